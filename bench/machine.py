@@ -1,0 +1,328 @@
+"""What this machine is and what it can do at best: its description, its float32 FMA rate and its copy bandwidth.
+
+A kernel's speed means something only against the limit that binds it. Both limits are measured with machine code made
+for this CPU through llvmlite, from LLVM IR that spells out every vector instruction, so that no compiler's choice
+stands between the figure and the hardware:
+
+    python -m bench.machine
+"""
+
+import argparse
+import ctypes
+import importlib.metadata
+import json
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import llvmlite.binding as llvm
+import numpy as np
+
+_PACKAGES = ["jitonnx", "numpy", "numba", "llvmlite", "protobuf", "onnx", "onnxruntime", "openvino"]
+_COPY_UNROLL = 8  # vectors a step: enough loads in flight, few enough for 16 registers
+_ALIGNMENT = 64  # bytes of a cache line, and the widest vector
+_ROUND_SECONDS = 0.01  # long against waking a thread, short enough to fall between other processes' turns
+
+
+def fma_peak(threads: int = 1, rounds: int = 30) -> float:
+    """The best float32 rate of fused multiply-adds, in GFLOP/s (an FMA counts as two operations).
+
+    Each thread runs chains of independent FMAs of the full vector width, held in registers. The best of `rounds`
+    rounds of about 10 ms counts, since other processes and frequency changes can only slow a round down.
+    """
+    kernels, lanes, chains = _kernels(), vector_lanes(), _fma_chains()
+    states = [_aligned(lanes * chains) for _ in range(threads)]
+    calls = [_bind(kernels.fma, state.ctypes.data) for state in states]
+    seconds = _best_seconds_per_step(calls, rounds)
+    return 2 * lanes * chains * threads / seconds / 1e9
+
+
+def copy_bandwidth(nbytes: int, threads: int = 1, *, streaming: bool = False, rounds: int = 30) -> float:
+    """The best rate of copying one array to another, in GB/s, with bytes read and bytes written both counted.
+
+    `nbytes` is the working set, both arrays together, over all threads: a kernel that reads and writes X bytes takes
+    X / copy_bandwidth(X) seconds at best, when its data lie where they were used last (L1, L2, L3 or memory).
+    `streaming` stores past the caches (non-temporal), which saves reading the destination first: right for data far
+    larger than the caches that nobody reads soon.
+
+    Raises `ValueError` when `nbytes` is too small for one step of every thread.
+    """
+    kernels, lanes = _kernels(), vector_lanes()
+    step = lanes * _COPY_UNROLL
+    steps = nbytes // (2 * 4 * step * threads)
+    if steps < 1:
+        raise ValueError(f"nbytes={nbytes}: {threads} thread(s) need at least {2 * 4 * step * threads}")
+    share = steps * step
+    # Half a page apart, or loads would wait for stores whose addresses agree in their lowest 12 bits (4K aliasing).
+    both = _aligned(2 * share * threads + 1024)
+    source, target = both[: share * threads], both[share * threads + _half_page_gap(share * threads) :]
+    copy = kernels.copy_streaming if streaming else kernels.copy
+    calls = [
+        _bind(copy, target[t * share :].ctypes.data, source[t * share :].ctypes.data, steps) for t in range(threads)
+    ]
+    seconds = _best_seconds_per_step(calls, rounds)
+    return 2 * 4 * share * threads / seconds / 1e9
+
+
+def describe() -> dict[str, Any]:
+    """What one has to know to read the figures: processor, cores allowed, caches, vector width, versions."""
+    return {
+        "cpu": _cpu_model(),
+        "architecture": platform.machine(),
+        "llvm_cpu": llvm.get_host_cpu_name(),
+        "vector_bits": 32 * vector_lanes(),
+        "cores_allowed": cores_allowed(),
+        "caches": cache_sizes(),
+        "system": platform.platform(),
+        "versions": {"python": platform.python_version(), **_package_versions()},
+    }
+
+
+def vector_lanes() -> int:
+    """How many float32 the widest vector register of this CPU holds: 16 (AVX-512), 8 (AVX) or 4 (SSE, NEON)."""
+    features = llvm.get_host_cpu_features()
+    return 16 if features.get("avx512f") else 8 if features.get("avx") else 4
+
+
+def cores_allowed() -> int:
+    """How many CPUs this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cache_sizes() -> dict[str, int]:
+    """Sizes in bytes of the first CPU's data caches, by level ("L1", "L2", "L3"); empty where Linux does not tell."""
+    sizes = {}
+    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        if (index / "type").read_text().strip() != "Instruction":
+            size = (index / "size").read_text().strip()
+            sizes["L" + (index / "level").read_text().strip()] = int(size.removesuffix("K")) * 1024
+    return sizes
+
+
+def working_sets() -> dict[str, int]:
+    """Sizes in bytes to measure `copy_bandwidth` at: half of each cache, and eight times the largest as "memory"."""
+    caches = cache_sizes() or {"L1": 32 << 10, "L2": 1 << 20, "L3": 32 << 20}
+    return {level: size // 2 for level, size in caches.items()} | {"memory": 8 * max(caches.values())}
+
+
+def _cpu_model() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def _package_versions() -> dict[str, str]:
+    installed = {}
+    for package in _PACKAGES:
+        try:
+            installed[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue  # not installed: nothing to tell
+    return installed
+
+
+def _best_seconds_per_step(calls: Sequence[Callable[[int], None]], rounds: int) -> float:
+    """The shortest time of one step, when all `calls` (each takes its number of steps) run at once in own threads."""
+    barrier = threading.Barrier(len(calls))
+    own_cpus = iter(_own_cpus(len(calls)))
+
+    def timed(call: Callable[[int], None], steps: int) -> tuple[float, float]:
+        barrier.wait()
+        started = time.perf_counter()
+        call(steps)
+        return started, time.perf_counter()
+
+    with ThreadPoolExecutor(len(calls), initializer=lambda: _pin(next(own_cpus))) as pool:
+
+        def best(rounds: int, steps: int) -> float:
+            seconds = []
+            for _ in range(rounds):
+                times = list(pool.map(timed, calls, [steps] * len(calls)))
+                seconds.append(max(stop for _, stop in times) - min(start for start, _ in times))
+            return min(seconds)
+
+        steps = 1
+        while (elapsed := best(3, steps)) < _ROUND_SECONDS / 4:
+            steps *= 2
+        steps = max(1, round(steps * _ROUND_SECONDS / elapsed))
+        return best(rounds, steps) / steps
+
+
+def _own_cpus(threads: int) -> list[set[int]]:
+    """For each thread the CPUs it may run on: one of its own when there are several threads.
+
+    Threads that wake each other are at times left on one CPU for longer than a round takes.
+    """
+    allowed = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    if 1 < threads <= len(allowed):
+        return [{cpu} for cpu in allowed[:threads]]
+    return [set(allowed)] * threads
+
+
+def _pin(cpus: set[int]) -> None:
+    """Keep the calling thread on `cpus`; none means that this system has no such call."""
+    if cpus:
+        os.sched_setaffinity(0, cpus)
+
+
+class _Kernels(NamedTuple):
+    """The compiled kernels; each takes its number of steps last, and lets go of the GIL."""
+
+    fma: Callable[..., None]
+    copy: Callable[..., None]
+    copy_streaming: Callable[..., None]
+    engine: llvm.ExecutionEngine  # owns the machine code
+
+
+def _bind(kernel: Callable[..., None], *args: int) -> Callable[[int], None]:
+    return lambda steps: kernel(*args, steps)
+
+
+@cache
+def _kernels() -> _Kernels:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3
+    )
+    # The IR goes to the back end as it stands: an optimiser would turn the copy into a call of memcpy.
+    text = _fma_ir() + _copy_ir("copy", "") + _copy_ir("copy_streaming", ", !nontemporal !0") + "!0 = !{i32 1}\n"
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
+    engine.finalize_object()
+    pointer, integer = ctypes.c_void_p, ctypes.c_int64
+    fma = ctypes.CFUNCTYPE(None, pointer, integer)
+    copy = ctypes.CFUNCTYPE(None, pointer, pointer, integer, integer)
+    return _Kernels(
+        fma(engine.get_function_address("fma")),
+        copy(engine.get_function_address("copy")),
+        copy(engine.get_function_address("copy_streaming")),
+        engine,
+    )
+
+
+def _fma_chains() -> int:
+    """Independent chains of FMAs: more than latency (4 or 5 cycles) times pipes (2 to 4), fewer than the registers."""
+    has_32_registers = llvm.get_host_cpu_features().get("avx512f") or platform.machine() in ("aarch64", "arm64")
+    return 24 if has_32_registers else 12
+
+
+def _fma_ir() -> str:
+    """fma(state, steps): `steps` times x = x / 2 + 1 on every chain, which stays a normal number; stores the chains."""
+    lanes, chains = vector_lanes(), range(_fma_chains())
+    vector, intrinsic = f"<{lanes} x float>", f"@llvm.fmuladd.v{lanes}f32"
+    half, one = (f"<{', '.join(['float ' + value] * lanes)}>" for value in ("0.5", "1.0"))
+    phis = "\n".join(f"  %x{c} = phi {vector} [ {one}, %entry ], [ %y{c}, %loop ]" for c in chains)
+    fmas = "\n".join(
+        f"  %y{c} = call {vector} {intrinsic}({vector} %x{c}, {vector} {half}, {vector} {one})" for c in chains
+    )
+    stores = "\n".join(
+        f"  %p{c} = getelementptr {vector}, ptr %state, i64 {c}\n  store {vector} %y{c}, ptr %p{c}" for c in chains
+    )
+    return f"""
+declare {vector} {intrinsic}({vector}, {vector}, {vector})
+define void @fma(ptr %state, i64 %steps) {{
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+{phis}
+{fmas}
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %steps
+  br i1 %more, label %loop, label %done
+done:
+{stores}
+  ret void
+}}
+"""
+
+
+def _copy_ir(name: str, metadata: str) -> str:
+    """name(target, source, pieces, passes): `passes` times copies `pieces` pieces of `_COPY_UNROLL` vectors each."""
+    vector = f"<{vector_lanes()} x float>"
+    suffix = f"align {4 * vector_lanes()}"
+    pieces = range(_COPY_UNROLL)
+    loads = "\n".join(
+        f"  %s{u} = getelementptr {vector}, ptr %from, i64 {u}\n  %v{u} = load {vector}, ptr %s{u}, {suffix}"
+        for u in pieces
+    )
+    stores = "\n".join(
+        f"  %t{u} = getelementptr {vector}, ptr %to, i64 {u}\n  store {vector} %v{u}, ptr %t{u}, {suffix}{metadata}"
+        for u in pieces
+    )
+    return f"""
+define void @{name}(ptr noalias %target, ptr noalias %source, i64 %pieces, i64 %passes) {{
+entry:
+  br label %pass
+pass:
+  %p = phi i64 [ 0, %entry ], [ %next_pass, %end ]
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %pass ], [ %next, %loop ]
+  %offset = mul i64 %i, {_COPY_UNROLL}
+  %from = getelementptr {vector}, ptr %source, i64 %offset
+  %to = getelementptr {vector}, ptr %target, i64 %offset
+{loads}
+{stores}
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %pieces
+  br i1 %more, label %loop, label %end
+end:
+  %next_pass = add i64 %p, 1
+  %again = icmp slt i64 %next_pass, %passes
+  br i1 %again, label %pass, label %done
+done:
+  ret void
+}}
+"""
+
+
+def _aligned(count: int) -> np.ndarray:
+    """`count` float32 ones, each written once (so that memory stands behind them), on a cache line's boundary."""
+    raw = np.ones(count + _ALIGNMENT // 4, np.float32)
+    start = -raw.ctypes.data % _ALIGNMENT // 4
+    return raw[start : start + count]
+
+
+def _half_page_gap(count: int) -> int:
+    """How many floats to leave after `count` floats so that what follows starts half a page (2 KiB) off."""
+    return (512 - count) % 1024
+
+
+def main() -> None:
+    """Print the machine's description and limits, as text or JSON."""
+    parser = argparse.ArgumentParser(prog="python -m bench.machine", description="Describe and measure this machine.")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--threads", type=int, nargs="+", default=sorted({1, cores_allowed()}), help="thread counts")
+    arguments = parser.parse_args()
+    report = describe() | {"limits": {threads: _limits(threads) for threads in arguments.threads}}
+    if arguments.json:
+        print(json.dumps(report, indent=1))
+        return
+    for key in ("cpu", "architecture", "llvm_cpu", "vector_bits", "cores_allowed", "system"):
+        print(f"{key:16}{report[key]}")
+    print(f"{'caches':16}{', '.join(f'{level} {size >> 10} KiB' for level, size in report['caches'].items())}")
+    print(f"{'versions':16}{', '.join(f'{name} {version}' for name, version in report['versions'].items())}")
+    for threads, limits in report["limits"].items():
+        print(f"\n{threads} thread(s)")
+        for name, value in limits.items():
+            print(f"  {name:40}{value:10.1f}")
+
+
+def _limits(threads: int) -> dict[str, float]:
+    limits = {"float32 FMA, GFLOP/s": fma_peak(threads)}
+    for level, nbytes in working_sets().items():
+        limits[f"copy in {level} ({nbytes >> 10} KiB), GB/s"] = copy_bandwidth(nbytes, threads)
+    limits["copy in memory, streaming stores, GB/s"] = copy_bandwidth(working_sets()["memory"], threads, streaming=True)
+    return limits
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""jitonnx runs ONNX models on CPUs: it compiles each model to native code through Numba and llvmlite."""

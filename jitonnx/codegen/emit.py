@@ -1,0 +1,40 @@
+"""LLVM IR to object code for a target: the one place where kernels are optimised."""
+
+from __future__ import annotations
+
+import functools
+
+import llvmlite.binding as llvm
+
+from jitonnx.target import Target
+
+
+@functools.cache
+def _machine(target: Target) -> llvm.TargetMachine:
+    # Position independent: an artifact maps code wherever it lands, and a loader may put kernels far from libc.
+    triple = llvm.Target.from_triple(llvm.get_process_triple())
+    return triple.create_target_machine(cpu=target.cpu, features=target.features, opt=3, reloc="pic", codemodel="small")
+
+
+def optimise(module: llvm.ModuleRef, target: Target) -> llvm.ModuleRef:
+    """Run LLVM's -O3 pipeline on `module` in place; whatever its entry point does not need is dropped."""
+    machine = _machine(target)
+    module.data_layout = str(machine.target_data)
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    # Kernels say what is a vector and what is unrolled; the vectorisers still serve the scalar loops of odd layouts.
+    options.loop_vectorization = True
+    options.slp_vectorization = False
+    options.loop_unrolling = True
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return module
+
+
+def emit_object(module: llvm.ModuleRef, target: Target) -> bytes:
+    """Optimise `module` and return its object code (ELF on Linux)."""
+    return _machine(target).emit_object(optimise(module, target))
+
+
+def emit_assembly(module: llvm.ModuleRef, target: Target) -> str:
+    """Optimise `module` and return its assembly text, for tests and for people."""
+    return _machine(target).emit_assembly(optimise(module, target))

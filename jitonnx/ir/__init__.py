@@ -1,0 +1,4 @@
+"""The intermediate representation: element types, symbolic dimensions, graphs of operators, scalar expressions.
+
+The lowest floor of the house: it imports nothing of ours.
+"""

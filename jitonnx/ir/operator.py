@@ -1,0 +1,141 @@
+"""What an operator is: the base class of every declaration in `jitonnx.ops`, and the errors that name a node.
+
+An operator instance is one parsed use of an operator: a frozen dataclass whose fields are the attributes of the newest
+version. Instances compare by value, so equal nodes are found by comparing their operators and inputs.
+
+    class Softmax(Operator):
+        versions = (1, 11, 13)               # the operator sets in which ONNX changed it
+        inputs = ("input",)
+        outputs = ("output",)
+
+        axis: int = -1                       # an attribute with its default; without one it is required
+        coerce: bool = internal(False)       # no ONNX attribute: set by `upgrade` for what an old version meant
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from jitonnx.ir.types import TensorType
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+
+    from jitonnx.ir.graph import Value
+    from jitonnx.ir.lowering import Lowering
+    from jitonnx.ir.raw import RawNode
+else:
+
+    def dataclass_transform(**_):
+        """Tells type checkers, and only them, that subclasses of Operator become dataclasses."""
+        return lambda cls: cls
+
+
+def internal(default: Any) -> Any:
+    """A field of an operator that is no ONNX attribute: `upgrade` sets it to keep what an older version meant."""
+    return field(default=default, metadata={"internal": True})
+
+
+class InferenceError(ValueError):
+    """Inputs that an operator does not allow; whoever infers a graph adds the node's name and its inputs' types."""
+
+
+class DataDependentError(InferenceError):
+    """An output type that only a run can tell. Whoever infers a graph leaves it unknown, and the graph is cut there."""
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(internal,))
+class Operator:
+    """One operator with its attributes. A subclass is the declaration; see docs/operators.md for how to write one."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True, kw_only=True)(cls)
+
+    domain: ClassVar[str] = ""
+    versions: ClassVar[tuple[int, ...]] = ()
+    """The operator-set versions in which ONNX changed it, oldest first."""
+    inputs: ClassVar[tuple[str, ...]] = ()
+    """ONNX's names of the inputs; a trailing "?" marks an optional one, a trailing "*" a repeated last one."""
+    outputs: ClassVar[tuple[str, ...]] = ()
+    elementwise: ClassVar[bool] = False
+    """One scalar expression with broadcasting: every output element depends on one element of each input."""
+    commutative: ClassVar[bool] = False
+    deterministic: ClassVar[bool] = True
+    """Equal inputs give equal outputs: may be folded and merged."""
+    symbolic: ClassVar[bool] = False
+    """`evaluate` also works on object arrays of dimension expressions: shape arithmetic."""
+
+    @property
+    def name(self) -> str:
+        """ONNX's operator type."""
+        return type(self).__name__
+
+    @classmethod
+    def upgrade(cls, node: RawNode) -> None:
+        """Bring a node of an older version to the newest form, in place: called before its attributes are read."""
+
+    def infer(self, *inputs: Value | None) -> TensorType | Sequence[TensorType]:
+        """The types of the outputs. An optional input that is absent is None.
+
+        `value.type` is the input's type, `value.contents` its elements where they are known before the run.
+        InferenceError for what ONNX does not allow.
+        """
+        raise NotImplementedError
+
+    def contents(self, *inputs: Value | None) -> np.ndarray | None:
+        """Elements of the first output that follow from the inputs' types alone (Shape, Size), else None.
+
+        An object array that may hold dimension expressions.
+        """
+        return None
+
+    def evaluate(self, *inputs: Any) -> Any:
+        """The outputs for NumPy arrays (one array, or a tuple of as many as there are outputs): the ground truth."""
+        raise NotImplementedError
+
+    def lower(self, to: Lowering, *inputs: Value | None) -> Value | Sequence[Value]:
+        """Say with the computations of `to` what this operator does; the planner decides how."""
+        raise NotImplementedError
+
+
+class Tensor:
+    """A tensor attribute that compares and hashes by its elements."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def _key(self) -> tuple[Any, ...]:
+        return self.array.dtype.str, self.array.shape, self.array.tobytes()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tensor) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.array!r})"
+
+
+def attributes_of(operator: Operator) -> dict[str, Any]:
+    """Attribute names and values of an operator instance."""
+    return {entry.name: getattr(operator, entry.name) for entry in fields(operator)}  # type: ignore[arg-type]
+
+
+def as_tuple(result: Any) -> tuple[Any, ...]:
+    """What `infer` or `evaluate` returned, as a tuple of outputs."""
+    if isinstance(result, tuple | list):
+        return tuple(result)
+    return (result,)
+
+
+def evaluate_arrays(operator: Operator, inputs: Sequence[np.ndarray | None]) -> tuple[Any, ...]:
+    """The outputs of `operator` for NumPy arrays, floating-point warnings silenced: infinities and NaN are results."""
+    with np.errstate(all="ignore"):
+        return as_tuple(operator.evaluate(*inputs))

@@ -1,0 +1,83 @@
+"""Shapes of operator declarations that recur: elementwise operators, and helpers for inference."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from jitonnx.ir import expr as e
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Value
+from jitonnx.ir.lowering import Lowering
+from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
+from jitonnx.ir.types import Shape, TensorType, broadcast_shapes
+
+
+class Elementwise(Operator):
+    """An operator whose output elements are `scalar` of the inputs' elements, with NumPy's broadcasting.
+
+    A declaration gives `scalar` (what the compiler uses) and `evaluate` (the ground truth); inputs have one type unless
+    `infer_dtype` says otherwise.
+    """
+
+    elementwise = True
+    result: ClassVar[DType | None] = None
+    """Element type of the output where it is not the inputs' (BOOL for comparisons)."""
+
+    def scalar(self, *operands: e.Expr) -> e.Expr:
+        """The output element as an expression of the inputs' elements."""
+        raise NotImplementedError
+
+    def infer_dtype(self, *inputs: Value) -> DType:
+        """Element type of the output. InferenceError if the inputs' types differ."""
+        same_dtype(*inputs)
+        return self.result or inputs[0].dtype
+
+    def infer(self, *inputs: Value | None) -> TensorType:
+        given = present(inputs)
+        return TensorType(self.infer_dtype(*given), broadcast(*given))
+
+    def lower(self, to: Lowering, *inputs: Value | None) -> Value:
+        given = present(inputs)
+        return to.map(self.scalar(*(e.operand(i, value.dtype) for i, value in enumerate(given))), *given)
+
+
+def present(inputs: tuple[Value | None, ...]) -> list[Value]:
+    """The inputs, none of which may be absent."""
+    given = [value for value in inputs if value is not None]
+    if len(given) != len(inputs):
+        raise InferenceError("an input that is not optional is absent")
+    return given
+
+
+def same_dtype(*inputs: Value) -> None:
+    """InferenceError unless all inputs have one element type."""
+    if len({value.dtype for value in inputs}) > 1:
+        raise InferenceError(f"inputs have different element types: {', '.join(v.dtype.text for v in inputs)}")
+
+
+def broadcast(*inputs: Value) -> Shape:
+    """The shape that the inputs broadcast to. InferenceError if they do not."""
+    shape = broadcast_shapes(*(value.shape for value in inputs))
+    if shape is None:
+        raise InferenceError(f"shapes do not broadcast: {', '.join(str(value.type) for value in inputs)}")
+    return shape
+
+
+def normalize_axis(axis: int, rank: int, name: str = "axis") -> int:
+    """An axis counted from the front. InferenceError outside [-rank, rank)."""
+    if not -rank <= axis < max(rank, 1):
+        raise InferenceError(f"{name} {axis} is outside [{-rank}, {rank - 1}] for a tensor of rank {rank}")
+    return axis % rank if rank else 0
+
+
+def constant_of(value: Value | None, what: str) -> list:
+    """Elements of an input that shapes depend on, as a list of integers and dimension expressions.
+
+    DataDependent where they are not known before the run.
+    """
+    if value is None:
+        raise InferenceError(f"input {what} is absent")
+    if value.contents is None:
+        raise DataDependentError(f"the output's shape depends on the values of {what} ({value.name!r})")
+    return list(value.contents.ravel().tolist())
+

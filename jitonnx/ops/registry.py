@@ -1,0 +1,108 @@
+"""All operators by (domain, name), and how a model's node becomes one of them.
+
+The list of families is explicit: an operator exists because its module is named here and lists it in OPERATORS.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from dataclasses import MISSING, fields
+from typing import Any
+
+import numpy as np
+
+from jitonnx.ir.graph import Graph, GraphError
+from jitonnx.ir.operator import Operator, Tensor
+from jitonnx.ir.raw import RawNode
+
+DOMAINS = {"": 27, "ai.onnx": 27}
+"""Domains known here, with the newest operator-set version of each."""
+
+
+@functools.cache
+def registry() -> dict[tuple[str, str], type[Operator]]:
+    """Every declared operator by (domain, name)."""
+    from jitonnx.ops import activation, arithmetic, shape, softmax
+
+    families = (activation, arithmetic, shape, softmax)
+    operators = [operator for family in families for operator in family.OPERATORS]
+    return {(operator.domain, operator.__name__): operator for operator in operators}
+
+
+def build(node: RawNode, opset: int) -> Operator:
+    """The operator of a model's node under operator set `opset`; `node` is brought to the newest version in place.
+
+    GraphError for an unknown operator, an attribute that it does not have, lacks or mistypes, too many or too few inputs.
+    """
+    declaration = registry().get((_domain(node.domain), node.operator))
+    where = f"{node.operator} node {node.name!r}"
+    if declaration is None:
+        raise GraphError(f"{where}: {_unknown(node, opset)}")
+    usable = [version for version in declaration.versions if version <= opset]
+    if not usable:
+        raise GraphError(
+            f"{where}: {node.operator} exists since operator set {declaration.versions[0]}, the model uses {opset}"
+        )
+    node.version = usable[-1]
+    if node.version < declaration.versions[-1]:
+        declaration.upgrade(node)
+    _check_inputs(declaration, node, where)
+    return declaration(**_parse_attributes(declaration, node, where))
+
+
+def _domain(domain: str) -> str:
+    return "" if domain == "ai.onnx" else domain
+
+
+def _unknown(node: RawNode, opset: int) -> str:
+    names = [name for domain, name in registry() if domain == _domain(node.domain)]
+    close = difflib.get_close_matches(node.operator, names, 3)
+    hint = f"; did you mean {' or '.join(close)}?" if close else ""
+    return f"no operator {node.operator!r} in domain {node.domain or 'ai.onnx'!r}, version {opset}{hint}"
+
+
+def _check_inputs(declaration: type[Operator], node: RawNode, where: str) -> None:
+    names = declaration.inputs
+    required = sum(not name.endswith(("?", "*")) for name in names)
+    limit = None if names and names[-1].endswith("*") else len(names)
+    given = len(node.inputs)
+    while node.inputs and node.inputs[-1] is None and given > required:
+        node.inputs.pop()
+        given -= 1
+    if given < required or (limit is not None and given > limit):
+        raise GraphError(f"{where} has {given} inputs; {node.operator} takes {', '.join(names) or 'none'}")
+
+
+def _parse_attributes(declaration: type[Operator], node: RawNode, where: str) -> dict[str, Any]:
+    known = {entry.name: entry for entry in fields(declaration)}  # type: ignore[arg-type]
+    parsed = {}
+    for name, value in node.attributes.items():
+        if name not in known:
+            public = [entry.name for entry in known.values() if not entry.metadata.get("internal")]
+            raise GraphError(f"{where} has attribute {name!r}; {node.operator} knows {', '.join(public) or 'none'}")
+        parsed[name] = _convert(value, str(known[name].type), f"{where}, attribute {name!r}")
+    missing = [entry.name for entry in known.values() if entry.default is MISSING and entry.name not in parsed]
+    if missing:
+        raise GraphError(f"{where} lacks the attribute {missing[0]!r}")
+    return parsed
+
+
+def _convert(value: Any, annotation: str, where: str) -> Any:
+    """An attribute's value as its declaration's annotation has it (the annotations that declarations use)."""
+    kind = annotation.removesuffix(" | None")
+    checks: dict[str, tuple[Any, Any]] = {
+        "int": (int, int),
+        "bool": (int, bool),
+        "float": (float | int, float),
+        "str": (str, str),
+        "tuple[int, ...]": (tuple, tuple),
+        "tuple[float, ...]": (tuple, tuple),
+        "tuple[str, ...]": (tuple, tuple),
+        "Tensor": (np.ndarray, Tensor),
+        "Graph": (Graph, lambda graph: graph),
+    }
+    expected, convert = checks[kind]
+    if not isinstance(value, expected):
+        raise GraphError(f"{where}: {value!r} given, {kind} expected")
+    return convert(value)

@@ -1,0 +1,17 @@
+"""Runs finished programs: loads their object code, holds their memory and threads, and calls their kernels.
+
+The modules in the order in which a program passes through them:
+
+| module | what it does |
+|---|---|
+| `program` | what a program is: plain data |
+| `cache` | object code on disk |
+| `loader` | object code in memory |
+| `driver` | the native functions that carry out a run, made once a process from `native/` |
+| `threads` | the team of threads that a run shares its work with; how many CPUs this process may use |
+| `executable` | a program made ready: its tables, arenas, and `run` |
+| `entry` | the whole of `run` as one native function |
+
+Nothing here imports Numba, the planner or the code generator, so that a saved model runs without them. docs/runtime.md
+explains a run from beginning to end.
+"""

@@ -1,0 +1,222 @@
+"""The kernel cache: object code on disk, found by its content key, shared by all processes of a user.
+
+One file an entry, named by the SHA-256 of its key, with a checksum of key and content in front. Files are written under
+another name and then moved into place, so a reader sees a whole file or none, and a killed process leaves at most a
+temporary file that a later one removes. There are no locks: processes that write the same key write the same content.
+
+Cached code is executed, so the cache trusts only what the user (or root) alone could have written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+DEFAULT_LIMIT = 512 << 20
+"""Bytes on disk above which the least recently used entries go."""
+
+_MAGIC = b"jitonnx1"
+_CHECKSUM_BYTES = hashlib.sha256().digest_size
+_SUFFIX = ".kernel"
+_TEMPORARY_SUFFIX = ".tmp"
+_TEMPORARY_LIFETIME = 3600.0
+"""Seconds after which a temporary file must have been left by a killed process."""
+_TOUCH_INTERVAL = 3600.0
+"""Seconds after which a read entry is marked as used again; marking each read would cost a write each."""
+
+_warned: set[str] = set()
+
+
+class CacheWarning(UserWarning):
+    """The kernel cache cannot be kept on disk; kernels are compiled anew in each process."""
+
+
+@dataclass(frozen=True)
+class CacheInfo:
+    """What a cache holds: `entries` of `bytes` in all, kept in `directory`, or in memory where `problem` says why."""
+
+    directory: Path
+    entries: int
+    bytes: int
+    limit: int
+    problem: str | None
+
+
+def default_directory() -> Path:
+    """JITONNX_CACHE_DIR, else XDG_CACHE_HOME/jitonnx, else ~/.cache/jitonnx."""
+    chosen = os.environ.get("JITONNX_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path("~/.cache").expanduser()) / "jitonnx"
+
+
+class KernelCache:
+    """A content-addressed store of bytes.
+
+    `directory` is made if it is not there. Where it cannot be used (not writable, or writable by other users) the cache
+    lives in memory, with one `CacheWarning` a process that says what to do. `limit` bounds the bytes it keeps.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str] | None = None, limit: int = DEFAULT_LIMIT) -> None:
+        self.directory = default_directory() if directory is None else Path(directory)
+        self.limit = limit
+        self._memory: dict[str, bytes] = {}
+        self._written: int | None = None  # bytes since the folder was last measured; None: not measured yet
+        self._problem = self._open()
+        if self._problem:
+            self._warn(self._problem)
+
+    def get(self, key: str) -> bytes | None:
+        """What was put under this key; None if nothing was, or it is damaged."""
+        name = _name(key)
+        if name in self._memory:
+            return self._memory[name]
+        if self._problem:
+            return None
+        try:
+            with open(self.directory / name, "rb") as file:
+                status = os.fstat(file.fileno())
+                content = file.read() if _is_private(status) else b""
+        except OSError:
+            return None
+        header = len(_MAGIC) + _CHECKSUM_BYTES
+        data = content[header:]
+        if content[:header] != _MAGIC + _checksum(key, data):
+            return None
+        self._touch(self.directory / name, status)
+        return data
+
+    def put(self, key: str, data: bytes) -> None:
+        """Keep `data` under `key`, replacing what was there."""
+        name = _name(key)
+        if not self._problem:
+            try:
+                self._write(name, _MAGIC + _checksum(key, data) + data)
+            except OSError as error:
+                self._warn(f"{self.directory} cannot be written: {error.strerror or error}")
+            else:
+                self._memory.pop(name, None)
+                return
+        self._memory[name] = data
+        while len(self._memory) > 1 and sum(map(len, self._memory.values())) > self.limit:
+            del self._memory[next(iter(self._memory))]
+
+    def info(self) -> CacheInfo:
+        """What the cache holds now."""
+        sizes = [len(data) for data in self._memory.values()]
+        if not self._problem:
+            sizes += [status.st_size for _, status in self._entries()]
+        return CacheInfo(self.directory, len(sizes), sum(sizes), self.limit, self._problem)
+
+    def clear(self) -> int:
+        """Remove all entries; returns how many there were. Other files in the folder stay."""
+        removed = len(self._memory)
+        self._memory.clear()
+        if not self._problem:
+            for path, _ in list(self._entries()):
+                path.unlink(missing_ok=True)
+                removed += 1
+        self._written = None
+        return removed
+
+    def _open(self) -> str | None:
+        """Make the folder and look whether it can be trusted; what is wrong with it, or None."""
+        try:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            status = self.directory.stat()
+        except OSError as error:
+            return f"{self.directory} cannot be used: {error.strerror or error}"
+        if not _is_private(status):
+            return (
+                f"{self.directory} belongs to another user or can be written by one (owner {status.st_uid}, mode "
+                f"{stat.S_IMODE(status.st_mode):o}), who could put code there that this process would run"
+            )
+        return None
+
+    def _warn(self, problem: str) -> None:
+        if str(self.directory) not in _warned:
+            _warned.add(str(self.directory))
+            warnings.warn(
+                f"kernels are not kept on disk: {problem}. Set JITONNX_CACHE_DIR to a folder that you alone can write",
+                CacheWarning,
+                stacklevel=4,
+            )
+
+    def _write(self, name: str, content: bytes) -> None:
+        handle, temporary = tempfile.mkstemp(_TEMPORARY_SUFFIX, dir=self.directory)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            os.replace(temporary, self.directory / name)
+        except OSError:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+        self._shrink(len(content))
+
+    def _shrink(self, written: int) -> None:
+        """Remove what was not used for longest while the folder is over the limit.
+
+        Measuring the folder takes a system call a file, so it is done at the first write of a process, and then each
+        time that it wrote a sixteenth of the limit.
+        """
+        if self._written is not None and self._written + written < self.limit // 16:
+            self._written += written
+            return
+        self._written = 0
+        entries = sorted(self._entries(), key=lambda entry: entry[1].st_mtime)
+        total = sum(status.st_size for _, status in entries)
+        for path, status in entries:
+            if total <= self.limit:
+                break
+            path.unlink(missing_ok=True)
+            total -= status.st_size
+        oldest = time.time() - _TEMPORARY_LIFETIME
+        for path, status in self._files(_TEMPORARY_SUFFIX):
+            if status.st_mtime < oldest:
+                path.unlink(missing_ok=True)
+
+    def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
+        return self._files(_SUFFIX)
+
+    def _files(self, suffix: str) -> Iterator[tuple[Path, os.stat_result]]:
+        """The folder's files with this suffix; another process may remove them at any time."""
+        with os.scandir(self.directory) as listing:
+            for file in listing:
+                if file.name.endswith(suffix):
+                    try:
+                        yield Path(file.path), file.stat(follow_symlinks=False)
+                    except FileNotFoundError:
+                        continue
+
+    @staticmethod
+    def _touch(path: Path, status: os.stat_result) -> None:
+        """Mark an entry as used. Failing is harmless: another process removed it, or the folder is read-only."""
+        if time.time() - status.st_mtime > _TOUCH_INTERVAL:
+            try:
+                os.utime(path)
+            except OSError:
+                return
+
+
+def _name(key: str) -> str:
+    return hashlib.sha256(key.encode()).hexdigest() + _SUFFIX
+
+
+def _checksum(key: str, data: bytes) -> bytes:
+    digest = hashlib.sha256(key.encode())
+    digest.update(b"\0")
+    digest.update(data)
+    return digest.digest()
+
+
+def _is_private(status: os.stat_result) -> bool:
+    """Whether nobody but this user and root can have written it."""
+    return status.st_uid in (os.geteuid(), 0) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

@@ -1,0 +1,230 @@
+"""A thin layer over llvmlite's IR builder: functions from C-like signatures, record fields by name, loops and branches.
+
+    code = Code(module, "i64 count(ptr frame)")
+    rows = code.word(code["frame"], FRAME, "row_count")
+    with code.when(code.equal(rows, 0)):
+        code.give(-1)
+    code.give(rows)
+
+Integers are i64 and addresses ptr, but where C's int (i32) is what a function of the system takes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import llvmlite.ir as ir
+import numpy as np
+
+WORD = ir.IntType(64)
+POINTER = ir.PointerType()
+_BYTE = ir.IntType(8)
+_TYPES = {"void": ir.VoidType(), "i8": _BYTE, "i32": ir.IntType(32), "i64": WORD, "ptr": POINTER}
+
+_SIGNATURE = re.compile(r"(\w+) ([\w.]+)\((.*)\)")
+
+EXTERNAL = {
+    signature.split()[1].split("(")[0]: signature
+    for signature in (
+        # POSIX threads
+        "i32 pthread_create(ptr, ptr, ptr, ptr)",
+        "i32 pthread_join(i64, ptr)",
+        "i32 pthread_sigmask(i32, ptr, ptr)",
+        "i32 pthread_mutex_lock(ptr)",
+        "i32 pthread_mutex_unlock(ptr)",
+        "i32 pthread_cond_wait(ptr, ptr)",
+        "i32 pthread_cond_broadcast(ptr)",
+        "i32 sched_yield()",
+        "i32 clock_gettime(i32, ptr)",
+        # CPython
+        "ptr PyCapsule_GetPointer(ptr, ptr)",
+        "i64 PyDict_Size(ptr)",
+        "ptr PyDict_GetItemWithError(ptr, ptr)",
+        "void PyErr_Clear()",
+        "void Py_IncRef(ptr)",
+        "void Py_DecRef(ptr)",
+        "ptr PyList_New(i64)",
+        "i32 PyList_SetItem(ptr, i64, ptr)",
+        "ptr PyEval_SaveThread()",
+        "void PyEval_RestoreThread(ptr)",
+        # instructions
+        "void llvm.x86.sse2.pause()",
+        "void llvm.aarch64.hint(i32)",
+    )
+}
+"""What the native functions call that they do not define, by name."""
+
+
+def _parse(signature: str) -> tuple[str, ir.FunctionType, list[str]]:
+    """The name, type and argument names of a signature such as "i64 count(ptr frame)"."""
+    matched = _SIGNATURE.fullmatch(signature)
+    if matched is None:
+        raise ValueError(f"Bug: {signature!r} is not a signature")
+    result, name, listed = matched.groups()
+    arguments = [argument.split() for argument in listed.split(",") if argument.strip()]
+    kind = ir.FunctionType(_TYPES[result], [_TYPES[argument[0]] for argument in arguments])
+    return name, kind, [argument[-1] for argument in arguments]
+
+
+class Code:
+    """One function being written. `code["name"]` is an argument. Only an exported function can be found by name."""
+
+    def __init__(self, module: ir.Module, signature: str, exported: bool = False) -> None:
+        name, kind, names = _parse(signature)
+        self.module = module
+        self.function = ir.Function(module, kind, name)
+        if not exported:
+            self.function.linkage = "internal"
+        self.build = ir.IRBuilder(self.function.append_basic_block("entry"))
+        self._arguments = dict(zip(names, self.function.args, strict=True))
+
+    def __getitem__(self, name: str) -> ir.Value:
+        return self._arguments[name]
+
+    # Values
+
+    def number(self, value: int | ir.Value) -> ir.Value:
+        """An i64: constants become one, values stay."""
+        return WORD(value) if isinstance(value, int) else value
+
+    def add(self, left: int | ir.Value, right: int | ir.Value) -> ir.Value:
+        return self.build.add(self.number(left), self.number(right))
+
+    def subtract(self, left: int | ir.Value, right: int | ir.Value) -> ir.Value:
+        return self.build.sub(self.number(left), self.number(right))
+
+    def multiply(self, left: int | ir.Value, right: int | ir.Value) -> ir.Value:
+        return self.build.mul(self.number(left), self.number(right))
+
+    def compare(self, left: int | ir.Value, operator: str, right: int | ir.Value) -> ir.Value:
+        """`left operator right` of signed integers, an i1."""
+        return self.build.icmp_signed(operator, self.number(left), self.number(right))
+
+    def equal(self, left: int | ir.Value, right: int | ir.Value) -> ir.Value:
+        return self.compare(left, "==", right)
+
+    def is_null(self, pointer: ir.Value) -> ir.Value:
+        return self.build.icmp_unsigned("==", pointer, POINTER(None))
+
+    # Memory
+
+    def at(self, base: ir.Value, offset: int | ir.Value) -> ir.Value:
+        """The address `offset` bytes behind `base`."""
+        return self.build.gep(base, [self.number(offset)], source_etype=_BYTE)
+
+    def item(self, base: ir.Value, record: np.dtype[np.void], index: ir.Value) -> ir.Value:
+        """The address of a record in an array of them."""
+        return self.at(base, self.multiply(index, record.itemsize))
+
+    def field(self, base: ir.Value, record: np.dtype[np.void], name: str) -> ir.Value:
+        """The address of a field of the record at `base`."""
+        return self.at(base, record.fields[name][1])
+
+    def word(self, base: ir.Value, record: np.dtype[np.void], name: str) -> ir.Value:
+        """A field's value as i64."""
+        return self.load(self.field(base, record, name), WORD)
+
+    def pointer(self, base: ir.Value, record: np.dtype[np.void], name: str) -> ir.Value:
+        """A field's value as an address."""
+        return self.load(self.field(base, record, name), POINTER)
+
+    def put(self, base: ir.Value, record: np.dtype[np.void], name: str, value: int | ir.Value) -> None:
+        """Set a field."""
+        self.store(self.field(base, record, name), value)
+
+    def load(self, source: ir.Value, kind: ir.Type = WORD) -> ir.Value:
+        return self.build.load(source, typ=kind)
+
+    def load_int(self, source: ir.Value, bits: int) -> ir.Value:
+        """A signed integer of 8 or 32 bits, widened to i64."""
+        return self.build.sext(self.load(source, ir.IntType(bits)), WORD)
+
+    def store(self, target: ir.Value, value: int | ir.Value) -> None:
+        self.build.store(self.number(value), target)
+
+    def watch(self, source: ir.Value) -> ir.Value:
+        """Read a word that other threads write; in one order with all `publish`es (sequentially consistent)."""
+        return self.build.load_atomic(source, "seq_cst", 8, typ=WORD)
+
+    def publish(self, target: ir.Value, value: int | ir.Value) -> None:
+        """Write a word that other threads read; what was written before is seen by who sees this."""
+        # An exchange, as llvmlite's store_atomic does not take untyped pointers; on x86 such a store is one anyway.
+        self.build.atomic_rmw("xchg", target, self.number(value), "seq_cst")
+
+    def fetch_add(self, target: ir.Value, value: int) -> ir.Value:
+        """Add to a word that other threads write; returns what it was."""
+        return self.build.atomic_rmw("add", target, WORD(value), "seq_cst")
+
+    def exchange_if(self, target: ir.Value, expected: int, value: int) -> ir.Value:
+        """Set a word that other threads write if it is `expected`; an i1 that says whether it was."""
+        result = self.build.cmpxchg(target, WORD(expected), WORD(value), "seq_cst")
+        return self.build.extract_value(result, 1)
+
+    def local(self, size: int) -> ir.Value:
+        """Memory of `size` bytes, a multiple of 8, that lives as long as the function runs."""
+        with self.build.goto_entry_block():
+            return self.build.alloca(POINTER, WORD(size // 8))  # of pointers: llvmlite then types the address as ptr
+
+    def variable(self, value: int | ir.Value) -> ir.Value:
+        """The address of a local i64 that begins as `value`."""
+        place = self.local(8)
+        self.store(place, value)
+        return place
+
+    # Control
+
+    @contextmanager
+    def loop(self, begin: int | ir.Value, end: int | ir.Value) -> Iterator[ir.Value]:
+        """`for (index = begin; index < end; index++)`; gives the index."""
+        counter = self.variable(begin)
+        with self.forever() as leave:
+            index = self.load(counter)
+            with self.when(self.compare(index, ">=", end)):
+                leave()
+            yield index
+            self.store(counter, self.add(self.load(counter), 1))
+
+    @contextmanager
+    def forever(self) -> Iterator[Callable[[], None]]:
+        """`for (;;)`; gives a function that writes a `break`."""
+        again, after = self.function.append_basic_block("again"), self.function.append_basic_block("after")
+        self.build.branch(again)
+        self.build.position_at_end(again)
+        yield lambda: self.build.branch(after)
+        if not self.build.block.is_terminated:
+            self.build.branch(again)
+        self.build.position_at_end(after)
+
+    @contextmanager
+    def when(self, condition: ir.Value, likely: bool | None = None) -> Iterator[None]:
+        """`if (condition)`."""
+        with self.build.if_then(condition, likely):
+            yield
+
+    def give(self, value: int | ir.Value | None = None) -> None:
+        """`return value`, or `return`."""
+        if value is None:
+            self.build.ret_void()
+        else:
+            self.build.ret(self.number(value))
+
+    def call(self, name: str, *arguments: int | ir.Value) -> ir.Value:
+        """Call a function of this module or of `EXTERNAL`; constants take the type of their parameter."""
+        function = self.module.globals.get(name)
+        if function is None:
+            _, kind, _ = _parse(EXTERNAL[name])
+            function = ir.Function(self.module, kind, name)
+        return self._call(function, *arguments)
+
+    def call_stored(self, source: ir.Value, kind: ir.FunctionType, *arguments: int | ir.Value) -> ir.Value:
+        """Call the function whose address is stored at `source`, as a function of type `kind`."""
+        return self._call(self.build.load(source, typ=kind.as_pointer()), *arguments)
+
+    def _call(self, function: ir.Value, *arguments: int | ir.Value) -> ir.Value:
+        parameters = function.function_type.args
+        typed = [
+            kind(given) if isinstance(given, int) else given for kind, given in zip(parameters, arguments, strict=True)
+        ]
+        return self.build.call(function, typed)

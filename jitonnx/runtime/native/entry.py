@@ -1,0 +1,171 @@
+"""The whole of `run` as one builtin function: from a dict of arrays to a list of arrays.
+
+Python's and NumPy's objects are read where their C interfaces put the fields; `jitonnx.runtime.entry` checks these
+places before it offers this function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import llvmlite.ir as ir
+
+from ..layout import (
+    ENTRY,
+    ENTRY_INPUT,
+    ENTRY_OUTPUT,
+    FRAME,
+    OBJECT_TYPE,
+    WORD_BYTES,
+    ArrayField,
+    DescriptorField,
+    Flags,
+)
+from .emit import POINTER, Code
+
+_INT = ir.IntType(32)
+_NEW_FROM_DESCRIPTOR = ir.FunctionType(POINTER, [POINTER, POINTER, _INT, POINTER, POINTER, POINTER, _INT, POINTER])
+
+
+def define(module: ir.Module) -> None:
+    """Add the entry to a module that has the functions of `walk`."""
+    _accepts(module)
+    _bind_inputs(module)
+    _make_outputs(module)
+    _release_inputs(module)
+    _entry(module)
+
+
+def _accepts(module: ir.Module) -> None:
+    """1 if the object is an array that kernels can read in place as the given input, else 0."""
+    code = Code(module, "i64 jitonnx_accepts(ptr entry, ptr input, ptr object)")
+    array, expected = code["object"], code["input"]
+
+    def require(condition: ir.Value) -> None:
+        with code.when(code.build.not_(condition), likely=False):
+            code.give(0)
+
+    require(code.equal(code.load(code.at(array, OBJECT_TYPE)), code.word(code["entry"], ENTRY, "array_type")))
+    descriptor = code.load(code.at(array, ArrayField.DESCRIPTOR), POINTER)
+    number = code.load_int(code.at(descriptor, DescriptorField.TYPE_NUMBER), 32)
+    require(code.equal(number, code.word(expected, ENTRY_INPUT, "type_number")))
+    require(code.compare(code.load_int(code.at(descriptor, DescriptorField.BYTE_ORDER), 8), "!=", ord(">")))
+    flags = code.load_int(code.at(array, ArrayField.FLAGS), 32)
+    usable = Flags.C_CONTIGUOUS | Flags.ALIGNED
+    require(code.equal(code.build.and_(flags, code.number(usable)), usable))
+    rank = code.word(expected, ENTRY_INPUT, "rank")
+    require(code.equal(code.load_int(code.at(array, ArrayField.RANK), 32), rank))
+    shape, wanted = code.load(code.at(array, ArrayField.SHAPE), POINTER), code.pointer(expected, ENTRY_INPUT, "shape")
+    with code.loop(0, rank) as axis:
+        offset = code.multiply(axis, WORD_BYTES)
+        require(code.equal(code.load(code.at(shape, offset)), code.load(code.at(wanted, offset))))
+    code.give(1)
+
+
+def _bind_inputs(module: ir.Module) -> None:
+    """Hold the inputs found in the dict and note their addresses; returns how many came before one that is unusual."""
+    code = Code(module, "i64 jitonnx_bind_inputs(ptr entry, ptr feeds, ptr bases, ptr held)")
+    entry = code["entry"]
+    count, inputs = code.word(entry, ENTRY, "input_count"), code.pointer(entry, ENTRY, "inputs")
+    with code.loop(0, count) as index:
+        expected = code.item(inputs, ENTRY_INPUT, index)
+        name = code.pointer(expected, ENTRY_INPUT, "name")
+        value = code.call("PyDict_GetItemWithError", code["feeds"], name)
+        with code.when(code.is_null(value), likely=False):
+            code.call("PyErr_Clear")
+            code.give(index)
+        with code.when(code.equal(code.call("jitonnx_accepts", entry, expected, value), 0), likely=False):
+            code.give(index)
+        code.call("Py_IncRef", value)
+        offset = code.multiply(index, WORD_BYTES)
+        code.build.store(value, code.at(code["held"], offset))
+        code.store(code.at(code["bases"], offset), code.load(code.at(value, ArrayField.DATA)))
+    code.give(count)
+
+
+def _make_outputs(module: ir.Module) -> None:
+    """A list of new arrays, whose addresses it notes; null with an exception set if memory is short."""
+    code = Code(module, "ptr jitonnx_make_outputs(ptr entry, ptr bases)")
+    entry = code["entry"]
+    count, outputs = code.word(entry, ENTRY, "output_count"), code.pointer(entry, ENTRY, "outputs")
+    new_array, array_type = code.field(entry, ENTRY, "new_array"), code.pointer(entry, ENTRY, "array_type")
+    made = code.call("PyList_New", count)
+    with code.when(code.is_null(made), likely=False):
+        code.build.ret(made)
+    with code.loop(0, count) as index:
+        output = code.item(outputs, ENTRY_OUTPUT, index)
+        descriptor = code.pointer(output, ENTRY_OUTPUT, "descriptor")
+        rank = code.build.trunc(code.word(output, ENTRY_OUTPUT, "rank"), _INT)
+        shape, none = code.pointer(output, ENTRY_OUTPUT, "shape"), POINTER(None)
+        code.call("Py_IncRef", descriptor)  # the new array takes this reference
+        array = code.call_stored(
+            new_array, _NEW_FROM_DESCRIPTOR, array_type, descriptor, rank, shape, none, none, 0, none
+        )
+        with code.when(code.is_null(array), likely=False):
+            code.call("Py_DecRef", made)
+            code.build.ret(none)
+        code.call("PyList_SetItem", made, index, array)
+        code.store(code.at(code["bases"], code.multiply(index, WORD_BYTES)), code.load(code.at(array, ArrayField.DATA)))
+    code.build.ret(made)
+
+
+def _release_inputs(module: ir.Module) -> None:
+    """Let go of the first `count` inputs."""
+    code = Code(module, "void jitonnx_release_inputs(ptr held, i64 count)")
+    with code.loop(0, code["count"]) as index:
+        code.call("Py_DecRef", code.load(code.at(code["held"], code.multiply(index, WORD_BYTES)), POINTER))
+    code.give()
+
+
+def _entry(module: ir.Module) -> None:
+    """The builtin (METH_O): a list of outputs, or None where Python has to look closer, with nothing done.
+
+    A frame is taken first and given back last: allocating and releasing objects can run Python code, and with it
+    another thread.
+    """
+    code = Code(module, "ptr jitonnx_entry(ptr self, ptr feeds)", exported=True)
+    entry = code.call("PyCapsule_GetPointer", code["self"], POINTER(None))
+    pool, count = code.pointer(entry, ENTRY, "pool"), code.word(entry, ENTRY, "input_count")
+
+    def decline() -> None:
+        none = code.pointer(entry, ENTRY, "none")
+        code.call("Py_IncRef", none)
+        code.build.ret(none)
+
+    feeds_type = code.load(code.at(code["feeds"], OBJECT_TYPE))
+    with code.when(code.compare(feeds_type, "!=", code.word(entry, ENTRY, "dict_type")), likely=False):
+        decline()
+    with code.when(code.compare(code.call("PyDict_Size", code["feeds"]), "!=", count), likely=False):
+        decline()
+    frame = code.call("jitonnx_take", pool)
+    with code.when(code.is_null(frame), likely=False):
+        decline()
+    bases, held = code.pointer(frame, FRAME, "bases"), code.pointer(frame, FRAME, "held")
+
+    def give_back(bound: ir.Value) -> None:
+        code.call("jitonnx_release_inputs", held, bound)
+        code.call("jitonnx_put_back", pool, frame)
+
+    bound = code.call("jitonnx_bind_inputs", entry, code["feeds"], bases, held)
+    with code.when(code.compare(bound, "!=", count), likely=False):
+        give_back(bound)
+        decline()
+    made = code.call("jitonnx_make_outputs", entry, code.at(bases, code.multiply(count, WORD_BYTES)))
+    with code.when(code.is_null(made), likely=False):
+        give_back(bound)
+        code.build.ret(made)
+    _run_released(code, entry, lambda: code.call("jitonnx_run", frame))
+    give_back(bound)
+    code.build.ret(made)
+
+
+def _run_released(code: Code, entry: ir.Value, run: Callable[[], ir.Value]) -> None:
+    """Run without the GIL, or with it where the entry says that the run is too short to let it go."""
+    releases = code.compare(code.word(entry, ENTRY, "release"), "!=", 0)
+    with code.build.if_else(releases) as (released, kept):
+        with released:
+            state = code.call("PyEval_SaveThread")
+            run()
+            code.call("PyEval_RestoreThread", state)
+        with kept:
+            run()

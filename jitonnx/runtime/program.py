@@ -1,0 +1,74 @@
+"""What a program is: the plain data that a finished model is made of.
+
+A kernel is a native function
+
+    void kernel(uint8_t **buffers, const int64_t *sizes, int64_t begin, int64_t end, uint8_t *scratch)
+
+`buffers` points to its operands, `sizes` to its integer arguments; it does the tasks [begin, end) of its step, and the
+result of a task does not depend on how tasks are split. `scratch` is memory for this thread alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Space: TypeAlias = Literal["arena", "constant", "input", "output"]
+SPACES: tuple[Space, ...] = ("arena", "constant", "input", "output")
+
+
+class Slot(NamedTuple):
+    """Where an operand lies: `offset` bytes into the arena, or into constant, input or output number `index`."""
+
+    space: Space
+    index: int
+    offset: int = 0
+
+
+class Step(NamedTuple):
+    """One call of a kernel, shared by threads.
+
+    kernel: the symbol of its function.
+    slots: its operands. sizes: its integer arguments.
+    tasks: how many tasks it has; threads get contiguous parts of range(tasks).
+    threads: how many threads are worth using; 1: the calling thread alone.
+    barrier: all threads wait for the end of this step before any begins the next.
+    scratch: bytes of scratch memory a thread needs.
+    label: what it is called in explanations and profiles.
+    """
+
+    kernel: str
+    slots: tuple[Slot, ...]
+    sizes: tuple[int, ...] = ()
+    tasks: int = 1
+    threads: int = 1
+    barrier: bool = True
+    scratch: int = 0
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """An input or output: its name, element type and concrete shape."""
+
+    name: str
+    dtype: np.dtype[np.generic]
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """A model made ready for concrete shapes: steps in order, and the memory they work in.
+
+    constants: arrays that are used in place and must not change; C-contiguous.
+    """
+
+    steps: Sequence[Step]
+    arena_bytes: int
+    constants: Sequence[npt.NDArray[np.generic]]
+    inputs: Sequence[TensorSpec]
+    outputs: Sequence[TensorSpec]

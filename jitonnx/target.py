@@ -1,0 +1,96 @@
+"""The CPU that code is made for: its name and features as LLVM knows them, vector registers and cache sizes.
+
+`host()` describes this machine; `named("haswell")` any other CPU, so that kernels for it can be tested here.
+Imports nothing of ours, and no Numba.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+llvm.initialize_native_target()
+llvm.initialize_native_asmprinter()
+
+_CPUS_WITH_AVX512 = (
+    "x86-64-v4",
+    "skylake-avx512",
+    "skx",
+    "cascadelake",
+    "icelake-server",
+    "sapphirerapids",
+    "znver4",
+    "znver5",
+)
+_CPUS_WITH_AVX2 = ("x86-64-v3", "haswell", "broadwell", "skylake", "alderlake", "znver1", "znver2", "znver3")
+
+
+@dataclass(frozen=True)
+class Target:
+    """One CPU: what code for it may use, and the sizes that blocking goes by."""
+
+    cpu: str
+    features: str
+    vector_bytes: int
+    """Width of a vector register in bytes: 64 (AVX-512), 32 (AVX2), 16 (SSE, NEON)."""
+    vector_registers: int
+    l1_bytes: int
+    l2_bytes: int
+    l3_bytes: int
+
+    def lanes(self, itemsize: int) -> int:
+        """Elements of `itemsize` bytes in one vector register."""
+        return self.vector_bytes // itemsize
+
+    @property
+    def key(self) -> str:
+        """What of the target changes code, for cache keys."""
+        return f"{self.cpu}/{self.features}/{self.vector_bytes}/{self.vector_registers}"
+
+
+@functools.cache
+def host() -> Target:
+    """The CPU this process runs on."""
+    features = llvm.get_host_cpu_features()
+    width, registers = _vectors(features.get("avx512f", False), features.get("avx2", False))
+    return Target(llvm.get_host_cpu_name(), features.flatten(), width, registers, *_caches())
+
+
+@functools.cache
+def named(cpu: str) -> Target:
+    """A CPU by LLVM's name ("haswell", "x86-64-v3", "host"), with this machine's cache sizes.
+
+    ValueError for a name that is not known here.
+    """
+    if cpu == "host":
+        return host()
+    if cpu not in _CPUS_WITH_AVX512 + _CPUS_WITH_AVX2:
+        known = ", ".join(("host", *_CPUS_WITH_AVX2, *_CPUS_WITH_AVX512))
+        raise ValueError(f"CPU {cpu!r} is not known; choose one of: {known}")
+    width, registers = _vectors(cpu in _CPUS_WITH_AVX512, True)
+    # LLVM prefers 256-bit registers on some AVX-512 CPUs; our kernels choose the width themselves.
+    return Target(cpu, "-prefer-256-bit" if width == 64 else "", width, registers, *_caches())
+
+
+def _vectors(avx512: bool, avx2: bool) -> tuple[int, int]:
+    if avx512:
+        return 64, 32
+    if avx2:
+        return 32, 16
+    return 16, 32 if llvm.get_process_triple().startswith(("aarch64", "arm64")) else 16
+
+
+def _caches() -> tuple[int, int, int]:
+    """Data cache sizes in bytes, level 1 to 3, as the operating system tells; modest sizes where it does not."""
+    sizes = {1: 32 << 10, 2: 512 << 10, 3: 4 << 20}
+    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
+        except OSError:
+            continue
+        if kind != "Instruction" and size.endswith("K"):
+            sizes[int(level)] = int(size[:-1]) << 10
+    return sizes[1], sizes[2], sizes[3]

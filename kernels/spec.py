@@ -1,0 +1,41 @@
+"""What every kind of kernel says about itself without being compiled: arguments, tasks, scratch memory, work.
+
+Imports neither Numba nor anything of ours: the planner and a warm start use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+
+class Work(NamedTuple):
+    """What one call of a kernel does at least: floating-point operations, and bytes read and written once each."""
+
+    flops: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class KernelSpec:
+    """All that a kernel's code depends on, besides the target's vector width and the epilogue.
+
+    Subclasses are frozen dataclasses of plain values; equal specs share code. A kernel is called with the pointers
+    named in `BUFFERS` and the integers named in `SIZES`, in this order, followed by those of its epilogue.
+    """
+
+    BUFFERS: ClassVar[tuple[str, ...]] = ()
+    SIZES: ClassVar[tuple[str, ...]] = ()
+
+    def tasks(self, sizes: Sequence[int]) -> int:
+        """Independent pieces of work that threads share out; 0 when there is nothing to do."""
+        raise NotImplementedError
+
+    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+        """Bytes of memory that each thread needs for itself."""
+        return 0
+
+    def work(self, sizes: Sequence[int]) -> Work:
+        """Operations and bytes of a call."""
+        raise NotImplementedError

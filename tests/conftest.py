@@ -1,0 +1,30 @@
+"""What holds for all tests: a kernel cache of their own, and Hypothesis without deadlines."""
+
+import os
+import tempfile
+
+import pytest
+from hypothesis import settings
+
+CACHE_VARIABLE = "JITONNX_CACHE_DIR"
+
+# The first call of a compiled kernel takes as long as compiling it, which says nothing about the example.
+settings.register_profile("jitonnx", deadline=None)
+settings.load_profile("jitonnx")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give the test run a kernel cache of its own, so that it neither uses nor fills the user's.
+
+    pytest-xdist's workers inherit the variable and so share the cache. A variable that is set already is respected.
+    """
+    if CACHE_VARIABLE in os.environ:
+        return
+    cache = tempfile.TemporaryDirectory(prefix="jitonnx-test-cache-")
+    os.environ[CACHE_VARIABLE] = cache.name
+
+    def remove() -> None:
+        del os.environ[CACHE_VARIABLE]
+        cache.cleanup()
+
+    config.add_cleanup(remove)

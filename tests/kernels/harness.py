@@ -1,0 +1,58 @@
+"""Runs one kernel on NumPy arrays, without plan or runtime: lowered, optimised, loaded, called through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+
+from jitonnx.codegen.emit import emit_assembly, emit_object
+from jitonnx.kernels.jit import lower
+from jitonnx.target import Target, host
+
+_PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
+_numbers = itertools.count()
+
+
+class Compiled:
+    """A kernel ready to call: `compiled(buffers, sizes, tasks, scratch_bytes)` runs range(tasks), split in `pieces`."""
+
+    def __init__(self, kernel: Callable[..., Any], target: Target | None = None) -> None:
+        symbol = f"kernel_under_test_{next(_numbers)}"
+        self._engine = llvm.create_mcjit_compiler(
+            llvm.parse_assembly(""), llvm.Target.from_default_triple().create_target_machine()
+        )
+        self._engine.add_object_file(llvm.ObjectFileRef.from_data(emit_object(lower(kernel, symbol), target or host())))
+        self._engine.finalize_object()
+        self._call = _PROTOTYPE(self._engine.get_function_address(symbol))
+
+    def __call__(
+        self, buffers: Sequence[np.ndarray], sizes: Sequence[int], tasks: int, scratch_bytes: int = 0, pieces: int = 1
+    ) -> None:
+        self.bind(buffers, sizes, tasks, scratch_bytes, pieces)()
+
+    def bind(
+        self, buffers: Sequence[np.ndarray], sizes: Sequence[int], tasks: int, scratch_bytes: int = 0, pieces: int = 1
+    ) -> Callable[[], None]:
+        """A call with everything prepared, for timing."""
+        pointers = np.array([b.ctypes.data for b in buffers], np.uint64)
+        integers = np.array([*sizes, 0], np.int64)
+        raw = np.zeros(scratch_bytes + 64, np.uint8)
+        scratch = raw.ctypes.data + -raw.ctypes.data % 64
+        bounds = [tasks * piece // pieces for piece in range(pieces + 1)]
+
+        def run() -> None:
+            for begin, end in itertools.pairwise(bounds):
+                self._call(pointers.ctypes.data, integers.ctypes.data, begin, end, scratch)
+
+        run.keep = (pointers, integers, raw, buffers)  # type: ignore[attr-defined]
+        return run
+
+
+def assembly(kernel: Callable[..., Any], target: Target | None = None) -> str:
+    """The assembly text of a kernel."""
+    return emit_assembly(lower(kernel, "kernel_in_assembly"), target or host())
