@@ -352,13 +352,7 @@ def load_part(typingctx: Any, p: Any, index: Any, live: Any, lanes: Any) -> Any:
     def generate(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         memory = _memory_type(typ)
         where = _typed(builder, args[0], args[1], memory)
-        name = f"llvm.masked.load.{mangle(memory)}.p0"
-        mask = _live_mask(builder, args[2], count)
-        # Typed pointers of llvmlite's builder and the opaque ones of LLVM agree on the mangled name only.
-        function = builder.module.globals.get(name) or ir.Function(
-            builder.module, ir.FunctionType(memory, [memory.as_pointer(), _I32, mask.type, memory]), name
-        )
-        loaded = builder.call(function, [where, _I32(_alignment(typ)), mask, ir.Constant(memory, None)])
+        loaded = masked_load(builder, where, memory, live_mask(builder, args[2], count), _alignment(typ))
         return _from_memory(builder, loaded, typ)
 
     return typ(p, types.intp, types.intp, lanes), generate
@@ -382,18 +376,35 @@ def store_part(typingctx: Any, p: Any, index: Any, value: Any, live: Any) -> Any
 
     def generate(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         memory = _memory_type(value)
-        where, mask = _typed(builder, args[0], args[1], memory), _live_mask(builder, args[3], value.lanes)
-        name = f"llvm.masked.store.{mangle(memory)}.p0"
-        function = builder.module.globals.get(name) or ir.Function(
-            builder.module, ir.FunctionType(ir.VoidType(), [memory, memory.as_pointer(), _I32, mask.type]), name
-        )
-        builder.call(function, [_to_memory(builder, args[2], value), where, _I32(_alignment(value)), mask])
+        where, mask = _typed(builder, args[0], args[1], memory), live_mask(builder, args[3], value.lanes)
+        masked_store(builder, _to_memory(builder, args[2], value), where, mask, _alignment(value))
         return context.get_dummy_value()
 
     return (types.void(p, types.intp, value, types.intp), generate) if isinstance(value, Vector) else None
 
 
-def _live_mask(builder: ir.IRBuilder, live: ir.Value, lanes: int) -> ir.Value:
+def masked_load(
+    builder: ir.IRBuilder, where: ir.Value, typ: ir.VectorType, mask: ir.Value, alignment: int
+) -> ir.Value:
+    """A vector of `typ` at `where`: 0 in the lanes that `mask` leaves out, whose memory is not touched."""
+    name = f"llvm.masked.load.{mangle(typ)}.p0"
+    # Typed pointers of llvmlite's builder and the opaque ones of LLVM agree on the mangled name only.
+    function = builder.module.globals.get(name) or ir.Function(
+        builder.module, ir.FunctionType(typ, [where.type, _I32, mask.type, typ]), name
+    )
+    return builder.call(function, [where, _I32(alignment), mask, ir.Constant(typ, None)])
+
+
+def masked_store(builder: ir.IRBuilder, value: ir.Value, where: ir.Value, mask: ir.Value, alignment: int) -> None:
+    """Store the lanes of `value` that `mask` selects; memory under the others is not touched."""
+    name = f"llvm.masked.store.{mangle(value.type)}.p0"
+    function = builder.module.globals.get(name) or ir.Function(
+        builder.module, ir.FunctionType(ir.VoidType(), [value.type, where.type, _I32, mask.type]), name
+    )
+    builder.call(function, [value, where, _I32(alignment), mask])
+
+
+def live_mask(builder: ir.IRBuilder, live: ir.Value, lanes: int) -> ir.Value:
     """Lanes below `live`. Compared in 32 bits: `live` is clamped first, so that a long row still reads as all lanes."""
     clamped = builder.select(builder.icmp_signed("<", live, live.type(lanes)), live, live.type(lanes))
     spread = splat(builder, builder.trunc(clamped, _I32), lanes)
@@ -461,6 +472,20 @@ def iota(typingctx: Any, start: Any, lanes: Any) -> Any:
         return builder.add(splat(builder, args[0], count), ir.Constant(ir.VectorType(_I64, count), list(range(count))))
 
     return typ(types.int64, lanes), generate
+
+
+@intrinsic(prefer_literal=True)
+def part(typingctx: Any, vector: Any, first: Any, lanes: Any) -> Any:
+    """The Vector of lanes first, …, first + lanes - 1 (constants): a register of a wider Vector."""
+    if (start := _lanes(first)) is None or (count := _lanes(lanes)) is None:
+        return None
+
+    def generate(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        undefined = ir.Constant(args[0].type, ir.Undefined)
+        chosen = ir.Constant(ir.VectorType(_I32, count), list(range(start, start + count)))
+        return builder.shuffle_vector(args[0], undefined, chosen)
+
+    return Vector(vector.element, count)(vector, first, lanes), generate
 
 
 @intrinsic
@@ -541,7 +566,7 @@ reduce_and = _reduction("and", "conjunction")
 # ---------------------------------------------------------------- functions of scalars and vectors
 
 
-def _elementwise(name: str, arity: int, doc: str, body: Callable[..., ir.Value]) -> Any:
+def elementwise(name: str, arity: int, doc: str, body: Callable[..., ir.Value]) -> Any:
     """An intrinsic on `arity` operands of one type (scalars spread); body(builder, element, *values) emits it."""
 
     def declare_any(typingctx: Any, *operands: Any) -> Any:
@@ -585,33 +610,33 @@ def _absolute(builder: ir.IRBuilder, element: types.Type, a: ir.Value) -> ir.Val
     return builder.select(builder.icmp_signed("<", a, ir.Constant(a.type, None)), builder.neg(a), a)
 
 
-fma = _elementwise(
+fma = elementwise(
     "fma",
     3,
     "a * b + c, rounded once.",
     lambda builder, element, a, b, c: llvm_intrinsic(builder, "fma", a.type, [a, b, c], a.type),
 )
-maximum = _elementwise("maximum", 2, "The larger; NaN if either is.", _larger)
-minimum = _elementwise("minimum", 2, "The smaller; NaN if either is.", _smaller)
-at_least = _elementwise(
+maximum = elementwise("maximum", 2, "The larger; NaN if either is.", _larger)
+minimum = elementwise("minimum", 2, "The smaller; NaN if either is.", _smaller)
+at_least = elementwise(
     "at_least",
     2,
     "max(x, bound) for a bound that is not NaN: one instruction, a NaN in x stays.",
     lambda builder, element, x, bound: builder.select(_comparison(builder, ">", element, bound, x), bound, x),
 )
-at_most = _elementwise(
+at_most = elementwise(
     "at_most",
     2,
     "min(x, bound) for a bound that is not NaN: one instruction, a NaN in x stays.",
     lambda builder, element, x, bound: builder.select(_comparison(builder, "<", element, bound, x), bound, x),
 )
-sqrt = _elementwise("sqrt", 1, "Square root, correctly rounded.", _unary_llvm("sqrt"))
-floor = _elementwise("floor", 1, "Largest integer not above.", _unary_llvm("floor"))
-ceil = _elementwise("ceil", 1, "Smallest integer not below.", _unary_llvm("ceil"))
-trunc = _elementwise("trunc", 1, "Rounded towards zero.", _unary_llvm("trunc"))
-rint = _elementwise("rint", 1, "Rounded to the nearest integer, ties to even.", _unary_llvm("roundeven"))
-absolute = _elementwise("absolute", 1, "Absolute value.", _absolute)
-copysign = _elementwise(
+sqrt = elementwise("sqrt", 1, "Square root, correctly rounded.", _unary_llvm("sqrt"))
+floor = elementwise("floor", 1, "Largest integer not above.", _unary_llvm("floor"))
+ceil = elementwise("ceil", 1, "Smallest integer not below.", _unary_llvm("ceil"))
+trunc = elementwise("trunc", 1, "Rounded towards zero.", _unary_llvm("trunc"))
+rint = elementwise("rint", 1, "Rounded to the nearest integer, ties to even.", _unary_llvm("roundeven"))
+absolute = elementwise("absolute", 1, "Absolute value.", _absolute)
+copysign = elementwise(
     "copysign",
     2,
     "The magnitude of a with the sign of b.",
@@ -661,3 +686,100 @@ def bitcast(typingctx: Any, value: Any, element: Any) -> Any:
     new = element.instance_type if hasattr(element, "instance_type") else element.dtype
     result = _like(value, new)
     return result(value, element), lambda context, builder, sig, args: builder.bitcast(args[0], _llvm_type(result))
+
+
+@intrinsic
+def isinf(typingctx: Any, value: Any) -> Any:
+    """The mask (or bool) of infinities of either sign."""
+
+    def generate(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        magnitude = llvm_intrinsic(builder, "fabs", args[0].type, [args[0]], args[0].type)
+        return builder.fcmp_ordered("==", magnitude, ir.Constant(magnitude.type, _infinity(args[0].type)))
+
+    return _like(value, types.boolean)(value), generate
+
+
+def _infinity(typ: ir.Type) -> Any:
+    return [float("inf")] * typ.count if isinstance(typ, ir.VectorType) else float("inf")
+
+
+def _safe_divisor(builder: ir.IRBuilder, element: types.Type, a: ir.Value, b: ir.Value) -> ir.Value:
+    """b, or 1 where dividing by it would trap: 0, and -1 under the smallest integer."""
+    one, zero = ir.Constant(b.type, _all(b.type, 1)), ir.Constant(b.type, None)
+    trap = builder.icmp_unsigned("==", b, zero)
+    if element.signed:
+        smallest = ir.Constant(a.type, _all(a.type, -(1 << (element.bitwidth - 1))))
+        overflow = builder.and_(
+            builder.icmp_unsigned("==", a, smallest), builder.icmp_unsigned("==", b, ir.Constant(b.type, _all(b.type, -1)))
+        )
+        trap = builder.or_(trap, overflow)
+    return builder.select(trap, one, b)
+
+
+def _all(typ: ir.Type, number: int) -> Any:
+    return [number] * typ.count if isinstance(typ, ir.VectorType) else number
+
+
+def _divide_integer(builder: ir.IRBuilder, element: types.Type, a: ir.Value, b: ir.Value) -> ir.Value:
+    return _arithmetic(builder, "/", element, a, _safe_divisor(builder, element, a, b))
+
+
+def _remainder(builder: ir.IRBuilder, element: types.Type, a: ir.Value, b: ir.Value) -> ir.Value:
+    safe = b if isinstance(element, types.Float) else _safe_divisor(builder, element, a, b)
+    return _arithmetic(builder, "%", element, a, safe)
+
+
+def _modulo(builder: ir.IRBuilder, element: types.Type, a: ir.Value, b: ir.Value) -> ir.Value:
+    rest, zero = _remainder(builder, element, a, b), ir.Constant(b.type, None)
+    if not isinstance(element, types.Float) and not element.signed:
+        return rest
+    differ = builder.xor(_comparison(builder, "<", element, rest, zero), _comparison(builder, "<", element, b, zero))
+    wrong = builder.and_(differ, _comparison(builder, "!=", element, rest, zero))
+    return builder.select(wrong, _arithmetic(builder, "+", element, rest, b), rest)
+
+
+divide_integer = elementwise(
+    "divide_integer", 2, "a / b for integers, truncated; a where b is 0 or the quotient overflows.", _divide_integer
+)
+remainder = elementwise("remainder", 2, "The rest of a / b with the sign of a (C's fmod; 0 for an integer b of 0).", _remainder)
+modulo = elementwise("modulo", 2, "The rest of a / b with the sign of b (Python's %; 0 for an integer b of 0).", _modulo)
+
+
+@intrinsic(prefer_literal=True)
+def load_strided(typingctx: Any, p: Any, index: Any, stride: Any, live: Any, lanes: Any) -> Any:
+    """The Vector p[index], p[index + stride], …; lanes from `live` on repeat the first element (memory is not touched)."""
+    if (count := _lanes(lanes)) is None:
+        return None
+    typ = Vector(p.dtype, count)
+
+    def generate(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        base, start, step, alive = args[:4]
+        result = ir.Constant(_memory_type(typ), ir.Undefined)
+        for lane in range(count):
+            inside = builder.icmp_signed(">", alive, _I64(lane))
+            at = builder.add(start, builder.select(inside, builder.mul(step, _I64(lane)), _I64(0)))
+            result = builder.insert_element(result, _scalar_load(builder, base, at, typ), _I32(lane))
+        return _from_memory(builder, result, typ)
+
+    return typ(p, types.intp, types.intp, types.intp, lanes), generate
+
+
+@intrinsic
+def scatter(typingctx: Any, p: Any, index: Any, stride: Any, value: Any, live: Any) -> Any:
+    """p[index + i * stride] = lane i of `value`, for the first `live` lanes."""
+
+    def generate(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        base, start, step, vector, alive = args
+        stored = _to_memory(builder, vector, value)
+        for lane in range(value.lanes):
+            with builder.if_then(builder.icmp_signed(">", alive, _I64(lane))):
+                at = builder.add(start, builder.mul(step, _I64(lane)))
+                where = builder.bitcast(builder.gep(base, [at]), stored.type.element.as_pointer())
+                builder.store(builder.extract_element(stored, _I32(lane)), where)
+        return context.get_dummy_value()
+
+    return (types.void(p, types.intp, types.intp, value, types.intp), generate) if isinstance(value, Vector) else None
+
+
+def _scalar_load(builder: ir.IRBuilder, base: ir.Value, at: ir.Value, typ: Vector) -> ir.Value:
+    return builder.load(builder.bitcast(builder.gep(base, [at]), _memory_type(typ).element.as_pointer()))

@@ -28,6 +28,13 @@ class KernelSpec:
     BUFFERS: ClassVar[tuple[str, ...]] = ()
     SIZES: ClassVar[tuple[str, ...]] = ()
 
+    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
+        """The sizes that the kernel is called with, for those that the planner gives: derived ones may be appended.
+
+        Called once when a program is made for concrete sizes; `tasks`, `scratch_bytes` and `work` get the result.
+        """
+        return sizes
+
     def tasks(self, sizes: Sequence[int]) -> int:
         """Independent pieces of work that threads share out; 0 when there is nothing to do."""
         raise NotImplementedError

@@ -73,7 +73,18 @@ class Expr:
         return binary("ge", self, other)
 
     def __repr__(self) -> str:
-        return text(self)
+        """Every part once, with its type: equal expressions have equal texts, in every process."""
+        numbers: dict[Expr, int] = {}
+        lines = []
+        for node in children_first(self):
+            arguments = " ".join(f"%{numbers[a]}" for a in node.arguments)
+            value = "" if node.value is None else repr(node.value)
+            numbers[node] = len(lines)
+            lines.append(f"{node.op}:{node.dtype.name} {value}{arguments}")
+        return "<" + "; ".join(lines) + ">"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _make, (self.op, self.arguments, self.dtype, self.value)
 
 
 _interned: weakref.WeakValueDictionary[tuple[Any, ...], Expr] = weakref.WeakValueDictionary()

@@ -42,6 +42,12 @@ class Lowering:
         self._node: Node | None = None
         self._counter = 0
 
+    @property
+    def wanted(self) -> int:
+        """How many outputs the node being lowered has; an operator need not compute those behind them."""
+        assert self._node is not None
+        return len(self._node.outputs)
+
     # ------------------------------------------------------------ elementwise and views
 
     def map(self, expression: e.Expr, *operands: Value) -> Value:

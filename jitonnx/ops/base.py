@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
 
 from jitonnx.ir import expr as e
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
-from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
+from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple
 from jitonnx.ir.types import Shape, TensorType, broadcast_shapes
 
 
@@ -81,3 +85,35 @@ def constant_of(value: Value | None, what: str) -> list:
         raise DataDependentError(f"the output's shape depends on the values of {what} ({value.name!r})")
     return list(value.contents.ravel().tolist())
 
+
+HALVES = (DType.FLOAT16, DType.BFLOAT16)
+"""The element types that are stored in 16 bits and computed in float32."""
+
+
+def widen(array: np.ndarray | None) -> Any:
+    """float16 and bfloat16 as float32, in which they are computed; everything else as it is."""
+    if array is not None and array.dtype.name in ("float16", "bfloat16"):
+        return array.astype(np.float32)
+    return array
+
+
+def lower_floating(lower: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates a `lower` whose computations exist for float and double, the type of the first input deciding.
+
+    Half precision goes through float32; an integer type is left to NumPy.
+    """
+
+    @functools.wraps(lower)
+    def wrapper(self: Operator, to: Lowering, *inputs: Value | None) -> Any:
+        given = inputs[0]
+        assert given is not None
+        if given.dtype in (DType.FLOAT, DType.DOUBLE):
+            return lower(self, to, *inputs)
+        types = as_tuple(self.infer(*inputs))[: to.wanted]
+        if given.dtype not in HALVES:
+            return to.host(self, inputs, types)
+        wide = [to.cast(x, DType.FLOAT) if x is not None and x.dtype in HALVES else x for x in inputs]
+        results: Sequence[Value] = as_tuple(lower(self, to, *wide))
+        return [to.cast(result, type.dtype or result.dtype) for result, type in zip(results, types)]
+
+    return wrapper

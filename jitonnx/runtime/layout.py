@@ -152,6 +152,14 @@ class Flags(enum.IntFlag):
     ALIGNED = 0x100
 
 
+def offset(record: np.dtype[np.void], field: str) -> int:
+    """How many bytes into a record a field begins."""
+    fields = record.fields
+    if fields is None:
+        raise TypeError(f"Bug: {record} has no fields")
+    return fields[field][1]
+
+
 def address(array: npt.NDArray[np.generic]) -> int:
     """Where an array's first element lies in memory."""
     return int(array.ctypes.data)

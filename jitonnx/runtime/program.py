@@ -25,7 +25,7 @@ class Slot(NamedTuple):
     """Where an operand lies: `offset` bytes into the arena, or into constant, input or output number `index`."""
 
     space: Space
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody misses
     offset: int = 0
 
 

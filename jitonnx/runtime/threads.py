@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from .driver import Driver, driver
-from .layout import GATE, MAILBOX, TEAM, Record, address, records
+from .layout import GATE, MAILBOX, TEAM, Record, address, offset, records
 
 SPIN_NANOSECONDS = 50_000
 """How long a thread spins before it begins to yield. Covers what lies between the steps of a run, and between runs of a
@@ -69,9 +69,9 @@ class Team:
         for name in ("busy", "arrived", "generation", "started", "stop"):
             self._record[name] = 0
         self._mailboxes["epoch"] = 0
-        _open_gate(address(self._record) + TEAM.fields["gate"][1])
+        _open_gate(address(self._record) + offset(TEAM, "gate"))
         for index in range(self.size - 1):
-            _open_gate(address(self._mailboxes) + index * MAILBOX.itemsize + MAILBOX.fields["gate"][1])
+            _open_gate(address(self._mailboxes) + index * MAILBOX.itemsize + offset(MAILBOX, "gate"))
 
     @property
     def workers(self) -> int:
@@ -92,8 +92,8 @@ def _open_gate(place: int) -> None:
     """Initialise the mutex and the condition of a gate, with nobody asleep."""
     library = ctypes.CDLL(None)
     ctypes.memset(place, 0, GATE.itemsize)
-    library.pthread_mutex_init(ctypes.c_void_p(place + GATE.fields["mutex"][1]), None)
-    library.pthread_cond_init(ctypes.c_void_p(place + GATE.fields["condition"][1]), None)
+    library.pthread_mutex_init(ctypes.c_void_p(place + offset(GATE, "mutex")), None)
+    library.pthread_cond_init(ctypes.c_void_p(place + offset(GATE, "condition")), None)
 
 
 def _set_attributes(record: Record) -> None:
@@ -102,10 +102,10 @@ def _set_attributes(record: Record) -> None:
     Signals that a thread causes itself are let through, so that a crash is reported as one.
     """
     library = ctypes.CDLL(None)
-    attributes = ctypes.c_void_p(address(record) + TEAM.fields["attributes"][1])
+    attributes = ctypes.c_void_p(address(record) + offset(TEAM, "attributes"))
     library.pthread_attr_init(attributes)
     library.pthread_attr_setstacksize(attributes, ctypes.c_size_t(_STACK_BYTES))
-    signals = ctypes.c_void_p(address(record) + TEAM.fields["signals"][1])
+    signals = ctypes.c_void_p(address(record) + offset(TEAM, "signals"))
     library.sigfillset(signals)
     for own in (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT):
         library.sigdelset(signals, ctypes.c_int(own))

@@ -18,6 +18,8 @@ from contextlib import contextmanager
 import llvmlite.ir as ir
 import numpy as np
 
+from ..layout import offset
+
 WORD = ir.IntType(64)
 POINTER = ir.PointerType()
 _BYTE = ir.IntType(8)
@@ -110,9 +112,9 @@ class Code:
 
     # Memory
 
-    def at(self, base: ir.Value, offset: int | ir.Value) -> ir.Value:
-        """The address `offset` bytes behind `base`."""
-        return self.build.gep(base, [self.number(offset)], source_etype=_BYTE)
+    def at(self, base: ir.Value, distance: int | ir.Value) -> ir.Value:
+        """The address `distance` bytes behind `base`."""
+        return self.build.gep(base, [self.number(distance)], source_etype=_BYTE)
 
     def item(self, base: ir.Value, record: np.dtype[np.void], index: ir.Value) -> ir.Value:
         """The address of a record in an array of them."""
@@ -120,7 +122,7 @@ class Code:
 
     def field(self, base: ir.Value, record: np.dtype[np.void], name: str) -> ir.Value:
         """The address of a field of the record at `base`."""
-        return self.at(base, record.fields[name][1])
+        return self.at(base, offset(record, name))
 
     def word(self, base: ir.Value, record: np.dtype[np.void], name: str) -> ir.Value:
         """A field's value as i64."""

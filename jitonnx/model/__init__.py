@@ -1,0 +1,7 @@
+"""Reading models: bytes to a checked `Graph` whose types are inferred. `load` is the door."""
+
+from jitonnx.model.evaluate import evaluate
+from jitonnx.model.load import load
+from jitonnx.model.types import Declaration, Metadata, Model
+
+__all__ = ["Declaration", "Metadata", "Model", "evaluate", "load"]

@@ -1,0 +1,163 @@
+"""What a loaded model is: the graph, and what its file says about it."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from jitonnx.ir.dims import Dim, variable
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Graph
+from jitonnx.ir.types import TensorType
+from jitonnx.proto import TypeProto, ValueInfoProto
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """A graph input or output as the file declares it."""
+
+    name: str
+    type: str
+    """In onnxruntime's words: `tensor(float)`, `seq(tensor(int64))`, `map(string,tensor(float))`, …"""
+    dtype: DType | None
+    """Element type of a tensor; None for other kinds, and where the file says nothing."""
+    shape: tuple[int | str | None, ...] | None
+    """Integers, names of dimension variables, None for unknown ones; None: not even the rank is known."""
+    doc_string: str = ""
+
+    @property
+    def is_tensor(self) -> bool:
+        return self.type.startswith("tensor(")
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What a model says about itself."""
+
+    producer_name: str = ""
+    producer_version: str = ""
+    domain: str = ""
+    version: int = 0
+    """The model's own version; 0 where the file gives none."""
+    doc_string: str = ""
+    graph_name: str = ""
+    graph_doc_string: str = ""
+    custom: Mapping[str, str] = field(default_factory=dict)
+    """The file's `metadata_props`."""
+
+
+@dataclass
+class Model:
+    """A checked model: its graph with inferred types, and the declarations and metadata of its file."""
+
+    graph: Graph
+    """Inputs and outputs are in the order of `inputs` and `outputs`. Its values carry the model's names."""
+    opset_imports: dict[str, int]
+    """Operator-set version by domain; "" is ai.onnx."""
+    ir_version: int
+    metadata: Metadata
+    inputs: list[Declaration]
+    """The inputs that have to be fed."""
+    outputs: list[Declaration]
+    overridable: list[Declaration] = field(default_factory=list)
+    """Initializers that are inputs too, from IR version 4 on: defaults of these inputs. In `graph` they are constants."""
+    dimensions: dict[str, str] = field(default_factory=dict)
+    """The file's name of every dimension variable of `graph`'s inputs; variables of unnamed dimensions are not here."""
+
+
+class Dimensions:
+    """The dimension variables of a model.
+
+    The file may call a dimension anything ("batch size", "2*n", "class", even "max"). Variables are named by Python
+    identifiers, unique and clear of keywords and builtins, because generated source mentions them.
+    """
+
+    def __init__(self) -> None:
+        self._by_param: dict[str, str] = {}
+        self._taken: set[str] = set()
+
+    def named(self, param: str) -> Dim:
+        """The variable of a `dim_param`."""
+        if param not in self._by_param:
+            self._by_param[param] = self._claim(param)
+        return variable(self._by_param[param])
+
+    def unnamed(self, value: str, axis: int) -> Dim:
+        """A variable of its own for the unknown size of one axis of an input."""
+        return variable(self._claim(f"{value}_{axis}"))
+
+    @property
+    def original(self) -> dict[str, str]:
+        """The file's name of each named variable."""
+        return {name: param for param, name in self._by_param.items()}
+
+    def _claim(self, wanted: str) -> str:
+        stem = re.sub(r"\W", "_", wanted, flags=re.ASCII)
+        if not stem.isidentifier() or keyword.iskeyword(stem) or hasattr(builtins, stem):
+            stem = f"dim_{stem}"
+        name, number = stem, 1
+        while name in self._taken:
+            number += 1
+            name = f"{stem}_{number}"
+        self._taken.add(name)
+        return name
+
+
+def declaration(info: ValueInfoProto) -> Declaration:
+    """What a ValueInfoProto declares."""
+    tensor = info.type.tensor_type if info.type.HasField("tensor_type") else None
+    dtype = _dtype(tensor.elem_type) if tensor is not None else None
+    return Declaration(info.name, type_text(info.type), dtype, _shape(tensor), info.doc_string)
+
+
+def tensor_type(declared: Declaration, dimensions: Dimensions) -> TensorType:
+    """The type of a tensor input, its unknown dimensions as variables."""
+    if declared.shape is None:
+        return TensorType(declared.dtype, None)
+    dims = [
+        dim
+        if isinstance(dim, int)
+        else dimensions.named(dim)
+        if isinstance(dim, str)
+        else dimensions.unnamed(declared.name, axis)
+        for axis, dim in enumerate(declared.shape)
+    ]
+    return TensorType(declared.dtype, tuple(dims))
+
+
+def type_text(type: TypeProto) -> str:
+    """A type in onnxruntime's words."""
+    kind = type.WhichOneof("value")
+    if kind in ("tensor_type", "sparse_tensor_type"):
+        dtype = _dtype(getattr(type, kind).elem_type)
+        return f"{kind.removesuffix('_type')}({dtype.text if dtype else 'undefined'})"
+    if kind == "sequence_type":
+        return f"seq({type_text(type.sequence_type.elem_type)})"
+    if kind == "map_type":
+        key = _dtype(type.map_type.key_type)
+        return f"map({key.text if key else 'undefined'},{type_text(type.map_type.value_type)})"
+    if kind == "optional_type":
+        return f"optional({type_text(type.optional_type.elem_type)})"
+    return kind.removesuffix("_type") if kind else "undefined"
+
+
+def _dtype(number: int) -> DType | None:
+    try:
+        return DType(number)
+    except ValueError:
+        return None
+
+
+def _shape(tensor: TypeProto.Tensor | None) -> tuple[int | str | None, ...] | None:
+    if tensor is None or not tensor.HasField("shape"):
+        return None
+    dims: list[int | str | None] = []
+    for dim in tensor.shape.dim:
+        if dim.HasField("dim_value"):
+            dims.append(dim.dim_value if dim.dim_value >= 0 else None)
+        else:
+            dims.append(dim.dim_param or None)
+    return tuple(dims)

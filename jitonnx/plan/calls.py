@@ -1,0 +1,59 @@
+"""Kernel calls: one step of a plan, with everything symbolic that depends on the sizes of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from jitonnx.ir.dims import DimLike
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.expr import Expr
+from jitonnx.kernels.spec import KernelSpec
+from jitonnx.plan.tensor import Tensor
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A scalar expression that a kernel applies to each vector: to what it has loaded, or is about to store.
+
+    operand(0) is the kernel's own value; operand(i) comes from the i-th further tensor, addressed by batch, row and
+    column through strides that are sizes of the call. `columns[i]` says whether it advances with the column (1) or is
+    one element a row (0). The tensors' pointers start at `first_buffer`, their two strides each at `first_size`.
+    """
+
+    expr: Expr
+    columns: tuple[int, ...]
+    dtypes: tuple[DType, ...]
+    first_buffer: int
+    first_size: int
+
+
+@dataclass(eq=False)
+class KernelCall:
+    """One kernel with its operands: tensors' pointers in the order of `spec.BUFFERS`, then those of the stages."""
+
+    spec: KernelSpec
+    tensors: list[Tensor]
+    sizes: list[DimLike]
+    writes: int
+    """How many tensors, from position `first_write` on, are written; the rest are read."""
+    first_write: int
+    prologue: Stage | None = None
+    epilogue: Stage | None = None
+    label: str = ""
+    origin: tuple[str, ...] = ()
+    reason: str = ""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def written(self) -> Sequence[Tensor]:
+        return self.tensors[self.first_write : self.first_write + self.writes]
+
+    @property
+    def read(self) -> Sequence[Tensor]:
+        return [*self.tensors[: self.first_write], *self.tensors[self.first_write + self.writes :]]
+
+    @property
+    def code_key(self) -> tuple[KernelSpec, Stage | None, Stage | None]:
+        """Calls with equal keys share a compiled kernel."""
+        return self.spec, self.prologue, self.epilogue

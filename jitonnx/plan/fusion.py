@@ -1,0 +1,201 @@
+"""Fusion: statements gathered into groups that each become one kernel.
+
+A group is a region (elementwise statements over one iteration space), or an anchor (a product, a window, a
+reduction ...) with elementwise statements in front of it (its prologue) or behind it (its epilogue). Views are no work and
+no group: they are applied to where values lie. Every decision is noted with its reason, for `explain`.
+
+The rules, in the order in which they are tried for an elementwise statement:
+1. behind an anchor whose result nobody else reads and whose shape it keeps: into the anchor's epilogue;
+2. behind regions whose results nobody else reads and whose shape it keeps: into one region with them;
+3. otherwise it begins a region.
+An anchor that can take a prologue absorbs a region that only it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from jitonnx.ir import computation as c
+from jitonnx.ir import expr as e
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Value
+from jitonnx.ir.lowering import Lowered, Statement
+
+MAX_OPERANDS = 12
+"""Operands of one region: beyond, pointers no longer fit the integer registers and fusing stops to pay."""
+
+
+@dataclass(eq=False)
+class Group:
+    """Statements that become one kernel. `position` orders groups: that of the last statement."""
+
+    position: int
+    anchor: Statement | None = None
+    maps: list[Statement] = field(default_factory=list)
+    """The elementwise statements: of a region, or of an anchor's epilogue."""
+    expr: e.Expr | None = None
+    """What they compute together, over `operands`; in an epilogue operand(0) is the anchor's result."""
+    operands: list[Value] = field(default_factory=list)
+    output: Value | None = None
+    prologue: Group | None = None
+    reasons: list[str] = field(default_factory=list)
+
+    @property
+    def statements(self) -> list[Statement]:
+        """All statements, in order."""
+        front = self.prologue.statements if self.prologue else []
+        return [*front, *([self.anchor] if self.anchor else []), *self.maps]
+
+    @property
+    def origin(self) -> tuple[str, ...]:
+        """Names of the model's nodes that the group stands for."""
+        names: dict[str, None] = {}
+        for statement in self.statements:
+            names.update(dict.fromkeys(statement.node.origin or (statement.node.name,)))
+        return tuple(names)
+
+
+def fuse(lowered: Lowered, takes_epilogue: Callable[[Statement], bool], takes_prologue: Callable[[Statement], bool]) -> list[Group]:
+    """The groups of `lowered`, in an order in which producers come first. Deterministic."""
+    fusion = _Fusion(lowered, takes_epilogue, takes_prologue)
+    for position, statement in enumerate(lowered.statements):
+        fusion.add(position, statement)
+    return sorted(fusion.groups, key=lambda group: group.position)
+
+
+class _Fusion:
+    def __init__(self, lowered: Lowered, takes_epilogue: Callable[[Statement], bool], takes_prologue: Callable[[Statement], bool]) -> None:
+        self.takes_epilogue, self.takes_prologue = takes_epilogue, takes_prologue
+        self.groups: list[Group] = []
+        self.made_by: dict[Value, Group] = {}
+        self.readers: dict[Value, int] = {}
+        for statement in lowered.statements:
+            for value in statement.inputs:
+                if value is not None:
+                    self.readers[value] = self.readers.get(value, 0) + 1
+        for value in lowered.outputs:  # a graph output has a reader outside
+            self.readers[value] = self.readers.get(value, 0) + 1
+
+    def add(self, position: int, statement: Statement) -> None:
+        if isinstance(statement.computation, c.Map | c.Fill):
+            self._add_map(position, statement)
+            return
+        group = Group(position, anchor=statement, output=statement.outputs[0])
+        if self.takes_prologue(statement) and statement.inputs[0] is not None:
+            self._absorb_prologue(group, statement.inputs[0])
+        self._keep(group, statement.outputs)
+
+    def _keep(self, group: Group, outputs: Sequence[Value]) -> None:
+        self.groups.append(group)
+        for value in outputs:
+            self.made_by[value] = group
+
+    def _add_map(self, position: int, statement: Statement) -> None:
+        output = statement.outputs[0]
+        producers = [group for value in dict.fromkeys(statement.inputs) if (group := self._joinable(value, output))]
+        anchors = [group for group in producers if group.anchor is not None and self._fits_epilogue(group, statement)]
+        if anchors:
+            self._extend(max(anchors, key=lambda group: group.position), position, statement)
+            return
+        group = Group(position)
+        group.operands, group.expr = _operands_of(statement)
+        group.maps, group.output = [statement], output
+        self._keep(group, [output])
+        for region in producers:
+            if region.anchor is None:
+                self._merge(region, group)
+
+    def _joinable(self, value: Value | None, output: Value) -> Group | None:
+        """The group that made `value`, if `output` may join it: one reader, the same shape."""
+        group = self.made_by.get(value) if value is not None else None
+        if group is None or group.output is not value:
+            return None
+        if self.readers[value] > 1:
+            group.reasons.append(f"{value.name} has {self.readers[value]} readers: kept in memory")
+            return None
+        if value.type.shape != output.type.shape:
+            group.reasons.append(f"{value.name} is broadcast by its reader: kept in memory")
+            return None
+        return group
+
+    def _fits_epilogue(self, group: Group, statement: Statement) -> bool:
+        assert group.anchor is not None
+        computation = statement.computation
+        if not self.takes_epilogue(group.anchor) or not isinstance(computation, c.Map):
+            return False
+        types = {value.dtype for value in statement.inputs if value is not None} | {statement.outputs[0].dtype}
+        coordinates = any(node.op == "index" for node in e.children_first(computation.expr))
+        return types == {DType.FLOAT} and not coordinates and len(group.operands) + len(statement.inputs) <= MAX_OPERANDS
+
+    def _extend(self, group: Group, position: int, statement: Statement) -> None:
+        """Put `statement` at the end of an anchor's epilogue."""
+        assert isinstance(statement.computation, c.Map) and group.output is not None
+        before = group.expr or e.operand(0, group.output.dtype)
+        places = {group.output: before}
+        for value in statement.inputs:
+            assert value is not None
+            if value not in places:
+                if value not in group.operands:
+                    group.operands.append(value)
+                places[value] = e.operand(group.operands.index(value) + 1, value.dtype)
+        group.expr = e.substitute(statement.computation.expr, lambda leaf: places[statement.inputs[leaf.value]] if leaf.op == "operand" else None)  # type: ignore[index]
+        group.maps.append(statement)
+        group.position, group.output = position, statement.outputs[0]
+        group.reasons.append(f"{statement.node.operator.name} {statement.node.name}: epilogue, the only reader of the result")
+        self.made_by[statement.outputs[0]] = group
+
+    def _merge(self, region: Group, into: Group) -> None:
+        """Let region `into` compute what `region` did for it, and forget `region`."""
+        assert region.output is not None and region.expr is not None and into.expr is not None
+        operands = list(dict.fromkeys([*region.operands, *(v for v in into.operands if v is not region.output)]))
+        if len(operands) > MAX_OPERANDS:
+            region.reasons.append(f"{len(operands)} operands together: kept apart from {into.maps[-1].node.name}")
+            return
+        inner = e.substitute(region.expr, lambda leaf: _moved(leaf, region.operands, operands))
+        into.expr = e.substitute(
+            into.expr,
+            lambda leaf: inner
+            if leaf.op == "operand" and into.operands[leaf.value] is region.output
+            else _moved(leaf, into.operands, operands),
+        )
+        into.operands, into.maps = operands, region.maps + into.maps
+        into.reasons = [*region.reasons, *into.reasons, f"{region.maps[-1].node.name}: same elements, one reader"]
+        self.groups.remove(region)
+
+    def _absorb_prologue(self, group: Group, value: Value) -> None:
+        region = self.made_by.get(value)
+        if region is None or region.anchor is not None or self.readers[value] > 1 or value.dtype is not DType.FLOAT:
+            return
+        assert region.expr is not None
+        coordinates = any(node.op == "index" for node in e.children_first(region.expr))
+        full = [v for v in region.operands if v.type.shape == value.type.shape and v.dtype is DType.FLOAT]
+        if coordinates or not full or any(v.dtype is not DType.FLOAT for v in region.operands):
+            return
+        region.operands, region.expr = _in_front(full[0], region)
+        group.prologue = region
+        group.reasons.append(f"{region.maps[-1].node.name}: prologue, computed as the rows are read")
+        self.groups.remove(region)
+
+
+def _in_front(first: Value, region: Group) -> tuple[list[Value], e.Expr]:
+    """The region's operands with `first` moved to the front, and its expression to match."""
+    assert region.expr is not None
+    operands = [first, *(value for value in region.operands if value is not first)]
+    return operands, e.substitute(region.expr, lambda leaf: _moved(leaf, region.operands, operands))
+
+
+def _operands_of(statement: Statement) -> tuple[list[Value], e.Expr]:
+    """The distinct operands of a Map or Fill, and its expression over them."""
+    computation = statement.computation
+    assert isinstance(computation, c.Map | c.Fill)
+    given = [value for value in statement.inputs if value is not None]
+    operands = list(dict.fromkeys(given))
+    return operands, e.substitute(computation.expr, lambda leaf: _moved(leaf, given, operands))
+
+
+def _moved(leaf: e.Expr, old: Sequence[Value], new: list[Value]) -> e.Expr | None:
+    """An operand leaf renumbered from its place in `old` to its place in `new`."""
+    if leaf.op != "operand":
+        return None
+    return e.operand(new.index(old[leaf.value]), leaf.dtype)

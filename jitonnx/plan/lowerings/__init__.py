@@ -1,0 +1,41 @@
+"""Computations to kernel calls: one function each, found by the computation's type.
+
+This is the only place that knows which computation is done by which kernels. A function gets the planner, the group and
+its anchor statement, and adds calls to the plan; UnplannableError where no kernel fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jitonnx.ir import computation as c
+from jitonnx.ir.lowering import Statement
+from jitonnx.plan.lowerings import movement
+
+LOWERINGS: dict[type[c.Computation], Callable[..., Any]] = {
+    c.Concat: movement.concat,
+}
+
+IMAGES = (
+    c.Convolution,
+    c.TransposedConvolution,
+    c.Pool,
+    c.Resize,
+    c.GroupNormalize,
+    c.LocalResponseNormalize,
+)
+"""Computations whose kernels work channels-last."""
+
+_EPILOGUE = (c.MatMul, c.Convolution, c.TransposedConvolution)
+_PROLOGUE: tuple[type[c.Computation], ...] = ()
+
+
+def takes_epilogue(statement: Statement) -> bool:
+    """Whether elementwise statements behind this one can run in its kernel."""
+    return isinstance(statement.computation, _EPILOGUE) and len(statement.outputs) == 1
+
+
+def takes_prologue(statement: Statement) -> bool:
+    """Whether elementwise statements in front of this one can run in its kernel."""
+    return isinstance(statement.computation, _PROLOGUE)

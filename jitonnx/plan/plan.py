@@ -1,0 +1,143 @@
+"""A plan: the calls of a model in order, with symbolic sizes, and how a program for concrete sizes is made of it.
+
+Planning happens once a model. `instantiate` only evaluates expressions: sizes, offsets, tasks, the arena.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from jitonnx.ir import dims
+from jitonnx.ir.dims import DimLike
+from jitonnx.ir.graph import Value
+from jitonnx.kernels.spec import Work
+from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.memory import Lifetime, assign_offsets, lifetimes
+from jitonnx.plan.tensor import Buffer, Tensor
+from jitonnx.runtime.program import Program, Slot, Step, TensorSpec
+
+SERIAL_MICROSECONDS = 6.0
+"""A call estimated to take less is done by the calling thread alone: waking the others costs as much."""
+
+
+@dataclass
+class Plan:
+    """A model's calls over buffers. Everything symbolic is over the model's dimension variables."""
+
+    inputs: list[Value]
+    outputs: list[Value]
+    calls: list[KernelCall] = field(default_factory=list)
+    constants: list[Buffer] = field(default_factory=list)
+    assumptions: set[tuple[DimLike, DimLike]] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._evaluate: Callable[[Mapping[str, int]], list[int]] | None = None
+
+    def prepare(self) -> None:
+        """Settle what all instantiations share: lifetimes, and one function that evaluates every expression."""
+        self._lives = lifetimes(self.calls)
+        self._arena = list(self._lives)
+        self._dims = _DimTable()
+        self._rows = [
+            ([self._dims.add(size) for size in call.sizes], [self._dims.add(tensor.offset) for tensor in call.tensors])
+            for call in self.calls
+        ]
+        self._arena_rows = [self._dims.add(buffer.bytes) for buffer in self._arena]
+        self._output_rows = [[self._dims.add(dim) for dim in value.shape] for value in self.outputs]
+        self._input_rows = [[self._dims.add(dim) for dim in value.shape] for value in self.inputs]
+        self._dims.compile()
+
+    def instantiate(self, sizes: Mapping[str, int], symbols: Sequence[str], threads: int) -> Program:
+        """The program for values of the dimension variables. `symbols`: the kernel symbol of each call."""
+        values = self._dims.evaluate(sizes)
+        offsets, arena_bytes = assign_offsets(
+            [values[row] for row in self._arena_rows], [self._lives[buffer] for buffer in self._arena]
+        )
+        places = {buffer: Slot("arena", 0, offset) for buffer, offset in zip(self._arena, offsets, strict=True)}
+        places |= {buffer: Slot("constant", number) for number, buffer in enumerate(self.constants)}
+        steps = []
+        for call, symbol, (size_rows, offset_rows) in zip(self.calls, symbols, self._rows, strict=True):
+            complete = tuple(call.spec.complete([values[row] for row in size_rows]))
+            tasks = call.spec.tasks(complete)
+            if tasks == 0:
+                continue
+            slots = tuple(
+                _slot(places, tensor, values[row]) for tensor, row in zip(call.tensors, offset_rows, strict=True)
+            )
+            work = call.spec.work(complete)
+            alone = microseconds(work) < SERIAL_MICROSECONDS
+            steps.append(
+                Step(
+                    symbol,
+                    slots,
+                    complete,
+                    tasks,
+                    1 if alone else min(threads, tasks),
+                    True,
+                    call.spec.scratch_bytes(complete),
+                    call.label,
+                )
+            )
+        return Program(
+            steps,
+            arena_bytes,
+            [_array(buffer) for buffer in self.constants],
+            [_tensor_spec(value, values, rows) for value, rows in zip(self.inputs, self._input_rows, strict=True)],
+            [_tensor_spec(value, values, rows) for value, rows in zip(self.outputs, self._output_rows, strict=True)],
+        )
+
+    def lifetime(self, buffer: Buffer) -> Lifetime:
+        """When an arena buffer is in use."""
+        return self._lives[buffer]
+
+
+def microseconds(work: Work) -> float:
+    """A rough time on one core: whatever binds, arithmetic at 50 GFLOP/s or memory at 20 GB/s."""
+    return max(work.flops / 50e3, work.bytes / 20e3)
+
+
+class _DimTable:
+    """Distinct dimension expressions, evaluated together by one generated function."""
+
+    def __init__(self) -> None:
+        self._rows: dict[DimLike, int] = {}
+
+    def add(self, dim: DimLike) -> int:
+        return self._rows.setdefault(dim, len(self._rows))
+
+    def compile(self) -> None:
+        self._constants = [dim if isinstance(dim, int) else 0 for dim in self._rows]
+        self._symbolic = [(row, dim) for dim, row in self._rows.items() if not isinstance(dim, int)]
+        names = sorted(set().union(*(dims.variables(dim) for _, dim in self._symbolic)))
+        self._names = {name: f"v{number}" for number, name in enumerate(names)}
+        renamed = {name: dims.variable(short) for name, short in self._names.items()}
+        body = ", ".join(dims.python_source(dims.substitute(dim, renamed)) for _, dim in self._symbolic)
+        self._function = eval(f"lambda {', '.join(self._names.values())}: ({body}{',' if body else ''})")
+
+    def evaluate(self, sizes: Mapping[str, int]) -> list[int]:
+        values = list(self._constants)
+        results = self._function(*(sizes[name] for name in self._names))
+        for (row, _), result in zip(self._symbolic, results, strict=True):
+            values[row] = result
+        return values
+
+
+def _slot(places: Mapping[Buffer, Slot], tensor: Tensor, offset: int) -> Slot:
+    buffer, bytes_in = tensor.buffer, offset * tensor.dtype.itemsize
+    if buffer.space in ("input", "output"):
+        return Slot(buffer.space, buffer.index, bytes_in)  # type: ignore[arg-type]
+    base = places[buffer]
+    return Slot(base.space, base.index, base.offset + bytes_in)
+
+
+def _array(buffer: Buffer) -> np.ndarray:
+    assert buffer.array is not None
+    return buffer.array
+
+
+def _tensor_spec(value: Value, values: Sequence[int], rows: Sequence[int]) -> TensorSpec:
+    return TensorSpec(value.name, value.dtype.numpy, tuple(values[row] for row in rows))

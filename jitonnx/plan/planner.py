@@ -1,0 +1,362 @@
+"""The planner: groups of statements to kernel calls over buffers.
+
+It walks the groups in order. Views are applied to where values lie; every other group goes to the function that knows its
+computation (`jitonnx.plan.lowerings`), which asks the planner for operands in a layout it can read (`dense`,
+`channels_last`, ...), for a place to write its result (`place`), and adds calls (`call`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from jitonnx.ir import computation as c
+from jitonnx.ir import expr as e
+from jitonnx.ir.dims import DimLike, product
+from jitonnx.ir.dtypes import DType, of_numpy
+from jitonnx.ir.graph import Node, Value
+from jitonnx.ir.lowering import Lowered, Statement
+from jitonnx.plan.calls import KernelCall, Stage
+from jitonnx.plan.fusion import Group, fuse
+from jitonnx.plan.plan import Plan
+from jitonnx.plan.region import region_call
+from jitonnx.plan.tensor import (
+    Buffer,
+    Tensor,
+    apply_view,
+    broadcast_to,
+    channels_last_order,
+    in_order,
+    is_channels_last,
+    row_major,
+)
+from jitonnx.target import Target
+
+
+class UnplannableError(Exception):
+    """A node that the kernels cannot do as it stands; it is evaluated on NumPy instead, and `explain` says so."""
+
+    def __init__(self, node: Node, reason: str) -> None:
+        super().__init__(f"{node.operator.name} {node.name!r}: {reason}")
+        self.node, self.reason = node, reason
+
+
+def plan(lowered: Lowered, target: Target) -> Plan:
+    """The plan of a lowered graph for a CPU. UnplannableError names a node that has no kernel."""
+    return Planner(lowered, target).run()
+
+
+class Planner:
+    """The state of planning one graph. Lowerings of computations use its public methods."""
+
+    def __init__(self, lowered: Lowered, target: Target) -> None:
+        self.lowered, self.target = lowered, target
+        self.plan = Plan(lowered.inputs, lowered.outputs, assumptions=set(lowered.assumptions))
+        self._tensors: dict[Value, Tensor] = {}
+        self._constants: dict[int, Buffer] = {}
+        self._packed: dict[tuple[object, ...], Tensor] = {}
+        self._destinations: dict[Value, Callable[[], Tensor]] = {}
+        self._orders: dict[Value, tuple[int, ...]] = {}
+        self._group: Group | None = None
+        for number, value in enumerate(lowered.inputs):
+            buffer = Buffer(value.name, "input", product(value.shape), value.dtype, index=number)
+            self._tensors[value] = Tensor(buffer, 0, value.shape, row_major(value.shape))
+
+    def run(self) -> Plan:
+        """Plan every group, and copies of outputs that lie elsewhere."""
+        from jitonnx.plan.lowerings import LOWERINGS, takes_epilogue, takes_prologue
+
+        groups = fuse(self.lowered, takes_epilogue, takes_prologue)
+        self._choose_orders(groups)
+        self._choose_outputs()
+        self._choose_destinations(groups)
+        for group in groups:
+            self._group = group
+            if group.anchor is None:
+                self._region(group)
+            elif isinstance(group.anchor.computation, c.View):
+                self._view(group.anchor)
+            else:
+                LOWERINGS[type(group.anchor.computation)](self, group, group.anchor)
+        self._group = None
+        self._copy_outputs()
+        self.plan.prepare()
+        return self.plan
+
+    # ------------------------------------------------------------ operands
+
+    def tensor(self, value: Value) -> Tensor:
+        """Where a value lies."""
+        found = self._tensors.get(value)
+        if found is None:
+            constant = value.constant
+            if constant is None and value.contents is not None:
+                raise UnplannableError(self.node, f"{value.name} holds dimensions as data")
+            assert constant is not None, f"Bug: {value} is read before it is made"
+            found = self._tensors[value] = self.constant(constant)
+        return found
+
+    def constant(self, array: np.ndarray) -> Tensor:
+        """A constant of the plan. Equal array objects are one buffer."""
+        array = np.ascontiguousarray(array).reshape(array.shape)
+        buffer = self._constants.get(id(array))
+        if buffer is None:
+            buffer = Buffer(f"constant{len(self._constants)}", "constant", array.size, of_numpy(array.dtype), array)
+            self._constants[id(array)] = buffer
+            self.plan.constants.append(buffer)
+        return Tensor(buffer, 0, tuple(map(int, array.shape)), row_major(array.shape))
+
+    def packed(self, value: Value, pack: Callable[[np.ndarray], np.ndarray], key: object) -> Tensor:
+        """A constant in the layout that a kernel wants; packed once for each value and `key` (the kernel's spec)."""
+        array = value.constant
+        assert array is not None
+        known = self._packed.get((id(array), key))
+        if known is None:
+            known = self._packed[id(array), key] = self.constant(pack(array))
+            self._kept = getattr(self, "_kept", [])
+            self._kept.append(array)
+        return known
+
+    def dense(self, value: Value) -> Tensor:
+        """The value row-major without gaps, copied if it lies otherwise."""
+        tensor = self.tensor(value)
+        return tensor if tensor.contiguous else self.copy(tensor, tuple(range(tensor.rank)), "needed row-major")
+
+    def unit_inner(self, value: Value) -> Tensor:
+        """The value with its last axis innermost (stride 1), copied if it lies otherwise."""
+        tensor = self.tensor(value)
+        if tensor.rank and tensor.shape[-1] != 1 and tensor.strides[-1] != 1:
+            return self.copy(tensor, tuple(range(tensor.rank)), "needed with its last axis innermost")
+        return tensor
+
+    def channels_last(self, value: Value) -> Tensor:
+        """An image with its channels innermost, copied if it lies otherwise."""
+        tensor = self.tensor(value)
+        if is_channels_last(tensor):
+            return tensor
+        return self.copy(tensor, channels_last_order(tensor.rank), "needed channels-last")
+
+    def copy(self, tensor: Tensor, order: Sequence[int], why: str) -> Tensor:
+        """A dense copy of a tensor with its axes in memory in `order`."""
+        target = self.temporary(tensor.shape, tensor.dtype, order)
+        self.copy_into(tensor, target, why)
+        return target
+
+    def copy_into(self, source: Tensor, target: Tensor, why: str) -> None:
+        """Copy elements between tensors of equal shape."""
+        from jitonnx.plan.lowerings.movement import copy_call
+
+        self.call(copy_call(self, source, target, label=f"copy {source.buffer.name}", reason=why))
+
+    # ------------------------------------------------------------ results
+
+    def temporary(self, shape: Sequence[DimLike], dtype: DType, order: Sequence[int] | None = None) -> Tensor:
+        """New memory in the arena."""
+        buffer = Buffer(f"t{len(self.plan.calls)}", "arena", product(shape), dtype)
+        strides = row_major(shape) if order is None else in_order(shape, order)
+        return Tensor(buffer, 0, tuple(shape), strides)
+
+    def place(self, value: Value, order: Sequence[int] | None = None, *, strict: bool = False) -> Tensor:
+        """Where to write a result: in an output or in a concatenation if it is bound for one, else in new memory.
+
+        `order`: the memory order of axes the kernel prefers. `strict`: it can write no other; a graph output or
+        destination that lies otherwise is then filled by a copy.
+        """
+        destination = self._destinations.get(value)
+        if destination is not None:
+            tensor = destination()
+            if not strict or _written_in(tensor, order or tuple(range(tensor.rank))):
+                self._tensors[value] = tensor
+                return tensor
+        tensor = self.temporary(value.shape, value.dtype, order)
+        self._tensors[value] = tensor
+        return tensor
+
+    def bind(self, value: Value, tensor: Tensor) -> None:
+        """Say where a value lies that needs no place of its own."""
+        self._tensors[value] = tensor
+
+    def order(self, value: Value) -> tuple[int, ...]:
+        """The memory order chosen for a value."""
+        return self._orders.get(value) or tuple(range(len(value.shape)))
+
+    def call(self, call: KernelCall) -> KernelCall:
+        """Append a call; its origin is that of the group being planned, unless it has one."""
+        if self._group is not None and not call.origin:
+            call.origin = self._group.origin
+        self.plan.calls.append(call)
+        return call
+
+    @property
+    def node(self) -> Node:
+        """The node being planned, for errors."""
+        assert self._group is not None
+        return self._group.statements[-1].node
+
+    def note(self, text: str) -> None:
+        """Add a reason to the group being planned."""
+        assert self._group is not None
+        self._group.reasons.append(text)
+
+    # ------------------------------------------------------------ stages
+
+    def stage(
+        self,
+        group: Group,
+        position: tuple[Sequence[DimLike], Callable[[Tensor], tuple[DimLike, DimLike, DimLike] | None]],
+        first_buffer: int,
+        first_size: int,
+    ) -> tuple[Stage, list[Tensor], list[DimLike]]:
+        """The epilogue (or prologue) of `group` as a stage, its tensors, and its sizes.
+
+        `position`: the shape that operands are broadcast to, and a function from a tensor of that shape to its strides
+        by (batch, row, column), None if it has none. Operands that cannot be addressed so are copied first.
+        """
+        shape, strides_of = position
+        tensors: list[Tensor] = []
+        sizes: list[DimLike] = []
+        columns = []
+        for value in group.operands:
+            tensor = broadcast_to(self.tensor(value), shape)
+            strides = strides_of(tensor)
+            if strides is None or strides[2] not in (0, 1):
+                assert group.output is not None
+                copied = self.copy(tensor, self.order(group.output), "needed in the order of the kernel's tiles")
+                tensor = copied
+                strides = strides_of(tensor)
+                assert strides is not None, "Bug: a copy in the kernel's own order is not addressable"
+            batch, row, column = strides
+            tensors.append(tensor)
+            sizes.extend((batch, row))
+            columns.append(int(column != 0))
+        assert group.expr is not None
+        stage = Stage(group.expr, tuple(columns), tuple(t.dtype for t in tensors), first_buffer, first_size)
+        return stage, tensors, sizes
+
+    # ------------------------------------------------------------ groups that need no kernel of the library
+
+    def _view(self, statement: Statement) -> None:
+        (value,) = [v for v in statement.inputs if v is not None]
+        assert isinstance(statement.computation, c.View)
+        seen = apply_view(statement.computation, self.tensor(value))
+        if seen is None:
+            seen = apply_view(statement.computation, self.dense(value))
+            assert seen is not None
+        self._tensors[statement.outputs[0]] = seen
+
+    def _region(self, group: Group) -> None:
+        assert group.output is not None and group.expr is not None
+        inputs = [self.tensor(value) for value in group.operands]
+        target = self.place(group.output, self.order(group.output))
+        names = "+".join(dict.fromkeys(statement.node.operator.name for statement in group.maps))
+        reason = "; ".join(group.reasons) or "elementwise"
+        self.call(
+            region_call([group.expr], inputs, [target], label=f"region {names}", origin=group.origin, reason=reason)
+        )
+
+    # ------------------------------------------------------------ choices made before the walk
+
+    def _choose_orders(self, groups: Sequence[Group]) -> None:
+        """Channels-last for what image kernels make, and for elementwise results of such values."""
+        from jitonnx.plan.lowerings import IMAGES
+
+        for group in groups:
+            value = group.output
+            if value is None or value.type.shape is None:
+                continue
+            rank = len(value.shape)
+            if group.anchor is not None and isinstance(group.anchor.computation, IMAGES) and rank >= 3:
+                self._orders[value] = channels_last_order(rank)
+            elif group.anchor is None or isinstance(group.anchor.computation, c.Concat | c.Reduce | c.Pad):
+                sources = group.operands if group.anchor is None else group.anchor.inputs
+                for source in sources:
+                    if source in self._orders and len(source.shape) == rank:
+                        self._orders[value] = self._orders[source]
+                        break
+            elif isinstance(group.anchor.computation, c.Transpose):
+                source = group.anchor.inputs[0]
+                assert source is not None
+                order = self.order(source)
+                permutation = group.anchor.computation.permutation
+                self._orders[value] = tuple(permutation.index(axis) for axis in order)
+
+    def _choose_outputs(self) -> None:
+        """Graph outputs, and values that become one by reshapes alone, are written where the output is to lie."""
+        reshaped = {s.outputs[0]: s.inputs[0] for s in self.lowered.statements if isinstance(s.computation, c.Reshape)}
+        for number, value in enumerate(self.lowered.outputs):
+            if value in self._destinations or value in self._tensors or value.contents is not None:
+                continue
+            buffer = Buffer(value.name, "output", product(value.shape), value.dtype, index=number)
+            root: Value | None = value
+            while root in reshaped:
+                root = reshaped[root]
+            if root is None or root in self._tensors or root.contents is not None or root in self._destinations:
+                continue
+            tensor = Tensor(buffer, 0, root.shape, row_major(root.shape))
+            self._destinations[root] = lambda tensor=tensor: tensor  # type: ignore[misc]
+
+    def _choose_destinations(self, groups: Sequence[Group]) -> None:
+        """Operands of a concatenation are written straight into it, where their producers can.
+
+        Walked backwards, so that a concatenation that is itself an operand of a later one lies inside that.
+        """
+        made = {group.output for group in groups if group.anchor is None or not isinstance(group.anchor.computation, c.View)}
+        for group in reversed(groups):
+            if group.anchor is None or not isinstance(group.anchor.computation, c.Concat):
+                continue
+            value = group.anchor.outputs[0]
+            whole = _Once(self._destinations.get(value) or (lambda value=value: self._whole(value)))  # type: ignore[misc]
+            self._destinations[value] = whole
+            axis, start = group.anchor.computation.axis, 0
+            for operand in group.anchor.inputs:
+                assert operand is not None
+                if operand in made and operand not in self._destinations:
+                    self._destinations[operand] = _Part(whole, axis, start, operand.shape)
+                start = start + operand.shape[axis]  # type: ignore[operator]
+
+    def _whole(self, value: Value) -> Tensor:
+        return self.temporary(value.shape, value.dtype, self.order(value))
+
+    def _copy_outputs(self) -> None:
+        for number, value in enumerate(self.lowered.outputs):
+            tensor = self.tensor(value)
+            if tensor.buffer.space == "output" and tensor.buffer.index == number:
+                continue
+            buffer = Buffer(value.name, "output", product(value.shape), value.dtype, index=number)
+            self.copy_into(tensor, Tensor(buffer, 0, value.shape, row_major(value.shape)), "a graph output")
+
+
+class _Once:
+    """A tensor made at its first use."""
+
+    def __init__(self, make: Callable[[], Tensor]) -> None:
+        self._make, self._tensor = make, None
+
+    def __call__(self) -> Tensor:
+        if self._tensor is None:
+            self._tensor = self._make()
+        return self._tensor
+
+
+class _Part:
+    """A stretch of another tensor along one axis."""
+
+    def __init__(self, whole: Callable[[], Tensor], axis: int, start: DimLike, shape: tuple[DimLike, ...]) -> None:
+        self._whole, self._axis, self._start, self._shape = whole, axis, start, shape
+
+    def __call__(self) -> Tensor:
+        whole = self._whole()
+        return replace(whole, offset=whole.offset + self._start * whole.strides[self._axis], shape=self._shape)
+
+
+def _written_in(tensor: Tensor, order: Sequence[int]) -> bool:
+    """Whether the tensor's innermost axis is that of `order`."""
+    inner = order[-1] if order else None
+    return inner is None or tensor.strides[inner] == 1 or tensor.shape[inner] == 1
+
+
+def identity(dtype: DType) -> e.Expr:
+    """The expression of a plain copy."""
+    return e.operand(0, dtype)

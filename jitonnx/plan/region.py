@@ -1,0 +1,146 @@
+"""Regions: loop nests with scalar expressions in them, and the iteration space they run over.
+
+A region computes one or more outputs of equal shape from operands broadcast to it. Its loops are the axes of that shape in
+the memory order of its first output; axes that lie densely one inside the other in every operand become one loop. The
+innermost loop is done in vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+from jitonnx.ir import expr as e
+from jitonnx.ir.dims import DimLike
+from jitonnx.ir.dtypes import DType
+from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.tensor import Tensor, broadcast_to
+
+TASK_ELEMENTS = 8192
+"""Elements of one task: some microseconds of work, and a few dozen KB that stay in the first cache levels."""
+
+BROADCAST, UNIT, STRIDED = 0, 1, 2
+"""How an operand moves along the innermost loop: not at all, by one element, or by a stride."""
+
+
+@dataclass(frozen=True)
+class RegionSpec(KernelSpec):
+    """A loop nest of `rank` loops. Operands (dtype, movement along the inner loop): inputs first, then outputs.
+
+    sizes: the extents of the loops, then for each operand its strides by loop; `complete` appends how rows and columns
+    are cut into tasks: rows a task, columns a task, column pieces, rows.
+    """
+
+    rank: int
+    inputs: tuple[tuple[DType, int], ...]
+    outputs: tuple[tuple[DType, int], ...]
+    exprs: tuple[e.Expr, ...]
+    family: ClassVar[str] = "region"
+
+    @property
+    def first_cut(self) -> int:
+        """Position in `sizes` of what `complete` appends."""
+        return self.rank * (1 + len(self.inputs) + len(self.outputs))
+
+    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
+        extents = sizes[: self.rank]
+        rows, columns = prod(extents[:-1]), extents[-1]
+        rows_each = max(1, TASK_ELEMENTS // max(1, columns))
+        columns_each = columns if columns <= 2 * TASK_ELEMENTS else TASK_ELEMENTS
+        return [*sizes, rows_each, columns_each, -(-columns // max(1, columns_each)), rows]
+
+    def tasks(self, sizes: Sequence[int]) -> int:
+        rows_each, _, pieces, rows = sizes[self.first_cut : self.first_cut + 4]
+        return -(-rows // rows_each) * pieces
+
+    def work(self, sizes: Sequence[int]) -> Work:
+        extents = sizes[: self.rank]
+        elements, moved = prod(extents), 0
+        for number, (dtype, _) in enumerate((*self.inputs, *self.outputs)):
+            strides = sizes[self.rank * (1 + number) : self.rank * (2 + number)]
+            moved += dtype.itemsize * prod(extent for extent, stride in zip(extents, strides, strict=True) if stride)
+        return Work(elements * sum(cost(expr) for expr in self.exprs), moved)
+
+
+_COSTS = {"exp": 10, "log": 12, "erf": 16, "tanh": 14, "sigmoid": 14, "pow": 30, "div": 4, "sqrt": 6}
+_FREE = ("operand", "constant", "index", "cast")
+
+
+def cost(root: e.Expr) -> int:
+    """Rough floating-point operations for one element."""
+    return sum(0 if node.op in _FREE else _COSTS.get(node.op, 1) for node in e.children_first(root))
+
+
+def region_call(
+    exprs: Sequence[e.Expr],
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor],
+    *,
+    label: str,
+    origin: Sequence[str],
+    reason: str,
+) -> KernelCall:
+    """The call that computes `outputs` (of equal shapes) from `inputs`, which broadcast to them."""
+    shape = outputs[0].shape
+    tensors = [broadcast_to(tensor, shape) for tensor in inputs] + list(outputs)
+    uses_index = any(node.op == "index" for root in exprs for node in e.children_first(root))
+    loops = _loops(shape, tensors, collapse=not uses_index)
+    order = [axis for axis, _, _ in loops]
+    if uses_index:
+        numbers = {axis: position for position, axis in enumerate(order)}
+        exprs = [e.substitute(root, lambda leaf: _renumber(leaf, numbers)) for root in exprs]
+    spec = RegionSpec(
+        rank=len(loops),
+        inputs=tuple((tensor.dtype, _movement(loops[-1][2][i])) for i, tensor in enumerate(inputs)),
+        outputs=tuple(
+            (tensor.dtype, _movement(loops[-1][2][len(inputs) + i]) or UNIT) for i, tensor in enumerate(outputs)
+        ),
+        exprs=tuple(exprs),
+    )
+    sizes: list[DimLike] = [extent for _, extent, _ in loops]
+    for number in range(len(tensors)):
+        sizes.extend(strides[number] for _, _, strides in loops)
+    return KernelCall(
+        spec, tensors, sizes, len(outputs), len(inputs), label=label, origin=tuple(origin), reason=reason
+    )
+
+
+def _renumber(leaf: e.Expr, numbers: dict[int, int]) -> e.Expr | None:
+    """An index leaf by loop instead of axis; an axis of size 1 has no loop and is at 0."""
+    if leaf.op != "index":
+        return None
+    return e.index(numbers[leaf.value]) if leaf.value in numbers else e.constant(0, DType.INT64)
+
+
+def _movement(stride: DimLike) -> int:
+    return BROADCAST if stride == 0 else UNIT if stride == 1 else STRIDED
+
+
+_Loop = tuple[int, DimLike, tuple[DimLike, ...]]  # axis, extent, stride of each operand
+
+
+def _loops(shape: Sequence[DimLike], tensors: Sequence[Tensor], collapse: bool) -> list[_Loop]:
+    """The loops over `shape`, outermost first, in the memory order of the last tensor (the first output is as good)."""
+    main = tensors[-1]
+    axes = [axis for axis in range(len(shape)) if shape[axis] != 1]
+    axes.sort(key=lambda axis: _outer_first(main.strides[axis], axis))
+    loops: list[_Loop] = []
+    for axis in axes:
+        strides = tuple(tensor.strides[axis] for tensor in tensors)
+        if collapse and loops:
+            outer_axis, outer_extent, outer_strides = loops[-1]
+            if all(outer == inner * shape[axis] for outer, inner in zip(outer_strides, strides, strict=True)):
+                loops[-1] = (outer_axis, outer_extent * shape[axis], strides)
+                continue
+        loops.append((axis, shape[axis], strides))
+    return loops or [(0, 1, (0,) * len(tensors))]
+
+
+def _outer_first(stride: DimLike, axis: int) -> tuple[int, int]:
+    """Sort key: larger strides first. A symbolic stride counts as its constant factors times something large."""
+    if isinstance(stride, int):
+        return -abs(stride), axis
+    return -max(abs(coefficient) << 20 * len(monomial) for monomial, coefficient in stride.terms), axis

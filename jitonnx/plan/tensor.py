@@ -1,0 +1,202 @@
+"""Where a value lies in memory: a buffer, an offset, and a stride for each logical axis.
+
+Layouts are nothing but strides. An image is N, C, H, W to everybody, and channels-last in memory because its strides say
+so; a transposed, sliced or broadcast value is the same buffer under other strides; a concatenation hands each of its
+producers a part of its own buffer to write to. Offsets and strides count elements and may be dimension expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from jitonnx.ir import computation as c
+from jitonnx.ir.dims import DimLike, product
+from jitonnx.ir.dtypes import DType
+
+
+@dataclass(eq=False)
+class Buffer:
+    """A piece of memory. `space`: arena (planned by lifetime), constant, input or output (of a run)."""
+
+    name: str
+    space: str
+    elements: DimLike
+    dtype: DType
+    array: np.ndarray | None = None
+    """The elements of a constant."""
+    index: int = -1
+    """Which input or output it is."""
+
+    @property
+    def bytes(self) -> DimLike:
+        return self.elements * self.dtype.itemsize
+
+    def __repr__(self) -> str:
+        return f"{self.space}:{self.name}"
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A value in memory: element (i, j, ...) is at buffer[offset + i * strides[0] + j * strides[1] + ...]."""
+
+    buffer: Buffer
+    offset: DimLike
+    shape: tuple[DimLike, ...]
+    strides: tuple[DimLike, ...]
+
+    @property
+    def dtype(self) -> DType:
+        return self.buffer.dtype
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def elements(self) -> DimLike:
+        return product(self.shape)
+
+    @property
+    def contiguous(self) -> bool:
+        """Row-major without gaps."""
+        return same_strides(self, row_major(self.shape))
+
+    @property
+    def constant(self) -> np.ndarray | None:
+        """The elements as an array, if the buffer is a constant (a strided view of it, not a copy)."""
+        if self.buffer.array is None:
+            return None
+        flat = self.buffer.array.reshape(-1)
+        itemsize = flat.itemsize
+        return np.lib.stride_tricks.as_strided(
+            flat[int(self.offset) :] if flat.size else flat,
+            tuple(map(int, self.shape)),
+            tuple(int(stride) * itemsize for stride in self.strides),
+        )
+
+
+def row_major(shape: Sequence[DimLike]) -> tuple[DimLike, ...]:
+    """Strides of a dense tensor whose last axis is innermost."""
+    strides: list[DimLike] = []
+    step: DimLike = 1
+    for dim in reversed(shape):
+        strides.append(step)
+        step = step * dim
+    return tuple(reversed(strides))
+
+
+def in_order(shape: Sequence[DimLike], order: Sequence[int]) -> tuple[DimLike, ...]:
+    """Strides of a dense tensor whose axes lie in memory in `order`, outermost first."""
+    dense = row_major([shape[axis] for axis in order])
+    strides: list[DimLike] = [0] * len(shape)
+    for position, axis in enumerate(order):
+        strides[axis] = dense[position]
+    return tuple(strides)
+
+
+def channels_last_order(rank: int) -> tuple[int, ...]:
+    """The memory order N, spatial..., C of an image of `rank` axes."""
+    return (0, *range(2, rank), 1)
+
+
+def channels_last(shape: Sequence[DimLike]) -> tuple[DimLike, ...]:
+    """Strides of a dense channels-last image."""
+    return in_order(shape, channels_last_order(len(shape)))
+
+
+def same_strides(tensor: Tensor, strides: Sequence[DimLike]) -> bool:
+    """Whether the tensor has these strides, where they matter: an axis of size 1 may have any."""
+    return all(dim == 1 or a == b for dim, a, b in zip(tensor.shape, tensor.strides, strides, strict=True))
+
+
+def is_channels_last(tensor: Tensor) -> bool:
+    """Whether the channel axis is innermost (stride 1, or a single channel), so that image kernels can use the tensor."""
+    return tensor.rank >= 3 and (tensor.strides[1] == 1 or tensor.shape[1] == 1)
+
+
+def apply_view(view: c.View, tensor: Tensor) -> Tensor | None:
+    """The tensor seen through a view; None where the memory does not allow it (a reshape across gaps): copy first."""
+    if isinstance(view, c.Transpose):
+        return replace(
+            tensor,
+            shape=tuple(tensor.shape[axis] for axis in view.permutation),
+            strides=tuple(tensor.strides[axis] for axis in view.permutation),
+        )
+    if isinstance(view, c.Broadcast):
+        return broadcast_to(tensor, view.shape)
+    if isinstance(view, c.Slice):
+        offset = tensor.offset
+        for start, stride in zip(view.starts, tensor.strides, strict=True):
+            offset = offset + start * stride
+        strides = tuple(step * stride for step, stride in zip(view.steps, tensor.strides, strict=True))
+        return Tensor(tensor.buffer, offset, view.shape, strides)
+    assert isinstance(view, c.Reshape)
+    strides = reshape_strides(tensor.shape, tensor.strides, view.shape)
+    return None if strides is None else Tensor(tensor.buffer, tensor.offset, view.shape, strides)
+
+
+def broadcast_to(tensor: Tensor, shape: Sequence[DimLike]) -> Tensor:
+    """The tensor repeated to `shape`: axes of size 1 and new leading ones get stride 0."""
+    missing = len(shape) - tensor.rank
+    strides: list[DimLike] = [0] * missing
+    for position, (dim, stride) in enumerate(zip(tensor.shape, tensor.strides, strict=True)):
+        strides.append(0 if dim == 1 and shape[missing + position] != 1 else stride)
+    return replace(tensor, shape=tuple(shape), strides=tuple(strides))
+
+
+def reshape_strides(
+    old: Sequence[DimLike], strides: Sequence[DimLike], new: Sequence[DimLike]
+) -> tuple[DimLike, ...] | None:
+    """Strides under which the elements read row-major as `new`; None if no strides do that.
+
+    Groups of old and new axes with equal products are matched; within a group the old axes must lie in memory one
+    inside the other without gaps.
+    """
+    kept = [(dim, stride) for dim, stride in zip(old, strides, strict=True) if dim != 1]
+    result: list[DimLike] = []
+    position = 0
+    wanted: DimLike = 1
+    group: list[DimLike] = []
+    taken: list[tuple[DimLike, DimLike]] = []
+    have: DimLike = 1
+    for dim in new:
+        group.append(dim)
+        wanted = wanted * dim
+        while have != wanted and position < len(kept) and not _covers(have, wanted):
+            taken.append(kept[position])
+            have = have * kept[position][0]
+            position += 1
+        if have == wanted:
+            if (filled := _fill_group(taken, group)) is None:
+                return None
+            result.extend(filled)
+            wanted, have, group, taken = 1, 1, [], []
+    if group or position < len(kept):
+        return None
+    return tuple(result)
+
+
+def _covers(have: DimLike, wanted: DimLike) -> bool:
+    """Whether `have` is a proper multiple of `wanted`: more new axes must join before the products can agree."""
+    if isinstance(have, int) and isinstance(wanted, int):
+        return have > wanted
+    quotient = have // wanted
+    return quotient != 1 and (have % wanted) == 0
+
+
+def _fill_group(taken: Sequence[tuple[DimLike, DimLike]], group: Sequence[DimLike]) -> list[DimLike] | None:
+    """Strides of the new axes `group` over the old (dim, stride) pairs `taken`, which must be dense among themselves."""
+    if not taken:
+        return [1] * len(group)
+    for (_, outer), (dim, inner) in zip(taken, taken[1:]):
+        if outer != dim * inner:
+            return None
+    step = taken[-1][1]
+    strides: list[DimLike] = []
+    for dim in reversed(group):
+        strides.append(step)
+        step = step * dim
+    return list(reversed(strides))

@@ -1,0 +1,278 @@
+"""Kernels written as LLVM IR: loops, memory and arguments for bodies that work on `Traced` values.
+
+Where a kernel is mostly loops around a few vector operations, Numba spends 1 ms on every statement and 10 ms on every
+device function before LLVM sees anything. Such a kernel is written as a Python function that emits its code as it runs:
+
+    def body(code: Code, begin: Traced, end: Traced) -> None:
+        x, y = code.buffer(0, types.float32), code.buffer(1, types.float32)
+        columns = code.size(0)
+        with code.loop(end, begin) as row:
+            with code.loop(columns, step=lanes) as column:
+                live = columns - column
+                y.store(row * columns + column, x.load(row * columns + column, lanes, live) * 2.0, live)
+
+    kernel = emitted(body)          # a kernel as any other
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import llvmlite.ir as ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from jitonnx.kernels.jit import BYTES
+from jitonnx.kernels.simd import Vector, live_mask, masked_load, masked_store, splat
+from jitonnx.kernels.tile import Epilogue
+from jitonnx.kernels.trace import Traced, select
+
+_I8, _I64 = ir.IntType(8), ir.IntType(64)
+_ELEMENTS = {types.float16: ir.HalfType(), types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
+
+
+def emitted(body: Callable[[Code, Traced, Traced], None]) -> Callable[..., None]:
+    """A kernel whose code `body(code, begin, end)` emits."""
+
+    @intrinsic
+    def emit(typingctx: Any, buffers: Any, sizes: Any, begin: Any, end: Any, scratch: Any) -> Any:
+        def generate(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+            code = Code(context, builder, args[0], args[1], args[4])
+            body(code, code.integer(args[2]), code.integer(args[3]))
+            return context.get_dummy_value()
+
+        arguments = (types.CPointer(BYTES), types.CPointer(types.int64), types.int64, types.int64, BYTES)
+        return types.void(*arguments), generate
+
+    def kernel(buffers, sizes, begin, end, scratch):
+        emit(buffers, sizes, begin, end, scratch)
+
+    return kernel
+
+
+class Code:
+    """The place where a kernel's code is emitted, and the kernel's arguments."""
+
+    def __init__(
+        self, context: Any, builder: ir.IRBuilder, buffers: ir.Value, sizes: ir.Value, scratch: ir.Value
+    ) -> None:
+        self.context, self.builder = context, builder
+        self._buffers, self._sizes, self._scratch = buffers, sizes, scratch
+
+    # ------------------------------------------------------------ arguments and numbers
+
+    def integer(self, value: int | ir.Value | Traced) -> Traced:
+        """An int64."""
+        if isinstance(value, Traced):
+            return value
+        return Traced(self.builder, types.int64, _I64(value) if isinstance(value, int) else value)
+
+    def number(self, element: types.Type, value: float, lanes: int | None = None) -> Traced:
+        """`value` as a scalar of `element`, or in all `lanes` of a vector."""
+        typ = llvm_element(element) if lanes is None else ir.VectorType(llvm_element(element), lanes)
+        return Traced(self.builder, element, ir.Constant(typ, None)).constant(value)
+
+    def size(self, index: int) -> Traced:
+        """sizes[index]. Sizes do not change during a call, so LLVM may keep them over stores."""
+        return self.integer(self._invariant(self._sizes, index))
+
+    def buffer(self, index: int, element: types.Type) -> Pointer:
+        """buffers[index]."""
+        address = self._invariant(self._buffers, index)
+        return Pointer(self, element, self.builder.bitcast(address, llvm_element(element).as_pointer()))
+
+    def scratch(self, element: types.Type) -> Pointer:
+        """This thread's own memory."""
+        return Pointer(self, element, self.builder.bitcast(self._scratch, llvm_element(element).as_pointer()))
+
+    def _invariant(self, pointer: ir.Value, index: int) -> ir.Value:
+        loaded = self.builder.load(self.builder.gep(pointer, [_I64(index)]))
+        loaded.set_metadata("invariant.load", self.builder.module.add_metadata([]))
+        return loaded
+
+    # ------------------------------------------------------------ control
+
+    @contextmanager
+    def loop(
+        self, stop: Traced | int, start: Traced | int = 0, step: Traced | int = 1, unroll: bool = False
+    ) -> Iterator[Traced]:
+        """The block for each index start, start + step, … below stop. LLVM unrolls it only if `unroll`."""
+        builder = self.builder
+        start, stop, step = self.integer(start), self.integer(stop), self.integer(step)
+        before, loop, after = builder.block, builder.append_basic_block("loop"), builder.append_basic_block("done")
+        builder.cbranch((start < stop).value, loop, after)
+        builder.position_at_end(loop)
+        index = builder.phi(_I64)
+        index.add_incoming(start.value, before)
+        yield self.integer(index)
+        following = self.integer(index) + step
+        index.add_incoming(following.value, builder.block)
+        back = builder.cbranch((following < stop).value, loop, after)
+        if not unroll:
+            back.set_metadata("llvm.loop", _not_unrolled(builder.module))
+        builder.position_at_end(after)
+
+    @contextmanager
+    def when(self, condition: Traced) -> Iterator[None]:
+        """The block if the condition (a scalar) holds."""
+        with self.builder.if_then(condition.value):
+            yield
+
+    @contextmanager
+    def either(self, condition: Traced) -> Iterator[tuple[Any, Any]]:
+        """Two context managers: the block if the condition (a scalar) holds, and the block if not."""
+        with self.builder.if_else(condition.value) as branches:
+            yield branches
+
+    def variable(self, value: Traced) -> Variable:
+        """A variable that holds `value` for now; it lives in registers."""
+        return Variable(value)
+
+    # ------------------------------------------------------------ calls
+
+    def call(self, function: Any, *arguments: Traced) -> Traced:
+        """An intrinsic of one result (simd's, vecmath's) on values."""
+        operands = [_numba_type(argument) for argument in arguments]
+        signature, generate = function._defn(self.context.typing_context, *operands)
+        value = generate(self.context, self.builder, signature, [argument.value for argument in arguments])
+        result = signature.return_type
+        return Traced(self.builder, result.element if isinstance(result, Vector) else result, value)
+
+    def epilogue(
+        self, apply: Epilogue, x: Traced, batch: Traced, row: Traced, column: Traced, live: Traced | int
+    ) -> Traced:
+        """The epilogue of a vector x, inline."""
+        place = [self._buffers, self._sizes, batch.value, row.value, column.value, self.integer(live).value]
+        return x.like(apply.call(self.context, self.builder, x.value, place, inline=True))
+
+    def live(self, live: Traced, lanes: int) -> Mask:
+        """The mask of the first `live` of `lanes` lanes, to be used several times."""
+        return Mask(live_mask(self.builder, live.value, lanes))
+
+    def iota(self, lanes: int) -> Traced:
+        """The int64 vector 0, 1, 2, …"""
+        return self.integer(ir.Constant(ir.VectorType(_I64, lanes), list(range(lanes))))
+
+    def spread(self, x: Traced, lanes: int) -> Traced:
+        """A scalar in all lanes."""
+        return x.like(splat(self.builder, x.value, lanes))
+
+    def part(self, x: Traced, first: int, lanes: int) -> Traced:
+        """Lanes first, …, first + lanes - 1 of a wider vector."""
+        chosen = ir.Constant(ir.VectorType(ir.IntType(32), lanes), list(range(first, first + lanes)))
+        return x.like(self.builder.shuffle_vector(x.value, ir.Constant(x.value.type, ir.Undefined), chosen))
+
+
+class Mask:
+    """Which lanes of a vector in memory are touched."""
+
+    def __init__(self, value: ir.Value) -> None:
+        self.value = value
+
+
+class Variable:
+    """A value that changes: an alloca, which LLVM turns into registers."""
+
+    def __init__(self, value: Traced) -> None:
+        self._model = value
+        self._place = cgutils.alloca_once_value(value.builder, value.value)
+
+    def get(self) -> Traced:
+        return self._model.like(self._model.builder.load(self._place))
+
+    def set(self, value: Traced) -> None:
+        self._model.builder.store(value.value, self._place)
+
+
+class Pointer:
+    """A pointer to `element`. Nothing is aligned beyond the element."""
+
+    def __init__(self, code: Code, element: types.Type, value: ir.Value) -> None:
+        self._code, self.element, self.value = code, element, value
+
+    def at(self, index: Traced | int) -> Pointer:
+        """The pointer `index` elements further."""
+        return Pointer(self._code, self.element, self._address(index))
+
+    def load(self, index: Traced | int, lanes: int | None = None, live: Traced | Mask | None = None) -> Traced:
+        """p[index], or the vector p[index : index + lanes]; lanes that are not live are 0 and not read."""
+        builder, where = self._code.builder, self._address(index)
+        if lanes is None:
+            return Traced(builder, self.element, builder.load(where))
+        typ = ir.VectorType(llvm_element(self.element), lanes)
+        where = builder.bitcast(where, typ.as_pointer())
+        if live is None:
+            loaded = builder.load(where)
+            loaded.align = self._alignment
+            return Traced(builder, self.element, loaded)
+        mask = live if isinstance(live, Mask) else self._code.live(live, lanes)
+        return Traced(builder, self.element, masked_load(builder, where, typ, mask.value, self._alignment))
+
+    def store(self, index: Traced | int, value: Traced, live: Traced | Mask | None = None) -> None:
+        """p[index] = value, or the (live) lanes of a vector from p[index] on."""
+        builder = self._code.builder
+        where = builder.bitcast(self._address(index), value.value.type.as_pointer())
+        if live is None:
+            builder.store(value.value, where).align = self._alignment
+            return
+        mask = live if isinstance(live, Mask) else self._code.live(live, value.value.type.count)
+        masked_store(builder, value.value, where, mask.value, self._alignment)
+
+    def _address(self, index: Traced | int) -> ir.Value:
+        return self._code.builder.gep(self.value, [self._code.integer(index).value])
+
+    @property
+    def _alignment(self) -> int:
+        return max(1, self.element.bitwidth // 8)
+
+
+def remainder(a: Traced, b: Traced) -> Traced:
+    """a modulo b for integers a >= 0, b > 0."""
+    return a.like(a.builder.srem(a.value, b.value))
+
+
+def larger(a: Traced, b: Traced | int) -> Traced:
+    """The larger of two integers."""
+    return select(a > b, a, b)
+
+
+def smaller(a: Traced, b: Traced | int) -> Traced:
+    """The smaller of two integers."""
+    return select(a < b, a, b)
+
+
+def convert(x: Traced, element: types.Type) -> Traced:
+    """Floats as floats of another width; integers as wider or narrower ones."""
+    old, builder = x.element, x.builder
+    if old == element:
+        return x
+    target = llvm_element(element)
+    typ = ir.VectorType(target, x.value.type.count) if isinstance(x.value.type, ir.VectorType) else target
+    wider = element.bitwidth > old.bitwidth
+    if isinstance(element, types.Float):
+        value = builder.fpext(x.value, typ) if wider else builder.fptrunc(x.value, typ)
+    elif wider:
+        value = builder.sext(x.value, typ) if old.signed else builder.zext(x.value, typ)
+    else:
+        value = builder.trunc(x.value, typ)
+    return Traced(builder, element, value)
+
+
+def llvm_element(element: types.Type) -> ir.Type:
+    """LLVM's type of an element: half, float, double or an integer."""
+    return ir.IntType(element.bitwidth) if isinstance(element, types.Integer) else _ELEMENTS[element]
+
+
+def _numba_type(x: Traced) -> types.Type:
+    return Vector(x.element, x.value.type.count) if isinstance(x.value.type, ir.VectorType) else x.element
+
+
+def _not_unrolled(module: ir.Module) -> Any:
+    """Loop metadata that stops LLVM from unrolling: our loops hold what is worth having in one body."""
+    keep = module.add_metadata(["llvm.loop.unroll.disable"])
+    # LLVM tells loops apart by a node that names itself; add_metadata would look a node up by its operands.
+    node = ir.values.MDValue(module, [], name=str(len(module.metadata)))
+    node.operands = (node, keep)
+    return node

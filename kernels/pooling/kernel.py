@@ -1,0 +1,214 @@
+"""Pooling kernels: for every output pixel, the window's pixels are folded, several vectors of channels at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+
+from jitonnx.kernels.code import Code, Mask, convert, emitted, larger, remainder, smaller
+from jitonnx.kernels.pooling.spec import PoolSpec
+from jitonnx.kernels.simd import Vector
+from jitonnx.kernels.tile import Epilogue
+from jitonnx.kernels.trace import Traced, absolute, select
+
+_AXES = ("depth", "height", "width")
+_STEPS = ("plane", "row", "pixel")
+_BLOCK = 4  # vectors of channels folded at once: independent chains that hide an addition's latency
+
+
+class Window(NamedTuple):
+    """Where a window lies on one axis: the first tap that falls on x, how many do, how many fall on the padded x."""
+
+    start: Traced
+    taps: Traced
+    padded_taps: Traced
+
+
+def build(spec: PoolSpec, lanes: int, epilogue: Any = None) -> Callable[..., None]:
+    """The kernel of `spec` for float32 vectors of `lanes`; an epilogue needs float32 elements and no indices."""
+    if epilogue is not None and (spec.element != "float32" or spec.with_indices):
+        raise ValueError(f"{spec} takes no epilogue")
+    element = getattr(types, spec.element)
+    lanes = lanes * 4 // np.dtype(spec.element).itemsize
+
+    def body(code: Code, begin: Traced, end: Traced) -> None:
+        pixel = _PixelWithIndices(code, element, lanes) if spec.with_indices else _Pixel(
+            code, spec, element, lanes, Epilogue(epilogue, Vector(element, lanes))
+        )
+        out_depth, out_height, out_width = (_size(code, f"out_{axis}") for axis in _AXES)
+        with code.loop(end, begin) as task:
+            image, row = task / (out_depth * out_height), remainder(task, out_height)
+            depth = remainder(task / out_height, out_depth)
+            outer = [_window(code, "depth", depth), _window(code, "height", row)]
+            target = _offset(code, "y", image, depth, row)
+            first_output = (depth * out_height + row) * out_width
+            with code.loop(out_width) as column:
+                windows = [*outer, _window(code, "width", column)]
+                pixel.emit(image, windows, target + column * _size(code, "y_pixel"), first_output + column)
+
+    return emitted(body)
+
+
+def _size(code: Code, name: str) -> Traced:
+    return code.size(PoolSpec.SIZES.index(name))
+
+
+def _offset(code: Code, tensor: str, image: Traced, *coordinates: Traced) -> Traced:
+    """Where a pixel, given by its coordinates in the order of the axes, lies in x or y."""
+    offset = image * _size(code, f"{tensor}_image")
+    for coordinate, step in zip(coordinates, _STEPS, strict=False):
+        offset = offset + coordinate * _size(code, f"{tensor}_{step}")
+    return offset
+
+
+def _window(code: Code, axis: str, out: Traced) -> Window:
+    """The window of output coordinate `out`."""
+    dilation, kernel, extent = (_size(code, name) for name in (f"dilation_{axis}", f"kernel_{axis}", axis))
+    before, after = _size(code, f"pad_{axis}"), _size(code, f"pad_{axis}_after")
+    padded_start = out * _size(code, f"stride_{axis}")
+    start = padded_start - before
+    first, taps = _clip(start, dilation, kernel, extent)
+    _, padded_taps = _clip(padded_start, dilation, kernel, extent + before + after)
+    return Window(start + first * dilation, taps, padded_taps)
+
+
+def _clip(start: Traced, dilation: Traced, kernel: Traced, extent: Traced) -> tuple[Traced, Traced]:
+    """(first, count) of the taps 0 <= i < kernel with 0 <= start + i * dilation < extent."""
+    first = larger((dilation - 1 - start) / dilation, 0)
+    stop = smaller((extent - start + dilation - 1) / dilation, kernel)
+    return first, larger(stop - first, 0)
+
+
+class _Pixel:
+    """Emits one output pixel of a kind that folds values: blocks of channels first, then single vectors."""
+
+    def __init__(self, code: Code, spec: PoolSpec, element: types.Type, lanes: int, epilogue: Epilogue) -> None:
+        self.code, self.spec, self.element, self.lanes, self.epilogue = code, spec, element, lanes, epilogue
+        # Half precision is summed in single, as onnxruntime does it.
+        self.total = types.float32 if element == types.float16 else element
+        self.x, self.y = code.buffer(0, element), code.buffer(1, element)
+
+    def emit(self, image: Traced, windows: list[Window], target: Traced, row: Traced) -> None:
+        code, lanes = self.code, self.lanes
+        source = _offset(code, "x", image, *(window.start for window in windows))
+        divisor = self._divisor(windows)
+        channels, block = _size(code, "channels"), _BLOCK * lanes
+        blocked = channels - remainder(channels, code.integer(block))
+        with code.loop(blocked, step=block) as channel:
+            value = self._fold(source + channel, windows, divisor, block, None)
+            for first in range(0, block, lanes):
+                part = code.part(value, first, lanes)
+                y = code.epilogue(self.epilogue, part, image, row, channel + first, lanes)
+                self.y.store(target + channel + first, y)
+        with code.loop(channels, blocked, lanes) as channel:
+            live = channels - channel
+            mask = code.live(live, lanes)
+            value = self._fold(source + channel, windows, divisor, lanes, mask)
+            self.y.store(target + channel, code.epilogue(self.epilogue, value, image, row, channel, live), mask)
+
+    def _divisor(self, windows: list[Window]) -> Traced:
+        """What an average divides by: the number of taps."""
+        depth, height, width = (
+            window.padded_taps if self.spec.count_include_pad else window.taps for window in windows
+        )
+        count = depth * height * width
+        return Traced(count.builder, self.total, count.builder.sitofp(count.value, self.zero(None).value.type))
+
+    def zero(self, lanes: int | None) -> Traced:
+        return self.code.number(self.total, 0, lanes)
+
+    def _fold(self, source: Traced, windows: list[Window], divisor: Traced, lanes: int, mask: Mask | None) -> Traced:
+        """`lanes` channels of a window, from index `source` of x on, folded to the result."""
+        kind, total = self.spec.kind, self.code.variable(self._start(lanes))
+
+        def take(index: Traced) -> None:
+            x = self.x.load(index, lanes, mask)
+            total.set(_step(self.spec, total.get(), convert(x, self.total) if kind != "max" else x))
+
+        _each_tap(self.code, windows, [(source, "x")], take)
+        result = total.get()
+        if kind == "average":
+            result = result / self.code.spread(divisor, lanes)
+        elif kind == "lp":
+            result = _root(result, self.spec.power)
+        return convert(result, self.element)
+
+    def _start(self, lanes: int) -> Traced:
+        if self.spec.kind != "max":
+            return self.zero(lanes)
+        lowest = -np.inf if isinstance(self.element, types.Float) else self.element.minval
+        return self.code.number(self.element, lowest, lanes)
+
+
+def _each_tap(
+    code: Code, windows: list[Window], places: Sequence[tuple[Traced, str]], take: Callable[..., None], axis: int = 0
+) -> None:
+    """Loops over the taps in row-major order: take(*indices).
+
+    places: (index of the first tap, prefix of the sizes that say what a pixel's step along an axis adds to it).
+    """
+    if axis == len(_AXES):
+        take(*(place for place, _ in places))
+        return
+    dilation = _size(code, f"dilation_{_AXES[axis]}")
+    steps = [dilation * _size(code, f"{prefix}_{_STEPS[axis]}") for _, prefix in places]
+    with code.loop(windows[axis].taps) as tap:
+        moved = [(place + tap * step, prefix) for (place, prefix), step in zip(places, steps, strict=True)]
+        _each_tap(code, windows, moved, take, axis + 1)
+
+
+def _step(spec: PoolSpec, total: Traced, x: Traced) -> Traced:
+    """The fold's next value."""
+    if spec.kind == "max":
+        # x unless total > x: one instruction (maxps), and as in onnxruntime a NaN survives from the last tap alone.
+        return select(_exceeds(total, x), total, x)
+    if spec.kind == "average":
+        return total + x
+    magnitude = absolute(x)
+    product = magnitude
+    for _ in range(spec.power - 1):
+        product = product * magnitude
+    return total + product
+
+
+def _root(x: Traced, power: int) -> Traced:
+    return x
+
+
+def _exceeds(a: Traced, b: Traced) -> Traced:
+    if isinstance(a.element, types.Integer) and not a.element.signed:
+        return Traced(a.builder, types.boolean, a.builder.icmp_unsigned(">", a.value, b.value))
+    return a > b
+
+
+class _PixelWithIndices:
+    """Emits one output pixel of MaxPool with its second output: vectors of maxima beside vectors of their places."""
+
+    def __init__(self, code: Code, element: types.Type, lanes: int) -> None:
+        self.code, self.lanes = code, lanes
+        self.x, self.y, self.indices = code.buffer(0, element), code.buffer(1, element), code.buffer(2, types.int64)
+
+    def emit(self, image: Traced, windows: list[Window], target: Traced, row: Traced) -> None:
+        code, lanes = self.code, self.lanes
+        starts = [window.start for window in windows]
+        source, index = _offset(code, "x", image, *starts), _offset(code, "index", image, *starts)
+        channels, index_step = _size(code, "channels"), _size(code, "index_channel")
+        with code.loop(channels, step=lanes) as channel:
+            mask = code.live(channels - channel, lanes)
+            # The first tap's value is what others have to exceed: a NaN there stays, another never wins.
+            best = code.variable(self.x.load(source + channel, lanes, mask))
+            best_place = code.variable(code.spread(index, lanes))
+
+            def take(at: Traced, place: Traced) -> None:
+                x = self.x.load(at, lanes, mask)
+                better = _exceeds(x, best.get())
+                best.set(select(better, x, best.get()))
+                best_place.set(select(better, code.spread(place, lanes), best_place.get()))
+
+            _each_tap(code, windows, [(source + channel, "x"), (index, "index")], take)
+            channel_index = (code.spread(channel, lanes) + code.iota(lanes)) * code.spread(index_step, lanes)
+            self.y.store(target + channel, best.get(), mask)
+            self.indices.store(target + channel, best_place.get() + channel_index, mask)

@@ -1,0 +1,409 @@
+"""The innermost tile of GEMM and convolution: a block of sums held in vector registers.
+
+A tile is rows x vectors sums of `lanes` elements each. It is a Numba tuple of Vectors, row after row, that LLVM keeps
+in registers from `zeros` over any number of `accumulate`s (which may stand in loops) to `finish`:
+
+    clear, add, store = zeros(6, 4, 16), accumulate(6, 4, 16), finish(6, 4, 16, epilogue)   # when the kernel is built
+
+    sums = clear()                                                                           # in the kernel
+    for tap in range(taps):
+        sums = add(sums, advance(a, offset(tap)), lda, 1, advance(b, tap * k * 64), 64, k)
+    store(sums, c, ldc, live, buffers, sizes, batch, row, column)
+
+The bodies are written as LLVM IR by llvmlite, since Numba spends 8 ms on every fma statement and llvmlite next to
+nothing: to Numba a tile is three calls, whatever its size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import llvmlite.ir as ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from jitonnx.kernels.jit import BYTES
+from jitonnx.kernels.simd import Vector, live_mask, llvm_intrinsic, masked_store, splat
+
+_I64 = ir.IntType(64)
+_SIZES = types.CPointer(types.int64)
+
+# Above this many LLVM instructions (as Numba writes them, unoptimised) an epilogue is not unrolled over the tile.
+_UNROLLED_INSTRUCTIONS = 400
+
+
+def zeros(rows: int, vectors: int, lanes: int, element: types.Type = types.float32) -> Any:
+    """An intrinsic `clear() -> sums`: a tile of zeros."""
+    sums = tile_type(rows, vectors, lanes, element)
+
+    @intrinsic
+    def clear(typingctx):
+        return sums(), lambda context, builder, sig, args: ir.Constant(context.get_value_type(sums), None)
+
+    return clear
+
+
+def accumulate(rows: int, vectors: int, lanes: int, element: types.Type = types.float32) -> Any:
+    """An intrinsic `add(sums, a, a_row_stride, a_step, b, b_step, k) -> sums`, which adds the product of a and b:
+
+        sums[r][j] += Σ_p a[r * a_row_stride + p * a_step] * b[p * b_step + j]     p < k,  j < vectors * lanes
+
+    Strides are in elements. Pass constants where they are known (a_step 1; b_step `vectors * lanes` for packed b): they
+    fold into the addresses. Float products are fused (one rounding a step), in the order of p; integers wrap around.
+    k <= 0 adds nothing. `a` needs no alignment; `b` is read in whole vectors.
+    """
+    sums = tile_type(rows, vectors, lanes, element)
+    p = types.CPointer(element)
+
+    @intrinsic
+    def add(typingctx, sums_, a, a_row_stride, a_step, b, b_step, k):
+        def generate(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+            tile, a_value, row_stride, *rest = args
+            offsets = [builder.mul(row_stride, _I64(r)) for r in range(rows)]
+            return emit_accumulate(builder, sums, vectors, tile, a_value, offsets, *rest)
+
+        return sums(sums, p, types.intp, types.intp, p, types.intp, types.intp), generate
+
+    return add
+
+
+def accumulate_at(rows: int, vectors: int, lanes: int, element: types.Type = types.float32) -> Any:
+    """As `accumulate`, with any place for each row: `add(sums, a, offsets, a_step, b, b_step, k) -> sums`.
+
+    offsets is a tuple of `rows` integers (elements from a). Each row takes a register for its address.
+    """
+    sums = tile_type(rows, vectors, lanes, element)
+    p = types.CPointer(element)
+    places = types.UniTuple(types.intp, rows)
+
+    @intrinsic
+    def add(typingctx, sums_, a, offsets, a_step, b, b_step, k):
+        def generate(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+            tile, a_value, places_value, *rest = args
+            offset_values = cgutils.unpack_tuple(builder, places_value)
+            return emit_accumulate(builder, sums, vectors, tile, a_value, offset_values, *rest)
+
+        return sums(sums, p, places, types.intp, p, types.intp, types.intp), generate
+
+    return add
+
+
+def finish(
+    rows: int,
+    vectors: int,
+    lanes: int,
+    epilogue: Callable[..., Any] | None = None,
+    element: types.Type = types.float32,
+) -> Any:
+    """An intrinsic `store(sums, c, ldc, live, buffers, sizes, batch, row, column)`: c = epilogue(sums).
+
+    `c` points at the tile's first element, which is element (batch, row, column) of the result. Only the first `live`
+    columns are written (live >= vectors * lanes: all, on a path of its own without masks). `epilogue` is a device
+    function epilogue(x, buffers, sizes, batch, row, column, live) -> Vector, or None.
+    """
+    sums = tile_type(rows, vectors, lanes, element)
+    signature = types.void(
+        sums,
+        types.CPointer(element),
+        types.intp,
+        types.intp,
+        types.CPointer(BYTES),
+        _SIZES,
+        types.intp,
+        types.intp,
+        types.intp,
+    )
+
+    @intrinsic
+    def store(typingctx, sums_, c, ldc, live, buffers, sizes, batch, row, column):
+        apply = Epilogue(epilogue, Vector(element, lanes))
+
+        def generate(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+            tile, c_value, stride, live_value, *place = args
+            emit_finish(context, builder, apply, (rows, vectors), tile, c_value, stride, live_value, place)
+            return context.get_dummy_value()
+
+        return signature, generate
+
+    return store
+
+
+def finish_rows(
+    rows: int,
+    vectors: int,
+    lanes: int,
+    epilogue: Callable[..., Any] | None = None,
+    element: types.Type = types.float32,
+) -> Any:
+    """As `finish`, for tiles of pixels:
+    `store(sums, c, ldc, live, rows_live, row_step, buffers, sizes, batch, row, column)`.
+
+    Only the first `rows_live` rows are written (>= rows: all; at least 1), and tile row r is row `row + r * row_step`
+    of the result to the epilogue.
+    """
+    sums = tile_type(rows, vectors, lanes, element)
+    integer = types.intp
+    places = (types.CPointer(BYTES), _SIZES, integer, integer, integer)
+    signature = types.void(sums, types.CPointer(element), integer, integer, integer, integer, *places)
+
+    @intrinsic
+    def store(typingctx, sums_, c, ldc, live, rows_live, row_step, buffers, sizes, batch, row, column):
+        apply = Epilogue(epilogue, Vector(element, lanes))
+
+        def generate(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+            tile, c_value, stride, live_value, rows_value, step, *place = args
+            shape = (rows, vectors)
+            emit_finish(context, builder, apply, shape, tile, c_value, stride, live_value, place, rows_value, step)
+            return context.get_dummy_value()
+
+        return signature, generate
+
+    return store
+
+
+class Epilogue:
+    """A device function of the contract's form, compiled for one vector type, to be called from LLVM IR."""
+
+    def __init__(self, function: Any, vector: Vector) -> None:
+        self.vector = vector
+        self._result = None
+        self.instructions, self.key = 0, f"{vector.element}.{vector.lanes}"
+        if function is None:
+            return
+        self._arguments = (vector, types.CPointer(BYTES), _SIZES, types.intp, types.intp, types.intp, types.intp)
+        if self._arguments not in function.overloads:
+            function.compile(self._arguments)
+        self._result = function.overloads[self._arguments]
+        returned = self._result.signature.return_type
+        if returned != vector:
+            raise TypeError(f"Bug: the epilogue returns {returned} for {vector}")
+        self.key += self._result.fndesc.mangled_name
+        self.instructions = _count_instructions(self._result.library.get_llvm_str())
+
+    @property
+    def unrolls(self) -> bool:
+        """Whether it is short enough to be repeated for every register of a tile."""
+        return self.instructions <= _UNROLLED_INSTRUCTIONS
+
+    def call(
+        self, context: Any, builder: ir.IRBuilder, x: ir.Value, place: Sequence[ir.Value], inline: bool
+    ) -> ir.Value:
+        """epilogue(x, *place); place: buffers, sizes, batch, row, column, live."""
+        if self._result is None:
+            return x
+        context.active_code_library.add_linking_library(self._result.library)
+        function = context.declare_function(builder.module, self._result.fndesc)
+        _, value = context.call_conv.call_function(
+            builder,
+            function,
+            self.vector,
+            self._arguments,
+            [x, *place],
+            attrs=("alwaysinline",) if inline else (),
+        )
+        return value
+
+
+def _count_instructions(text: str) -> int:
+    return sum(line.startswith("  ") for line in text.splitlines())
+
+
+def tile_type(rows: int, vectors: int, lanes: int, element: types.Type) -> types.UniTuple:
+    return types.UniTuple(Vector(element, lanes), rows * vectors)
+
+
+def emit_accumulate(
+    builder: ir.IRBuilder,
+    sums: types.UniTuple,
+    vectors: int,
+    tile: ir.Value,
+    a: ir.Value,
+    offsets: Sequence[ir.Value],
+    a_step: ir.Value,
+    b: ir.Value,
+    b_step: ir.Value,
+    k: ir.Value,
+) -> ir.Value:
+    """The loop over k: all sums, the two pointers and the count are phis of one block."""
+    lanes, element = sums.dtype.lanes, sums.dtype.element
+    start = [builder.extract_value(tile, i) for i in range(sums.count)]
+    before = builder.block
+    loop, after = builder.append_basic_block("tile.k"), builder.append_basic_block("tile.done")
+    builder.cbranch(builder.icmp_signed(">", k, _I64(0)), loop, after)
+
+    builder.position_at_end(loop)
+    step = new_phi(builder, _I64, before, _I64(0))
+    a_at, b_at = new_phi(builder, a.type, before, a), new_phi(builder, b.type, before, b)
+    current = [new_phi(builder, value.type, before, value) for value in start]
+    panel = [_load_vector(builder, b_at, v * lanes, lanes) for v in range(vectors)]
+    following = []
+    for r, offset in enumerate(offsets):
+        spread = splat(builder, builder.load(builder.gep(a_at, [offset])), lanes)
+        for v in range(vectors):
+            following.append(_multiply_add(builder, element, spread, panel[v], current[r * vectors + v]))
+    next_step = builder.add(step, _I64(1))
+    advanced = [next_step, builder.gep(a_at, [a_step]), builder.gep(b_at, [b_step]), *following]
+    for phi, value in zip([step, a_at, b_at, *current], advanced, strict=True):
+        phi.add_incoming(value, loop)
+    branch_back(builder, builder.icmp_signed("<", next_step, k), loop, after)
+
+    builder.position_at_end(after)
+    ends = [new_phi(builder, value.type, before, value) for value in start]
+    result = ir.Constant(tile.type, ir.Undefined)
+    for i, (end, value) in enumerate(zip(ends, following, strict=True)):
+        end.add_incoming(value, loop)
+        result = builder.insert_value(result, end, i)
+    return result
+
+
+def new_phi(builder: ir.IRBuilder, typ: ir.Type, block: ir.Block, value: ir.Value) -> ir.PhiInstr:
+    """A phi that is `value` on coming from `block`."""
+    phi = builder.phi(typ)
+    phi.add_incoming(value, block)
+    return phi
+
+
+def _multiply_add(builder: ir.IRBuilder, element: types.Type, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+    if isinstance(element, types.Float):
+        return llvm_intrinsic(builder, "fma", a.type, [a, b, c], a.type)
+    return builder.add(builder.mul(a, b), c)
+
+
+def _vector_pointer(builder: ir.IRBuilder, pointer: ir.Value, index: int | ir.Value, lanes: int) -> ir.Value:
+    where = builder.gep(pointer, [_I64(index) if isinstance(index, int) else index])
+    return builder.bitcast(where, ir.VectorType(pointer.type.pointee, lanes).as_pointer())
+
+
+def _load_vector(builder: ir.IRBuilder, pointer: ir.Value, index: int, lanes: int) -> ir.Value:
+    loaded = builder.load(_vector_pointer(builder, pointer, index, lanes))
+    loaded.align = _element_bytes(pointer)
+    return loaded
+
+
+def _element_bytes(pointer: ir.Value) -> int:
+    pointee = pointer.type.pointee
+    if isinstance(pointee, ir.IntType):
+        return pointee.width // 8
+    return 4 if isinstance(pointee, ir.FloatType) else 8
+
+
+def emit_finish(
+    context: Any,
+    builder: ir.IRBuilder,
+    epilogue: Epilogue,
+    shape: tuple[int, int],
+    tile: ir.Value,
+    c: ir.Value,
+    ldc: ir.Value,
+    live: ir.Value,
+    place: Sequence[ir.Value],
+    rows_live: ir.Value | None = None,
+    row_step: ir.Value | None = None,
+) -> None:
+    """A full tile: unrolled, in registers, without masks. Else, or for a long epilogue: over memory, one copy of it."""
+    rows, vectors = shape
+    lanes = epilogue.vector.lanes
+    row_step = row_step or _I64(1)
+    full = builder.icmp_signed(">=", live, _I64(vectors * lanes))
+    if rows_live is None:
+        stored = _I64(rows)
+    else:
+        whole_rows = builder.icmp_signed(">=", rows_live, _I64(rows))
+        full, stored = builder.and_(full, whole_rows), builder.select(whole_rows, _I64(rows), rows_live)
+    over_memory = (context, builder, epilogue, (stored, _I64(vectors)), tile, c, ldc, live, row_step, place)
+    if not epilogue.unrolls:
+        _finish_over_memory(*over_memory)
+        return
+    with builder.if_else(full, likely=True) as (whole, part):
+        with whole:
+            buffers, sizes, batch, row, column = place
+            for r in range(rows):
+                c_row = builder.gep(c, [builder.mul(ldc, _I64(r))])
+                for v in range(vectors):
+                    where = [buffers, sizes, batch, builder.add(row, builder.mul(row_step, _I64(r)))]
+                    where.append(builder.add(column, _I64(v * lanes)))
+                    x = builder.extract_value(tile, r * vectors + v)
+                    y = epilogue.call(context, builder, x, [*where, _I64(lanes)], inline=True)
+                    builder.store(y, _vector_pointer(builder, c_row, v * lanes, lanes)).align = _element_bytes(c)
+        with part:
+            _finish_over_memory(*over_memory)
+
+
+def _finish_over_memory(
+    context: Any,
+    builder: ir.IRBuilder,
+    epilogue: Epilogue,
+    shape: tuple[ir.Value, ir.Value],
+    tile: ir.Value,
+    c: ir.Value,
+    ldc: ir.Value,
+    live: ir.Value,
+    row_step: ir.Value,
+    place: Sequence[ir.Value],
+) -> None:
+    """Put the sums on the stack and call the one function of this module that stores a tile of any shape from there."""
+    stack = cgutils.alloca_once(builder, tile.type)
+    builder.store(tile, stack)
+    first = builder.gep(stack, [_I64(0), _I64(0)])
+    arguments = [first, *shape, c, ldc, live, row_step, *place]
+    name = f"store_part_of_tile.{epilogue.key}"
+    function = builder.module.globals.get(name)
+    if function is None:
+        function = ir.Function(
+            builder.module, ir.FunctionType(ir.VoidType(), [argument.type for argument in arguments]), name
+        )
+        function.linkage = "internal"
+        function.attributes.add("noinline")
+        _write_store_part(context, function, epilogue)
+    builder.call(function, arguments)
+
+
+def _write_store_part(context: Any, function: ir.Function, epilogue: Epilogue) -> None:
+    """The body: over rows and vectors, the epilogue with the count of live lanes, and a masked store."""
+    builder = ir.IRBuilder(function.append_basic_block())
+    stack, rows, vectors, c, ldc, live, row_step, buffers, sizes, batch, row, column = function.args
+    lanes = epilogue.vector.lanes
+    with counted(builder, rows) as r:
+        c_row, this_row = builder.gep(c, [builder.mul(ldc, r)]), builder.mul(r, vectors)
+        with counted(builder, vectors) as v:
+            start = builder.mul(v, _I64(lanes))
+            rest = builder.sub(live, start)
+            with builder.if_then(builder.icmp_signed(">", rest, _I64(0))):
+                x = builder.load(builder.gep(stack, [builder.add(this_row, v)]))
+                where = [
+                    buffers,
+                    sizes,
+                    batch,
+                    builder.add(row, builder.mul(r, row_step)),
+                    builder.add(column, start),
+                    rest,
+                ]
+                y = epilogue.call(context, builder, x, where, inline=True)
+                target = _vector_pointer(builder, c_row, start, lanes)
+                masked_store(builder, y, target, live_mask(builder, rest, lanes), _element_bytes(c))
+    builder.ret_void()
+
+
+def branch_back(builder: ir.IRBuilder, again: ir.Value, loop: ir.Block, after: ir.Block) -> None:
+    """The end of a loop that LLVM is to leave as it is: unrolled it gains no speed, and takes longer to compile."""
+    keep = builder.module.add_metadata(["llvm.loop.unroll.disable"])
+    # LLVM tells loops apart by a node that names itself; add_metadata would look a node up by its operands.
+    node = ir.values.MDValue(builder.module, [], name=str(len(builder.module.metadata)))
+    node.operands = (node, keep)
+    builder.cbranch(again, loop, after).set_metadata("llvm.loop", node)
+
+
+@contextmanager
+def counted(builder: ir.IRBuilder, count: ir.Value) -> Iterator[ir.Value]:
+    """A loop over i < count, for count >= 1."""
+    before, loop, after = builder.block, builder.append_basic_block("each"), builder.append_basic_block("all")
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    index = new_phi(builder, _I64, before, _I64(0))
+    yield index
+    following = builder.add(index, _I64(1))
+    index.add_incoming(following, builder.block)
+    branch_back(builder, builder.icmp_signed("<", following, count), loop, after)
+    builder.position_at_end(after)

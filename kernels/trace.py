@@ -1,0 +1,268 @@
+"""Functions of vectors written as plain arithmetic: what they do to `Traced` values becomes LLVM IR as they run.
+
+A function marked `@vector_function` is called from kernels like any intrinsic, on Vectors or scalars of float32 or
+float64, and is emitted inline. Its body runs in Python, once for every call site and with the element type at hand: it
+can pick coefficients by precision and loop over them. Numba has nothing to infer in it, which keeps compiling fast.
+
+    @vector_function
+    def softsign(x: Traced) -> Traced:
+        return x / (absolute(x) + 1.0)
+
+Every operation here is rounded on its own (no contraction): where a multiply-add is to be fused, `fma` says so. This
+is what error-compensated arithmetic needs.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import llvmlite.ir as ir
+import numpy as np
+from numba.core import types
+from numba.core.errors import NumbaTypeError
+
+from jitonnx.kernels.simd import elementwise, llvm_intrinsic
+
+_INTEGERS = {32: types.int32, 64: types.int64}
+
+
+class Traced:
+    """A float, an integer or a truth value, one or a vector of them, in the LLVM function being built."""
+
+    __slots__ = ("builder", "element", "value")
+
+    def __init__(self, builder: ir.IRBuilder, element: types.Type, value: ir.Value) -> None:
+        self.builder, self.element, self.value = builder, element, value
+
+    @property
+    def width(self) -> int:
+        """Bits of an element: 32 (single precision) or 64 (double)."""
+        return self.element.bitwidth
+
+    @property
+    def is_float(self) -> bool:
+        return isinstance(self.element, types.Float)
+
+    def constant(self, number: float) -> Traced:
+        """`number` as a value of this type, in all lanes."""
+        return Traced(self.builder, self.element, _constant(self.value.type, number))
+
+    def fit(self, other: Traced | float) -> Traced:
+        return other if isinstance(other, Traced) else self.constant(other)
+
+    def like(self, value: ir.Value) -> Traced:
+        return Traced(self.builder, self.element, value)
+
+    def _arithmetic(self, float_name: str, integer_name: str, a: Traced | float, b: Traced | float) -> Traced:
+        operation = getattr(self.builder, float_name if self.is_float else integer_name)
+        return self.like(operation(self.fit(a).value, self.fit(b).value))
+
+    def __add__(self, other: Traced | float) -> Traced:
+        return self._arithmetic("fadd", "add", self, other)
+
+    def __radd__(self, other: float) -> Traced:
+        return self._arithmetic("fadd", "add", other, self)
+
+    def __sub__(self, other: Traced | float) -> Traced:
+        return self._arithmetic("fsub", "sub", self, other)
+
+    def __rsub__(self, other: float) -> Traced:
+        return self._arithmetic("fsub", "sub", other, self)
+
+    def __mul__(self, other: Traced | float) -> Traced:
+        return self._arithmetic("fmul", "mul", self, other)
+
+    def __rmul__(self, other: float) -> Traced:
+        return self._arithmetic("fmul", "mul", other, self)
+
+    def __truediv__(self, other: Traced | float) -> Traced:
+        return self._arithmetic("fdiv", "sdiv", self, other)
+
+    def __rtruediv__(self, other: float) -> Traced:
+        return self._arithmetic("fdiv", "sdiv", other, self)
+
+    def __neg__(self) -> Traced:
+        return self.like(self.builder.fneg(self.value) if self.is_float else self.builder.neg(self.value))
+
+    def __and__(self, other: Traced | int) -> Traced:
+        return self.like(self.builder.and_(self.value, self.fit(other).value))
+
+    def __or__(self, other: Traced | int) -> Traced:
+        return self.like(self.builder.or_(self.value, self.fit(other).value))
+
+    def __xor__(self, other: Traced | int) -> Traced:
+        return self.like(self.builder.xor(self.value, self.fit(other).value))
+
+    def __invert__(self) -> Traced:
+        return self.like(self.builder.not_(self.value))
+
+    def __lshift__(self, count: int) -> Traced:
+        return self.like(self.builder.shl(self.value, self.constant(count).value))
+
+    def __rshift__(self, count: int) -> Traced:
+        """Arithmetic shift: the sign is kept."""
+        return self.like(self.builder.ashr(self.value, self.constant(count).value))
+
+    def _compare(self, name: str, other: Traced | float) -> Traced:
+        compare = self.builder.fcmp_ordered if self.is_float else self.builder.icmp_signed
+        return Traced(self.builder, types.boolean, compare(name, self.value, self.fit(other).value))
+
+    def __lt__(self, other: Traced | float) -> Traced:
+        return self._compare("<", other)
+
+    def __le__(self, other: Traced | float) -> Traced:
+        return self._compare("<=", other)
+
+    def __gt__(self, other: Traced | float) -> Traced:
+        return self._compare(">", other)
+
+    def __ge__(self, other: Traced | float) -> Traced:
+        return self._compare(">=", other)
+
+    def equals(self, other: Traced | float) -> Traced:
+        return self._compare("==", other)
+
+
+def vector_function(function: Callable[..., Traced]) -> Any:
+    """An intrinsic, callable from kernels, that emits what `function` does to one to three `Traced` floats.
+
+    Scalars among the arguments spread to all lanes of the Vectors. Numba's type error tells of elements other than
+    float32 and float64.
+    """
+    name, arity = function.__name__, len(inspect.signature(function).parameters)
+
+    def body(builder: ir.IRBuilder, element: types.Type, *values: ir.Value) -> ir.Value:
+        if element not in (types.float32, types.float64):
+            raise NumbaTypeError(f"{name} is defined on float32 and float64, not on {element}; convert its argument")
+        return function(*(Traced(builder, element, value) for value in values)).value
+
+    return elementwise(name, arity, inspect.getdoc(function) or name, body)
+
+
+class _Number(ir.FormattedConstant):
+    """A constant in LLVM's short form `splat (float 0x…)`, which llvmlite's constructor does not expect of a vector."""
+
+    def __init__(self, typ: ir.Type, text: str) -> None:
+        self.type, self.constant = typ, text
+
+
+def _constant(typ: ir.Type, number: float) -> ir.Constant:
+    """`number` as an LLVM constant of `typ`, in all lanes of a vector."""
+    element = typ.element if isinstance(typ, ir.VectorType) else typ
+    if isinstance(element, ir.IntType):
+        text = str(int(number))
+    else:
+        with np.errstate(over="ignore"):
+            rounded = float(np.float32(number)) if isinstance(element, ir.FloatType) else float(number)
+        text = "0x" + struct.pack(">d", rounded).hex().upper()
+    return _Number(typ, f"splat ({element} {text})" if isinstance(typ, ir.VectorType) else text)
+
+
+# ---------------------------------------------------------------- operations
+
+
+def _call(name: str, first: Traced, *others: Traced | float) -> Traced:
+    values = [first.value, *(first.fit(other).value for other in others)]
+    return first.like(llvm_intrinsic(first.builder, name, first.value.type, values, first.value.type))
+
+
+def fma(a: Traced, b: Traced | float, c: Traced | float) -> Traced:
+    """a * b + c, rounded once."""
+    return _call("fma", a, b, c)
+
+
+def sqrt(x: Traced) -> Traced:
+    return _call("sqrt", x)
+
+
+def absolute(x: Traced) -> Traced:
+    return _call("fabs", x)
+
+
+def rint(x: Traced) -> Traced:
+    """The nearest integer, ties to even."""
+    return _call("roundeven", x)
+
+
+def copysign(magnitude: Traced, sign: Traced) -> Traced:
+    return _call("copysign", magnitude, sign)
+
+
+def select(condition: Traced, a: Traced | float, b: Traced | float) -> Traced:
+    """a where the condition holds, else b; one of them is a Traced value."""
+    model = a if isinstance(a, Traced) else b
+    assert isinstance(model, Traced)
+    return model.like(model.builder.select(condition.value, model.fit(a).value, model.fit(b).value))
+
+
+def at_least(x: Traced, bound: Traced | float) -> Traced:
+    """max(x, bound); a NaN in x stays."""
+    return select(x.fit(bound) > x, bound, x)
+
+
+def at_most(x: Traced, bound: Traced | float) -> Traced:
+    """min(x, bound); a NaN in x stays."""
+    return select(x.fit(bound) < x, bound, x)
+
+
+def isnan(x: Traced) -> Traced:
+    return Traced(x.builder, types.boolean, x.builder.fcmp_unordered("uno", x.value, x.value))
+
+
+def bits(x: Traced) -> Traced:
+    """The bit pattern of floats, as signed integers of the same width."""
+    integer = _INTEGERS[x.width]
+    return Traced(x.builder, integer, x.builder.bitcast(x.value, _with_element(x.value.type, ir.IntType(x.width))))
+
+
+def from_bits(pattern: Traced) -> Traced:
+    """The floats whose bit patterns these integers are."""
+    single = pattern.width == 32
+    to = _with_element(pattern.value.type, ir.FloatType() if single else ir.DoubleType())
+    return Traced(
+        pattern.builder, types.float32 if single else types.float64, pattern.builder.bitcast(pattern.value, to)
+    )
+
+
+def to_double(x: Traced) -> Traced:
+    return Traced(
+        x.builder, types.float64, x.builder.fpext(x.value, _with_element(x.value.type, ir.DoubleType()))
+    )
+
+
+def to_single(x: Traced) -> Traced:
+    return Traced(
+        x.builder, types.float32, x.builder.fptrunc(x.value, _with_element(x.value.type, ir.FloatType()))
+    )
+
+
+def to_float(integers: Traced) -> Traced:
+    """Integers as floats of the same width."""
+    single = integers.width == 32
+    to = _with_element(integers.value.type, ir.FloatType() if single else ir.DoubleType())
+    return Traced(
+        integers.builder, types.float32 if single else types.float64, integers.builder.sitofp(integers.value, to)
+    )
+
+
+def narrow(integers: Traced) -> Traced:
+    """The low 32 bits of 64-bit integers."""
+    return Traced(
+        integers.builder,
+        types.int32,
+        integers.builder.trunc(integers.value, _with_element(integers.value.type, ir.IntType(32))),
+    )
+
+
+def _with_element(typ: ir.Type, element: ir.Type) -> ir.Type:
+    return ir.VectorType(element, typ.count) if isinstance(typ, ir.VectorType) else element
+
+
+def polynomial(x: Traced, coefficients: Sequence[float]) -> Traced:
+    """coefficients[0] + coefficients[1] * x + …, by Horner's rule."""
+    *lower, highest = coefficients
+    return functools.reduce(lambda total, c: fma(total, x, c), reversed(lower), x.constant(highest))

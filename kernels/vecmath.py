@@ -1,0 +1,1013 @@
+"""Elementary functions on vectors: branch-free, inline, for float32 and float64, Vectors and scalars alike.
+
+    y = exp(load(p, i, lanes))
+
+Every function is a `vector_function`: arguments are reduced to a small interval, where a minimax polynomial serves, and
+the pieces are put together by arithmetic on exponents. Polynomials were fitted for these intervals by Lawson's algorithm
+(C. L. Lawson, 1961) in 160-bit arithmetic, their coefficients rounded to the working precision one after the other, the
+rest refitted each time.
+
+Error bounds are in ulp (units in the last place) of the exact result, measured by tests/kernels/test_vecmath.py over
+all exponents; denormal arguments and results are included unless a docstring says otherwise. NaN gives NaN.
+`round` to even, `sqrt`, `floor` and the like are in simd.py.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from jitonnx.kernels.trace import (
+    Traced,
+    absolute,
+    at_least,
+    at_most,
+    bits,
+    copysign,
+    fma,
+    from_bits,
+    isnan,
+    narrow,
+    polynomial,
+    rint,
+    select,
+    sqrt,
+    to_double,
+    to_float,
+    to_single,
+    vector_function,
+)
+
+_INFINITY, _NAN = float("inf"), float("nan")
+_LOG2_E = 1.4426950408889634
+
+
+class _Format(NamedTuple):
+    """What an element's floating-point format means for the functions below."""
+
+    mantissa: int  # bits behind the point
+    bias: int  # of the exponent
+    least_normal: float
+    overflow: float  # exp(x) is infinite above; rounded up
+    underflow: float  # exp(x) is 0 below; rounded down
+    ln2: tuple[float, float]  # high part with zeros at its end, so that its multiples by exponents are exact; rest
+    log2_e: tuple[float, float]  # high and low part
+    half_pi: tuple[float, float]  # high and low part
+    saturation: float  # tanh(x) is 1, and 1 + exp(-2 * x) too, above
+
+    @property
+    def magic(self) -> float:
+        """1.5 * 2**mantissa: added to a small number, it rounds it to an integer, which stands in the sum's low bits."""
+        return 1.5 * 2.0**self.mantissa
+
+
+_FORMATS = {
+    32: _Format(
+        mantissa=23,
+        bias=127,
+        least_normal=2.0**-126,
+        overflow=89.0,
+        underflow=-104.0,
+        ln2=(0.693145751953125, 1.428606765330187e-06),
+        log2_e=(1.4426950216293335, 1.925963033500011e-08),
+        half_pi=(1.5707963705062866, -4.371138828673793e-08),
+        saturation=10.0,
+    ),
+    64: _Format(
+        mantissa=52,
+        bias=1023,
+        least_normal=2.0**-1022,
+        overflow=710.0,
+        underflow=-746.0,
+        ln2=(0.6931471805598903, 5.497923018708371e-14),
+        log2_e=(1.4426950408889634, 2.0355273740931033e-17),
+        half_pi=(1.5707963267948966, 6.123233995736766e-17),
+        saturation=20.0,
+    ),
+}
+
+
+def _format(x: Traced) -> _Format:
+    return _FORMATS[x.width]
+
+
+def _power_of_two(biased: Traced) -> Traced:
+    """2**(k - bias) from `magic + k`: the low bits of the sum become the exponent."""
+    return from_bits(bits(biased) << _format(biased).mantissa)
+
+
+# ---------------------------------------------------------------- exponentials
+
+# exp(r) = 1 + r + r**2 * P(r), |r| <= ln 2 (relative error 7.8e-10, 2.8e-19)
+_EXP = {
+    32: (0.5, 0.16666672, 0.041666605, 0.008332655, 0.0013891979, 0.00020092716, 2.4549588e-05),
+    64: (
+        *(0.5, 0.16666666666666657, 0.041666666666666935, 0.008333333333336943, 0.001388888888883386),
+        *(0.00019841269836577468, 2.4801587342167786e-05, 2.7557322043407127e-06, 2.755730561326115e-07),
+        *(2.5051247718367464e-08, 2.087878519003993e-09, 1.6188739136075704e-10, 1.138809019029109e-11),
+    ),
+}
+# expm1(r) = r + r**2 * P(r), |r| <= ln(2) / 2 (relative error 1.4e-8, 1.9e-17)
+_EXPM1 = {
+    32: (0.49999997, 0.16666546, 0.04166745, 0.008366262, 0.0013869288),
+    64: (
+        *(0.5000000000000006, 0.1666666666666662, 0.04166666666657378, 0.00833333333336829, 0.0013888888932320532),
+        *(0.00019841269766182875, 2.480150450966896e-05, 2.7557364655471708e-06, 2.7626305565104507e-07),
+        2.5067532859004824e-08,
+    ),
+}
+# exp2(r) = 1 + r * P(r), |r| <= 1/2 (relative error 9.3e-8 for weights that need no more, 3.0e-9, 4.1e-18)
+_EXP2_SHORT = (1.0, 0.693147, 0.24022244, 0.05550706, 0.009671445, 0.001327181)
+_EXP2_NARROW = {
+    32: (1.0, 0.6931472, 0.24022648, 0.055503596, 0.009618501, 0.0013390984, 0.00015328547),
+    64: (
+        *(1.0, 0.6931471805599453, 0.2402265069591011, 0.055504108664821736, 0.009618129107600562),
+        *(0.0013333558146540457, 0.00015403530450288356, 1.5252733641423647e-05, 1.3215438233990165e-06),
+        *(1.017815635491877e-07, 7.073333726878818e-09, 4.4394907126185456e-10),
+    ),
+}
+# exp2(r) = 1 + r * P(r), |r| <= 1 (relative error 9.1e-10, 9.4e-18)
+_EXP2 = {
+    32: (
+        *(1.0, 0.6931472, 0.2402265, 0.055504113, 0.009618112, 0.001333268, 0.0001540762, 1.5434995e-05),
+        1.3040674e-06,
+    ),
+    64: (
+        *(1.0, 0.6931471805599453, 0.2402265069591003, 0.055504108664822825, 0.009618129107637381),
+        *(0.001333355814630964, 0.00015403530387190023, 1.525273384764905e-05, 1.3215488726032315e-06),
+        *(1.0178078688953622e-07, 7.05460955565862e-09, 4.4460829364170986e-10, 2.590824233336471e-11),
+        1.3580851449727956e-12,
+    ),
+}
+
+
+def _exp_parts(x: Traced) -> tuple[Traced, Traced]:
+    """p and s with exp(x) = p * s * s, for x within the format's underflow and overflow.
+
+    s is the power of two next to exp(x / 2), so that neither results beyond the largest power of two nor denormal ones
+    need a case of their own: the last product alone rounds.
+    """
+    form = _format(x)
+    magic = form.magic + form.bias
+    biased = fma(x, 0.5 * _LOG2_E, magic)
+    count = biased - magic
+    r = fma(count, -2 * form.ln2[1], fma(count, -2 * form.ln2[0], x))
+    return polynomial(r, (1.0, 1.0, *_EXP[x.width])), _power_of_two(biased)
+
+
+def _exp(x: Traced) -> Traced:
+    p, s = _exp_parts(at_most(at_least(x, _format(x).underflow), _format(x).overflow))
+    return p * s * s
+
+
+def _exp_of_minus(x: Traced) -> Traced:
+    """exp(-x); the sign costs nothing, as the multiply-adds negate."""
+    p, s = _exp_parts(-at_most(at_least(x, -_format(x).overflow), -_format(x).underflow))
+    return p * s * s
+
+
+@vector_function
+def exp(x: Traced) -> Traced:
+    """e**x, error below 1 ulp. Cody and Waite's reduction by multiples of 2 ln 2, a polynomial on [-ln 2, ln 2]."""
+    return _exp(x)
+
+
+@vector_function
+def exp_flush(x: Traced) -> Traced:
+    """e**x for x <= 88 (float64: 709), with 0 instead of denormal results; else error below 1 ulp.
+
+    For softmax and the like, whose arguments are at most 0: three operations less than `exp`.
+    """
+    form = _format(x)
+    # Below this, the biased exponent is 0 and the power of two with it.
+    p, s = _expm1_parts(at_least(x, -(form.bias - 0.25) / _LOG2_E), form.bias)
+    return fma(p, s, s)
+
+
+@vector_function
+def exp2(x: Traced) -> Traced:
+    """2**x, error below 1 ulp: the even integer next to x goes to the exponent, a polynomial on [-1, 1]."""
+    form = _format(x)
+    x = at_most(at_least(x, -form.bias - form.mantissa - 2.0), form.bias + 2.0)
+    magic = form.magic + form.bias
+    biased = fma(x, 0.5, magic)
+    s = _power_of_two(biased)
+    return polynomial(fma(biased - magic, -2.0, x), _EXP2[x.width]) * s * s
+
+
+@vector_function
+def exp2_flush(x: Traced) -> Traced:
+    """2**x for x < bias, with 0 instead of results below 2**-126.5 (float64: 2**-1022.5); else error below 1 ulp."""
+    form = _format(x)
+    return _exp2_flush(at_least(x, -form.bias - 0.25), _EXP2_NARROW[x.width])
+
+
+def _exp2_flush(x: Traced, coefficients: tuple[float, ...]) -> Traced:
+    """2**x for -bias - 1/2 < x < bias."""
+    magic = _format(x).magic + _format(x).bias
+    biased = x + magic
+    return polynomial(x - (biased - magic), coefficients) * _power_of_two(biased)
+
+
+def _expm1_parts(x: Traced, bias: int) -> tuple[Traced, Traced]:
+    """p and s with exp(x) = (1 + p) * s * 2**(format's bias - bias), where p is accurate near 0."""
+    form = _format(x)
+    magic = form.magic + bias
+    biased = fma(x, _LOG2_E, magic)
+    count = biased - magic
+    r = fma(count, -form.ln2[1], fma(count, -form.ln2[0], x))
+    return fma(r * r, polynomial(r, _EXPM1[x.width]), r), _power_of_two(biased)
+
+
+def _expm1(x: Traced) -> Traced:
+    form = _format(x)
+    # Half of the power of two, so that the largest results do not overflow early.
+    p, s = _expm1_parts(at_most(at_least(x, -2 * form.saturation), form.overflow), form.bias - 1)
+    return copysign(2.0 * fma(p, s, s - 0.5), x)
+
+
+@vector_function
+def expm1(x: Traced) -> Traced:
+    """e**x - 1, error below 1.5 ulp: s * expm1(r) + (s - 1) with x = r + ln s, |r| <= ln(2) / 2."""
+    return _expm1(x)
+
+
+# ---------------------------------------------------------------- logarithms
+
+# log1p(f) = f - f**2 / 2 + f**3 * P(f), 1/sqrt(2) <= 1 + f <= sqrt(2) (relative error 5.8e-9)
+_LOG1P = (0.3333333, -0.2500082, 0.20001242, -0.16623409, 0.14201596, -0.1315964, 0.12762019, -0.07636014)
+# log2(1 + f) = f * log2(e) + f**2 * P(f) (relative error 4.7e-9)
+_LOG2 = (
+    *(-0.72134733, 0.48089817, -0.36069843, 0.28857377, -0.23958118, 0.20444842, -0.19119194, 0.18721946),
+    -0.110964656,
+)
+# 2 * atanh(s) = 2 * s + s**3 * P(s**2), |s| <= 3 - 2 * sqrt(2) (relative error 1.2e-18)
+_ATANH = (
+    *(0.6666666666666735, 0.3999999999940964, 0.2857142874356442, 0.22222198445914643, 0.1818357130726897),
+    *(0.15313862088928756, 0.1479793662544951),
+)
+
+
+def _fraction(x: Traced) -> tuple[Traced, Traced, Traced]:
+    """f, e, scale: x = (1 + f) * 2**e with 1 + f in [1/sqrt(2), sqrt(2)), and 2**-e (for normal x); x > 0 and finite."""
+    form = _format(x)
+    lift = form.mantissa + 1
+    tiny = x < form.least_normal
+    pattern = bits(select(tiny, x * 2.0**lift, x))
+    low = pattern.constant(0x3F3504F3 if x.width == 32 else 0x3FE6A09E667F3BCD)  # 1/sqrt(2)
+    one = form.bias << form.mantissa
+    exponent = (pattern - low) >> form.mantissa
+    shift = exponent << form.mantissa
+    e = to_float(exponent) + select(tiny, x.constant(-lift), 0.0)
+    return from_bits(pattern - shift) - 1.0, e, from_bits(pattern.constant(one) - shift)
+
+
+def _log_of(f: Traced, e: Traced) -> Traced:
+    """log((1 + f) * 2**e). float64: K. C. Ng's form with s = f / (2 + f), as in fdlibm's e_log.c."""
+    form = _format(f)
+    if f.width == 32:
+        square = f * f
+        rest = fma(square * f, polynomial(f, _LOG1P), fma(square, -0.5, e * form.ln2[1]))
+        return fma(e, form.ln2[0], f + rest)
+    s = f / (f + 2.0)
+    square, half = s * s, 0.5 * f * f
+    rest = fma(s, fma(square, polynomial(square, _ATANH), half), e * form.ln2[1])
+    return fma(e, form.ln2[0], f - (half - rest))
+
+
+def _logarithm_edges(x: Traced, result: Traced) -> Traced:
+    """`result` for positive finite x; else what a logarithm is there: -inf at 0, inf at inf, NaN below 0 and at NaN."""
+    edge = select(x.equals(0.0), x.constant(-_INFINITY), _NAN)
+    return select(x.equals(_INFINITY), x, select(x > 0.0, result, edge))
+
+
+def _log(x: Traced) -> Traced:
+    f, e, _ = _fraction(x)
+    return _logarithm_edges(x, _log_of(f, e))
+
+
+def _log1p(x: Traced) -> Traced:
+    total = x + 1.0
+    lost = x - (total - 1.0)  # of x, when 1 was added; goes back in at the scale of the fraction
+    f, e, scale = _fraction(total)
+    return copysign(_logarithm_edges(total, _log_of(fma(lost, scale, f), e)), x)
+
+
+@vector_function
+def log(x: Traced) -> Traced:
+    """Natural logarithm, error below 1 ulp: exponent times ln 2 and a polynomial on [1/sqrt(2), sqrt(2)]."""
+    return _log(x)
+
+
+@vector_function
+def log1p(x: Traced) -> Traced:
+    """log(1 + x), error below 1 ulp (float64: 1.5): `log`, with what 1 + x lost to rounding added to the fraction."""
+    return _log1p(x)
+
+
+@vector_function
+def log2(x: Traced) -> Traced:
+    """Logarithm to base 2, error below 1 ulp (float64: 1.5): as `log`; log2(e) is carried in two parts."""
+    f, e, _ = _fraction(x)
+    high, low = _format(x).log2_e
+    if x.width == 32:
+        rest = fma(f * f, polynomial(f, _LOG2), f * low)
+        return _logarithm_edges(x, e + fma(f, high, rest))
+    s = f / (f + 2.0)
+    square, half = s * s, 0.5 * f * f
+    rest = s * fma(square, polynomial(square, _ATANH), half)
+    total = f - half
+    lost = ((f - total) - half) - fma(0.5 * f, f, -half) + rest
+    product, error = _product(total, total.constant(high))
+    result, carried = _sum(e, product)
+    return _logarithm_edges(x, result + (carried + (error + fma(lost, high, total * low))))
+
+
+# ---------------------------------------------------------------- double-double arithmetic (T. J. Dekker, 1971)
+
+
+def _product(a: Traced, b: Traced) -> tuple[Traced, Traced]:
+    """a * b as its rounded value and the rest, exactly."""
+    high = a * b
+    return high, fma(a, b, -high)
+
+
+def _sum(a: Traced, b: Traced) -> tuple[Traced, Traced]:
+    """a + b as its rounded value and the rest, exactly, when |a| >= |b| or a = 0."""
+    high = a + b
+    return high, b - (high - a)
+
+
+# ---------------------------------------------------------------- power
+
+# log2(1 + f) = f * P(f) in float64 (relative error 1.6e-11), and exp2(r), |r| <= 1/2 (4.1e-11): pow of float32
+_LOG2_MIDDLE = (
+    *(1.4426950408687043, -0.7213475208691107, 0.480898361393702, -0.3606736747058151, 0.28853729380807724),
+    *(-0.24045317405492503, 0.20617534955728714, -0.18030037376572527, 0.15876980802804086, -0.14315912638803818),
+    *(0.14475060660190353, -0.1428279244816367, 0.07735418923849662),
+)
+_EXP2_MIDDLE = (
+    *(0.9999999999613742, 0.6931471807298613, 0.24022651201177095, 0.05550410350186787, 0.009618026846242975),
+    *(0.001333392415193342, 0.00015469422443863248, 1.5201790423248018e-05),
+)
+# 2 * atanh(s) = 2 * s + 2/3 * s**3 + s**5 * P(s**2) (error 1.5e-22 of s)
+_ATANH_TAIL = (
+    *(0.39999999999999974, 0.2857142857144701, 0.22222222217086626, 0.1818181892418107, 0.15384553276010465),
+    *(0.13336453032998688, 0.11672113870612105, 0.12011179688001486),
+)
+_THIRD = (0.3333333333333333, 1.850371707708594e-17)
+
+
+def _log2_pair(x: Traced) -> tuple[Traced, Traced]:
+    """log2(x) of float64 in two parts, relative error about 2**-65; x > 0 and finite.
+
+    log(1 + f) = 2 * atanh(s) = 2 * s * (1 + s**2 / 3 + …), s = f / (2 + f), with the two leading terms in two parts.
+    """
+    f, e, _ = _fraction(x)
+    divisor = f + 2.0
+    divisor_rest = f - (divisor - 2.0)
+    s = f / divisor
+    s_rest = fma(-s, divisor_rest, fma(-s, divisor, f)) / divisor
+    square, square_rest = _product(s, s)
+    square_rest = fma(2.0 * s, s_rest, square_rest)
+    term, term_rest = _product(square, square.constant(_THIRD[0]))
+    term_rest = term_rest + fma(square, _THIRD[1], square_rest * _THIRD[0])
+    series, series_rest = _sum(term, 0.5 * square * square * polynomial(square, _ATANH_TAIL))
+    series, carried = _sum(series.constant(1.0), series)
+    series_rest = series_rest + carried + term_rest
+    log, log_rest = _product(2.0 * s, series)
+    log_rest = log_rest + fma(2.0 * s, series_rest, 2.0 * s_rest * series)
+    high, low = _format(x).log2_e
+    product, rest = _product(log, log.constant(high))
+    rest = rest + fma(log_rest, high, log * low)
+    result, carried = _sum(e, product)
+    return _sum(result, carried + rest)
+
+
+def _power_single(base: Traced, exponent: Traced) -> Traced:
+    """base**exponent of float32, base >= 0, computed in float64."""
+    wide = to_double(base)
+    f, e, _ = _fraction(wide)
+    log = _power_logarithm(wide, fma(f, polynomial(f, _LOG2_MIDDLE), e))
+    return to_single(_exp2_flush(at_most(at_least(log * to_double(exponent), -200.0), 200.0), _EXP2_MIDDLE))
+
+
+def _power_double(base: Traced, exponent: Traced) -> Traced:
+    """base**exponent of float64, base >= 0: the logarithm is carried in two parts through the product."""
+    log, log_rest = _log2_pair(base)
+    log = _power_logarithm(base, log)
+    product, rest = _product(log, exponent)
+    rest = fma(log_rest, exponent, rest)
+    clamped = at_most(at_least(product, -1100.0), 1100.0)
+    rest = select(product.equals(clamped), rest, 0.0)
+    magic = _format(base).magic
+    half_count = fma(clamped, 0.5, magic)
+    s = _power_of_two(half_count + float(_format(base).bias))
+    return polynomial(fma(half_count - magic, -2.0, clamped) + rest, _EXP2[64]) * s * s
+
+
+def _power_logarithm(base: Traced, log: Traced) -> Traced:
+    return select(base.equals(0.0), base.constant(-_INFINITY), select(base.equals(_INFINITY), base, log))
+
+
+@vector_function
+def pow(x: Traced, y: Traced) -> Traced:
+    """x**y as C's pow for zeros, infinities, NaN and negative x; error below 1 ulp (float64: 2).
+
+    exp2(y * log2(x)); float32 in float64 arithmetic, float64 with the logarithm in two parts (P. Markstein, 2000).
+    """
+    magnitude = absolute(x)
+    bounded = at_most(at_least(y, -1e30), 1e30)  # 0 * inf would spoil 1**inf; nothing else changes
+    power = (_power_single if x.width == 32 else _power_double)(magnitude, bounded)
+    whole, half = rint(y).equals(y), 0.5 * y
+    odd = whole & ~rint(half).equals(half)
+    negative = bits(x) < 0
+    signed = select(negative & odd, -power, power)
+    undefined = (x < 0.0) & ~whole & (magnitude < _INFINITY)
+    signed = select(undefined, _NAN, signed)
+    return select(y.equals(0.0) | x.equals(1.0), 1.0, select(isnan(y) | isnan(x), _NAN, signed))
+
+
+# ---------------------------------------------------------------- error function and Gaussian units
+
+# erf(a) = a + a * P(a**2), a <= 0.9 (float64: 1) (relative error 1.4e-8, 1.4e-17)
+_ERF = {
+    32: (0.12837915, -0.37612513, 0.11282057, -0.026776413, 0.0050087846, -0.0006075827),
+    64: (
+        *(0.12837916709551256, -0.3761263890318337, 0.11283791670939075, -0.026866170642395118),
+        *(0.0052239776008298645, -0.0008548325697710649, 0.00012055287181176798, -1.4924597930770907e-05),
+        *(1.6445809432474398e-06, -1.6196776326515085e-07, 1.3671946353839584e-08, -7.710257512611952e-10),
+    ),
+}
+# log2(erfc(a)) on [0.9, 4] (error 2.4e-9 of erf)
+_LOG2_ERFC = (
+    *(-0.00024056227, -1.6270657, -0.9189654, -0.15020145, 0.03219266, -0.0044222143, 0.00028593405),
+)
+# exp(a**2) * erfc(a) in t = (a - 3) / (a + 3), 1 <= a <= 28 (relative error 3.1e-17)
+_ERFCX = (
+    *(0.17900115118138996, -0.3262335600430372, 0.24560380171232887, -0.15011593650077548, 0.07166583719810797),
+    *(-0.024392499318911673, 0.004269136329651524, 0.0007077464474038753, -0.0005970619135849637),
+    *(4.5255165806977536e-05, 6.405641565575351e-05, -1.2859450587080505e-05, -7.978573452740098e-06),
+    *(2.1159595471412928e-06, 1.258509456163498e-06, -2.887886400494286e-07, -2.537971732007452e-07),
+    *(3.828078915245018e-08, 6.402241029366376e-08, -2.456555186226095e-08, 1.7282918095526688e-09),
+)
+# log2(Phi(-a)) on [0, 6], Phi the distribution function of the Gauss curve (error 1.7e-9 * (1 + a**2)); its values
+# behind that interval still go down: -122.5 at a = 12, where the exact value is -108.8.
+_LOG2_TAIL = (
+    *(-1.0, -1.1511041, -0.45922464, -0.052416418, 0.00688196, 8.693973e-05, -0.0003464599, 0.000107659995),
+    *(-2.0046478e-05, 2.4946182e-06, -2.0342272e-07, 9.847457e-09, -2.1442993e-10),
+)
+
+
+def _erfc_double(a: Traced) -> Traced:
+    """erfc(a) of float64 for 1 <= a <= 28: exp(-a**2) times a slowly varying function (M. M. Shepherd, J. G. Laframboise)."""
+    return _exp_of_minus(a * a) * polynomial((a - 3.0) / (a + 3.0), _ERFCX)
+
+
+@vector_function
+def erf(x: Traced) -> Traced:
+    """Error function, error below 1 ulp: an odd polynomial near 0, else 1 - erfc(|x|).
+
+    float32 takes erfc as 2**P(|x|) (after N. Juffa), float64 as exp(-x**2) * P((|x| - 3) / (|x| + 3)).
+    """
+    if x.width == 32:
+        a = at_most(absolute(x), 4.0)
+        near, far = a < 0.9, 1.0 - _exp2_flush(polynomial(a, _LOG2_ERFC), _EXP2_SHORT)
+    else:
+        a = at_most(absolute(x), 6.0)
+        near, far = a < 1.0, 1.0 - _erfc_double(a)
+    return copysign(select(near, fma(a, polynomial(a * a, _ERF[x.width]), a), far), x)
+
+
+@vector_function
+def gelu(x: Traced) -> Traced:
+    """0.5 * x * (1 + erf(x / sqrt(2))) = max(x, 0) - |x| * Phi(-|x|), without that formula's loss for negative x.
+
+    Error below 2 ulp for x >= -1 (float64: 2.5), growing to 40 (float64: 150) towards -6; below -12 (float64: -38) the
+    result is under 1e-35. float32 takes Phi(-a) as 2**P(a).
+    """
+    if x.width == 32:
+        a = at_most(absolute(x), 12.0)
+        tail = _exp2_flush(polynomial(a, _LOG2_TAIL), _EXP2_NARROW[32])
+    else:
+        a = at_most(absolute(x), 38.0)
+        scaled = a * 0.7071067811865476
+        inner = fma(scaled, -polynomial(scaled * scaled, _ERF[64]), 1.0 - scaled)
+        tail = 0.5 * select(scaled < 1.0, inner, _erfc_double(scaled))
+    return fma(-a, tail, at_least(x, 0.0))
+
+
+@vector_function
+def gelu_tanh(x: Traced) -> Traced:
+    """0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))), as x / (1 + exp(-2 * …)).
+
+    Error below 3 ulp for x >= -1, growing with |x|**3 to 30 at -5 (as the argument's rounding does).
+    """
+    inner = x * fma(x * x, 0.044715 * 1.5957691216057308, 1.5957691216057308)
+    return x / (_exp_of_minus(inner) + 1.0)
+
+
+# ---------------------------------------------------------------- hyperbolic functions and activations
+
+# sinh(x) = x + x**3 * P(x**2), |x| <= 1 (relative error 3.0e-10, 2.6e-19)
+_SINH = {
+    32: (0.16666667, 0.0083333105, 0.00019842894, 2.7822286e-06),
+    64: (
+        *(0.16666666666666669, 0.00833333333333292, 0.00019841269841583062, 2.7557319110938313e-06),
+        *(2.5052130234638062e-08, 1.60567240923618e-10, 7.77451512452494e-13),
+    ),
+}
+
+
+@vector_function
+def sigmoid(x: Traced) -> Traced:
+    """1 / (1 + exp(-x)), error below 2 ulp; results below 2**-126 (float64: 2**-1022) may come out as 0."""
+    return 1.0 / (_exp_of_minus(x) + 1.0)
+
+
+@vector_function
+def silu(x: Traced) -> Traced:
+    """x * sigmoid(x) as x / (1 + exp(-x)), error below 2 ulp; where exp(-x) overflows, -0."""
+    return x / (_exp_of_minus(x) + 1.0)
+
+
+@vector_function
+def tanh(x: Traced) -> Traced:
+    """Hyperbolic tangent, error below 2 ulp: -u / (2 + u) with u = expm1(-2 * |x|)."""
+    form = _format(x)
+    p, s = _expm1_parts(-2.0 * at_most(absolute(x), form.saturation), form.bias)
+    u = fma(p, s, s - 1.0)
+    return copysign(u / (u + 2.0), x)
+
+
+def _half_exp(x: Traced) -> Traced:
+    """exp(x) / 2, without overflow before its own; x >= 0."""
+    p, s = _exp_parts(at_most(x, _format(x).overflow + 1.0))
+    return 0.5 * p * s * s
+
+
+@vector_function
+def sinh(x: Traced) -> Traced:
+    """Hyperbolic sine, error below 1.5 ulp: an odd polynomial up to 1, exp(|x|) / 2 - exp(-|x|) / 2 above."""
+    a = absolute(x)
+    square, half = a * a, _half_exp(a)
+    near = fma(a * square, polynomial(square, _SINH[x.width]), a)
+    return copysign(select(a < 1.0, near, half - 0.25 / half), x)
+
+
+@vector_function
+def cosh(x: Traced) -> Traced:
+    """Hyperbolic cosine, error below 1.5 ulp: exp(|x|) / 2 + exp(-|x|) / 2."""
+    half = _half_exp(absolute(x))
+    return half + 0.25 / half
+
+
+_LN2 = 0.6931471805599453
+_LARGE = 2.0**30  # sqrt(x**2 + 1) is x from here on, in both precisions
+
+
+@vector_function
+def asinh(x: Traced) -> Traced:
+    """Inverse hyperbolic sine, error below 2.5 ulp: log1p(a + a**2 / (1 + sqrt(a**2 + 1))), log(a) + ln 2 for large a."""
+    a = absolute(x)
+    large, square = a > _LARGE, a * a
+    near = a + square / (sqrt(square + 1.0) + 1.0)
+    return copysign(_log1p(select(large, a, near)) + select(large, a.constant(_LN2), 0.0), x)
+
+
+@vector_function
+def acosh(x: Traced) -> Traced:
+    """Inverse hyperbolic cosine, error below 2.5 ulp, NaN below 1: log1p(t + sqrt(t * (t + 2))), t = x - 1."""
+    t = x - 1.0
+    large = x > _LARGE
+    result = _log1p(select(large, x, t + sqrt(t * (t + 2.0)))) + select(large, x.constant(_LN2), 0.0)
+    return select(x < 1.0, _NAN, result)
+
+
+@vector_function
+def atanh(x: Traced) -> Traced:
+    """Inverse hyperbolic tangent, error below 2 ulp, NaN outside [-1, 1]: log1p(2 * |x| / (1 - |x|)) / 2."""
+    a = absolute(x)
+    return copysign(0.5 * _log1p(2.0 * a / (1.0 - a)), x)
+
+
+@vector_function
+def softplus(x: Traced) -> Traced:
+    """log(1 + exp(x)) as max(x, 0) + log1p(exp(-|x|)), error below 2 ulp."""
+    return at_least(x, 0.0) + _log1p(_exp_of_minus(absolute(x)))
+
+
+@vector_function
+def softsign(x: Traced) -> Traced:
+    """x / (1 + |x|), error below 1 ulp."""
+    return x / (absolute(x) + 1.0)
+
+
+@vector_function
+def mish(x: Traced) -> Traced:
+    """x * tanh(softplus(x)) as x * n / (n + 2) with n = e * (e + 2), e = exp(x); error below 4 ulp."""
+    e = _exp(at_most(x, 2 * _format(x).saturation))
+    n = e * (e + 2.0)
+    return x * (n / (n + 2.0))
+
+
+@vector_function
+def elu(x: Traced, alpha: Traced) -> Traced:
+    """x for x > 0, else alpha * expm1(x); error below 2.5 ulp."""
+    return select(x > 0.0, x, alpha * _expm1(x))
+
+
+@vector_function
+def selu(x: Traced, alpha: Traced, gamma: Traced) -> Traced:
+    """gamma * x for x > 0, else gamma * alpha * expm1(x); error below 3 ulp."""
+    return gamma * select(x > 0.0, x, alpha * _expm1(x))
+
+
+@vector_function
+def celu(x: Traced, alpha: Traced) -> Traced:
+    """max(x, 0) + min(alpha * expm1(x / alpha), 0); error below 3 ulp."""
+    return at_least(x, 0.0) + at_most(alpha * _expm1(x / alpha), 0.0)
+
+
+@vector_function
+def hard_sigmoid(x: Traced, alpha: Traced, beta: Traced) -> Traced:
+    """alpha * x + beta (rounded once), bounded to [0, 1]."""
+    return at_most(at_least(fma(x, alpha, beta), 0.0), 1.0)
+
+
+@vector_function
+def hard_swish(x: Traced) -> Traced:
+    """x * max(0, min(1, x / 6 + 0.5))."""
+    return x * at_most(at_least(fma(x, 1.0 / 6.0, x.constant(0.5)), 0.0), 1.0)
+
+
+@vector_function
+def reciprocal(x: Traced) -> Traced:
+    """1 / x, correctly rounded."""
+    return 1.0 / x
+
+
+@vector_function
+def rsqrt(x: Traced) -> Traced:
+    """1 / sqrt(x), error below 1 ulp: both steps correctly rounded."""
+    return 1.0 / sqrt(x)
+
+
+@vector_function
+def sign(x: Traced) -> Traced:
+    """-1, 0 or 1 by the sign of x; zeros and NaN stay what they are."""
+    return select(x > 0.0, 1.0, select(x < 0.0, -1.0, x))
+
+
+# ---------------------------------------------------------------- trigonometric functions
+
+# sin(r) = r + r**3 * P(r**2), cos(r) = 1 - r**2 / 2 + r**4 * P(r**2), |r| <= pi / 4 (relative error 4.0e-9 and 1.2e-10,
+# 3.8e-18 and 5.8e-20)
+_SIN = {
+    32: (-0.16666655, 0.008332187, -0.00019517912),
+    64: (
+        *(-0.1666666666666663, 0.00833333333332188, -0.00019841269829413906, 2.755731356378168e-06),
+        *(-2.5050739082702983e-08, 1.5895739897238648e-10),
+    ),
+}
+_COS = {
+    32: (0.041666646, -0.001388731, 2.4432336e-05),
+    64: (
+        *(0.041666666666666595, -0.0013888888888873305, 2.480158728896334e-05, -2.7557314202568086e-07),
+        *(2.087570309055912e-09, -1.1358615968988668e-11),
+    ),
+}
+_HALF_PI_PARTS = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21)  # 33 bits, 33 bits, rest
+# asin(x) = x + x**3 * P(x**2), x <= 1/2 (relative error 4.8e-9, 1.5e-17)
+_ASIN = {
+    32: (0.16666752, 0.074953094, 0.045469113, 0.024185166, 0.042157292),
+    64: (
+        *(0.1666666666666541, 0.07500000000336483, 0.04464285682876445, 0.03038195911920314, 0.02237175846934188),
+        *(0.017359698553725458, 0.01388529585798382, 0.012168820219923672, 0.006529650727419322),
+        *(0.01952371641931768, -0.016217156958124597, 0.03190742650978204),
+    ),
+}
+# atan(x) = x + x**3 * P(x**2), x <= tan(pi / 8) (relative error 6.9e-10, 1.3e-18)
+_ATAN = {
+    32: (-0.33333316, 0.19998528, -0.14244391, 0.105991736, -0.060900837),
+    64: (
+        *(-0.333333333333332, 0.19999999999953677, -0.1428571428019966, 0.11111110783469344, -0.09090897755899983),
+        *(0.07692060164886014, -0.06663103406999026, 0.058478846236643435, -0.05039285074983578),
+        *(0.03806412524826014, -0.017906821181277288),
+    ),
+}
+
+
+def _quadrant(x: Traced) -> tuple[Traced, Traced]:
+    """r and q: x = r + q * pi / 2, |r| <= pi / 4; q counts modulo 4, in its low bits.
+
+    Always in float64: single-precision arguments lose nothing up to 2**40, double-precision ones up to 2**30. Far
+    behind these bounds r is not right any more, but stays within [-pi / 4, pi / 4].
+    """
+    wide = x if x.width == 64 else to_double(x)
+    magic = _FORMATS[64].magic
+    shifted = fma(wide, 0.6366197723675814, magic)
+    count = shifted - magic
+    r = fma(count, -_HALF_PI_PARTS[0], wide)
+    for part in _HALF_PI_PARTS[1:]:
+        r = fma(count, -part, r)
+    r = at_most(at_least(r, -0.7855), 0.7855)
+    return (r, bits(shifted)) if x.width == 64 else (to_single(r), narrow(bits(shifted)))
+
+
+def _sine_and_cosine(r: Traced) -> tuple[Traced, Traced]:
+    square = r * r
+    sine = fma(r * square, polynomial(square, _SIN[r.width]), r)
+    return sine, fma(square * square, polynomial(square, _COS[r.width]), fma(square, -0.5, r.constant(1.0)))
+
+
+def _flip(x: Traced, quadrant: Traced) -> Traced:
+    """x with its sign changed where bit 1 of the quadrant is set."""
+    return from_bits(bits(x) ^ ((quadrant & 2) << (x.width - 2)))
+
+
+@vector_function
+def sin(x: Traced) -> Traced:
+    """Sine, error below 1 ulp (float64: 1.5) for |x| <= 2**40 (float64: 2**30), beyond that within [-1, 1] only.
+
+    Reduced by multiples of pi / 2 in float64 (W. J. Cody and W. Waite), polynomials for sine and cosine on the rest.
+    """
+    r, quadrant = _quadrant(absolute(x))
+    sine, cosine = _sine_and_cosine(r)
+    value = _flip(select((quadrant & 1).equals(0), sine, cosine), quadrant)
+    sign_bit = bits(x) & bits(x.constant(-0.0))
+    return from_bits(bits(value) ^ sign_bit)
+
+
+@vector_function
+def cos(x: Traced) -> Traced:
+    """Cosine, as `sin`."""
+    r, quadrant = _quadrant(x)
+    sine, cosine = _sine_and_cosine(r)
+    return _flip(select((quadrant & 1).equals(0), cosine, sine), quadrant + 1)
+
+
+@vector_function
+def tanh(x: Traced) -> Traced:
+    """Hyperbolic tangent, error below 2 ulp: -u / (2 + u) with u = expm1(-2 * |x|)."""
+    form = _format(x)
+    p, s = _expm1_parts(-2.0 * at_most(absolute(x), form.saturation), form.bias)
+    u = fma(p, s, s - 1.0)
+    return copysign(u / (u + 2.0), x)
+
+
+def _half_exp(x: Traced) -> Traced:
+    """exp(x) / 2, without overflow before its own; x >= 0."""
+    p, s = _exp_parts(at_most(x, _format(x).overflow + 1.0))
+    return 0.5 * p * s * s
+
+
+@vector_function
+def sinh(x: Traced) -> Traced:
+    """Hyperbolic sine, error below 1.5 ulp: an odd polynomial up to 1, exp(|x|) / 2 - exp(-|x|) / 2 above."""
+    a = absolute(x)
+    square, half = a * a, _half_exp(a)
+    near = fma(a * square, polynomial(square, _SINH[x.width]), a)
+    return copysign(select(a < 1.0, near, half - 0.25 / half), x)
+
+
+@vector_function
+def cosh(x: Traced) -> Traced:
+    """Hyperbolic cosine, error below 1.5 ulp: exp(|x|) / 2 + exp(-|x|) / 2."""
+    half = _half_exp(absolute(x))
+    return half + 0.25 / half
+
+
+_LN2 = 0.6931471805599453
+_LARGE = 2.0**30  # sqrt(x**2 + 1) is x from here on, in both precisions
+
+
+@vector_function
+def asinh(x: Traced) -> Traced:
+    """Inverse hyperbolic sine, error below 2.5 ulp: log1p(a + a**2 / (1 + sqrt(a**2 + 1))), log(a) + ln 2 for large a."""
+    a = absolute(x)
+    large, square = a > _LARGE, a * a
+    near = a + square / (sqrt(square + 1.0) + 1.0)
+    return copysign(_log1p(select(large, a, near)) + select(large, a.constant(_LN2), 0.0), x)
+
+
+@vector_function
+def acosh(x: Traced) -> Traced:
+    """Inverse hyperbolic cosine, error below 2.5 ulp, NaN below 1: log1p(t + sqrt(t * (t + 2))), t = x - 1."""
+    t = x - 1.0
+    large = x > _LARGE
+    result = _log1p(select(large, x, t + sqrt(t * (t + 2.0)))) + select(large, x.constant(_LN2), 0.0)
+    return select(x < 1.0, _NAN, result)
+
+
+@vector_function
+def atanh(x: Traced) -> Traced:
+    """Inverse hyperbolic tangent, error below 2 ulp, NaN outside [-1, 1]: log1p(2 * |x| / (1 - |x|)) / 2."""
+    a = absolute(x)
+    return copysign(0.5 * _log1p(2.0 * a / (1.0 - a)), x)
+
+
+@vector_function
+def softplus(x: Traced) -> Traced:
+    """log(1 + exp(x)) as max(x, 0) + log1p(exp(-|x|)), error below 2 ulp."""
+    return at_least(x, 0.0) + _log1p(_exp_of_minus(absolute(x)))
+
+
+@vector_function
+def softsign(x: Traced) -> Traced:
+    """x / (1 + |x|), error below 1 ulp."""
+    return x / (absolute(x) + 1.0)
+
+
+@vector_function
+def mish(x: Traced) -> Traced:
+    """x * tanh(softplus(x)) as x * n / (n + 2) with n = e * (e + 2), e = exp(x); error below 4 ulp."""
+    e = _exp(at_most(x, 2 * _format(x).saturation))
+    n = e * (e + 2.0)
+    return x * (n / (n + 2.0))
+
+
+@vector_function
+def elu(x: Traced, alpha: Traced) -> Traced:
+    """x for x > 0, else alpha * expm1(x); error below 2.5 ulp."""
+    return select(x > 0.0, x, alpha * _expm1(x))
+
+
+@vector_function
+def selu(x: Traced, alpha: Traced, gamma: Traced) -> Traced:
+    """gamma * x for x > 0, else gamma * alpha * expm1(x); error below 3 ulp."""
+    return gamma * select(x > 0.0, x, alpha * _expm1(x))
+
+
+@vector_function
+def celu(x: Traced, alpha: Traced) -> Traced:
+    """max(x, 0) + min(alpha * expm1(x / alpha), 0); error below 3 ulp."""
+    return at_least(x, 0.0) + at_most(alpha * _expm1(x / alpha), 0.0)
+
+
+@vector_function
+def hard_sigmoid(x: Traced, alpha: Traced, beta: Traced) -> Traced:
+    """alpha * x + beta (rounded once), bounded to [0, 1]."""
+    return at_most(at_least(fma(x, alpha, beta), 0.0), 1.0)
+
+
+@vector_function
+def hard_swish(x: Traced) -> Traced:
+    """x * max(0, min(1, x / 6 + 0.5))."""
+    return x * at_most(at_least(fma(x, 1.0 / 6.0, x.constant(0.5)), 0.0), 1.0)
+
+
+@vector_function
+def reciprocal(x: Traced) -> Traced:
+    """1 / x, correctly rounded."""
+    return 1.0 / x
+
+
+@vector_function
+def rsqrt(x: Traced) -> Traced:
+    """1 / sqrt(x), error below 1 ulp: both steps correctly rounded."""
+    return 1.0 / sqrt(x)
+
+
+@vector_function
+def sign(x: Traced) -> Traced:
+    """-1, 0 or 1 by the sign of x; zeros and NaN stay what they are."""
+    return select(x > 0.0, 1.0, select(x < 0.0, -1.0, x))
+
+
+# ---------------------------------------------------------------- trigonometric functions
+
+# sin(r) = r + r**3 * P(r**2), cos(r) = 1 - r**2 / 2 + r**4 * P(r**2), |r| <= pi / 4 (relative error 4.0e-9 and 1.2e-10,
+# 3.8e-18 and 5.8e-20)
+_SIN = {
+    32: (-0.16666655, 0.008332187, -0.00019517912),
+    64: (
+        *(-0.1666666666666663, 0.00833333333332188, -0.00019841269829413906, 2.755731356378168e-06),
+        *(-2.5050739082702983e-08, 1.5895739897238648e-10),
+    ),
+}
+_COS = {
+    32: (0.041666646, -0.001388731, 2.4432336e-05),
+    64: (
+        *(0.041666666666666595, -0.0013888888888873305, 2.480158728896334e-05, -2.7557314202568086e-07),
+        *(2.087570309055912e-09, -1.1358615968988668e-11),
+    ),
+}
+_HALF_PI_PARTS = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21)  # 33 bits, 33 bits, rest
+# asin(x) = x + x**3 * P(x**2), x <= 1/2 (relative error 4.8e-9, 1.5e-17)
+_ASIN = {
+    32: (0.16666752, 0.074953094, 0.045469113, 0.024185166, 0.042157292),
+    64: (
+        *(0.1666666666666541, 0.07500000000336483, 0.04464285682876445, 0.03038195911920314, 0.02237175846934188),
+        *(0.017359698553725458, 0.01388529585798382, 0.012168820219923672, 0.006529650727419322),
+        *(0.01952371641931768, -0.016217156958124597, 0.03190742650978204),
+    ),
+}
+# atan(x) = x + x**3 * P(x**2), x <= tan(pi / 8) (relative error 6.9e-10, 1.3e-18)
+_ATAN = {
+    32: (-0.33333316, 0.19998528, -0.14244391, 0.105991736, -0.060900837),
+    64: (
+        *(-0.333333333333332, 0.19999999999953677, -0.1428571428019966, 0.11111110783469344, -0.09090897755899983),
+        *(0.07692060164886014, -0.06663103406999026, 0.058478846236643435, -0.05039285074983578),
+        *(0.03806412524826014, -0.017906821181277288),
+    ),
+}
+
+
+def _quadrant(x: Traced) -> tuple[Traced, Traced]:
+    """r and q: x = r + q * pi / 2, |r| <= pi / 4; q counts modulo 4, in its low bits.
+
+    Always in float64: single-precision arguments lose nothing up to 2**40, double-precision ones up to 2**30. Far
+    behind these bounds r is not right any more, but stays within [-pi / 4, pi / 4].
+    """
+    wide = x if x.width == 64 else to_double(x)
+    magic = _FORMATS[64].magic
+    shifted = fma(wide, 0.6366197723675814, magic)
+    count = shifted - magic
+    r = fma(count, -_HALF_PI_PARTS[0], wide)
+    for part in _HALF_PI_PARTS[1:]:
+        r = fma(count, -part, r)
+    r = at_most(at_least(r, -0.7855), 0.7855)
+    return (r, bits(shifted)) if x.width == 64 else (to_single(r), narrow(bits(shifted)))
+
+
+def _sine_and_cosine(r: Traced) -> tuple[Traced, Traced]:
+    square = r * r
+    sine = fma(r * square, polynomial(square, _SIN[r.width]), r)
+    return sine, fma(square * square, polynomial(square, _COS[r.width]), fma(square, -0.5, r.constant(1.0)))
+
+
+def _flip(x: Traced, quadrant: Traced) -> Traced:
+    """x with its sign changed where bit 1 of the quadrant is set."""
+    return from_bits(bits(x) ^ ((quadrant & 2) << (x.width - 2)))
+
+
+@vector_function
+def sin(x: Traced) -> Traced:
+    """Sine, error below 1 ulp (float64: 1.5) for |x| <= 2**40 (float64: 2**30), beyond that within [-1, 1] only.
+
+    Reduced by multiples of pi / 2 in float64 (W. J. Cody and W. Waite), polynomials for sine and cosine on the rest.
+    """
+    r, quadrant = _quadrant(absolute(x))
+    sine, cosine = _sine_and_cosine(r)
+    value = _flip(select((quadrant & 1).equals(0), sine, cosine), quadrant)
+    sign_bit = bits(x) & bits(x.constant(-0.0))
+    return from_bits(bits(value) ^ sign_bit)
+
+
+@vector_function
+def cos(x: Traced) -> Traced:
+    """Cosine, as `sin`."""
+    r, quadrant = _quadrant(x)
+    sine, cosine = _sine_and_cosine(r)
+    return _flip(select((quadrant & 1).equals(0), cosine, sine), quadrant + 1 & ~1 | 0) if False else _flip(
+        select((quadrant & 1).equals(0), cosine, sine), quadrant + 1
+    )
+
+
+@vector_function
+def tan(x: Traced) -> Traced:
+    """Tangent, error below 2.5 ulp in the range of `sin`: sine over cosine, or minus its inverse."""
+    r, quadrant = _quadrant(absolute(x))
+    sine, cosine = _sine_and_cosine(r)
+    even = (quadrant & 1).equals(0)
+    value = select(even, sine, -cosine) / select(even, cosine, sine)
+    return from_bits(bits(value) ^ (bits(x) & bits(x.constant(-0.0))))
+
+
+def _asin_core(a: Traced) -> tuple[Traced, Traced]:
+    """Whether a > 1/2, and asin(a), or asin(sqrt((1 - a) / 2)) = acos(a) / 2 then."""
+    outer = a > 0.5
+    square = select(outer, (1.0 - a) * 0.5, a * a)
+    root = select(outer, sqrt(square), a)
+    return outer, fma(root * square, polynomial(square, _ASIN[a.width]), root)
+
+
+@vector_function
+def asin(x: Traced) -> Traced:
+    """Inverse sine, error below 2 ulp: a polynomial up to 1/2, pi / 2 - 2 * asin(sqrt((1 - |x|) / 2)) above."""
+    outer, core = _asin_core(absolute(x))
+    high, low = _format(x).half_pi
+    return copysign(select(outer, fma(core, -2.0, x.constant(high)) + low, core), x)
+
+
+@vector_function
+def acos(x: Traced) -> Traced:
+    """Inverse cosine, error below 2 ulp: by the inverse sine of x or of sqrt((1 - |x|) / 2)."""
+    outer, core = _asin_core(absolute(x))
+    high, low = _format(x).half_pi
+    inner = (high - copysign(core, x)) + low
+    far = select(x > 0.0, 2.0 * core, fma(core, -2.0, x.constant(2 * high)) + 2 * low)
+    return select(outer, far, inner)
+
+
+@vector_function
+def atan(x: Traced) -> Traced:
+    """Inverse tangent, error below 1.5 ulp: by atan(1 / x) or atan((x - 1) / (x + 1)) to arguments below tan(pi / 8)."""
+    a = absolute(x)
+    high, low = _format(x).half_pi
+    far, middle = a > 2.414213562373095, a > 0.41421356237309503
+    upper = select(far, -1.0, select(middle, a - 1.0, a))
+    w = upper / select(far, a, select(middle, a + 1.0, 1.0))
+    square = w * w
+    tail = fma(w * square, polynomial(square, _ATAN[x.width]), select(far, low, select(middle, a.constant(0.5 * low), 0.0)))
+    return copysign(select(far, high, select(middle, a.constant(0.5 * high), 0.0)) + (w + tail), x)

@@ -1,0 +1,231 @@
+"""Vector math: the largest error of each function in ulp, over all exponents, edges and the intervals that matter."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from numba.core import types
+
+from jitonnx.kernels import vecmath
+from jitonnx.kernels.simd import Vector, load, pointer, store
+from jitonnx.target import Target, host, named
+from tests.kernels.harness import Compiled, assembly
+
+Array = np.ndarray
+_SQRT1_2 = np.sqrt(np.longdouble(0.5))
+_ALPHA, _GAMMA = 1.6732632423543772, 1.0507009873554805  # selu's
+
+
+class Case(NamedTuple):
+    """A function, its exact value, and the ulp bounds for float32 and float64."""
+
+    exact: Callable[..., Array]
+    single: float
+    double: float
+    domain: tuple[float, float] = (-math.inf, math.inf)
+    """Arguments that the bounds hold for; outside, only NaN and infinities are compared."""
+    negligible: float = 0.0
+    """An absolute error that passes as well, in units of the smallest normal number."""
+    constants: tuple[float, ...] = ()
+
+
+def _series_erf(x: Array) -> Array:
+    """erf by its power series with positive terms: exp(-x**2) * sum of 2**n * x**(2n+1) / (2n+1)!!."""
+    term = total = x.copy()
+    for n in range(1, 200):
+        term = term * (2 * x * x / (2 * n + 1))
+        total = total + term
+    return total * np.exp(-x * x) * 2 / np.sqrt(np.longdouble(np.pi) + np.longdouble(1.2246467991473532e-16))
+
+
+def _fraction_erfc(x: Array) -> Array:
+    """erfc by its continued fraction, for x >= 2."""
+    tail = np.zeros_like(x)
+    for n in range(200, 0, -1):
+        tail = np.longdouble(n) / 2 / (x + tail)
+    return np.exp(-x * x) / (x + tail) / np.sqrt(np.longdouble(np.pi) + np.longdouble(1.2246467991473532e-16))
+
+
+def _erf(x: Array) -> Array:
+    if x.dtype == np.float64:
+        return np.frompyfunc(math.erf, 1, 1)(x).astype(np.float64)
+    clipped = np.clip(x, -7, 7)
+    return np.where(np.isnan(x), x, _series_erf(clipped))
+
+
+def _erfc(x: Array) -> Array:
+    if x.dtype == np.float64:
+        return np.frompyfunc(math.erfc, 1, 1)(x).astype(np.float64)
+    return np.where(x > 2, _fraction_erfc(np.clip(x, 2, 100)), 1 - _series_erf(np.clip(x, -7, 2)))
+
+
+def _sigmoid(x: Array) -> Array:
+    e = np.exp(-np.abs(x))
+    return np.where(x < 0, e, 1) / (1 + e)
+
+
+def _gelu(x: Array) -> Array:
+    return np.where(np.isinf(x), np.maximum(x, 0), x * 0.5 * _erfc(-x * _SQRT1_2.astype(x.dtype)))
+
+
+def _gelu_tanh(x: Array) -> Array:
+    return x * _sigmoid(2 * np.sqrt(2 / np.longdouble(np.pi)).astype(x.dtype) * (x + x.dtype.type(0.044715) * x**3))
+
+
+def _mish(x: Array) -> Array:
+    return x * np.tanh(np.logaddexp(x, 0))
+
+
+CASES = {
+    "exp": Case(np.exp, 1, 1),
+    "exp_flush": Case(np.exp, 1, 1, domain=(-math.inf, 88), negligible=1.01),
+    "exp2": Case(np.exp2, 1, 1),
+    "exp2_flush": Case(np.exp2, 1, 1, domain=(-math.inf, 126), negligible=1.01),
+    "expm1": Case(np.expm1, 1.5, 1.5),
+    "log": Case(np.log, 1, 1),
+    "log2": Case(np.log2, 1, 1.5),
+    "log1p": Case(np.log1p, 1, 1.5),
+    "erf": Case(_erf, 1, 1),
+    "gelu": Case(_gelu, 2, 2.5, domain=(-1, math.inf)),
+    "gelu_tanh": Case(_gelu_tanh, 3, 3, domain=(-1, math.inf)),
+    "sigmoid": Case(_sigmoid, 2, 2, negligible=1),
+    "silu": Case(lambda x: x * _sigmoid(x), 2, 2, negligible=100),
+    "tanh": Case(np.tanh, 2, 2),
+    "sinh": Case(np.sinh, 1.5, 1.5),
+    "cosh": Case(np.cosh, 1.5, 1.5),
+    "asinh": Case(np.arcsinh, 2.5, 2.5),
+    "acosh": Case(np.arccosh, 2.5, 2.5),
+    "atanh": Case(np.arctanh, 2, 2),
+    "softplus": Case(lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))), 2, 2),
+    "softsign": Case(lambda x: x / (1 + np.abs(x)), 1, 1),
+    "mish": Case(_mish, 4, 4),
+    "elu": Case(lambda x, a: np.where(x > 0, x, a * np.expm1(x)), 2.5, 2.5, constants=(0.7,)),
+    "selu": Case(
+        lambda x, a, g: g * np.where(x > 0, x, a * np.expm1(x)), 3, 3, constants=(_ALPHA, _GAMMA)
+    ),
+    "celu": Case(lambda x, a: np.where(x > 0, x, a * np.expm1(x / a)), 3, 3, constants=(2.0,)),
+    "hard_swish": Case(lambda x: x * np.clip(x / 6 + 0.5, 0, 1), 2, 2, domain=(-2, math.inf)),
+    "reciprocal": Case(lambda x: 1 / x, 0.501, 0.501),
+    "rsqrt": Case(lambda x: 1 / np.sqrt(x), 1, 1),
+    "sign": Case(np.sign, 0, 0),
+    "sin": Case(np.sin, 1, 1.5, domain=(-(2.0**30), 2.0**30)),
+    "cos": Case(np.cos, 1, 1.5, domain=(-(2.0**30), 2.0**30)),
+    "tan": Case(np.tan, 2.5, 2.5, domain=(-(2.0**30), 2.0**30)),
+    "asin": Case(np.arcsin, 2, 2),
+    "acos": Case(np.arccos, 2, 2),
+    "atan": Case(np.arctan, 1.5, 1.5),
+}
+
+
+def compiled(name: str, dtype: type, constants: tuple[float, ...] = (), target: Target | None = None) -> Compiled:
+    target = target or host()
+    return Compiled(_kernel(name, dtype, constants, target), target)
+
+
+def _kernel(name: str, dtype: type, constants: tuple[float, ...], target: Target) -> Callable[..., Any]:
+    function, lanes = getattr(vecmath, name), target.lanes(np.dtype(dtype).itemsize)
+    element = types.float32 if dtype == np.float32 else types.float64
+    first, second = (*constants, 0.0, 0.0)[:2]
+    operands = 2 if name == "pow" else 1
+
+    def unary(buffers, sizes, begin, end, scratch):
+        x, y = pointer(buffers, 0, element), pointer(buffers, 1, element)
+        for i in range(sizes[0]):
+            store(y, i * lanes, function(load(x, i * lanes, lanes)))
+
+    def unary_1(buffers, sizes, begin, end, scratch):
+        x, y = pointer(buffers, 0, element), pointer(buffers, 1, element)
+        for i in range(sizes[0]):
+            store(y, i * lanes, function(load(x, i * lanes, lanes), first))
+
+    def unary_2(buffers, sizes, begin, end, scratch):
+        x, y = pointer(buffers, 0, element), pointer(buffers, 1, element)
+        for i in range(sizes[0]):
+            store(y, i * lanes, function(load(x, i * lanes, lanes), first, second))
+
+    def binary(buffers, sizes, begin, end, scratch):
+        a, b, y = pointer(buffers, 0, element), pointer(buffers, 1, element), pointer(buffers, 2, element)
+        for i in range(sizes[0]):
+            store(y, i * lanes, function(load(a, i * lanes, lanes), load(b, i * lanes, lanes)))
+
+    return binary if operands == 2 else (unary, unary_1, unary_2)[len(constants)]
+
+
+def apply(function: Compiled, *operands: Array) -> Array:
+    """The function on arrays of any length."""
+    size = operands[0].size
+    padded = [np.append(a, np.zeros(-size % 64, a.dtype)) for a in operands]
+    result = np.empty_like(padded[0])
+    lanes = host().lanes(result.itemsize)
+    function([*padded, result], [result.size // lanes], 1)
+    return result[:size]
+
+
+def ulps(got: Array, exact: Array) -> Array:
+    """The distance from `exact` in units of its last place in got's dtype; inf where NaN or infinity do not match."""
+    info = np.finfo(got.dtype)
+    with np.errstate(all="ignore"):
+        exponent = np.maximum(np.frexp(exact)[1] - 1, info.minexp)
+        unit = np.ldexp(exact.dtype.type(1), exponent - info.nmant)
+        top = np.ldexp(exact.dtype.type(1), info.maxexp)
+        # An infinite result stands for the first number too large.
+        value = np.where(np.isinf(got) & np.isfinite(exact), np.copysign(top, got), got.astype(exact.dtype))
+        target = np.where(np.abs(exact) > top, np.copysign(top, exact), exact)
+        unit = np.where(np.abs(exact) >= top, top * info.eps / 2, unit)
+        error = np.abs(value - target) / unit
+    error[np.isnan(got) & np.isnan(exact)] = 0
+    error[np.isnan(error)] = np.inf
+    error[got == exact] = 0
+    return error.astype(np.float64)
+
+
+def edges(dtype: type) -> Array:
+    info = np.finfo(dtype)
+    positive = [0.0, info.smallest_subnormal, info.tiny, info.eps, 0.5, 1.0, 1.5, 2.0, math.pi, 88.72, 88.73, 709.7, 710.0]
+    positive += [103.9, 104.1, 745.1, 745.2, 1e5, 2.0**30, info.max, math.inf, 127.9999, 128.0, 149.0, 149.9, 150.1]
+    ends = np.array(positive, dtype)
+    with np.errstate(all="ignore"):
+        around = np.concatenate([ends, np.nextafter(ends, dtype(0)), np.nextafter(ends, dtype(np.inf))])
+    return np.concatenate([around, -around, np.array([np.nan], dtype)]).astype(dtype)
+
+
+def sample(dtype: type) -> Array:
+    """About a million numbers: every exponent, the edges, and dense intervals."""
+    if dtype == np.float32:
+        everything = np.arange(0, 2**32, 6151, dtype=np.uint64).astype(np.uint32).view(np.float32)
+        count = 100_000
+    else:
+        everything = np.random.default_rng(1).integers(0, 2**64, 60_000, np.uint64, endpoint=False).view(np.float64)
+        count = 20_000
+    rng = np.random.default_rng(2)
+    dense = [rng.uniform(-r, r, count) for r in (1, 2, 10, 110, 800)] + [rng.uniform(0.4, 1.6, count)]
+    dense += [np.exp(rng.uniform(-12, 3, count)), rng.uniform(-1e5, 1e5, count)]
+    return np.concatenate([everything, edges(dtype), *(d.astype(dtype) for d in dense)])
+
+
+def largest_error(name: str, x: Array, target: Target | None = None) -> tuple[float, float]:
+    """The largest ulp error of a function on x within its case's domain, and where it is."""
+    case, dtype = CASES[name], x.dtype.type
+    wide = np.float64 if dtype == np.float32 else np.longdouble
+    got = apply(compiled(name, dtype, case.constants, target), x)
+    with np.errstate(all="ignore"):
+        exact = case.exact(x.astype(wide), *(wide(dtype(c)) for c in case.constants))
+        error = ulps(got, exact)
+        error[np.abs(got - exact) <= case.negligible * np.finfo(dtype).tiny] = 0
+    error[(x < case.domain[0]) | (x > case.domain[1])] = 0
+    worst = int(np.argmax(error))
+    return float(error[worst]), float(x[worst])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", CASES)
+def test_error_bound(name: str, dtype: type) -> None:
+    if dtype == np.float64 and np.finfo(np.longdouble).nmant < 63:
+        pytest.skip("no extended precision on this machine to compare with")
+    error, at = largest_error(name, sample(dtype))
+    bound = CASES[name].single if dtype == np.float32 else CASES[name].double
+    assert error <= bound, f"{name}({at!r}) is {error:.3f} ulp off"

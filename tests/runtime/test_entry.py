@@ -1,0 +1,252 @@
+"""The native entry: the same answers as `run`, declines what is unusual, and keeps its references straight."""
+
+import ctypes
+import gc
+import resource
+import sys
+import threading
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from jitonnx.runtime import entry as entry_module
+from jitonnx.runtime.entry import Entry
+from jitonnx.runtime.executable import Executable
+from jitonnx.runtime.program import Slot, Step, TensorSpec
+from tests.runtime.kernels import chain, executable, floats
+
+X = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+def _sum(threads: int = 1) -> Executable:
+    """c = a + b, d = a + 1."""
+    a, b, c, d = Slot("input", 0), Slot("input", 1), Slot("output", 0), Slot("output", 1)
+    steps = [Step("add", (a, b, c), (4,), 3, threads), Step("add_one", (a, d), (4,), 3, threads)]
+    return executable(
+        steps,
+        inputs=[floats("a", 3, 4), floats("b", 3, 4)],
+        outputs=[floats("c", 3, 4), floats("d", 12)],
+        threads=threads,
+    )
+
+
+def _entry(program: Executable, release_gil: bool = True) -> Entry:
+    """The program's entry, with a frame ready."""
+    entry = program.entry(release_gil)
+    assert entry is not None
+    with program._pool.frame():
+        pass
+    return entry
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("release_gil", [False, True])
+def test_same_as_run(threads: int, release_gil: bool) -> None:
+    program = _sum(threads)
+    entry = _entry(program, release_gil)
+    for _ in range(10):
+        result = entry({"b": 2 * X, "a": X})
+        assert isinstance(result, list) and all(type(array) is np.ndarray for array in result)
+        for got, wanted in zip(result, program.run([X, 2 * X]), strict=True):
+            np.testing.assert_array_equal(got, wanted)
+            assert got.dtype == wanted.dtype and got.shape == wanted.shape
+            assert got.flags.owndata and got.flags.c_contiguous and got.flags.writeable
+
+
+def test_first_call_declines_until_there_is_a_frame() -> None:
+    program = _sum()
+    entry = program.entry()
+    assert entry is not None and entry({"a": X, "b": X}) is None
+    program.run([X, X])
+    assert entry({"a": X, "b": X}) is not None
+
+
+class _Subclass(np.ndarray):
+    pass
+
+
+_UNALIGNED = np.zeros(49, np.uint8)[1:].view(np.float32).reshape(3, 4)
+
+
+@pytest.mark.parametrize(
+    "feeds",
+    [
+        {},
+        {"a": X},
+        {"a": X, "c": X},
+        {"a": X, "b": X, "c": X},
+        {"a": X, 1: X},
+        {"a": X, "b": None},
+        {"a": X, "b": X.tolist()},
+        {"a": X, "b": X.astype(np.float64)},
+        {"a": X, "b": X.astype(np.int32)},
+        {"a": X, "b": X.astype(">f4")},
+        {"a": X, "b": X[:2]},
+        {"a": X, "b": X.reshape(12)},
+        {"a": X, "b": X.reshape(3, 4, 1)},
+        {"a": X, "b": np.float32(1)},
+        {"a": X, "b": np.asfortranarray(X)},
+        {"a": X, "b": np.zeros((3, 8), np.float32)[:, ::2]},
+        {"a": X, "b": X.view(_Subclass)},
+        {"a": X, "b": _UNALIGNED},
+        OrderedDict(a=X, b=X),
+        [X, X],
+        None,
+        "ab",
+    ],
+)
+def test_declines(feeds: object) -> None:
+    program = _sum()
+    entry = _entry(program)
+    references = sys.getrefcount(X)
+    assert entry(feeds) is None  # type: ignore[arg-type]
+    assert sys.getrefcount(X) == references
+    assert entry({"a": X, "b": X}) is not None, "the frame was given back"
+
+
+class _Hostile(str):
+    """A key that looks for trouble: comparing it fails."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("compared")
+
+
+def test_declines_keys_that_raise() -> None:
+    entry = _entry(_sum())
+    assert entry({_Hostile("a"): X, "b": X}) is None
+    assert entry({"a": X, "b": X}) is not None
+
+
+def test_names_need_not_be_the_same_object() -> None:
+    entry = _entry(_sum())
+    assert entry({bytes([97]).decode(): X, "".join(["b"]): X}) is not None
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint16, np.int64, np.float16, np.float64, np.complex64])
+def test_types(dtype: type[np.generic]) -> None:
+    kind = np.dtype(dtype)
+    spec = TensorSpec("x", kind, (2, 3))
+    program = executable([], inputs=[spec], outputs=[TensorSpec("y", kind, (0, 3)), TensorSpec("z", kind, ())])
+    result = _entry(program)({"x": np.zeros((2, 3), kind)})
+    assert result is not None and [(array.dtype, array.shape) for array in result] == [(kind, (0, 3)), (kind, ())]
+
+
+def test_user_types() -> None:
+    kind = np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
+    program = executable([], inputs=[TensorSpec("x", kind, (2,))], outputs=[TensorSpec("y", kind, (2,))])
+    entry = _entry(program)
+    result = entry({"x": np.zeros(2, kind)})
+    assert result is not None and result[0].dtype == kind
+    assert entry({"x": np.zeros(2, np.int16)}) is None
+
+
+def test_no_entry_for_types_that_a_number_does_not_settle() -> None:
+    assert executable([], inputs=[TensorSpec("x", np.dtype("U5"), (2,))]).entry() is None
+
+
+def test_no_entry_where_objects_lie_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry_module, "supported", lambda: False)
+    assert _sum().entry() is None
+
+
+def test_reference_counts() -> None:
+    program = _sum(2)
+    entry = _entry(program)
+    a, b = X.copy(), X.copy()
+    feeds = {"a": a, "b": b}
+    counted = (a, b, a.dtype, feeds, np.ndarray, dict, *feeds)
+    before = [sys.getrefcount(item) for item in counted]
+    result = None
+    for _ in range(1000):
+        result = entry(feeds)
+    assert result is not None
+    # As many as the list that Python code makes holds, whatever this Python counts for the loop variable.
+    assert [sys.getrefcount(array) for array in result] == [sys.getrefcount(array) for array in program.run([a, b])]
+    del result
+    gc.collect()
+    assert [sys.getrefcount(item) for item in counted] == before
+
+
+def test_a_million_calls_do_not_grow() -> None:
+    entry = _entry(_sum(), release_gil=False)
+    feeds, unusual = {"a": X, "b": X}, {"a": X, "b": X[:2]}
+    for _ in range(20_000):
+        entry(feeds)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(500_000):
+        entry(feeds)
+        entry(unusual)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2048
+
+
+def test_short_memory_is_an_error_and_leaves_the_entry_usable() -> None:
+    program = executable([], outputs=[floats("small", 2), floats("huge", 1 << 45)])
+    entry = _entry(program)
+    for _ in range(3):
+        with pytest.raises(MemoryError):
+            entry({})
+    with program._pool.frame():
+        assert program._pool.kept == 1
+
+
+def test_entry_keeps_its_program_alive() -> None:
+    program = _sum(2)
+    entry = _entry(program)
+    del program
+    gc.collect()
+    result = entry({"a": X, "b": X})
+    assert result is not None
+    np.testing.assert_array_equal(result[0], 2 * X)
+
+
+def test_several_python_threads() -> None:
+    """More threads than frames: who finds none goes the long way, and all get the right answer."""
+    program = chain(20, 4096, 16, 2)
+    entry = _entry(program)
+
+    def work(number: int) -> int:
+        x = np.full(4096, number, np.float32)
+        fast = 0
+        for _ in range(500):
+            result = entry({"x": x})
+            fast += result is not None
+            (y,) = result or program.run([x])
+            assert (y == number + 20).all()
+        return fast
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(work, range(8))) > 0
+
+
+def test_inputs_are_held_while_kernels_read_them() -> None:
+    """Another thread empties the dict during a run; the array lives until the run is over."""
+    steps = [
+        Step("burn", (), (20_000_000,), scratch=8),
+        Step("add_one", (Slot("input", 0), Slot("output", 0)), (1024,)),
+    ]
+    program = executable(steps, inputs=[floats("x", 1024)], outputs=[floats("y", 1024)])
+    entry = _entry(program)
+    feeds = {"x": np.full(1024, 5, np.float32)}
+
+    def empty() -> None:
+        feeds.clear()
+        for _ in range(100):
+            np.full(1024, 7, np.float32)
+
+    timer = threading.Timer(0.02, empty)
+    timer.start()
+    result = entry(feeds)
+    timer.join()
+    assert not feeds and result is not None
+    np.testing.assert_array_equal(result[0], np.full(1024, 6))
+
+
+def test_is_a_builtin() -> None:
+    entry = _entry(_sum())
+    assert type(entry) is type(len)
+    assert ctypes.pythonapi.PyCFunction_GetFlags(ctypes.py_object(entry)) == 0x8
