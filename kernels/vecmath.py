@@ -97,15 +97,6 @@ def _power_of_two(biased: Traced) -> Traced:
 
 # ---------------------------------------------------------------- exponentials
 
-# exp(r) = 1 + r + r**2 * P(r), |r| <= ln 2 (relative error 7.8e-10, 2.8e-19)
-_EXP = {
-    32: (0.5, 0.16666672, 0.041666605, 0.008332655, 0.0013891979, 0.00020092716, 2.4549588e-05),
-    64: (
-        *(0.5, 0.16666666666666657, 0.041666666666666935, 0.008333333333336943, 0.001388888888883386),
-        *(0.00019841269836577468, 2.4801587342167786e-05, 2.7557322043407127e-06, 2.755730561326115e-07),
-        *(2.5051247718367464e-08, 2.087878519003993e-09, 1.6188739136075704e-10, 1.138809019029109e-11),
-    ),
-}
 # expm1(r) = r + r**2 * P(r), |r| <= ln(2) / 2 (relative error 1.4e-8, 1.9e-17)
 _EXPM1 = {
     32: (0.49999997, 0.16666546, 0.04166745, 0.008366262, 0.0013869288),
@@ -125,49 +116,48 @@ _EXP2_NARROW = {
         *(1.017815635491877e-07, 7.073333726878818e-09, 4.4394907126185456e-10),
     ),
 }
-# exp2(r) = 1 + r * P(r), |r| <= 1 (relative error 9.1e-10, 9.4e-18)
-_EXP2 = {
-    32: (
-        *(1.0, 0.6931472, 0.2402265, 0.055504113, 0.009618112, 0.001333268, 0.0001540762, 1.5434995e-05),
-        1.3040674e-06,
-    ),
-    64: (
-        *(1.0, 0.6931471805599453, 0.2402265069591003, 0.055504108664822825, 0.009618129107637381),
-        *(0.001333355814630964, 0.00015403530387190023, 1.525273384764905e-05, 1.3215488726032315e-06),
-        *(1.0178078688953622e-07, 7.05460955565862e-09, 4.4460829364170986e-10, 2.590824233336471e-11),
-        1.3580851449727956e-12,
-    ),
-}
 
 
-def _exp_parts(x: Traced) -> tuple[Traced, Traced]:
-    """p and s with exp(x) = p * s * s, for x within the format's underflow and overflow.
-
-    s is the power of two next to exp(x / 2), so that neither results beyond the largest power of two nor denormal ones
-    need a case of their own: the last product alone rounds.
-    """
+def _reduced(x: Traced, biased: Traced, magic: float) -> Traced:
+    """expm1(r), |r| <= ln(2) / 2, for x = r + n * ln 2, where `biased` is magic + n."""
     form = _format(x)
-    magic = form.magic + form.bias
-    biased = fma(x, 0.5 * _LOG2_E, magic)
     count = biased - magic
-    r = fma(count, -2 * form.ln2[1], fma(count, -2 * form.ln2[0], x))
-    return polynomial(r, (1.0, 1.0, *_EXP[x.width])), _power_of_two(biased)
+    r = fma(count, -form.ln2[1], fma(count, -form.ln2[0], x))
+    return fma(r * r, polynomial(r, _EXPM1[x.width]), r)
+
+
+def _halves(biased: Traced) -> tuple[Traced, Traced]:
+    """Two powers of two with the product 2**n, from magic + 2 * bias + n: n may be as small or large as results allow."""
+    mantissa, pattern = _format(biased).mantissa, bits(biased)
+    half = pattern >> 1
+    return from_bits(half << mantissa), from_bits((pattern - half) << mantissa)
 
 
 def _exp(x: Traced) -> Traced:
-    p, s = _exp_parts(at_most(at_least(x, _format(x).underflow), _format(x).overflow))
-    return p * s * s
+    form = _format(x)
+    x = at_most(at_least(x, form.underflow), form.overflow)
+    magic = form.magic + 2 * form.bias
+    biased = fma(x, _LOG2_E, magic)
+    p, (s, other) = _reduced(x, biased, magic), _halves(biased)
+    # The last product alone rounds, be it to infinity or to a denormal number.
+    return fma(p, s, s) * other
 
 
 def _exp_of_minus(x: Traced) -> Traced:
-    """exp(-x); the sign costs nothing, as the multiply-adds negate."""
-    p, s = _exp_parts(-at_most(at_least(x, -_format(x).overflow), -_format(x).underflow))
-    return p * s * s
+    """exp(-x), but 0 instead of denormal results, and inf from 2**(bias + 1/2) on; error below 1 ulp.
+
+    A biased exponent of 0 stands for 0 and the largest for inf. The sign costs nothing: the multiply-adds negate.
+    """
+    form = _format(x)
+    bounded = -at_most(at_least(x, -(form.bias + 0.75) / _LOG2_E), (form.bias - 0.25) / _LOG2_E)
+    magic = form.magic + form.bias
+    biased = fma(bounded, _LOG2_E, magic)
+    return (_reduced(bounded, biased, magic) + 1.0) * _power_of_two(biased)
 
 
 @vector_function
 def exp(x: Traced) -> Traced:
-    """e**x, error below 1 ulp. Cody and Waite's reduction by multiples of 2 ln 2, a polynomial on [-ln 2, ln 2]."""
+    """e**x, error below 1 ulp. Cody and Waite's reduction by multiples of ln 2, a polynomial on what is left."""
     return _exp(x)
 
 
@@ -175,23 +165,34 @@ def exp(x: Traced) -> Traced:
 def exp_flush(x: Traced) -> Traced:
     """e**x for x <= 88 (float64: 709), with 0 instead of denormal results; else error below 1 ulp.
 
-    For softmax and the like, whose arguments are at most 0: three operations less than `exp`.
+    For softmax and the like, whose arguments are at most 0: five operations less than `exp`.
     """
     form = _format(x)
     # Below this, the biased exponent is 0 and the power of two with it.
-    p, s = _expm1_parts(at_least(x, -(form.bias - 0.25) / _LOG2_E), form.bias)
-    return fma(p, s, s)
+    x = at_least(x, -(form.bias - 0.25) / _LOG2_E)
+    magic = form.magic + form.bias
+    biased = fma(x, _LOG2_E, magic)
+    s = _power_of_two(biased)
+    return fma(_reduced(x, biased, magic), s, s)
 
 
 @vector_function
 def exp2(x: Traced) -> Traced:
-    """2**x, error below 1 ulp: the even integer next to x goes to the exponent, a polynomial on [-1, 1]."""
+    """2**x, error below 1 ulp: the nearest integer goes to the exponent, a polynomial on [-1/2, 1/2]."""
     form = _format(x)
-    x = at_most(at_least(x, -form.bias - form.mantissa - 2.0), form.bias + 2.0)
-    magic = form.magic + form.bias
-    biased = fma(x, 0.5, magic)
-    s = _power_of_two(biased)
-    return polynomial(fma(biased - magic, -2.0, x), _EXP2[x.width]) * s * s
+    return _exp2(at_most(at_least(x, -form.bias - form.mantissa - 2.0), form.bias + 2.0), 0.0)
+
+
+def _exp2(x: Traced, rest: Traced | float) -> Traced:
+    """2**(x + rest), denormal and infinite results included, for bounded x and small `rest`."""
+    form = _format(x)
+    magic = form.magic + 2 * form.bias
+    biased = x + magic
+    s, other = _halves(biased)
+    r = x - (biased - magic)
+    r = r if rest == 0.0 else r + rest
+    _, *coefficients = _EXP2_NARROW[x.width]
+    return fma(r * polynomial(r, coefficients), s, s) * other
 
 
 @vector_function
@@ -208,27 +209,19 @@ def _exp2_flush(x: Traced, coefficients: tuple[float, ...]) -> Traced:
     return polynomial(x - (biased - magic), coefficients) * _power_of_two(biased)
 
 
-def _expm1_parts(x: Traced, bias: int) -> tuple[Traced, Traced]:
-    """p and s with exp(x) = (1 + p) * s * 2**(format's bias - bias), where p is accurate near 0."""
-    form = _format(x)
-    magic = form.magic + bias
-    biased = fma(x, _LOG2_E, magic)
-    count = biased - magic
-    r = fma(count, -form.ln2[1], fma(count, -form.ln2[0], x))
-    return fma(r * r, polynomial(r, _EXPM1[x.width]), r), _power_of_two(biased)
-
-
 def _expm1(x: Traced) -> Traced:
     form = _format(x)
-    # Half of the power of two, so that the largest results do not overflow early.
-    p, s = _expm1_parts(at_most(at_least(x, -2 * form.saturation), form.overflow), form.bias - 1)
-    return copysign(2.0 * fma(p, s, s - 0.5), x)
+    x = at_most(at_least(x, -2 * form.saturation), form.overflow)
+    magic = form.magic + form.bias - 1  # half of the power of two, so that the largest results do not overflow early
+    biased = fma(x, _LOG2_E, magic)
+    s = _power_of_two(biased)
+    return 2.0 * fma(_reduced(x, biased, magic), s, s - 0.5)
 
 
 @vector_function
 def expm1(x: Traced) -> Traced:
-    """e**x - 1, error below 1.5 ulp: s * expm1(r) + (s - 1) with x = r + ln s, |r| <= ln(2) / 2."""
-    return _expm1(x)
+    """e**x - 1, error below 2 ulp: s * expm1(r) + (s - 1) with x = r + ln s, |r| <= ln(2) / 2."""
+    return copysign(_expm1(x), x)
 
 
 # ---------------------------------------------------------------- logarithms
@@ -248,17 +241,20 @@ _ATANH = (
 
 
 def _fraction(x: Traced) -> tuple[Traced, Traced, Traced]:
-    """f, e, scale: x = (1 + f) * 2**e with 1 + f in [1/sqrt(2), sqrt(2)), and 2**-e (for normal x); x > 0 and finite."""
+    """f, e, scale: x = (1 + f) * 2**e with 1 + f in [1/sqrt(2), sqrt(2)), and 2**(1 - e), for x > 0 and finite.
+
+    The scale holds for 1 - e above the least exponent, and is 0 there.
+    """
     form = _format(x)
     lift = form.mantissa + 1
     tiny = x < form.least_normal
     pattern = bits(select(tiny, x * 2.0**lift, x))
     low = pattern.constant(0x3F3504F3 if x.width == 32 else 0x3FE6A09E667F3BCD)  # 1/sqrt(2)
-    one = form.bias << form.mantissa
+    two = (form.bias + 1) << form.mantissa
     exponent = (pattern - low) >> form.mantissa
     shift = exponent << form.mantissa
     e = to_float(exponent) + select(tiny, x.constant(-lift), 0.0)
-    return from_bits(pattern - shift) - 1.0, e, from_bits(pattern.constant(one) - shift)
+    return from_bits(pattern - shift) - 1.0, e, from_bits(pattern.constant(two) - shift)
 
 
 def _log_of(f: Traced, e: Traced) -> Traced:
@@ -288,8 +284,9 @@ def _log(x: Traced) -> Traced:
 def _log1p(x: Traced) -> Traced:
     total = x + 1.0
     lost = x - (total - 1.0)  # of x, when 1 was added; goes back in at the scale of the fraction
-    f, e, scale = _fraction(total)
-    return copysign(_logarithm_edges(total, _log_of(fma(lost, scale, f), e)), x)
+    f, e, double = _fraction(total)
+    f = fma(0.5 * lost, double, f)
+    return copysign(_logarithm_edges(total, _log_of(f, e)), x)
 
 
 @vector_function
@@ -400,10 +397,7 @@ def _power_double(base: Traced, exponent: Traced) -> Traced:
     clamped = at_most(at_least(product, -1100.0), 1100.0)
     rest = select(product.equals(clamped), rest, 0.0)
     magic = _format(base).magic
-    half_count = fma(clamped, 0.5, magic)
-    s = _power_of_two(half_count + float(_format(base).bias))
-    return polynomial(fma(half_count - magic, -2.0, clamped) + rest, _EXP2[64]) * s * s
-
+    return _exp2(clamped, rest)
 
 def _power_logarithm(base: Traced, log: Traced) -> Traced:
     return select(base.equals(0.0), base.constant(-_INFINITY), select(base.equals(_INFINITY), base, log))
@@ -508,6 +502,15 @@ def gelu_tanh(x: Traced) -> Traced:
 
 # ---------------------------------------------------------------- hyperbolic functions and activations
 
+# tanh(x) = x + x**3 * P(x**2), |x| <= 0.6 (relative error 2.8e-9, 4.1e-18)
+_TANH = {
+    32: (-0.333333, 0.13331936, -0.05378472, 0.020798665, -0.0058980486),
+    64: (
+        *(-0.33333333333333126, 0.13333333333299777, -0.053968253949340954, 0.02186948800348574),
+        *(-0.008863226788502538, 0.0035920374623710735, -0.0014552157673046822, 0.0005871896790171711),
+        *(-0.00023039931972291435, 7.931676335205036e-05, -1.7180096183635222e-05),
+    ),
+}
 # sinh(x) = x + x**3 * P(x**2), |x| <= 1 (relative error 3.0e-10, 2.6e-19)
 _SINH = {
     32: (0.16666667, 0.0083333105, 0.00019842894, 2.7822286e-06),
@@ -532,17 +535,22 @@ def silu(x: Traced) -> Traced:
 
 @vector_function
 def tanh(x: Traced) -> Traced:
-    """Hyperbolic tangent, error below 2 ulp: -u / (2 + u) with u = expm1(-2 * |x|)."""
-    form = _format(x)
-    p, s = _expm1_parts(-2.0 * at_most(absolute(x), form.saturation), form.bias)
-    u = fma(p, s, s - 1.0)
-    return copysign(u / (u + 2.0), x)
+    """Hyperbolic tangent, error below 2 ulp: an odd polynomial up to 0.6, 1 - 2 / (exp(2 * |x|) + 1) above."""
+    a = at_most(absolute(x), _format(x).saturation)
+    square = a * a
+    near = fma(a * square, polynomial(square, _TANH[x.width]), a)
+    far = 1.0 - 2.0 / (_exp_of_minus(-2.0 * a) + 1.0)
+    return copysign(select(a < 0.6, near, far), x)
 
 
 def _half_exp(x: Traced) -> Traced:
-    """exp(x) / 2, without overflow before its own; x >= 0."""
-    p, s = _exp_parts(at_most(x, _format(x).overflow + 1.0))
-    return 0.5 * p * s * s
+    """exp(x) / 2, without overflow before its own; 0 <= x."""
+    form = _format(x)
+    x = at_most(x, form.overflow + 0.5)
+    magic = form.magic + form.bias - 2
+    biased = fma(x, _LOG2_E, magic)
+    s = _power_of_two(biased)
+    return 2.0 * fma(_reduced(x, biased, magic), s, s)
 
 
 @vector_function
@@ -697,26 +705,35 @@ _ATAN = {
 }
 
 
-def _quadrant(x: Traced) -> tuple[Traced, Traced]:
-    """r and q: x = r + q * pi / 2, |r| <= pi / 4; q counts modulo 4, in its low bits.
+def _quadrant(x: Traced) -> tuple[Traced, Traced | float, Traced]:
+    """r, rest, q: x = r + rest + q * pi / 2, |r| <= pi / 4; q counts modulo 4, in its low bits.
 
-    Always in float64: single-precision arguments lose nothing up to 2**40, double-precision ones up to 2**30. Far
-    behind these bounds r is not right any more, but stays within [-pi / 4, pi / 4].
+    Always in float64, whose rounding errors go to `rest`, or vanish in float32. The reduction is exact enough for
+    float32 arguments up to 2**40 and float64 ones up to 2**30. Beyond, r is wrong but stays within its bounds.
     """
     wide = x if x.width == 64 else to_double(x)
     magic = _FORMATS[64].magic
     shifted = fma(wide, 0.6366197723675814, magic)
     count = shifted - magic
-    r = fma(count, -_HALF_PI_PARTS[0], wide)
-    for part in _HALF_PI_PARTS[1:]:
-        r = fma(count, -part, r)
-    r = at_most(at_least(r, -0.7855), 0.7855)
-    return (r, bits(shifted)) if x.width == 64 else (to_single(r), narrow(bits(shifted)))
+    high, middle, low = _HALF_PI_PARTS
+    first = fma(count, -high, wide)
+    second = fma(count, -middle, first)
+    r = at_most(at_least(fma(count, -low, second), -0.7855), 0.7855)
+    if x.width == 32:
+        return to_single(r), 0.0, narrow(bits(shifted))
+    rest = fma(count, -low, second - r) + fma(count, -middle, first - second)
+    return r, at_most(at_least(rest, -1e-15), 1e-15), bits(shifted)
 
 
-def _sine_and_cosine(r: Traced) -> tuple[Traced, Traced]:
+def _sine_and_cosine(r: Traced, rest: Traced | float) -> tuple[Traced, Traced]:
+    """sin(r + rest), cos(r + rest)."""
     square = r * r
-    sine = fma(r * square, polynomial(square, _SIN[r.width]), r)
+    sine = r + fma(r * square, polynomial(square, _SIN[r.width]), rest)
+    if isinstance(rest, Traced):
+        half = 0.5 * square
+        one = 1.0 - half
+        tail = fma(square * square, polynomial(square, _COS[r.width]), -r * rest)
+        return sine, one + (((1.0 - one) - half) + tail)
     return sine, fma(square * square, polynomial(square, _COS[r.width]), fma(square, -0.5, r.constant(1.0)))
 
 
@@ -731,8 +748,8 @@ def sin(x: Traced) -> Traced:
 
     Reduced by multiples of pi / 2 in float64 (W. J. Cody and W. Waite), polynomials for sine and cosine on the rest.
     """
-    r, quadrant = _quadrant(absolute(x))
-    sine, cosine = _sine_and_cosine(r)
+    r, rest, quadrant = _quadrant(absolute(x))
+    sine, cosine = _sine_and_cosine(r, rest)
     value = _flip(select((quadrant & 1).equals(0), sine, cosine), quadrant)
     sign_bit = bits(x) & bits(x.constant(-0.0))
     return from_bits(bits(value) ^ sign_bit)
@@ -741,234 +758,16 @@ def sin(x: Traced) -> Traced:
 @vector_function
 def cos(x: Traced) -> Traced:
     """Cosine, as `sin`."""
-    r, quadrant = _quadrant(x)
-    sine, cosine = _sine_and_cosine(r)
+    r, rest, quadrant = _quadrant(x)
+    sine, cosine = _sine_and_cosine(r, rest)
     return _flip(select((quadrant & 1).equals(0), cosine, sine), quadrant + 1)
-
-
-@vector_function
-def tanh(x: Traced) -> Traced:
-    """Hyperbolic tangent, error below 2 ulp: -u / (2 + u) with u = expm1(-2 * |x|)."""
-    form = _format(x)
-    p, s = _expm1_parts(-2.0 * at_most(absolute(x), form.saturation), form.bias)
-    u = fma(p, s, s - 1.0)
-    return copysign(u / (u + 2.0), x)
-
-
-def _half_exp(x: Traced) -> Traced:
-    """exp(x) / 2, without overflow before its own; x >= 0."""
-    p, s = _exp_parts(at_most(x, _format(x).overflow + 1.0))
-    return 0.5 * p * s * s
-
-
-@vector_function
-def sinh(x: Traced) -> Traced:
-    """Hyperbolic sine, error below 1.5 ulp: an odd polynomial up to 1, exp(|x|) / 2 - exp(-|x|) / 2 above."""
-    a = absolute(x)
-    square, half = a * a, _half_exp(a)
-    near = fma(a * square, polynomial(square, _SINH[x.width]), a)
-    return copysign(select(a < 1.0, near, half - 0.25 / half), x)
-
-
-@vector_function
-def cosh(x: Traced) -> Traced:
-    """Hyperbolic cosine, error below 1.5 ulp: exp(|x|) / 2 + exp(-|x|) / 2."""
-    half = _half_exp(absolute(x))
-    return half + 0.25 / half
-
-
-_LN2 = 0.6931471805599453
-_LARGE = 2.0**30  # sqrt(x**2 + 1) is x from here on, in both precisions
-
-
-@vector_function
-def asinh(x: Traced) -> Traced:
-    """Inverse hyperbolic sine, error below 2.5 ulp: log1p(a + a**2 / (1 + sqrt(a**2 + 1))), log(a) + ln 2 for large a."""
-    a = absolute(x)
-    large, square = a > _LARGE, a * a
-    near = a + square / (sqrt(square + 1.0) + 1.0)
-    return copysign(_log1p(select(large, a, near)) + select(large, a.constant(_LN2), 0.0), x)
-
-
-@vector_function
-def acosh(x: Traced) -> Traced:
-    """Inverse hyperbolic cosine, error below 2.5 ulp, NaN below 1: log1p(t + sqrt(t * (t + 2))), t = x - 1."""
-    t = x - 1.0
-    large = x > _LARGE
-    result = _log1p(select(large, x, t + sqrt(t * (t + 2.0)))) + select(large, x.constant(_LN2), 0.0)
-    return select(x < 1.0, _NAN, result)
-
-
-@vector_function
-def atanh(x: Traced) -> Traced:
-    """Inverse hyperbolic tangent, error below 2 ulp, NaN outside [-1, 1]: log1p(2 * |x| / (1 - |x|)) / 2."""
-    a = absolute(x)
-    return copysign(0.5 * _log1p(2.0 * a / (1.0 - a)), x)
-
-
-@vector_function
-def softplus(x: Traced) -> Traced:
-    """log(1 + exp(x)) as max(x, 0) + log1p(exp(-|x|)), error below 2 ulp."""
-    return at_least(x, 0.0) + _log1p(_exp_of_minus(absolute(x)))
-
-
-@vector_function
-def softsign(x: Traced) -> Traced:
-    """x / (1 + |x|), error below 1 ulp."""
-    return x / (absolute(x) + 1.0)
-
-
-@vector_function
-def mish(x: Traced) -> Traced:
-    """x * tanh(softplus(x)) as x * n / (n + 2) with n = e * (e + 2), e = exp(x); error below 4 ulp."""
-    e = _exp(at_most(x, 2 * _format(x).saturation))
-    n = e * (e + 2.0)
-    return x * (n / (n + 2.0))
-
-
-@vector_function
-def elu(x: Traced, alpha: Traced) -> Traced:
-    """x for x > 0, else alpha * expm1(x); error below 2.5 ulp."""
-    return select(x > 0.0, x, alpha * _expm1(x))
-
-
-@vector_function
-def selu(x: Traced, alpha: Traced, gamma: Traced) -> Traced:
-    """gamma * x for x > 0, else gamma * alpha * expm1(x); error below 3 ulp."""
-    return gamma * select(x > 0.0, x, alpha * _expm1(x))
-
-
-@vector_function
-def celu(x: Traced, alpha: Traced) -> Traced:
-    """max(x, 0) + min(alpha * expm1(x / alpha), 0); error below 3 ulp."""
-    return at_least(x, 0.0) + at_most(alpha * _expm1(x / alpha), 0.0)
-
-
-@vector_function
-def hard_sigmoid(x: Traced, alpha: Traced, beta: Traced) -> Traced:
-    """alpha * x + beta (rounded once), bounded to [0, 1]."""
-    return at_most(at_least(fma(x, alpha, beta), 0.0), 1.0)
-
-
-@vector_function
-def hard_swish(x: Traced) -> Traced:
-    """x * max(0, min(1, x / 6 + 0.5))."""
-    return x * at_most(at_least(fma(x, 1.0 / 6.0, x.constant(0.5)), 0.0), 1.0)
-
-
-@vector_function
-def reciprocal(x: Traced) -> Traced:
-    """1 / x, correctly rounded."""
-    return 1.0 / x
-
-
-@vector_function
-def rsqrt(x: Traced) -> Traced:
-    """1 / sqrt(x), error below 1 ulp: both steps correctly rounded."""
-    return 1.0 / sqrt(x)
-
-
-@vector_function
-def sign(x: Traced) -> Traced:
-    """-1, 0 or 1 by the sign of x; zeros and NaN stay what they are."""
-    return select(x > 0.0, 1.0, select(x < 0.0, -1.0, x))
-
-
-# ---------------------------------------------------------------- trigonometric functions
-
-# sin(r) = r + r**3 * P(r**2), cos(r) = 1 - r**2 / 2 + r**4 * P(r**2), |r| <= pi / 4 (relative error 4.0e-9 and 1.2e-10,
-# 3.8e-18 and 5.8e-20)
-_SIN = {
-    32: (-0.16666655, 0.008332187, -0.00019517912),
-    64: (
-        *(-0.1666666666666663, 0.00833333333332188, -0.00019841269829413906, 2.755731356378168e-06),
-        *(-2.5050739082702983e-08, 1.5895739897238648e-10),
-    ),
-}
-_COS = {
-    32: (0.041666646, -0.001388731, 2.4432336e-05),
-    64: (
-        *(0.041666666666666595, -0.0013888888888873305, 2.480158728896334e-05, -2.7557314202568086e-07),
-        *(2.087570309055912e-09, -1.1358615968988668e-11),
-    ),
-}
-_HALF_PI_PARTS = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21)  # 33 bits, 33 bits, rest
-# asin(x) = x + x**3 * P(x**2), x <= 1/2 (relative error 4.8e-9, 1.5e-17)
-_ASIN = {
-    32: (0.16666752, 0.074953094, 0.045469113, 0.024185166, 0.042157292),
-    64: (
-        *(0.1666666666666541, 0.07500000000336483, 0.04464285682876445, 0.03038195911920314, 0.02237175846934188),
-        *(0.017359698553725458, 0.01388529585798382, 0.012168820219923672, 0.006529650727419322),
-        *(0.01952371641931768, -0.016217156958124597, 0.03190742650978204),
-    ),
-}
-# atan(x) = x + x**3 * P(x**2), x <= tan(pi / 8) (relative error 6.9e-10, 1.3e-18)
-_ATAN = {
-    32: (-0.33333316, 0.19998528, -0.14244391, 0.105991736, -0.060900837),
-    64: (
-        *(-0.333333333333332, 0.19999999999953677, -0.1428571428019966, 0.11111110783469344, -0.09090897755899983),
-        *(0.07692060164886014, -0.06663103406999026, 0.058478846236643435, -0.05039285074983578),
-        *(0.03806412524826014, -0.017906821181277288),
-    ),
-}
-
-
-def _quadrant(x: Traced) -> tuple[Traced, Traced]:
-    """r and q: x = r + q * pi / 2, |r| <= pi / 4; q counts modulo 4, in its low bits.
-
-    Always in float64: single-precision arguments lose nothing up to 2**40, double-precision ones up to 2**30. Far
-    behind these bounds r is not right any more, but stays within [-pi / 4, pi / 4].
-    """
-    wide = x if x.width == 64 else to_double(x)
-    magic = _FORMATS[64].magic
-    shifted = fma(wide, 0.6366197723675814, magic)
-    count = shifted - magic
-    r = fma(count, -_HALF_PI_PARTS[0], wide)
-    for part in _HALF_PI_PARTS[1:]:
-        r = fma(count, -part, r)
-    r = at_most(at_least(r, -0.7855), 0.7855)
-    return (r, bits(shifted)) if x.width == 64 else (to_single(r), narrow(bits(shifted)))
-
-
-def _sine_and_cosine(r: Traced) -> tuple[Traced, Traced]:
-    square = r * r
-    sine = fma(r * square, polynomial(square, _SIN[r.width]), r)
-    return sine, fma(square * square, polynomial(square, _COS[r.width]), fma(square, -0.5, r.constant(1.0)))
-
-
-def _flip(x: Traced, quadrant: Traced) -> Traced:
-    """x with its sign changed where bit 1 of the quadrant is set."""
-    return from_bits(bits(x) ^ ((quadrant & 2) << (x.width - 2)))
-
-
-@vector_function
-def sin(x: Traced) -> Traced:
-    """Sine, error below 1 ulp (float64: 1.5) for |x| <= 2**40 (float64: 2**30), beyond that within [-1, 1] only.
-
-    Reduced by multiples of pi / 2 in float64 (W. J. Cody and W. Waite), polynomials for sine and cosine on the rest.
-    """
-    r, quadrant = _quadrant(absolute(x))
-    sine, cosine = _sine_and_cosine(r)
-    value = _flip(select((quadrant & 1).equals(0), sine, cosine), quadrant)
-    sign_bit = bits(x) & bits(x.constant(-0.0))
-    return from_bits(bits(value) ^ sign_bit)
-
-
-@vector_function
-def cos(x: Traced) -> Traced:
-    """Cosine, as `sin`."""
-    r, quadrant = _quadrant(x)
-    sine, cosine = _sine_and_cosine(r)
-    return _flip(select((quadrant & 1).equals(0), cosine, sine), quadrant + 1 & ~1 | 0) if False else _flip(
-        select((quadrant & 1).equals(0), cosine, sine), quadrant + 1
-    )
 
 
 @vector_function
 def tan(x: Traced) -> Traced:
     """Tangent, error below 2.5 ulp in the range of `sin`: sine over cosine, or minus its inverse."""
-    r, quadrant = _quadrant(absolute(x))
-    sine, cosine = _sine_and_cosine(r)
+    r, rest, quadrant = _quadrant(absolute(x))
+    sine, cosine = _sine_and_cosine(r, rest)
     even = (quadrant & 1).equals(0)
     value = select(even, sine, -cosine) / select(even, cosine, sine)
     return from_bits(bits(value) ^ (bits(x) & bits(x.constant(-0.0))))

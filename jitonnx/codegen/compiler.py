@@ -106,7 +106,10 @@ def _drive_worker(
     """Feed one worker process until nothing is left to compile."""
     script = f"import sys; sys.path[:] = {sys.path!r}; from jitonnx.codegen.compiler import work; work()"
     with subprocess.Popen(
-        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+        [sys.executable, "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
     ) as process:
         assert process.stdin is not None and process.stdout is not None
         while not errors:

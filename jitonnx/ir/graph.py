@@ -18,7 +18,7 @@ import numpy as np
 
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
-from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple
+from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple, evaluate_arrays
 from jitonnx.ir.types import UNKNOWN, Shape, TensorType, collect_assumptions, contents_array, is_symbolic, type_of
 
 CONTENTS_LIMIT = 1024
@@ -247,14 +247,16 @@ def describe(node: Node) -> str:
 
 
 def infer(node: Node, wanted: int) -> tuple[tuple[TensorType, ...], tuple[np.ndarray | None, ...]]:
-    """Types of a node's outputs, and their contents where shape arithmetic settles them.
+    """Types of a node's outputs, and their contents where they are settled before the run.
 
     `wanted` outputs of UNKNOWN type where only a run can tell. GraphError names the node and its inputs if the operator
     refuses them.
     """
+    if any(value is not None and value.dtype is None for value in node.inputs):
+        return (UNKNOWN,) * wanted, (None,) * wanted
     try:
         types = as_tuple(node.operator.infer(*node.inputs))
-        contents = _symbolic_contents(node, types)
+        contents = _settled_contents(node, types)
     except DataDependentError:
         return (UNKNOWN,) * wanted, (None,) * wanted
     except InferenceError as error:
@@ -262,24 +264,44 @@ def infer(node: Node, wanted: int) -> tuple[tuple[TensorType, ...], tuple[np.nda
     return types, contents
 
 
-def _symbolic_contents(node: Node, types: Sequence[TensorType]) -> tuple[np.ndarray | None, ...]:
-    """Outputs of shape arithmetic: evaluated on object arrays of dimensions.
+def _settled_contents(node: Node, types: Sequence[TensorType]) -> tuple[np.ndarray | None, ...]:
+    """Outputs that are known before the run, as far as shapes may depend on them: small ones.
 
-    Constants are left to constant folding, which keeps their dtype exactly.
+    Those that follow from the inputs' types, shape arithmetic on dimension expressions, and what small constants give.
     """
     nothing = (None,) * len(types)
     if (settled := node.operator.contents(*node.inputs)) is not None:
-        return (settled, *nothing[1:])
+        return (_as_numbers(settled, types[0]), *nothing[1:])
     given = [value for value in node.inputs if value is not None]
-    if not node.operator.symbolic or any(value.contents is None for value in given):
+    if not given or any(value.contents is None or value.contents.size > CONTENTS_LIMIT for value in given):
         return nothing
-    if all(value.constant is not None for value in given) and given:
-        return nothing
-    if any(value.contents.size > CONTENTS_LIMIT for value in given):
+    if all(value.constant is not None for value in given):
+        return _folded(node, types)
+    if not node.operator.symbolic:
         return nothing
     arrays = [None if value is None else _as_object(value.contents) for value in node.inputs]
     results = as_tuple(node.operator.evaluate(*arrays))
-    return tuple(np.asarray(result, object) if result is not None else None for result in results)
+    return tuple(
+        _as_numbers(np.asarray(result, object), type) if result is not None else None
+        for result, type in zip(results, types)
+    )
+
+
+def _folded(node: Node, types: Sequence[TensorType]) -> tuple[np.ndarray | None, ...]:
+    """The outputs for constant inputs, if they are small; constant folding does the rest."""
+    if not node.operator.deterministic or not all(
+        type.static and isinstance(type.elements, int) and type.elements <= CONTENTS_LIMIT for type in types
+    ):
+        return (None,) * len(types)
+    results = evaluate_arrays(node.operator, [None if value is None else value.constant for value in node.inputs])
+    return tuple(np.asarray(result) for result in results)
+
+
+def _as_numbers(contents: np.ndarray, type: TensorType) -> np.ndarray:
+    """Contents without dimension expressions become an array of the value's own dtype."""
+    if contents.dtype != object or is_symbolic(contents):
+        return contents
+    return contents.astype(type.dtype.numpy)
 
 
 def _as_object(contents: np.ndarray) -> np.ndarray:

@@ -108,7 +108,7 @@ def _operator_fault(
     ir_version: int,
 ) -> str | None:
     domain = domain_of(node.domain)
-    if function_key(node) in functions or (domain, node.op_type, "") in functions:
+    if function_key(node) in functions:
         return None
     version = opsets.versions.get(domain, 1 if ir_version < FIRST_IR_WITH_OPSETS else None)
     if version is None:

@@ -16,7 +16,7 @@ from jitonnx.ir.graph import Graph, GraphError
 from jitonnx.ir.operator import Operator, Tensor
 from jitonnx.ir.raw import RawNode
 
-DOMAINS = {"": 27, "ai.onnx": 27}
+DOMAINS = {"": 28}
 """Domains known here, with the newest operator-set version of each."""
 
 

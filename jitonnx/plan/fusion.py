@@ -56,7 +56,9 @@ class Group:
         return tuple(names)
 
 
-def fuse(lowered: Lowered, takes_epilogue: Callable[[Statement], bool], takes_prologue: Callable[[Statement], bool]) -> list[Group]:
+def fuse(
+    lowered: Lowered, takes_epilogue: Callable[[Statement], bool], takes_prologue: Callable[[Statement], bool]
+) -> list[Group]:
     """The groups of `lowered`, in an order in which producers come first. Deterministic."""
     fusion = _Fusion(lowered, takes_epilogue, takes_prologue)
     for position, statement in enumerate(lowered.statements):
@@ -65,7 +67,9 @@ def fuse(lowered: Lowered, takes_epilogue: Callable[[Statement], bool], takes_pr
 
 
 class _Fusion:
-    def __init__(self, lowered: Lowered, takes_epilogue: Callable[[Statement], bool], takes_prologue: Callable[[Statement], bool]) -> None:
+    def __init__(
+        self, lowered: Lowered, takes_epilogue: Callable[[Statement], bool], takes_prologue: Callable[[Statement], bool]
+    ) -> None:
         self.takes_epilogue, self.takes_prologue = takes_epilogue, takes_prologue
         self.groups: list[Group] = []
         self.made_by: dict[Value, Group] = {}
@@ -126,7 +130,9 @@ class _Fusion:
             return False
         types = {value.dtype for value in statement.inputs if value is not None} | {statement.outputs[0].dtype}
         coordinates = any(node.op == "index" for node in e.children_first(computation.expr))
-        return types == {DType.FLOAT} and not coordinates and len(group.operands) + len(statement.inputs) <= MAX_OPERANDS
+        return (
+            types == {DType.FLOAT} and not coordinates and len(group.operands) + len(statement.inputs) <= MAX_OPERANDS
+        )
 
     def _extend(self, group: Group, position: int, statement: Statement) -> None:
         """Put `statement` at the end of an anchor's epilogue."""
@@ -139,10 +145,15 @@ class _Fusion:
                 if value not in group.operands:
                     group.operands.append(value)
                 places[value] = e.operand(group.operands.index(value) + 1, value.dtype)
-        group.expr = e.substitute(statement.computation.expr, lambda leaf: places[statement.inputs[leaf.value]] if leaf.op == "operand" else None)  # type: ignore[index]
+        group.expr = e.substitute(
+            statement.computation.expr,
+            lambda leaf: places[statement.inputs[leaf.value]] if leaf.op == "operand" else None,
+        )  # type: ignore[index]
         group.maps.append(statement)
         group.position, group.output = position, statement.outputs[0]
-        group.reasons.append(f"{statement.node.operator.name} {statement.node.name}: epilogue, the only reader of the result")
+        group.reasons.append(
+            f"{statement.node.operator.name} {statement.node.name}: epilogue, the only reader of the result"
+        )
         self.made_by[statement.outputs[0]] = group
 
     def _merge(self, region: Group, into: Group) -> None:
@@ -155,9 +166,11 @@ class _Fusion:
         inner = e.substitute(region.expr, lambda leaf: _moved(leaf, region.operands, operands))
         into.expr = e.substitute(
             into.expr,
-            lambda leaf: inner
-            if leaf.op == "operand" and into.operands[leaf.value] is region.output
-            else _moved(leaf, into.operands, operands),
+            lambda leaf: (
+                inner
+                if leaf.op == "operand" and into.operands[leaf.value] is region.output
+                else _moved(leaf, into.operands, operands)
+            ),
         )
         into.operands, into.maps = operands, region.maps + into.maps
         into.reasons = [*region.reasons, *into.reasons, f"{region.maps[-1].node.name}: same elements, one reader"]

@@ -302,7 +302,9 @@ class Planner:
 
         Walked backwards, so that a concatenation that is itself an operand of a later one lies inside that.
         """
-        made = {group.output for group in groups if group.anchor is None or not isinstance(group.anchor.computation, c.View)}
+        made = {
+            group.output for group in groups if group.anchor is None or not isinstance(group.anchor.computation, c.View)
+        }
         for group in reversed(groups):
             if group.anchor is None or not isinstance(group.anchor.computation, c.Concat):
                 continue

@@ -103,9 +103,7 @@ def region_call(
     sizes: list[DimLike] = [extent for _, extent, _ in loops]
     for number in range(len(tensors)):
         sizes.extend(strides[number] for _, _, strides in loops)
-    return KernelCall(
-        spec, tensors, sizes, len(outputs), len(inputs), label=label, origin=tuple(origin), reason=reason
-    )
+    return KernelCall(spec, tensors, sizes, len(outputs), len(inputs), label=label, origin=tuple(origin), reason=reason)
 
 
 def _renumber(leaf: e.Expr, numbers: dict[int, int]) -> e.Expr | None:

@@ -64,7 +64,7 @@ class FramePool:
         self._team = team(threads) if self.tables.participants > 1 else None
         self._native = driver()
         self._limit = allowed_cpus()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # again by the same thread: collecting garbage can run anything
         self._kept: dict[int, Frame] = {}
         self._free = np.zeros(self._limit, np.int64)
         self._record = records(POOL)
@@ -110,7 +110,7 @@ class FramePool:
 
     def reset(self) -> None:
         """Count all kept frames as free: in a child process, where the threads that used them are not."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._record["count"] = len(self._kept)
         self._free[: len(self._kept)] = list(self._kept)
 

@@ -12,7 +12,8 @@ from jitonnx.kernels.code import Code, Mask, convert, emitted, larger, remainder
 from jitonnx.kernels.pooling.spec import PoolSpec
 from jitonnx.kernels.simd import Vector
 from jitonnx.kernels.tile import Epilogue
-from jitonnx.kernels.trace import Traced, absolute, select
+from jitonnx.kernels.trace import Traced, absolute, select, sqrt
+from jitonnx.kernels.vecmath import pow
 
 _AXES = ("depth", "height", "width")
 _STEPS = ("plane", "row", "pixel")
@@ -72,7 +73,9 @@ def _window(code: Code, axis: str, out: Traced) -> Window:
     start = padded_start - before
     first, taps = _clip(start, dilation, kernel, extent)
     _, padded_taps = _clip(padded_start, dilation, kernel, extent + before + after)
-    return Window(start + first * dilation, taps, padded_taps)
+    # A window that lies in the padding altogether still names a pixel of x, which may be read.
+    inside = larger(smaller(start + first * dilation, extent - 1), 0)
+    return Window(inside, taps, padded_taps)
 
 
 def _clip(start: Traced, dilation: Traced, kernel: Traced, extent: Traced) -> tuple[Traced, Traced]:
@@ -88,17 +91,16 @@ class _Pixel:
     def __init__(self, code: Code, spec: PoolSpec, element: types.Type, lanes: int, epilogue: Epilogue) -> None:
         self.code, self.spec, self.element, self.lanes, self.epilogue = code, spec, element, lanes, epilogue
         # Half precision is summed in single, as onnxruntime does it.
-        self.total = types.float32 if element == types.float16 else element
+        self.total = types.float32 if element == types.float16 and spec.kind != "max" else element
         self.x, self.y = code.buffer(0, element), code.buffer(1, element)
 
     def emit(self, image: Traced, windows: list[Window], target: Traced, row: Traced) -> None:
         code, lanes = self.code, self.lanes
         source = _offset(code, "x", image, *(window.start for window in windows))
-        divisor = self._divisor(windows)
         channels, block = _size(code, "channels"), _BLOCK * lanes
         blocked = channels - remainder(channels, code.integer(block))
         with code.loop(blocked, step=block) as channel:
-            value = self._fold(source + channel, windows, divisor, block, None)
+            value = self._fold(source + channel, windows, block, None)
             for first in range(0, block, lanes):
                 part = code.part(value, first, lanes)
                 y = code.epilogue(self.epilogue, part, image, row, channel + first, lanes)
@@ -106,7 +108,7 @@ class _Pixel:
         with code.loop(channels, blocked, lanes) as channel:
             live = channels - channel
             mask = code.live(live, lanes)
-            value = self._fold(source + channel, windows, divisor, lanes, mask)
+            value = self._fold(source + channel, windows, lanes, mask)
             self.y.store(target + channel, code.epilogue(self.epilogue, value, image, row, channel, live), mask)
 
     def _divisor(self, windows: list[Window]) -> Traced:
@@ -120,27 +122,36 @@ class _Pixel:
     def zero(self, lanes: int | None) -> Traced:
         return self.code.number(self.total, 0, lanes)
 
-    def _fold(self, source: Traced, windows: list[Window], divisor: Traced, lanes: int, mask: Mask | None) -> Traced:
+    def _fold(self, source: Traced, windows: list[Window], lanes: int, mask: Mask | None) -> Traced:
         """`lanes` channels of a window, from index `source` of x on, folded to the result."""
-        kind, total = self.spec.kind, self.code.variable(self._start(lanes))
+        kind = self.spec.kind
+        start = self.zero(lanes) if kind != "max" else _first_tap(self.code, self.x.load(source, lanes, mask), windows)
+        total = self.code.variable(start)
 
         def take(index: Traced) -> None:
-            x = self.x.load(index, lanes, mask)
-            total.set(_step(self.spec, total.get(), convert(x, self.total) if kind != "max" else x))
+            x = convert(self.x.load(index, lanes, mask), self.total)
+            total.set(_step(self.spec, total.get(), x))
 
         _each_tap(self.code, windows, [(source, "x")], take)
         result = total.get()
         if kind == "average":
-            result = result / self.code.spread(divisor, lanes)
+            result = result / self.code.spread(self._divisor(windows), lanes)
         elif kind == "lp":
-            result = _root(result, self.spec.power)
+            result = self._root(result)
         return convert(result, self.element)
 
-    def _start(self, lanes: int) -> Traced:
-        if self.spec.kind != "max":
-            return self.zero(lanes)
-        lowest = -np.inf if isinstance(self.element, types.Float) else self.element.minval
-        return self.code.number(self.element, lowest, lanes)
+    def _root(self, x: Traced) -> Traced:
+        power = self.spec.power
+        if power <= 2:
+            return x if power == 1 else sqrt(x)
+        return self.code.call(pow, x, x.constant(1 / power))
+
+
+def _first_tap(code: Code, x: Traced, windows: list[Window]) -> Traced:
+    """What a maximum starts from: the first tap's x, or where no tap falls on x the lowest number."""
+    lowest = -np.inf if isinstance(x.element, types.Float) else x.element.minval
+    depth, height, width = (window.taps for window in windows)
+    return select(depth * height * width > 0, x, x.constant(lowest))
 
 
 def _each_tap(
@@ -163,8 +174,7 @@ def _each_tap(
 def _step(spec: PoolSpec, total: Traced, x: Traced) -> Traced:
     """The fold's next value."""
     if spec.kind == "max":
-        # x unless total > x: one instruction (maxps), and as in onnxruntime a NaN survives from the last tap alone.
-        return select(_exceeds(total, x), total, x)
+        return select(_exceeds(x, total), x, total)
     if spec.kind == "average":
         return total + x
     magnitude = absolute(x)
@@ -172,10 +182,6 @@ def _step(spec: PoolSpec, total: Traced, x: Traced) -> Traced:
     for _ in range(spec.power - 1):
         product = product * magnitude
     return total + product
-
-
-def _root(x: Traced, power: int) -> Traced:
-    return x
 
 
 def _exceeds(a: Traced, b: Traced) -> Traced:
@@ -198,8 +204,7 @@ class _PixelWithIndices:
         channels, index_step = _size(code, "channels"), _size(code, "index_channel")
         with code.loop(channels, step=lanes) as channel:
             mask = code.live(channels - channel, lanes)
-            # The first tap's value is what others have to exceed: a NaN there stays, another never wins.
-            best = code.variable(self.x.load(source + channel, lanes, mask))
+            best = code.variable(_first_tap(code, self.x.load(source + channel, lanes, mask), windows))
             best_place = code.variable(code.spread(index, lanes))
 
             def take(at: Traced, place: Traced) -> None:

@@ -27,8 +27,9 @@ class PoolSpec(KernelSpec):
     `indices`, int64, is laid out as y. Task: one row of output pixels, (n * out_depth + d) * out_height + h.
     The epilogue's row is the linear output pixel (d * out_height + h) * out_width + w.
 
-    NaN: "max" without indices keeps acc if acc > x, else takes x, and with indices takes x if x > acc, in the order of
-    the window: what onnxruntime does, so that a NaN reaches the output only from the window's last or first element.
+    Maximum: the first tap is taken, then each that is greater. So a NaN stays if it is the first and loses otherwise, as
+    in ONNX's reference and in onnxruntime's MaxPool with indices; onnxruntime's without indices depends on its vectors.
+    A window that lies in the padding altogether gives the lowest number.
     """
 
     kind: str
@@ -69,7 +70,7 @@ class PoolSpec(KernelSpec):
 
     def tasks(self, sizes: Sequence[int]) -> int:
         images, _, _, _, channels, depth, height, width = sizes[:8]
-        return images * depth * height if channels * width > 0 else 0
+        return images * depth * height if channels * width * prod(sizes[1:4]) > 0 else 0
 
     def work(self, sizes: Sequence[int]) -> Work:
         named = dict(zip(self.SIZES, sizes, strict=False))

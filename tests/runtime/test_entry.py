@@ -8,6 +8,7 @@ import threading
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -137,7 +138,7 @@ def test_types(dtype: type[np.generic]) -> None:
 
 
 def test_user_types() -> None:
-    kind = np.dtype(pytest.importorskip("ml_dtypes").bfloat16)
+    kind = np.dtype(ml_dtypes.bfloat16)
     program = executable([], inputs=[TensorSpec("x", kind, (2,))], outputs=[TensorSpec("y", kind, (2,))])
     entry = _entry(program)
     result = entry({"x": np.zeros(2, kind)})

@@ -15,6 +15,7 @@ from jitonnx.plan.lowerings import movement
 
 LOWERINGS: dict[type[c.Computation], Callable[..., Any]] = {
     c.Concat: movement.concat,
+    c.Pad: movement.pad,
 }
 
 IMAGES = (

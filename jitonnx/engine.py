@@ -1,0 +1,279 @@
+"""The pipeline, end to end: a graph becomes a plan, kernels, programs, and runs.
+
+    graph ─ optimise ─▶ lower ─▶ plan (once, symbolic) ─▶ compile (once) ─▶ instantiate (once a set of sizes) ─▶ run
+
+`Engine` holds what one model needs and keeps its programs by input shapes. Where only a run can tell a shape, or an
+operator has no kernel, the graph is cut: the part before runs natively, the node is evaluated on NumPy, and the part
+behind is an engine of its own, made for what came out.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from jitonnx.codegen.code import code_of
+from jitonnx.ir.computation import Host
+from jitonnx.ir.dims import Dim, DimLike, evaluate
+from jitonnx.ir.graph import Graph, Node, Value
+from jitonnx.ir.lowering import lower
+from jitonnx.ir.operator import evaluate_arrays
+from jitonnx.ir.types import UNKNOWN, TensorType, type_of
+from jitonnx.passes.pipeline import optimize
+from jitonnx.plan.plan import Plan
+from jitonnx.plan.planner import UnplannableError
+from jitonnx.plan.planner import plan as make_plan
+from jitonnx.runtime.cache import KernelCache
+from jitonnx.runtime.executable import Executable
+from jitonnx.runtime.loader import CodeImage, load
+from jitonnx.target import Target, host
+
+Shapes = tuple[tuple[int, ...], ...]
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a session may choose about compiling and running."""
+
+    threads: int
+    optimization_level: int = 99
+    target: Target | None = None
+    programs_kept: int = 64
+    """Programs (one a set of input shapes) kept; the least recently used go."""
+
+
+@dataclass
+class Compiled:
+    """A plan with its machine code."""
+
+    plan: Plan
+    symbols: list[str]
+    image: CodeImage
+    objects: Mapping[str, bytes]
+
+
+class Engine:
+    """One model, compiled. Runs from several Python threads at once.
+
+    graph: what to run; it is optimised in place.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        settings: Settings,
+        cache: KernelCache,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        self.settings, self.cache, self._progress = settings, cache, progress
+        self.target = settings.target or host()
+        self._input_types = [value.type for value in graph.inputs]
+        dynamic = any(not kind.static for kind in self._input_types)
+        # A feed may break what the symbolic plan assumes; an engine for its sizes is then made from the graph as loaded.
+        self._source = specialise(graph, self._input_types) if dynamic else None
+        self._engines: _Kept[Engine] = _Kept(settings.programs_kept)
+        self._programs: _Kept[Executable] = _Kept(settings.programs_kept)
+        self.report = optimize(graph, settings.optimization_level)
+        self.graph = graph
+        self.cut: Cut | None = None
+        self.compiled: Compiled | None = None
+        self._prepare()
+
+    def executable(self, shapes: Shapes) -> Executable | None:
+        """The program for concrete input shapes, made at their first use; None where the graph is cut."""
+        if self.compiled is None:
+            return None
+        sizes = bind(self._input_types, shapes)
+        if sizes is None or not _holds(self.compiled.plan.assumptions, sizes):
+            return self._specialised(shapes).executable(shapes)
+        plan, symbols, image = self.compiled.plan, self.compiled.symbols, self.compiled.image
+        threads = self.settings.threads
+        return self._programs.get(shapes, lambda: Executable(plan.instantiate(sizes, symbols, threads), image, threads))
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """The outputs for inputs in the order of the graph's, whose types have been checked."""
+        shapes = tuple(np.shape(array) for array in inputs)
+        if self.cut is not None:
+            sizes = bind(self._input_types, shapes)
+            if sizes is None or not _holds(self.graph.assumptions, sizes):
+                return self._specialised(shapes).run(inputs)
+            return self.cut.run(inputs)
+        executable = self.executable(shapes)
+        assert executable is not None
+        return executable.run(inputs)
+
+    def _specialised(self, shapes: Shapes) -> Engine:
+        """The engine for sizes that break an assumption of this one."""
+        source = self._source
+        assert source is not None, "Bug: shapes of a model without variables were not checked"
+        types = [TensorType(kind.dtype, shape) for kind, shape in zip(self._input_types, shapes, strict=True)]
+        return self._engines.get(
+            shapes, lambda: Engine(specialise(source, types), self.settings, self.cache, self._progress)
+        )
+
+    def _prepare(self) -> None:
+        """Compile the graph, or find where it is to be cut."""
+        on_host: dict[Node, str] = {}
+        while True:
+            on_host |= _host_nodes(self.graph)
+            if on_host:
+                self.cut = Cut(self, on_host)
+                return
+            try:
+                plan = make_plan(lower(self.graph), self.target)
+            except UnplannableError as error:
+                on_host[error.node] = error.reason
+                continue
+            self.compiled = self._compile(plan)
+            return
+
+    def _compile(self, plan: Plan) -> Compiled:
+        from jitonnx.codegen.compiler import compile_kernels
+
+        codes = [code_of(call) for call in plan.calls]
+        made = compile_kernels(codes, self.target, self.cache, self.settings.threads, self._progress)
+        symbols = [code.symbol(self.target) for code in codes]
+        objects = {code.symbol(self.target): data for code, data in made.items()}
+        return Compiled(plan, symbols, load(list(objects.values()), objects), objects)
+
+
+class Cut:
+    """A graph in three parts: `head`, an engine; `nodes`, evaluated on NumPy; and the rest, an engine by what comes out."""
+
+    def __init__(self, engine: Engine, reasons: Mapping[Node, str]) -> None:
+        self._engine = engine
+        graph = engine.graph
+        behind: set[Value] = set()
+        before, self.nodes, self._rest = [], [], []
+        for node in graph:
+            if any(value in behind for value in node.inputs if value is not None):
+                self._rest.append(node)
+            elif node in reasons:
+                self.nodes.append(node)
+            else:
+                before.append(node)
+                continue
+            behind.update(node.outputs)
+        self.reasons = {node: reasons[node] for node in self.nodes}
+        known = set(graph.inputs).union(*(node.outputs for node in before))
+        needed = _read_by([*self.nodes, *self._rest]) | set(graph.outputs)
+        self._from_head = [value for node in before for value in node.outputs if value in needed]
+        self._inputs, self._outputs = list(graph.inputs), list(graph.outputs)
+        first = {value for node in self.nodes for value in node.outputs}
+        read = _read_by(self._rest) | set(graph.outputs)
+        self._crossing = [value for value in dict.fromkeys([*graph.inputs, *self._from_head, *first]) if value in read]
+        self.head = (
+            self._make(before, graph.inputs, [v.type for v in graph.inputs], self._from_head) if before else None
+        )
+        self._tails: _Kept[Engine] = _Kept(engine.settings.programs_kept)
+        assert known, "Bug: a graph without values was cut"
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """The outputs of the whole graph."""
+        values: dict[Value, Any] = dict(zip(self._inputs, inputs, strict=True))
+        if self.head is not None:
+            values.update(zip(self._from_head, self.head.run(inputs), strict=True))
+        for node in self.nodes:
+            arguments = [None if value is None else _lookup(values, value) for value in node.inputs]
+            values.update(zip(node.outputs, evaluate_arrays(node.operator, arguments), strict=False))
+        if self._rest:
+            crossing = [values[value] for value in self._crossing]
+            values.update(zip(self._outputs, self._tail(crossing).run(crossing), strict=True))
+        return [_lookup(values, value) for value in self._outputs]
+
+    def _tail(self, arrays: Sequence[Any]) -> Engine:
+        types = [type_of(array) if isinstance(array, np.ndarray) else UNKNOWN for array in arrays]
+        key = tuple((kind.dtype, kind.shape) for kind in types)
+        return self._tails.get(key, lambda: self._make(self._rest, self._crossing, types, self._outputs))
+
+    def _make(
+        self, nodes: Sequence[Node], inputs: Sequence[Value], types: Sequence[TensorType], outputs: Sequence[Value]
+    ) -> Engine:
+        part = extract(nodes, inputs, types, outputs)
+        return Engine(part, self._engine.settings, self._engine.cache, self._engine._progress)
+
+
+class _Kept(Generic[_T]):
+    """What was made for some key, the most recently used kept; made once even under several threads."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit, self._lock = limit, threading.RLock()
+        self._entries: OrderedDict[Any, _T] = OrderedDict()
+
+    def get(self, key: Any, make: Callable[[], _T]) -> _T:
+        with self._lock:
+            if key in self._entries:
+                self._entries.move_to_end(key)
+                return self._entries[key]
+            made = self._entries[key] = make()
+            if len(self._entries) > self._limit:
+                self._entries.popitem(last=False)
+            return made
+
+    def __iter__(self) -> Iterator[_T]:
+        with self._lock:
+            return iter(list(self._entries.values()))
+
+
+def _host_nodes(graph: Graph) -> dict[Node, str]:
+    """Nodes to be evaluated on NumPy, with the reason."""
+    found = {}
+    for node in graph:
+        if any(value.type == UNKNOWN for value in node.outputs):
+            found[node] = "the output's shape depends on data"
+    if found:
+        return found
+    for statement in lower(graph).statements:
+        if isinstance(statement.computation, Host):
+            found[statement.node] = "no kernel"
+    return found
+
+
+def _lookup(values: Mapping[Value, Any], value: Value) -> Any:
+    return values[value] if value in values else value.constant
+
+
+def _read_by(nodes: Sequence[Node]) -> set[Value]:
+    return {value for node in nodes for value in node.inputs if value is not None}
+
+
+def bind(types: Sequence[TensorType], shapes: Shapes) -> dict[str, int] | None:
+    """Values of the dimension variables for concrete input shapes; None if inputs disagree on one."""
+    sizes: dict[str, int] = {}
+    for kind, shape in zip(types, shapes, strict=True):
+        for dim, size in zip(kind.shape or (), shape, strict=False):
+            if isinstance(dim, Dim) and sizes.setdefault(str(dim), size) != size:
+                return None
+    return sizes
+
+
+def _holds(assumptions: set[tuple[DimLike, DimLike]], sizes: Mapping[str, int]) -> bool:
+    return all(evaluate(a, sizes) == evaluate(b, sizes) for a, b in assumptions)
+
+
+def specialise(graph: Graph, types: Sequence[TensorType]) -> Graph:
+    """A copy of `graph` for other input types, everything inferred anew. Constants are shared."""
+    return extract(list(graph), graph.inputs, types, graph.outputs)
+
+
+def extract(
+    nodes: Sequence[Node], inputs: Sequence[Value], types: Sequence[TensorType], outputs: Sequence[Value]
+) -> Graph:
+    """A graph of some nodes (producers first), with `inputs` of the given types as its inputs."""
+    copy = Graph()
+    values: dict[Value, Value] = {}
+    for value, kind in zip(inputs, types, strict=True):
+        values[value] = copy.add_input(value.name, kind)
+    for node in nodes:
+        arguments = [None if value is None else values.get(value, value) for value in node.inputs]
+        names = [value.name for value in node.outputs]
+        made = copy.add(node.operator, arguments, name=node.name, outputs=names, origin=node.origin)
+        values.update(zip(node.outputs, made, strict=True))
+    copy.outputs = [values.get(value, value) for value in outputs]
+    return copy

@@ -1,0 +1,88 @@
+"""A graph run node by node on NumPy: the ground truth that compiled programs are tested against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from jitonnx.errors import RuntimeException
+from jitonnx.ir import dims
+from jitonnx.ir.dims import Dim, DimLike
+from jitonnx.ir.graph import Graph, Node, Value
+from jitonnx.ir.operator import evaluate_arrays
+
+
+def evaluate(graph: Graph, feeds: Mapping[str, Any]) -> list[np.ndarray]:
+    """The graph's outputs for `feeds`: an array for each graph input, by name.
+
+    Arrays are let go after their last use. KeyError for an input without a feed; RuntimeException names the node that
+    failed and what it was given.
+    """
+    arrays: dict[Value, Any] = {value: np.asarray(feeds[value.name]) for value in graph.inputs}
+    variables = bind_dimensions(graph, feeds)
+
+    def array_of(value: Value | None) -> Any:
+        if value is None:
+            return None
+        if value not in arrays and value.producer is None:
+            return _known(value, variables)
+        return arrays[value]
+
+    last_use = _last_uses(graph)
+    for node in graph:
+        inputs = [array_of(value) for value in node.inputs]
+        arrays.update(zip(node.outputs, _run(node, inputs), strict=False))
+        for value in last_use.get(node, ()):
+            arrays.pop(value, None)
+    return [array_of(value) for value in graph.outputs]
+
+
+def bind_dimensions(graph: Graph, feeds: Mapping[str, Any]) -> dict[str, int]:
+    """Values of the graph's dimension variables for feeds of these shapes; where inputs disagree, the first counts."""
+    bound: dict[str, int] = {}
+    for value in graph.inputs:
+        sizes = np.shape(feeds[value.name])
+        for dim, size in zip(value.type.shape or (), sizes, strict=False):
+            if isinstance(dim, Dim) and dim == dims.variable(name := next(iter(dims.variables(dim)))):
+                bound.setdefault(name, size)
+    return bound
+
+
+def _known(value: Value, variables: Mapping[str, int]) -> np.ndarray:
+    """A constant, or a vector of dimensions that a rewrite made."""
+    constant = value.constant
+    if constant is None:
+        assert value.contents is not None, f"Bug: {value} is neither computed nor known"
+
+        def size(element: DimLike) -> int:
+            return dims.evaluate(element, variables)
+
+        constant = np.vectorize(size, otypes=[np.int64])(value.contents)
+    return constant.astype(value.dtype.numpy, copy=False)
+
+
+def _last_uses(graph: Graph) -> dict[Node, list[Value]]:
+    """After which node each computed value is not read any more."""
+    keep = set(graph.outputs)
+    last: dict[Value, Node] = {}
+    for node in graph:
+        for value in (*node.outputs, *node.inputs):
+            if value is not None and value not in keep:
+                last[value] = node
+    ends: dict[Node, list[Value]] = {}
+    for value, node in last.items():
+        ends.setdefault(node, []).append(value)
+    return ends
+
+
+def _run(node: Node, inputs: list[Any]) -> tuple[Any, ...]:
+    try:
+        return evaluate_arrays(node.operator, inputs)
+    except (ValueError, TypeError, IndexError, ArithmeticError) as error:
+        given = ", ".join("absent" if x is None else f"{x.dtype}{list(x.shape)}" for x in inputs)
+        raise RuntimeException(
+            f"Non-zero status code returned while running {node.operator.name} node. Name:'{node.name}' "
+            f"Status Message: {error} (inputs: {given})"
+        ) from error

@@ -1,0 +1,147 @@
+"""Loading: from whatever holds a model to a `Model`."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+from jitonnx.errors import Fail, InvalidProtobuf, NoSuchFile
+from jitonnx.ir.graph import Value
+from jitonnx.model.build import Builder
+from jitonnx.model.check import check_model, domain_of, initializer_names
+from jitonnx.model.external import ExternalData
+from jitonnx.model.tensors import TensorReader
+from jitonnx.model.types import Declaration, Metadata, Model, declaration
+from jitonnx.model.wire import parse
+from jitonnx.proto import ModelProto
+
+FIRST_IR_WITH_OVERRIDABLE_INITIALIZERS = 4
+
+
+def load(source: Any, *, external_data_folder: str | os.PathLike[str] | None = None) -> Model:
+    """Read, check and build a model.
+
+    source: a path (str or os.PathLike), the file's bytes (bytes, bytearray, memoryview), an open binary file, or a
+    ModelProto of jitonnx.proto or of the onnx package.
+    external_data_folder: where the locations of external data start; by default the folder of the path.
+
+    A file is mapped into memory and its weights are views into it, read when first used: it must not be overwritten in
+    place while the model is in use (replacing it by another file is safe). `bytes` are kept and viewed in the same way;
+    buffers that somebody may change are copied.
+
+    NoSuchFile, InvalidProtobuf, InvalidGraph, InvalidArgument, NotImplemented or Fail (all of them jitonnx.errors.Error)
+    say what is wrong with a model; TypeError: with the source.
+    """
+    data, path = _read(source)
+    try:
+        proto, tickets = parse(data)
+    except InvalidProtobuf as error:
+        raise InvalidProtobuf(f"Load model from {path} failed:{error.text}" if path else error.text) from error
+    check_model(proto)
+    builder = Builder(proto, TensorReader(tickets, _external(path, external_data_folder)))
+    graph = builder.main(proto.graph)
+    outputs = [declaration(info) for info in proto.graph.output]
+    for value, declared in zip(graph.outputs, outputs, strict=True):
+        _compare(value, declared)
+    inputs, overridable = _split_inputs(proto)
+    return Model(
+        graph=graph,
+        opset_imports={domain_of(entry.domain): entry.version for entry in proto.opset_import},
+        ir_version=proto.ir_version,
+        metadata=_metadata(proto),
+        inputs=inputs,
+        outputs=outputs,
+        overridable=overridable,
+        dimensions=builder.dimensions.original,
+    )
+
+
+def _read(source: Any) -> tuple[memoryview, Path | None]:
+    """The bytes of a source, and the path if it is one."""
+    if isinstance(source, str | os.PathLike):
+        path = Path(os.fsdecode(source))
+        return _map(path, os.fspath(source)), path
+    if isinstance(source, bytes):
+        return memoryview(source), None
+    if isinstance(source, bytearray | memoryview):
+        view = memoryview(source)
+        return (view.cast("B") if view.readonly and view.contiguous else memoryview(bytes(view))), None
+    if hasattr(source, "read"):
+        content = source.read()
+        if not isinstance(content, bytes | bytearray):
+            raise TypeError(f"the file object gives {type(content).__name__}; open it in binary mode ('rb')")
+        return memoryview(bytes(content)), None
+    if hasattr(source, "SerializeToString"):
+        return memoryview(source.SerializeToString()), None
+    raise TypeError(
+        f"Unable to load from type '{type(source)}': give a path, bytes, a binary file object or a ModelProto"
+    )
+
+
+def _map(path: Path, given: Any) -> memoryview:
+    if not os.fspath(given) or not path.exists():
+        raise NoSuchFile(
+            f"Load model from {given} failed:Load model {given} failed. File doesn't exist "
+            f"(the working directory is {Path.cwd()})"
+        )
+    if path.is_dir():
+        raise InvalidProtobuf(f"Load model from {given} failed:Protobuf parsing failed: the path is a folder")
+    with open(path, "rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return memoryview(b"")  # cannot be mapped
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def _external(path: Path | None, folder: str | os.PathLike[str] | None) -> ExternalData:
+    if folder is not None:
+        return ExternalData(Path(folder))
+    if path is None:
+        return ExternalData(None)
+    real = Path(os.path.realpath(path))
+    return ExternalData(path.parent, (Path(os.path.realpath(path.parent)), real.parent))
+
+
+def _metadata(proto: ModelProto) -> Metadata:
+    return Metadata(
+        producer_name=proto.producer_name,
+        producer_version=proto.producer_version,
+        domain=proto.domain,
+        version=proto.model_version,
+        doc_string=proto.doc_string,
+        graph_name=proto.graph.name,
+        graph_doc_string=proto.graph.doc_string,
+        custom={entry.key: entry.value for entry in proto.metadata_props},
+    )
+
+
+def _split_inputs(proto: ModelProto) -> tuple[list[Declaration], list[Declaration]]:
+    """The inputs to feed, and those with a default. Before IR 4 every initializer was an input, and none could be fed."""
+    defaults = set(initializer_names(proto.graph))
+    declared = [declaration(info) for info in proto.graph.input]
+    inputs = [entry for entry in declared if entry.name not in defaults]
+    overridable = [entry for entry in declared if entry.name in defaults]
+    return inputs, overridable if proto.ir_version >= FIRST_IR_WITH_OVERRIDABLE_INITIALIZERS else []
+
+
+def _compare(value: Value, declared: Declaration) -> None:
+    """Fail if an output has another element type than the file says; a warning if it has another shape."""
+    if value.dtype is not None and declared.dtype is not None and value.dtype is not declared.dtype:
+        raise Fail(
+            f"Type Error: Type (tensor({value.dtype.text})) of output arg ({declared.name}) does not match expected type "
+            f"({declared.type}): correct the model's declaration of that output"
+        )
+    shape = value.type.shape
+    if shape is None or declared.shape is None:
+        return
+    differ = len(shape) != len(declared.shape) or any(
+        isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(shape, declared.shape, strict=True)
+    )
+    if differ:
+        warnings.warn(
+            f"output {declared.name!r} is declared with the shape {list(declared.shape)}, but is {value.type}: "
+            "the declaration is ignored",
+            stacklevel=3,
+        )

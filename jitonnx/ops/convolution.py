@@ -1,0 +1,162 @@
+"""Convolutions: Conv and ConvTranspose, with one to three spatial axes (evaluation takes any number)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jitonnx.ir import computation as c
+from jitonnx.ir.graph import Value
+from jitonnx.ir.lowering import Lowering
+from jitonnx.ir.operator import InferenceError, Operator
+from jitonnx.ir.types import Shape, TensorType, assume_equal
+from jitonnx.ops.base import lower_floating, same_dtype, widen
+from jitonnx.ops.windows import Windows, extent, padded, slide, spatial_rank, spread
+
+
+class _Convolution(Operator):
+    """The attributes that Conv and ConvTranspose share."""
+
+    versions = (1, 11, 22)
+    inputs = ("X", "W", "B?")
+    outputs = ("Y",)
+
+    auto_pad: str = "NOTSET"
+    dilations: tuple[int, ...] | None = None
+    group: int = 1
+    kernel_shape: tuple[int, ...] | None = None
+    pads: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+
+    def _kernel(self, x: Shape, w: Shape) -> Shape:
+        """The kernel's spatial size, from W and checked against the attribute."""
+        if len(w) != len(x):
+            raise InferenceError(f"W has rank {len(w)} and X rank {len(x)}: they must be equal")
+        given = self.kernel_shape
+        if given and (len(given) != len(w) - 2 or not all(map(assume_equal, given, w[2:]))):
+            raise InferenceError(f"kernel_shape {list(given)} contradicts W's spatial axes {list(map(str, w[2:]))}")
+        return w[2:]
+
+    def _check_channels(self, x: Value, channels: object, bias: Value | None, out: object) -> None:
+        """X must have `channels` channels, and the bias one element for each of `out`."""
+        if not assume_equal(x.shape[1], channels):  # type: ignore[arg-type]
+            raise InferenceError(f"X has {x.shape[1]} channels, but W and group {self.group} take {channels}")
+        if bias is not None and (len(bias.shape) != 1 or not assume_equal(bias.shape[0], out)):  # type: ignore[arg-type]
+            raise InferenceError(f"B has the shape {bias.type}, but there are {out} output channels")
+
+
+class Conv(_Convolution):
+    """Convolution (cross-correlation) of X [N, C, spatial...] with W [M, C / group, kernel...], plus bias B [M]."""
+
+    def _windows(self, x: Shape, w: Shape) -> Windows:
+        return slide(x[2:], self._kernel(x, w), self.strides, self.dilations, self.pads, self.auto_pad)
+
+    def infer(self, x: Value, w: Value, bias: Value | None = None) -> TensorType:
+        spatial_rank(x)
+        same_dtype(*(value for value in (x, w, bias) if value is not None))
+        windows = self._windows(x.shape, w.shape)
+        self._check_channels(x, w.shape[1] * self.group, bias, w.shape[0])
+        if isinstance(w.shape[0], int) and w.shape[0] % self.group:
+            raise InferenceError(f"{w.shape[0]} output channels do not divide into {self.group} groups")
+        return TensorType(x.dtype, (x.shape[0], w.shape[0], *windows.output))
+
+    def evaluate(self, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
+        y = convolve(widen(x), widen(w), self._windows(x.shape, w.shape), self.group)
+        return _add_bias(y, bias).astype(x.dtype, copy=False)
+
+    @lower_floating
+    def lower(self, to: Lowering, x: Value, w: Value, bias: Value | None = None) -> Value:
+        windows = self._windows(x.shape, w.shape)
+        computation = c.Convolution(windows.strides, windows.dilations, windows.before, windows.after, self.group)
+        shape = (x.shape[0], w.shape[0], *windows.output)
+        return to.emit(computation, (x, w) if bias is None else (x, w, bias), TensorType(x.dtype, shape))
+
+
+def convolve(x: np.ndarray, w: np.ndarray, windows: Windows, group: int) -> np.ndarray:
+    """Conv without bias in x's element type: for each image a matrix product of W with the unfolded input."""
+    images = x.shape[0]
+    y = np.zeros((images, group, w.shape[0] // group, *windows.output), x.dtype)
+    if not y.size or not w.size:
+        return y.reshape(images, w.shape[0], *windows.output)
+    rank = len(windows.output)
+    axes = tuple(range(2, 2 + rank))
+    view = np.lib.stride_tricks.sliding_window_view(
+        padded(x, windows, 0), extent(windows.kernel, windows.dilations), axis=axes
+    )
+    starts = tuple(slice(0, (out - 1) * stride + 1, stride) for out, stride in zip(windows.output, windows.strides))
+    view = view[(slice(None), slice(None), *starts, *(slice(None, None, step) for step in windows.dilations))]
+    order = (0, *range(1 + rank, 1 + 2 * rank), *range(1, 1 + rank))  # of one image: channel, tap, output position
+    matrices = w.reshape(group, w.shape[0] // group, -1)
+    for image in range(images):
+        columns = view[image].transpose(order).reshape(group, matrices.shape[2], -1)
+        np.matmul(matrices, columns, out=y[image].reshape(group, matrices.shape[1], -1))
+    return y.reshape(images, w.shape[0], *windows.output)
+
+
+def _add_bias(y: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
+    return y if bias is None else y + widen(bias).reshape(-1, *(1,) * (y.ndim - 2))
+
+
+class ConvTranspose(_Convolution):
+    """The transpose (gradient) of Conv: each element of X [N, C, spatial...] spreads W [C, M / group, kernel...]."""
+
+    output_padding: tuple[int, ...] | None = None
+    output_shape: tuple[int, ...] | None = None
+
+    def _windows(self, x: Shape, w: Shape) -> Windows:
+        kernel = self._kernel(x, w)
+        attributes = (self.strides, self.dilations, self.pads, self.auto_pad, self.output_padding, self.output_shape)
+        return spread(x[2:], kernel, *attributes)
+
+    def infer(self, x: Value, w: Value, bias: Value | None = None) -> TensorType:
+        spatial_rank(x)
+        same_dtype(*(value for value in (x, w, bias) if value is not None))
+        windows = self._windows(x.shape, w.shape)
+        if any(isinstance(out, int) and out < 0 for out in windows.output):
+            raise InferenceError(f"pads {list(self.pads or ())} leave nothing of the output: {list(windows.output)}")
+        channels = w.shape[1] * self.group
+        self._check_channels(x, w.shape[0], bias, channels)
+        return TensorType(x.dtype, (x.shape[0], channels, *windows.output))
+
+    def evaluate(self, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
+        y = convolve_transposed(widen(x), widen(w), self._windows(x.shape, w.shape), self.group)
+        return _add_bias(y, bias).astype(x.dtype, copy=False)
+
+    @lower_floating
+    def lower(self, to: Lowering, x: Value, w: Value, bias: Value | None = None) -> Value:
+        windows = self._windows(x.shape, w.shape)
+        computation = c.TransposedConvolution(
+            windows.strides, windows.dilations, windows.before, windows.output, self.group
+        )
+        shape = (x.shape[0], w.shape[1] * self.group, *windows.output)
+        return to.emit(computation, (x, w) if bias is None else (x, w, bias), TensorType(x.dtype, shape))
+
+
+def convolve_transposed(x: np.ndarray, w: np.ndarray, windows: Windows, group: int) -> np.ndarray:
+    """ConvTranspose without bias in x's element type: a matrix product, whose columns are added where they overlap."""
+    images, channels = x.shape[:2]
+    size, out_channels = x.shape[2:], w.shape[1] * group
+    covers = extent(windows.kernel, windows.dilations)
+    reach = [
+        max((n - 1) * stride + cover, before + out)
+        for n, stride, cover, before, out in zip(size, windows.strides, covers, windows.before, windows.output)
+    ]
+    y = np.zeros((images, out_channels, *windows.output), x.dtype)
+    if not y.size or not x.size:
+        return y
+    matrices = w.reshape(group, channels // group, -1).transpose(0, 2, 1)
+    for image in range(images):
+        spreads = np.matmul(matrices, x[image].reshape(group, channels // group, -1))
+        spreads = spreads.reshape(out_channels, *windows.kernel, *size)
+        canvas = np.zeros((out_channels, *reach), x.dtype)
+        for tap in windows.taps():
+            places = tuple(
+                slice(position * dilation, position * dilation + (n - 1) * stride + 1, stride)
+                for position, dilation, n, stride in zip(tap, windows.dilations, size, windows.strides)
+            )
+            canvas[(slice(None), *places)] += spreads[(slice(None), *tap)]
+        kept = tuple(slice(before, before + out) for before, out in zip(windows.before, windows.output))
+        y[image] = canvas[(slice(None), *kept)]
+    return y
+
+
+OPERATORS = (Conv, ConvTranspose)

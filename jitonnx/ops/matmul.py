@@ -1,0 +1,104 @@
+"""Matrix products: MatMul and Gemm."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jitonnx.ir import expr as e
+from jitonnx.ir.graph import Value
+from jitonnx.ir.lowering import Lowering
+from jitonnx.ir.operator import InferenceError, Operator
+from jitonnx.ir.raw import RawNode
+from jitonnx.ir.types import TensorType, assume_equal, broadcast_shapes
+from jitonnx.ops.base import lower_floating, same_dtype, widen
+
+
+class MatMul(Operator):
+    """NumPy's matmul: [..., m, k] times [..., k, n], leading axes broadcast; a vector is a row on the left, a column on
+    the right, and its axis is not in the result."""
+
+    versions = (1, 9, 13)
+    inputs = ("A", "B")
+    outputs = ("Y",)
+
+    def infer(self, a: Value, b: Value) -> TensorType:
+        same_dtype(a, b)
+        if not a.shape or not b.shape:
+            raise InferenceError("a scalar has no matrix product: rank 1 at least expected")
+        depth = b.shape[-2] if len(b.shape) > 1 else b.shape[0]
+        if not assume_equal(a.shape[-1], depth):
+            raise InferenceError(f"the last axis of A ({a.shape[-1]}) and the next to last of B ({depth}) differ")
+        batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        if batch is None:
+            raise InferenceError(f"leading axes do not broadcast: {a.type} and {b.type}")
+        return TensorType(a.dtype, (*batch, *a.shape[-2:-1], *(b.shape[-1:] if len(b.shape) > 1 else ())))
+
+    def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.asarray(np.matmul(widen(a), widen(b))).astype(a.dtype, copy=False)
+
+    @lower_floating
+    def lower(self, to: Lowering, a: Value, b: Value) -> Value:
+        left = to.reshape(a, (1, *a.shape)) if len(a.shape) == 1 else a
+        right = to.reshape(b, (*b.shape, 1)) if len(b.shape) == 1 else b
+        shape = self.infer(a, b).shape
+        assert shape is not None
+        return to.reshape(to.matmul(left, right), shape)
+
+
+class Gemm(Operator):
+    """alpha * A' B' + beta * C, where A' and B' are the matrices A and B or their transposes; C is broadcast to it."""
+
+    versions = (1, 6, 7, 9, 11, 13)
+    inputs = ("A", "B", "C?")
+    outputs = ("Y",)
+
+    alpha: float = 1.0
+    beta: float = 1.0
+    transA: bool = False
+    transB: bool = False
+
+    @classmethod
+    def upgrade(cls, node: RawNode) -> None:
+        node.drop("broadcast")  # before 7 it had to be asked for; a C of the full shape is broadcast to itself
+
+    def infer(self, a: Value, b: Value, c: Value | None = None) -> TensorType:
+        same_dtype(*(value for value in (a, b, c) if value is not None))
+        if len(a.shape) != 2 or len(b.shape) != 2:
+            raise InferenceError(f"A and B must be matrices: {a.type} and {b.type} given (MatMul takes other ranks)")
+        rows, depth = reversed(a.shape) if self.transA else a.shape
+        other, columns = reversed(b.shape) if self.transB else b.shape
+        if not assume_equal(depth, other):
+            raise InferenceError(f"inner axes of A ({depth}) and B ({other}) differ (transA, transB counted in)")
+        if c is not None and not _fits(broadcast_shapes((rows, columns), c.shape), (rows, columns)):
+            raise InferenceError(f"C ({c.type}) does not broadcast to [{rows},{columns}]")
+        return TensorType(a.dtype, (rows, columns))
+
+    def evaluate(self, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None) -> np.ndarray:
+        left, right = widen(a.T if self.transA else a), widen(b.T if self.transB else b)
+        y = left @ right
+        if self.alpha != 1:
+            y = y * self.alpha
+        if c is not None and self.beta != 0:
+            y = y + (widen(c) if self.beta == 1 else widen(c) * self.beta)
+        return y.astype(a.dtype, copy=False)
+
+    @lower_floating
+    def lower(self, to: Lowering, a: Value, b: Value, c: Value | None = None) -> Value:
+        left = to.transpose(a, (1, 0)) if self.transA else a
+        right = to.transpose(b, (1, 0)) if self.transB else b
+        product = to.matmul(left, right)
+        scaled = _scaled(e.operand(0, a.dtype), self.alpha)
+        if c is not None and self.beta != 0:
+            return to.map(scaled + _scaled(e.operand(1, a.dtype), self.beta), product, c)
+        return product if self.alpha == 1 else to.map(scaled, product)
+
+
+def _scaled(x: e.Expr, factor: float) -> e.Expr:
+    return x if factor == 1 else x * factor
+
+
+def _fits(shape: tuple | None, expected: tuple) -> bool:
+    return shape is not None and len(shape) == 2 and all(map(assume_equal, shape, expected))
+
+
+OPERATORS = (Gemm, MatMul)

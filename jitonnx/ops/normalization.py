@@ -1,0 +1,394 @@
+"""Normalisations: over the batch, a layer, groups of channels, neighbouring channels, or by a norm."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from jitonnx.ir import computation as c
+from jitonnx.ir import expr as e
+from jitonnx.ir.dims import DimLike, floor_divide
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Value
+from jitonnx.ir.lowering import Lowering
+from jitonnx.ir.operator import InferenceError, Operator, internal
+from jitonnx.ir.raw import RawNode
+from jitonnx.ir.types import TensorType, assume_equal
+from jitonnx.ops.base import HALVES, lower_floating, normalize_axis, widen
+
+
+class BatchNormalization(Operator):
+    """(X - mean) / sqrt(variance + epsilon) * scale + B for each channel, with the given statistics.
+
+    In training mode with X's own, and further outputs: the running statistics; before version 14 also X's own.
+    """
+
+    versions = (1, 6, 7, 9, 14, 15)
+    inputs = ("X", "scale", "B", "input_mean", "input_var")
+    outputs = ("Y", "running_mean", "running_var", "saved_mean", "saved_var")
+
+    epsilon: float = 1e-5
+    momentum: float = 0.9
+    training_mode: bool = False
+    spatial: bool = internal(True)  # False: statistics for each position too, not for channels only
+
+    @classmethod
+    def upgrade(cls, node: RawNode) -> None:
+        if node.version < 14:
+            test = node.attributes.pop("is_test", 0)
+            node.attributes["training_mode"] = int(not test and any(node.outputs[1:]))
+            node.drop("consumed_inputs")
+
+    def infer(self, x: Value, *parameters: Value) -> tuple[TensorType, ...]:
+        if not x.shape:
+            raise InferenceError("X is a scalar: [N, C, spatial...] expected")
+        shape = (x.shape[1] if len(x.shape) > 1 else 1,) if self.spatial else x.shape[1:]
+        for name, value in zip(self.inputs[1:], parameters):
+            if len(value.shape) != len(shape) or not all(map(assume_equal, value.shape, shape)):
+                raise InferenceError(f"{name} has the type {value.type}, expected the shape {list(map(str, shape))}")
+        if not self.training_mode:
+            return (x.type,)
+        statistics = parameters[-1].dtype
+        return (x.type, *(TensorType(statistics, shape),) * 4)
+
+    def evaluate(
+        self, x: np.ndarray, scale: np.ndarray, bias: np.ndarray, mean: np.ndarray, variance: np.ndarray
+    ) -> np.ndarray | tuple[np.ndarray, ...]:
+        wide = widen(x)
+        if not self.training_mode:
+            return self._normalize(wide, scale, bias, mean, variance).astype(x.dtype, copy=False)
+        axes = (0, *range(2, x.ndim)) if self.spatial else (0,)
+        own_mean, own_variance = wide.mean(axis=axes), wide.var(axis=axes)
+        momentum = wide.dtype.type(self.momentum)
+        running_mean = widen(mean) * momentum + own_mean * (1 - momentum)
+        running_variance = widen(variance) * momentum + own_variance * (1 - momentum)
+        y = self._normalize(wide, scale, bias, own_mean, own_variance).astype(x.dtype, copy=False)
+        statistics = (running_mean, running_variance, own_mean, own_variance)
+        return (y, *(array.reshape(mean.shape).astype(mean.dtype, copy=False) for array in statistics))
+
+    def _normalize(self, x: np.ndarray, *parameters: np.ndarray) -> np.ndarray:
+        shape = (-1, *(1,) * (x.ndim - 2)) if self.spatial and x.ndim > 1 else x.shape[1:]
+        scale, bias, mean, variance = (widen(array).astype(x.dtype, copy=False).reshape(shape) for array in parameters)
+        return scale * ((x - mean) / np.sqrt(variance + x.dtype.type(self.epsilon))) + bias
+
+    @lower_floating
+    def lower(self, to: Lowering, x: Value, *parameters: Value) -> Value | tuple[Value, ...]:
+        if self.training_mode:
+            return to.host(self, (x, *parameters), self.infer(x, *parameters)[: to.wanted])
+        scale, shift = self._scale_and_shift(to, x.dtype, parameters)
+        if self.spatial and len(x.shape) > 2:
+            shape = (x.shape[1], *(1,) * (len(x.shape) - 2))
+            scale, shift = to.reshape(scale, shape), to.reshape(shift, shape)
+        element, factor, summand = (e.operand(i, x.dtype) for i in range(3))
+        return to.map(element * factor + summand, x, scale, shift)
+
+    def _scale_and_shift(
+        self, to: Lowering, dtype: DType, parameters: tuple[Value, ...]
+    ) -> tuple[Value, Value]:
+        """The normalisation as x * scale + shift: two constants where the parameters are constants."""
+        arrays = [value.constant for value in parameters]
+        if not any(array is None for array in arrays):
+            scale, bias, mean, variance = (array.astype(np.float64) for array in arrays)  # type: ignore[union-attr]
+            factor = scale / np.sqrt(variance + self.epsilon)
+            shift = bias - mean * factor
+            return to.constant(factor.astype(dtype.numpy)), to.constant(shift.astype(dtype.numpy))
+        scale_, bias_, mean_, variance_ = (to.cast(value, dtype) for value in parameters)
+        a, b, d = (e.operand(i, dtype) for i in range(3))
+        factor_ = to.map(a / e.sqrt(b + self.epsilon), scale_, variance_)
+        return factor_, to.map(a - b * d, bias_, mean_, factor_)
+
+
+def _check_channels(x: Value, parameters: dict[str, Value], size: DimLike) -> None:
+    """InferenceError unless each parameter is a vector with `size` elements."""
+    for name, value in parameters.items():
+        if len(value.shape) != 1 or not assume_equal(value.shape[0], size):
+            raise InferenceError(f"{name} has the type {value.type}; X ({x.type}) needs a vector of {size}")
+
+
+def _over_axes(x: np.ndarray, axes: tuple[int, ...], epsilon: float) -> np.ndarray:
+    """(x - mean) / sqrt(variance + epsilon) over `axes`."""
+    deviation = x - x.mean(axis=axes, keepdims=True)
+    variance = (deviation * deviation).mean(axis=axes, keepdims=True)
+    return deviation / np.sqrt(variance + x.dtype.type(epsilon))
+
+
+class InstanceNormalization(Operator):
+    """Each channel of each image [N, C, spatial...] normalised over its spatial axes, then scaled and shifted."""
+
+    versions = (1, 6, 22)
+    inputs = ("input", "scale", "B")
+    outputs = ("output",)
+
+    epsilon: float = 1e-5
+
+    @classmethod
+    def upgrade(cls, node: RawNode) -> None:
+        node.drop("consumed_inputs")
+
+    def infer(self, x: Value, scale: Value, bias: Value) -> TensorType:
+        if len(x.shape) < 3:
+            raise InferenceError(f"{x} has no spatial axes: [N, C, spatial...] expected")
+        _check_channels(x, {"scale": scale, "B": bias}, x.shape[1])
+        return x.type
+
+    def evaluate(self, x: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        normal = _over_axes(widen(x), tuple(range(2, x.ndim)), self.epsilon)
+        channels = (-1, *(1,) * (x.ndim - 2))
+        return (normal * widen(scale).reshape(channels) + widen(bias).reshape(channels)).astype(x.dtype, copy=False)
+
+    @lower_floating
+    def lower(self, to: Lowering, x: Value, scale: Value, bias: Value) -> Value:
+        return to.emit(c.GroupNormalize(None, self.epsilon), (x, scale, bias), x.type)
+
+
+class GroupNormalization(Operator):
+    """Groups of adjacent channels of each image normalised together, then each channel scaled and shifted.
+
+    Before version 21 scale and bias had one element a group.
+    """
+
+    versions = (18, 21)
+    inputs = ("X", "scale", "bias")
+    outputs = ("Y",)
+
+    num_groups: int
+    epsilon: float = 1e-5
+    stash_type: int = 1
+    by_group: bool = internal(False)
+
+    @classmethod
+    def upgrade(cls, node: RawNode) -> None:
+        node.attributes["by_group"] = 1
+
+    def infer(self, x: Value, scale: Value, bias: Value) -> TensorType:
+        if len(x.shape) < 2:
+            raise InferenceError(f"{x} has no channels: [N, C, spatial...] expected")
+        channels = x.shape[1]
+        if self.num_groups < 1 or (isinstance(channels, int) and channels % self.num_groups):
+            raise InferenceError(f"{channels} channels do not divide into {self.num_groups} groups")
+        _check_channels(x, {"scale": scale, "bias": bias}, self.num_groups if self.by_group else channels)
+        return x.type
+
+    def evaluate(self, x: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        wide = widen(x)
+        groups = wide.reshape(x.shape[0], self.num_groups, -1)
+        normal = _over_axes(groups, (2,), self.epsilon).reshape(x.shape)
+        repeats = x.shape[1] // self.num_groups if self.by_group else 1
+        channels = (-1, *(1,) * (x.ndim - 2))
+        factor, summand = (np.repeat(widen(array), repeats).reshape(channels) for array in (scale, bias))
+        return (normal * factor + summand).astype(x.dtype, copy=False)
+
+    @lower_floating
+    def lower(self, to: Lowering, x: Value, scale: Value, bias: Value) -> Value:
+        if self.by_group:
+            scale, bias = self._by_channel(to, scale, x.shape[1]), self._by_channel(to, bias, x.shape[1])
+        return to.emit(c.GroupNormalize(self.num_groups, self.epsilon), (x, scale, bias), x.type)
+
+    def _by_channel(self, to: Lowering, value: Value, channels: DimLike) -> Value:
+        size = floor_divide(channels, self.num_groups)
+        if value.constant is not None and isinstance(size, int):
+            return to.constant(np.repeat(value.constant, size))
+        column = to.reshape(value, (self.num_groups, 1))
+        return to.reshape(to.broadcast(column, (self.num_groups, size)), (channels,))
+
+
+class _OverTrailingAxes(Operator):
+    """Normalised over the axes from `axis` on, in float32 at least."""
+
+    axis: int = -1
+    epsilon: float = 1e-5
+    stash_type: int = 1
+
+    def _statistics(self, dtype: DType) -> DType:
+        """In which type the mean and the variance are computed, and given out."""
+        if self.stash_type not in (DType.FLOAT, DType.BFLOAT16, DType.DOUBLE, DType.FLOAT16):
+            raise InferenceError(f"stash_type {self.stash_type} is no floating-point element type (1: float)")
+        return dtype if dtype is DType.DOUBLE and self.stash_type == DType.FLOAT else DType(self.stash_type)
+
+    def _check(self, x: Value, *parameters: Value) -> int:
+        axis = normalize_axis(self.axis, len(x.shape))
+        for value in parameters:
+            if len(value.shape) > len(x.shape) or not all(
+                dim == 1 or assume_equal(dim, other) for dim, other in zip(value.shape[::-1], x.shape[::-1])
+            ):
+                raise InferenceError(f"{value} does not broadcast to X ({x.type})")
+        return axis
+
+    def _lower(self, to: Lowering, kind: str, x: Value, scale: Value, bias: Value | None) -> tuple[Value, ...]:
+        """The normalisation with as many results as are wanted; a scale of another shape than the axes' comes after."""
+        axis = normalize_axis(self.axis, len(x.shape))
+        simple = all(value is None or value.shape == x.shape[axis:] for value in (scale, bias))
+        operands = [x, *(value for value in (scale, bias) if value is not None and simple)]
+        statistics = TensorType(x.dtype, (*x.shape[:axis], *(1,) * (len(x.shape) - axis)))
+        types = (x.type, statistics, statistics)[: to.wanted]
+        y, *rest = to.emit_many(c.Normalize(kind, axis, self.epsilon), operands, types)
+        if not simple:
+            element, factor, summand = (e.operand(i, x.dtype) for i in range(3))
+            y = to.map(element * factor, y, scale) if bias is None else to.map(
+                element * factor + summand, y, scale, bias
+            )
+        return (y, *rest)
+
+
+class LayerNormalization(_OverTrailingAxes):
+    """(X - mean) / sqrt(variance + epsilon) * Scale + B over the axes from `axis` on; Mean and InvStdDev of them."""
+
+    versions = (17,)
+    inputs = ("X", "Scale", "B?")
+    outputs = ("Y", "Mean", "InvStdDev")
+
+    def infer(self, x: Value, scale: Value, bias: Value | None = None) -> tuple[TensorType, ...]:
+        axis = self._check(x, *(value for value in (scale, bias) if value is not None))
+        shape = (*x.shape[:axis], *(1,) * (len(x.shape) - axis))
+        return (x.type, *(TensorType(self._statistics(x.dtype), shape),) * 2)
+
+    def evaluate(
+        self, x: np.ndarray, scale: np.ndarray, bias: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        wide = widen(x)
+        axes = tuple(range(normalize_axis(self.axis, x.ndim), x.ndim))
+        mean = wide.mean(axis=axes, keepdims=True)
+        deviation = wide - mean
+        variance = (deviation * deviation).mean(axis=axes, keepdims=True)
+        inverse = 1 / np.sqrt(variance + wide.dtype.type(self.epsilon))
+        y = deviation * inverse * widen(scale)
+        if bias is not None:
+            y = y + widen(bias)
+        kind = self._statistics(DType.DOUBLE if wide.dtype == np.float64 else DType.FLOAT).numpy
+        return y.astype(x.dtype, copy=False), mean.astype(kind, copy=False), inverse.astype(kind, copy=False)
+
+    @lower_floating
+    def lower(self, to: Lowering, x: Value, scale: Value, bias: Value | None = None) -> tuple[Value, ...]:
+        return self._lower(to, "layer", x, scale, bias)
+
+
+class RMSNormalization(_OverTrailingAxes):
+    """X / sqrt(mean of X ** 2 + epsilon) * scale over the axes from `axis` on."""
+
+    versions = (23,)
+    inputs = ("X", "scale")
+    outputs = ("Y",)
+
+    def infer(self, x: Value, scale: Value) -> TensorType:
+        self._statistics(x.dtype)
+        self._check(x, scale)
+        return TensorType(scale.dtype, x.shape)
+
+    def evaluate(self, x: np.ndarray, scale: np.ndarray) -> np.ndarray:
+        wide = widen(x)
+        axes = tuple(range(normalize_axis(self.axis, x.ndim), x.ndim))
+        squares = (wide * wide).mean(axis=axes, keepdims=True)
+        y = wide / np.sqrt(squares + wide.dtype.type(self.epsilon))
+        return (y * widen(scale)).astype(scale.dtype, copy=False)
+
+    @lower_floating
+    def lower(self, to: Lowering, x: Value, scale: Value) -> Value:
+        return to.cast(self._lower(to, "rms", x, to.cast(scale, x.dtype), None)[0], scale.dtype)
+
+
+class MeanVarianceNormalization(Operator):
+    """(X - mean) / (standard deviation + 1e-9) over `axes`."""
+
+    versions = (9, 13)
+    inputs = ("X",)
+    outputs = ("Y",)
+
+    axes: tuple[int, ...] = (0, 2, 3)
+
+    def _axes(self, rank: int) -> tuple[int, ...]:
+        return tuple(sorted({normalize_axis(axis, rank, "axes") for axis in self.axes}))
+
+    def infer(self, x: Value) -> TensorType:
+        self._axes(len(x.shape))
+        return x.type
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        wide, axes = widen(x), self._axes(x.ndim)
+        deviation = wide - wide.mean(axis=axes, keepdims=True)
+        spread = np.sqrt((deviation * deviation).mean(axis=axes, keepdims=True))
+        return (deviation / (spread + wide.dtype.type(1e-9))).astype(x.dtype, copy=False)
+
+    @lower_floating
+    def lower(self, to: Lowering, x: Value) -> Value:
+        axes = self._axes(len(x.shape))
+        a, b = e.operand(0, x.dtype), e.operand(1, x.dtype)
+        deviation = to.map(a - b, x, to.reduce("mean", x, axes, True))
+        variance = to.reduce("mean", to.map(a * a, deviation), axes, True)
+        return to.map(a / (e.sqrt(b) + 1e-9), deviation, variance)
+
+
+class LpNormalization(Operator):
+    """Divided by its p-norm along `axis`; 0 where the norm is 0."""
+
+    versions = (1, 22)
+    inputs = ("input",)
+    outputs = ("output",)
+
+    axis: int = -1
+    p: int = 2
+
+    def infer(self, x: Value) -> TensorType:
+        normalize_axis(self.axis, len(x.shape))
+        if self.p not in (1, 2):
+            raise InferenceError(f"p is {self.p}: only 1 and 2 are allowed")
+        return x.type
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        wide = widen(x)
+        sizes = np.abs(wide) if self.p == 1 else wide * wide
+        norm = sizes.sum(axis=self.axis, keepdims=True)
+        norm = norm if self.p == 1 else np.sqrt(norm)
+        return np.where(norm == 0, wide.dtype.type(0), wide / norm).astype(x.dtype, copy=False)
+
+    @lower_floating
+    def lower(self, to: Lowering, x: Value) -> Value:
+        axis = normalize_axis(self.axis, len(x.shape))
+        norm = to.reduce("l1" if self.p == 1 else "l2", x, (axis,), True)
+        element, size = e.operand(0, x.dtype), e.operand(1, x.dtype)
+        return to.map(e.where(e.equal(size, 0), 0.0, element / size), x, norm)
+
+
+class LRN(Operator):
+    """X [N, C, spatial...] / (bias + alpha / size * sum of squares over `size` neighbouring channels) ** beta."""
+
+    versions = (1, 13)
+    inputs = ("X",)
+    outputs = ("Y",)
+
+    size: int
+    alpha: float = 1e-4
+    beta: float = 0.75
+    bias: float = 1.0
+
+    def infer(self, x: Value) -> TensorType:
+        if len(x.shape) < 2:
+            raise InferenceError(f"{x} has no channels: [N, C, spatial...] expected")
+        if self.size < 1:
+            raise InferenceError(f"size is {self.size}: at least 1 expected")
+        return x.type
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        wide = widen(x)
+        before, channels = (self.size - 1) // 2, x.shape[1]
+        squares = np.zeros((x.shape[0], channels + self.size - 1, *x.shape[2:]), wide.dtype)
+        squares[:, before : before + channels] = wide * wide
+        total = sum(squares[:, shift : shift + channels] for shift in range(self.size))
+        alpha, beta, bias = (wide.dtype.type(value) for value in (self.alpha, self.beta, self.bias))
+        return (wide / (bias + alpha / self.size * total) ** beta).astype(x.dtype, copy=False)
+
+    @lower_floating
+    def lower(self, to: Lowering, x: Value) -> Value:
+        return to.emit(c.LocalResponseNormalize(self.size, self.alpha, self.beta, self.bias), (x,), x.type)
+
+
+OPERATORS = (
+    BatchNormalization,
+    GroupNormalization,
+    InstanceNormalization,
+    LRN,
+    LayerNormalization,
+    LpNormalization,
+    MeanVarianceNormalization,
+    RMSNormalization,
+)

@@ -1,0 +1,218 @@
+"""Pooling: windows over the spatial axes of [N, C, spatial...], or those axes as a whole."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from jitonnx.ir import computation as c
+from jitonnx.ir import expr as e
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Value
+from jitonnx.ir.lowering import Lowering
+from jitonnx.ir.operator import InferenceError, Operator
+from jitonnx.ir.types import Shape, TensorType
+from jitonnx.ops.base import lower_floating, widen
+from jitonnx.ops.windows import Windows, padded, per_axis, slide, spatial_rank, tap_slices
+
+
+class _Pool(Operator):
+    """The attributes that all pools share; each entry of a tuple belongs to a spatial axis."""
+
+    inputs = ("X",)
+    outputs = ("Y",)
+
+    kernel_shape: tuple[int, ...]
+    auto_pad: str = "NOTSET"
+    ceil_mode: bool = False
+    dilations: tuple[int, ...] | None = None
+    pads: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+
+    def _windows(self, x: Shape) -> Windows:
+        kernel = per_axis(self.kernel_shape, len(x) - 2, 1, "kernel_shape")
+        return slide(x[2:], kernel, self.strides, self.dilations, self.pads, self.auto_pad, self.ceil_mode)
+
+    def _type(self, x: Value) -> TensorType:
+        spatial_rank(x)
+        return TensorType(x.dtype, (*x.shape[:2], *self._windows(x.shape).output))
+
+    def _computation(
+        self, kind: str, x: Value, count_include_pad: bool = False, p: int = 2, storage_order: int = 0
+    ) -> c.Pool:
+        windows = self._windows(x.shape)
+        geometry = (windows.kernel, windows.strides, windows.dilations, windows.before, windows.after, windows.output)
+        return c.Pool(kind, *geometry, count_include_pad, p, storage_order)
+
+
+class MaxPool(_Pool):
+    """The largest element of each window, and in Indices where X, flattened, has it (the first of equals)."""
+
+    versions = (1, 8, 10, 11, 12, 22)
+    outputs = ("Y", "Indices")
+
+    storage_order: int = 0
+
+    def infer(self, x: Value) -> tuple[TensorType, TensorType]:
+        y = self._type(x)
+        return y, TensorType(DType.INT64, y.shape)
+
+    def evaluate(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return max_pool(x, self._windows(x.shape), self.storage_order)
+
+    def lower(self, to: Lowering, x: Value) -> tuple[Value, ...]:
+        types = self.infer(x)[: to.wanted]
+        return to.emit_many(self._computation("max", x, storage_order=self.storage_order), (x,), types)
+
+
+def max_pool(x: np.ndarray, windows: Windows, storage_order: int) -> tuple[np.ndarray, np.ndarray]:
+    """Y and Indices of MaxPool. The first NaN of a window is its maximum."""
+    lowest = np.asarray(np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf, x.dtype)
+    spatial = x.shape[2:]
+    places = np.arange(np.prod(spatial, dtype=np.int64)).reshape(spatial, order="F" if storage_order else "C")
+    around, where = padded(x, windows, lowest), padded(places[None, None], windows, -1)
+    best = np.full((*x.shape[:2], *windows.output), lowest, x.dtype)
+    index = np.full(best.shape, -1, np.int64)
+    for tap in windows.taps():
+        at = (slice(None), slice(None), *tap_slices(windows, tap))
+        value, place = around[at], where[at]
+        better = (value > best) | ((index < 0) & (place >= 0)) | (np.isnan(value) & ~np.isnan(best))
+        best = np.where(better, value, best)
+        index = np.where(better, place, index)
+    planes = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *(1,) * len(spatial))
+    return best, index + planes * places.size
+
+
+class AveragePool(_Pool):
+    """The mean of each window, over the elements in X or, with count_include_pad, over those in the padded X."""
+
+    versions = (1, 7, 10, 11, 19, 22)
+
+    count_include_pad: bool = False
+
+    def infer(self, x: Value) -> TensorType:
+        return self._type(x)
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        windows = self._windows(x.shape)
+        total = _window_sum(widen(x), windows)
+        return (total / self._counts(x.shape[2:], windows).astype(total.dtype)).astype(x.dtype, copy=False)
+
+    def _counts(self, spatial: Shape, windows: Windows) -> np.ndarray:
+        """By how many elements each window's sum is divided."""
+        counts = []
+        for axis, length in enumerate(spatial):
+            starts = np.arange(windows.output[axis]) * windows.strides[axis] - windows.before[axis]
+            positions = starts[:, None] + np.arange(windows.kernel[axis]) * windows.dilations[axis]
+            low, high = (-windows.before[axis], length + windows.after[axis]) if self.count_include_pad else (0, length)
+            counts.append(((positions >= low) & (positions < high)).sum(axis=1))
+        return functools.reduce(np.multiply.outer, counts)
+
+    @lower_floating
+    def lower(self, to: Lowering, x: Value) -> Value:
+        return to.emit(self._computation("average", x, self.count_include_pad), (x,), self._type(x))
+
+
+def _window_sum(x: np.ndarray, windows: Windows) -> np.ndarray:
+    around, total = padded(x, windows, 0), np.zeros((*x.shape[:2], *windows.output), x.dtype)
+    for tap in windows.taps():
+        total += around[(slice(None), slice(None), *tap_slices(windows, tap))]
+    return total
+
+
+class LpPool(_Pool):
+    """The p-norm of each window: the sum of |x| ** p, to the power of 1 / p."""
+
+    versions = (1, 2, 11, 18, 22)
+
+    p: float = 2  # an integer since version 2
+
+    def infer(self, x: Value) -> TensorType:
+        _check_exponent(self.p)
+        return self._type(x)
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        wide = widen(x)
+        total = _window_sum(np.abs(wide) ** wide.dtype.type(self.p), self._windows(x.shape))
+        return (total ** wide.dtype.type(1 / self.p)).astype(x.dtype, copy=False)
+
+    @lower_floating
+    def lower(self, to: Lowering, x: Value) -> Value:
+        if self.p != int(self.p):
+            (y,) = to.host(self, (x,), (self._type(x),))
+            return y
+        return to.emit(self._computation("lp", x, p=int(self.p)), (x,), self._type(x))
+
+
+def _check_exponent(p: float) -> None:
+    if p < 1:
+        raise InferenceError(f"p is {p:g}: a norm has an exponent of at least 1")
+
+
+class _GlobalPool(Operator):
+    """One window over all spatial axes, which stay as size 1."""
+
+    versions = (1, 22)
+    inputs = ("X",)
+    outputs = ("Y",)
+
+    def infer(self, x: Value) -> TensorType:
+        if len(x.shape) < 2:
+            raise InferenceError(f"{x} has no channels: [N, C, spatial...] expected")
+        return TensorType(x.dtype, (*x.shape[:2], *(1,) * (len(x.shape) - 2)))
+
+
+def _spatial(rank: int) -> tuple[int, ...]:
+    return tuple(range(2, rank))
+
+
+class GlobalAveragePool(_GlobalPool):
+    """The mean over all spatial axes."""
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return widen(x).mean(axis=_spatial(x.ndim), keepdims=True).astype(x.dtype, copy=False)
+
+    @lower_floating
+    def lower(self, to: Lowering, x: Value) -> Value:
+        return to.reduce("mean", x, _spatial(len(x.shape)), True)
+
+
+class GlobalMaxPool(_GlobalPool):
+    """The largest element over all spatial axes."""
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return x.max(axis=_spatial(x.ndim), keepdims=True)
+
+    @lower_floating
+    def lower(self, to: Lowering, x: Value) -> Value:
+        return to.reduce("max", x, _spatial(len(x.shape)), True)
+
+
+class GlobalLpPool(_GlobalPool):
+    """The p-norm over all spatial axes."""
+
+    versions = (1, 2, 22)
+
+    p: float = 2  # an integer since version 2
+
+    def infer(self, x: Value) -> TensorType:
+        _check_exponent(self.p)
+        return super().infer(x)
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        wide = widen(x)
+        total = (np.abs(wide) ** wide.dtype.type(self.p)).sum(axis=_spatial(x.ndim), keepdims=True)
+        return (total ** wide.dtype.type(1 / self.p)).astype(x.dtype, copy=False)
+
+    @lower_floating
+    def lower(self, to: Lowering, x: Value) -> Value:
+        axes = _spatial(len(x.shape))
+        if self.p in (1, 2):
+            return to.reduce("l1" if self.p == 1 else "l2", x, axes, True)
+        element = e.operand(0, x.dtype)
+        total = to.reduce("sum", to.map(e.power(e.absolute(element), self.p), x), axes, True)
+        return to.map(e.power(element, 1 / self.p), total)
+
+
+OPERATORS = (AveragePool, GlobalAveragePool, GlobalLpPool, GlobalMaxPool, LpPool, MaxPool)

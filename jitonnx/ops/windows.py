@@ -1,0 +1,169 @@
+"""Windows that slide over the spatial axes of [N, C, spatial...]: where they lie, for convolution and pooling alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from jitonnx.ir.dims import DimLike, ceil_divide, floor_divide, maximum, minimum
+from jitonnx.ir.graph import Value
+from jitonnx.ir.operator import InferenceError
+
+AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
+
+
+@dataclass(frozen=True)
+class Windows:
+    """One entry a spatial axis. Output element o covers input elements o * stride - before + tap * dilation."""
+
+    kernel: tuple[Any, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    before: tuple[DimLike, ...]
+    after: tuple[DimLike, ...]
+    output: tuple[DimLike, ...]
+
+    def taps(self) -> list[tuple[int, ...]]:
+        """The positions in a window, row-major; the sizes must be known."""
+        return list(product(*(range(size) for size in self.kernel)))
+
+
+def spatial_rank(x: Value) -> int:
+    """How many spatial axes [N, C, spatial...] has. InferenceError if none."""
+    rank = len(x.shape) - 2
+    if rank < 1:
+        raise InferenceError(f"{x} has no spatial axes: [N, C, spatial...] expected")
+    return rank
+
+
+def per_axis(values: Sequence[int] | None, rank: int, default: int, name: str, least: int = 1) -> tuple[int, ...]:
+    """An attribute with one entry a spatial axis, or its default. InferenceError for a wrong number or a too small one."""
+    if values is None:
+        return (default,) * rank
+    if len(values) != rank or any(value < least for value in values):
+        raise InferenceError(f"{name} {list(values)}: {rank} entries of at least {least} expected, one a spatial axis")
+    return tuple(values)
+
+
+def split_pads(pads: Sequence[int] | None, rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """ONNX's pads [begin..., end...] as (before, after)."""
+    both = per_axis(pads, 2 * rank, 0, "pads", least=0)
+    return both[:rank], both[rank:]
+
+
+def extent(kernel: Sequence[Any], dilations: Sequence[int]) -> tuple[Any, ...]:
+    """From a window's first element to behind its last, along each axis."""
+    return tuple((size - 1) * dilation + 1 for size, dilation in zip(kernel, dilations))
+
+
+def slide(
+    size: Sequence[DimLike],
+    kernel: Sequence[Any],
+    strides: Sequence[int] | None,
+    dilations: Sequence[int] | None,
+    pads: Sequence[int] | None,
+    auto_pad: str,
+    ceil_mode: bool = False,
+) -> Windows:
+    """The windows of Conv and the pools over an input of spatial size `size`, by ONNX's attributes.
+
+    With ceil_mode the last window may reach over the end, but must start before the padding behind the input (as
+    onnxruntime and ONNX's shape inference do, for auto_pad VALID too).
+    """
+    rank = len(size)
+    strides = per_axis(strides, rank, 1, "strides")
+    dilations = per_axis(dilations, rank, 1, "dilations")
+    covers = extent(kernel, dilations)
+    if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        output: tuple[DimLike, ...] = tuple(ceil_divide(length, stride) for length, stride in zip(size, strides))
+        totals = [
+            maximum((out - 1) * stride + cover - length, 0)
+            for out, stride, cover, length in zip(output, strides, covers, size)
+        ]
+        less, more = _halves(totals)
+        before, after = (less, more) if auto_pad == "SAME_UPPER" else (more, less)
+    else:
+        check_auto_pad(auto_pad)
+        before, after = split_pads(None if auto_pad == "VALID" else pads, rank)
+        output = tuple(_steps(*axis, ceil_mode) for axis in zip(size, covers, strides, before, after))
+        if any(isinstance(out, int) and out < 0 for out in output):
+            raise InferenceError(f"a window of extent {list(covers)} is larger than the padded input {list(size)}")
+    return Windows(tuple(kernel), strides, dilations, before, after, output)
+
+
+def _steps(
+    length: DimLike, cover: DimLike, stride: int, before: DimLike, after: DimLike, ceil_mode: bool
+) -> DimLike:
+    room = length + before + after - cover
+    if not ceil_mode:
+        return floor_divide(room, stride) + 1
+    return minimum(ceil_divide(room, stride) + 1, ceil_divide(length + before, stride))
+
+
+def _halves(totals: Sequence[DimLike]) -> tuple[tuple[DimLike, ...], tuple[DimLike, ...]]:
+    less = tuple(floor_divide(total, 2) for total in totals)
+    return less, tuple(total - half for total, half in zip(totals, less))
+
+
+def check_auto_pad(auto_pad: str) -> None:
+    """InferenceError for what ONNX does not know."""
+    if auto_pad not in AUTO_PADS:
+        raise InferenceError(f"auto_pad {auto_pad!r}: one of {', '.join(AUTO_PADS)} expected")
+
+
+def spread(
+    size: Sequence[DimLike],
+    kernel: Sequence[Any],
+    strides: Sequence[int] | None,
+    dilations: Sequence[int] | None,
+    pads: Sequence[int] | None,
+    auto_pad: str,
+    output_padding: Sequence[int] | None,
+    output_shape: Sequence[int] | None,
+) -> Windows:
+    """The windows of ConvTranspose: `output` is the spatial size of its result, `before` what is cut off in front.
+
+    Where the padding follows from the output's size and is odd, SAME_UPPER cuts more behind and everything else more in
+    front: ONNX since version 11, and onnxruntime in all versions.
+    """
+    rank = len(size)
+    strides = per_axis(strides, rank, 1, "strides")
+    dilations = per_axis(dilations, rank, 1, "dilations")
+    extra = per_axis(output_padding, rank, 0, "output_padding", least=0)
+    check_auto_pad(auto_pad)
+    covers = extent(kernel, dilations)
+    full = [(n - 1) * stride + cover + more for n, stride, cover, more in zip(size, strides, covers, extra)]
+    if output_shape is None and not auto_pad.startswith("SAME"):
+        before, after = split_pads(None if auto_pad == "VALID" else pads, rank)
+        output: tuple[DimLike, ...] = tuple(n - a - b for n, a, b in zip(full, before, after))
+        return Windows(tuple(kernel), strides, dilations, before, after, output)
+    if output_shape is not None:
+        output = per_axis(output_shape[-rank:], rank, 0, "output_shape")
+    else:
+        output = tuple(n * stride for n, stride in zip(size, strides))
+    less, more = _halves([maximum(n - out, 0) for n, out in zip(full, output)])
+    before, after = (less, more) if auto_pad == "SAME_UPPER" else (more, less)
+    return Windows(tuple(kernel), strides, dilations, before, after, output)
+
+
+def padded(x: np.ndarray, windows: Windows, value: float) -> np.ndarray:
+    """x with everything that the windows reach around it, filled with `value`."""
+    covers = extent(windows.kernel, windows.dilations)
+    widths = [(0, 0), (0, 0)]
+    for length, out, stride, cover, before in zip(
+        x.shape[2:], windows.output, windows.strides, covers, windows.before
+    ):
+        widths.append((before, max((out - 1) * stride + cover - length - before, 0)))
+    return np.pad(x, widths, constant_values=value)
+
+
+def tap_slices(windows: Windows, tap: Sequence[int]) -> tuple[slice, ...]:
+    """Where position `tap` of every window lies in the padded input: index its spatial axes with this."""
+    return tuple(
+        slice(position * dilation, position * dilation + (out - 1) * stride + 1 if out else 0, stride)
+        for position, dilation, out, stride in zip(tap, windows.dilations, windows.output, windows.strides)
+    )

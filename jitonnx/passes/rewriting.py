@@ -1,0 +1,254 @@
+"""Rules and how they are applied: matching, safety, replacement and record keeping, once for all rules.
+
+A rule looks at one node and gives the values that shall stand for its outputs, or None where it does not apply:
+
+    @rule("double negation", Neg, equation="-(-x) = x")
+    def double_negation(node, edit):
+        inner = producer(node.inputs[0], Neg)
+        return inner.inputs[0] if inner else None
+
+What it would swallow besides its own node it names with `edit.consume(nodes)`, which makes sure that nobody else reads
+their results; a rule that recognises something and cannot proceed raises `Decline` with a typed reason.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from jitonnx.ir.dims import DimLike
+from jitonnx.ir.graph import Graph, GraphError, Node, Value
+from jitonnx.ir.operator import Operator
+from jitonnx.ir.types import TensorType
+from jitonnx.ops.controlflow import Identity
+from jitonnx.ops.shape import Reshape
+from jitonnx.passes.report import Reason, Report
+from jitonnx.passes.verify import same_type
+
+Result: TypeAlias = "Value | Sequence[Value] | None"
+
+SWEEPS = 60
+"""Sweeps after which a step that still changes the graph counts as a fault: real ones need fewer than ten."""
+
+
+class Level(enum.IntEnum):
+    """When a rewrite is made, in the terms of onnxruntime's GraphOptimizationLevel."""
+
+    NONE = 0
+    BASIC = 1
+    EXTENDED = 2
+    ALL = 99
+
+
+class Decline(Exception):
+    """A rule has recognised its pattern and cannot rewrite it."""
+
+    def __init__(self, reason: Reason, detail: str = "") -> None:
+        super().__init__(reason.value)
+        self.reason, self.detail = reason, detail
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A named rewrite: where it looks (`anchors`; empty: everywhere), and what it makes of it."""
+
+    name: str
+    equation: str
+    level: Level
+    anchors: tuple[type[Operator], ...]
+    apply: Callable[[Node, Edit], Result]
+
+
+def rule(
+    name: str, *anchors: type[Operator], equation: str, level: Level = Level.BASIC
+) -> Callable[[Callable[[Node, Edit], Result]], Rule]:
+    """Make a function of a node and an `Edit` a rule."""
+    return lambda function: Rule(name, equation, level, anchors, function)
+
+
+class Edit:
+    """What a rule may do to a graph. Nodes that it adds carry the origin of what they replace."""
+
+    def __init__(self, graph: Graph, report: Report) -> None:
+        self.graph, self.report = graph, report
+        self._consumed: dict[Node, None] = {}
+        self._added: list[Node] = []
+
+    # ------------------------------------------------------------ for rules
+
+    def add(self, operator: Operator, *inputs: Value | None) -> Value:
+        """A new node with one output."""
+        return self.add_many(operator, inputs, 1)[0]
+
+    def add_many(self, operator: Operator, inputs: Sequence[Value | None], outputs: int) -> tuple[Value, ...]:
+        """A new node with several outputs."""
+        names = [f"{operator.name}_output_{i}" for i in range(outputs)] if outputs > 1 else None
+        values = self.graph.add(operator, inputs, outputs=names, origin=self.origin)
+        assert values[0].producer is not None
+        self._added.append(values[0].producer)
+        return values
+
+    def constant(self, array: np.ndarray) -> Value:
+        """A new constant."""
+        return self.graph.add_constant(array)
+
+    def dims(self, dims: Sequence[DimLike]) -> Value:
+        """A shape, known or symbolic, as an int64 vector."""
+        return self.graph.add_dims(dims)
+
+    def reshape(self, x: Value, shape: Sequence[DimLike]) -> Value:
+        """x under another shape; x itself if it has that shape."""
+        return x if tuple(shape) == x.shape else self.add(Reshape(allowzero=True), x, self.dims(shape))
+
+    def consume(self, nodes: Iterable[Node]) -> None:
+        """The rule's node and `nodes` become one: Decline if a result inside is read elsewhere, or is a graph output."""
+        self._consumed.update(dict.fromkeys(nodes))
+        root = next(iter(self._consumed))
+        for node in self._consumed:
+            if node is root:
+                continue
+            for value in node.outputs:
+                if value in self.graph.outputs:
+                    raise Decline(Reason.OTHER_USES, f"{value.name} is an output of the graph")
+                if other := [user for user in value.users if user not in self._consumed]:
+                    raise Decline(Reason.OTHER_USES, f"{value.name} by {other[0].name}")
+
+    def shares(self, nodes: Iterable[Node]) -> None:
+        """`nodes` take part, and may stay for others who read them."""
+        self._consumed.update(dict.fromkeys(nodes))
+
+    @property
+    def origin(self) -> tuple[str, ...]:
+        """The model's nodes that take part in the rewrite under way."""
+        return tuple(dict.fromkeys(name for node in self._consumed for name in node.origin or (node.name,)))
+
+    # ------------------------------------------------------------ for the driver of rules
+
+    def attempt(self, rule: Rule, node: Node) -> bool:
+        """Apply a rule to a node; whether it did anything."""
+        self._consumed, self._added = {node: None}, []
+        try:
+            result = rule.apply(node, self)
+            if result is not None:
+                self.substitute(node, [result] if isinstance(result, Value) else list(result))
+        except Decline as decline:
+            self.report.note_declined(rule.name, self.origin, decline.reason, decline.detail)
+            result = None
+        if result is None:
+            for added in reversed(self._added):
+                self.graph.remove(added)
+            return False
+        swallowed = " ".join(one.operator.name for one in reversed(self._consumed))
+        self.report.note_applied(rule.name, self.origin, swallowed, _made(result))
+        return True
+
+    def substitute(self, node: Node, results: Sequence[Value]) -> None:
+        """Let `results` stand for the outputs of `node`, which is removed. Decline if their types differ."""
+        for old, new in zip(node.outputs, results):
+            if old.type.shape is not None and not same_type(old.type, new.type, self.graph.assumptions):
+                raise Decline(Reason.SHAPE, f"{new.type} would stand for {old.type}")
+        for old, new in zip(node.outputs, results):
+            self._replace(old, new)
+        self._remove_unread(node)
+
+    def _replace(self, old: Value, new: Value) -> None:
+        """All users of `old` read `new`; a graph output keeps its name."""
+        if old in self.graph.outputs:
+            if new.producer is None or new in self.graph.outputs:
+                new = self.add(Identity(), new)
+            old.name, new.name = new.name, old.name
+        if new.contents is None and new.producer is not None:
+            new.contents = old.contents
+        self.graph.replace(old, new)
+
+    def _remove_unread(self, node: Node) -> None:
+        stack = [node]
+        while stack:
+            node = stack.pop()
+            if node in self.graph and not any(value.users or value in self.graph.outputs for value in node.outputs):
+                above = [value.producer for value in node.inputs if value is not None and value.producer is not None]
+                self.graph.remove(node)
+                stack.extend(above)
+
+
+def _made(result: Any) -> str:
+    values = [result] if isinstance(result, Value) else list(result)
+    return " ".join(value.producer.operator.name if value.producer else value.name for value in values)
+
+
+def apply_rules(edit: Edit, rules: Sequence[Rule]) -> bool:
+    """Apply rules all over a graph until none finds anything more to do; whether any did."""
+    anchored, anywhere = _by_anchor(rules)
+    changed = False
+    for _ in range(SWEEPS):
+        if not _sweep(edit, anchored, anywhere):
+            return changed
+        changed = True
+    names = ", ".join(dict.fromkeys(entry.rewrite for entry in edit.report.applied[-20:]))
+    raise GraphError(f"Bug: rewrites of graph {edit.graph.name!r} do not come to an end; the last were {names}")
+
+
+def _by_anchor(rules: Sequence[Rule]) -> tuple[dict[type[Operator], list[Rule]], list[Rule]]:
+    anchored: dict[type[Operator], list[Rule]] = {}
+    for rule in rules:
+        for anchor in rule.anchors:
+            anchored.setdefault(anchor, []).append(rule)
+    return anchored, [rule for rule in rules if not rule.anchors]
+
+
+def _sweep(edit: Edit, anchored: dict[type[Operator], list[Rule]], anywhere: Collection[Rule]) -> bool:
+    changed = False
+    for node in edit.graph:
+        for rule in (*anchored.get(type(node.operator), ()), *anywhere):
+            if node in edit.graph and edit.attempt(rule, node):
+                changed = True
+                break
+    if changed:
+        edit.graph.remove_dead()
+        edit.graph.sort()
+    return changed
+
+
+# ---------------------------------------------------------------- small questions that rules ask
+
+
+def producer(value: Value | None, *operators: type[Operator]) -> Node | None:
+    """The node that gives `value`, if its operator is one of `operators` (none given: any)."""
+    if value is None or value.producer is None:
+        return None
+    return value.producer if not operators or isinstance(value.producer.operator, operators) else None
+
+
+def scalar(value: Value | None) -> float | None:
+    """The number that a constant of one element holds."""
+    if value is None or (constant := value.constant) is None or constant.size != 1:
+        return None
+    element = constant.reshape(-1)[0]
+    return float(element) if constant.dtype.kind in "biufO" or constant.dtype.name == "bfloat16" else None
+
+
+def array(value: Value) -> np.ndarray | None:
+    """The elements of a constant, in the dtype of its type (contents of shape arithmetic are object arrays)."""
+    constant = value.constant
+    if constant is None or value.dtype is None or constant.dtype == value.dtype.numpy:
+        return constant
+    return constant.astype(value.dtype.numpy)
+
+
+def ranked(node: Node) -> bool:
+    """Whether the ranks of all inputs and outputs are known."""
+    return all(value is None or value.type.shape is not None for value in (*node.inputs, *node.outputs))
+
+
+def rank(value: Value) -> int:
+    """The number of axes of a value whose rank is known."""
+    return len(value.shape)
+
+
+def as_type(shape: Sequence[DimLike], like: Value) -> TensorType:
+    """A type with the element type of `like`."""
+    return TensorType(like.dtype, tuple(shape))

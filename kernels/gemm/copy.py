@@ -1,0 +1,122 @@
+"""Copying a matrix of any strides to rows that lie one behind the other, for tiles to read."""
+
+from __future__ import annotations
+
+import llvmlite.ir as ir
+
+from jitonnx.kernels.code import Code, Pointer
+from jitonnx.kernels.trace import Traced, select
+
+_I32 = ir.IntType(32)
+
+
+def emit_copy(
+    code: Code,
+    source: Pointer,
+    strides: tuple[Traced, Traced],
+    shape: tuple[Traced, Traced],
+    target: Pointer,
+    padded: Traced,
+    lanes: int,
+) -> None:
+    """target[r * padded + c] = source[r * strides[0] + c * strides[1]] for r, c below shape; zero for c up to `padded`.
+
+    `padded`, the target's row stride, is a multiple of lanes; up to lanes - 1 rows behind the last may be written.
+    Rows of unit stride are copied as vectors, columns of unit stride turned in blocks of lanes x lanes, others copied
+    one by one. The code is a function of the module, so that several copies share it.
+    """
+    arguments = [source, *strides, *shape, target, padded]
+    code.subroutine(
+        f"copy_matrix.{source.element}.{lanes}", arguments, lambda inner, *values: _write_copy(inner, lanes, *values)
+    )
+
+
+def _write_copy(
+    code: Code,
+    lanes: int,
+    source: Pointer,
+    row_stride: Traced,
+    column_stride: Traced,
+    rows: Traced,
+    columns: Traced,
+    target: Pointer,
+    padded: Traced,
+) -> None:
+    with code.either(column_stride.equals(1)) as (by_rows, otherwise):
+        with by_rows:
+            _copy_rows(code, lanes, source, row_stride, rows, columns, target, padded)
+        with otherwise, code.either(row_stride.equals(1)) as (by_columns, scattered):
+            with by_columns:
+                _turn(code, lanes, source, column_stride, rows, columns, target, padded)
+            with scattered:
+                _copy_single(code, source, (row_stride, column_stride), rows, columns, target, padded)
+
+
+def _copy_rows(
+    code: Code,
+    lanes: int,
+    source: Pointer,
+    row_stride: Traced,
+    rows: Traced,
+    columns: Traced,
+    target: Pointer,
+    padded: Traced,
+) -> None:
+    with code.loop(rows) as row:
+        with code.loop(padded, step=lanes) as column:
+            vector = source.load(row * row_stride + column, lanes, columns - column)
+            target.store(row * padded + column, vector)
+
+
+def _copy_single(
+    code: Code,
+    source: Pointer,
+    strides: tuple[Traced, Traced],
+    rows: Traced,
+    columns: Traced,
+    target: Pointer,
+    padded: Traced,
+) -> None:
+    with code.loop(rows) as row:
+        with code.loop(columns) as column:
+            target.store(row * padded + column, source.load(row * strides[0] + column * strides[1]))
+        with code.loop(padded, columns) as column:
+            target.store(row * padded + column, code.number(source.element, 0))
+
+
+def _turn(
+    code: Code,
+    lanes: int,
+    source: Pointer,
+    column_stride: Traced,
+    rows: Traced,
+    columns: Traced,
+    target: Pointer,
+    padded: Traced,
+) -> None:
+    """Blocks of lanes x lanes: a vector of each column, turned in registers, stored as a vector of each row."""
+    with code.loop(rows, step=lanes) as row:
+        with code.loop(padded, step=lanes) as column:
+            block = []
+            for number in range(lanes):
+                live = select(column + number < columns, rows - row, 0)
+                block.append(source.load((column + number) * column_stride + row, lanes, live).value)
+            for number, vector in enumerate(_transpose(code.builder, block)):
+                target.store((row + number) * padded + column, Traced(code.builder, source.element, vector))
+
+
+def _transpose(builder: ir.IRBuilder, block: list[ir.Value]) -> list[ir.Value]:
+    """The transpose of a square block: for each power of two, exchange the off-diagonal quarters of all such squares."""
+    lanes = len(block)
+    block, distance = list(block), 1
+    while distance < lanes:
+        low = [j if not j & distance else lanes + j - distance for j in range(lanes)]
+        high = [j + distance if not j & distance else lanes + j for j in range(lanes)]
+        for i in range(lanes):
+            if not i & distance:
+                a, b = block[i], block[i + distance]
+                block[i], block[i + distance] = (
+                    builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_I32, lanes), mask)) for mask in (low, high)
+                )
+        distance *= 2
+    return block
