@@ -144,8 +144,33 @@ class Code:
         self, apply: Epilogue, x: Traced, batch: Traced, row: Traced, column: Traced, live: Traced | int
     ) -> Traced:
         """The epilogue of a vector x, inline."""
-        place = [self._buffers, self._sizes, batch.value, row.value, column.value, self.integer(live).value]
+        place = [*self.place(batch, row, column), self.integer(live).value]
         return x.like(apply.call(self.context, self.builder, x.value, place, inline=True))
+
+    def place(self, batch: Traced, row: Traced, column: Traced) -> list[ir.Value]:
+        """Where a vector stands in the result, as an epilogue is told: buffers, sizes, batch, row, column."""
+        return [self._buffers, self._sizes, batch.value, row.value, column.value]
+
+    def subroutine(
+        self, name: str, arguments: Sequence[Traced | Pointer], body: Callable[..., None], inline: bool = True
+    ) -> None:
+        """Call the function `name` of this module; at its first use, body(code, *parameters) emits it.
+
+        All calls of a name pass arguments of the same types. Without `inline` it stays a function.
+        """
+        module = self.builder.module
+        values = [self._buffers, self._sizes, self._scratch, *(argument.value for argument in arguments)]
+        function = module.globals.get(name)
+        if function is None:
+            function = ir.Function(module, ir.FunctionType(ir.VoidType(), [value.type for value in values]), name)
+            function.linkage = "internal"
+            if not inline:
+                function.attributes.add("noinline")
+            code = Code(self.context, ir.IRBuilder(function.append_basic_block()), *function.args[:3])
+            parameters = zip(arguments, function.args[3:], strict=True)
+            body(code, *(_within(code, argument, value) for argument, value in parameters))
+            code.builder.ret_void()
+        self.builder.call(function, values)
 
     def live(self, live: Traced, lanes: int) -> Mask:
         """The mask of the first `live` of `lanes` lanes, to be used several times."""
@@ -226,6 +251,13 @@ class Pointer:
     @property
     def _alignment(self) -> int:
         return max(1, self.element.bitwidth // 8)
+
+
+def _within(code: Code, argument: Traced | Pointer, value: ir.Value) -> Traced | Pointer:
+    """`value`, a parameter of the function that `code` emits, as what was passed for it."""
+    if isinstance(argument, Pointer):
+        return Pointer(code, argument.element, value)
+    return Traced(code.builder, argument.element, value)
 
 
 def remainder(a: Traced, b: Traced) -> Traced:

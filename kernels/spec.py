@@ -22,7 +22,7 @@ class KernelSpec:
     """All that a kernel's code depends on, besides the target's vector width and the epilogue.
 
     Subclasses are frozen dataclasses of plain values; equal specs share code. A kernel is called with the pointers
-    named in `BUFFERS` and the integers named in `SIZES`, in this order, followed by those of its epilogue.
+    named in `BUFFERS` and the integers named in `SIZES`, in this order, followed by those of prologue and epilogue.
     """
 
     BUFFERS: ClassVar[tuple[str, ...]] = ()
@@ -31,9 +31,15 @@ class KernelSpec:
     def complete(self, sizes: Sequence[int]) -> Sequence[int]:
         """The sizes that the kernel is called with, for those that the planner gives: derived ones may be appended.
 
-        Called once when a program is made for concrete sizes; `tasks`, `scratch_bytes` and `work` get the result.
+        Called once when a program is made for concrete sizes; `tasks`, `scratch_bytes` and `work` get the result. The
+        sizes of prologue and epilogue are not among them: they follow, from position `size_count` on.
         """
         return sizes
+
+    @property
+    def size_count(self) -> int:
+        """How many sizes `complete` returns: where those of prologue and epilogue begin."""
+        return len(self.SIZES)
 
     def tasks(self, sizes: Sequence[int]) -> int:
         """Independent pieces of work that threads share out; 0 when there is nothing to do."""

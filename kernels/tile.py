@@ -62,7 +62,8 @@ def accumulate(rows: int, vectors: int, lanes: int, element: types.Type = types.
         def generate(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
             tile, a_value, row_stride, *rest = args
             offsets = [builder.mul(row_stride, _I64(r)) for r in range(rows)]
-            return emit_accumulate(builder, sums, vectors, tile, a_value, offsets, *rest)
+            results = emit_accumulate(builder, element, _unpack(builder, tile), a_value, offsets, *rest)
+            return _pack(builder, tile.type, results)
 
         return sums(sums, p, types.intp, types.intp, p, types.intp, types.intp), generate
 
@@ -83,7 +84,8 @@ def accumulate_at(rows: int, vectors: int, lanes: int, element: types.Type = typ
         def generate(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
             tile, a_value, places_value, *rest = args
             offset_values = cgutils.unpack_tuple(builder, places_value)
-            return emit_accumulate(builder, sums, vectors, tile, a_value, offset_values, *rest)
+            results = emit_accumulate(builder, element, _unpack(builder, tile), a_value, offset_values, *rest)
+            return _pack(builder, tile.type, results)
 
         return sums(sums, p, places, types.intp, p, types.intp, types.intp), generate
 
@@ -122,7 +124,8 @@ def finish(
 
         def generate(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
             tile, c_value, stride, live_value, *place = args
-            emit_finish(context, builder, apply, (rows, vectors), tile, c_value, stride, live_value, place)
+            tile_values = _unpack(builder, tile)
+            emit_finish(context, builder, apply, (rows, vectors), tile_values, c_value, stride, live_value, place)
             return context.get_dummy_value()
 
         return signature, generate
@@ -155,7 +158,10 @@ def finish_rows(
         def generate(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
             tile, c_value, stride, live_value, rows_value, step, *place = args
             shape = (rows, vectors)
-            emit_finish(context, builder, apply, shape, tile, c_value, stride, live_value, place, rows_value, step)
+            sum_values = _unpack(builder, tile)
+            emit_finish(
+                context, builder, apply, shape, sum_values, c_value, stride, live_value, place, rows_value, step
+            )
             return context.get_dummy_value()
 
         return signature, generate
@@ -214,21 +220,30 @@ def tile_type(rows: int, vectors: int, lanes: int, element: types.Type) -> types
     return types.UniTuple(Vector(element, lanes), rows * vectors)
 
 
+def _unpack(builder: ir.IRBuilder, tile: ir.Value) -> list[ir.Value]:
+    return [builder.extract_value(tile, i) for i in range(tile.type.count)]
+
+
+def _pack(builder: ir.IRBuilder, typ: ir.Type, sums: Sequence[ir.Value]) -> ir.Value:
+    tile = ir.Constant(typ, ir.Undefined)
+    for i, value in enumerate(sums):
+        tile = builder.insert_value(tile, value, i)
+    return tile
+
+
 def emit_accumulate(
     builder: ir.IRBuilder,
-    sums: types.UniTuple,
-    vectors: int,
-    tile: ir.Value,
+    element: types.Type,
+    sums: Sequence[ir.Value],
     a: ir.Value,
     offsets: Sequence[ir.Value],
     a_step: ir.Value,
     b: ir.Value,
     b_step: ir.Value,
     k: ir.Value,
-) -> ir.Value:
-    """The loop over k: all sums, the two pointers and the count are phis of one block."""
-    lanes, element = sums.dtype.lanes, sums.dtype.element
-    start = [builder.extract_value(tile, i) for i in range(sums.count)]
+) -> list[ir.Value]:
+    """The loop over k of `accumulate_at`, on sums row after row: all sums and both pointers are phis of one block."""
+    vectors, lanes = len(sums) // len(offsets), sums[0].type.count
     before = builder.block
     loop, after = builder.append_basic_block("tile.k"), builder.append_basic_block("tile.done")
     builder.cbranch(builder.icmp_signed(">", k, _I64(0)), loop, after)
@@ -236,7 +251,7 @@ def emit_accumulate(
     builder.position_at_end(loop)
     step = new_phi(builder, _I64, before, _I64(0))
     a_at, b_at = new_phi(builder, a.type, before, a), new_phi(builder, b.type, before, b)
-    current = [new_phi(builder, value.type, before, value) for value in start]
+    current = [new_phi(builder, value.type, before, value) for value in sums]
     panel = [_load_vector(builder, b_at, v * lanes, lanes) for v in range(vectors)]
     following = []
     for r, offset in enumerate(offsets):
@@ -250,12 +265,10 @@ def emit_accumulate(
     branch_back(builder, builder.icmp_signed("<", next_step, k), loop, after)
 
     builder.position_at_end(after)
-    ends = [new_phi(builder, value.type, before, value) for value in start]
-    result = ir.Constant(tile.type, ir.Undefined)
-    for i, (end, value) in enumerate(zip(ends, following, strict=True)):
+    ends = [new_phi(builder, value.type, before, value) for value in sums]
+    for end, value in zip(ends, following, strict=True):
         end.add_incoming(value, loop)
-        result = builder.insert_value(result, end, i)
-    return result
+    return ends
 
 
 def new_phi(builder: ir.IRBuilder, typ: ir.Type, block: ir.Block, value: ir.Value) -> ir.PhiInstr:
@@ -294,7 +307,7 @@ def emit_finish(
     builder: ir.IRBuilder,
     epilogue: Epilogue,
     shape: tuple[int, int],
-    tile: ir.Value,
+    sums: Sequence[ir.Value],
     c: ir.Value,
     ldc: ir.Value,
     live: ir.Value,
@@ -312,7 +325,7 @@ def emit_finish(
     else:
         whole_rows = builder.icmp_signed(">=", rows_live, _I64(rows))
         full, stored = builder.and_(full, whole_rows), builder.select(whole_rows, _I64(rows), rows_live)
-    over_memory = (context, builder, epilogue, (stored, _I64(vectors)), tile, c, ldc, live, row_step, place)
+    over_memory = (context, builder, epilogue, (stored, _I64(vectors)), sums, c, ldc, live, row_step, place)
     if not epilogue.unrolls:
         _finish_over_memory(*over_memory)
         return
@@ -324,8 +337,7 @@ def emit_finish(
                 for v in range(vectors):
                     where = [buffers, sizes, batch, builder.add(row, builder.mul(row_step, _I64(r)))]
                     where.append(builder.add(column, _I64(v * lanes)))
-                    x = builder.extract_value(tile, r * vectors + v)
-                    y = epilogue.call(context, builder, x, [*where, _I64(lanes)], inline=True)
+                    y = epilogue.call(context, builder, sums[r * vectors + v], [*where, _I64(lanes)], inline=True)
                     builder.store(y, _vector_pointer(builder, c_row, v * lanes, lanes)).align = _element_bytes(c)
         with part:
             _finish_over_memory(*over_memory)
@@ -336,7 +348,7 @@ def _finish_over_memory(
     builder: ir.IRBuilder,
     epilogue: Epilogue,
     shape: tuple[ir.Value, ir.Value],
-    tile: ir.Value,
+    sums: Sequence[ir.Value],
     c: ir.Value,
     ldc: ir.Value,
     live: ir.Value,
@@ -344,9 +356,9 @@ def _finish_over_memory(
     place: Sequence[ir.Value],
 ) -> None:
     """Put the sums on the stack and call the one function of this module that stores a tile of any shape from there."""
-    stack = cgutils.alloca_once(builder, tile.type)
-    builder.store(tile, stack)
-    first = builder.gep(stack, [_I64(0), _I64(0)])
+    first = cgutils.alloca_once(builder, sums[0].type, size=len(sums))
+    for i, value in enumerate(sums):
+        builder.store(value, builder.gep(first, [_I64(i)]))
     arguments = [first, *shape, c, ldc, live, row_step, *place]
     name = f"store_part_of_tile.{epilogue.key}"
     function = builder.module.globals.get(name)

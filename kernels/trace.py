@@ -229,15 +229,11 @@ def from_bits(pattern: Traced) -> Traced:
 
 
 def to_double(x: Traced) -> Traced:
-    return Traced(
-        x.builder, types.float64, x.builder.fpext(x.value, _with_element(x.value.type, ir.DoubleType()))
-    )
+    return Traced(x.builder, types.float64, x.builder.fpext(x.value, _with_element(x.value.type, ir.DoubleType())))
 
 
 def to_single(x: Traced) -> Traced:
-    return Traced(
-        x.builder, types.float32, x.builder.fptrunc(x.value, _with_element(x.value.type, ir.FloatType()))
-    )
+    return Traced(x.builder, types.float32, x.builder.fptrunc(x.value, _with_element(x.value.type, ir.FloatType())))
 
 
 def to_float(integers: Traced) -> Traced:

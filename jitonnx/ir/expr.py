@@ -175,8 +175,8 @@ def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype.kind == "f":
         return a / b
     safe = np.where(b == 0, 1, b)
-    quotient = np.abs(a.astype(object)) // np.abs(safe.astype(object))
-    return (quotient * np.sign(a).astype(object) * np.sign(safe).astype(object)).astype(a.dtype)
+    inexact = np.remainder(a, safe) != 0
+    return (np.floor_divide(a, safe) + (inexact & ((a < 0) != (safe < 0)))).astype(a.dtype)
 
 
 UNARY: dict[str, Callable[[np.ndarray], np.ndarray]] = {

@@ -280,10 +280,12 @@ def _settled_contents(node: Node, types: Sequence[TensorType]) -> tuple[np.ndarr
     if not node.operator.symbolic:
         return nothing
     arrays = [None if value is None else _as_object(value.contents) for value in node.inputs]
-    results = as_tuple(node.operator.evaluate(*arrays))
+    try:
+        results = as_tuple(node.operator.evaluate(*arrays))
+    except DataDependentError:  # dimension expressions that stay undecided, as in a comparison
+        return nothing
     return tuple(
-        _as_numbers(np.asarray(result, object), type) if result is not None else None
-        for result, type in zip(results, types)
+        _as_numbers(np.asarray(result, object), type) for result, type in zip(results, types)
     )
 
 
@@ -293,7 +295,11 @@ def _folded(node: Node, types: Sequence[TensorType]) -> tuple[np.ndarray | None,
         type.static and isinstance(type.elements, int) and type.elements <= CONTENTS_LIMIT for type in types
     ):
         return (None,) * len(types)
-    results = evaluate_arrays(node.operator, [None if value is None else value.constant for value in node.inputs])
+    arrays = [None if value is None else value.constant for value in node.inputs]
+    try:
+        results = evaluate_arrays(node.operator, arrays)
+    except (ValueError, TypeError, IndexError, ArithmeticError) as error:
+        raise InferenceError(str(error)) from error
     return tuple(np.asarray(result) for result in results)
 
 

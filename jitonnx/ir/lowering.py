@@ -65,6 +65,11 @@ class Lowering:
         """A constant of the code."""
         return Value(self._fresh("constant"), type_of(array), array)
 
+    def dimensions(self, contents: np.ndarray) -> Value:
+        """An int64 tensor of dimension expressions: a constant of the program, once sizes are known."""
+        type = TensorType(DType.INT64, tuple(map(int, contents.shape)))
+        return Value(self._fresh("dims"), type, contents)
+
     def cast(self, x: Value, dtype: DType) -> Value:
         """x with another element type."""
         return x if x.dtype is dtype else self.map(e.cast(e.operand(0, x.dtype), dtype), x)

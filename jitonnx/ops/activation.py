@@ -2,23 +2,201 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from jitonnx.ir import expr as e
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Value
+from jitonnx.ir.operator import InferenceError
 from jitonnx.ir.raw import RawNode
-from jitonnx.ops.base import Elementwise
+from jitonnx.ir.types import TensorType, broadcast_shapes
+from jitonnx.ops.base import FLOATS, NUMBERS, SIGNED, Elementwise, check_dtype, same_dtype, via_float32
+from jitonnx.ops.elementary import erf
+from jitonnx.ops.shape import Unsqueeze
 
 
-class Relu(Elementwise):
-    """max(x, 0); NaN stays NaN."""
+class _Activation(Elementwise):
+    """One float input; version 1 of most has `consumed_inputs`, which never meant anything."""
 
-    versions = (1, 6, 13, 14)
     inputs = ("X",)
     outputs = ("Y",)
+    types = FLOATS
 
     @classmethod
     def upgrade(cls, node: RawNode) -> None:
         node.drop("consumed_inputs")
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    small = np.exp(-np.abs(x))  # never overflows
+    return np.where(x >= 0, 1 / (1 + small), small / (1 + small)).astype(x.dtype)
+
+
+def _softplus(x: np.ndarray) -> np.ndarray:
+    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+
+
+def _softplus_expression(x: e.Expr) -> e.Expr:
+    return e.maximum(x, 0) + e.log1p(e.exp(-e.absolute(x)))
+
+
+class Celu(_Activation):
+    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
+
+    versions = (12, 28)
+
+    alpha: float = 1.0
+
+    @via_float32
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        alpha = x.dtype.type(self.alpha)
+        return np.maximum(x, 0) + np.minimum(alpha * np.expm1(x / alpha), 0)
+
+    def scalar(self, x: e.Expr) -> e.Expr:
+        return e.maximum(x, 0) + e.minimum(e.expm1(x / self.alpha) * self.alpha, 0)
+
+
+class Elu(_Activation):
+    """x where x >= 0, else alpha * (exp(x) - 1)."""
+
+    versions = (1, 6, 22)
+
+    alpha: float = 1.0
+
+    @via_float32
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return np.where(x < 0, x.dtype.type(self.alpha) * np.expm1(x), x)
+
+    def scalar(self, x: e.Expr) -> e.Expr:
+        return e.where(x < 0, e.expm1(x) * self.alpha, x)
+
+
+class Gelu(_Activation):
+    """x / 2 * (1 + erf(x / sqrt(2))), or with approximate="tanh" x / 2 * (1 + tanh(sqrt(2 / pi) (x + 0.044715 x**3)))."""
+
+    versions = (20,)
+
+    approximate: str = "none"
+
+    def infer(self, x: Value) -> TensorType:
+        if self.approximate not in ("none", "tanh"):
+            raise InferenceError(f"approximate is {self.approximate!r}; 'none' and 'tanh' are known")
+        check_dtype(x, self.types)
+        return x.type
+
+    @via_float32
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        if self.approximate == "tanh":
+            factor = 1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x))
+        else:
+            factor = 1 + erf(x * math.sqrt(0.5))
+        return x * 0.5 * factor
+
+    def scalar(self, x: e.Expr) -> e.Expr:
+        if self.approximate == "tanh":
+            factor = e.tanh((x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)) + 1
+        else:
+            factor = e.erf(x * math.sqrt(0.5)) + 1
+        return x * 0.5 * factor
+
+
+class HardSigmoid(_Activation):
+    """alpha * x + beta, held to [0, 1]."""
+
+    versions = (1, 6, 22)
+
+    alpha: float = 0.2
+    beta: float = 0.5
+
+    @via_float32
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return np.clip(x * self.alpha + self.beta, 0, 1)
+
+    def scalar(self, x: e.Expr) -> e.Expr:
+        return e.minimum(e.maximum(x * self.alpha + self.beta, 0), 1)
+
+
+class HardSwish(_Activation):
+    """x * max(0, min(1, x / 6 + 0.5))."""
+
+    versions = (14, 22)
+
+    @via_float32
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return x * np.clip(x * (1 / 6) + 0.5, 0, 1)
+
+    def scalar(self, x: e.Expr) -> e.Expr:
+        return x * e.minimum(e.maximum(x * (1 / 6) + 0.5, 0), 1)
+
+
+class LeakyRelu(_Activation):
+    """x where x >= 0, else alpha * x."""
+
+    versions = (1, 6, 16)
+
+    alpha: float = 0.01
+
+    @via_float32
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return np.where(x < 0, x * self.alpha, x)
+
+    def scalar(self, x: e.Expr) -> e.Expr:
+        return e.where(x < 0, x * self.alpha, x)
+
+
+class Mish(_Activation):
+    """x * tanh(softplus(x))."""
+
+    versions = (18, 22)
+
+    @via_float32
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return x * np.tanh(_softplus(x))
+
+    def scalar(self, x: e.Expr) -> e.Expr:
+        return x * e.tanh(_softplus_expression(x))
+
+
+class PRelu(_Activation):
+    """x where x >= 0, else slope * x; slope is broadcast to x."""
+
+    versions = (1, 6, 7, 9, 16)
+    inputs = ("X", "slope")
+    types = FLOATS | {DType.INT32, DType.INT64, DType.UINT32, DType.UINT64}
+
+    @classmethod
+    def upgrade(cls, node: RawNode) -> None:
+        """Before version 7 a slope of rank 1 belonged to the channels (axis 1), not to the last axis."""
+        node.drop("consumed_inputs")
+        x, slope = node.inputs
+        if node.version < 7 and x is not None and slope is not None and len(slope.shape) == 1:
+            trailing = len(x.shape) - 2
+            if trailing > 0:
+                axes = np.arange(1, 1 + trailing)
+                node.inputs[1] = node.add(Unsqueeze(), [slope, node.add_constant(axes)])
+
+    def infer(self, x: Value, slope: Value) -> TensorType:
+        same_dtype(x, slope)
+        check_dtype(x, self.types)
+        if len(slope.shape) > len(x.shape) or broadcast_shapes(x.shape, slope.shape) is None:
+            raise InferenceError(f"slope {slope.type} does not broadcast to {x.type}")
+        return x.type
+
+    @via_float32
+    def evaluate(self, x: np.ndarray, slope: np.ndarray) -> np.ndarray:
+        return np.where(x < 0, x * slope, x)
+
+    def scalar(self, x: e.Expr, slope: e.Expr) -> e.Expr:
+        return e.where(x < 0, x * slope, x)
+
+
+class Relu(_Activation):
+    """max(x, 0); NaN stays NaN."""
+
+    versions = (1, 6, 13, 14)
+    types = FLOATS | SIGNED
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return np.maximum(x, x.dtype.type(0))
@@ -27,26 +205,172 @@ class Relu(Elementwise):
         return e.maximum(x, 0)
 
 
-class HardSigmoid(Elementwise):
-    """alpha * x + beta, held to [0, 1]."""
+class Selu(_Activation):
+    """gamma * x where x > 0, else gamma * alpha * (exp(x) - 1)."""
 
     versions = (1, 6, 22)
-    inputs = ("X",)
-    outputs = ("Y",)
 
-    alpha: float = 0.2
-    beta: float = 0.5
+    alpha: float = 1.67326319217681884765625
+    gamma: float = 1.05070102214813232421875
 
     @classmethod
     def upgrade(cls, node: RawNode) -> None:
-        node.drop("consumed_inputs")
+        super().upgrade(node)
+        if node.version == 1:  # had the constants with fewer digits
+            node.attributes.setdefault("alpha", 1.6732)
+            node.attributes.setdefault("gamma", 1.0507)
 
+    @via_float32
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        kind = x.dtype.type
-        return np.clip(x * kind(self.alpha) + kind(self.beta), kind(0), kind(1))
+        return np.where(x > 0, x, self.alpha * np.expm1(x)) * self.gamma
 
     def scalar(self, x: e.Expr) -> e.Expr:
-        return e.minimum(e.maximum(x * self.alpha + self.beta, 0), 1)
+        return e.where(x > 0, x, e.expm1(x) * self.alpha) * self.gamma
 
 
-OPERATORS = (HardSigmoid, Relu)
+class Shrink(_Activation):
+    """x + bias where x < -lambd, x - bias where x > lambd, else 0. Integers are computed with as floats."""
+
+    versions = (9,)
+    inputs = ("input",)
+    outputs = ("output",)
+    types = NUMBERS
+
+    bias: float = 0.0
+    lambd: float = 0.5
+
+    @via_float32
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        wide = x if x.dtype.kind == "f" else x.astype(np.float64)
+        zero = wide.dtype.type(0)
+        shrunk = np.where(wide < -self.lambd, wide + self.bias, np.where(wide > self.lambd, wide - self.bias, zero))
+        return shrunk.astype(x.dtype)
+
+    def scalar(self, x: e.Expr) -> e.Expr:
+        wide = x if x.dtype.is_float else e.cast(x, DType.DOUBLE)
+        inner = e.where(wide > self.lambd, wide - self.bias, wide * 0)
+        return e.cast(e.where(wide < -self.lambd, wide + self.bias, inner), x.dtype)
+
+
+class Sigmoid(_Activation):
+    """1 / (1 + exp(-x))."""
+
+    versions = (1, 6, 13)
+
+    @via_float32
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return _sigmoid(x)
+
+    def scalar(self, x: e.Expr) -> e.Expr:
+        return e.sigmoid(x)
+
+
+class Softplus(_Activation):
+    """log(exp(x) + 1), without forming exp of large numbers."""
+
+    versions = (1, 22)
+
+    @via_float32
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return _softplus(x)
+
+    def scalar(self, x: e.Expr) -> e.Expr:
+        return _softplus_expression(x)
+
+
+class Softsign(_Activation):
+    """x / (1 + |x|)."""
+
+    versions = (1, 22)
+    inputs = ("input",)
+    outputs = ("output",)
+
+    @via_float32
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return x / (1 + np.abs(x))
+
+    def scalar(self, x: e.Expr) -> e.Expr:
+        return x / (e.absolute(x) + 1)
+
+
+class SwiGLU(_Activation):
+    """A * sigmoid(alpha * A) * B; A and B have one shape."""
+
+    versions = (28,)
+    inputs = ("A", "B")
+
+    alpha: float = 1.0
+
+    @via_float32
+    def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return a * _sigmoid(a * self.alpha) * b
+
+    def scalar(self, a: e.Expr, b: e.Expr) -> e.Expr:
+        return a * e.sigmoid(a * self.alpha) * b
+
+
+class Swish(_Activation):
+    """x * sigmoid(alpha * x)."""
+
+    versions = (24,)
+
+    alpha: float = 1.0
+
+    @via_float32
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return x * _sigmoid(x * self.alpha)
+
+    def scalar(self, x: e.Expr) -> e.Expr:
+        return x * e.sigmoid(x * self.alpha)
+
+
+class Tanh(_Activation):
+    """The hyperbolic tangent."""
+
+    versions = (1, 6, 13)
+    inputs = ("input",)
+    outputs = ("output",)
+
+    @via_float32
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return np.tanh(x)
+
+    def scalar(self, x: e.Expr) -> e.Expr:
+        return e.tanh(x)
+
+
+class ThresholdedRelu(_Activation):
+    """x where x > alpha, else 0."""
+
+    versions = (10, 22)
+
+    alpha: float = 1.0
+
+    @via_float32
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return np.where(x > self.alpha, x, x.dtype.type(0))
+
+    def scalar(self, x: e.Expr) -> e.Expr:
+        return e.where(x > self.alpha, x, 0)
+
+
+OPERATORS = (
+    Celu,
+    Elu,
+    Gelu,
+    HardSigmoid,
+    HardSwish,
+    LeakyRelu,
+    Mish,
+    PRelu,
+    Relu,
+    Selu,
+    Shrink,
+    Sigmoid,
+    Softplus,
+    Softsign,
+    SwiGLU,
+    Swish,
+    Tanh,
+    ThresholdedRelu,
+)

@@ -24,6 +24,8 @@ class Elementwise(Operator):
     """
 
     elementwise = True
+    types: ClassVar[frozenset[DType] | None] = None
+    """Element types that the first input may have; None: any."""
     result: ClassVar[DType | None] = None
     """Element type of the output where it is not the inputs' (BOOL for comparisons)."""
 
@@ -34,6 +36,7 @@ class Elementwise(Operator):
     def infer_dtype(self, *inputs: Value) -> DType:
         """Element type of the output. InferenceError if the inputs' types differ."""
         same_dtype(*inputs)
+        check_dtype(inputs[0], self.types)
         return self.result or inputs[0].dtype
 
     def infer(self, *inputs: Value | None) -> TensorType:
@@ -57,6 +60,13 @@ def same_dtype(*inputs: Value) -> None:
     """InferenceError unless all inputs have one element type."""
     if len({value.dtype for value in inputs}) > 1:
         raise InferenceError(f"inputs have different element types: {', '.join(v.dtype.text for v in inputs)}")
+
+
+def check_dtype(value: Value, allowed: frozenset[DType] | None) -> None:
+    """InferenceError unless the value's element type is one of `allowed` (None: any)."""
+    if allowed is not None and value.dtype not in allowed:
+        names = ", ".join(dtype.text for dtype in sorted(allowed))
+        raise InferenceError(f"{value.name!r} is of type {value.dtype.text}; allowed are {names}")
 
 
 def broadcast(*inputs: Value) -> Shape:
@@ -117,3 +127,44 @@ def lower_floating(lower: Callable[..., Any]) -> Callable[..., Any]:
         return [to.cast(result, type.dtype or result.dtype) for result, type in zip(results, types)]
 
     return wrapper
+
+
+def integers(array: np.ndarray, what: str) -> np.ndarray:
+    """Positions, axes or counts that an evaluation indexes with, as int64.
+
+    In shape arithmetic they may be dimension expressions: DataDependentError.
+    """
+    if array.dtype == object and is_symbolic(array):
+        raise DataDependentError(f"{what} is a dimension expression")
+    return array.astype(np.int64)
+
+
+def non_negative(dim: DimLike) -> DimLike:
+    """The size max(dim, 0). One that may be negative is assumed not to be, which keeps expressions simple."""
+    if isinstance(dim, Dim) and any(coefficient < 0 for _, coefficient in dim.terms):
+        assume_equal(maximum(dim, 0), dim)
+        return dim
+    return dim if isinstance(dim, Dim) else max(dim, 0)
+
+
+def is_narrow(dtype: np.dtype[Any]) -> bool:
+    """Whether arrays of `dtype` are floats of less than 32 bits, which are computed with as float32."""
+    return dtype.itemsize < 4 and of_numpy(dtype).is_float
+
+
+def via_float32(evaluate: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    """An `evaluate` that for float16 and narrower computes in float32 and rounds once, at the end.
+
+    The result gets the first input's type back, unless it is of another kind (bool, integer).
+    """
+
+    @functools.wraps(evaluate)
+    def widened(self: Operator, *arrays: np.ndarray | None) -> np.ndarray:
+        first = next(array for array in arrays if array is not None)
+        if not is_narrow(first.dtype):
+            return np.asarray(evaluate(self, *arrays))
+        wide = (x.astype(np.float32) if x is not None and is_narrow(x.dtype) else x for x in arrays)
+        result = np.asarray(evaluate(self, *wide))
+        return result.astype(first.dtype) if result.dtype == np.float32 else result
+
+    return widened

@@ -26,7 +26,7 @@ class BatchNormalization(Operator):
 
     versions = (1, 6, 7, 9, 14, 15)
     inputs = ("X", "scale", "B", "input_mean", "input_var")
-    outputs = ("Y", "running_mean", "running_var", "saved_mean", "saved_var")
+    outputs = ("Y", "running_mean", "running_var")
 
     epsilon: float = 1e-5
     momentum: float = 0.9
@@ -260,7 +260,8 @@ class LayerNormalization(_OverTrailingAxes):
 
     @lower_floating
     def lower(self, to: Lowering, x: Value, scale: Value, bias: Value | None = None) -> tuple[Value, ...]:
-        return self._lower(to, "layer", x, scale, bias)
+        y, *statistics = self._lower(to, "layer", x, scale, bias)
+        return (y, *(to.cast(value, self._statistics(x.dtype)) for value in statistics))
 
 
 class RMSNormalization(_OverTrailingAxes):

@@ -291,16 +291,16 @@ def flatten_product(value: Value) -> FlatProduct:
 
 
 def _multiply(flat: FlatProduct, value: Value, exponent: float, open_: bool) -> None:
-    if (number := scalar(value)) is not None and (number != 0 or exponent > 0):
+    if (number := scalar(value)) is not None and (number > 0 or (number != 0 and exponent == int(exponent))):
         flat.coefficient *= number**exponent
         return
-    parts = _factors(value.producer) if value.producer is not None and (open_ or _single_use(value)) else None
-    if parts is None or not all(_composes(inner, exponent) for _, inner in parts):
+    node = value.producer if open_ or _single_use(value) else None
+    parts = _factors(node) if node is not None else None
+    if node is None or parts is None or not _distributes(node, parts, exponent):
         flat.factors[value] = flat.factors.get(value, 0.0) + exponent
         return
-    assert value.producer is not None
-    flat.nodes.append(value.producer)
-    if isinstance(value.producer.operator, Neg):
+    flat.nodes.append(node)
+    if isinstance(node.operator, Neg):
         flat.coefficient *= (-1.0) ** exponent
     for part, inner in parts:
         _multiply(flat, part, inner * exponent, False)
@@ -330,9 +330,9 @@ def _factors(node: Node) -> list[tuple[Value, float]] | None:
     return None
 
 
-def _composes(inner: float, outer: float) -> bool:
-    """Whether (v ** inner) ** outer is v ** (inner * outer) wherever both are defined: not sqrt(v * v)."""
-    return outer == int(outer) or inner == 1.0
+def _distributes(node: Node, parts: list[tuple[Value, float]], outer: float) -> bool:
+    """Whether a power of the product is the product of powers wherever both are defined: not so for sqrt(v * v)."""
+    return outer == int(outer) or (len(parts) == 1 and parts[0][1] == 1.0 and not isinstance(node.operator, Neg))
 
 
 def flatten_sum(value: Value) -> FlatSum:

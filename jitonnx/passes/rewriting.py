@@ -134,7 +134,11 @@ class Edit:
         try:
             result = rule.apply(node, self)
             if result is not None:
-                self.substitute(node, [result] if isinstance(result, Value) else list(result))
+                values = [result] if isinstance(result, Value) else list(result)
+                if self._needed(node, values):
+                    result = None
+                else:
+                    self.substitute(node, values)
         except Decline as decline:
             self.report.note_declined(rule.name, self.origin, decline.reason, decline.detail)
             result = None
@@ -155,10 +159,17 @@ class Edit:
             self._replace(old, new)
         self._remove_unread(node)
 
+    def _needed(self, node: Node, results: Sequence[Value]) -> bool:
+        """Whether a node is the Identity that gives a graph output a name of its own."""
+        return isinstance(node.operator, Identity) and node.output in self.graph.outputs and self._nameless(results[0])
+
+    def _nameless(self, value: Value) -> bool:
+        return value.producer is None or value in self.graph.outputs
+
     def _replace(self, old: Value, new: Value) -> None:
         """All users of `old` read `new`; a graph output keeps its name."""
         if old in self.graph.outputs:
-            if new.producer is None or new in self.graph.outputs:
+            if self._nameless(new):
                 new = self.add(Identity(), new)
             old.name, new.name = new.name, old.name
         if new.contents is None and new.producer is not None:

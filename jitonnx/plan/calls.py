@@ -38,6 +38,8 @@ class KernelCall:
     writes: int
     """How many tensors, from position `first_write` on, are written; the rest are read."""
     first_write: int
+    stage_sizes: list[DimLike] = field(default_factory=list)
+    """The sizes of prologue and epilogue, behind the kernel's own."""
     prologue: Stage | None = None
     epilogue: Stage | None = None
     label: str = ""

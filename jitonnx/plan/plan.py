@@ -43,7 +43,11 @@ class Plan:
         self._arena = list(self._lives)
         self._dims = _DimTable()
         self._rows = [
-            ([self._dims.add(size) for size in call.sizes], [self._dims.add(tensor.offset) for tensor in call.tensors])
+            (
+                [self._dims.add(size) for size in call.sizes],
+                [self._dims.add(size) for size in call.stage_sizes],
+                [self._dims.add(tensor.offset) for tensor in call.tensors],
+            )
             for call in self.calls
         ]
         self._arena_rows = [self._dims.add(buffer.bytes) for buffer in self._arena]
@@ -60,7 +64,7 @@ class Plan:
         places = {buffer: Slot("arena", 0, offset) for buffer, offset in zip(self._arena, offsets, strict=True)}
         places |= {buffer: Slot("constant", number) for number, buffer in enumerate(self.constants)}
         steps = []
-        for call, symbol, (size_rows, offset_rows) in zip(self.calls, symbols, self._rows, strict=True):
+        for call, symbol, (size_rows, stage_rows, offset_rows) in zip(self.calls, symbols, self._rows, strict=True):
             complete = tuple(call.spec.complete([values[row] for row in size_rows]))
             tasks = call.spec.tasks(complete)
             if tasks == 0:
@@ -74,7 +78,7 @@ class Plan:
                 Step(
                     symbol,
                     slots,
-                    complete,
+                    (*complete, *(values[row] for row in stage_rows)),
                     tasks,
                     1 if alone else min(threads, tasks),
                     True,

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NoReturn, TypeAlias
 
 import numpy as np
 
 from jitonnx.ir import computation as c
-from jitonnx.ir import expr as e
 from jitonnx.ir.dims import DimLike, product
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Node, Value
@@ -33,6 +33,10 @@ from jitonnx.plan.tensor import (
     row_major,
 )
 from jitonnx.target import Target
+
+
+RowStrides: TypeAlias = Callable[[Tensor], "tuple[DimLike, DimLike, DimLike] | None"]
+"""Strides by (batch, row, column) of a tensor that has a kernel's result's shape, as that kernel counts them."""
 
 
 class UnplannableError(Exception):
@@ -82,6 +86,8 @@ class Planner:
                 LOWERINGS[type(group.anchor.computation)](self, group, group.anchor)
         self._group = None
         self._copy_outputs()
+        used = {tensor.buffer for call in self.plan.calls for tensor in call.tensors}
+        self.plan.constants = [buffer for buffer in self.plan.constants if buffer in used]
         self.plan.prepare()
         return self.plan
 
@@ -108,16 +114,14 @@ class Planner:
             self.plan.constants.append(buffer)
         return Tensor(buffer, 0, tuple(map(int, array.shape)), row_major(array.shape))
 
-    def packed(self, value: Value, pack: Callable[[np.ndarray], np.ndarray], key: object) -> Tensor:
-        """A constant in the layout that a kernel wants; packed once for each value and `key` (the kernel's spec)."""
-        array = value.constant
-        assert array is not None
-        known = self._packed.get((id(array), key))
-        if known is None:
-            known = self._packed[id(array), key] = self.constant(pack(array))
-            self._kept = getattr(self, "_kept", [])
-            self._kept.append(array)
-        return known
+    def packed(self, tensor: Tensor, pack: Callable[[np.ndarray], np.ndarray], key: object) -> Tensor:
+        """A constant in the layout that a kernel wants; packed once for each view and `key` (the kernel's spec)."""
+        place = (tensor.buffer, tensor.offset, tensor.shape, tensor.strides, key)
+        if place not in self._packed:
+            array = tensor.constant
+            assert array is not None
+            self._packed[place] = self.constant(pack(array))
+        return self._packed[place]
 
     def dense(self, value: Value) -> Tensor:
         """The value row-major without gaps, copied if it lies otherwise."""
@@ -195,6 +199,10 @@ class Planner:
         assert self._group is not None
         return self._group.statements[-1].node
 
+    def unplannable(self, reason: str) -> NoReturn:
+        """The node being planned has no kernel: it is left to NumPy."""
+        raise UnplannableError(self.node, reason)
+
     def note(self, text: str) -> None:
         """Add a reason to the group being planned."""
         assert self._group is not None
@@ -202,38 +210,29 @@ class Planner:
 
     # ------------------------------------------------------------ stages
 
-    def stage(
-        self,
-        group: Group,
-        position: tuple[Sequence[DimLike], Callable[[Tensor], tuple[DimLike, DimLike, DimLike] | None]],
-        first_buffer: int,
-        first_size: int,
-    ) -> tuple[Stage, list[Tensor], list[DimLike]]:
-        """The epilogue (or prologue) of `group` as a stage, its tensors, and its sizes.
+    def epilogue(self, group: Group, call: KernelCall, rows: RowStrides) -> None:
+        """Give `call` the epilogue of its group: the stage, its tensors and sizes.
 
-        `position`: the shape that operands are broadcast to, and a function from a tensor of that shape to its strides
-        by (batch, row, column), None if it has none. Operands that cannot be addressed so are copied first.
+        `rows` gives the strides by (batch, row, column) of a tensor of the result's shape, None if it has none. An
+        operand that cannot be addressed so is copied first, into the order of the result.
         """
-        shape, strides_of = position
-        tensors: list[Tensor] = []
-        sizes: list[DimLike] = []
-        columns = []
+        if group.expr is None:
+            return
+        assert group.output is not None
+        columns, dtypes = [], []
         for value in group.operands:
-            tensor = broadcast_to(self.tensor(value), shape)
-            strides = strides_of(tensor)
+            tensor = broadcast_to(self.tensor(value), group.output.shape)
+            strides = rows(tensor)
             if strides is None or strides[2] not in (0, 1):
-                assert group.output is not None
-                copied = self.copy(tensor, self.order(group.output), "needed in the order of the kernel's tiles")
-                tensor = copied
-                strides = strides_of(tensor)
+                tensor = self.copy(tensor, self.order(group.output), "needed in the order of the kernel's tiles")
+                strides = rows(tensor)
                 assert strides is not None, "Bug: a copy in the kernel's own order is not addressable"
-            batch, row, column = strides
-            tensors.append(tensor)
-            sizes.extend((batch, row))
-            columns.append(int(column != 0))
-        assert group.expr is not None
-        stage = Stage(group.expr, tuple(columns), tuple(t.dtype for t in tensors), first_buffer, first_size)
-        return stage, tensors, sizes
+            call.tensors.append(tensor)
+            call.stage_sizes.extend(strides[:2])
+            columns.append(int(strides[2] != 0))
+            dtypes.append(tensor.dtype)
+        first = len(call.tensors) - len(group.operands)
+        call.epilogue = Stage(group.expr, tuple(columns), tuple(dtypes), first, call.spec.size_count)
 
     # ------------------------------------------------------------ groups that need no kernel of the library
 
@@ -357,8 +356,3 @@ def _written_in(tensor: Tensor, order: Sequence[int]) -> bool:
     """Whether the tensor's innermost axis is that of `order`."""
     inner = order[-1] if order else None
     return inner is None or tensor.strides[inner] == 1 or tensor.shape[inner] == 1
-
-
-def identity(dtype: DType) -> e.Expr:
-    """The expression of a plain copy."""
-    return e.operand(0, dtype)

@@ -10,10 +10,10 @@ that joins (Winograd) is another KernelSpec that `choose_convolution` returns wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -141,20 +141,24 @@ class _Taps:
         return max(outputs - 1, 0) * self.stride + self.reach
 
 
-def _transposed_taps(phase: int, size: int, stride: int, dilation: int, pad: int, outputs: int) -> tuple[_Taps, list[int]]:
-    """The outputs o of a transposed convolution with (o + pad) % stride == phase, as an ordinary convolution, and its taps.
+def _transposed_taps(phase: int, size: int, stride: int, dilation: int, pad: int, outputs: int) -> _Taps:
+    """The outputs o of a transposed convolution with (o + pad) % stride == phase, as an ordinary convolution.
 
-    y[o] = Σ_k x[(o + pad - k * dilation) / stride] w[k] over the k that divide. With o = t' * stride + phase - pad and
-    k * dilation = phase + stride * m this reads x[t' - m]: k runs in steps of stride / g, m in steps of dilation / g,
-    g = gcd(stride, dilation).
+    y[o] = Σ_k x[(o + pad - k * dilation) / stride] w[k] over the k that divide (`_phase_taps`). With o = t * stride +
+    phase - pad and k * dilation = phase + m * stride this reads x[t - m]: where k goes up by stride / g, m goes up by
+    dilation / g, g = gcd(stride, dilation).
     """
-    common = gcd(stride, dilation)
-    taps = [k for k in range(size) if k * dilation % stride == phase]
-    start = -((phase - pad) // stride)  # the smallest t' with o >= 0
+    taps = _phase_taps(phase, size, stride, dilation)
+    start = -((phase - pad) // stride)  # the smallest t with o >= 0
     first_output = start * stride + phase - pad
     count = max(0, -((first_output - outputs) // stride))
     shift = (taps[0] * dilation - phase) // stride if taps else 0
-    return _Taps(len(taps), start - shift, 1, -(dilation // common), count, first_output, stride), taps
+    return _Taps(len(taps), start - shift, 1, -(dilation // gcd(stride, dilation)), count, first_output, stride)
+
+
+def _phase_taps(phase: int, size: int, stride: int, dilation: int) -> list[int]:
+    """The taps of a transposed convolution's kernel that contribute to outputs of `phase`."""
+    return [k for k in range(size) if k * dilation % stride == phase]
 
 
 @dataclass(frozen=True)
@@ -194,16 +198,7 @@ class DirectSpec(KernelSpec):
     l2_bytes: int = 1 << 20
 
     BUFFERS: ClassVar[tuple[str, ...]] = ("x", "w", "y")
-    SIZES: ClassVar[tuple[str, ...]] = (
-        *("images", "height", "width", "channels", "out_height", "out_width", "out_channels", "groups"),
-        *("kernel_height", "kernel_width", "stride_height", "stride_width", "dilation_height", "dilation_width"),
-        *("pad_top", "pad_left", "x_image", "x_row", "x_pixel", "x_channel", "y_image", "y_row", "y_pixel"),
-    )
-    DERIVED: ClassVar[tuple[str, ...]] = (
-        *("group_count", "group_channels", "group_outputs", "blocks", "depth", "output_blocks", "chunk", "chunks", "tasks"),
-        *("scratch_bytes",),
-    )
-    """What `complete` appends, followed by the PHASE record of each phase."""
+    SIZES: ClassVar[tuple[str, ...]] = Problem._fields
 
     @property
     def block(self) -> int:
@@ -217,102 +212,108 @@ class DirectSpec(KernelSpec):
     # ------------------------------------------------------------ sizes
 
     def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        """SIZES, then DERIVED, then the PHASE records: geometry of the copies, blocks and tasks."""
-        size = dict(zip(self.SIZES, sizes, strict=True))
-        groups = size["groups"] // self.merged_groups
-        channels, outputs = size["channels"] // max(groups, 1), size["out_channels"] // max(groups, 1)
-        blocks = {"blocked": -(-channels // CHANNEL_BLOCK), "planar": channels, "interleaved": 1}[self.layout]
-        depth = {"blocked": CHANNEL_BLOCK, "planar": size["kernel_width"], "interleaved": channels * size["kernel_width"]}
-        output_blocks = -(-outputs // self.block)
-        geometry = [self._geometry(size, channels, blocks, rows, columns) for rows, columns, _ in self._phases(size)]
-        shares = [self._row_share(size, groups * output_blocks, rows, columns, g[-2]) for (rows, columns, _), g in
-                  zip(self._phases(size), geometry, strict=True)]  # fmt: skip
-        chunk = self._chunk(size, channels, output_blocks, max((share for share in shares), default=1))
-        chunks = -(-output_blocks // chunk)
-        records, tasks, weights, scratch = [], 0, 0, 0
-        for (rows, columns, _), shape, share in zip(self._phases(size), geometry, shares, strict=True):
-            row_blocks = -(-rows.outputs // share) if columns.outputs else 0
-            column_taps = columns.taps if self.layout == "blocked" else min(columns.taps, 1)
-            first, residue = (columns.first // columns.stride, columns.first % columns.stride)
-            step, step_residue = (columns.dilation // columns.stride, columns.dilation % columns.stride)
-            if self.layout != "blocked":
-                first = residue = step = step_residue = 0
-            records += [
-                *(tasks, weights, rows.outputs, columns.outputs),
-                *(rows.out_first, rows.out_step, columns.out_first, columns.out_step),
-                *(rows.taps, rows.first, rows.stride, rows.dilation),
-                *(column_taps, first, residue, step, step_residue),
-                *shape,
-                *(share, row_blocks),
-            ]
-            tasks += row_blocks * size["images"] * groups * chunks if outputs else 0
-            weights += rows.taps * columns.taps * channels * groups * output_blocks * self.block
-            slots = rows.span(share) if self.tile_rows > 1 else min(rows.span(share), size["height"])
-            scratch = max(scratch, 4 * slots * shape[-1])
-        derived = (groups, channels, outputs, blocks, depth[self.layout], output_blocks, chunk, chunks, tasks, scratch)
-        return [*sizes, *derived, *records]
+        """`Problem`, then `Blocking`, then a `Phase` for each phase."""
+        problem = Problem(*sizes)
+        blocking = self._blocking(problem)
+        phases = [self._phase(problem, blocking, rows, columns) for rows, columns in self._axes(problem)]
+        chunk = self._chunk(problem, blocking, max(phase.row_block for phase in phases))
+        blocking = blocking._replace(chunk=chunk, chunks=-(-blocking.output_blocks // chunk))
+        tasks, weights, scratch = 0, 0, 0
+        for number, (phase, (rows, columns)) in enumerate(zip(phases, self._axes(problem), strict=True)):
+            phases[number] = phase._replace(first_task=tasks, weights=weights)
+            tasks += problem.images * blocking.groups * phase.row_blocks * blocking.chunks
+            packed = blocking.groups * blocking.output_blocks * self.block * blocking.channels
+            weights += packed * rows.taps * columns.taps
+            scratch = max(scratch, 4 * self._slots(problem, rows, phase.row_block) * phase.row_pitch)
+        blocking = blocking._replace(tasks=tasks, scratch_bytes=scratch)
+        return [*problem, *blocking, *(value for phase in phases for value in phase)]
 
-    def _phases(self, size: dict[str, int]) -> Iterator[tuple[_Taps, _Taps, tuple[list[int], list[int]]]]:
-        """Rows, columns, and the taps of the kernel they use, of each phase."""
-        axes = [
-            _Taps(size[f"kernel_{a}"], -size[f"pad_{p}"], size[f"stride_{a}"], size[f"dilation_{a}"], size[f"out_{a}"])
-            for a, p in (("height", "top"), ("width", "left"))
-        ]
-        yield axes[0], axes[1], (list(range(axes[0].taps)), list(range(axes[1].taps)))
+    def _axes(self, problem: Problem) -> list[tuple[_Taps, _Taps]]:
+        """Rows and columns of each phase."""
+        p = problem
+        rows = _Taps(p.kernel_height, -p.pad_top, p.stride_height, p.dilation_height, p.out_height)
+        columns = _Taps(p.kernel_width, -p.pad_left, p.stride_width, p.dilation_width, p.out_width)
+        return [(rows, columns)]
 
-    def _geometry(self, size: dict[str, int], channels: int, blocks: int, rows: _Taps, columns: _Taps) -> tuple[int, ...]:
-        """(strands, strand_first, strand_columns, strand_valid, block_pitch, row_pitch) of the copied rows.
+    def _blocking(self, problem: Problem) -> Blocking:
+        """All but tasks and scratch memory."""
+        groups = problem.groups // self.merged_groups
+        channels, outputs = problem.channels // groups, problem.out_channels // groups
+        blocks, depth, total = {
+            "blocked": (-(-channels // CHANNEL_BLOCK), CHANNEL_BLOCK, channels),
+            "planar": (channels, problem.kernel_width, problem.kernel_width * channels),
+            "interleaved": (1, problem.kernel_width * channels, problem.kernel_width * channels),
+        }[self.layout]
+        return Blocking(groups, channels, outputs, blocks, depth, total, -(-outputs // self.block), 1, 0, 0, 0)
 
-        blocked: strand s holds columns s, s + stride, …; place 0 is number `strand_first` of them, and `strand_valid` is how
-        many there are at most. A tile never reads a strand further than pixels - 1 from what is valid, since taps that
-        lie outside altogether are skipped. Otherwise a row is one strand that starts at the first column read.
+    def _phase(self, problem: Problem, blocking: Blocking, rows: _Taps, columns: _Taps) -> Phase:
+        """All but first_task and weights."""
+        if self.layout == "blocked":
+            strands = self._strands(problem, columns)
+            block_pitch = strands[0] * strands[2] * CHANNEL_BLOCK
+            taps = (columns.taps, *divmod(columns.first, columns.stride), *divmod(columns.dilation, columns.stride))
+        else:
+            places = columns.span(-(-columns.outputs // self.pixels) * self.pixels)
+            strands = (1, columns.lowest, places, places)
+            block_pitch = places * (blocking.channels if self.layout == "interleaved" else 1)
+            taps = (1, columns.lowest, 0, 0, 0)
+        row_pitch = block_pitch * blocking.channel_blocks
+        row_block = self._row_block(problem, blocking, rows, row_pitch)
+        return Phase(
+            *(0, 0, rows.outputs, columns.outputs),
+            *(rows.out_first, rows.out_step, columns.out_first, columns.out_step),
+            *(rows.taps, rows.first, rows.stride, rows.dilation),
+            *(*taps, *strands, block_pitch, row_pitch, row_block),
+            -(-rows.outputs // row_block) if columns.outputs else 0,
+        )
+
+    def _strands(self, problem: Problem, columns: _Taps) -> tuple[int, int, int, int]:
+        """(strands, strand_first, strand_columns, strand_valid) of the blocked layout.
+
+        Tiles are `pixels` wide, the last one too. A tap that reads nothing valid in a tile is left out of it, so that no tile
+        reads further than pixels - 1 away from what is valid: dilations as large as the image cost no memory.
         """
         tiles = -(-columns.outputs // self.pixels) * self.pixels
-        if self.layout != "blocked":
-            width = columns.span(tiles) * (channels if self.layout == "interleaved" else 1)
-            return 1, columns.lowest, columns.span(tiles), columns.span(tiles), width, width * blocks
-        stride = columns.stride
-        valid = -(-size["width"] // stride)
-        first = max(columns.lowest // stride, 1 - self.pixels)
-        last = min((columns.lowest + columns.reach - 1) // stride + tiles - 1, valid + self.pixels - 2)
-        count = max(last - first + 1, self.pixels)
-        pitch = stride * count * CHANNEL_BLOCK
-        return stride, first, count, valid, pitch, pitch * blocks
+        valid = -(-problem.width // columns.stride)
+        first = max(columns.lowest // columns.stride, 1 - self.pixels)
+        highest = (columns.lowest + columns.reach - 1) // columns.stride + tiles - 1
+        count = min(highest, valid + self.pixels - 2) - first + 1
+        return columns.stride, first, max(count, self.pixels), valid
 
-    def _row_share(self, size: dict[str, int], parallel: int, rows: _Taps, columns: _Taps, block_pitch: int) -> int:
-        """Output rows of a task: the copied rows fill at most half of L2 (the weights of a block take the rest), and there
-        are about 16 tasks, as long as the rows copied twice at the blocks' borders stay few."""
-        channels = size["channels"] // max(size["groups"] // self.merged_groups, 1)
-        blocks = {"blocked": -(-channels // CHANNEL_BLOCK), "planar": channels, "interleaved": 1}[self.layout]
-        row_bytes = max(4 * block_pitch * blocks, 1)
-        fitting = (self.l2_bytes // 2 // row_bytes - rows.reach) // rows.stride + 1
-        wanted_blocks = -(-16 // max(parallel * size["images"] * self.phases, 1))
-        share = min(fitting, max(-(-rows.outputs // wanted_blocks), min(rows.reach, 4)))
+    def _row_block(self, problem: Problem, blocking: Blocking, rows: _Taps, row_pitch: int) -> int:
+        """Output rows of a task: their copy fills at most half of L2 (the weights of a block take the rest), and there are
+        about 16 tasks, unless so few rows were left that most are copied twice."""
+        fitting = (self.l2_bytes // 2 // max(4 * row_pitch, 1) - rows.reach) // rows.stride + 1
+        others = problem.images * self.phases * blocking.groups * blocking.output_blocks
+        wanted = max(-(-rows.outputs // -(-16 // max(others, 1))), min(rows.reach, 4))
+        block = max(1, min(fitting, wanted, rows.outputs))
         if self.tile_rows > 1:
-            share = -(-share // self.tile_rows) * self.tile_rows
-        share = max(min(share, rows.outputs), 1)
-        return -(-rows.outputs // -(-rows.outputs // share)) if rows.outputs and self.tile_rows == 1 else share
+            return -(-block // self.tile_rows) * self.tile_rows
+        return -(-rows.outputs // -(-rows.outputs // block)) if rows.outputs else 1
 
-    def _chunk(self, size: dict[str, int], channels: int, output_blocks: int, rows: int) -> int:
-        """Blocks of output channels in a task: one, or as many as make 1 MFLOP (about 10 µs)."""
-        flops = 2 * rows * size["out_width"] * self.block * channels * size["kernel_height"] * size["kernel_width"]
-        return max(1, min(output_blocks, 1_000_000 * self.phases // max(flops, 1)))
+    def _chunk(self, problem: Problem, blocking: Blocking, rows: int) -> int:
+        """Output blocks of a task: one, or as many as make 1 MFLOP (about 10 µs)."""
+        pixels = rows * problem.out_width // self.phases
+        taps = problem.kernel_height * problem.kernel_width * blocking.channels
+        return max(1, min(blocking.output_blocks, 1_000_000 // max(2 * pixels * self.block * taps, 1)))
 
-    def _derived(self, sizes: Sequence[int], name: str) -> int:
-        return sizes[len(self.SIZES) + self.DERIVED.index(name)]
+    def _slots(self, problem: Problem, rows: _Taps, row_block: int) -> int:
+        """Input rows that a task copies, at most."""
+        span = rows.span(row_block)
+        return span if self.tile_rows > 1 else min(span, problem.height)
+
+    def _blocking_of(self, sizes: Sequence[int]) -> Blocking:
+        start = len(Problem._fields)
+        return Blocking(*sizes[start : start + len(Blocking._fields)])
 
     def tasks(self, sizes: Sequence[int]) -> int:
-        return self._derived(sizes, "tasks")
+        return self._blocking_of(sizes).tasks
 
     def scratch_bytes(self, sizes: Sequence[int]) -> int:
-        return self._derived(sizes, "scratch_bytes")
+        return self._blocking_of(sizes).scratch_bytes
 
     def work(self, sizes: Sequence[int]) -> Work:
-        size = dict(zip(self.SIZES, sizes, strict=False))
-        taps = size["kernel_height"] * size["kernel_width"] * size["channels"] // max(size["groups"], 1)
-        y = size["images"] * size["out_height"] * size["out_width"] * size["out_channels"]
-        x = size["images"] * size["height"] * size["width"] * size["channels"]
-        return Work(2 * y * taps, 4 * (x + y + taps * size["out_channels"]))
+        return _work(Problem(*sizes[: len(Problem._fields)]), transposed=False)
 
     # ------------------------------------------------------------ weights
 
@@ -342,6 +343,14 @@ class DirectSpec(KernelSpec):
         return packed
 
 
+def _work(problem: Problem, transposed: bool) -> Work:
+    p = problem
+    x, y = p.images * p.height * p.width * p.channels, p.images * p.out_height * p.out_width * p.out_channels
+    taps = p.kernel_height * p.kernel_width
+    flops = 2 * taps * (x * p.out_channels if transposed else y * p.channels) // max(p.groups, 1)
+    return Work(flops, 4 * (x + y + taps * p.channels * p.out_channels // max(p.groups, 1)))
+
+
 def _merge_groups(weights: np.ndarray, groups: int, merged: int) -> np.ndarray:
     """[M, C / groups, kH, kW] to [groups / merged, M', C', kH, kW], block-diagonal over the groups that are merged."""
     outputs, channels, *kernel = weights.shape
@@ -369,23 +378,20 @@ class TransposedSpec(DirectSpec):
     def phases(self) -> int:
         return self.strides[0] * self.strides[1]
 
-    def _phases(self, size: dict[str, int]) -> Iterator[tuple[_Taps, _Taps, tuple[list[int], list[int]]]]:
-        for p in range(self.strides[0]):
-            rows, row_taps = _transposed_taps(
-                *(p, size["kernel_height"], self.strides[0], size["dilation_height"], size["pad_top"], size["out_height"])
-            )
-            for q in range(self.strides[1]):
-                columns, column_taps = _transposed_taps(
-                    *(q, size["kernel_width"], self.strides[1], size["dilation_width"], size["pad_left"], size["out_width"])
-                )
-                yield rows, columns, (row_taps, column_taps)
+    def _axes(self, problem: Problem) -> list[tuple[_Taps, _Taps]]:
+        p, (down, across) = problem, self.strides
+        rows = [
+            _transposed_taps(phase, p.kernel_height, down, p.dilation_height, p.pad_top, p.out_height)
+            for phase in range(down)
+        ]
+        columns = [
+            _transposed_taps(phase, p.kernel_width, across, p.dilation_width, p.pad_left, p.out_width)
+            for phase in range(across)
+        ]
+        return [(row, column) for row in rows for column in columns]
 
     def work(self, sizes: Sequence[int]) -> Work:
-        size = dict(zip(self.SIZES, sizes, strict=False))
-        taps = size["kernel_height"] * size["kernel_width"] * size["out_channels"] // max(size["groups"], 1)
-        y = size["images"] * size["out_height"] * size["out_width"] * size["out_channels"]
-        x = size["images"] * size["height"] * size["width"] * size["channels"]
-        return Work(2 * x * taps, 4 * (x + y + taps * size["channels"]))
+        return _work(Problem(*sizes[: len(Problem._fields)]), transposed=True)
 
     def pack_weights(self, weights: np.ndarray, groups: int = 1, dilations: tuple[int, int] = (1, 1)) -> np.ndarray:
         """Weights [C, M / groups, kH, kW] as the kernel streams them: phase after phase, each as `DirectSpec` has it."""
@@ -395,9 +401,9 @@ class TransposedSpec(DirectSpec):
         merged = _merge_groups(swapped.reshape(-1, channels // groups, height, width), groups, self.merged_groups)
         parts = []
         for p in range(self.strides[0]):
-            row_taps = [k for k in range(height) if k * dilations[0] % self.strides[0] == p]
+            row_taps = _phase_taps(p, height, self.strides[0], dilations[0])
             for q in range(self.strides[1]):
-                column_taps = [k for k in range(width) if k * dilations[1] % self.strides[1] == q]
+                column_taps = _phase_taps(q, width, self.strides[1], dilations[1])
                 parts.append(self._pack_taps(merged[:, :, :, row_taps][..., column_taps]).reshape(-1))
         return np.concatenate(parts)
 
@@ -421,8 +427,6 @@ class DepthwiseSpec(KernelSpec):
         *("images", "height", "width", "channels", "out_height", "out_width", "pad_top", "pad_left"),
         *("x_image", "x_row", "x_pixel", "y_image", "y_row", "y_pixel"),
     )
-    DERIVED: ClassVar[tuple[str, ...]] = ("row_block",)
-
     def complete(self, sizes: Sequence[int]) -> Sequence[int]:
         """SIZES, then row_block: output rows of a task, for about 0.5 MFLOP (5 µs) or more, and at most 64 tasks."""
         images, _, _, channels, height, width, *_ = sizes
@@ -444,3 +448,103 @@ class DepthwiseSpec(KernelSpec):
     def pack_weights(self, weights: np.ndarray) -> np.ndarray:
         """Weights [C, 1, kH, kW] as [kH * kW, C], float32."""
         return np.ascontiguousarray(np.asarray(weights, np.float32).reshape(len(weights), -1).T)
+
+
+# ---------------------------------------------------------------- choosing
+
+
+def choose_convolution(
+    kernel: tuple[int, int],
+    strides: tuple[int, int],
+    dilations: tuple[int, int],
+    groups: int,
+    channels: int,
+    out_channels: int,
+    out_size: tuple[int | None, int | None],
+    target: Target,
+    channels_last: bool = True,
+) -> DirectSpec | DepthwiseSpec:
+    """The kernel for ONNX's Conv. `channels` and `out_channels` are those of all groups; out_size is (height, width), None
+    where it is not known. channels_last: whether x has x_channel = 1; an NCHW input needs no copy into NHWC where channels
+    are few, and is allowed for any number.
+
+    Direct, or depthwise when every channel is a group. In scratch memory, up to 4 channels stay side by side ("interleaved":
+    its sums run over kernel_width * channels neighbours at once); more are worth blocks of a cache line.
+    """
+    lanes = target.lanes(4)
+    if groups == channels == out_channels > 1 and channels_last:
+        pixels = _depthwise_pixels(kernel[1], out_size[1], target.vector_registers)
+        return DepthwiseSpec(kernel, strides, dilations, pixels)
+    merged = _merged_groups(groups, out_channels, lanes)
+    own = channels // groups * merged
+    tile_rows, pixels, vectors = _tile_shape(out_channels // groups * merged, out_size, lanes, target.vector_registers)
+    layout, step, tap_step = "blocked", CHANNEL_BLOCK, 1
+    if not channels_last or (own <= 4 and dilations[1] != 1):
+        layout, step, tap_step = "planar", strides[1], dilations[1]
+    elif own <= 4:
+        layout, step = "interleaved", strides[1] * own
+    return DirectSpec(lanes, pixels, vectors, tile_rows, layout, step, tap_step, merged, target.l2_bytes)
+
+
+def choose_transposed(
+    strides: tuple[int, int],
+    groups: int,
+    out_channels: int,
+    out_size: tuple[int | None, int | None],
+    target: Target,
+) -> TransposedSpec:
+    """The kernel for ONNX's ConvTranspose (x_channel = 1); `out_channels` are those of all groups."""
+    lanes = target.lanes(4)
+    merged = _merged_groups(groups, out_channels, lanes)
+    phase_width = None if out_size[1] is None else -(-out_size[1] // strides[1])
+    _, pixels, vectors = _tile_shape(
+        out_channels // groups * merged, (1, phase_width), lanes, target.vector_registers
+    )
+    return TransposedSpec(lanes, pixels, vectors, merged_groups=merged, l2_bytes=target.l2_bytes, strides=strides)
+
+
+def _merged_groups(groups: int, out_channels: int, lanes: int) -> int:
+    """How many groups run as one: as many as fill a vector with output channels.
+
+    A vector that g groups share takes g times the products and g times fewer vectors: the same work as with one group
+    in a vector that is 1 / g full, with fuller tiles and unmasked stores.
+    """
+    outputs = max(out_channels // groups, 1)
+    return max((n for n in range(1, groups + 1) if groups % n == 0 and n * outputs <= lanes), default=1)
+
+
+def _tile_shape(
+    out_channels: int, out_size: tuple[int | None, int | None], lanes: int, registers: int
+) -> tuple[int, int, int]:
+    """(rows, pixels, vectors) of the tile that takes the fewest multiply-adds, loads counted as a tenth of one each.
+
+    rows * pixels * vectors sums and `vectors` weights stay in registers; with 16 registers one more holds the spread
+    input, with 32 (AVX-512) the multiply-add spreads it. A row of tiles is cut evenly: 32 pixels are 3 * 11, not
+    2 * 14 + 4. Rows that fill half a tile or less share one.
+    """
+    height, width = out_size
+    best = (float("inf"), (1, 1, 1))
+    for vectors, most in ((2, 14), (3, 9), (1, 28)) if registers >= 32 else ((2, 6), (3, 4), (1, 12)):
+        pixels = most if width is None else -(-max(width, 1) // -(-max(width, 1) // most))
+        rows = 1 if width is None else max(1, min(most // pixels, height or 1))
+        blocks = -(-out_channels // (vectors * lanes)) * vectors
+        tiles = pixels if width is None else -(-max(width, 1) // pixels) * pixels
+        per_tile = rows * pixels
+        loads = (per_tile + vectors) / (per_tile * vectors)
+        preference = 1.0 if vectors == 2 else 1.02  # few different kernels in a model
+        cost = blocks * tiles / (width or pixels) * (1 + loads / 10) * preference
+        best = min(best, (cost, (rows, pixels, vectors)))
+    return best[1]
+
+
+def _depthwise_pixels(taps: int, width: int | None, registers: int) -> int:
+    """Pixels of a depthwise tile: sums, the weights of a row of taps and the inputs in flight stay in registers.
+
+    7 where it divides the width (112, 56, 28, 14 and 7 are common), else an even cut.
+    """
+    most = 8 if registers >= 32 else max(4, min(8, registers - 2 - taps))
+    if width is None:
+        return most
+    if width % 7 == 0 and most >= 7:
+        return 7
+    return -(-max(width, 1) // -(-max(width, 1) // most))

@@ -27,7 +27,10 @@ def emit_copy(
     """
     arguments = [source, *strides, *shape, target, padded]
     code.subroutine(
-        f"copy_matrix.{source.element}.{lanes}", arguments, lambda inner, *values: _write_copy(inner, lanes, *values)
+        f"copy_matrix.{source.element}.{lanes}",
+        arguments,
+        lambda inner, *values: _write_copy(inner, lanes, *values),
+        inline=False,
     )
 
 

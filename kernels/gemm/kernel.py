@@ -19,7 +19,7 @@ from jitonnx.kernels.code import Code, Pointer, emitted, remainder, smaller
 from jitonnx.kernels.gemm.copy import emit_copy
 from jitonnx.kernels.gemm.spec import LONGEST_VECTOR, GemmSpec
 from jitonnx.kernels.simd import Vector
-from jitonnx.kernels.tile import Epilogue, emit_accumulate, emit_finish, tile_type
+from jitonnx.kernels.tile import Epilogue, emit_accumulate, emit_finish
 from jitonnx.kernels.trace import Traced, select
 
 _I64 = ir.IntType(64)
@@ -145,24 +145,28 @@ class _Gemm:
     ) -> None:
         done = code.integer(0)
         for height in self.spec.rows:
-            end = rows - (rows - done) + (rows - done) / height * height
+            end = done + (rows - done) / height * height
             with code.loop(end, done, height) as r:
-                tile = self._product(code, height, width, a.at(r * a_row), a_row, panel, k)
-                place = [code.buffers, code.sizes, batch.value, (first_row + r).value, column.value]
-                shape = (height, width // self.lanes)
-                emit_finish(
-                    code.context, code.builder, self.epilogue, shape, tile, c.at(r * c_row).value, c_row.value,
-                    live.value, place,
+                arguments = [a.at(r * a_row), a_row, panel, k, c.at(r * c_row), c_row, live, batch, first_row + r, column]
+                code.subroutine(
+                    f"tile.{height}.{width}", arguments, lambda inner, *values: self._write_tile(inner, height, width, *values), inline=False
                 )
             done = end
 
+    def _write_tile(self, code, height, width, a, a_row, panel, k, c, c_row, live, batch, row, column):
+        tile = self._product(code, height, width, a, a_row, panel, k)
+        shape = (height, width // self.lanes)
+        place = code.place(batch, row, column)
+        emit_finish(
+            code.context, code.builder, self.epilogue, shape, tile, c.value, c_row.value, live.value, place
+        )
+
     def _product(
         self, code: Code, height: int, width: int, a: Pointer, a_row: Traced, panel: Pointer, k: Traced
-    ) -> ir.Value:
+    ) -> list[ir.Value]:
         """A tile of rows of a times a panel of b, from zero."""
-        sums = tile_type(height, width // self.lanes, self.lanes, self.element)
-        clear = ir.Constant(code.context.get_value_type(sums), None)
+        zero = code.number(self.element, 0, self.lanes).value
+        sums = [zero] * (height * width // self.lanes)
         offsets = [(a_row * r).value for r in range(height)]
-        return emit_accumulate(
-            code.builder, sums, width // self.lanes, clear, a.value, offsets, _I64(1), panel.value, _I64(width), k.value
-        )
+        steps = {"a_step": _I64(1), "b_step": _I64(width)}
+        return emit_accumulate(code.builder, self.element, sums, a.value, offsets, b=panel.value, k=k.value, **steps)

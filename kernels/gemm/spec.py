@@ -150,6 +150,8 @@ class GemmSpec(KernelSpec):
         dense |= {"a_outer": inner * m * k, "a_inner": m * k, "b_outer": inner * b_elements, "b_inner": b_elements}
         dense |= {"c_outer": inner * m * n, "c_inner": m * n}
         if unknown := set(strides) - set(dense):
-            raise TypeError(f"GemmSpec.arguments has no {', '.join(sorted(unknown))}; its strides are {', '.join(dense)}")
+            raise TypeError(
+                f"GemmSpec.arguments has no {', '.join(sorted(unknown))}; its strides are {', '.join(dense)}"
+            )
         values = {"m": m, "n": n, "k": k, "outer": outer, "inner": inner, **dense, **strides}
         return list(self.complete([values[name] for name in self.GIVEN]))

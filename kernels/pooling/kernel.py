@@ -17,7 +17,7 @@ from jitonnx.kernels.vecmath import pow
 
 _AXES = ("depth", "height", "width")
 _STEPS = ("plane", "row", "pixel")
-_BLOCK = 4  # vectors of channels folded at once: independent chains that hide an addition's latency
+_BLOCKS = (4, 2)  # vectors of channels folded at once, as long as they last: chains that hide each other's latency
 
 
 class Window(NamedTuple):
@@ -43,11 +43,11 @@ def build(spec: PoolSpec, lanes: int, epilogue: Any = None) -> Callable[..., Non
         with code.loop(end, begin) as task:
             image, row = task / (out_depth * out_height), remainder(task, out_height)
             depth = remainder(task / out_height, out_depth)
-            outer = [_window(code, "depth", depth), _window(code, "height", row)]
+            outer = [_window(code, spec, "depth", depth), _window(code, spec, "height", row)]
             target = _offset(code, "y", image, depth, row)
             first_output = (depth * out_height + row) * out_width
             with code.loop(out_width) as column:
-                windows = [*outer, _window(code, "width", column)]
+                windows = [*outer, _window(code, spec, "width", column)]
                 pixel.emit(image, windows, target + column * _size(code, "y_pixel"), first_output + column)
 
     return emitted(body)
@@ -65,24 +65,31 @@ def _offset(code: Code, tensor: str, image: Traced, *coordinates: Traced) -> Tra
     return offset
 
 
-def _window(code: Code, axis: str, out: Traced) -> Window:
+def _window(code: Code, spec: PoolSpec, axis: str, out: Traced) -> Window:
     """The window of output coordinate `out`."""
     dilation, kernel, extent = (_size(code, name) for name in (f"dilation_{axis}", f"kernel_{axis}", axis))
     before, after = _size(code, f"pad_{axis}"), _size(code, f"pad_{axis}_after")
     padded_start = out * _size(code, f"stride_{axis}")
     start = padded_start - before
-    first, taps = _clip(start, dilation, kernel, extent)
-    _, padded_taps = _clip(padded_start, dilation, kernel, extent + before + after)
+    first, taps = _clip(code, start, dilation, kernel, extent)
+    padded_taps = taps
+    if spec.count_include_pad:
+        _, padded_taps = _clip(code, padded_start, dilation, kernel, extent + before + after)
     # A window that lies in the padding altogether still names a pixel of x, which may be read.
     inside = larger(smaller(start + first * dilation, extent - 1), 0)
     return Window(inside, taps, padded_taps)
 
 
-def _clip(start: Traced, dilation: Traced, kernel: Traced, extent: Traced) -> tuple[Traced, Traced]:
+def _clip(code: Code, start: Traced, dilation: Traced, kernel: Traced, extent: Traced) -> tuple[Traced, Traced]:
     """(first, count) of the taps 0 <= i < kernel with 0 <= start + i * dilation < extent."""
-    first = larger((dilation - 1 - start) / dilation, 0)
-    stop = smaller((extent - start + dilation - 1) / dilation, kernel)
-    return first, larger(stop - first, 0)
+    first, count = code.variable(code.integer(0)), code.variable(kernel)
+    # Two divisions would cost as much as a small window: most windows lie within x.
+    with code.when((start < 0) | (start + (kernel - 1) * dilation >= extent)):
+        skipped = larger((dilation - 1 - start) / dilation, 0)
+        stop = smaller((extent - start + dilation - 1) / dilation, kernel)
+        first.set(skipped)
+        count.set(larger(stop - skipped, 0))
+    return first.get(), count.get()
 
 
 class _Pixel:
@@ -97,19 +104,34 @@ class _Pixel:
     def emit(self, image: Traced, windows: list[Window], target: Traced, row: Traced) -> None:
         code, lanes = self.code, self.lanes
         source = _offset(code, "x", image, *(window.start for window in windows))
-        channels, block = _size(code, "channels"), _BLOCK * lanes
-        blocked = channels - remainder(channels, code.integer(block))
-        with code.loop(blocked, step=block) as channel:
-            value = self._fold(source + channel, windows, block, None)
-            for first in range(0, block, lanes):
-                part = code.part(value, first, lanes)
-                y = code.epilogue(self.epilogue, part, image, row, channel + first, lanes)
-                self.y.store(target + channel + first, y)
-        with code.loop(channels, blocked, lanes) as channel:
-            live = channels - channel
-            mask = code.live(live, lanes)
-            value = self._fold(source + channel, windows, lanes, mask)
-            self.y.store(target + channel, code.epilogue(self.epilogue, value, image, row, channel, live), mask)
+        channels = _size(code, "channels")
+        blocked = code.integer(0)
+        for vectors in _BLOCKS:
+            block, start = vectors * lanes, blocked
+            blocked = channels - remainder(channels, code.integer(block))
+            with code.loop(blocked, start, block) as channel:
+                value = self._fold(source + channel, windows, block, None)
+                for first in range(0, block, lanes):
+                    part = code.part(value, first, lanes)
+                    y = code.epilogue(self.epilogue, part, image, row, channel + first, lanes)
+                    self.y.store(target + channel + first, y)
+        rest = channels - blocked
+        with code.when(rest > lanes):
+            self._tail(2, source + blocked, windows, target + blocked, (image, row, blocked, rest))
+        with code.when((rest > 0) & (rest <= lanes)):
+            self._tail(1, source + blocked, windows, target + blocked, (image, row, blocked, rest))
+
+    def _tail(
+        self, vectors: int, source: Traced, windows: list[Window], target: Traced, place: tuple[Traced, ...]
+    ) -> None:
+        """The last channels, not whole vectors. place: (image, row, channel, live channels), as the epilogue takes it."""
+        code, lanes = self.code, self.lanes
+        *where, channel, live = place
+        value = self._fold(source, windows, vectors * lanes, code.live(live, vectors * lanes))
+        for first in range(0, vectors * lanes, lanes):
+            part = code.part(value, first, lanes)
+            y = code.epilogue(self.epilogue, part, *where, channel + first, live - first)
+            self.y.store(target + first, y, live - first)
 
     def _divisor(self, windows: list[Window]) -> Traced:
         """What an average divides by: the number of taps."""

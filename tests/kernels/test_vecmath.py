@@ -11,7 +11,7 @@ import pytest
 from numba.core import types
 
 from jitonnx.kernels import vecmath
-from jitonnx.kernels.simd import Vector, load, pointer, store
+from jitonnx.kernels.simd import load, pointer, store
 from jitonnx.target import Target, host, named
 from tests.kernels.harness import Compiled, assembly
 
@@ -27,7 +27,7 @@ class Case(NamedTuple):
     single: float
     double: float
     domain: tuple[float, float] = (-math.inf, math.inf)
-    """Arguments that the bounds hold for; outside, only NaN and infinities are compared."""
+    """Arguments that the bounds hold for."""
     negligible: float = 0.0
     """An absolute error that passes as well, in units of the smallest normal number."""
     constants: tuple[float, ...] = ()
@@ -85,15 +85,15 @@ CASES = {
     "exp_flush": Case(np.exp, 1, 1, domain=(-math.inf, 88), negligible=1.01),
     "exp2": Case(np.exp2, 1, 1),
     "exp2_flush": Case(np.exp2, 1, 1, domain=(-math.inf, 126), negligible=1.01),
-    "expm1": Case(np.expm1, 1.5, 2),
+    "expm1": Case(np.expm1, 2, 2),
     "log": Case(np.log, 1, 1),
     "log2": Case(np.log2, 1, 1.5),
-    "log1p": Case(np.log1p, 1, 1.5),
+    "log1p": Case(np.log1p, 1.5, 1.5),
     "erf": Case(_erf, 1.5, 1),
     "gelu": Case(_gelu, 2.5, 2.5, domain=(-1, math.inf)),
     "gelu_tanh": Case(_gelu_tanh, 3, 3, domain=(-1, math.inf)),
-    "sigmoid": Case(_sigmoid, 2, 2, negligible=1),
-    "silu": Case(lambda x: x * _sigmoid(x), 2, 2, negligible=800),
+    "sigmoid": Case(_sigmoid, 2.25, 2.25, negligible=1),
+    "silu": Case(lambda x: x * _sigmoid(x), 2.5, 2.5, negligible=800),
     "tanh": Case(np.tanh, 2, 2),
     "sinh": Case(np.sinh, 2, 2),
     "cosh": Case(np.cosh, 1.5, 1.5),
@@ -102,18 +102,16 @@ CASES = {
     "atanh": Case(np.arctanh, 2, 2),
     "softplus": Case(lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))), 2, 2),
     "softsign": Case(lambda x: x / (1 + np.abs(x)), 1.5, 1.5),
-    "mish": Case(_mish, 4, 4, negligible=800),
+    "mish": Case(_mish, 4.5, 4.5, negligible=800),
     "elu": Case(lambda x, a: np.where(x > 0, x, a * np.expm1(x)), 2.5, 2.5, constants=(0.7,)),
-    "selu": Case(
-        lambda x, a, g: g * np.where(x > 0, x, a * np.expm1(x)), 3, 3, constants=(_ALPHA, _GAMMA)
-    ),
+    "selu": Case(lambda x, a, g: g * np.where(x > 0, x, a * np.expm1(x)), 3, 3, constants=(_ALPHA, _GAMMA)),
     "celu": Case(lambda x, a: np.where(x > 0, x, a * np.expm1(x / a)), 3, 3, constants=(2.0,)),
     "hard_swish": Case(lambda x: x * np.clip(x / 6 + 0.5, 0, 1), 2, 2, domain=(-2, math.inf)),
     "reciprocal": Case(lambda x: 1 / x, 0.501, 0.501),
     "rsqrt": Case(lambda x: 1 / np.sqrt(x), 1.5, 1.5),
     "sign": Case(np.sign, 0, 0),
-    "sin": Case(np.sin, 2, 2, domain=(-(2.0**30), 2.0**30)),
-    "cos": Case(np.cos, 2, 2, domain=(-(2.0**30), 2.0**30)),
+    "sin": Case(np.sin, 2, 1, domain=(-(2.0**30), 2.0**30)),
+    "cos": Case(np.cos, 2, 1, domain=(-(2.0**30), 2.0**30)),
     "tan": Case(np.tan, 3.5, 2.5, domain=(-(2.0**30), 2.0**30)),
     "asin": Case(np.arcsin, 2, 2),
     "acos": Case(np.arccos, 2, 2),
@@ -134,22 +132,22 @@ def _kernel(name: str, dtype: type, constants: tuple[float, ...], target: Target
 
     def unary(buffers, sizes, begin, end, scratch):
         x, y = pointer(buffers, 0, element), pointer(buffers, 1, element)
-        for i in range(sizes[0]):
+        for i in range(sizes[0] // lanes):
             store(y, i * lanes, function(load(x, i * lanes, lanes)))
 
     def unary_1(buffers, sizes, begin, end, scratch):
         x, y = pointer(buffers, 0, element), pointer(buffers, 1, element)
-        for i in range(sizes[0]):
+        for i in range(sizes[0] // lanes):
             store(y, i * lanes, function(load(x, i * lanes, lanes), first))
 
     def unary_2(buffers, sizes, begin, end, scratch):
         x, y = pointer(buffers, 0, element), pointer(buffers, 1, element)
-        for i in range(sizes[0]):
+        for i in range(sizes[0] // lanes):
             store(y, i * lanes, function(load(x, i * lanes, lanes), first, second))
 
     def binary(buffers, sizes, begin, end, scratch):
         a, b, y = pointer(buffers, 0, element), pointer(buffers, 1, element), pointer(buffers, 2, element)
-        for i in range(sizes[0]):
+        for i in range(sizes[0] // lanes):
             store(y, i * lanes, function(load(a, i * lanes, lanes), load(b, i * lanes, lanes)))
 
     return binary if operands == 2 else (unary, unary_1, unary_2)[len(constants)]
@@ -160,8 +158,7 @@ def apply(function: Compiled, *operands: Array) -> Array:
     size = operands[0].size
     padded = [np.append(a, np.zeros(-size % 64, a.dtype)) for a in operands]
     result = np.empty_like(padded[0])
-    lanes = host().lanes(result.itemsize)
-    function([*padded, result], [result.size // lanes], 1)
+    function([*padded, result], [result.size], 1)
     return result[:size]
 
 
@@ -185,7 +182,21 @@ def ulps(got: Array, exact: Array) -> Array:
 
 def edges(dtype: type) -> Array:
     info = np.finfo(dtype)
-    positive = [0.0, info.smallest_subnormal, info.tiny, info.eps, 0.5, 1.0, 1.5, 2.0, math.pi, 88.72, 88.73, 709.7, 710.0]
+    positive = [
+        0.0,
+        info.smallest_subnormal,
+        info.tiny,
+        info.eps,
+        0.5,
+        1.0,
+        1.5,
+        2.0,
+        math.pi,
+        88.72,
+        88.73,
+        709.7,
+        710.0,
+    ]
     positive += [103.9, 104.1, 745.1, 745.2, 1e5, 2.0**30, info.max, math.inf, 127.9999, 128.0, 149.0, 149.9, 150.1]
     ends = np.array(positive, dtype)
     with np.errstate(all="ignore"):
@@ -229,3 +240,107 @@ def test_error_bound(name: str, dtype: type) -> None:
     error, at = largest_error(name, sample(dtype))
     bound = CASES[name].single if dtype == np.float32 else CASES[name].double
     assert error <= bound, f"{name}({at!r}) is {error:.3f} ulp off"
+
+
+@pytest.mark.parametrize("name", ["exp", "log", "erf", "gelu", "tanh", "sigmoid", "sin"])
+def test_error_bound_on_avx2(name: str) -> None:
+    error, at = largest_error(name, sample(np.float32)[::4], named("haswell"))
+    assert error <= CASES[name].single, f"{name}({at!r}) is {error:.3f} ulp off"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_error_bound_on_all_float32(name: str) -> None:
+    step = 2**24
+    for start in range(0, 2**32, step):
+        x = np.arange(start, start + step, dtype=np.uint64).astype(np.uint32).view(np.float32)
+        error, at = largest_error(name, x)
+        assert error <= CASES[name].single, f"{name}({at!r}) is {error:.3f} ulp off"
+
+
+@pytest.mark.parametrize(("name", "single", "double"), [("gelu", 40, 150), ("gelu_tanh", 40, 40)])
+def test_tail_of_gaussian_units_keeps_relative_accuracy(name: str, single: float, double: float) -> None:
+    for dtype, bound in ((np.float32, single), (np.float64, double)):
+        x = np.linspace(-5, -1, 20_001).astype(dtype)
+        wide = np.float64 if dtype == np.float32 else np.longdouble
+        assert ulps(apply(compiled(name, dtype), x), CASES[name].exact(x.astype(wide))).max() <= bound
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "name", ["expm1", "log1p", "erf", "tanh", "sinh", "asinh", "atanh", "sin", "tan", "asin", "atan"]
+)
+def test_zero_keeps_its_sign(name: str, dtype: type) -> None:
+    assert np.signbit(apply(compiled(name, dtype), np.array([0.0, -0.0], dtype))).tolist() == [False, True]
+
+
+def test_beyond_the_range_of_sine_results_stay_bounded() -> None:
+    for name in ("sin", "cos"):
+        for dtype in (np.float32, np.float64):
+            x = np.geomspace(2.0**30, 1e38, 1000).astype(dtype)
+            assert np.abs(apply(compiled(name, dtype), x)).max() <= 1
+
+
+def _pow_operands(dtype: type) -> tuple[Array, Array]:
+    rng = np.random.default_rng(3)
+    special = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 1e-40, 2.0**24 + 1, 2.0**31, 1e30, np.finfo(dtype).max, np.inf]
+    special = np.array([*special, *(-s for s in special), np.nan, np.nextafter(1, 2), np.nextafter(1, 0)], dtype)
+    a, b = (m.ravel() for m in np.meshgrid(special, special))
+    count = 200_000 if dtype == np.float32 else 50_000
+    base = np.concatenate([np.exp(rng.uniform(-80, 80, count)), rng.uniform(0.5, 2, count), -rng.uniform(0, 9, count)])
+    power = np.concatenate([rng.uniform(-2, 2, count), rng.uniform(-120, 120, count), rng.integers(-30, 30, count)])
+    return np.concatenate([a, base.astype(dtype)]), np.concatenate([b, power.astype(dtype)])
+
+
+@pytest.mark.parametrize(("dtype", "bound"), [(np.float32, 1), (np.float64, 2)])
+def test_pow(dtype: type, bound: float) -> None:
+    x, y = _pow_operands(dtype)
+    got = apply(compiled("pow", dtype), x, y)
+    wide = np.float64 if dtype == np.float32 else np.longdouble
+    with np.errstate(all="ignore"):
+        exact = np.power(x.astype(wide), y.astype(wide))
+    error = ulps(got, exact)
+    worst = int(np.argmax(error))
+    assert error[worst] <= bound, f"pow({x[worst]!r}, {y[worst]!r}) is {error[worst]:.3f} ulp off"
+    np.testing.assert_array_equal(np.signbit(got[got == 0]), np.signbit(exact[got == 0]))
+
+
+def test_hard_sigmoid_and_hard_swish() -> None:
+    x = np.linspace(-9, 9, 4001).astype(np.float32)
+    np.testing.assert_allclose(
+        apply(compiled("hard_sigmoid", np.float32, (0.2, 0.5)), x), np.clip(0.2 * x + 0.5, 0, 1), atol=1e-7
+    )
+    np.testing.assert_allclose(apply(compiled("hard_swish", np.float32), x), x * np.clip(x / 6 + 0.5, 0, 1), atol=1e-6)
+
+
+def test_scalars_are_taken_too() -> None:
+    function = vecmath.erf
+
+    def kernel(buffers, sizes, begin, end, scratch):
+        x, y = pointer(buffers, 0, types.float32), pointer(buffers, 1, types.float32)
+        y[0] = function(x[0])
+
+    x, y = np.array([0.3], np.float32), np.zeros(1, np.float32)
+    Compiled(kernel)([x, y], [], 1)
+    assert abs(y[0] - math.erf(0.3)) < 1e-7
+
+
+def test_integers_are_refused_by_name() -> None:
+    function = vecmath.exp
+
+    def kernel(buffers, sizes, begin, end, scratch):
+        p = pointer(buffers, 0, types.int32)
+        store(p, 0, function(load(p, 0, 8)))
+
+    with pytest.raises(Exception, match="exp is defined on float32 and float64, not on int32"):
+        Compiled(kernel)
+
+
+@pytest.mark.parametrize("name", ["exp", "log", "erf", "gelu", "tanh", "sigmoid", "pow", "sin", "atan"])
+def test_code_is_vectors_without_branches_and_calls(name: str) -> None:
+    text = assembly(_kernel(name, np.float32, (), host()))
+    assert "call" not in text
+    # The jumps of the loop, which LLVM may unroll, and no more.
+    assert sum(line.split()[0].startswith("j") for line in text.splitlines() if line.strip()) <= 6
+    if host().vector_bytes == 64:
+        assert "zmm" in text

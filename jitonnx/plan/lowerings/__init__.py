@@ -11,11 +11,13 @@ from typing import Any
 
 from jitonnx.ir import computation as c
 from jitonnx.ir.lowering import Statement
-from jitonnx.plan.lowerings import movement
+from jitonnx.plan.lowerings import movement, products, windows
 
 LOWERINGS: dict[type[c.Computation], Callable[..., Any]] = {
     c.Concat: movement.concat,
     c.Pad: movement.pad,
+    c.MatMul: products.matmul,
+    c.Pool: windows.pool,
 }
 
 IMAGES = (

@@ -1,0 +1,199 @@
+"""Whole models: jitonnx beside onnxruntime, and OpenVINO if asked for, in turns in one process.
+
+    python -m bench.models DIR                          # every .onnx file of a folder (inputs: the .npz beside it)
+    python -m bench.models DIR resnet18 bert_base --threads 2 --openvino
+
+For each model and number of threads the runtimes take turns, round after round; a round is a block of runs and counts its
+median. The table shows the median of the rounds in milliseconds, the ratio other / jitonnx (above 1: jitonnx is faster),
+the largest difference to onnxruntime over its largest value, and the geometric mean of the ratios at its end. `--memory`
+adds the peak resident memory of a process that loads the model and runs it once with each runtime.
+
+`python -m bench.zoo.materialize DIR` writes the 18 benchmark models.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+BLOCK_SECONDS = 0.25
+"""Length of a block of runs: long enough to be warm, short enough that all runtimes see the same state of the machine."""
+PAUSE_SECONDS = 0.02
+"""Between blocks: the others' threads stop spinning."""
+
+Feeds = dict[str, np.ndarray]
+Run = Callable[[], list[np.ndarray]]
+
+
+def open_jitonnx(path: Path, threads: int, feeds: Feeds) -> Run:
+    """A call that runs the model once with jitonnx."""
+    import jitonnx
+
+    options = jitonnx.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = jitonnx.InferenceSession(str(path), options)
+    return lambda: session.run(None, feeds)
+
+
+def open_onnxruntime(path: Path, threads: int, feeds: Feeds) -> Run:
+    """The same with onnxruntime, its default settings otherwise."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return lambda: session.run(None, feeds)
+
+
+def open_openvino(path: Path, threads: int, feeds: Feeds) -> Run:
+    """The same with OpenVINO, in float32 and for one request at a time."""
+    import openvino
+
+    settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+    model = openvino.Core().read_model(str(path))
+    model.reshape({name: list(array.shape) for name, array in feeds.items()})
+    request = openvino.Core().compile_model(model, "CPU", settings).create_infer_request()
+    return lambda: list(request.infer(feeds).values())
+
+
+RUNTIMES: dict[str, Callable[[Path, int, Feeds], Run]] = {
+    "jitonnx": open_jitonnx,
+    "onnxruntime": open_onnxruntime,
+    "openvino": open_openvino,
+}
+
+
+def time_in_turns(runs: Sequence[Run], rounds: int) -> list[float]:
+    """Median seconds of a run of each, by blocks in turns."""
+    lengths = []
+    for run in runs:
+        run()
+        started = time.perf_counter()
+        run()
+        lengths.append(max(1, min(2000, int(BLOCK_SECONDS / max(time.perf_counter() - started, 1e-6)))))
+    medians: list[list[float]] = [[] for _ in runs]
+    for _ in range(rounds):
+        for run, length, found in zip(runs, lengths, medians, strict=True):
+            time.sleep(PAUSE_SECONDS)
+            run()  # wakes the threads up
+            found.append(_block(run, length))
+    return [statistics.median(found) for found in medians]
+
+
+def _block(run: Run, length: int) -> float:
+    """Median seconds of a run; very short ones are timed many at once."""
+    batch = 1
+    started = time.perf_counter()
+    run()
+    if time.perf_counter() - started < 50e-6:
+        batch = 50
+    times = []
+    for _ in range(max(3, length // batch)):
+        started = time.perf_counter()
+        for _ in range(batch):
+            run()
+        times.append((time.perf_counter() - started) / batch)
+    return statistics.median(times)
+
+
+def measure(path: Path, threads: int, runtimes: Sequence[str], rounds: int) -> dict[str, Any]:
+    """One row of the table: milliseconds by runtime, and the difference to onnxruntime's outputs."""
+    with np.load(path.with_suffix(".npz")) as stored:
+        feeds = {name: stored[name] for name in stored.files}
+    runs = [RUNTIMES[name](path, threads, feeds) for name in runtimes]
+    seconds = time_in_turns(runs, rounds)
+    row: dict[str, Any] = {"model": path.stem, "threads": threads}
+    row |= {name: 1e3 * value for name, value in zip(runtimes, seconds, strict=True)}
+    if {"jitonnx", "onnxruntime"} <= set(runtimes):
+        row["difference"] = difference(runs[runtimes.index("jitonnx")](), runs[runtimes.index("onnxruntime")]())
+    return row
+
+
+def difference(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> float:
+    """Largest absolute difference over the largest absolute value, the worst of all outputs."""
+    worst = 0.0
+    for a, b in zip(ours, theirs, strict=True):
+        scale = float(np.max(np.abs(b), initial=0.0)) or 1.0
+        apart = np.abs(a.astype(np.float64) - b.astype(np.float64))
+        worst = max(worst, float(np.max(apart, initial=0.0)) / scale) if np.isfinite(apart).all() else math.inf
+    return worst
+
+
+def peak_memory(path: Path, threads: int, runtime: str) -> float:
+    """Peak resident megabytes of a process that loads the model with one runtime and runs it once."""
+    command = [sys.executable, "-m", "bench.models", "--peak", runtime, "--threads", str(threads), "--", str(path)]
+    answer = subprocess.run(command, check=True, capture_output=True, text=True)
+    return float(answer.stdout.split()[-1])
+
+
+def _print_peak(path: Path, threads: int, runtime: str) -> None:
+    with np.load(path.with_suffix(".npz")) as stored:
+        feeds = {name: stored[name] for name in stored.files}
+    RUNTIMES[runtime](path, threads, feeds)()
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def print_table(rows: Sequence[dict[str, Any]], runtimes: Sequence[str]) -> None:
+    """The rows, and the geometric mean of each ratio by number of threads."""
+    others = [name for name in runtimes if name != "jitonnx"]
+    head = f"{'model':22} {'threads':>7} {'jitonnx ms':>11}"
+    head += "".join(f" {name + ' ms':>15} {'ratio':>6}" for name in others) + f" {'difference':>11}"
+    print(head)
+    for row in rows:
+        line = f"{row['model']:22} {row['threads']:7} {row['jitonnx']:11.4g}"
+        line += "".join(f" {row[name]:15.4g} {row[name] / row['jitonnx']:6.2f}" for name in others)
+        print(line + (f" {row['difference']:11.1e}" if "difference" in row else ""))
+    for threads in sorted({row["threads"] for row in rows}):
+        chosen = [row for row in rows if row["threads"] == threads]
+        means = [statistics.geometric_mean(row[name] / row["jitonnx"] for row in chosen) for name in others]
+        texts = [f"{name} / jitonnx {mean:.3f}" for name, mean in zip(others, means, strict=True)]
+        print(f"geometric mean, {threads} thread{'s' if threads > 1 else ''}: {', '.join(texts)}")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="folder of .onnx files with .npz inputs beside them")
+    parser.add_argument("models", nargs="*", help="names of models; default: all")
+    parser.add_argument("--threads", default="1,2", help="numbers of threads (default 1,2)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of turns (default 5)")
+    parser.add_argument("--openvino", action="store_true", help="measure OpenVINO too")
+    parser.add_argument("--memory", action="store_true", help="also print peak memory, each runtime in its own process")
+    parser.add_argument("--json", type=Path, help="write the rows to this file")
+    parser.add_argument("--peak", choices=RUNTIMES, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    threads = [int(number) for number in options.threads.split(",")]
+    if options.peak:
+        _print_peak(options.folder, threads[0], options.peak)
+        return
+    runtimes = ["jitonnx", "onnxruntime", *(["openvino"] if options.openvino else [])]
+    paths = [
+        path for path in sorted(options.folder.glob("*.onnx")) if not options.models or path.stem in options.models
+    ]
+    rows = []
+    for path in paths:
+        for number in threads:
+            rows.append(measure(path, number, runtimes, options.rounds))
+            print_table(rows[-1:], runtimes)
+    print()
+    print_table(rows, runtimes)
+    if options.memory:
+        print(f"\n{'peak memory, MB':22}" + "".join(f" {name:>12}" for name in runtimes))
+        for path in paths:
+            print(f"{path.stem:22}" + "".join(f" {peak_memory(path, threads[0], name):12.0f}" for name in runtimes))
+    if options.json:
+        options.json.write_text(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()

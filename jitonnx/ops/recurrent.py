@@ -1,0 +1,386 @@
+"""Recurrent layers: LSTM, GRU and RNN over whole sequences.
+
+Inputs are X [T, N, I], W and R by direction, an optional bias B, sequence_lens [N], and initial states; layout 1 has the
+batch in front of X, Y and the states. What lies behind the end of a shorter sequence is 0 in Y; the last state is the one
+at its end, and 0 for an empty sequence, as in onnxruntime.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from jitonnx.ir import computation as c
+from jitonnx.ir.dims import DimLike
+from jitonnx.ir.graph import Value
+from jitonnx.ir.lowering import Lowering
+from jitonnx.ir.operator import InferenceError, Operator
+from jitonnx.ir.raw import RawNode
+from jitonnx.ir.types import TensorType, assume_equal
+from jitonnx.ops.base import lower_floating, widen
+
+
+class _Activation(NamedTuple):
+    """f(x, alpha, beta), the defaults of both, and how many of them there are."""
+
+    function: Callable[[np.ndarray, float, float], np.ndarray]
+    alpha: float = 0.0
+    beta: float = 0.0
+    parameters: int = 0
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+ACTIVATIONS = {
+    "Affine": _Activation(lambda x, a, b: a * x + b, 1.0, 0.0, 2),
+    "Elu": _Activation(lambda x, a, b: np.where(x >= 0, x, a * np.expm1(x)), 1.0, parameters=1),
+    "HardSigmoid": _Activation(lambda x, a, b: np.clip(a * x + b, 0, 1), 0.2, 0.5, 2),
+    "LeakyRelu": _Activation(lambda x, a, b: np.where(x >= 0, x, a * x), 0.01, parameters=1),
+    "Relu": _Activation(lambda x, a, b: np.maximum(x, 0)),
+    "ScaledTanh": _Activation(lambda x, a, b: a * np.tanh(b * x), 1.0, 1.0, 2),
+    "Sigmoid": _Activation(lambda x, a, b: _sigmoid(x)),
+    "Softplus": _Activation(lambda x, a, b: np.logaddexp(x, x.dtype.type(0))),
+    "Softsign": _Activation(lambda x, a, b: x / (1 + np.abs(x))),
+    "Tanh": _Activation(lambda x, a, b: np.tanh(x)),
+    "ThresholdedRelu": _Activation(lambda x, a, b: np.where(x >= a, x, 0), 1.0, parameters=1),
+}
+"""ONNX's activation functions for recurrent layers."""
+
+_Gate = Callable[[np.ndarray], np.ndarray]
+
+
+class _Direction(NamedTuple):
+    """The operands of one direction: weights [gates * H, I], [gates * H, H], the two halves of the bias, states [N, H]."""
+
+    w: np.ndarray
+    r: np.ndarray
+    bias_w: np.ndarray
+    bias_r: np.ndarray
+    peepholes: np.ndarray
+    hidden: np.ndarray
+    cell: np.ndarray
+    gates: tuple[_Gate, ...]
+
+
+class _Recurrent(Operator):
+    """What the three layers share: attributes, shapes, directions, sequence lengths."""
+
+    gates: ClassVar[int]
+    default_activations: ClassVar[tuple[str, ...]]
+
+    activation_alpha: tuple[float, ...] | None = None
+    activation_beta: tuple[float, ...] | None = None
+    activations: tuple[str, ...] | None = None
+    clip: float | None = None
+    direction: str = "forward"
+    hidden_size: int | None = None
+    layout: int = 0
+
+    @classmethod
+    def upgrade(cls, node: RawNode) -> None:
+        node.drop("output_sequence")  # version 1 said by it whether Y is wanted, which the node's outputs say too
+
+    # ------------------------------------------------------------ attributes
+
+    @property
+    def directions(self) -> int:
+        """1, or 2 if bidirectional. InferenceError for a direction that ONNX does not know."""
+        if self.direction not in ("forward", "reverse", "bidirectional"):
+            raise InferenceError(f"direction {self.direction!r}: one of forward, reverse, bidirectional expected")
+        return 2 if self.direction == "bidirectional" else 1
+
+    def functions(self) -> tuple[tuple[str, float, float], ...]:
+        """Name, alpha and beta of each activation, all of the first direction first.
+
+        The attributes' values are used up in order by the functions that have parameters.
+        """
+        names = self.activations or self.default_activations * self.directions
+        if len(names) != len(self.default_activations) * self.directions:
+            raise InferenceError(
+                f"{len(names)} activations given, {len(self.default_activations)} a direction expected: {list(names)}"
+            )
+        known = {name.lower(): name for name in ACTIVATIONS}
+        alphas, betas = list(self.activation_alpha or ()), list(self.activation_beta or ())
+        chosen = []
+        for name in names:
+            if name.lower() not in known:
+                raise InferenceError(f"activation {name!r}: one of {', '.join(ACTIVATIONS)} expected")
+            function = ACTIVATIONS[known[name.lower()]]
+            alpha = alphas.pop(0) if function.parameters >= 1 and alphas else function.alpha
+            beta = betas.pop(0) if function.parameters >= 2 and betas else function.beta
+            chosen.append((known[name.lower()], alpha, beta))
+        return tuple(chosen)
+
+    def _computation(self, hidden: int) -> c.Recurrent:
+        return c.Recurrent(
+            kind=self.name,
+            direction=self.direction,
+            hidden=hidden,
+            activations=self.functions(),
+            clip=math.inf if self.clip is None else self.clip,
+            input_forget=bool(getattr(self, "input_forget", False)),
+            linear_before_reset=bool(getattr(self, "linear_before_reset", False)),
+        )
+
+    # ------------------------------------------------------------ types
+
+    def _infer(self, states: int, x: Value, w: Value, r: Value, *others: Value | None) -> tuple[TensorType, ...]:
+        """Types of Y and of `states` last states."""
+        if len(x.shape) != 3 or len(w.shape) != 3 or len(r.shape) != 3:
+            raise InferenceError(f"X, W and R need three axes each: {x.type}, {w.type}, {r.type} given")
+        if self.layout not in (0, 1):
+            raise InferenceError(f"layout {self.layout}: 0 or 1 expected")
+        self.functions()
+        steps, batch = x.shape[:2] if self.layout == 0 else x.shape[1::-1]
+        hidden = self.hidden_size if self.hidden_size is not None else r.shape[2]
+        rows = hidden * self.gates
+        expected = {"W": (w, (self.directions, rows, x.shape[2])), "R": (r, (self.directions, rows, hidden))}
+        shapes: dict[str, tuple[DimLike, ...]] = {
+            "B": (self.directions, 2 * rows),
+            "sequence_lens": (batch,),
+            "initial_h": self._state_shape(batch, hidden),
+            "initial_c": self._state_shape(batch, hidden),
+            "P": (self.directions, 3 * hidden),
+        }
+        for name, value in zip(self.inputs[3:], others):
+            if value is not None:
+                expected[name.removesuffix("?")] = (value, shapes[name.removesuffix("?")])
+        for name, (value, shape) in expected.items():
+            if len(value.shape) != len(shape) or not all(map(assume_equal, value.shape, shape)):
+                raise InferenceError(f"{name} has the type {value.type}, expected the shape {list(map(str, shape))}")
+        state = TensorType(x.dtype, self._state_shape(batch, hidden))
+        if self.layout:
+            return (TensorType(x.dtype, (batch, steps, self.directions, hidden)), *(state,) * states)
+        return (TensorType(x.dtype, (steps, self.directions, batch, hidden)), *(state,) * states)
+
+    def _state_shape(self, batch: DimLike, hidden: DimLike) -> tuple[DimLike, ...]:
+        return (batch, self.directions, hidden) if self.layout else (self.directions, batch, hidden)
+
+    # ------------------------------------------------------------ evaluation
+
+    def _evaluate(
+        self,
+        x: np.ndarray,
+        w: np.ndarray,
+        r: np.ndarray,
+        b: np.ndarray | None,
+        lengths: np.ndarray | None,
+        states: Sequence[np.ndarray | None],
+        p: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        dtype = x.dtype
+        x, w, r = (widen(array) for array in (x.swapaxes(0, 1) if self.layout else x, w, r))
+        steps, batch = x.shape[:2]
+        hidden = r.shape[2]
+        b = np.zeros((self.directions, 2 * w.shape[1]), x.dtype) if b is None else widen(b)
+        p = np.zeros((self.directions, 3 * hidden), x.dtype) if p is None else widen(p)
+        starts = [self._initial(state, (self.directions, batch, hidden), x.dtype) for state in states]
+        lengths = np.full(batch, steps) if lengths is None else lengths
+        gates, y, last_h, last_c = self._gate_functions(), [], [], []
+        for i in range(self.directions):
+            cell = starts[1][i] if len(starts) > 1 else starts[0][i]
+            halves = np.split(b[i], 2)
+            per = len(self.default_activations)
+            direction = _Direction(
+                w[i], r[i], *halves, p[i], starts[0][i], cell, gates[i * per : (i + 1) * per]  # type: ignore[arg-type]
+            )
+            backwards = self.direction == "reverse" or i == 1
+            results = self._run(x, lengths, direction, backwards)
+            for into, result in zip((y, last_h, last_c), results):
+                into.append(result)
+        out, h, cell = np.stack(y, 1), np.stack(last_h), np.stack(last_c)
+        if self.layout:
+            out, h, cell = out.transpose(2, 0, 1, 3), h.swapaxes(0, 1), cell.swapaxes(0, 1)
+        return tuple(np.ascontiguousarray(array.astype(dtype, copy=False)) for array in (out, h, cell))  # type: ignore
+
+    def _initial(self, state: np.ndarray | None, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        if state is None:
+            return np.zeros(shape, dtype)
+        return widen(state.swapaxes(0, 1) if self.layout else state)
+
+    def _gate_functions(self) -> tuple[_Gate, ...]:
+        bound = math.inf if self.clip is None else self.clip
+
+        def gate(name: str, alpha: float, beta: float) -> _Gate:
+            function = ACTIVATIONS[name].function
+            return lambda x: function(np.clip(x, -bound, bound), alpha, beta)
+
+        return tuple(gate(*chosen) for chosen in self.functions())
+
+    def _run(
+        self, x: np.ndarray, lengths: np.ndarray, direction: _Direction, backwards: bool
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """One direction over all steps: Y [T, N, H] and the last states [N, H]."""
+        steps, batch = x.shape[:2]
+        # Which step each sequence takes as its number t: backwards from its own end, not from that of the longest.
+        order = np.repeat(np.arange(steps)[:, None], batch, 1)
+        live = order < lengths
+        if backwards:
+            order = np.where(live, lengths - 1 - order, order)
+        inputs = np.take_along_axis(x, order[:, :, None], 0) @ direction.w.T
+        h, cell = direction.hidden, direction.cell
+        y = np.zeros((steps, batch, h.shape[1]), x.dtype)
+        for t in range(steps):
+            new_h, new_cell = self._step(inputs[t], h, cell, direction)
+            mask = live[t][:, None]
+            h, cell = np.where(mask, new_h, h), np.where(mask, new_cell, cell)
+            np.put_along_axis(y, order[t][None, :, None], np.where(mask, new_h, 0)[None], 0)
+        ran = (lengths > 0)[:, None]
+        return y, np.where(ran, h, 0), np.where(ran, cell, 0)
+
+    def _step(
+        self, x: np.ndarray, h: np.ndarray, cell: np.ndarray, direction: _Direction
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The states after one step; x has been multiplied with W already."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------ lowering
+
+    def _lower(self, to: Lowering, operands: Sequence[Value | None], types: Sequence[TensorType]) -> tuple[Value, ...]:
+        """c.Recurrent, which has layout 0, with transposes around it for layout 1."""
+        if not all(isinstance(dim, int) for dim in types[0].shape[-1:]):  # type: ignore[index]
+            return to.host(self, operands, types[: to.wanted])
+        hidden = types[0].shape[-1]  # type: ignore[index]
+        if not self.layout:
+            return to.emit_many(self._computation(hidden), operands, types)  # type: ignore[arg-type]
+        by_batch = (0, 5, 6)  # X, initial_h, initial_c
+        turned = [
+            to.transpose(value, (1, 0, 2)) if value is not None and position in by_batch else value
+            for position, value in enumerate(operands)
+        ]
+        inner = [TensorType(types[0].dtype, tuple(types[0].shape[axis] for axis in (1, 2, 0, 3)))]  # type: ignore
+        inner += [TensorType(t.dtype, tuple(t.shape[axis] for axis in (1, 0, 2))) for t in types[1:]]  # type: ignore
+        y, *states = to.emit_many(self._computation(hidden), turned, inner)  # type: ignore[arg-type]
+        return (to.transpose(y, (2, 0, 1, 3)), *(to.transpose(state, (1, 0, 2)) for state in states))
+
+
+class LSTM(_Recurrent):
+    """Long short-term memory with optional peepholes P; outputs Y, Y_h, Y_c. Gates in the order i, o, f, c."""
+
+    versions = (1, 7, 14, 22)
+    inputs = ("X", "W", "R", "B?", "sequence_lens?", "initial_h?", "initial_c?", "P?")
+    outputs = ("Y", "Y_h", "Y_c")
+    gates = 4
+    default_activations = ("Sigmoid", "Tanh", "Tanh")
+
+    input_forget: bool = False
+
+    def infer(self, x: Value, w: Value, r: Value, *others: Value | None) -> tuple[TensorType, ...]:
+        return self._infer(2, x, w, r, *others)
+
+    def evaluate(
+        self,
+        x: np.ndarray,
+        w: np.ndarray,
+        r: np.ndarray,
+        b: np.ndarray | None = None,
+        sequence_lens: np.ndarray | None = None,
+        initial_h: np.ndarray | None = None,
+        initial_c: np.ndarray | None = None,
+        p: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, ...]:
+        return self._evaluate(x, w, r, b, sequence_lens, (initial_h, initial_c), p)
+
+    def _step(
+        self, x: np.ndarray, h: np.ndarray, cell: np.ndarray, direction: _Direction
+    ) -> tuple[np.ndarray, np.ndarray]:
+        f, g, last = direction.gates
+        i, o, forget, new = np.split(x + h @ direction.r.T + (direction.bias_w + direction.bias_r), 4, axis=1)
+        p_i, p_o, p_f = np.split(direction.peepholes, 3)
+        i = f(i + p_i * cell)
+        forget = 1 - i if self.input_forget else f(forget + p_f * cell)
+        cell = forget * cell + i * g(new)
+        return f(o + p_o * cell) * last(cell), cell
+
+    @lower_floating
+    def lower(self, to: Lowering, *operands: Value | None) -> tuple[Value, ...]:
+        return self._lower(to, operands, self.infer(*operands))  # type: ignore[arg-type]
+
+
+class GRU(_Recurrent):
+    """Gated recurrent unit; outputs Y, Y_h. Gates in the order z, r, h."""
+
+    versions = (1, 3, 7, 14, 22)
+    inputs = ("X", "W", "R", "B?", "sequence_lens?", "initial_h?")
+    outputs = ("Y", "Y_h")
+    gates = 3
+    default_activations = ("Sigmoid", "Tanh")
+
+    linear_before_reset: bool = False
+
+    def infer(self, x: Value, w: Value, r: Value, *others: Value | None) -> tuple[TensorType, ...]:
+        return self._infer(1, x, w, r, *others)
+
+    def evaluate(
+        self,
+        x: np.ndarray,
+        w: np.ndarray,
+        r: np.ndarray,
+        b: np.ndarray | None = None,
+        sequence_lens: np.ndarray | None = None,
+        initial_h: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, ...]:
+        return self._evaluate(x, w, r, b, sequence_lens, (initial_h,))[:2]
+
+    def _step(
+        self, x: np.ndarray, h: np.ndarray, cell: np.ndarray, direction: _Direction
+    ) -> tuple[np.ndarray, np.ndarray]:
+        f, g = direction.gates
+        size = h.shape[1]
+        r_zr, r_h = direction.r[: 2 * size], direction.r[2 * size :]
+        bias = direction.bias_w + direction.bias_r
+        z, reset = np.split(f(x[:, : 2 * size] + h @ r_zr.T + bias[: 2 * size]), 2, axis=1)
+        candidate = x[:, 2 * size :] + direction.bias_w[2 * size :]
+        if self.linear_before_reset:
+            candidate = candidate + reset * (h @ r_h.T + direction.bias_r[2 * size :])
+        else:
+            candidate = candidate + ((reset * h) @ r_h.T + direction.bias_r[2 * size :])
+        h = (1 - z) * g(candidate) + z * h
+        return h, h
+
+    @lower_floating
+    def lower(self, to: Lowering, *operands: Value | None) -> tuple[Value, ...]:
+        return self._lower(to, operands, self.infer(*operands))  # type: ignore[arg-type]
+
+
+class RNN(_Recurrent):
+    """The simple recurrent layer H = f(X Wᵀ + H Rᵀ + B); outputs Y, Y_h."""
+
+    versions = (1, 7, 14, 22)
+    inputs = ("X", "W", "R", "B?", "sequence_lens?", "initial_h?")
+    outputs = ("Y", "Y_h")
+    gates = 1
+    default_activations = ("Tanh",)
+
+    def infer(self, x: Value, w: Value, r: Value, *others: Value | None) -> tuple[TensorType, ...]:
+        return self._infer(1, x, w, r, *others)
+
+    def evaluate(
+        self,
+        x: np.ndarray,
+        w: np.ndarray,
+        r: np.ndarray,
+        b: np.ndarray | None = None,
+        sequence_lens: np.ndarray | None = None,
+        initial_h: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, ...]:
+        return self._evaluate(x, w, r, b, sequence_lens, (initial_h,))[:2]
+
+    def _step(
+        self, x: np.ndarray, h: np.ndarray, cell: np.ndarray, direction: _Direction
+    ) -> tuple[np.ndarray, np.ndarray]:
+        (f,) = direction.gates
+        h = f(x + h @ direction.r.T + (direction.bias_w + direction.bias_r))
+        return h, h
+
+    @lower_floating
+    def lower(self, to: Lowering, *operands: Value | None) -> tuple[Value, ...]:
+        return self._lower(to, operands, self.infer(*operands))  # type: ignore[arg-type]
+
+
+OPERATORS = (GRU, LSTM, RNN)

@@ -1,0 +1,247 @@
+"""Resize, and Upsample, which it replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jitonnx.ir import computation as c
+from jitonnx.ir.dims import DimLike, floor_divide, known, maximum, minimum
+from jitonnx.ir.graph import Value
+from jitonnx.ir.lowering import Lowering
+from jitonnx.ir.operator import InferenceError, Operator, internal
+from jitonnx.ir.raw import RawNode
+from jitonnx.ir.types import Shape, TensorType
+from jitonnx.ops.base import constant_of, lower_floating, normalize_axis, widen
+from jitonnx.ops.resampling import COORDINATES, NEAREST, axis_table, resample, scaled
+
+_POLICIES = ("stretch", "not_larger", "not_smaller")
+
+
+class _Resolved(NamedTuple):
+    """A Resize of one input with everything by axis of the input."""
+
+    output: Shape
+    scales: tuple[float, ...] | None
+    """None: the quotient of the sizes."""
+    roi: tuple[tuple[float, float], ...] | None
+    exact: bool
+    """False: the scales depend on sizes that are not known."""
+
+
+class Resize(Operator):
+    """X resampled, axis by axis, to `sizes` or by `scales`, of all axes or those of the attribute `axes`."""
+
+    versions = (10, 11, 13, 18, 19)
+    inputs = ("X", "roi?", "scales?", "sizes?")
+    outputs = ("Y",)
+
+    antialias: bool = False
+    axes: tuple[int, ...] | None = None
+    coordinate_transformation_mode: str = "half_pixel"
+    cubic_coeff_a: float = -0.75
+    exclude_outside: bool = False
+    extrapolation_value: float = 0.0
+    keep_aspect_ratio_policy: str = "stretch"
+    mode: str = "nearest"
+    nearest_mode: str = "round_prefer_floor"
+    nearest_by_scale: bool = internal(False)  # "nearest" is ceil for an axis that shrinks, else floor
+
+    @classmethod
+    def upgrade(cls, node: RawNode) -> None:
+        if node.version == 10:
+            node.inputs.insert(1, None)
+            node.attributes.update(coordinate_transformation_mode="asymmetric", nearest_by_scale=1)
+
+    def infer(
+        self, x: Value, roi: Value | None = None, scales: Value | None = None, sizes: Value | None = None
+    ) -> TensorType:
+        resolved = self._resolve_values(x, roi, scales, sizes)
+        for length, out in zip(x.shape, resolved.output):
+            if length == 0 and isinstance(out, int) and out > 0:
+                raise InferenceError(f"an axis of 0 elements cannot be resized to {out}")
+        return TensorType(x.dtype, resolved.output)
+
+    def _resolve_values(self, x: Value, *values: Value | None) -> _Resolved:
+        names = ("roi", "scales", "sizes")
+        needed = (self.coordinate_transformation_mode == "tf_crop_and_resize", True, True)
+        lists = [
+            constant_of(value, name) if value is not None and value.shape != (0,) and wanted else None
+            for value, name, wanted in zip(values, names, needed)
+        ]
+        return self._resolve(x.shape, *lists)
+
+    def _resolve(self, shape: Shape, roi: list | None, scales: list | None, sizes: list | None) -> _Resolved:
+        """The operator's inputs, checked and spread over all axes."""
+        self._check(scales, sizes)
+        rank = len(shape)
+        axes = range(rank) if self.axes is None else [normalize_axis(axis, rank, "axes") for axis in self.axes]
+        for name, given, expected in (("roi", roi, 2), ("scales", scales, 1), ("sizes", sizes, 1)):
+            if given is not None and len(given) != expected * len(axes):
+                raise InferenceError(f"{name} has {len(given)} elements, {expected * len(axes)} expected: {given}")
+        areas = None
+        if roi is not None and self.coordinate_transformation_mode == "tf_crop_and_resize":
+            areas = _spread([*zip(roi, roi[len(axes) :])], axes, [(0.0, 1.0)] * rank)
+        if scales is not None:
+            if any(scale <= 0 for scale in scales):
+                raise InferenceError(f"scales must be above 0: {scales}")
+            factors = _spread([float(np.float32(scale)) for scale in scales], axes, [1.0] * rank)
+            return _Resolved(tuple(map(scaled, shape, factors)), factors, areas, True)
+        assert sizes is not None
+        if self.keep_aspect_ratio_policy == "stretch":
+            return _Resolved(_spread(sizes, axes, shape), None, areas, True)
+        return self._keep_aspect(shape, axes, sizes, areas)
+
+    def _check(self, scales: list | None, sizes: list | None) -> None:
+        choices = (
+            ("mode", self.mode, ("nearest", "linear", "cubic")),
+            ("coordinate_transformation_mode", self.coordinate_transformation_mode, COORDINATES),
+            ("nearest_mode", self.nearest_mode, NEAREST),
+            ("keep_aspect_ratio_policy", self.keep_aspect_ratio_policy, _POLICIES),
+        )
+        for name, value, allowed in choices:
+            if value not in allowed:
+                raise InferenceError(f"{name} {value!r}: one of {', '.join(allowed)} expected")
+        if (scales is None) == (sizes is None):
+            raise InferenceError("exactly one of scales and sizes must be given (an empty tensor counts as absent)")
+        if self.antialias and self.mode == "nearest":
+            raise InferenceError("antialias is for the modes linear and cubic")
+
+    def _keep_aspect(self, shape: Shape, axes: Sequence[int], sizes: list, areas: Any) -> _Resolved:
+        """One scale for all axes, the smallest or largest quotient; round_half_up(scale * length) for each size."""
+        choose = minimum if self.keep_aspect_ratio_policy == "not_larger" else maximum
+        output = list(shape)
+        for axis in axes:
+            candidates = [
+                floor_divide(2 * size * shape[axis] + shape[other], 2 * shape[other])
+                for size, other in zip(sizes, axes)
+            ]
+            chosen: DimLike = candidates[0]
+            for candidate in candidates[1:]:
+                chosen = choose(chosen, candidate)
+            output[axis] = chosen
+        if not known((*shape, *sizes)):
+            return _Resolved(tuple(output), None, areas, False)
+        quotients = [size / shape[axis] for size, axis in zip(sizes, axes)]
+        scale = min(quotients) if self.keep_aspect_ratio_policy == "not_larger" else max(quotients)
+        return _Resolved(tuple(output), _spread([scale] * len(axes), axes, [1.0] * len(shape)), areas, True)
+
+    def evaluate(
+        self,
+        x: np.ndarray,
+        roi: np.ndarray | None = None,
+        scales: np.ndarray | None = None,
+        sizes: np.ndarray | None = None,
+    ) -> np.ndarray:
+        lists = [array.tolist() if array is not None and array.size else None for array in (roi, scales, sizes)]
+        resolved = self._resolve(x.shape, *lists)
+        if 0 in resolved.output:
+            return np.empty(resolved.output, x.dtype)
+        inexact = self.mode != "nearest"
+        y = x.astype(np.float64) if inexact and x.dtype.kind in "iu" else widen(x)
+        for axis, (length, out) in enumerate(zip(x.shape, resolved.output)):
+            scale = resolved.scales[axis] if resolved.scales else out / length
+            area = resolved.roi[axis] if resolved.roi else None
+            if scale == 1 and length == out and area in (None, (0.0, 1.0)):
+                continue
+            table = axis_table(
+                *(length, out, scale, area),
+                mode=self.mode,
+                coordinates=self.coordinate_transformation_mode,
+                nearest=self._nearest(scale),
+                cubic_coefficient=self.cubic_coeff_a,
+                exclude_outside=self.exclude_outside,
+                antialias=self.antialias,
+            )
+            y = resample(y, axis, table, self.extrapolation_value)
+        if inexact and x.dtype.kind in "iu":
+            limits = np.iinfo(x.dtype)
+            return np.clip(np.trunc(y), limits.min, limits.max).astype(x.dtype)
+        return y.astype(x.dtype)
+
+    def _nearest(self, scale: float) -> str:
+        if not self.nearest_by_scale:
+            return self.nearest_mode
+        return "ceil" if scale < 1 else "floor"
+
+    @lower_floating
+    def lower(
+        self,
+        to: Lowering,
+        x: Value,
+        roi: Value | None = None,
+        scales: Value | None = None,
+        sizes: Value | None = None,
+    ) -> Value | tuple[Value, ...]:
+        resolved = self._resolve_values(x, roi, scales, sizes)
+        if not resolved.exact:
+            return to.host(self, (x, roi, scales, sizes), (TensorType(x.dtype, resolved.output),))
+        if not self.nearest_by_scale or resolved.scales is None:
+            return self._emit(to, x, resolved, self.nearest_mode)
+        for nearest in ("ceil", "floor"):  # the axes that shrink, then those that grow
+            factors = tuple(scale if self._nearest(scale) == nearest else 1.0 for scale in resolved.scales)
+            if any(factor != 1 for factor in factors):
+                part = resolved._replace(output=tuple(map(scaled, x.shape, factors)), scales=factors)
+                x = self._emit(to, x, part, nearest)
+        return x
+
+    def _emit(self, to: Lowering, x: Value, resolved: _Resolved, nearest: str) -> Value:
+        computation = c.Resize(
+            shape=resolved.output,
+            scales=resolved.scales,
+            roi=resolved.roi,
+            mode=self.mode,
+            coordinates=self.coordinate_transformation_mode,
+            nearest=nearest,
+            cubic_coefficient=self.cubic_coeff_a,
+            exclude_outside=self.exclude_outside,
+            extrapolation=self.extrapolation_value,
+            antialias=self.antialias,
+        )
+        return to.emit(computation, (x,), TensorType(x.dtype, resolved.output))
+
+
+def _spread(values: Sequence[Any], axes: Sequence[int], others: Sequence[Any]) -> tuple[Any, ...]:
+    """`others` with the entries of `axes` replaced by `values`."""
+    result = list(others)
+    for axis, value in zip(axes, values):
+        result[axis] = value
+    return tuple(result)
+
+
+class Upsample(Operator):
+    """X enlarged by `scales`; since version 10 an operator of the past, in favour of Resize."""
+
+    versions = (1, 7, 9)
+    inputs = ("X", "scales")
+    outputs = ("Y",)
+
+    mode: str = "nearest"
+
+    @classmethod
+    def upgrade(cls, node: RawNode) -> None:
+        if node.version == 1:
+            height, width = (node.attributes.pop(f"{side}_scale", 1.0) for side in ("height", "width"))
+            node.attributes["scales"] = (1.0, 1.0, height, width)
+            if node.attributes.get("mode") == "bilinear":
+                node.attributes["mode"] = "linear"
+        node.attribute_to_input("scales", 1, np.float32)
+
+    @property
+    def _resize(self) -> Resize:
+        return Resize(mode=self.mode, coordinate_transformation_mode="asymmetric", nearest_by_scale=True)
+
+    def infer(self, x: Value, scales: Value) -> TensorType:
+        return self._resize.infer(x, None, scales)
+
+    def evaluate(self, x: np.ndarray, scales: np.ndarray) -> np.ndarray:
+        return self._resize.evaluate(x, None, scales)
+
+    @lower_floating
+    def lower(self, to: Lowering, x: Value, scales: Value) -> Any:
+        return self._resize.lower(to, x, None, scales)
+
+
+OPERATORS = (Resize, Upsample)

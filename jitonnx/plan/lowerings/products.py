@@ -1,0 +1,120 @@
+"""Products: GEMM and attention."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jitonnx.ir import computation as c
+from jitonnx.ir.dims import DimLike, known
+from jitonnx.ir.lowering import Statement
+from jitonnx.kernels.gemm.spec import choose_gemm
+from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.fusion import Group
+from jitonnx.plan.tensor import Tensor, broadcast_to, reshape_strides
+
+if TYPE_CHECKING:
+    from jitonnx.plan.planner import Planner
+
+
+def matmul(planner: Planner, group: Group, statement: Statement) -> None:
+    """A GEMM, batched where b is; leading axes of a join its rows where they lie one after the other."""
+    left, right = statement.inputs
+    assert left is not None and right is not None and group.output is not None
+    a, b = planner.tensor(left), planner.tensor(right)
+    out = planner.place(group.output, tuple(range(len(group.output.shape))), strict=True)
+    gemm(planner, group, a, b, out)
+
+
+def gemm(planner: Planner, group: Group, a: Tensor, b: Tensor, out: Tensor) -> None:
+    """The call out = epilogue(a @ b) for tensors of shapes [..., m, k], [..., k, n] and [..., m, n]."""
+    batch = out.shape[:-2]
+    m, n, k = out.shape[-2], out.shape[-1], a.shape[-1]
+    a, b = broadcast_to(a, (*batch, m, k)), broadcast_to(b, (*batch, k, n))
+    shape = _merged(batch, m, a, b, out)
+    if shape is None:
+        a = planner.copy(a, tuple(range(a.rank)), "its leading axes do not fit two loops")
+        b = planner.copy(b, tuple(range(b.rank)), "its leading axes do not fit two loops")
+        shape = _merged(batch, m, a, b, out)
+        assert shape is not None, "Bug: dense matrices do not fit two loops"
+    constant = b.constant is not None and all(stride == 0 for stride in b.strides[:-2])
+    spec = choose_gemm(
+        *(dim if isinstance(dim, int) else None for dim in (shape.m, n, k)),
+        shape.batch,
+        planner.target,
+        packed_b=constant,
+        a_in_place=a.strides[-1] == 1 or a.shape[-1] == 1,
+        element=out.dtype.numpy.name,
+    )
+    matrix = b
+    if constant:
+        plain = Tensor(b.buffer, b.offset, b.shape[-2:], b.strides[-2:])
+        matrix = planner.packed(plain, spec.pack_b, spec)
+    sizes = [shape.m, n, k, shape.outer, shape.inner, shape.a_row, a.strides[-1], *b.strides[-2:], shape.c_row]
+    sizes += [*shape.a_batch, *shape.b_batch, *shape.c_batch]
+    call = KernelCall(spec, [a, matrix, out], list(sizes), 1, 2, label=f"gemm {_size_text(shape.batch, shape.m, n, k)}")
+    call.reason = "; ".join(group.reasons)
+    call.notes.append("b packed when the program is built" if constant else "b packed as it is used")
+    planner.epilogue(group, call, lambda tensor: _rows(tensor, shape))
+    planner.call(call)
+
+
+@dataclass(frozen=True)
+class _Gemm:
+    """A batched product as the kernel counts it: outer x inner matrices of m rows."""
+
+    m: DimLike
+    outer: DimLike
+    inner: DimLike
+    a_row: DimLike
+    c_row: DimLike
+    a_batch: tuple[DimLike, DimLike]
+    b_batch: tuple[DimLike, DimLike]
+    c_batch: tuple[DimLike, DimLike]
+
+    @property
+    def batch(self) -> int | None:
+        return self.outer * self.inner if known((self.outer, self.inner)) else None  # type: ignore[return-value]
+
+
+def _merged(batch: Sequence[DimLike], m: DimLike, a: Tensor, b: Tensor, out: Tensor) -> _Gemm | None:
+    """The product with all leading axes among a's rows if b has none, else as at most two loops over matrices."""
+    lead_a, lead_b, lead_c = a.strides[:-2], b.strides[:-2], out.strides[:-2]
+    if all(stride == 0 or dim == 1 for stride, dim in zip(lead_b, batch, strict=True)):
+        rows: DimLike = m
+        for dim in batch:
+            rows = rows * dim
+        a_row = reshape_strides((*batch, m), (*lead_a, a.strides[-2]), (rows,))
+        c_row = reshape_strides((*batch, m), (*lead_c, out.strides[-2]), (rows,))
+        if a_row is not None and c_row is not None:
+            return _Gemm(rows, 1, 1, a_row[0], c_row[0], (0, 0), (0, 0), (0, 0))
+    loops: list[tuple[DimLike, tuple[DimLike, ...]]] = []
+    for dim, *strides in zip(batch, lead_a, lead_b, lead_c, strict=True):
+        if dim == 1:
+            continue
+        if loops and all(o == i * dim for o, i in zip(loops[-1][1], strides, strict=True)):
+            loops[-1] = (loops[-1][0] * dim, tuple(strides))
+        else:
+            loops.append((dim, tuple(strides)))
+    if len(loops) > 2:
+        return None
+    while len(loops) < 2:
+        loops.insert(0, (1, (0, 0, 0)))
+    (outer, first), (inner, second) = loops
+    return _Gemm(m, outer, inner, a.strides[-2], out.strides[-2], *zip(first, second, strict=True))  # type: ignore[arg-type]
+
+
+def _rows(tensor: Tensor, shape: _Gemm) -> tuple[DimLike, DimLike, DimLike] | None:
+    """Strides of an epilogue operand of shape [..., m, n]."""
+    *batch, m, _ = tensor.shape
+    *lead, row, column = tensor.strides
+    if shape.outer == 1 and shape.inner == 1:
+        merged = reshape_strides((*batch, m), (*lead, row), (shape.m,))
+        return None if merged is None else (0, merged[0], column)
+    merged = reshape_strides(batch, lead, (shape.outer * shape.inner,))
+    return None if merged is None else (merged[0], row, column)
+
+
+def _size_text(batch: int | None, m: DimLike, n: DimLike, k: DimLike) -> str:
+    return f"{'' if batch == 1 else f'{batch or "?"}x '}{m}x{n}x{k}"

@@ -1,0 +1,136 @@
+"""Regions: compiled loop nests against the expression's meaning on NumPy, over shapes, strides, types and edge values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jitonnx.codegen.region import region_function
+from jitonnx.ir import expr as e
+from jitonnx.ir.dtypes import DType, of_numpy
+from jitonnx.plan.region import RegionSpec, region_call
+from jitonnx.plan.tensor import Buffer, Tensor
+from jitonnx.target import Target, host, named
+from tests.kernels.harness import Compiled, assembly
+
+X, Y = e.operand(0, DType.FLOAT), e.operand(1, DType.FLOAT)
+EDGES = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, 3e38, -2.5], np.float32)
+_compiled: dict[tuple[RegionSpec, Target], Compiled] = {}
+
+
+def run_region(
+    exprs: Sequence[e.Expr], inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], target: Target
+) -> None:
+    """Compute `outputs` in place with a compiled region; equal specs are compiled once."""
+    call = region_call(
+        exprs, [_tensor(a) for a in inputs], [_tensor(a) for a in outputs], label="", origin=(), reason=""
+    )
+    assert isinstance(call.spec, RegionSpec)
+    key = call.spec, target
+    if key not in _compiled:
+        _compiled[key] = Compiled(region_function(call.spec, target.lanes(4)), target)
+    sizes = list(call.spec.complete(call.sizes))  # type: ignore[arg-type]
+    _compiled[key]([*inputs, *outputs], sizes, call.spec.tasks(sizes), pieces=3)
+
+
+def _tensor(array: np.ndarray) -> Tensor:
+    strides = tuple(stride // array.itemsize for stride in array.strides)
+    return Tensor(Buffer("test", "arena", array.size, of_numpy(array.dtype)), 0, array.shape, strides)
+
+
+def check(expr: e.Expr, *inputs: np.ndarray, target: Target | None = None, tolerance: float = 1e-6) -> None:
+    """The compiled expression equals the evaluated one, on row-major output."""
+    shape = np.broadcast_shapes(*(a.shape for a in inputs))
+    output = np.zeros(shape, expr.dtype.numpy)
+    run_region([expr], inputs, [output], target or host())
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(output, e.evaluate(expr, inputs, shape), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("target", [host(), named("haswell")], ids=["host", "avx2"])
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((3, 5, 37), (37,)),
+        ((3, 5, 37), (5, 1)),
+        ((4, 1), (4, 33)),
+        ((), ()),
+        ((0, 3), (3,)),
+        ((2, 3, 40, 7), (3, 1, 1)),
+        ((20000,), (1,)),
+        ((3, 17000), (3, 1)),
+    ],
+    ids=str,
+)
+def test_broadcasting(shapes: tuple[tuple[int, ...], ...], target: Target) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+    check(e.maximum(X * Y + 0.5, 0.0), *arrays, target=target)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=4), st.data())
+def test_any_strides(shape: list[int], data: st.DataObject) -> None:
+    rng = np.random.default_rng(sum(shape))
+    permutation = data.draw(st.permutations(range(len(shape))))
+    dense = rng.standard_normal([shape[axis] for axis in permutation]).astype(np.float32)
+    source = dense.transpose(np.argsort(permutation))
+    output = np.zeros([2 * dim for dim in shape], np.float32)[tuple(slice(None, None, 2) for _ in shape)]
+    run_region([X + 1.0], [source], [output], host())
+    np.testing.assert_array_equal(output, source + 1)
+
+
+def test_edge_values() -> None:
+    a, b = np.meshgrid(EDGES, EDGES)
+    for expr in (X + Y, X * Y, X / Y, e.maximum(X, Y), e.minimum(X, Y), e.maximum(X, 0.0), e.where(X < Y, X, Y)):
+        check(expr, a, b)
+    check(e.isnan(X), EDGES)
+    check(e.isinf(X), EDGES)
+
+
+def test_integers_truncate_and_never_trap() -> None:
+    i, j = e.operand(0, DType.INT32), e.operand(1, DType.INT32)
+    lowest = np.iinfo(np.int32).min
+    a, b = np.meshgrid(np.array([lowest, -7, -1, 0, 1, 7], np.int32), np.array([-3, -1, 1, 2], np.int32))
+    output = np.zeros_like(a)
+    run_region([e.binary("div", i, j)], [a, b], [output], host())
+    usual = ~((a == lowest) & (b == -1))
+    np.testing.assert_array_equal(output[usual], e.evaluate(e.binary("div", i, j), [a, b])[usual])
+    assert (output[~usual] == lowest).all()
+    run_region([e.mod(i, j)], [a, b], [output], host())
+    np.testing.assert_array_equal(output, np.mod(a, b))
+    run_region([e.binary("div", i, j)], [a, np.zeros_like(b)], [output], host())  # no trap: the process lives
+
+
+def test_types_meet() -> None:
+    rng = np.random.default_rng(1)
+    a, c = rng.integers(-9, 9, (3, 50)), rng.random(50) > 0.5
+    i = e.operand(0, DType.INT64)
+    check(e.cast(i, DType.FLOAT) * 0.5, a)
+    check(e.logical_and(i > 0, e.logical_not(e.operand(1, DType.BOOL))), a, c)
+    check(e.where(e.index(1) >= e.index(0), e.cast(i, DType.FLOAT), -1.0), a)
+    check(e.cast(X, DType.INT32), np.array([1.9, -1.9, 0.0, 300.0], np.float32))
+
+
+def test_several_outputs() -> None:
+    x = np.linspace(-2, 2, 77, dtype=np.float32)
+    first, second = np.zeros_like(x), np.zeros_like(x)
+    run_region([X * 2.0, e.absolute(X)], [x], [first, second], host())
+    np.testing.assert_array_equal(first, x * 2)
+    np.testing.assert_array_equal(second, np.abs(x))
+
+
+@pytest.mark.parametrize(
+    ("target", "register"), [(named("znver4"), "zmm"), (named("haswell"), "ymm")], ids=["avx512", "avx2"]
+)
+def test_code_uses_vector_registers(target: Target, register: str) -> None:
+    x = np.zeros(64, np.float32)
+    call = region_call([e.exp(X) * 2.0], [_tensor(x)], [_tensor(x)], label="", origin=(), reason="")
+    assert isinstance(call.spec, RegionSpec)
+    text = assembly(region_function(call.spec, target.lanes(4)), target)
+    assert text.count(register) > 20
+    assert "vfmadd" in text
