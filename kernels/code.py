@@ -74,7 +74,7 @@ class Code:
         typ = llvm_element(element) if lanes is None else ir.VectorType(llvm_element(element), lanes)
         return Traced(self.builder, element, ir.Constant(typ, None)).constant(value)
 
-    def size(self, index: int) -> Traced:
+    def size(self, index: int | Traced) -> Traced:
         """sizes[index]. Sizes do not change during a call, so LLVM may keep them over stores."""
         return self.integer(self._invariant(self._sizes, index))
 
@@ -87,8 +87,8 @@ class Code:
         """This thread's own memory."""
         return Pointer(self, element, self.builder.bitcast(self._scratch, llvm_element(element).as_pointer()))
 
-    def _invariant(self, pointer: ir.Value, index: int) -> ir.Value:
-        loaded = self.builder.load(self.builder.gep(pointer, [_I64(index)]))
+    def _invariant(self, pointer: ir.Value, index: int | Traced) -> ir.Value:
+        loaded = self.builder.load(self.builder.gep(pointer, [self.integer(index).value]))
         loaded.set_metadata("invariant.load", self.builder.module.add_metadata([]))
         return loaded
 

@@ -28,6 +28,11 @@ class KernelSpec:
     BUFFERS: ClassVar[tuple[str, ...]] = ()
     SIZES: ClassVar[tuple[str, ...]] = ()
 
+    @property
+    def family(self) -> str:
+        """The folder of the kernel library that holds the spec and, beside it, the kernel."""
+        return type(self).__module__.split(".")[-2]
+
     def complete(self, sizes: Sequence[int]) -> Sequence[int]:
         """The sizes that the kernel is called with, for those that the planner gives: derived ones may be appended.
 

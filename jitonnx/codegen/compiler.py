@@ -143,7 +143,10 @@ def work() -> None:
             answer: bytes | str = compile_one(code, target)
         except CompileError as error:
             answer = str(error)
-        _send(sink, answer)
+        try:
+            _send(sink, answer)
+        except BrokenPipeError:  # whoever asked has given up
+            return
 
 
 def _send(stream: IO[bytes], value: Any) -> None:

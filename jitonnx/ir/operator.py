@@ -58,6 +58,8 @@ class Operator:
     domain: ClassVar[str] = ""
     versions: ClassVar[tuple[int, ...]] = ()
     """The operator-set versions in which ONNX changed it, oldest first."""
+    removed: ClassVar[int | None] = None
+    """The operator-set version since which ONNX has it no more."""
     inputs: ClassVar[tuple[str, ...]] = ()
     """ONNX's names of the inputs; a trailing "?" marks an optional one, a trailing "*" a repeated last one."""
     outputs: ClassVar[tuple[str, ...]] = ()

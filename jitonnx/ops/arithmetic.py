@@ -1,20 +1,43 @@
-"""Arithmetic on elements: sums, products, powers, comparisons of magnitude."""
+"""Arithmetic on elements: sums, products, powers, comparisons of magnitude, rounding."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
 import numpy as np
 
+from jitonnx.ir import dims
 from jitonnx.ir import expr as e
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Value
+from jitonnx.ir.lowering import Lowering
+from jitonnx.ir.operator import DataDependentError, InferenceError
 from jitonnx.ir.raw import RawNode
-from jitonnx.ops.base import Elementwise
+from jitonnx.ir.types import TensorType
+from jitonnx.ops.base import (
+    FLOATS,
+    INTEGERS,
+    NUMBERS,
+    SIGNED,
+    Elementwise,
+    check_dtype,
+    same_dtype,
+    via_float32,
+)
+from jitonnx.ops.elementary import erf
 from jitonnx.ops.shape import Unsqueeze
 
+# ---------------------------------------------------------------------------------------------- two inputs
 
-class _Binary(Elementwise):
+
+class Binary(Elementwise):
     """Two inputs, broadcast. Before version 7 only the second was, and only where an attribute asked for it."""
 
     inputs = ("A", "B")
     outputs = ("C",)
+    types = NUMBERS
 
     @classmethod
     def upgrade(cls, node: RawNode) -> None:
@@ -35,7 +58,12 @@ def align_second_input(node: RawNode) -> None:
         node.inputs[1] = node.add(Unsqueeze(), [b, node.add_constant(axes)])
 
 
-class Add(_Binary):
+def _elements(function: Callable[..., object]) -> Callable[..., np.ndarray]:
+    """`function` of Python integers or dimension expressions, on object arrays."""
+    return np.frompyfunc(function, 2, 1)
+
+
+class Add(Binary):
     """a + b."""
 
     versions = (1, 6, 7, 13, 14)
@@ -49,4 +77,516 @@ class Add(_Binary):
         return a + b
 
 
-OPERATORS = (Add,)
+class Sub(Binary):
+    """a - b."""
+
+    versions = (1, 6, 7, 13, 14)
+    symbolic = True
+
+    def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return a - b
+
+    def scalar(self, a: e.Expr, b: e.Expr) -> e.Expr:
+        return a - b
+
+
+class Mul(Binary):
+    """a * b."""
+
+    versions = (1, 6, 7, 13, 14)
+    commutative = True
+    symbolic = True
+
+    def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return a * b
+
+    def scalar(self, a: e.Expr, b: e.Expr) -> e.Expr:
+        return a * b
+
+
+class Div(Binary):
+    """a / b; integers truncate towards zero, and the smallest integer divided by -1 wraps. Division by an integer 0 is
+    undefined in ONNX; here it gives a."""
+
+    versions = (1, 6, 7, 13, 14)
+    symbolic = True
+
+    def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        if a.dtype == object:
+            return _elements(_divide_dims)(a, b)
+        if a.dtype.kind not in "iu":
+            return a / b
+        return _truncated_division(a, b)
+
+    def scalar(self, a: e.Expr, b: e.Expr) -> e.Expr:
+        return a / b
+
+
+def _divide_dims(a: dims.DimLike, b: dims.DimLike) -> dims.DimLike:
+    """Sizes are not negative, where rounding down and truncation agree; plain integers may be negative."""
+    if isinstance(a, int) and isinstance(b, int):
+        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1) if b else a
+    if b == 0:
+        return a
+    return dims.floor_divide(a, b)
+
+
+def _truncated_division(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    divisor = np.where(b == 0, b.dtype.type(1), b)
+    if a.dtype.kind == "u":
+        return a // divisor
+    quotient = a // divisor  # rounded down, and wrong in some NumPy versions for the smallest integer by -1
+    inexact = (quotient * divisor != a) & ((a < 0) != (divisor < 0))
+    return np.where(divisor == -1, -a, quotient + inexact).astype(a.dtype)
+
+
+class Mod(Binary):
+    """The remainder of a / b, with b's sign; with fmod = 1 with a's. By an integer 0 (undefined in ONNX): 0."""
+
+    versions = (10, 13, 28)
+    symbolic = True
+
+    fmod: int = 0
+
+    def infer_dtype(self, *inputs: Value) -> DType:
+        if self.fmod not in (0, 1):
+            raise InferenceError(f"fmod is {self.fmod}; 0 and 1 are known")
+        return super().infer_dtype(*inputs)
+
+    @via_float32
+    def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        if a.dtype == object:
+            if self.fmod:
+                raise DataDependentError("fmod of a dimension expression")
+            return _elements(dims.modulo)(a, b)
+        return np.fmod(a, b) if self.fmod else np.mod(a, b)
+
+    def scalar(self, a: e.Expr, b: e.Expr) -> e.Expr:
+        return e.fmod(a, b) if self.fmod else e.mod(a, b)
+
+
+class Pow(Binary):
+    """a to the power b, in a's type. Negative powers of integers are computed as floats and truncated."""
+
+    versions = (1, 7, 12, 13, 15)
+    inputs = ("X", "Y")
+    outputs = ("Z",)
+    types = FLOATS | {DType.INT32, DType.INT64}
+
+    def infer_dtype(self, *inputs: Value) -> DType:
+        base, exponent = inputs
+        check_dtype(base, self.types)
+        check_dtype(exponent, NUMBERS)
+        return base.dtype
+
+    @via_float32
+    def evaluate(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        if x.dtype.kind != "i":
+            return np.power(x, y.astype(x.dtype))
+        if y.dtype.kind in "iu" and not (y.dtype.kind == "i" and (y < 0).any()):
+            return np.power(x, y.astype(x.dtype))
+        return np.power(x.astype(np.float64), y.astype(np.float64)).astype(x.dtype)
+
+    def scalar(self, x: e.Expr, y: e.Expr) -> e.Expr:
+        if x.dtype.is_float:
+            return e.power(x, e.cast(y, x.dtype))
+        return e.cast(e.power(e.cast(x, DType.DOUBLE), e.cast(y, DType.DOUBLE)), x.dtype)
+
+    def lower(self, to: Lowering, *inputs: Value | None) -> Value:
+        """Small constant powers become products: pow costs some 20 times as much."""
+        x, y = inputs
+        assert x is not None and y is not None
+        known = y.constant
+        if known is not None and known.size == 1 and len(y.shape) <= len(x.shape):
+            product = _small_power(e.operand(0, x.dtype), known.item())
+            if product is not None:
+                return to.map(product, x)
+        return super().lower(to, x, y)
+
+
+def _small_power(x: e.Expr, exponent: float) -> e.Expr | None:
+    """x ** exponent without calling pow, for the exponents that models use; None for others."""
+    if exponent in (1, 2, 3, 4):
+        square = x * x
+        return {1: x, 2: square, 3: square * x, 4: square * square}[int(exponent)]
+    if exponent == 0.5 and x.dtype.is_float:
+        # pow(-0.0, 0.5) is 0.0 and pow(-inf, 0.5) is inf, where sqrt gives -0.0 and NaN.
+        return e.where(e.equal(x, float("-inf")), float("inf"), e.sqrt(x) + 0.0)
+    if exponent == -1 and x.dtype.is_float:
+        return e.reciprocal(x)
+    return None
+
+
+class BitShift(Elementwise):
+    """x shifted by y bits to the LEFT or RIGHT; by y outside [0, bits): 0, or -1 for a negative x to the right."""
+
+    versions = (11, 28)
+    inputs = ("X", "Y")
+    outputs = ("Z",)
+    types = INTEGERS
+
+    direction: str
+
+    def infer_dtype(self, *inputs: Value) -> DType:
+        if self.direction not in ("LEFT", "RIGHT"):
+            raise InferenceError(f"direction is {self.direction!r}; 'LEFT' and 'RIGHT' are known")
+        return super().infer_dtype(*inputs)
+
+    def evaluate(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        bits = x.dtype.itemsize * 8
+        outside = (y < 0) | (y >= bits)
+        if self.direction == "LEFT":
+            return np.where(outside, x.dtype.type(0), x << np.where(outside, y.dtype.type(0), y))
+        return x >> np.where(outside, y.dtype.type(bits - 1), y) if x.dtype.kind == "i" else self._right(x, y, outside)
+
+    @staticmethod
+    def _right(x: np.ndarray, y: np.ndarray, outside: np.ndarray) -> np.ndarray:
+        return np.where(outside, x.dtype.type(0), x >> np.where(outside, y.dtype.type(0), y))
+
+    def scalar(self, x: e.Expr, y: e.Expr) -> e.Expr:
+        bits = x.dtype.itemsize * 8
+        outside = y > bits - 1 if x.dtype not in SIGNED else e.logical_or(y < 0, y > bits - 1)
+        shift = e.shift_left if self.direction == "LEFT" else e.shift_right
+        if self.direction == "RIGHT" and x.dtype in SIGNED:
+            return shift(x, e.where(outside, bits - 1, y))
+        return e.where(outside, 0, shift(x, e.where(outside, 0, y)))
+
+
+# ---------------------------------------------------------------------------------------------- any number of inputs
+
+
+class _Variadic(Elementwise):
+    """One or more inputs, broadcast together; before version 8 all of one shape."""
+
+    inputs = ("data_0*",)
+    types = NUMBERS
+
+    @classmethod
+    def upgrade(cls, node: RawNode) -> None:
+        node.drop("consumed_inputs")
+
+    def infer(self, *inputs: Value | None) -> TensorType:
+        if not inputs:
+            raise InferenceError("at least one input is needed")
+        return super().infer(*inputs)
+
+
+class Max(_Variadic):
+    """The largest of the inputs' elements; NaN if one is NaN."""
+
+    versions = (1, 6, 8, 12, 13)
+    outputs = ("max",)
+    symbolic = True
+
+    def evaluate(self, *arrays: np.ndarray) -> np.ndarray:
+        largest = np.maximum if arrays[0].dtype != object else _elements(dims.maximum)
+        return functools.reduce(largest, arrays)
+
+    def scalar(self, *operands: e.Expr) -> e.Expr:
+        return functools.reduce(e.maximum, operands)
+
+
+class Min(_Variadic):
+    """The smallest of the inputs' elements; NaN if one is NaN."""
+
+    versions = (1, 6, 8, 12, 13)
+    outputs = ("min",)
+    symbolic = True
+
+    def evaluate(self, *arrays: np.ndarray) -> np.ndarray:
+        smallest = np.minimum if arrays[0].dtype != object else _elements(dims.minimum)
+        return functools.reduce(smallest, arrays)
+
+    def scalar(self, *operands: e.Expr) -> e.Expr:
+        return functools.reduce(e.minimum, operands)
+
+
+class Sum(_Variadic):
+    """The sum of the inputs."""
+
+    versions = (1, 6, 8, 13)
+    outputs = ("sum",)
+    types = FLOATS
+
+    @via_float32
+    def evaluate(self, *arrays: np.ndarray) -> np.ndarray:
+        return functools.reduce(np.add, arrays)
+
+    def scalar(self, *operands: e.Expr) -> e.Expr:
+        return functools.reduce(lambda a, b: a + b, operands)
+
+
+class Mean(_Variadic):
+    """The sum of the inputs over their number."""
+
+    versions = (1, 6, 8, 13)
+    outputs = ("mean",)
+    types = FLOATS
+
+    @via_float32
+    def evaluate(self, *arrays: np.ndarray) -> np.ndarray:
+        return functools.reduce(np.add, arrays) / len(arrays)
+
+    def scalar(self, *operands: e.Expr) -> e.Expr:
+        return functools.reduce(lambda a, b: a + b, operands) / len(operands)
+
+
+class Clip(Elementwise):
+    """min(max, max(input, min)): with min above max everything is max. Limits that are absent do nothing."""
+
+    versions = (1, 6, 11, 12, 13)
+    inputs = ("input", "min?", "max?")
+    outputs = ("output",)
+    types = NUMBERS
+
+    @classmethod
+    def upgrade(cls, node: RawNode) -> None:
+        node.drop("consumed_inputs")
+        if node.version >= 11 or node.inputs[0] is None:
+            return
+        # Version 6 gives the limits defaults, the largest floats; version 1 none.
+        largest = float(np.finfo(np.float32).max) if node.version == 6 else None
+        kind = node.inputs[0].dtype.numpy
+        with np.errstate(over="ignore"):
+            node.attribute_to_input("min", 1, kind, None if largest is None else -largest)
+            node.attribute_to_input("max", 2, kind, largest)
+
+    def infer(self, x: Value, low: Value | None = None, high: Value | None = None) -> TensorType:
+        limits = [value for value in (low, high) if value is not None]
+        same_dtype(x, *limits)
+        check_dtype(x, self.types)
+        for limit in limits:
+            if limit.shape not in ((), (1,)):
+                raise InferenceError(f"limit {limit.name!r} is of type {limit.type}; a scalar is needed")
+        return x.type
+
+    def evaluate(self, x: np.ndarray, low: np.ndarray | None = None, high: np.ndarray | None = None) -> np.ndarray:
+        if low is not None:
+            x = np.maximum(x, low.reshape(()))
+        return np.minimum(x, high.reshape(())) if high is not None else np.array(x)
+
+    def lower(self, to: Lowering, *inputs: Value | None) -> Value:
+        x, low, high = (*inputs, None, None)[:3]
+        assert x is not None
+        operands = [x]
+
+        def limit(value: Value) -> e.Expr:
+            if value.constant is not None:
+                return e.constant(value.constant.item(), x.dtype)
+            operands.append(to.reshape(value, ()))
+            return e.operand(len(operands) - 1, x.dtype)
+
+        clipped = e.operand(0, x.dtype)
+        if low is not None:
+            clipped = e.maximum(clipped, limit(low))
+        if high is not None:
+            clipped = e.minimum(clipped, limit(high))
+        return to.map(clipped, *operands)
+
+
+# ---------------------------------------------------------------------------------------------- one input
+
+
+class Unary(Elementwise):
+    """One input; `function` on NumPy arrays and `expression` on scalar expressions say the same."""
+
+    inputs = ("X",)
+    outputs = ("Y",)
+    types = FLOATS
+    function: ClassVar[Callable[[np.ndarray], np.ndarray]]
+    expression: ClassVar[Callable[[e.Expr], e.Expr]]
+
+    @classmethod
+    def upgrade(cls, node: RawNode) -> None:
+        node.drop("consumed_inputs")
+
+    @via_float32
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return type(self).function(x)
+
+    def scalar(self, x: e.Expr) -> e.Expr:
+        return type(self).expression(x)
+
+
+def _integers_stay(expression: Callable[[e.Expr], e.Expr]) -> Callable[[e.Expr], e.Expr]:
+    """An expression that means nothing to unsigned integers."""
+    return lambda x: expression(x) if x.dtype in FLOATS | SIGNED else x
+
+
+class Abs(Unary):
+    """The absolute value; that of the smallest integer wraps to itself."""
+
+    versions = (1, 6, 13)
+    types = NUMBERS
+    function = staticmethod(np.abs)
+    expression = staticmethod(_integers_stay(e.absolute))
+
+
+class Ceil(Unary):
+    """Rounded up."""
+
+    versions = (1, 6, 13)
+    function = staticmethod(np.ceil)
+    expression = staticmethod(e.ceil)
+
+
+class Erf(Unary):
+    """The error function; integers (version 9 took them) are truncated."""
+
+    versions = (9, 13)
+    inputs = ("input",)
+    outputs = ("output",)
+    types = NUMBERS
+
+    @via_float32
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return erf(x) if x.dtype.kind == "f" else erf(x.astype(np.float64)).astype(x.dtype)
+
+    def scalar(self, x: e.Expr) -> e.Expr:
+        return e.erf(x) if x.dtype.is_float else e.cast(e.erf(e.cast(x, DType.DOUBLE)), x.dtype)
+
+
+class Exp(Unary):
+    """e to the power x."""
+
+    versions = (1, 6, 13)
+    inputs = ("input",)
+    outputs = ("output",)
+    function = staticmethod(np.exp)
+    expression = staticmethod(e.exp)
+
+
+class Floor(Unary):
+    """Rounded down."""
+
+    versions = (1, 6, 13)
+    function = staticmethod(np.floor)
+    expression = staticmethod(e.floor)
+
+
+class IsInf(Elementwise):
+    """Whether an element is infinite, of the signs asked for."""
+
+    versions = (10, 20)
+    inputs = ("X",)
+    outputs = ("Y",)
+    types = FLOATS | {DType.FLOAT8E4M3FN, DType.FLOAT8E4M3FNUZ, DType.FLOAT8E5M2, DType.FLOAT8E5M2FNUZ}
+    result = DType.BOOL
+
+    detect_negative: int = 1
+    detect_positive: int = 1
+
+    @via_float32
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return ((x == np.inf) & bool(self.detect_positive)) | ((x == -np.inf) & bool(self.detect_negative))
+
+    def scalar(self, x: e.Expr) -> e.Expr:
+        if self.detect_positive and self.detect_negative:
+            return e.isinf(x)
+        if self.detect_positive or self.detect_negative:
+            return e.equal(x, float("inf") if self.detect_positive else float("-inf"))
+        return e.constant(False, DType.BOOL)
+
+
+class IsNaN(Elementwise):
+    """Whether an element is not a number."""
+
+    versions = (9, 13, 20)
+    inputs = ("X",)
+    outputs = ("Y",)
+    types = IsInf.types
+    result = DType.BOOL
+
+    @via_float32
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return np.isnan(x)
+
+    def scalar(self, x: e.Expr) -> e.Expr:
+        return e.isnan(x)
+
+
+class Log(Unary):
+    """The natural logarithm."""
+
+    versions = (1, 6, 13)
+    inputs = ("input",)
+    outputs = ("output",)
+    function = staticmethod(np.log)
+    expression = staticmethod(e.log)
+
+
+class Neg(Unary):
+    """-x."""
+
+    versions = (1, 6, 13)
+    types = FLOATS | SIGNED
+    symbolic = True
+    function = staticmethod(np.negative)
+    expression = staticmethod(lambda x: -x)
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return -x
+
+
+class Reciprocal(Unary):
+    """1 / x."""
+
+    versions = (1, 6, 13)
+    function = staticmethod(lambda x: 1 / x)
+    expression = staticmethod(e.reciprocal)
+
+
+class Round(Unary):
+    """Rounded to the nearest integer, halves to the even one."""
+
+    versions = (11, 22)
+    function = staticmethod(np.rint)
+    expression = staticmethod(e.round_even)
+
+
+class Sign(Unary):
+    """-1, 0 or 1; NaN stays NaN."""
+
+    versions = (9, 13)
+    inputs = ("input",)
+    outputs = ("output",)
+    types = NUMBERS
+    function = staticmethod(np.sign)
+    expression = staticmethod(e.sign)
+
+
+class Sqrt(Unary):
+    """The square root; NaN of negative numbers."""
+
+    versions = (1, 6, 13)
+    function = staticmethod(np.sqrt)
+    expression = staticmethod(e.sqrt)
+
+
+OPERATORS: Sequence[type[Elementwise]] = (
+    Abs,
+    Add,
+    BitShift,
+    Ceil,
+    Clip,
+    Div,
+    Erf,
+    Exp,
+    Floor,
+    IsInf,
+    IsNaN,
+    Log,
+    Max,
+    Mean,
+    Min,
+    Mod,
+    Mul,
+    Neg,
+    Pow,
+    Reciprocal,
+    Round,
+    Sign,
+    Sqrt,
+    Sub,
+    Sum,
+)

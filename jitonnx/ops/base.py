@@ -9,11 +9,18 @@ from typing import Any, ClassVar
 import numpy as np
 
 from jitonnx.ir import expr as e
-from jitonnx.ir.dtypes import DType
+from jitonnx.ir.dims import Dim, DimLike, maximum
+from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple
-from jitonnx.ir.types import Shape, TensorType, broadcast_shapes
+from jitonnx.ir.types import Shape, TensorType, assume_equal, broadcast_shapes, is_symbolic
+
+FLOATS = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT, DType.DOUBLE})
+SIGNED = frozenset({DType.INT8, DType.INT16, DType.INT32, DType.INT64})
+INTEGERS = SIGNED | {DType.UINT8, DType.UINT16, DType.UINT32, DType.UINT64}
+NUMBERS = FLOATS | INTEGERS
+BOOLS = frozenset({DType.BOOL})
 
 
 class Elementwise(Operator):

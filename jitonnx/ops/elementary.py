@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
-
-_ERF = np.frompyfunc(math.erf, 1, 1)
-_erf_table: list[np.ndarray] = []
 
 _TABLE_STEP = 1 / 1024
 _TABLE_END = 6.0  # erf is 1 in double precision from 5.93 on
@@ -20,10 +18,7 @@ def erf(x: np.ndarray) -> np.ndarray:
     erf(p + h) = erf(p) + 2 / sqrt(pi) * exp(-p**2) * (h - p h**2 + (4 p**2 - 2) h**3 / 6 - (8 p**3 - 12 p) h**4 / 24 ...).
     With |h| <= 2**-11 the first term left out is below 1e-17. (A loop over math.erf would take 30 times as long.)
     """
-    if not _erf_table:
-        points = np.arange(0, _TABLE_END + _TABLE_STEP, _TABLE_STEP)
-        _erf_table.extend((_ERF(points).astype(np.float64), 2 / math.sqrt(math.pi) * np.exp(-points * points)))
-    values, slopes = _erf_table
+    values, slopes = _table()
     size = np.minimum(np.abs(x, dtype=np.float64), _TABLE_END)
     nearest = np.rint(np.nan_to_num(size) / _TABLE_STEP).astype(np.int64)
     p = nearest * _TABLE_STEP
@@ -35,3 +30,10 @@ def erf(x: np.ndarray) -> np.ndarray:
     series = series * h - p
     series = (series * h + 1) * h
     return np.copysign(values[nearest] + slopes[nearest] * series, x).astype(x.dtype)
+
+
+@functools.cache
+def _table() -> tuple[np.ndarray, np.ndarray]:
+    """erf and its derivative at the points around which it is expanded."""
+    points = np.arange(0, _TABLE_END + _TABLE_STEP, _TABLE_STEP)
+    return np.array([math.erf(p) for p in points]), 2 / math.sqrt(math.pi) * np.exp(-points * points)

@@ -2,7 +2,8 @@
 
 Inputs are X [T, N, I], W and R by direction, an optional bias B, sequence_lens [N], and initial states; layout 1 has the
 batch in front of X, Y and the states. What lies behind the end of a shorter sequence is 0 in Y; the last state is the one
-at its end, and 0 for an empty sequence, as in onnxruntime.
+at its end, and 0 for an empty sequence, as in onnxruntime. `clip` bounds what goes into the gates' activations, but
+not the cell on its way into LSTM's h, again as in onnxruntime.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class _Direction(NamedTuple):
     peepholes: np.ndarray
     hidden: np.ndarray
     cell: np.ndarray
-    gates: tuple[_Gate, ...]
+    functions: tuple[_Gate, ...]
 
 
 class _Recurrent(Operator):
@@ -204,13 +205,14 @@ class _Recurrent(Operator):
         return widen(state.swapaxes(0, 1) if self.layout else state)
 
     def _gate_functions(self) -> tuple[_Gate, ...]:
-        bound = math.inf if self.clip is None else self.clip
+        limit = math.inf if self.clip is None else self.clip
 
-        def gate(name: str, alpha: float, beta: float) -> _Gate:
+        def gate(name: str, alpha: float, beta: float, bound: float) -> _Gate:
             function = ACTIVATIONS[name].function
             return lambda x: function(np.clip(x, -bound, bound), alpha, beta)
 
-        return tuple(gate(*chosen) for chosen in self.functions())
+        # LSTM's third function is applied to the cell and not to a gate.
+        return tuple(gate(*chosen, math.inf if i % 3 == 2 else limit) for i, chosen in enumerate(self.functions()))
 
     def _run(
         self, x: np.ndarray, lengths: np.ndarray, direction: _Direction, backwards: bool
@@ -289,7 +291,7 @@ class LSTM(_Recurrent):
     def _step(
         self, x: np.ndarray, h: np.ndarray, cell: np.ndarray, direction: _Direction
     ) -> tuple[np.ndarray, np.ndarray]:
-        f, g, last = direction.gates
+        f, g, last = direction.functions
         i, o, forget, new = np.split(x + h @ direction.r.T + (direction.bias_w + direction.bias_r), 4, axis=1)
         p_i, p_o, p_f = np.split(direction.peepholes, 3)
         i = f(i + p_i * cell)
@@ -330,7 +332,7 @@ class GRU(_Recurrent):
     def _step(
         self, x: np.ndarray, h: np.ndarray, cell: np.ndarray, direction: _Direction
     ) -> tuple[np.ndarray, np.ndarray]:
-        f, g = direction.gates
+        f, g = direction.functions
         size = h.shape[1]
         r_zr, r_h = direction.r[: 2 * size], direction.r[2 * size :]
         bias = direction.bias_w + direction.bias_r
@@ -374,7 +376,7 @@ class RNN(_Recurrent):
     def _step(
         self, x: np.ndarray, h: np.ndarray, cell: np.ndarray, direction: _Direction
     ) -> tuple[np.ndarray, np.ndarray]:
-        (f,) = direction.gates
+        (f,) = direction.functions
         h = f(x + h @ direction.r.T + (direction.bias_w + direction.bias_r))
         return h, h
 

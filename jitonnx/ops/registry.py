@@ -23,9 +23,31 @@ DOMAINS = {"": 28}
 @functools.cache
 def registry() -> dict[tuple[str, str], type[Operator]]:
     """Every declared operator by (domain, name)."""
-    from jitonnx.ops import activation, arithmetic, shape, softmax
+    from jitonnx.ops import (
+        activation,
+        arithmetic,
+        convolution,
+        matmul,
+        normalization,
+        pooling,
+        recurrent,
+        resize,
+        shape,
+        softmax,
+    )
 
-    families = (activation, arithmetic, shape, softmax)
+    families = (
+        activation,
+        arithmetic,
+        convolution,
+        matmul,
+        normalization,
+        pooling,
+        recurrent,
+        resize,
+        shape,
+        softmax,
+    )
     operators = [operator for family in families for operator in family.OPERATORS]
     return {(operator.domain, operator.__name__): operator for operator in operators}
 
@@ -43,6 +65,10 @@ def build(node: RawNode, opset: int) -> Operator:
     if not usable:
         raise GraphError(
             f"{where}: {node.operator} exists since operator set {declaration.versions[0]}, the model uses {opset}"
+        )
+    if declaration.removed is not None and opset >= declaration.removed:
+        raise GraphError(
+            f"{where}: ONNX removed {node.operator} in operator set {declaration.removed}, the model uses {opset}"
         )
     node.version = usable[-1]
     if node.version < declaration.versions[-1]:

@@ -215,6 +215,7 @@ class Upsample(Operator):
     """X enlarged by `scales`; since version 10 an operator of the past, in favour of Resize."""
 
     versions = (1, 7, 9)
+    removed = 10
     inputs = ("X", "scales")
     outputs = ("Y",)
 

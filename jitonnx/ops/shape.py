@@ -4,13 +4,169 @@ from __future__ import annotations
 
 import numpy as np
 
+from jitonnx.ir import expr as e
+from jitonnx.ir.dims import DimLike, floor_divide, product
+from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
-from jitonnx.ir.operator import Operator
+from jitonnx.ir.operator import InferenceError, Operator, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Shape as Dims
-from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import constant_of, normalize_axis
+from jitonnx.ir.types import TensorType, assume_equal, broadcast_shapes, contents_array
+from jitonnx.ops.base import constant_of, integers, normalize_axis
+
+
+class Shape(Operator):
+    """The input's shape, or the part of it from axis `start` to before axis `end`."""
+
+    versions = (1, 13, 15, 19, 21, 23, 24, 25)
+    inputs = ("data",)
+    outputs = ("shape",)
+
+    start: int = 0
+    end: int | None = None
+
+    def _part(self, shape: Dims) -> Dims:
+        return tuple(shape)[slice(self.start, self.end)]
+
+    def infer(self, data: Value) -> TensorType:
+        return TensorType(DType.INT64, (len(self._part(data.shape)),))
+
+    def contents(self, data: Value) -> np.ndarray:
+        part = self._part(data.shape)
+        return contents_array(part, (len(part),))
+
+    def evaluate(self, data: np.ndarray) -> np.ndarray:
+        return np.array(self._part(data.shape), np.int64)
+
+    def lower(self, to: Lowering, data: Value) -> Value:
+        return to.dimensions(self.contents(data))
+
+
+class Size(Operator):
+    """How many elements the input has."""
+
+    versions = (1, 13, 19, 21, 23, 24, 25)
+    inputs = ("data",)
+    outputs = ("size",)
+
+    def infer(self, data: Value) -> TensorType:
+        return TensorType(DType.INT64, ())
+
+    def contents(self, data: Value) -> np.ndarray:
+        return contents_array((product(data.shape),), ())
+
+    def evaluate(self, data: np.ndarray) -> np.ndarray:
+        return np.array(data.size, np.int64)
+
+    def lower(self, to: Lowering, data: Value) -> Value:
+        return to.dimensions(self.contents(data))
+
+
+class Reshape(Operator):
+    """The elements under another shape; there, -1 is what is left over, and 0 the input's own size (not if allowzero)."""
+
+    versions = (1, 5, 13, 14, 19, 21, 23, 24, 25)
+    inputs = ("data", "shape")
+    outputs = ("reshaped",)
+    symbolic = True
+
+    allowzero: int = 0
+
+    @classmethod
+    def upgrade(cls, node: RawNode) -> None:
+        node.drop("consumed_inputs")
+        if node.version < 5:
+            node.attribute_to_input("shape", 1, default=())
+
+    def _shape(self, given: Dims, wanted: list[DimLike]) -> Dims:
+        if wanted.count(-1) > 1:
+            raise InferenceError(f"shape {wanted} has more than one -1")
+        if any(isinstance(size, int) and size < -1 for size in wanted):
+            raise InferenceError(f"shape {wanted} has a size below -1")
+        sizes = [self._copied(given, axis) if size == 0 and not self.allowzero else size for axis, size in enumerate(wanted)]
+        if -1 not in wanted:
+            return tuple(sizes)
+        rest = product(size for size in sizes if size != -1)
+        if rest == 0:
+            raise InferenceError(f"shape {wanted} leaves the size -1 undetermined beside a size of 0")
+        return tuple(floor_divide(product(given), rest) if size == -1 else size for size in sizes)
+
+    def _copied(self, given: Dims, axis: int) -> DimLike:
+        if axis >= len(given):
+            raise InferenceError(f"0 at axis {axis} of the shape copies a size that an input of rank {len(given)} lacks")
+        return given[axis]
+
+    def infer(self, data: Value, shape: Value) -> TensorType:
+        wanted = self._shape(data.shape, constant_of(shape, "shape"))
+        if not assume_equal(product(data.shape), product(wanted)):
+            raise InferenceError(f"{data.type} has {product(data.shape)} elements and cannot take the shape {list(wanted)}")
+        return TensorType(data.dtype, wanted)
+
+    def evaluate(self, data: np.ndarray, shape: np.ndarray) -> np.ndarray:
+        return data.reshape(self._shape(data.shape, integers(shape, "shape").tolist()))
+
+    def lower(self, to: Lowering, data: Value, shape: Value) -> Value:
+        return to.reshape(data, self._shape(data.shape, constant_of(shape, "shape")))
+
+
+class Flatten(Operator):
+    """A matrix: the axes before `axis` are its rows, the others its columns."""
+
+    versions = (1, 9, 11, 13, 21, 23, 24, 25)
+    inputs = ("input",)
+    outputs = ("output",)
+
+    axis: int = 1
+
+    def _shape(self, shape: Dims) -> Dims:
+        rank = len(shape)
+        if not -rank <= self.axis <= rank:
+            raise InferenceError(f"axis {self.axis} is outside [{-rank}, {rank}] for a tensor of rank {rank}")
+        axis = self.axis if self.axis >= 0 else self.axis + rank
+        return product(shape[:axis]), product(shape[axis:])
+
+    def infer(self, data: Value) -> TensorType:
+        return TensorType(data.dtype, self._shape(data.shape))
+
+    def evaluate(self, data: np.ndarray) -> np.ndarray:
+        return data.reshape(self._shape(data.shape))
+
+    def lower(self, to: Lowering, data: Value) -> Value:
+        return to.reshape(data, self._shape(data.shape))
+
+
+class Squeeze(Operator):
+    """Without the axes `axes`, which have size 1; without `axes`, without all axes of size 1."""
+
+    versions = (1, 11, 13, 21, 23, 24, 25)
+    inputs = ("data", "axes?")
+    outputs = ("squeezed",)
+    symbolic = True
+
+    @classmethod
+    def upgrade(cls, node: RawNode) -> None:
+        if node.version < 13:
+            node.attribute_to_input("axes", 1)
+
+    def _shape(self, shape: Dims, axes: list[int] | None) -> Dims:
+        if axes is None:
+            return tuple(size for size in shape if size != 1)
+        gone = {normalize_axis(axis, len(shape), "axes") for axis in axes}
+        for axis in gone:
+            if not assume_equal(shape[axis], 1):
+                raise InferenceError(f"axis {axis} of shape {list(shape)} has size {shape[axis]}, not 1")
+        return tuple(size for axis, size in enumerate(shape) if axis not in gone)
+
+    def infer(self, data: Value, axes: Value | None = None) -> TensorType:
+        chosen = None if axes is None else constant_of(axes, "axes")
+        return TensorType(data.dtype, self._shape(data.shape, chosen))
+
+    def evaluate(self, data: np.ndarray, axes: np.ndarray | None = None) -> np.ndarray:
+        return data.reshape(self._shape(data.shape, None if axes is None else axes.ravel().tolist()))
+
+    def lower(self, to: Lowering, data: Value, axes: Value | None = None) -> Value:
+        return to.reshape(data, self._shape(data.shape, None if axes is None else constant_of(axes, "axes")))
 
 
 class Unsqueeze(Operator):
@@ -29,6 +185,8 @@ class Unsqueeze(Operator):
     def _shape(self, shape: Dims, axes: list[int]) -> Dims:
         rank = len(shape) + len(axes)
         new = {normalize_axis(axis, rank, "axes") for axis in axes}
+        if len(new) < len(axes):
+            raise InferenceError(f"axes {axes} name an axis twice")
         old = iter(shape)
         return tuple(1 if axis in new else next(old) for axis in range(rank))
 
@@ -36,10 +194,128 @@ class Unsqueeze(Operator):
         return TensorType(data.dtype, self._shape(data.shape, constant_of(axes, "axes")))
 
     def evaluate(self, data: np.ndarray, axes: np.ndarray) -> np.ndarray:
-        return data.reshape(self._shape(data.shape, axes.tolist()))
+        return data.reshape(self._shape(data.shape, axes.ravel().tolist()))
 
     def lower(self, to: Lowering, data: Value, axes: Value) -> Value:
         return to.reshape(data, self._shape(data.shape, constant_of(axes, "axes")))
 
 
-OPERATORS = (Unsqueeze,)
+class Transpose(Operator):
+    """Axes in another order: axis i of the result is axis perm[i]; without `perm` they are reversed."""
+
+    versions = (1, 13, 21, 23, 24, 25)
+    inputs = ("data",)
+    outputs = ("transposed",)
+    symbolic = True
+
+    perm: tuple[int, ...] | None = None
+
+    def permutation(self, rank: int) -> tuple[int, ...]:
+        """The permutation for an input of that rank."""
+        if self.perm is None:
+            return tuple(reversed(range(rank)))
+        if sorted(self.perm) != list(range(rank)):
+            raise InferenceError(f"perm {list(self.perm)} is no permutation of the axes of a tensor of rank {rank}")
+        return self.perm
+
+    def infer(self, data: Value) -> TensorType:
+        return TensorType(data.dtype, tuple(data.shape[axis] for axis in self.permutation(len(data.shape))))
+
+    def evaluate(self, data: np.ndarray) -> np.ndarray:
+        return data.transpose(self.permutation(data.ndim))
+
+    def lower(self, to: Lowering, data: Value) -> Value:
+        return to.transpose(data, self.permutation(len(data.shape)))
+
+
+class Expand(Operator):
+    """Repeated along axes of size 1 and new leading axes: broadcast with a tensor of shape `shape`."""
+
+    versions = (8, 13)
+    inputs = ("input", "shape")
+    outputs = ("output",)
+    symbolic = True
+
+    def _shape(self, shape: Dims, wanted: list[DimLike]) -> Dims:
+        result = broadcast_shapes(shape, wanted)
+        if result is None:
+            raise InferenceError(f"shape {list(shape)} does not broadcast with {wanted}")
+        return result
+
+    def infer(self, data: Value, shape: Value) -> TensorType:
+        return TensorType(data.dtype, self._shape(data.shape, constant_of(shape, "shape")))
+
+    def evaluate(self, data: np.ndarray, shape: np.ndarray) -> np.ndarray:
+        return np.broadcast_to(data, np.broadcast_shapes(data.shape, tuple(integers(shape, "shape").tolist())))
+
+    def lower(self, to: Lowering, data: Value, shape: Value) -> Value:
+        return to.broadcast(data, self._shape(data.shape, constant_of(shape, "shape")))
+
+
+class Identity(Operator):
+    """The input."""
+
+    versions = (1, 13, 14, 16, 19, 21, 23, 24, 25)
+    inputs = ("input",)
+    outputs = ("output",)
+    symbolic = True
+
+    def infer(self, x: Value) -> TensorType:
+        return x.type
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return x
+
+    def lower(self, to: Lowering, x: Value) -> Value:
+        return x
+
+
+class Dropout(Operator):
+    """The input and a mask of what was kept. In inference that is everything.
+
+    Only with training_mode (an input since version 12) elements are dropped, at random; older versions, whose `is_test`
+    exporters did not set, are taken to mean inference.
+    """
+
+    versions = (1, 6, 7, 10, 12, 13, 22)
+    inputs = ("data", "ratio?", "training_mode?")
+    outputs = ("output", "mask?")
+    deterministic = False
+
+    seed: int | None = None
+    mask_is_bool: bool = internal(True)
+
+    @classmethod
+    def upgrade(cls, node: RawNode) -> None:
+        if node.version < 12:
+            node.drop("consumed_inputs", "is_test", "ratio")
+            node.attributes["mask_is_bool"] = node.version >= 10
+
+    def infer(self, data: Value, ratio: Value | None = None, training: Value | None = None) -> tuple[TensorType, ...]:
+        return data.type, TensorType(DType.BOOL if self.mask_is_bool else data.dtype, data.shape)
+
+    def evaluate(
+        self, data: np.ndarray, ratio: np.ndarray | None = None, training: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        dropped = 0.5 if ratio is None else float(ratio)
+        if training is None or not training or dropped == 0:
+            return data, np.ones(data.shape, bool if self.mask_is_bool else data.dtype)
+        mask = np.random.default_rng(self.seed).random(data.shape) >= dropped
+        kept = data.astype(np.float64) * mask / (1 - dropped) if dropped < 1 else np.zeros(data.shape)
+        return kept.astype(data.dtype), mask
+
+    def lower(
+        self, to: Lowering, data: Value, ratio: Value | None = None, training: Value | None = None
+    ) -> tuple[Value, ...]:
+        if self.in_training(training):
+            return to.host(self, (data, ratio, training), self.infer(data, ratio, training))
+        one = e.constant(1, DType.BOOL if self.mask_is_bool else data.dtype)
+        return data, to.fill(one, data.shape)
+
+    @staticmethod
+    def in_training(training: Value | None) -> bool:
+        """Whether elements may be dropped: a training_mode that is not known to be false."""
+        return training is not None and (training.constant is None or bool(training.constant))
+
+
+OPERATORS = (Dropout, Expand, Flatten, Identity, Reshape, Shape, Size, Squeeze, Transpose, Unsqueeze)

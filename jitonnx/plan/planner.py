@@ -178,6 +178,11 @@ class Planner:
         self._tensors[value] = tensor
         return tensor
 
+    def move(self, value: Value, order: Sequence[int]) -> Tensor:
+        """Place a result anew, dense in `order`: for a kernel that cannot write where it was bound for."""
+        tensor = self._tensors[value] = self.temporary(value.shape, value.dtype, order)
+        return tensor
+
     def bind(self, value: Value, tensor: Tensor) -> None:
         """Say where a value lies that needs no place of its own."""
         self._tensors[value] = tensor

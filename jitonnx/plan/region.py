@@ -38,7 +38,7 @@ class RegionSpec(KernelSpec):
     inputs: tuple[tuple[DType, int], ...]
     outputs: tuple[tuple[DType, int], ...]
     exprs: tuple[e.Expr, ...]
-    family: ClassVar[str] = "region"
+    family: ClassVar[str] = "region"  # generated, not in the library
 
     @property
     def first_cut(self) -> int:
@@ -123,8 +123,7 @@ _Loop = tuple[int, DimLike, tuple[DimLike, ...]]  # axis, extent, stride of each
 def _loops(shape: Sequence[DimLike], tensors: Sequence[Tensor], collapse: bool) -> list[_Loop]:
     """The loops over `shape`, outermost first, in the memory order of the last tensor (the first output is as good)."""
     main = tensors[-1]
-    axes = [axis for axis in range(len(shape)) if shape[axis] != 1]
-    axes.sort(key=lambda axis: _outer_first(main.strides[axis], axis))
+    axes = [axis for axis in memory_order(main) if shape[axis] != 1]
     loops: list[_Loop] = []
     for axis in axes:
         strides = tuple(tensor.strides[axis] for tensor in tensors)
@@ -135,6 +134,11 @@ def _loops(shape: Sequence[DimLike], tensors: Sequence[Tensor], collapse: bool) 
                 continue
         loops.append((axis, shape[axis], strides))
     return loops or [(0, 1, (0,) * len(tensors))]
+
+
+def memory_order(tensor: Tensor) -> tuple[int, ...]:
+    """The axes as they lie in memory, outermost first."""
+    return tuple(sorted(range(tensor.rank), key=lambda axis: _outer_first(tensor.strides[axis], axis)))
 
 
 def _outer_first(stride: DimLike, axis: int) -> tuple[int, int]:

@@ -6,160 +6,148 @@ another, each of `strand_columns` places, of which place 0 is number `strand_fir
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from numba.core import types
 
-import numpy as np
-
-from jitonnx.kernels.convolution.spec import CHANNEL_BLOCK, Blocking, DirectSpec, Phase, Problem
-from jitonnx.kernels.jit import device
-from jitonnx.kernels.simd import advance, broadcast, load, load_part, store, store_part
-
-P = Problem(*range(len(Problem._fields)))
-B = Blocking(*range(len(P), len(P) + len(Blocking._fields)))
-PHASES = len(P) + len(B)
-H = Phase(*range(len(Phase._fields)))
+from jitonnx.kernels.code import Code, Pointer, larger, remainder, smaller
+from jitonnx.kernels.convolution.sizes import Sizes
+from jitonnx.kernels.convolution.spec import CHANNEL_BLOCK, DirectSpec
+from jitonnx.kernels.trace import Traced
 
 
-def rows(spec: DirectSpec, lanes: int) -> Any:
-    """A device function that copies the input rows [origin, end) that output rows [start, stop) of a phase read.
+def emit_copy_rows(
+    sizes: Sizes,
+    spec: DirectSpec,
+    x: Pointer,
+    rows: Pointer,
+    inputs: tuple[Traced, Traced],
+    outputs: tuple[Traced, Traced],
+) -> None:
+    """Copy the input rows `inputs` (first, end) as far as output rows `outputs` (first, end) read them.
 
-    copy(x, data, sizes, phase, origin, end, start, stop): `x` points at the first channel of an image's group. Row i goes to
-    data + (i - origin) * row_pitch; rows outside the image become zeros if the spec's tiles span rows, else they are left.
+    `x` points at the first channel of an image's group. Row i goes to rows[(i - first) * row_pitch]; rows outside the
+    image become zeros if the spec's tiles span rows, else their places are left as they are.
     """
-    copy_row = {"blocked": _blocked, "planar": _planar, "interleaved": _interleaved}[spec.layout](lanes)
-    fill = _fill(lanes)
-    spans_rows = spec.tile_rows > 1
-
-    @device
-    def copy(x, data, sizes, phase, origin, end, start, stop):
-        for row in range(origin, end):
-            target = advance(data, (row - origin) * phase[H.row_pitch])
-            if row < 0 or row >= sizes[P.height]:
-                if spans_rows:
-                    fill(target, phase[H.row_pitch])
-            elif _is_read(phase, row, start, stop):
-                copy_row(advance(x, row * sizes[P.x_row]), target, sizes, phase)
-
-    return copy
+    phase = sizes.code.integer(sizes.phase)
+    sizes.code.subroutine(
+        "copy_rows",
+        [x, rows, *inputs, *outputs, phase],
+        lambda code, x, rows, first, end, start, stop, phase: _Copy(Sizes(code, phase), spec).emit(
+            x, rows, (first, end), (start, stop)
+        ),
+        inline=False,
+    )
 
 
-@device
-def _is_read(phase, row, start, stop):
-    """Whether an output row in [start, stop) has a tap on input row `row`."""
-    for tap in range(phase[H.row_taps]):
-        distance = row - phase[H.row_first] - tap * phase[H.row_dilation]
-        if distance % phase[H.row_stride] == 0 and start <= distance // phase[H.row_stride] < stop:
-            return True
-    return False
+class _Copy:
+    """Emits the copy in a function of its own."""
 
+    def __init__(self, sizes: Sizes, spec: DirectSpec) -> None:
+        self.sizes, self.code, self.spec = sizes, sizes.code, spec
 
-@device
-def _strand_is_read(phase, strand):
-    """Whether a tap reads columns of this residue modulo the stride."""
-    residue = phase[H.column_residue]
-    for _ in range(phase[H.column_taps]):
-        if residue == strand:
-            return True
-        residue = (residue + phase[H.column_step_residue]) % phase[H.strands]
-    return False
+    def emit(self, x: Pointer, rows: Pointer, inputs: tuple[Traced, Traced], outputs: tuple[Traced, Traced]) -> None:
+        code, sizes = self.code, self.sizes
+        copy_row = {"blocked": self._blocked, "planar": self._planar, "interleaved": self._interleaved}
+        with code.loop(inputs[1], inputs[0]) as row:
+            target = rows.at((row - inputs[0]) * sizes.row_pitch)
+            with code.either((row >= 0) & (row < sizes.height)) as (inside, outside):
+                with inside, code.when(self._is_read(row, outputs)):
+                    copy_row[self.spec.layout](x.at(row * sizes.x_row), target)
+                with outside:
+                    if self.spec.tile_rows > 1:
+                        self._fill(target, sizes.row_pitch)
 
+    def _is_read(self, row: Traced, outputs: tuple[Traced, Traced]) -> Traced:
+        """Whether one of the output rows has a tap on this input row."""
+        code, sizes, found = self.code, self.sizes, self.code.variable(self.code.integer(0))
+        span = (outputs[1] - outputs[0]) * sizes.row_stride
+        with code.loop(sizes.row_taps) as tap:
+            distance = row - sizes.row_first - tap * sizes.row_dilation - outputs[0] * sizes.row_stride
+            with code.when((distance >= 0) & (distance < span)), code.when(remainder(distance, sizes.row_stride).equals(0)):
+                found.set(code.integer(1))
+        return found.get().equals(1)
 
-def _fill(lanes: int) -> Any:
-    @device
-    def fill(p, count):
-        """p[:count] = 0."""
-        zero = broadcast(np.float32(0), lanes)
-        whole = count - count % lanes
-        for i in range(0, whole, lanes):
-            store(p, i, zero)
-        store_part(p, whole, zero, count - whole)
+    def _strand_is_read(self, strand: Traced) -> Traced:
+        """Whether a tap reads columns of this residue modulo the stride."""
+        code, sizes, found = self.code, self.sizes, self.code.variable(self.code.integer(0))
+        with code.loop(sizes.column_taps) as tap:
+            residue = remainder(sizes.column_residue + tap * sizes.column_step_residue, sizes.strands)
+            with code.when(residue.equals(strand)):
+                found.set(code.integer(1))
+        return found.get().equals(1)
 
-    return fill
+    # ------------------------------------------------------------ layouts
 
-
-def _run(lanes: int) -> Any:
-    @device
-    def run(source, p, count):
-        """p[:count] = source[:count]."""
-        whole = count - count % lanes
-        for i in range(0, whole, lanes):
-            store(p, i, load(source, i, lanes))
-        store_part(p, whole, load_part(source, whole, count - whole, lanes), count - whole)
-
-    return run
-
-
-def _blocked(lanes: int) -> Any:
-    """[block of channels][strand][place][CHANNEL_BLOCK]: whole cache lines."""
-    fill = _fill(lanes)
-
-    @device
-    def copy_row(source, p, sizes, phase):
-        channels, strands, first = sizes[B.channels], phase[H.strands], phase[H.strand_first]
-        places, pitch = phase[H.strand_columns], strands * sizes[P.x_pixel]
-        for strand in range(strands):
-            if not _strand_is_read(phase, strand):
-                continue
-            begin = min(max(-first, 0), places)
-            end = min(max((sizes[P.width] - strand + strands - 1) // strands - first, begin), places)
-            for block in range(sizes[B.channel_blocks]):
-                target = advance(p, block * phase[H.block_pitch] + strand * places * CHANNEL_BLOCK)
+    def _blocked(self, source: Pointer, target: Pointer) -> None:
+        """[block of channels][strand][place][CHANNEL_BLOCK]: whole cache lines."""
+        code, sizes = self.code, self.sizes
+        places, strands = sizes.strand_columns, sizes.strands
+        with code.loop(strands) as strand, code.when(self._strand_is_read(strand)):
+            begin, end = self._valid_places((sizes.width - strand + strands - 1) / strands)
+            pixel = strands * sizes.x_pixel
+            column = source.at((sizes.strand_first + begin) * pixel + strand * sizes.x_pixel)
+            with code.loop(sizes.channel_blocks) as block:
                 channel = block * CHANNEL_BLOCK
-                start = advance(source, first * pitch + strand * sizes[P.x_pixel] + channel)
-                fill(target, begin * CHANNEL_BLOCK)
-                if channels - channel >= CHANNEL_BLOCK:
-                    for place in range(begin, end):
-                        store(target, place * CHANNEL_BLOCK, load(start, place * pitch, CHANNEL_BLOCK))
-                else:
-                    for place in range(begin, end):
-                        pixel = load_part(start, place * pitch, channels - channel, CHANNEL_BLOCK)
-                        store(target, place * CHANNEL_BLOCK, pixel)
-                fill(advance(target, end * CHANNEL_BLOCK), (places - end) * CHANNEL_BLOCK)
+                live = sizes.channels_in_group - channel
+                block_target = target.at(block * sizes.block_pitch + strand * places * CHANNEL_BLOCK)
+                pixels = (column.at(channel), block_target.at(begin * CHANNEL_BLOCK), pixel, end - begin)
+                self._fill(block_target, begin * CHANNEL_BLOCK)
+                with code.either(live >= CHANNEL_BLOCK) as (whole, part):
+                    with whole:
+                        self._copy_pixels(*pixels, None)
+                    with part:
+                        self._copy_pixels(*pixels, live)
+                self._fill(block_target.at(end * CHANNEL_BLOCK), (places - end) * CHANNEL_BLOCK)
 
-    return copy_row
+    def _copy_pixels(self, source: Pointer, target: Pointer, step: Traced, count: Traced, live: Traced | None) -> None:
+        mask = None if live is None else self.code.live(live, CHANNEL_BLOCK)
+        with self.code.loop(count) as i:
+            target.store(i * CHANNEL_BLOCK, source.load(i * step, CHANNEL_BLOCK, mask))
 
+    def _planar(self, source: Pointer, target: Pointer) -> None:
+        """[channel][place]; any strides of x, fast where pixels lie side by side."""
+        code, sizes = self.code, self.sizes
+        begin, end = self._valid_places(sizes.width)
+        with code.loop(sizes.channels_in_group) as channel:
+            row = source.at(channel * sizes.x_channel + (sizes.strand_first + begin) * sizes.x_pixel)
+            row_target = target.at(channel * sizes.block_pitch)
+            self._fill(row_target, begin)
+            with code.either(sizes.x_pixel.equals(1)) as (together, apart):
+                with together:
+                    self._run(row, row_target.at(begin), end - begin)
+                with apart, code.loop(end - begin) as i:
+                    row_target.store(begin + i, row.load(i * sizes.x_pixel))
+            self._fill(row_target.at(end), sizes.strand_columns - end)
 
-def _planar(lanes: int) -> Any:
-    """[channel][place]; any strides of x, fast where pixels lie side by side."""
-    fill, run = _fill(lanes), _run(lanes)
+    def _interleaved(self, source: Pointer, target: Pointer) -> None:
+        """[place][channel]: a row as it is."""
+        code, sizes, channels = self.code, self.sizes, self.sizes.channels_in_group
+        begin, end = self._valid_places(sizes.width)
+        row, row_target = source.at((sizes.strand_first + begin) * sizes.x_pixel), target.at(begin * channels)
+        self._fill(target, begin * channels)
+        with code.either(sizes.x_pixel.equals(channels)) as (together, apart):
+            with together:
+                self._run(row, row_target, (end - begin) * channels)
+            with apart, code.loop(end - begin) as i, code.loop(channels) as channel:
+                row_target.store(i * channels + channel, row.load(i * sizes.x_pixel + channel))
+        self._fill(target.at(end * channels), (sizes.strand_columns - end) * channels)
 
-    @device
-    def copy_row(source, p, sizes, phase):
-        first, places = phase[H.strand_first], phase[H.strand_columns]
-        begin = min(max(-first, 0), places)
-        end = min(max(sizes[P.width] - first, begin), places)
-        for channel in range(sizes[B.channels]):
-            target = advance(p, channel * phase[H.block_pitch])
-            start = advance(source, channel * sizes[P.x_channel] + (first + begin) * sizes[P.x_pixel])
-            fill(target, begin)
-            if sizes[P.x_pixel] == 1:
-                run(start, advance(target, begin), end - begin)
-            else:
-                for place in range(end - begin):
-                    target[begin + place] = start[place * sizes[P.x_pixel]]
-            fill(advance(target, end), places - end)
+    # ------------------------------------------------------------ parts of a row
 
-    return copy_row
+    def _valid_places(self, count: Traced) -> tuple[Traced, Traced]:
+        """First and end of the places that hold elements 0 … count - 1 of a strand; the others are padding."""
+        first, places = self.sizes.strand_first, self.sizes.strand_columns
+        begin = smaller(larger(0 - first, 0), places)
+        return begin, smaller(larger(count - first, begin), places)
 
+    def _fill(self, target: Pointer, count: Traced) -> None:
+        """target[:count] = 0."""
+        lanes = self.spec.lanes
+        zero = self.code.number(types.float32, 0, lanes)
+        with self.code.loop(count, step=lanes) as i:
+            target.store(i, zero, count - i)
 
-def _interleaved(lanes: int) -> Any:
-    """[place][channel]: a row as it is."""
-    fill, run = _fill(lanes), _run(lanes)
-
-    @device
-    def copy_row(source, p, sizes, phase):
-        channels, first, places = sizes[B.channels], phase[H.strand_first], phase[H.strand_columns]
-        begin = min(max(-first, 0), places)
-        end = min(max(sizes[P.width] - first, begin), places)
-        start, target = advance(source, (first + begin) * sizes[P.x_pixel]), advance(p, begin * channels)
-        fill(p, begin * channels)
-        if sizes[P.x_pixel] == channels:
-            run(start, target, (end - begin) * channels)
-        else:
-            for place in range(end - begin):
-                for channel in range(channels):
-                    target[place * channels + channel] = start[place * sizes[P.x_pixel] + channel]
-        fill(advance(p, end * channels), (places - end) * channels)
-
-    return copy_row
+    def _run(self, source: Pointer, target: Pointer, count: Traced) -> None:
+        """target[:count] = source[:count]."""
+        lanes = self.spec.lanes
+        with self.code.loop(count, step=lanes) as i:
+            target.store(i, source.load(i, lanes, count - i), count - i)

@@ -2,135 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import llvmlite.ir as ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
+from numba.core import types
 
-from jitonnx.kernels import tile
+from jitonnx.kernels.code import Code, Mask, Pointer, Variable, emitted, larger, remainder, smaller
 from jitonnx.kernels.convolution.spec import DepthwiseSpec
-from jitonnx.kernels.jit import device
-from jitonnx.kernels.simd import Vector, advance, live_mask, llvm_intrinsic, masked_load, pointer
-
-_I64 = ir.IntType(64)
-_POINTER = types.CPointer(types.float32)
+from jitonnx.kernels.simd import Vector
+from jitonnx.kernels.tile import Epilogue, emit_finish
+from jitonnx.kernels.trace import Traced, fma
 
 
 def build(spec: DepthwiseSpec, lanes: int, epilogue: Callable[..., Any] | None = None) -> Callable[..., None]:
     """The kernel of `spec` for vectors of `lanes` float32."""
-    (row_taps, column_taps), (row_stride, _), (row_dilation, _) = spec.kernel, spec.strides, spec.dilations
-    row_of_tiles = _row_of_tiles(spec, lanes, epilogue)
 
-    def kernel(buffers, sizes, begin, end, scratch):
-        x, w = pointer(buffers, 0, types.float32), pointer(buffers, 1, types.float32)
-        y = pointer(buffers, 2, types.float32)
-        height, channels, out_height = sizes[1], sizes[3], sizes[4]
-        pad_top, x_image, x_row, y_image, y_row, row_block = sizes[6], sizes[8], sizes[9], sizes[11], sizes[12], sizes[14]
-        blocks = (out_height + row_block - 1) // row_block
-        for task in range(begin, end):
-            image, block = task // blocks, task % blocks
-            for out_row in range(block * row_block, min((block + 1) * row_block, out_height)):
-                top = out_row * row_stride - pad_top
-                first = max(0, (row_dilation - 1 - top) // row_dilation)
-                last = min(row_taps, (height - top + row_dilation - 1) // row_dilation)
-                row = advance(x, image * x_image + (top + first * row_dilation) * x_row)
-                out = advance(y, image * y_image + out_row * y_row)
-                taps = advance(w, first * column_taps * channels)
-                for start in range(0, channels, lanes):
-                    channel = max(min(start, channels - lanes), 0)
-                    row_of_tiles(advance(row, channel), advance(taps, channel), last - first, advance(out, channel),
-                                 buffers, sizes, image, out_row, channel)  # fmt: skip
+    def body(code: Code, begin: Traced, end: Traced) -> None:
+        _Depthwise(code, spec, lanes, Epilogue(epilogue, Vector(types.float32, lanes))).emit(begin, end)
 
-    return kernel
+    return emitted(body)
 
 
-def _row_of_tiles(spec: DepthwiseSpec, lanes: int, epilogue: Callable[..., Any] | None) -> Any:
-    """A device function that makes one output row of one vector of channels."""
-    pixels, column_taps, stride, row_dilation = spec.pixels, spec.kernel[1], spec.strides[1], spec.dilations[0]
-    reach = (pixels - 1) * stride + (column_taps - 1) * spec.dilations[1] + 1
-    clear, finish = tile.zeros(pixels, 1, lanes), tile.finish_rows(pixels, 1, lanes, epilogue)
-    add_inside, add_at_edge = _add_taps(spec, lanes, at_edge=False), _add_taps(spec, lanes, at_edge=True)
+class _Depthwise:
+    """Emits the kernel."""
 
-    @device
-    def row_of_tiles(x, w, rows, y, buffers, sizes, image, out_row, channel):
-        width, channels, out_width, pad_left = sizes[2], sizes[3], sizes[5], sizes[7]
-        x_row, x_pixel, y_pixel, live = sizes[9], sizes[10], sizes[13], channels - channel
-        for start in range(0, out_width, pixels):
-            left = max(min(start, out_width - pixels), 0)
-            column = left * stride - pad_left
-            row, taps, sums = advance(x, column * x_pixel), w, clear()
-            if column >= 0 and column + reach <= width and live >= lanes:
-                for _ in range(rows):
-                    sums = add_inside(sums, row, x_pixel, taps, channels, 0, 0, 0)
-                    row, taps = advance(row, row_dilation * x_row), advance(taps, column_taps * channels)
-            else:
-                for _ in range(rows):
-                    sums = add_at_edge(sums, row, x_pixel, taps, channels, column, width, live)
-                    row, taps = advance(row, row_dilation * x_row), advance(taps, column_taps * channels)
-            finish(sums, advance(y, left * y_pixel), y_pixel, live, out_width - left, 1,
-                   buffers, sizes, image, out_row * out_width + left, channel)  # fmt: skip
+    def __init__(self, code: Code, spec: DepthwiseSpec, lanes: int, epilogue: Epilogue) -> None:
+        self.code, self.spec, self.lanes, self.epilogue = code, spec, lanes, epilogue
+        self.size = {name: code.size(number) for number, name in enumerate((*spec.SIZES, "row_block"))}
+        # For each input column of a tile: the pixels and the taps of a kernel row that use it.
+        self.users: dict[int, list[tuple[int, int]]] = {}
+        for pixel in range(spec.pixels):
+            for tap in range(spec.kernel[1]):
+                self.users.setdefault(pixel * spec.strides[1] + tap * spec.dilations[1], []).append((pixel, tap))
 
-    return row_of_tiles
+    def emit(self, begin: Traced, end: Traced) -> None:
+        code, size = self.code, self.size
+        blocks = (size["out_height"] + size["row_block"] - 1) / size["row_block"]
+        with code.loop(end, begin) as task:
+            image, start = task / blocks, remainder(task, blocks) * size["row_block"]
+            x = code.buffer(0, types.float32).at(image * size["x_image"])
+            y = code.buffer(2, types.float32).at(image * size["y_image"])
+            with code.loop(smaller(start + size["row_block"], size["out_height"]), start) as out_row:
+                self._row(x, y.at(out_row * size["y_row"]), image, out_row)
 
+    def _row(self, x: Pointer, y: Pointer, image: Traced, out_row: Traced) -> None:
+        """One output row: for each vector of channels all tiles."""
+        code, size, (dilation, _) = self.code, self.size, self.spec.dilations
+        top = out_row * self.spec.strides[0] - size["pad_top"]
+        first = larger(dilation - 1 - top, 0) / dilation
+        last = smaller(larger(size["height"] - top + (dilation - 1), 0) / dilation, self.spec.kernel[0])
+        row = x.at((top + first * dilation) * size["x_row"])
+        weights = code.buffer(1, types.float32).at(first * self.spec.kernel[1] * size["channels"])
+        with code.loop(size["channels"], step=self.lanes) as start:
+            channel = larger(smaller(start, size["channels"] - self.lanes), 0)
+            pointers = (row.at(channel), weights.at(channel), y.at(channel))
+            with code.loop(size["out_width"], step=self.spec.pixels) as start_column:
+                out_column = larger(smaller(start_column, size["out_width"] - self.spec.pixels), 0)
+                self._tile(pointers, last - first, (image, out_row, out_column, channel))
 
-def _add_taps(spec: DepthwiseSpec, lanes: int, at_edge: bool) -> Any:
-    """An intrinsic `add(sums, x, x_pixel, w, w_tap, column, width, live) -> sums`: one row of the kernel.
+    def _tile(
+        self, pointers: tuple[Pointer, Pointer, Pointer], rows: Traced, place: tuple[Traced, Traced, Traced, Traced]
+    ) -> None:
+        code, size, spec = self.code, self.size, self.spec
+        x, w, y = pointers
+        image, out_row, out_column, channel = place
+        live = size["channels"] - channel
+        column = out_column * spec.strides[1] - size["pad_left"]
+        sums = [code.variable(code.number(types.float32, 0, self.lanes)) for _ in range(spec.pixels)]
+        inside = (column >= 0) & (column + max(self.users) < size["width"]) & (live >= self.lanes)
+        row_step, tap_step = size["x_row"] * spec.dilations[0], size["channels"] * spec.kernel[1]
+        live_lanes = code.live(live, self.lanes)
+        with code.either(inside) as (whole, edge):
+            for branch, mask in ((whole, None), (edge, live_lanes)):
+                with branch, code.loop(rows) as tap:
+                    row = x.at(column * size["x_pixel"] + tap * row_step)
+                    self._add_row(sums, row, w.at(tap * tap_step), column, mask)
+        emit_finish(
+            *(code.context, code.builder, self.epilogue, (spec.pixels, 1), [value.get().value for value in sums]),
+            *(y.at(out_column * size["y_pixel"]).value, size["y_pixel"].value, live.value),
+            code.place(image, out_row * size["out_width"] + out_column, channel),
+            (size["out_width"] - out_column).value,
+        )
 
-        sums[p] += Σ_k x[(p * stride + k * dilation) * x_pixel :] * w[k * w_tap :]
+    def _add_row(self, sums: list[Variable], x: Pointer, w: Pointer, column: Traced, mask: Mask | None) -> None:
+        """Add the products of one kernel row; every input column is loaded once, by all pixels and taps that use it.
 
-    Every input column is loaded once. At the edge, `column` is that of x within an image `width` wide: columns outside
-    are left out; and of the vectors only the first `live` lanes are read.
-    """
-    pixels, taps, stride, dilation = spec.pixels, spec.kernel[1], spec.strides[1], spec.dilations[1]
-    sums_type = types.UniTuple(Vector(types.float32, lanes), pixels)
-    vector = ir.VectorType(ir.FloatType(), lanes)
-    users: dict[int, list[tuple[int, int]]] = {}
-    for p in range(pixels):
-        for k in range(taps):
-            users.setdefault(p * stride + k * dilation, []).append((p, k))
-
-    def generate(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-        tuple_value, x, x_pixel, w, w_tap, column, width, live = args
-        mask = live_mask(builder, live, lanes) if at_edge else None
-        sums = cgutils.unpack_tuple(builder, tuple_value)
-        weights = [_load(builder, w, builder.mul(w_tap, _I64(k)), vector, mask) for k in range(taps)]
-
-        def add_column(offset: int) -> None:
-            value = _load(builder, x, builder.mul(x_pixel, _I64(offset)), vector, mask)
-            for p, k in users[offset]:
-                sums[p] = llvm_intrinsic(builder, "fma", vector, [value, weights[k], sums[p]], vector)
-
-        for offset in sorted(users):
-            if not at_edge:
-                add_column(offset)
+        With a mask, columns that lie outside the image are left out; `column` is that of x.
+        """
+        taps = range(self.spec.kernel[1])
+        weights = [w.load(self.size["channels"] * tap, self.lanes, mask) for tap in taps]
+        for offset in sorted(self.users):
+            if mask is None:
+                self._add_column(sums, x, weights, offset, mask)
                 continue
-            before, origin = list(sums), builder.block
-            with builder.if_then(builder.icmp_unsigned("<", builder.add(column, _I64(offset)), width)):
-                add_column(offset)
-                inside = builder.block
-            for p, _ in users[offset]:
-                joined = builder.phi(vector)
-                joined.add_incoming(before[p], origin)
-                joined.add_incoming(sums[p], inside)
-                sums[p] = joined
-        return context.make_tuple(builder, sums_type, sums)
+            with self.code.when((column + offset >= 0) & (column + offset < self.size["width"])):
+                self._add_column(sums, x, weights, offset, mask)
 
-    @intrinsic
-    def add(typingctx, sums, x, x_pixel, w, w_tap, column, width, live):
-        integer = types.intp
-        return sums_type(sums_type, _POINTER, integer, _POINTER, integer, integer, integer, integer), generate
-
-    return add
-
-
-def _load(
-    builder: ir.IRBuilder, p: ir.Value, index: ir.Value, vector: ir.VectorType, mask: ir.Value | None
-) -> ir.Value:
-    where = builder.bitcast(builder.gep(p, [index]), vector.as_pointer())
-    if mask is not None:
-        return masked_load(builder, where, vector, mask, 4)
-    loaded = builder.load(where)
-    loaded.align = 4
-    return loaded
+    def _add_column(
+        self, sums: list[Variable], x: Pointer, weights: list[Traced], offset: int, mask: Mask | None
+    ) -> None:
+        value = x.load(self.size["x_pixel"] * offset, self.lanes, mask)
+        for pixel, tap in self.users[offset]:
+            sums[pixel].set(fma(value, weights[tap], sums[pixel].get()))

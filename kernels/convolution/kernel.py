@@ -1,21 +1,31 @@
-"""The direct and the transposed convolution: `spec.DirectSpec` says how they go about it."""
+"""The direct and the transposed convolution: `spec.DirectSpec` says how they go about it. The loops, outermost first:
+
+    for each task                                      a block of output rows of an image, a chunk of output channels
+        copy the input rows, unless the last task did
+        for each block of output channels              its weights stay in the second-level cache
+            for each row (or tile_rows rows), for each tile of it
+                for each block of input channels, row tap, column tap, channel of the block     sums in registers
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import llvmlite.ir as ir
 from numba.core import types
-from numba.extending import intrinsic
 
-from jitonnx.kernels import tile
-from jitonnx.kernels.convolution import copy, depthwise
-from jitonnx.kernels.convolution.copy import PHASES, B, H, P
-from jitonnx.kernels.convolution.spec import DepthwiseSpec, DirectSpec, Phase
-from jitonnx.kernels.jit import device
-from jitonnx.kernels.simd import advance, pointer, view
+from jitonnx.kernels.code import Code, Pointer, emitted, larger, remainder, smaller
+from jitonnx.kernels.convolution import depthwise
+from jitonnx.kernels.convolution.copy import emit_copy_rows
+from jitonnx.kernels.convolution.sizes import Sizes
+from jitonnx.kernels.convolution.spec import DepthwiseSpec, DirectSpec
+from jitonnx.kernels.simd import Vector
 from jitonnx.kernels.spec import KernelSpec
+from jitonnx.kernels.tile import Epilogue, emit_accumulate, emit_finish
+from jitonnx.kernels.trace import Traced, select
+
+_I64 = ir.IntType(64)
 
 
 def build(spec: KernelSpec, lanes: int, epilogue: Callable[..., Any] | None = None) -> Callable[..., None]:
@@ -23,133 +33,175 @@ def build(spec: KernelSpec, lanes: int, epilogue: Callable[..., Any] | None = No
     if isinstance(spec, DepthwiseSpec):
         return depthwise.build(spec, lanes, epilogue)
     if not isinstance(spec, DirectSpec) or spec.lanes != lanes:
-        raise TypeError(f"Bug: {spec} has no convolution kernel with {lanes} lanes")
-    return _build_direct(spec, epilogue)
+        raise ValueError(f"Bug: {spec} has no convolution kernel with {lanes} lanes")
+
+    def body(code: Code, begin: Traced, end: Traced) -> None:
+        _Direct(code, spec, Epilogue(epilogue, Vector(types.float32, lanes))).emit(begin, end)
+
+    return emitted(body)
 
 
-def _build_direct(spec: DirectSpec, epilogue: Callable[..., Any] | None) -> Callable[..., None]:
-    tile_rows, block, phases, record = spec.tile_rows, spec.block, spec.phases, len(Phase._fields)
-    copy_rows = copy.rows(spec, spec.lanes)
-    many = _rows_of_tiles(spec, epilogue, tile_rows)
-    single = _rows_of_tiles(spec, epilogue, 1) if tile_rows > 1 else many
+class _Direct:
+    """Emits the loop over tasks."""
 
-    def kernel(buffers, sizes, begin, end, scratch):
-        x, w = pointer(buffers, 0, types.float32), pointer(buffers, 1, types.float32)
-        y, data = pointer(buffers, 2, types.float32), view(scratch, types.float32)
-        chunks, number, held = sizes[B.chunks], 0, -1
-        for task in range(begin, end):
-            while number + 1 < phases and task >= sizes[PHASES + (number + 1) * record]:
-                number += 1
-            phase = advance(sizes, PHASES + number * record)
-            strip = (task - phase[H.first_task]) % chunks
-            place = (task - phase[H.first_task]) // chunks
-            start = place % phase[H.row_blocks] * phase[H.row_block]
-            stop = min(start + phase[H.row_block], phase[H.out_rows])
-            place //= phase[H.row_blocks]
-            image, group = place // sizes[B.groups], place % sizes[B.groups]
-            origin = _first_row(sizes, phase, start, tile_rows)
-            if held != task - strip:
-                held = task - strip
-                group_x = advance(x, image * sizes[P.x_image] + group * sizes[B.channels] * sizes[P.x_channel])
-                copy_rows(group_x, data, sizes, phase, origin, _end_row(sizes, phase, stop, tile_rows), start, stop)
-            products = sizes[B.total_depth] * phase[H.row_taps] * phase[H.column_taps] * block
-            for part in range(strip * sizes[B.chunk], min((strip + 1) * sizes[B.chunk], sizes[B.output_blocks])):
-                panel = advance(w, phase[H.weights] + (group * sizes[B.output_blocks] + part) * products)
-                column, live = group * sizes[B.outputs] + part * block, sizes[B.outputs] - part * block
-                target = advance(y, image * sizes[P.y_image] + column)
-                split = stop - (stop - start) % tile_rows
-                many(data, panel, target, buffers, sizes, phase, image, column, live, origin, start, split)
-                if split < stop:
-                    single(data, panel, target, buffers, sizes, phase, image, column, live, origin, split, stop)
+    def __init__(self, code: Code, spec: DirectSpec, epilogue: Epilogue) -> None:
+        self.code, self.spec, self.epilogue = code, spec, epilogue
+        self.x, self.w, self.y = (code.buffer(number, types.float32) for number in range(3))
+        self.rows = code.scratch(types.float32)
 
-    return kernel
+    def emit(self, begin: Traced, end: Traced) -> None:
+        held = self.code.variable(self.code.integer(-1))
+        with self.code.loop(end, begin) as task:
+            sizes = Sizes(self.code, self._phase_of(task))
+            number = task - sizes.first_task
+            strip, place = remainder(number, sizes.chunks), number / sizes.chunks
+            start = remainder(place, sizes.row_blocks) * sizes.row_block
+            stop = smaller(start + sizes.row_block, sizes.out_rows)
+            outer = place / sizes.row_blocks
+            image, group = outer / sizes.group_count, remainder(outer, sizes.group_count)
+            first, end_row = self._input_rows(sizes, start, stop)
+            with self.code.when(~(task - strip).equals(held.get())):
+                held.set(task - strip)
+                channel = group * sizes.channels_in_group
+                source = self.x.at(image * sizes.x_image + channel * sizes.x_channel)
+                emit_copy_rows(sizes, self.spec, source, self.rows, (first, end_row), (start, stop))
+            self._task(sizes, strip, image, group, (first, start, stop))
 
+    def _phase_of(self, task: Traced) -> Traced | int:
+        """The last phase that starts with this task or before."""
+        if self.spec.phases == 1:
+            return 0
+        number = self.code.variable(self.code.integer(0))
+        with self.code.loop(self.spec.phases) as phase, self.code.when(Sizes(self.code, phase).first_task <= task):
+            number.set(phase)
+        return number.get()
 
-@device
-def _first_row(sizes, phase, start, tile_rows):
-    """The first input row that output rows from `start` on read; within the image, unless tiles span rows."""
-    row = phase[H.row_first] + start * phase[H.row_stride]
-    row += min(0, (phase[H.row_taps] - 1) * phase[H.row_dilation])
-    return row if tile_rows > 1 else max(row, 0)
+    def _input_rows(self, sizes: Sizes, start: Traced, stop: Traced) -> tuple[Traced, Traced]:
+        """(first, end) of the input rows that output rows start … stop - 1 read; within the image, unless tiles span rows."""
+        reach = (sizes.row_taps - 1) * sizes.row_dilation
+        first = sizes.row_first + start * sizes.row_stride + smaller(reach, 0)
+        end = sizes.row_first + (stop - 1) * sizes.row_stride + larger(reach, 0) + 1
+        return (first, end) if self.spec.tile_rows > 1 else (larger(first, 0), smaller(end, sizes.height))
 
+    def _task(
+        self, sizes: Sizes, strip: Traced, image: Traced, group: Traced, rows: tuple[Traced, Traced, Traced]
+    ) -> None:
+        spec, block = self.spec, self.spec.block
+        first, start, stop = rows
+        products = sizes.total_depth * sizes.row_taps * sizes.column_taps * block
+        data = self.rows.at(first * sizes.row_pitch * -1)
+        begin = strip * sizes.chunk
+        with self.code.loop(smaller(begin + sizes.chunk, sizes.output_blocks), begin) as part:
+            panel = self.w.at(sizes.weights + (group * sizes.output_blocks + part) * products)
+            column, live = group * sizes.outputs_in_group + part * block, sizes.outputs_in_group - part * block
+            y = self.y.at(image * sizes.y_image + column)
+            split = stop - remainder(stop - start, self.code.integer(spec.tile_rows))
+            place = (image, column, live)
+            self._rows_of_tiles(sizes, spec.tile_rows, (data, panel, y), place, (start, split))
+            if spec.tile_rows > 1:
+                self._rows_of_tiles(sizes, 1, (data, panel, y), place, (split, stop))
 
-@device
-def _end_row(sizes, phase, stop, tile_rows):
-    """The input row behind the last that output rows before `stop` read."""
-    row = phase[H.row_first] + (stop - 1) * phase[H.row_stride] + 1
-    row += max(0, (phase[H.row_taps] - 1) * phase[H.row_dilation])
-    return row if tile_rows > 1 else min(row, sizes[P.height])
+    def _rows_of_tiles(
+        self,
+        sizes: Sizes,
+        tile_rows: int,
+        pointers: tuple[Pointer, Pointer, Pointer],
+        place: tuple[Traced, Traced, Traced],
+        rows: tuple[Traced, Traced],
+    ) -> None:
+        """Output rows (start, stop), tile_rows at a time, of one block of channels; place: image, column, live columns.
 
+        The tile is a function of its own: its stores would otherwise stand in all these loops, which LLVM would search
+        for what it can move out of them, for longer than everything else takes.
+        """
+        data, panel, y = pointers
+        constant_phase = isinstance(sizes.phase, int)
 
-def _rows_of_tiles(spec: DirectSpec, epilogue: Callable[..., Any] | None, tile_rows: int) -> Any:
-    """A device function that makes output rows [start, stop) of one block of channels, `tile_rows` at a time."""
-    pixels, step, tap_step, block = spec.pixels, spec.step, spec.tap_step, spec.block
-    blocked, shape = spec.layout == "blocked", (tile_rows * spec.pixels, spec.vectors, spec.lanes)
-    clear, finish = tile.zeros(*shape), tile.finish_rows(*shape, epilogue)
-    add = tile.accumulate(*shape) if tile_rows == 1 else tile.accumulate_at(*shape)
-    row_places = _places(tile_rows, pixels, step)
+        def body(code: Code, *values: Any) -> None:
+            *arguments, phase = values
+            phase_sizes = Sizes(code, 0 if constant_phase else phase)
+            _Tile(phase_sizes, self.spec, self.epilogue, tile_rows).emit(*arguments)
 
-    @device
-    def sums_of_tile(data, panel, sizes, phase, top, left, places):
-        """The sums of a tile whose first tap reads row `top` of scratch memory and whose first pixel is `left`."""
-        sums, depth, total = clear(), sizes[B.depth], sizes[B.total_depth]
-        row_taps, column_taps, height = phase[H.row_taps], phase[H.column_taps], sizes[P.height]
-        for part in range(sizes[B.channel_blocks]):
-            deep = min(depth, total - part * depth)
-            block_data = advance(data, part * phase[H.block_pitch])
-            for row_tap in range(row_taps):
-                row = top + row_tap * phase[H.row_dilation]
-                if row + (tile_rows - 1) * phase[H.row_stride] < 0 or row >= height:
-                    continue
-                at, residue = phase[H.column_first], phase[H.column_residue]
-                for column_tap in range(column_taps):
-                    if not blocked or (left + at > -pixels and left + at < phase[H.strand_valid]):
-                        place = residue * phase[H.strand_columns] + at - phase[H.strand_first]
-                        where = row * phase[H.row_pitch] + (place + left) * step
-                        tap = (part * row_taps * depth + row_tap * deep) * column_taps + column_tap * deep
-                        sums = add(sums, advance(block_data, where), places, tap_step, advance(panel, tap * block), block, deep)
-                    at, residue = at + phase[H.column_step], residue + phase[H.column_step_residue]
-                    if residue >= phase[H.strands]:
-                        at, residue = at + 1, residue - phase[H.strands]
-        return sums
-
-    @device
-    def run(data, panel, y, buffers, sizes, phase, image, column, live, origin, start, stop):
-        out_columns, out_step = phase[H.out_columns], phase[H.out_column_step]
-        rows_data = advance(data, -origin * phase[H.row_pitch])
-        places = row_places(phase[H.row_stride] * phase[H.row_pitch])
-        for t in range(start, stop, tile_rows):
-            top = phase[H.row_first] + t * phase[H.row_stride]
-            out_row = phase[H.out_row_first] + t * phase[H.out_row_step]
-            for left in range(0, out_columns, pixels):
-                sums = sums_of_tile(rows_data, panel, sizes, phase, top, left, places)
-                out_column = phase[H.out_column_first] + left * out_step
-                target = advance(y, out_row * sizes[P.y_row] + out_column * sizes[P.y_pixel])
-                pixel = out_row * sizes[P.out_width] + out_column
-                rows_live = out_columns - left if tile_rows == 1 else tile_rows * pixels
-                finish(sums, target, sizes[P.y_pixel] * out_step, live, rows_live, out_step,
-                       buffers, sizes, image, pixel, column)  # fmt: skip
-
-    return run
+        with self.code.loop(rows[1], rows[0], tile_rows) as t:
+            with self.code.loop(sizes.out_columns, step=self.spec.pixels) as left:
+                arguments = [data, panel, y, *place, t, left, self.code.integer(sizes.phase)]
+                self.code.subroutine(f"tile.{tile_rows}", arguments, body, inline=False)
 
 
-def _places(tile_rows: int, pixels: int, step: int) -> Any:
-    """An intrinsic `places(row_pitch)`: where the tile reads its rows, the stride of a tile of one row or all offsets."""
-    result = types.intp if tile_rows == 1 else types.UniTuple(types.intp, tile_rows * pixels)
+class _Tile:
+    """Emits one tile: `tile_rows` output rows of `pixels` pixels by one block of channels."""
 
-    @intrinsic
-    def places(typingctx, row_pitch):
-        def generate(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-            constant = ir.IntType(64)
-            if tile_rows == 1:
-                return constant(step)
-            offsets = [
-                builder.add(builder.mul(args[0], constant(row)), constant(pixel * step))
-                for row in range(tile_rows)
-                for pixel in range(pixels)
-            ]
-            return context.make_tuple(builder, result, offsets)
+    def __init__(self, sizes: Sizes, spec: DirectSpec, epilogue: Epilogue, tile_rows: int) -> None:
+        self.sizes, self.code, self.spec, self.epilogue, self.tile_rows = sizes, sizes.code, spec, epilogue, tile_rows
 
-        return result(types.intp), generate
+    def emit(
+        self,
+        data: Pointer,
+        panel: Pointer,
+        y: Pointer,
+        image: Traced,
+        column: Traced,
+        live: Traced,
+        t: Traced,
+        left: Traced,
+    ) -> None:
+        """The tile whose first pixel is number `left` of the phase's row t. `data` is where input row 0 would be."""
+        sizes, shape = self.sizes, (self.tile_rows * self.spec.pixels, self.spec.vectors)
+        sums = self._sums(data, panel, sizes.row_first + t * sizes.row_stride, left)
+        out_row = sizes.out_row_first + t * sizes.out_row_step
+        out_column = sizes.out_column_first + left * sizes.out_column_step
+        target = y.at(out_row * sizes.y_row + out_column * sizes.y_pixel)
+        pixel = out_row * sizes.out_width + out_column
+        rows_live = sizes.out_columns - left if self.tile_rows == 1 else self.code.integer(shape[0])
+        emit_finish(
+            *(self.code.context, self.code.builder, self.epilogue, shape, sums, target.value),
+            *((sizes.y_pixel * sizes.out_column_step).value, live.value),
+            *(self.code.place(image, pixel, column), rows_live.value, sizes.out_column_step.value),
+        )
 
-    return places
+    def _sums(self, data: Pointer, panel: Pointer, top: Traced, left: Traced) -> list[ir.Value]:
+        """The sums of a tile whose first tap is on input row `top` and whose first output pixel is `left`."""
+        code, sizes, spec = self.code, self.sizes, self.spec
+        zero = code.number(types.float32, 0, spec.lanes)
+        sums = [code.variable(zero) for _ in range(self.tile_rows * spec.pixels * spec.vectors)]
+        taps = sizes.row_taps * sizes.column_taps
+        with code.loop(sizes.channel_blocks) as part, code.loop(sizes.row_taps) as row_tap:
+            deep = smaller(sizes.depth, sizes.total_depth - part * sizes.depth)
+            row = top + row_tap * sizes.row_dilation
+            last_row = row + (self.tile_rows - 1) * sizes.row_stride
+            with code.when((last_row >= 0) & (row < sizes.height)):
+                a = data.at(part * sizes.block_pitch + row * sizes.row_pitch + left * spec.step)
+                b = panel.at((part * sizes.depth * taps + row_tap * sizes.column_taps * deep) * spec.block)
+                self._column_taps(sums, a, b, deep, left)
+        return [variable.get().value for variable in sums]
+
+    def _column_taps(self, sums: list[Any], a: Pointer, b: Pointer, deep: Traced, left: Traced) -> None:
+        """The taps of one kernel row on one block of channels; `a` is place 0 of strand 0 for the tile's first pixel."""
+        code, sizes, spec = self.code, self.sizes, self.spec
+        if spec.layout != "blocked":
+            self._add(sums, a, b, deep)
+            return
+        number, residue = code.variable(sizes.column_first), code.variable(sizes.column_residue)
+        with code.loop(sizes.column_taps) as tap:
+            nearest = number.get() + left
+            with code.when((nearest > -spec.pixels) & (nearest < sizes.strand_valid)):
+                place = residue.get() * sizes.strand_columns + number.get() - sizes.strand_first
+                self._add(sums, a.at(place * spec.step), b.at(tap * deep * spec.block), deep)
+            following = residue.get() + sizes.column_step_residue
+            carry = following >= sizes.strands
+            number.set(number.get() + sizes.column_step + select(carry, code.integer(1), 0))
+            residue.set(select(carry, following - sizes.strands, following))
+
+    def _add(self, sums: list[Any], a: Pointer, b: Pointer, deep: Traced) -> None:
+        spec, sizes = self.spec, self.sizes
+        pitch = sizes.row_stride * sizes.row_pitch
+        offsets = [
+            (pitch * row + pixel * spec.step).value for row in range(self.tile_rows) for pixel in range(spec.pixels)
+        ]
+        values = [variable.get() for variable in sums]
+        added = emit_accumulate(
+            *(self.code.builder, types.float32, [value.value for value in values], a.value, offsets),
+            *(_I64(spec.tap_step), b.value, _I64(spec.block), deep.value),
+        )
+        for variable, old, new in zip(sums, values, added, strict=True):
+            variable.set(old.like(new))

@@ -55,10 +55,10 @@ class Problem(NamedTuple):
 class Blocking(NamedTuple):
     """How a direct convolution is cut up, whatever the phase."""
 
-    groups: int
-    """Groups after merging; the channels and outputs that follow are one group's."""
-    channels: int
-    outputs: int
+    group_count: int
+    """Groups after merging."""
+    channels_in_group: int
+    outputs_in_group: int
     channel_blocks: int
     """Blocks of a copied row: of channels if "blocked", single channels if "planar", 1 if "interleaved"."""
     depth: int
@@ -221,8 +221,8 @@ class DirectSpec(KernelSpec):
         tasks, weights, scratch = 0, 0, 0
         for number, (phase, (rows, columns)) in enumerate(zip(phases, self._axes(problem), strict=True)):
             phases[number] = phase._replace(first_task=tasks, weights=weights)
-            tasks += problem.images * blocking.groups * phase.row_blocks * blocking.chunks
-            packed = blocking.groups * blocking.output_blocks * self.block * blocking.channels
+            tasks += problem.images * blocking.group_count * phase.row_blocks * blocking.chunks
+            packed = blocking.group_count * blocking.output_blocks * self.block * blocking.channels_in_group
             weights += packed * rows.taps * columns.taps
             scratch = max(scratch, 4 * self._slots(problem, rows, phase.row_block) * phase.row_pitch)
         blocking = blocking._replace(tasks=tasks, scratch_bytes=scratch)
@@ -255,7 +255,7 @@ class DirectSpec(KernelSpec):
         else:
             places = columns.span(-(-columns.outputs // self.pixels) * self.pixels)
             strands = (1, columns.lowest, places, places)
-            block_pitch = places * (blocking.channels if self.layout == "interleaved" else 1)
+            block_pitch = places * (blocking.channels_in_group if self.layout == "interleaved" else 1)
             taps = (1, columns.lowest, 0, 0, 0)
         row_pitch = block_pitch * blocking.channel_blocks
         row_block = self._row_block(problem, blocking, rows, row_pitch)
@@ -284,7 +284,7 @@ class DirectSpec(KernelSpec):
         """Output rows of a task: their copy fills at most half of L2 (the weights of a block take the rest), and there are
         about 16 tasks, unless so few rows were left that most are copied twice."""
         fitting = (self.l2_bytes // 2 // max(4 * row_pitch, 1) - rows.reach) // rows.stride + 1
-        others = problem.images * self.phases * blocking.groups * blocking.output_blocks
+        others = problem.images * self.phases * blocking.group_count * blocking.output_blocks
         wanted = max(-(-rows.outputs // -(-16 // max(others, 1))), min(rows.reach, 4))
         block = max(1, min(fitting, wanted, rows.outputs))
         if self.tile_rows > 1:
@@ -294,7 +294,7 @@ class DirectSpec(KernelSpec):
     def _chunk(self, problem: Problem, blocking: Blocking, rows: int) -> int:
         """Output blocks of a task: one, or as many as make 1 MFLOP (about 10 µs)."""
         pixels = rows * problem.out_width // self.phases
-        taps = problem.kernel_height * problem.kernel_width * blocking.channels
+        taps = problem.kernel_height * problem.kernel_width * blocking.channels_in_group
         return max(1, min(blocking.output_blocks, 1_000_000 // max(2 * pixels * self.block * taps, 1)))
 
     def _slots(self, problem: Problem, rows: _Taps, row_block: int) -> int:
@@ -305,6 +305,10 @@ class DirectSpec(KernelSpec):
     def _blocking_of(self, sizes: Sequence[int]) -> Blocking:
         start = len(Problem._fields)
         return Blocking(*sizes[start : start + len(Blocking._fields)])
+
+    @property
+    def size_count(self) -> int:
+        return len(Problem._fields) + len(Blocking._fields) + self.phases * len(Phase._fields)
 
     def tasks(self, sizes: Sequence[int]) -> int:
         return self._blocking_of(sizes).tasks
@@ -434,6 +438,10 @@ class DepthwiseSpec(KernelSpec):
         tasks = min(64, max(1, images * height * row_flops // 500_000))
         blocks = max(1, -(-tasks // max(images, 1)))
         return [*sizes, max(1, -(-height // blocks))]
+
+    @property
+    def size_count(self) -> int:
+        return len(self.SIZES) + 1
 
     def tasks(self, sizes: Sequence[int]) -> int:
         images, _, _, channels, height, width, *_ = sizes

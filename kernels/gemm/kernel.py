@@ -9,8 +9,8 @@ The loops of a task, outermost first:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import llvmlite.ir as ir
 from numba.core import types
@@ -40,6 +40,27 @@ def build(spec: GemmSpec, lanes: int, epilogue: Callable[..., Any] | None = None
     return emitted(body)
 
 
+class _Product(NamedTuple):
+    """Some rows of a times a panel of b, and where the result goes."""
+
+    a: Pointer
+    a_row: Traced
+    b: Pointer
+    b_row: Traced
+    k: Traced
+    c: Pointer
+    c_row: Traced
+    live: Traced
+    """Columns to write, from c on."""
+    batch: Traced
+    row: Traced
+    column: Traced
+
+    def below(self, r: Traced) -> _Product:
+        """The rows from r on."""
+        return self._replace(a=self.a.at(r * self.a_row), c=self.c.at(r * self.c_row), row=self.row + r)
+
+
 class _Gemm:
     """Emits one kernel."""
 
@@ -50,7 +71,7 @@ class _Gemm:
         self.scratch = code.scratch(element)
 
     def emit(self, begin: Traced, end: Traced) -> None:
-        """Tasks in order: all blocks of a matrix, and of those first the ones that share a block of the larger operand."""
+        """Tasks in order: matrix after matrix, and within one first the blocks that share a part of the larger operand."""
         size = self.size
         row_blocks = (size["m"] + size["task_rows"] - 1) / size["task_rows"]
         column_blocks = (size["n"] + size["task_columns"] - 1) / size["task_columns"]
@@ -62,9 +83,9 @@ class _Gemm:
             slow_number, fast_number = block / fast, remainder(block, fast)
             first_row = select(b_is_larger, fast_number, slow_number) * size["task_rows"]
             first_column = select(b_is_larger, slow_number, fast_number) * size["task_columns"]
-            self._task(batch, first_row, first_column)
+            self._emit_task(batch, first_row, first_column)
 
-    def _task(self, batch: Traced, first_row: Traced, first_column: Traced) -> None:
+    def _emit_task(self, batch: Traced, first_row: Traced, first_column: Traced) -> None:
         size = self.size
         o, i = batch / size["inner"], remainder(batch, size["inner"])
         a, b, c = (
@@ -79,11 +100,12 @@ class _Gemm:
             live = end - column
             for condition, width in self._width_cases(live):
                 with self.code.when(condition):
-                    panel = self._panel_of_b(b, column, live, width)
-                    self._strip(width, a, a_row, panel, c.at(column), live, rows, (batch, first_row, column))
+                    panel, b_row = self._panel_of_b(b, column, live, rows, width)
+                    here = (c.at(column), size["c_row"], live, batch, first_row, column)
+                    self._emit_strip(width, _Product(a, a_row, panel, b_row, size["k"], *here), rows)
 
     def _width_cases(self, live: Traced) -> list[tuple[Traced, int]]:
-        """For each tile width, whether it is the narrowest that suffices for `live` columns (or the widest there is)."""
+        """For each tile width, whether it is the narrowest that suffices for `live` columns (or the widest at all)."""
         widths = self.spec.widths
         cases = [(live > below, width) for width, below in zip(widths, (*widths[1:], 0), strict=True)]
         return [cases[0], *((condition & (live <= width), width) for condition, width in cases[1:])]
@@ -99,74 +121,63 @@ class _Gemm:
         emit_copy(self.code, a, (size["a_row"], size["a_column"]), (rows, size["k"]), copy, padded, self.lanes)
         return copy, padded
 
-    def _panel_of_b(self, b: Pointer, column: Traced, live: Traced, width: int) -> Pointer:
-        """Columns `column` … as [k][width]."""
-        size = self.size
-        if self.spec.b_packed:
-            return b.at(column * size["k"])
-        shape = (size["k"], smaller(live, width))
-        source = b.at(column * size["b_column"])
-        padded = self.code.integer(width)
-        emit_copy(self.code, source, (size["b_row"], size["b_column"]), shape, self.scratch, padded, self.lanes)
-        return self.scratch
-
-    def _strip(
-        self,
-        width: int,
-        a: Pointer,
-        a_row: Traced,
-        panel: Pointer,
-        c: Pointer,
-        live: Traced,
-        rows: Traced,
-        place: tuple[Traced, Traced, Traced],
-    ) -> None:
-        """All rows times one panel, in a function of its own: there the stores of tiles stand in fewer loops, which
-        LLVM would search for what it can move out of them."""
+    def _panel_of_b(self, b: Pointer, column: Traced, live: Traced, rows: Traced, width: int) -> tuple[Pointer, Traced]:
+        """`width` columns from `column` on with unit column stride, and their row stride."""
         size, code = self.size, self.code
-        arguments = [a, a_row, panel, size["k"], c, size["c_row"], live, rows, *place]
-        code.subroutine(f"strip.{width}", arguments, lambda inner, *values: self._write_strip(inner, width, *values))
+        if self.spec.b_packed:
+            return b.at(column * size["k"]), code.integer(width)
+        source = b.at(column * size["b_column"])
+        # For few rows a copy would cost more than it saves; whole vectors can then be read where they are.
+        in_place = size["b_column"].equals(1) & (live >= width)
+        with code.when(~in_place):
+            shape, strides = (size["k"], smaller(live, width)), (size["b_row"], size["b_column"])
+            emit_copy(code, source, strides, shape, self.scratch, code.integer(width), self.lanes)
+        panel = code.builder.select(in_place.value, source.value, self.scratch.value)
+        return Pointer(code, self.element, panel), select(in_place, size["b_row"], width)
 
-    def _write_strip(
-        self,
-        code: Code,
-        width: int,
-        a: Pointer,
-        a_row: Traced,
-        panel: Pointer,
-        k: Traced,
-        c: Pointer,
-        c_row: Traced,
-        live: Traced,
-        rows: Traced,
-        batch: Traced,
-        first_row: Traced,
-        column: Traced,
-    ) -> None:
+    def _emit_strip(self, width: int, product: _Product, rows: Traced) -> None:
+        """All rows of the task times one panel."""
+
+        def write(code: Code, rows: Traced, *product: Any) -> None:
+            self._write_strip(code, width, rows, _Product(*product))
+
+        self.code.subroutine(f"strip.{width}", [rows, *product], write)
+
+    def _write_strip(self, code: Code, width: int, rows: Traced, product: _Product) -> None:
+        """Tiles of each height as long as they fit. They are functions of their own: LLVM would otherwise search all
+        these loops for what it can move out of them, which takes longer than anything else it does here."""
         done = code.integer(0)
         for height in self.spec.rows:
+
+            def write(code: Code, *product: Any, height: int = height) -> None:
+                self._write_tile(code, height, width, _Product(*product))
+
             end = done + (rows - done) / height * height
             with code.loop(end, done, height) as r:
-                arguments = [a.at(r * a_row), a_row, panel, k, c.at(r * c_row), c_row, live, batch, first_row + r, column]
-                code.subroutine(
-                    f"tile.{height}.{width}", arguments, lambda inner, *values: self._write_tile(inner, height, width, *values), inline=False
-                )
+                code.subroutine(f"tile.{height}.{width}", product.below(r), write, inline=False)
             done = end
 
-    def _write_tile(self, code, height, width, a, a_row, panel, k, c, c_row, live, batch, row, column):
-        tile = self._product(code, height, width, a, a_row, panel, k)
-        shape = (height, width // self.lanes)
-        place = code.place(batch, row, column)
-        emit_finish(
-            code.context, code.builder, self.epilogue, shape, tile, c.value, c_row.value, live.value, place
-        )
-
-    def _product(
-        self, code: Code, height: int, width: int, a: Pointer, a_row: Traced, panel: Pointer, k: Traced
-    ) -> list[ir.Value]:
-        """A tile of rows of a times a panel of b, from zero."""
+    def _write_tile(self, code: Code, height: int, width: int, product: _Product) -> None:
         zero = code.number(self.element, 0, self.lanes).value
-        sums = [zero] * (height * width // self.lanes)
-        offsets = [(a_row * r).value for r in range(height)]
-        steps = {"a_step": _I64(1), "b_step": _I64(width)}
-        return emit_accumulate(code.builder, self.element, sums, a.value, offsets, b=panel.value, k=k.value, **steps)
+        sums = emit_accumulate(
+            code.builder,
+            self.element,
+            sums=[zero] * (height * width // self.lanes),
+            a=product.a.value,
+            offsets=[(product.a_row * r).value for r in range(height)],
+            a_step=_I64(1),
+            b=product.b.value,
+            b_step=product.b_row.value,
+            k=product.k.value,
+        )
+        emit_finish(
+            code.context,
+            code.builder,
+            self.epilogue,
+            shape=(height, width // self.lanes),
+            sums=sums,
+            c=product.c.value,
+            ldc=product.c_row.value,
+            live=product.live.value,
+            place=code.place(product.batch, product.row, product.column),
+        )

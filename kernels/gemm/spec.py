@@ -15,7 +15,7 @@ ELEMENTS = ("float32", "float64", "int32", "int64", "uint32", "uint64")
 LONGEST_VECTOR = 16
 """Elements of the longest vector of any target; scratch is padded by as much."""
 
-_A_BYTES = 256 << 10
+_A_BYTES = 1 << 20
 _TASKS = 16
 _TASK_PRODUCTS = 1 << 18
 

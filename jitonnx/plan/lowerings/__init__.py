@@ -11,13 +11,16 @@ from typing import Any
 
 from jitonnx.ir import computation as c
 from jitonnx.ir.lowering import Statement
-from jitonnx.plan.lowerings import movement, products, windows
+from jitonnx.plan.lowerings import movement, products, rows, windows
 
 LOWERINGS: dict[type[c.Computation], Callable[..., Any]] = {
     c.Concat: movement.concat,
     c.Pad: movement.pad,
     c.MatMul: products.matmul,
     c.Pool: windows.pool,
+    c.Softmax: rows.softmax,
+    c.Convolution: windows.convolution,
+    c.TransposedConvolution: windows.transposed_convolution,
 }
 
 IMAGES = (

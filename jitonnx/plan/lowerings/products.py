@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jitonnx.ir import computation as c
 from jitonnx.ir.dims import DimLike, known
 from jitonnx.ir.lowering import Statement
-from jitonnx.kernels.gemm.spec import choose_gemm
+from jitonnx.kernels.gemm.spec import GemmSpec
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.tensor import Tensor, broadcast_to, reshape_strides
@@ -27,8 +26,18 @@ def matmul(planner: Planner, group: Group, statement: Statement) -> None:
     gemm(planner, group, a, b, out)
 
 
-def gemm(planner: Planner, group: Group, a: Tensor, b: Tensor, out: Tensor) -> None:
-    """The call out = epilogue(a @ b) for tensors of shapes [..., m, k], [..., k, n] and [..., m, n]."""
+def gemm(
+    planner: Planner,
+    group: Group,
+    a: Tensor,
+    b: Tensor,
+    out: Tensor,
+    as_matrix: Callable[[Tensor], Tensor | None] = lambda tensor: tensor,
+) -> None:
+    """The call out = epilogue(a @ b) for tensors of shapes [..., m, k], [..., k, n] and [..., m, n].
+
+    `as_matrix` views a tensor of the group's result's shape as [..., m, n]; None if its memory does not allow that.
+    """
     batch = out.shape[:-2]
     m, n, k = out.shape[-2], out.shape[-1], a.shape[-1]
     a, b = broadcast_to(a, (*batch, m, k)), broadcast_to(b, (*batch, k, n))
@@ -56,7 +65,7 @@ def gemm(planner: Planner, group: Group, a: Tensor, b: Tensor, out: Tensor) -> N
     call = KernelCall(spec, [a, matrix, out], list(sizes), 1, 2, label=f"gemm {_size_text(shape.batch, shape.m, n, k)}")
     call.reason = "; ".join(group.reasons)
     call.notes.append("b packed when the program is built" if constant else "b packed as it is used")
-    planner.epilogue(group, call, lambda tensor: _rows(tensor, shape))
+    planner.epilogue(group, call, lambda tensor: _rows(as_matrix(tensor), shape))
     planner.call(call)
 
 
@@ -105,8 +114,10 @@ def _merged(batch: Sequence[DimLike], m: DimLike, a: Tensor, b: Tensor, out: Ten
     return _Gemm(m, outer, inner, a.strides[-2], out.strides[-2], *zip(first, second, strict=True))  # type: ignore[arg-type]
 
 
-def _rows(tensor: Tensor, shape: _Gemm) -> tuple[DimLike, DimLike, DimLike] | None:
+def _rows(tensor: Tensor | None, shape: _Gemm) -> tuple[DimLike, DimLike, DimLike] | None:
     """Strides of an epilogue operand of shape [..., m, n]."""
+    if tensor is None:
+        return None
     *batch, m, _ = tensor.shape
     *lead, row, column = tensor.strides
     if shape.outer == 1 and shape.inner == 1:
@@ -117,4 +128,5 @@ def _rows(tensor: Tensor, shape: _Gemm) -> tuple[DimLike, DimLike, DimLike] | No
 
 
 def _size_text(batch: int | None, m: DimLike, n: DimLike, k: DimLike) -> str:
-    return f"{'' if batch == 1 else f'{batch or "?"}x '}{m}x{n}x{k}"
+    matrices = "" if batch == 1 else f"{batch or 'n'} x "
+    return f"{matrices}{m}x{n}x{k}"

@@ -1,0 +1,97 @@
+"""What a session tells about its model: `NodeArg` for each input and output, and `ModelMetadata`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from jitonnx.ir.dims import Dim, DimLike
+from jitonnx.ir.types import TensorType
+from jitonnx.model import Declaration, Metadata
+
+UNSET_VERSION = 2**63 - 1
+"""What onnxruntime gives as the version of a model that has none."""
+
+
+class NodeArg:
+    """An input or output of a model: its name, its type as `tensor(float)`, and its shape.
+
+    The shape is a list with an int for a fixed dimension, a str for a named one and None for one that nothing is known
+    of. It is empty for a scalar, and also where the file says nothing about the shape.
+    """
+
+    __slots__ = ("__weakref__", "_name", "_shape", "_type")
+
+    def __init__(self, name: str, type: str, shape: list[int | str | None]) -> None:
+        self._name, self._type, self._shape = name, type, shape
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def type(self) -> str:
+        return self._type
+
+    @property
+    def shape(self) -> list[int | str | None]:
+        return list(self._shape)
+
+    def __repr__(self) -> str:
+        return f"NodeArg(name={self._name!r}, type={self._type!r}, shape={self._shape!r})"
+
+
+@dataclass(frozen=True)
+class ModelMetadata:
+    """What a model's file says about it. `description` is the model's documentation, `graph_description` the graph's."""
+
+    producer_name: str = ""
+    graph_name: str = ""
+    domain: str = ""
+    description: str = ""
+    graph_description: str = ""
+    version: int = UNSET_VERSION
+    custom_metadata_map: dict[str, str] = field(default_factory=dict)
+
+
+def model_metadata(metadata: Metadata) -> ModelMetadata:
+    """A file's metadata under onnxruntime's names."""
+    return ModelMetadata(
+        producer_name=metadata.producer_name,
+        graph_name=metadata.graph_name,
+        domain=metadata.domain,
+        description=metadata.doc_string,
+        graph_description=metadata.graph_doc_string,
+        version=metadata.version or UNSET_VERSION,
+        custom_metadata_map=dict(metadata.custom),
+    )
+
+
+def input_arg(declared: Declaration) -> NodeArg:
+    """An input as it is declared."""
+    return NodeArg(declared.name, declared.type, list(declared.shape or ()))
+
+
+def output_arg(declared: Declaration, inferred: TensorType, dimensions: Mapping[str, str]) -> NodeArg:
+    """An output: what is inferred where that is a number, else what is declared, else what is inferred.
+
+    `dimensions`: the file's name of each dimension variable.
+    """
+    kind = declared.type
+    if declared.dtype is None and inferred.dtype is not None:
+        kind = f"tensor({inferred.dtype.text})"
+    if inferred.shape is None:
+        return NodeArg(declared.name, kind, list(declared.shape or ()))
+    known = [_named(dim, dimensions) for dim in inferred.shape]
+    if declared.shape is None or len(declared.shape) != len(known):
+        return NodeArg(declared.name, kind, known)
+    merged = [
+        found if isinstance(found, int) or said is None else said
+        for found, said in zip(known, declared.shape, strict=True)
+    ]
+    return NodeArg(declared.name, kind, merged)
+
+
+def _named(dim: DimLike, dimensions: Mapping[str, str]) -> int | str | None:
+    """A dimension as a file would have it: a number, a variable's name, or None for any other expression."""
+    return dimensions.get(str(dim)) if isinstance(dim, Dim) else dim

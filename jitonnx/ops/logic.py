@@ -1,0 +1,255 @@
+"""Truth values, comparisons, bits, and choosing by a condition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import numpy as np
+
+from jitonnx.ir import dims
+from jitonnx.ir import expr as e
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Value
+from jitonnx.ir.lowering import Lowering
+from jitonnx.ir.operator import DataDependentError
+from jitonnx.ir.types import is_symbolic
+from jitonnx.ops.arithmetic import Binary
+from jitonnx.ops.base import INTEGERS, NUMBERS, Elementwise, check_dtype, present, same_dtype
+
+BOOLS = frozenset((DType.BOOL,))
+
+
+class _Pairwise(Binary):
+    """`function` on NumPy arrays and `expression` on scalar expressions say the same."""
+
+    function: ClassVar[Callable[..., np.ndarray]]
+    expression: ClassVar[Callable[..., e.Expr]]
+
+    def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return type(self).function(a, b)
+
+    def scalar(self, a: e.Expr, b: e.Expr) -> e.Expr:
+        return type(self).expression(a, b)
+
+
+class And(_Pairwise):
+    """Whether both are true."""
+
+    versions = (1, 7)
+    types = BOOLS
+    commutative = True
+    function = staticmethod(np.logical_and)
+    expression = staticmethod(e.logical_and)
+
+
+class Or(_Pairwise):
+    """Whether one of the two is true."""
+
+    versions = (1, 7)
+    types = BOOLS
+    commutative = True
+    function = staticmethod(np.logical_or)
+    expression = staticmethod(e.logical_or)
+
+
+class Xor(_Pairwise):
+    """Whether exactly one of the two is true."""
+
+    versions = (1, 7)
+    types = BOOLS
+    commutative = True
+    function = staticmethod(np.logical_xor)
+    expression = staticmethod(e.logical_xor)
+
+
+class Not(Elementwise):
+    """Whether it is false."""
+
+    versions = (1,)
+    inputs = ("X",)
+    outputs = ("Y",)
+    types = BOOLS
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return np.logical_not(x)
+
+    def scalar(self, x: e.Expr) -> e.Expr:
+        return e.logical_not(x)
+
+
+# ---------------------------------------------------------------------------------------------- comparisons
+
+
+class _Comparison(_Pairwise):
+    """Of shapes, too, where it can be decided for all sizes."""
+
+    result = DType.BOOL
+    symbolic = True
+
+    def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        if a.dtype == object and (is_symbolic(a) or is_symbolic(b)):
+            return np.frompyfunc(self._decide, 2, 1)(a, b)
+        return type(self).function(a, b).astype(bool)
+
+    def _decide(self, a: dims.DimLike, b: dims.DimLike) -> bool:
+        """The comparison of two sizes, from the sign of their difference."""
+        difference = a - b
+        if isinstance(difference, int):
+            return bool(type(self).function(difference, 0))
+        # Sizes are at least 0, so a sum of positive multiples of them and a positive number is positive.
+        if _positive(difference):
+            return bool(type(self).function(1, 0))
+        if _positive(-difference):
+            return bool(type(self).function(-1, 0))
+        raise DataDependentError(f"whether {a} or {b} is larger depends on the sizes")
+
+
+def _positive(dim: dims.DimLike) -> bool:
+    if isinstance(dim, int):
+        return dim > 0
+    constants = [coefficient for monomial, coefficient in dim.terms if not monomial]
+    return all(coefficient > 0 for _, coefficient in dim.terms) and bool(constants)
+
+
+class Equal(_Comparison):
+    """Whether both are equal; NaN is equal to nothing."""
+
+    versions = (1, 7, 11, 13, 19)
+    types = NUMBERS | {DType.BOOL, DType.STRING}
+    commutative = True
+    function = staticmethod(np.equal)
+    expression = staticmethod(e.equal)
+
+    def lower(self, to: Lowering, *inputs: Value | None) -> Value:
+        a, b = present(inputs)
+        if a.dtype is DType.STRING:
+            (equal,) = to.host(self, (a, b), (self.infer(a, b),))
+            return equal
+        return super().lower(to, a, b)
+
+
+class Greater(_Comparison):
+    """Whether a > b."""
+
+    versions = (1, 7, 9, 13)
+    function = staticmethod(np.greater)
+    expression = staticmethod(lambda a, b: a > b)
+
+
+class GreaterOrEqual(_Comparison):
+    """Whether a >= b."""
+
+    versions = (12, 16)
+    function = staticmethod(np.greater_equal)
+    expression = staticmethod(lambda a, b: a >= b)
+
+
+class Less(_Comparison):
+    """Whether a < b."""
+
+    versions = (1, 7, 9, 13)
+    function = staticmethod(np.less)
+    expression = staticmethod(lambda a, b: a < b)
+
+
+class LessOrEqual(_Comparison):
+    """Whether a <= b."""
+
+    versions = (12, 16)
+    function = staticmethod(np.less_equal)
+    expression = staticmethod(lambda a, b: a <= b)
+
+
+class Where(Elementwise):
+    """X where condition is true, else Y."""
+
+    versions = (9, 16)
+    inputs = ("condition", "X", "Y")
+    outputs = ("output",)
+    symbolic = True
+
+    def infer_dtype(self, *inputs: Value) -> DType:
+        condition, x, y = inputs
+        check_dtype(condition, BOOLS)
+        same_dtype(x, y)
+        return x.dtype
+
+    def evaluate(self, condition: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return np.where(condition.astype(bool), x, y)
+
+    def scalar(self, condition: e.Expr, x: e.Expr, y: e.Expr) -> e.Expr:
+        return e.where(condition, x, y)
+
+    def lower(self, to: Lowering, *inputs: Value | None) -> Value:
+        given = present(inputs)
+        if given[1].dtype is DType.STRING:
+            (chosen,) = to.host(self, given, (self.infer(*given),))
+            return chosen
+        return super().lower(to, *given)
+
+
+# ---------------------------------------------------------------------------------------------- bits
+
+
+class BitwiseAnd(_Pairwise):
+    """The bits that both have."""
+
+    versions = (18,)
+    types = INTEGERS
+    commutative = True
+    function = staticmethod(np.bitwise_and)
+    expression = staticmethod(e.bitwise_and)
+
+
+class BitwiseOr(_Pairwise):
+    """The bits that one of the two has."""
+
+    versions = (18,)
+    types = INTEGERS
+    commutative = True
+    function = staticmethod(np.bitwise_or)
+    expression = staticmethod(e.bitwise_or)
+
+
+class BitwiseXor(_Pairwise):
+    """The bits that exactly one of the two has."""
+
+    versions = (18,)
+    types = INTEGERS
+    commutative = True
+    function = staticmethod(np.bitwise_xor)
+    expression = staticmethod(e.bitwise_xor)
+
+
+class BitwiseNot(Elementwise):
+    """All bits inverted."""
+
+    versions = (18,)
+    inputs = ("X",)
+    outputs = ("Y",)
+    types = INTEGERS
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return np.invert(x)
+
+    def scalar(self, x: e.Expr) -> e.Expr:
+        return e.bitwise_not(x)
+
+
+OPERATORS = (
+    And,
+    BitwiseAnd,
+    BitwiseNot,
+    BitwiseOr,
+    BitwiseXor,
+    Equal,
+    Greater,
+    GreaterOrEqual,
+    Less,
+    LessOrEqual,
+    Not,
+    Or,
+    Where,
+    Xor,
+)

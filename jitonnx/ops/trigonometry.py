@@ -1,0 +1,106 @@
+"""Trigonometric and hyperbolic functions and their inverses."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jitonnx.ir import expr as e
+from jitonnx.ops.arithmetic import Unary
+
+
+class _Trigonometric(Unary):
+    """Of one float input."""
+
+    inputs = ("input",)
+    outputs = ("output",)
+
+
+class Acos(_Trigonometric):
+    """The angle in [0, pi] whose cosine is x."""
+
+    versions = (7, 22)
+    function = staticmethod(np.arccos)
+    expression = staticmethod(e.acos)
+
+
+class Acosh(_Trigonometric):
+    """The inverse of the hyperbolic cosine."""
+
+    versions = (9, 22)
+    function = staticmethod(np.arccosh)
+    expression = staticmethod(e.acosh)
+
+
+class Asin(_Trigonometric):
+    """The angle in [-pi / 2, pi / 2] whose sine is x."""
+
+    versions = (7, 22)
+    function = staticmethod(np.arcsin)
+    expression = staticmethod(e.asin)
+
+
+class Asinh(_Trigonometric):
+    """The inverse of the hyperbolic sine."""
+
+    versions = (9, 22)
+    function = staticmethod(np.arcsinh)
+    expression = staticmethod(e.asinh)
+
+
+class Atan(_Trigonometric):
+    """The angle in (-pi / 2, pi / 2) whose tangent is x."""
+
+    versions = (7, 22)
+    function = staticmethod(np.arctan)
+    expression = staticmethod(e.atan)
+
+
+class Atanh(_Trigonometric):
+    """The inverse of the hyperbolic tangent."""
+
+    versions = (9, 22)
+    function = staticmethod(np.arctanh)
+    expression = staticmethod(e.atanh)
+
+
+class Cos(_Trigonometric):
+    """The cosine."""
+
+    versions = (7, 22)
+    function = staticmethod(np.cos)
+    expression = staticmethod(e.cos)
+
+
+class Cosh(_Trigonometric):
+    """The hyperbolic cosine."""
+
+    versions = (9, 22)
+    function = staticmethod(np.cosh)
+    expression = staticmethod(e.cosh)
+
+
+class Sin(_Trigonometric):
+    """The sine."""
+
+    versions = (7, 22)
+    function = staticmethod(np.sin)
+    expression = staticmethod(e.sin)
+
+
+class Sinh(_Trigonometric):
+    """The hyperbolic sine."""
+
+    versions = (9, 22)
+    function = staticmethod(np.sinh)
+    expression = staticmethod(e.sinh)
+
+
+class Tan(_Trigonometric):
+    """The tangent."""
+
+    versions = (7, 22)
+    function = staticmethod(np.tan)
+    expression = staticmethod(e.tan)
+
+
+OPERATORS = (Acos, Acosh, Asin, Asinh, Atan, Atanh, Cos, Cosh, Sin, Sinh, Tan)

@@ -1,0 +1,265 @@
+"""What a session and a run may be told: `SessionOptions`, `RunOptions` and their enumerations, as onnxruntime has them.
+
+Options that mean something to jitonnx say so below. The others exist so that code written for onnxruntime works: they
+are checked, kept and given back, and change nothing.
+"""
+
+from __future__ import annotations
+
+import enum
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, NoReturn, TypeVar, overload
+
+from jitonnx.errors import Error, NotImplemented
+
+_T = TypeVar("_T")
+_KEY_LENGTH = 1024
+
+
+class GraphOptimizationLevel(enum.IntEnum):
+    """How far a model is rewritten before it is planned."""
+
+    ORT_DISABLE_ALL = 0
+    ORT_ENABLE_BASIC = 1
+    ORT_ENABLE_EXTENDED = 2
+    ORT_ENABLE_LAYOUT = 3
+    ORT_ENABLE_ALL = 99
+
+
+class ExecutionMode(enum.IntEnum):
+    """onnxruntime's switch between one node after the other and several at once; without effect."""
+
+    ORT_SEQUENTIAL = 0
+    ORT_PARALLEL = 1
+
+
+class ExecutionOrder(enum.IntEnum):
+    """onnxruntime's order of nodes; without effect."""
+
+    DEFAULT = 0
+    PRIORITY_BASED = 1
+    MEMORY_EFFICIENT = 2
+
+
+class OrtExecutionProviderDevicePolicy(enum.IntEnum):
+    """onnxruntime's preference among devices; without effect, as there is one."""
+
+    DEFAULT = 0
+    PREFER_CPU = 1
+    PREFER_NPU = 2
+    PREFER_GPU = 3
+    MAX_PERFORMANCE = 4
+    MAX_EFFICIENCY = 5
+    MIN_OVERALL_POWER = 6
+
+
+class _Option(Generic[_T]):
+    """An attribute with a default that takes values of one kind. TypeError for others."""
+
+    def __init__(self, default: _T, convert: Callable[[Any], _T], takes: str, doc: str = "") -> None:
+        self._default, self._convert, self._takes = default, convert, takes
+        self.__doc__ = doc or "Kept, without effect."
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name, self._owner = name, owner.__name__
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> _Option[_T]: ...
+
+    @overload
+    def __get__(self, instance: Any, owner: type) -> _T: ...
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return self if instance is None else instance._values.get(self._name, self._default)
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        try:
+            instance._values[self._name] = self._convert(value)
+        except TypeError:
+            raise TypeError(
+                f"{self._owner}.{self._name} takes {self._takes}, not {value!r} ({type(value).__name__})"
+            ) from None
+
+
+def _integer(default: int, doc: str = "") -> _Option[int]:
+    return _Option(default, operator.index, "an int", doc)
+
+
+def _flag(default: bool, doc: str = "") -> _Option[bool]:
+    return _Option(default, lambda value: bool(operator.index(value)), "a bool", doc)
+
+
+def _text(default: str, doc: str = "") -> _Option[str]:
+    return _Option(default, lambda value: _instance(value, str), "a str", doc)
+
+
+def _choice(default: _T, doc: str = "") -> _Option[_T]:
+    kind = type(default)
+    return _Option(default, lambda value: _instance(value, kind), f"a {kind.__name__}", doc)
+
+
+def _instance(value: Any, kind: type[_T]) -> _T:
+    if not isinstance(value, kind):
+        raise TypeError
+    return value
+
+
+class _Options:
+    """What session and run options share: attributes, entries by key, copying and pickling."""
+
+    __slots__ = ("__weakref__", "_entries", "_values")
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}
+        self._entries: dict[str, str] = {}
+
+    def __dir__(self) -> Iterable[str]:
+        # People pickle options by setting again every attribute that dir() names, which this one does not allow.
+        return [name for name in super().__dir__() if name != "__weakref__"]
+
+    def __repr__(self) -> str:
+        given = [f"{name}={value!r}" for name, value in (self._values | self._entries).items()]
+        return f"{type(self).__name__}({', '.join(given)})"
+
+    def _add_entry(self, key: Any, value: Any) -> None:
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise TypeError(f"configuration keys and values are str; got {key!r}: {value!r}")
+        if not 1 <= len(key) <= _KEY_LENGTH:
+            raise RuntimeError(f"Config key is empty or longer than maximum length {_KEY_LENGTH}")
+        self._entries[key] = value
+
+    def _get_entry(self, key: str) -> str:
+        if key not in self._entries:
+            raise RuntimeError(f"{type(self).__name__} does not have configuration with key: {key}")
+        return self._entries[key]
+
+
+class SessionOptions(_Options):
+    """How a session compiles and runs its model. Copyable and picklable.
+
+    An unknown attribute is an AttributeError, a value of a wrong type a TypeError.
+    """
+
+    __slots__ = ("_dimensions", "_initializers", "_providers")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._dimensions: dict[str, int] = {}
+        self._initializers: dict[str, Any] = {}
+        self._providers: list[tuple[str, dict[str, str]]] = []
+
+    intra_op_num_threads = _integer(
+        0,
+        "Threads that a run uses, the calling one included. 0 or less: the environment variable JITONNX_NUM_THREADS or "
+        "ORT_INTRA_OP_NUM_THREADS, else the CPUs that this process may use (affinity and cgroup quota counted).",
+    )
+    graph_optimization_level = _choice(
+        GraphOptimizationLevel.ORT_ENABLE_ALL, "Which rewrites are made; see docs/passes.md."
+    )
+    log_severity_level = _integer(
+        -1, "The least severity logged by this session, 0 (verbose) to 4 (fatal); -1: that of the process."
+    )
+    logid = _text("", "Put in front of this session's log messages.")
+    enable_profiling = _flag(False, "Time each step of each run and write the times to a file; see `end_profiling`.")
+    profile_file_prefix = _text("onnxruntime_profile_", "How the names of profiles begin.")
+
+    inter_op_num_threads = _integer(0)
+    execution_mode = _choice(ExecutionMode.ORT_SEQUENTIAL)
+    execution_order = _choice(ExecutionOrder.DEFAULT)
+    optimized_model_filepath = _text(
+        "", "Not supported: a session with it is refused. `jitonnx explain` shows the rewrites."
+    )
+    log_verbosity_level = _integer(0)
+    enable_cpu_mem_arena = _flag(True)
+    enable_mem_pattern = _flag(True)
+    enable_mem_reuse = _flag(True)
+    use_deterministic_compute = _flag(False)
+    use_per_session_threads = _flag(True)
+
+    def add_session_config_entry(self, key: str, value: str) -> None:
+        """Set a configuration entry. Any key is kept; these mean something:
+
+        - `session.strict_shape_type_inference` = "1": inputs that disagree on a dimension are an error, not a warning.
+        - `session.model_external_initializers_file_folder_path`: where a model from bytes has its external data.
+        - `session.load_model_format`: only "ONNX".
+        """
+        self._add_entry(key, value)
+
+    def get_session_config_entry(self, key: str) -> str:
+        """A configuration entry. RuntimeError if there is none of this key."""
+        return self._get_entry(key)
+
+    def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
+        """Fix the size of a named dimension: the model is compiled for it, and other sizes are refused."""
+        self._dimensions[_instance(name, str)] = operator.index(size)
+
+    def add_free_dimension_override_by_denotation(self, denotation: str, size: int) -> NoReturn:
+        """Not supported: NotImplemented."""
+        raise NotImplemented(
+            "dimensions can be fixed by name (add_free_dimension_override_by_name), but not by denotation as yet"
+        )
+
+    def add_initializer(self, name: str, value: Any) -> None:
+        """Use `value` (an array, or an object with `.numpy()`) in the place of the model's initializer `name`."""
+        self._initializers[_instance(name, str)] = value.numpy() if hasattr(value, "numpy") else value
+
+    def add_external_initializers(self, names: Sequence[str], values: Sequence[Any]) -> None:
+        """`add_initializer` for several."""
+        if len(names) != len(values):
+            raise Error(f"{len(names)} names were given for {len(values)} initializers")
+        for name, value in zip(names, values, strict=True):
+            self.add_initializer(name, value)
+
+    def add_external_initializers_from_files_in_memory(
+        self, names: Sequence[str], buffers: Sequence[Any], lengths: Sequence[int]
+    ) -> NoReturn:
+        """Not supported: NotImplemented."""
+        raise NotImplemented(
+            "external data is read from files: load the model from its path, or give the folder as the entry "
+            "session.model_external_initializers_file_folder_path"
+        )
+
+    def register_custom_ops_library(self, path: str) -> NoReturn:
+        """Not supported: NotImplemented. Libraries of custom operators are made for onnxruntime's own C interface."""
+        raise NotImplemented(f"custom operators of {path!r} cannot be loaded: the library needs onnxruntime itself")
+
+    def add_provider(self, name: str, options: Mapping[str, str]) -> None:
+        """Name an execution provider; see `InferenceSession` for what is done with it."""
+        self._providers.append((_instance(name, str), dict(options)))
+
+    def has_providers(self) -> bool:
+        """Whether `add_provider` was called."""
+        return bool(self._providers)
+
+    def set_provider_selection_policy(self, policy: OrtExecutionProviderDevicePolicy) -> None:
+        """Accepted, without effect: there is one provider."""
+        _instance(policy, OrtExecutionProviderDevicePolicy)
+
+    def set_load_cancellation_flag(self, cancel: bool) -> None:
+        """If true, sessions made with these options raise ModelLoadCanceled."""
+        self._values["_cancelled"] = bool(cancel)
+
+
+class RunOptions(_Options):
+    """What a single run may be told."""
+
+    __slots__ = ()
+
+    terminate = _flag(False, "A run that begins while it is set raises Fail. A run that has begun is not stopped.")
+    log_severity_level = _integer(-1)
+    log_verbosity_level = _integer(0)
+    logid = _text("")
+    only_execute_path_to_fetches = _flag(False)
+
+    def add_run_config_entry(self, key: str, value: str) -> None:
+        """Set a configuration entry; kept, without effect."""
+        self._add_entry(key, value)
+
+    def get_run_config_entry(self, key: str) -> str:
+        """A configuration entry. RuntimeError if there is none of this key."""
+        return self._get_entry(key)
+
+    def add_active_adapter(self, adapter: Any) -> NoReturn:
+        """Not supported: NotImplemented."""
+        raise NotImplemented("LoRA adapters are not supported")

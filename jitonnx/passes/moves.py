@@ -1,0 +1,236 @@
+"""Transposes, reshapes and expansions moved down through what does not mind them, towards others that cancel them.
+
+They always move from producers to users, so moving comes to an end: at a matrix product, a reduction that mixes the axes
+concerned, another view, or the graph's output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from jitonnx.ir.dims import DimLike, product
+from jitonnx.ir.graph import Node, Value
+from jitonnx.ir.types import broadcast_shapes, collect_assumptions
+from jitonnx.ops.matmul import MatMul
+from jitonnx.ops.reduction import Reduction
+from jitonnx.ops.shape import Concat, Expand, Reshape, Transpose
+from jitonnx.passes.rewriting import Edit, Result, array, producer, rank, ranked, rule, scalar
+from jitonnx.passes.views import exact_divide, permutation_of
+
+
+@rule("transpose below elementwise", equation="f(T(a), T(b), c) = T(f(a, b, T'(c)))")
+def transpose_below_elementwise(node: Node, edit: Edit) -> Result:
+    """An elementwise operator on what was transposed alike, before the transpose instead of behind.
+
+    before: Transpose (0,3,1,2) -> Mul by a constant [96,1,1]
+    after:  Mul by the constant as [1,1,1,96] -> Transpose (0,3,1,2)
+    """
+    if not node.operator.elementwise or len(node.outputs) != 1 or not ranked(node):
+        return None
+    transposes = [found for value in node.inputs if (found := producer(value, Transpose)) is not None]
+    permutations = {permutation_of(one.operator, rank(one.output)) for one in transposes}  # type: ignore[arg-type]
+    if len(permutations) != 1 or all(_read_elsewhere(one, node, edit) for one in transposes):
+        return None
+    (permutation,) = permutations
+    if rank(node.output) != len(permutation):
+        return None
+    inputs = [_before_transpose(value, permutation, edit) for value in node.inputs]
+    if any(new is None for new, old in zip(inputs, node.inputs) if old is not None):
+        return None
+    edit.shares(transposes)
+    return edit.add(Transpose(perm=permutation), edit.add(node.operator, *inputs))
+
+
+def _read_elsewhere(view: Node, node: Node, edit: Edit) -> bool:
+    return view.output in edit.graph.outputs or any(user is not node for user in view.output.users)
+
+
+def _before_transpose(value: Value | None, permutation: Sequence[int], edit: Edit) -> Value | None:
+    """What has to be transposed by `permutation` to give `value`: the input of a Transpose, or a constant."""
+    if value is None or rank(value) == 0 or scalar(value) is not None and rank(value) <= len(permutation):
+        return value
+    if (found := producer(value, Transpose)) is not None:
+        return found.inputs[0]
+    elements = array(value)
+    if elements is None or elements.ndim > len(permutation):
+        return None
+    full = elements.reshape((1,) * (len(permutation) - elements.ndim) + elements.shape)
+    return edit.constant(full.transpose(np.argsort(permutation)))
+
+
+@rule("transpose below reduction", equation="reduce(T(x), axes) = T(reduce(x, T'(axes)))")
+def transpose_below_reduction(node: Node, edit: Edit) -> Result:
+    """A reduction over constant axes before the transpose instead of behind.
+
+    before: Transpose (0,3,1,2) -> ReduceMean over 2, 3 with keepdims
+    after:  ReduceMean over 1, 2 with keepdims -> Transpose (0,3,1,2)
+    """
+    if not isinstance(node.operator, Reduction) or not ranked(node):
+        return None
+    above = producer(node.inputs[0], Transpose)
+    if above is None or _read_elsewhere(above, node, edit):
+        return None
+    permutation = permutation_of(above.operator, rank(above.output))  # type: ignore[arg-type]
+    axes = _reduced_axes(node, len(permutation))
+    if axes is None:
+        return None
+    edit.consume([above])
+    moved = sorted(permutation[axis] for axis in axes)
+    reduced = edit.add(node.operator, above.inputs[0], edit.constant(np.asarray(moved, np.int64)))
+    if node.operator.keepdims:
+        return edit.add(Transpose(perm=permutation), reduced)
+    left = [axis for axis in permutation if axis not in moved]
+    order = tuple(int(place) for place in np.argsort(np.argsort(left)))
+    return edit.add(Transpose(perm=order), reduced)
+
+
+def _reduced_axes(node: Node, rank_: int) -> list[int] | None:
+    """The axes that a reduction names; None where they are not known, or none are named."""
+    if len(node.inputs) < 2 or node.inputs[1] is None or (axes := array(node.inputs[1])) is None or not axes.size:
+        return None
+    return sorted({int(axis) % rank_ for axis in axes.reshape(-1)})
+
+
+@rule("transpose below concat", Concat, equation="concat(T(a), T(b)) = T(concat(a, b))")
+def transpose_below_concat(node: Node, edit: Edit) -> Result:
+    """A concatenation of what was transposed alike, before the transpose.
+
+    before: Concat on axis 1 of two Transposes (0,3,1,2)
+    after:  Concat on axis 3 -> Transpose (0,3,1,2)
+    """
+    if not ranked(node) or not node.inputs:
+        return None
+    transposes = [producer(value, Transpose) for value in node.inputs]
+    if any(one is None or _read_elsewhere(one, node, edit) for one in transposes):
+        return None
+    found = [one for one in transposes if one is not None]
+    permutations = {permutation_of(one.operator, rank(one.output)) for one in found}  # type: ignore[arg-type]
+    if len(permutations) != 1:
+        return None
+    (permutation,) = permutations
+    assert isinstance(node.operator, Concat)
+    edit.consume(found)
+    axis = permutation[node.operator.axis % len(permutation)]
+    return edit.add(Transpose(perm=permutation), edit.add(Concat(axis=axis), *(one.inputs[0] for one in found)))
+
+
+# ---------------------------------------------------------------- reshapes
+
+
+@rule("reshape below elementwise", equation="f(R(a), R(b), c) = R(f(a, b, c))")
+def reshape_below_elementwise(node: Node, edit: Edit) -> Result:
+    """An elementwise operator on what was reshaped alike, before the reshape instead of behind.
+
+    Further operands may be single numbers, or constants along the last axis where the reshape keeps that.
+
+    before: Reshape [64,768] -> Add of a constant [768]
+    after:  Add of the constant -> Reshape [64,768]
+    """
+    if not node.operator.elementwise or len(node.outputs) != 1 or not ranked(node):
+        return None
+    reshapes = [found for value in node.inputs if (found := producer(value, Reshape)) is not None]
+    if not reshapes or any(not ranked(one) or one.output.shape != node.output.shape for one in reshapes):
+        return None
+    source = reshapes[0].inputs[0]
+    assert source is not None
+    inputs = [_before_reshape(value, source.shape, node.output.shape) for value in node.inputs]
+    if any(new is None for new, old in zip(inputs, node.inputs) if old is not None):
+        return None
+    if all(_read_elsewhere(one, node, edit) for one in reshapes):
+        return None
+    edit.shares(reshapes)
+    return edit.reshape(edit.add(node.operator, *inputs), node.output.shape)
+
+
+def _before_reshape(value: Value | None, source: Sequence[DimLike], shape: Sequence[DimLike]) -> Value | None:
+    if value is None or (scalar(value) is not None and rank(value) <= min(len(source), 1)):
+        return value
+    if (found := producer(value, Reshape)) is not None and found.inputs[0] is not None:
+        return found.inputs[0] if found.inputs[0].shape == tuple(source) else None
+    along_last = value.producer is None and rank(value) == 1 and value.contents is not None
+    return value if along_last and source and source[-1] == shape[-1] else None
+
+
+@rule("reshape below matmul", MatMul, equation="R(x) W = R'(x W), where R keeps the last axis")
+def reshape_below_matmul(node: Node, edit: Edit) -> Result:
+    """Leading axes regrouped behind a product with a constant matrix instead of before it.
+
+    What the reshape does to the last axis (heads put side by side) stays before the product.
+
+    before: Reshape [1,64,12,64] -> [64,768], MatMul by [768,768]
+    after:  Reshape [1,64,12,64] -> [1,64,768], MatMul, Reshape -> [64,768]
+    """
+    x, weight = node.inputs
+    above = producer(x, Reshape)
+    if above is None or x is None or weight is None or not ranked(node) or not ranked(above):
+        return None
+    source = above.inputs[0]
+    if array(weight) is None or rank(weight) != 2 or rank(x) < 2 or source is None or _read_elsewhere(above, node, edit):
+        return None
+    lead = _leading(source.shape, x.shape[-1])
+    if lead is None or len(lead) == 0 or lead == x.shape[:-1]:
+        return None
+    edit.consume([above])
+    result = edit.add(MatMul(), edit.reshape(source, (*lead, x.shape[-1])), weight)
+    return edit.reshape(result, node.output.shape)
+
+
+def _leading(shape: Sequence[DimLike], last: DimLike) -> tuple[DimLike, ...] | None:
+    """The axes in front of those whose product is `last`."""
+    for count in range(len(shape), 0, -1):
+        if product(shape[count - 1 :]) == last and (last == 1 or shape[count - 1] != 1):
+            return tuple(shape[: count - 1])
+        if exact_divide(last, product(shape[count - 1 :])) is None:
+            return None
+    return None
+
+
+# ---------------------------------------------------------------- expansions
+
+
+@rule("expand below elementwise", equation="f(Expand(a), b) = f(a, b), or Expand(f(a, b)) where b is as small")
+def expand_below_elementwise(node: Node, edit: Edit) -> Result:
+    """Operands are broadcast by the operator itself; where all of them are small, the result is expanded instead.
+
+    before: Expand [2,1,1,9] -> [2,1,9,9], Where by it between two numbers
+    after:  Where between the numbers -> Expand [2,1,9,9]
+    """
+    if not node.operator.elementwise or len(node.outputs) != 1 or not ranked(node):
+        return None
+    expansions = [found for value in node.inputs if (found := producer(value, Expand)) is not None]
+    if not expansions or not all(ranked(one) for one in expansions):
+        return None
+    inputs = [found.inputs[0] if (found := producer(value, Expand)) is not None else value for value in node.inputs]
+    with collect_assumptions(set()):
+        shape = broadcast_shapes(*(value.shape for value in inputs if value is not None))
+    edit.shares(expansions)
+    result = edit.add(node.operator, *inputs)
+    return result if shape == node.output.shape else edit.add(Expand(), result, edit.dims(node.output.shape))
+
+
+@rule("expand of expand", Expand, equation="Expand(Expand(x, a), b) = Expand(x, b)")
+def expand_of_expand(node: Node, edit: Edit) -> Result:
+    """One expansion instead of two, none instead of one that changes nothing."""
+    x = node.inputs[0]
+    if x is None or not ranked(node):
+        return None
+    if x.shape == node.output.shape:
+        return x
+    above = producer(x, Expand)
+    if above is None:
+        return None
+    edit.shares([above])
+    return edit.add(Expand(), above.inputs[0], edit.dims(node.output.shape))
+
+
+RULES = (
+    transpose_below_elementwise,
+    transpose_below_reduction,
+    transpose_below_concat,
+    reshape_below_elementwise,
+    reshape_below_matmul,
+    expand_below_elementwise,
+    expand_of_expand,
+)

@@ -1,0 +1,1 @@
+"""LayerNormalization, RMSNormalization, InstanceNormalization, GroupNormalization, MeanVarianceNormalization."""

@@ -1,0 +1,181 @@
+"""Group normalization of channels-last tensors: statistics by blocks of pixels, then merging and applying them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numba.core import types
+
+from jitonnx.kernels.code import Code, Mask, emitted, larger, remainder, smaller
+from jitonnx.kernels.normalization.kernel import as_element, epsilon
+from jitonnx.kernels.normalization.spec import BLOCKS, GroupApplySpec, GroupStatisticsSpec
+from jitonnx.kernels.rows import Vectors
+from jitonnx.kernels.sharing import TASK_ELEMENTS
+from jitonnx.kernels.trace import Traced, fma, sqrt
+
+
+def build(
+    spec: GroupStatisticsSpec | GroupApplySpec, lanes: int, epilogue: Any = None, prologue: Any = None
+) -> Callable[..., None]:
+    """The kernel of `spec` for vectors of `lanes` elements (of spec.element); the first step takes no epilogue."""
+
+    def body(code: Code, begin: Traced, end: Traced) -> None:
+        vectors = Vectors(code, getattr(types, spec.element), lanes, prologue, epilogue)
+        step = _Statistics(vectors) if isinstance(spec, GroupStatisticsSpec) else _Apply(spec, vectors)
+        step.emit(begin, end)
+
+    return emitted(body)
+
+
+class _Step:
+    """What both steps know: x and how the pixels of an image are cut into blocks."""
+
+    def __init__(self, vectors: Vectors) -> None:
+        self.vectors, self.code = vectors, vectors.code
+        code = self.code
+        _, self.pixels, self.channels, self.x_image, self.x_pixel = (code.size(i) for i in range(5))
+        wanted = larger(smaller(self.pixels * self.channels / TASK_ELEMENTS, BLOCKS), 1)
+        self.block_pixels = (self.pixels + wanted - 1) / larger(wanted, 1)
+        self.blocks = (self.pixels + self.block_pixels - 1) / self.block_pixels
+        self.x, self.partial = code.buffer(0, vectors.element), code.buffer(1, vectors.element)
+
+    def block(self, task: Traced) -> tuple[Traced, Traced, Traced]:
+        """Image, first pixel, and the pixel behind the last of a task."""
+        image, first = task / self.blocks, remainder(task, self.blocks) * self.block_pixels
+        return image, first, smaller(first + self.block_pixels, self.pixels)
+
+    def value(self, image: Traced, pixel: Traced, channel: Traced, live: Traced | None, mask: Mask | None) -> Traced:
+        """A vector of x, put through the prologue."""
+        where = image * self.x_image + pixel * self.x_pixel + channel
+        x = self.x.load(where, self.vectors.lanes, mask)
+        return self.vectors.prologue(x, image, pixel, channel, live)
+
+    def over_channels(self, body: Callable[[Traced, int, Traced | None], None]) -> None:
+        """body(channel, vectors, live): several whole vectors of channels, then one at a time, partly live."""
+        code, lanes, several = self.code, self.vectors.lanes, self.vectors.vectors
+        whole = self.channels - remainder(self.channels, code.integer(several * lanes))
+        with code.loop(whole, 0, several * lanes) as channel:
+            body(channel, several, None)
+        with code.loop(self.channels, whole, lanes) as channel:
+            body(channel, 1, self.channels - channel)
+
+
+class _Statistics(_Step):
+    """Each channel's mean, then its sum of squared differences, over a block of pixels that stays in the cache."""
+
+    def emit(self, begin: Traced, end: Traced) -> None:
+        with self.code.loop(end, begin) as task:
+            image, first, stop = self.block(task)
+            count = as_element(stop - first, self.vectors.element)
+            means = self.partial.at(task * 2 * self.channels)
+            squares = means.at(self.channels)
+            lanes = self.vectors.lanes
+
+            def over_pixels(channel: Traced, several: int, live: Traced | None) -> None:
+                mask = None if live is None else self.code.live(live, lanes)
+
+                def total(change: Callable[[Traced, int], Traced]) -> list[Traced]:
+                    zero = self.code.number(self.vectors.element, 0.0, lanes)
+                    sums = [self.code.variable(zero) for _ in range(several)]
+                    with self.code.loop(stop, first) as pixel:
+                        for v in range(several):
+                            x = self.value(image, pixel, channel + v * lanes, live, mask)
+                            sums[v].set(sums[v].get() + change(x, v))
+                    return [s.get() for s in sums]
+
+                divisor = self.code.spread(count, lanes)
+                mean = [s / divisor for s in total(lambda x, v: x)]
+                spread = total(lambda x, v: (x - mean[v]) * (x - mean[v]))
+                for v in range(several):
+                    means.store(channel + v * lanes, mean[v], mask)
+                    squares.store(channel + v * lanes, spread[v], mask)
+
+            self.over_channels(over_pixels)
+
+
+class _Apply(_Step):
+    """Statistics of channels from those of blocks, of groups from those of channels; then a block is normalized."""
+
+    def __init__(self, spec: GroupApplySpec, vectors: Vectors) -> None:
+        super().__init__(vectors)
+        self.spec, code, element = spec, self.code, vectors.element
+        self.groups, self.y_image, self.y_pixel = (code.size(i) for i in (5, 6, 7))
+        self.scale, self.bias, self.y = (code.buffer(i, element) for i in (2, 3, 4))
+        self.epsilon = epsilon(code, 8, element)
+        self.mean = code.scratch(element)
+        self.factor = self.mean.at(self.channels)
+
+    def emit(self, begin: Traced, end: Traced) -> None:
+        done = self.code.variable(self.code.integer(-1))
+        with self.code.loop(end, begin) as task:
+            image, first, stop = self.block(task)
+            with self.code.when(~done.get().equals(image)):
+                self._merge_blocks(image)
+                with self.code.loop(self.groups) as group:
+                    self._merge_channels(group)
+                done.set(image)
+            with self.code.loop(stop, first) as pixel:
+                self.over_channels(
+                    lambda channel, several, live, pixel=pixel: self._normalize(image, pixel, channel, several, live)
+                )
+
+    def _block_count(self, block: Traced) -> Traced:
+        first = block * self.block_pixels
+        pixels = smaller(first + self.block_pixels, self.pixels) - first
+        return self.code.spread(as_element(pixels, self.vectors.element), self.vectors.lanes)
+
+    def _merge_blocks(self, image: Traced) -> None:
+        """Every channel's mean goes to `mean`, its sum of squared differences to `factor`."""
+        code, lanes = self.code, self.vectors.lanes
+        partial = self.partial.at(image * self.blocks * 2 * self.channels)
+        all_pixels = code.spread(as_element(self.pixels, self.vectors.element), lanes)
+
+        def merge(channel: Traced, several: int, live: Traced | None) -> None:
+            mask = None if live is None else code.live(live, lanes)
+            for v in range(several):
+                at = channel + v * lanes
+                total, squares = (code.variable(code.number(self.vectors.element, 0.0, lanes)) for _ in range(2))
+                with code.loop(self.blocks) as block:
+                    mean = partial.load(block * 2 * self.channels + at, lanes, mask)
+                    total.set(fma(mean, self._block_count(block), total.get()))
+                merged = total.get() / all_pixels
+                with code.loop(self.blocks) as block:
+                    mean = partial.load(block * 2 * self.channels + at, lanes, mask)
+                    inner = partial.load((block * 2 + 1) * self.channels + at, lanes, mask)
+                    difference = mean - merged
+                    outer = fma(difference * difference, self._block_count(block), inner)
+                    squares.set(squares.get() + outer)
+                self.mean.store(at, merged, mask)
+                self.factor.store(at, squares.get(), mask)
+
+        self.over_channels(merge)
+
+    def _merge_channels(self, group: Traced) -> None:
+        """The group's mean goes to `mean` of its channels, scale / sqrt(variance + epsilon) to `factor`."""
+        code, element = self.code, self.vectors.element
+        each = self.channels / self.groups
+        first, count = group * each, as_element(each, element)
+        pixels = as_element(self.pixels, element)
+        total, squares = (code.variable(code.number(element, 0.0)) for _ in range(2))
+        with code.loop(first + each, first) as channel:
+            total.set(total.get() + self.mean.load(channel))
+        mean = total.get() / count
+        with code.loop(first + each, first) as channel:
+            difference = self.mean.load(channel) - mean
+            squares.set(squares.get() + fma(difference * difference, pixels, self.factor.load(channel)))
+        factor = 1.0 / sqrt(squares.get() / (count * pixels) + self.epsilon)
+        with code.loop(first + each, first) as channel:
+            self.mean.store(channel, mean)
+            self.factor.store(channel, factor * self.scale.load(channel) if self.spec.scale else factor)
+
+    def _normalize(self, image: Traced, pixel: Traced, channel: Traced, several: int, live: Traced | None) -> None:
+        code, lanes = self.code, self.vectors.lanes
+        mask = None if live is None else code.live(live, lanes)
+        for v in range(several):
+            at = channel + v * lanes
+            value = self.value(image, pixel, at, live, mask) - self.mean.load(at, lanes, mask)
+            factor = self.factor.load(at, lanes, mask)
+            value = fma(value, factor, self.bias.load(at, lanes, mask)) if self.spec.bias else value * factor
+            value = self.vectors.epilogue(value, image, pixel, at, live)
+            self.y.store(image * self.y_image + pixel * self.y_pixel + at, value, mask)

@@ -1,0 +1,172 @@
+"""What the normalization kernels are, without compiling them.
+
+All subtract a mean and divide by a standard deviation sqrt(variance + epsilon). Means and variances are taken one after
+the other over data that stays in the cache, so the variance is a sum of squared differences and can't cancel.
+`epsilon_bits` among the sizes is the bit pattern of epsilon as float64 (`float_bits`).
+
+prologue(value, buffers, sizes, batch, row, column, live) -> Vector is applied to x as it is read, the epilogue, of the
+same form, to what is stored.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from jitonnx.kernels.sharing import TASK_ELEMENTS, units_per_task
+from jitonnx.kernels.spec import KernelSpec, Work
+
+BLOCKS = 16
+"""Blocks that the pixels of an image are cut into at most, channels last."""
+
+
+def float_bits(value: float) -> int:
+    """The bit pattern of a float64 as a signed integer, which is how kernels take floats among their sizes."""
+    return struct.unpack("<q", struct.pack("<d", value))[0]
+
+
+def _check_element(element: str) -> None:
+    if element not in ("float32", "float64"):
+        raise ValueError(f"no normalization kernel for {element!r}")
+
+
+@dataclass(frozen=True)
+class LayerNormSpec(KernelSpec):
+    """LayerNormalization or RMSNormalization over rows: y = (x - mean) / sqrt(variance + epsilon) * scale + bias.
+
+    Element (row, column) of x lies at row * x_row + column; so for y and kept. scale and bias have `columns` elements.
+    y may be x itself. To the prologue and the epilogue batch is 0. Task: some rows.
+    """
+
+    kind: str = "layer"
+    """"layer", or "rms": y = x / sqrt(mean(x * x) + epsilon) * scale."""
+    scale: bool = True
+    bias: bool = True
+    keep: bool = False
+    """The prologue's values are stored to `kept` too (a residual stream)."""
+    element: str = "float32"
+
+    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "scale", "bias", "y", "kept")
+    """scale, bias and kept are not touched unless the field says so."""
+    SIZES: ClassVar[tuple[str, ...]] = ("rows", "columns", "x_row", "y_row", "kept_row", "epsilon_bits")
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("layer", "rms"):
+            raise ValueError(f"no normalization of rows of kind {self.kind!r}")
+        _check_element(self.element)
+
+    def tasks(self, sizes: Sequence[int]) -> int:
+        rows, columns = sizes[:2]
+        return -(-rows // units_per_task(columns)) if columns else 0
+
+    def work(self, sizes: Sequence[int]) -> Work:
+        elements = sizes[0] * sizes[1]
+        return Work(8 * elements, (3 if self.keep else 2) * elements * np.dtype(self.element).itemsize)
+
+
+@dataclass(frozen=True)
+class GroupNormSpec(KernelSpec):
+    """GroupNormalization of channels-first tensors; InstanceNormalization where groups = channels.
+
+    Element (image, channel, position) of x lies at image * x_image + channel * x_channel + position, y's likewise.
+    Channels are divided into `groups` of neighbours, whose elements are normalized together; scale and bias have an
+    element a channel. To the prologue and the epilogue batch is the image, row the channel, column the position.
+    y may be x itself. Task: a group of an image.
+    """
+
+    scale: bool = True
+    bias: bool = True
+    element: str = "float32"
+
+    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "scale", "bias", "y")
+    SIZES: ClassVar[tuple[str, ...]] = (
+        *("images", "channels", "positions", "groups"),
+        *("x_image", "x_channel", "y_image", "y_channel", "epsilon_bits"),
+    )
+
+    def __post_init__(self) -> None:
+        _check_element(self.element)
+
+    def tasks(self, sizes: Sequence[int]) -> int:
+        images, channels, positions, groups = sizes[:4]
+        return images * groups if channels * positions else 0
+
+    def work(self, sizes: Sequence[int]) -> Work:
+        elements = sizes[0] * sizes[1] * sizes[2]
+        return Work(8 * elements, 2 * elements * np.dtype(self.element).itemsize)
+
+
+class _ChannelsLast(KernelSpec):
+    """Both steps over [images, pixels, channels] cut the pixels of an image into the same blocks."""
+
+    element: str
+
+    def blocks(self, sizes: Sequence[int]) -> int:
+        """Blocks an image is cut into: as many as make tasks of 2**14 elements, at most 16."""
+        _, pixels, channels = sizes[:3]
+        wanted = min(BLOCKS, max(1, pixels * channels // TASK_ELEMENTS))
+        return -(-pixels // -(-pixels // wanted)) if pixels else 0
+
+    def partial_elements(self, sizes: Sequence[int]) -> int:
+        """Elements of `partial`, which hands the statistics from one step to the other."""
+        return sizes[0] * self.blocks(sizes) * 2 * sizes[2]
+
+    def tasks(self, sizes: Sequence[int]) -> int:
+        return sizes[0] * self.blocks(sizes) if sizes[2] else 0
+
+
+@dataclass(frozen=True)
+class GroupStatisticsSpec(_ChannelsLast):
+    """First step of group normalization, channels last: each channel's mean and sum of squared differences, by blocks.
+
+    Element (image, pixel, channel) of x lies at image * x_image + pixel * x_pixel + channel. partial, contiguous
+    [images, blocks, 2, channels], receives mean and sum. The prologue's batch is the image, its row the pixel, its
+    column the channel. Task: a block of an image.
+    """
+
+    element: str = "float32"
+
+    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "partial")
+    SIZES: ClassVar[tuple[str, ...]] = ("images", "pixels", "channels", "x_image", "x_pixel")
+
+    def __post_init__(self) -> None:
+        _check_element(self.element)
+
+    def work(self, sizes: Sequence[int]) -> Work:
+        elements = sizes[0] * sizes[1] * sizes[2]
+        return Work(3 * elements, elements * np.dtype(self.element).itemsize)
+
+
+@dataclass(frozen=True)
+class GroupApplySpec(_ChannelsLast):
+    """Second step: merges the blocks' statistics (T. F. Chan, G. H. Golub, R. J. LeVeque, 1979) and normalizes.
+
+    y's elements lie as x's, with strides of its own; y may be x itself. Groups are `groups` runs of neighbouring
+    channels (InstanceNormalization: as many as channels). scale and bias have an element a channel. With images = 1 and
+    all pixels of a batch this is MeanVarianceNormalization. Prologue and epilogue as the first step's prologue.
+    """
+
+    scale: bool = True
+    bias: bool = True
+    element: str = "float32"
+
+    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "partial", "scale", "bias", "y")
+    SIZES: ClassVar[tuple[str, ...]] = (
+        *("images", "pixels", "channels", "x_image", "x_pixel"),
+        *("groups", "y_image", "y_pixel", "epsilon_bits"),
+    )
+
+    def __post_init__(self) -> None:
+        _check_element(self.element)
+
+    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+        """Mean and factor of every channel."""
+        return 2 * sizes[2] * np.dtype(self.element).itemsize
+
+    def work(self, sizes: Sequence[int]) -> Work:
+        elements = sizes[0] * sizes[1] * sizes[2]
+        return Work(4 * elements, 2 * elements * np.dtype(self.element).itemsize)

@@ -1,0 +1,1 @@
+"""LSTM, GRU and RNN: the recurrent part, all steps in one call."""

@@ -1,0 +1,40 @@
+"""The activations that ONNX's recurrent operators can name."""
+
+from __future__ import annotations
+
+from jitonnx.kernels import vecmath
+from jitonnx.kernels.code import Code
+from jitonnx.kernels.recurrent.spec import Activation
+from jitonnx.kernels.trace import Traced, at_least, at_most, fma, select
+
+
+def activate(code: Code, activation: Activation, x: Traced, clip: float) -> Traced:
+    """The activation of x, which is bounded to [-clip, clip] before if clip > 0."""
+    name, alpha, beta = activation
+    if clip > 0:
+        x = at_most(at_least(x, -clip), clip)
+    if name in _FUNCTIONS:
+        return code.call(_FUNCTIONS[name], x)
+    if name == "Relu":
+        return at_least(x, 0.0)
+    if name == "Affine":
+        return fma(x, alpha, x.constant(beta))
+    if name == "LeakyRelu":
+        return select(x < 0.0, x * alpha, x)
+    if name == "ThresholdedRelu":
+        return select(x > alpha, x, 0.0)
+    if name == "ScaledTanh":
+        return code.call(vecmath.tanh, x * beta) * alpha
+    if name == "HardSigmoid":
+        return code.call(vecmath.hard_sigmoid, x, x.constant(alpha), x.constant(beta))
+    if name == "Elu":
+        return code.call(vecmath.elu, x, x.constant(alpha))
+    raise ValueError(f"Bug: no code for activation {name!r}")
+
+
+_FUNCTIONS = {
+    "Sigmoid": vecmath.sigmoid,
+    "Tanh": vecmath.tanh,
+    "Softsign": vecmath.softsign,
+    "Softplus": vecmath.softplus,
+}

@@ -1,0 +1,285 @@
+"""The recurrent kernels: h · Rᵀ of a panel of units, then the gates of those units, panel after panel, step after step.
+
+The products are bound by reading R from the second-level cache (an LSTM of 256 units has 1 MB of it), so R lies in the
+order in which it is read. Panels are walked up and down in turn: what a step read last is what the next reads first, so
+that of an R somewhat larger than the cache only the excess is fetched anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import types
+
+from jitonnx.kernels.code import Code, Mask, Pointer, emitted, remainder, smaller
+from jitonnx.kernels.recurrent.activations import activate
+from jitonnx.kernels.recurrent.spec import RecurrentSpec
+from jitonnx.kernels.trace import Traced, fma, select
+
+
+def build(spec: RecurrentSpec, lanes: int, epilogue: Any = None) -> Callable[..., None]:
+    """The kernel of `spec` for float32 vectors of `lanes`. There is no epilogue."""
+    if epilogue is not None or spec.units != lanes * 4 // np.dtype(spec.element).itemsize:
+        raise ValueError(f"{spec} takes no epilogue, and panels of a vector's length, here {lanes} of float32")
+    return emitted(lambda code, begin, end: _Kernel(code, spec).emit(begin, end))
+
+
+class _Row(NamedTuple):
+    """One row of the batch at one step."""
+
+    number: Traced
+    """In the batch."""
+    local: Traced
+    """In the task's block."""
+    step: Traced
+    time: Traced
+    active: Traced | None
+    """Whether the step is within the row's length; None where all rows are as long."""
+
+
+def _odd(x: Traced) -> Traced:
+    return (x & 1).equals(1)
+
+
+class _Kernel:
+    """Emits the code of one spec."""
+
+    def __init__(self, code: Code, spec: RecurrentSpec) -> None:
+        self.code, self.spec = code, spec
+        self.element = getattr(types, spec.element)
+        self.size = {name: code.size(i) for i, name in enumerate(spec.SIZES)}
+        self.buffer = {
+            name: code.buffer(i, types.int32 if name == "lengths" else self.element)
+            for i, name in enumerate(spec.BUFFERS)
+        }
+        units = spec.units
+        self.panels = (self.size["hidden"] + (units - 1)) / code.integer(units)
+        self.padded = self.panels * units
+        scratch, state = code.scratch(self.element), self.padded * spec.rows
+        self.h, self.c, self.z, self.reset_h = (scratch.at(state * n) for n in (0, 2, 3, 4))
+        self.sums = scratch.at(state * 5)
+
+    # ------------------------------------------------------------ loops
+
+    def emit(self, begin: Traced, end: Traced) -> None:
+        """The tasks."""
+        code, rows = self.code, self.spec.rows
+        blocks = (self.size["batch"] + (rows - 1)) / code.integer(rows)
+        with code.loop(end, begin) as task:
+            self.direction, first = task / blocks, remainder(task, blocks) * rows
+            count = smaller(self.size["batch"] - first, rows)
+            self._start(first, count)
+            with code.loop(self.size["steps"]) as step:
+                self._step(first, count, step)
+            if self.spec.last:
+                self._finish(first, count)
+
+    def _start(self, first: Traced, count: Traced) -> None:
+        """The state before the first step, zero behind the last unit: padded products read it."""
+        states = [("initial_h", self.h)] + [("initial_c", self.c)] * (self.spec.kind == "LSTM")
+        zero = self.code.number(self.element, 0, self.spec.units)
+        both = self.padded * self.spec.rows
+        with self._each_panel(first, count) as (row, local, unit, mask):
+            for name, state in states:
+                at = self._state_offset(row, unit)
+                value = self.buffer[name].load(at, self.spec.units, mask) if self.spec.initial else zero
+                state.store(local * self.padded + unit, value)
+            self.h.store(both + local * self.padded + unit, zero)
+            self.reset_h.store(local * self.padded + unit, zero)
+
+    def _finish(self, first: Traced, count: Traced) -> None:
+        """The state behind the last step."""
+        states = [("last_h", self._h(self.size["steps"]))] + [("last_c", self.c)] * (self.spec.kind == "LSTM")
+        with self._each_panel(first, count) as (row, local, unit, mask):
+            for name, state in states:
+                value = state.load(local * self.padded + unit, self.spec.units)
+                self.buffer[name].store(self._state_offset(row, unit), value, mask)
+
+    def _step(self, first: Traced, count: Traced, step: Traced) -> None:
+        weights = self.buffer["recurrent_weights"].at(
+            self.direction * (self.padded * self.padded * self.spec.gates)
+        )
+        first_gate = 0
+        for gates in self.spec.passes:
+            source = self.reset_h if first_gate else self._h(step)
+            with self.code.loop(self.panels) as forward:
+                backward = self.panels - 1 - forward
+                panel = select(_odd(step), backward, forward)
+                self._panel(weights.at(panel * self.padded * (gates * self.spec.units)), source, gates, count)
+                self._update(first, count, step, panel * self.spec.units, first_gate)
+            weights = weights.at(self.padded * self.padded * gates)
+            first_gate += gates
+
+    @contextmanager
+    def _each_panel(self, first: Traced, count: Traced) -> Iterator[tuple[Traced, Traced, Traced, Mask]]:
+        """Loops over a block's rows and panels: (row in the batch, in the block, first unit, mask of the units)."""
+        with self.code.loop(count) as local, self.code.loop(self.size["hidden"], step=self.spec.units) as unit:
+            yield first + local, local, unit, self.code.live(self.size["hidden"] - unit, self.spec.units)
+
+    # ------------------------------------------------------------ products
+
+    def _panel(self, weights: Pointer, source: Pointer, gates: int, count: Traced) -> None:
+        """sums[row][gate] = the products of one panel, for all rows of the block."""
+        rows = self.spec.rows
+        if rows == 1:
+            self._tile(weights, source, gates, 1, self.sums)
+            return
+        with self.code.either(count >= rows) as (whole, part):
+            with whole:
+                self._tile(weights, source, gates, rows, self.sums)
+            with part, self.code.loop(count) as row:
+                target = self.sums.at(row * (gates * self.spec.units))
+                self._tile(weights, source.at(row * self.padded), gates, 1, target)
+
+    def _tile(self, weights: Pointer, source: Pointer, gates: int, rows: int, target: Pointer) -> None:
+        """target[row][gate] = Σ_k source[row][k] * weights[k][gate], in `phases` sums over every phases-th k."""
+        code, units = self.code, self.spec.units
+        phases = self.spec.phases if rows == 1 else 1
+        zero = code.number(self.element, 0, units)
+        sums = {
+            (row, gate, phase): code.variable(zero)
+            for row in range(rows)
+            for gate in range(gates)
+            for phase in range(phases)
+        }
+        with code.loop(self.padded, step=phases) as k:
+            for phase in range(phases):
+                panel = [weights.load((k + phase) * (gates * units) + gate * units, units) for gate in range(gates)]
+                for row in range(rows):
+                    spread = code.spread(source.load(self.padded * row + k + phase), units)
+                    for gate in range(gates):
+                        total = sums[row, gate, phase]
+                        total.set(fma(spread, panel[gate], total.get()))
+        for row in range(rows):
+            for gate in range(gates):
+                total = sums[row, gate, 0].get()
+                for phase in range(1, phases):
+                    total = total + sums[row, gate, phase].get()
+                target.store((row * gates + gate) * units, total)
+
+    # ------------------------------------------------------------ gates
+
+    def _update(self, first: Traced, count: Traced, step: Traced, unit: Traced, first_gate: int) -> None:
+        """What follows the products of a panel, row by row."""
+        code = self.code
+        live = code.live(self.size["hidden"] - unit, self.spec.units)
+        with code.loop(count) as local:
+            row = self._row(first + local, local, step)
+            if row.active is None:
+                self._gates(row, unit, live, first_gate)
+            else:
+                with code.either(row.active) as (within, behind):
+                    with within:
+                        self._gates(row, unit, live, first_gate)
+                    with behind:
+                        self._rest(row, unit, live)
+
+    def _row(self, number: Traced, local: Traced, step: Traced) -> _Row:
+        length, active = self.size["steps"], None
+        if self.spec.lengths:
+            loaded = self.buffer["lengths"].load(number)
+            length = self.code.integer(loaded.builder.sext(loaded.value, length.value.type))
+            active = step < length
+        bits = step.like(step.builder.ashr(self.size["reverse"].value, self.direction.value))
+        return _Row(number, local, step, select(_odd(bits), length - 1 - step, step), active)
+
+    def _rest(self, row: _Row, unit: Traced, live: Mask) -> None:
+        """A step behind the row's length: the state stays, y is zero."""
+        self._h(row.step + 1).store(row.local * self.padded + unit, self._old_h(row, unit))
+        if self.spec.y:
+            zero = self.code.number(self.element, 0, self.spec.units)
+            self.buffer["y"].store(self._y_offset(row.number, row.step, unit), zero, live)
+
+    def _gates(self, row: _Row, unit: Traced, live: Mask, first_gate: int) -> None:
+        if self.spec.kind == "LSTM":
+            self._put(row, unit, self._lstm(row, unit, live), live)
+        elif self.spec.kind == "RNN":
+            self._put(row, unit, self._activated(0, self._gate(row, unit, live, 0) + self._sum(row, 0, 1)), live)
+        elif self.spec.linear_before_reset:
+            self._put(row, unit, self._gru_reset_after(row, unit, live), live)
+        elif first_gate:
+            self._put(row, unit, self._gru_output(row, unit, live), live)
+        else:
+            self._gru_reset(row, unit, live)
+
+    def _put(self, row: _Row, unit: Traced, h: Traced, live: Mask) -> None:
+        """The step's result: the next step's state, and y. Units behind the last stay zero in the state."""
+        self._h(row.step + 1).store(row.local * self.padded + unit, h, live)
+        if self.spec.y:
+            self.buffer["y"].store(self._y_offset(row.number, row.time, unit), h, live)
+
+    def _lstm(self, row: _Row, unit: Traced, live: Mask) -> Traced:
+        """i, o, f, c = gates; C = f * C + i * c; H = o * h(C). i and f peep at the old C, o at the new one."""
+        i, o, f, c = (self._gate(row, unit, live, gate) + self._sum(row, gate, 4) for gate in range(4))
+        at = row.local * self.padded + unit
+        old = self.c.load(at, self.spec.units)
+        if self.spec.peepholes:
+            i = fma(self._peephole(0, unit, live), old, i)
+            f = fma(self._peephole(2, unit, live), old, f)
+        i, c = self._activated(0, i), self._activated(1, c)
+        f = 1.0 - i if self.spec.input_forget else self._activated(0, f)
+        new = fma(f, old, i * c)
+        self.c.store(at, new, live)
+        if self.spec.peepholes:
+            o = fma(self._peephole(1, unit, live), new, o)
+        return self._activated(0, o) * self._activated(2, new)
+
+    def _gru_reset_after(self, row: _Row, unit: Traced, live: Mask) -> Traced:
+        """linear_before_reset: h = g(x + r * (H · Rᵀ + Rb)); H = (1 - z) * h + z * H."""
+        z = self._activated(0, self._gate(row, unit, live, 0) + self._sum(row, 0, 3))
+        r = self._activated(0, self._gate(row, unit, live, 1) + self._sum(row, 1, 3))
+        bias = self.buffer["recurrent_bias"].load(
+            self.direction * self.size["hidden"] + unit, self.spec.units, live
+        )
+        h = self._activated(1, fma(r, self._sum(row, 2, 3) + bias, self._gate(row, unit, live, 2)))
+        return fma(z, self._old_h(row, unit) - h, h)
+
+    def _gru_reset(self, row: _Row, unit: Traced, live: Mask) -> None:
+        """z and r * H, for all units, before any product with gate h."""
+        at = row.local * self.padded + unit
+        z = self._activated(0, self._gate(row, unit, live, 0) + self._sum(row, 0, 2))
+        r = self._activated(0, self._gate(row, unit, live, 1) + self._sum(row, 1, 2))
+        self.z.store(at, z)
+        self.reset_h.store(at, r * self._old_h(row, unit), live)
+
+    def _gru_output(self, row: _Row, unit: Traced, live: Mask) -> Traced:
+        """h = g(x + (r * H) · Rᵀ); H = (1 - z) * h + z * H."""
+        z = self.z.load(row.local * self.padded + unit, self.spec.units)
+        h = self._activated(1, self._gate(row, unit, live, 2) + self._sum(row, 0, 1))
+        return fma(z, self._old_h(row, unit) - h, h)
+
+    def _activated(self, which: int, x: Traced) -> Traced:
+        return activate(self.code, self.spec.activations[which], x, self.spec.clip)
+
+    # ------------------------------------------------------------ operands
+
+    def _gate(self, row: _Row, unit: Traced, live: Mask, gate: int) -> Traced:
+        """The input's part of a gate."""
+        size = self.size
+        at = row.time * size["gates_step"] + row.number * size["gates_row"] + self.direction * size["gates_direction"]
+        return self.buffer["gates"].load(at + size["hidden"] * gate + unit, self.spec.units, live)
+
+    def _sum(self, row: _Row, gate: int, gates: int) -> Traced:
+        """The state's part of a gate."""
+        return self.sums.load((row.local * gates + gate) * self.spec.units, self.spec.units)
+
+    def _peephole(self, gate: int, unit: Traced, live: Mask) -> Traced:
+        at = (self.direction * 3 + gate) * self.size["hidden"] + unit
+        return self.buffer["peepholes"].load(at, self.spec.units, live)
+
+    def _h(self, step: Traced) -> Pointer:
+        """The state before `step`; the one behind it lies in the other half."""
+        return self.h.at(select(_odd(step), self.padded * self.spec.rows, 0))
+
+    def _old_h(self, row: _Row, unit: Traced) -> Traced:
+        return self._h(row.step).load(row.local * self.padded + unit, self.spec.units)
+
+    def _y_offset(self, row: Traced, time: Traced, unit: Traced) -> Traced:
+        size = self.size
+        return time * size["y_step"] + row * size["y_row"] + self.direction * size["y_direction"] + unit
+
+    def _state_offset(self, row: Traced, unit: Traced) -> Traced:
+        return self.direction * self.size["state_direction"] + row * self.size["state_row"] + unit

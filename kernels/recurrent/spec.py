@@ -1,0 +1,174 @@
+"""What the recurrent kernels are, and how their weights are packed; without Numba."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from jitonnx.kernels.spec import KernelSpec, Work
+
+Activation = tuple[str, float, float]
+"""ONNX's name of an activation, with its alpha and beta (0.0 where it has none)."""
+
+ACTIVATIONS = (
+    *("Sigmoid", "Tanh", "Relu", "Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid"),
+    *("Elu", "Softsign", "Softplus"),
+)
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
+_ACTIVATIONS_OF = {"LSTM": 3, "GRU": 2, "RNN": 1}
+
+
+@dataclass(frozen=True)
+class RecurrentSpec(KernelSpec):
+    """ONNX's LSTM, GRU and RNN behind the input products: what has to be done step by step, for all steps.
+
+    A GEMM comes first: gates = X · Wᵀ + Wb + Rb for all steps at once (for a GRU with linear_before_reset, Rb of
+    gate h is left out: it goes into `recurrent_bias`). Element (t, row, direction, gate, unit) of `gates` lies at
+    t * gates_step + row * gates_row + direction * gates_direction + gate * hidden + unit, gates in ONNX's order (iofc;
+    zrh), so that one GEMM [steps * batch, input] · [input, directions * gates * hidden] fills it for all directions.
+
+    Element (t, direction, row, unit) of y lies at t * y_step + direction * y_direction + row * y_row + unit; element
+    (direction, row, unit) of initial_h, initial_c, last_h and last_c at direction * state_direction +
+    row * state_row + unit. This covers both of ONNX's layouts. recurrent_weights is what `pack` made of R;
+    recurrent_bias [directions, hidden] and peepholes [directions, 3 * hidden] (iof) are dense; lengths is int32 [batch].
+    Bit d of `reverse` says that direction d runs backwards. Buffers that the fields below leave out are never touched.
+
+    Steps from a row's length on give zeros in y and leave the state alone; backward directions begin at the length.
+    Task: a direction of a block of `rows` rows of the batch, all steps, in the order of directions.
+    """
+
+    kind: str
+    """"LSTM", "GRU" or "RNN"."""
+    activations: tuple[Activation, ...]
+    """Those of one direction: f, g, h of an LSTM, f, g of a GRU, f of an RNN."""
+    units: int
+    """Hidden units of a packed panel: the vector length of the target."""
+    rows: int
+    """Rows of the batch whose products are summed at once; the last block may have fewer."""
+    phases: int
+    """Sums that a single row's products are split into, every phases-th k; a power of two, at most `units`."""
+    element: str = "float32"
+    """Element type of all tensors but lengths: float32 or float64."""
+    linear_before_reset: bool = False
+    input_forget: bool = False
+    peepholes: bool = False
+    clip: float = 0.0
+    """Bound of the activations' arguments; 0: none."""
+    initial: bool = False
+    """The state starts from initial_h (and initial_c), not from zeros."""
+    lengths: bool = False
+    """Rows have lengths of their own."""
+    y: bool = True
+    """y is written."""
+    last: bool = True
+    """last_h, and for an LSTM last_c, are written."""
+
+    BUFFERS: ClassVar[tuple[str, ...]] = (
+        *("gates", "recurrent_weights", "recurrent_bias", "peepholes", "lengths", "initial_h", "initial_c"),
+        *("y", "last_h", "last_c"),
+    )
+    SIZES: ClassVar[tuple[str, ...]] = (
+        *("steps", "batch", "directions", "hidden", "reverse"),
+        *("gates_step", "gates_row", "gates_direction"),
+        *("y_step", "y_row", "y_direction"),
+        *("state_row", "state_direction"),
+    )
+
+    def __post_init__(self) -> None:
+        if self.kind not in GATES or len(self.activations) != _ACTIVATIONS_OF[self.kind]:
+            raise ValueError(f"{self.kind}: wrong kind or number of activations ({len(self.activations)})")
+        for name, _, _ in self.activations:
+            if name not in ACTIVATIONS:
+                raise ValueError(f"{self.kind}: unknown activation {name!r}; known are {', '.join(ACTIVATIONS)}")
+
+    @property
+    def gates(self) -> int:
+        """Gates of a unit."""
+        return GATES[self.kind]
+
+    @property
+    def passes(self) -> tuple[int, ...]:
+        """Gates whose products are made together. A GRU that resets before the product needs r first."""
+        return (2, 1) if self.kind == "GRU" and not self.linear_before_reset else (self.gates,)
+
+    def padded(self, hidden: int) -> int:
+        """`hidden` rounded up to whole panels."""
+        return -(-hidden // self.units) * self.units
+
+    def packed_elements(self, hidden: int) -> int:
+        """Elements of one direction's packed R."""
+        return self.gates * self.padded(hidden) ** 2
+
+    def pack(self, r: np.ndarray) -> np.ndarray:
+        """R [directions, gates * hidden, hidden] -> recurrent_weights [directions, packed_elements(hidden)].
+
+        Panels of `units` hidden units, one behind the other in the order in which a step reads them: for each k,
+        the units' weights of each gate, [panel][k][gate][unit]. A GRU that resets before the product has the panels
+        of gates z and r first and those of gate h behind them. Units and k are padded with zeros to whole panels.
+        """
+        directions, _, hidden = r.shape
+        padded = self.padded(hidden)
+        packed = np.empty((directions, self.packed_elements(hidden)), self.element)
+        by_gate = r.reshape(directions, self.gates, hidden, hidden)
+        first_gate = offset = 0
+        for gates in self.passes:
+            whole = np.zeros((directions, gates, padded, padded), self.element)
+            whole[:, :, :hidden, :hidden] = by_gate[:, first_gate : first_gate + gates]
+            panels = whole.reshape(directions, gates, -1, self.units, padded).transpose(0, 2, 4, 1, 3)
+            elements = gates * padded * padded
+            packed[:, offset : offset + elements] = panels.reshape(directions, elements)
+            first_gate, offset = first_gate + gates, offset + elements
+        return packed
+
+    def tasks(self, sizes: Sequence[int]) -> int:
+        _, batch, directions, hidden = sizes[:4]
+        return directions * -(-batch // self.rows) if hidden else 0
+
+    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+        """Five states (h before and after a step, c, z, r * h) and one panel's sums, for each row."""
+        hidden = sizes[3]
+        return self.rows * (5 * self.padded(hidden) + self.gates * self.units) * np.dtype(self.element).itemsize
+
+    def work(self, sizes: Sequence[int]) -> Work:
+        steps, batch, directions, hidden = sizes[:4]
+        item, outputs = np.dtype(self.element).itemsize, steps * batch * directions * hidden
+        elements = directions * self.packed_elements(hidden) + outputs * (self.gates + self.y)
+        return Work(2 * outputs * hidden * self.gates, elements * item)
+
+    def arguments(
+        self, *, steps: int, batch: int, directions: int, hidden: int, reverse: int, **strides: int
+    ) -> list[int]:
+        """SIZES by name; strides left out are those of dense tensors in ONNX's layout 0, gates as one GEMM gives them."""
+        gates = self.gates * hidden
+        dense: dict[str, Any] = {"gates_step": batch * directions * gates, "gates_row": directions * gates}
+        dense |= {"gates_direction": gates, "y_step": directions * batch * hidden, "y_row": hidden}
+        dense |= {"y_direction": batch * hidden, "state_row": hidden, "state_direction": batch * hidden}
+        if unknown := set(strides) - set(dense):
+            raise TypeError(f"RecurrentSpec.arguments has no {', '.join(sorted(unknown))}")
+        return [steps, batch, directions, hidden, reverse, *(dense | strides).values()]
+
+
+def choose(
+    kind: str,
+    activations: tuple[Activation, ...],
+    *,
+    lanes: int,
+    registers: int,
+    batch: int | None = None,
+    element: str = "float32",
+    **options: Any,
+) -> RecurrentSpec:
+    """The spec for a node on a target with vectors of `lanes` elements and so many registers; options: other fields.
+
+    Sums of rows x gates vectors stay in registers, beside a vector for each gate's weights and one for the state that
+    is spread: 6 rows of an LSTM with 32 registers, 2 with 16. A batch is cut into equal blocks; unknown, into 4 rows,
+    and what is left over goes row by row: in half the registers, as several sums each, to hide an FMA's latency.
+    """
+    gates = GATES[kind]
+    most = min(8, max(1, (registers - gates - 1) // gates))
+    rows = min(most, 4) if batch is None else -(-max(1, batch) // -(-max(1, batch) // most))
+    phases = min(lanes, 1 << (registers // (2 * gates)).bit_length() - 1)
+    return RecurrentSpec(kind, activations, lanes, rows, phases, element, **options)

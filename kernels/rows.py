@@ -1,0 +1,95 @@
+"""What kernels over rows share: going through a row by vectors, folding it, and functions applied on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numba.core import types
+
+from jitonnx.kernels import simd
+from jitonnx.kernels.code import Code, larger, remainder, smaller
+from jitonnx.kernels.sharing import TASK_ELEMENTS
+from jitonnx.kernels.simd import Vector
+from jitonnx.kernels.tile import Epilogue
+from jitonnx.kernels.trace import Traced, select
+
+VECTORS = 4
+"""Vectors of a row worked on at once: their chains of dependent operations hide each other's latency."""
+
+
+def unit_range(code: Code, begin: Traced, end: Traced, units: Traced, unit_elements: Traced) -> tuple[Traced, Traced]:
+    """The units [first, stop) of tasks [begin, end), as `sharing.units_per_task` cuts them."""
+    each = larger(code.integer(TASK_ELEMENTS) / larger(unit_elements, 1), 1)
+    return begin * each, smaller(end * each, units)
+
+
+class Vectors:
+    """Rows of `element`s gone through by vectors of `lanes`, with a prologue and an epilogue, each maybe None."""
+
+    def __init__(self, code: Code, element: types.Type, lanes: int, prologue: Any = None, epilogue: Any = None) -> None:
+        self.code, self.element, self.lanes = code, element, lanes
+        self.has_prologue = prologue is not None
+        vector = Vector(element, lanes)
+        self._prologue, self._epilogue = Epilogue(prologue, vector), Epilogue(epilogue, vector)
+        # A long prologue or epilogue is not repeated more than need be.
+        self.vectors = VECTORS if prologue is None and epilogue is None else 2
+
+    def each(self, columns: Traced, body: Callable[[int, Traced, Traced | None], None]) -> None:
+        """body(slot, column, live) for every vector of a row; live is None where all lanes are.
+
+        Slots 0 <= slot < self.vectors are emitted one after the other for neighbouring vectors; the rest of the row,
+        whole vectors and a part of one, uses slot 0.
+        """
+        block = self.vectors * self.lanes
+        whole = columns - remainder(columns, self.code.integer(block))
+        with self.code.loop(whole, 0, block) as column:
+            for slot in range(self.vectors):
+                body(slot, column + slot * self.lanes, None)
+        with self.code.loop(columns, whole, self.lanes) as column:
+            body(0, column, columns - column)
+
+    def fold(
+        self,
+        columns: Traced,
+        initial: float,
+        combine: Callable[[Traced, Traced], Traced],
+        value: Callable[[Traced, Traced | None], Traced],
+    ) -> Traced:
+        """The vector combine(…) of value(column, live) over a row; lanes that are not live count as `initial`."""
+        start = self.code.number(self.element, initial, self.lanes)
+        totals = [self.code.variable(start) for _ in range(self.vectors)]
+
+        def body(slot: int, column: Traced, live: Traced | None) -> None:
+            x = self.only_live(value(column, live), live, initial)
+            totals[slot].set(combine(totals[slot].get(), x))
+
+        self.each(columns, body)
+        values = [total.get() for total in totals]
+        while len(values) > 1:
+            values = [combine(a, b) for a, b in zip(values[::2], values[1::2], strict=True)]
+        return values[0]
+
+    def only_live(self, x: Traced, live: Traced | None, other: float) -> Traced:
+        """x with `other` in the lanes that are not live."""
+        if live is None:
+            return x
+        mask = Traced(x.builder, types.boolean, self.code.live(live, self.lanes).value)
+        return select(mask, x, other)
+
+    def prologue(self, x: Traced, batch: Traced, row: Traced, column: Traced, live: Traced | None) -> Traced:
+        return self._apply(self._prologue, x, batch, row, column, live)
+
+    def epilogue(self, x: Traced, batch: Traced, row: Traced, column: Traced, live: Traced | None) -> Traced:
+        return self._apply(self._epilogue, x, batch, row, column, live)
+
+    def _apply(
+        self, function: Epilogue, x: Traced, batch: Traced, row: Traced, column: Traced, live: Traced | None
+    ) -> Traced:
+        return self.code.epilogue(function, x, batch, row, column, self.lanes if live is None else live)
+
+    def sum(self, vector: Traced) -> Traced:
+        return self.code.call(simd.reduce_add, vector)
+
+    def largest(self, vector: Traced) -> Traced:
+        return self.code.call(simd.reduce_max, vector)

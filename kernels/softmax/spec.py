@@ -1,0 +1,60 @@
+"""What the softmax kernels are, without compiling them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from jitonnx.kernels.sharing import units_per_task
+from jitonnx.kernels.spec import KernelSpec, Work
+
+KINDS = ("softmax", "log_softmax")
+COLUMNS = 64
+"""Columns of a unit of work when the axis is not the last one."""
+
+
+@dataclass(frozen=True)
+class SoftmaxSpec(KernelSpec):
+    """ONNX's Softmax or LogSoftmax over `length` elements, outer x inner times.
+
+    Element (o, k, i) of x lies at o * x_outer + k * x_step + i, y's likewise. With `last`, inner and both steps are 1
+    and go unread, the axis itself is vectorised; otherwise the inner extent is, whose stride is 1.
+
+    prologue(value, buffers, sizes, batch, row, column, live) -> Vector is applied to x as it is read, the epilogue, of
+    the same form, to y. With `last`, batch is 0, row is o and column k; otherwise batch is o, row is k and column i.
+    y may be x itself. A slice that holds a NaN, +inf or nothing but -inf gives NaN, as in onnxruntime.
+    """
+
+    kind: str = "softmax"
+    last: bool = True
+    element: str = "float32"
+    """"float32" or "float64"."""
+
+    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "y")
+    SIZES: ClassVar[tuple[str, ...]] = ("outer", "length", "inner", "x_outer", "x_step", "y_outer", "y_step")
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS or self.element not in ("float32", "float64"):
+            raise ValueError(f"no softmax kernel of kind {self.kind!r} for {self.element!r}")
+
+    def tasks(self, sizes: Sequence[int]) -> int:
+        outer, length, inner = sizes[:3]
+        if self.last:
+            return -(-outer // units_per_task(length)) if length else 0
+        units = outer * -(-inner // COLUMNS)
+        return -(-units // units_per_task(length * COLUMNS)) if length else 0
+
+    def work(self, sizes: Sequence[int]) -> Work:
+        outer, length, inner = sizes[:3]
+        elements = outer * length * (1 if self.last else inner)
+        return Work(20 * elements, 2 * elements * np.dtype(self.element).itemsize)
+
+
+def choose(
+    outer: int | None, length: int | None, inner: int | None, kind: str, element: str = "float32"
+) -> SoftmaxSpec:
+    """The kernel for a softmax over the middle one of [outer, length, inner]; None: known only at run time."""
+    return SoftmaxSpec(kind, inner == 1, element)

@@ -1,0 +1,271 @@
+"""Recurrent kernels against ONNX's equations in NumPy (float64) and against onnxruntime."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from jitonnx.kernels.recurrent.kernel import build
+from jitonnx.kernels.recurrent.spec import GATES, Activation, RecurrentSpec, choose
+from jitonnx.target import host, named
+from tests.kernels.harness import Compiled
+
+SIGMOID, TANH, RELU = ("Sigmoid", 0.0, 0.0), ("Tanh", 0.0, 0.0), ("Relu", 0.0, 0.0)
+DEFAULTS = {"LSTM": (SIGMOID, TANH, TANH), "GRU": (SIGMOID, TANH), "RNN": (TANH,)}
+WIDTHS = sorted({8, host().lanes(4)})
+_COMPILED: dict[tuple[RecurrentSpec, int], Compiled] = {}
+
+
+class Result(NamedTuple):
+    y: np.ndarray
+    h: np.ndarray
+    c: np.ndarray
+
+
+class Layer:
+    """Operands of a node in layout 0, random, and what the kernel makes of them."""
+
+    def __init__(
+        self, kind: str, hidden: int, steps: int, batch: int, directions: int = 1, reverse: int = 0, inputs: int = 3
+    ) -> None:
+        self.kind, self.hidden, self.steps, self.batch = kind, hidden, steps, batch
+        self.directions, self.reverse = directions, reverse
+        random, gates = np.random.default_rng(hidden), GATES[kind]
+        scale = 1 / math.sqrt(hidden)
+        self.x = random.normal(size=(steps, batch, inputs))
+        self.w = random.normal(size=(directions, gates * hidden, inputs))
+        self.r = random.normal(size=(directions, gates * hidden, hidden)) * scale
+        self.b = random.normal(size=(directions, 2 * gates * hidden)) * 0.3
+        self.p = random.normal(size=(directions, 3 * hidden)) * 0.3
+        self.h = random.normal(size=(directions, batch, hidden)) * 0.5
+        self.c = random.normal(size=(directions, batch, hidden)) * 0.5
+        self.lengths = np.array([max(1, steps - 2 * row) for row in range(batch)], np.int32)
+
+    def run(self, spec: RecurrentSpec, lanes: int, pieces: int = 2) -> Result:
+        """The kernel on tensors with gaps: y and states are views of wider buffers."""
+        hidden, dtype = self.hidden, spec.element
+        recurrent_bias = np.zeros((self.directions, hidden), dtype)
+        bias = self.b[:, : len(self.w[0])] + self.b[:, len(self.w[0]) :]
+        if spec.kind == "GRU" and spec.linear_before_reset:
+            recurrent_bias[...] = self.b[:, -hidden:]
+            bias[:, -hidden:] -= self.b[:, -hidden:]
+        gates = np.einsum("tbi,dgi->tbdg", self.x, self.w) + bias
+        gates = np.ascontiguousarray(gates, dtype)
+        y = np.full((self.steps, self.directions, self.batch, hidden + 3), 77, dtype)
+        states = [np.full((self.directions, self.batch, hidden + 2), 55, dtype) for _ in range(4)]
+        states[0][..., :hidden], states[1][..., :hidden] = self.h, self.c
+        sizes = spec.arguments(
+            steps=self.steps,
+            batch=self.batch,
+            directions=self.directions,
+            hidden=hidden,
+            reverse=self.reverse,
+            y_step=self.directions * self.batch * (hidden + 3),
+            y_direction=self.batch * (hidden + 3),
+            y_row=hidden + 3,
+            state_direction=self.batch * (hidden + 2),
+            state_row=hidden + 2,
+        )
+        buffers = [gates, spec.pack(self.r.astype(dtype)), recurrent_bias, self.p.astype(dtype), self.lengths]
+        buffers += [states[0], states[1], y, states[2], states[3]]
+        _compiled(spec, lanes)(buffers, sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces)
+        assert (y[..., hidden:] == 77).all() and all((state[..., hidden:] == 55).all() for state in states)
+        return Result(y[..., :hidden], states[2][..., :hidden], states[3][..., :hidden])
+
+    def reference(self, spec: RecurrentSpec) -> Result:
+        """ONNX's equations in float64."""
+        y = np.zeros((self.steps, self.directions, self.batch, self.hidden))
+        h, c = (self.h.copy(), self.c.copy()) if spec.initial else (np.zeros_like(self.h), np.zeros_like(self.c))
+        for d in range(self.directions):
+            for row in range(self.batch):
+                length = int(self.lengths[row]) if spec.lengths else self.steps
+                times = range(length)
+                for t in reversed(times) if self.reverse >> d & 1 else times:
+                    h[d, row], c[d, row] = self._step(spec, d, self.x[t, row], h[d, row], c[d, row])
+                    y[t, d, row] = h[d, row]
+        return Result(y, h, c)
+
+    def _step(
+        self, spec: RecurrentSpec, d: int, x: np.ndarray, h: np.ndarray, c: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        gates, hidden = GATES[self.kind], self.hidden
+        a, r = self.w[d] @ x + self.b[d, : gates * hidden], self.r[d]
+        rb = self.b[d, gates * hidden :]
+
+        def f(which: int, value: np.ndarray) -> np.ndarray:
+            bounded = np.clip(value, -spec.clip, spec.clip) if spec.clip else value
+            return _activate(spec.activations[which], bounded)
+
+        if self.kind == "RNN":
+            return f(0, a + r @ h + rb), c
+        if self.kind == "GRU":
+            z, rr, hh = np.split(a, 3)
+            rz, r_r, rh = np.split(r, 3)
+            bz, br, bh = np.split(rb, 3)
+            z, rr = f(0, z + rz @ h + bz), f(0, rr + r_r @ h + br)
+            inner = rr * (rh @ h + bh) if spec.linear_before_reset else rh @ (rr * h) + bh
+            return (1 - z) * f(1, hh + inner) + z * h, c
+        i, o, ff, cc = np.split(a + r @ h + rb, 4)
+        pi, po, pf = np.split(self.p[d], 3) if spec.peepholes else (0.0, 0.0, 0.0)
+        i = f(0, i + pi * c)
+        ff = 1 - i if spec.input_forget else f(0, ff + pf * c)
+        c = ff * c + i * f(1, cc)
+        return f(0, o + po * c) * f(2, c), c
+
+
+def _activate(activation: Activation, x: np.ndarray) -> np.ndarray:
+    name, alpha, beta = activation
+    return {
+        "Sigmoid": lambda: 1 / (1 + np.exp(-x)),
+        "Tanh": lambda: np.tanh(x),
+        "Relu": lambda: np.maximum(x, 0),
+        "Affine": lambda: alpha * x + beta,
+        "LeakyRelu": lambda: np.where(x < 0, alpha * x, x),
+        "ThresholdedRelu": lambda: np.where(x > alpha, x, 0),
+        "ScaledTanh": lambda: alpha * np.tanh(beta * x),
+        "HardSigmoid": lambda: np.clip(alpha * x + beta, 0, 1),
+        "Elu": lambda: np.where(x > 0, x, alpha * np.expm1(x)),
+        "Softsign": lambda: x / (1 + np.abs(x)),
+        "Softplus": lambda: np.log1p(np.exp(x)),
+    }[name]()
+
+
+def _compiled(spec: RecurrentSpec, lanes: int) -> Compiled:
+    if (spec, lanes) not in _COMPILED:
+        target = host() if lanes == host().lanes(4) else named("haswell")
+        _COMPILED[spec, lanes] = Compiled(build(spec, lanes), target)
+    return _COMPILED[spec, lanes]
+
+
+def _spec(kind: str, lanes: int, batch: int | None = None, **options: Any) -> RecurrentSpec:
+    activations = options.pop("activations", DEFAULTS[kind])
+    element = options.get("element", "float32")
+    return choose(
+        kind,
+        activations,
+        lanes=lanes * 4 // np.dtype(element).itemsize,
+        registers=32 if lanes == 16 else 16,
+        batch=batch,
+        **options,
+    )
+
+
+def _check(layer: Layer, spec: RecurrentSpec, lanes: int, tolerance: float = 3e-6) -> None:
+    got, expected = layer.run(spec, lanes), layer.reference(spec)
+    for name in ("y", "h", "c") if spec.kind == "LSTM" else ("y", "h"):
+        np.testing.assert_allclose(getattr(got, name), getattr(expected, name), tolerance, tolerance)
+
+
+KINDS = [("LSTM", False), ("GRU", False), ("GRU", True), ("RNN", False)]
+
+
+@pytest.mark.parametrize("lanes", WIDTHS)
+@pytest.mark.parametrize(("kind", "linear"), KINDS)
+@pytest.mark.parametrize("batch", [1, 2, 5, 8, 13])
+def test_hidden_sizes_and_batches(kind: str, linear: bool, batch: int, lanes: int) -> None:
+    spec = _spec(kind, lanes, batch, linear_before_reset=linear, initial=True)
+    for hidden in (1, 15, 16, 17, 40):
+        _check(Layer(kind, hidden, 4, batch), spec, lanes)
+
+
+@pytest.mark.parametrize("lanes", WIDTHS)
+@pytest.mark.parametrize(("kind", "linear"), KINDS)
+def test_unknown_batch_directions_and_lengths(kind: str, linear: bool, lanes: int) -> None:
+    for lengths, initial in ((False, False), (True, True)):
+        spec = _spec(kind, lanes, linear_before_reset=linear, initial=initial, lengths=lengths)
+        for batch in (1, 4, 6):
+            _check(Layer(kind, 20, 7, batch, directions=2, reverse=2), spec, lanes)
+        _check(Layer(kind, 20, 5, 3, directions=1, reverse=1), spec, lanes)
+
+
+@pytest.mark.parametrize("lanes", WIDTHS)
+def test_lstm_options(lanes: int) -> None:
+    for options in (
+        {"peepholes": True},
+        {"input_forget": True},
+        {"peepholes": True, "input_forget": True, "clip": 0.7},
+    ):
+        spec = _spec("LSTM", lanes, 3, initial=True, **options)
+        _check(Layer("LSTM", 19, 5, 3, directions=2, reverse=2), spec, lanes)
+
+
+@pytest.mark.parametrize(
+    "activation",
+    [
+        *(SIGMOID, TANH, RELU, ("Affine", 0.7, 0.1), ("LeakyRelu", 0.1, 0.0), ("ThresholdedRelu", 0.3, 0.0)),
+        *(("ScaledTanh", 0.8, 1.3), ("HardSigmoid", 0.3, 0.4), ("Elu", 0.6, 0.0), ("Softsign", 0.0, 0.0)),
+        ("Softplus", 0.0, 0.0),
+    ],
+)
+def test_activations(activation: Activation) -> None:
+    lanes = host().lanes(4)
+    for kind, options in (("RNN", {}), ("RNN", {"clip": 0.5}), ("GRU", {})):
+        spec = _spec(kind, lanes, 2, activations=(activation,) * len(DEFAULTS[kind]), **options)
+        _check(Layer(kind, 18, 3, 2), spec, lanes, 1e-5)
+
+
+@pytest.mark.parametrize(("kind", "linear"), KINDS)
+def test_double(kind: str, linear: bool) -> None:
+    spec = _spec(kind, host().lanes(4), 3, linear_before_reset=linear, element="float64", initial=True)
+    _check(Layer(kind, 21, 5, 3), spec, host().lanes(4), 1e-13)
+
+
+def test_results_do_not_depend_on_the_split() -> None:
+    spec, lanes = _spec("LSTM", host().lanes(4), 13, initial=True), host().lanes(4)
+    layer = Layer("LSTM", 33, 6, 13, directions=2, reverse=2)
+    whole = layer.run(spec, lanes, pieces=1)
+    for pieces in (2, 5):
+        for one, other in zip(whole, layer.run(spec, lanes, pieces), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_nothing_to_do() -> None:
+    lanes = host().lanes(4)
+    spec = _spec("LSTM", lanes, initial=True)
+    for steps, batch in ((0, 2), (2, 0)):
+        layer = Layer("LSTM", 5, steps, batch)
+        np.testing.assert_array_equal(layer.run(spec, lanes).h, layer.h.astype(np.float32))
+
+
+@pytest.mark.parametrize(("kind", "linear"), KINDS)
+def test_as_onnxruntime(kind: str, linear: bool) -> None:
+    """Bidirectional, with lengths, initial state and biases; LSTM with peepholes."""
+    import onnxruntime
+    from onnx import TensorProto, helper, numpy_helper
+
+    lstm, lanes = kind == "LSTM", host().lanes(4)
+    layer = Layer(kind, 24, 6, 3, directions=2, reverse=2)
+    spec = _spec(kind, lanes, 3, linear_before_reset=linear, initial=True, lengths=True, peepholes=lstm)
+    constants = {"W": layer.w, "R": layer.r, "B": layer.b, "h": layer.h, "c": layer.c, "P": layer.p}
+    inputs = ["X", "W", "R", "B", "lengths", "h"] + ["c", "P"] * lstm
+    outputs = ["Y", "Y_h"] + ["Y_c"] * lstm
+    options = {"linear_before_reset": int(linear)} if kind == "GRU" else {}
+    node = helper.make_node(kind, inputs, outputs, hidden_size=24, direction="bidirectional", **options)
+    initializers = [numpy_helper.from_array(v.astype(np.float32), n) for n, v in constants.items() if n in inputs]
+    graph = helper.make_graph(
+        [node],
+        "layer",
+        [
+            helper.make_tensor_value_info("X", TensorProto.FLOAT, layer.x.shape),
+            helper.make_tensor_value_info("lengths", TensorProto.INT32, [3]),
+        ],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
+        initializers,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    expected = session.run(outputs, {"X": layer.x.astype(np.float32), "lengths": layer.lengths})
+    for one, other in zip(layer.run(spec, lanes), expected, strict=False):
+        np.testing.assert_allclose(one, other, 1e-5, 1e-5)
+
+
+def test_wrong_specs_are_refused() -> None:
+    with pytest.raises(ValueError, match="unknown activation 'Gelu'"):
+        _spec("RNN", 16, activations=(("Gelu", 0.0, 0.0),))
+    with pytest.raises(ValueError, match="number of activations"):
+        _spec("LSTM", 16, activations=(TANH,))
+    with pytest.raises(ValueError, match="panels of a vector's length"):
+        build(_spec("LSTM", 8), 16)
