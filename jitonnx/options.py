@@ -6,6 +6,7 @@ are checked, kept and given back, and change nothing.
 
 from __future__ import annotations
 
+import copy
 import enum
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -134,6 +135,15 @@ class _Options:
             raise RuntimeError(f"{type(self).__name__} does not have configuration with key: {key}")
         return self._entries[key]
 
+    def __getstate__(self) -> dict[str, Any]:
+        slots = [name for kind in type(self).__mro__ for name in kind.__dict__.get("__slots__", ())]
+        state = {name: copy.copy(getattr(self, name)) for name in slots if name != "__weakref__"}
+        return state | getattr(self, "__dict__", {})
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+
 
 class SessionOptions(_Options):
     """How a session compiles and runs its model. Copyable and picklable.
@@ -190,6 +200,24 @@ class SessionOptions(_Options):
         """A configuration entry. RuntimeError if there is none of this key."""
         return self._get_entry(key)
 
+    # What the session asks for. Methods, because code that pickles options sets every other attribute that dir() names.
+
+    def entry(self, key: str) -> str | None:
+        """A configuration entry, None if there is none of this key. (Not in onnxruntime.)"""
+        return self._entries.get(key)
+
+    def fixed_dimensions(self) -> dict[str, int]:
+        """The sizes given by `add_free_dimension_override_by_name`. (Not in onnxruntime.)"""
+        return dict(self._dimensions)
+
+    def replaced_initializers(self) -> dict[str, Any]:
+        """What `add_initializer` was given. (Not in onnxruntime.)"""
+        return dict(self._initializers)
+
+    def load_cancelled(self) -> bool:
+        """What `set_load_cancellation_flag` was given last. (Not in onnxruntime.)"""
+        return bool(self._values.get("load_cancelled"))
+
     def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
         """Fix the size of a named dimension: the model is compiled for it, and other sizes are refused."""
         self._dimensions[_instance(name, str)] = operator.index(size)
@@ -238,7 +266,7 @@ class SessionOptions(_Options):
 
     def set_load_cancellation_flag(self, cancel: bool) -> None:
         """If true, sessions made with these options raise ModelLoadCanceled."""
-        self._values["_cancelled"] = bool(cancel)
+        self._values["load_cancelled"] = bool(cancel)
 
 
 class RunOptions(_Options):

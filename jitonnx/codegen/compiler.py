@@ -6,9 +6,9 @@ half a second each). They are children of our own, not of `multiprocessing`, so 
 
 from __future__ import annotations
 
-import os
 import pickle
 import queue
+import select
 import struct
 import subprocess
 import sys
@@ -61,6 +61,7 @@ def _compile(
         todo.put(code)
     done: dict[Code, bytes] = {}
     errors: list[BaseException] = []
+    finished = threading.Event()
 
     def finish(code: Code, data: bytes) -> None:
         done[code] = data
@@ -69,7 +70,7 @@ def _compile(
             progress(len(done), len(codes))
 
     helpers = [
-        threading.Thread(target=_drive_worker, args=(todo, target, finish, errors), daemon=True)
+        threading.Thread(target=_drive_worker, args=(todo, target, finish, errors, finished), daemon=True)
         for _ in range(min(workers - 1, len(codes) // KERNELS_PER_WORKER))
     ]
     for helper in helpers:
@@ -80,6 +81,7 @@ def _compile(
         except queue.Empty:
             break
         finish(code, compile_one(code, target))
+    finished.set()
     for helper in helpers:
         helper.join()
     if errors:
@@ -102,38 +104,48 @@ def _drive_worker(
     target: Target,
     finish: Callable[[Code, bytes], None],
     errors: list[BaseException],
+    finished: threading.Event,
 ) -> None:
-    """Feed one worker process until nothing is left to compile."""
+    """Feed one worker process until nothing is left to compile.
+
+    It takes its first kernel when it is ready, so that nobody waits for a kernel in a process that is still starting; one
+    that is not ready when all is done is not waited for.
+    """
     script = f"import sys; sys.path[:] = {sys.path!r}; from jitonnx.codegen.compiler import work; work()"
-    with subprocess.Popen(
-        [sys.executable, "-c", script],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-    ) as process:
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stdout is not None
-        while not errors:
-            try:
+        code: Code | None = None
+        try:
+            while not select.select([process.stdout], [], [], 0.02)[0]:
+                if finished.is_set():
+                    process.kill()
+                    return
+            _receive(process.stdout)
+            while not errors:
                 code = todo.get_nowait()
-            except queue.Empty:
-                break
-            try:
                 _send(process.stdin, (code, target))
                 answer = _receive(process.stdout)
-            except (OSError, EOFError, struct.error):
-                errors.append(CompileError(f"the process compiling {code!r} ended early"))
-                break
-            if isinstance(answer, str):
-                errors.append(CompileError(answer))
-                break
-            finish(code, answer)
-        process.stdin.close()
+                if isinstance(answer, str):
+                    raise CompileError(answer)
+                finish(code, answer)
+        except queue.Empty:
+            process.kill()
+        except (OSError, EOFError, struct.error):
+            errors.append(CompileError(f"the process compiling {code!r} ended early"))
+        except CompileError as error:
+            errors.append(error)
 
 
 def work() -> None:
-    """The loop of a worker process: codes in on standard input, object code or the text of an error out."""
+    """The loop of a worker process: codes in on standard input, object code or the text of an error out.
+
+    It says "ready" once what every compile needs is imported.
+    """
+    from jitonnx.codegen import build, emit  # noqa: F401
+
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # whatever prints must not garble the answers
+    _send(sink, "ready")
     while True:
         try:
             code, target = _receive(source)

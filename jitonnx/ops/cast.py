@@ -48,6 +48,7 @@ class Cast(_Cast):
     versions = (1, 6, 9, 13, 19, 21, 23, 24, 25, 28)
     inputs = ("input",)
     outputs = ("output",)
+    elementwise = True
 
     to: int
 
@@ -135,7 +136,7 @@ def convert(x: np.ndarray, dtype: DType, saturate: bool = True, round_mode: str 
         return x
     target = dtype.numpy
     if dtype is DType.STRING:
-        return np.frompyfunc(_text, 1, 1)(x).astype(object) if x.dtype != object else x
+        return _texts(x) if x.dtype != object else x
     if x.dtype == object:
         return _parse(x, dtype)
     if dtype is DType.BOOL:
@@ -199,34 +200,38 @@ def _to_power_of_two(x: np.ndarray, target: np.dtype, saturate: bool, round_mode
     return np.where(np.isnan(x), 255, byte).astype(np.uint8).view(target)
 
 
-def _text(element: object) -> str:
-    """A number in text as onnxruntime writes it: floats with as many digits as their type can hold."""
-    if isinstance(element, bool | np.bool_):
-        return str(int(element))
-    if isinstance(element, float | np.floating) or not isinstance(element, int | np.integer):
+def _texts(x: np.ndarray) -> np.ndarray:
+    """Numbers in text as onnxruntime writes them: floats with as many digits as their type can hold."""
+    digits = 17 if x.dtype == np.float64 else 8
+
+    def text(element: object) -> str:
         value = float(element)  # type: ignore[arg-type]
         if np.isnan(value):
             return "NaN"
         if np.isinf(value):
             return "INF" if value > 0 else "-INF"
-        return f"{value:.17g}" if isinstance(element, float) else f"{value:.8g}"
-    return str(int(element))
+        return f"{value:.{digits}g}"
+
+    if x.dtype.kind in "iub":
+        return np.array([str(int(element)) for element in x.ravel().tolist()], object).reshape(x.shape)
+    return np.array([text(element) for element in x.ravel()], object).reshape(x.shape)
 
 
 def _parse(x: np.ndarray, dtype: DType) -> np.ndarray:
-    kind = dtype.numpy if dtype.is_float else np.dtype(np.float64)
-    parsed = np.empty(x.shape, object)
+    """Texts as numbers; "2.7" as an integer is truncated."""
+    numbers = np.empty(x.shape, object)
     for position, text in np.ndenumerate(x):
         try:
-            parsed[position] = int(text) if dtype.is_integer else float(text)
+            numbers[position] = int(text) if dtype.is_integer and _is_integer(text) else float(text)
         except ValueError:
-            try:
-                parsed[position] = int(float(text))
-            except (ValueError, OverflowError):
-                raise ValueError(f"{text!r} is no {dtype.text}") from None
-    if dtype.is_float:
-        return parsed.astype(np.float64).astype(kind)
-    return parsed.astype(dtype.numpy)
+            raise ValueError(f"{text!r} is no {dtype.text}") from None
+    if dtype.is_integer and all(isinstance(number, int) for number in numbers.flat):
+        return numbers.astype(dtype.numpy)
+    return convert(numbers.astype(np.float64), dtype)
+
+
+def _is_integer(text: str) -> bool:
+    return text.strip().lstrip("+-").isdecimal()
 
 
 OPERATORS = (BitCast, Cast, CastLike)

@@ -211,8 +211,9 @@ class _Recurrent(Operator):
             function = ACTIVATIONS[name].function
             return lambda x: function(np.clip(x, -bound, bound), alpha, beta)
 
-        # LSTM's third function is applied to the cell and not to a gate.
-        return tuple(gate(*chosen, math.inf if i % 3 == 2 else limit) for i, chosen in enumerate(self.functions()))
+        per = len(self.default_activations)
+        # The third function of a direction, which only LSTM has, is applied to the cell and not to a gate.
+        return tuple(gate(*chosen, math.inf if i % per == 2 else limit) for i, chosen in enumerate(self.functions()))
 
     def _run(
         self, x: np.ndarray, lengths: np.ndarray, direction: _Direction, backwards: bool

@@ -26,27 +26,37 @@ def registry() -> dict[tuple[str, str], type[Operator]]:
     from jitonnx.ops import (
         activation,
         arithmetic,
+        cast,
         convolution,
+        indexing,
+        logic,
         matmul,
         normalization,
         pooling,
         recurrent,
+        reduction,
         resize,
         shape,
         softmax,
+        trigonometry,
     )
 
     families = (
         activation,
         arithmetic,
+        cast,
         convolution,
+        indexing,
+        logic,
         matmul,
         normalization,
         pooling,
         recurrent,
+        reduction,
         resize,
         shape,
         softmax,
+        trigonometry,
     )
     operators = [operator for family in families for operator in family.OPERATORS]
     return {(operator.domain, operator.__name__): operator for operator in operators}

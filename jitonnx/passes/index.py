@@ -22,7 +22,7 @@ from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.operator import Operator, evaluate_arrays
 from jitonnx.ops.arithmetic import Add, Mul, Neg, Sub
 from jitonnx.ops.cast import Cast
-from jitonnx.ops.comparison import Equal, Greater, GreaterOrEqual, Less, LessOrEqual
+from jitonnx.ops.logic import Equal, Greater, GreaterOrEqual, Less, LessOrEqual
 from jitonnx.ops.generation import ConstantOfShape, Range
 from jitonnx.ops.shape import Expand
 from jitonnx.passes.rewriting import array
@@ -146,11 +146,14 @@ def _fit(value: Value) -> Affine | None:
     """The affine function that known contents are."""
     contents = value.contents
     assert contents is not None
-    if contents.size == 0 or contents.size > EXAMINED:
-        return None
-    if contents.size == 1:
-        return Affine(contents.reshape(-1)[0] if contents.dtype == object else int(contents.reshape(-1)[0]), (0,) * contents.ndim)
-    if (elements := array(value)) is None:
+    if contents.size == 1 and contents.dtype == object:
+        return Affine(contents.reshape(-1)[0], (0,) * contents.ndim)
+    return fit(elements) if (elements := array(value)) is not None else None
+
+
+def fit(elements: np.ndarray) -> Affine | None:
+    """The affine function of coordinates that an array of integers is."""
+    if elements.size == 0 or elements.size > EXAMINED:
         return None
     offset = int(elements[(0,) * elements.ndim])
     coefficients = []

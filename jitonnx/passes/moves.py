@@ -17,7 +17,7 @@ from jitonnx.ops.matmul import MatMul
 from jitonnx.ops.reduction import Reduction
 from jitonnx.ops.shape import Concat, Expand, Reshape, Transpose
 from jitonnx.passes.rewriting import Edit, Result, array, producer, rank, ranked, rule, scalar
-from jitonnx.passes.views import exact_divide, permutation_of
+from jitonnx.passes.views import exact_divide
 
 
 @rule("transpose below elementwise", equation="f(T(a), T(b), c) = T(f(a, b, T'(c)))")
@@ -30,7 +30,7 @@ def transpose_below_elementwise(node: Node, edit: Edit) -> Result:
     if not node.operator.elementwise or len(node.outputs) != 1 or not ranked(node):
         return None
     transposes = [found for value in node.inputs if (found := producer(value, Transpose)) is not None]
-    permutations = {permutation_of(one.operator, rank(one.output)) for one in transposes}  # type: ignore[arg-type]
+    permutations = {_permutation(one) for one in transposes}
     if len(permutations) != 1 or all(_read_elsewhere(one, node, edit) for one in transposes):
         return None
     (permutation,) = permutations
@@ -41,6 +41,11 @@ def transpose_below_elementwise(node: Node, edit: Edit) -> Result:
         return None
     edit.shares(transposes)
     return edit.add(Transpose(perm=permutation), edit.add(node.operator, *inputs))
+
+
+def _permutation(node: Node) -> tuple[int, ...]:
+    assert isinstance(node.operator, Transpose)
+    return node.operator.permutation(rank(node.output))
 
 
 def _read_elsewhere(view: Node, node: Node, edit: Edit) -> bool:
@@ -72,7 +77,7 @@ def transpose_below_reduction(node: Node, edit: Edit) -> Result:
     above = producer(node.inputs[0], Transpose)
     if above is None or _read_elsewhere(above, node, edit):
         return None
-    permutation = permutation_of(above.operator, rank(above.output))  # type: ignore[arg-type]
+    permutation = _permutation(above)
     axes = _reduced_axes(node, len(permutation))
     if axes is None:
         return None
@@ -106,7 +111,7 @@ def transpose_below_concat(node: Node, edit: Edit) -> Result:
     if any(one is None or _read_elsewhere(one, node, edit) for one in transposes):
         return None
     found = [one for one in transposes if one is not None]
-    permutations = {permutation_of(one.operator, rank(one.output)) for one in found}  # type: ignore[arg-type]
+    permutations = {_permutation(one) for one in found}
     if len(permutations) != 1:
         return None
     (permutation,) = permutations

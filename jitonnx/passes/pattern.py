@@ -22,7 +22,7 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.operator import Operator
 from jitonnx.ops.arithmetic import Add, Div, Mul, Neg, Pow, Reciprocal, Sqrt, Sub
-from jitonnx.passes.rewriting import scalar
+from jitonnx.passes.rewriting import Edit, Level, Result, Rule, scalar
 
 PatternLike: TypeAlias = Union["Pattern", float, int]
 
@@ -84,9 +84,9 @@ class Call(Pattern):
 
 @dataclass(eq=False)
 class Product(Pattern):
-    """coefficient * the product of pattern ** exponent."""
+    """coefficient (a number or a named one) * the product of pattern ** exponent."""
 
-    coefficient: float
+    coefficient: float | Number
     factors: tuple[tuple[Pattern, float], ...]
 
 
@@ -109,15 +109,21 @@ def call(*operators: type[Operator], accepts: Callable[[Node], bool] | None = No
 
 
 def _product(a: PatternLike, b: PatternLike) -> Product:
-    coefficient, factors = 1.0, []
+    coefficient: float | Number = 1.0
+    factors: list[tuple[Pattern, float]] = []
     for part in (a, b):
+        number: float | Number = 1.0
         if isinstance(part, Product):
-            coefficient *= part.coefficient
+            number = part.coefficient
             factors.extend(part.factors)
-        elif isinstance(part, Pattern):
-            factors.append((part, 1.0))
+        elif isinstance(part, Number) or not isinstance(part, Pattern):
+            number = part
         else:
-            coefficient *= part
+            factors.append((part, 1.0))
+        if isinstance(number, Number):
+            coefficient = number
+        elif not isinstance(coefficient, Number):
+            coefficient *= number
     return Product(coefficient, tuple(factors))
 
 
@@ -211,7 +217,11 @@ def _match_all(patterns: Sequence[Pattern], values: Sequence[Value | None], foun
 
 def _match_product(pattern: Product, value: Value, sign: float, found: Match) -> Iterator[Match]:
     flat = flatten_product(value)
-    if not _close(flat.coefficient * sign, pattern.coefficient, value) or len(flat.factors) != len(pattern.factors):
+    if len(flat.factors) != len(pattern.factors):
+        return
+    if isinstance(pattern.coefficient, Number):
+        found = found.number(pattern.coefficient.name, flat.coefficient * sign)
+    elif not _close(flat.coefficient * sign, pattern.coefficient, value):
         return
     yield from (
         one.bind(pattern, value)
@@ -260,6 +270,30 @@ def _assign_summands(wanted: Sequence[Pattern], given: list[tuple[Value, float]]
 def _close(given: float, wanted: float, value: Value) -> bool:
     tolerance = {DType.FLOAT16: 2e-3, DType.BFLOAT16: 1e-2}.get(value.dtype, TOLERANCE)
     return math.isclose(given, wanted, rel_tol=tolerance, abs_tol=1e-12)
+
+
+def pattern_rule(
+    name: str, *patterns: Pattern, anchors: tuple[type[Operator], ...], equation: str, level: Level = Level.EXTENDED
+) -> Callable[[Callable[[Match, Edit], Result]], Rule]:
+    """A rule for the first of `patterns` that a floating-point result matches.
+
+    anchors: the operators that may come last. What the pattern spells must not be read elsewhere.
+    """
+
+    def decorate(function: Callable[[Match, Edit], Result]) -> Rule:
+        def apply(node: Node, edit: Edit) -> Result:
+            value = node.outputs[0]
+            if value.dtype is None or not value.dtype.is_float or value.type.shape is None:
+                return None
+            for pattern in patterns:
+                if (found := match(pattern, value)) is not None:
+                    edit.consume(found.nodes)
+                    return function(found, edit)
+            return None
+
+        return Rule(name, equation, level, anchors, apply)
+
+    return decorate
 
 
 # ---------------------------------------------------------------- products and sums of a graph

@@ -16,7 +16,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -24,11 +24,11 @@ from jitonnx.ir.dims import DimLike
 from jitonnx.ir.graph import Graph, GraphError, Node, Value
 from jitonnx.ir.operator import Operator
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.controlflow import Identity
-from jitonnx.ops.shape import Reshape
+from jitonnx.ops.shape import Identity, Reshape
 from jitonnx.passes.report import Reason, Report
 from jitonnx.passes.verify import same_type
 
+Fact = TypeVar("Fact")
 Result: TypeAlias = "Value | Sequence[Value] | None"
 
 SWEEPS = 60
@@ -77,6 +77,7 @@ class Edit:
         self.graph, self.report = graph, report
         self._consumed: dict[Node, None] = {}
         self._added: list[Node] = []
+        self._facts: dict[type[Any], Any] = {}
 
     # ------------------------------------------------------------ for rules
 
@@ -102,7 +103,7 @@ class Edit:
 
     def reshape(self, x: Value, shape: Sequence[DimLike]) -> Value:
         """x under another shape; x itself if it has that shape."""
-        return x if tuple(shape) == x.shape else self.add(Reshape(allowzero=True), x, self.dims(shape))
+        return x if tuple(shape) == x.shape else self.add(Reshape(allowzero=1), x, self.dims(shape))
 
     def consume(self, nodes: Iterable[Node]) -> None:
         """The rule's node and `nodes` become one: Decline if a result inside is read elsewhere, or is a graph output."""
@@ -126,11 +127,25 @@ class Edit:
         """The model's nodes that take part in the rewrite under way."""
         return tuple(dict.fromkeys(name for node in self._consumed for name in node.origin or (node.name,)))
 
+    def facts(self, kind: type[Fact]) -> Fact:
+        """The graph's one instance of an analysis, which remembers what it found until the graph has changed."""
+        if kind not in self._facts:
+            self._facts[kind] = kind()
+        return self._facts[kind]
+
     # ------------------------------------------------------------ for the driver of rules
+
+    def forget(self) -> None:
+        """Analyses start anew."""
+        self._facts.clear()
+
+    def begin(self, node: Node) -> None:
+        """A rewrite starts at `node`."""
+        self._consumed, self._added = {node: None}, []
 
     def attempt(self, rule: Rule, node: Node) -> bool:
         """Apply a rule to a node; whether it did anything."""
-        self._consumed, self._added = {node: None}, []
+        self.begin(node)
         try:
             result = rule.apply(node, self)
             if result is not None:
@@ -213,6 +228,7 @@ def _by_anchor(rules: Sequence[Rule]) -> tuple[dict[type[Operator], list[Rule]],
 
 def _sweep(edit: Edit, anchored: dict[type[Operator], list[Rule]], anywhere: Collection[Rule]) -> bool:
     changed = False
+    edit.forget()
     for node in edit.graph:
         for rule in (*anchored.get(type(node.operator), ()), *anywhere):
             if node in edit.graph and edit.attempt(rule, node):

@@ -272,17 +272,12 @@ def step_of(value: Value) -> Step | None:
     if isinstance(operator, Reshape | Squeeze | Unsqueeze | Flatten | Identity):
         return ("reshape", value.shape)
     if isinstance(operator, Transpose):
-        return ("transpose", permutation_of(operator, len(x.shape)))
+        return ("transpose", operator.permutation(len(x.shape)))
     if isinstance(operator, Slice):
         return _slice_step(node, x, value)
     if isinstance(operator, Split):
         return _split_step(node, operator, x, value)
     return None
-
-
-def permutation_of(operator: Transpose, rank: int) -> tuple[int, ...]:
-    """The permutation of a Transpose, also where it is left to the default (reversed axes)."""
-    return tuple(operator.perm) if operator.perm is not None else tuple(range(rank))[::-1]
 
 
 def _slice_step(node: Node, x: Value, value: Value) -> Step | None:

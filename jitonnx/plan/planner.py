@@ -64,6 +64,7 @@ class Planner:
         self._destinations: dict[Value, Callable[[], Tensor]] = {}
         self._orders: dict[Value, tuple[int, ...]] = {}
         self._group: Group | None = None
+        self._read = {value for statement in lowered.statements for value in statement.inputs} | set(lowered.outputs)
         for number, value in enumerate(lowered.inputs):
             buffer = Buffer(value.name, "input", product(value.shape), value.dtype, index=number)
             self._tensors[value] = Tensor(buffer, 0, value.shape, row_major(value.shape))
@@ -203,6 +204,10 @@ class Planner:
         """The node being planned, for errors."""
         assert self._group is not None
         return self._group.statements[-1].node
+
+    def is_read(self, value: Value) -> bool:
+        """Whether a statement or the graph's outputs need a value."""
+        return value in self._read
 
     def unplannable(self, reason: str) -> NoReturn:
         """The node being planned has no kernel: it is left to NumPy."""

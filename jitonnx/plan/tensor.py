@@ -179,6 +179,16 @@ def reshape_strides(
     return tuple(result)
 
 
+def pixels_as_rows(tensor: Tensor) -> Tensor | None:
+    """An image [N, C, spatial...] as matrices [N, pixels, C]; None if its pixels are not evenly spaced."""
+    pixels = product(tensor.shape[2:])
+    stride = reshape_strides(tensor.shape[2:], tensor.strides[2:], (pixels,))
+    if stride is None:
+        return None
+    shape, strides = (tensor.shape[0], pixels, tensor.shape[1]), (tensor.strides[0], stride[0], tensor.strides[1])
+    return replace(tensor, shape=shape, strides=strides)
+
+
 def _covers(have: DimLike, wanted: DimLike) -> bool:
     """Whether `have` is a proper multiple of `wanted`: more new axes must join before the products can agree."""
     if isinstance(have, int) and isinstance(wanted, int):

@@ -332,18 +332,16 @@ class DirectSpec(KernelSpec):
     def _pack_taps(self, weights: np.ndarray) -> np.ndarray:
         """[groups, M, C, kH, kW] to [groups, blocks of M, sums, M in block]."""
         groups, outputs, channels, height, width = weights.shape
-        orders = {"planar": (0, 2, 3, 4, 1), "interleaved": (0, 3, 4, 2, 1)}
-        if self.layout != "blocked":
-            rows = weights.transpose(orders[self.layout]).reshape(groups, -1, outputs)
-        else:
-            cuts = [slice(c, c + CHANNEL_BLOCK) for c in range(0, channels, CHANNEL_BLOCK)]
-            parts = [weights[:, :, cut].transpose(0, 3, 4, 2, 1).reshape(groups, -1, outputs) for cut in cuts]
-            rows = np.concatenate(parts, axis=1) if parts else np.zeros((groups, 0, outputs), np.float32)
-        blocks = -(-outputs // self.block)
-        packed = np.zeros((groups, blocks, rows.shape[1], self.block), np.float32)
-        for b in range(blocks):
-            part = rows[:, :, b * self.block : (b + 1) * self.block]
-            packed[:, b, :, : part.shape[2]] = part
+        taps, blocks = height * width, -(-outputs // self.block)
+        packed = np.zeros((groups, blocks, taps * channels, self.block), np.float32)
+        deep = CHANNEL_BLOCK if self.layout == "blocked" else max(channels, 1)
+        order = (0, 2, 3, 4, 1) if self.layout == "planar" else (0, 3, 4, 2, 1)
+        for first in range(0, channels, deep):
+            part = weights[:, :, first : first + deep].transpose(order)
+            part = part.reshape(groups, taps * min(deep, channels - first), outputs)
+            for b in range(blocks):
+                columns = part[:, :, b * self.block : (b + 1) * self.block]
+                packed[:, b, taps * first : taps * first + part.shape[1], : columns.shape[2]] = columns
         return packed
 
 

@@ -65,10 +65,9 @@ def _copy_rows(
     target: Pointer,
     padded: Traced,
 ) -> None:
-    with code.loop(rows) as row:
-        with code.loop(padded, step=lanes) as column:
-            vector = source.load(row * row_stride + column, lanes, columns - column)
-            target.store(row * padded + column, vector)
+    with code.loop(rows) as row, code.loop(padded, step=lanes) as column:
+        vector = source.load(row * row_stride + column, lanes, columns - column)
+        target.store(row * padded + column, vector)
 
 
 def _copy_single(
@@ -98,18 +97,17 @@ def _turn(
     padded: Traced,
 ) -> None:
     """Blocks of lanes x lanes: a vector of each column, turned in registers, stored as a vector of each row."""
-    with code.loop(rows, step=lanes) as row:
-        with code.loop(padded, step=lanes) as column:
-            block = []
-            for number in range(lanes):
-                live = select(column + number < columns, rows - row, 0)
-                block.append(source.load((column + number) * column_stride + row, lanes, live).value)
-            for number, vector in enumerate(_transpose(code.builder, block)):
-                target.store((row + number) * padded + column, Traced(code.builder, source.element, vector))
+    with code.loop(rows, step=lanes) as row, code.loop(padded, step=lanes) as column:
+        block = []
+        for number in range(lanes):
+            live = select(column + number < columns, rows - row, 0)
+            block.append(source.load((column + number) * column_stride + row, lanes, live).value)
+        for number, vector in enumerate(_transpose(code.builder, block)):
+            target.store((row + number) * padded + column, Traced(code.builder, source.element, vector))
 
 
 def _transpose(builder: ir.IRBuilder, block: list[ir.Value]) -> list[ir.Value]:
-    """The transpose of a square block: for each power of two, exchange the off-diagonal quarters of all such squares."""
+    """The transpose of a square block: for each power of two, exchange off-diagonal quarters of squares."""
     lanes = len(block)
     block, distance = list(block), 1
     while distance < lanes:

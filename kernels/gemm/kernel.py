@@ -17,7 +17,7 @@ from numba.core import types
 
 from jitonnx.kernels.code import Code, Pointer, emitted, remainder, smaller
 from jitonnx.kernels.gemm.copy import emit_copy
-from jitonnx.kernels.gemm.spec import LONGEST_VECTOR, GemmSpec
+from jitonnx.kernels.gemm.spec import LONGEST_VECTOR, NEAR_BYTES, GemmSpec
 from jitonnx.kernels.simd import Vector
 from jitonnx.kernels.tile import Epilogue, emit_accumulate, emit_finish
 from jitonnx.kernels.trace import Traced, select
@@ -71,7 +71,7 @@ class _Gemm:
         self.scratch = code.scratch(element)
 
     def emit(self, begin: Traced, end: Traced) -> None:
-        """Tasks in order: matrix after matrix, and within one first the blocks that share a part of the larger operand."""
+        """Tasks in order: matrix after matrix, within one first the blocks that share a part of the larger operand."""
         size = self.size
         row_blocks = (size["m"] + size["task_rows"] - 1) / size["task_rows"]
         column_blocks = (size["n"] + size["task_columns"] - 1) / size["task_columns"]
@@ -127,8 +127,11 @@ class _Gemm:
         if self.spec.b_packed:
             return b.at(column * size["k"]), code.integer(width)
         source = b.at(column * size["b_column"])
-        # For few rows a copy would cost more than it saves; whole vectors can then be read where they are.
-        in_place = size["b_column"].equals(1) & (live >= width)
+        # A copy costs more than it saves for few rows, or while b as a whole stays near; then whole vectors are read
+        # where they are.
+        near = size["k"] * size["b_row"] <= NEAR_BYTES // self.spec.itemsize
+        few_rows = rows <= 2 * self.spec.rows[0]
+        in_place = size["b_column"].equals(1) & (live >= width) & (near | few_rows)
         with code.when(~in_place):
             shape, strides = (size["k"], smaller(live, width)), (size["b_row"], size["b_column"])
             emit_copy(code, source, strides, shape, self.scratch, code.integer(width), self.lanes)

@@ -15,7 +15,11 @@ ELEMENTS = ("float32", "float64", "int32", "int64", "uint32", "uint64")
 LONGEST_VECTOR = 16
 """Elements of the longest vector of any target; scratch is padded by as much."""
 
-_A_BYTES = 1 << 20
+NEAR_BYTES = 3 << 20
+"""A run-time b of up to so many bytes is read in place. Measured with 128 to 256 rows: 0.93 to 0.95 of the FMA limit at
+768 x 768 (2.4 MB; copied 0.86), but 0.84 at 1000 x 1000 (copied 0.94) and 0.5 at 4096 x 4096 (copied 0.8)."""
+
+_A_BYTES, _A_BYTES_COPYING = 1 << 20, 4 << 20
 _TASKS = 16
 _TASK_PRODUCTS = 1 << 18
 
@@ -29,9 +33,9 @@ class GemmSpec(KernelSpec):
     shares a matrix. To the epilogue, batch is o * inner + i. Sums run over k in order, floats with fused multiply-add;
     integers wrap around. With k = 0 the epilogue is applied to zeros.
 
-    Task: a block of task_rows x task_columns of one matrix. Tiles of rows[0] x widths[0] cover a block; rows[1:] are the
-    heights for what remains below, each used as long as it fits, so that the last is 1 unless m is known; widths[1:]
-    the widths for what remains on the right: the narrowest that suffices, its last vector masked.
+    Task: a block of task_rows x task_columns of one matrix. Tiles of rows[0] x widths[0] cover a block; rows[1:] are
+    the heights for what remains below, each used as long as it fits, so that the last is 1 unless m is known;
+    widths[1:] the widths for what remains on the right: the narrowest that suffices, its last vector masked.
     """
 
     rows: tuple[int, ...]
@@ -43,7 +47,8 @@ class GemmSpec(KernelSpec):
     a_in_place: bool = True
     """a_column is 1 and a is read where it is. Otherwise a task copies its rows to scratch, whatever the strides."""
     b_packed: bool = True
-    """b is what `pack_b` made. Otherwise a task copies each panel to scratch, whatever the strides."""
+    """b is what `pack_b` made. Otherwise a task copies each panel to scratch, whatever the strides, unless it is better
+    read where it is."""
 
     BUFFERS: ClassVar[tuple[str, ...]] = ("a", "b", "c")
     GIVEN: ClassVar[tuple[str, ...]] = (
@@ -68,16 +73,18 @@ class GemmSpec(KernelSpec):
     def blocks(self, m: int, n: int, k: int, batch: int) -> tuple[int, int]:
         """Rows and columns of a task, in whole tiles.
 
-        A task's rows of a are used again for each panel of b, and a panel for each tile of rows: at most 256 KiB of a
-        stay in the second-level cache (1 MB on the machine this was measured on, where a panel of 64 columns and
-        k = 1152 takes 295 KB). Up to that, a product is cut by columns rather than by rows, a panel a task, and by rows
-        only until there are 16 tasks. A task is not made smaller than 2**18 multiplications, about 5 microseconds.
+        A tile of 8 x 48 reads 8 bytes of b and 1.3 of a in the cycle of an FMA: b has to come from the second-level
+        cache (a panel of 48 columns and k = 3072 has 590 KB), while a may come from the third. So the more rows use a
+        panel the better: a task gets up to 1 MB of a, 4 MB where it first copies the panel. Up to that a product is cut
+        by columns, a panel a task, and by rows only until there are 16 tasks. A task is not made smaller than 2**18
+        multiplications, about 5 microseconds.
         """
         if 0 in (m, n, batch):
             return 1, 1
         height, width, depth = self.rows[0], self.widths[0], max(1, k)
         tiles, panels = -(-m // height), -(-n // width)
-        tiles_in_cache = max(1, _A_BYTES // (depth * height * self.itemsize))
+        a_bytes = _A_BYTES if self.b_packed else _A_BYTES_COPYING
+        tiles_in_cache = max(1, a_bytes // (depth * height * self.itemsize))
         wanted = min(_TASKS, m * n * depth * batch // _TASK_PRODUCTS) // (panels * batch)
         tiles_each = -(-tiles // min(tiles, max(1, wanted, -(-tiles // tiles_in_cache))))
         panels_each = max(1, _TASK_PRODUCTS // (tiles_each * height * depth * width))
@@ -129,9 +136,9 @@ class GemmSpec(KernelSpec):
         return (full + (self.last_width(n) if n else 0)) * k
 
     def pack_b(self, b: np.ndarray) -> np.ndarray:
-        """b [..., k, n] -> [..., packed_elements(n, k)]: panels of widths[0] columns, each [k][width], padded with zeros.
+        """b [..., k, n] -> [..., packed_elements(n, k)]: panels of widths[0] columns, each [k][width].
 
-        The last panel is as wide as the tile that is used for it.
+        The last panel is as wide as the tile that is used for it, and padded with zeros.
         """
         *batch, k, n = b.shape
         packed = np.zeros((*batch, self.packed_elements(n, k)), self.element)

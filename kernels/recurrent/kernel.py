@@ -78,24 +78,29 @@ class _Kernel:
                 self._finish(first, count)
 
     def _start(self, first: Traced, count: Traced) -> None:
-        """The state before the first step, zero behind the last unit: padded products read it."""
-        states = [("initial_h", self.h)] + [("initial_c", self.c)] * (self.spec.kind == "LSTM")
-        zero = self.code.number(self.element, 0, self.spec.units)
-        both = self.padded * self.spec.rows
-        with self._each_panel(first, count) as (row, local, unit, mask):
-            for name, state in states:
-                at = self._state_offset(row, unit)
-                value = self.buffer[name].load(at, self.spec.units, mask) if self.spec.initial else zero
-                state.store(local * self.padded + unit, value)
-            self.h.store(both + local * self.padded + unit, zero)
-            self.reset_h.store(local * self.padded + unit, zero)
+        """The state before the first step; zero behind the last unit and the last row, which products read as well."""
+        units, at_all = self.spec.units, self.padded * self.spec.rows
+        zero = self.code.number(self.element, 0, units)
+        with self.code.loop(at_all, step=units) as at:
+            for state in (self.h, self.h.at(at_all), self.c, self.reset_h):
+                state.store(at, zero)
+        if self.spec.initial:
+            with self._each_panel(first, count) as (row, local, unit, mask):
+                for name, state in self._states("initial", self.h):
+                    value = self.buffer[name].load(self._state_offset(row, unit), units, mask)
+                    state.store(local * self.padded + unit, value)
+
+    def _states(self, when: str, h: Pointer) -> list[tuple[str, Pointer]]:
+        return [(f"{when}_h", h)] + [(f"{when}_c", self.c)] * (self.spec.kind == "LSTM")
 
     def _finish(self, first: Traced, count: Traced) -> None:
-        """The state behind the last step."""
-        states = [("last_h", self._h(self.size["steps"]))] + [("last_c", self.c)] * (self.spec.kind == "LSTM")
+        """The state behind the last step; zero where there was none, as onnxruntime has it."""
         with self._each_panel(first, count) as (row, local, unit, mask):
-            for name, state in states:
+            for name, state in self._states("last", self._h(self.size["steps"])):
                 value = state.load(local * self.padded + unit, self.spec.units)
+                if self.spec.lengths:
+                    none = self.buffer["lengths"].load(row) < 1
+                    value = value.like(value.builder.select(none.value, value.constant(0).value, value.value))
                 self.buffer[name].store(self._state_offset(row, unit), value, mask)
 
     def _step(self, first: Traced, count: Traced, step: Traced) -> None:
@@ -127,7 +132,8 @@ class _Kernel:
         if rows == 1:
             self._tile(weights, source, gates, 1, self.sums)
             return
-        with self.code.either(count >= rows) as (whole, part):
+        # From half the rows on, a tile with idle rows is as fast as reading the panel row by row.
+        with self.code.either(count * 2 >= rows) as (whole, part):
             with whole:
                 self._tile(weights, source, gates, rows, self.sums)
             with part, self.code.loop(count) as row:
@@ -145,7 +151,7 @@ class _Kernel:
             for gate in range(gates)
             for phase in range(phases)
         }
-        with code.loop(self.padded, step=phases) as k:
+        with code.loop(self.size["hidden"], step=phases) as k:
             for phase in range(phases):
                 panel = [weights.load((k + phase) * (gates * units) + gate * units, units) for gate in range(gates)]
                 for row in range(rows):

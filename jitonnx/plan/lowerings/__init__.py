@@ -11,7 +11,7 @@ from typing import Any
 
 from jitonnx.ir import computation as c
 from jitonnx.ir.lowering import Statement
-from jitonnx.plan.lowerings import movement, products, rows, windows
+from jitonnx.plan.lowerings import movement, products, recurrent, rows, windows
 
 LOWERINGS: dict[type[c.Computation], Callable[..., Any]] = {
     c.Concat: movement.concat,
@@ -19,6 +19,9 @@ LOWERINGS: dict[type[c.Computation], Callable[..., Any]] = {
     c.MatMul: products.matmul,
     c.Pool: windows.pool,
     c.Softmax: rows.softmax,
+    c.Normalize: rows.normalize,
+    c.GroupNormalize: rows.group_normalize,
+    c.Recurrent: recurrent.recurrent,
     c.Convolution: windows.convolution,
     c.TransposedConvolution: windows.transposed_convolution,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jitonnx.ir.dims import DimLike, known
@@ -47,7 +47,8 @@ def gemm(
         b = planner.copy(b, tuple(range(b.rank)), "its leading axes do not fit two loops")
         shape = _merged(batch, m, a, b, out)
         assert shape is not None, "Bug: dense matrices do not fit two loops"
-    constant = b.constant is not None and all(stride == 0 for stride in b.strides[:-2])
+    plain = replace(b, shape=b.shape[-2:], strides=b.strides[-2:])
+    constant = all(stride == 0 for stride in shape.b_batch) and plain.constant is not None
     spec = choose_gemm(
         *(dim if isinstance(dim, int) else None for dim in (shape.m, n, k)),
         shape.batch,
@@ -56,10 +57,7 @@ def gemm(
         a_in_place=a.strides[-1] == 1 or a.shape[-1] == 1,
         element=out.dtype.numpy.name,
     )
-    matrix = b
-    if constant:
-        plain = Tensor(b.buffer, b.offset, b.shape[-2:], b.strides[-2:])
-        matrix = planner.packed(plain, spec.pack_b, spec)
+    matrix = planner.packed(plain, spec.pack_b, spec) if constant else b
     sizes = [shape.m, n, k, shape.outer, shape.inner, shape.a_row, a.strides[-1], *b.strides[-2:], shape.c_row]
     sizes += [*shape.a_batch, *shape.b_batch, *shape.c_batch]
     call = KernelCall(spec, [a, matrix, out], list(sizes), 1, 2, label=f"gemm {_size_text(shape.batch, shape.m, n, k)}")

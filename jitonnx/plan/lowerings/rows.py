@@ -5,14 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from jitonnx.ir import computation as c
 from jitonnx.ir.dims import DimLike, product
+from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Statement
+from jitonnx.kernels.normalization.spec import (
+    BLOCKS,
+    GroupApplySpec,
+    GroupNormSpec,
+    GroupStatisticsSpec,
+    LayerNormSpec,
+    float_bits,
+)
 from jitonnx.kernels.softmax.spec import choose as choose_softmax
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.region import memory_order
-from jitonnx.plan.tensor import Tensor, reshape_strides
+from jitonnx.plan.tensor import (
+    Tensor,
+    broadcast_to,
+    channels_last_order,
+    is_channels_last,
+    pixels_as_rows,
+    reshape_strides,
+)
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -78,3 +96,91 @@ def softmax(planner: Planner, group: Group, statement: Statement) -> None:
     (x_outer, x_step, _), (y_outer, y_step, _) = loops.strides
     sizes = [loops.outer, loops.length, loops.inner, x_outer, x_step, y_outer, y_step]
     planner.call(KernelCall(spec, [x, y], sizes, 1, 1, label=spec.kind, reason="; ".join(group.reasons)))
+
+
+def normalize(planner: Planner, group: Group, statement: Statement) -> None:
+    """LayerNormalization or RMSNormalization: rows of all axes from one on."""
+    computation = statement.computation
+    assert isinstance(computation, c.Normalize)
+    image, scale, bias = (*statement.inputs, None, None)[:3]
+    assert image is not None
+    if any(planner.is_read(value) for value in statement.outputs[1:]):
+        planner.unplannable("its mean and deviation are asked for")
+    x = planner.tensor(image)
+    axes = range(computation.axis, x.rank)
+    x, y, loops = _as_rows(planner, x, statement, axes)
+    vectors = [
+        None if value is None else _row_vector(planner, value, x.shape[computation.axis :]) for value in (scale, bias)
+    ]
+    spec = LayerNormSpec(computation.kind, vectors[0] is not None, vectors[1] is not None, element=x.dtype.numpy.name)
+    (x_row, _, _), (y_row, _, _) = loops.strides
+    sizes = [loops.outer, loops.length, x_row, y_row, 0, float_bits(computation.epsilon)]
+    tensors = [x, vectors[0] or y, vectors[1] or y, y, y]
+    planner.call(KernelCall(spec, tensors, sizes, 1, 3, label=f"{spec.kind} norm", reason="; ".join(group.reasons)))
+
+
+def _as_rows(planner: Planner, x: Tensor, statement: Statement, axes: Sequence[int]) -> tuple[Tensor, Tensor, Loops]:
+    """x and a place for the first output, both rows of `axes`, innermost in memory; x is copied if it lies otherwise."""
+    value = statement.outputs[0]
+    if (loops := three_loops(axes, x)) is None or loops.inner != 1:
+        x = planner.copy(x, tuple(range(x.rank)), "needed as rows")
+    y = planner.place(value, memory_order(x))
+    loops = three_loops(axes, x, y)
+    if loops is None or loops.inner != 1:
+        y = planner.move(value, memory_order(x))
+        loops = three_loops(axes, x, y)
+    assert loops is not None, "Bug: a dense tensor is not rows"
+    return x, y, loops
+
+
+def _row_vector(planner: Planner, value: Value, shape: Sequence[DimLike]) -> Tensor:
+    """A scale or bias as one dense vector of a row's elements."""
+    tensor = broadcast_to(planner.tensor(value), shape)
+    if tensor.contiguous:
+        return tensor
+    if tensor.constant is not None:
+        return planner.packed(tensor, np.ascontiguousarray, "dense")
+    return planner.copy(tensor, tuple(range(tensor.rank)), "needed dense")
+
+
+def group_normalize(planner: Planner, group: Group, statement: Statement) -> None:
+    """InstanceNormalization and GroupNormalization, in two steps: the channels' statistics, then the normalised image."""
+    computation = statement.computation
+    assert isinstance(computation, c.GroupNormalize)
+    image, scale, bias = statement.inputs
+    assert image is not None and scale is not None and bias is not None
+    x = planner.tensor(image)
+    groups = computation.groups or x.shape[1]
+    scales = [_row_vector(planner, value, value.shape) for value in (scale, bias)]
+    matrix = pixels_as_rows(x) if is_channels_last(x) else None
+    if matrix is None and x.contiguous:
+        y = planner.place(statement.outputs[0], tuple(range(x.rank)))
+        if y.contiguous:
+            spec = GroupNormSpec(element=x.dtype.numpy.name)
+            positions = product(x.shape[2:])
+            sizes = [x.shape[0], x.shape[1], positions, groups, x.strides[0], x.strides[1], y.strides[0], y.strides[1]]
+            sizes.append(float_bits(computation.epsilon))
+            planner.call(KernelCall(spec, [x, *scales, y], sizes, 1, 3, label="group norm", reason="channels first"))
+            return
+    if matrix is None:
+        x = planner.channels_last(image)
+        matrix = pixels_as_rows(x)
+    y = planner.place(statement.outputs[0], channels_last_order(x.rank), strict=True)
+    out = pixels_as_rows(y)
+    if out is None:
+        y = planner.move(statement.outputs[0], channels_last_order(x.rank))
+        out = pixels_as_rows(y)
+    assert matrix is not None and out is not None, "Bug: dense channels-last pixels are not evenly spaced"
+    images, pixels, channels = matrix.shape
+    element = x.dtype.numpy.name
+    partial = planner.temporary((images, BLOCKS, 2, channels), x.dtype)
+    sizes = [images, pixels, channels, *matrix.strides[:2]]
+    reason = "; ".join(group.reasons)
+    planner.call(
+        KernelCall(
+            GroupStatisticsSpec(element), [x, partial], list(sizes), 1, 1, label="group statistics", reason=reason
+        )
+    )
+    sizes += [groups, *out.strides[:2], float_bits(computation.epsilon)]
+    apply = GroupApplySpec(element=element)
+    planner.call(KernelCall(apply, [x, partial, *scales, y], sizes, 1, 4, label="group norm", reason="channels last"))

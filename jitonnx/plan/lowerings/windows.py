@@ -10,7 +10,7 @@ import numpy as np
 
 from jitonnx.ir import computation as c
 from jitonnx.ir import expr as e
-from jitonnx.ir.dims import DimLike, product
+from jitonnx.ir.dims import DimLike
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Statement
 from jitonnx.ir.types import TensorType
@@ -19,7 +19,7 @@ from jitonnx.kernels.pooling.spec import choose as choose_pool
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.lowerings.products import gemm
-from jitonnx.plan.tensor import Tensor, channels_last_order, is_channels_last, reshape_strides
+from jitonnx.plan.tensor import Tensor, channels_last_order, is_channels_last, pixels_as_rows
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -82,11 +82,11 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     if bias is not None:
         _add_bias(planner, group, bias, x.rank)
     if _is_matrix_product(computation, array):
-        matrix, out = _pixels_as_rows(x), _pixels_as_rows(y)
+        matrix, out = pixels_as_rows(x), pixels_as_rows(y)
         if matrix is not None and out is not None:
             planner.note("a 1x1 convolution is a product of pixels and weights")
             swapped = replace(weights, shape=weights.shape[1::-1], strides=weights.strides[1::-1])
-            gemm(planner, group, matrix, swapped, out, _pixels_as_rows)
+            gemm(planner, group, matrix, swapped, out, pixels_as_rows)
             return
     _direct(planner, group, computation, x, weights, y)
 
@@ -199,19 +199,9 @@ def _is_matrix_product(computation: c.Convolution, weights: np.ndarray) -> bool:
     return all(value == 1 for value in ones) and not any((*computation.pads_before, *computation.pads_after))
 
 
-def _pixels_as_rows(tensor: Tensor) -> Tensor | None:
-    """An image [N, C, spatial...] as matrices [N, pixels, C]; None if its pixels are not evenly spaced."""
-    pixels = product(tensor.shape[2:])
-    stride = reshape_strides(tensor.shape[2:], tensor.strides[2:], (pixels,))
-    if stride is None:
-        return None
-    shape, strides = (tensor.shape[0], pixels, tensor.shape[1]), (tensor.strides[0], stride[0], tensor.strides[1])
-    return replace(tensor, shape=shape, strides=strides)
-
-
 def pixel_strides(tensor: Tensor) -> tuple[DimLike, DimLike, DimLike] | None:
     """Strides of an image by (image, linear pixel, channel): how window kernels address their epilogue's operands."""
-    matrix = _pixels_as_rows(tensor)
+    matrix = pixels_as_rows(tensor)
     return None if matrix is None else matrix.strides  # type: ignore[return-value]
 
 

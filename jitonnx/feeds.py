@@ -1,0 +1,213 @@
+"""From what users feed to the arrays that a model takes: checks, conversions, and errors that name the input.
+
+Element types are never converted silently: an array must have the input's own. Python numbers and lists, which have
+none, become arrays of the input's type if that type can hold them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jitonnx.errors import InvalidArgument
+from jitonnx.ir.dtypes import DType, of_numpy
+from jitonnx.model import Declaration
+
+_PLEASE_FIX = "Please fix either the inputs/outputs or the model."
+
+
+def check_names(feeds: Any, required: Sequence[str], optional: Iterable[str]) -> None:
+    """InvalidArgument for inputs that are missing or unknown, TypeError for feeds that are no mapping from names."""
+    if not isinstance(feeds, Mapping):
+        raise TypeError(f"input_feed is a {type(feeds).__name__}; give a dict of arrays by input name")
+    for name in feeds:
+        if not isinstance(name, str):
+            raise TypeError(f"the names of inputs are str; input_feed has the key {name!r} ({type(name).__name__})")
+    missing = [name for name in required if name not in feeds]
+    if missing:
+        raise InvalidArgument(
+            f"Required inputs ({missing}) are missing from input feed ({list(feeds)}).{_similar(missing[0], feeds)}"
+        )
+    known = [*required, *optional]
+    for name in feeds:
+        if name not in known:
+            raise InvalidArgument(
+                f"Invalid input name: {name}. The model's inputs are: {', '.join(known) or 'none'}"
+                f"{_similar(name, known)}"
+            )
+
+
+def unknown_output(name: str, known: Sequence[str]) -> InvalidArgument:
+    """The error for an output that a model does not have."""
+    return InvalidArgument(
+        f"Invalid output name:{name}. The model's outputs are: {', '.join(known)}{_similar(name, known)}"
+    )
+
+
+def _similar(name: str, names: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(names), 1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def read(value: Any, declared: Declaration) -> np.ndarray:
+    """The array for one input: C-contiguous, aligned, in native byte order, of the declared type and shape.
+
+    Takes arrays (any layout, byte order or subclass), what offers `__array__` or `__dlpack__`, numbers for scalars, and
+    nested lists or tuples. InvalidArgument says what does not fit.
+    """
+    array = value if type(value) is np.ndarray else _as_array(value, declared)
+    if declared.dtype is DType.STRING:
+        array = _strings(array, declared)
+    else:
+        _check_type(array, declared)
+    array = _check_shape(array, declared)
+    return np.require(array, array.dtype.newbyteorder("="), ["C", "A", "E"])
+
+
+# ---------------------------------------------------------------------------------------------- kinds of values
+
+
+def _as_array(value: Any, declared: Declaration) -> np.ndarray:
+    if isinstance(value, np.ma.MaskedArray):
+        warnings.warn(f"input {declared.name!r} is a masked array: its mask is ignored", stacklevel=2)
+        return np.asarray(value.data)
+    if isinstance(value, np.ndarray | np.generic):
+        return np.asarray(value)
+    if isinstance(value, list | tuple | bool | int | float | complex):
+        return _converted(value, declared)
+    if isinstance(value, str | bytes):
+        return np.array(value, object)
+    if value is None:
+        raise InvalidArgument(f"input {declared.name!r} is None, but it is not optional: give a {_expected(declared)}")
+    for read_array in (_of_array_interface, _of_ort_value, _of_dlpack):
+        array = read_array(value)
+        if array is not None:
+            return array
+    raise InvalidArgument(
+        f"Input must be a list of dictionaries or a single numpy array for input {declared.name!r}. "
+        f"It is a {type(value).__name__}; give a {_expected(declared)}"
+    )
+
+
+def _of_array_interface(value: Any) -> np.ndarray | None:
+    return np.asarray(value) if hasattr(value, "__array__") or hasattr(value, "__array_interface__") else None
+
+
+def _of_ort_value(value: Any) -> np.ndarray | None:
+    return np.asarray(value.numpy()) if callable(getattr(value, "numpy", None)) else None
+
+
+def _of_dlpack(value: Any) -> np.ndarray | None:
+    return np.from_dlpack(value) if hasattr(value, "__dlpack__") else None
+
+
+def _converted(value: Any, declared: Declaration) -> np.ndarray:
+    """Python numbers, or nested lists, as an array of the declared type. InvalidArgument if it can't hold them."""
+    assert declared.dtype is not None
+    if declared.dtype is DType.STRING:
+        return np.array(value, object)
+    what = "number" if np.isscalar(value) else type(value).__name__
+    refused = f"Could not create tensor from given input {what}: input {declared.name!r} takes a {_expected(declared)}"
+    try:
+        given = np.asarray(value)
+    except (ValueError, OverflowError) as error:
+        raise InvalidArgument(f"{refused}; {error}") from error
+    if given.dtype == object or given.dtype.kind in "USMm":
+        raise InvalidArgument(f"{refused}, and not one that holds {_kinds(given)}")
+    with np.errstate(all="ignore"):
+        made = given.astype(declared.dtype.numpy)
+    exact = declared.dtype.is_float or declared.dtype in (DType.COMPLEX64, DType.COMPLEX128)
+    if (given.dtype.kind == "c" and made.dtype.kind != "c") or not (exact or np.array_equal(made, given)):
+        raise InvalidArgument(f"{refused}, which cannot hold all of its numbers")
+    return made
+
+
+def _kinds(array: np.ndarray) -> str:
+    return ", ".join(sorted({type(element).__name__ for element in array.flat}))
+
+
+def _strings(array: np.ndarray, declared: Declaration) -> np.ndarray:
+    """An object array of str. Bytes are decoded as UTF-8; anything else is refused."""
+    if array.dtype.kind not in "OUST":
+        _check_type(array, declared)
+    texts = np.empty(array.shape, object)
+    for index, element in enumerate(array.flat):
+        if isinstance(element, bytes):
+            try:
+                element = element.decode()
+            except UnicodeDecodeError as error:
+                raise InvalidArgument(f"element {index} of input {declared.name!r} is not UTF-8: {error}") from error
+        if not isinstance(element, str):
+            raise InvalidArgument(
+                f"element {index} of input {declared.name!r} is {element!r} ({type(element).__name__}); "
+                "a tensor(string) holds str"
+            )
+        texts.flat[index] = str(element)
+    return texts
+
+
+# ---------------------------------------------------------------------------------------------- types and shapes
+
+
+def _check_type(array: np.ndarray, declared: Declaration) -> None:
+    try:
+        actual = f"tensor({of_numpy(array.dtype).text})" if array.dtype != object else "NumPy's object"
+    except TypeError:
+        actual = f"NumPy's {array.dtype}, which ONNX does not have"
+    if actual != declared.type:
+        assert declared.dtype is not None
+        raise InvalidArgument(
+            f"Unexpected input data type. Actual: ({actual}) , expected: ({declared.type}) for input "
+            f"{declared.name!r}. Types are not converted silently: if it is meant, feed it as "
+            f".astype({declared.dtype.numpy.name!r})"
+        )
+
+
+def _check_shape(array: np.ndarray, declared: Declaration) -> np.ndarray:
+    """The array, if its shape is one that the input takes. A declared scalar may be fed as one element of rank 1."""
+    wanted = declared.shape
+    if wanted is None:
+        return array
+    if wanted == () and array.shape == (1,):
+        return array.reshape(())
+    if array.ndim != len(wanted):
+        raise InvalidArgument(
+            f"Invalid rank for input: {declared.name} Got: {array.ndim} Expected: {len(wanted)} {_PLEASE_FIX} "
+            f"It has the shape {list(array.shape)}; give a {_expected(declared)}"
+        )
+    wrong = [
+        f" index: {axis} Got: {got} Expected: {dim}\n"
+        for axis, (got, dim) in enumerate(zip(array.shape, wanted, strict=True))
+        if isinstance(dim, int) and got != dim
+    ]
+    if wrong:
+        raise InvalidArgument(
+            f"Got invalid dimensions for input: {declared.name} for the following indices\n{''.join(wrong)} "
+            f"{_PLEASE_FIX} It has the shape {list(array.shape)}; give a {_expected(declared)}"
+        )
+    return array
+
+
+def _expected(declared: Declaration) -> str:
+    if declared.shape is None:
+        return f"{declared.type} of any shape"
+    dims = ", ".join("?" if dim is None else str(dim) for dim in declared.shape)
+    return f"{declared.type} of shape [{dims}]"
+
+
+def disagreement(declared: Sequence[Declaration], shapes: Sequence[Sequence[int]]) -> str | None:
+    """How inputs disagree on the size of a named dimension; None if they do not."""
+    seen: dict[str, tuple[int, str]] = {}
+    for entry, shape in zip(declared, shapes, strict=True):
+        for axis, (dim, size) in enumerate(zip(entry.shape or (), shape, strict=False)):
+            if not isinstance(dim, str):
+                continue
+            where = f"axis {axis} of {entry.name!r}"
+            first, place = seen.setdefault(dim, (size, where))
+            if first != size:
+                return f"dimension {dim!r} is {first} on {place}, but {size} on {where}"
+    return None

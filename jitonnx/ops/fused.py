@@ -1,0 +1,65 @@
+"""Operators of our own domain "jitonnx", which rewrites make of what ONNX spells out. No model can name them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jitonnx.ir import computation as c
+from jitonnx.ir.graph import Value
+from jitonnx.ir.lowering import Lowering
+from jitonnx.ir.operator import InferenceError, Operator
+from jitonnx.ir.types import TensorType, assume_equal
+from jitonnx.ops.base import lower_floating, widen
+
+
+class Attention(Operator):
+    """softmax(scale * q kᵀ + mask) v for q [B, H, S, D], k [B, Hkv, T, D], v [B, Hkv, T, Dv]; Hkv divides H.
+
+    mask is broadcast to [B, H, S, T]; a boolean one blocks where it is false. causal: row i sees columns up to i only.
+    masked_rows_zero: a row that would be NaN because everything in it is blocked is 0.
+    """
+
+    domain = "jitonnx"
+    versions = (1,)
+    inputs = ("q", "k", "v", "mask?")
+    outputs = ("output",)
+
+    scale: float = 1.0
+    causal: bool = False
+    masked_rows_zero: bool = False
+
+    def infer(self, q: Value, k: Value, v: Value, mask: Value | None = None) -> TensorType:
+        if not len(q.shape) == len(k.shape) == len(v.shape) == 4:
+            raise InferenceError(f"q, k and v must have 4 axes: {q.type}, {k.type} and {v.type} given")
+        fits = (
+            assume_equal(q.shape[0], k.shape[0])
+            and assume_equal(q.shape[3], k.shape[3])
+            and all(assume_equal(one, other) for one, other in zip(k.shape[:3], v.shape[:3]))
+        )
+        heads, shared = q.shape[1], k.shape[1]
+        if not fits or (isinstance(heads, int) and isinstance(shared, int) and heads % shared):
+            raise InferenceError(f"q {q.type}, k {k.type} and v {v.type} do not belong together")
+        return TensorType(q.dtype, (*q.shape[:3], v.shape[3]))
+
+    def evaluate(self, q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
+        dtype, groups = q.dtype, q.shape[1] // k.shape[1]
+        q, k, v = (widen(array) for array in (q, k, v))
+        k, v = (np.repeat(array, groups, axis=1) for array in (k, v))
+        scores = np.matmul(q, k.swapaxes(2, 3)) * q.dtype.type(self.scale)
+        if mask is not None:
+            scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + widen(mask)
+        if self.causal:
+            scores = np.where(np.tri(*scores.shape[2:], dtype=bool), scores, -np.inf)
+        weights = np.exp(scores - scores.max(axis=3, keepdims=True, initial=-np.inf))
+        weights = weights / weights.sum(axis=3, keepdims=True)
+        if self.masked_rows_zero:
+            weights = np.where(np.isnan(weights), 0, weights)
+        return np.matmul(weights.astype(v.dtype, copy=False), v).astype(dtype, copy=False)
+
+    @lower_floating
+    def lower(self, to: Lowering, q: Value, k: Value, v: Value, mask: Value | None = None) -> Value:
+        computation = c.Attention(self.scale, self.causal, self.masked_rows_zero)
+        return to.emit(computation, (q, k, v) if mask is None else (q, k, v, mask), self.infer(q, k, v, mask))
+
+
+OPERATORS = (Attention,)

@@ -1,0 +1,247 @@
+"""Reductions over axes: sums, means, extrema, norms, and the positions of extrema."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+
+from jitonnx.ir import computation as c
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Value
+from jitonnx.ir.lowering import Lowering
+from jitonnx.ir.operator import Operator
+from jitonnx.ir.raw import RawNode
+from jitonnx.ir.types import TensorType
+from jitonnx.ops.base import FLOATS, NUMBERS, check_dtype, constant_of, normalize_axis, via_float32
+
+_WIDE = FLOATS | {DType.INT32, DType.INT64, DType.UINT32, DType.UINT64}
+
+
+class _Reduce(Operator):
+    """Over `axes`; over all of them if there are none given (over none with noop_with_empty_axes)."""
+
+    inputs = ("data", "axes?")
+    outputs = ("reduced",)
+    types: ClassVar[frozenset[DType]] = _WIDE
+    kind: ClassVar[str]
+    """The computation's kind (see `jitonnx.ir.computation.Reduce`)."""
+    axes_since: ClassVar[int] = 18
+    """Since when the axes are an input."""
+
+    keepdims: int = 1
+    noop_with_empty_axes: int = 0
+
+    @classmethod
+    def upgrade(cls, node: RawNode) -> None:
+        if node.version < cls.axes_since:
+            node.attribute_to_input("axes", 1)
+
+    def _axes(self, rank: int, axes: list[Any] | None) -> tuple[int, ...]:
+        if not axes:
+            return () if self.noop_with_empty_axes else tuple(range(rank))
+        return tuple(sorted({normalize_axis(axis, rank, "axes") for axis in axes}))
+
+    def _axes_of(self, data: Value, axes: Value | None) -> tuple[int, ...]:
+        return self._axes(len(data.shape), None if axes is None else constant_of(axes, "axes"))
+
+    def infer(self, data: Value, axes: Value | None = None) -> TensorType:
+        check_dtype(data, self.types)
+        gone = self._axes_of(data, axes)
+        sizes = ((1 if axis in gone else size) for axis, size in enumerate(data.shape) if self.keepdims or axis not in gone)
+        return TensorType(data.dtype, tuple(sizes))
+
+    @via_float32
+    def evaluate(self, data: np.ndarray, axes: np.ndarray | None = None) -> np.ndarray:
+        over = self._axes(data.ndim, None if axes is None else axes.ravel().tolist())
+        return np.asarray(self._reduce(data, over, bool(self.keepdims))).astype(data.dtype)
+
+    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
+        raise NotImplementedError
+
+    def lower(self, to: Lowering, data: Value, axes: Value | None = None) -> Value:
+        return to.reduce(self.kind, data, self._axes_of(data, axes), bool(self.keepdims))
+
+
+class ReduceL1(_Reduce):
+    """The sum of absolute values."""
+
+    versions = (1, 11, 13, 18)
+    kind = "l1"
+
+    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
+        return np.abs(x).sum(axis=axes, keepdims=keepdims)
+
+
+class ReduceL2(_Reduce):
+    """The square root of the sum of squares."""
+
+    versions = (1, 11, 13, 18)
+    kind = "l2"
+
+    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
+        return np.sqrt(np.square(x).sum(axis=axes, keepdims=keepdims))
+
+
+class ReduceLogSum(_Reduce):
+    """The logarithm of the sum."""
+
+    versions = (1, 11, 13, 18, 28)
+    kind = "log_sum"
+
+    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
+        return np.log(x.sum(axis=axes, keepdims=keepdims))
+
+
+class ReduceLogSumExp(_Reduce):
+    """The logarithm of the sum of exponentials, without forming those of large numbers."""
+
+    versions = (1, 11, 13, 18, 28)
+    kind = "log_sum_exp"
+
+    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
+        wide = x if x.dtype.kind == "f" else x.astype(np.float64)
+        largest = wide.max(axis=axes, keepdims=True, initial=-np.inf)
+        shift = np.where(np.isfinite(largest), largest, 0)
+        total = np.log(np.exp(wide - shift).sum(axis=axes, keepdims=keepdims))
+        return total + (shift if keepdims else shift.reshape(total.shape))
+
+
+class ReduceMax(_Reduce):
+    """The largest element; NaN if one is NaN. Of nothing: minus infinity, or the smallest integer, or False."""
+
+    versions = (1, 11, 12, 13, 18, 20)
+    types = _WIDE | {DType.INT8, DType.UINT8, DType.BOOL}
+    kind = "max"
+
+    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
+        return x.max(axis=axes, keepdims=keepdims, initial=_extreme(x.dtype, largest=False))
+
+
+class ReduceMin(_Reduce):
+    """The smallest element; NaN if one is NaN. Of nothing: infinity, or the largest integer, or True."""
+
+    versions = (1, 11, 12, 13, 18, 20)
+    types = _WIDE | {DType.INT8, DType.UINT8, DType.BOOL}
+    kind = "min"
+
+    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
+        return x.min(axis=axes, keepdims=keepdims, initial=_extreme(x.dtype, largest=True))
+
+
+def _extreme(dtype: np.dtype[Any], largest: bool) -> Any:
+    """The type's neutral element of min (largest) or max."""
+    if dtype.kind == "b":
+        return largest
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).max if largest else np.iinfo(dtype).min
+    return math.inf if largest else -math.inf
+
+
+class ReduceMean(_Reduce):
+    """The mean. Integers truncate towards zero."""
+
+    versions = (1, 11, 13, 18)
+    kind = "mean"
+
+    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
+        return x.mean(axis=axes, keepdims=keepdims)
+
+
+class ReduceProd(_Reduce):
+    """The product; 1 of nothing."""
+
+    versions = (1, 11, 13, 18)
+    kind = "prod"
+    symbolic = True
+
+    def evaluate(self, data: np.ndarray, axes: np.ndarray | None = None) -> np.ndarray:
+        if data.dtype == object:
+            over = self._axes(data.ndim, None if axes is None else axes.ravel().tolist())
+            return np.asarray(np.multiply.reduce(data, axis=over, keepdims=bool(self.keepdims)), object)
+        return super().evaluate(data, axes)
+
+    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
+        return x.prod(axis=axes, keepdims=keepdims, dtype=x.dtype)
+
+
+class ReduceSum(_Reduce):
+    """The sum; 0 of nothing."""
+
+    versions = (1, 11, 13)
+    kind = "sum"
+    axes_since = 13
+
+    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
+        return x.sum(axis=axes, keepdims=keepdims, dtype=x.dtype)
+
+
+class ReduceSumSquare(_Reduce):
+    """The sum of squares."""
+
+    versions = (1, 11, 13, 18)
+    kind = "sum_square"
+
+    def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
+        return np.square(x).sum(axis=axes, keepdims=keepdims, dtype=x.dtype)
+
+
+class _ArgReduce(Operator):
+    """The position of an extremum along `axis`; of equal ones the first, or with select_last_index the last."""
+
+    versions = (1, 11, 12, 13)
+    inputs = ("data",)
+    outputs = ("reduced",)
+    kind: ClassVar[str]
+
+    axis: int = 0
+    keepdims: int = 1
+    select_last_index: int = 0
+
+    def infer(self, data: Value) -> TensorType:
+        check_dtype(data, NUMBERS)
+        axis = normalize_axis(self.axis, len(data.shape))
+        kept = (1,) if self.keepdims else ()
+        return TensorType(DType.INT64, (*data.shape[:axis], *kept, *data.shape[axis + 1 :]))
+
+    def evaluate(self, data: np.ndarray) -> np.ndarray:
+        axis = normalize_axis(self.axis, data.ndim)
+        find = np.argmax if self.kind == "max" else np.argmin
+        if not self.select_last_index:
+            return np.asarray(find(data, axis=axis, keepdims=bool(self.keepdims)), np.int64)
+        found = find(np.flip(data, axis), axis=axis, keepdims=bool(self.keepdims))
+        return np.asarray(data.shape[axis] - 1 - found, np.int64)
+
+    def lower(self, to: Lowering, data: Value) -> Value:
+        axis = normalize_axis(self.axis, len(data.shape))
+        computation = c.ArgReduce(self.kind, axis, bool(self.keepdims), bool(self.select_last_index))
+        return to.emit(computation, (data,), self.infer(data))
+
+
+class ArgMax(_ArgReduce):
+    """The position of the largest element along an axis."""
+
+    kind = "max"
+
+
+class ArgMin(_ArgReduce):
+    """The position of the smallest element along an axis."""
+
+    kind = "min"
+
+
+OPERATORS = (
+    ArgMax,
+    ArgMin,
+    ReduceL1,
+    ReduceL2,
+    ReduceLogSum,
+    ReduceLogSumExp,
+    ReduceMax,
+    ReduceMean,
+    ReduceMin,
+    ReduceProd,
+    ReduceSum,
+    ReduceSumSquare,
+)

@@ -1,0 +1,155 @@
+"""Everything that is known before the run, made a constant: arithmetic on constants, shapes, coordinates.
+
+Shapes with symbolic dimensions are known too: they become vectors of dimension expressions, which the program evaluates
+when it is made for concrete sizes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jitonnx.ir.dims import DimLike, known, product
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Graph, Node, Value
+from jitonnx.ir.operator import attributes_of, evaluate_arrays
+from jitonnx.ops.arithmetic import Add, Div, Mul, Pow, Sub
+from jitonnx.ops.cast import Cast
+from jitonnx.ops.logic import And, Not, Or, Where, Xor
+from jitonnx.ops.shape import Expand, Reshape
+from jitonnx.passes.index import Analysis
+from jitonnx.passes.report import Reason
+from jitonnx.passes.rewriting import Decline, Edit, Result, array, producer, ranked, rule
+
+SMALL = 1 << 20
+"""Constants of up to so many bytes are always worth having."""
+
+GROWTH = 4
+"""A larger constant may be made if it takes at most so many times the memory of what it is made of."""
+
+
+@rule("constants", equation="f(constants) = constant")
+def constants(node: Node, edit: Edit) -> Result:
+    """A deterministic operator on constants is evaluated once, unless the result is far larger than its inputs."""
+    inputs = [None if value is None else array(value) for value in node.inputs]
+    if any(given is None and value is not None for given, value in zip(inputs, node.inputs)):
+        return None
+    if not node.operator.deterministic or _has_graphs(node):
+        return None
+    limit = max(SMALL, GROWTH * sum(given.nbytes for given in inputs if given is not None))
+    needed = sum(_bytes(value) for value in node.outputs)
+    if needed > limit:
+        raise Decline(Reason.TOO_LARGE, f"{needed} bytes from {limit // GROWTH}")
+    try:
+        results = evaluate_arrays(node.operator, inputs)
+    except (ValueError, IndexError, ArithmeticError, TypeError) as error:
+        # Such a node fails in a run too, with its name, if a run ever comes to it.
+        raise Decline(Reason.REFUSED, str(error)) from error
+    given_out = results[: len(node.outputs)]
+    if any(not isinstance(result, np.ndarray | np.generic) for result in given_out):
+        return None
+    return [edit.constant(np.asarray(result)) for result in given_out]
+
+
+def _has_graphs(node: Node) -> bool:
+    return any(isinstance(value, Graph) for value in attributes_of(node.operator).values())
+
+
+def _bytes(value: Value) -> int:
+    if not value.type.static or value.dtype is None or value.dtype is DType.STRING:
+        return 0
+    return int(product(value.shape)) * value.dtype.itemsize  # type: ignore[call-overload]
+
+
+@rule("shape arithmetic", equation="what follows from sizes alone = a constant of dimension expressions")
+def shape_arithmetic(node: Node, edit: Edit) -> Result:
+    """A result whose elements are known without looking at any tensor's elements.
+
+    before: Shape -> Slice -> Concat, for x [batch, seq, 384]
+    after:  the vector (batch, seq, -1)
+    """
+    if len(node.outputs) != 1 or (contents := node.output.contents) is None or node.output.dtype is None:
+        return None
+    if (elements := array(node.output)) is not None:
+        return edit.constant(elements)
+    if isinstance(node.operator, Reshape | Cast) and _is_dims(node.inputs[0]):
+        return None
+    value = edit.dims(contents.reshape(-1).tolist())
+    if node.output.dtype is not DType.INT64:
+        value = edit.add(Cast(to=int(node.output.dtype)), value)
+    return edit.reshape(value, contents.shape)
+
+
+def _is_dims(value: Value | None) -> bool:
+    """Whether a value is a vector of dimensions, or a Cast of one."""
+    if (cast := producer(value, Cast)) is not None:
+        value = cast.inputs[0]
+    return value is not None and value.producer is None
+
+
+# ---------------------------------------------------------------- uniform tensors
+
+
+@rule("uniform", equation="a tensor of equal, known elements = Expand(element)")
+def uniform(node: Node, edit: Edit) -> Result:
+    """A comparison of coordinates that holds everywhere, arithmetic on one repeated number, …
+
+    before: Unsqueeze(Range(seq)) >= 0
+    after:  Expand(true)
+    """
+    if not node.operator.elementwise or len(node.outputs) != 1 or not ranked(node):
+        return None
+    analysis = edit.facts(Analysis)
+    if (element := analysis.uniform(node.output)) is None:
+        return None
+    return _repeated(element, node.output.shape, edit)
+
+
+def _repeated(element: np.ndarray, shape: tuple[DimLike, ...], edit: Edit) -> Value:
+    if known(shape) and int(product(shape)) * element.itemsize <= SMALL:  # type: ignore[call-overload]
+        return edit.constant(np.full(shape, element))  # type: ignore[arg-type]
+    return edit.add(Expand(), edit.constant(element.reshape((1,) * bool(shape))), edit.dims(shape))
+
+
+@rule("neutral operand", Add, Sub, Mul, Div, Pow, And, Or, Xor, equation="x + 0 = x, x * 1 = x, x and true = x, …")
+def neutral_operand(node: Node, edit: Edit) -> Result:
+    """An operand that changes nothing. Only what is exact: x * 0 is not 0 for infinities."""
+    if not ranked(node) or len(node.inputs) != 2:
+        return None
+    analysis = edit.facts(Analysis)
+    neutral = {Add: 0, Sub: 0, Mul: 1, Div: 1, Pow: 1, And: True, Or: False, Xor: False}[type(node.operator)]
+    absorbing = {And: False, Or: True}.get(type(node.operator))
+    positions = (1, 0) if node.operator.commutative else (1,)
+    for position in positions:
+        element = analysis.uniform(node.inputs[position])
+        other = node.inputs[1 - position]
+        if element is None or other is None:
+            continue
+        if absorbing is not None and bool(element) == absorbing:
+            return _repeated(element, node.output.shape, edit)
+        if element == neutral and other.dtype is node.output.dtype:
+            return _expanded(other, node.output.shape, edit)
+    return None
+
+
+def _expanded(value: Value, shape: tuple[DimLike, ...], edit: Edit) -> Value:
+    return value if value.shape == shape else edit.add(Expand(), value, edit.dims(shape))
+
+
+@rule("settled where", Where, equation="where(true, a, b) = a, where(c, a, a) = a, where(not c, a, b) = where(c, b, a)")
+def settled_where(node: Node, edit: Edit) -> Result:
+    """A choice that is always the same, or between the same; a negated condition."""
+    condition, a, b = node.inputs
+    if condition is None or a is None or b is None or not ranked(node):
+        return None
+    element = edit.facts(Analysis).uniform(condition)
+    if element is not None:
+        return _expanded(a if element else b, node.output.shape, edit)
+    if a is b:
+        return _expanded(a, node.output.shape, edit)
+    if (negation := producer(condition, Not)) is not None:
+        edit.shares([negation])
+        return edit.add(Where(), negation.inputs[0], b, a)
+    return None
+
+
+RULES = (constants, shape_arithmetic, uniform, neutral_operand, settled_where)

@@ -1,0 +1,154 @@
+"""Gathers whose indices are known functions of coordinates, written as views: slices, transposes, expansions.
+
+before: GatherND(mask [batch, seq], grid [batch, 1, 1, seq, 2]) with grid[b, 0, 0, s] = (b, s)
+after:  Reshape(mask, [batch, 1, 1, seq])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jitonnx.ir.dims import DimLike
+from jitonnx.ir.graph import Node, Value
+from jitonnx.ops.indexing import Gather, GatherElements, GatherND
+from jitonnx.ops.shape import Concat, Expand, Transpose
+from jitonnx.passes.index import Affine, Analysis, fit, not_negative
+from jitonnx.passes.report import Reason
+from jitonnx.passes.rewriting import Decline, Edit, Result, array, producer, ranked, rule
+from jitonnx.passes.views import slice_node
+
+
+@rule("gather of coordinates", Gather, equation="data[i + offset] = a slice of data")
+def gather(node: Node, edit: Edit) -> Result:
+    """Gather by a Range, by one index, by equal indices: a Slice, expanded where indices repeat."""
+    data, indices = node.inputs
+    if data is None or indices is None or not ranked(node):
+        return None
+    function = edit.facts(Analysis).affine(indices)
+    if function is None:
+        return None
+    assert isinstance(node.operator, Gather)
+    axis, rank = node.operator.axis % len(data.shape), len(node.output.shape)
+    behind = len(indices.shape) - 1
+    functions = [coordinate(k if k < axis else k + behind, rank) for k in range(len(data.shape))]
+    functions[axis] = _placed(function, axis, rank)
+    return as_view(data, functions, node.output.shape, edit)
+
+
+@rule("gather elements of coordinates", GatherElements, equation="data[i, g(i, j)] = a slice of data")
+def gather_elements(node: Node, edit: Edit) -> Result:
+    """GatherElements by a function of coordinates: a Slice."""
+    data, indices = node.inputs
+    if data is None or indices is None or not ranked(node):
+        return None
+    function = edit.facts(Analysis).affine(indices)
+    if function is None:
+        return None
+    assert isinstance(node.operator, GatherElements)
+    rank = len(data.shape)
+    functions = [coordinate(k, rank) for k in range(rank)]
+    functions[node.operator.axis % rank] = function
+    return as_view(data, functions, node.output.shape, edit)
+
+
+@rule("gather nd of coordinates", GatherND, equation="data[g(i), h(i)] = a view of data")
+def gather_nd(node: Node, edit: Edit) -> Result:
+    """GatherND by a grid of coordinates: a Slice, a Transpose, an expansion."""
+    data, indices = node.inputs
+    if data is None or indices is None or not ranked(node) or not isinstance(indices.shape[-1], int):
+        return None
+    columns = _columns(indices, edit.facts(Analysis))
+    if columns is None:
+        return None
+    assert isinstance(node.operator, GatherND)
+    batch, rank = node.operator.batch_dims, len(node.output.shape)
+    functions = [coordinate(k, rank) for k in range(batch)]
+    functions += [_placed(column, 0, rank) for column in columns]
+    first = len(indices.shape) - 1
+    functions += [coordinate(first + k, rank) for k in range(len(data.shape) - len(functions))]
+    return as_view(data, functions, node.output.shape, edit)
+
+
+def coordinate(axis: int, rank: int) -> Affine:
+    """The function i -> i[axis] of `rank` coordinates."""
+    return Affine(0, tuple(int(other == axis) for other in range(rank)))
+
+
+def _placed(function: Affine, first: int, rank: int) -> Affine:
+    """A function of some coordinates as one of `rank` coordinates, of which those are number `first` and following."""
+    behind = rank - first - len(function.coefficients)
+    return Affine(function.offset, (0,) * first + function.coefficients + (0,) * behind)
+
+
+def _columns(indices: Value, analysis: Analysis) -> list[Affine] | None:
+    """The function of the leading coordinates that each element along the last axis of `indices` is."""
+    count = indices.shape[-1]
+    assert isinstance(count, int)
+    if (elements := array(indices)) is not None:
+        columns = [fit(elements[..., k]) for k in range(count)]
+    elif (joined := producer(indices, Concat)) is not None and _joins_last(joined):
+        parts = [analysis.affine(value) for value in joined.inputs if value is not None]
+        columns = [part and Affine(part.offset, part.coefficients[:-1]) for part in parts]
+    else:
+        whole = analysis.affine(indices)
+        if whole is None:
+            return None
+        step = whole.coefficients[-1]
+        columns = [Affine(whole.offset + k * step, whole.coefficients[:-1]) for k in range(count)]
+    return None if any(column is None for column in columns) else [c for c in columns if c is not None]
+
+
+def _joins_last(node: Node) -> bool:
+    assert isinstance(node.operator, Concat)
+    last = len(node.output.shape) - 1
+    return node.operator.axis % (last + 1) == last and all(v is not None and v.shape[-1] == 1 for v in node.inputs)
+
+
+def as_view(data: Value, functions: Sequence[Affine], shape: Sequence[DimLike], edit: Edit) -> Value:
+    """The tensor whose element i is data[functions[0](i), functions[1](i), ...], by views alone.
+
+    Decline where an index depends on several coordinates, two on one, or where its sign is not known.
+    """
+    sources = [_source(function, shape) for function in functions]
+    moving = [axis for axis in sources if axis is not None]
+    if len(set(moving)) < len(moving):
+        raise Decline(Reason.SHAPE, "two indices run together: a diagonal")
+    starts = [_start(f, shape, size) for f, size in zip(functions, data.shape)]
+    steps = [1 if axis is None else _step(f.coefficients[axis]) for f, axis in zip(functions, sources)]
+    sizes = [1 if axis is None else shape[axis] for axis in sources]
+    whole = all(start == 0 and step == 1 for start, step in zip(starts, steps)) and tuple(sizes) == data.shape
+    value = data if whole else slice_node(data, starts, steps, sizes, edit)
+    edit.graph.assumptions.update((a, b) for a, b in zip(value.shape, sizes) if a != b)
+    order = sorted(range(len(sources)), key=lambda k: -1 if sources[k] is None else sources[k])  # type: ignore[return-value,arg-type]
+    if order != list(range(len(order))):
+        value = edit.add(Transpose(perm=tuple(order)), value)
+    small = tuple(size if axis in moving else 1 for axis, size in enumerate(shape))
+    value = edit.reshape(value, small)
+    return value if small == tuple(shape) else edit.add(Expand(), value, edit.dims(shape))
+
+
+def _source(function: Affine, shape: Sequence[DimLike]) -> int | None:
+    """The coordinate that an index follows; None: it is constant."""
+    axes = [axis for axis, (c, size) in enumerate(zip(function.coefficients, shape)) if c != 0 and size != 1]
+    if len(axes) > 1:
+        raise Decline(Reason.SHAPE, "an index depends on several coordinates")
+    return axes[0] if axes else None
+
+
+def _step(coefficient: DimLike) -> int:
+    if not isinstance(coefficient, int):
+        raise Decline(Reason.UNDECIDED, f"step {coefficient}")
+    return coefficient
+
+
+def _start(function: Affine, shape: Sequence[DimLike], size: DimLike) -> DimLike:
+    """Where an index begins, counted from the front."""
+    bounds = function.bounds(shape)
+    if bounds is not None and not_negative(bounds[0], shape):
+        return function.offset
+    if bounds is not None and not_negative(-1 * bounds[1] - 1, shape):
+        return function.offset + size
+    raise Decline(Reason.UNDECIDED, f"whether index {function.offset} + … counts from the end")
+
+
+RULES = (gather, gather_elements, gather_nd)

@@ -1,0 +1,156 @@
+"""Recurrent layers: one GEMM for the input products of all steps, then the time loop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jitonnx.ir import computation as c
+from jitonnx.ir import expr as e
+from jitonnx.ir.graph import Value
+from jitonnx.ir.lowering import Statement
+from jitonnx.ir.types import TensorType, type_of
+from jitonnx.kernels.recurrent.spec import GATES, RecurrentSpec
+from jitonnx.kernels.recurrent.spec import choose as choose_recurrent
+from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.fusion import Group
+from jitonnx.plan.lowerings.products import gemm
+from jitonnx.plan.tensor import Tensor, row_major
+
+if TYPE_CHECKING:
+    from jitonnx.plan.planner import Planner
+
+_REVERSE = {"forward": 0, "reverse": 1, "bidirectional": 2}
+"""Which directions run backwards, by bits."""
+
+
+def recurrent(planner: Planner, group: Group, statement: Statement) -> None:
+    """LSTM, GRU or RNN in layout 0."""
+    computation = statement.computation
+    assert isinstance(computation, c.Recurrent)
+    x, w, r, b, lengths, initial_h, initial_c, peepholes = (*statement.inputs, *[None] * 8)[:8]
+    assert x is not None and w is not None and r is not None
+    weights, recurrence = planner.tensor(w).constant, planner.tensor(r).constant
+    bias = _constant(planner, b)
+    if weights is None or recurrence is None:
+        planner.unplannable("its weights are computed at run time")
+    directions, hidden = len(weights), computation.hidden
+    each = len(computation.activations) // directions
+    if any(
+        computation.activations[d * each : (d + 1) * each] != computation.activations[:each] for d in range(directions)
+    ):
+        planner.unplannable("its directions have different activations")
+    bias = np.zeros((directions, 2 * GATES[computation.kind] * hidden), weights.dtype) if bias is None else bias
+    input_bias, recurrent_bias = _split_bias(bias, computation, hidden)
+    gates = _input_products(planner, group, x, weights, input_bias)
+    outputs = [*statement.outputs, *[None] * 3][:3]
+    read = [value is not None and planner.is_read(value) for value in outputs]
+    batch = x.shape[1]
+    spec = choose_recurrent(
+        computation.kind,
+        computation.activations[:each],
+        lanes=planner.target.lanes(x.dtype.itemsize),
+        registers=planner.target.vector_registers,
+        batch=batch if isinstance(batch, int) else None,
+        element=x.dtype.numpy.name,
+        linear_before_reset=computation.linear_before_reset,
+        input_forget=computation.input_forget,
+        peepholes=peepholes is not None,
+        clip=computation.clip,
+        initial=initial_h is not None or initial_c is not None,
+        lengths=lengths is not None,
+        y=read[0],
+        last=any(read[1:]),
+    )
+    _time_loop(planner, group, statement, spec, gates, recurrence, recurrent_bias)
+
+
+def _constant(planner: Planner, value: Value | None) -> np.ndarray | None:
+    if value is None:
+        return None
+    array = planner.tensor(value).constant
+    if array is None:
+        planner.unplannable(f"{value.name} is computed at run time")
+    return array
+
+
+def _split_bias(bias: np.ndarray, computation: c.Recurrent, hidden: int) -> tuple[np.ndarray, np.ndarray]:
+    """The bias that the input products take, [directions * gates * hidden], and the recurrent one, [directions, hidden].
+
+    A GRU that resets behind the product needs the recurrent bias of gate h inside the loop.
+    """
+    half = bias.shape[1] // 2
+    inputs, recurrent_part = bias[:, :half], bias[:, half:].copy()
+    inside = np.zeros((len(bias), hidden), bias.dtype)
+    if computation.kind == "GRU" and computation.linear_before_reset:
+        inside = recurrent_part[:, 2 * hidden :].copy()
+        recurrent_part[:, 2 * hidden :] = 0
+    return (inputs + recurrent_part).reshape(-1), inside
+
+
+def _input_products(planner: Planner, group: Group, x: Value, weights: np.ndarray, bias: np.ndarray) -> Tensor:
+    """X · Wᵀ + bias for all steps: [steps, batch, directions * gates * hidden]."""
+    steps, batch, _ = x.shape
+    columns = weights.shape[0] * weights.shape[1]
+    matrix = planner.constant(np.ascontiguousarray(weights.reshape(columns, -1).T))
+    products = Value("gates", TensorType(x.dtype, (steps, batch, columns)))
+    bias_value = Value("gates bias", type_of(bias), bias)
+    expr = e.operand(0, x.dtype) + e.operand(1, x.dtype)
+    inner = Group(group.position, statement_of(group), expr=expr, operands=[bias_value], output=products)
+    gates = planner.temporary(products.shape, x.dtype)
+    gemm(planner, inner, planner.unit_inner(x), matrix, gates)
+    return gates
+
+
+def statement_of(group: Group) -> Statement:
+    """The anchor of a group that has one."""
+    assert group.anchor is not None
+    return group.anchor
+
+
+def _time_loop(
+    planner: Planner,
+    group: Group,
+    statement: Statement,
+    spec: RecurrentSpec,
+    gates: Tensor,
+    recurrence: np.ndarray,
+    recurrent_bias: np.ndarray,
+) -> None:
+    computation = statement.computation
+    assert isinstance(computation, c.Recurrent)
+    _, _, _, _, lengths, initial_h, initial_c, peepholes = (*statement.inputs, *[None] * 8)[:8]
+    steps, batch, _ = gates.shape
+    directions, hidden = len(recurrence), computation.hidden
+    y = planner.place(statement.outputs[0])
+    states = [planner.place(value) for value in statement.outputs[1:]]
+    zeros = np.zeros((directions, 1, hidden), spec.element)
+    constants = [planner.constant(spec.pack(recurrence)), planner.constant(recurrent_bias)]
+    given: list[Tensor] = []
+    for value, shape in ((peepholes, None), (lengths, None), (initial_h, zeros), (initial_c, zeros)):
+        if value is not None:
+            given.append(planner.dense(value))
+        elif spec.initial and shape is not None and (computation.kind == "LSTM" or not given[2:]):
+            given.append(_zero_state(planner, (directions, batch, hidden), gates))
+        else:
+            given.append(y)  # not touched
+    last_h, last_c = [*states, y, y][:2] if len(states) < 2 else states
+    sizes = [steps, batch, directions, hidden, _REVERSE[computation.direction]]
+    per_direction = GATES[computation.kind] * hidden
+    sizes += [batch * directions * per_direction, directions * per_direction, per_direction]
+    y_step, y_direction, y_row, _ = row_major((steps, directions, batch, hidden)) if y.contiguous else y.strides
+    sizes += [y_step, y_row, y_direction, hidden, batch * hidden]
+    call = KernelCall(spec, [gates, *constants, *given, y, last_h, last_c], list(sizes), 3, 7)
+    call.label, call.reason = f"{computation.kind} {computation.direction} {hidden}", "the whole time loop"
+    planner.call(call)
+
+
+def _zero_state(planner: Planner, shape: tuple, like: Tensor) -> Tensor:  # type: ignore[type-arg]
+    """A state of zeros: for the one of h and c that is not given."""
+    from jitonnx.plan.region import region_call
+
+    state = planner.temporary(shape, like.dtype)
+    expr = e.constant(0, like.dtype)
+    planner.call(region_call([expr], [], [state], label="zero state", origin=(), reason="no initial state is given"))
+    return state

@@ -1,0 +1,111 @@
+"""Which tile serves which matrix product on which CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from jitonnx.kernels.gemm.spec import GemmSpec
+
+_ASSUMED_K = 256
+_CODE_PENALTY = 0.005
+_WAYS = 8
+_GENERAL_SIZES = (1, 2, 3, 4, 6, 8)
+
+
+class Registers(Protocol):
+    """What choosing needs to know of a CPU; jitonnx.target.Target has it."""
+
+    vector_registers: int
+
+    def lanes(self, itemsize: int) -> int: ...
+
+
+class _Cover(NamedTuple):
+    """One dimension cut into tiles: their sizes, decreasing, and how often each is used."""
+
+    sizes: tuple[int, ...]
+    counts: tuple[float, ...]
+
+
+def choose_gemm(
+    m: int | None,
+    n: int | None,
+    k: int | None,
+    target: Registers,
+    *,
+    element: str = "float32",
+    a_in_place: bool = True,
+    b_packed: bool = True,
+) -> GemmSpec:
+    """The spec for an m x k by k x n product (None: not known before run time) that costs least by `tile_cost`.
+
+    A tile's sums, one row of b and one element of a must fit in the registers: with 32 of them that is 6 x 4 vectors
+    (24 + 4 + 1), 9 x 3, 14 x 2; with 16 it is 6 x 2 or 4 x 3. Where m is known, the remainder below has a tile of its
+    own; where it is not, tiles of about half, a quarter and an eighth of the height make up any remainder. So with n,
+    whose remainder is in whole vectors. Every further tile adds some 15 ms of compiling and counts as half a percent.
+    """
+    lanes = target.lanes(np.dtype(element).itemsize)
+    candidates = [
+        (_cost(rows, vectors, k), rows.sizes, vectors.sizes)
+        for height, width in _tiles(target.vector_registers)
+        if (rows := _cover(m, height)) and (vectors := _cover(None if n is None else -(-n // lanes), width))
+    ]
+    _, heights, widths = min(candidates)
+    return GemmSpec(heights, tuple(width * lanes for width in widths), element, a_in_place, b_packed)
+
+
+def tile_cost(rows: int, vectors: int) -> float:
+    """What one step of k costs a tile, in FMAs of a full vector: whichever binds of
+
+    - the FMAs, rows * vectors;
+    - the loads, one an FMA: b's vectors and a's elements (a CPU does one of each a cycle, or two);
+    - the latency of an FMA, 4 cycles of up to two FMAs;
+    - fetching b's row from the second-level cache, 64 bytes in 3.2 FMAs (20 bytes a cycle);
+
+    and of what does not bind a little all the same, as measured: 0.15 for each vector of b, 0.02 for each element of a.
+    """
+    return max(rows * vectors, rows + vectors, 8, 3.2 * vectors) + 0.15 * vectors + 0.02 * rows
+
+
+def _tiles(registers: int) -> Iterator[tuple[int, int]]:
+    """Tiles (rows, vectors) that leave a register for a's element; more rows than 14 would want for address registers."""
+    for vectors in range(1, 5):
+        for rows in range(1, min(14, (registers - 1 - vectors) // vectors) + 1):
+            yield rows, vectors
+
+
+def _cover(extent: int | None, size: int) -> _Cover | None:
+    """How tiles of `size` cover `extent`; None where a smaller tile would do.
+
+    An unknown extent is taken for 64 and a remainder that needs each of the smaller tiles half of the time, and gets
+    tiles of a size that divides many numbers.
+    """
+    if extent is None:
+        sizes = _halves(size)
+        return _Cover(sizes, (64 / size, *(0.5 for _ in sizes[1:]))) if size in _GENERAL_SIZES else None
+    if size > max(1, extent):
+        return None
+    count, rest = divmod(extent, size)
+    return _Cover((size, rest), (count, 1)) if rest else _Cover((size,), (count,))
+
+
+def _halves(size: int) -> tuple[int, ...]:
+    """size, size // 2, … 1, with at most four parts: 8 4 2 1, 14 7 3 1."""
+    return (size, *_halves(size // 2)) if size > 1 else (1,)
+
+
+def _cost(rows: _Cover, vectors: _Cover, k: int | None) -> float:
+    """The cost of one step of k over all tiles, with what each tile costs once: about 60, and 1 for each store."""
+    cost = sum(
+        row_count * vector_count * (tile_cost(row, vector) + (60 + row * vector) / (k or _ASSUMED_K))
+        for row, row_count in zip(*rows, strict=True)
+        for vector, vector_count in zip(*vectors, strict=True)
+    )
+    cost *= 1 + _CODE_PENALTY * len(rows.sizes) * len(vectors.sizes)
+    if rows.sizes[0] > _WAYS:
+        # A first-level cache has 8 ways or more: further rows may fall on the same lines, and do at such strides.
+        cost *= 1.4 if k is not None and k % 512 == 0 else 1.02
+    return cost

@@ -1,0 +1,1 @@
+"""Reductions of one axis: sums, means, norms, extremes and where they are."""

@@ -1,0 +1,391 @@
+"""Convolution kernels against NumPy in float64, on the vector widths of AVX-512 and AVX2."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba.core import types
+
+from jitonnx.kernels.convolution.kernel import build
+from jitonnx.kernels.convolution.spec import (
+    DepthwiseSpec,
+    DirectSpec,
+    TransposedSpec,
+    choose_convolution,
+    choose_transposed,
+)
+from jitonnx.kernels.jit import device
+from jitonnx.kernels.simd import at_least, load_part, pointer
+from jitonnx.kernels.spec import KernelSpec
+from jitonnx.target import Target, host, named
+from tests.kernels.harness import Compiled, assembly
+
+TARGETS = ("host", "haswell")
+GUARD = 4096  # bytes behind scratch memory that must stay as they are
+
+
+@dataclass(frozen=True)
+class Case:
+    """One convolution. pads: top, left, bottom, right; for transposed ones output_padding is within `out_extra`."""
+
+    size: tuple[int, int]
+    channels: int
+    outputs: int
+    kernel: tuple[int, int] = (3, 3)
+    strides: tuple[int, int] = (1, 1)
+    dilations: tuple[int, int] = (1, 1)
+    pads: tuple[int, int, int, int] = (1, 1, 1, 1)
+    groups: int = 1
+    images: int = 1
+    transposed: bool = False
+    out_extra: tuple[int, int] = (0, 0)
+
+    @property
+    def out_size(self) -> tuple[int, int]:
+        def out(axis: int) -> int:
+            reach = self.dilations[axis] * (self.kernel[axis] - 1) + 1
+            pad = self.pads[axis] + self.pads[axis + 2]
+            if self.transposed:
+                return self.strides[axis] * (self.size[axis] - 1) + reach - pad + self.out_extra[axis]
+            return (self.size[axis] + pad - reach) // self.strides[axis] + 1
+
+        return out(0), out(1)
+
+    @property
+    def weights_shape(self) -> tuple[int, ...]:
+        first, second = (self.channels, self.outputs) if self.transposed else (self.outputs, self.channels)
+        return (first, second // self.groups, *self.kernel)
+
+
+def reference(case: Case, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """y [N, OH, OW, M] of x [N, H, W, C] and ONNX's weights, in float64."""
+    x, w = x.astype(np.float64), w.astype(np.float64)
+    (height, width), (out_height, out_width) = case.size, case.out_size
+    y = np.zeros((case.images, out_height, out_width, case.outputs))
+    own, outs = case.channels // case.groups, case.outputs // case.groups
+    for k in range(case.kernel[0]):
+        for j in range(case.kernel[1]):
+            for o in range(out_height):
+                for p in range(out_width):
+                    i, q = (_input(case, axis, out, tap) for axis, out, tap in ((0, o, k), (1, p, j)))
+                    if i is None or q is None or not (0 <= i < height and 0 <= q < width):
+                        continue
+                    for g in range(case.groups):
+                        part, to = slice(g * own, (g + 1) * own), slice(g * outs, (g + 1) * outs)
+                        matrix = w[part, :, k, j] if case.transposed else w[to, :, k, j].T
+                        y[:, o, p, to] += x[:, i, q, part] @ matrix
+    return y
+
+
+def _input(case: Case, axis: int, out: int, tap: int) -> int | None:
+    """The input index that output `out` reads at `tap`, if any."""
+    if not case.transposed:
+        return out * case.strides[axis] - case.pads[axis] + tap * case.dilations[axis]
+    index, rest = divmod(out + case.pads[axis] - tap * case.dilations[axis], case.strides[axis])
+    return index if rest == 0 else None
+
+
+@functools.cache
+def bias_residual_relu(lanes: int, first_size: int) -> Any:
+    """An epilogue that shows whether it is told the right place: relu(x + bias[column] + residual[batch, row, column])."""
+
+    @device
+    def epilogue(x, buffers, sizes, batch, row, column, live):
+        bias, residual = pointer(buffers, 3, types.float32), pointer(buffers, 4, types.float32)
+        where = batch * sizes[first_size] + row * sizes[first_size + 1] + column
+        total = x + load_part(bias, column, live, lanes) + load_part(residual, where, live, lanes)
+        return at_least(total, np.float32(0))
+
+    return epilogue
+
+
+@functools.cache
+def compiled(spec: KernelSpec, target_name: str, with_epilogue: bool) -> Compiled:
+    target = named(target_name)
+    lanes = target.lanes(4)
+    epilogue = bias_residual_relu(lanes, spec.size_count) if with_epilogue else None
+    return Compiled(build(spec, lanes, epilogue), target)
+
+
+def choose(case: Case, target: Target, channels_last: bool = True, known_size: bool = True) -> KernelSpec:
+    out_size = case.out_size if known_size else (None, None)
+    if case.transposed:
+        return choose_transposed(case.strides, case.groups, case.outputs, out_size, target)
+    return choose_convolution(
+        *(case.kernel, case.strides, case.dilations, case.groups, case.channels, case.outputs, out_size, target),
+        channels_last,
+    )
+
+
+def check(
+    case: Case, spec: KernelSpec, target_name: str, channels_last: bool = True, epilogue: bool = True, seed: int = 0
+) -> None:
+    """Run `case`: right values, nothing written beside them, the same bits however the tasks are split."""
+    rng = np.random.default_rng(seed)
+    (height, width), (out_height, out_width) = case.size, case.out_size
+    x = rng.standard_normal((case.images, height, width, case.channels)).astype(np.float32)
+    w = rng.standard_normal(case.weights_shape).astype(np.float32)
+    expected = reference(case, x, w)
+    x_buffer, x_strides = _in_memory(x, channels_last)
+    # Rows of several images rows a tile must be dense; pixels are apart in any case, as in a channels-last concat.
+    y_pixel = case.outputs + 3
+    y_row = out_width * y_pixel + (0 if getattr(spec, "tile_rows", 1) > 1 else 5)
+    y_image = out_height * y_row + 7
+    y = np.full(case.images * y_image + 1, 77, np.float32)
+    bias = rng.standard_normal(case.outputs).astype(np.float32)
+    residual = rng.standard_normal((case.images, out_height * out_width, case.outputs)).astype(np.float32)
+    if epilogue:
+        expected = np.maximum(expected + bias + residual.reshape(expected.shape), 0)
+    weights = _pack(case, spec, w)
+    sizes = spec.complete(_sizes(case, spec, x_strides, (y_image, y_row, y_pixel)))
+    assert len(sizes) == spec.size_count
+    arguments = [*sizes, prod(residual.shape[1:]), case.outputs]
+    results = []
+    for pieces in (1, 3):
+        y[:] = 77
+        run = compiled(spec, target_name, epilogue).bind(
+            *([x_buffer, weights, y, bias, residual], arguments, spec.tasks(sizes)),
+            *(spec.scratch_bytes(sizes) + GUARD, pieces),
+        )
+        run()
+        raw = run.keep[2]  # type: ignore[attr-defined]
+        assert not raw[-raw.ctypes.data % 64 + spec.scratch_bytes(sizes) :].any(), "written behind scratch memory"
+        results.append(y.copy())
+    assert np.array_equal(results[0], results[1])
+    view = np.lib.stride_tricks.as_strided(
+        y, expected.shape, [4 * s for s in (y_image, y_row, y_pixel, 1)], writeable=True
+    )
+    scale = np.sqrt(prod(case.kernel) * case.channels / case.groups)
+    np.testing.assert_allclose(view, expected, rtol=0, atol=2e-6 * (scale + 1) * np.sqrt(scale + 1))
+    view[...] = 77
+    assert (y == 77).all(), "written beside the output"
+
+
+def _in_memory(x: np.ndarray, channels_last: bool) -> tuple[np.ndarray, tuple[int, int, int, int]]:
+    """x in a buffer with NaN around, and its strides (image, row, pixel, channel)."""
+    images, height, width, channels = x.shape
+    if channels_last:
+        pixel = channels + 3
+        row = width * pixel + 2
+        strides = (height * row + 5, row, pixel, 1)
+    else:
+        row = width + 2
+        strides = ((height * row + 1) * channels, row, 1, height * row + 1)
+    buffer = np.full(images * strides[0] + 64, np.nan, np.float32)
+    np.lib.stride_tricks.as_strided(buffer, x.shape, [4 * s for s in strides], writeable=True)[...] = x
+    return buffer, strides
+
+
+def _pack(case: Case, spec: KernelSpec, w: np.ndarray) -> np.ndarray:
+    if isinstance(spec, TransposedSpec):
+        return spec.pack_weights(w, case.groups, case.dilations)
+    if isinstance(spec, DirectSpec):
+        return spec.pack_weights(w, case.groups)
+    assert isinstance(spec, DepthwiseSpec)
+    return spec.pack_weights(w)
+
+
+def _sizes(case: Case, spec: KernelSpec, x_strides: tuple[int, ...], y_strides: tuple[int, ...]) -> list[int]:
+    if isinstance(spec, DepthwiseSpec):
+        extents = [case.images, *case.size, case.channels, *case.out_size, *case.pads[:2]]
+        return [*extents, *x_strides[:3], *y_strides]
+    extents = [case.images, *case.size, case.channels, *case.out_size, case.outputs, case.groups]
+    return [*extents, *case.kernel, *case.strides, *case.dilations, *case.pads[:2], *x_strides, *y_strides]
+
+
+DIRECT = [
+    Case((7, 7), 16, 32),
+    Case((7, 7), 40, 64),
+    Case((9, 14), 16, 33),
+    Case((6, 28), 5, 48),
+    Case((5, 13), 17, 16),
+    Case((4, 15), 20, 70, images=3),
+    Case((3, 3), 18, 33),
+    Case((2, 2), 18, 33),
+    Case((1, 1), 33, 20),
+    Case((5, 4), 8, 31),
+    Case((11, 5), 8, 96),
+    Case((9, 10), 16, 32, kernel=(1, 1), strides=(2, 2), pads=(0, 0, 0, 0)),
+    Case((13, 15), 20, 32, strides=(2, 2)),
+    Case((13, 16), 20, 32, strides=(3, 2), pads=(0, 1, 2, 0)),
+    Case((12, 16), 7, 24, kernel=(2, 2), strides=(2, 2), pads=(0, 0, 0, 0)),
+    Case((14, 17), 6, 17, kernel=(4, 5), strides=(4, 3), pads=(2, 0, 1, 3)),
+    Case((16, 16), 18, 32, dilations=(2, 2), pads=(2, 2, 2, 2)),
+    Case((8, 16), 18, 32, dilations=(12, 12), pads=(12, 12, 12, 12)),
+    Case((8, 16), 18, 32, dilations=(36, 36), pads=(36, 36, 36, 36)),
+    Case((17, 19), 9, 20, kernel=(3, 2), strides=(2, 3), dilations=(3, 2), pads=(2, 1, 3, 4)),
+    Case((1, 29), 12, 35, kernel=(1, 5), pads=(0, 2, 0, 2), images=2),
+    Case((1, 40), 80, 35, kernel=(1, 3), strides=(1, 2), pads=(0, 1, 0, 1)),
+    Case((12, 14), 3, 64, kernel=(7, 7), strides=(2, 2), pads=(3, 3, 3, 3)),
+    Case((32, 33), 3, 40, kernel=(16, 16), strides=(16, 16), pads=(0, 0, 0, 0)),
+    Case((10, 11), 1, 16, kernel=(5, 5), pads=(2, 2, 2, 2)),
+    Case((10, 11), 4, 6, dilations=(2, 2)),
+    Case((9, 9), 32, 64, groups=2),
+    Case((9, 9), 24, 24, groups=6),
+    Case((6, 7), 12, 30, groups=3),
+    Case((6, 7), 10, 20, groups=10),
+    Case((5, 6), 66, 66, groups=2, kernel=(1, 1), pads=(0, 0, 0, 0)),
+    Case((4, 4), 3, 8, kernel=(9, 9), pads=(5, 4, 6, 4)),
+]
+DEPTHWISE = [
+    Case((7, 7), 16, 16),
+    Case((9, 14), 35, 35, images=2),
+    Case((5, 23), 48, 48, strides=(2, 2)),
+    Case((5, 8), 5, 5),
+    Case((8, 15), 17, 17, kernel=(5, 5), pads=(2, 2, 2, 2)),
+    Case((8, 15), 17, 17, kernel=(5, 5), strides=(2, 2), pads=(1, 2, 2, 1)),
+    Case((7, 6), 33, 33, kernel=(7, 7), pads=(3, 3, 3, 3)),
+    Case((2, 3), 16, 16, kernel=(7, 7), pads=(3, 3, 3, 3)),
+    Case((9, 9), 16, 16, kernel=(5, 5), dilations=(2, 2), pads=(4, 4, 4, 4)),
+    Case((9, 20), 20, 20, kernel=(3, 2), dilations=(3, 5), strides=(2, 3), pads=(0, 4, 3, 0)),
+    Case((1, 31), 20, 20, kernel=(1, 4), pads=(0, 2, 0, 1)),
+    Case((2, 2), 16, 16, dilations=(5, 5), pads=(5, 5, 5, 5)),
+    Case((6, 6), 16, 16, kernel=(1, 1), strides=(2, 2), pads=(0, 0, 0, 0)),
+]
+TRANSPOSED = [
+    Case((4, 5), 16, 32, kernel=(2, 2), strides=(2, 2), pads=(0, 0, 0, 0)),
+    Case((5, 4), 7, 20, strides=(2, 2), out_extra=(1, 1)),
+    Case((5, 4), 7, 20, kernel=(4, 4), strides=(2, 2), images=2),
+    Case((6, 15), 18, 33),
+    Case((5, 6), 8, 8, kernel=(3, 2), strides=(3, 5), pads=(0, 0, 1, 0), out_extra=(2, 4)),
+    Case((5, 6), 8, 8, kernel=(1, 1), strides=(2, 2), pads=(0, 0, 0, 0)),
+    Case((5, 6), 8, 12, strides=(2, 3), dilations=(2, 2), pads=(2, 1, 0, 3)),
+    Case((5, 6), 8, 12, strides=(4, 6), dilations=(2, 3), pads=(1, 2, 0, 0)),
+    Case((4, 5), 12, 18, strides=(2, 2), groups=3),
+    Case((1, 9), 12, 18, kernel=(1, 5), strides=(1, 3), pads=(0, 2, 0, 1)),
+    Case((7, 6), 4, 4, kernel=(5, 5), pads=(4, 4, 4, 4)),
+]
+TRANSPOSED = [replace(case, transposed=True) for case in TRANSPOSED]
+DEPTHWISE = [replace(case, groups=case.channels) for case in DEPTHWISE]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("case", DIRECT, ids=str)
+def test_direct(case: Case, target: str) -> None:
+    spec = choose(case, named(target))
+    assert isinstance(spec, DirectSpec)
+    check(case, spec, target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("case", DEPTHWISE, ids=str)
+def test_depthwise(case: Case, target: str) -> None:
+    spec = choose(case, named(target))
+    assert isinstance(spec, DepthwiseSpec)
+    check(case, spec, target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("case", TRANSPOSED, ids=str)
+def test_transposed(case: Case, target: str) -> None:
+    check(case, choose(case, named(target)), target)
+
+
+@pytest.mark.parametrize("case", [*DIRECT[::4], *DEPTHWISE[::5], *TRANSPOSED[::5]], ids=str)
+def test_size_unknown_when_chosen(case: Case) -> None:
+    check(case, choose(case, host(), known_size=False), "host")
+
+
+@pytest.mark.parametrize("case", [*DIRECT[::5], *DEPTHWISE[:2]], ids=str)
+def test_channels_first_input(case: Case) -> None:
+    spec = choose(case, host(), channels_last=False)
+    assert isinstance(spec, DirectSpec) and spec.layout == "planar"
+    check(case, spec, "host", channels_last=False)
+
+
+@pytest.mark.parametrize("case", [DIRECT[0], DIRECT[2], DEPTHWISE[1], TRANSPOSED[1]], ids=str)
+def test_without_epilogue(case: Case) -> None:
+    check(case, choose(case, host()), "host", epilogue=False)
+
+
+def test_nothing_to_do() -> None:
+    for case in (Case((7, 7), 16, 32, images=0), Case((7, 7), 16, 0), Case((2, 0), 3, 4, pads=(0, 0, 0, 0))):
+        empty = replace(case, kernel=(1, 1), pads=(0, 0, 0, 0))
+        check(empty, choose(Case((7, 7), 16, 32), host()), "host")
+    check(replace(DEPTHWISE[0], images=0), choose(DEPTHWISE[0], host()), "host")
+
+
+def test_without_input_channels_the_epilogue_remains() -> None:
+    check(Case((4, 5), 0, 20), choose(Case((4, 5), 16, 20), host()), "host")
+
+
+@st.composite
+def problems(draw: Callable[..., Any], pixels: int | None = None) -> Case:
+    """Any convolution that a spec without constants serves; with `pixels`, one of that output width."""
+    integer = lambda low, high: draw(st.integers(low, high))  # noqa: E731
+    kernel, strides, dilations = ((integer(1, 4), integer(1, 4)) for _ in range(3))
+    pads = (integer(0, 4), integer(0, 4), integer(0, 4), integer(0, 4))
+    reach = [d * (k - 1) + 1 for d, k in zip(dilations, kernel, strict=True)]
+    out = (integer(1, 6), pixels or integer(1, 20))
+    size = [max(1, (o - 1) * s + r - pads[a] - pads[a + 2]) for a, (o, s, r) in enumerate(zip(out, strides, reach, strict=True))]
+    if any(size[a] + pads[a] + pads[a + 2] < reach[a] for a in range(2)):
+        pads = (*pads[:2], pads[2] + reach[0], pads[3] + reach[1])
+    groups = draw(st.sampled_from((1, 1, 2)))
+    return Case((size[0], size[1]), integer(1, 20) * groups, integer(1, 40) * groups, kernel, strides, dilations, pads, groups, integer(1, 2))
+
+
+@settings(max_examples=60)
+@given(case=problems(), vectors=st.sampled_from(((14, 2), (5, 3))))
+def test_direct_on_any_problem(case: Case, vectors: tuple[int, int]) -> None:
+    check(case, DirectSpec(host().lanes(4), *vectors), "host")
+
+
+@settings(max_examples=30)
+@given(case=problems(pixels=3))
+def test_tiles_of_several_rows_on_any_problem(case: Case) -> None:
+    if case.out_size[1] == 3:
+        check(case, DirectSpec(host().lanes(4), 3, 2, tile_rows=3), "host")
+
+
+@settings(max_examples=40)
+@given(case=problems(), extra=st.tuples(st.integers(0, 3), st.integers(0, 3)))
+def test_transposed_on_any_problem(case: Case, extra: tuple[int, int]) -> None:
+    case = replace(case, transposed=True, strides=(2, 3), out_extra=extra)
+    if min(case.out_size) > 0:
+        check(case, TransposedSpec(host().lanes(4), 5, 2, strides=(2, 3)), "host")
+
+
+def test_nan_and_infinity_pass_through() -> None:
+    """Where a window holds them, and nowhere else: padding and neighbours do not spread them."""
+    for groups, outputs in ((1, 32), (16, 16)):
+        case = Case((6, 9), 16, outputs, groups=groups)
+        spec = choose(case, host())
+        x, w = np.ones((1, 6, 9, 16), np.float32), np.ones(case.weights_shape, np.float32)
+        x[0, 1, 2, 3], x[0, 4, 7, 5] = np.nan, np.inf
+        y = np.zeros((1, 6, 9, outputs), np.float32)
+        sizes = spec.complete(_sizes(case, spec, (864, 144, 16, 1), (54 * outputs, 9 * outputs, outputs)))
+        compiled(spec, "host", False)([x, _pack(case, spec, w), y], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes))
+        np.testing.assert_array_equal(y, reference(case, x, w).astype(np.float32))
+
+
+def test_a_model_needs_few_kernels() -> None:
+    """ResNet-50's convolutions other than 1x1 with stride 1: one kernel, one for 7x7 images, one for the first layer."""
+    layers = [(3, 64, 224, 7, 2)]
+    for inner, size in ((64, 56), (128, 28), (256, 14), (512, 7)):
+        layers += [(inner, inner, size, 3, 1), (inner, inner, 2 * size, 3, 2), (2 * inner, 4 * inner, 2 * size, 1, 2)]
+    specs = {
+        choose_convolution(
+            (k, k), (s, s), (1, 1), 1, c, m, (-(-size // s), -(-size // s)), named("x86-64-v4"), channels_last=c > 3
+        )
+        for c, m, size, k, s in layers
+    }
+    assert len(specs) == 3
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_sums_stay_in_registers(target: str) -> None:
+    """The innermost loop of a direct convolution is multiply-adds: pixels * vectors of them, and no store."""
+    case = Case((14, 14), 256, 256)
+    spec = choose(case, named(target))
+    assert isinstance(spec, DirectSpec)
+    text = assembly(build(spec, named(target).lanes(4)), named(target))
+    loops = [block for block in text.split("\n.LBB") if block.count("vfmadd") == spec.pixels * spec.vectors]
+    assert loops and all("(%rsp)" not in loop.split("\tj")[0] for loop in loops)

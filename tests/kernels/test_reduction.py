@@ -1,0 +1,184 @@
+"""Reductions against NumPy."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+from numba.core import types
+
+from jitonnx.kernels.jit import device
+from jitonnx.kernels.reduction.kernel import build
+from jitonnx.kernels.reduction.spec import ARG_KINDS, FLOAT_KINDS, KINDS, ReductionSpec, choose
+from jitonnx.kernels.simd import load_part, pointer
+from jitonnx.target import Target, host, named
+from tests.kernels.harness import Compiled
+
+TARGETS = (host(), named("haswell"))
+
+
+@functools.cache
+def compiled(spec: ReductionSpec, target: Target, epilogue: Any = None, prologue: Any = None) -> Compiled:
+    return Compiled(build(spec, target.lanes(np.dtype(spec.element).itemsize), epilogue, prologue), target)
+
+
+def reference(x: np.ndarray, spec: ReductionSpec) -> np.ndarray:
+    """Over axis 1 of x."""
+    if spec.is_index:
+        flip = spec.select_last_index
+        index = (np.argmax if spec.kind == "arg_max" else np.argmin)(x[:, ::-1] if flip else x, 1)
+        return x.shape[1] - 1 - index if flip else index
+    wide = x.astype(np.float64) if spec.element.startswith("float") else x
+    with np.errstate(all="ignore"):
+        limit = (np.inf, -np.inf) if wide.dtype == np.float64 else (np.iinfo(x.dtype).max, np.iinfo(x.dtype).min)
+        match spec.kind:
+            case "max":
+                return wide.max(1, initial=limit[1])
+            case "min":
+                return wide.min(1, initial=limit[0])
+            case "prod":
+                return wide.prod(1, dtype=wide.dtype)
+            case "mean":
+                total = wide.sum(1, dtype=wide.dtype)
+                return total / x.shape[1] if wide.dtype == np.float64 else np.trunc(total / max(1, x.shape[1]))
+            case "l1":
+                return np.abs(wide).sum(1)
+            case "l2":
+                return np.sqrt((wide**2).sum(1))
+            case "sum_square":
+                return (wide**2).sum(1)
+            case "log_sum":
+                return np.log(wide.sum(1))
+            case "log_sum_exp":
+                return np.logaddexp.reduce(wide, 1) if x.shape[1] else np.full(np.delete(x.shape, 1), -np.inf)
+        return wide.sum(1, dtype=wide.dtype)
+
+
+def run(spec: ReductionSpec, x: np.ndarray, target: Target, pieces: int = 2, others: Any = (), **fused: Any):
+    """x: [outer, length] or [outer, length, inner]."""
+    shape = (x.shape[0], 4) if spec.last else (x.shape[0], x.shape[2] + 2)
+    y = np.full(shape, 7, np.int64 if spec.is_index else x.dtype)
+    inner, step = (1, 1) if spec.last else (x.shape[2], x.strides[1] // x.itemsize)
+    sizes = [x.shape[0], x.shape[1], inner, x.strides[0] // x.itemsize, step, shape[1]]
+    compiled(spec, target, **fused)([x, y, *others], sizes, spec.tasks(sizes), pieces=pieces)
+    used = 1 if spec.last else x.shape[2]
+    assert (y[:, used:] == 7).all()
+    return y[:, 0] if spec.last else y[:, :used]
+
+
+def sample(shape: tuple[int, ...], spec: ReductionSpec) -> np.ndarray:
+    rng = np.random.default_rng(sum(shape))
+    if spec.element.startswith("int"):
+        return rng.integers(-9, 9, shape).astype(spec.element)
+    x = rng.standard_normal(shape)
+    if spec.kind == "prod":
+        x = np.exp(x / 8)
+    return (np.abs(x) if spec.kind == "log_sum" else x).astype(spec.element)
+
+
+def compare(y: np.ndarray, x: np.ndarray, spec: ReductionSpec) -> None:
+    expected = reference(x, spec)
+    if y.dtype.kind == "i":
+        np.testing.assert_array_equal(y, expected)
+    else:
+        tolerance = 1e-5 if spec.element == "float32" else 1e-13
+        np.testing.assert_allclose(y, expected, rtol=tolerance, atol=tolerance * 3)
+
+
+SPECS = [
+    ReductionSpec(kind, last, element)
+    for kind in KINDS + ARG_KINDS
+    for element in ("float32", "float64", "int32", "int64")
+    for last in (True, False)
+    if not (kind in FLOAT_KINDS and element.startswith("int"))
+]
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda s: f"{s.kind}-{s.element}-{'row' if s.last else 'column'}")
+def test_all_kinds_and_elements(spec: ReductionSpec) -> None:
+    for length in (1, 5, 16, 65, 200):
+        shape = (3, length) if spec.last else (2, length, 37)
+        x = sample((*shape[:-1], shape[-1] + 3), spec)[..., : shape[-1]]
+        compare(run(spec, x, host()), x, spec)
+
+
+@pytest.mark.parametrize("kind", ["sum", "max", "log_sum_exp", "arg_max"])
+def test_avx2_and_sizes(kind: str) -> None:
+    for target in TARGETS:
+        for inner in (1, 7, 8, 63, 64, 65, 129):
+            spec = ReductionSpec(kind, False)
+            x = sample((2, 9, inner), spec)
+            compare(run(spec, x, target), x, spec)
+        for length in (1, 7, 8, 9, 31, 33, 1000):
+            spec = ReductionSpec(kind, True)
+            x = sample((5, length), spec)
+            compare(run(spec, x, target), x, spec)
+
+
+@pytest.mark.parametrize("spec", [s for s in SPECS if not s.is_index and s.element in ("float32", "int64")], ids=str)
+def test_empty_slices(spec: ReductionSpec) -> None:
+    x = np.zeros((2, 0) if spec.last else (2, 0, 5), spec.element)
+    compare(run(spec, x, host()), x, spec)
+    none = np.zeros((0, 3) if spec.last else (2, 3, 0), spec.element)
+    assert run(spec, none, host()).size == 0
+
+
+@pytest.mark.parametrize("last", [True, False])
+@pytest.mark.parametrize("kind", ["max", "min", "sum", "log_sum_exp"])
+def test_infinities_and_nan(kind: str, last: bool) -> None:
+    inf = np.inf
+    rows = [[-inf] * 20, [inf] * 20, [1.0] * 19 + [inf], [np.nan] + [1.0] * 19, [1.0] * 19 + [np.nan], [700.0] * 20]
+    x = np.array(rows, np.float32)
+    x = x if last else np.ascontiguousarray(x.T)[None]
+    spec = ReductionSpec(kind, last)
+    y = run(spec, x, host())
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(y, reference(x, spec), rtol=1e-6)
+
+
+@pytest.mark.parametrize("last_index", [True, False])
+@pytest.mark.parametrize("kind", ARG_KINDS)
+def test_index_of_ties_and_nan(kind: str, last_index: bool) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 3, (50, 77)).astype(np.float32)
+    x[10:20] = -np.inf
+    x[20:30][rng.random((10, 77)) < 0.05] = np.nan
+    x[30:40] = np.inf
+    for last in (True, False):
+        spec = ReductionSpec(kind, last, select_last_index=last_index)
+        data = x if last else np.ascontiguousarray(x.T)[None]
+        np.testing.assert_array_equal(np.ravel(run(spec, data, host())), reference(x, spec))
+
+
+def test_choose() -> None:
+    assert choose("sum", 1).last
+    assert not choose("sum", 7).last
+    assert not choose("sum", None).last
+
+
+def test_prologue_and_epilogue() -> None:
+    """mean(x**2) * gate."""
+    lanes = host().lanes(4)
+
+    @device
+    def square(x, buffers, sizes, batch, row, column, live):
+        return x * x
+
+    @device
+    def gate(x, buffers, sizes, batch, row, column, live):
+        return x * load_part(pointer(buffers, 2, types.float32), column, live, lanes)
+
+    rng = np.random.default_rng(2)
+    for last, shape, count in ((True, (70, 33), 70), (False, (1, 40, 99), 99)):
+        x, gates = rng.standard_normal(shape).astype(np.float32), rng.standard_normal(count).astype(np.float32)
+        spec = ReductionSpec("mean", last)
+        y = run(spec, x, host(), others=[gates], epilogue=gate, prologue=square)
+        np.testing.assert_allclose(np.ravel(y), np.ravel((x.astype(float) ** 2).mean(1)) * gates, rtol=1e-5)
+
+
+def test_many_tasks_give_the_same_bits_however_split() -> None:
+    x = np.random.default_rng(2).standard_normal((64, 3000)).astype(np.float32)
+    for spec, data in ((ReductionSpec("sum"), x), (ReductionSpec("sum", False), x.reshape(4, 16, 3000))):
+        np.testing.assert_array_equal(run(spec, data, host(), 1), run(spec, data, host(), 5))
