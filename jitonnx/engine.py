@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from jitonnx.codegen.code import code_of
+from jitonnx.errors import RuntimeException
 from jitonnx.ir.computation import Host
 from jitonnx.ir.dims import Dim, DimLike, evaluate
 from jitonnx.ir.graph import Graph, Node, Value
@@ -25,13 +26,19 @@ from jitonnx.ir.lowering import lower
 from jitonnx.ir.operator import evaluate_arrays
 from jitonnx.ir.types import UNKNOWN, TensorType, type_of
 from jitonnx.passes.pipeline import optimize
-from jitonnx.plan.plan import Plan
+from jitonnx.passes.report import Report
+from jitonnx.plan.plan import Plan, microseconds
 from jitonnx.plan.planner import UnplannableError
 from jitonnx.plan.planner import plan as make_plan
 from jitonnx.runtime.cache import KernelCache
+from jitonnx.runtime.entry import Entry
 from jitonnx.runtime.executable import Executable
 from jitonnx.runtime.loader import CodeImage, load
 from jitonnx.target import Target, host
+
+GIL_MICROSECONDS = 20.0
+"""Runs estimated to take less keep the GIL: letting it go and taking it again costs about 0.1 microseconds or, where
+other threads want it, a switch between them."""
 
 Shapes = tuple[tuple[int, ...], ...]
 _T = TypeVar("_T")
@@ -57,6 +64,22 @@ class Compiled:
     image: CodeImage
     objects: Mapping[str, bytes]
 
+    def ready(self, sizes: Mapping[str, int], threads: int) -> Ready:
+        """The program for values of the dimension variables."""
+        program = self.plan.instantiate(sizes, self.symbols, threads)
+        executable = Executable(program, self.image, threads)
+        # Letting the GIL go pays for itself only where somebody else can use it meanwhile.
+        estimate = sum(microseconds(call.work(sizes)) for call in self.plan.calls)
+        return Ready(executable, executable.entry(release_gil=estimate > GIL_MICROSECONDS))
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A program that can run, and its native entry where this Python allows one."""
+
+    executable: Executable
+    entry: Entry | None
+
 
 class Engine:
     """One model, compiled. Runs from several Python threads at once.
@@ -78,35 +101,57 @@ class Engine:
         # A feed may break what the symbolic plan assumes; an engine for its sizes is then made from the graph as loaded.
         self._source = specialise(graph, self._input_types) if dynamic else None
         self._engines: _Kept[Engine] = _Kept(settings.programs_kept)
-        self._programs: _Kept[Executable] = _Kept(settings.programs_kept)
-        self.report = optimize(graph, settings.optimization_level)
+        self._programs: _Kept[Ready] = _Kept(settings.programs_kept)
         self.graph = graph
         self.cut: Cut | None = None
         self.compiled: Compiled | None = None
-        self._prepare()
+        self.report = Report(settings.optimization_level)
+        # Where not even the rank of an input is known, nothing can be planned before a run.
+        self._ranked = all(kind.shape is not None or kind == UNKNOWN for kind in self._input_types)
+        if self._ranked:
+            self.report = optimize(graph, settings.optimization_level)
+            self._prepare()
 
-    def executable(self, shapes: Shapes) -> Executable | None:
+    @property
+    def input_types(self) -> Sequence[TensorType]:
+        """The types of the inputs, in order."""
+        return self._input_types
+
+    def program(self, shapes: Shapes) -> Ready | None:
         """The program for concrete input shapes, made at their first use; None where the graph is cut."""
-        if self.compiled is None:
-            return None
-        sizes = bind(self._input_types, shapes)
-        if sizes is None or not _holds(self.compiled.plan.assumptions, sizes):
-            return self._specialised(shapes).executable(shapes)
-        plan, symbols, image = self.compiled.plan, self.compiled.symbols, self.compiled.image
-        threads = self.settings.threads
-        return self._programs.get(shapes, lambda: Executable(plan.instantiate(sizes, symbols, threads), image, threads))
+        found = self._programs.find(shapes)
+        if found is not None:
+            return found
+        sizes = self._sizes(shapes)
+        if sizes is None:
+            ready = self._specialised(shapes).program(shapes)
+            return None if ready is None else self._programs.get(shapes, lambda: ready)
+        compiled, threads = self.compiled, self.settings.threads
+        return None if compiled is None else self._programs.get(shapes, lambda: compiled.ready(sizes, threads))
+
+    def known_program(self, shapes: Shapes) -> Ready | None:
+        """The program for these shapes if there is one already."""
+        return self._programs.find(shapes)
+
+    def serving(self, shapes: Shapes) -> Engine:
+        """The engine that runs inputs of these shapes: this one, or one made for them alone."""
+        return self if self._sizes(shapes) is not None else self._specialised(shapes).serving(shapes)
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The outputs for inputs in the order of the graph's, whose types have been checked."""
         shapes = tuple(np.shape(array) for array in inputs)
-        if self.cut is not None:
-            sizes = bind(self._input_types, shapes)
-            if sizes is None or not _holds(self.graph.assumptions, sizes):
-                return self._specialised(shapes).run(inputs)
-            return self.cut.run(inputs)
-        executable = self.executable(shapes)
-        assert executable is not None
-        return executable.run(inputs)
+        engine = self.serving(shapes)
+        if engine.cut is not None:
+            return engine.cut.run(inputs)
+        ready = engine.program(shapes)
+        assert ready is not None, "Bug: a graph is neither cut nor compiled"
+        return ready.executable.run(inputs)
+
+    def _sizes(self, shapes: Shapes) -> dict[str, int] | None:
+        """Values of the dimension variables; None if what this engine assumes of them does not hold."""
+        sizes = bind(self._input_types, shapes) if self._ranked else None
+        assumptions = self.compiled.plan.assumptions if self.compiled else self.graph.assumptions
+        return sizes if sizes is not None and _holds(assumptions, sizes) else None
 
     def _specialised(self, shapes: Shapes) -> Engine:
         """The engine for sizes that break an assumption of this one."""
@@ -181,11 +226,11 @@ class Cut:
             values.update(zip(self._from_head, self.head.run(inputs), strict=True))
         for node in self.nodes:
             arguments = [None if value is None else _lookup(values, value) for value in node.inputs]
-            values.update(zip(node.outputs, evaluate_arrays(node.operator, arguments), strict=False))
+            values.update(zip(node.outputs, _evaluate(node, arguments), strict=False))
         if self._rest:
             crossing = [values[value] for value in self._crossing]
             values.update(zip(self._outputs, self._tail(crossing).run(crossing), strict=True))
-        return [_lookup(values, value) for value in self._outputs]
+        return _owned([_lookup(values, value) for value in self._outputs], inputs)
 
     def _tail(self, arrays: Sequence[Any]) -> Engine:
         types = [type_of(array) if isinstance(array, np.ndarray) else UNKNOWN for array in arrays]
@@ -208,13 +253,21 @@ class _Kept(Generic[_T]):
 
     def get(self, key: Any, make: Callable[[], _T]) -> _T:
         with self._lock:
-            if key in self._entries:
-                self._entries.move_to_end(key)
-                return self._entries[key]
+            found = self.find(key)
+            if found is not None:
+                return found
             made = self._entries[key] = make()
             if len(self._entries) > self._limit:
                 self._entries.popitem(last=False)
             return made
+
+    def find(self, key: Any) -> _T | None:
+        """What is kept under `key`, if anything is."""
+        with self._lock:
+            if key in self._entries:
+                self._entries.move_to_end(key)
+                return self._entries[key]
+            return None
 
     def __iter__(self) -> Iterator[_T]:
         with self._lock:
@@ -233,6 +286,31 @@ def _host_nodes(graph: Graph) -> dict[Node, str]:
         if isinstance(statement.computation, Host):
             found[statement.node] = "no kernel"
     return found
+
+
+def _evaluate(node: Node, arguments: Sequence[Any]) -> tuple[Any, ...]:
+    """A node's outputs on NumPy. RuntimeException names the node and what it was given."""
+    try:
+        return evaluate_arrays(node.operator, arguments)
+    except (ValueError, TypeError, IndexError, ArithmeticError) as error:
+        given = ", ".join("absent" if x is None else f"{x.dtype}{list(x.shape)}" for x in arguments)
+        raise RuntimeException(
+            f"Non-zero status code returned while running {node.operator.name} node. Name:'{node.name}' "
+            f"Status Message: {error} (inputs: {given})"
+        ) from error
+
+
+def _owned(arrays: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+    """The arrays, each C-contiguous memory of its own: copied where it may be an input, a constant or a view."""
+    taken = {id(array) for array in inputs}
+    owned = []
+    for array in arrays:
+        if isinstance(array, np.ndarray):
+            own = array.flags.owndata and array.flags.c_contiguous and array.flags.writeable and id(array) not in taken
+            array = array if own else array.copy(order="C")
+            taken.add(id(array))
+        owned.append(array)
+    return owned
 
 
 def _lookup(values: Mapping[Value, Any], value: Value) -> Any:
@@ -263,11 +341,18 @@ def specialise(graph: Graph, types: Sequence[TensorType]) -> Graph:
 
 
 def extract(
-    nodes: Sequence[Node], inputs: Sequence[Value], types: Sequence[TensorType], outputs: Sequence[Value]
+    nodes: Sequence[Node],
+    inputs: Sequence[Value],
+    types: Sequence[TensorType],
+    outputs: Sequence[Value],
+    replaced: Mapping[Value, Value] | None = None,
 ) -> Graph:
-    """A graph of some nodes (producers first), with `inputs` of the given types as its inputs."""
+    """A graph of some nodes (producers first), with `inputs` of the given types as its inputs.
+
+    `replaced`: constants, and those to read in their place.
+    """
     copy = Graph()
-    values: dict[Value, Value] = {}
+    values: dict[Value, Value] = dict(replaced or {})
     for value, kind in zip(inputs, types, strict=True):
         values[value] = copy.add_input(value.name, kind)
     for node in nodes:

@@ -304,23 +304,31 @@ def operands(root: Expr) -> set[int]:
 
 
 def evaluate(root: Expr, arrays: Sequence[np.ndarray], shape: Sequence[int] = ()) -> np.ndarray:
-    """`root` on NumPy arrays (broadcast together): the meaning of an expression, against which code is tested."""
+    """`root` on NumPy arrays (broadcast together): the meaning of an expression, against which code is tested.
+
+    Floats of less than 32 bits are computed with as float32: they are rounded by casts and at the end.
+    """
     values: dict[Expr, np.ndarray] = {}
     for node in children_first(root):
         arguments = [values[a] for a in node.arguments]
         if node.op == "operand":
-            values[node] = arrays[node.value]
+            values[node] = arrays[node.value].astype(_computed(node.dtype), copy=False)
         elif node.op == "constant":
-            values[node] = np.asarray(node.value, node.dtype.numpy)
+            values[node] = np.asarray(node.value, node.dtype.numpy).astype(_computed(node.dtype))
         elif node.op == "index":
             values[node] = np.indices(tuple(shape), np.int64, sparse=True)[node.value]
         elif node.op == "cast":
-            values[node] = arguments[0].astype(node.dtype.numpy)
+            values[node] = arguments[0].astype(node.dtype.numpy).astype(_computed(node.dtype), copy=False)
         elif node.op == "where":
             values[node] = np.where(*arguments)
         else:
             values[node] = (UNARY if len(arguments) == 1 else BINARY)[node.op](*arguments)
-    return values[root]
+    return values[root].astype(root.dtype.numpy, copy=False)
+
+
+def _computed(dtype: DType) -> np.dtype[Any]:
+    """The type in which elements of `dtype` are computed with."""
+    return np.dtype(np.float32) if dtype.is_float and dtype.itemsize < 4 else dtype.numpy
 
 
 def text(root: Expr) -> str:

@@ -26,8 +26,11 @@ def registry() -> dict[tuple[str, str], type[Operator]]:
     from jitonnx.ops import (
         activation,
         arithmetic,
+        attention,
+        blocks,
         cast,
         convolution,
+        einsum,
         indexing,
         logic,
         matmul,
@@ -44,8 +47,11 @@ def registry() -> dict[tuple[str, str], type[Operator]]:
     families = (
         activation,
         arithmetic,
+        attention,
+        blocks,
         cast,
         convolution,
+        einsum,
         indexing,
         logic,
         matmul,

@@ -1,17 +1,19 @@
-"""Softmax and its logarithm."""
+"""Softmax, its logarithm, and Hardmax."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from jitonnx.ir import computation as c
+from jitonnx.ir import expr as e
 from jitonnx.ir.dims import product
+from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import Operator, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import normalize_axis
+from jitonnx.ops.base import lower_floating, normalize_axis, widen
 
 
 class _Softmax(Operator):
@@ -33,37 +35,63 @@ class _Softmax(Operator):
         normalize_axis(self.axis, len(x.shape))
         return x.type
 
-    def _evaluate(self, x: np.ndarray, log: bool) -> np.ndarray:
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
         axis = normalize_axis(self.axis, x.ndim)
-        rows = x.reshape(*x.shape[:axis], -1) if self.flatten else x
-        shifted = rows - rows.max(axis=axis, keepdims=True, initial=-np.inf)
-        total = np.exp(shifted).sum(axis=axis, keepdims=True)
-        return (shifted - np.log(total) if log else np.exp(shifted) / total).reshape(x.shape)
+        wide = widen(x)
+        rows = wide.reshape(*x.shape[:axis], -1 if x.size else 0) if self.flatten else wide
+        return self._rows(rows, axis).reshape(x.shape).astype(x.dtype, copy=False)
 
-    def _lower(self, to: Lowering, x: Value, log: bool) -> Value:
+    def _rows(self, rows: np.ndarray, axis: int) -> np.ndarray:
+        """The function along `axis`."""
+        raise NotImplementedError
+
+    @lower_floating
+    def lower(self, to: Lowering, x: Value) -> Value:
         axis = normalize_axis(self.axis, len(x.shape))
         rows = to.reshape(x, (*x.shape[:axis], product(x.shape[axis:]))) if self.flatten else x
-        return to.reshape(to.emit(c.Softmax(axis, log), [rows], rows.type), x.shape)
+        return to.reshape(self._lower_rows(to, rows, axis), x.shape)
+
+    def _lower_rows(self, to: Lowering, rows: Value, axis: int) -> Value:
+        """The function along `axis` as computations."""
+        raise NotImplementedError
 
 
 class Softmax(_Softmax):
     """exp(x - max) / sum of it, along `axis`."""
 
-    def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return self._evaluate(x, log=False)
+    def _rows(self, rows: np.ndarray, axis: int) -> np.ndarray:
+        exponentials = np.exp(rows - rows.max(axis=axis, keepdims=True, initial=-np.inf))
+        return exponentials / exponentials.sum(axis=axis, keepdims=True)
 
-    def lower(self, to: Lowering, x: Value) -> Value:
-        return self._lower(to, x, log=False)
+    def _lower_rows(self, to: Lowering, rows: Value, axis: int) -> Value:
+        return to.emit(c.Softmax(axis, log=False), [rows], rows.type)
 
 
 class LogSoftmax(_Softmax):
     """The logarithm of Softmax, computed without forming it."""
 
-    def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return self._evaluate(x, log=True)
+    def _rows(self, rows: np.ndarray, axis: int) -> np.ndarray:
+        shifted = rows - rows.max(axis=axis, keepdims=True, initial=-np.inf)
+        return shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True))
 
-    def lower(self, to: Lowering, x: Value) -> Value:
-        return self._lower(to, x, log=True)
+    def _lower_rows(self, to: Lowering, rows: Value, axis: int) -> Value:
+        return to.emit(c.Softmax(axis, log=True), [rows], rows.type)
 
 
-OPERATORS = (LogSoftmax, Softmax)
+class Hardmax(_Softmax):
+    """1 at the first of the largest elements along `axis`, 0 elsewhere."""
+
+    def _rows(self, rows: np.ndarray, axis: int) -> np.ndarray:
+        result = np.zeros_like(rows)
+        if rows.size:
+            np.put_along_axis(result, np.expand_dims(rows.argmax(axis=axis), axis), 1, axis=axis)
+        return result
+
+    def _lower_rows(self, to: Lowering, rows: Value, axis: int) -> Value:
+        one = TensorType(DType.INT64, (*rows.shape[:axis], 1, *rows.shape[axis + 1 :]))
+        place = to.emit(c.ArgReduce("max", axis, keepdims=True, last=False), [rows], one)
+        hot = e.equal(e.index(axis), e.operand(0, DType.INT64))
+        return to.map(e.cast(hot, rows.dtype), to.broadcast(place, rows.shape))
+
+
+OPERATORS = (Hardmax, LogSoftmax, Softmax)

@@ -6,15 +6,15 @@ import numpy as np
 
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph, Node, Value
-from jitonnx.ops.arithmetic import Abs, Ceil, Floor, Max, Mean, Min, Neg, Round, Sign, Sum
 from jitonnx.ops.activation import Relu
+from jitonnx.ops.arithmetic import Abs, Ceil, Floor, Max, Mean, Min, Neg, Round, Sign, Sum
 from jitonnx.ops.cast import Cast
-from jitonnx.ops.indexing import Pad, Tile
+from jitonnx.ops.indexing import Concat, Pad, Split, Tile
 from jitonnx.ops.logic import Not
 from jitonnx.ops.pooling import AveragePool, MaxPool
 from jitonnx.ops.reduction import ReduceMax, ReduceMean, ReduceMin, ReduceProd, ReduceSum
 from jitonnx.ops.resize import Resize
-from jitonnx.ops.shape import Concat, Dropout, Expand, Split
+from jitonnx.ops.shape import Dropout, Expand
 from jitonnx.passes.report import Reason
 from jitonnx.passes.rewriting import Decline, Edit, Result, array, producer, ranked, rule, scalar
 

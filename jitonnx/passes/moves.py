@@ -13,11 +13,37 @@ import numpy as np
 from jitonnx.ir.dims import DimLike, product
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.types import broadcast_shapes, collect_assumptions
+from jitonnx.ops.indexing import Concat
 from jitonnx.ops.matmul import MatMul
-from jitonnx.ops.reduction import Reduction
-from jitonnx.ops.shape import Concat, Expand, Reshape, Transpose
+from jitonnx.ops.reduction import (
+    ReduceL1,
+    ReduceL2,
+    ReduceLogSum,
+    ReduceLogSumExp,
+    ReduceMax,
+    ReduceMean,
+    ReduceMin,
+    ReduceProd,
+    ReduceSum,
+    ReduceSumSquare,
+)
+from jitonnx.ops.shape import Expand, Reshape, Transpose
 from jitonnx.passes.rewriting import Edit, Result, array, producer, rank, ranked, rule, scalar
 from jitonnx.passes.views import exact_divide
+
+
+REDUCTIONS = (
+    ReduceL1,
+    ReduceL2,
+    ReduceLogSum,
+    ReduceLogSumExp,
+    ReduceMax,
+    ReduceMean,
+    ReduceMin,
+    ReduceProd,
+    ReduceSum,
+    ReduceSumSquare,
+)
 
 
 @rule("transpose below elementwise", equation="f(T(a), T(b), c) = T(f(a, b, T'(c)))")
@@ -65,14 +91,14 @@ def _before_transpose(value: Value | None, permutation: Sequence[int], edit: Edi
     return edit.constant(full.transpose(np.argsort(permutation)))
 
 
-@rule("transpose below reduction", equation="reduce(T(x), axes) = T(reduce(x, T'(axes)))")
+@rule("transpose below reduction", *REDUCTIONS, equation="reduce(T(x), axes) = T(reduce(x, T'(axes)))")
 def transpose_below_reduction(node: Node, edit: Edit) -> Result:
     """A reduction over constant axes before the transpose instead of behind.
 
     before: Transpose (0,3,1,2) -> ReduceMean over 2, 3 with keepdims
     after:  ReduceMean over 1, 2 with keepdims -> Transpose (0,3,1,2)
     """
-    if not isinstance(node.operator, Reduction) or not ranked(node):
+    if not ranked(node):
         return None
     above = producer(node.inputs[0], Transpose)
     if above is None or _read_elsewhere(above, node, edit):
@@ -84,6 +110,7 @@ def transpose_below_reduction(node: Node, edit: Edit) -> Result:
     edit.consume([above])
     moved = sorted(permutation[axis] for axis in axes)
     reduced = edit.add(node.operator, above.inputs[0], edit.constant(np.asarray(moved, np.int64)))
+    assert isinstance(node.operator, REDUCTIONS)
     if node.operator.keepdims:
         return edit.add(Transpose(perm=permutation), reduced)
     left = [axis for axis in permutation if axis not in moved]

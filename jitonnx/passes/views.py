@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from jitonnx.ir.dims import DimLike, floor_divide, product
 from jitonnx.ir.graph import Node, Value
-from jitonnx.ops.shape import Flatten, Identity, Reshape, Slice, Split, Squeeze, Transpose, Unsqueeze
+from jitonnx.ops.indexing import Slice, Split
+from jitonnx.ops.shape import Flatten, Identity, Reshape, Squeeze, Transpose, Unsqueeze
 from jitonnx.passes.rewriting import Edit, Result, ranked, rule
 
 INT64_MIN = -(2**63)
@@ -298,13 +299,17 @@ def _slice_step(node: Node, x: Value, value: Value) -> Step | None:
 
 
 def _begin(start: DimLike, step: int, size: DimLike) -> DimLike | None:
-    """Where a slice begins; None where only the run tells."""
+    """Where a slice begins, counted from the front; None where only the run tells.
+
+    A start behind the end makes an empty tensor, of which no element is read: there it does not matter.
+    """
     if isinstance(start, int) and isinstance(size, int):
         return slice(start, None, step).indices(size)[0]
     if not isinstance(start, int):
-        return start if step > 0 else None  # a start behind the end makes an empty tensor, of which nothing is read
+        counted = size + start if all(coefficient < 0 for _, coefficient in start.terms) else start
+        return counted if step > 0 else None
     if start < 0:
-        return size - 1 if start == -1 and step < 0 else None
+        return size + start if start > -(2**31) else 0 if step > 0 else None
     return start if step > 0 else size - 1 if start >= 2**31 - 1 else None
 
 

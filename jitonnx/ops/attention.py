@@ -1,0 +1,378 @@
+"""Attention, and the rotary embedding of positions that goes with it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jitonnx.ir import computation as c
+from jitonnx.ir import expr as e
+from jitonnx.ir.dims import DimLike, floor_divide
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Value
+from jitonnx.ir.lowering import Lowering
+from jitonnx.ir.operator import InferenceError, Operator
+from jitonnx.ir.types import Shape, TensorType, assume_equal, broadcast_shapes
+from jitonnx.ops.base import FLOATS, check_dtype, lower_floating, widen
+
+
+class _Heads(NamedTuple):
+    """Shapes of an Attention by head: q [B, H, S, D], k [B, Hkv, T, D], v [B, Hkv, T, Dv], T without the past."""
+
+    q: Shape
+    k: Shape
+    v: Shape
+    past: DimLike
+
+    @property
+    def total(self) -> DimLike:
+        """The number of keys, those of the past included."""
+        return self.k[2] + self.past
+
+
+class Attention(Operator):
+    """softmax(scale * Q Kᵀ, capped, + mask) V for each head; K and V are appended to those of the past.
+
+    Inputs of rank 3 have their heads side by side in the last axis. A row in which everything is masked gives 0.
+    """
+
+    versions = (23, 24, 25)
+    inputs = ("Q", "K", "V", "attn_mask?", "past_key?", "past_value?", "nonpad_kv_seqlen?")
+    outputs = ("Y", "present_key", "present_value", "qk_matmul_output")
+
+    is_causal: bool = False
+    kv_num_heads: int | None = None
+    left_window_size: int = -1
+    q_num_heads: int | None = None
+    qk_matmul_output_mode: int = 0
+    right_window_size: int = -1
+    scale: float | None = None
+    softcap: float = 0.0
+    softmax_precision: int | None = None
+
+    # ------------------------------------------------------------ types
+
+    def _heads(self, q: Shape, k: Shape, v: Shape, past: Shape | None) -> _Heads:
+        if not len(q) == len(k) == len(v) or len(q) not in (3, 4):
+            raise InferenceError(f"Q, K and V have the ranks {len(q)}, {len(k)} and {len(v)}: all 3 or all 4 expected")
+        if len(q) == 3:
+            if not self.q_num_heads or not self.kv_num_heads:
+                raise InferenceError("inputs of rank 3 need the attributes q_num_heads and kv_num_heads")
+            q, k, v = (
+                (shape[0], heads, shape[1], floor_divide(shape[2], heads))
+                for shape, heads in ((q, self.q_num_heads), (k, self.kv_num_heads), (v, self.kv_num_heads))
+            )
+        return _Heads(q, k, v, past[2] if past is not None else 0)
+
+    def infer(
+        self,
+        q: Value,
+        k: Value,
+        v: Value,
+        mask: Value | None = None,
+        past_key: Value | None = None,
+        past_value: Value | None = None,
+        lengths: Value | None = None,
+    ) -> tuple[TensorType, ...]:
+        check_dtype(q, FLOATS)
+        if (past_key is None) != (past_value is None):
+            raise InferenceError("past_key and past_value must be given together")
+        if past_key is not None and lengths is not None:
+            raise InferenceError("nonpad_kv_seqlen cannot be given together with past_key and past_value")
+        if min(self.left_window_size, self.right_window_size) < -1:
+            raise InferenceError("left_window_size and right_window_size must be -1 or more")
+        heads = self._heads(q.shape, k.shape, v.shape, None if past_key is None else past_key.shape)
+        batch, count, rows, depth = heads.q
+        pairs = ((batch, heads.k[0]), (batch, heads.v[0]), (depth, heads.k[3]), (heads.k[2], heads.v[2]))
+        if not all(assume_equal(a, b) for a, b in (*pairs, (heads.k[1], heads.v[1]))):
+            raise InferenceError(f"Q {q.type}, K {k.type} and V {v.type} do not fit each other")
+        if isinstance(count, int) and isinstance(heads.k[1], int) and count % heads.k[1]:
+            raise InferenceError(f"{count} heads of Q do not divide among {heads.k[1]} of K and V")
+        by_head = (batch, count, rows, heads.v[3])
+        y = by_head if len(q.shape) == 4 else (batch, rows, count * heads.v[3])
+        return (
+            TensorType(q.dtype, y),
+            TensorType(k.dtype, (batch, heads.k[1], heads.total, heads.k[3])),
+            TensorType(v.dtype, (batch, heads.v[1], heads.total, heads.v[3])),
+            TensorType(q.dtype, (batch, count, rows, heads.total)),
+        )
+
+    # ------------------------------------------------------------ evaluation
+
+    def evaluate(
+        self,
+        q: np.ndarray,
+        k: np.ndarray,
+        v: np.ndarray,
+        mask: np.ndarray | None = None,
+        past_key: np.ndarray | None = None,
+        past_value: np.ndarray | None = None,
+        lengths: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, ...]:
+        heads = self._heads(q.shape, k.shape, v.shape, None if past_key is None else past_key.shape)
+        queries, keys, values = (_by_head(x, shape) for x, shape in ((q, heads.q), (k, heads.k), (v, heads.v)))
+        if past_key is not None:
+            keys, values = np.concatenate((past_key, keys), 2), np.concatenate((past_value, values), 2)  # type: ignore
+        wide = widen(queries)
+        repeats = wide.shape[1] // keys.shape[1]
+        factor = wide.dtype.type(math.sqrt(self._scale(heads)))
+        logits = (wide * factor) @ (np.repeat(widen(keys), repeats, 1) * factor).swapaxes(2, 3)
+        capped = np.tanh(logits / self.softcap) * wide.dtype.type(self.softcap) if self.softcap > 0 else logits
+        bias = self._bias(mask, lengths, heads, wide.dtype)
+        biased = capped + bias
+        weights = _masked_softmax(self._precise(biased), np.isneginf(bias.max(axis=-1, keepdims=True, initial=-np.inf)))
+        weights = weights.astype(wide.dtype, copy=False)
+        y = weights @ np.repeat(widen(values), repeats, 1)
+        if q.ndim == 3:
+            y = y.transpose(0, 2, 1, 3).reshape(q.shape[0], q.shape[1], -1)
+        stage = (logits, capped, biased, weights)[self.qk_matmul_output_mode]
+        return y.astype(q.dtype, copy=False), keys, values, stage.astype(q.dtype, copy=False)
+
+    def _scale(self, heads: _Heads) -> float:
+        return self.scale if self.scale is not None else 1 / math.sqrt(max(int(heads.q[3]), 1))  # type: ignore[call-overload]
+
+    def _precise(self, logits: np.ndarray) -> np.ndarray:
+        if self.softmax_precision is None:
+            return logits
+        return widen(logits.astype(DType(self.softmax_precision).numpy))
+
+    def _bias(
+        self, mask: np.ndarray | None, lengths: np.ndarray | None, heads: _Heads, dtype: np.dtype
+    ) -> np.ndarray:
+        """What is added to the logits: -inf where a key is not attended. Broadcasts to [B, H, S, T]."""
+        rows, total = int(heads.q[2]), int(heads.total)  # type: ignore[call-overload]
+        allowed = np.ones((rows, total), bool)
+        column = np.arange(total)
+        offset: Any = heads.past
+        if lengths is not None:
+            offset = (lengths.reshape(-1) - rows).reshape(-1, 1, 1, 1)
+            allowed = allowed & (column < lengths.reshape(-1, 1, 1, 1))
+        position = np.arange(rows)[:, None] + offset
+        if self.is_causal:
+            allowed = allowed & (column <= position)
+        if self.left_window_size >= 0:
+            allowed = allowed & (column >= position - self.left_window_size)
+        if self.right_window_size >= 0:
+            allowed = allowed & (column <= position + self.right_window_size)
+        if mask is None:
+            return np.where(allowed, 0, -np.inf).astype(dtype)
+        added = np.where(mask, 0, -np.inf) if mask.dtype == bool else widen(mask)
+        short = total - added.shape[-1]
+        added = np.pad(added, [(0, 0)] * (added.ndim - 1) + [(0, max(short, 0))], constant_values=-np.inf)
+        return np.where(allowed, added, -np.inf).astype(dtype)
+
+    # ------------------------------------------------------------ lowering
+
+    @lower_floating
+    def lower(
+        self,
+        to: Lowering,
+        q: Value,
+        k: Value,
+        v: Value,
+        mask: Value | None = None,
+        past_key: Value | None = None,
+        past_value: Value | None = None,
+        lengths: Value | None = None,
+    ) -> tuple[Value, ...]:
+        inputs = (q, k, v, mask, past_key, past_value, lengths)
+        heads = self._heads(q.shape, k.shape, v.shape, None if past_key is None else past_key.shape)
+        precise = self.softmax_precision in (None, DType.FLOAT, q.dtype)
+        scaled = self.scale is not None or isinstance(heads.q[3], int)
+        if to.wanted > 3 or self.softcap > 0 or not (precise and scaled):
+            return to.host(self, inputs, self.infer(*inputs)[: to.wanted])
+        queries, keys, values = (_lower_by_head(to, x, s) for x, s in ((q, heads.q), (k, heads.k), (v, heads.v)))
+        if past_key is not None and past_value is not None:
+            keys, values = to.concat([past_key, keys], 2), to.concat([past_value, values], 2)
+        plain = past_key is None and lengths is None  # query i then attends keys 0 to i if causal
+        bias = self._lower_mask(to, mask, lengths, heads, q.dtype, plain)
+        computation = c.Attention(self._scale(heads), bool(self.is_causal) and plain, masked_rows_zero=True)
+        operands = (queries, keys, values) if bias is None else (queries, keys, values, bias)
+        y = to.emit(computation, operands, TensorType(q.dtype, (*heads.q[:3], heads.v[3])))
+        if len(q.shape) == 3:
+            y = to.reshape(to.transpose(y, (0, 2, 1, 3)), (q.shape[0], q.shape[1], heads.q[1] * heads.v[3]))
+        return (y, keys, values)
+
+    def _lower_mask(
+        self, to: Lowering, mask: Value | None, lengths: Value | None, heads: _Heads, dtype: DType, plain: bool
+    ) -> Value | None:
+        """The mask with everything in it that c.Attention does not know: offsets, windows, lengths. None: no mask."""
+        mask = _padded_mask(to, mask, heads.total)
+        allowed = self._lower_allowed(to, lengths, heads, plain)
+        if allowed is None:
+            return mask
+        condition = e.operand(0, DType.BOOL)
+        if mask is None:
+            return allowed
+        if mask.dtype is DType.BOOL:
+            return to.map(e.logical_and(condition, e.operand(1, DType.BOOL)), allowed, mask)
+        return to.map(e.where(condition, e.operand(1, dtype), -math.inf), allowed, mask)
+
+    def _lower_allowed(self, to: Lowering, lengths: Value | None, heads: _Heads, plain: bool) -> Value | None:
+        """Which keys a query may attend by position, a bool that broadcasts to [B, H, S, T]; None: all, or causal."""
+        rows = heads.q[2]
+        column, row, offset = (e.operand(i, DType.INT64) for i in range(3))
+        conditions: list[e.Expr] = []
+        position = row + offset
+        if self.is_causal and not plain:
+            conditions.append(column <= position)
+        if self.left_window_size >= 0:
+            conditions.append(column >= position - self.left_window_size)
+        if self.right_window_size >= 0:
+            conditions.append(column <= position + self.right_window_size)
+        if lengths is not None:  # the offset is the number of keys less that of queries
+            conditions.append(column < offset + e.operand(3, DType.INT64))
+        if not conditions:
+            return None
+        condition = conditions[0]
+        for other in conditions[1:]:
+            condition = e.logical_and(condition, other)
+        columns = to.fill(e.index(3), (1, 1, 1, heads.total))
+        positions = to.fill(e.index(2), (1, 1, rows, 1))
+        size = to.dimensions(np.asarray([rows], object))
+        if lengths is None:
+            shift = to.dimensions(np.asarray([heads.past], object))
+            return to.map(condition, columns, positions, shift)
+        valid = to.reshape(to.cast(lengths, DType.INT64), (heads.q[0], 1, 1, 1))
+        shift = to.map(e.operand(0, DType.INT64) - e.operand(1, DType.INT64), valid, size)
+        return to.map(condition, columns, positions, shift, size)
+
+
+def _by_head(x: np.ndarray, shape: Shape) -> np.ndarray:
+    """[B, S, H * D] as [B, H, S, D]."""
+    if x.ndim == 4:
+        return x
+    batch, heads, rows, depth = shape
+    return x.reshape(batch, rows, heads, depth).transpose(0, 2, 1, 3)
+
+
+def _lower_by_head(to: Lowering, x: Value, shape: Shape) -> Value:
+    if len(x.shape) == 4:
+        return x
+    batch, heads, rows, depth = shape
+    return to.transpose(to.reshape(x, (batch, rows, heads, depth)), (0, 2, 1, 3))
+
+
+def _masked_softmax(logits: np.ndarray, masked: np.ndarray) -> np.ndarray:
+    """Softmax over the last axis, 0 in the rows in which everything is masked."""
+    top = logits.max(axis=-1, keepdims=True, initial=-np.inf)
+    exponentials = np.exp(logits - np.where(np.isneginf(top), 0, top))
+    total = exponentials.sum(axis=-1, keepdims=True)
+    return np.where(masked, 0, exponentials / np.where(total == 0, 1, total)).astype(logits.dtype)
+
+
+def _padded_mask(to: Lowering, mask: Value | None, total: DimLike) -> Value | None:
+    """A mask for fewer keys than there are allows none of the others."""
+    if mask is None or not (isinstance(mask.shape[-1], int) and isinstance(total, int)) or mask.shape[-1] >= total:
+        return mask
+    nothing = (0,) * (len(mask.shape) - 1)
+    fill: Any = False if mask.dtype is DType.BOOL else -math.inf
+    value = to.constant(np.asarray(fill, mask.dtype.numpy))
+    pad = c.Pad((*nothing, 0), (*nothing, total - mask.shape[-1]), "constant")
+    return to.emit(pad, (mask, value), TensorType(mask.dtype, (*mask.shape[:-1], total)))
+
+
+class RotaryEmbedding(Operator):
+    """Pairs of elements of each head turned by an angle that depends on the position.
+
+    X is [B, H, S, D], or [B, S, H * D] with num_heads; the caches hold cosines and sines by position, or by batch and
+    step where there are no position_ids. The pairs are neighbours if `interleaved`, else one in each half.
+    """
+
+    versions = (23,)
+    inputs = ("X", "cos_cache", "sin_cache", "position_ids?")
+    outputs = ("Y",)
+
+    interleaved: bool = False
+    num_heads: int | None = None
+    rotary_embedding_dim: int = 0
+
+    def _shape(self, x: Shape) -> Shape:
+        """[B, H, S, D] for an input of either rank."""
+        if len(x) == 4:
+            return x
+        if len(x) != 3 or not self.num_heads:
+            raise InferenceError(f"X has rank {len(x)}: 4 expected, or 3 with the attribute num_heads")
+        return (x[0], self.num_heads, x[1], floor_divide(x[2], self.num_heads))
+
+    def _turned(self, shape: Shape) -> DimLike:
+        """How many elements of a head are turned."""
+        turned, depth = self.rotary_embedding_dim or shape[3], shape[3]
+        if isinstance(turned, int) and (turned % 2 or (isinstance(depth, int) and turned > depth)):
+            raise InferenceError(f"{turned} elements of a head of {depth} cannot be turned in pairs")
+        return turned
+
+    def infer(self, x: Value, cosines: Value, sines: Value, positions: Value | None = None) -> TensorType:
+        shape = self._shape(x.shape)
+        half = floor_divide(self._turned(shape), 2)
+        rank = 3 if positions is None else 2
+        for name, cache in (("cos_cache", cosines), ("sin_cache", sines)):
+            if len(cache.shape) != rank or not assume_equal(cache.shape[-1], half):
+                raise InferenceError(f"{name} has the type {cache.type}: rank {rank} and {half} columns expected")
+        if positions is not None and broadcast_shapes(positions.shape, (shape[0], shape[2])) is None:
+            raise InferenceError(f"position_ids has the type {positions.type}: [batch, sequence] expected")
+        return x.type
+
+    def evaluate(
+        self, x: np.ndarray, cosines: np.ndarray, sines: np.ndarray, positions: np.ndarray | None = None
+    ) -> np.ndarray:
+        shape = self._shape(x.shape)
+        turned = self._turned(shape)
+        heads = widen(_by_head(x, shape))
+        cos, sin = (widen(cache if positions is None else cache[positions])[:, None] for cache in (cosines, sines))
+        first, second = (slice(*bounds) for bounds in self._pairs(turned))
+        y = heads.copy()
+        y[..., first] = cos * heads[..., first] - sin * heads[..., second]
+        y[..., second] = sin * heads[..., first] + cos * heads[..., second]
+        if x.ndim == 3:
+            y = y.transpose(0, 2, 1, 3).reshape(x.shape)
+        return np.ascontiguousarray(y).astype(x.dtype, copy=False)
+
+    def _pairs(self, turned: DimLike) -> tuple[tuple[DimLike, DimLike, int], ...]:
+        """Start, end and step of the first and of the second elements of the pairs."""
+        if self.interleaved:
+            return (0, turned, 2), (1, turned, 2)
+        half = floor_divide(turned, 2)
+        return (0, half, 1), (half, turned, 1)
+
+    @lower_floating
+    def lower(
+        self, to: Lowering, x: Value, cosines: Value, sines: Value, positions: Value | None = None
+    ) -> Value:
+        shape = self._shape(x.shape)
+        turned, depth = self._turned(shape), shape[3]
+        half = floor_divide(turned, 2)
+        batch, count, rows, _ = shape
+        heads = _lower_by_head(to, x, shape)
+        cos, sin = (self._lower_cache(to, cache, positions, half) for cache in (cosines, sines))
+        firsts, seconds = (
+            to.slice(heads, (0, 0, 0, start), (1, 1, 1, step), (batch, count, rows, half))
+            for start, _, step in self._pairs(turned)
+        )
+        a, b, u, w = (e.operand(i, x.dtype) for i in range(4))
+        real = to.map(u * a - w * b, firsts, seconds, cos, sin)
+        imaginary = to.map(w * a + u * b, firsts, seconds, cos, sin)
+        if self.interleaved:
+            columns = [to.reshape(part, (batch, count, rows, half, 1)) for part in (real, imaginary)]
+            y = to.reshape(to.concat(columns, 4), (batch, count, rows, turned))
+        else:
+            y = to.concat([real, imaginary], 3)
+        if depth != turned:
+            kept = to.slice(heads, (0, 0, 0, turned), (1,) * 4, (batch, count, rows, depth - turned))
+            y = to.concat([y, kept], 3)
+        if len(x.shape) == 3:
+            y = to.reshape(to.transpose(y, (0, 2, 1, 3)), x.shape)
+        return y
+
+    def _lower_cache(
+        self, to: Lowering, cache: Value, positions: Value | None, half: DimLike
+    ) -> Value:
+        """Cosines or sines as [B, 1, S, half]."""
+        if positions is not None:
+            cache = to.emit(c.Gather(0), (cache, positions), TensorType(cache.dtype, (*positions.shape, half)))
+        return to.reshape(cache, (cache.shape[0], 1, cache.shape[1], half))
+
+
+OPERATORS = (Attention, RotaryEmbedding)

@@ -1,0 +1,259 @@
+"""Scaled dot-product attention, recognised in the many ways in which exporters spell it.
+
+before: MatMul(q * s, kᵀ * s) -> Add mask -> Softmax -> Where(IsNaN(p), 0, p) -> MatMul v
+after:  Attention(q, k, v, mask; scale = s * s, masked_rows_zero)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from jitonnx.ir.dims import DimLike
+from jitonnx.ir.graph import Node, Value
+from jitonnx.ir.types import broadcast_shapes, collect_assumptions
+from jitonnx.ops.arithmetic import Add, IsNaN
+from jitonnx.ops.fused import Attention
+from jitonnx.ops.logic import And, Greater, GreaterOrEqual, Less, LessOrEqual, Not, Where
+from jitonnx.ops.matmul import MatMul
+from jitonnx.ops.shape import Expand, Reshape, Transpose
+from jitonnx.ops.softmax import Softmax
+from jitonnx.passes.index import Affine, Analysis
+from jitonnx.passes.pattern import flatten_product, flatten_sum
+from jitonnx.passes.report import Reason
+from jitonnx.passes.rewriting import Decline, Edit, Level, Result, array, producer, ranked, rule, scalar
+
+BLOCKED = -1e30
+"""A mask that adds this or less makes a weight exactly 0, whatever (sane) score it is added to."""
+
+
+@dataclass
+class Found:
+    """The parts of an attention, as far as they are found."""
+
+    product: Node
+    """The MatMul of q and k transposed."""
+    scale: float
+    masks: list[Value] = field(default_factory=list)
+    """Added to the scores; a boolean one blocks where it is false."""
+    causal: bool = False
+
+
+@rule(
+    "attention",
+    MatMul,
+    equation="softmax(s q kT + mask) v = Attention(q, k, v, mask; s)",
+    level=Level.EXTENDED,
+)
+def attention(node: Node, edit: Edit) -> Result:
+    """The whole of an attention as one operator; see the module for before and after."""
+    weights, v = node.inputs
+    zeroed = _zeroed_nan(weights)
+    softmax = producer(zeroed.inputs[2] if zeroed is not None else weights, Softmax)
+    if softmax is None or v is None or not ranked(node) or not ranked(softmax):
+        return None
+    inner = [softmax] if zeroed is None else [zeroed, _is_nan(zeroed), softmax]
+    scores = softmax.inputs[0]
+    assert scores is not None and isinstance(softmax.operator, Softmax)
+    found, nodes = _scores(scores, edit)
+    if found is None:
+        return None
+    edit.consume([*inner, *nodes, found.product])
+    if softmax.operator.flatten or softmax.operator.axis % len(scores.shape) != len(scores.shape) - 1:
+        raise Decline(Reason.ATTRIBUTE, f"softmax over axis {softmax.operator.axis}")
+    if not node.output.dtype.is_float:
+        raise Decline(Reason.DTYPE, node.output.dtype.text)
+    q, k = _operands(found, edit)
+    masks = _remaining_masks(found, scores, edit)
+    q, k, v, masks = _four_axes(q, k, v, masks)(edit)
+    operator = Attention(scale=found.scale, causal=found.causal, masked_rows_zero=zeroed is not None)
+    result = edit.add(operator, q, k, v, *masks)
+    return edit.reshape(result, node.output.shape)
+
+
+# ---------------------------------------------------------------- the scores
+
+
+def _zeroed_nan(value: Value | None) -> Node | None:
+    """Where(IsNaN(p), 0, p)."""
+    where = producer(value, Where)
+    if where is None or scalar(where.inputs[1]) != 0:
+        return None
+    is_nan = producer(where.inputs[0], IsNaN)
+    return where if is_nan is not None and is_nan.inputs[0] is where.inputs[2] else None
+
+
+def _is_nan(where: Node) -> Node:
+    found = producer(where.inputs[0], IsNaN)
+    assert found is not None
+    return found
+
+
+def _scores(value: Value, edit: Edit) -> tuple[Found | None, list[Node]]:
+    """Scores as scale * MatMul + masks, or as a choice between such and a number that blocks."""
+    where = producer(value, Where)
+    if where is not None:
+        return _blocked_scores(where, edit)
+    flat = flatten_sum(value)
+    products = [(summand, sign) for summand, sign in flat.summands if _scaled_product(summand) is not None]
+    if len(products) != 1 or flat.constant != 0:
+        return None, []
+    (summand, sign), nodes = products[0], list(flat.nodes)
+    scaled = _scaled_product(summand)
+    assert scaled is not None
+    product, scale, through = scaled
+    masks = [other for other, _ in flat.summands if other is not summand]
+    if any(other_sign < 0 for other, other_sign in flat.summands if other is not summand):
+        return None, []
+    return Found(product, scale * sign, masks), nodes + through
+
+
+def _scaled_product(value: Value) -> tuple[Node, float, list[Node]] | None:
+    """A MatMul times a number, and the nodes that multiply."""
+    flat = flatten_product(value)
+    if len(flat.factors) != 1:
+        return None
+    ((factor, exponent),) = flat.factors.items()
+    product = producer(factor, MatMul)
+    return (product, flat.coefficient, flat.nodes) if product is not None and exponent == 1 else None
+
+
+def _blocked_scores(where: Node, edit: Edit) -> tuple[Found | None, list[Node]]:
+    """Where(condition, scores, -inf), or with the branches exchanged."""
+    condition, a, b = where.inputs
+    assert condition is not None and a is not None and b is not None
+    inverted = scalar(a) is not None
+    number, scores = (scalar(a), b) if inverted else (scalar(b), a)
+    if number is None or scores.shape != where.output.shape:
+        return None, []
+    found, nodes = _scores(scores, edit)
+    if found is None:
+        return None, []
+    if number > BLOCKED:
+        raise Decline(Reason.NOT_EXACT, f"blocked scores become {number:g}, which does not surely make a weight 0")
+    found.masks.append(condition)
+    nodes.append(where)
+    kept = edit.add(Not(), condition) if inverted else condition
+    if number != -np.inf and not _causal(kept, where.output.shape, edit):
+        zero, low = (edit.constant(np.asarray(entry, where.output.dtype.numpy)) for entry in (0, number))
+        kept = edit.add(Where(), kept, zero, low)
+    found.masks[-1] = kept
+    return found, nodes
+
+
+# ---------------------------------------------------------------- masks
+
+
+def _remaining_masks(found: Found, scores: Value, edit: Edit) -> list[Value]:
+    """One mask or none, after those are taken out that block nothing or are the causal one."""
+    left: list[Value] = []
+    for mask in found.masks:
+        with collect_assumptions(set()):
+            shape = broadcast_shapes(found.product.output.shape, mask.shape)
+        if shape != found.product.output.shape:
+            raise Decline(Reason.SHAPE, f"the mask {mask.type} is larger than the scores {scores.type}")
+        while (expanded := producer(mask, Expand)) is not None and expanded.inputs[0] is not None:
+            mask = expanded.inputs[0]
+        element = edit.facts(Analysis).uniform(mask)
+        if element is not None and (bool(element) if element.dtype == bool else element == 0):
+            continue
+        if _causal(mask, scores.shape, edit):
+            found.causal = True
+        else:
+            left.extend(_without_causal(mask, found, scores, edit))
+    booleans = [mask for mask in left if mask.dtype.name == "BOOL"]
+    floats = [mask for mask in left if mask.dtype.name != "BOOL"]
+    if booleans and floats:
+        low, zero = (edit.constant(np.asarray(entry, scores.dtype.numpy)) for entry in (-np.inf, 0))
+        floats = [*floats, *(edit.add(Where(), mask, zero, low) for mask in booleans)]
+        booleans = []
+    for operator, masks in ((And(), booleans), (Add(), floats)):
+        if masks:
+            total = masks[0]
+            for mask in masks[1:]:
+                total = edit.add(operator, total, mask)
+            return [total]
+    return []
+
+
+def _without_causal(mask: Value, found: Found, scores: Value, edit: Edit) -> list[Value]:
+    """The two sides of a boolean And, of which one may be causal; otherwise the mask itself."""
+    both = producer(mask, And)
+    if both is None:
+        return [mask]
+    sides = [value for value in both.inputs if value is not None]
+    left = [value for value in sides if not _causal(value, scores.shape, edit)]
+    if len(left) == len(sides):
+        return [mask]
+    found.causal = True
+    return left
+
+
+def _causal(mask: Value, scores: tuple[DimLike, ...], edit: Edit) -> bool:
+    """Whether a mask lets row i see columns up to i and no others."""
+    while (expanded := producer(mask, Expand)) is not None and expanded.inputs[0] is not None:
+        mask = expanded.inputs[0]
+    if len(mask.shape) < 2 or mask.shape[-2:] != scores[-2:] or any(size != 1 for size in mask.shape[:-2]):
+        return False
+    elements = array(mask)
+    if elements is not None:
+        return _is_triangle(elements.reshape(elements.shape[-2:]))
+    where = producer(mask, Where)
+    if where is not None:
+        kept, blocked = scalar(where.inputs[1]), scalar(where.inputs[2])
+        return kept == 0 and blocked is not None and blocked <= BLOCKED and _lower_left(where.inputs[0], edit)
+    return _lower_left(mask, edit)
+
+
+def _is_triangle(elements: np.ndarray) -> bool:
+    if elements.dtype == bool:
+        return bool((elements == np.tri(*elements.shape, dtype=bool)).all())
+    if elements.dtype.kind != "f":
+        return False
+    lower = np.tri(*elements.shape, dtype=bool)
+    return bool(((elements == 0) == lower).all() and (elements[~lower] <= BLOCKED).all())
+
+
+def _lower_left(condition: Value | None, edit: Edit) -> bool:
+    """Whether a comparison of coordinates says: column <= row."""
+    comparison = producer(condition, LessOrEqual, GreaterOrEqual, Less, Greater)
+    if comparison is None:
+        return False
+    difference = edit.facts(Analysis).difference(comparison)
+    if difference is None:
+        return False
+    leading = (0,) * (len(difference.coefficients) - 2)
+    columns_minus_rows, rows_minus_columns = (*leading, -1, 1), (*leading, 1, -1)
+    wanted = {
+        LessOrEqual: Affine(0, columns_minus_rows),
+        Less: Affine(-1, columns_minus_rows),
+        GreaterOrEqual: Affine(0, rows_minus_columns),
+        Greater: Affine(1, rows_minus_columns),
+    }
+    return difference == wanted[type(comparison.operator)]
+
+
+# ---------------------------------------------------------------- q, k and v
+
+
+def _operands(found: Found, edit: Edit) -> tuple[Value, Value]:
+    """q and k, with the numbers that multiply them moved to the scale."""
+    operands = []
+    for value in found.product.inputs:
+        assert value is not None
+        flat = flatten_product(value)
+        factors = list(flat.factors.items())
+        if len(factors) == 1 and factors[0][1] == 1 and flat.nodes and factors[0][0].shape == value.shape:
+            edit.shares(flat.nodes)
+            found.scale *= flat.coefficient
+            value = factors[0][0]
+        operands.append(value)
+    q, transposed = operands
+    rank = len(transposed.shape)
+    swap = (*range(rank - 2), rank - 1, rank - 2)
+    return q, edit.add(Transpose(perm=swap), transposed)
+
+
+def _four_axes(q, k, v, masks):  # type: ignore[no-untyped-def]
+    raise NotImplementedError

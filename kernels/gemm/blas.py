@@ -1,0 +1,108 @@
+"""A BLAS as an alternative to our own kernel: the address of its gemm, and a kernel that calls it.
+
+NumPy has a BLAS inside but gives no address away; SciPy does, to Cython. Without SciPy there is no BLAS to choose.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from jitonnx.kernels.spec import KernelSpec, Work
+
+_ROUTINES = {"float32": "sgemm", "float64": "dgemm"}
+
+
+@functools.cache
+def blas_address(routine: str) -> int | None:
+    """The address of a Fortran BLAS routine with 32-bit integers, such as "sgemm"; None if no BLAS can be reached."""
+    try:
+        capsules = importlib.import_module("scipy.linalg.cython_blas").__pyx_capi__
+    except ImportError:
+        return None
+    capsule = capsules.get(routine)
+    if capsule is None:
+        return None
+    name_of = ctypes.pythonapi.PyCapsule_GetName
+    name_of.restype, name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    address_of = ctypes.pythonapi.PyCapsule_GetPointer
+    address_of.restype, address_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    signature = name_of(capsule)
+    if b" int *" not in signature:  # a build with 64-bit integers
+        return None
+    return address_of(capsule, signature)
+
+
+@dataclass(frozen=True)
+class BlasSpec(KernelSpec):
+    """c[m, n] = a @ b for row-major matrices, by a BLAS routine whose address is among the sizes; no epilogue.
+
+    a is [m, k] with row stride a_row, or [k, m] if a_transposed; b is [k, n], or [n, k] if b_transposed. One task: the
+    BLAS has threads of its own. Its sums may depend on their number.
+    """
+
+    element: str = "float32"
+    a_transposed: bool = False
+    b_transposed: bool = False
+
+    BUFFERS: ClassVar[tuple[str, ...]] = ("a", "b", "c")
+    GIVEN: ClassVar[tuple[str, ...]] = ("m", "n", "k", "a_row", "b_row", "c_row")
+    SIZES: ClassVar[tuple[str, ...]] = (*GIVEN, "address")
+
+    @property
+    def available(self) -> bool:
+        """Whether there is a BLAS to call."""
+        return blas_address(_ROUTINES[self.element]) is not None
+
+    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
+        """GIVEN -> SIZES. RuntimeError without a BLAS."""
+        address = blas_address(_ROUTINES[self.element])
+        if address is None:
+            raise RuntimeError("BLAS was chosen for a matrix product, but SciPy, which provides it, is not installed")
+        return [*sizes, address]
+
+    def tasks(self, sizes: Sequence[int]) -> int:
+        return 1 if sizes[0] and sizes[1] else 0
+
+    def work(self, sizes: Sequence[int]) -> Work:
+        m, n, k = sizes[:3]
+        itemsize = 4 if self.element == "float32" else 8
+        return Work(2 * m * n * k, (m * k + k * n + m * n) * itemsize)
+
+
+def build_blas(spec: BlasSpec) -> Any:
+    """The kernel of `spec`."""
+    import llvmlite.ir as ir
+    from numba.core import types
+
+    from jitonnx.kernels.code import Code, Traced, emitted
+
+    element = getattr(types, spec.element)
+
+    def reference(code: Code, value: ir.Value) -> ir.Value:
+        """Fortran takes every argument by address."""
+        place = code.builder.alloca(value.type)
+        code.builder.store(value, place)
+        return place
+
+    def body(code: Code, begin: Traced, end: Traced) -> None:
+        builder = code.builder
+        m, n, k, a_row, b_row, c_row = (
+            reference(code, builder.trunc(code.size(number).value, ir.IntType(32))) for number in range(6)
+        )
+        a, b, c = (code.buffer(number, element).value for number in range(3))
+        letters = [
+            reference(code, ir.IntType(8)(ord("T" if t else "N"))) for t in (spec.b_transposed, spec.a_transposed)
+        ]
+        one, zero = (reference(code, code.number(element, value).value) for value in (1, 0))
+        # Fortran counts columns first: what it sees are the transposes, and c.T = b.T @ a.T.
+        arguments = [*letters, n, m, k, one, b, b_row, a, a_row, zero, c, c_row]
+        routine = ir.FunctionType(ir.VoidType(), [argument.type for argument in arguments]).as_pointer()
+        with code.when(begin < end):
+            builder.call(builder.inttoptr(code.size(len(spec.GIVEN)).value, routine), arguments)
+
+    return emitted(body)

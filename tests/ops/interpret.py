@@ -1,0 +1,118 @@
+"""Computations read on NumPy: what a lowered graph means, before any planner or kernel has a say.
+
+Only what operators share is read here (maps, views, data movement, reductions, products); computations that stand for
+one operator, such as Convolution, are tested through the kernels that do them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from jitonnx.ir import computation as c
+from jitonnx.ir import dims
+from jitonnx.ir import expr as e
+from jitonnx.ir.graph import Value
+from jitonnx.ir.lowering import Lowered
+from jitonnx.ir.operator import evaluate_arrays
+from jitonnx.ops.base import is_narrow
+from jitonnx.ops.reduction import ArgMax, ArgMin, OPERATORS
+from jitonnx.ops.indexing import GatherElements, GatherND
+
+
+class Unreadable(Exception):
+    """A computation that is not read here."""
+
+
+def interpret(
+    lowered: Lowered, feeds: Mapping[str, np.ndarray], sizes: Mapping[str, int]
+) -> list[np.ndarray]:
+    """The outputs of a lowered graph for `feeds` and the values of its dimension variables."""
+    arrays: dict[Value, Any] = {value: feeds[value.name] for value in lowered.inputs}
+
+    def array_of(value: Value | None) -> Any:
+        if value is None:
+            return None
+        if value not in arrays:
+            assert value.contents is not None, f"{value} is not computed"
+            contents = value.contents
+            if value.constant is None:
+                contents = np.vectorize(lambda dim: dims.evaluate(dim, sizes), otypes=[np.int64])(contents)
+            arrays[value] = contents.astype(value.dtype.numpy)
+        return arrays[value]
+
+    for statement in lowered.statements:
+        shapes = [_sizes(value.shape, sizes) for value in statement.outputs]
+        operands = [array_of(value) for value in statement.inputs]
+        with np.errstate(all="ignore"):
+            results = _compute(statement.computation, operands, shapes, sizes)
+        for value, result in zip(statement.outputs, results, strict=True):
+            assert result.shape == _sizes(value.shape, sizes), f"{statement}: {result.shape}"
+            arrays[value] = result.astype(value.dtype.numpy, copy=False)
+    return [array_of(value) for value in lowered.outputs]
+
+
+def _sizes(shape: Any, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(dims.evaluate(dim, sizes) for dim in shape)
+
+
+def _compute(
+    computation: c.Computation, operands: list[Any], shapes: list[tuple[int, ...]], sizes: Mapping[str, int]
+) -> tuple[np.ndarray, ...]:
+    if isinstance(computation, c.Host):
+        return tuple(np.asarray(x) for x in evaluate_arrays(computation.operator, operands))
+    read = _READERS.get(type(computation))
+    if read is None:
+        raise Unreadable(computation.name)
+    return (np.asarray(read(computation, operands, shapes[0], sizes)),)
+
+
+def _map(computation: Any, operands: list[np.ndarray], shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
+    return np.broadcast_to(e.evaluate(computation.expr, operands, shape), shape)
+
+
+def _slice(x: Any, operands: list[np.ndarray], shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
+    starts = _sizes(x.starts, sizes)
+    positions = [start + np.arange(n) * step for start, step, n in zip(starts, x.steps, shape, strict=True)]
+    return operands[0][np.ix_(*positions)] if positions else operands[0]
+
+
+def _pad(x: Any, operands: list[np.ndarray], shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
+    before, after = _sizes(x.before, sizes), _sizes(x.after, sizes)
+    data = operands[0][tuple(slice(max(-a, 0), n - max(-b, 0)) for a, b, n in zip(before, after, operands[0].shape))]
+    widths = [(max(a, 0), max(b, 0)) for a, b in zip(before, after)]
+    if x.mode != "constant":
+        return np.pad(data, widths, mode=x.mode)
+    return np.pad(data, widths, constant_values=operands[1].item() if len(operands) > 1 else 0)
+
+
+def _reduce(x: Any, operands: list[np.ndarray], shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
+    (reduction,) = (operator for operator in OPERATORS if getattr(operator, "kind", "") == x.kind)
+    data = operands[0]
+    wide = data.astype(np.float32) if is_narrow(data.dtype) else data
+    return reduction()._reduce(wide, x.axes, x.keepdims).astype(data.dtype)
+
+
+def _arg_reduce(x: Any, operands: list[np.ndarray], shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
+    operator = ArgMax if x.kind == "max" else ArgMin
+    return operator(axis=x.axis, keepdims=int(x.keepdims), select_last_index=int(x.last)).evaluate(operands[0])
+
+
+_READERS: dict[type[c.Computation], Callable[..., np.ndarray]] = {
+    c.Map: _map,
+    c.Fill: lambda x, _, shape, sizes: np.broadcast_to(e.evaluate(x.expr, [], shape), shape),
+    c.Transpose: lambda x, operands, shape, sizes: operands[0].transpose(x.permutation),
+    c.Reshape: lambda x, operands, shape, sizes: operands[0].reshape(shape),
+    c.Broadcast: lambda x, operands, shape, sizes: np.broadcast_to(operands[0], shape),
+    c.Slice: _slice,
+    c.Concat: lambda x, operands, shape, sizes: np.concatenate(operands, x.axis),
+    c.Pad: _pad,
+    c.Gather: lambda x, operands, shape, sizes: np.take(operands[0], operands[1].astype(np.int64), x.axis),
+    c.GatherElements: lambda x, operands, shape, sizes: GatherElements(axis=x.axis).evaluate(*operands),
+    c.GatherND: lambda x, operands, shape, sizes: GatherND(batch_dims=x.batch_dims).evaluate(*operands),
+    c.Reduce: _reduce,
+    c.ArgReduce: _arg_reduce,
+    c.MatMul: lambda x, operands, shape, sizes: operands[0] @ operands[1],
+}
