@@ -36,9 +36,9 @@ from jitonnx.runtime.executable import Executable
 from jitonnx.runtime.loader import CodeImage, load
 from jitonnx.target import Target, host
 
-GIL_MICROSECONDS = 20.0
-"""Runs estimated to take less keep the GIL: letting it go and taking it again costs about 0.1 microseconds or, where
-other threads want it, a switch between them."""
+GIL_STEPS, GIL_MICROSECONDS = 64, 20.0
+"""Runs of fewer steps that are estimated to take less time keep the GIL: letting it go and taking it again costs about
+0.1 microseconds, and where other threads want it a switch to them and back."""
 
 Shapes = tuple[tuple[int, ...], ...]
 _T = TypeVar("_T")
@@ -68,9 +68,12 @@ class Compiled:
         """The program for values of the dimension variables."""
         program = self.plan.instantiate(sizes, self.symbols, threads)
         executable = Executable(program, self.image, threads)
-        # Letting the GIL go pays for itself only where somebody else can use it meanwhile.
-        estimate = sum(microseconds(call.work(sizes)) for call in self.plan.calls)
-        return Ready(executable, executable.entry(release_gil=estimate > GIL_MICROSECONDS))
+        short = len(program.steps) <= GIL_STEPS and self._estimate(sizes) <= GIL_MICROSECONDS
+        return Ready(executable, executable.entry(release_gil=not short))
+
+    def _estimate(self, sizes: Mapping[str, int]) -> float:
+        """Roughly how many microseconds a run takes."""
+        return sum(microseconds(call.spec.work(complete)) for call, complete in self.plan.sized(sizes))
 
 
 @dataclass(frozen=True)

@@ -221,6 +221,11 @@ class Pointer:
         """The pointer `index` elements further."""
         return Pointer(self._code, self.element, self._address(index))
 
+    def as_bytes(self) -> Pointer:
+        """The same address, as a pointer to uint8."""
+        value = self._code.builder.bitcast(self.value, _I8.as_pointer())
+        return Pointer(self._code, types.uint8, value)
+
     def load(self, index: Traced | int, lanes: int | None = None, live: Traced | Mask | None = None) -> Traced:
         """p[index], or the vector p[index : index + lanes]; lanes that are not live are 0 and not read."""
         builder, where = self._code.builder, self._address(index)

@@ -314,7 +314,7 @@ def evaluate(root: Expr, arrays: Sequence[np.ndarray], shape: Sequence[int] = ()
         if node.op == "operand":
             values[node] = arrays[node.value].astype(_computed(node.dtype), copy=False)
         elif node.op == "constant":
-            values[node] = np.asarray(node.value, node.dtype.numpy).astype(_computed(node.dtype))
+            values[node] = np.asarray(node.value, _computed(node.dtype))
         elif node.op == "index":
             values[node] = np.indices(tuple(shape), np.int64, sparse=True)[node.value]
         elif node.op == "cast":

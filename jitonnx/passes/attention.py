@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from jitonnx.ir.dims import DimLike
+from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.types import broadcast_shapes, collect_assumptions
 from jitonnx.ops.arithmetic import Add, IsNaN
@@ -66,7 +67,7 @@ def attention(node: Node, edit: Edit) -> Result:
         raise Decline(Reason.DTYPE, node.output.dtype.text)
     q, k = _operands(found, edit)
     masks = _remaining_masks(found, scores, edit)
-    q, k, v, masks = _four_axes(q, k, v, masks)(edit)
+    q, k, v, masks = _four_axes(q, k, v, masks, edit)
     operator = Attention(scale=found.scale, causal=found.causal, masked_rows_zero=zeroed is not None)
     result = edit.add(operator, q, k, v, *masks)
     return edit.reshape(result, node.output.shape)
@@ -162,8 +163,8 @@ def _remaining_masks(found: Found, scores: Value, edit: Edit) -> list[Value]:
             found.causal = True
         else:
             left.extend(_without_causal(mask, found, scores, edit))
-    booleans = [mask for mask in left if mask.dtype.name == "BOOL"]
-    floats = [mask for mask in left if mask.dtype.name != "BOOL"]
+    booleans = [mask for mask in left if mask.dtype is DType.BOOL]
+    floats = [mask for mask in left if mask.dtype is not DType.BOOL]
     if booleans and floats:
         low, zero = (edit.constant(np.asarray(entry, scores.dtype.numpy)) for entry in (-np.inf, 0))
         floats = [*floats, *(edit.add(Where(), mask, zero, low) for mask in booleans)]
@@ -251,9 +252,47 @@ def _operands(found: Found, edit: Edit) -> tuple[Value, Value]:
         operands.append(value)
     q, transposed = operands
     rank = len(transposed.shape)
+    if rank < 2:
+        raise Decline(Reason.SHAPE, f"k transposed is {transposed.type}")
     swap = (*range(rank - 2), rank - 1, rank - 2)
+    above = producer(transposed, Transpose)
+    if above is not None and above.operator == Transpose(perm=swap) and above.inputs[0] is not None:
+        return q, above.inputs[0]
     return q, edit.add(Transpose(perm=swap), transposed)
 
 
-def _four_axes(q, k, v, masks):  # type: ignore[no-untyped-def]
-    raise NotImplementedError
+def _four_axes(
+    q: Value, k: Value, v: Value, masks: list[Value], edit: Edit
+) -> tuple[Value, Value, Value, list[Value]]:
+    """All of them as [batch, heads, rows, columns]; without heads each entry of the batch has one."""
+    rank = len(q.shape)
+    if rank not in (3, 4) or len(k.shape) != rank or len(v.shape) != rank:
+        raise Decline(Reason.SHAPE, f"q {q.type}, k {k.type}, v {v.type}")
+    if not q.shape[:-2] == k.shape[:-2] == v.shape[:-2] or k.shape[-2] != v.shape[-2]:
+        raise Decline(Reason.SHAPE, f"q {q.type}, k {k.type} and v {v.type} are broadcast against each other")
+    if rank == 4:
+        return q, _shared_heads(k, edit), _shared_heads(v, edit), masks
+    q, k, v = (edit.reshape(value, (value.shape[0], 1, *value.shape[1:])) for value in (q, k, v))
+    deep = [
+        edit.reshape(mask, (mask.shape[0], 1, *mask.shape[1:])) if len(mask.shape) == 3 else mask for mask in masks
+    ]
+    return q, k, v, deep
+
+
+def _shared_heads(value: Value, edit: Edit) -> Value:
+    """Keys or values before they are repeated for groups of heads: [B, Hkv, 1, T, D] expanded and put together."""
+    together = producer(value, Reshape)
+    expanded = producer(together.inputs[0], Expand) if together is not None else None
+    source = expanded.inputs[0] if expanded is not None else None
+    if expanded is None or source is None or len(source.shape) != 5:
+        return value
+    batch, heads, one, rows, columns = source.shape
+    wide = expanded.output.shape
+    if one != 1 or (wide[0], wide[1], wide[3], wide[4]) != (batch, heads, rows, columns):
+        return value
+    if value.shape != (batch, heads * wide[2], rows, columns):
+        return value
+    return edit.reshape(source, (batch, heads, rows, columns))
+
+
+RULES = (attention,)

@@ -94,6 +94,14 @@ class Plan:
             [_tensor_spec(value, values, rows) for value, rows in zip(self.outputs, self._output_rows, strict=True)],
         )
 
+    def sized(self, sizes: Mapping[str, int]) -> list[tuple[KernelCall, tuple[int, ...]]]:
+        """Each call with the sizes that its kernel gets for values of the dimension variables, its stages' left out."""
+        values = self._dims.evaluate(sizes)
+        return [
+            (call, tuple(call.spec.complete([values[row] for row in rows])))
+            for call, (rows, _, _) in zip(self.calls, self._rows, strict=True)
+        ]
+
     def lifetime(self, buffer: Buffer) -> Lifetime:
         """When an arena buffer is in use."""
         return self._lives[buffer]

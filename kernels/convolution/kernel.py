@@ -91,12 +91,15 @@ class _Direct:
         products = sizes.total_depth * sizes.row_taps * sizes.column_taps * block
         data = self.rows.at(first * sizes.row_pitch * -1)
         begin = strip * sizes.chunk
-        with self.code.loop(stop, start, spec.tile_rows) as t, self.code.loop(smaller(begin + sizes.chunk, sizes.output_blocks), begin) as part:
+        with self.code.loop(smaller(begin + sizes.chunk, sizes.output_blocks), begin) as part:
             panel = self.w.at(sizes.weights + (group * sizes.output_blocks + part) * products)
             column, live = group * sizes.outputs_in_group + part * block, sizes.outputs_in_group - part * block
             y = self.y.at(image * sizes.y_image + column)
+            split = stop - remainder(stop - start, self.code.integer(spec.tile_rows))
             place = (image, column, live)
-            self._rows_of_tiles(sizes, spec.tile_rows, (data, panel, y), place, (t, t+1))
+            self._rows_of_tiles(sizes, spec.tile_rows, (data, panel, y), place, (start, split))
+            if spec.tile_rows > 1:
+                self._rows_of_tiles(sizes, 1, (data, panel, y), place, (split, stop))
 
     def _rows_of_tiles(
         self,

@@ -430,10 +430,10 @@ class DepthwiseSpec(KernelSpec):
         *("x_image", "x_row", "x_pixel", "y_image", "y_row", "y_pixel"),
     )
     def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        """SIZES, then row_block: output rows of a task, for about 0.5 MFLOP (5 µs) or more, and at most 64 tasks."""
+        """SIZES, then row_block: output rows of a task, for about 0.25 MFLOP (3 to 5 µs) or more, and at most 64 tasks."""
         images, _, _, channels, height, width, *_ = sizes
         row_flops = max(2 * width * channels * self.kernel[0] * self.kernel[1], 1)
-        tasks = min(64, max(1, images * height * row_flops // 500_000))
+        tasks = min(64, max(1, images * height * row_flops // 250_000))
         blocks = max(1, -(-tasks // max(images, 1)))
         return [*sizes, max(1, -(-height // blocks))]
 
@@ -522,25 +522,30 @@ def _merged_groups(groups: int, out_channels: int, lanes: int) -> int:
 def _tile_shape(
     out_channels: int, out_size: tuple[int | None, int | None], lanes: int, registers: int
 ) -> tuple[int, int, int]:
-    """(rows, pixels, vectors) of the tile that takes the fewest multiply-adds, loads counted as a tenth of one each.
+    """(rows, pixels, vectors) of the tile that takes the least time, by a rough count.
 
     rows * pixels * vectors sums and `vectors` weights stay in registers; with 16 registers one more holds the spread
     input, with 32 (AVX-512) the multiply-add spreads it. A row of tiles is cut evenly: 32 pixels are 3 * 11, not
-    2 * 14 + 4. Rows that fill half a tile or less share one.
+    2 * 14 + 4. Rows that fill half a tile or less share one. The count: multiply-adds, those for padding included, and
+    a share for loads, larger with narrow vectors, of which a core does twice as many multiply-adds a cycle; then fewer
+    than 10 sums leave it waiting for results.
     """
     height, width = out_size
-    best = (float("inf"), (1, 1, 1))
-    for vectors, most in ((2, 14), (3, 9), (1, 28)) if registers >= 32 else ((2, 6), (3, 4), (1, 12)):
-        pixels = most if width is None else -(-max(width, 1) // -(-max(width, 1) // most))
+    wide = registers >= 32
+    costs = {}
+    for vectors, most in ((2, 14), (3, 9), (1, 28)) if wide else ((2, 6), (3, 4), (1, 12)):
+        pixels, columns = most, 1.0
+        if width is not None:
+            tiles = -(-max(width, 1) // most)
+            pixels = -(-max(width, 1) // tiles)
+            columns = tiles * pixels / max(width, 1)
         rows = 1 if width is None else max(1, min(most // pixels, height or 1))
-        blocks = -(-out_channels // (vectors * lanes)) * vectors
-        tiles = pixels if width is None else -(-max(width, 1) // pixels) * pixels
-        per_tile = rows * pixels
-        loads = (per_tile + vectors) / (per_tile * vectors)
-        preference = 1.0 if vectors == 2 else 1.02  # few different kernels in a model
-        cost = blocks * tiles / (width or pixels) * (1 + loads / 10) * preference
-        best = min(best, (cost, (rows, pixels, vectors)))
-    return best[1]
+        sums = rows * pixels * vectors
+        loads = (rows * pixels + vectors) / sums
+        time = -(-out_channels // (vectors * lanes)) * vectors * columns * (1 + loads * (0.1 if wide else 0.3))
+        time *= 1.0 if vectors == 2 else 1.02  # few different kernels in a model
+        costs[rows, pixels, vectors] = time if wide else time * max(1.0, 10 / sums)
+    return min(costs, key=lambda shape: costs[shape])
 
 
 def _depthwise_pixels(taps: int, width: int | None, registers: int) -> int:

@@ -42,7 +42,7 @@ class BlasSpec(KernelSpec):
     """c[m, n] = a @ b for row-major matrices, by a BLAS routine whose address is among the sizes; no epilogue.
 
     a is [m, k] with row stride a_row, or [k, m] if a_transposed; b is [k, n], or [n, k] if b_transposed. One task: the
-    BLAS has threads of its own. Its sums may depend on their number.
+    BLAS has threads of its own, and its sums may depend on their number. The address holds for this process only.
     """
 
     element: str = "float32"
@@ -79,7 +79,7 @@ def build_blas(spec: BlasSpec) -> Any:
     import llvmlite.ir as ir
     from numba.core import types
 
-    from jitonnx.kernels.code import Code, Traced, emitted
+    from jitonnx.kernels.code import Code, Traced, emitted, larger
 
     element = getattr(types, spec.element)
 
@@ -91,9 +91,9 @@ def build_blas(spec: BlasSpec) -> Any:
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
         builder = code.builder
-        m, n, k, a_row, b_row, c_row = (
-            reference(code, builder.trunc(code.size(number).value, ir.IntType(32))) for number in range(6)
-        )
+        given = [code.size(number) for number in range(len(spec.GIVEN))]
+        given[3:] = [larger(row_stride, 1) for row_stride in given[3:]]  # BLAS wants so even where there are no columns
+        m, n, k, a_row, b_row, c_row = (reference(code, builder.trunc(x.value, ir.IntType(32))) for x in given)
         a, b, c = (code.buffer(number, element).value for number in range(3))
         letters = [
             reference(code, ir.IntType(8)(ord("T" if t else "N"))) for t in (spec.b_transposed, spec.a_transposed)

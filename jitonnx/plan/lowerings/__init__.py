@@ -19,6 +19,8 @@ LOWERINGS: dict[type[c.Computation], Callable[..., Any]] = {
     c.MatMul: products.matmul,
     c.Pool: windows.pool,
     c.Softmax: rows.softmax,
+    c.Reduce: rows.reduce,
+    c.ArgReduce: rows.arg_reduce,
     c.Normalize: rows.normalize,
     c.GroupNormalize: rows.group_normalize,
     c.Recurrent: recurrent.recurrent,

@@ -19,6 +19,8 @@ from jitonnx.kernels.normalization.spec import (
     LayerNormSpec,
     float_bits,
 )
+from jitonnx.kernels.reduction.spec import ELEMENTS
+from jitonnx.kernels.reduction.spec import choose as choose_reduction
 from jitonnx.kernels.softmax.spec import choose as choose_softmax
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
@@ -51,14 +53,10 @@ def three_loops(axes: Sequence[int], *tensors: Tensor) -> Loops | None:
 
     The order is the first tensor's in memory. The innermost loop that is not trivial has stride 1 in all of them.
     """
-    first = tensors[0]
-    order = [axis for axis in memory_order(first) if first.shape[axis] != 1]
-    middle = [position for position, axis in enumerate(order) if axis in axes]
-    if middle and middle[-1] - middle[0] != len(middle) - 1:
+    groups = _nest(axes, tensors[0])
+    if groups is None:
         return None
-    begin, end = (middle[0], middle[-1] + 1) if middle else (len(order), len(order))
-    groups = [order[:begin], order[begin:end], order[end:]]
-    extents = [product(first.shape[axis] for axis in group) for group in groups]
+    extents = [product(tensors[0].shape[axis] for axis in group) for group in groups]
     strides = []
     for tensor in tensors:
         merged = [_merge(tensor, group, extent) for group, extent in zip(groups, extents, strict=True)]
@@ -68,6 +66,17 @@ def three_loops(axes: Sequence[int], *tensors: Tensor) -> Loops | None:
     if any((inside if groups[2] else along) != 1 for _, along, inside in strides):
         return None
     return Loops(extents[0], extents[1], extents[2], tuple(strides))  # type: ignore[arg-type]
+
+
+def _nest(axes: Sequence[int], tensor: Tensor) -> tuple[list[int], list[int], list[int]] | None:
+    """The axes that lie outside of `axes` in memory, those themselves, and those inside; None if they are interleaved."""
+    order = [axis for axis in memory_order(tensor) if tensor.shape[axis] != 1]
+    middle = [position for position, axis in enumerate(order) if axis in axes]
+    if not middle:
+        return order, [], []
+    if middle[-1] - middle[0] != len(middle) - 1:
+        return None
+    return order[: middle[0]], order[middle[0] : middle[-1] + 1], order[middle[-1] + 1 :]
 
 
 def _merge(tensor: Tensor, axes: Sequence[int], extent: DimLike) -> DimLike | None:
@@ -184,3 +193,67 @@ def group_normalize(planner: Planner, group: Group, statement: Statement) -> Non
     sizes += [groups, *out.strides[:2], float_bits(computation.epsilon)]
     apply = GroupApplySpec(element=element)
     planner.call(KernelCall(apply, [x, partial, *scales, y], sizes, 1, 4, label="group norm", reason="channels last"))
+
+
+def reduce(planner: Planner, group: Group, statement: Statement) -> None:
+    """ReduceSum and its like, over any axes."""
+    computation = statement.computation
+    assert isinstance(computation, c.Reduce)
+    _reduce(planner, group, statement, computation.kind, computation.axes, computation.keepdims, False)
+
+
+def arg_reduce(planner: Planner, group: Group, statement: Statement) -> None:
+    """ArgMax and ArgMin."""
+    computation = statement.computation
+    assert isinstance(computation, c.ArgReduce)
+    kind, axes = f"arg_{computation.kind}", (computation.axis,)
+    _reduce(planner, group, statement, kind, axes, computation.keepdims, computation.last)
+
+
+def _reduce(
+    planner: Planner,
+    group: Group,
+    statement: Statement,
+    kind: str,
+    axes: Sequence[int],
+    keepdims: bool,
+    last: bool,
+) -> None:
+    (source,) = statement.inputs
+    assert source is not None
+    x = planner.tensor(source)
+    if x.dtype.numpy.name not in ELEMENTS:
+        planner.unplannable(f"no reduction of {x.dtype.text}")
+    loops = three_loops(axes, x)
+    if loops is None:
+        x = planner.copy(x, [*(a for a in range(x.rank) if a not in axes), *axes], "reduced axes needed innermost")
+        loops = three_loops(axes, x)
+    assert loops is not None, "Bug: a dense tensor is not three loops"
+    value = statement.outputs[0]
+    kept = [axis for axis in memory_order(x) if keepdims or axis not in axes]
+    order = [sorted(kept).index(axis) for axis in kept]
+    y = planner.place(value, order)
+    y_outer = _outer_stride(x, y, axes, keepdims)
+    if y_outer is None:
+        y = planner.move(value, order)
+        y_outer = _outer_stride(x, y, axes, keepdims)
+        assert y_outer is not None, "Bug: a dense result is not two loops"
+    spec = choose_reduction(kind, loops.inner if isinstance(loops.inner, int) else None, x.dtype.numpy.name, last)
+    x_outer, x_step, _ = loops.strides[0]
+    sizes = [loops.outer, loops.length, loops.inner, x_outer, x_step, y_outer]
+    label = f"reduce {kind}"
+    planner.call(KernelCall(spec, [x, y], sizes, 1, 1, label=label, reason="; ".join(group.reasons)))
+
+
+def _outer_stride(x: Tensor, y: Tensor, axes: Sequence[int], keepdims: bool) -> DimLike | None:
+    """How far apart in y the results of neighbouring outer steps of x lie; None if no two loops write y."""
+    nest = _nest(axes, x)
+    assert nest is not None
+    position = {axis: axis if keepdims else axis - sum(a < axis for a in axes) for axis in range(x.rank)}
+    merged = []
+    for loop in (nest[0], nest[2]):
+        shape, strides = ([part[position[axis]] for axis in loop] for part in (y.shape, y.strides))
+        merged.append(reshape_strides(shape, strides, (product(shape),)))
+    if None in merged or (nest[2] and merged[1] != (1,)):
+        return None
+    return merged[0][0]  # type: ignore[index]

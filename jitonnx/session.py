@@ -1,0 +1,456 @@
+"""`InferenceSession`: a model, compiled, behind onnxruntime's interface.
+
+A run that is like the one before it (a dict of arrays of the same shapes, all outputs wanted) is one call of native
+code, `self._entry`, which returns None whenever anything is unusual. What is unusual is looked at here, step by step:
+another program that exists already, then every feed by itself, then a program made for new shapes.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, TypeAlias
+
+from jitonnx import feeds as feeding
+from jitonnx.engine import Engine, Settings, Shapes
+from jitonnx.errors import Fail, InvalidArgument, ModelLoadCanceled
+from jitonnx.ir.graph import Graph, GraphError
+from jitonnx.ir.operator import InferenceError
+from jitonnx.log import session_logger
+from jitonnx.metadata import ModelMetadata, NodeArg, input_arg, model_metadata, output_arg
+from jitonnx.model import Declaration, Model, load
+from jitonnx.options import RunOptions, SessionOptions
+from jitonnx.profiling import Profile
+from jitonnx.providers import CPU, check_providers
+from jitonnx.runtime.cache import KernelCache, default_directory
+from jitonnx.runtime.threads import allowed_cpus
+from jitonnx.variants import copied, with_dimensions, with_initializers, with_inputs
+
+Outputs: TypeAlias = list[Any]
+
+STRICT = "session.strict_shape_type_inference"
+EXTERNAL_DATA_FOLDER = "session.model_external_initializers_file_folder_path"
+MODEL_FORMAT = "session.load_model_format"
+THREAD_VARIABLES = ("JITONNX_NUM_THREADS", "ORT_INTRA_OP_NUM_THREADS")
+_KNOWN_KEYWORDS = {"enable_fallback", "read_config_from_model", "disabled_optimizers"}
+
+
+class InferenceSession:
+    """A model that is loaded, compiled and ready to run; from several Python threads at once if need be.
+
+    path_or_bytes: a path, the file's bytes, a binary file object, or a ModelProto.
+    sess_options: a `SessionOptions`.
+    providers, provider_options: as for onnxruntime; jitonnx has the CPU's alone and warns of others.
+
+    A model whose inputs have fixed shapes is ready to run when this returns. One with dimension variables is planned
+    and compiled, and the first run with new shapes only works out sizes.
+
+    Raises jitonnx.errors.Error (its subclasses are onnxruntime's errors, by name) for a model that cannot be used.
+
+    A session can be pickled: it is then loaded again, with its kernels from the cache. In a `with` statement it is
+    closed at the end.
+    """
+
+    def __init__(
+        self,
+        path_or_bytes: Any,
+        sess_options: SessionOptions | None = None,
+        providers: Any = None,
+        provider_options: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        if unknown := sorted(set(kwargs) - _KNOWN_KEYWORDS):
+            warnings.warn(f"InferenceSession does not know the arguments {', '.join(unknown)}", stacklevel=2)
+        self._sess_options = _own_options(sess_options)
+        check_providers(providers, provider_options, self._sess_options)
+        self._source = _kept_source(path_or_bytes)
+        self._providers_asked = (providers, provider_options)
+        self._model_path = self._source if isinstance(self._source, str) else None
+        self._logger = session_logger(self._sess_options.log_severity_level, self._sess_options.logid)
+        self._profile = Profile(self._sess_options.profile_file_prefix) if self._sess_options.enable_profiling else None
+        self._disagreed = False
+        self._entry: Callable[[Any], Outputs | None] = _look_closer
+        self._create()
+        self._own_attributes = frozenset(self.__dict__)
+
+    # ------------------------------------------------------------ running
+
+    def run(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        run_options: RunOptions | None = None,
+    ) -> Outputs:
+        """The outputs for these inputs: new arrays, which the caller owns.
+
+        output_names: which outputs, in which order; None or nothing: all, in the model's order.
+        input_feed: an array for every input, by name. Lists and numbers become arrays of the input's type; an array
+        must have that type.
+
+        InvalidArgument (also a ValueError) names the input or output that does not fit, and what would.
+        """
+        if run_options is None and (not output_names or output_names == self._output_names):
+            outputs = self._entry(input_feed)
+            if outputs is not None:
+                return outputs
+        return self._run(output_names, input_feed, run_options)
+
+    def run_async(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        callback: Callable[[Outputs, Any, str], Any] | None = None,
+        user_data: Any = None,
+        run_options: RunOptions | None = None,
+    ) -> Future[Outputs]:
+        """`run` on a thread of its own, which then calls `callback(outputs, user_data, error)`; error "": all went well.
+
+        Names are checked at once. Returns a future of the outputs (onnxruntime returns nothing).
+        """
+        self._selection(output_names)
+        feeding.check_names(input_feed, self._main.names, self._overridable)
+        executor = ThreadPoolExecutor(1, "jitonnx-run")
+        future = executor.submit(self.run, output_names, input_feed, run_options)
+        if callback is not None:
+            called = executor.submit(_call_back, future, callback, user_data)
+            called.add_done_callback(self._log_callback)
+        executor.shutdown(wait=False)
+        return future
+
+    def _log_callback(self, called: Future[None]) -> None:
+        error = called.exception()
+        if error is not None:
+            self._logger.error("the callback of run_async raised %r", error, exc_info=error)
+
+    def _run(self, output_names: Any, feeds: Mapping[str, Any], run_options: RunOptions | None) -> Outputs:
+        """Any run at all."""
+        selection = self._selection(output_names)
+        if run_options is not None and run_options.terminate:
+            raise Fail("Exiting due to terminate flag being set to true.")
+        outputs = self._all_outputs(feeds)
+        if selection is None:
+            return outputs
+        # An output wanted twice is two arrays.
+        return [
+            outputs[index] if index not in selection[:place] else outputs[index].copy()
+            for place, index in enumerate(selection)
+        ]
+
+    def _selection(self, output_names: Any) -> list[int] | None:
+        """Positions of the outputs wanted; None: all of them, in order."""
+        if not output_names:
+            return None
+        if isinstance(output_names, str) or not all(isinstance(name, str) for name in output_names):
+            raise TypeError(f"output_names must be a list of str, or None for all outputs; got {output_names!r}")
+        names = self._output_names
+        for name in output_names:
+            if name not in names:
+                raise feeding.unknown_output(name, names)
+        return None if list(output_names) == names else [names.index(name) for name in output_names]
+
+    def _all_outputs(self, feeds: Any) -> Outputs:
+        """All outputs. Shapes that there is a program for cost little; everything else is checked with care."""
+        outputs = self._entry(feeds)
+        if outputs is not None:
+            return outputs
+        program = self._main.known_program(feeds)
+        if program is not None and program.entry is not None and self._profile is None:
+            outputs = program.entry(feeds)
+            if outputs is not None:
+                self._entry = program.entry
+                return outputs
+        return self._carefully(feeds)
+
+    def _carefully(self, feeds: Any) -> Outputs:
+        """All outputs, every feed looked at by itself."""
+        feeding.check_names(feeds, self._main.names, self._overridable)
+        bound = self._bound(feeds)
+        arrays = [feeding.read(feeds[declared.name], declared) for declared in bound.declared]
+        shapes = tuple(array.shape for array in arrays)
+        if bound.engine.known_program(shapes) is None:
+            self._check_agreement(bound.declared, shapes)
+        with _explained():
+            program = bound.engine.program(shapes)
+            if program is None:
+                return bound.engine.run(arrays)
+        if self._profile is not None:
+            return self._profile.run(program.executable, arrays)
+        if program.entry is not None:
+            self._entry = program.entry
+        return program.executable.run(arrays)
+
+    def _bound(self, feeds: Mapping[str, Any]) -> _Bound:
+        """The engine for the inputs that are fed: initializers that are fed too need one of their own."""
+        fed = tuple(name for name in self._overridable if name in feeds)
+        if not fed:
+            return self._main
+        if fed not in self._overriding:
+            assert self._with_defaults is not None
+            declared = [self._overridable[name] for name in fed]
+            with _explained():
+                engine = self._engine(with_inputs(self._with_defaults, declared))
+            self._overriding[fed] = _Bound([*self._main.declared, *declared], engine)
+        return self._overriding[fed]
+
+    def _check_agreement(self, declared: Sequence[Declaration], shapes: Shapes) -> None:
+        """Warn once of inputs that disagree on a dimension; InvalidArgument in strict mode."""
+        text = feeding.disagreement(declared, shapes)
+        if text is None:
+            return
+        if self._sess_options.entry(STRICT) == "1":
+            raise InvalidArgument(f"inputs disagree: {text}. (The session configuration entry {STRICT} is 1.)")
+        if not self._disagreed:
+            self._disagreed = True
+            warnings.warn(
+                f"inputs disagree: {text}. The model is compiled anew for such shapes; set the session configuration "
+                f"entry {STRICT} to 1 to get an error instead",
+                stacklevel=6,
+            )
+
+    # ------------------------------------------------------------ making
+
+    def _create(self) -> None:
+        """Load the model and make its engine."""
+        started = time.perf_counter()
+        model = self._loaded()
+        loaded = time.perf_counter()
+        self._describe(model)
+        self._overridable = {declared.name: declared for declared in model.overridable}
+        self._with_defaults = copied(model.graph) if model.overridable else None
+        self._overriding: dict[tuple[str, ...], _Bound] = {}
+        self._settings = Settings(
+            _thread_count(self._sess_options.intra_op_num_threads), int(self._sess_options.graph_optimization_level)
+        )
+        with _explained():
+            self._main = _Bound(model.inputs, self._engine(model.graph))
+            self._warm_up()
+        ended = time.perf_counter()
+        if self._profile is not None:
+            self._profile.add("model_loading", started, loaded)
+            self._profile.add("session_initialization", loaded, ended)
+        name = self._model_path or "model"
+        self._logger.info("%s is ready after %.2f s; %s", name, ended - started, self._main.engine.report)
+
+    def _loaded(self) -> Model:
+        options = self._sess_options
+        if options.load_cancelled():
+            raise ModelLoadCanceled("loading was called off by SessionOptions.set_load_cancellation_flag")
+        if options.optimized_model_filepath:
+            raise Fail("SessionOptions.optimized_model_filepath is not supported: leave it empty")
+        if options.entry(MODEL_FORMAT) not in (None, "", "ONNX"):
+            raise Fail(f"models of the format {options.entry(MODEL_FORMAT)!r} cannot be read; give an ONNX file")
+        model = load(self._source, external_data_folder=options.entry(EXTERNAL_DATA_FOLDER) or None)
+        with _explained():
+            model = with_initializers(model, options.replaced_initializers())
+            return with_dimensions(model, options.fixed_dimensions())
+
+    def _describe(self, model: Model) -> None:
+        """Keep what users ask about the model."""
+        self._inputs_meta = [input_arg(declared) for declared in model.inputs]
+        self._overridable_meta = [input_arg(declared) for declared in model.overridable]
+        self._outputs_meta = [
+            output_arg(declared, value.type, model.dimensions)
+            for declared, value in zip(model.outputs, model.graph.outputs, strict=True)
+        ]
+        self._output_names = [declared.name for declared in model.outputs]
+        self._model_meta = model_metadata(model.metadata)
+
+    def _engine(self, graph: Graph) -> Engine:
+        return Engine(graph, self._settings, _kernel_cache(default_directory()))
+
+    def _warm_up(self) -> None:
+        """Make the program of a model whose inputs have fixed shapes."""
+        types = self._main.engine.input_types
+        if all(kind.static for kind in types):
+            program = self._main.engine.program(tuple(kind.shape for kind in types))  # type: ignore[misc]
+            if program is not None and program.entry is not None and self._profile is None:
+                self._entry = program.entry
+
+    # ------------------------------------------------------------ about the model
+
+    def get_inputs(self) -> list[NodeArg]:
+        """The inputs that have to be fed."""
+        return self._inputs_meta
+
+    def get_outputs(self) -> list[NodeArg]:
+        """The outputs."""
+        return self._outputs_meta
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """Inputs with a default: they may be fed."""
+        return self._overridable_meta
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """What the model's file says about the model."""
+        return self._model_meta
+
+    # ------------------------------------------------------------ about the session
+
+    def get_session_options(self) -> SessionOptions:
+        """A copy of the options."""
+        return copy.copy(self._sess_options)
+
+    def get_providers(self) -> list[str]:
+        """The execution providers in use: the CPU's."""
+        return [CPU]
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        """The options of the providers in use: none."""
+        return {CPU: {}}
+
+    def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
+        """Warn of providers that jitonnx does not have. Nothing else changes."""
+        check_providers(providers, provider_options, self._sess_options)
+
+    def disable_fallback(self) -> None:
+        """Accepted, without effect: there is no provider to fall back from."""
+
+    def enable_fallback(self) -> None:
+        """Accepted, without effect: there is no provider to fall back from."""
+
+    def end_profiling(self) -> str:
+        """Write the profile and return the file's name; "" if none was asked for, or it is written already."""
+        profile, self._profile = self._profile, None
+        return profile.finish() if profile is not None else ""
+
+    def get_profiling_start_time_ns(self) -> int:
+        """When profiling began, in nanoseconds since 1970; 0 if it was not asked for."""
+        return self._profile.start_nanoseconds if self._profile is not None else 0
+
+    @property
+    def engine(self) -> Engine:
+        """The compiled model, for `jitonnx.explain` and benchmarks. (Not in onnxruntime.)"""
+        return self._main.engine
+
+    @property
+    def declared_inputs(self) -> Sequence[Declaration]:
+        """The inputs as the file declares them. (Not in onnxruntime.)"""
+        return self._main.declared
+
+    @property
+    def _sess(self) -> InferenceSession:
+        # Code in the wild calls `session._sess.run(...)` to save the checks of onnxruntime's Python layer.
+        return self
+
+    def close(self) -> None:
+        """Let go of the model and its memory. Runs that have begun end well; later ones raise RuntimeError."""
+        self._profile and self.end_profiling()
+        self._entry = _closed
+        self._overriding = {}
+        self._with_defaults = None
+        self.__dict__.pop("_main", None)
+
+    def __enter__(self) -> InferenceSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ------------------------------------------------------------ pickling
+
+    def __getstate__(self) -> dict[str, Any]:
+        added = {name: value for name, value in self.__dict__.items() if name not in self._own_attributes}
+        source = os.path.abspath(self._source) if isinstance(self._source, str) else self._source
+        return {"arguments": (source, self._sess_options, *self._providers_asked), "added": added}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        InferenceSession.__init__(self, *state["arguments"])
+        self.__dict__.update(state["added"])
+
+
+Session = InferenceSession
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """An engine and the inputs it takes, in order."""
+
+    declared: Sequence[Declaration]
+    engine: Engine
+
+    @functools.cached_property
+    def names(self) -> list[str]:
+        return [declared.name for declared in self.declared]
+
+    def known_program(self, feeds: Any) -> Any:
+        """The program for feeds of these shapes if there is one; None also if they are not a mapping of arrays."""
+        try:
+            shapes = tuple([feeds[name].shape for name in self.names])
+        except (KeyError, AttributeError, TypeError, IndexError):
+            return None
+        return self.engine.known_program(shapes)
+
+
+def _look_closer(feeds: Any) -> None:
+    """The entry of a session that has no native one."""
+
+
+def _closed(feeds: Any) -> NoReturn:
+    raise RuntimeError("the session is closed")
+
+
+def _call_back(future: Future[Outputs], callback: Callable[[Outputs, Any, str], Any], user_data: Any) -> None:
+    error = future.exception()
+    callback([] if error else future.result(), user_data, str(error) if error else "")
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Errors about a graph leave as Fail. They name the node, its operator and its inputs already."""
+    try:
+        yield
+    except (GraphError, InferenceError) as error:
+        raise Fail(str(error)) from error
+
+
+def _own_options(given: Any) -> SessionOptions:
+    """A copy of the options, so that later changes to them change nothing here."""
+    if given is None:
+        return SessionOptions()
+    if not isinstance(given, SessionOptions):
+        hint = "; give providers as providers=[...]" if isinstance(given, list | tuple | str) else ""
+        raise TypeError(f"sess_options is a {type(given).__name__}, not a jitonnx.SessionOptions{hint}")
+    return copy.copy(given)
+
+
+def _kept_source(source: Any) -> Any:
+    """A path as str, or bytes: what a pickled session is loaded from again."""
+    if isinstance(source, str | Path | os.PathLike):
+        return os.fsdecode(source)
+    if isinstance(source, bytearray | memoryview):
+        return bytes(source)
+    if hasattr(source, "SerializeToString"):
+        return source.SerializeToString()
+    if hasattr(source, "read"):
+        content = source.read()
+        if not isinstance(content, bytes | bytearray):
+            raise TypeError(f"the file object gives {type(content).__name__}; open it in binary mode ('rb')")
+        return bytes(content)
+    return source
+
+
+def _thread_count(asked: int) -> int:
+    """Threads of a run: as asked, else as the environment says, else the CPUs that this process may use."""
+    if asked > 0:
+        return asked
+    for name in THREAD_VARIABLES:
+        text = os.environ.get(name, "").strip()
+        if text:
+            if not text.isdecimal() or int(text) < 1:
+                raise InvalidArgument(f"the environment variable {name} is {text!r}; it should be a number above 0")
+            return int(text)
+    return allowed_cpus()
+
+
+@functools.cache
+def _kernel_cache(directory: Path) -> KernelCache:
+    """The kernel cache of all sessions of this process."""
+    return KernelCache(directory)

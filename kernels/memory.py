@@ -1,0 +1,42 @@
+"""Moving bytes: the copy of a run of memory, for kernels that rearrange tensors."""
+
+from __future__ import annotations
+
+from jitonnx.kernels.code import Code, Pointer
+from jitonnx.kernels.trace import Traced
+
+
+def copy_bytes(code: Code, target: Pointer, source: Pointer, count: Traced, vector_bytes: int) -> None:
+    """Copy `count` bytes between pointers to uint8 that do not overlap; `vector_bytes`: a vector register's.
+
+    From one vector on, whole vectors and then the last one, which may write bytes a second time: no masks and no loop
+    over what is left. Shorter runs are two moves of the largest power of two that fits, one from each end.
+    """
+    width = 16
+    with code.when(count >= vector_bytes):
+        _whole_vectors(code, target, source, count, vector_bytes)
+    while width * 2 < vector_bytes:
+        width *= 2
+    while width:
+        with code.when((count >= width) & (count < min(2 * width, vector_bytes))):
+            _both_ends(target, source, count, width)
+        width //= 2
+
+
+def _whole_vectors(code: Code, target: Pointer, source: Pointer, count: Traced, width: int) -> None:
+    # Loads before stores: the compiler must assume that the runs overlap.
+    four = 4 * width
+    with code.loop(count - (four - 1), step=four) as at:
+        vectors = [source.load(at + part, width) for part in range(0, four, width)]
+        for part, vector in zip(range(0, four, width), vectors, strict=True):
+            target.store(at + part, vector)
+    done = (count / code.integer(four)) * four
+    with code.loop(count - (width - 1), done, width) as at:
+        target.store(at, source.load(at, width))
+    target.store(count - width, source.load(count - width, width))
+
+
+def _both_ends(target: Pointer, source: Pointer, count: Traced, width: int) -> None:
+    first, last = source.load(0, width), source.load(count - width, width)
+    target.store(0, first)
+    target.store(count - width, last)

@@ -1,0 +1,1 @@
+"""Copies between tensors whose axes lie in memory in another order."""

@@ -1,0 +1,131 @@
+"""What the transposing copy is, and how a problem of many axes becomes one of two; without Numba."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar, NamedTuple
+
+from jitonnx.kernels.spec import KernelSpec, Work
+
+MAX_RANK = 8
+_BLOCK_BYTES = 32 << 10
+"""About what a task reads: a block and its copy fit the second-level cache, and taking a task costs little beside it."""
+_TILE_BLOCK = 64
+"""Extent of a task's block along both axes of a transposition: a multiple of every tile."""
+
+
+class Axis(NamedTuple):
+    """An axis of both tensors; strides in elements."""
+
+    extent: int
+    source: int
+    target: int
+
+
+COPY, TILES, ELEMENTS = 0, 1, 2
+"""What is done along the two inner axes: runs copied, square tiles transposed in registers, single elements moved."""
+
+
+@dataclass(frozen=True)
+class TransposeSpec(KernelSpec):
+    """target[i, j, …] = source[i, j, …] for two tensors of one shape and any strides (0 and negative ones included).
+
+    GIVEN: the extents of up to 8 axes, their strides in source, then in target, all in elements; axes that are not
+    there have extent 1. `complete` orders and merges the axes and finds the two inner ones: a (contiguous in target
+    where one is) and b (contiguous in source, or the longest left). Task: a block of them, at one place of the others.
+    """
+
+    itemsize: int
+    """Bytes of an element: 1, 2, 4 or 8."""
+
+    BUFFERS: ClassVar[tuple[str, ...]] = ("source", "target")
+    GIVEN: ClassVar[tuple[str, ...]] = tuple(
+        f"{what}_{axis}" for what in ("extent", "source", "target") for axis in range(MAX_RANK)
+    )
+    SIZES: ClassVar[tuple[str, ...]] = (
+        *GIVEN,
+        *("mode", "a_extent", "a_source", "a_target", "a_block", "b_extent", "b_source", "b_target", "b_block"),
+        *("outer_tasks", "outer_rank"),
+        *(f"outer_{axis}_{what}" for axis in range(MAX_RANK - 1) for what in ("extent", "source", "target")),
+    )
+
+    def __post_init__(self) -> None:
+        if self.itemsize not in (1, 2, 4, 8):
+            raise ValueError(f"no transposing copy for elements of {self.itemsize} bytes")
+
+    def arguments(
+        self, shape: Sequence[int], source_strides: Sequence[int], target_strides: Sequence[int]
+    ) -> list[int]:
+        """SIZES for tensors of `shape`, strides in elements. ValueError for more than 8 axes."""
+        if len(shape) > MAX_RANK:
+            raise ValueError(f"a transposing copy has at most {MAX_RANK} axes, not {len(shape)}")
+        padding = [0] * (MAX_RANK - len(shape))
+        given = [*shape, *(1 for _ in padding), *source_strides, *padding, *target_strides, *padding]
+        return list(self.complete(given))
+
+    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
+        """GIVEN -> SIZES."""
+        given = list(sizes[: len(self.GIVEN)])
+        axes = [Axis(*given[axis::MAX_RANK]) for axis in range(MAX_RANK)]
+        mode, a, b, outer = _plan(axes)
+        blocks = self._blocks(mode, a, b)
+        inner = [mode, *a, blocks[0], *b, blocks[1]]
+        padding = [Axis(1, 0, 0)] * (MAX_RANK - 1 - len(outer))
+        flat = [number for axis in (*outer, *padding) for number in axis]
+        return [*given, *inner, prod(axis.extent for axis in outer), len(outer), *flat]
+
+    def _blocks(self, mode: int, a: Axis, b: Axis) -> tuple[int, int]:
+        """Extents of a task along a and b."""
+        if mode == TILES:
+            return _TILE_BLOCK, _TILE_BLOCK
+        items = _BLOCK_BYTES // self.itemsize
+        along_a = min(a.extent, items)
+        return max(1, along_a), max(1, items // max(1, along_a))
+
+    def tasks(self, sizes: Sequence[int]) -> int:
+        named = dict(zip(self.SIZES, sizes, strict=False))
+        if 0 in sizes[:MAX_RANK]:
+            return 0
+        blocks = [-(-named[f"{axis}_extent"] // named[f"{axis}_block"]) for axis in "ab"]
+        return blocks[0] * blocks[1] * named["outer_tasks"]
+
+    def work(self, sizes: Sequence[int]) -> Work:
+        return Work(0, 2 * self.itemsize * prod(sizes[:MAX_RANK]))
+
+
+def _plan(axes: Sequence[Axis]) -> tuple[int, Axis, Axis, list[Axis]]:
+    """(mode, a, b, other axes from the outermost on) for axes in any order."""
+    left = _merged(sorted((axis for axis in axes if axis.extent != 1), key=lambda axis: -abs(axis.target)))
+    nothing = Axis(1, 0, 0)
+    runs = [axis for axis in left if axis.source == 1 and axis.target == 1]
+    along_target = [axis for axis in left if axis.target == 1]
+    along_source = [axis for axis in left if axis.source == 1]
+    if runs:
+        mode, a = COPY, runs[0]
+    elif along_target and along_source:
+        mode, a = TILES, along_target[0]
+    else:
+        mode, a = ELEMENTS, left[-1] if left else nothing
+    left = [axis for axis in left if axis is not a]
+    b = max(left, key=lambda axis: axis.extent, default=nothing)
+    if mode == TILES:
+        b = along_source[0]
+        if min(a.extent, b.extent) < _SHORT:
+            mode = ELEMENTS
+    return mode, a, b, [axis for axis in left if axis is not b]
+
+
+_SHORT = 4
+"""Along fewer elements than this, tiles would be mostly empty."""
+
+
+def _merged(axes: Sequence[Axis]) -> list[Axis]:
+    """Neighbours that both tensors run through without a gap, as one axis."""
+    result: list[Axis] = []
+    for axis in axes:
+        if result and all(result[-1][i] == axis.extent * axis[i] for i in (1, 2)):
+            axis = Axis(result.pop().extent * axis.extent, axis.source, axis.target)
+        result.append(axis)
+    return result

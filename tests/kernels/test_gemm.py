@@ -1,0 +1,358 @@
+"""GEMM: every tile edge, stride, batch, element type and vector length against NumPy; tiles stay in registers."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba.core import types
+
+from jitonnx.kernels.gemm.blas import BlasSpec, build_blas
+from jitonnx.kernels.gemm.choose import choose_gemm
+from jitonnx.kernels.gemm.kernel import build
+from jitonnx.kernels.gemm.spec import ELEMENTS, GemmSpec
+from jitonnx.kernels.jit import device
+from jitonnx.kernels.simd import at_least, load_part, pointer
+from jitonnx.target import Target, host, named
+from tests.kernels.guarded import guarded
+from tests.kernels.harness import Compiled, assembly
+
+CPUS = ["host", "haswell"]
+WIDEST = {"host": GemmSpec((6, 4, 1), (64, 32, 16)), "haswell": GemmSpec((4, 2, 1), (24, 8))}
+"""A spec with several tiles in both directions for each CPU."""
+
+
+@functools.cache
+def bias_relu(lanes: int) -> Any:
+    """max(x + bias[column], 0), bias being the first buffer behind GEMM's."""
+
+    @device
+    def epilogue(x, buffers, sizes, batch, row, column, live):
+        return at_least(x + load_part(pointer(buffers, 3, types.float32), column, live, lanes), 0.0)
+
+    return epilogue
+
+
+@functools.cache
+def residual(lanes: int) -> Any:
+    """x + other[batch, row, column]; the strides of `other` are the sizes behind GEMM's."""
+
+    @device
+    def epilogue(x, buffers, sizes, batch, row, column, live):
+        return x + load_part(
+            pointer(buffers, 3, types.float32), batch * sizes[18] + row * sizes[19] + column, live, lanes
+        )
+
+    return epilogue
+
+
+@functools.cache
+def long_polynomial(lanes: int) -> Any:
+    """A long epilogue, which is not repeated for each register: 20 times x = x / 2 + bias[column]."""
+
+    @device
+    def epilogue(x, buffers, sizes, batch, row, column, live):
+        bias = load_part(pointer(buffers, 3, types.float32), column, live, lanes)
+        for _ in range(20):
+            x = x * 0.5 + bias
+        y = (x + bias) * 0.5 + (x - bias) * 0.5 + (x * bias) * 0.0 + (x + 1.0) * 0.0 + (x + 2.0) * 0.0
+        y = y + (x + bias) * 0.0 + (x - bias) * 0.0 + (x * bias) * 0.0 + (x + 1.0) * 0.0 + (x + 2.0) * 0.0
+        return y + (x + bias) * 0.0 + (x - bias) * 0.0 + (x * bias) * 0.0 + (x + 1.0) * 0.0 + (x + 2.0) * 0.0
+
+    return epilogue
+
+
+@functools.cache
+def compiled(spec: GemmSpec, cpu: str, lanes: int, epilogue: Any = None) -> Compiled:
+    return Compiled(build(spec, lanes, epilogue(lanes) if epilogue else None), named(cpu))
+
+
+def matrices(rng: np.random.Generator, *shape: int, dtype: str = "float32") -> np.ndarray:
+    """Small whole numbers, whose sums are exact in every type and order."""
+    return rng.integers(0 if dtype.startswith("u") else -4, 5, shape).astype(dtype)
+
+
+def product(
+    kernel: Compiled,
+    spec: GemmSpec,
+    a: np.ndarray,
+    b: np.ndarray,
+    *others: np.ndarray,
+    pieces: int = 2,
+    more_sizes: tuple[int, ...] = (),
+) -> np.ndarray:
+    """Run the kernel on a [outer, inner, m, k] and b [outer, inner, k, n] of any strides (0 shares); gives c.
+
+    The rows of c lie in wider ones, and what is between them must stay as it was.
+    """
+    outer, inner, m, k = a.shape
+    n = b.shape[-1]
+    strides = {
+        f"a_{name}": a.strides[axis] // a.itemsize for axis, name in enumerate(("outer", "inner", "row", "column"))
+    }
+    strides |= {
+        f"b_{name}": b.strides[axis] // b.itemsize for axis, name in enumerate(("outer", "inner", "row", "column"))
+    }
+    if spec.b_packed:
+        packed = spec.pack_b(b)
+        strides["b_outer"] = inner * packed.shape[-1]
+        strides["b_inner"] = packed.shape[-1]
+        b = guarded(packed)
+    wide = np.full((outer, inner, m, n + 5), 77, a.dtype)
+    strides |= {"c_row": n + 5, "c_inner": m * (n + 5), "c_outer": inner * m * (n + 5)}
+    sizes = [*spec.arguments(m=m, n=n, k=k, outer=outer, inner=inner, **strides), *more_sizes]
+    kernel([a, b, wide, *others], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces)
+    assert (wide[..., n:] == 77).all()
+    return wide[..., :n]
+
+
+def lanes_of(cpu: str, element: str = "float32") -> int:
+    return named(cpu).lanes(np.dtype(element).itemsize)
+
+
+# ---------------------------------------------------------------- values
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+def test_gemm_tile_edges(cpu: str) -> None:
+    spec, lanes = WIDEST[cpu], lanes_of(cpu)
+    kernel = compiled(spec, cpu, lanes)
+    rng = np.random.default_rng(0)
+    edges = sorted({0, 1, *(w + d for w in (lanes, *spec.widths) for d in (-1, 0, 1)), 3 * spec.widths[0] + 1})
+    for m, n, k in itertools.product((0, 1, 2, 3, 4, 5, 6, 7, 25), edges, (0, 1, 2, 7)):
+        a, b = matrices(rng, 1, 1, m, k), matrices(rng, 1, 1, k, n)
+        np.testing.assert_array_equal(product(kernel, spec, guarded(a), b), a @ b, f"{m}x{n}x{k}")
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+def test_gemm_bias_relu(cpu: str) -> None:
+    """Real numbers: within k roundings of the sum of absolute products."""
+    spec, lanes = WIDEST[cpu], lanes_of(cpu)
+    kernel = compiled(spec, cpu, lanes, bias_relu)
+    rng = np.random.default_rng(1)
+    for m, n, k in [(13, 77, 129), (128, 192, 64), (1, 100, 300), (11, 7, 1000)]:
+        a, b = (rng.standard_normal(shape, np.float32) for shape in ((1, 1, m, k), (1, 1, k, n)))
+        bias = rng.standard_normal(n, np.float32)
+        exact = np.maximum(a.astype(np.float64) @ b.astype(np.float64) + bias, 0)
+        bound = (k + 2) * np.finfo(np.float32).eps / 2 * (np.abs(a) @ np.abs(b) + np.abs(bias))
+        assert (np.abs(product(kernel, spec, guarded(a), b, guarded(bias)) - exact) <= bound).all(), f"{m}x{n}x{k}"
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+def test_gemm_epilogue_place(cpu: str) -> None:
+    """The epilogue is told the right batch, row and column, also by tiles of the last rows and columns."""
+    spec, lanes = WIDEST[cpu], lanes_of(cpu)
+    rng = np.random.default_rng(2)
+    a, b = matrices(rng, 2, 3, 11, 9), matrices(rng, 2, 3, 9, 83)
+    other = matrices(rng, 6, 11, 83)
+    kernel = compiled(spec, cpu, lanes, residual)
+    result = product(kernel, spec, a, b, guarded(other), more_sizes=(11 * 83, 83), pieces=4)
+    np.testing.assert_array_equal(result, a @ b + other.reshape(2, 3, 11, 83))
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+def test_gemm_long_epilogue(cpu: str) -> None:
+    spec, lanes = WIDEST[cpu], lanes_of(cpu)
+    rng = np.random.default_rng(3)
+    a, b, bias = matrices(rng, 1, 1, 15, 9), matrices(rng, 1, 1, 9, 83), rng.standard_normal(83, np.float32)
+    expected = a @ b
+    for _ in range(20):
+        expected = expected * np.float32(0.5) + bias
+    result = product(compiled(spec, cpu, lanes, long_polynomial), spec, a, b, guarded(bias))
+    np.testing.assert_allclose(result, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("a_in_place", [True, False])
+def test_gemm_strides(cpu: str, a_in_place: bool) -> None:
+    """Operands as they come: transposed, spread out, shared between matrices, and with nothing readable around them."""
+    lanes = lanes_of(cpu)
+    spec = GemmSpec((4, 2, 1), (2 * lanes,), a_in_place=a_in_place, b_packed=False)
+    kernel = compiled(spec, cpu, lanes)
+    rng = np.random.default_rng(4)
+    for (m, n, k), form in itertools.product(
+        [(1, 1, 1), (3, lanes, 2), (9, 2 * lanes + 3, lanes + 1), (37, 5 * lanes - 1, 3 * lanes - 1), (5, 3, 0)],
+        ["plain", "transposed", "spread"],
+    ):
+        a, b = guarded(matrices(rng, 2, 3, m, k)), guarded(matrices(rng, 2, 3, k, n))
+        if form == "transposed":
+            b = guarded(b.swapaxes(2, 3)).swapaxes(2, 3)
+            a = a if a_in_place else guarded(a.swapaxes(2, 3)).swapaxes(2, 3)
+        elif form == "spread":
+            b = guarded(matrices(rng, 2, 3, k, 3 * n))[..., ::3]
+            a = guarded(matrices(rng, 2, 3, m, 2 * k))[..., : 2 * k : 1 if a_in_place else 2][..., :k]
+        np.testing.assert_array_equal(product(kernel, spec, a, b), a @ b, f"{m}x{n}x{k} {form}")
+        shared = np.broadcast_to(b[:1, :1], b.shape)
+        np.testing.assert_array_equal(product(kernel, spec, a, shared), a @ shared, f"{m}x{n}x{k} {form} shared")
+
+
+@pytest.mark.parametrize("rows", [7, 60])
+def test_gemm_large_runtime_b(rows: int) -> None:
+    """Too large to be read in place by many rows: panels are copied."""
+    lanes = lanes_of("host")
+    spec = GemmSpec((4, 2, 1), (2 * lanes,), b_packed=False)
+    rng = np.random.default_rng(5)
+    a, b = matrices(rng, 1, 1, rows, 900), matrices(rng, 1, 1, 900, 1001)
+    np.testing.assert_array_equal(product(compiled(spec, "host", lanes), spec, a, b), a @ b)
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("element", ELEMENTS)
+def test_gemm_elements(cpu: str, element: str) -> None:
+    lanes = lanes_of(cpu, element)
+    spec = choose_gemm(None, 3 * lanes + 1, None, named(cpu), element=element)
+    kernel = compiled(spec, cpu, lanes)
+    rng = np.random.default_rng(6)
+    a, b = matrices(rng, 1, 1, 19, 21, dtype=element), matrices(rng, 1, 1, 21, 3 * lanes + 1, dtype=element)
+    np.testing.assert_array_equal(product(kernel, spec, a, b), a @ b)
+    if np.dtype(element).kind != "f":
+        largest = np.iinfo(element).max
+        with np.errstate(over="ignore"):
+            np.testing.assert_array_equal(product(kernel, spec, a * 0 + largest, b), (a * 0 + largest) @ b)
+
+
+def test_gemm_short_vectors() -> None:
+    """Vectors of 128 bits, as on CPUs without AVX."""
+    spec = GemmSpec((4, 2, 1), (12, 4), a_in_place=False, b_packed=False)
+    kernel = compiled(spec, "haswell", 4)
+    rng = np.random.default_rng(7)
+    for m, n, k in [(1, 1, 1), (7, 13, 5), (9, 31, 17)]:
+        a, b = matrices(rng, 1, 1, k, m).swapaxes(2, 3), matrices(rng, 1, 1, n, k).swapaxes(2, 3)
+        np.testing.assert_array_equal(product(kernel, spec, a, b), a @ b)
+
+
+def test_gemm_nan_and_infinity() -> None:
+    spec, lanes = WIDEST["host"], lanes_of("host")
+    a, b = np.ones((1, 1, 8, 5), np.float32), np.ones((1, 1, 5, 70), np.float32)
+    a[0, 0, 1, 2], a[0, 0, 2, 0], b[0, 0, 3, 69] = np.nan, np.inf, -np.inf
+    kernel = compiled(spec, "host", lanes, bias_relu)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(
+            product(kernel, spec, a, b, np.zeros(70, np.float32)), np.maximum(a @ b, np.float32(0))
+        )
+
+
+def test_gemm_pieces_agree() -> None:
+    """However tasks are shared out, the result is the same to the last bit."""
+    spec, lanes = WIDEST["host"], lanes_of("host")
+    rng = np.random.default_rng(8)
+    a, b = (rng.standard_normal(shape, np.float32) for shape in ((2, 1, 130, 200), (2, 1, 200, 330)))
+    kernel = compiled(spec, "host", lanes)
+    whole = product(kernel, spec, a, b, pieces=1)
+    for pieces in (2, 3, 7, 100):
+        np.testing.assert_array_equal(product(kernel, spec, a, b, pieces=pieces), whole)
+
+
+@settings(max_examples=60)
+@given(
+    m=st.integers(0, 40),
+    n=st.integers(0, 150),
+    k=st.integers(0, 70),
+    outer=st.integers(1, 2),
+    inner=st.integers(0, 3),
+    a_transposed=st.booleans(),
+    b_transposed=st.booleans(),
+    pieces=st.integers(1, 5),
+)
+def test_gemm_any(
+    m: int, n: int, k: int, outer: int, inner: int, a_transposed: bool, b_transposed: bool, pieces: int
+) -> None:
+    lanes = lanes_of("host")
+    rng = np.random.default_rng(9)
+    a = matrices(rng, outer, inner, k, m).swapaxes(2, 3) if a_transposed else matrices(rng, outer, inner, m, k)
+    b = matrices(rng, outer, inner, n, k).swapaxes(2, 3) if b_transposed else matrices(rng, outer, inner, k, n)
+    spec = GemmSpec((4, 2, 1), (3 * lanes, lanes), a_in_place=not a_transposed, b_packed=False)
+    np.testing.assert_array_equal(product(compiled(spec, "host", lanes), spec, a, b, pieces=pieces), a @ b)
+
+
+# ---------------------------------------------------------------- choosing, packing, code
+
+
+def test_choose_gemm_covers_and_fits() -> None:
+    sizes = [None, 0, 1, 2, 7, 10, 24, 49, 64, 100, 197, 768, 1000]
+    for cpu, m, n in itertools.product(CPUS, sizes, sizes):
+        target = named(cpu)
+        lanes = target.lanes(4)
+        spec = choose_gemm(m, n, 64, target)
+        vectors = spec.widths[0] // lanes
+        assert spec.rows[0] * vectors + vectors + 1 <= target.vector_registers
+        for width in spec.widths:
+            assert width % lanes == 0
+        for rows in [m] if m is not None else range(20):
+            arguments = spec.arguments(m=rows, n=n or 5, k=3)
+            assert (spec.tasks(arguments) == 0) == (rows == 0)
+
+
+def test_gemm_tasks_cover_known_rows_only() -> None:
+    spec = GemmSpec((6, 4), (64,))
+    with pytest.raises(ValueError, match="leaves 1 of 785 rows undone"):
+        spec.tasks(spec.arguments(m=785, n=64, k=64))
+
+
+def test_gemm_is_cut_into_tasks_to_share() -> None:
+    target = host()
+    for m, n, k in [(128, 768, 768), (49, 512, 2048), (3136, 64, 64), (12544, 64, 147), (1, 1000, 2048)]:
+        spec = choose_gemm(m, n, k, target)
+        assert spec.tasks(spec.arguments(m=m, n=n, k=k)) >= 8
+
+
+def test_pack_b() -> None:
+    spec = GemmSpec((6, 1), (8, 4))
+    b = np.arange(3 * 2 * 11, dtype=np.float32).reshape(3, 2, 11)
+    packed = spec.pack_b(b)
+    assert packed.shape == (3, 24) == (3, spec.packed_elements(11, 2))
+    np.testing.assert_array_equal(packed[1, :16], b[1, :, :8].ravel())
+    np.testing.assert_array_equal(packed[1, 16:].reshape(2, 4), np.pad(b[1, :, 8:], ((0, 0), (0, 1))))
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("shape", [(128, 768), (196, 256), (784, 24), (3136, 64), (None, 768), (5, 40), (100, 16)])
+def test_gemm_tiles_stay_in_registers(cpu: str, shape: tuple[int | None, int]) -> None:
+    """The loops over k hold multiply-adds of full vectors and nothing from the stack."""
+    target = named(cpu)
+    loops = innermost_loops(assembly(build(choose_gemm(*shape, 256, target), target.lanes(4)), target), "vfmadd")
+    register = "%zmm" if target.vector_bytes == 64 else "%ymm"
+    assert loops
+    for loop in loops:
+        assert "(%rsp" not in loop and "(%rbp" not in loop, loop
+        assert register in loop
+
+
+def innermost_loops(text: str, instruction: str) -> list[str]:
+    """Stretches of assembly from a label to a jump back to it, without another label, that hold `instruction`."""
+    found = []
+    for block in re.split(r"^(?=\.L\w+:)", text, flags=re.MULTILINE):
+        label = block.partition(":")[0]
+        if instruction in block and re.search(rf"\tj\w+\t{re.escape(label)}$", block, flags=re.MULTILINE):
+            found.append(block[: block.rindex(label)])
+    return found
+
+
+# ---------------------------------------------------------------- BLAS
+
+
+@pytest.mark.parametrize("element", ["float32", "float64"])
+@pytest.mark.parametrize("a_transposed", [False, True])
+@pytest.mark.parametrize("b_transposed", [False, True])
+def test_blas(element: str, a_transposed: bool, b_transposed: bool) -> None:
+    spec = BlasSpec(element, a_transposed, b_transposed)
+    if not spec.available:
+        with pytest.raises(RuntimeError, match="SciPy"):
+            spec.complete([1] * 6)
+        return
+    kernel = Compiled(build_blas(spec))
+    rng = np.random.default_rng(10)
+    for m, n, k in [(1, 1, 1), (5, 7, 3), (20, 31, 40), (3, 2, 0)]:
+        a = matrices(rng, *((k, m) if a_transposed else (m, k)), dtype=element)
+        b = matrices(rng, *((n, k) if b_transposed else (k, n)), dtype=element)
+        c = np.full((m, n + 2), 77, element)
+        sizes = spec.complete([m, n, k, a.shape[1], b.shape[1], n + 2])
+        kernel([a, b, c], sizes, spec.tasks(sizes))
+        np.testing.assert_array_equal(c[:, :n], (a.T if a_transposed else a) @ (b.T if b_transposed else b))
+        assert (c[:, n:] == 77).all()
