@@ -1,1 +1,102 @@
-"""jitonnx runs ONNX models on CPUs: it compiles each model to native code through Numba and llvmlite."""
+"""jitonnx runs ONNX models on CPUs: it compiles each model to native code through Numba and llvmlite.
+
+    import jitonnx
+
+    session = jitonnx.InferenceSession("model.onnx")
+    outputs = session.run(None, {"input": array})
+
+The interface is onnxruntime's. Names are imported when they are first used, so `import jitonnx` costs next to nothing.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jitonnx.environment import (
+        disable_telemetry_events,
+        enable_telemetry_events,
+        get_all_providers,
+        get_available_providers,
+        get_build_info,
+        get_device,
+        get_version_string,
+        has_collective_ops,
+        preload_dlls,
+    )
+    from jitonnx.errors import Error
+    from jitonnx.log import set_default_logger_severity
+    from jitonnx.metadata import ModelMetadata, NodeArg
+    from jitonnx.options import (
+        ExecutionMode,
+        ExecutionOrder,
+        GraphOptimizationLevel,
+        OrtExecutionProviderDevicePolicy,
+        RunOptions,
+        SessionOptions,
+    )
+    from jitonnx.session import InferenceSession
+
+    __version__: str
+
+_PLACES = {
+    "InferenceSession": "session",
+    "SessionOptions": "options",
+    "RunOptions": "options",
+    "GraphOptimizationLevel": "options",
+    "ExecutionMode": "options",
+    "ExecutionOrder": "options",
+    "OrtExecutionProviderDevicePolicy": "options",
+    "NodeArg": "metadata",
+    "ModelMetadata": "metadata",
+    "Error": "errors",
+    "get_available_providers": "environment",
+    "get_all_providers": "environment",
+    "get_device": "environment",
+    "get_version_string": "environment",
+    "get_build_info": "environment",
+    "enable_telemetry_events": "environment",
+    "disable_telemetry_events": "environment",
+    "preload_dlls": "environment",
+    "has_collective_ops": "environment",
+    "set_default_logger_severity": "log",
+}
+"""The module of each public name."""
+
+__all__ = [
+    "Error",
+    "ExecutionMode",
+    "ExecutionOrder",
+    "GraphOptimizationLevel",
+    "InferenceSession",
+    "ModelMetadata",
+    "NodeArg",
+    "OrtExecutionProviderDevicePolicy",
+    "RunOptions",
+    "SessionOptions",
+    "__version__",
+    "disable_telemetry_events",
+    "enable_telemetry_events",
+    "get_all_providers",
+    "get_available_providers",
+    "get_build_info",
+    "get_device",
+    "get_version_string",
+    "has_collective_ops",
+    "preload_dlls",
+    "set_default_logger_severity",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        value: Any = importlib.import_module("jitonnx.environment").get_version_string()
+    elif name in _PLACES:
+        value = getattr(importlib.import_module(f"jitonnx.{_PLACES[name]}"), name)
+    else:
+        raise AttributeError(f"module 'jitonnx' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -115,6 +115,8 @@ class InferenceSession:
 
         Names are checked at once. Returns a future of the outputs (onnxruntime returns nothing).
         """
+        if self._entry is _closed:
+            _closed(input_feed)
         self._selection(output_names)
         feeding.check_names(input_feed, self._main.names, self._overridable)
         executor = ThreadPoolExecutor(1, "jitonnx-run")
@@ -342,7 +344,7 @@ class InferenceSession:
 
     def close(self) -> None:
         """Let go of the model and its memory. Runs that have begun end well; later ones raise RuntimeError."""
-        self._profile and self.end_profiling()
+        self.end_profiling()
         self._entry = _closed
         self._overriding = {}
         self._with_defaults = None

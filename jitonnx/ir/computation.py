@@ -226,7 +226,8 @@ class Attention(Computation):
 class Recurrent(Computation):
     """x [T, B, I], w, r, b?, sequence_lens?, initial_h?, initial_c?, p?: ONNX's LSTM, GRU or RNN, layout 0.
 
-    Outputs y [T, directions, B, H], y_h, and for LSTM y_c. Activations with their alpha and beta, a tuple a direction.
+    Outputs y [T, directions, B, H], y_h, and for LSTM y_c. Activations with their alpha and beta, all of the first
+    direction first. clip bounds the gates before their activations, though not the cell on its way into LSTM's h; 0: none.
     """
 
     kind: str

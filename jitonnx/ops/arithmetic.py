@@ -182,7 +182,9 @@ class Pow(Binary):
     @via_float32
     def evaluate(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         if x.dtype.kind != "i":
-            return np.power(x, y.astype(x.dtype))
+            # For an exponent 0.5 with stride 0 NumPy takes the square root, which differs at -0.0 and -inf.
+            shape = np.broadcast_shapes(x.shape, y.shape)
+            return np.power(x, np.broadcast_to(y.astype(x.dtype), shape).copy())
         if y.dtype.kind in "iu" and not (y.dtype.kind == "i" and (y < 0).any()):
             return np.power(x, y.astype(x.dtype))
         return np.power(x.astype(np.float64), y.astype(np.float64)).astype(x.dtype)

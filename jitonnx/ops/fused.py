@@ -34,7 +34,7 @@ class Attention(Operator):
         fits = (
             assume_equal(q.shape[0], k.shape[0])
             and assume_equal(q.shape[3], k.shape[3])
-            and all(assume_equal(one, other) for one, other in zip(k.shape[:3], v.shape[:3]))
+            and all(assume_equal(one, other) for one, other in zip(k.shape[:3], v.shape[:3], strict=False))
         )
         heads, shared = q.shape[1], k.shape[1]
         if not fits or (isinstance(heads, int) and isinstance(shared, int) and heads % shared):

@@ -77,7 +77,7 @@ class _Recurrent(Operator):
     activation_alpha: tuple[float, ...] | None = None
     activation_beta: tuple[float, ...] | None = None
     activations: tuple[str, ...] | None = None
-    clip: float | None = None
+    clip: float = 0.0  # 0: none
     direction: str = "forward"
     hidden_size: int | None = None
     layout: int = 0
@@ -123,7 +123,7 @@ class _Recurrent(Operator):
             direction=self.direction,
             hidden=hidden,
             activations=self.functions(),
-            clip=math.inf if self.clip is None else self.clip,
+            clip=self.clip,
             input_forget=bool(getattr(self, "input_forget", False)),
             linear_before_reset=bool(getattr(self, "linear_before_reset", False)),
         )
@@ -205,7 +205,7 @@ class _Recurrent(Operator):
         return widen(state.swapaxes(0, 1) if self.layout else state)
 
     def _gate_functions(self) -> tuple[_Gate, ...]:
-        limit = math.inf if self.clip is None else self.clip
+        limit = self.clip or math.inf
 
         def gate(name: str, alpha: float, beta: float, bound: float) -> _Gate:
             function = ACTIVATIONS[name].function

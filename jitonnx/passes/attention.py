@@ -261,9 +261,7 @@ def _operands(found: Found, edit: Edit) -> tuple[Value, Value]:
     return q, edit.add(Transpose(perm=swap), transposed)
 
 
-def _four_axes(
-    q: Value, k: Value, v: Value, masks: list[Value], edit: Edit
-) -> tuple[Value, Value, Value, list[Value]]:
+def _four_axes(q: Value, k: Value, v: Value, masks: list[Value], edit: Edit) -> tuple[Value, Value, Value, list[Value]]:
     """All of them as [batch, heads, rows, columns]; without heads each entry of the batch has one."""
     rank = len(q.shape)
     if rank not in (3, 4) or len(k.shape) != rank or len(v.shape) != rank:
@@ -273,9 +271,7 @@ def _four_axes(
     if rank == 4:
         return q, _shared_heads(k, edit), _shared_heads(v, edit), masks
     q, k, v = (edit.reshape(value, (value.shape[0], 1, *value.shape[1:])) for value in (q, k, v))
-    deep = [
-        edit.reshape(mask, (mask.shape[0], 1, *mask.shape[1:])) if len(mask.shape) == 3 else mask for mask in masks
-    ]
+    deep = [edit.reshape(mask, (mask.shape[0], 1, *mask.shape[1:])) if len(mask.shape) == 3 else mask for mask in masks]
     return q, k, v, deep
 
 
@@ -295,4 +291,14 @@ def _shared_heads(value: Value, edit: Edit) -> Value:
     return edit.reshape(source, (batch, heads, rows, columns))
 
 
-RULES = (attention,)
+@rule("expanded mask", Attention, equation="Attention(q, k, v, Expand(mask)) = Attention(q, k, v, mask)")
+def expanded_mask(node: Node, edit: Edit) -> Result:
+    """A mask needs no expanding: attention broadcasts it."""
+    expanded = producer(node.inputs[3], Expand) if len(node.inputs) > 3 else None
+    if expanded is None:
+        return None
+    edit.shares([expanded])
+    return edit.add(node.operator, *node.inputs[:3], expanded.inputs[0])
+
+
+RULES = (attention, expanded_mask)

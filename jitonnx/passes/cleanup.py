@@ -59,7 +59,11 @@ def lossless(narrow: DType, wide: DType) -> bool:
         return wide.is_integer or wide.is_float
     if narrow.is_integer and wide.is_integer:
         return bool(np.can_cast(narrow.numpy, wide.numpy, "safe"))
-    exact = {DType.FLOAT: (DType.DOUBLE,), DType.FLOAT16: (DType.FLOAT, DType.DOUBLE), DType.BFLOAT16: (DType.FLOAT, DType.DOUBLE)}
+    exact = {
+        DType.FLOAT: (DType.DOUBLE,),
+        DType.FLOAT16: (DType.FLOAT, DType.DOUBLE),
+        DType.BFLOAT16: (DType.FLOAT, DType.DOUBLE),
+    }
     if narrow.is_integer:
         return wide is DType.DOUBLE and narrow.itemsize < 8
     return wide in exact.get(narrow, ())
@@ -172,7 +176,7 @@ def resize_of_one(node: Node, edit: Edit) -> Result:
     assert isinstance(operator, Resize)
     if x is None or not ranked(node) or operator.coordinate_transformation_mode == "tf_crop_and_resize":
         return None
-    if any(a != b and a != 1 for a, b in zip(x.shape, node.output.shape)):
+    if any(a != b and a != 1 for a, b in zip(x.shape, node.output.shape, strict=False)):
         return None
     if operator.mode == "cubic" and operator.exclude_outside:
         return None
@@ -218,7 +222,9 @@ def merge_equal(graph: Graph, edit: Edit) -> bool:
             continue  # each graph output keeps a node of its own
         edit.begin(node)
         edit.shares([first])
-        edit.report.note_applied("merge equal", edit.origin, f"{node.operator.name} {node.operator.name}", node.operator.name)
+        edit.report.note_applied(
+            "merge equal", edit.origin, f"{node.operator.name} {node.operator.name}", node.operator.name
+        )
         edit.substitute(node, first.outputs[: len(node.outputs)])
         merged = True
     return merged

@@ -31,7 +31,7 @@ GROWTH = 4
 def constants(node: Node, edit: Edit) -> Result:
     """A deterministic operator on constants is evaluated once, unless the result is far larger than its inputs."""
     inputs = [None if value is None else array(value) for value in node.inputs]
-    if any(given is None and value is not None for given, value in zip(inputs, node.inputs)):
+    if any(given is None and value is not None for given, value in zip(inputs, node.inputs, strict=False)):
         return None
     if not node.operator.deterministic or _has_graphs(node):
         return None

@@ -113,12 +113,14 @@ def as_view(data: Value, functions: Sequence[Affine], shape: Sequence[DimLike], 
     moving = [axis for axis in sources if axis is not None]
     if len(set(moving)) < len(moving):
         raise Decline(Reason.SHAPE, "two indices run together: a diagonal")
-    starts = [_start(f, shape, size) for f, size in zip(functions, data.shape)]
-    steps = [1 if axis is None else _step(f.coefficients[axis]) for f, axis in zip(functions, sources)]
+    starts = [_start(f, shape, size) for f, size in zip(functions, data.shape, strict=False)]
+    steps = [1 if axis is None else _step(f.coefficients[axis]) for f, axis in zip(functions, sources, strict=False)]
     sizes = [1 if axis is None else shape[axis] for axis in sources]
-    whole = all(start == 0 and step == 1 for start, step in zip(starts, steps)) and tuple(sizes) == data.shape
+    whole = (
+        all(start == 0 and step == 1 for start, step in zip(starts, steps, strict=False)) and tuple(sizes) == data.shape
+    )
     value = data if whole else slice_node(data, starts, steps, sizes, edit)
-    edit.graph.assumptions.update((a, b) for a, b in zip(value.shape, sizes) if a != b)
+    edit.graph.assumptions.update((a, b) for a, b in zip(value.shape, sizes, strict=False) if a != b)
     order = sorted(range(len(sources)), key=lambda k: -1 if sources[k] is None else sources[k])  # type: ignore[return-value,arg-type]
     if order != list(range(len(order))):
         value = edit.add(Transpose(perm=tuple(order)), value)
@@ -129,7 +131,9 @@ def as_view(data: Value, functions: Sequence[Affine], shape: Sequence[DimLike], 
 
 def _source(function: Affine, shape: Sequence[DimLike]) -> int | None:
     """The coordinate that an index follows; None: it is constant."""
-    axes = [axis for axis, (c, size) in enumerate(zip(function.coefficients, shape)) if c != 0 and size != 1]
+    axes = [
+        axis for axis, (c, size) in enumerate(zip(function.coefficients, shape, strict=False)) if c != 0 and size != 1
+    ]
     if len(axes) > 1:
         raise Decline(Reason.SHAPE, "an index depends on several coordinates")
     return axes[0] if axes else None

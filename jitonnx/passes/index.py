@@ -22,8 +22,8 @@ from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.operator import Operator, evaluate_arrays
 from jitonnx.ops.arithmetic import Add, Mul, Neg, Sub
 from jitonnx.ops.cast import Cast
+from jitonnx.ops.indexing import ConstantOfShape, Range
 from jitonnx.ops.logic import Equal, Greater, GreaterOrEqual, Less, LessOrEqual
-from jitonnx.ops.generation import ConstantOfShape, Range
 from jitonnx.ops.shape import Expand
 from jitonnx.passes.rewriting import array
 from jitonnx.passes.views import View, apply_step, identity, step_of
@@ -47,7 +47,7 @@ class Affine:
     def bounds(self, shape: Sequence[DimLike]) -> tuple[DimLike, DimLike] | None:
         """The smallest and the largest element of a tensor of this shape; None if a coefficient's sign is unknown."""
         low = high = self.offset
-        for coefficient, size in zip(self.coefficients, shape):
+        for coefficient, size in zip(self.coefficients, shape, strict=False):
             reach = coefficient * (size - 1)
             if not_negative(coefficient, shape):
                 high = high + reach
@@ -170,19 +170,21 @@ def fit(elements: np.ndarray) -> Affine | None:
 def _through(view: View, given: Affine) -> Affine | None:
     """An affine function looked at through a view."""
     offset = given.offset
-    for start, coefficient in zip(view.offsets, given.coefficients):
+    for start, coefficient in zip(view.offsets, given.coefficients, strict=False):
         offset = offset + start * coefficient
     coefficients: list[DimLike] = []
     for axis in view.axes:
         steps = [given.coefficients[factor.axis] * factor.stride for factor in axis]
-        if any(a != b * factor.size for a, b, factor in zip(steps, steps[1:], axis[1:])):
+        if any(a != b * factor.size for a, b, factor in zip(steps, steps[1:], axis[1:], strict=False)):
             return None
         coefficients.append(steps[-1] if steps else 0)
     return Affine(offset, tuple(coefficients))
 
 
 def _without_units(found: Affine, shape: Sequence[DimLike]) -> Affine:
-    return Affine(found.offset, tuple(0 if size == 1 else c for c, size in zip(found.coefficients, shape)))
+    return Affine(
+        found.offset, tuple(0 if size == 1 else c for c, size in zip(found.coefficients, shape, strict=False))
+    )
 
 
 def _combine(analysis: Analysis, node: Node, sign: int) -> Affine | None:
@@ -191,7 +193,7 @@ def _combine(analysis: Analysis, node: Node, sign: int) -> Affine | None:
         return None
     rank = len(node.output.shape)
     left, right = ((0,) * (rank - len(one.coefficients)) + one.coefficients for one in (a, b))
-    return Affine(a.offset + sign * b.offset, tuple(x + sign * y for x, y in zip(left, right)))
+    return Affine(a.offset + sign * b.offset, tuple(x + sign * y for x, y in zip(left, right, strict=False)))
 
 
 def _mul(analysis: Analysis, node: Node) -> Affine | None:

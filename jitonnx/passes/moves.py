@@ -1,7 +1,7 @@
 """Transposes, reshapes and expansions moved down through what does not mind them, towards others that cancel them.
 
-They always move from producers to users, so moving comes to an end: at a matrix product, a reduction that mixes the axes
-concerned, another view, or the graph's output.
+They always move from producers to users, so moving comes to an end: at a matrix product, a reduction that mixes the
+axes concerned, another view, or the graph's output.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from jitonnx.ops.reduction import (
 from jitonnx.ops.shape import Expand, Reshape, Transpose
 from jitonnx.passes.rewriting import Edit, Result, array, producer, rank, ranked, rule, scalar
 from jitonnx.passes.views import exact_divide
-
 
 REDUCTIONS = (
     ReduceL1,
@@ -63,7 +62,7 @@ def transpose_below_elementwise(node: Node, edit: Edit) -> Result:
     if rank(node.output) != len(permutation):
         return None
     inputs = [_before_transpose(value, permutation, edit) for value in node.inputs]
-    if any(new is None for new, old in zip(inputs, node.inputs) if old is not None):
+    if any(new is None for new, old in zip(inputs, node.inputs, strict=False) if old is not None):
         return None
     edit.shares(transposes)
     return edit.add(Transpose(perm=permutation), edit.add(node.operator, *inputs))
@@ -80,7 +79,7 @@ def _read_elsewhere(view: Node, node: Node, edit: Edit) -> bool:
 
 def _before_transpose(value: Value | None, permutation: Sequence[int], edit: Edit) -> Value | None:
     """What has to be transposed by `permutation` to give `value`: the input of a Transpose, or a constant."""
-    if value is None or rank(value) == 0 or scalar(value) is not None and rank(value) <= len(permutation):
+    if value is None or rank(value) == 0 or (scalar(value) is not None and rank(value) <= len(permutation)):
         return value
     if (found := producer(value, Transpose)) is not None:
         return found.inputs[0]
@@ -168,7 +167,7 @@ def reshape_below_elementwise(node: Node, edit: Edit) -> Result:
     source = reshapes[0].inputs[0]
     assert source is not None
     inputs = [_before_reshape(value, source.shape, node.output.shape) for value in node.inputs]
-    if any(new is None for new, old in zip(inputs, node.inputs) if old is not None):
+    if any(new is None for new, old in zip(inputs, node.inputs, strict=False) if old is not None):
         return None
     if all(_read_elsewhere(one, node, edit) for one in reshapes):
         return None
@@ -199,7 +198,13 @@ def reshape_below_matmul(node: Node, edit: Edit) -> Result:
     if above is None or x is None or weight is None or not ranked(node) or not ranked(above):
         return None
     source = above.inputs[0]
-    if array(weight) is None or rank(weight) != 2 or rank(x) < 2 or source is None or _read_elsewhere(above, node, edit):
+    if (
+        array(weight) is None
+        or rank(weight) != 2
+        or rank(x) < 2
+        or source is None
+        or _read_elsewhere(above, node, edit)
+    ):
         return None
     lead = _leading(source.shape, x.shape[-1])
     if lead is None or len(lead) == 0 or lead == x.shape[:-1]:

@@ -31,7 +31,7 @@ def pad_into_windows(node: Node, edit: Edit) -> Result:
     if operator.auto_pad not in ("NOTSET", "VALID"):
         raise Decline(Reason.ATTRIBUTE, f"auto_pad {operator.auto_pad}")
     own = operator.pads if operator.pads is not None and operator.auto_pad == "NOTSET" else (0,) * len(added)
-    total = tuple(int(a) + int(b) for a, b in zip(own, added))
+    total = tuple(int(a) + int(b) for a, b in zip(own, added, strict=False))
     if isinstance(operator, MaxPool) and len(node.outputs) > 1:
         raise Decline(Reason.OTHER_USES, "indices count elements of the padded image")
     if not isinstance(operator, Conv) and operator.ceil_mode:
@@ -51,7 +51,7 @@ def _spatial_pads(pad: Node, rank: int) -> tuple[int, ...]:
     window = pad.output.users[0].operator
     given = [array(value) if value is not None else None for value in (*pad.inputs[1:], None, None)[:3]]
     pads, fill, axes = given
-    if pads is None or any(a is None and v is not None for a, v in zip(given, pad.inputs[1:])):
+    if pads is None or any(a is None and v is not None for a, v in zip(given, pad.inputs[1:], strict=False)):
         raise Decline(Reason.NOT_CONSTANT, "pads")
     if operator.mode != "constant":
         raise Decline(Reason.ATTRIBUTE, f"mode {operator.mode}")

@@ -4,8 +4,8 @@
     GELU = 0.5 * x * (1 + erf(x / 2**0.5))
     found = match(GELU, value)          # found["x"] is the value that x stands for
 
-Products and sums are compared as such, not as trees: factors and summands come in any order and grouping, number factors
-may stand anywhere, and a quotient, a square root, a reciprocal or a power is a factor with another exponent. So
+Products and sums are compared as such, not as trees: factors and summands come in any order and grouping, numbers may
+stand anywhere among them, and a quotient, a square root, a reciprocal or a power is a factor with another exponent. So
 `x * (erf(x / 1.414) + 1) * 0.5` and `(x / 2) * (1 + erf(0.7071 * x))` match the pattern above.
 
 A pattern that occurs twice (the same object) stands for the same value both times.
@@ -156,7 +156,9 @@ class Match:
 
     def __getitem__(self, name: str) -> Value:
         """The value bound to `name`."""
-        return next(value for pattern, value in self.values.items() if isinstance(pattern, Any) and pattern.name == name)
+        return next(
+            value for pattern, value in self.values.items() if isinstance(pattern, Any) and pattern.name == name
+        )
 
     def node(self, pattern: Pattern) -> Node:
         """The node that a Call stands for."""

@@ -24,7 +24,7 @@ def merged_projections(node: Node, edit: Edit) -> Result:
     after:  MatMul(x, [A B C]) -> Add [a b c] -> Split
     """
     x = node.inputs[0]
-    if x is None or x.producer is None and x.contents is not None:
+    if x is None or (x.producer is None and x.contents is not None):
         return None
     products = [user for user in x.users if _is_projection(user, x)]
     if len(products) < 2 or products[0] is not node:
@@ -40,11 +40,13 @@ def merged_projections(node: Node, edit: Edit) -> Result:
     if any(sums):
         (dtype,) = dtypes
         widths = [weight.shape[1] for weight in weights if weight is not None]
-        biases = [np.zeros(width, dtype) if found is None else found[1] for found, width in zip(sums, widths)]
+        biases = [
+            np.zeros(width, dtype) if found is None else found[1] for found, width in zip(sums, widths, strict=False)
+        ]
         result = edit.add(Add(), result, edit.constant(np.concatenate(biases)))
     sizes = edit.dims([product.output.shape[-1] for product in products])
     parts = edit.add_many(Split(axis=-1), (result, sizes), len(products))
-    for product, found, part in zip(products, sums, parts):
+    for product, found, part in zip(products, sums, parts, strict=False):
         if found is not None:
             edit.substitute(found[0], [part])
         elif product is not node:

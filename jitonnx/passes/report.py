@@ -87,4 +87,5 @@ class Report:
 
     def __str__(self) -> str:
         made = ", ".join(f"{rewrite} {count}" for rewrite, count in self.counts.most_common())
-        return f"{self.nodes_before} nodes became {self.nodes_after} in {self.seconds * 1e3:.0f} ms: {made or 'no rewrite'}"
+        size = f"{self.nodes_before} nodes became {self.nodes_after}"
+        return f"{size} in {self.seconds * 1e3:.0f} ms: {made or 'no rewrite'}"

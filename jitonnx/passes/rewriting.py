@@ -106,7 +106,7 @@ class Edit:
         return x if tuple(shape) == x.shape else self.add(Reshape(allowzero=1), x, self.dims(shape))
 
     def consume(self, nodes: Iterable[Node]) -> None:
-        """The rule's node and `nodes` become one: Decline if a result inside is read elsewhere, or is a graph output."""
+        """The rule's node and `nodes` become one. Decline if a result inside is read elsewhere or by the caller."""
         self._consumed.update(dict.fromkeys(nodes))
         root = next(iter(self._consumed))
         for node in self._consumed:
@@ -167,10 +167,10 @@ class Edit:
 
     def substitute(self, node: Node, results: Sequence[Value]) -> None:
         """Let `results` stand for the outputs of `node`, which is removed. Decline if their types differ."""
-        for old, new in zip(node.outputs, results):
+        for old, new in zip(node.outputs, results, strict=False):
             if old.type.shape is not None and not same_type(old.type, new.type, self.graph.assumptions):
                 raise Decline(Reason.SHAPE, f"{new.type} would stand for {old.type}")
-        for old, new in zip(node.outputs, results):
+        for old, new in zip(node.outputs, results, strict=False):
             self._replace(old, new)
         self._remove_unread(node)
 
@@ -182,10 +182,10 @@ class Edit:
         return value.producer is None or value in self.graph.outputs
 
     def _replace(self, old: Value, new: Value) -> None:
-        """All users of `old` read `new`; a graph output keeps its name."""
-        if old in self.graph.outputs:
-            if self._nameless(new):
-                new = self.add(Identity(), new)
+        """All users of `old` read `new`, which takes its name over if it is new or has to: a graph output keeps it."""
+        if old in self.graph.outputs and self._nameless(new):
+            new = self.add(Identity(), new)
+        if old in self.graph.outputs or new.producer in self._added:
             old.name, new.name = new.name, old.name
         if new.contents is None and new.producer is not None:
             new.contents = old.contents

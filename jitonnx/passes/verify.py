@@ -50,11 +50,10 @@ def _verify_types(graph: Graph, node: Node, where: str) -> None:
     with collect_assumptions(noted):
         types, _ = infer(node, len(node.outputs))
     equal = graph.assumptions | noted
-    for value, inferred in zip(node.outputs, types):
+    for value, inferred in zip(node.outputs, types, strict=False):
         if not same_type(value.type, inferred, equal):
-            raise GraphError(
-                f"Bug{where}: {describe(node)} gives {inferred}, and its output {value.name!r} is taken for {value.type}"
-            )
+            taken = f"its output {value.name!r} is taken for {value.type}"
+            raise GraphError(f"Bug{where}: {describe(node)} gives {inferred}, and {taken}")
 
 
 def same_type(a: TensorType, b: TensorType, assumptions: Assumptions) -> bool:
@@ -63,7 +62,7 @@ def same_type(a: TensorType, b: TensorType, assumptions: Assumptions) -> bool:
         return False
     if a.shape is None or b.shape is None or a.shape == b.shape:
         return True
-    return all(same_dim(one, other, assumptions) for one, other in zip(a.shape, b.shape))
+    return all(same_dim(one, other, assumptions) for one, other in zip(a.shape, b.shape, strict=False))
 
 
 def same_dim(a: DimLike, b: DimLike, assumptions: Assumptions) -> bool:

@@ -64,7 +64,7 @@ class View:
     def slice(self, starts: Sequence[DimLike], steps: Sequence[int], shape: Sequence[DimLike]) -> View | None:
         """Element i of axis a is element starts[a] + i * steps[a]; None where it cuts across factors."""
         offsets, axes = list(self.offsets), []
-        for axis, start, step, size, whole in zip(self.axes, starts, steps, shape, self.shape):
+        for axis, start, step, size, whole in zip(self.axes, starts, steps, shape, self.shape, strict=False):
             if size == whole and start == 0 and step == 1:
                 axes.append(axis)
             elif size == 0:
@@ -249,7 +249,7 @@ def slice_node(
     """A Slice of the axes that are not taken whole."""
     axes = [
         axis
-        for axis, (start, step, size) in enumerate(zip(starts, steps, shape))
+        for axis, (start, step, size) in enumerate(zip(starts, steps, shape, strict=False))
         if start != 0 or step != 1 or size != x.shape[axis]
     ]
     ends = [_end(starts[axis], steps[axis], shape[axis]) for axis in axes]
@@ -290,7 +290,7 @@ def _slice_step(node: Node, x: Value, value: Value) -> Step | None:
     steps = more[1] if len(more) > 1 else [1] * len(first)
     starts: list[DimLike] = [0] * len(x.shape)
     strides = [1] * len(x.shape)
-    for start, axis, step in zip(first, axes, steps):
+    for start, axis, step in zip(first, axes, steps, strict=False):
         begin = _begin(start, step, x.shape[axis])
         if begin is None or not isinstance(step, int):
             return None

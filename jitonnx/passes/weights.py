@@ -7,11 +7,10 @@ output channel is done to the weights of that channel once. Which operator takes
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.operator import Operator
 from jitonnx.ops.arithmetic import Add, Div, Mul, Sub
@@ -57,7 +56,7 @@ def batch_normalization(node: Node, edit: Edit) -> Result:
 
 @rule("gemm", Gemm, equation="alpha A' B' + beta C = A' (alpha B') + (beta C)")
 def gemm(node: Node, edit: Edit) -> Result:
-    """A matrix product and a sum, for which all other rewrites are written; transposes and factors go into constants."""
+    """A matrix product and a sum, for which other rewrites are written; transposes and factors go into constants."""
     operator = node.operator
     assert isinstance(operator, Gemm)
     a, b, c = (*node.inputs, None)[:3]
@@ -324,3 +323,6 @@ _ABSORBERS: dict[type[Operator], Absorber] = {
     RMSNormalization: _trailing_norm,
 }
 """What has weights, and how it takes a factor and a summand."""
+
+
+RULES = (batch_normalization, gemm, absorb)

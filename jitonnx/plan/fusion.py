@@ -4,11 +4,9 @@ A group is a region (elementwise statements over one iteration space), or an anc
 reduction ...) with elementwise statements in front of it (its prologue) or behind it (its epilogue). Views are no work and
 no group: they are applied to where values lie. Every decision is noted with its reason, for `explain`.
 
-The rules, in the order in which they are tried for an elementwise statement:
-1. behind an anchor whose result nobody else reads and whose shape it keeps: into the anchor's epilogue;
-2. behind regions whose results nobody else reads and whose shape it keeps: into one region with them;
-3. otherwise it begins a region.
-An anchor that can take a prologue absorbs a region that only it reads.
+An elementwise statement begins a region. The region then takes in, as long as there is one, each region whose result has
+its shape and is read by nobody outside of it; at last it goes, as a whole, into the epilogue of an anchor of which the same
+holds. An anchor that can take a prologue absorbs a region that only it reads.
 """
 
 from __future__ import annotations
@@ -73,13 +71,13 @@ class _Fusion:
         self.takes_epilogue, self.takes_prologue = takes_epilogue, takes_prologue
         self.groups: list[Group] = []
         self.made_by: dict[Value, Group] = {}
-        self.readers: dict[Value, int] = {}
+        self.readers: dict[Value, set[Statement | None]] = {}
         for statement in lowered.statements:
             for value in statement.inputs:
                 if value is not None:
-                    self.readers[value] = self.readers.get(value, 0) + 1
+                    self.readers.setdefault(value, set()).add(statement)
         for value in lowered.outputs:  # a graph output has a reader outside
-            self.readers[value] = self.readers.get(value, 0) + 1
+            self.readers.setdefault(value, set()).add(None)
 
     def add(self, position: int, statement: Statement) -> None:
         if isinstance(statement.computation, c.Map | c.Fill):
@@ -96,73 +94,67 @@ class _Fusion:
             self.made_by[value] = group
 
     def _add_map(self, position: int, statement: Statement) -> None:
-        output = statement.outputs[0]
-        producers = [group for value in dict.fromkeys(statement.inputs) if (group := self._joinable(value, output))]
-        anchors = [group for group in producers if group.anchor is not None and self._fits_epilogue(group, statement)]
-        if anchors:
-            self._extend(max(anchors, key=lambda group: group.position), position, statement)
-            return
-        group = Group(position)
-        group.operands, group.expr = _operands_of(statement)
-        group.maps, group.output = [statement], output
-        self._keep(group, [output])
-        for region in producers:
-            if region.anchor is None:
-                self._merge(region, group)
+        region = Group(position)
+        region.operands, region.expr = _operands_of(statement)
+        region.maps, region.output = [statement], statement.outputs[0]
+        self._keep(region, [region.output])
+        while (producer := self._absorbable(region, self._fits_region)) is not None:
+            self._merge(producer, region)
+        if (anchor := self._absorbable(region, self._fits_epilogue)) is not None:
+            self._extend(anchor, region)
 
-    def _joinable(self, value: Value | None, output: Value) -> Group | None:
-        """The group that made `value`, if `output` may join it: one reader, the same shape."""
-        group = self.made_by.get(value) if value is not None else None
-        if group is None or group.output is not value:
-            return None
-        if self.readers[value] > 1:
-            group.reasons.append(f"{value.name} has {self.readers[value]} readers: kept in memory")
-            return None
-        if value.type.shape != output.type.shape:
-            group.reasons.append(f"{value.name} is broadcast by its reader: kept in memory")
-            return None
-        return group
+    def _absorbable(self, region: Group, fits: Callable[[Group, Group], bool]) -> Group | None:
+        """The last made group whose result is an operand of `region`, of its shape, and read by nobody else."""
+        assert region.output is not None
+        found = []
+        for value in region.operands:
+            group = self.made_by.get(value)
+            if group is None or group.output is not value or value.type.shape != region.output.type.shape:
+                continue
+            if self.readers[value] <= set(region.maps) and fits(group, region):
+                found.append(group)
+        return max(found, key=lambda group: group.position, default=None)
 
-    def _fits_epilogue(self, group: Group, statement: Statement) -> bool:
-        assert group.anchor is not None
-        computation = statement.computation
-        if not self.takes_epilogue(group.anchor) or not isinstance(computation, c.Map):
+    def _fits_region(self, group: Group, region: Group) -> bool:
+        return group.anchor is None and len({*group.operands, *region.operands}) - 1 <= MAX_OPERANDS
+
+    def _fits_epilogue(self, group: Group, region: Group) -> bool:
+        assert region.expr is not None and region.output is not None
+        if group.anchor is None or not self.takes_epilogue(group.anchor):
             return False
-        types = {value.dtype for value in statement.inputs if value is not None} | {statement.outputs[0].dtype}
-        coordinates = any(node.op == "index" for node in e.children_first(computation.expr))
-        return (
-            types == {DType.FLOAT} and not coordinates and len(group.operands) + len(statement.inputs) <= MAX_OPERANDS
-        )
+        types = {value.dtype for value in region.operands} | {region.output.dtype}
+        coordinates = any(node.op == "index" for node in e.children_first(region.expr))
+        operands = {*group.operands, *region.operands}
+        return types == {DType.FLOAT} and not coordinates and len(operands) - 1 <= MAX_OPERANDS
 
-    def _extend(self, group: Group, position: int, statement: Statement) -> None:
-        """Put `statement` at the end of an anchor's epilogue."""
-        assert isinstance(statement.computation, c.Map) and group.output is not None
+    def _extend(self, group: Group, region: Group) -> None:
+        """Put what `region` computes at the end of an anchor's epilogue."""
+        assert region.expr is not None and group.output is not None
         before = group.expr or e.operand(0, group.output.dtype)
-        places = {group.output: before}
-        for value in statement.inputs:
-            assert value is not None
-            if value not in places:
-                if value not in group.operands:
-                    group.operands.append(value)
-                places[value] = e.operand(group.operands.index(value) + 1, value.dtype)
-        group.expr = e.substitute(
-            statement.computation.expr,
-            lambda leaf: places[statement.inputs[leaf.value]] if leaf.op == "operand" else None,
-        )  # type: ignore[index]
-        group.maps.append(statement)
-        group.position, group.output = position, statement.outputs[0]
-        group.reasons.append(
-            f"{statement.node.operator.name} {statement.node.name}: epilogue, the only reader of the result"
+        group.operands = list(
+            dict.fromkeys([*group.operands, *(value for value in region.operands if value is not group.output)])
         )
-        self.made_by[statement.outputs[0]] = group
+        result = group.output
+
+        def place(leaf: e.Expr) -> e.Expr | None:
+            if leaf.op != "operand":
+                return None
+            value = region.operands[leaf.value]
+            return before if value is result else e.operand(group.operands.index(value) + 1, leaf.dtype)
+
+        group.expr = e.substitute(region.expr, place)
+        group.maps += region.maps
+        group.position, group.output = region.position, region.output
+        names = ", ".join(f"{s.node.operator.name} {s.node.name}" for s in region.maps)
+        group.reasons.append(f"{names}: epilogue, nobody else reads the result")
+        assert region.output is not None
+        self.made_by[region.output] = group
+        self.groups.remove(region)
 
     def _merge(self, region: Group, into: Group) -> None:
         """Let region `into` compute what `region` did for it, and forget `region`."""
         assert region.output is not None and region.expr is not None and into.expr is not None
         operands = list(dict.fromkeys([*region.operands, *(v for v in into.operands if v is not region.output)]))
-        if len(operands) > MAX_OPERANDS:
-            region.reasons.append(f"{len(operands)} operands together: kept apart from {into.maps[-1].node.name}")
-            return
         inner = e.substitute(region.expr, lambda leaf: _moved(leaf, region.operands, operands))
         into.expr = e.substitute(
             into.expr,
@@ -173,12 +165,12 @@ class _Fusion:
             ),
         )
         into.operands, into.maps = operands, region.maps + into.maps
-        into.reasons = [*region.reasons, *into.reasons, f"{region.maps[-1].node.name}: same elements, one reader"]
+        into.reasons = [*region.reasons, *into.reasons, f"{region.maps[-1].node.name}: same elements, nobody else reads it"]
         self.groups.remove(region)
 
     def _absorb_prologue(self, group: Group, value: Value) -> None:
         region = self.made_by.get(value)
-        if region is None or region.anchor is not None or self.readers[value] > 1 or value.dtype is not DType.FLOAT:
+        if region is None or region.anchor is not None or len(self.readers[value]) > 1 or value.dtype is not DType.FLOAT:
             return
         assert region.expr is not None
         coordinates = any(node.op == "index" for node in e.children_first(region.expr))

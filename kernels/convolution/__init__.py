@@ -1,1 +1,1 @@
-"""Convolutions: direct (implicit GEMM), transposed, depthwise. `spec` plans and packs without Numba; `kernel` builds code."""
+"""Convolutions: direct (implicit GEMM), transposed, depthwise. `spec` plans and packs, `kernel` builds the code."""

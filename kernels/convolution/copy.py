@@ -1,14 +1,14 @@
 """The copy of input rows that a direct convolution works from: padded with zeros, in the layout that its spec names.
 
-A row of scratch memory is `row_pitch` elements: for every block of channels (`block_pitch` elements) the strands one after
-another, each of `strand_columns` places, of which place 0 is number `strand_first`. See `spec.DirectSpec`.
+A row of scratch memory is `row_pitch` elements: for every block of channels (`block_pitch` elements) the strands one
+after another, each of `strand_columns` places, of which place 0 is number `strand_first`. See `spec.DirectSpec`.
 """
 
 from __future__ import annotations
 
 from numba.core import types
 
-from jitonnx.kernels.code import Code, Pointer, larger, remainder, smaller
+from jitonnx.kernels.code import Pointer, larger, remainder, smaller
 from jitonnx.kernels.convolution.sizes import Sizes
 from jitonnx.kernels.convolution.spec import CHANNEL_BLOCK, DirectSpec
 from jitonnx.kernels.trace import Traced
@@ -62,7 +62,10 @@ class _Copy:
         span = (outputs[1] - outputs[0]) * sizes.row_stride
         with code.loop(sizes.row_taps) as tap:
             distance = row - sizes.row_first - tap * sizes.row_dilation - outputs[0] * sizes.row_stride
-            with code.when((distance >= 0) & (distance < span)), code.when(remainder(distance, sizes.row_stride).equals(0)):
+            with (
+                code.when((distance >= 0) & (distance < span)),
+                code.when(remainder(distance, sizes.row_stride).equals(0)),
+            ):
                 found.set(code.integer(1))
         return found.get().equals(1)
 

@@ -1,10 +1,12 @@
-"""The direct and the transposed convolution: `spec.DirectSpec` says how they go about it. The loops, outermost first:
+"""The direct and the transposed convolution, as `spec.DirectSpec` describes them.
 
-    for each task                                      a block of output rows of an image, a chunk of output channels
+The loops, outermost first:
+
+    for each task                              a block of output rows of an image, a chunk of output channels
         copy the input rows, unless the last task did
-        for each block of output channels              its weights stay in the second-level cache
-            for each row (or tile_rows rows), for each tile of it
-                for each block of input channels, row tap, column tap, channel of the block     sums in registers
+        for each block of output channels      its weights stay in the second-level cache
+            for each tile of the rows          a function of its own
+                for each block of input channels, row tap, column tap, channel of the block: sums in registers
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ class _Direct:
         return number.get()
 
     def _input_rows(self, sizes: Sizes, start: Traced, stop: Traced) -> tuple[Traced, Traced]:
-        """(first, end) of the input rows that output rows start … stop - 1 read; within the image, unless tiles span rows."""
+        """(first, end) of the input rows that output rows start … stop - 1 read: in the image, unless tiles span rows."""
         reach = (sizes.row_taps - 1) * sizes.row_dilation
         first = sizes.row_first + start * sizes.row_stride + smaller(reach, 0)
         end = sizes.row_first + (stop - 1) * sizes.row_stride + larger(reach, 0) + 1
@@ -122,10 +124,10 @@ class _Direct:
             phase_sizes = Sizes(code, 0 if constant_phase else phase)
             _Tile(phase_sizes, self.spec, self.epilogue, tile_rows).emit(*arguments)
 
-        with self.code.loop(rows[1], rows[0], tile_rows) as t:
-            with self.code.loop(sizes.out_columns, step=self.spec.pixels) as left:
-                arguments = [data, panel, y, *place, t, left, self.code.integer(sizes.phase)]
-                self.code.subroutine(f"tile.{tile_rows}", arguments, body, inline=False)
+        columns = self.code.loop(sizes.out_columns, step=self.spec.pixels)
+        with self.code.loop(rows[1], rows[0], tile_rows) as t, columns as left:
+            arguments = [data, panel, y, *place, t, left, self.code.integer(sizes.phase)]
+            self.code.subroutine(f"tile.{tile_rows}", arguments, body, inline=False)
 
 
 class _Tile:
@@ -176,7 +178,7 @@ class _Tile:
         return [variable.get().value for variable in sums]
 
     def _column_taps(self, sums: list[Any], a: Pointer, b: Pointer, deep: Traced, left: Traced) -> None:
-        """The taps of one kernel row on one block of channels; `a` is place 0 of strand 0 for the tile's first pixel."""
+        """The taps of one kernel row on one block of channels; `a` is place 0 of strand 0 for the first pixel."""
         code, sizes, spec = self.code, self.sizes, self.spec
         if spec.layout != "blocked":
             self._add(sums, a, b, deep)

@@ -1,11 +1,12 @@
-"""What the convolution kernels are, without compiling them: which kernel for which layer, its arguments, packed weights.
+"""What the convolution kernels are, without compiling them: which one for which layer, its arguments, packed weights.
 
-Activations are float32 in NHWC: element (n, h, w, c) of x lies at n * x_image + h * x_row + w * x_pixel + c * x_channel,
-and y's likewise with y_channel = 1. Convolutions over one axis have height 1. Weights come as ONNX has them.
+Activations are float32 in NHWC: element (n, h, w, c) of x lies at n * x_image + h * x_row + w * x_pixel +
+c * x_channel, and y's likewise with y_channel = 1. Convolutions over one axis have height 1. Weights come as ONNX has
+them.
 
-Three kinds of kernel: `DirectSpec` for ONNX's Conv, any of it; `TransposedSpec` for ConvTranspose; `DepthwiseSpec` for a
-Conv with as many groups as input and output channels. `choose_convolution` and `choose_transposed` pick one. An algorithm
-that joins (Winograd) is another KernelSpec that `choose_convolution` returns where it costs less.
+Three kinds of kernel: `DirectSpec` for ONNX's Conv, any of it; `TransposedSpec` for ConvTranspose; `DepthwiseSpec` for
+a Conv with as many groups as input and output channels. `choose_convolution` and `choose_transposed` pick one. An
+algorithm that joins (Winograd) is another KernelSpec that `choose_convolution` returns where it costs less.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.target import Target
+
+if TYPE_CHECKING:
+    from jitonnx.target import Target
 
 CHANNEL_BLOCK = 16
 """Input channels that lie side by side in a direct convolution's scratch memory: one cache line."""
@@ -74,12 +77,13 @@ class Blocking(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """An ordinary convolution on part of the output: all of it for Conv, every stride-th row and column for ConvTranspose.
+    """An ordinary convolution on part of y: all of it for Conv, every stride-th row and column for ConvTranspose.
 
     Output row t of the phase is row `out_row_first + t * out_row_step` of y; its tap k reads input row `row_first +
     t * row_stride + k * row_dilation`. Columns alike, but in strands: tap k of output column t reads number
-    floor((first + k * dilation) / stride) + t of the strand of that residue modulo the stride. The kernel goes from tap to
-    tap by adding: column_first and column_residue are tap 0's, column_step and column_step_residue what is added.
+    floor((first + k * dilation) / stride) + t of the strand of that residue modulo the stride. The kernel goes from
+    tap to tap by adding: column_first and column_residue are tap 0's, column_step and column_step_residue what is
+    added.
     """
 
     first_task: int
@@ -116,7 +120,8 @@ class Phase(NamedTuple):
 
 @dataclass(frozen=True)
 class _Taps:
-    """Taps along one axis: output t reads input `first + t * stride + tap * dilation`; it is output `out_first + t * out_step`."""
+    """Taps along one axis: output t, which is number out_first + t * out_step, reads input first + t * stride +
+    tap * dilation."""
 
     taps: int
     first: int
@@ -165,17 +170,17 @@ def _phase_taps(phase: int, size: int, stride: int, dilation: int) -> list[int]:
 class DirectSpec(KernelSpec):
     """Convolution as a GEMM over shifted rows of pixels, for every kernel size, stride, dilation, padding and group.
 
-    A task makes a block of output rows of one image (and group) for one block of output channels. The input rows it needs
-    are first copied to scratch memory in a form in which neighbouring output pixels are `step` elements apart, a constant,
-    with zeros for the padding; tasks that follow each other on a thread share the copy. Then the innermost tile
-    (`tile_rows` × `pixels` output pixels by `vectors` × `lanes` channels, all sums in registers) runs over the taps.
-    The copy reads and writes each input element once for about 2 * taps * out_channels operations on it: 1 to 2 % of
-    the time from 64 output channels on.
+    A task makes a block of output rows of one image (and group) for one block of output channels. The input rows it
+    needs are first copied to scratch memory in a form in which neighbouring output pixels are `step` elements apart, a
+    constant, with zeros for the padding; tasks that follow each other on a thread share the copy. Then the innermost
+    tile (tile_rows * pixels output pixels by vectors * lanes channels, all sums in registers) runs over the taps. The
+    copy reads and writes each input element once for about 2 * taps * out_channels operations on it: 1 to 2 % of the
+    time from 64 output channels on.
 
-    Kernel size, strides, dilations and pads are sizes, not constants: the copy splits the columns by their residue modulo
-    the stride ("strands"), so they cost nothing in the tile, and one compiled kernel serves all layers of a model but
-    the first. BUFFERS are the kernel's, weights as `pack_weights` makes them. For tile_rows > 1, y_row must be
-    out_width * y_pixel.
+    Kernel size, strides, dilations and pads are sizes, not constants: the copy splits the columns by their residue
+    modulo the stride ("strands"), so they cost nothing in the tile, and one compiled kernel serves all layers of a model
+    but the first. `w` is what `pack_weights` makes. For tile_rows > 1, out_width must be `pixels` and y_row
+    out_width * y_pixel. To the epilogue, batch is the image and row out_row * out_width + out_column.
     """
 
     lanes: int
@@ -270,8 +275,8 @@ class DirectSpec(KernelSpec):
     def _strands(self, problem: Problem, columns: _Taps) -> tuple[int, int, int, int]:
         """(strands, strand_first, strand_columns, strand_valid) of the blocked layout.
 
-        Tiles are `pixels` wide, the last one too. A tap that reads nothing valid in a tile is left out of it, so that no tile
-        reads further than pixels - 1 away from what is valid: dilations as large as the image cost no memory.
+        Tiles are `pixels` wide, the last one too. A tap that reads nothing valid in a tile is left out of it, so that
+        no tile reads further than pixels - 1 away from what is valid: dilations as large as the image cost no memory.
         """
         tiles = -(-columns.outputs // self.pixels) * self.pixels
         valid = -(-problem.width // columns.stride)
@@ -281,8 +286,8 @@ class DirectSpec(KernelSpec):
         return columns.stride, first, max(count, self.pixels), valid
 
     def _row_block(self, problem: Problem, blocking: Blocking, rows: _Taps, row_pitch: int) -> int:
-        """Output rows of a task: their copy fills at most half of L2 (the weights of a block take the rest), and there are
-        about 16 tasks, unless so few rows were left that most are copied twice."""
+        """Output rows of a task: their copy fills at most half of L2 (the weights of a block take the rest), and there
+        are about 16 tasks, unless so few rows were left that most are copied twice."""
         fitting = (self.l2_bytes // 2 // max(4 * row_pitch, 1) - rows.reach) // rows.stride + 1
         others = problem.images * self.phases * blocking.group_count * blocking.output_blocks
         wanted = max(-(-rows.outputs // -(-16 // max(others, 1))), min(rows.reach, 4))
@@ -324,7 +329,7 @@ class DirectSpec(KernelSpec):
     def pack_weights(self, weights: np.ndarray, groups: int = 1) -> np.ndarray:
         """Weights [M, C / groups, kH, kW] as the kernel streams them, float32.
 
-        [group][block of M][taps and channels, in the order of the sums][M in block], zeros behind the last M of a group.
+        [group][block of M][taps and channels in the order of the sums][M in block], zeros behind the last M of a group.
         """
         matrix = _merge_groups(np.asarray(weights, np.float32), groups, self.merged_groups)
         return self._pack_taps(matrix).reshape(-1)
@@ -368,10 +373,11 @@ def _merge_groups(weights: np.ndarray, groups: int, merged: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class TransposedSpec(DirectSpec):
-    """ConvTranspose as stride_height * stride_width ordinary convolutions ("phases") of stride 1 with interleaved outputs.
+    """ConvTranspose as stride_height * stride_width ordinary convolutions ("phases") of stride 1, outputs interleaved.
 
-    SIZES are those of `DirectSpec`, kernel, strides, dilations and pads those of the ConvTranspose; out_height and out_width
-    say all about output_padding and output_shape. The strides are fields, since they fix the number of phases.
+    SIZES are those of `DirectSpec`, kernel, strides, dilations and pads those of the ConvTranspose; out_height and
+    out_width say all about output_padding and output_shape. The strides are fields, since they fix the number of
+    phases.
     """
 
     strides: tuple[int, int] = (1, 1)
@@ -396,7 +402,7 @@ class TransposedSpec(DirectSpec):
         return _work(Problem(*sizes[: len(Problem._fields)]), transposed=True)
 
     def pack_weights(self, weights: np.ndarray, groups: int = 1, dilations: tuple[int, int] = (1, 1)) -> np.ndarray:
-        """Weights [C, M / groups, kH, kW] as the kernel streams them: phase after phase, each as `DirectSpec` has it."""
+        """Weights [C, M / groups, kH, kW] as the kernel streams them: phase after phase, each as in `DirectSpec`."""
         weights = np.asarray(weights, np.float32)
         channels, outputs, height, width = weights.shape
         swapped = weights.reshape(groups, channels // groups, outputs, height, width).transpose(0, 2, 1, 3, 4)
@@ -414,9 +420,10 @@ class TransposedSpec(DirectSpec):
 class DepthwiseSpec(KernelSpec):
     """Depthwise convolution: each channel on its own, vectors of channels, `pixels` neighbouring pixels in registers.
 
-    A task makes a block of output rows of one image. Bounds of the image are looked at once a tile: tiles that the padding
-    touches have a branch a column, the others none; rows outside are left out. The last tile of a row and the last vector
-    of a pixel overlap the one before where they would stand out. Weights are [kH * kW, channels].
+    A task makes a block of output rows of one image. Bounds of the image are looked at once a tile: tiles that the
+    padding touches have a branch a column, the others none; rows outside are left out. The last tile of a row and the
+    last vector of a pixel overlap the one before where they would stand out. Weights are [kH * kW, channels]. To the
+    epilogue, batch is the image and row out_row * out_width + out_column; an element may be made twice, by one task.
     """
 
     kernel: tuple[int, int]
@@ -429,8 +436,9 @@ class DepthwiseSpec(KernelSpec):
         *("images", "height", "width", "channels", "out_height", "out_width", "pad_top", "pad_left"),
         *("x_image", "x_row", "x_pixel", "y_image", "y_row", "y_pixel"),
     )
+
     def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        """SIZES, then row_block: output rows of a task, for about 0.25 MFLOP (3 to 5 µs) or more, and at most 64 tasks."""
+        """SIZES, then row_block: output rows of a task, for 0.25 MFLOP (3 to 5 µs) or more, and at most 64 tasks."""
         images, _, _, channels, height, width, *_ = sizes
         row_flops = max(2 * width * channels * self.kernel[0] * self.kernel[1], 1)
         tasks = min(64, max(1, images * height * row_flops // 250_000))
@@ -470,12 +478,13 @@ def choose_convolution(
     target: Target,
     channels_last: bool = True,
 ) -> DirectSpec | DepthwiseSpec:
-    """The kernel for ONNX's Conv. `channels` and `out_channels` are those of all groups; out_size is (height, width), None
-    where it is not known. channels_last: whether x has x_channel = 1; an NCHW input needs no copy into NHWC where channels
-    are few, and is allowed for any number.
+    """The kernel for ONNX's Conv. `channels` and `out_channels` are those of all groups; out_size is (height, width),
+    None where it is not known. channels_last: whether x has x_channel = 1. An NCHW input needs no copy into NHWC: it is
+    as fast where channels are few, and allowed for any number.
 
-    Direct, or depthwise when every channel is a group. In scratch memory, up to 4 channels stay side by side ("interleaved":
-    its sums run over kernel_width * channels neighbours at once); more are worth blocks of a cache line.
+    Direct, or depthwise when every channel is a group. In scratch memory, up to 4 channels stay side by side
+    ("interleaved": its sums run over kernel_width * channels neighbours at once); more are worth blocks of a cache
+    line.
     """
     lanes = target.lanes(4)
     if groups == channels == out_channels > 1 and channels_last:
@@ -503,9 +512,7 @@ def choose_transposed(
     lanes = target.lanes(4)
     merged = _merged_groups(groups, out_channels, lanes)
     phase_width = None if out_size[1] is None else -(-out_size[1] // strides[1])
-    _, pixels, vectors = _tile_shape(
-        out_channels // groups * merged, (1, phase_width), lanes, target.vector_registers
-    )
+    _, pixels, vectors = _tile_shape(out_channels // groups * merged, (1, phase_width), lanes, target.vector_registers)
     return TransposedSpec(lanes, pixels, vectors, merged_groups=merged, l2_bytes=target.l2_bytes, strides=strides)
 
 

@@ -71,7 +71,7 @@ def tile_cost(rows: int, vectors: int) -> float:
 
 
 def _tiles(registers: int) -> Iterator[tuple[int, int]]:
-    """Tiles (rows, vectors) that leave a register for a's element; with more rows than 14, addresses run out of them."""
+    """Tiles (rows, vectors) that leave a register for a's element. Beyond 14 rows addresses run out."""
     for vectors in range(1, 5):
         for rows in range(1, min(14, (registers - 1 - vectors) // vectors) + 1):
             yield rows, vectors

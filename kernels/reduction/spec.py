@@ -24,13 +24,13 @@ class ReductionSpec(KernelSpec):
     """ONNX's Reduce… operators, ArgMax and ArgMin over `length` elements, outer x inner times.
 
     Element (o, k, i) of x lies at o * x_outer + k * x_step + i, element (o, i) of y at o * y_outer + i. With `last`,
-    inner and x_step are 1 and go unread, the axis itself is vectorised; otherwise the inner extent is. Neighbouring axes
-    are one axis; a mean over the pixels of a channels-last image is outer = images, length = pixels, inner = channels.
-    One slice with `last` is one task: cut a long one into rows, and reduce their results again.
+    inner and x_step are 1 and go unread, the axis itself is vectorised; otherwise the inner extent is. Neighbouring
+    axes are one axis; a mean over the pixels of a channels-last image is outer = images, length = pixels, inner =
+    channels. One slice with `last` is one task: cut a long one into rows, and reduce their results again.
 
-    prologue(value, buffers, sizes, batch, row, column, live) -> Vector is applied to x as it is read: with `last`, batch
-    is 0, row is o and column k; otherwise batch is o, row k and column i. The epilogue, of the same form, is applied to
-    y: with `last`, batch and row are 0, column is o and one lane is live; otherwise batch is o, row 0 and column i.
+    prologue(value, buffers, sizes, batch, row, column, live) -> Vector is applied to x as it is read: with `last`,
+    batch is 0, row is o and column k; otherwise batch is o, row k and column i. The epilogue, of the same form, is
+    applied to y: with `last`, batch and row are 0, column is o, one lane is live; otherwise batch is o, row 0, column i.
 
     Sums keep several partial ones; integers wrap around, and their mean is rounded towards zero. max and min of a slice
     with a NaN are NaN; the index of an extreme is then that of a NaN, as in NumPy. An empty slice gives what the

@@ -325,11 +325,24 @@ def problems(draw: Callable[..., Any], pixels: int | None = None) -> Case:
     pads = (integer(0, 4), integer(0, 4), integer(0, 4), integer(0, 4))
     reach = [d * (k - 1) + 1 for d, k in zip(dilations, kernel, strict=True)]
     out = (integer(1, 6), pixels or integer(1, 20))
-    size = [max(1, (o - 1) * s + r - pads[a] - pads[a + 2]) for a, (o, s, r) in enumerate(zip(out, strides, reach, strict=True))]
+    size = [
+        max(1, (o - 1) * s + r - pads[a] - pads[a + 2])
+        for a, (o, s, r) in enumerate(zip(out, strides, reach, strict=True))
+    ]
     if any(size[a] + pads[a] + pads[a + 2] < reach[a] for a in range(2)):
         pads = (*pads[:2], pads[2] + reach[0], pads[3] + reach[1])
     groups = draw(st.sampled_from((1, 1, 2)))
-    return Case((size[0], size[1]), integer(1, 20) * groups, integer(1, 40) * groups, kernel, strides, dilations, pads, groups, integer(1, 2))
+    return Case(
+        (size[0], size[1]),
+        integer(1, 20) * groups,
+        integer(1, 40) * groups,
+        kernel,
+        strides,
+        dilations,
+        pads,
+        groups,
+        integer(1, 2),
+    )
 
 
 @settings(max_examples=60)
@@ -367,7 +380,7 @@ def test_nan_and_infinity_pass_through() -> None:
 
 
 def test_a_model_needs_few_kernels() -> None:
-    """ResNet-50's convolutions other than 1x1 with stride 1: one kernel, one for 7x7 images, one for the first layer."""
+    """ResNet-50's convolutions other than 1x1 of stride 1: one kernel, one for 7x7 images, one for the first layer."""
     layers = [(3, 64, 224, 7, 2)]
     for inner, size in ((64, 56), (128, 28), (256, 14), (512, 7)):
         layers += [(inner, inner, size, 3, 1), (inner, inner, 2 * size, 3, 2), (2 * inner, 4 * inner, 2 * size, 1, 2)]

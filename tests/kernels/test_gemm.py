@@ -19,7 +19,7 @@ from jitonnx.kernels.gemm.kernel import build
 from jitonnx.kernels.gemm.spec import ELEMENTS, GemmSpec
 from jitonnx.kernels.jit import device
 from jitonnx.kernels.simd import at_least, load_part, pointer
-from jitonnx.target import Target, host, named
+from jitonnx.target import host, named
 from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled, assembly
 

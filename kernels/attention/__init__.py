@@ -1,0 +1,1 @@
+"""Attention: softmax(scale * q @ transpose(k) + mask) @ v as one kernel."""

@@ -1,0 +1,281 @@
+"""The attention kernel. A task does some query rows of a head, and of these a block at a time:
+
+    once a head: k and v are copied to panels, k turned               scratch, second-level cache
+    for each block of up to 24 query rows
+        for each panel of keys, for each tile of rows                 scores = q @ k
+        for each row                                                  weights = exp(scale * scores + mask - largest)
+        for each panel of v's columns, for each tile of rows          y = weights @ v / sum of weights
+
+All scores of a row are held at once, so the softmax is the exact one, in two passes over a row that stays in the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import llvmlite.ir as ir
+from numba.core import types
+
+from jitonnx.kernels import vecmath
+from jitonnx.kernels.attention.spec import BLOCK_TILES, PADDING, TASK_TILES, TASKS, AttentionSpec
+from jitonnx.kernels.code import Code, Pointer, convert, emitted, larger, remainder, smaller
+from jitonnx.kernels.gemm.copy import emit_copy
+from jitonnx.kernels.rows import Vectors
+from jitonnx.kernels.tile import emit_accumulate
+from jitonnx.kernels.trace import Traced, fma, from_bits, select
+
+_I64 = ir.IntType(64)
+_LOG2_E = 1.4426950408889634
+_LOWEST = float("-inf")
+
+
+def build(spec: AttentionSpec, lanes: int, epilogue: Any = None) -> Callable[..., None]:
+    """The kernel of `spec` for float32 vectors of `lanes`."""
+    if any(width % lanes for width in spec.widths):
+        raise ValueError(f"Bug: tiles {spec.widths} wide are not made of vectors of {lanes}")
+
+    def body(code: Code, begin: Traced, end: Traced) -> None:
+        _Attention(Vectors(code, types.float32, lanes, None, epilogue), spec).emit(begin, end)
+
+    return emitted(body)
+
+
+class _Head(NamedTuple):
+    """A task's operands, and its query rows [first, stop)."""
+
+    number: Traced
+    q: Pointer
+    mask: Pointer
+    y: Pointer
+    first: Traced
+    stop: Traced
+
+
+class _Attention:
+    """Emits one kernel."""
+
+    def __init__(self, vectors: Vectors, spec: AttentionSpec) -> None:
+        self.vectors, self.code, self.spec, self.lanes = vectors, vectors.code, spec, vectors.lanes
+        code = self.code
+        self.size = {name: code.size(number) for number, name in enumerate(spec.SIZES)}
+        size = self.size
+        self.q, self.k, self.v, _, self.y = (code.buffer(i, types.float32) for i in range(5))
+        self.mask = code.buffer(3, types.int8 if spec.mask == "bool" else types.float32)
+        self.scale = convert(from_bits(size["scale_bits"]), types.float32)
+        self.fill = convert(from_bits(size["fill_bits"]), types.float32)
+        self._lay_out_scratch()
+
+    def _lay_out_scratch(self) -> None:
+        """In the order of AttentionSpec.scratch_bytes."""
+        spec, size, height = self.spec, self.size, self.spec.rows[0]
+        key_columns, value_columns = self._packed(size["keys"]), self._packed(size["value_depth"])
+        self.k_panels = self.code.scratch(types.float32)
+        slack = PADDING * spec.widths[0]
+        self.v_panels = self.k_panels.at((size["depth"] + PADDING) * key_columns + slack)
+        self.scores = self.v_panels.at((size["keys"] + PADDING) * value_columns + slack)
+        self.score_row = key_columns + PADDING
+        self.results = self.scores.at(self.score_row * (BLOCK_TILES * height))
+        self.factors = self.results.at(height * spec.widths[0])
+
+    def _packed(self, columns: Traced) -> Traced:
+        """AttentionSpec.packed_columns."""
+        rest = remainder(columns, self.code.integer(self.spec.widths[0]))
+        width = self.code.integer(self.spec.widths[0])
+        for narrower in self.spec.widths[1:]:
+            width = select(rest <= narrower, narrower, width)
+        return columns - rest + select(rest.equals(0), 0, width)
+
+    def panels(self, columns: Traced, body: Callable[[Traced, int], None], stop: Traced | None = None) -> None:
+        """body(column, width) for every panel of `columns` columns that begins before `stop`."""
+        code, widths = self.code, self.spec.widths
+        whole = columns - remainder(columns, code.integer(widths[0]))
+        stop = columns if stop is None else stop
+        with code.loop(smaller(whole, stop), 0, widths[0]) as column:
+            body(column, widths[0])
+        rest = select(whole < stop, columns - whole, 0)
+        for width, below in zip(widths, (*widths[1:], 0), strict=True):
+            with code.when((rest <= width) & (rest > below)):
+                body(whole, width)
+
+    # ------------------------------------------------------------ tasks
+
+    def emit(self, begin: Traced, end: Traced) -> None:
+        code, size, spec = self.code, self.size, self.spec
+        pairs = size["batch"] * size["heads"]
+        tiles = size["queries"] / spec.rows[0]
+        wanted = (pairs + (TASKS - 1)) / larger(pairs, 1)
+        blocks = larger(smaller(wanted, tiles / TASK_TILES), 1)
+        ready = code.variable(code.integer(-1))
+        with code.loop(end, begin) as task:
+            number, block = task / blocks, remainder(task, blocks)
+            batch, head = number / size["heads"], remainder(number, size["heads"])
+            kv_head = head * size["kv_heads"] / size["heads"]
+            kv = batch * size["kv_heads"] + kv_head
+            with code.when(~ready.get().equals(kv)):
+                self._make_ready(batch, kv_head)
+                ready.set(kv)
+            last = (block + 1).equals(blocks)
+            first = block * tiles / blocks * spec.rows[0]
+            stop = select(last, size["queries"], (block + 1) * tiles / blocks * spec.rows[0])
+            q = self.q.at(batch * size["q_batch"] + head * size["q_head"])
+            y = self.y.at(batch * size["y_batch"] + head * size["y_head"])
+            mask = self.mask.at(batch * size["mask_batch"] + head * size["mask_head"])
+            self._emit_rows(_Head(number, q, mask, y, first, stop))
+
+    def _make_ready(self, batch: Traced, kv_head: Traced) -> None:
+        """Copy k, turned, and v to panels: [depth][width] and [keys][width]."""
+        size = self.size
+        k = self.k.at(batch * size["k_batch"] + kv_head * size["k_head"])
+        v = self.v.at(batch * size["v_batch"] + kv_head * size["v_head"])
+
+        def copy(
+            source: Pointer, target: Pointer, rows: Traced, columns: Traced, steps: tuple[Traced, Traced]
+        ) -> None:
+            def panel(column: Traced, width: int) -> None:
+                shape = (rows, smaller(columns - column, width))
+                to = target.at(column * rows)
+                emit_copy(
+                    self.code, source.at(column * steps[1]), steps, shape, to, self.code.integer(width), self.lanes
+                )
+
+            self.panels(columns, panel)
+
+        copy(k, self.k_panels, size["depth"], size["keys"], (size["k_column"], size["k_row"]))
+        copy(v, self.v_panels, size["keys"], size["value_depth"], (size["v_row"], size["v_column"]))
+
+    def _emit_rows(self, head: _Head) -> None:
+        """All query rows of a task, by the highest tile that fits."""
+        *higher, lowest = self.spec.rows
+        if not higher:
+            self._emit_blocks(head, lowest)
+            return
+        with self.code.either(head.stop - head.first >= higher[0]) as (high, low):
+            with high:
+                self._emit_blocks(head, higher[0])
+            with low:
+                self._emit_blocks(head, lowest)
+
+    # ------------------------------------------------------------ a block of rows
+
+    def _emit_blocks(self, head: _Head, height: int) -> None:
+        code, size = self.code, self.size
+        with code.loop(head.stop, head.first, BLOCK_TILES * height) as start:
+            tiles = (smaller(head.stop - start, BLOCK_TILES * height) + (height - 1)) / height
+            seen = size["keys"]
+            if self.spec.causal:
+                end_row = smaller(start + BLOCK_TILES * height, head.stop)
+                seen = larger(smaller(seen, end_row + size["causal_offset"]), 0)
+
+            def row_of(tile: Traced, start: Traced = start) -> Traced:
+                """The first query row of a tile; the last one is moved up to be full, and does some rows again."""
+                return smaller(start + tile * height, head.stop - height)
+
+            self._emit_scores(head, height, tiles, row_of, seen)
+            with code.loop(tiles) as tile, code.loop(code.integer(height)) as r:
+                self._emit_softmax(head, tile * height + r, row_of(tile) + r, seen)
+            self._emit_results(head, height, tiles, row_of, seen)
+
+    def _emit_scores(
+        self, head: _Head, height: int, tiles: Traced, row_of: Callable[[Traced], Traced], seen: Traced
+    ) -> None:
+        size = self.size
+
+        def panel(column: Traced, width: int) -> None:
+            with self.code.loop(tiles) as tile:
+                a = head.q.at(row_of(tile) * size["q_row"])
+                b, c = self.k_panels.at(column * size["depth"]), self.scores.at(tile * height * self.score_row + column)
+                self._tile(height, width, a, size["q_row"], b, size["depth"], c, self.score_row)
+
+        self.panels(size["keys"], panel, seen)
+
+    def _emit_results(
+        self, head: _Head, height: int, tiles: Traced, row_of: Callable[[Traced], Traced], seen: Traced
+    ) -> None:
+        code, size, lanes = self.code, self.size, self.lanes
+
+        def panel(column: Traced, width: int) -> None:
+            with code.loop(tiles) as tile:
+                a, b = self.scores.at(tile * height * self.score_row), self.v_panels.at(column * size["keys"])
+                self._tile(height, width, a, self.score_row, b, seen, self.results, code.integer(width))
+                with code.loop(code.integer(height)) as r:
+                    factor = code.spread(self.factors.load(tile * height + r), lanes)
+                    row = row_of(tile) + r
+                    with code.loop(smaller(size["value_depth"] - column, width), 0, lanes) as i:
+                        y = self.results.load(r * width + i, lanes) * factor
+                        live = size["value_depth"] - column - i
+                        y = self.vectors.epilogue(y, head.number, row, column + i, live)
+                        head.y.store(row * size["y_row"] + column + i, y, live)
+
+        self.panels(size["value_depth"], panel)
+
+    def _tile(
+        self, height: int, width: int, a: Pointer, a_row: Traced, b: Pointer, k: Traced, c: Pointer, c_row: Traced
+    ) -> None:
+        """c[height][width] = a[height][k] @ b[k][width], a function for both products."""
+
+        def write(code: Code, a: Pointer, a_row: Traced, b: Pointer, k: Traced, c: Pointer, c_row: Traced) -> None:
+            zero, vectors = code.number(types.float32, 0.0, self.lanes), width // self.lanes
+            sums = emit_accumulate(
+                code.builder,
+                types.float32,
+                sums=[zero.value] * (height * vectors),
+                a=a.value,
+                offsets=[(a_row * r).value for r in range(height)],
+                a_step=_I64(1),
+                b=b.value,
+                b_step=_I64(width),
+                k=k.value,
+            )
+            for number, value in enumerate(sums):
+                r, v = divmod(number, vectors)
+                c.store(c_row * r + v * self.lanes, zero.like(value))
+
+        self.code.subroutine(f"tile.{height}.{width}", [a, a_row, b, k, c, c_row], write, inline=False)
+
+    # ------------------------------------------------------------ softmax
+
+    def _emit_softmax(self, head: _Head, local: Traced, row: Traced, seen: Traced) -> None:
+        """A row of scores becomes one of weights, 2**(score - largest score) with scores times log2(e); the factor that
+        makes their sum 1 is kept for the results."""
+        code, lanes, vectors, spec = self.code, self.lanes, self.vectors, self.spec
+        scores = self.scores.at(local * self.score_row)
+        columns = seen
+        if spec.causal:
+            columns = larger(smaller(seen, row + self.size["causal_offset"] + 1), 0)
+        mask_row = head.mask.at(row * self.size["mask_row"])
+        scale = code.spread(self.scale if spec.mask else self.scale * _LOG2_E, lanes)
+
+        def score(column: Traced, live: Traced | None) -> Traced:
+            value = scores.load(column, lanes)
+            if not spec.mask:
+                return value * scale
+            mask = mask_row.load(column, lanes, live)
+            if spec.mask == "float":
+                value = fma(value, scale, mask)
+            else:
+                value = select(mask.equals(0), code.spread(self.fill, lanes), value * scale)
+            scores.store(column, value)
+            return value
+
+        largest = vectors.largest(vectors.fold(columns, _LOWEST, lambda a, b: select(a > b, a, b), score))
+        if spec.empty_rows_zero:
+            largest = select(largest.equals(_LOWEST), 0.0, largest)
+        spread = code.spread(largest, lanes)
+
+        def weight(column: Traced, live: Traced | None) -> Traced:
+            value = scores.load(column, lanes)
+            # Masked scores may be the lowest float, which times log2(e) would be infinite: subtract first.
+            exponent = (value - spread) * _LOG2_E if spec.mask else fma(value, scale, -spread)
+            power = code.call(vecmath.exp2_flush, exponent)
+            scores.store(column, power)
+            return power
+
+        total = vectors.sum(vectors.fold(columns, 0.0, lambda a, b: a + b, weight))
+        factor = 1.0 / total
+        if spec.empty_rows_zero:
+            factor = select(total.equals(0.0), 0.0, factor)
+        self.factors.store(local, factor)
+        if spec.causal:
+            with code.loop(seen, columns) as column:
+                scores.store(column, code.number(types.float32, 0.0))

@@ -1,0 +1,137 @@
+"""What the attention kernels are, without compiling them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from jitonnx.kernels.spec import KernelSpec, Work
+
+if TYPE_CHECKING:
+    from jitonnx.target import Target
+
+MASKS = ("", "float", "bool")
+BLOCK_TILES = 4
+"""Tiles of query rows whose scores are held at a time: what is read of k and v serves as many."""
+PADDING = 16
+"""Elements that rows of scores are longer than need be: rows a multiple of 4 KB apart would share cache sets. Also the
+rows that copying may write behind the last one."""
+TASKS = 16
+"""Tasks that rows are cut for."""
+TASK_TILES = 16
+"""Tiles of query rows that a task has at least when they are cut."""
+
+
+@dataclass(frozen=True)
+class AttentionSpec(KernelSpec):
+    """y = softmax(scale * q @ transpose(k) + mask) @ v for every batch and head, float32.
+
+    Element (batch, head, row, i) of q lies at batch * q_batch + head * q_head + row * q_row + i; so for y, and for k and
+    v with columns any k_column and v_column apart. So heads may lie anywhere: [batch, sequence, heads, size] as well as
+    [batch, heads, sequence, size], a transposed k, or slices of one projection. kv_heads < heads shares k and v among
+    heads / kv_heads neighbouring heads. `scale_bits` is the bit pattern of the scale as float64.
+
+    The mask's element is at batch * mask_batch + head * mask_head + row * mask_row + key; a stride 0 shares it. "float"
+    is added to the scores. "bool", a byte an element: where it is 0 the score is replaced by the float64 of `fill_bits`
+    (-inf in ONNX's Attention; exporters of Where also write the lowest float32).
+    `causal`: query row r sees the keys up to r + causal_offset.
+
+    A row that sees nothing, or only -inf, is NaN, or 0 with `empty_rows_zero`.
+
+    The epilogue's batch is batch * heads + head, its row the query row, its column that of v.
+    Task: a block of query rows of a head.
+    """
+
+    rows: tuple[int, ...]
+    """Tile heights, decreasing; the highest that does not exceed a task's rows is used for all of them."""
+    widths: tuple[int, ...]
+    """Tile widths in elements, decreasing; what remains on the right takes the narrowest that suffices."""
+    mask: str = ""
+    causal: bool = False
+    empty_rows_zero: bool = False
+
+    BUFFERS: ClassVar[tuple[str, ...]] = ("q", "k", "v", "mask", "y")
+    """Without a mask, its pointer goes unread."""
+    SIZES: ClassVar[tuple[str, ...]] = (
+        *("batch", "heads", "kv_heads", "queries", "keys", "depth", "value_depth"),
+        *("q_batch", "q_head", "q_row"),
+        *("k_batch", "k_head", "k_row", "k_column"),
+        *("v_batch", "v_head", "v_row", "v_column"),
+        *("y_batch", "y_head", "y_row"),
+        *("mask_batch", "mask_head", "mask_row"),
+        *("scale_bits", "causal_offset", "fill_bits"),
+    )
+    """Extents, strides in elements, and numbers."""
+
+    def __post_init__(self) -> None:
+        if self.mask not in MASKS:
+            raise ValueError(f"no attention kernel with a mask of kind {self.mask!r}")
+
+    def row_blocks(self, sizes: Sequence[int]) -> int:
+        """Blocks that the query rows of a head are cut into, in whole tiles: only if there are few heads, and not so
+        small that making k and v ready, which every block does anew, would count."""
+        batch, heads, _, queries = sizes[:4]
+        wanted = -(-TASKS // max(1, batch * heads))
+        return max(1, min(wanted, queries // self.rows[0] // TASK_TILES))
+
+    def tasks(self, sizes: Sequence[int]) -> int:
+        batch, heads, _, queries, _, _, value_depth = sizes[:7]
+        if 0 in (batch, heads, queries, value_depth):
+            return 0
+        if queries < self.rows[-1]:
+            raise ValueError(f"Bug: attention with tiles of {self.rows} rows can't do {queries}")
+        return batch * heads * self.row_blocks(sizes)
+
+    def packed_columns(self, columns: int) -> int:
+        """Columns of all panels that `columns` columns are copied to."""
+        rest = columns % self.widths[0]
+        if not rest:
+            return columns
+        return columns - rest + min(width for width in self.widths if width >= rest)
+
+    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+        """Panels of k and of v, a block's scores, a tile of results, a factor for each row."""
+        keys, depth, value_depth = sizes[4:7]
+        block = BLOCK_TILES * self.rows[0]
+        panels = (depth + PADDING) * self.packed_columns(keys) + (keys + PADDING) * self.packed_columns(value_depth)
+        panels += 2 * PADDING * self.widths[0]
+        return 4 * (panels + block * (self.packed_columns(keys) + PADDING) + self.rows[0] * self.widths[0] + block)
+
+    def work(self, sizes: Sequence[int]) -> Work:
+        batch, heads, kv_heads, queries, keys, depth, value_depth = sizes[:7]
+        pairs = batch * heads * queries * keys
+        if self.causal:
+            pairs //= 2
+        elements = batch * (heads * queries + kv_heads * keys) * (depth + value_depth)
+        return Work(pairs * (2 * depth + 2 * value_depth + 20), 4 * elements)
+
+
+def choose(
+    queries: int | None,
+    keys: int | None,
+    value_depth: int | None,
+    target: Target,
+    *,
+    mask: str = "",
+    causal: bool = False,
+    empty_rows_zero: bool = False,
+) -> AttentionSpec:
+    """The kernel for these extents; None: known only at run time.
+
+    With 32 registers a tile is 6 x 4 vectors (24 sums, 4 of k or v, one spread element of q), with 16 it is 6 x 2.
+    Narrower tiles, and a height of 1, are compiled in only if the extents may need them.
+    """
+    lanes = target.lanes(4)
+    vectors = 4 if target.vector_registers >= 32 else 2
+    widths = tuple(lanes * count for count in (4, 2, 1) if count <= vectors)
+    used = [widths[0]]
+    for extent in (keys, value_depth):
+        if extent is None:
+            used = list(widths)
+        elif rest := extent % widths[0]:
+            used.append(min(width for width in widths if width >= rest))
+    if keys is not None and value_depth is not None and max(keys, value_depth) <= min(used):
+        used = [min(used)]
+    rows: tuple[int, ...] = (6, 1) if queries is None else (min(6, max(1, queries)),)
+    return AttentionSpec(rows, tuple(sorted(set(used), reverse=True)), mask, causal, empty_rows_zero)
