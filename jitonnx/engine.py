@@ -50,6 +50,8 @@ class Settings:
 
     threads: int
     optimization_level: int = 99
+    disabled_rewrites: frozenset[str] = frozenset()
+    """Names of rewrites that are not made; docs/passes.md lists them."""
     target: Target | None = None
     programs_kept: int = 64
     """Programs (one a set of input shapes) kept; the least recently used go."""
@@ -112,7 +114,7 @@ class Engine:
         # Where not even the rank of an input is known, nothing can be planned before a run.
         self._ranked = all(kind.shape is not None or kind == UNKNOWN for kind in self._input_types)
         if self._ranked:
-            self.report = optimize(graph, settings.optimization_level)
+            self.report = optimize(graph, settings.optimization_level, disabled=settings.disabled_rewrites)
             self._prepare()
 
     @property

@@ -118,10 +118,12 @@ def _converted(value: Any, declared: Declaration) -> np.ndarray:
         raise InvalidArgument(f"{refused}; {error}") from error
     if given.dtype == object or given.dtype.kind in "USMm":
         raise InvalidArgument(f"{refused}, and not one that holds {_kinds(given)}")
+    is_complex = declared.dtype in (DType.COMPLEX64, DType.COMPLEX128)
+    if given.dtype.kind == "c" and not is_complex:
+        raise InvalidArgument(f"{refused}, which cannot hold complex numbers")
     with np.errstate(all="ignore"):
         made = given.astype(declared.dtype.numpy)
-    exact = declared.dtype.is_float or declared.dtype in (DType.COMPLEX64, DType.COMPLEX128)
-    if (given.dtype.kind == "c" and made.dtype.kind != "c") or not (exact or np.array_equal(made, given)):
+    if not (is_complex or declared.dtype.is_float or np.array_equal(made, given)):
         raise InvalidArgument(f"{refused}, which cannot hold all of its numbers")
     return made
 

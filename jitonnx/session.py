@@ -12,7 +12,7 @@ import functools
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +28,7 @@ from jitonnx.log import session_logger
 from jitonnx.metadata import ModelMetadata, NodeArg, input_arg, model_metadata, output_arg
 from jitonnx.model import Declaration, Model, load
 from jitonnx.options import RunOptions, SessionOptions
+from jitonnx.passes.pipeline import RULES
 from jitonnx.profiling import Profile
 from jitonnx.providers import CPU, check_providers
 from jitonnx.runtime.cache import KernelCache, default_directory
@@ -40,6 +41,7 @@ STRICT = "session.strict_shape_type_inference"
 EXTERNAL_DATA_FOLDER = "session.model_external_initializers_file_folder_path"
 MODEL_FORMAT = "session.load_model_format"
 THREAD_VARIABLES = ("JITONNX_NUM_THREADS", "ORT_INTRA_OP_NUM_THREADS")
+DISABLED = "optimization.disable_specified_optimizers"
 _KNOWN_KEYWORDS = {"enable_fallback", "read_config_from_model", "disabled_optimizers"}
 
 
@@ -49,6 +51,7 @@ class InferenceSession:
     path_or_bytes: a path, the file's bytes, a binary file object, or a ModelProto.
     sess_options: a `SessionOptions`.
     providers, provider_options: as for onnxruntime; jitonnx has the CPU's alone and warns of others.
+    disabled_optimizers: names of rewrites that are not to be made; docs/passes.md lists them.
 
     A model whose inputs have fixed shapes is ready to run when this returns. One with dimension variables is planned
     and compiled, and the first run with new shapes only works out sizes.
@@ -73,6 +76,7 @@ class InferenceSession:
         check_providers(providers, provider_options, self._sess_options)
         self._source = _kept_source(path_or_bytes)
         self._providers_asked = (providers, provider_options)
+        self._disabled = _disabled_rewrites(kwargs.get("disabled_optimizers") or (), self._sess_options)
         self._model_path = self._source if isinstance(self._source, str) else None
         self._logger = session_logger(self._sess_options.log_severity_level, self._sess_options.logid)
         self._profile = Profile(self._sess_options.profile_file_prefix) if self._sess_options.enable_profiling else None
@@ -229,7 +233,9 @@ class InferenceSession:
         self._with_defaults = copied(model.graph) if model.overridable else None
         self._overriding: dict[tuple[str, ...], _Bound] = {}
         self._settings = Settings(
-            _thread_count(self._sess_options.intra_op_num_threads), int(self._sess_options.graph_optimization_level)
+            _thread_count(self._sess_options.intra_op_num_threads),
+            int(self._sess_options.graph_optimization_level),
+            self._disabled,
         )
         with _explained():
             self._main = _Bound(model.inputs, self._engine(model.graph))
@@ -361,10 +367,11 @@ class InferenceSession:
     def __getstate__(self) -> dict[str, Any]:
         added = {name: value for name, value in self.__dict__.items() if name not in self._own_attributes}
         source = os.path.abspath(self._source) if isinstance(self._source, str) else self._source
-        return {"arguments": (source, self._sess_options, *self._providers_asked), "added": added}
+        arguments = (source, self._sess_options, *self._providers_asked)
+        return {"arguments": arguments, "disabled": sorted(self._disabled), "added": added}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        InferenceSession.__init__(self, *state["arguments"])
+        InferenceSession.__init__(self, *state["arguments"], disabled_optimizers=state["disabled"])
         self.__dict__.update(state["added"])
 
 
@@ -421,6 +428,17 @@ def _own_options(given: Any) -> SessionOptions:
         hint = "; give providers as providers=[...]" if isinstance(given, list | tuple | str) else ""
         raise TypeError(f"sess_options is a {type(given).__name__}, not a jitonnx.SessionOptions{hint}")
     return copy.copy(given)
+
+
+def _disabled_rewrites(names: Iterable[str], options: SessionOptions) -> frozenset[str]:
+    """The rewrites that the user forbids. Warns of names that no rewrite has: those of onnxruntime's optimizers."""
+    wanted = {*names, *filter(None, (options.entry(DISABLED) or "").split(";"))}
+    known = wanted & {rule.name for rule in RULES}
+    if wanted - known:
+        warnings.warn(
+            f"no rewrite is named {', '.join(sorted(wanted - known))}; the names are in docs/passes.md", stacklevel=3
+        )
+    return frozenset(known)
 
 
 def _kept_source(source: Any) -> Any:

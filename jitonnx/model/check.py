@@ -237,7 +237,9 @@ def _topological(nodes: Sequence[NodeProto], needs: list[list[int]]) -> list[int
             state[position] = 1
             missing = [need for need in needs[position] if state[need] != 2]
             if any(state[need] == 1 for need in missing):
-                raise Fail(f"This is an invalid model. Error: the graph is not acyclic. {_cycle(nodes, needs, position)}")
+                raise Fail(
+                    f"This is an invalid model. Error: the graph is not acyclic. {_cycle(nodes, needs, position)}"
+                )
             if missing:
                 stack.append(missing[0])
                 continue

@@ -32,8 +32,8 @@ def load(source: Any, *, external_data_folder: str | os.PathLike[str] | None = N
     place while the model is in use (replacing it by another file is safe). `bytes` are kept and viewed in the same way;
     buffers that somebody may change are copied.
 
-    NoSuchFile, InvalidProtobuf, InvalidGraph, InvalidArgument, NotImplemented or Fail (all of them jitonnx.errors.Error)
-    say what is wrong with a model; TypeError: with the source.
+    NoSuchFile, InvalidProtobuf, InvalidGraph, InvalidArgument, NotImplemented or Fail (of jitonnx.errors, all of them
+    Error) say what is wrong with a model; TypeError: with the source.
     """
     data, path = _read(source)
     try:
@@ -118,7 +118,7 @@ def _metadata(proto: ModelProto) -> Metadata:
 
 
 def _split_inputs(proto: ModelProto) -> tuple[list[Declaration], list[Declaration]]:
-    """The inputs to feed, and those with a default. Before IR 4 every initializer was an input, and none could be fed."""
+    """The inputs to feed, and those with a default. Before IR 4 every initializer was an input, and none was fed."""
     defaults = set(initializer_names(proto.graph))
     declared = [declaration(info) for info in proto.graph.input]
     inputs = [entry for entry in declared if entry.name not in defaults]
@@ -130,8 +130,8 @@ def _compare(value: Value, declared: Declaration) -> None:
     """Fail if an output has another element type than the file says; a warning if it has another shape."""
     if value.dtype is not None and declared.dtype is not None and value.dtype is not declared.dtype:
         raise Fail(
-            f"Type Error: Type (tensor({value.dtype.text})) of output arg ({declared.name}) does not match expected type "
-            f"({declared.type}): correct the model's declaration of that output"
+            f"Type Error: Type (tensor({value.dtype.text})) of output arg ({declared.name}) does not match expected "
+            f"type ({declared.type}): correct the model's declaration of that output"
         )
     shape = value.type.shape
     if shape is None or declared.shape is None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.errors import Fail, NotImplemented
+from jitonnx.errors import Fail
 from jitonnx.ir.dtypes import DType
 from jitonnx.model.external import ExternalData
 from jitonnx.model.wire import Tickets
@@ -50,7 +50,7 @@ class TensorReader:
         if any(dim < 0 for dim in shape):
             raise Fail(f"{what} has a negative dimension: {list(shape)}")
         if tensor.HasField("segment"):
-            raise NotImplemented(f"{what} is a segment of a larger tensor, which no known exporter writes")
+            raise NotImplementedError(f"{what} is a segment of a larger tensor, which no known exporter writes")
         count = math.prod(shape)
         if dtype is DType.STRING:
             return _strings(tensor, count, what).reshape(shape)
@@ -88,7 +88,7 @@ def _dtype(tensor: TensorProto, what: str) -> DType:
     except ValueError:
         known = {value.number: name for name, value in TensorProto.DataType.DESCRIPTOR.values_by_name.items()}
         name = known.get(tensor.data_type, str(tensor.data_type))
-        raise NotImplemented(f"{what} has the element type {name}, which jitonnx does not know") from None
+        raise NotImplementedError(f"{what} has the element type {name}, which jitonnx does not know") from None
 
 
 def _byte_size(dtype: DType, count: int) -> int:
@@ -98,7 +98,8 @@ def _byte_size(dtype: DType, count: int) -> int:
 def _from_bytes(data: bytes | memoryview, dtype: DType, count: int, what: str) -> np.ndarray:
     if len(data) != _byte_size(dtype, count):
         raise Fail(
-            f"{what} has {len(data)} bytes of data, but {count} elements of {dtype.text} take {_byte_size(dtype, count)}"
+            f"{what} has {len(data)} bytes of data, but {count} elements of {dtype.text} take "
+            f"{_byte_size(dtype, count)}"
         )
     if dtype in _BITS:
         return _unpack(np.frombuffer(data, np.uint8), dtype, count)

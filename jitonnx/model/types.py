@@ -63,7 +63,7 @@ class Model:
     """The inputs that have to be fed."""
     outputs: list[Declaration]
     overridable: list[Declaration] = field(default_factory=list)
-    """Initializers that are inputs too, from IR version 4 on: defaults of these inputs. In `graph` they are constants."""
+    """Initializers that are inputs too, from IR version 4 on: defaults of these inputs, and constants of `graph`."""
     dimensions: dict[str, str] = field(default_factory=dict)
     """The file's name of every dimension variable of `graph`'s inputs; variables of unnamed dimensions are not here."""
 

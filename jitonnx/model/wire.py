@@ -78,7 +78,9 @@ def _strip(
         elif kind == _BYTES:
             size, position = _read_varint(data, position, end)
             if position + size > end:
-                raise WireError(f"the field at byte {field} says it has {size} bytes, {end - position} are left: truncated?")
+                raise WireError(
+                    f"the field at byte {field} says it has {size} bytes, {end - position} are left: truncated?"
+                )
             if size >= LARGE and (body := _exchange(data, position, size, number, message, tickets, depth)) is not None:
                 pieces += [data[kept:field], _varint(key), _varint(sum(map(len, body))), *body]
                 kept = position + size

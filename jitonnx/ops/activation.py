@@ -74,7 +74,7 @@ class Elu(_Activation):
 
 
 class Gelu(_Activation):
-    """x / 2 * (1 + erf(x / sqrt(2))), or with approximate="tanh" x / 2 * (1 + tanh(sqrt(2 / pi) (x + 0.044715 x**3)))."""
+    """x / 2 * (1 + erf(x / sqrt(2))); approximate="tanh": x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))."""
 
     versions = (20,)
 

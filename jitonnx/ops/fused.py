@@ -49,7 +49,7 @@ class Attention(Operator):
         if mask is not None:
             scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + widen(mask)
         if self.causal:
-            scores = np.where(np.tri(*scores.shape[2:], dtype=bool), scores, -np.inf)
+            scores = np.where(np.tri(*scores.shape[2:]) > 0, scores, -np.inf)
         weights = np.exp(scores - scores.max(axis=3, keepdims=True, initial=-np.inf))
         weights = weights / weights.sum(axis=3, keepdims=True)
         if self.masked_rows_zero:

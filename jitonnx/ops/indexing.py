@@ -9,7 +9,7 @@ import numpy as np
 
 from jitonnx.ir import computation as c
 from jitonnx.ir import expr as e
-from jitonnx.ir.dims import Dim, DimLike, ceil_divide, known, maximum, minimum, product
+from jitonnx.ir.dims import Dim, DimLike, ceil_divide, maximum, minimum
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
@@ -208,43 +208,54 @@ def _bounds(starts: Value, ends: Value, axes: Value | None, steps: Value | None)
 
 
 def _extent(start: DimLike, end: DimLike, step: int, size: DimLike) -> tuple[DimLike, DimLike]:
-    """First position, and number of elements, of start:end:step on an axis of `size`."""
+    """First position, and number of elements, of start:end:step on an axis of `size`.
+
+    Where there are no elements the first position may lie outside.
+    """
     if step > 0:
-        first, last = _clamp(start, size, 0, size), _clamp(end, size, 0, size)
+        first, last = _at_least(_from_front(start, size), 0), _at_least(_at_most(_from_front(end, size), size), 0)
         return first, non_negative(ceil_divide(last - first, step))
-    first, last = _clamp(start, size, -1, size - 1), _clamp(end, size, -1, size - 1)
+    first, last = _at_most(_from_front(start, size), size - 1), _at_least(_from_front(end, size), -1)
     return first, non_negative(ceil_divide(first - last, -step))
 
 
-def _clamp(position: DimLike, size: DimLike, lowest: int, highest: DimLike) -> DimLike:
-    """A position of a slice, counted from the front and held to [lowest, highest].
-
-    With symbolic sizes a position computed from them is assumed to lie inside: max and min would stay in every shape
-    that follows.
-    """
-    if isinstance(position, int):
-        if isinstance(size, int):
-            counted = position + size if position < 0 else position
-            return max(lowest, min(counted, highest))  # type: ignore[type-var]
-        if position < 0:
-            return lowest if position < -(2**31) + 1 else non_negative(size + position)
-        if position >= 2**31 - 1:
-            return highest
-        return position if position == 0 and lowest == 0 else minimum(position, highest)
-    if position == highest or isinstance(highest - position, int) and highest - position < 0:  # type: ignore[operator]
-        return highest
-    if _negative(position):
-        return non_negative(size + position)
-    assume_equal(minimum(position, highest), position)
-    return position
+def _from_front(position: DimLike, size: DimLike) -> DimLike:
+    """A position that may count from the end."""
+    return size + position if _negative(position) else position
 
 
 def _negative(dim: DimLike) -> bool:
     return all(coefficient < 0 for _, coefficient in dim.terms) if isinstance(dim, Dim) else dim < 0
 
 
+def _at_least(position: DimLike, lowest: int) -> DimLike:
+    """max(position, lowest). Exporters' "from the very start" is known to be below; other unknown ones are assumed not
+    to be, as max would stay in every shape that follows."""
+    if isinstance(position, int):
+        return max(position, lowest)
+    above = position - lowest
+    if isinstance(above, Dim) and any(coefficient < 0 for _, coefficient in above.terms):
+        if any(not monomial and coefficient < -(2**30) for monomial, coefficient in above.terms):
+            return lowest
+        assume_equal(maximum(position, lowest), position)
+    return position
+
+
+def _at_most(position: DimLike, highest: DimLike) -> DimLike:
+    """min(position, highest). A position computed from sizes is assumed not to overshoot; one in the model may."""
+    if isinstance(position, int) and isinstance(highest, int):
+        return min(position, highest)
+    if isinstance(position, int):
+        return highest if position >= 2**31 - 1 else position if position <= 0 else minimum(position, highest)
+    over = position - highest
+    if isinstance(over, int):
+        return highest if over > 0 else position
+    assume_equal(minimum(position, highest), position)
+    return position
+
+
 class Split(Operator):
-    """Parts of the input along `axis`: of sizes `split`, or as many equal ones as there are outputs (the last smaller)."""
+    """Parts of the input along `axis`: of sizes `split`, or one an output, equal but for the last."""
 
     versions = (1, 2, 11, 13, 18)
     inputs = ("input", "split?")
@@ -273,7 +284,7 @@ class Split(Operator):
         count = self.num_outputs
         if not isinstance(size, int):
             part = size // count
-            assume_equal(part * count, size)
+            assume_equal(part * count, size)  # the usual case; another size gets a graph made for it
             return [part] * count
         if self.equal and size % count:
             raise InferenceError(f"axis {self.axis} of size {size} does not divide into {count} equal parts")
@@ -331,7 +342,9 @@ class Concat(Operator):
         shape = list(first)
         for value in inputs[1:]:
             if len(value.shape) != len(first) or not all(
-                assume_equal(a, b) for position, (a, b) in enumerate(zip(shape, value.shape)) if position != axis
+                assume_equal(a, b)
+                for position, (a, b) in enumerate(zip(shape, value.shape, strict=True))
+                if position != axis
             ):
                 types = ", ".join(str(v.type) for v in inputs)
                 raise InferenceError(f"inputs differ outside axis {axis}: {types}")
@@ -435,7 +448,9 @@ class Pad(Operator):
         if constant_value is not None:
             same_dtype(data, constant_value)
         before, after = self._of(data, pads, axes)
-        shape = tuple(non_negative(low + size + high) for low, size, high in zip(before, data.shape, after, strict=True))
+        shape = tuple(
+            non_negative(low + size + high) for low, size, high in zip(before, data.shape, after, strict=True)
+        )
         return TensorType(data.dtype, shape)
 
     def evaluate(

@@ -49,7 +49,9 @@ class _Reduce(Operator):
     def infer(self, data: Value, axes: Value | None = None) -> TensorType:
         check_dtype(data, self.types)
         gone = self._axes_of(data, axes)
-        sizes = ((1 if axis in gone else size) for axis, size in enumerate(data.shape) if self.keepdims or axis not in gone)
+        sizes = (
+            (1 if axis in gone else size) for axis, size in enumerate(data.shape) if self.keepdims or axis not in gone
+        )
         return TensorType(data.dtype, tuple(sizes))
 
     @via_float32

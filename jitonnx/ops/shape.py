@@ -64,7 +64,7 @@ class Size(Operator):
 
 
 class Reshape(Operator):
-    """The elements under another shape; there, -1 is what is left over, and 0 the input's own size (not if allowzero)."""
+    """The elements under another shape, where -1 is what is left over, and 0 the input's own size (if not allowzero)."""
 
     versions = (1, 5, 13, 14, 19, 21, 23, 24, 25)
     inputs = ("data", "shape")
@@ -84,7 +84,9 @@ class Reshape(Operator):
             raise InferenceError(f"shape {wanted} has more than one -1")
         if any(isinstance(size, int) and size < -1 for size in wanted):
             raise InferenceError(f"shape {wanted} has a size below -1")
-        sizes = [self._copied(given, axis) if size == 0 and not self.allowzero else size for axis, size in enumerate(wanted)]
+        sizes = [
+            self._copied(given, axis) if size == 0 and not self.allowzero else size for axis, size in enumerate(wanted)
+        ]
         if -1 not in wanted:
             return tuple(sizes)
         rest = product(size for size in sizes if size != -1)
@@ -94,13 +96,17 @@ class Reshape(Operator):
 
     def _copied(self, given: Dims, axis: int) -> DimLike:
         if axis >= len(given):
-            raise InferenceError(f"0 at axis {axis} of the shape copies a size that an input of rank {len(given)} lacks")
+            raise InferenceError(
+                f"0 at axis {axis} of the shape copies a size that an input of rank {len(given)} lacks"
+            )
         return given[axis]
 
     def infer(self, data: Value, shape: Value) -> TensorType:
         wanted = self._shape(data.shape, constant_of(shape, "shape"))
         if not assume_equal(product(data.shape), product(wanted)):
-            raise InferenceError(f"{data.type} has {product(data.shape)} elements and cannot take the shape {list(wanted)}")
+            raise InferenceError(
+                f"{data.type} has {product(data.shape)} elements and cannot take the shape {list(wanted)}"
+            )
         return TensorType(data.dtype, wanted)
 
     def evaluate(self, data: np.ndarray, shape: np.ndarray) -> np.ndarray:

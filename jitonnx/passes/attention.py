@@ -13,6 +13,7 @@ import numpy as np
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Node, Value
+from jitonnx.ir.operator import Operator
 from jitonnx.ir.types import broadcast_shapes, collect_assumptions
 from jitonnx.ops.arithmetic import Add, IsNaN
 from jitonnx.ops.fused import Attention
@@ -208,11 +209,11 @@ def _causal(mask: Value, scores: tuple[DimLike, ...], edit: Edit) -> bool:
 
 
 def _is_triangle(elements: np.ndarray) -> bool:
+    lower = np.tri(*elements.shape) > 0
     if elements.dtype == bool:
-        return bool((elements == np.tri(*elements.shape, dtype=bool)).all())
+        return bool((elements == lower).all())
     if elements.dtype.kind != "f":
         return False
-    lower = np.tri(*elements.shape, dtype=bool)
     return bool(((elements == 0) == lower).all() and (elements[~lower] <= BLOCKED).all())
 
 
@@ -226,7 +227,7 @@ def _lower_left(condition: Value | None, edit: Edit) -> bool:
         return False
     leading = (0,) * (len(difference.coefficients) - 2)
     columns_minus_rows, rows_minus_columns = (*leading, -1, 1), (*leading, 1, -1)
-    wanted = {
+    wanted: dict[type[Operator], Affine] = {
         LessOrEqual: Affine(0, columns_minus_rows),
         Less: Affine(-1, columns_minus_rows),
         GreaterOrEqual: Affine(0, rows_minus_columns),

@@ -216,7 +216,9 @@ def merge_equal(graph: Graph, edit: Edit) -> bool:
             continue
         key = _key(node, constants)
         first = seen.setdefault(key, node)
-        if first is node or len(first.outputs) < len(node.outputs):
+        if first is node or [value.type for value in first.outputs[: len(node.outputs)]] != [
+            v.type for v in node.outputs
+        ]:
             continue
         if any(value in graph.outputs for value in node.outputs) and any(v in graph.outputs for v in first.outputs):
             continue  # each graph output keeps a node of its own

@@ -6,12 +6,14 @@ when it is made for concrete sizes.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from jitonnx.ir.dims import DimLike, known, product
+from jitonnx.ir.dims import DimLike, known
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph, Node, Value
-from jitonnx.ir.operator import attributes_of, evaluate_arrays
+from jitonnx.ir.operator import Operator, attributes_of, evaluate_arrays
 from jitonnx.ops.arithmetic import Add, Div, Mul, Pow, Sub
 from jitonnx.ops.cast import Cast
 from jitonnx.ops.logic import And, Not, Or, Where, Xor
@@ -57,7 +59,7 @@ def _has_graphs(node: Node) -> bool:
 def _bytes(value: Value) -> int:
     if not value.type.static or value.dtype is None or value.dtype is DType.STRING:
         return 0
-    return int(product(value.shape)) * value.dtype.itemsize  # type: ignore[call-overload]
+    return math.prod(value.shape) * value.dtype.itemsize  # type: ignore[arg-type,return-value]
 
 
 @rule("shape arithmetic", equation="what follows from sizes alone = a constant of dimension expressions")
@@ -105,28 +107,40 @@ def uniform(node: Node, edit: Edit) -> Result:
 
 
 def _repeated(element: np.ndarray, shape: tuple[DimLike, ...], edit: Edit) -> Value:
-    if known(shape) and int(product(shape)) * element.itemsize <= SMALL:  # type: ignore[call-overload]
+    if known(shape) and math.prod(shape) * element.itemsize <= SMALL:  # type: ignore[arg-type,operator]
         return edit.constant(np.full(shape, element))  # type: ignore[arg-type]
     return edit.add(Expand(), edit.constant(element.reshape((1,) * bool(shape))), edit.dims(shape))
 
 
-@rule("neutral operand", Add, Sub, Mul, Div, Pow, And, Or, Xor, equation="x + 0 = x, x * 1 = x, x and true = x, …")
+_NEUTRAL: dict[type[Operator], int | bool] = {
+    Add: 0,
+    Sub: 0,
+    Mul: 1,
+    Div: 1,
+    Pow: 1,
+    And: True,
+    Or: False,
+    Xor: False,
+}
+"""What changes nothing as second operand; as first one too where the operator is commutative."""
+
+_ABSORBING: dict[type[Operator], bool] = {And: False, Or: True}
+"""What alone decides the result."""
+
+
+@rule("neutral operand", *_NEUTRAL, equation="x + 0 = x, x * 1 = x, x and true = x, …")
 def neutral_operand(node: Node, edit: Edit) -> Result:
     """An operand that changes nothing. Only what is exact: x * 0 is not 0 for infinities."""
     if not ranked(node) or len(node.inputs) != 2:
         return None
-    analysis = edit.facts(Analysis)
-    neutral = {Add: 0, Sub: 0, Mul: 1, Div: 1, Pow: 1, And: True, Or: False, Xor: False}[type(node.operator)]
-    absorbing = {And: False, Or: True}.get(type(node.operator))
-    positions = (1, 0) if node.operator.commutative else (1,)
-    for position in positions:
-        element = analysis.uniform(node.inputs[position])
-        other = node.inputs[1 - position]
+    analysis, kind = edit.facts(Analysis), type(node.operator)
+    for position in (1, 0) if node.operator.commutative else (1,):
+        element, other = analysis.uniform(node.inputs[position]), node.inputs[1 - position]
         if element is None or other is None:
             continue
-        if absorbing is not None and bool(element) == absorbing:
+        if kind in _ABSORBING and bool(element) == _ABSORBING[kind]:
             return _repeated(element, node.output.shape, edit)
-        if element == neutral and other.dtype is node.output.dtype:
+        if element == _NEUTRAL[kind] and other.dtype is node.output.dtype:
             return _expanded(other, node.output.shape, edit)
     return None
 

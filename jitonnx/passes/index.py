@@ -314,7 +314,8 @@ def _not_negative(dim: DimLike, ones: frozenset[Dim], depth: int) -> bool:
     for atoms, coefficient in dim.terms:
         if len(atoms) == 1 and atoms[0].function == ("min" if coefficient < 0 else "max"):
             rest = dim - coefficient * Dim(((atoms, 1),))
-            if any(_not_negative(rest + coefficient * argument, ones, depth - 1) for argument in atoms[0].arguments):
+            bounds = [rest + coefficient * argument for argument in atoms[0].arguments if not isinstance(argument, str)]
+            if any(_not_negative(bound, ones, depth - 1) for bound in bounds):
                 return True
     return False
 

@@ -36,12 +36,11 @@ def pad_into_windows(node: Node, edit: Edit) -> Result:
         raise Decline(Reason.OTHER_USES, "indices count elements of the padded image")
     if not isinstance(operator, Conv) and operator.ceil_mode:
         raise Decline(Reason.ATTRIBUTE, "ceil_mode")
-    changed = replace(operator, pads=total, auto_pad="NOTSET")
-    if isinstance(operator, AveragePool):
-        if any(own) and not operator.count_include_pad:
-            raise Decline(Reason.ATTRIBUTE, "count_include_pad")
-        changed = replace(changed, count_include_pad=True)  # type: ignore[call-arg]
-    return edit.add(changed, x, *node.inputs[1:])
+    if not isinstance(operator, AveragePool):
+        return edit.add(replace(operator, pads=total, auto_pad="NOTSET"), x, *node.inputs[1:])
+    if any(own) and not operator.count_include_pad:
+        raise Decline(Reason.ATTRIBUTE, "count_include_pad")
+    return edit.add(replace(operator, pads=total, auto_pad="NOTSET", count_include_pad=True), x)
 
 
 def _spatial_pads(pad: Node, rank: int) -> tuple[int, ...]:

@@ -83,7 +83,8 @@ class Report:
 
     def of(self, name: str) -> list[Applied | Declined]:
         """Everything about the model's node `name`."""
-        return [entry for entry in (*self.applied, *self.declined) if name in entry.origin]
+        entries: list[Applied | Declined] = [*self.applied, *self.declined]
+        return [entry for entry in entries if name in entry.origin]
 
     def __str__(self) -> str:
         made = ", ".join(f"{rewrite} {count}" for rewrite, count in self.counts.most_common())

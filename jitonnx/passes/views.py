@@ -235,7 +235,8 @@ def write(steps: Sequence[Step], base: Value, edit: Edit) -> Value:
     value = base
     for kind, *arguments in steps:
         if kind == "slice":
-            value = slice_node(value, *arguments, edit)
+            starts, strides, shape = arguments
+            value = slice_node(value, starts, strides, shape, edit)
         elif kind == "reshape":
             value = edit.reshape(value, arguments[0])
         else:
@@ -389,9 +390,10 @@ def _chain(node: Node) -> list[tuple[Step, Node]]:
 
 
 def _compose(base: Sequence[DimLike], steps: Sequence[Step]) -> list[Step] | None:
-    view: View | None = identity(base)
+    view = identity(base)
     for step in steps:
-        view = apply_step(view, step)
-        if view is None:
+        further = apply_step(view, step)
+        if further is None:
             return None
+        view = further
     return view.steps()

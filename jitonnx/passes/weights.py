@@ -292,7 +292,7 @@ def _trailing_norm(above: Node, step: Step, edit: Edit) -> Value | None:
     if any(part.size > 1 and _inner_rank(part) > axes for part in parts):
         return None
     edit.consume([above])
-    shape = np.broadcast_shapes(scale.shape, *(_inner(part).shape for part in parts))
+    shape = np.broadcast_shapes(given[0].shape, *(_inner(part).shape for part in parts))
     factor = _inner(step.factor) if step.factor is not None else np.ones(())
     summand = _inner(step.summand) if step.summand is not None else np.zeros(())
     inputs = [x, _constant(np.broadcast_to(given[0] * factor, shape), scale, edit)]

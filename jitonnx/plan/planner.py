@@ -59,7 +59,7 @@ class Planner:
         self.lowered, self.target = lowered, target
         self.plan = Plan(lowered.inputs, lowered.outputs, assumptions=set(lowered.assumptions))
         self._tensors: dict[Value, Tensor] = {}
-        self._constants: dict[int, Buffer] = {}
+        self._constants: dict[tuple[object, ...], Buffer] = {}
         self._packed: dict[tuple[object, ...], Tensor] = {}
         self._destinations: dict[Value, Callable[[], Tensor]] = {}
         self._orders: dict[Value, tuple[int, ...]] = {}
@@ -106,14 +106,19 @@ class Planner:
         return found
 
     def constant(self, array: np.ndarray) -> Tensor:
-        """A constant of the plan. Equal array objects are one buffer."""
-        array = np.ascontiguousarray(array).reshape(array.shape)
-        buffer = self._constants.get(id(array))
+        """A constant of the plan; a transposed array is used as it lies. Equal array objects are one buffer."""
+        order = sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
+        dense = array.transpose(order)
+        if not dense.flags.c_contiguous:
+            order, dense = list(range(array.ndim)), np.ascontiguousarray(array).reshape(array.shape)
+        place = (dense.ctypes.data, dense.shape, dense.dtype)
+        buffer = self._constants.get(place)
         if buffer is None:
-            buffer = Buffer(f"constant{len(self._constants)}", "constant", array.size, of_numpy(array.dtype), array)
-            self._constants[id(array)] = buffer
+            buffer = Buffer(f"constant{len(self._constants)}", "constant", array.size, of_numpy(array.dtype), dense)
+            self._constants[place] = buffer
             self.plan.constants.append(buffer)
-        return Tensor(buffer, 0, tuple(map(int, array.shape)), row_major(array.shape))
+        shape = tuple(map(int, array.shape))
+        return Tensor(buffer, 0, shape, in_order(shape, order))
 
     def packed(self, tensor: Tensor, pack: Callable[[np.ndarray], np.ndarray], key: object) -> Tensor:
         """A constant in the layout that a kernel wants; packed once for each view and `key` (the kernel's spec)."""
@@ -270,6 +275,7 @@ class Planner:
     def _choose_orders(self, groups: Sequence[Group]) -> None:
         """Channels-last for what image kernels make, and for elementwise results of such values."""
         from jitonnx.plan.lowerings import IMAGES
+        from jitonnx.plan.lowerings.products import HEADS_INSIDE
 
         for group in groups:
             value = group.output
@@ -284,6 +290,8 @@ class Planner:
                     if source in self._orders and len(source.shape) == rank:
                         self._orders[value] = self._orders[source]
                         break
+            elif isinstance(group.anchor.computation, c.Attention):
+                self._orders[value] = HEADS_INSIDE
             elif isinstance(group.anchor.computation, c.Transpose):
                 source = group.anchor.inputs[0]
                 assert source is not None

@@ -11,7 +11,7 @@ All scores of a row are held at once, so the softmax is the exact one, in two pa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import llvmlite.ir as ir
@@ -36,7 +36,7 @@ def build(spec: AttentionSpec, lanes: int, epilogue: Any = None) -> Callable[...
         raise ValueError(f"Bug: tiles {spec.widths} wide are not made of vectors of {lanes}")
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
-        _Attention(Vectors(code, types.float32, lanes, None, epilogue), spec).emit(begin, end)
+        _Attention(code, spec, lanes, epilogue).emit(begin, end)
 
     return emitted(body)
 
@@ -55,9 +55,9 @@ class _Head(NamedTuple):
 class _Attention:
     """Emits one kernel."""
 
-    def __init__(self, vectors: Vectors, spec: AttentionSpec) -> None:
-        self.vectors, self.code, self.spec, self.lanes = vectors, vectors.code, spec, vectors.lanes
-        code = self.code
+    def __init__(self, code: Code, spec: AttentionSpec, lanes: int, epilogue: Any) -> None:
+        self.code, self.spec, self.lanes, self._epilogue = code, spec, lanes, epilogue
+        self.vectors = Vectors(code, types.float32, lanes, None, epilogue)
         self.size = {name: code.size(number) for number, name in enumerate(spec.SIZES)}
         size = self.size
         self.q, self.k, self.v, _, self.y = (code.buffer(i, types.float32) for i in range(5))
@@ -77,6 +77,18 @@ class _Attention:
         self.score_row = key_columns + PADDING
         self.results = self.scores.at(self.score_row * (BLOCK_TILES * height))
         self.factors = self.results.at(height * spec.widths[0])
+
+    def _function(self, name: str, arguments: Sequence[Traced | Pointer], method: Callable[..., None]) -> None:
+        """Call method(attention, *arguments) as a function of its own in this kernel.
+
+        LLVM would else search all the loops around it for what it can move out of them, which takes it longer than
+        anything else about this kernel.
+        """
+
+        def write(code: Code, *parameters: Any) -> None:
+            method(_Attention(code, self.spec, self.lanes, self._epilogue), *parameters)
+
+        self.code.subroutine(name, arguments, write, inline=False)
 
     def _packed(self, columns: Traced) -> Traced:
         """AttentionSpec.packed_columns."""
@@ -113,7 +125,7 @@ class _Attention:
             kv_head = head * size["kv_heads"] / size["heads"]
             kv = batch * size["kv_heads"] + kv_head
             with code.when(~ready.get().equals(kv)):
-                self._make_ready(batch, kv_head)
+                self._function("make_ready", [batch, kv_head], _Attention._make_ready)
                 ready.set(kv)
             last = (block + 1).equals(blocks)
             first = block * tiles / blocks * spec.rows[0]
@@ -129,9 +141,7 @@ class _Attention:
         k = self.k.at(batch * size["k_batch"] + kv_head * size["k_head"])
         v = self.v.at(batch * size["v_batch"] + kv_head * size["v_head"])
 
-        def copy(
-            source: Pointer, target: Pointer, rows: Traced, columns: Traced, steps: tuple[Traced, Traced]
-        ) -> None:
+        def copy(source: Pointer, target: Pointer, rows: Traced, columns: Traced, steps: tuple[Traced, Traced]) -> None:
             def panel(column: Traced, width: int) -> None:
                 shape = (rows, smaller(columns - column, width))
                 to = target.at(column * rows)
@@ -172,8 +182,8 @@ class _Attention:
                 return smaller(start + tile * height, head.stop - height)
 
             self._emit_scores(head, height, tiles, row_of, seen)
-            with code.loop(tiles) as tile, code.loop(code.integer(height)) as r:
-                self._emit_softmax(head, tile * height + r, row_of(tile) + r, seen)
+            with code.loop(tiles) as tile:
+                self._emit_softmax(head, height, tile, row_of(tile), seen)
             self._emit_results(head, height, tiles, row_of, seen)
 
     def _emit_scores(
@@ -192,22 +202,33 @@ class _Attention:
     def _emit_results(
         self, head: _Head, height: int, tiles: Traced, row_of: Callable[[Traced], Traced], seen: Traced
     ) -> None:
-        code, size, lanes = self.code, self.size, self.lanes
+        code, size = self.code, self.size
 
         def panel(column: Traced, width: int) -> None:
+            def write(attention: _Attention, *place: Any) -> None:
+                attention._write_results(height, width, *place)
+
             with code.loop(tiles) as tile:
                 a, b = self.scores.at(tile * height * self.score_row), self.v_panels.at(column * size["keys"])
                 self._tile(height, width, a, self.score_row, b, seen, self.results, code.integer(width))
-                with code.loop(code.integer(height)) as r:
-                    factor = code.spread(self.factors.load(tile * height + r), lanes)
-                    row = row_of(tile) + r
-                    with code.loop(smaller(size["value_depth"] - column, width), 0, lanes) as i:
-                        y = self.results.load(r * width + i, lanes) * factor
-                        live = size["value_depth"] - column - i
-                        y = self.vectors.epilogue(y, head.number, row, column + i, live)
-                        head.y.store(row * size["y_row"] + column + i, y, live)
+                row = row_of(tile)
+                place = [head.y.at(row * size["y_row"]), head.number, tile * height, row, column]
+                self._function(f"write.{height}.{width}", place, write)
 
         self.panels(size["value_depth"], panel)
+
+    def _write_results(
+        self, height: int, width: int, y: Pointer, number: Traced, local: Traced, row: Traced, column: Traced
+    ) -> None:
+        """A tile of results, times the factors of their rows, goes to y."""
+        code, lanes, depth = self.code, self.lanes, self.size["value_depth"]
+        with code.loop(code.integer(height)) as r:
+            factor = code.spread(self.factors.load(local + r), lanes)
+            with code.loop(smaller(depth - column, width), 0, lanes) as i:
+                live = depth - column - i
+                value = self.results.load(r * width + i, lanes) * factor
+                value = self.vectors.epilogue(value, number, row + r, column + i, live)
+                y.store(r * self.size["y_row"] + column + i, value, live)
 
     def _tile(
         self, height: int, width: int, a: Pointer, a_row: Traced, b: Pointer, k: Traced, c: Pointer, c_row: Traced
@@ -235,7 +256,18 @@ class _Attention:
 
     # ------------------------------------------------------------ softmax
 
-    def _emit_softmax(self, head: _Head, local: Traced, row: Traced, seen: Traced) -> None:
+    def _emit_softmax(self, head: _Head, height: int, tile: Traced, row: Traced, seen: Traced) -> None:
+        """The rows of a tile of scores become weights."""
+        mask = head.mask.at(row * self.size["mask_row"])
+
+        def write(attention: _Attention, mask: Pointer, local: Traced, row: Traced, seen: Traced) -> None:
+            with attention.code.loop(attention.code.integer(height)) as r:
+                mask_row = mask.at(r * attention.size["mask_row"])
+                attention._write_weights(mask_row, local + r, row + r, seen)
+
+        self._function(f"softmax.{height}", [mask, tile * height, row, seen], write)
+
+    def _write_weights(self, mask_row: Pointer, local: Traced, row: Traced, seen: Traced) -> None:
         """A row of scores becomes one of weights, 2**(score - largest score) with scores times log2(e); the factor that
         makes their sum 1 is kept for the results."""
         code, lanes, vectors, spec = self.code, self.lanes, self.vectors, self.spec
@@ -243,7 +275,6 @@ class _Attention:
         columns = seen
         if spec.causal:
             columns = larger(smaller(seen, row + self.size["causal_offset"] + 1), 0)
-        mask_row = head.mask.at(row * self.size["mask_row"])
         scale = code.spread(self.scale if spec.mask else self.scale * _LOG2_E, lanes)
 
         def score(column: Traced, live: Traced | None) -> Traced:

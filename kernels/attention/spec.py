@@ -27,10 +27,10 @@ TASK_TILES = 16
 class AttentionSpec(KernelSpec):
     """y = softmax(scale * q @ transpose(k) + mask) @ v for every batch and head, float32.
 
-    Element (batch, head, row, i) of q lies at batch * q_batch + head * q_head + row * q_row + i; so for y, and for k and
-    v with columns any k_column and v_column apart. So heads may lie anywhere: [batch, sequence, heads, size] as well as
-    [batch, heads, sequence, size], a transposed k, or slices of one projection. kv_heads < heads shares k and v among
-    heads / kv_heads neighbouring heads. `scale_bits` is the bit pattern of the scale as float64.
+    Element (batch, head, row, i) of q lies at batch * q_batch + head * q_head + row * q_row + i; so for y, and for k
+    and v with columns any k_column and v_column apart. So heads may lie anywhere: [batch, sequence, heads, size] as
+    well as [batch, heads, sequence, size], a transposed k, or slices of one projection. kv_heads < heads shares k and v
+    among heads / kv_heads neighbouring heads. `scale_bits` is the bit pattern of the scale as float64.
 
     The mask's element is at batch * mask_batch + head * mask_head + row * mask_row + key; a stride 0 shares it. "float"
     is added to the scores. "bool", a byte an element: where it is 0 the score is replaced by the float64 of `fill_bits`

@@ -79,7 +79,7 @@ class _Direct:
         return number.get()
 
     def _input_rows(self, sizes: Sizes, start: Traced, stop: Traced) -> tuple[Traced, Traced]:
-        """(first, end) of the input rows that output rows start … stop - 1 read: in the image, unless tiles span rows."""
+        """(first, end) of the input rows that outputs start … stop - 1 read: in the image, unless tiles span rows."""
         reach = (sizes.row_taps - 1) * sizes.row_dilation
         first = sizes.row_first + start * sizes.row_stride + smaller(reach, 0)
         end = sizes.row_first + (stop - 1) * sizes.row_stride + larger(reach, 0) + 1
@@ -126,7 +126,7 @@ class _Direct:
 
         columns = self.code.loop(sizes.out_columns, step=self.spec.pixels)
         with self.code.loop(rows[1], rows[0], tile_rows) as t, columns as left:
-            arguments = [data, panel, y, *place, t, left, self.code.integer(sizes.phase)]
+            arguments: list[Traced | Pointer] = [data, panel, y, *place, t, left, self.code.integer(sizes.phase)]
             self.code.subroutine(f"tile.{tile_rows}", arguments, body, inline=False)
 
 

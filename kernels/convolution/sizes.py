@@ -13,7 +13,7 @@ class Sizes:
     def __init__(self, code: Code, phase: Traced | int) -> None:
         self.code, self.phase = code, phase
         common = (*Problem._fields, *Blocking._fields)
-        self._index = {name: number for number, name in enumerate(common)}
+        self._index: dict[str, Traced | int] = {name: number for number, name in enumerate(common)}
         first = phase * len(Phase._fields) + len(common)
         self._index.update({name: first + number for number, name in enumerate(Phase._fields)})
 

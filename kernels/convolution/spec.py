@@ -178,8 +178,8 @@ class DirectSpec(KernelSpec):
     time from 64 output channels on.
 
     Kernel size, strides, dilations and pads are sizes, not constants: the copy splits the columns by their residue
-    modulo the stride ("strands"), so they cost nothing in the tile, and one compiled kernel serves all layers of a model
-    but the first. `w` is what `pack_weights` makes. For tile_rows > 1, out_width must be `pixels` and y_row
+    modulo the stride ("strands"). So they cost nothing in the tile, and one compiled kernel serves all layers of a
+    model but the first. `w` is what `pack_weights` makes. For tile_rows > 1, out_width must be `pixels` and y_row
     out_width * y_pixel. To the epilogue, batch is the image and row out_row * out_width + out_column.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -11,6 +12,7 @@ from jitonnx.kernels.gemm.spec import GemmSpec
 
 _ASSUMED_K = 256
 _CODE_PENALTY = 0.005
+_SMALL_PRODUCTS = 1 << 19
 _WAYS = 8
 _GENERAL_SIZES = (1, 2, 3, 4, 6, 8)
 
@@ -34,27 +36,31 @@ def choose_gemm(
     m: int | None,
     n: int | None,
     k: int | None,
+    batch: int | None,
     target: Registers,
     *,
-    element: str = "float32",
+    packed_b: bool = True,
     a_in_place: bool = True,
-    b_packed: bool = True,
+    element: str = "float32",
 ) -> GemmSpec:
-    """The spec for an m x k by k x n product (None: not known before run time) that costs least by `tile_cost`.
+    """The spec for `batch` m x k by k x n products (None: not known before run time) that costs least by `tile_cost`.
 
     A tile's sums, one row of b and one element of a must fit in the registers: with 32 of them that is 6 x 4 vectors
     (24 + 4 + 1), 9 x 3, 14 x 2; with 16 it is 6 x 2 or 4 x 3. Where m is known, the remainder below has a tile of its
     own; where it is not, tiles of about half, a quarter and an eighth of the height make up any remainder. So with n,
-    whose remainder is in whole vectors. Every further tile adds some 15 ms of compiling and counts as half a percent.
+    whose remainder is in whole vectors. Every further tile adds some 15 ms of compiling, which counts as half a percent
+    of the run time, and as 5 % of that of a small product (some 10 microseconds).
     """
+    dims = [dim for dim in (m, n, k, batch) if dim is not None]
+    small = len(dims) == 4 and prod(dims) < _SMALL_PRODUCTS
     lanes = target.lanes(np.dtype(element).itemsize)
     candidates = [
-        (_cost(rows, vectors, k), rows.sizes, vectors.sizes)
+        (_cost(rows, vectors, k, 10 * _CODE_PENALTY if small else _CODE_PENALTY), rows.sizes, vectors.sizes)
         for height, width in _tiles(target.vector_registers)
         if (rows := _cover(m, height)) and (vectors := _cover(None if n is None else -(-n // lanes), width))
     ]
     _, heights, widths = min(candidates)
-    return GemmSpec(heights, tuple(width * lanes for width in widths), element, a_in_place, b_packed)
+    return GemmSpec(heights, tuple(width * lanes for width in widths), element, a_in_place, packed_b)
 
 
 def tile_cost(rows: int, vectors: int) -> float:
@@ -97,14 +103,14 @@ def _halves(size: int) -> tuple[int, ...]:
     return (size, *_halves(size // 2)) if size > 1 else (1,)
 
 
-def _cost(rows: _Cover, vectors: _Cover, k: int | None) -> float:
+def _cost(rows: _Cover, vectors: _Cover, k: int | None, code_penalty: float) -> float:
     """The cost of one step of k over all tiles, with what each tile costs once: about 60, and 1 for each store."""
     cost = sum(
         row_count * vector_count * (tile_cost(row, vector) + (60 + row * vector) / (k or _ASSUMED_K))
         for row, row_count in zip(*rows, strict=True)
         for vector, vector_count in zip(*vectors, strict=True)
     )
-    cost *= 1 + _CODE_PENALTY * len(rows.sizes) * len(vectors.sizes)
+    cost *= 1 + code_penalty * len(rows.sizes) * len(vectors.sizes)
     if rows.sizes[0] > _WAYS:
         # A first-level cache has 8 ways or more: further rows may fall on the same lines, and do at such strides.
         cost *= 1.4 if k is not None and k % 512 == 0 else 1.02

@@ -25,7 +25,7 @@ def emit_copy(
     Rows of unit stride are copied as vectors, columns of unit stride turned in blocks of lanes x lanes, others copied
     one by one. The code is a function of the module, so that several copies share it.
     """
-    arguments = [source, *strides, *shape, target, padded]
+    arguments: list[Traced | Pointer] = [source, *strides, *shape, target, padded]
     code.subroutine(
         f"copy_matrix.{source.element}.{lanes}",
         arguments,

@@ -161,6 +161,10 @@ class _Gemm:
             done = end
 
     def _write_tile(self, code: Code, height: int, width: int, product: _Product) -> None:
+        """One tile. Meanwhile the rows of a for the tile below are asked for, taken to lie densely: read first from
+        memory or the third-level cache, they would otherwise keep the FMAs waiting (80 against 110 GFLOP/s at
+        12544 x 64 x 147)."""
+        dense = product.a_row < product.k * 2
         zero = code.number(self.element, 0, self.lanes).value
         sums = emit_accumulate(
             code.builder,
@@ -172,6 +176,7 @@ class _Gemm:
             b=product.b.value,
             b_step=product.b_row.value,
             k=product.k.value,
+            ahead=(product.a.at(product.a_row * height).value, select(dense, code.integer(height), 0).value),
         )
         emit_finish(
             code.context,

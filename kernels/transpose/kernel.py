@@ -10,11 +10,12 @@ from numba import types
 
 from jitonnx.kernels.code import Code, Pointer, emitted, remainder, smaller
 from jitonnx.kernels.memory import copy_bytes
-from jitonnx.kernels.trace import Traced
+from jitonnx.kernels.trace import Traced, select
 from jitonnx.kernels.transpose.spec import COPY, TILES, TransposeSpec
 
 _WORDS = {1: types.uint8, 2: types.uint16, 4: types.uint32, 8: types.uint64}
-_LINE, _LANE = 64, 16  # bytes of a cache line, and of the lanes in which vectors are shuffled most cheaply
+_LARGEST_TILE = 16
+_LANE_BYTES = 16  # of the parts of a register within which shuffling is cheapest
 
 
 def build(spec: TransposeSpec, lanes: int, epilogue: Any = None) -> Callable[..., None]:
@@ -31,6 +32,7 @@ class _Kernel:
         self.code, self.itemsize, self.vector_bytes = code, spec.itemsize, vector_bytes
         self.size = {name: code.size(index) for index, name in enumerate(spec.SIZES)}
         self.outer = spec.SIZES.index("outer_0_extent")
+        self.tile = min(_LARGEST_TILE, vector_bytes // spec.itemsize)
         word = _WORDS[spec.itemsize]
         self.source, self.target = code.buffer(0, word), code.buffer(1, word)
 
@@ -84,68 +86,84 @@ class _Kernel:
             target.store(row * size["b_target"] + column * size["a_target"], value)
 
     def _tiles(self, source: Pointer, target: Pointer, a: Traced, a_stop: Traced, b: Traced, b_stop: Traced) -> None:
-        """source is contiguous along b, target along a. Tiles: a vector of target wide, a cache line of source high."""
-        code, size = self.code, self.size
-        wide, high, group = (count // self.itemsize for count in (self.vector_bytes, _LINE, _LANE))
-        with code.loop(b_stop, b, high) as row, code.loop(a_stop, a, wide) as column:
+        """source is contiguous along b, target along a: square tiles of vectors along b become vectors along a."""
+        code, size, tile = self.code, self.size, self.tile
+        # The tensor whose rows are further apart is walked along its rows: fewer streams, fewer pages.
+        b_first = size["a_source"] >= size["b_target"]
+        tiles_a, tiles_b = ((stop - start + (tile - 1)) / code.integer(tile) for start, stop in ((a, a_stop), (b, b_stop)))
+        slow, fast = select(b_first, tiles_a, tiles_b), select(b_first, tiles_b, tiles_a)
+        with code.loop(slow) as i, code.loop(fast) as j:
+            column, row = a + select(b_first, i, j) * tile, b + select(b_first, j, i) * tile
             from_ = source.at(column * size["a_source"] + row)
             to = target.at(row * size["b_target"] + column)
             live_a, live_b = a_stop - column, b_stop - row
-            with code.either((live_a >= wide) & (live_b >= high)) as (whole, part):
-                with whole, code.loop(high, step=group) as start:
-                    self._group(from_.at(start), to.at(start * size["b_target"]))
+            with code.either((live_a >= tile) & (live_b >= tile)) as (whole, part):
+                with whole:
+                    vectors = [from_.load(size["a_source"] * i, tile) for i in range(tile)]
+                    for i, vector in enumerate(_transposed(vectors, _LANE_BYTES // self.itemsize)):
+                        to.store(size["b_target"] * i, vector)
                 with part:
-                    self._part_of_tile(from_, to, smaller(live_a, wide), smaller(live_b, high))
-
-    def _group(self, source: Pointer, target: Pointer) -> None:
-        """16 bytes along b of as many elements along a as a vector holds.
-
-        128-bit lane l of vector m gets what lies at a = l * group + m; so the vectors' transposition lane by lane,
-        which unpack instructions do, leaves whole vectors along a.
-        """
-        group, lanes = _LANE // self.itemsize, self.vector_bytes // _LANE
-        vectors = []
-        for m in range(group):
-            pieces = [source.load(self.size["a_source"] * (lane * group + m), group) for lane in range(lanes)]
-            vectors.append(_joined(pieces))
-        for row, vector in enumerate(_transposed_in_lanes(vectors)):
-            target.store(self.size["b_target"] * row, vector)
+                    self._part_of_tile(from_, to, smaller(live_a, tile), smaller(live_b, tile))
 
     def _part_of_tile(self, source: Pointer, target: Pointer, live_a: Traced, live_b: Traced) -> None:
-        """A tile at the edge, element by element."""
-        code, size = self.code, self.size
-        with code.loop(live_b) as row, code.loop(live_a) as column:
-            target.store(row * size["b_target"] + column, source.load(column * size["a_source"] + row))
+        """A tile at the edge: with masks, where the target has them for such elements, else element by element."""
+        code, size, tile = self.code, self.size, self.tile
+        if self.itemsize < 4 and self.vector_bytes < 64:
+            with code.loop(live_b) as row, code.loop(live_a) as column:
+                target.store(row * size["b_target"] + column, source.load(column * size["a_source"] + row))
+            return
+        mask_a, mask_b = code.live(live_a, tile), code.live(live_b, tile)
+        # Rows that are not there are read as the last one.
+        rows = [smaller(code.integer(i), live_a - 1) for i in range(tile)]
+        vectors = _transposed(
+            [source.load(size["a_source"] * row, tile, mask_b) for row in rows], _LANE_BYTES // self.itemsize
+        )
+        for i, vector in enumerate(vectors):
+            with code.when(live_b > i):
+                target.store(size["b_target"] * i, vector, mask_a)
 
 
-def _joined(pieces: list[Traced]) -> Traced:
-    """Vectors one behind the other as one; a power of two of them."""
-    while len(pieces) > 1:
-        count = 2 * pieces[0].value.type.count
-        order = ir.Constant(ir.VectorType(ir.IntType(32), count), list(range(count)))
-        pieces = [
-            low.like(low.builder.shuffle_vector(low.value, high.value, order))
-            for low, high in zip(pieces[::2], pieces[1::2], strict=True)
-        ]
-    return pieces[0]
+def _transposed(vectors: list[Traced], group: int) -> list[Traced]:
+    """The columns of a square matrix given as its rows; a power of two, in vectors of 128-bit lanes of `group` elements.
+
+    Blocks of group x group are transposed within the lanes (unpack instructions), then the lanes as wholes change places.
+    """
+    count = len(vectors)
+    columns = [_transposed_in_lanes(vectors[first : first + group]) for first in range(0, count, group)]
+    result = [_transposed_lanes([block[column] for block in columns], group) for column in range(group)]
+    return [result[column][lane] for lane in range(count // group) for column in range(group)]
 
 
 def _transposed_in_lanes(vectors: list[Traced]) -> list[Traced]:
-    """Each 128-bit lane of n vectors of n elements a lane, seen as the rows of a square matrix, transposed.
+    """Every lane of n vectors of n elements a lane, seen as the rows of a matrix, transposed.
 
-    Each round interleaves a row with the one half the matrix further on (unpack instructions); log2(n) rounds do it.
+    Each round interleaves a row with the one half the matrix further on; log2(n) rounds do it.
     """
-    group, builder, width = len(vectors), vectors[0].builder, vectors[0].value.type.count
+    group, width = len(vectors), vectors[0].value.type.count
     halves = [
-        ir.Constant(
-            ir.VectorType(ir.IntType(32), width),
-            [lane + start + i // 2 + (i % 2) * width for lane in range(0, width, group) for i in range(group)],
-        )
+        [lane + start + i // 2 + (i % 2) * width for lane in range(0, width, group) for i in range(group)]
         for start in (0, group // 2)
     ]
     for _ in range(group.bit_length() - 1):
         pairs = zip(vectors[: group // 2], vectors[group // 2 :], strict=True)
-        vectors = [
-            low.like(builder.shuffle_vector(low.value, high.value, half)) for low, high in pairs for half in halves
-        ]
+        vectors = [_shuffled(low, high, half) for low, high in pairs for half in halves]
     return vectors
+
+
+def _transposed_lanes(vectors: list[Traced], group: int) -> list[Traced]:
+    """As many vectors as they have lanes: lane i of result j is lane j of vector i.
+
+    Even lanes of neighbours make the even results, odd ones the odd results, which is the same problem at half the size.
+    """
+    if len(vectors) == 1:
+        return vectors
+    width = vectors[0].value.type.count
+    lanes = [[first * group + i for first in range(odd, 2 * width // group, 2) for i in range(group)] for odd in (0, 1)]
+    pairs = list(zip(vectors[::2], vectors[1::2], strict=True))
+    even, odd = (_transposed_lanes([_shuffled(*pair, order) for pair in pairs], group) for order in lanes)
+    return [vector for both in zip(even, odd, strict=True) for vector in both]
+
+
+def _shuffled(a: Traced, b: Traced, order: list[int]) -> Traced:
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), len(order)), order)
+    return a.like(a.builder.shuffle_vector(a.value, b.value, mask))

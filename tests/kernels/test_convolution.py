@@ -95,7 +95,7 @@ def _input(case: Case, axis: int, out: int, tap: int) -> int | None:
 
 @functools.cache
 def bias_residual_relu(lanes: int, first_size: int) -> Any:
-    """An epilogue that shows whether it is told the right place: relu(x + bias[column] + residual[batch, row, column])."""
+    """relu(x + bias[column] + residual[batch, row, column]): shows whether an epilogue is told the right place."""
 
     @device
     def epilogue(x, buffers, sizes, batch, row, column, live):

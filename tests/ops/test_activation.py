@@ -12,9 +12,23 @@ EDGES = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-30, -1e-30, 88.0, -88.0
 INTEGERS = RANDOM.integers(-9, 9, (3, 4))
 NARROW = (np.float16, ml_dtypes.bfloat16)
 
-PLAIN = (
-    "Celu Elu Gelu HardSigmoid HardSwish LeakyRelu Mish Relu Selu Sigmoid Softplus Softsign Swish Tanh ThresholdedRelu"
-).split()
+PLAIN = [
+    "Celu",
+    "Elu",
+    "Gelu",
+    "HardSigmoid",
+    "HardSwish",
+    "LeakyRelu",
+    "Mish",
+    "Relu",
+    "Selu",
+    "Sigmoid",
+    "Softplus",
+    "Softsign",
+    "Swish",
+    "Tanh",
+    "ThresholdedRelu",
+]
 NEWEST = {"Celu": 28, "Swish": 24, "Gelu": 20, "HardSwish": 22}
 
 CASES: list[Case] = [

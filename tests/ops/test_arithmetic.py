@@ -12,7 +12,7 @@ Y = RANDOM.normal(size=(3, 4, 5)).astype(np.float32) * 3
 ROW = RANDOM.normal(size=(5,)).astype(np.float32)
 POSITIVE = np.abs(X) + np.float32(0.1)
 EDGES = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-30, -1e30, 0.5, 1.5, -2.5], np.float32)
-I = RANDOM.integers(-50, 50, (3, 4))
+K = RANDOM.integers(-50, 50, (3, 4))
 J = np.where((J0 := RANDOM.integers(-9, 9, (4,))) == 0, 5, J0)
 SMALL_INTEGERS = (np.int8, np.int16, np.int32, np.int64)
 UNSIGNED = (np.uint8, np.uint16, np.uint32, np.uint64)
@@ -34,26 +34,32 @@ CASES: list[Case] = [
     *(case(name, 14, X[:, :1], Y[:1]) for name in BINARY),
     *(case(name, 14, np.float32(2), X) for name in BINARY),
     *(case(name, 14, X[:0], ROW) for name in BINARY),
-    *(c for name in BINARY for c in retyped(case(name, 14, I, J), *SMALL_INTEGERS)),
-    *(c for name in BINARY for c in retyped(case(name, 14, np.abs(I), np.abs(J)), *UNSIGNED)),
+    *(c for name in BINARY for c in retyped(case(name, 14, K, J), *SMALL_INTEGERS)),
+    *(c for name in BINARY for c in retyped(case(name, 14, np.abs(K), np.abs(J)), *UNSIGNED)),
     *(c for name in BINARY for c in retyped(case(name, 14, X, ROW), np.float64, *NARROW)),
     *(
         case(name, version, X, X[0, :, 0].copy(), broadcast=1, axis=1, expected=by_channel(function))
-        for name, function in zip(BINARY, (np.add, np.subtract, np.multiply, np.divide))
+        for name, function in zip(BINARY, (np.add, np.subtract, np.multiply, np.divide), strict=True)
         for version in (1, 6)
     ),
     case("Add", 6, X, ROW, broadcast=1, expected=X + ROW),
     case("Add", 1, X, Y, consumed_inputs=[0, 0], expected=X + Y),
     case("Div", 14, EDGES, EDGES[::-1].copy()),
-    case("Div", 14, np.int32([-(2**31), 7, -7, 7, -7]), np.int32([-1, 2, 2, -2, -2]), expected=np.int32([-(2**31), 3, -3, -3, 3])),
+    case(
+        "Div",
+        14,
+        np.int32([-(2**31), 7, -7, 7, -7]),
+        np.int32([-1, 2, 2, -2, -2]),
+        expected=np.int32([-(2**31), 3, -3, -3, 3]),
+    ),
     case("Div", 14, np.int64([-(2**63), 9]), np.int64([-1, -2]), expected=np.int64([-(2**63), -4])),
     case("Div", 14, np.int8([-128, 100]), np.int8([-1, 7]), expected=np.int8([-128, 14])),
     # Mod
-    *each_version("Mod", I, J),
+    *each_version("Mod", K, J),
     *each_version("Mod", X, Y, fmod=1),
-    *retyped(case("Mod", 13, I, J), *SMALL_INTEGERS),
-    *retyped(case("Mod", 13, np.abs(I), np.abs(J)), *UNSIGNED),
-    *retyped(case("Mod", 13, I, J, fmod=1), np.int8, np.int32, np.int64, np.float64),
+    *retyped(case("Mod", 13, K, J), *SMALL_INTEGERS),
+    *retyped(case("Mod", 13, np.abs(K), np.abs(J)), *UNSIGNED),
+    *retyped(case("Mod", 13, K, J, fmod=1), np.int8, np.int32, np.int64, np.float64),
     case("Mod", 28, X, ROW, expected=np.mod(X, ROW)),
     # Pow
     *each_version("Pow", POSITIVE, Y),
@@ -65,7 +71,15 @@ CASES: list[Case] = [
     case("Pow", 13, np.int64([1, 2, 3, -3]), np.float32([3, 2, 0.5, 3])),
     case("Pow", 13, np.int32([1, -1, 2]), np.int32([-1, -3, -1]), expected=np.int32([1, -1, 0])),
     case("Pow", 15, POSITIVE.astype(np.float16), np.float16([0.5])),
-    case("Pow", 1, POSITIVE, POSITIVE[0, :, 0].copy(), broadcast=1, axis=1, expected=POSITIVE ** POSITIVE[0, :, 0][:, None]),
+    case(
+        "Pow",
+        1,
+        POSITIVE,
+        POSITIVE[0, :, 0].copy(),
+        broadcast=1,
+        axis=1,
+        expected=POSITIVE ** POSITIVE[0, :, 0][:, None],
+    ),
     # BitShift
     *(
         case("BitShift", 11, np.array([1, 2, 77, 200], dtype), np.array([1, 3, 2, 7], dtype), direction=way)
@@ -87,7 +101,11 @@ CASES: list[Case] = [
     *(c for name in ("Max", "Min", "Sum", "Mean") for c in each_version(name, X, Y, X[::-1].copy())),
     *(c for name in ("Max", "Min", "Sum", "Mean") for c in each_version(name, X)),
     *(c for name in ("Max", "Min", "Sum", "Mean") for c in each_version(name, X, ROW, X[:1], since=8)),
-    *(c for name in ("Max", "Min") for c in retyped(case(name, 13, I, J), *SMALL_INTEGERS, *UNSIGNED, np.float64, *NARROW)),
+    *(
+        c
+        for name in ("Max", "Min")
+        for c in retyped(case(name, 13, K, J), *SMALL_INTEGERS, *UNSIGNED, np.float64, *NARROW)
+    ),
     case("Max", 13, EDGES, EDGES[::-1].copy()),
     case("Min", 13, EDGES, EDGES[::-1].copy()),
     # Clip
@@ -103,16 +121,16 @@ CASES: list[Case] = [
     *each_version("Clip", X, since=11),
     case("Clip", 13, X, np.float32(2), np.float32(-1), expected=np.full_like(X, -1), note="min above max"),
     case("Clip", 13, EDGES, np.float32(-1), np.float32(2), constants=(1, 2)),
-    *retyped(case("Clip", 13, I, np.int64(-7), np.int64(20)), *SMALL_INTEGERS, np.float64, *NARROW),
-    *retyped(case("Clip", 13, np.abs(I), np.int64(7), np.int64(20)), *UNSIGNED),
+    *retyped(case("Clip", 13, K, np.int64(-7), np.int64(20)), *SMALL_INTEGERS, np.float64, *NARROW),
+    *retyped(case("Clip", 13, np.abs(K), np.int64(7), np.int64(20)), *UNSIGNED),
     # One input
     *(c for name in UNARY for c in each_version(name, POSITIVE)),
     *(c for name in UNARY for c in retyped(case(name, NEWEST.get(name, 13), POSITIVE), np.float64, *NARROW)),
     *(case(name, NEWEST.get(name, 13), EDGES) for name in UNARY),
     *(case(name, NEWEST.get(name, 13), X[:0]) for name in UNARY),
-    *(c for name in ("Abs", "Neg", "Sign") for c in retyped(case(name, 13, I), *SMALL_INTEGERS)),
-    *(c for name in ("Abs", "Sign") for c in retyped(case(name, 13, np.abs(I)), *UNSIGNED)),
-    *retyped(case("Erf", 9, I, expected=None), np.int32, np.int8),
+    *(c for name in ("Abs", "Neg", "Sign") for c in retyped(case(name, 13, K), *SMALL_INTEGERS)),
+    *(c for name in ("Abs", "Sign") for c in retyped(case(name, 13, np.abs(K)), *UNSIGNED)),
+    *retyped(case("Erf", 9, K, expected=None), np.int32, np.int8),
     case("Exp", 1, X, consumed_inputs=[0], expected=np.exp(X)),
     *each_version("IsInf", EDGES),
     case("IsInf", 20, EDGES, detect_negative=0),

@@ -39,15 +39,23 @@ CASES: list[Case] = [
         for name, function in TRUTH.items()
     ),
     *each_version("Not", P),
-    *(c for name in COMPARISONS for c in each_version(name, X.astype(np.int32), Y.astype(np.int32), until=8)
-      if name == "Equal"),
+    *(
+        c
+        for name in COMPARISONS
+        for c in each_version(name, X.astype(np.int32), Y.astype(np.int32), until=8)
+        if name == "Equal"
+    ),
     *(c for name in COMPARISONS for c in each_version(name, X, Y, since=1 if name in ("Greater", "Less") else 9)),
     *(c for name in COMPARISONS for c in retyped(case(name, 19, X, Y[0]), *SIGNED, *FLOATS)),
     *(c for name in COMPARISONS for c in retyped(case(name, 19, np.abs(X), np.abs(Y)), *UNSIGNED)),
     *(case(name, 19, EDGES, EDGES[:, None]) for name in COMPARISONS),
     *(
         case(name, 1, values, values[:, 0].copy(), broadcast=1, axis=0, expected=function(values, values[:, :1]))
-        for name, function, values in (("Greater", np.greater, X), ("Less", np.less, X), ("Equal", np.equal, X.astype(np.int64)))
+        for name, function, values in (
+            ("Greater", np.greater, X),
+            ("Less", np.less, X),
+            ("Equal", np.equal, X.astype(np.int64)),
+        )
     ),
     case("Equal", 19, P, Q),
     case("Equal", 19, WORDS, np.array(["a", "b", "ü"], object), expected=np.array([True, False, True])),

@@ -8,7 +8,7 @@ from tests.ops.harness import Case, case, check, each_version, retyped
 
 X = np.random.default_rng(2).uniform(-0.99, 0.99, (3, 4)).astype(np.float32)
 EDGES = np.array([0.0, -0.0, 1.0, -1.0, 2.0, -2.0, np.inf, -np.inf, np.nan, 1e-20], np.float32)
-FUNCTIONS = "Acos Asin Asinh Atan Atanh Cos Cosh Sin Sinh Tan".split()
+FUNCTIONS = ["Acos", "Asin", "Asinh", "Atan", "Atanh", "Cos", "Cosh", "Sin", "Sinh", "Tan"]
 
 CASES: list[Case] = [
     *(c for name in FUNCTIONS for c in each_version(name, X)),

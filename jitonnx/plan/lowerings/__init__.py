@@ -17,6 +17,7 @@ LOWERINGS: dict[type[c.Computation], Callable[..., Any]] = {
     c.Concat: movement.concat,
     c.Pad: movement.pad,
     c.MatMul: products.matmul,
+    c.Attention: products.attention,
     c.Pool: windows.pool,
     c.Softmax: rows.softmax,
     c.Reduce: rows.reduce,

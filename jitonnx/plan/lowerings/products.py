@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from jitonnx.ir import computation as c
 from jitonnx.ir.dims import DimLike, known
+from jitonnx.ir.dtypes import DType
 from jitonnx.ir.lowering import Statement
-from jitonnx.kernels.gemm.spec import GemmSpec
+from jitonnx.kernels.attention.spec import choose as choose_attention
+from jitonnx.kernels.gemm.choose import choose_gemm
+from jitonnx.kernels.normalization.spec import float_bits
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.tensor import Tensor, broadcast_to, reshape_strides
@@ -65,6 +70,44 @@ def gemm(
     call.notes.append("b packed when the program is built" if constant else "b packed as it is used")
     planner.epilogue(group, call, lambda tensor: _rows(as_matrix(tensor), shape))
     planner.call(call)
+
+
+def attention(planner: Planner, group: Group, statement: Statement) -> None:
+    """Attention of all heads in one kernel. The result lies as [batch, sequence, heads, size], ready to be merged."""
+    computation = statement.computation
+    assert isinstance(computation, c.Attention)
+    q_value, k_value, v_value, mask_value = (*statement.inputs, None)[:4]
+    assert q_value is not None and k_value is not None and v_value is not None
+    q, k, v = planner.unit_inner(q_value), planner.tensor(k_value), planner.tensor(v_value)
+    y = planner.place(statement.outputs[0], HEADS_INSIDE)
+    if y.strides[-1] != 1 and y.shape[-1] != 1:
+        y = planner.move(statement.outputs[0], HEADS_INSIDE)
+    batch, heads, queries, depth = q.shape
+    keys, value_depth = k.shape[2], v.shape[3]
+    mask, kind = y, ""
+    if mask_value is not None:
+        mask = broadcast_to(planner.tensor(mask_value), (batch, heads, queries, keys))
+        kind = "bool" if mask.dtype is DType.BOOL else "float"
+        if mask.strides[3] != 1 and mask.shape[3] != 1:
+            mask = planner.copy(mask, (0, 1, 2, 3), "a mask is read along its rows")
+    spec = choose_attention(
+        *(dim if isinstance(dim, int) else None for dim in (queries, keys, value_depth)),
+        planner.target,
+        mask=kind,
+        causal=computation.causal,
+        empty_rows_zero=computation.masked_rows_zero,
+    )
+    sizes = [batch, heads, k.shape[1], queries, keys, depth, value_depth, *q.strides[:3], *k.strides, *v.strides]
+    sizes += [*y.strides[:3], *(mask.strides[:3] if kind else (0, 0, 0))]
+    sizes += [float_bits(computation.scale), 0, float_bits(-math.inf)]
+    call = KernelCall(spec, [q, k, v, mask, y], list(sizes), 1, 4)
+    call.label = f"attention {heads} heads, {queries}x{keys}x{depth}"
+    call.reason = "; ".join(group.reasons) or "scores stay in cache, heads are read and written where they lie"
+    planner.call(call)
+
+
+HEADS_INSIDE = (0, 2, 1, 3)
+"""Memory order of [batch, heads, sequence, size] as the layers around attention have it."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,237 @@
+"""Attention against NumPy in double precision."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from numba.core import types
+
+from jitonnx.kernels.attention.kernel import build
+from jitonnx.kernels.attention.spec import AttentionSpec, choose
+from jitonnx.kernels.jit import device
+from jitonnx.kernels.normalization.spec import float_bits
+from jitonnx.kernels.simd import load_part, pointer
+from jitonnx.target import Target, host, named
+from tests.kernels.harness import Compiled
+
+TARGETS = (host(), named("haswell"))
+IDS = ("host", "avx2")
+
+
+@functools.cache
+def compiled(spec: AttentionSpec, target: Target, epilogue: Any = None) -> Compiled:
+    return Compiled(build(spec, target.lanes(4), epilogue), target)
+
+
+class Problem(NamedTuple):
+    """Operands as [batch, heads, rows, size], views of whatever layout; mask [batch, heads, queries, keys]."""
+
+    q: np.ndarray
+    k: np.ndarray
+    v: np.ndarray
+    mask: np.ndarray | None = None
+    scale: float = 0.125
+    causal_offset: int = 0
+    fill: float = -np.inf
+
+
+def make(
+    batch: int, heads: int, queries: int, keys: int, depth: int, value_depth: int | None = None, kv_heads: int = 0
+) -> Problem:
+    """Random operands, the heads side by side in rows: [batch, rows, heads * size]."""
+    rng = np.random.default_rng(queries * 1000 + keys + depth)
+    kv_heads = kv_heads or heads
+
+    def operand(rows: int, count: int, size: int) -> np.ndarray:
+        x = rng.standard_normal((batch, rows, count * size + 3)).astype(np.float32)[:, :, : count * size]
+        return (
+            x.reshape(batch, rows, count, size).transpose(0, 2, 1, 3)
+            if size * count * rows
+            else x.reshape(batch, count, rows, size)
+        )
+
+    return Problem(
+        operand(queries, heads, depth), operand(keys, kv_heads, depth), operand(keys, kv_heads, value_depth or depth)
+    )
+
+
+def reference(p: Problem, spec: AttentionSpec) -> np.ndarray:
+    """[batch, queries, heads * value_depth]."""
+    q, k, v = (a.astype(np.float64) for a in (p.q, p.k, p.v))
+    k, v = (np.repeat(a, q.shape[1] // a.shape[1], 1) for a in (k, v))
+    with np.errstate(all="ignore"):
+        scores = q @ k.swapaxes(2, 3) * p.scale
+        if spec.mask == "float":
+            scores = scores + p.mask
+        if spec.mask == "bool":
+            scores = np.where(p.mask, scores, p.fill)
+        if spec.causal:
+            seen = np.arange(k.shape[2]) <= np.arange(q.shape[2])[:, None] + p.causal_offset
+            scores = np.where(seen, scores, -np.inf)
+        weights = np.exp(scores - scores.max(-1, keepdims=True, initial=-np.inf))
+        weights /= weights.sum(-1, keepdims=True)
+        if spec.empty_rows_zero:
+            weights = np.where(np.isnan(weights), 0, weights)
+        result = weights @ v
+    return result.transpose(0, 2, 1, 3).reshape(q.shape[0], q.shape[2], -1)
+
+
+def sizes_of(p: Problem, y: np.ndarray) -> list[int]:
+    def steps(a: np.ndarray, count: int) -> list[int]:
+        return [s // a.itemsize for s in a.strides[:count]]
+
+    batch, heads, queries, depth = p.q.shape
+    value_depth = p.v.shape[3]
+    mask = [0, 0, 0] if p.mask is None else steps(p.mask, 3)
+    return [
+        *(batch, heads, p.k.shape[1], queries, p.k.shape[2], depth, value_depth),
+        *(*steps(p.q, 3), *steps(p.k, 4), *steps(p.v, 4)),
+        *(y.strides[0] // 4, value_depth, y.strides[1] // 4, *mask),
+        *(float_bits(p.scale), p.causal_offset, float_bits(p.fill)),
+    ]
+
+
+def run(p: Problem, spec: AttentionSpec, target: Target, pieces: int = 2, epilogue: Any = None, others: Any = ()):
+    batch, heads, queries, _ = p.q.shape
+    width = heads * p.v.shape[3]
+    wide = np.full((batch, queries, width + 5), 7, np.float32)
+    y = wide[:, :, :width]
+    sizes = sizes_of(p, y)
+    mask = np.zeros(1, np.float32) if p.mask is None else p.mask
+    compiled(spec, target, epilogue)(
+        [p.q, p.k, p.v, mask, y, *others], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces
+    )
+    assert (wide[:, :, width:] == 7).all()
+    return y
+
+
+def check(p: Problem, spec: AttentionSpec, target: Target) -> None:
+    np.testing.assert_allclose(run(p, spec, target), reference(p, spec), rtol=1e-5, atol=3e-6)
+
+
+def general(target: Target, **options: Any) -> AttentionSpec:
+    return choose(None, None, None, target, **options)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=IDS)
+@pytest.mark.parametrize("depth", [1, 5, 16, 32, 33, 64, 80, 96, 128])
+@pytest.mark.parametrize(("queries", "keys"), [(1, 1), (5, 7), (6, 6), (13, 16), (25, 65), (50, 197), (128, 128)])
+def test_sizes(queries: int, keys: int, depth: int, target: Target) -> None:
+    check(make(2, 3, queries, keys, depth), general(target), target)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=IDS)
+def test_chosen_tiles(target: Target) -> None:
+    for queries, keys, depth, value_depth in ((3, 40, 24, 8), (197, 197, 64, 64), (7, 130, 20, 70), (12, 9, 9, 3)):
+        p = make(1, 2, queries, keys, depth, value_depth)
+        check(p, choose(queries, keys, value_depth, target), target)
+    assert choose(128, 128, 64, host()).rows == (6,)
+    assert choose(1, 128, 64, host()).rows == (1,)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=IDS)
+def test_nothing_to_do(target: Target) -> None:
+    for shape in ((0, 2, 5, 5, 4), (1, 2, 0, 5, 4)):
+        assert run(make(*shape), general(target), target).size == 0
+
+
+def test_no_keys() -> None:
+    p = make(1, 2, 7, 0, 4)
+    assert np.isnan(run(p, general(host()), host())).all()
+    assert (run(p, general(host(), empty_rows_zero=True), host()) == 0).all()
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=IDS)
+def test_long_rows_cut_among_tasks(target: Target) -> None:
+    p, spec = make(1, 1, 400, 300, 20), general(target)
+    assert spec.tasks(sizes_of(p, np.zeros((1, 400, 20), np.float32))) > 2
+    check(p, spec, target)
+    np.testing.assert_array_equal(run(p, spec, target, 1), run(p, spec, target, 3))
+
+
+def test_other_layouts() -> None:
+    """k given transposed, v with columns apart, q contiguous by head."""
+    p = make(2, 3, 20, 37, 24)
+    turned = np.ascontiguousarray(p.k.transpose(0, 1, 3, 2)).transpose(0, 1, 3, 2)
+    spread = np.repeat(p.v, 2, 3)[..., ::2]
+    p = p._replace(q=np.ascontiguousarray(p.q), k=turned, v=spread)
+    check(p, general(host()), host())
+
+
+def test_shared_heads() -> None:
+    check(make(2, 6, 20, 37, 24, kv_heads=2), general(host()), host())
+    check(make(2, 6, 20, 37, 24, kv_heads=1), general(host()), host())
+
+
+def test_negative_scale() -> None:
+    check(make(1, 2, 20, 37, 24)._replace(scale=-0.7), general(host()), host())
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=IDS)
+@pytest.mark.parametrize("shape", [(1, 1, 1, 70), (2, 1, 1, 70), (2, 1, 31, 70), (2, 3, 31, 70), (1, 1, 31, 70)])
+@pytest.mark.parametrize("kind", ["float", "bool"])
+def test_masks(kind: str, shape: tuple[int, ...], target: Target) -> None:
+    rng = np.random.default_rng(0)
+    mask = rng.random(shape) < 0.7
+    mask[..., 3] = True
+    if kind == "float":
+        mask = np.where(mask, rng.standard_normal(shape), -np.inf).astype(np.float32)
+    p = make(2, 3, 31, 70, 16)._replace(mask=np.broadcast_to(mask, (2, 3, 31, 70)))
+    check(p, general(target, mask=kind), target)
+
+
+@pytest.mark.parametrize("lowest", [-np.inf, float(np.finfo(np.float32).min), -1e4])
+def test_rows_that_see_nothing(lowest: float) -> None:
+    """All -inf gives NaN or zeros; all equally low gives the mean of v, as the exporters' chains do."""
+    visible = np.ones((1, 2, 9, 40), bool)
+    visible[:, :, 4] = False
+    visible[:, :, 6, 5:] = False
+    p = make(1, 2, 9, 40, 16)
+    additive = np.where(visible, np.float32(0), np.float32(lowest)).astype(np.float32)
+    for zero in (False, True):
+        check(p._replace(mask=visible, fill=lowest), general(host(), mask="bool", empty_rows_zero=zero), host())
+        spec = general(host(), mask="float", empty_rows_zero=zero)
+        got = run(p._replace(mask=additive), spec, host())
+        # In single precision the scores vanish beside the lowest float.
+        expected = reference(p._replace(mask=visible, fill=lowest), general(host(), mask="bool", empty_rows_zero=zero))
+        if lowest == -1e4:
+            expected = reference(p._replace(mask=additive), spec)
+        np.testing.assert_allclose(got, expected, rtol=1e-3, atol=3e-4)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=IDS)
+@pytest.mark.parametrize("offset", [0, 3, -4, 60])
+def test_causal(offset: int, target: Target) -> None:
+    for queries, keys in ((31, 31), (130, 133), (5, 50)):
+        p = make(1, 2, queries, keys, 16)._replace(causal_offset=offset)
+        check(p, general(target, causal=True, empty_rows_zero=offset < 0), target)
+
+
+def test_causal_with_mask() -> None:
+    p = make(1, 2, 50, 50, 16)
+    mask = np.random.default_rng(0).standard_normal((1, 2, 50, 50)).astype(np.float32)
+    check(p._replace(mask=mask), general(host(), mask="float", causal=True), host())
+
+
+def test_nan_and_infinity_come_through() -> None:
+    p = make(1, 1, 12, 20, 16)
+    p.q[0, 0, 3, 2] = np.nan
+    y = run(p, general(host()), host())
+    assert np.isnan(y[0, 3]).all() and np.isfinite(np.delete(y, 3, 1)).all()
+
+
+def test_epilogue() -> None:
+    lanes = host().lanes(4)
+
+    @device
+    def add_residual(x, buffers, sizes, batch, row, column, live):
+        return x + load_part(pointer(buffers, 5, types.float32), (batch * 20 + row) * 24 + column, live, lanes)
+
+    p = make(1, 2, 20, 37, 24)
+    residual = np.random.default_rng(0).standard_normal((2, 20, 24)).astype(np.float32)
+    y = run(p, general(host()), host(), epilogue=add_residual, others=[residual])
+    expected = reference(p, general(host())) + residual.transpose(1, 0, 2).reshape(1, 20, 48)
+    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=3e-6)

@@ -1,0 +1,103 @@
+"""The transposing copy against NumPy's transpose."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+
+import numpy as np
+import pytest
+
+from jitonnx.kernels.transpose.kernel import build
+from jitonnx.kernels.transpose.spec import COPY, ELEMENTS, TILES, TransposeSpec
+from jitonnx.target import host, named
+from tests.kernels.harness import Compiled
+
+DTYPES = {1: np.uint8, 2: np.uint16, 4: np.float32, 8: np.int64}
+WIDTHS = sorted({8, host().lanes(4)})
+
+
+@functools.cache
+def compiled(itemsize: int, lanes: int) -> Compiled:
+    target = host() if lanes == host().lanes(4) else named("haswell")
+    return Compiled(build(TransposeSpec(itemsize), lanes), target)
+
+
+def check(source: np.ndarray, target: np.ndarray, lanes: int, pieces: int = 1) -> int:
+    """Copy between two views of one shape; returns the mode taken."""
+    item = source.itemsize
+    spec = TransposeSpec(item)
+    sizes = spec.arguments(
+        source.shape, [step // item for step in source.strides], [step // item for step in target.strides]
+    )
+    compiled(item, lanes)([source, target], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces)
+    np.testing.assert_array_equal(target, source)
+    return sizes[spec.SIZES.index("mode")]
+
+
+def numbers(shape: tuple[int, ...], itemsize: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 250, shape).astype(DTYPES[itemsize])
+
+
+@pytest.mark.parametrize("lanes", WIDTHS)
+@pytest.mark.parametrize("itemsize", [1, 2, 4, 8])
+def test_all_permutations(itemsize: int, lanes: int) -> None:
+    for shape in ((3, 18, 5, 33), (17, 2, 40, 7)):
+        x = numbers(shape, itemsize)
+        for permutation in itertools.permutations(range(4)):
+            view = x.transpose(permutation)
+            check(view, np.zeros(view.shape, x.dtype), lanes, pieces=3)
+
+
+@pytest.mark.parametrize("lanes", WIDTHS)
+@pytest.mark.parametrize("itemsize", [1, 2, 4, 8])
+def test_matrices_around_tile_and_block_edges(itemsize: int, lanes: int) -> None:
+    edges = (1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 31, 33, 129)
+    for rows, columns in itertools.product(edges, edges):
+        x = numbers((rows, columns), itemsize)
+        whole = np.full((columns + 2, rows + 3), 255, x.dtype)
+        check(x.T, whole[1:-1, 1:-2], lanes)
+        whole[1:-1, 1:-2] = 255
+        assert (whole == 255).all()
+
+
+@pytest.mark.parametrize("lanes", WIDTHS)
+@pytest.mark.parametrize("itemsize", [1, 2, 4, 8])
+def test_runs_of_every_length(itemsize: int, lanes: int) -> None:
+    for length in (*range(1, 70), 127, 128, 129, 300):
+        x = numbers((3, 4, length + 5), itemsize)
+        whole = np.full((4, 3, length + 2), 255, x.dtype)
+        assert check(x[:, :, 2 : 2 + length].transpose(1, 0, 2), whole[:, :, 1:-1], lanes) == COPY
+        assert (whole[:, :, [0, -1]] == 255).all()
+
+
+@pytest.mark.parametrize("itemsize", [1, 4])
+def test_views(itemsize: int) -> None:
+    """Slices, negative and zero strides, wide targets, eight axes."""
+    lanes = host().lanes(4)
+    x = numbers((9, 20, 30), itemsize)
+    assert check(x[::2, ::-1, ::3], np.zeros((5, 20, 10), x.dtype), lanes) == ELEMENTS
+    assert check(x[:, ::-1].transpose(2, 0, 1), np.zeros((30, 9, 20), x.dtype), lanes) == TILES
+    check(np.broadcast_to(x[:, :1], (9, 20, 30)), np.zeros((9, 20, 30), x.dtype), lanes)
+    check(np.broadcast_to(x[..., :1], (9, 20, 30)), np.zeros((9, 20, 30), x.dtype), lanes)
+    check(x[::-1], np.zeros((9, 20, 64), x.dtype)[:, :, 3:33], lanes)
+    many = numbers((2, 3, 2, 3, 2, 3, 2, 3), itemsize)
+    check(many.transpose(7, 5, 3, 1, 0, 2, 4, 6), np.zeros((3, 3, 3, 3, 2, 2, 2, 2), x.dtype), lanes, pieces=2)
+    check(numbers((), itemsize), np.zeros((), x.dtype), lanes)
+
+
+def test_large_problems_are_cut_into_tasks() -> None:
+    lanes = host().lanes(4)
+    for x, view in ((a := numbers((700, 900), 4), a), (a, a.T), (b := numbers((64, 9000), 4), b[:, ::-1])):
+        target = np.zeros(view.shape, x.dtype)
+        check(view, target, lanes, pieces=5)
+        spec = TransposeSpec(4)
+        assert spec.tasks(spec.arguments(view.shape, [s // 4 for s in view.strides], [target.shape[1], 1])) >= 8
+
+
+def test_nothing_to_do_and_wrong_specs() -> None:
+    check(np.zeros((3, 0, 2), np.float32).T, np.zeros((2, 0, 3), np.float32), host().lanes(4))
+    with pytest.raises(ValueError, match="at most 8 axes"):
+        TransposeSpec(4).arguments([1] * 9, [1] * 9, [1] * 9)
+    with pytest.raises(ValueError, match="16 bytes"):
+        TransposeSpec(16)

@@ -1,0 +1,123 @@
+"""Computations that stand for one operator, read on NumPy with everything that the lowering resolved: pads, sizes, scales."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jitonnx.ir import computation as c
+from jitonnx.ir import dims
+from jitonnx.ops import convolution, fused, normalization, pooling, recurrent, resampling, softmax
+from jitonnx.ops.windows import Windows, extent
+
+Arrays = list[Any]
+
+
+def _windows(x: Any, kernel: Any, after: Any, output: Any, sizes: Any) -> Windows:
+    before = tuple(dims.evaluate(dim, sizes) for dim in x.pads_before)
+    return Windows(tuple(kernel), x.strides, x.dilations, before, tuple(after), tuple(output))
+
+
+def _convolution(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> np.ndarray:
+    data, weights, *bias = operands
+    after = [dims.evaluate(dim, sizes) for dim in x.pads_after]
+    windows = _windows(x, weights.shape[2:], after, shape[2:], sizes)
+    for length, cover, step, a, b, out in zip(
+        data.shape[2:], extent(windows.kernel, x.dilations), x.strides, windows.before, after, shape[2:]
+    ):
+        assert out == (length + a + b - cover) // step + 1, "pads and output size contradict each other"
+    return convolution._add_bias(convolution.convolve(data, weights, windows, x.group), *(bias or [None]))
+
+
+def _transposed(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> np.ndarray:
+    data, weights, *bias = operands
+    windows = _windows(x, weights.shape[2:], (), shape[2:], sizes)
+    return convolution._add_bias(convolution.convolve_transposed(data, weights, windows, x.group), *(bias or [None]))
+
+
+def _pool(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> Any:
+    after = [dims.evaluate(dim, sizes) for dim in x.pads_after]
+    windows = _windows(x, x.kernel, after, shape[2:], sizes)
+    (data,) = operands
+    if x.kind == "max":
+        return pooling.max_pool(data, windows, x.storage_order)
+    if x.kind == "average":
+        pool = pooling.AveragePool(kernel_shape=x.kernel, count_include_pad=x.count_include_pad)
+        return pooling._window_sum(data, windows) / pool._counts(data.shape[2:], windows)
+    return pooling._window_sum(np.abs(data) ** x.p, windows) ** (1 / x.p)
+
+
+def _resize(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> np.ndarray:
+    (y,) = operands
+    for axis, (length, out) in enumerate(zip(y.shape, shape)):
+        scale = x.scales[axis] if x.scales else out / length
+        area = x.roi[axis] if x.roi else None
+        if scale == 1 and length == out and area in (None, (0.0, 1.0)):
+            continue
+        table = resampling.axis_table(
+            *(length, out, scale, area),
+            mode=x.mode,
+            coordinates=x.coordinates,
+            nearest=x.nearest,
+            cubic_coefficient=x.cubic_coefficient,
+            exclude_outside=x.exclude_outside,
+            antialias=x.antialias,
+        )
+        y = resampling.resample(y, axis, table, x.extrapolation)
+    return y
+
+
+def _recurrent(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> Any:
+    kind = {"GRU": recurrent.GRU, "LSTM": recurrent.LSTM, "RNN": recurrent.RNN}[x.kind]
+    counts = [(name, recurrent.ACTIVATIONS[name].parameters, a, b) for name, a, b in x.activations]
+    options: dict[str, Any] = {"LSTM": {"input_forget": x.input_forget}}.get(x.kind, {})
+    if x.kind == "GRU":
+        options = {"linear_before_reset": x.linear_before_reset}
+    layer = kind(
+        activations=tuple(name for name, *_ in counts),
+        activation_alpha=tuple(alpha for _, count, alpha, _ in counts if count >= 1),
+        activation_beta=tuple(beta for _, count, _, beta in counts if count >= 2),
+        clip=x.clip,
+        direction=x.direction,
+        hidden_size=x.hidden,
+        **options,
+    )
+    return layer.evaluate(*operands)
+
+
+def _normalize(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> Any:
+    data, scale, bias = (*operands, None, None)[:3]
+    scale = np.ones(data.shape[x.axis :], data.dtype) if scale is None else scale
+    if x.kind == "rms":
+        return normalization.RMSNormalization(axis=x.axis, epsilon=x.epsilon).evaluate(data, scale)
+    return normalization.LayerNormalization(axis=x.axis, epsilon=x.epsilon).evaluate(data, scale, bias)
+
+
+def _group_normalize(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> np.ndarray:
+    groups = x.groups or operands[0].shape[1]
+    return normalization.GroupNormalization(num_groups=groups, epsilon=x.epsilon).evaluate(*operands)
+
+
+def _attention(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> np.ndarray:
+    options = {"scale": x.scale, "causal": x.causal, "masked_rows_zero": x.masked_rows_zero}
+    return fused.Attention(**options).evaluate(*operands)
+
+
+READERS = {
+    c.Attention: _attention,
+    c.Convolution: _convolution,
+    c.GroupNormalize: _group_normalize,
+    c.LocalResponseNormalize: lambda x, operands, shape, sizes: normalization.LRN(
+        size=x.size, alpha=x.alpha, beta=x.beta, bias=x.bias
+    ).evaluate(*operands),
+    c.Normalize: _normalize,
+    c.Pool: _pool,
+    c.Recurrent: _recurrent,
+    c.Resize: _resize,
+    c.Softmax: lambda x, operands, shape, sizes: (softmax.LogSoftmax if x.log else softmax.Softmax)(
+        axis=x.axis
+    ).evaluate(*operands),
+    c.TransposedConvolution: _transposed,
+}
+"""Readers as `interpret` has them; one with several results returns a tuple, which may be longer than is asked for."""

@@ -1,0 +1,132 @@
+"""Pools: windows of all kinds, what counts at the border, indices, and the pools over everything."""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from jitonnx.errors import Error
+from jitonnx.model import load
+from tests.ops.harness import Case, build, case, check, each_version, oracle, retyped
+
+RANDOM = np.random.default_rng(0)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RANDOM.normal(size=shape).astype(np.float32)
+
+
+# Attributes and input size: one to three axes, pads on one side, automatic pads.
+WINDOWS: tuple[tuple[dict[str, Any], tuple[int, ...]], ...] = (
+    ({"kernel_shape": [3, 2]}, (7, 6)),
+    ({"kernel_shape": [3, 2], "strides": [2, 3], "pads": [1, 0, 1, 1]}, (7, 6)),
+    ({"kernel_shape": [3], "strides": [2], "pads": [1, 0]}, (7,)),
+    ({"kernel_shape": [2, 3, 2], "strides": [2, 1, 2], "pads": [1, 0, 1, 0, 1, 0]}, (4, 5, 6)),
+    ({"kernel_shape": [3, 4], "strides": [2, 3], "auto_pad": "SAME_UPPER"}, (7, 8)),
+    ({"kernel_shape": [3, 4], "strides": [2, 3], "auto_pad": "SAME_LOWER"}, (7, 8)),
+    ({"kernel_shape": [3, 4], "strides": [2, 3], "auto_pad": "VALID"}, (7, 8)),
+)
+CEILED: tuple[tuple[dict[str, Any], tuple[int, ...]], ...] = (
+    ({"kernel_shape": [3, 2], "strides": [2, 3]}, (8, 7)),
+    ({"kernel_shape": [3, 2], "strides": [2, 3], "pads": [1, 1, 1, 1]}, (7, 6)),
+    ({"kernel_shape": [1, 1], "strides": [2, 2]}, (2, 2)),  # the last window would start behind the input
+    ({"kernel_shape": [2, 2], "strides": [3, 3], "pads": [0, 0, 1, 1]}, (5, 6)),
+    ({"kernel_shape": [3, 2], "strides": [2, 3], "auto_pad": "VALID"}, (8, 7)),
+)
+DILATED = {"kernel_shape": [3, 2], "dilations": [2, 3], "pads": [1, 0, 2, 1]}
+
+
+def old(operator: str, x: np.ndarray, **options: Any) -> Case:
+    """A case of version 1, which no oracle has right, with what the newest version gives."""
+    expected = oracle(template := case(operator, 22, x, **options), {"x0": template.inputs[0]})
+    return case(operator, 1, x, **{**options, "p": float(options["p"])} if "p" in options else options, expected=tuple(expected))
+
+
+CASES: list[Case] = []
+for attributes, size in WINDOWS:
+    x = normal(2, 3, *size)
+    CASES += [
+        *each_version("MaxPool", x, until=1, **attributes),
+        *each_version("MaxPool", x, since=8, outputs=2, **attributes),
+        *each_version("MaxPool", x, since=8, outputs=2, storage_order=1, **attributes),
+        old("AveragePool", x, **attributes),
+        *each_version("AveragePool", x, since=7, **attributes),
+        *each_version("AveragePool", x, since=7, count_include_pad=1, **attributes),
+        old("LpPool", x, **attributes),
+        old("LpPool", x, p=3, **attributes),
+        *each_version("LpPool", x, since=2, p=3, **attributes),
+    ]
+for attributes, size in CEILED:
+    x = normal(2, 3, *size)
+    CASES += [
+        *each_version("MaxPool", x, since=10, outputs=2, ceil_mode=1, **attributes),
+        *each_version("AveragePool", x, since=10, ceil_mode=1, **attributes),
+        *each_version("AveragePool", x, since=10, ceil_mode=1, count_include_pad=1, **attributes),
+        *each_version("LpPool", x, since=18, ceil_mode=1, **attributes),
+    ]
+X, IMAGE = normal(2, 3, 9, 8), normal(1, 2, 5, 5)
+PADDED = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
+CASES += [
+    *each_version("MaxPool", X, since=10, outputs=2, **DILATED),
+    *each_version("AveragePool", X, since=19, **DILATED),
+    *each_version("LpPool", X, since=18, **DILATED),
+    # The padding of SAME counts the dilated window, by ONNX's text since version 19 (onnxruntime does not).
+    case(
+        "MaxPool",
+        22,
+        np.float32([[[1, 5, 2, 4, 3]]]),
+        kernel_shape=[2],
+        dilations=[2],
+        auto_pad="SAME_UPPER",
+        expected=np.float32([[[5, 2, 5, 3, 4]]]),
+    ),
+    case("LpPool", 1, np.float32([[[3, 4]]]), kernel_shape=[2], p=1.5, expected=np.float32([[[(3**1.5 + 8) ** (2 / 3)]]])),
+    *retyped(case("MaxPool", 12, IMAGE * 40, outputs=2, **PADDED), np.int8, np.float64, np.float16, ml_dtypes.bfloat16),
+    *retyped(case("MaxPool", 12, abs(IMAGE) * 40, outputs=2, **PADDED), np.uint8),
+    *retyped(case("AveragePool", 22, IMAGE, **PADDED), np.float64, np.float16, ml_dtypes.bfloat16),
+    # Padding is -inf, or the smallest integer (onnxruntime starts from the smallest finite number).
+    case("MaxPool", 22, ENDS := np.full((1, 1, 4), -np.inf, np.float32), kernel_shape=[3], pads=[1, 1], expected=ENDS),
+    case("MaxPool", 22, np.zeros((0, 3, 4, 4), np.float32), kernel_shape=[2, 2]),
+    *(
+        c
+        for operator in ("GlobalAveragePool", "GlobalMaxPool")
+        for shape in ((2, 3, 4, 5), (2, 3, 4), (2, 3, 4, 2, 2))
+        for c in each_version(operator, normal(*shape))
+    ),
+    *retyped(case("GlobalAveragePool", 22, IMAGE), np.float64, np.float16, ml_dtypes.bfloat16),
+    *(
+        case("GlobalLpPool", version, IMAGE, p=float(p) if version == 1 else p, expected=norm)
+        for version in (1, 2, 22)
+        for p in (1, 2, 3)
+        for norm in [(abs(IMAGE) ** p).sum((2, 3), keepdims=True) ** np.float32(1 / p)]
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_pooling(case: Case) -> None:
+    check(case)
+
+
+def test_the_first_nan_of_a_window_is_its_maximum() -> None:
+    x = np.float32([[[1, np.nan, 3, np.nan, 9, 2]]])
+    y, indices = np.float32([[[np.nan, np.nan, 9]]]), np.int64([[[1, 3, 4]]])
+    check(case("MaxPool", 22, x, kernel_shape=[2], strides=[2], outputs=2, expected=(y, indices)))
+
+
+@pytest.mark.parametrize(
+    ("refused", "text"),
+    [
+        (case("MaxPool", 22, IMAGE, kernel_shape=[3]), "kernel_shape .* 2 entries"),
+        (case("MaxPool", 22, IMAGE, kernel_shape=[9, 9]), "larger than the padded input"),
+        (case("MaxPool", 22, normal(2, 3), kernel_shape=[1]), "no spatial axes"),
+        (case("MaxPool", 22, IMAGE), "lacks the attribute 'kernel_shape'"),
+        (case("LpPool", 22, IMAGE, kernel_shape=[2, 2], p=0), "p is 0"),
+        (case("GlobalMaxPool", 22, normal(3)), "no channels"),
+    ],
+    ids=str,
+)
+def test_refused(refused: Case, text: str) -> None:
+    with pytest.raises(Error, match=text):
+        load(build(refused))

@@ -1,0 +1,105 @@
+"""Every declaration against ONNX's schemas, and against the tables of cases: nothing declared is left untested."""
+
+import importlib
+import inspect
+from collections import defaultdict
+from dataclasses import MISSING, fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from onnx import defs, helper
+
+from jitonnx.ir.operator import Operator
+from jitonnx.ops.registry import DOMAINS, registry
+from tests.ops.harness import Case
+
+OPERATORS = sorted(registry().items())
+IDS = [f"{domain}:{name}" if domain else name for (domain, name), _ in OPERATORS]
+every_operator = pytest.mark.parametrize("declaration", [declaration for _, declaration in OPERATORS], ids=IDS)
+
+
+@cache
+def schemas() -> dict[tuple[str, str], dict[int, Any]]:
+    """All of ONNX's schemas: by domain and name, by version."""
+    found: dict[tuple[str, str], dict[int, Any]] = defaultdict(dict)
+    for schema in defs.get_all_schemas_with_history():
+        found[schema.domain, schema.name][schema.since_version] = schema
+    return found
+
+
+def newest(declaration: type[Operator]) -> Any:
+    """The schema of the newest version."""
+    return schemas()[declaration.domain, declaration.__name__][declaration.versions[-1]]
+
+
+def attributes(declaration: type[Operator]) -> dict[str, Any]:
+    """The fields of a declaration that are attributes in ONNX."""
+    return {entry.name: entry for entry in fields(declaration) if not entry.metadata.get("internal")}
+
+
+def test_domains_reach_the_newest_operator_sets_of_onnx() -> None:
+    released = {domain: newest for domain, (_, newest) in defs.C.schema_version_map().items()}
+    assert {domain: released[domain] for domain in DOMAINS} == DOMAINS
+
+
+@every_operator
+def test_versions_are_those_of_onnx(declaration: type[Operator]) -> None:
+    known = sorted(schemas()[declaration.domain, declaration.__name__].items())
+    if known[-1][1].deprecated:  # the version in which ONNX dropped the operator
+        known.pop()
+    assert declaration.versions == tuple(version for version, _ in known)
+
+
+@every_operator
+def test_inputs_and_outputs_are_those_of_onnx(declaration: type[Operator]) -> None:
+    schema = newest(declaration)
+    option = {defs.OpSchema.FormalParameterOption.Optional: "?", defs.OpSchema.FormalParameterOption.Variadic: "*"}
+    assert list(declaration.inputs) == [entry.name + option.get(entry.option, "") for entry in schema.inputs]
+    plain = [name.rstrip("?*") for name in declaration.outputs]
+    assert plain == [entry.name for entry in schema.outputs]
+
+
+@every_operator
+def test_attributes_are_those_of_onnx(declaration: type[Operator]) -> None:
+    schema, declared = newest(declaration), attributes(declaration)
+    assert set(declared) == set(schema.attributes)
+    for name, entry in declared.items():
+        given = schema.attributes[name]
+        assert (entry.default is MISSING) == given.required, name
+        if given.default_value.name and entry.default is not None:  # None: worked out from other attributes
+            expected = helper.get_attribute_value(given.default_value)
+            expected = expected.decode() if isinstance(expected, bytes) else expected
+            expected = tuple(expected) if isinstance(expected, list) else expected
+            close = pytest.approx(expected) if isinstance(expected, float) else expected
+            assert entry.default == close, name
+
+
+@every_operator
+def test_declaration_has_all_its_parts(declaration: type[Operator]) -> None:
+    assert declaration.__doc__ and not declaration.__doc__.startswith(f"{declaration.__name__}("), "no docstring"
+    for part in ("infer", "evaluate", "lower"):
+        assert getattr(declaration, part) is not getattr(Operator, part), f"no {part}"
+    parameters = list(inspect.signature(declaration.infer).parameters.values())[1:]
+    if not any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+        assert len(parameters) == len(declaration.inputs)
+
+
+@cache
+def tested() -> set[tuple[str, str, int]]:
+    """Domain, name and version of every operator in a table of cases."""
+    found = set()
+    for path in Path(__file__).parent.glob("test_*.py"):
+        module = importlib.import_module(f"tests.ops.{path.stem}")
+        tables = [value for value in vars(module).values() if isinstance(value, list)]
+        for entry in (entry for table in tables for entry in table if isinstance(entry, Case)):
+            versions = registry()[entry.domain, entry.operator].versions
+            found.add((entry.domain, entry.operator, max(v for v in versions if v <= entry.opset)))
+    return found
+
+
+@every_operator
+def test_every_version_has_a_case(declaration: type[Operator]) -> None:
+    missing = [v for v in declaration.versions if (declaration.domain, declaration.__name__, v) not in tested()]
+    assert not missing, f"no case for {declaration.__name__} of version {missing}"

@@ -1,0 +1,94 @@
+"""The public names, and what importing the package costs."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import jitonnx
+from jitonnx.environment import get_build_info
+
+ROOT = Path(__file__).parents[2]
+
+NAMES = """
+Error ExecutionMode ExecutionOrder GraphOptimizationLevel InferenceSession ModelMetadata NodeArg
+OrtExecutionProviderDevicePolicy RunOptions SessionOptions __version__ disable_telemetry_events enable_telemetry_events
+get_all_providers get_available_providers get_build_info get_device get_version_string has_collective_ops preload_dlls
+set_default_logger_severity
+""".split()
+
+SESSION = """
+close declared_inputs disable_fallback enable_fallback end_profiling engine get_inputs get_modelmeta get_outputs
+get_overridable_initializers get_profiling_start_time_ns get_provider_options get_providers get_session_options run
+run_async set_providers
+""".split()
+
+
+def test_names() -> None:
+    """Whoever adds or removes a public name changes this list, and the changelog."""
+    assert sorted(jitonnx.__all__) == sorted(NAMES)
+    assert set(NAMES) <= set(dir(jitonnx))
+    for name in NAMES:
+        assert getattr(jitonnx, name) is not None
+    assert sorted(name for name in dir(jitonnx.InferenceSession) if not name.startswith("_")) == sorted(SESSION)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        jitonnx.nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_environment() -> None:
+    assert re.match(r"\d+\.\d+", jitonnx.__version__) and jitonnx.get_version_string() == jitonnx.__version__
+    assert jitonnx.get_available_providers() == ["CPUExecutionProvider"]
+    assert jitonnx.get_all_providers()[-1] == "CPUExecutionProvider"
+    assert jitonnx.get_device() == "CPU"
+    assert "Build Info" in get_build_info()
+    assert jitonnx.has_collective_ops() is False
+    jitonnx.preload_dlls()
+    jitonnx.enable_telemetry_events()
+    jitonnx.disable_telemetry_events()
+
+
+def test_log_severity() -> None:
+    from jitonnx.log import logger
+
+    before = logger.level
+    for severity, level in enumerate((10, 20, 30, 40, 50)):
+        jitonnx.set_default_logger_severity(severity)
+        assert logger.level == level
+    logger.setLevel(before)
+    with pytest.raises(RuntimeError, match="Invalid logging severity"):
+        jitonnx.set_default_logger_severity(9)
+
+
+def _python(source: str, **variables: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", source],
+        cwd=ROOT,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_import_is_cheap() -> None:
+    modules = set(_python("import jitonnx, sys; print(*sys.modules)").split())
+    assert "jitonnx" in modules
+    assert not {"numpy", "numba", "llvmlite", "google.protobuf", "jitonnx.session", "jitonnx.engine"} & modules
+    milliseconds = float(_python("import numpy, time; t = time.perf_counter(); import jitonnx; print((time.perf_counter() - t) * 1e3)"))
+    assert milliseconds < 100
+
+
+def test_a_second_start_does_not_import_numba(tmp_path: Path) -> None:
+    source = (
+        "import sys, numpy as np, jitonnx; from tests.session.models import relu_add\n"
+        "session = jitonnx.InferenceSession(relu_add())\n"
+        "session.run(None, {'x': np.zeros((2, 3), np.float32)})\n"
+        "print('numba' in sys.modules)"
+    )
+    first, second = (_python(source, JITONNX_CACHE_DIR=str(tmp_path), PYTHONPATH=str(ROOT)) for _ in range(2))
+    assert (first.strip(), second.strip()) == ("True", "False")
