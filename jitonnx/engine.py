@@ -12,13 +12,13 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from jitonnx.codegen.code import code_of
-from jitonnx.errors import RuntimeException
+from jitonnx.errors import InvalidArgument, RuntimeException
 from jitonnx.ir.computation import Host
 from jitonnx.ir.dims import Dim, DimLike, evaluate
 from jitonnx.ir.graph import Graph, Node, Value
@@ -65,13 +65,30 @@ class Compiled:
     symbols: list[str]
     image: CodeImage
     objects: Mapping[str, bytes]
+    checking: threading.Lock = field(default_factory=threading.Lock)
 
     def ready(self, sizes: Mapping[str, int], threads: int) -> Ready:
         """The program for values of the dimension variables."""
         program = self.plan.instantiate(sizes, self.symbols, threads)
         executable = Executable(program, self.image, threads)
         short = len(program.steps) <= GIL_STEPS and self._estimate(sizes) <= GIL_MICROSECONDS
-        return Ready(executable, executable.entry(release_gil=not short))
+        return Ready(executable, None if self.plan.flags else executable.entry(release_gil=not short))
+
+    def run(self, ready: Ready, inputs: Sequence[Any]) -> list[Any]:
+        """The outputs of a program of this plan. InvalidArgument names the node that met an error in the data.
+
+        Overlapping runs share the flags: one that finds a flag set makes sure, alone, that the error is its own.
+        """
+        outputs = ready.executable.run(inputs)
+        if not any(flag.word[0] for flag in self.plan.flags):
+            return outputs
+        with self.checking:
+            for flag in self.plan.flags:
+                flag.word[0] = 0
+            outputs = ready.executable.run(inputs)
+            if met := [flag.text for flag in self.plan.flags if flag.word[0]]:
+                raise InvalidArgument("; ".join(met))
+            return outputs
 
     def _estimate(self, sizes: Mapping[str, int]) -> float:
         """Roughly how many microseconds a run takes."""
@@ -147,10 +164,11 @@ class Engine:
         shapes = tuple(np.shape(array) for array in inputs)
         engine = self.serving(shapes)
         if engine.cut is not None:
-            return engine.cut.run(inputs)
+            return engine.cut.run(inputs, engine._sizes(shapes) or {})
         ready = engine.program(shapes)
         assert ready is not None, "Bug: a graph is neither cut nor compiled"
-        return ready.executable.run(inputs)
+        assert engine.compiled is not None
+        return engine.compiled.run(ready, inputs)
 
     def _sizes(self, shapes: Shapes) -> dict[str, int] | None:
         """Values of the dimension variables; None if what this engine assumes of them does not hold."""
@@ -211,22 +229,26 @@ class Cut:
                 continue
             behind.update(node.outputs)
         self.reasons = {node: reasons[node] for node in self.nodes}
-        known = set(graph.inputs).union(*(node.outputs for node in before))
-        needed = _read_by([*self.nodes, *self._rest]) | set(graph.outputs)
+        outputs = dict.fromkeys(graph.outputs)
+        needed = _read_by([*self.nodes, *self._rest]) | outputs
+        # Shapes and the like, known as soon as the sizes of the inputs are: constants to what follows.
+        self._dimensions = [value for value in needed if value.contents is not None and value.constant is None]
+        for value in self._dimensions:
+            del needed[value]
         self._from_head = [value for node in before for value in node.outputs if value in needed]
         self._inputs, self._outputs = list(graph.inputs), list(graph.outputs)
-        first = {value for node in self.nodes for value in node.outputs}
-        read = _read_by(self._rest) | set(graph.outputs)
+        first = [value for node in self.nodes for value in node.outputs]
+        read = _read_by(self._rest) | outputs
         self._crossing = [value for value in dict.fromkeys([*graph.inputs, *self._from_head, *first]) if value in read]
         self.head = (
-            self._make(before, graph.inputs, [v.type for v in graph.inputs], self._from_head) if before else None
+            self._make(before, graph.inputs, [v.type for v in graph.inputs], self._from_head) if self._from_head else None
         )
         self._tails: _Kept[Engine] = _Kept(engine.settings.programs_kept)
-        assert known, "Bug: a graph without values was cut"
 
-    def run(self, inputs: Sequence[Any]) -> list[Any]:
-        """The outputs of the whole graph."""
-        values: dict[Value, Any] = dict(zip(self._inputs, inputs, strict=True))
+    def run(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
+        """The outputs of the whole graph. `sizes`: values of the inputs' dimension variables."""
+        numbers = {value: _evaluated(value, sizes) for value in self._dimensions}
+        values: dict[Value, Any] = {**numbers, **dict(zip(self._inputs, inputs, strict=True))}
         if self.head is not None:
             values.update(zip(self._from_head, self.head.run(inputs), strict=True))
         for node in self.nodes:
@@ -234,18 +256,24 @@ class Cut:
             values.update(zip(node.outputs, _evaluate(node, arguments), strict=False))
         if self._rest:
             crossing = [values[value] for value in self._crossing]
-            values.update(zip(self._outputs, self._tail(crossing).run(crossing), strict=True))
+            values.update(zip(self._outputs, self._tail(crossing, numbers).run(crossing), strict=True))
         return _owned([_lookup(values, value) for value in self._outputs], inputs)
 
-    def _tail(self, arrays: Sequence[Any]) -> Engine:
+    def _tail(self, arrays: Sequence[Any], numbers: Mapping[Value, np.ndarray]) -> Engine:
         types = [type_of(array) if isinstance(array, np.ndarray) else UNKNOWN for array in arrays]
-        key = tuple((kind.dtype, kind.shape) for kind in types)
-        return self._tails.get(key, lambda: self._make(self._rest, self._crossing, types, self._outputs))
+        key = (tuple((kind.dtype, kind.shape) for kind in types), *(array.tobytes() for array in numbers.values()))
+        known = {value: Value(value.name, type_of(array), array) for value, array in numbers.items()}
+        return self._tails.get(key, lambda: self._make(self._rest, self._crossing, types, self._outputs, known))
 
     def _make(
-        self, nodes: Sequence[Node], inputs: Sequence[Value], types: Sequence[TensorType], outputs: Sequence[Value]
+        self,
+        nodes: Sequence[Node],
+        inputs: Sequence[Value],
+        types: Sequence[TensorType],
+        outputs: Sequence[Value],
+        replaced: Mapping[Value, Value] | None = None,
     ) -> Engine:
-        part = extract(nodes, inputs, types, outputs)
+        part = extract(nodes, inputs, types, outputs, replaced)
         return Engine(part, self._engine.settings, self._engine.cache, self._engine._progress)
 
 
@@ -322,8 +350,15 @@ def _lookup(values: Mapping[Value, Any], value: Value) -> Any:
     return values[value] if value in values else value.constant
 
 
-def _read_by(nodes: Sequence[Node]) -> set[Value]:
-    return {value for node in nodes for value in node.inputs if value is not None}
+def _read_by(nodes: Sequence[Node]) -> dict[Value, None]:
+    return dict.fromkeys(value for node in nodes for value in node.inputs if value is not None)
+
+
+def _evaluated(value: Value, sizes: Mapping[str, int]) -> np.ndarray:
+    """The elements of a value that holds dimensions."""
+    assert value.contents is not None
+    elements = [evaluate(dim, sizes) for dim in value.contents.flat]
+    return np.array(elements, value.dtype.numpy).reshape(value.contents.shape)
 
 
 def bind(types: Sequence[TensorType], shapes: Shapes) -> dict[str, int] | None:

@@ -265,6 +265,25 @@ def _within(code: Code, argument: Traced | Pointer, value: ir.Value) -> Traced |
     return Traced(code.builder, argument.element, value)
 
 
+def each_vector(
+    code: Code, count: Traced, lanes: int, body: Callable[[Traced, int, Mask | None, Traced], None], blocks: int = 4
+) -> None:
+    """Emit `body(first, width, mask, live)` for pieces of `count` elements: `width` of them from element `first` on.
+
+    Pieces are `blocks` vectors of `lanes` elements as long as they last, then two: the operations on the vectors of one
+    wide piece hide each other's latency. The last piece, one vector or two, has `live` elements and a mask.
+    """
+    done = code.integer(0)
+    for width in (blocks * lanes, 2 * lanes):
+        start, done = done, count - remainder(count, code.integer(width))
+        with code.loop(done, start, width) as first:
+            body(first, width, None, code.integer(width))
+    rest = count - done
+    for width in (2 * lanes, lanes):
+        with code.when((rest > width - lanes) & (rest <= width)):
+            body(done, width, code.live(rest, width), rest)
+
+
 def remainder(a: Traced, b: Traced) -> Traced:
     """a modulo b for integers a >= 0, b > 0."""
     return a.like(a.builder.srem(a.value, b.value))

@@ -92,4 +92,14 @@ class Vectors:
         return self.code.call(simd.reduce_add, vector)
 
     def largest(self, vector: Traced) -> Traced:
-        return self.code.call(simd.reduce_max, vector)
+        """The largest lane; any lane if one is NaN."""
+        lanes = self.lanes
+        while lanes > 1:
+            lanes //= 2
+            vector = larger_lanes(self.code.part(vector, 0, lanes), self.code.part(vector, lanes, lanes))
+        return vector.like(vector.builder.extract_element(vector.value, self.code.integer(0).value))
+
+
+def larger_lanes(a: Traced, b: Traced) -> Traced:
+    """Of each lane the larger one, by one instruction; either of them where one is NaN."""
+    return select(a > b, a, b)

@@ -1,29 +1,19 @@
-"""The innermost tile of GEMM and convolution: a block of sums held in vector registers.
+"""The innermost tile of GEMM and convolution: a block of sums held in vector registers, and the epilogue on it.
 
-A tile is rows x vectors sums of `lanes` elements each. It is a Numba tuple of Vectors, row after row, that LLVM keeps
-in registers from `zeros` over any number of `accumulate`s (which may stand in loops) to `finish`:
-
-    clear, add, store = zeros(6, 4, 16), accumulate(6, 4, 16), finish(6, 4, 16, epilogue)   # when the kernel is built
-
-    sums = clear()                                                                           # in the kernel
-    for tap in range(taps):
-        sums = add(sums, advance(a, offset(tap)), lda, 1, advance(b, tap * k * 64), 64, k)
-    store(sums, c, ldc, live, buffers, sizes, batch, row, column)
-
-The bodies are written as LLVM IR by llvmlite, since Numba spends 8 ms on every fma statement and llvmlite next to
-nothing: to Numba a tile is three calls, whatever its size.
+A tile is rows x vectors sums, a list of LLVM values, row after row: zeros at first, then what `emit_accumulate` gives
+(once, or in a loop that carries them), and `emit_finish` puts them through the epilogue and into memory. Other kernels
+apply their epilogue by `Epilogue` alone.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import llvmlite.ir as ir
 from numba.core import cgutils, types
-from numba.extending import intrinsic
 
 from jitonnx.kernels.jit import BYTES
 from jitonnx.kernels.simd import Vector, live_mask, llvm_intrinsic, masked_store, splat
@@ -40,141 +30,6 @@ _OPERATION = re.compile(
     re.M,
 )
 _DEVICE_CALL = re.compile(r"^  (?:%\S+ = )?call i32 @", re.M)
-
-
-def zeros(rows: int, vectors: int, lanes: int, element: types.Type = types.float32) -> Any:
-    """An intrinsic `clear() -> sums`: a tile of zeros."""
-    sums = tile_type(rows, vectors, lanes, element)
-
-    @intrinsic
-    def clear(typingctx):
-        return sums(), lambda context, builder, sig, args: ir.Constant(context.get_value_type(sums), None)
-
-    return clear
-
-
-def accumulate(rows: int, vectors: int, lanes: int, element: types.Type = types.float32) -> Any:
-    """An intrinsic `add(sums, a, a_row_stride, a_step, b, b_step, k) -> sums`, which adds the product of a and b:
-
-        sums[r][j] += Σ_p a[r * a_row_stride + p * a_step] * b[p * b_step + j]     p < k,  j < vectors * lanes
-
-    Strides are in elements. Pass constants where they are known (a_step 1; b_step `vectors * lanes` for packed b): they
-    fold into the addresses. Float products are fused (one rounding a step), in the order of p; integers wrap around.
-    k <= 0 adds nothing. `a` needs no alignment; `b` is read in whole vectors.
-    """
-    sums = tile_type(rows, vectors, lanes, element)
-    p = types.CPointer(element)
-
-    @intrinsic
-    def add(typingctx, sums_, a, a_row_stride, a_step, b, b_step, k):
-        def generate(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-            tile, a_value, row_stride, *rest = args
-            offsets = [builder.mul(row_stride, _I64(r)) for r in range(rows)]
-            results = emit_accumulate(builder, element, _unpack(builder, tile), a_value, offsets, *rest)
-            return _pack(builder, tile.type, results)
-
-        return sums(sums, p, types.intp, types.intp, p, types.intp, types.intp), generate
-
-    return add
-
-
-def accumulate_at(rows: int, vectors: int, lanes: int, element: types.Type = types.float32) -> Any:
-    """As `accumulate`, with any place for each row: `add(sums, a, offsets, a_step, b, b_step, k) -> sums`.
-
-    offsets is a tuple of `rows` integers (elements from a). Each row takes a register for its address.
-    """
-    sums = tile_type(rows, vectors, lanes, element)
-    p = types.CPointer(element)
-    places = types.UniTuple(types.intp, rows)
-
-    @intrinsic
-    def add(typingctx, sums_, a, offsets, a_step, b, b_step, k):
-        def generate(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-            tile, a_value, places_value, *rest = args
-            offset_values = cgutils.unpack_tuple(builder, places_value)
-            results = emit_accumulate(builder, element, _unpack(builder, tile), a_value, offset_values, *rest)
-            return _pack(builder, tile.type, results)
-
-        return sums(sums, p, places, types.intp, p, types.intp, types.intp), generate
-
-    return add
-
-
-def finish(
-    rows: int,
-    vectors: int,
-    lanes: int,
-    epilogue: Callable[..., Any] | None = None,
-    element: types.Type = types.float32,
-) -> Any:
-    """An intrinsic `store(sums, c, ldc, live, buffers, sizes, batch, row, column)`: c = epilogue(sums).
-
-    `c` points at the tile's first element, which is element (batch, row, column) of the result. Only the first `live`
-    columns are written (live >= vectors * lanes: all, on a path of its own without masks). `epilogue` is a device
-    function epilogue(x, buffers, sizes, batch, row, column, live) -> Vector, or None.
-    """
-    sums = tile_type(rows, vectors, lanes, element)
-    signature = types.void(
-        sums,
-        types.CPointer(element),
-        types.intp,
-        types.intp,
-        types.CPointer(BYTES),
-        _SIZES,
-        types.intp,
-        types.intp,
-        types.intp,
-    )
-
-    @intrinsic
-    def store(typingctx, sums_, c, ldc, live, buffers, sizes, batch, row, column):
-        apply = Epilogue(epilogue, Vector(element, lanes))
-
-        def generate(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-            tile, c_value, stride, live_value, *place = args
-            tile_values = _unpack(builder, tile)
-            emit_finish(context, builder, apply, (rows, vectors), tile_values, c_value, stride, live_value, place)
-            return context.get_dummy_value()
-
-        return signature, generate
-
-    return store
-
-
-def finish_rows(
-    rows: int,
-    vectors: int,
-    lanes: int,
-    epilogue: Callable[..., Any] | None = None,
-    element: types.Type = types.float32,
-) -> Any:
-    """As `finish`, for tiles of pixels:
-    `store(sums, c, ldc, live, rows_live, row_step, buffers, sizes, batch, row, column)`.
-
-    Only the first `rows_live` rows are written (>= rows: all; at least 1), and tile row r is row `row + r * row_step`
-    of the result to the epilogue.
-    """
-    sums = tile_type(rows, vectors, lanes, element)
-    integer = types.intp
-    places = (types.CPointer(BYTES), _SIZES, integer, integer, integer)
-    signature = types.void(sums, types.CPointer(element), integer, integer, integer, integer, *places)
-
-    @intrinsic
-    def store(typingctx, sums_, c, ldc, live, rows_live, row_step, buffers, sizes, batch, row, column):
-        apply = Epilogue(epilogue, Vector(element, lanes))
-
-        def generate(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-            tile, c_value, stride, live_value, rows_value, step, *place = args
-            shape = (rows, vectors)
-            sum_values = _unpack(builder, tile)
-            emit_finish(
-                context, builder, apply, shape, sum_values, c_value, stride, live_value, place, rows_value, step
-            )
-            return context.get_dummy_value()
-
-        return signature, generate
-
-    return store
 
 
 class Epilogue:
@@ -201,10 +56,8 @@ class Epilogue:
         """Whether it is short enough to be repeated for every register of a tile."""
         return self.operations <= _UNROLLED_OPERATIONS
 
-    def call(
-        self, context: Any, builder: ir.IRBuilder, x: ir.Value, place: Sequence[ir.Value], inline: bool
-    ) -> ir.Value:
-        """epilogue(x, *place); place: buffers, sizes, batch, row, column, live."""
+    def call(self, context: Any, builder: ir.IRBuilder, x: ir.Value, place: Sequence[ir.Value]) -> ir.Value:
+        """epilogue(x, *place), inline; place: buffers, sizes, batch, row, column, live."""
         if self._result is None:
             return x
         context.active_code_library.add_linking_library(self._result.library)
@@ -215,7 +68,7 @@ class Epilogue:
             self.vector,
             self._arguments,
             [x, *place],
-            attrs=("alwaysinline",) if inline else (),
+            attrs=("alwaysinline",),
         )
         return value
 
@@ -223,21 +76,6 @@ class Epilogue:
 def _count_operations(text: str) -> int:
     """Operations on vectors in a function's IR; a call of another device function counts as many."""
     return len(_OPERATION.findall(text)) + _UNROLLED_OPERATIONS * len(_DEVICE_CALL.findall(text))
-
-
-def tile_type(rows: int, vectors: int, lanes: int, element: types.Type) -> types.UniTuple:
-    return types.UniTuple(Vector(element, lanes), rows * vectors)
-
-
-def _unpack(builder: ir.IRBuilder, tile: ir.Value) -> list[ir.Value]:
-    return [builder.extract_value(tile, i) for i in range(tile.type.count)]
-
-
-def _pack(builder: ir.IRBuilder, typ: ir.Type, sums: Sequence[ir.Value]) -> ir.Value:
-    tile = ir.Constant(typ, ir.Undefined)
-    for i, value in enumerate(sums):
-        tile = builder.insert_value(tile, value, i)
-    return tile
 
 
 def emit_accumulate(
@@ -252,7 +90,13 @@ def emit_accumulate(
     k: ir.Value,
     ahead: tuple[ir.Value, ir.Value] | None = None,
 ) -> list[ir.Value]:
-    """The loop over k of `accumulate_at`, on sums row after row: all sums and both pointers are phis of one block.
+    """The sums with the product of some rows of a and a panel of b added; row r of a starts at a + offsets[r]:
+
+        sums[r][j] += Σ_p a[offsets[r] + p * a_step] * b[p * b_step + j]    p < k,  j < vectors * lanes
+
+    Offsets and steps are in elements; constants among them (a_step 1, b_step the width of a packed panel) fold into the
+    addresses. Float products are fused, one rounding a step, in the order of p; integers wrap around. k <= 0 adds
+    nothing. Of b whole vectors are read; nothing needs alignment. In the loop all sums and both pointers are phis.
 
     ahead: where memory is that will be needed soon, and how many elements of it to ask for in each step of k.
     """
@@ -364,7 +208,7 @@ def emit_finish(
                 for v in range(vectors):
                     where = [buffers, sizes, batch, builder.add(row, builder.mul(row_step, _I64(r)))]
                     where.append(builder.add(column, _I64(v * lanes)))
-                    y = epilogue.call(context, builder, sums[r * vectors + v], [*where, _I64(lanes)], inline=True)
+                    y = epilogue.call(context, builder, sums[r * vectors + v], [*where, _I64(lanes)])
                     builder.store(y, _vector_pointer(builder, c_row, v * lanes, lanes)).align = _element_bytes(c)
         with part:
             _finish_over_memory(*over_memory)
@@ -419,7 +263,7 @@ def _write_store_part(context: Any, function: ir.Function, epilogue: Epilogue) -
                     builder.add(column, start),
                     rest,
                 ]
-                y = epilogue.call(context, builder, x, where, inline=True)
+                y = epilogue.call(context, builder, x, where)
                 target = _vector_pointer(builder, c_row, start, lanes)
                 masked_store(builder, y, target, live_mask(builder, rest, lanes), _element_bytes(c))
     builder.ret_void()

@@ -62,13 +62,13 @@ def _library_digest() -> str:
     return digest.hexdigest()
 
 
-def make_object(code: Code, target: Target) -> bytes:
-    """Compile a kernel: build its function, lower it through Numba, optimise and emit object code."""
+def make_object(code: Code, symbol: str, target: Target) -> bytes:
+    """Compile a kernel: build its function, lower it through Numba, optimise and emit object code that defines `symbol`."""
     from jitonnx.codegen.build import kernel_function
     from jitonnx.codegen.emit import emit_object
     from jitonnx.kernels.jit import lower
 
-    return emit_object(lower(kernel_function(code, target), code.symbol(target)), target)
+    return emit_object(lower(kernel_function(code, target), symbol), target)
 
 
 def make_assembly(code: Code, target: Target) -> str:

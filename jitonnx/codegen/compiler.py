@@ -80,7 +80,7 @@ def _compile(
             code = todo.get_nowait()
         except queue.Empty:
             break
-        finish(code, compile_one(code, target))
+        finish(code, compile_one(code, code.symbol(target), target))
     finished.set()
     for helper in helpers:
         helper.join()
@@ -89,10 +89,10 @@ def _compile(
     return done
 
 
-def compile_one(code: Code, target: Target) -> bytes:
+def compile_one(code: Code, symbol: str, target: Target) -> bytes:
     """Compile one kernel here. CompileError tells which, if it does not compile."""
     try:
-        return make_object(code, target)
+        return make_object(code, symbol, target)
     except (KeyboardInterrupt, MemoryError):
         raise
     except Exception as error:
@@ -123,7 +123,7 @@ def _drive_worker(
             _receive(process.stdout)
             while not errors:
                 code = todo.get_nowait()
-                _send(process.stdin, (code, target))
+                _send(process.stdin, (code, code.symbol(target), target))
                 answer = _receive(process.stdout)
                 if isinstance(answer, str):
                     raise CompileError(answer)
@@ -148,11 +148,11 @@ def work() -> None:
     _send(sink, "ready")
     while True:
         try:
-            code, target = _receive(source)
+            code, symbol, target = _receive(source)
         except (EOFError, struct.error):
             return
         try:
-            answer: bytes | str = compile_one(code, target)
+            answer: bytes | str = compile_one(code, symbol, target)
         except CompileError as error:
             answer = str(error)
         try:

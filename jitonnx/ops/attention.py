@@ -21,13 +21,13 @@ from jitonnx.ops.base import FLOATS, check_dtype, lower_floating, widen
 class _Heads(NamedTuple):
     """Shapes of an Attention by head: q [B, H, S, D], k [B, Hkv, T, D], v [B, Hkv, T, Dv], T without the past."""
 
-    q: Shape
-    k: Shape
-    v: Shape
-    past: DimLike
+    q: tuple[Any, ...]
+    k: tuple[Any, ...]
+    v: tuple[Any, ...]
+    past: Any
 
     @property
-    def total(self) -> DimLike:
+    def total(self) -> Any:
         """The number of keys, those of the past included."""
         return self.k[2] + self.past
 
@@ -131,18 +131,16 @@ class Attention(Operator):
         return y.astype(q.dtype, copy=False), keys, values, stage.astype(q.dtype, copy=False)
 
     def _scale(self, heads: _Heads) -> float:
-        return self.scale if self.scale is not None else 1 / math.sqrt(max(int(heads.q[3]), 1))  # type: ignore[call-overload]
+        return self.scale if self.scale is not None else 1 / math.sqrt(max(int(heads.q[3]), 1))
 
     def _precise(self, logits: np.ndarray) -> np.ndarray:
         if self.softmax_precision is None:
             return logits
         return widen(logits.astype(DType(self.softmax_precision).numpy))
 
-    def _bias(
-        self, mask: np.ndarray | None, lengths: np.ndarray | None, heads: _Heads, dtype: np.dtype
-    ) -> np.ndarray:
+    def _bias(self, mask: np.ndarray | None, lengths: np.ndarray | None, heads: _Heads, dtype: np.dtype) -> np.ndarray:
         """What is added to the logits: -inf where a key is not attended. Broadcasts to [B, H, S, T]."""
-        rows, total = int(heads.q[2]), int(heads.total)  # type: ignore[call-overload]
+        rows, total = int(heads.q[2]), int(heads.total)
         allowed = np.ones((rows, total), bool)
         column = np.arange(total)
         offset: Any = heads.past
@@ -240,7 +238,7 @@ class Attention(Operator):
         return to.map(condition, columns, positions, shift, size)
 
 
-def _by_head(x: np.ndarray, shape: Shape) -> np.ndarray:
+def _by_head(x: np.ndarray, shape: tuple[Any, ...]) -> np.ndarray:
     """[B, S, H * D] as [B, H, S, D]."""
     if x.ndim == 4:
         return x
@@ -338,9 +336,7 @@ class RotaryEmbedding(Operator):
         return (0, half, 1), (half, turned, 1)
 
     @lower_floating
-    def lower(
-        self, to: Lowering, x: Value, cosines: Value, sines: Value, positions: Value | None = None
-    ) -> Value:
+    def lower(self, to: Lowering, x: Value, cosines: Value, sines: Value, positions: Value | None = None) -> Value:
         shape = self._shape(x.shape)
         turned, depth = self._turned(shape), shape[3]
         half = floor_divide(turned, 2)
@@ -366,9 +362,7 @@ class RotaryEmbedding(Operator):
             y = to.reshape(to.transpose(y, (0, 2, 1, 3)), x.shape)
         return y
 
-    def _lower_cache(
-        self, to: Lowering, cache: Value, positions: Value | None, half: DimLike
-    ) -> Value:
+    def _lower_cache(self, to: Lowering, cache: Value, positions: Value | None, half: DimLike) -> Value:
         """Cosines or sines as [B, 1, S, half]."""
         if positions is not None:
             cache = to.emit(c.Gather(0), (cache, positions), TensorType(cache.dtype, (*positions.shape, half)))

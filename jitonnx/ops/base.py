@@ -131,7 +131,7 @@ def lower_floating(lower: Callable[..., Any]) -> Callable[..., Any]:
             return to.host(self, inputs, types)
         wide = [to.cast(x, DType.FLOAT) if x is not None and x.dtype in HALVES else x for x in inputs]
         results: Sequence[Value] = as_tuple(lower(self, to, *wide))
-        return [to.cast(result, type.dtype or result.dtype) for result, type in zip(results, types)]
+        return [to.cast(result, type.dtype or result.dtype) for result, type in zip(results, types, strict=False)]
 
     return wrapper
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,7 +24,7 @@ class _Blocks(Operator):
     blocksize: int
     mode: str = "DCR"
 
-    def _steps(self, shape: Shape) -> tuple[Shape, Shape]:
+    def _steps(self, shape: Shape) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """The shapes of the first and of the last reshape."""
         raise NotImplementedError
 
@@ -58,9 +58,9 @@ class DepthToSpace(_Blocks):
     """Channels spread over blocks of blocksize by blocksize pixels."""
 
     versions = (1, 11, 13, 28)
-    permutations = {"DCR": (0, 3, 4, 1, 5, 2), "CRD": (0, 1, 4, 2, 5, 3)}
+    permutations: ClassVar = {"DCR": (0, 3, 4, 1, 5, 2), "CRD": (0, 1, 4, 2, 5, 3)}
 
-    def _steps(self, shape: Shape) -> tuple[Shape, Shape]:
+    def _steps(self, shape: Shape) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         n, channels, height, width = shape
         b = self.blocksize
         depth = self._divided("the number of channels", channels, b * b)
@@ -72,9 +72,9 @@ class SpaceToDepth(_Blocks):
     """Blocks of blocksize by blocksize pixels gathered into channels."""
 
     versions = (1, 13, 28)
-    permutations = {"DCR": (0, 3, 5, 1, 2, 4), "CRD": (0, 1, 3, 5, 2, 4)}
+    permutations: ClassVar = {"DCR": (0, 3, 5, 1, 2, 4), "CRD": (0, 1, 3, 5, 2, 4)}
 
-    def _steps(self, shape: Shape) -> tuple[Shape, Shape]:
+    def _steps(self, shape: Shape) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         n, channels, height, width = shape
         b = self.blocksize
         rows, columns = self._divided("the height", height, b), self._divided("the width", width, b)

@@ -82,7 +82,9 @@ def convolve(x: np.ndarray, w: np.ndarray, windows: Windows, group: int) -> np.n
     view = np.lib.stride_tricks.sliding_window_view(
         padded(x, windows, 0), extent(windows.kernel, windows.dilations), axis=axes
     )
-    starts = tuple(slice(0, (out - 1) * stride + 1, stride) for out, stride in zip(windows.output, windows.strides))
+    starts = tuple(
+        slice(0, (out - 1) * stride + 1, stride) for out, stride in zip(windows.output, windows.strides, strict=True)
+    )
     view = view[(slice(None), slice(None), *starts, *(slice(None, None, step) for step in windows.dilations))]
     order = (0, *range(1 + rank, 1 + 2 * rank), *range(1, 1 + rank))  # of one image: channel, tap, output position
     matrices = w.reshape(group, w.shape[0] // group, -1)
@@ -138,7 +140,9 @@ def convolve_transposed(x: np.ndarray, w: np.ndarray, windows: Windows, group: i
     covers = extent(windows.kernel, windows.dilations)
     reach = [
         max((n - 1) * stride + cover, before + out)
-        for n, stride, cover, before, out in zip(size, windows.strides, covers, windows.before, windows.output)
+        for n, stride, cover, before, out in zip(
+            size, windows.strides, covers, windows.before, windows.output, strict=True
+        )
     ]
     y = np.zeros((images, out_channels, *windows.output), x.dtype)
     if not y.size or not x.size:
@@ -151,10 +155,10 @@ def convolve_transposed(x: np.ndarray, w: np.ndarray, windows: Windows, group: i
         for tap in windows.taps():
             places = tuple(
                 slice(position * dilation, position * dilation + (n - 1) * stride + 1, stride)
-                for position, dilation, n, stride in zip(tap, windows.dilations, size, windows.strides)
+                for position, dilation, n, stride in zip(tap, windows.dilations, size, windows.strides, strict=True)
             )
             canvas[(slice(None), *places)] += spreads[(slice(None), *tap)]
-        kept = tuple(slice(before, before + out) for before, out in zip(windows.before, windows.output))
+        kept = tuple(slice(before, before + out) for before, out in zip(windows.before, windows.output, strict=True))
         y[image] = canvas[(slice(None), *kept)]
     return y
 

@@ -39,13 +39,13 @@ class Einsum(Operator):
     equation: str
 
     def _parse(self, ranks: Sequence[int]) -> tuple[list[Labels], Labels]:
-        """Labels of the inputs' axes and of the result's. The axes of an ellipsis are named "1", "2", ... from the right."""
+        """Labels of the inputs' axes and of the result's; an ellipsis' axes are named "1", "2", ... from the right."""
         text = self.equation.replace(" ", "")
         left, arrow, right = text.partition("->")
         terms = left.split(",")
         if len(terms) != len(ranks):
             raise InferenceError(f"equation {self.equation!r} has {len(terms)} terms for {len(ranks)} inputs")
-        inputs = [self._labels(term, rank) for term, rank in zip(terms, ranks)]
+        inputs = [self._labels(term, rank) for term, rank in zip(terms, ranks, strict=True)]
         widest = max((sum(label.isdigit() for label in labels) for labels in inputs), default=0)
         dots = tuple(str(position) for position in range(widest, 0, -1))
         if arrow:
@@ -56,14 +56,15 @@ class Einsum(Operator):
     def _labels(self, term: str, rank: int) -> Labels:
         before, dots, after = term.partition("...")
         spare = rank - len(before) - len(after)
-        if not (before + after).isalpha() and before + after or spare < 0 or (spare and not dots):
+        named = before + after
+        if (named and not named.isalpha()) or spare < 0 or (spare and not dots):
             raise InferenceError(f"equation {self.equation!r}: term {term!r} does not fit an input of rank {rank}")
         return (*before, *(str(position) for position in range(spare, 0, -1)), *after)
 
     def _sizes(self, inputs: Sequence[Value], terms: Sequence[Labels]) -> dict[str, DimLike]:
         sizes: dict[str, DimLike] = {}
-        for value, labels in zip(inputs, terms):
-            for label, dim in zip(labels, value.shape):
+        for value, labels in zip(inputs, terms, strict=True):
+            for label, dim in zip(labels, value.shape, strict=True):
                 merged = broadcast_shapes((sizes.get(label, 1),), (dim,))
                 if merged is None:
                     raise InferenceError(f"equation {self.equation!r}: label {label!r} is {sizes[label]} and {dim}")
@@ -89,7 +90,7 @@ class Einsum(Operator):
         if any(len(set(labels)) < len(labels) for labels in terms):  # a diagonal
             return to.host(self, inputs, (self.infer(*inputs),))
         sizes = self._sizes(inputs, terms)
-        rest = [_squeezed(to, _Labelled(*pair), sizes) for pair in zip(inputs, terms)]
+        rest = [_squeezed(to, _Labelled(*pair), sizes) for pair in zip(inputs, terms, strict=True)]
         total = rest.pop(0)
         while rest:
             needed = set(result).union(*(operand.labels for operand in rest[1:]))
@@ -99,7 +100,7 @@ class Einsum(Operator):
 
 def _squeezed(to: Lowering, x: _Labelled, sizes: dict[str, DimLike]) -> _Labelled:
     """x without the axes of size 1 that are broadcast."""
-    labels = tuple(label for label, dim in zip(x.labels, x.value.shape) if dim == sizes[label])
+    labels = tuple(label for label, dim in zip(x.labels, x.value.shape, strict=True) if dim == sizes[label])
     return _Labelled(to.reshape(x.value, tuple(x.size(label) for label in labels)), labels)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from jitonnx.ir import computation as c
@@ -15,7 +13,7 @@ from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType, assume_equal
-from jitonnx.ops.base import HALVES, lower_floating, normalize_axis, widen
+from jitonnx.ops.base import lower_floating, normalize_axis, widen
 
 
 class BatchNormalization(Operator):
@@ -44,7 +42,7 @@ class BatchNormalization(Operator):
         if not x.shape:
             raise InferenceError("X is a scalar: [N, C, spatial...] expected")
         shape = (x.shape[1] if len(x.shape) > 1 else 1,) if self.spatial else x.shape[1:]
-        for name, value in zip(self.inputs[1:], parameters):
+        for name, value in zip(self.inputs[1:], parameters, strict=True):
             if len(value.shape) != len(shape) or not all(map(assume_equal, value.shape, shape)):
                 raise InferenceError(f"{name} has the type {value.type}, expected the shape {list(map(str, shape))}")
         if not self.training_mode:
@@ -83,9 +81,7 @@ class BatchNormalization(Operator):
         element, factor, summand = (e.operand(i, x.dtype) for i in range(3))
         return to.map(element * factor + summand, x, scale, shift)
 
-    def _scale_and_shift(
-        self, to: Lowering, dtype: DType, parameters: tuple[Value, ...]
-    ) -> tuple[Value, Value]:
+    def _scale_and_shift(self, to: Lowering, dtype: DType, parameters: tuple[Value, ...]) -> tuple[Value, Value]:
         """The normalisation as x * scale + shift: two constants where the parameters are constants."""
         arrays = [value.constant for value in parameters]
         if not any(array is None for array in arrays):
@@ -210,7 +206,8 @@ class _OverTrailingAxes(Operator):
         axis = normalize_axis(self.axis, len(x.shape))
         for value in parameters:
             if len(value.shape) > len(x.shape) or not all(
-                dim == 1 or assume_equal(dim, other) for dim, other in zip(value.shape[::-1], x.shape[::-1])
+                dim == 1 or assume_equal(dim, other)
+                for dim, other in zip(value.shape[::-1], x.shape[::-1], strict=False)
             ):
                 raise InferenceError(f"{value} does not broadcast to X ({x.type})")
         return axis
@@ -225,8 +222,10 @@ class _OverTrailingAxes(Operator):
         y, *rest = to.emit_many(c.Normalize(kind, axis, self.epsilon), operands, types)
         if not simple:
             element, factor, summand = (e.operand(i, x.dtype) for i in range(3))
-            y = to.map(element * factor, y, scale) if bias is None else to.map(
-                element * factor + summand, y, scale, bias
+            y = (
+                to.map(element * factor, y, scale)
+                if bias is None
+                else to.map(element * factor + summand, y, scale, bias)
             )
         return (y, *rest)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -21,7 +22,7 @@ class _Pool(Operator):
     """The attributes that all pools share; each entry of a tuple belongs to a spatial axis."""
 
     inputs = ("X",)
-    outputs = ("Y",)
+    outputs: ClassVar[tuple[str, ...]] = ("Y",)
 
     kernel_shape: tuple[int, ...]
     auto_pad: str = "NOTSET"
@@ -99,7 +100,7 @@ class AveragePool(_Pool):
         total = _window_sum(widen(x), windows)
         return (total / self._counts(x.shape[2:], windows).astype(total.dtype)).astype(x.dtype, copy=False)
 
-    def _counts(self, spatial: Shape, windows: Windows) -> np.ndarray:
+    def _counts(self, spatial: tuple[Any, ...], windows: Windows) -> np.ndarray:
         """By how many elements each window's sum is divided."""
         counts = []
         for axis, length in enumerate(spatial):
@@ -153,7 +154,7 @@ def _check_exponent(p: float) -> None:
 class _GlobalPool(Operator):
     """One window over all spatial axes, which stay as size 1."""
 
-    versions = (1, 22)
+    versions: ClassVar[tuple[int, ...]] = (1, 22)
     inputs = ("X",)
     outputs = ("Y",)
 

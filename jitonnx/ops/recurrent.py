@@ -1,9 +1,9 @@
 """Recurrent layers: LSTM, GRU and RNN over whole sequences.
 
-Inputs are X [T, N, I], W and R by direction, an optional bias B, sequence_lens [N], and initial states; layout 1 has the
-batch in front of X, Y and the states. What lies behind the end of a shorter sequence is 0 in Y; the last state is the one
-at its end, and 0 for an empty sequence, as in onnxruntime. `clip` bounds what goes into the gates' activations, but
-not the cell on its way into LSTM's h, again as in onnxruntime.
+Inputs are X [T, N, I], W and R by direction, an optional bias B, sequence_lens [N], and initial states; layout 1 has
+the batch in front of X, Y and the states. What lies behind the end of a shorter sequence is 0 in Y; the last state is
+the one at its end, and 0 for an empty sequence, as in onnxruntime. `clip` bounds what goes into the gates' activations,
+but not the cell on its way into LSTM's h, again as in onnxruntime.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _Gate = Callable[[np.ndarray], np.ndarray]
 
 
 class _Direction(NamedTuple):
-    """The operands of one direction: weights [gates * H, I], [gates * H, H], the two halves of the bias, states [N, H]."""
+    """The operands of one direction: weights [gates * H, I] and [gates * H, H], halves of the bias, states [N, H]."""
 
     w: np.ndarray
     r: np.ndarray
@@ -140,6 +140,7 @@ class _Recurrent(Operator):
         steps, batch = x.shape[:2] if self.layout == 0 else x.shape[1::-1]
         hidden = self.hidden_size if self.hidden_size is not None else r.shape[2]
         rows = hidden * self.gates
+        expected: dict[str, tuple[Value, tuple[DimLike, ...]]]
         expected = {"W": (w, (self.directions, rows, x.shape[2])), "R": (r, (self.directions, rows, hidden))}
         shapes: dict[str, tuple[DimLike, ...]] = {
             "B": (self.directions, 2 * rows),
@@ -148,7 +149,7 @@ class _Recurrent(Operator):
             "initial_c": self._state_shape(batch, hidden),
             "P": (self.directions, 3 * hidden),
         }
-        for name, value in zip(self.inputs[3:], others):
+        for name, value in zip(self.inputs[3:], others, strict=False):
             if value is not None:
                 expected[name.removesuffix("?")] = (value, shapes[name.removesuffix("?")])
         for name, (value, shape) in expected.items():
@@ -173,7 +174,7 @@ class _Recurrent(Operator):
         lengths: np.ndarray | None,
         states: Sequence[np.ndarray | None],
         p: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    ) -> tuple[np.ndarray, ...]:
         dtype = x.dtype
         x, w, r = (widen(array) for array in (x.swapaxes(0, 1) if self.layout else x, w, r))
         steps, batch = x.shape[:2]
@@ -182,22 +183,18 @@ class _Recurrent(Operator):
         p = np.zeros((self.directions, 3 * hidden), x.dtype) if p is None else widen(p)
         starts = [self._initial(state, (self.directions, batch, hidden), x.dtype) for state in states]
         lengths = np.full(batch, steps) if lengths is None else lengths
-        gates, y, last_h, last_c = self._gate_functions(), [], [], []
+        functions, per = self._gate_functions(), len(self.default_activations)
+        ran = []
         for i in range(self.directions):
             cell = starts[1][i] if len(starts) > 1 else starts[0][i]
-            halves = np.split(b[i], 2)
-            per = len(self.default_activations)
-            direction = _Direction(
-                w[i], r[i], *halves, p[i], starts[0][i], cell, gates[i * per : (i + 1) * per]  # type: ignore[arg-type]
-            )
-            backwards = self.direction == "reverse" or i == 1
-            results = self._run(x, lengths, direction, backwards)
-            for into, result in zip((y, last_h, last_c), results):
-                into.append(result)
-        out, h, cell = np.stack(y, 1), np.stack(last_h), np.stack(last_c)
+            bias_w, bias_r = np.split(b[i], 2)
+            own = functions[i * per : (i + 1) * per]
+            direction = _Direction(w[i], r[i], bias_w, bias_r, p[i], starts[0][i], cell, own)
+            ran.append(self._run(x, lengths, direction, self.direction == "reverse" or i == 1))
+        y, *last = (np.stack(parts, axis) for parts, axis in zip(zip(*ran, strict=True), (1, 0, 0), strict=True))
         if self.layout:
-            out, h, cell = out.transpose(2, 0, 1, 3), h.swapaxes(0, 1), cell.swapaxes(0, 1)
-        return tuple(np.ascontiguousarray(array.astype(dtype, copy=False)) for array in (out, h, cell))  # type: ignore
+            y, last = y.transpose(2, 0, 1, 3), [state.swapaxes(0, 1) for state in last]
+        return tuple(np.ascontiguousarray(array.astype(dtype, copy=False)) for array in (y, *last))
 
     def _initial(self, state: np.ndarray | None, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         if state is None:

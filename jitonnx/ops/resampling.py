@@ -1,7 +1,7 @@
 """Resampling along one axis: which input elements make an output element of Resize, and with which weights.
 
-Resize works axis by axis. `axis_table` gives for each output position of an axis the input positions that it is made of;
-the coordinates are computed in float32, as onnxruntime does, since a rounding error decides at ties of "nearest".
+Resize works axis by axis. `axis_table` gives for each output position of an axis the input positions that it is made
+of; the coordinates are computed in float32, as onnxruntime does, since a rounding error decides at ties of "nearest".
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class AxisTable(NamedTuple):
 def scaled(length: DimLike, scale: float) -> DimLike:
     """floor(length * scale) for a scale in float32.
 
-    The scale is taken as the simplest fraction that rounds to it, since 0.7 in float32 is a little less than 7 / 10, and
-    a tensor of 10 is meant to become one of 7.
+    The scale is taken as the simplest fraction that rounds to it, since 0.7 in float32 is a little less than 7 / 10,
+    and a tensor of 10 is meant to become one of 7.
     """
     fraction = Fraction(scale)
     for limit in (10**power for power in range(8)):
@@ -141,5 +141,5 @@ def resample(x: np.ndarray, axis: int, table: AxisTable, extrapolation: float) -
             weights = table.weights[:, tap].astype(x.dtype).reshape(column)
             y += np.take(x, table.indices[:, tap], axis) * weights
     if table.outside is not None:
-        y[(*(slice(None),) * axis, table.outside)] = extrapolation
+        y[(slice(None),) * axis + (table.outside,)] = extrapolation
     return y

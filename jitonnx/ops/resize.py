@@ -23,7 +23,7 @@ _POLICIES = ("stretch", "not_larger", "not_smaller")
 class _Resolved(NamedTuple):
     """A Resize of one input with everything by axis of the input."""
 
-    output: Shape
+    output: tuple[Any, ...]
     scales: tuple[float, ...] | None
     """None: the quotient of the sizes."""
     roi: tuple[tuple[float, float], ...] | None
@@ -59,7 +59,7 @@ class Resize(Operator):
         self, x: Value, roi: Value | None = None, scales: Value | None = None, sizes: Value | None = None
     ) -> TensorType:
         resolved = self._resolve_values(x, roi, scales, sizes)
-        for length, out in zip(x.shape, resolved.output):
+        for length, out in zip(x.shape, resolved.output, strict=True):
             if length == 0 and isinstance(out, int) and out > 0:
                 raise InferenceError(f"an axis of 0 elements cannot be resized to {out}")
         return TensorType(x.dtype, resolved.output)
@@ -69,7 +69,7 @@ class Resize(Operator):
         needed = (self.coordinate_transformation_mode == "tf_crop_and_resize", True, True)
         lists = [
             constant_of(value, name) if value is not None and value.shape != (0,) and wanted else None
-            for value, name, wanted in zip(values, names, needed)
+            for value, name, wanted in zip(values, names, needed, strict=True)
         ]
         return self._resolve(x.shape, *lists)
 
@@ -83,7 +83,7 @@ class Resize(Operator):
                 raise InferenceError(f"{name} has {len(given)} elements, {expected * len(axes)} expected: {given}")
         areas = None
         if roi is not None and self.coordinate_transformation_mode == "tf_crop_and_resize":
-            areas = _spread([*zip(roi, roi[len(axes) :])], axes, [(0.0, 1.0)] * rank)
+            areas = _spread([*zip(roi[: len(axes)], roi[len(axes) :], strict=True)], axes, [(0.0, 1.0)] * rank)
         if scales is not None:
             if any(scale <= 0 for scale in scales):
                 raise InferenceError(f"scales must be above 0: {scales}")
@@ -116,7 +116,7 @@ class Resize(Operator):
         for axis in axes:
             candidates = [
                 floor_divide(2 * size * shape[axis] + shape[other], 2 * shape[other])
-                for size, other in zip(sizes, axes)
+                for size, other in zip(sizes, axes, strict=True)
             ]
             chosen: DimLike = candidates[0]
             for candidate in candidates[1:]:
@@ -124,7 +124,7 @@ class Resize(Operator):
             output[axis] = chosen
         if not known((*shape, *sizes)):
             return _Resolved(tuple(output), None, areas, False)
-        quotients = [size / shape[axis] for size, axis in zip(sizes, axes)]
+        quotients = [size / shape[axis] for size, axis in zip(sizes, axes, strict=True)]
         scale = min(quotients) if self.keep_aspect_ratio_policy == "not_larger" else max(quotients)
         return _Resolved(tuple(output), _spread([scale] * len(axes), axes, [1.0] * len(shape)), areas, True)
 
@@ -141,7 +141,7 @@ class Resize(Operator):
             return np.empty(resolved.output, x.dtype)
         inexact = self.mode != "nearest"
         y = x.astype(np.float64) if inexact and x.dtype.kind in "iu" else widen(x)
-        for axis, (length, out) in enumerate(zip(x.shape, resolved.output)):
+        for axis, (length, out) in enumerate(zip(x.shape, resolved.output, strict=True)):
             scale = resolved.scales[axis] if resolved.scales else out / length
             area = resolved.roi[axis] if resolved.roi else None
             if scale == 1 and length == out and area in (None, (0.0, 1.0)):
@@ -206,7 +206,7 @@ class Resize(Operator):
 def _spread(values: Sequence[Any], axes: Sequence[int], others: Sequence[Any]) -> tuple[Any, ...]:
     """`others` with the entries of `axes` replaced by `values`."""
     result = list(others)
-    for axis, value in zip(axes, values):
+    for axis, value in zip(axes, values, strict=True):
         result[axis] = value
     return tuple(result)
 

@@ -64,7 +64,7 @@ class Size(Operator):
 
 
 class Reshape(Operator):
-    """The elements under another shape, where -1 is what is left over, and 0 the input's own size (if not allowzero)."""
+    """The elements under another shape, where -1 is what is left over and 0 the input's own size (not if allowzero)."""
 
     versions = (1, 5, 13, 14, 19, 21, 23, 24, 25)
     inputs = ("data", "shape")
@@ -306,7 +306,8 @@ class Dropout(Operator):
         dropped = 0.5 if ratio is None else float(ratio)
         if training is None or not training or dropped == 0:
             return data, np.ones(data.shape, bool if self.mask_is_bool else data.dtype)
-        mask = np.random.default_rng(self.seed).random(data.shape) >= dropped
+        # The generator of onnx's reference, so that a seed means the same.
+        mask = np.random.RandomState(self.seed).uniform(size=data.shape) >= dropped
         kept = data.astype(np.float64) * mask / (1 - dropped) if dropped < 1 else np.zeros(data.shape)
         return kept.astype(data.dtype), mask
 

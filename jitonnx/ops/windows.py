@@ -18,14 +18,17 @@ AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 @dataclass(frozen=True)
 class Windows:
-    """One entry a spatial axis. Output element o covers input elements o * stride - before + tap * dilation."""
+    """One entry a spatial axis. Output element o covers input elements o * stride - before + tap * dilation.
+
+    Kernel, padding and output hold dimensions (DimLike); for evaluation all of them are integers.
+    """
 
     kernel: tuple[Any, ...]
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
-    before: tuple[DimLike, ...]
-    after: tuple[DimLike, ...]
-    output: tuple[DimLike, ...]
+    before: tuple[Any, ...]
+    after: tuple[Any, ...]
+    output: tuple[Any, ...]
 
     def taps(self) -> list[tuple[int, ...]]:
         """The positions in a window, row-major; the sizes must be known."""
@@ -41,7 +44,7 @@ def spatial_rank(x: Value) -> int:
 
 
 def per_axis(values: Sequence[int] | None, rank: int, default: int, name: str, least: int = 1) -> tuple[int, ...]:
-    """An attribute with one entry a spatial axis, or its default. InferenceError for a wrong number or a too small one."""
+    """An attribute with one entry a spatial axis, or its default. InferenceError for too few or too small ones."""
     if values is None:
         return (default,) * rank
     if len(values) != rank or any(value < least for value in values):
@@ -57,7 +60,7 @@ def split_pads(pads: Sequence[int] | None, rank: int) -> tuple[tuple[int, ...], 
 
 def extent(kernel: Sequence[Any], dilations: Sequence[int]) -> tuple[Any, ...]:
     """From a window's first element to behind its last, along each axis."""
-    return tuple((size - 1) * dilation + 1 for size, dilation in zip(kernel, dilations))
+    return tuple((size - 1) * dilation + 1 for size, dilation in zip(kernel, dilations, strict=True))
 
 
 def slide(
@@ -79,25 +82,25 @@ def slide(
     dilations = per_axis(dilations, rank, 1, "dilations")
     covers = extent(kernel, dilations)
     if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-        output: tuple[DimLike, ...] = tuple(ceil_divide(length, stride) for length, stride in zip(size, strides))
+        output: tuple[DimLike, ...] = tuple(
+            ceil_divide(length, stride) for length, stride in zip(size, strides, strict=True)
+        )
         totals = [
             maximum((out - 1) * stride + cover - length, 0)
-            for out, stride, cover, length in zip(output, strides, covers, size)
+            for out, stride, cover, length in zip(output, strides, covers, size, strict=True)
         ]
         less, more = _halves(totals)
         before, after = (less, more) if auto_pad == "SAME_UPPER" else (more, less)
     else:
         check_auto_pad(auto_pad)
         before, after = split_pads(None if auto_pad == "VALID" else pads, rank)
-        output = tuple(_steps(*axis, ceil_mode) for axis in zip(size, covers, strides, before, after))
+        output = tuple(_steps(*axis, ceil_mode) for axis in zip(size, covers, strides, before, after, strict=True))
         if any(isinstance(out, int) and out < 0 for out in output):
             raise InferenceError(f"a window of extent {list(covers)} is larger than the padded input {list(size)}")
     return Windows(tuple(kernel), strides, dilations, before, after, output)
 
 
-def _steps(
-    length: DimLike, cover: DimLike, stride: int, before: DimLike, after: DimLike, ceil_mode: bool
-) -> DimLike:
+def _steps(length: DimLike, cover: DimLike, stride: int, before: DimLike, after: DimLike, ceil_mode: bool) -> DimLike:
     room = length + before + after - cover
     if not ceil_mode:
         return floor_divide(room, stride) + 1
@@ -106,7 +109,7 @@ def _steps(
 
 def _halves(totals: Sequence[DimLike]) -> tuple[tuple[DimLike, ...], tuple[DimLike, ...]]:
     less = tuple(floor_divide(total, 2) for total in totals)
-    return less, tuple(total - half for total, half in zip(totals, less))
+    return less, tuple(total - half for total, half in zip(totals, less, strict=True))
 
 
 def check_auto_pad(auto_pad: str) -> None:
@@ -136,26 +139,28 @@ def spread(
     extra = per_axis(output_padding, rank, 0, "output_padding", least=0)
     check_auto_pad(auto_pad)
     covers = extent(kernel, dilations)
-    full = [(n - 1) * stride + cover + more for n, stride, cover, more in zip(size, strides, covers, extra)]
+    full = [
+        (n - 1) * stride + cover + more for n, stride, cover, more in zip(size, strides, covers, extra, strict=True)
+    ]
     if output_shape is None and not auto_pad.startswith("SAME"):
         before, after = split_pads(None if auto_pad == "VALID" else pads, rank)
-        output: tuple[DimLike, ...] = tuple(n - a - b for n, a, b in zip(full, before, after))
+        output: tuple[DimLike, ...] = tuple(n - a - b for n, a, b in zip(full, before, after, strict=True))
         return Windows(tuple(kernel), strides, dilations, before, after, output)
     if output_shape is not None:
-        output = per_axis(output_shape[-rank:], rank, 0, "output_shape")
+        output = per_axis(output_shape[-rank:], rank, 0, "output_shape")  # some exporters put N and C in front
     else:
-        output = tuple(n * stride for n, stride in zip(size, strides))
-    less, more = _halves([maximum(n - out, 0) for n, out in zip(full, output)])
+        output = tuple(n * stride for n, stride in zip(size, strides, strict=True))
+    less, more = _halves([maximum(n - out, 0) for n, out in zip(full, output, strict=True)])
     before, after = (less, more) if auto_pad == "SAME_UPPER" else (more, less)
     return Windows(tuple(kernel), strides, dilations, before, after, output)
 
 
-def padded(x: np.ndarray, windows: Windows, value: float) -> np.ndarray:
+def padded(x: np.ndarray, windows: Windows, value: Any) -> np.ndarray:
     """x with everything that the windows reach around it, filled with `value`."""
     covers = extent(windows.kernel, windows.dilations)
     widths = [(0, 0), (0, 0)]
     for length, out, stride, cover, before in zip(
-        x.shape[2:], windows.output, windows.strides, covers, windows.before
+        x.shape[2:], windows.output, windows.strides, covers, windows.before, strict=True
     ):
         widths.append((before, max((out - 1) * stride + cover - length - before, 0)))
     return np.pad(x, widths, constant_values=value)
@@ -165,5 +170,5 @@ def tap_slices(windows: Windows, tap: Sequence[int]) -> tuple[slice, ...]:
     """Where position `tap` of every window lies in the padded input: index its spatial axes with this."""
     return tuple(
         slice(position * dilation, position * dilation + (out - 1) * stride + 1 if out else 0, stride)
-        for position, dilation, out, stride in zip(tap, windows.dilations, windows.output, windows.strides)
+        for position, dilation, out, stride in zip(tap, windows.dilations, windows.output, windows.strides, strict=True)
     )

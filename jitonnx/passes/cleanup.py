@@ -145,8 +145,10 @@ def pool_by_one(node: Node, edit: Edit) -> Result:
     operator = node.operator
     assert isinstance(operator, MaxPool | AveragePool)
     ones = all(size == 1 for size in (*operator.kernel_shape, *(operator.strides or ())))
-    if not ones or any(operator.pads or ()) or any(value.users for value in node.outputs[1:]):
+    if not ones or any(operator.pads or ()):
         return None
+    if any(value.users or value in edit.graph.outputs for value in node.outputs[1:]):
+        raise Decline(Reason.OTHER_USES, "the indices")
     return [node.inputs[0], *node.outputs[1:]]  # type: ignore[list-item]
 
 
@@ -216,18 +218,16 @@ def merge_equal(graph: Graph, edit: Edit) -> bool:
             continue
         key = _key(node, constants)
         first = seen.setdefault(key, node)
-        if first is node or [value.type for value in first.outputs[: len(node.outputs)]] != [
-            v.type for v in node.outputs
-        ]:
+        shared = first.outputs[: len(node.outputs)]
+        if first is node or [value.type for value in shared] != [value.type for value in node.outputs]:
             continue
         if any(value in graph.outputs for value in node.outputs) and any(v in graph.outputs for v in first.outputs):
             continue  # each graph output keeps a node of its own
         edit.begin(node)
         edit.shares([first])
-        edit.report.note_applied(
-            "merge equal", edit.origin, f"{node.operator.name} {node.operator.name}", node.operator.name
-        )
-        edit.substitute(node, first.outputs[: len(node.outputs)])
+        name = node.operator.name
+        edit.report.note_applied("merge equal", edit.origin, f"{name} {name}", name)
+        edit.substitute(node, shared)
         merged = True
     return merged
 

@@ -185,7 +185,7 @@ class Edit:
         """All users of `old` read `new`, which takes its name over if it is new or has to: a graph output keeps it."""
         if old in self.graph.outputs and self._nameless(new):
             new = self.add(Identity(), new)
-        if old in self.graph.outputs or new.producer in self._added:
+        if old in self.graph.outputs or (new.producer in self._added and new not in self.graph.outputs):
             old.name, new.name = new.name, old.name
         if new.contents is None and new.producer is not None:
             new.contents = old.contents

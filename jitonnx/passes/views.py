@@ -48,7 +48,7 @@ class View:
 
     def reshape(self, shape: Sequence[DimLike]) -> View | None:
         """Regrouped to `shape`; None where that would split a factor in no whole parts."""
-        left = [factor for axis in self.axes for factor in axis]
+        left = _joined([factor for axis in self.axes for factor in axis])
         axes: list[tuple[Factor, ...]] = []
         for dim in shape:
             taken = _take(left, dim)
@@ -115,6 +115,18 @@ def exact_divide(a: DimLike, b: DimLike) -> DimLike | None:
         return None
     quotient = floor_divide(a, b)
     return quotient if quotient * b == a else None
+
+
+def _joined(factors: list[Factor]) -> list[Factor]:
+    """Factors that follow each other in the base too, as one."""
+    result: list[Factor] = []
+    for factor in factors:
+        last = result[-1] if result else None
+        if last is not None and last.axis == factor.axis and last.stride == factor.stride * factor.size:
+            result[-1] = Factor(factor.axis, factor.stride, last.size * factor.size)
+        else:
+            result.append(factor)
+    return result
 
 
 def _take(left: list[Factor], dim: DimLike) -> tuple[Factor, ...] | None:
@@ -352,15 +364,15 @@ def views(node: Node, edit: Edit) -> Result:
     existing = [step for step, _ in reversed(chain)]
     for skipped in range(len(chain)):
         steps, nodes = existing[skipped:], [node for _, node in chain[: len(chain) - skipped]]
-        written = _compose(nodes[-1].inputs[0].shape, steps)  # type: ignore[union-attr]
-        if written is None:
+        base = nodes[-1].inputs[0]
+        assert base is not None
+        written = _compose(base.shape, steps)
+        if written is None and len(_last_reshapes(steps)) == len(steps):
             continue
         if written == steps and all(isinstance(one.operator, Reshape | Transpose | Slice) for one in nodes):
             return None
         edit.shares(nodes)
-        base = nodes[-1].inputs[0]
-        assert base is not None
-        return write(written, base, edit)
+        return write(_last_reshapes(steps) if written is None else written, base, edit)
     return None
 
 
@@ -387,6 +399,12 @@ def _chain(node: Node) -> list[tuple[Step, Node]]:
         chain.append((step, above))
         value = above.inputs[0]
     return chain
+
+
+def _last_reshapes(steps: Sequence[Step]) -> list[Step]:
+    """Steps without the reshapes that are followed by another one."""
+    following = [*steps[1:], ("end",)]
+    return [step for step, after in zip(steps, following, strict=True) if not step[0] == after[0] == "reshape"]
 
 
 def _compose(base: Sequence[DimLike], steps: Sequence[Step]) -> list[Step] | None:

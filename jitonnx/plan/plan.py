@@ -23,6 +23,14 @@ SERIAL_MICROSECONDS = 6.0
 """A call estimated to take less is done by the calling thread alone: waking the others costs as much."""
 
 
+@dataclass(frozen=True)
+class Flag:
+    """A word (int64 [1]) that a kernel sets to 1 on an error in the data, such as an index out of range."""
+
+    word: np.ndarray
+    text: str
+
+
 @dataclass
 class Plan:
     """A model's calls over buffers. Everything symbolic is over the model's dimension variables."""
@@ -33,6 +41,7 @@ class Plan:
     constants: list[Buffer] = field(default_factory=list)
     assumptions: set[tuple[DimLike, DimLike]] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
+    flags: list[Flag] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._evaluate: Callable[[Mapping[str, int]], list[int]] | None = None
@@ -51,6 +60,11 @@ class Plan:
             for call in self.calls
         ]
         self._arena_rows = [self._dims.add(buffer.bytes) for buffer in self._arena]
+        self._contents_rows = {
+            buffer: [self._dims.add(dim) for dim in buffer.contents.flat]
+            for buffer in self.constants
+            if buffer.contents is not None
+        }
         self._output_rows = [[self._dims.add(dim) for dim in value.shape] for value in self.outputs]
         self._input_rows = [[self._dims.add(dim) for dim in value.shape] for value in self.inputs]
         self._dims.compile()
@@ -89,10 +103,17 @@ class Plan:
         return Program(
             steps,
             arena_bytes,
-            [_array(buffer) for buffer in self.constants],
+            [self._array(buffer, values) for buffer in self.constants],
             [_tensor_spec(value, values, rows) for value, rows in zip(self.inputs, self._input_rows, strict=True)],
             [_tensor_spec(value, values, rows) for value, rows in zip(self.outputs, self._output_rows, strict=True)],
         )
+
+    def _array(self, buffer: Buffer, values: Sequence[int]) -> np.ndarray:
+        if buffer.contents is None:
+            assert buffer.array is not None
+            return buffer.array
+        elements = [values[row] for row in self._contents_rows[buffer]]
+        return np.array(elements, buffer.dtype.numpy).reshape(buffer.contents.shape)
 
     def sized(self, sizes: Mapping[str, int]) -> list[tuple[KernelCall, tuple[int, ...]]]:
         """Each call with the sizes that its kernel gets for values of the dimension variables, its stages' left out."""
@@ -144,11 +165,6 @@ def _slot(places: Mapping[Buffer, Slot], tensor: Tensor, offset: int) -> Slot:
         return Slot(buffer.space, buffer.index, bytes_in)  # type: ignore[arg-type]
     base = places[buffer]
     return Slot(base.space, base.index, base.offset + bytes_in)
-
-
-def _array(buffer: Buffer) -> np.ndarray:
-    assert buffer.array is not None
-    return buffer.array
 
 
 def _tensor_spec(value: Value, values: Sequence[int], rows: Sequence[int]) -> TensorSpec:

@@ -20,7 +20,7 @@ from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.lowering import Lowered, Statement
 from jitonnx.plan.calls import KernelCall, Stage
 from jitonnx.plan.fusion import Group, fuse
-from jitonnx.plan.plan import Plan
+from jitonnx.plan.plan import Flag, Plan
 from jitonnx.plan.region import region_call
 from jitonnx.plan.tensor import (
     Buffer,
@@ -100,10 +100,19 @@ class Planner:
         if found is None:
             constant = value.constant
             if constant is None and value.contents is not None:
-                raise UnplannableError(self.node, f"{value.name} holds dimensions as data")
-            assert constant is not None, f"Bug: {value} is read before it is made"
-            found = self._tensors[value] = self.constant(constant)
+                found = self._dimensions_as_data(value)
+            else:
+                assert constant is not None, f"Bug: {value} is read before it is made"
+                found = self.constant(constant)
+            self._tensors[value] = found
         return found
+
+    def _dimensions_as_data(self, value: Value) -> Tensor:
+        """A constant whose elements are worked out when a program is made."""
+        assert value.contents is not None
+        buffer = Buffer(value.name, "constant", value.contents.size, value.dtype, contents=value.contents)
+        self.plan.constants.append(buffer)
+        return Tensor(buffer, 0, value.shape, row_major(value.shape))
 
     def constant(self, array: np.ndarray) -> Tensor:
         """A constant of the plan; a transposed array is used as it lies. Equal array objects are one buffer."""
@@ -158,7 +167,7 @@ class Planner:
         """Copy elements between tensors of equal shape."""
         from jitonnx.plan.lowerings.movement import copy_call
 
-        self.call(copy_call(self, source, target, label=f"copy {source.buffer.name}", reason=why))
+        self.call(copy_call(source, target, label=f"copy {source.buffer.name}", reason=why))
 
     # ------------------------------------------------------------ results
 
@@ -213,6 +222,13 @@ class Planner:
     def is_read(self, value: Value) -> bool:
         """Whether a statement or the graph's outputs need a value."""
         return value in self._read
+
+    def flag(self, text: str) -> Tensor:
+        """A word that a kernel sets to 1 when it meets an error that only the data shows; `text` says what it means."""
+        flag = np.zeros(1, np.int64)
+        origin = self.node.origin or (self.node.name,)
+        self.plan.flags.append(Flag(flag, f"{self.node.operator.name} node {', '.join(map(repr, origin))}: {text}"))
+        return self.constant(flag)
 
     def unplannable(self, reason: str) -> NoReturn:
         """The node being planned has no kernel: it is left to NumPy."""
@@ -317,23 +333,28 @@ class Planner:
     def _choose_destinations(self, groups: Sequence[Group]) -> None:
         """Operands of a concatenation are written straight into it, where their producers can.
 
-        Walked backwards, so that a concatenation that is itself an operand of a later one lies inside that.
+        Walked backwards, so that a concatenation that is itself an operand of a later one lies inside that, and so does
+        one whose operands are the first ones of a later one.
         """
         made = {
             group.output for group in groups if group.anchor is None or not isinstance(group.anchor.computation, c.View)
         }
-        for group in reversed(groups):
-            if group.anchor is None or not isinstance(group.anchor.computation, c.Concat):
-                continue
-            value = group.anchor.outputs[0]
+        concats = [group.anchor for group in groups if group.anchor and isinstance(group.anchor.computation, c.Concat)]
+        for number, statement in reversed(list(enumerate(concats))):
+            assert isinstance(statement.computation, c.Concat)
+            axis, value = statement.computation.axis, statement.outputs[0]
             whole = _Once(self._destinations.get(value) or (lambda value=value: self._whole(value)))  # type: ignore[misc]
             self._destinations[value] = whole
-            axis, start = group.anchor.computation.axis, 0
-            for operand in group.anchor.inputs:
+            prefix = _longest_prefix(statement, concats[:number])
+            operands = list(statement.inputs)
+            if prefix is not None and prefix.outputs[0] not in self._destinations:
+                operands[: len(prefix.inputs)] = [prefix.outputs[0]]
+            start: DimLike = 0
+            for operand in operands:
                 assert operand is not None
                 if operand in made and operand not in self._destinations:
                     self._destinations[operand] = _Part(whole, axis, start, operand.shape)
-                start = start + operand.shape[axis]  # type: ignore[operator]
+                start = start + operand.shape[axis]
 
     def _whole(self, value: Value) -> Tensor:
         return self.temporary(value.shape, value.dtype, self.order(value))
@@ -345,6 +366,16 @@ class Planner:
                 continue
             buffer = Buffer(value.name, "output", product(value.shape), value.dtype, index=number)
             self.copy_into(tensor, Tensor(buffer, 0, value.shape, row_major(value.shape)), "a graph output")
+
+
+def _longest_prefix(statement: Statement, earlier: Sequence[Statement]) -> Statement | None:
+    """The concatenation that `statement` begins with, if one does: dense blocks join ever more of the same values."""
+    fitting = [
+        other
+        for other in earlier
+        if other.computation == statement.computation and statement.inputs[: len(other.inputs)] == other.inputs
+    ]
+    return max(fitting, key=lambda other: len(other.inputs), default=None)
 
 
 class _Once:

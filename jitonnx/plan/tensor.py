@@ -29,6 +29,8 @@ class Buffer:
     """The elements of a constant."""
     index: int = -1
     """Which input or output it is."""
+    contents: np.ndarray | None = None
+    """The elements of a constant that depend on the sizes of a run: an object array with dimension expressions."""
 
     @property
     def bytes(self) -> DimLike:

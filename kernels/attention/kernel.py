@@ -21,7 +21,7 @@ from jitonnx.kernels import vecmath
 from jitonnx.kernels.attention.spec import BLOCK_TILES, PADDING, TASK_TILES, TASKS, AttentionSpec
 from jitonnx.kernels.code import Code, Pointer, convert, emitted, larger, remainder, smaller
 from jitonnx.kernels.gemm.copy import emit_copy
-from jitonnx.kernels.rows import Vectors
+from jitonnx.kernels.rows import Vectors, larger_lanes
 from jitonnx.kernels.tile import emit_accumulate
 from jitonnx.kernels.trace import Traced, fma, from_bits, select
 
@@ -261,21 +261,29 @@ class _Attention:
         mask = head.mask.at(row * self.size["mask_row"])
 
         def write(attention: _Attention, mask: Pointer, local: Traced, row: Traced, seen: Traced) -> None:
-            with attention.code.loop(attention.code.integer(height)) as r:
-                mask_row = mask.at(r * attention.size["mask_row"])
-                attention._write_weights(mask_row, local + r, row + r, seen)
+            rows = attention.code.integer(height)
+            # Row after row for each pass: the next row need not wait for what goes across this one's lanes.
+            with attention.code.loop(rows) as r:
+                attention._write_largest(mask.at(r * attention.size["mask_row"]), local + r, row + r, seen)
+            with attention.code.loop(rows) as r:
+                attention._write_weights(local + r, row + r, seen)
 
         self._function(f"softmax.{height}", [mask, tile * height, row, seen], write)
 
-    def _write_weights(self, mask_row: Pointer, local: Traced, row: Traced, seen: Traced) -> None:
-        """A row of scores becomes one of weights, 2**(score - largest score) with scores times log2(e); the factor that
-        makes their sum 1 is kept for the results."""
+    def _columns(self, row: Traced, seen: Traced) -> Traced:
+        """How many keys a query row sees."""
+        if not self.spec.causal:
+            return seen
+        return larger(smaller(seen, row + self.size["causal_offset"] + 1), 0)
+
+    def _scale(self) -> Traced:
+        """What scores are multiplied by: with log2(e), but for a mask, which is added in between."""
+        return self.code.spread(self.scale if self.spec.mask else self.scale * _LOG2_E, self.lanes)
+
+    def _write_largest(self, mask_row: Pointer, local: Traced, row: Traced, seen: Traced) -> None:
+        """Apply the mask to a row of scores and keep the largest in the place of its factor."""
         code, lanes, vectors, spec = self.code, self.lanes, self.vectors, self.spec
-        scores = self.scores.at(local * self.score_row)
-        columns = seen
-        if spec.causal:
-            columns = larger(smaller(seen, row + self.size["causal_offset"] + 1), 0)
-        scale = code.spread(self.scale if spec.mask else self.scale * _LOG2_E, lanes)
+        scores, scale = self.scores.at(local * self.score_row), self._scale()
 
         def score(column: Traced, live: Traced | None) -> Traced:
             value = scores.load(column, lanes)
@@ -289,15 +297,23 @@ class _Attention:
             scores.store(column, value)
             return value
 
-        largest = vectors.largest(vectors.fold(columns, _LOWEST, lambda a, b: select(a > b, a, b), score))
+        # A NaN need not come through here: its exponential spoils the sum.
+        largest = vectors.largest(vectors.fold(self._columns(row, seen), _LOWEST, larger_lanes, score))
         if spec.empty_rows_zero:
             largest = select(largest.equals(_LOWEST), 0.0, largest)
-        spread = code.spread(largest, lanes)
+        self.factors.store(local, largest)
+
+    def _write_weights(self, local: Traced, row: Traced, seen: Traced) -> None:
+        """A row of scores becomes one of weights, 2**(score - largest score) with scores times log2(e); the factor that
+        makes their sum 1 is kept for the results."""
+        code, lanes, vectors, spec = self.code, self.lanes, self.vectors, self.spec
+        scores, scale, columns = self.scores.at(local * self.score_row), self._scale(), self._columns(row, seen)
+        largest = code.spread(self.factors.load(local), lanes)
 
         def weight(column: Traced, live: Traced | None) -> Traced:
             value = scores.load(column, lanes)
             # Masked scores may be the lowest float, which times log2(e) would be infinite: subtract first.
-            exponent = (value - spread) * _LOG2_E if spec.mask else fma(value, scale, -spread)
+            exponent = (value - largest) * _LOG2_E if spec.mask else fma(value, scale, -largest)
             power = code.call(vecmath.exp2_flush, exponent)
             scores.store(column, power)
             return power

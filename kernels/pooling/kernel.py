@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import types
 
-from jitonnx.kernels.code import Code, Mask, convert, emitted, larger, remainder, smaller
+from jitonnx.kernels.code import Code, Mask, convert, each_vector, emitted, larger, remainder, smaller
 from jitonnx.kernels.pooling.spec import PoolSpec
 from jitonnx.kernels.simd import Vector
 from jitonnx.kernels.tile import Epilogue
@@ -17,7 +17,6 @@ from jitonnx.kernels.vecmath import pow
 
 _AXES = ("depth", "height", "width")
 _STEPS = ("plane", "row", "pixel")
-_BLOCKS = (4, 2)  # vectors of channels folded at once, as long as they last: chains that hide each other's latency
 
 
 class Window(NamedTuple):
@@ -93,7 +92,7 @@ def _clip(code: Code, start: Traced, dilation: Traced, kernel: Traced, extent: T
 
 
 class _Pixel:
-    """Emits one output pixel of a kind that folds values: blocks of channels first, then single vectors."""
+    """Emits one output pixel of a kind that folds values."""
 
     def __init__(self, code: Code, spec: PoolSpec, element: types.Type, lanes: int, epilogue: Epilogue) -> None:
         self.code, self.spec, self.element, self.lanes, self.epilogue = code, spec, element, lanes, epilogue
@@ -104,34 +103,15 @@ class _Pixel:
     def emit(self, image: Traced, windows: list[Window], target: Traced, row: Traced) -> None:
         code, lanes = self.code, self.lanes
         source = _offset(code, "x", image, *(window.start for window in windows))
-        channels = _size(code, "channels")
-        blocked = code.integer(0)
-        for vectors in _BLOCKS:
-            block, start = vectors * lanes, blocked
-            blocked = channels - remainder(channels, code.integer(block))
-            with code.loop(blocked, start, block) as channel:
-                value = self._fold(source + channel, windows, block, None)
-                for first in range(0, block, lanes):
-                    part = code.part(value, first, lanes)
-                    y = code.epilogue(self.epilogue, part, image, row, channel + first, lanes)
-                    self.y.store(target + channel + first, y)
-        rest = channels - blocked
-        with code.when(rest > lanes):
-            self._tail(2, source + blocked, windows, target + blocked, (image, row, blocked, rest))
-        with code.when((rest > 0) & (rest <= lanes)):
-            self._tail(1, source + blocked, windows, target + blocked, (image, row, blocked, rest))
 
-    def _tail(
-        self, vectors: int, source: Traced, windows: list[Window], target: Traced, place: tuple[Traced, ...]
-    ) -> None:
-        """The last channels, not whole vectors. place: (image, row, channel, live channels), as the epilogue takes it."""
-        code, lanes = self.code, self.lanes
-        *where, channel, live = place
-        value = self._fold(source, windows, vectors * lanes, code.live(live, vectors * lanes))
-        for first in range(0, vectors * lanes, lanes):
-            part = code.part(value, first, lanes)
-            y = code.epilogue(self.epilogue, part, *where, channel + first, live - first)
-            self.y.store(target + first, y, live - first)
+        def piece(channel: Traced, width: int, mask: Mask | None, live: Traced) -> None:
+            value = self._fold(source + channel, windows, width, mask)
+            for first in range(0, width, lanes):
+                part, rest = code.part(value, first, lanes), None if mask is None else live - first
+                y = code.epilogue(self.epilogue, part, image, row, channel + first, lanes if rest is None else rest)
+                self.y.store(target + channel + first, y, rest)
+
+        each_vector(code, _size(code, "channels"), lanes, piece)
 
     def _divisor(self, windows: list[Window]) -> Traced:
         """What an average divides by: the number of taps."""

@@ -9,9 +9,9 @@ from numba.core import types
 
 from jitonnx.kernels import vecmath
 from jitonnx.kernels.code import Code, Pointer, emitted, remainder, smaller
-from jitonnx.kernels.rows import Vectors, unit_range
+from jitonnx.kernels.rows import Vectors, larger_lanes, unit_range
 from jitonnx.kernels.softmax.spec import COLUMNS, SoftmaxSpec
-from jitonnx.kernels.trace import Traced, select
+from jitonnx.kernels.trace import Traced
 
 _LOWEST = float("-inf")
 
@@ -40,11 +40,6 @@ def build(spec: SoftmaxSpec, lanes: int, epilogue: Any = None, prologue: Any = N
     return emitted(body)
 
 
-def _larger(a: Traced, b: Traced) -> Traced:
-    """The larger one; what a NaN gives does not matter here, since its exponential spoils the sum anyway."""
-    return select(a > b, a, b)
-
-
 class _Row:
     """A slice whose elements are neighbours."""
 
@@ -63,7 +58,8 @@ class _Row:
                 y.store(column, loaded, live)
             return loaded
 
-        largest = vectors.largest(vectors.fold(self.length, _LOWEST, _larger, value))
+        # A NaN need not come through here: its exponential spoils the sum.
+        largest = vectors.largest(vectors.fold(self.length, _LOWEST, larger_lanes, value))
         spread = code.spread(largest, lanes)
 
         def exponential(column: Traced, live: Traced | None) -> Traced:
@@ -89,32 +85,31 @@ class _Row:
 
 
 class _Columns:
-    """`lanes` neighbouring slices whose elements are a step apart."""
+    """`lanes` neighbouring slices whose elements are a step apart.
+
+    They are gathered in scratch: steps are often multiples of 4 KB, whose lines share a few sets of the cache.
+    """
 
     def __init__(self, vectors: Vectors, kind: str, length: Traced, x_step: Traced, y_step: Traced) -> None:
         self.vectors, self.kind, self.length, self.x_step, self.y_step = vectors, kind, length, x_step, y_step
+        self.values = vectors.code.scratch(vectors.element)
 
     def emit(self, x: Pointer, y: Pointer, batch: Traced, column: Traced, live: Traced) -> None:
         vectors, code, lanes = self.vectors, self.vectors.code, self.vectors.lanes
         mask = code.live(live, lanes)
-        source, source_step = (y, self.y_step) if vectors.has_prologue else (x, self.x_step)
         largest = code.variable(code.number(vectors.element, _LOWEST, lanes))
         with code.loop(self.length) as k:
             value = vectors.prologue(x.load(k * self.x_step + column, lanes, mask), batch, k, column, live)
-            if vectors.has_prologue:
-                y.store(k * self.y_step + column, value, mask)
-            largest.set(_larger(largest.get(), value))
+            self.values.store(k * lanes, value)
+            largest.set(larger_lanes(largest.get(), value))
         total = code.variable(code.number(vectors.element, 0.0, lanes))
         with code.loop(self.length) as k:
-            value = source.load(k * source_step + column, lanes, mask) - largest.get()
-            power = code.call(vecmath.exp_flush, value)
-            if self.kind == "softmax":
-                y.store(k * self.y_step + column, power, mask)
+            shifted = self.values.load(k * lanes, lanes) - largest.get()
+            power = code.call(vecmath.exp_flush, shifted)
+            self.values.store(k * lanes, power if self.kind == "softmax" else shifted)
             total.set(total.get() + power)
         factor = 1.0 / total.get() if self.kind == "softmax" else code.call(vecmath.log, total.get())
         with code.loop(self.length) as k:
-            if self.kind == "softmax":
-                result = y.load(k * self.y_step + column, lanes, mask) * factor
-            else:
-                result = source.load(k * source_step + column, lanes, mask) - largest.get() - factor
+            value = self.values.load(k * lanes, lanes)
+            result = value * factor if self.kind == "softmax" else value - factor
             y.store(k * self.y_step + column, vectors.epilogue(result, batch, k, column, live), mask)

@@ -47,6 +47,10 @@ class SoftmaxSpec(KernelSpec):
         units = outer * -(-inner // COLUMNS)
         return -(-units // units_per_task(length * COLUMNS)) if length else 0
 
+    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+        """Away from the last axis, a vector (of at most 64 bytes) for every element of a slice."""
+        return 0 if self.last else 64 * sizes[1]
+
     def work(self, sizes: Sequence[int]) -> Work:
         outer, length, inner = sizes[:3]
         elements = outer * length * (1 if self.last else inner)

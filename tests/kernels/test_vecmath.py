@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -119,6 +120,7 @@ CASES = {
 }
 
 
+@functools.cache
 def compiled(name: str, dtype: type, constants: tuple[float, ...] = (), target: Target | None = None) -> Compiled:
     target = target or host()
     return Compiled(_kernel(name, dtype, constants, target), target)

@@ -63,7 +63,7 @@ def _compute(
     computation: c.Computation, operands: list[Any], shapes: list[tuple[int, ...]], sizes: Mapping[str, int]
 ) -> tuple[np.ndarray, ...]:
     if isinstance(computation, c.Host):
-        return tuple(np.asarray(x) for x in evaluate_arrays(computation.operator, operands))
+        return tuple(np.asarray(x) for x in evaluate_arrays(computation.operator, operands)[: len(shapes)])
     read = _READERS.get(type(computation))
     if read is None:
         raise Unreadable(computation.name)
@@ -83,8 +83,10 @@ def _slice(x: Any, operands: list[np.ndarray], shape: tuple[int, ...], sizes: Ma
 
 def _pad(x: Any, operands: list[np.ndarray], shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
     before, after = _sizes(x.before, sizes), _sizes(x.after, sizes)
-    data = operands[0][tuple(slice(max(-a, 0), n - max(-b, 0)) for a, b, n in zip(before, after, operands[0].shape))]
-    widths = [(max(a, 0), max(b, 0)) for a, b in zip(before, after)]
+    data = operands[0][
+        tuple(slice(max(-a, 0), n - max(-b, 0)) for a, b, n in zip(before, after, operands[0].shape, strict=True))
+    ]
+    widths = [(max(a, 0), max(b, 0)) for a, b in zip(before, after, strict=True)]
     if x.mode != "constant":
         return np.pad(data, widths, mode=x.mode)
     return np.pad(data, widths, constant_values=operands[1].item() if len(operands) > 1 else 0)

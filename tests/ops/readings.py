@@ -1,4 +1,4 @@
-"""Computations that stand for one operator, read on NumPy with everything that the lowering resolved: pads, sizes, scales."""
+"""Computations that stand for one operator, read on NumPy with all that the lowering resolved: pads, sizes, scales."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _convolution(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -
     after = [dims.evaluate(dim, sizes) for dim in x.pads_after]
     windows = _windows(x, weights.shape[2:], after, shape[2:], sizes)
     for length, cover, step, a, b, out in zip(
-        data.shape[2:], extent(windows.kernel, x.dilations), x.strides, windows.before, after, shape[2:]
+        data.shape[2:], extent(windows.kernel, x.dilations), x.strides, windows.before, after, shape[2:], strict=True
     ):
         assert out == (length + a + b - cover) // step + 1, "pads and output size contradict each other"
     return convolution._add_bias(convolution.convolve(data, weights, windows, x.group), *(bias or [None]))
@@ -50,7 +50,7 @@ def _pool(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> Any:
 
 def _resize(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> np.ndarray:
     (y,) = operands
-    for axis, (length, out) in enumerate(zip(y.shape, shape)):
+    for axis, (length, out) in enumerate(zip(y.shape, shape, strict=True)):
         scale = x.scales[axis] if x.scales else out / length
         area = x.roi[axis] if x.roi else None
         if scale == 1 and length == out and area in (None, (0.0, 1.0)):

@@ -36,7 +36,11 @@ CASES: list[Case] = [
     *(c for a, b in RANKS for c in each_version("MatMul", normal(*a), normal(*b))),
     *retyped(case("MatMul", 13, A * 4, B * 4), np.float64, np.int32, np.int64, np.float16, ml_dtypes.bfloat16),
     *retyped(case("MatMul", 13, abs(A) * 4, abs(B) * 4), np.uint32, np.uint64),
-    *(c for shape in ((3, 5), (5,), (1, 5), (3, 1), (1,), ()) for c in each_version("Gemm", A, B, normal(*shape), since=7)),
+    *(
+        c
+        for shape in ((3, 5), (5,), (1, 5), (3, 1), (1,), ())
+        for c in each_version("Gemm", A, B, normal(*shape), since=7)
+    ),
     *each_version("Gemm", normal(4, 3), normal(5, 4), normal(5), since=7, **SCALED),
     *each_version("Gemm", A, B, np.full(5, np.nan, np.float32), since=7, beta=0.0),
     *each_version("Gemm", A, B, since=11, alpha=0.5),

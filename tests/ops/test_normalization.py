@@ -29,7 +29,7 @@ def normalized(x: np.ndarray, parameters: tuple[np.ndarray, ...], epsilon: float
 X = normal(2, 3, 4, 5)
 GIVEN, BY_FEATURE = statistics(3), statistics(3, 4, 5)
 OWN = (X.mean((0, 2, 3)), X.var((0, 2, 3)))
-RUNNING = tuple(0.75 * given + 0.25 * own for given, own in zip(GIVEN[2:], OWN))
+RUNNING = tuple(0.75 * given + 0.25 * own for given, own in zip(GIVEN[2:], OWN, strict=True))
 TRAINED = normalized(X, (*GIVEN[:2], *OWN))
 
 CASES: list[Case] = [
@@ -51,7 +51,14 @@ CASES: list[Case] = [
         "BatchNormalization", X, *GIVEN, until=13, momentum=0.75, outputs=5, expected=(TRAINED, *RUNNING, *OWN)
     ),
     *each_version(
-        "BatchNormalization", X, *GIVEN, since=14, momentum=0.75, training_mode=1, outputs=3, expected=(TRAINED, *RUNNING)
+        "BatchNormalization",
+        X,
+        *GIVEN,
+        since=14,
+        momentum=0.75,
+        training_mode=1,
+        outputs=3,
+        expected=(TRAINED, *RUNNING),
     ),
     *retyped(case("BatchNormalization", 15, X, *GIVEN, rtol=1e-5), np.float64, *NARROW),
     *(
@@ -59,12 +66,23 @@ CASES: list[Case] = [
         for shape in ((2, 3, 4, 5), (2, 3, 4), (2, 3, 2, 3, 2))
         for c in each_version("InstanceNormalization", normal(*shape), normal(3), normal(3), since=6, epsilon=0.01)
     ),
-    case("InstanceNormalization", 1, X, *GIVEN[:2], consumed_inputs=[0, 0, 0], expected=normalized(
-        X, (*GIVEN[:2], X.mean((2, 3), keepdims=True), X.var((2, 3), keepdims=True))
-    )),
+    case(
+        "InstanceNormalization",
+        1,
+        X,
+        *GIVEN[:2],
+        consumed_inputs=[0, 0, 0],
+        expected=normalized(X, (*GIVEN[:2], X.mean((2, 3), keepdims=True), X.var((2, 3), keepdims=True))),
+    ),
     *retyped(case("InstanceNormalization", 22, X, *GIVEN[:2]), np.float64, *NARROW),
-    *(case("GroupNormalization", 18, normal(3, 4, *size), normal(2), normal(2), num_groups=2) for size in ((5, 2), (5,))),
-    *(case("GroupNormalization", 21, normal(3, 4, *size), normal(4), normal(4), num_groups=2) for size in ((5, 2), (5,))),
+    *(
+        case("GroupNormalization", 18, normal(3, 4, *size), normal(2), normal(2), num_groups=2)
+        for size in ((5, 2), (5,))
+    ),
+    *(
+        case("GroupNormalization", 21, normal(3, 4, *size), normal(4), normal(4), num_groups=2)
+        for size in ((5, 2), (5,))
+    ),
     case("GroupNormalization", 18, normal(3, 4, 5), normal(2), normal(2), num_groups=2, constants=(1, 2), epsilon=0.1),
     *retyped(case("GroupNormalization", 21, normal(3, 4, 5), normal(4), normal(4), num_groups=2), np.float64, *NARROW),
     *(
@@ -94,9 +112,15 @@ CASES += [
         for c in each_version("LRN", normal(2, 6, 3, 3), size=size, alpha=0.1, beta=0.6, bias=1.5)
     ),
     # An even size reaches one channel further up than down.
-    case("LRN", 13, np.float32([[[1], [2], [3]]]), size=2, alpha=2.0, beta=1.0, expected=np.float32(
-        [[[1 / 6], [2 / 14], [3 / 10]]]
-    )),
+    case(
+        "LRN",
+        13,
+        np.float32([[[1], [2], [3]]]),
+        size=2,
+        alpha=2.0,
+        beta=1.0,
+        expected=np.float32([[[1 / 6], [2 / 14], [3 / 10]]]),
+    ),
 ]
 
 

@@ -40,7 +40,9 @@ DILATED = {"kernel_shape": [3, 2], "dilations": [2, 3], "pads": [1, 0, 2, 1]}
 def old(operator: str, x: np.ndarray, **options: Any) -> Case:
     """A case of version 1, which no oracle has right, with what the newest version gives."""
     expected = oracle(template := case(operator, 22, x, **options), {"x0": template.inputs[0]})
-    return case(operator, 1, x, **{**options, "p": float(options["p"])} if "p" in options else options, expected=tuple(expected))
+    return case(
+        operator, 1, x, **{**options, "p": float(options["p"])} if "p" in options else options, expected=tuple(expected)
+    )
 
 
 CASES: list[Case] = []
@@ -81,7 +83,9 @@ CASES += [
         auto_pad="SAME_UPPER",
         expected=np.float32([[[5, 2, 5, 3, 4]]]),
     ),
-    case("LpPool", 1, np.float32([[[3, 4]]]), kernel_shape=[2], p=1.5, expected=np.float32([[[(3**1.5 + 8) ** (2 / 3)]]])),
+    case(
+        "LpPool", 1, np.float32([[[3, 4]]]), kernel_shape=[2], p=1.5, expected=np.float32([[[(3**1.5 + 8) ** (2 / 3)]]])
+    ),
     *retyped(case("MaxPool", 12, IMAGE * 40, outputs=2, **PADDED), np.int8, np.float64, np.float16, ml_dtypes.bfloat16),
     *retyped(case("MaxPool", 12, abs(IMAGE) * 40, outputs=2, **PADDED), np.uint8),
     *retyped(case("AveragePool", 22, IMAGE, **PADDED), np.float64, np.float16, ml_dtypes.bfloat16),

@@ -14,7 +14,15 @@ import pytest
 from onnx import helper, numpy_helper
 
 from jitonnx import InferenceSession, SessionOptions
-from jitonnx.errors import Error, Fail, InvalidArgument, InvalidGraph, InvalidProtobuf, ModelLoadCanceled, NoSuchFile
+from jitonnx.errors import (
+    Fail,
+    InvalidArgument,
+    InvalidGraph,
+    InvalidProtobuf,
+    ModelLoadCanceled,
+    NoSuchFile,
+    RuntimeException,
+)
 from tests.session import models
 from tests.session.models import model, node, tensor
 
@@ -179,22 +187,39 @@ def test_fixed_dimensions_that_the_model_does_not_have() -> None:
 
 
 def test_a_shape_that_depends_on_data() -> None:
-    """The graph is cut behind NonZero, and again where its outputs are views of what NumPy computed."""
+    """The graph is cut at the Reshape: what is before it and what is behind it still run natively."""
     nodes = [
         node("Relu", ["x"], ["r"]),
-        node("NonZero", ["r"], ["where"]),
-        node("Transpose", ["where"], ["pairs"]),
-        node("Shape", ["where"], ["shape"]),
+        node("Shape", ["r"], ["before"]),
+        node("Reshape", ["r", "to"], ["reshaped"]),
+        node("Neg", ["reshaped"], ["y"]),
+        node("Shape", ["reshaped"], ["behind"]),
+        node("Reshape", ["y", "before"], ["back"]),
     ]
-    outputs = [tensor("where", [2, None], models.INT64), tensor("pairs", None, models.INT64)]
-    session = InferenceSession(model(nodes, [tensor("x")], [*outputs, tensor("shape", [2], models.INT64)]))
-    for x in (X, X[:1], -np.abs(X)):
-        where, pairs, shape = session.run(None, {"x": x})
-        expected = np.array(np.nonzero(np.maximum(x, 0)))
-        np.testing.assert_array_equal(where, expected)
-        np.testing.assert_array_equal(pairs, expected.T)
-        np.testing.assert_array_equal(shape, expected.shape)
-        assert pairs.flags.c_contiguous and not np.shares_memory(where, pairs)
+    outputs = [tensor(name, None) for name in ("reshaped", "y", "back")]
+    outputs += [tensor(name, [None], models.INT64) for name in ("before", "behind")]
+    session = InferenceSession(model(nodes, [tensor("x"), tensor("to", [2], models.INT64)], outputs))
+    assert session.engine.cut is not None
+    for x, to in ((X, (3, 2)), (X, (1, -1)), (X[:1], (3, 1)), (X[:1], (1, 3))):
+        feeds = {"x": x, "to": np.array(to)}
+        reshaped, y, back, before, behind = session.run(None, feeds)
+        expected = np.maximum(x, 0).reshape(to)
+        np.testing.assert_array_equal(reshaped, expected)
+        np.testing.assert_array_equal(y, -expected)
+        np.testing.assert_array_equal(back, -np.maximum(x, 0))
+        np.testing.assert_array_equal(before, x.shape)
+        np.testing.assert_array_equal(behind, expected.shape)
+
+
+def test_outputs_of_a_cut_graph_belong_to_the_caller() -> None:
+    """Where NumPy gives a view of an input, it is copied."""
+    nodes = [node("Reshape", ["x", "to"], ["y"])]
+    inputs = [tensor("x"), tensor("to", [None], models.INT64)]
+    session = InferenceSession(model(nodes, inputs, [tensor("y", None), tensor("x")]))
+    x = X.copy()
+    y, same = session.run(None, {"x": x, "to": np.array([6])})
+    for array in (y, same):
+        assert array.flags.c_contiguous and array.flags.writeable and not np.shares_memory(array, x)
 
 
 def test_an_output_that_is_a_shape() -> None:
@@ -208,11 +233,10 @@ def test_an_output_that_is_a_shape() -> None:
 
 
 def test_a_node_that_fails_in_the_run_is_named() -> None:
-    nodes = [node("NonZero", ["x"], ["where"]), node("Reshape", ["where", "to"], ["y"], "the_reshape")]
-    outputs = [tensor("y", None, models.INT64)]
-    session = InferenceSession(model(nodes, [tensor("x")], outputs, {"to": np.array([3, 5], np.int64)}))
-    with pytest.raises(Error, match="Reshape node.*the_reshape"):
-        run(session)
+    nodes = [node("Reshape", ["x", "to"], ["y"], "the_reshape")]
+    session = InferenceSession(model(nodes, [tensor("x"), tensor("to", [2], models.INT64)], [tensor("y", None)]))
+    with pytest.raises(RuntimeException, match=r"running Reshape node\. Name:'the_reshape'.*float32\[2, 3\]"):
+        session.run(None, {"x": X, "to": np.array([4, 5])})
 
 
 # ------------------------------------------------------------------------------------------------ life

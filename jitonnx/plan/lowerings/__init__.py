@@ -16,6 +16,9 @@ from jitonnx.plan.lowerings import movement, products, recurrent, rows, windows
 LOWERINGS: dict[type[c.Computation], Callable[..., Any]] = {
     c.Concat: movement.concat,
     c.Pad: movement.pad,
+    c.Gather: movement.gather,
+    c.GatherElements: movement.gather_elements,
+    c.GatherND: movement.gather_nd,
     c.MatMul: products.matmul,
     c.Attention: products.attention,
     c.Pool: windows.pool,

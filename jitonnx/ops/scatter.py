@@ -1,0 +1,157 @@
+"""Writing elements into a copy of a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jitonnx.ir.dims import DimLike
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Value
+from jitonnx.ir.lowering import Lowering
+from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
+from jitonnx.ir.types import TensorType, assume_equal
+from jitonnx.ops.base import is_narrow, normalize_axis, same_dtype
+from jitonnx.ops.indexing import check_indices
+
+_REDUCTIONS: dict[str, Callable[..., None]] = {
+    "add": np.add.at,
+    "mul": np.multiply.at,
+    "max": np.maximum.at,
+    "min": np.minimum.at,
+}
+
+
+class _Scatter(Operator):
+    """A copy of the data with `updates` written, or by `reduction` combined, at the places that `indices` name."""
+
+    inputs = ("data", "indices", "updates")
+    outputs = ("output",)
+
+    reduction: str = "none"
+
+    def _check(self, data: Value, indices: Value, updates: Value) -> TensorType:
+        if self.reduction not in ("none", *_REDUCTIONS):
+            raise InferenceError(f"reduction is {self.reduction!r}; none, add, mul, max and min are known")
+        check_indices(indices)
+        same_dtype(data, updates)
+        return data.type
+
+    def _write(self, data: np.ndarray, places: tuple[Any, ...], updates: np.ndarray) -> np.ndarray:
+        if self.reduction == "none":
+            result = data.copy()
+            result[places] = updates
+            return result
+        result = data.astype(np.float32) if is_narrow(data.dtype) else data.copy()
+        _REDUCTIONS[self.reduction](result, places, updates.astype(result.dtype))
+        return result.astype(data.dtype)
+
+    def lower(self, to: Lowering, data: Value, indices: Value, updates: Value) -> Value:
+        return to.host(self, (data, indices, updates), (data.type,))[0]
+
+
+class ScatterElements(_Scatter):
+    """output[indices[i, j, ...], j, ...] = updates[i, j, ...], the index standing on `axis`."""
+
+    versions = (11, 13, 16, 18)
+
+    axis: int = 0
+
+    def infer(self, data: Value, indices: Value, updates: Value) -> TensorType:
+        normalize_axis(self.axis, len(data.shape))
+        ranks = {len(value.shape) for value in (data, indices, updates)}
+        if len(ranks) > 1 or not all(map(assume_equal, indices.shape, updates.shape)):
+            raise InferenceError(f"indices {indices.type} and updates {updates.type} do not fit data {data.type}")
+        return self._check(data, indices, updates)
+
+    def evaluate(self, data: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
+        axis = normalize_axis(self.axis, data.ndim)
+        places = list(np.indices(indices.shape, sparse=True))
+        places[axis] = np.where(indices < 0, indices + data.shape[axis], indices)
+        return self._write(data, tuple(places), updates)
+
+
+class Scatter(Operator):
+    """ScatterElements under its first name; ONNX dropped it in version 11."""
+
+    versions = (9,)
+    inputs = ("data", "indices", "updates")
+    outputs = ("output",)
+
+    axis: int = 0
+
+    def infer(self, data: Value, indices: Value, updates: Value) -> TensorType:
+        return ScatterElements(axis=self.axis).infer(data, indices, updates)
+
+    def evaluate(self, data: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
+        return ScatterElements(axis=self.axis).evaluate(data, indices, updates)
+
+    def lower(self, to: Lowering, data: Value, indices: Value, updates: Value) -> Value:
+        return ScatterElements(axis=self.axis).lower(to, data, indices, updates)
+
+
+class ScatterND(_Scatter):
+    """output[indices[i, ...]] = updates[i, ...]: the last axis of indices addresses elements or slices of data."""
+
+    versions = (11, 13, 16, 18)
+
+    def infer(self, data: Value, indices: Value, updates: Value) -> TensorType:
+        depth = indices.shape[-1] if indices.shape else 0
+        if not isinstance(depth, int):
+            raise DataDependentError(f"what is written depends on the last size of {indices.name!r}")
+        if not 1 <= depth <= len(data.shape):
+            raise InferenceError(f"indices {indices.type} do not address data {data.type}")
+        expected: tuple[DimLike, ...] = (*indices.shape[:-1], *data.shape[depth:])
+        if len(expected) != len(updates.shape) or not all(map(assume_equal, expected, updates.shape)):
+            raise InferenceError(f"updates {updates.type} should have the shape {list(expected)}")
+        if indices.dtype is not DType.INT64:
+            raise InferenceError(f"indices {indices.name!r} are {indices.dtype.text}; int64 is needed")
+        return self._check(data, indices, updates)
+
+    def evaluate(self, data: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
+        return self._write(data, tuple(np.moveaxis(indices, -1, 0)), updates)
+
+
+class TensorScatter(Operator):
+    """A cache with `update` written along `axis` from write_indices[batch] on (wrapping round if mode is circular)."""
+
+    versions = (24,)
+    inputs = ("past_cache", "update", "write_indices?")
+    outputs = ("present_cache",)
+
+    mode: str = "linear"
+    axis: int = -2
+
+    def infer(self, cache: Value, update: Value, start: Value | None = None) -> TensorType:
+        same_dtype(cache, update)
+        axis = normalize_axis(self.axis, len(cache.shape))
+        if self.mode not in ("linear", "circular"):
+            raise InferenceError(f"mode is {self.mode!r}; linear and circular are known")
+        if axis == 0:
+            raise InferenceError("axis is 0, which is the batch")
+        pairs = zip(cache.shape, update.shape, strict=True) if len(cache.shape) == len(update.shape) else [(0, 1)]
+        if not all(assume_equal(a, b) for position, (a, b) in enumerate(pairs) if position != axis):
+            raise InferenceError(f"update {update.type} does not fit cache {cache.type}")
+        return cache.type
+
+    def evaluate(self, cache: np.ndarray, update: np.ndarray, start: np.ndarray | None = None) -> np.ndarray:
+        axis = normalize_axis(self.axis, cache.ndim)
+        result = cache.copy()
+        size, length = cache.shape[axis], update.shape[axis]
+        first = np.zeros(cache.shape[0], np.int64) if start is None else start
+        for batch in range(cache.shape[0]):
+            at = int(first[batch]) + np.arange(length)
+            if self.mode == "circular":
+                at %= size
+            elif length and at[-1] >= size:
+                raise ValueError(f"{length} elements at {at[0]} do not fit into a cache of {size}")
+            np.moveaxis(result[batch], axis - 1, 0)[at] = np.moveaxis(update[batch], axis - 1, 0)
+        return result
+
+    def lower(self, to: Lowering, cache: Value, update: Value, start: Value | None = None) -> Value:
+        return to.host(self, (cache, update, start), (cache.type,))[0]
+
+
+OPERATORS = (Scatter, ScatterElements, ScatterND, TensorScatter)

@@ -1,0 +1,258 @@
+"""Choosing and ordering elements: the largest, the non-zero, the distinct; sums along an axis; reversed sequences.
+
+Operators whose output size depends on data are evaluated on NumPy, and so are rare ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from jitonnx.ir.dims import DimLike
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Value
+from jitonnx.ir.lowering import Lowering
+from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
+from jitonnx.ir.raw import RawNode
+from jitonnx.ir.types import Shape as Dims
+from jitonnx.ir.types import TensorType, assume_equal
+from jitonnx.ops.base import FLOATS, NUMBERS, check_dtype, constant_of, is_narrow, normalize_axis
+
+
+class _OnHost(Operator):
+    """An operator that is evaluated on NumPy, between native programs."""
+
+    def lower(self, to: Lowering, *inputs: Value | None) -> Value | tuple[Value, ...]:
+        types = self.infer(*inputs)
+        if isinstance(types, TensorType):
+            return to.host(self, inputs, (types,))[0]
+        return to.host(self, inputs, types)
+
+
+# ---------------------------------------------------------------------------------------------- cumulative
+
+
+class _Cumulative(_OnHost):
+    """Along the axis that the second input names; `exclusive` leaves out the element itself, `reverse` starts behind."""
+
+    inputs = ("x", "axis")
+    outputs = ("y",)
+    function: ClassVar[Callable[..., np.ndarray]]
+    neutral: ClassVar[int]
+
+    exclusive: int = 0
+    reverse: int = 0
+
+    def infer(self, x: Value, axis: Value) -> TensorType:
+        check_dtype(x, FLOATS | {DType.INT32, DType.INT64, DType.UINT32, DType.UINT64})
+        if axis.constant is not None:
+            normalize_axis(int(axis.constant.reshape(())), len(x.shape))
+        return x.type
+
+    def evaluate(self, x: np.ndarray, axis: np.ndarray) -> np.ndarray:
+        along = normalize_axis(int(axis.reshape(())), x.ndim)
+        data = np.flip(x, along) if self.reverse else x
+        wide = data.astype(np.float32) if is_narrow(x.dtype) else data
+        total = type(self).function(wide, axis=along, dtype=wide.dtype)
+        if self.exclusive:
+            first = [slice(0, 1) if position == along else slice(None) for position in range(x.ndim)]
+            rest = [slice(0, -1) if position == along else slice(None) for position in range(x.ndim)]
+            start = np.full_like(total[tuple(first)], self.neutral)
+            total = np.concatenate([start, total[tuple(rest)]], along)
+        return (np.flip(total, along) if self.reverse else total).astype(x.dtype)
+
+
+class CumSum(_Cumulative):
+    """Sums of all elements up to each one along an axis."""
+
+    versions = (11, 14)
+    function = staticmethod(np.cumsum)
+    neutral = 0
+
+
+class CumProd(_Cumulative):
+    """Products of all elements up to each one along an axis."""
+
+    versions = (26,)
+    function = staticmethod(np.cumprod)
+    neutral = 1
+
+
+# ---------------------------------------------------------------------------------------------- largest, distinct, true
+
+
+class TopK(_OnHost):
+    """The K largest (or smallest) elements along `axis` and their positions; of equal ones the first."""
+
+    versions = (1, 10, 11, 24)
+    inputs = ("X", "K")
+    outputs = ("Values", "Indices")
+
+    axis: int = -1
+    largest: int = 1
+    sorted: int = 1
+
+    @classmethod
+    def upgrade(cls, node: RawNode) -> None:
+        if node.version < 10 and "k" in node.attributes:
+            node.attributes["k"] = (node.attributes["k"],)
+            node.attribute_to_input("k", 1)
+
+    def infer(self, x: Value, k: Value) -> tuple[TensorType, TensorType]:
+        check_dtype(x, NUMBERS)
+        axis = normalize_axis(self.axis, len(x.shape))
+        (count,) = constant_of(k, "K")
+        size = x.shape[axis]
+        if isinstance(count, int) and isinstance(size, int) and not 0 <= count <= size:
+            raise InferenceError(f"K is {count}, but axis {axis} of {x.type} has {size} elements")
+        shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+        return TensorType(x.dtype, shape), TensorType(DType.INT64, shape)
+
+    def evaluate(self, x: np.ndarray, k: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        axis, count = normalize_axis(self.axis, x.ndim), int(k.reshape(()))
+        data = x.astype(np.float32) if is_narrow(x.dtype) else x
+        if self.largest:  # the last of equal elements in a stable ascending order is the first in reverse
+            order = np.flip(np.argsort(np.flip(data, axis), axis=axis, kind="stable"), axis)
+            order = x.shape[axis] - 1 - order
+        else:
+            order = np.argsort(data, axis=axis, kind="stable")
+        chosen = np.take(order, np.arange(count), axis=axis)
+        return np.take_along_axis(x, chosen, axis), chosen.astype(np.int64)
+
+
+class Unique(_OnHost):
+    """The distinct elements (or slices along `axis`), where each comes first, which one every element is, and how often.
+
+    In ascending order, or with sorted = 0 in the order in which they come first.
+    """
+
+    versions = (11, 28)
+    inputs = ("X",)
+    outputs = ("Y", "indices?", "inverse_indices?", "counts?")
+
+    axis: int | None = None
+    sorted: int = 1
+
+    def infer(self, x: Value) -> TensorType:
+        raise DataDependentError("how many distinct elements there are depends on the data")
+
+    def evaluate(self, x: np.ndarray) -> tuple[np.ndarray, ...]:
+        axis = None if self.axis is None else normalize_axis(self.axis, x.ndim)
+        values, first, inverse, counts = np.unique(
+            x, return_index=True, return_inverse=True, return_counts=True, axis=axis
+        )
+        inverse = inverse.reshape(-1)
+        if not self.sorted:
+            order = np.argsort(first, kind="stable")
+            place = np.empty_like(order)
+            place[order] = np.arange(len(order))
+            values = np.take(values, order, 0 if axis is None else axis)
+            first, inverse, counts = first[order], place[inverse], counts[order]
+        return values, *(part.astype(np.int64) for part in (first, inverse, counts))
+
+
+class NonZero(_OnHost):
+    """Coordinates of the elements that are not zero, one column each, in row-major order."""
+
+    versions = (9, 13)
+    inputs = ("X",)
+    outputs = ("Y",)
+
+    def infer(self, x: Value) -> TensorType:
+        raise DataDependentError("how many elements are not zero depends on the data")
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        # A scalar has no coordinates, but NumPy's nonzero wants an axis.
+        found = np.array(np.nonzero(np.atleast_1d(x)), np.int64)
+        return found if x.ndim else found[:0]
+
+
+class Compress(_OnHost):
+    """The slices along `axis` (elements of the flattened input without one) for which the condition is true."""
+
+    versions = (9, 11, 28)
+    inputs = ("input", "condition")
+    outputs = ("output",)
+
+    axis: int | None = None
+
+    def infer(self, x: Value, condition: Value) -> TensorType:
+        if condition.constant is None:
+            raise DataDependentError("how many elements are chosen depends on the condition")
+        count = int(np.count_nonzero(condition.constant))
+        if self.axis is None:
+            return TensorType(x.dtype, (count,))
+        axis = normalize_axis(self.axis, len(x.shape))
+        return TensorType(x.dtype, (*x.shape[:axis], count, *x.shape[axis + 1 :]))
+
+    def evaluate(self, x: np.ndarray, condition: np.ndarray) -> np.ndarray:
+        return np.compress(condition, x, self.axis)
+
+
+# ---------------------------------------------------------------------------------------------- sequences, crops
+
+
+class ReverseSequence(_OnHost):
+    """The first sequence_lens[i] elements along `time_axis` reversed, for each position i on `batch_axis`."""
+
+    versions = (10, 28)
+    inputs = ("input", "sequence_lens")
+    outputs = ("Y",)
+
+    batch_axis: int = 1
+    time_axis: int = 0
+
+    def infer(self, x: Value, lengths: Value) -> TensorType:
+        if {self.batch_axis, self.time_axis} != {0, 1} or len(x.shape) < 2:
+            raise InferenceError(f"batch_axis {self.batch_axis} and time_axis {self.time_axis} have to be 0 and 1")
+        if not (len(lengths.shape) == 1 and assume_equal(lengths.shape[0], x.shape[self.batch_axis])):
+            raise InferenceError(f"sequence_lens {lengths.type} does not give a length for each sequence of {x.type}")
+        return x.type
+
+    def evaluate(self, x: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        data = np.moveaxis(x, (self.batch_axis, self.time_axis), (0, 1))
+        result = data.copy()
+        for position, length in enumerate(lengths.tolist()):
+            result[position, :length] = data[position, :length][::-1]
+        return np.moveaxis(result, (0, 1), (self.batch_axis, self.time_axis))
+
+
+class CenterCropPad(Operator):
+    """Cropped to, or padded with zeros to, the sizes `shape` of `axes`, around the middle."""
+
+    versions = (18,)
+    inputs = ("input_data", "shape")
+    outputs = ("output_data",)
+
+    axes: tuple[int, ...] | None = None
+
+    def _sizes(self, given: Dims, wanted: list[Any]) -> list[DimLike]:
+        axes = range(len(given)) if self.axes is None else self.axes
+        if len(wanted) != len(axes):
+            raise InferenceError(f"shape has {len(wanted)} sizes for {len(axes)} axes")
+        sizes = list(given)
+        for axis, size in zip(axes, wanted, strict=True):
+            sizes[normalize_axis(axis, len(given), "axes")] = size
+        return sizes
+
+    def infer(self, x: Value, shape: Value) -> TensorType:
+        return TensorType(x.dtype, tuple(self._sizes(x.shape, constant_of(shape, "shape"))))
+
+    def evaluate(self, x: np.ndarray, shape: np.ndarray) -> np.ndarray:
+        sizes = self._sizes(x.shape, shape.tolist())
+        result = np.zeros(sizes, x.dtype) if x.dtype != object else np.full(sizes, "", object)  # type: ignore[arg-type]
+        source, target = [], []
+        for have, want in zip(x.shape, result.shape, strict=True):
+            size, cut, gap = min(have, want), max(have - want, 0) // 2, max(want - have, 0) // 2
+            source.append(slice(cut, cut + size))
+            target.append(slice(gap, gap + size))
+        result[tuple(target)] = x[tuple(source)]
+        return result
+
+    def lower(self, to: Lowering, x: Value, shape: Value) -> Value:
+        return to.host(self, (x, shape), (self.infer(x, shape),))[0]
+
+
+OPERATORS = (CenterCropPad, Compress, CumProd, CumSum, NonZero, ReverseSequence, TopK, Unique)

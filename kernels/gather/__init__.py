@@ -1,0 +1,1 @@
+"""Gather, GatherND and GatherElements: elements or runs of a tensor taken by index."""

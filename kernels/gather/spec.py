@@ -1,0 +1,167 @@
+"""What the gathering kernels are, without compiling them.
+
+Indices are int32 or int64; negative ones count from the end of their axis. An index out of range touches no memory: what
+it should have fetched is left as it was, and the word `error` (int64) is set to 1, so that the caller can raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+import numpy as np
+
+from jitonnx.kernels.spec import KernelSpec, Work
+
+MAX_RANK = 8
+_TASK_BYTES = 32 << 10
+"""About what a task writes."""
+
+
+def _check_index(index: str) -> None:
+    if index not in ("int32", "int64"):
+        raise ValueError(f"indices are int32 or int64, not {index}")
+
+
+@dataclass(frozen=True)
+class GatherRowsSpec(KernelSpec):
+    """out[b, r] = data[b, indices[b, r, 0], indices[b, r, 1], …]: runs of bytes, by index tuples. ONNX's Gather, GatherND.
+
+    All strides of data and out are in bytes, those of indices in elements, so that one kernel serves every type. Run
+    (b, r) of out starts at b * out_batch + r * out_row, that of data at b * data_batch + the sum of index i times
+    data_i; index i of it is element b * indices_batch + r * indices_row + i of indices.
+
+    Gather with `axis`: batch = the axes before it, count = all indices, width 1, indices_batch 0, indices_row 1.
+    GatherND: batch = the batch_dims axes, count = the indices' other axes but the last, width = the last's extent.
+    Task: task_rows runs, counted over all batches.
+    """
+
+    index: str
+    """"int32" or "int64"."""
+
+    BUFFERS: ClassVar[tuple[str, ...]] = ("data", "indices", "out", "error")
+    GIVEN: ClassVar[tuple[str, ...]] = (
+        *("batch", "count", "run_bytes", "width"),
+        *("data_batch", "indices_batch", "indices_row", "out_batch", "out_row"),
+        *(f"extent_{axis}" for axis in range(MAX_RANK)),
+        *(f"data_{axis}" for axis in range(MAX_RANK)),
+    )
+    """width: indices of a tuple; extent_i, data_i: the extent and byte stride of the axis that index i is of."""
+    SIZES: ClassVar[tuple[str, ...]] = (*GIVEN, "task_rows")
+
+    def __post_init__(self) -> None:
+        _check_index(self.index)
+
+    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
+        """GIVEN -> SIZES."""
+        given = sizes[: len(self.GIVEN)]
+        return [*given, max(1, _TASK_BYTES // max(1, given[2]))]
+
+    def gather(
+        self, shape: Sequence[int], axis: int, count: int, itemsize: int
+    ) -> list[int]:
+        """SIZES of ONNX's Gather from dense data of `shape` along `axis` (>= 0) by `count` indices."""
+        run = prod(shape[axis + 1 :]) * itemsize
+        place = [shape[axis] * run, 0, 1, count * run, run]
+        return self._arguments([prod(shape[:axis]), count, run, 1], place, [shape[axis]], [run])
+
+    def gather_nd(self, shape: Sequence[int], batch_dims: int, indices_shape: Sequence[int], itemsize: int) -> list[int]:
+        """SIZES of ONNX's GatherND from dense data of `shape` by dense indices."""
+        width, batch = indices_shape[-1], prod(shape[:batch_dims])
+        count, extents = prod(indices_shape[batch_dims:-1]), shape[batch_dims : batch_dims + width]
+        if width > MAX_RANK:
+            raise ValueError(f"GatherND addresses at most {MAX_RANK} axes, not {width}")
+        strides = [prod(shape[batch_dims + i + 1 :]) * itemsize for i in range(width)]
+        run = prod(shape[batch_dims + width :]) * itemsize
+        place = [prod(shape[batch_dims:]) * itemsize, count * width, width, count * run, run]
+        return self._arguments([batch, count, run, width], place, extents, strides)
+
+    def _arguments(
+        self, counts: list[int], place: list[int], extents: Sequence[int], strides: Sequence[int]
+    ) -> list[int]:
+        padding = [0] * (MAX_RANK - len(extents))
+        return list(self.complete([*counts, *place, *extents, *padding, *strides, *padding]))
+
+    def tasks(self, sizes: Sequence[int]) -> int:
+        batch, count, run = sizes[:3]
+        return -(-batch * count // sizes[len(self.GIVEN)]) if run else 0
+
+    def work(self, sizes: Sequence[int]) -> Work:
+        batch, count, run, width = sizes[:4]
+        return Work(0, batch * count * (2 * run + width * np.dtype(self.index).itemsize))
+
+
+@dataclass(frozen=True)
+class GatherElementsSpec(KernelSpec):
+    """out[i, j, …] = data[i, j, …] with the coordinate on one axis replaced by indices[i, j, …]: ONNX's GatherElements.
+
+    GIVEN: the extents of up to 8 axes of indices and out (1 where there is none), their strides in data (0 for the
+    gathered axis), in indices and in out; then the gathered axis' extent and stride in data. All in elements.
+    `complete` orders and merges the axes. Task: task_rows rows of the innermost axis left.
+    """
+
+    index: str
+    """"int32" or "int64"."""
+    itemsize: int
+    """Bytes of an element of data: 1, 2, 4 or 8."""
+
+    BUFFERS: ClassVar[tuple[str, ...]] = ("data", "indices", "out", "error")
+    GIVEN: ClassVar[tuple[str, ...]] = (
+        *(f"{what}_{axis}" for what in ("extent", "data", "indices", "out") for axis in range(MAX_RANK)),
+        *("axis_extent", "axis_stride"),
+    )
+    SIZES: ClassVar[tuple[str, ...]] = (
+        *GIVEN,
+        *("rows", "task_rows", "outer_rank", "inner_extent", "inner_data", "inner_indices", "inner_out"),
+        *(f"outer_{axis}_{what}" for axis in range(MAX_RANK - 1) for what in ("extent", "data", "indices", "out")),
+    )
+
+    def __post_init__(self) -> None:
+        _check_index(self.index)
+        if self.itemsize not in (1, 2, 4, 8):
+            raise ValueError(f"no gathering kernel for elements of {self.itemsize} bytes")
+
+    def arguments(self, shape: Sequence[int], indices_shape: Sequence[int], axis: int) -> list[int]:
+        """SIZES for dense data of `shape`, dense indices and out, and `axis` >= 0. ValueError for more than 8 axes."""
+        if len(shape) > MAX_RANK:
+            raise ValueError(f"GatherElements has at most {MAX_RANK} axes, not {len(shape)}")
+        padding = [0] * (MAX_RANK - len(shape))
+        data, indices = _dense(shape), _dense(indices_shape)
+        others = [0 if i == axis else stride for i, stride in enumerate(data)]
+        given = [*indices_shape, *(1 for _ in padding), *others, *padding, *(indices + padding) * 2]
+        return list(self.complete([*given, shape[axis], data[axis]]))
+
+    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
+        """GIVEN -> SIZES."""
+        given = list(sizes[: len(self.GIVEN)])
+        axes = _merged([tuple(given[axis : 4 * MAX_RANK : MAX_RANK]) for axis in range(MAX_RANK)])
+        *outer, inner = axes or [(1, 0, 0, 0)]
+        rows = prod(axis[0] for axis in outer)
+        task_rows = max(1, _TASK_BYTES // max(1, inner[0] * self.itemsize))
+        padding = [(1, 0, 0, 0)] * (MAX_RANK - 1 - len(outer))
+        return [*given, rows, task_rows, len(outer), *inner, *(n for axis in (*outer, *padding) for n in axis)]
+
+    def tasks(self, sizes: Sequence[int]) -> int:
+        rows, task_rows, _, inner = sizes[len(self.GIVEN) :][:4]
+        return -(-rows // task_rows) if inner else 0
+
+    def work(self, sizes: Sequence[int]) -> Work:
+        return Work(0, prod(sizes[:MAX_RANK]) * (2 * self.itemsize + np.dtype(self.index).itemsize))
+
+
+def _dense(shape: Sequence[int]) -> list[int]:
+    return [prod(shape[axis + 1 :]) for axis in range(len(shape))]
+
+
+def _merged(axes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """(extent, strides…) from the outermost on, without extents of 1; neighbours that all run through as one."""
+    result: list[tuple[int, ...]] = []
+    for axis in axes:
+        if axis[0] == 1:
+            continue
+        if result and all(above == axis[0] * stride for above, stride in zip(result[-1][1:], axis[1:], strict=True)):
+            axis = (result.pop()[0] * axis[0], *axis[1:])
+        result.append(axis)
+    return result

@@ -1,0 +1,126 @@
+"""Resize and Upsample: modes, coordinates, scales and sizes, axes, aspect ratio, antialiasing, old versions."""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from jitonnx.errors import Error
+from jitonnx.ir.dims import evaluate, variable
+from jitonnx.model import load
+from jitonnx.ops.resampling import scaled
+from tests.ops.harness import Case, build, case, check, retyped
+
+RANDOM = np.random.default_rng(0)
+IMAGE = RANDOM.normal(size=(2, 2, 7, 5)).astype(np.float32)
+NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
+SCALES = ([1, 1, 2, 3], [1, 1, 0.5, 0.6], [1, 1, 0.7, 1.3], [1, 1, 1, 0.8])
+SIZES = ([2, 2, 3, 9], [2, 2, 14, 2], [2, 2, 1, 1])
+
+
+def by_scales(x: np.ndarray, scales: Any, version: int, roi: Any = None, **options: Any) -> Case:
+    empty = np.float32([]) if version == 11 else None
+    roi = empty if roi is None else np.float32(roi)
+    return case("Resize", version, x, roi, np.float32(scales), constants=(1, 2), rtol=1e-4, atol=1e-5, **options)
+
+
+def by_sizes(x: np.ndarray, sizes: Any, version: int, roi: Any = None, **options: Any) -> Case:
+    empty = np.float32([]) if version == 11 else None
+    roi = empty if roi is None else np.float32(roi)
+    sizes = np.int64(sizes)
+    return case("Resize", version, x, roi, empty, sizes, constants=(1, 2, 3), rtol=1e-4, atol=1e-5, **options)
+
+
+CASES: list[Case] = []
+for version in (11, 13, 18, 19):
+    for coordinates in (*COORDINATES, *["half_pixel_symmetric"] * (version > 13)):
+        for options in (*({"nearest_mode": nearest} for nearest in NEAREST), {"mode": "linear"}, {"mode": "cubic"}):
+            symmetric_tie = coordinates == "half_pixel_symmetric" and options.get("nearest_mode") == "floor"
+            options = {**options, "coordinate_transformation_mode": coordinates}
+            # At 0.6 a coordinate of half_pixel_symmetric falls on an integer but for rounding.
+            CASES += [by_scales(IMAGE, s, version, **options) for s in SCALES if not (symmetric_tie and 0.6 in s)]
+            CASES += [by_sizes(IMAGE, sizes, version, **options) for sizes in SIZES]
+    crop = {"coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 7.0}
+    area = [0, 0, 0.1, -0.1, 1, 1, 0.8, 1.2]
+    for mode in ("nearest", "linear", "cubic"):
+        CASES += [by_scales(IMAGE, s, version, area, mode=mode, **crop) for s in SCALES[:3]]
+        CASES += [by_sizes(IMAGE, sizes, version, area, mode=mode, **crop) for sizes in SIZES]
+    cubic = {"mode": "cubic", "exclude_outside": 1, "cubic_coeff_a": -0.5}
+    CASES += [
+        by_scales(IMAGE, [1, 1, 1.5, 0.6], version, coordinate_transformation_mode=c, **cubic) for c in COORDINATES
+    ]
+for version in (18, 19):
+    for policy in ("not_larger", "not_smaller"):
+        for mode in ("nearest", "linear", "cubic"):
+            kept = {"mode": mode, "keep_aspect_ratio_policy": policy}
+            CASES += [by_sizes(IMAGE, [9, 11], version, axes=[2, 3], **kept)]
+            CASES += [by_sizes(IMAGE, [3, 4], version, axes=[3, 2], **kept)]
+    for mode in ("linear", "cubic"):
+        for outside in (0, 1):
+            smooth = {"mode": mode, "antialias": 1, "exclude_outside": outside}
+            CASES += [by_scales(IMAGE, [1, 1, 0.6, 0.3], version, **smooth)]
+            CASES += [by_sizes(IMAGE, [2, 2, 5, 12], version, **smooth)]
+    CASES += [by_scales(IMAGE[0], [2, 0.5], version, mode="linear", axes=[-1, 1])]
+for growth in (0.5, 0.6, 0.75, 0.3, 1.5, 2.5):
+    for mode in ("nearest", "linear"):
+        factors = np.float32([1, 1, growth, 1.3])
+        CASES.append(case("Resize", 10, IMAGE, factors, mode=mode, constants=(1,)))
+        if growth > 1:
+            CASES.append(case("Upsample", 9, IMAGE, factors, mode=mode, constants=(1,)))
+            CASES.append(case("Upsample", 7, IMAGE, mode=mode, scales=factors.tolist()))
+REPEATED = IMAGE.repeat(2, 2).repeat(3, 3)
+INTEGERS = RANDOM.integers(0, 100, (1, 1, 4, 5))
+CASES += [
+    case("Upsample", 1, IMAGE, height_scale=2.0, width_scale=3.0, expected=REPEATED),
+    by_scales(IMAGE, [1, 1, 2, 2], 11, coordinate_transformation_mode="tf_half_pixel_for_nn"),
+    *retyped(by_scales(INTEGERS, [1, 1, 1.5, 1.7], 19), np.float64, np.int32, np.int8, np.uint8, np.float16),
+    *retyped(
+        by_scales(INTEGERS, [1, 1, 1.5, 1.7], 19, mode="linear"), np.int32, np.int8, np.float16, ml_dtypes.bfloat16
+    ),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_resize(case: Case) -> None:
+    check(case)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_sizes_and_ties_are_those_of_onnxruntime(seed: int) -> None:
+    """Random scales: the output's size, and at nearest every element, hang on the last bit of float32."""
+    random = np.random.default_rng(seed)
+    length = int(random.integers(1, 60))
+    quotient = random.integers(1, 40) / random.integers(1, 40)
+    options = {
+        "coordinate_transformation_mode": str(random.choice(COORDINATES)),
+        "nearest_mode": str(random.choice(NEAREST)),
+    }
+    x = np.arange(length, dtype=np.float32)
+    check(by_scales(x, [random.choice([quotient, random.random() * 3 + 0.05])], 13, **options))
+
+
+@pytest.mark.parametrize("scale", [0.7, 1.1, 1 / 3, 2.0, 0.123456])
+def test_a_symbolic_size_scales_as_the_number_does(scale: float) -> None:
+    scale = float(np.float32(scale))
+    size = scaled(variable("n"), scale)
+    assert [evaluate(size, {"n": n}) for n in range(200)] == [scaled(n, scale) for n in range(200)]
+
+
+@pytest.mark.parametrize(
+    ("refused", "text"),
+    [
+        (by_scales(IMAGE, [1, 2], 13), "scales has 2 elements, 4 expected"),
+        (by_scales(IMAGE, [1, 1, 0, 1], 13), "scales must be above 0"),
+        (case("Resize", 13, IMAGE), "exactly one of scales and sizes"),
+        (by_scales(IMAGE, [1, 1, 2, 2], 13, mode="area"), "mode 'area'"),
+        (by_scales(IMAGE, [1, 1, 2, 2], 19, antialias=1), "antialias is for the modes linear and cubic"),
+        (by_sizes(IMAGE[:, :, :0], [2, 2, 3, 3], 19), "an axis of 0 elements cannot be resized to 3"),
+        (case("Upsample", 10, IMAGE, np.float32([1, 1, 2, 2]), constants=(1,)), "removed Upsample in operator set 10"),
+    ],
+    ids=str,
+)
+def test_refused(refused: Case, text: str) -> None:
+    with pytest.raises(Error, match=text):
+        load(build(refused))

@@ -1,0 +1,58 @@
+"""Choosing and ordering elements: every version, ties, and outputs whose size depends on data."""
+
+import numpy as np
+import pytest
+
+from tests.ops.harness import Case, case, check, each_version, retyped
+
+RANDOM = np.random.default_rng(7)
+X = RANDOM.normal(size=(3, 4, 5)).astype(np.float32)
+TIES = np.array([[3, 1, 3, 2], [0, 0, 0, 0], [1, 2, 2, 1]], np.float32)
+CROP = RANDOM.normal(size=(5, 6, 3)).astype(np.float32)
+
+
+def ints(*values: int) -> np.ndarray:
+    return np.array(values, np.int64)
+
+
+CASES: list[Case] = [
+    *each_version("CumSum", X, ints(1)[0], constants=(1,)),
+    *(
+        case("CumSum", 14, X, np.array(axis), exclusive=exclusive, reverse=reverse)
+        for axis in (0, -1)
+        for exclusive in (0, 1)
+        for reverse in (0, 1)
+    ),
+    *retyped(case("CumSum", 14, X * 9, np.int32(1), constants=(1,)), np.float64, np.int32, np.int64),
+    case("CumSum", 14, X[:, :0], ints(1)[0], constants=(1,)),
+    *(
+        case("CumProd", 26, np.int32([1, 2, 3]), ints(0)[0], exclusive=e, reverse=r, expected=np.int32(values))
+        for e, r, values in ((0, 0, [1, 2, 6]), (1, 0, [1, 1, 2]), (0, 1, [6, 6, 3]), (1, 1, [6, 3, 1]))
+    ),
+    case("TopK", 1, X, k=2, outputs=2),
+    *each_version("TopK", X, ints(2), since=10, constants=(1,), outputs=2),
+    *(case("TopK", 11, TIES, ints(3), largest=largest, constants=(1,), outputs=2) for largest in (0, 1)),
+    case("TopK", 11, X, ints(3), axis=1, outputs=2),
+    case("TopK", 11, X, ints(0), constants=(1,), outputs=2),
+    *retyped(case("TopK", 24, TIES, ints(2), constants=(1,), outputs=2), np.float64, np.int32, np.int64),
+    *each_version("Unique", TIES, outputs=4),
+    *(case("Unique", 11, TIES, axis=axis, outputs=4) for axis in (0, 1, -1)),
+    *(case("Unique", 11, np.int64([2, 1, 1, 3, 4, 3]), sorted=order, outputs=4) for order in (0, 1)),
+    case("Unique", 11, TIES, sorted=0, axis=1, outputs=4),
+    *each_version("NonZero", TIES),
+    *retyped(case("NonZero", 13, TIES), np.int64, bool),
+    case("NonZero", 13, np.zeros((2, 0), np.float32)),
+    *each_version("Compress", X, np.array([True, False, True]), axis=0),
+    case("Compress", 11, X, np.array([True, False, True, True]), axis=-2, constants=(1,)),
+    case("Compress", 11, TIES, np.array([True, False, True, True, False])),
+    *each_version("ReverseSequence", X, ints(1, 2, 3, 0)),
+    case("ReverseSequence", 10, X, ints(4, 1, 2), batch_axis=0, time_axis=1),
+    case("CenterCropPad", 18, CROP, ints(3, 9, 3), constants=(1,)),
+    case("CenterCropPad", 18, CROP, ints(8, 4), axes=[1, 0], constants=(1,)),
+    case("CenterCropPad", 18, CROP, ints(2), axes=[-1]),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_selection(case: Case) -> None:
+    check(case)
