@@ -28,7 +28,7 @@ from jitonnx.ir.types import UNKNOWN, TensorType, type_of
 from jitonnx.passes.pipeline import optimize
 from jitonnx.passes.report import Report
 from jitonnx.plan.plan import Plan, microseconds
-from jitonnx.plan.planner import UnplannableError
+from jitonnx.plan.planner import ConcreteShapesNeeded, UnplannableError
 from jitonnx.plan.planner import plan as make_plan
 from jitonnx.runtime.cache import KernelCache
 from jitonnx.runtime.entry import Entry
@@ -116,7 +116,7 @@ class Engine:
         cache: KernelCache,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        self.settings, self.cache, self._progress = settings, cache, progress
+        self.settings, self.cache, self.progress = settings, cache, progress
         self.target = settings.target or host()
         self._input_types = [value.type for value in graph.inputs]
         dynamic = any(not kind.static for kind in self._input_types)
@@ -126,6 +126,8 @@ class Engine:
         self._programs: _Kept[Ready] = _Kept(settings.programs_kept)
         self.graph = graph
         self.cut: Cut | None = None
+        self._only_concrete = False
+        """Nothing was planned on symbolic sizes: each set of shapes has an engine of its own."""
         self.compiled: Compiled | None = None
         self.report = Report(settings.optimization_level)
         # Where not even the rank of an input is known, nothing can be planned before a run.
@@ -144,7 +146,7 @@ class Engine:
         found = self._programs.find(shapes)
         if found is not None:
             return found
-        sizes = self._sizes(shapes)
+        sizes = self.sizes(shapes)
         if sizes is None:
             ready = self._specialised(shapes).program(shapes)
             return None if ready is None else self._programs.get(shapes, lambda: ready)
@@ -157,22 +159,22 @@ class Engine:
 
     def serving(self, shapes: Shapes) -> Engine:
         """The engine that runs inputs of these shapes: this one, or one made for them alone."""
-        return self if self._sizes(shapes) is not None else self._specialised(shapes).serving(shapes)
+        return self if self.sizes(shapes) is not None else self._specialised(shapes).serving(shapes)
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The outputs for inputs in the order of the graph's, whose types have been checked."""
         shapes = tuple(np.shape(array) for array in inputs)
         engine = self.serving(shapes)
         if engine.cut is not None:
-            return engine.cut.run(inputs, engine._sizes(shapes) or {})
+            return engine.cut.run(inputs, engine.sizes(shapes) or {})
         ready = engine.program(shapes)
         assert ready is not None, "Bug: a graph is neither cut nor compiled"
         assert engine.compiled is not None
         return engine.compiled.run(ready, inputs)
 
-    def _sizes(self, shapes: Shapes) -> dict[str, int] | None:
+    def sizes(self, shapes: Shapes) -> dict[str, int] | None:
         """Values of the dimension variables; None if what this engine assumes of them does not hold."""
-        sizes = bind(self._input_types, shapes) if self._ranked else None
+        sizes = bind(self._input_types, shapes) if self._ranked and not self._only_concrete else None
         assumptions = self.compiled.plan.assumptions if self.compiled else self.graph.assumptions
         return sizes if sizes is not None and _holds(assumptions, sizes) else None
 
@@ -182,7 +184,7 @@ class Engine:
         assert source is not None, "Bug: shapes of a model without variables were not checked"
         types = [TensorType(kind.dtype, shape) for kind, shape in zip(self._input_types, shapes, strict=True)]
         return self._engines.get(
-            shapes, lambda: Engine(specialise(source, types), self.settings, self.cache, self._progress)
+            shapes, lambda: Engine(specialise(source, types), self.settings, self.cache, self.progress)
         )
 
     def _prepare(self) -> None:
@@ -198,6 +200,9 @@ class Engine:
             except UnplannableError as error:
                 on_host[error.node] = error.reason
                 continue
+            except ConcreteShapesNeeded:
+                self._only_concrete = True
+                return
             self.compiled = self._compile(plan)
             return
 
@@ -205,7 +210,7 @@ class Engine:
         from jitonnx.codegen.compiler import compile_kernels
 
         codes = [code_of(call) for call in plan.calls]
-        made = compile_kernels(codes, self.target, self.cache, self.settings.threads, self._progress)
+        made = compile_kernels(codes, self.target, self.cache, self.settings.threads, self.progress)
         symbols = [code.symbol(self.target) for code in codes]
         objects = {code.symbol(self.target): data for code, data in made.items()}
         return Compiled(plan, symbols, load(list(objects.values()), objects), objects)
@@ -229,6 +234,7 @@ class Cut:
                 continue
             behind.update(node.outputs)
         self.reasons = {node: reasons[node] for node in self.nodes}
+        self.has_rest = bool(self._rest)
         outputs = dict.fromkeys(graph.outputs)
         needed = _read_by([*self.nodes, *self._rest]) | outputs
         # Shapes and the like, known as soon as the sizes of the inputs are: constants to what follows.
@@ -241,9 +247,11 @@ class Cut:
         read = _read_by(self._rest) | outputs
         self._crossing = [value for value in dict.fromkeys([*graph.inputs, *self._from_head, *first]) if value in read]
         self.head = (
-            self._make(before, graph.inputs, [v.type for v in graph.inputs], self._from_head) if self._from_head else None
+            self._make(before, graph.inputs, [v.type for v in graph.inputs], self._from_head)
+            if self._from_head
+            else None
         )
-        self._tails: _Kept[Engine] = _Kept(engine.settings.programs_kept)
+        self.tails: _Kept[Engine] = _Kept(engine.settings.programs_kept)
 
     def run(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
         """The outputs of the whole graph. `sizes`: values of the inputs' dimension variables."""
@@ -263,7 +271,7 @@ class Cut:
         types = [type_of(array) if isinstance(array, np.ndarray) else UNKNOWN for array in arrays]
         key = (tuple((kind.dtype, kind.shape) for kind in types), *(array.tobytes() for array in numbers.values()))
         known = {value: Value(value.name, type_of(array), array) for value, array in numbers.items()}
-        return self._tails.get(key, lambda: self._make(self._rest, self._crossing, types, self._outputs, known))
+        return self.tails.get(key, lambda: self._make(self._rest, self._crossing, types, self._outputs, known))
 
     def _make(
         self,
@@ -274,7 +282,7 @@ class Cut:
         replaced: Mapping[Value, Value] | None = None,
     ) -> Engine:
         part = extract(nodes, inputs, types, outputs, replaced)
-        return Engine(part, self._engine.settings, self._engine.cache, self._engine._progress)
+        return Engine(part, self._engine.settings, self._engine.cache, self._engine.progress)
 
 
 class _Kept(Generic[_T]):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from jitonnx.ir.dims import Dim, DimLike
+from jitonnx.ir.graph import Graph
 from jitonnx.ir.types import TensorType
 from jitonnx.model import Declaration, Metadata
 
@@ -95,3 +96,27 @@ def output_arg(declared: Declaration, inferred: TensorType, dimensions: Mapping[
 def _named(dim: DimLike, dimensions: Mapping[str, str]) -> int | str | None:
     """A dimension as a file would have it: a number, a variable's name, or None for any other expression."""
     return dimensions.get(str(dim)) if isinstance(dim, Dim) else dim
+
+
+@dataclass(frozen=True)
+class ModelNode:
+    """A node as the model has it, before anything is rewritten."""
+
+    name: str
+    """What `origin` calls it in the graph, in rewrites and in the plan."""
+    operator: str
+    inputs: tuple[str, ...]
+    outputs: tuple[tuple[str, TensorType], ...]
+
+
+def model_nodes(graph: Graph) -> list[ModelNode]:
+    """The nodes of a graph that was just loaded."""
+    return [
+        ModelNode(
+            (node.origin or (node.name,))[0],
+            node.operator.name,
+            tuple(value.name if value is not None else "" for value in node.inputs),
+            tuple((value.name, value.type) for value in node.outputs),
+        )
+        for node in graph
+    ]

@@ -25,7 +25,15 @@ from jitonnx.errors import Fail, InvalidArgument, ModelLoadCanceled
 from jitonnx.ir.graph import Graph, GraphError
 from jitonnx.ir.operator import InferenceError
 from jitonnx.log import session_logger
-from jitonnx.metadata import ModelMetadata, NodeArg, input_arg, model_metadata, output_arg
+from jitonnx.metadata import (
+    ModelMetadata,
+    ModelNode,
+    NodeArg,
+    input_arg,
+    model_metadata,
+    model_nodes,
+    output_arg,
+)
 from jitonnx.model import Declaration, Model, load
 from jitonnx.options import RunOptions, SessionOptions
 from jitonnx.passes.pipeline import RULES
@@ -270,6 +278,7 @@ class InferenceSession:
         ]
         self._output_names = [declared.name for declared in model.outputs]
         self._model_meta = model_metadata(model.metadata)
+        self._nodes = model_nodes(model.graph)
 
     def _engine(self, graph: Graph) -> Engine:
         return Engine(graph, self._settings, _kernel_cache(default_directory()))
@@ -337,6 +346,16 @@ class InferenceSession:
     def engine(self) -> Engine:
         """The compiled model, for `jitonnx.explain` and benchmarks. (Not in onnxruntime.)"""
         return self._main.engine
+
+    @property
+    def title(self) -> str:
+        """What to call the model: its file's name, else its graph's. (Not in onnxruntime.)"""
+        return os.path.basename(self._model_path) if self._model_path else self._model_meta.graph_name or "model"
+
+    @property
+    def model_nodes(self) -> Sequence[ModelNode]:
+        """The nodes as the model has them. (Not in onnxruntime.)"""
+        return self._nodes
 
     @property
     def declared_inputs(self) -> Sequence[Declaration]:

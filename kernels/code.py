@@ -26,7 +26,7 @@ from numba.extending import intrinsic
 
 from jitonnx.kernels.jit import BYTES
 from jitonnx.kernels.simd import Vector, live_mask, masked_load, masked_store, splat
-from jitonnx.kernels.tile import Epilogue
+from jitonnx.kernels.tile import Epilogue, not_unrolled
 from jitonnx.kernels.trace import Traced, select
 
 _I8, _I64 = ir.IntType(8), ir.IntType(64)
@@ -111,7 +111,7 @@ class Code:
         index.add_incoming(following.value, builder.block)
         back = builder.cbranch((following < stop).value, loop, after)
         if not unroll:
-            back.set_metadata("llvm.loop", _not_unrolled(builder.module))
+            back.set_metadata("llvm.loop", not_unrolled(builder.module))
         builder.position_at_end(after)
 
     @contextmanager
@@ -145,7 +145,7 @@ class Code:
     ) -> Traced:
         """The epilogue of a vector x, inline."""
         place = [*self.place(batch, row, column), self.integer(live).value]
-        return x.like(apply.call(self.context, self.builder, x.value, place, inline=True))
+        return x.like(apply.call(self.context, self.builder, x.value, place))
 
     def place(self, batch: Traced, row: Traced, column: Traced) -> list[ir.Value]:
         """Where a vector stands in the result, as an epilogue is told: buffers, sizes, batch, row, column."""
@@ -323,12 +323,3 @@ def llvm_element(element: types.Type) -> ir.Type:
 
 def _numba_type(x: Traced) -> types.Type:
     return Vector(x.element, x.value.type.count) if isinstance(x.value.type, ir.VectorType) else x.element
-
-
-def _not_unrolled(module: ir.Module) -> Any:
-    """Loop metadata that stops LLVM from unrolling: our loops hold what is worth having in one body."""
-    keep = module.add_metadata(["llvm.loop.unroll.disable"])
-    # LLVM tells loops apart by a node that names itself; add_metadata would look a node up by its operands.
-    node = ir.values.MDValue(module, [], name=str(len(module.metadata)))
-    node.operands = (node, keep)
-    return node

@@ -106,12 +106,12 @@ def emit_accumulate(
     builder.cbranch(builder.icmp_signed(">", k, _I64(0)), loop, after)
 
     builder.position_at_end(loop)
-    step = new_phi(builder, _I64, before, _I64(0))
-    a_at, b_at = new_phi(builder, a.type, before, a), new_phi(builder, b.type, before, b)
-    current = [new_phi(builder, value.type, before, value) for value in sums]
+    step = _new_phi(builder, _I64, before, _I64(0))
+    a_at, b_at = _new_phi(builder, a.type, before, a), _new_phi(builder, b.type, before, b)
+    current = [_new_phi(builder, value.type, before, value) for value in sums]
     panel = [_load_vector(builder, b_at, v * lanes, lanes) for v in range(vectors)]
     if ahead is not None:
-        emit_prefetch(builder, builder.gep(ahead[0], [builder.mul(step, ahead[1])]))
+        _prefetch(builder, builder.gep(ahead[0], [builder.mul(step, ahead[1])]))
     following = []
     for r, offset in enumerate(offsets):
         spread = splat(builder, builder.load(builder.gep(a_at, [offset])), lanes)
@@ -121,16 +121,17 @@ def emit_accumulate(
     advanced = [next_step, builder.gep(a_at, [a_step]), builder.gep(b_at, [b_step]), *following]
     for phi, value in zip([step, a_at, b_at, *current], advanced, strict=True):
         phi.add_incoming(value, loop)
-    branch_back(builder, builder.icmp_signed("<", next_step, k), loop, after)
+    again = builder.cbranch(builder.icmp_signed("<", next_step, k), loop, after)
+    again.set_metadata("llvm.loop", not_unrolled(builder.module))
 
     builder.position_at_end(after)
-    ends = [new_phi(builder, value.type, before, value) for value in sums]
+    ends = [_new_phi(builder, value.type, before, value) for value in sums]
     for end, value in zip(ends, following, strict=True):
         end.add_incoming(value, loop)
     return ends
 
 
-def emit_prefetch(builder: ir.IRBuilder, pointer: ir.Value) -> None:
+def _prefetch(builder: ir.IRBuilder, pointer: ir.Value) -> None:
     """Ask for the cache line at `pointer`, which need not exist, to come to the second-level cache."""
     where = builder.bitcast(pointer, ir.IntType(8).as_pointer())
     numbers = [ir.IntType(32)(number) for number in (0, 2, 1)]  # to read, second level, data
@@ -142,7 +143,7 @@ def emit_prefetch(builder: ir.IRBuilder, pointer: ir.Value) -> None:
     builder.call(function, [where, *numbers])
 
 
-def new_phi(builder: ir.IRBuilder, typ: ir.Type, block: ir.Block, value: ir.Value) -> ir.PhiInstr:
+def _new_phi(builder: ir.IRBuilder, typ: ir.Type, block: ir.Block, value: ir.Value) -> ir.PhiInstr:
     """A phi that is `value` on coming from `block`."""
     phi = builder.phi(typ)
     phi.add_incoming(value, block)
@@ -248,9 +249,9 @@ def _write_store_part(context: Any, function: ir.Function, epilogue: Epilogue) -
     builder = ir.IRBuilder(function.append_basic_block())
     stack, rows, vectors, c, ldc, live, row_step, buffers, sizes, batch, row, column = function.args
     lanes = epilogue.vector.lanes
-    with counted(builder, rows) as r:
+    with _counted(builder, rows) as r:
         c_row, this_row = builder.gep(c, [builder.mul(ldc, r)]), builder.mul(r, vectors)
-        with counted(builder, vectors) as v:
+        with _counted(builder, vectors) as v:
             start = builder.mul(v, _I64(lanes))
             rest = builder.sub(live, start)
             with builder.if_then(builder.icmp_signed(">", rest, _I64(0))):
@@ -269,24 +270,25 @@ def _write_store_part(context: Any, function: ir.Function, epilogue: Epilogue) -
     builder.ret_void()
 
 
-def branch_back(builder: ir.IRBuilder, again: ir.Value, loop: ir.Block, after: ir.Block) -> None:
-    """The end of a loop that LLVM is to leave as it is: unrolled it gains no speed, and takes longer to compile."""
-    keep = builder.module.add_metadata(["llvm.loop.unroll.disable"])
+def not_unrolled(module: ir.Module) -> ir.values.MDValue:
+    """Metadata for a loop's branch back that stops LLVM from unrolling: our loops hold what is worth having in one."""
+    keep = module.add_metadata(["llvm.loop.unroll.disable"])
     # LLVM tells loops apart by a node that names itself; add_metadata would look a node up by its operands.
-    node = ir.values.MDValue(builder.module, [], name=str(len(builder.module.metadata)))
+    node = ir.values.MDValue(module, [], name=str(len(module.metadata)))
     node.operands = (node, keep)
-    builder.cbranch(again, loop, after).set_metadata("llvm.loop", node)
+    return node
 
 
 @contextmanager
-def counted(builder: ir.IRBuilder, count: ir.Value) -> Iterator[ir.Value]:
+def _counted(builder: ir.IRBuilder, count: ir.Value) -> Iterator[ir.Value]:
     """A loop over i < count, for count >= 1."""
     before, loop, after = builder.block, builder.append_basic_block("each"), builder.append_basic_block("all")
     builder.branch(loop)
     builder.position_at_end(loop)
-    index = new_phi(builder, _I64, before, _I64(0))
+    index = _new_phi(builder, _I64, before, _I64(0))
     yield index
     following = builder.add(index, _I64(1))
     index.add_incoming(following, builder.block)
-    branch_back(builder, builder.icmp_signed("<", following, count), loop, after)
+    again = builder.cbranch(builder.icmp_signed("<", following, count), loop, after)
+    again.set_metadata("llvm.loop", not_unrolled(builder.module))
     builder.position_at_end(after)

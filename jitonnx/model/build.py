@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from jitonnx import errors
 from jitonnx.errors import Fail, InvalidGraph
 from jitonnx.ir.graph import Graph, GraphError, Value
 from jitonnx.ir.operator import Operator
@@ -48,7 +49,7 @@ class Builder:
             if info.name not in scope.values:
                 declared = declaration(info)
                 if not declared.is_tensor:
-                    raise NotImplementedError(
+                    raise errors.NotImplemented(
                         f"graph input {info.name!r} is a {declared.type}; jitonnx takes tensors only as yet"
                     )
                 if declared.dtype is None:
@@ -64,7 +65,7 @@ class Builder:
         for name in captured(proto):
             value = outer.values.get(name)
             if value is None or value.constant is None:
-                raise NotImplementedError(
+                raise errors.NotImplemented(
                     f"{describe(node)}: its subgraph {proto.name!r} reads {name!r} of the graph around it; "
                     "jitonnx does not support that yet"
                 )
@@ -169,7 +170,7 @@ class Builder:
             AttributeProto.GRAPHS: lambda: tuple(self._subgraph(graph, scope, node) for graph in attribute.graphs),
         }
         if kind not in readers:
-            raise NotImplementedError(f"{what} is of a kind that jitonnx does not support yet")
+            raise errors.NotImplemented(f"{what} is of a kind that jitonnx does not support yet")
         return readers[kind]()
 
     def _constant(self, node: NodeProto, scope: Scope) -> np.ndarray:

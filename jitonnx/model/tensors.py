@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from jitonnx import errors
 from jitonnx.errors import Fail
 from jitonnx.ir.dtypes import DType
 from jitonnx.model.external import ExternalData
@@ -50,7 +51,7 @@ class TensorReader:
         if any(dim < 0 for dim in shape):
             raise Fail(f"{what} has a negative dimension: {list(shape)}")
         if tensor.HasField("segment"):
-            raise NotImplementedError(f"{what} is a segment of a larger tensor, which no known exporter writes")
+            raise errors.NotImplemented(f"{what} is a segment of a larger tensor, which no known exporter writes")
         count = math.prod(shape)
         if dtype is DType.STRING:
             return _strings(tensor, count, what).reshape(shape)
@@ -88,7 +89,7 @@ def _dtype(tensor: TensorProto, what: str) -> DType:
     except ValueError:
         known = {value.number: name for name, value in TensorProto.DataType.DESCRIPTOR.values_by_name.items()}
         name = known.get(tensor.data_type, str(tensor.data_type))
-        raise NotImplementedError(f"{what} has the element type {name}, which jitonnx does not know") from None
+        raise errors.NotImplemented(f"{what} has the element type {name}, which jitonnx does not know") from None
 
 
 def _byte_size(dtype: DType, count: int) -> int:

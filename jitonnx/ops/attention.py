@@ -229,13 +229,17 @@ class Attention(Operator):
             condition = e.logical_and(condition, other)
         columns = to.fill(e.index(3), (1, 1, 1, heads.total))
         positions = to.fill(e.index(2), (1, 1, rows, 1))
-        size = to.dimensions(np.asarray([rows], object))
+        size = _dimension(to, rows)
         if lengths is None:
-            shift = to.dimensions(np.asarray([heads.past], object))
-            return to.map(condition, columns, positions, shift)
+            return to.map(condition, columns, positions, _dimension(to, heads.past))
         valid = to.reshape(to.cast(lengths, DType.INT64), (heads.q[0], 1, 1, 1))
         shift = to.map(e.operand(0, DType.INT64) - e.operand(1, DType.INT64), valid, size)
         return to.map(condition, columns, positions, shift, size)
+
+
+def _dimension(to: Lowering, dim: DimLike) -> Value:
+    """A size as an int64 vector of one element."""
+    return to.constant(np.asarray([dim])) if isinstance(dim, int) else to.dimensions(np.asarray([dim], object))
 
 
 def _by_head(x: np.ndarray, shape: tuple[Any, ...]) -> np.ndarray:

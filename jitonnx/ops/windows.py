@@ -142,9 +142,12 @@ def spread(
     full = [
         (n - 1) * stride + cover + more for n, stride, cover, more in zip(size, strides, covers, extra, strict=True)
     ]
+    before: tuple[DimLike, ...]
+    after: tuple[DimLike, ...]
+    output: tuple[DimLike, ...]
     if output_shape is None and not auto_pad.startswith("SAME"):
         before, after = split_pads(None if auto_pad == "VALID" else pads, rank)
-        output: tuple[DimLike, ...] = tuple(n - a - b for n, a, b in zip(full, before, after, strict=True))
+        output = tuple(n - a - b for n, a, b in zip(full, before, after, strict=True))
         return Windows(tuple(kernel), strides, dilations, before, after, output)
     if output_shape is not None:
         output = per_axis(output_shape[-rank:], rank, 0, "output_shape")  # some exporters put N and C in front

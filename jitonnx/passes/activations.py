@@ -56,21 +56,16 @@ def gelu_tanh(match: Match, edit: Edit) -> Result:
     return edit.add(Gelu(approximate="tanh"), match["x"])
 
 
-@pattern_rule("swish", x * sigmoid(x), anchors=(Mul,), equation="x * sigmoid(x) = Swish(x), also called SiLU")
-def swish(match: Match, edit: Edit) -> Result:
-    """SiLU."""
-    return edit.add(Swish(), match["x"])
-
-
 @pattern_rule(
-    "scaled swish",
+    "swish",
+    x * sigmoid(x),
     x * sigmoid(Number("alpha") * x),
     anchors=(Mul,),
-    equation="x * sigmoid(alpha x) = Swish(x, alpha)",
+    equation="x * sigmoid(alpha x) = Swish(x, alpha); alpha = 1 is also called SiLU",
 )
-def scaled_swish(match: Match, edit: Edit) -> Result:
-    """With alpha 1.702 known as the quick approximation of Gelu."""
-    return edit.add(Swish(alpha=match.numbers["alpha"]), match["x"])
+def swish(match: Match, edit: Edit) -> Result:
+    """SiLU; with alpha 1.702 the quick approximation of Gelu."""
+    return edit.add(Swish(alpha=match.numbers.get("alpha", 1.0)), match["x"])
 
 
 @pattern_rule(
@@ -99,4 +94,4 @@ def mish(match: Match, edit: Edit) -> Result:
     return edit.add(Mish(), match["x"])
 
 
-RULES = (gelu, gelu_tanh, swish, scaled_swish, hard_swish, hard_sigmoid, mish)
+RULES = (gelu, gelu_tanh, swish, hard_swish, hard_sigmoid, mish)

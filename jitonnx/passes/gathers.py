@@ -120,7 +120,10 @@ def as_view(data: Value, functions: Sequence[Affine], shape: Sequence[DimLike], 
         all(start == 0 and step == 1 for start, step in zip(starts, steps, strict=False)) and tuple(sizes) == data.shape
     )
     value = data if whole else slice_node(data, starts, steps, sizes, edit)
-    edit.graph.assumptions.update((a, b) for a, b in zip(value.shape, sizes, strict=False) if a != b)
+    differ = [(a, b) for a, b in zip(value.shape, sizes, strict=True) if a != b]
+    if any(isinstance(a, int) and isinstance(b, int) for a, b in differ):
+        raise Decline(Reason.REFUSED, f"indices lie outside of {data.type}")
+    edit.graph.assumptions.update(differ)
     order = sorted(range(len(sources)), key=lambda k: -1 if sources[k] is None else sources[k])  # type: ignore[return-value,arg-type]
     if order != list(range(len(order))):
         value = edit.add(Transpose(perm=tuple(order)), value)

@@ -165,12 +165,21 @@ class _Fusion:
             ),
         )
         into.operands, into.maps = operands, region.maps + into.maps
-        into.reasons = [*region.reasons, *into.reasons, f"{region.maps[-1].node.name}: same elements, nobody else reads it"]
+        into.reasons = [
+            *region.reasons,
+            *into.reasons,
+            f"{region.maps[-1].node.name}: same elements, nobody else reads it",
+        ]
         self.groups.remove(region)
 
     def _absorb_prologue(self, group: Group, value: Value) -> None:
         region = self.made_by.get(value)
-        if region is None or region.anchor is not None or len(self.readers[value]) > 1 or value.dtype is not DType.FLOAT:
+        if (
+            region is None
+            or region.anchor is not None
+            or len(self.readers[value]) > 1
+            or value.dtype is not DType.FLOAT
+        ):
             return
         assert region.expr is not None
         coordinates = any(node.op == "index" for node in e.children_first(region.expr))

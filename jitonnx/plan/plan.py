@@ -87,14 +87,13 @@ class Plan:
                 _slot(places, tensor, values[row]) for tensor, row in zip(call.tensors, offset_rows, strict=True)
             )
             work = call.spec.work(complete)
-            alone = microseconds(work) < SERIAL_MICROSECONDS
             steps.append(
                 Step(
                     symbol,
                     slots,
                     (*complete, *(values[row] for row in stage_rows)),
                     tasks,
-                    1 if alone else min(threads, tasks),
+                    threads_for(work, tasks, threads),
                     True,
                     call.spec.scratch_bytes(complete),
                     call.label,
@@ -131,6 +130,11 @@ class Plan:
 def microseconds(work: Work) -> float:
     """A rough time on one core: whatever binds, arithmetic at 50 GFLOP/s or memory at 20 GB/s."""
     return max(work.flops / 50e3, work.bytes / 20e3)
+
+
+def threads_for(work: Work, tasks: int, threads: int) -> int:
+    """How many of `threads` threads a call is shared among."""
+    return 1 if microseconds(work) < SERIAL_MICROSECONDS else max(1, min(threads, tasks))
 
 
 class _DimTable:

@@ -14,7 +14,7 @@ from typing import NoReturn, TypeAlias
 import numpy as np
 
 from jitonnx.ir import computation as c
-from jitonnx.ir.dims import DimLike, product
+from jitonnx.ir.dims import DimLike, known, product
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.lowering import Lowered, Statement
@@ -45,6 +45,10 @@ class UnplannableError(Exception):
     def __init__(self, node: Node, reason: str) -> None:
         super().__init__(f"{node.operator.name} {node.name!r}: {reason}")
         self.node, self.reason = node, reason
+
+
+class ConcreteShapesNeeded(Exception):  # noqa: N818 - no error: the engine plans for each set of shapes instead
+    """A node whose kernel needs tables made for its sizes."""
 
 
 def plan(lowered: Lowered, target: Target) -> Plan:
@@ -229,6 +233,11 @@ class Planner:
         origin = self.node.origin or (self.node.name,)
         self.plan.flags.append(Flag(flag, f"{self.node.operator.name} node {', '.join(map(repr, origin))}: {text}"))
         return self.constant(flag)
+
+    def need_concrete(self, dims: Sequence[DimLike]) -> None:
+        """Some sizes are needed as numbers: without them the model is planned anew for each set of input shapes."""
+        if not known(dims):
+            raise ConcreteShapesNeeded(f"{self.node.operator.name} {self.node.name!r} is planned for known sizes only")
 
     def unplannable(self, reason: str) -> NoReturn:
         """The node being planned has no kernel: it is left to NumPy."""

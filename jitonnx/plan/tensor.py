@@ -191,6 +191,12 @@ def pixels_as_rows(tensor: Tensor) -> Tensor | None:
     return replace(tensor, shape=shape, strides=strides)
 
 
+def pixel_strides(tensor: Tensor) -> tuple[DimLike, DimLike, DimLike] | None:
+    """Strides of an image by (image, linear pixel, channel): how window kernels address their epilogue's operands."""
+    matrix = pixels_as_rows(tensor)
+    return None if matrix is None else matrix.strides  # type: ignore[return-value]
+
+
 def _covers(have: DimLike, wanted: DimLike) -> bool:
     """Whether `have` is a proper multiple of `wanted`: more new axes must join before the products can agree."""
     if isinstance(have, int) and isinstance(wanted, int):

@@ -9,13 +9,14 @@ from __future__ import annotations
 from numba.core import types
 
 from jitonnx.kernels.code import Pointer, larger, remainder, smaller
-from jitonnx.kernels.convolution.sizes import Sizes
-from jitonnx.kernels.convolution.spec import CHANNEL_BLOCK, DirectSpec
+from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK
+from jitonnx.kernels.convolution.sizes import DirectSizes
+from jitonnx.kernels.convolution.spec import DirectSpec
 from jitonnx.kernels.trace import Traced
 
 
 def emit_copy_rows(
-    sizes: Sizes,
+    sizes: DirectSizes,
     spec: DirectSpec,
     x: Pointer,
     rows: Pointer,
@@ -31,7 +32,7 @@ def emit_copy_rows(
     sizes.code.subroutine(
         "copy_rows",
         [x, rows, *inputs, *outputs, phase],
-        lambda code, x, rows, first, end, start, stop, phase: _Copy(Sizes(code, phase), spec).emit(
+        lambda code, x, rows, first, end, start, stop, phase: _Copy(DirectSizes(code, phase), spec).emit(
             x, rows, (first, end), (start, stop)
         ),
         inline=False,
@@ -41,7 +42,7 @@ def emit_copy_rows(
 class _Copy:
     """Emits the copy in a function of its own."""
 
-    def __init__(self, sizes: Sizes, spec: DirectSpec) -> None:
+    def __init__(self, sizes: DirectSizes, spec: DirectSpec) -> None:
         self.sizes, self.code, self.spec = sizes, sizes.code, spec
 
     def emit(self, x: Pointer, rows: Pointer, inputs: tuple[Traced, Traced], outputs: tuple[Traced, Traced]) -> None:

@@ -18,10 +18,10 @@ import llvmlite.ir as ir
 from numba.core import types
 
 from jitonnx.kernels.code import Code, Pointer, emitted, larger, remainder, smaller
-from jitonnx.kernels.convolution import depthwise
+from jitonnx.kernels.convolution import depthwise, winograd
 from jitonnx.kernels.convolution.copy import emit_copy_rows
-from jitonnx.kernels.convolution.sizes import Sizes
-from jitonnx.kernels.convolution.spec import DepthwiseSpec, DirectSpec
+from jitonnx.kernels.convolution.sizes import DirectSizes
+from jitonnx.kernels.convolution.spec import DepthwiseSpec, DirectSpec, WinogradSpec
 from jitonnx.kernels.simd import Vector
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.kernels.tile import Epilogue, emit_accumulate, emit_finish
@@ -31,9 +31,11 @@ _I64 = ir.IntType(64)
 
 
 def build(spec: KernelSpec, lanes: int, epilogue: Callable[..., Any] | None = None) -> Callable[..., None]:
-    """The kernel of a `DirectSpec`, `TransposedSpec` or `DepthwiseSpec` for vectors of `lanes` float32."""
+    """The kernel of any spec of this family, for vectors of `lanes` float32."""
     if isinstance(spec, DepthwiseSpec):
         return depthwise.build(spec, lanes, epilogue)
+    if isinstance(spec, WinogradSpec) and spec.lanes == lanes:
+        return winograd.build(spec, epilogue)
     if not isinstance(spec, DirectSpec) or spec.lanes != lanes:
         raise ValueError(f"Bug: {spec} has no convolution kernel with {lanes} lanes")
 
@@ -54,7 +56,7 @@ class _Direct:
     def emit(self, begin: Traced, end: Traced) -> None:
         held = self.code.variable(self.code.integer(-1))
         with self.code.loop(end, begin) as task:
-            sizes = Sizes(self.code, self._phase_of(task))
+            sizes = DirectSizes(self.code, self._phase_of(task))
             number = task - sizes.first_task
             strip, place = remainder(number, sizes.chunks), number / sizes.chunks
             start = remainder(place, sizes.row_blocks) * sizes.row_block
@@ -74,11 +76,14 @@ class _Direct:
         if self.spec.phases == 1:
             return 0
         number = self.code.variable(self.code.integer(0))
-        with self.code.loop(self.spec.phases) as phase, self.code.when(Sizes(self.code, phase).first_task <= task):
+        with (
+            self.code.loop(self.spec.phases) as phase,
+            self.code.when(DirectSizes(self.code, phase).first_task <= task),
+        ):
             number.set(phase)
         return number.get()
 
-    def _input_rows(self, sizes: Sizes, start: Traced, stop: Traced) -> tuple[Traced, Traced]:
+    def _input_rows(self, sizes: DirectSizes, start: Traced, stop: Traced) -> tuple[Traced, Traced]:
         """(first, end) of the input rows that outputs start … stop - 1 read: in the image, unless tiles span rows."""
         reach = (sizes.row_taps - 1) * sizes.row_dilation
         first = sizes.row_first + start * sizes.row_stride + smaller(reach, 0)
@@ -86,7 +91,7 @@ class _Direct:
         return (first, end) if self.spec.tile_rows > 1 else (larger(first, 0), smaller(end, sizes.height))
 
     def _task(
-        self, sizes: Sizes, strip: Traced, image: Traced, group: Traced, rows: tuple[Traced, Traced, Traced]
+        self, sizes: DirectSizes, strip: Traced, image: Traced, group: Traced, rows: tuple[Traced, Traced, Traced]
     ) -> None:
         spec, block = self.spec, self.spec.block
         first, start, stop = rows
@@ -105,7 +110,7 @@ class _Direct:
 
     def _rows_of_tiles(
         self,
-        sizes: Sizes,
+        sizes: DirectSizes,
         tile_rows: int,
         pointers: tuple[Pointer, Pointer, Pointer],
         place: tuple[Traced, Traced, Traced],
@@ -121,7 +126,7 @@ class _Direct:
 
         def body(code: Code, *values: Any) -> None:
             *arguments, phase = values
-            phase_sizes = Sizes(code, 0 if constant_phase else phase)
+            phase_sizes = DirectSizes(code, 0 if constant_phase else phase)
             _Tile(phase_sizes, self.spec, self.epilogue, tile_rows).emit(*arguments)
 
         columns = self.code.loop(sizes.out_columns, step=self.spec.pixels)
@@ -133,7 +138,7 @@ class _Direct:
 class _Tile:
     """Emits one tile: `tile_rows` output rows of `pixels` pixels by one block of channels."""
 
-    def __init__(self, sizes: Sizes, spec: DirectSpec, epilogue: Epilogue, tile_rows: int) -> None:
+    def __init__(self, sizes: DirectSizes, spec: DirectSpec, epilogue: Epilogue, tile_rows: int) -> None:
         self.sizes, self.code, self.spec, self.epilogue, self.tile_rows = sizes, sizes.code, spec, epilogue, tile_rows
 
     def emit(

@@ -4,9 +4,9 @@ Activations are float32 in NHWC: element (n, h, w, c) of x lies at n * x_image +
 c * x_channel, and y's likewise with y_channel = 1. Convolutions over one axis have height 1. Weights come as ONNX has
 them.
 
-Three kinds of kernel: `DirectSpec` for ONNX's Conv, any of it; `TransposedSpec` for ConvTranspose; `DepthwiseSpec` for
-a Conv with as many groups as input and output channels. `choose_convolution` and `choose_transposed` pick one. An
-algorithm that joins (Winograd) is another KernelSpec that `choose_convolution` returns where it costs less.
+Four kinds of kernel: `DirectSpec` for ONNX's Conv, any of it; `WinogradSpec` for 3x3 ones of stride 1; `DepthwiseSpec`
+for as many groups as input and output channels; `TransposedSpec` for ConvTranspose. `choose_convolution` and
+`choose_transposed` pick one. They take the same sizes (`Problem`), except that `DepthwiseSpec` has its own.
 """
 
 from __future__ import annotations
@@ -18,41 +18,12 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
+from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, Problem
+from jitonnx.kernels.convolution.transforms import WinogradSpec
 from jitonnx.kernels.spec import KernelSpec, Work
 
 if TYPE_CHECKING:
     from jitonnx.target import Target
-
-CHANNEL_BLOCK = 16
-"""Input channels that lie side by side in a direct convolution's scratch memory: one cache line."""
-
-
-class Problem(NamedTuple):
-    """The sizes of a direct or transposed convolution that the planner gives. Channels are those of all groups."""
-
-    images: int
-    height: int
-    width: int
-    channels: int
-    out_height: int
-    out_width: int
-    out_channels: int
-    groups: int
-    kernel_height: int
-    kernel_width: int
-    stride_height: int
-    stride_width: int
-    dilation_height: int
-    dilation_width: int
-    pad_top: int
-    pad_left: int
-    x_image: int
-    x_row: int
-    x_pixel: int
-    x_channel: int
-    y_image: int
-    y_row: int
-    y_pixel: int
 
 
 class Blocking(NamedTuple):
@@ -477,19 +448,24 @@ def choose_convolution(
     out_size: tuple[int | None, int | None],
     target: Target,
     channels_last: bool = True,
-) -> DirectSpec | DepthwiseSpec:
+    winograd: bool = True,
+) -> DirectSpec | DepthwiseSpec | WinogradSpec:
     """The kernel for ONNX's Conv. `channels` and `out_channels` are those of all groups; out_size is (height, width),
     None where it is not known. channels_last: whether x has x_channel = 1. An NCHW input needs no copy into NHWC: it is
-    as fast where channels are few, and allowed for any number.
+    as fast where channels are few, and allowed for any number. winograd: whether errors of up to 5e-6 of the largest
+    output are allowed, and that a NaN or an infinity reaches all outputs of its tile.
 
-    Direct, or depthwise when every channel is a group. In scratch memory, up to 4 channels stay side by side
-    ("interleaved": its sums run over kernel_width * channels neighbours at once); more are worth blocks of a cache
-    line.
+    Depthwise when every channel is a group; Winograd where it saves time; else direct. In scratch memory, up to 4
+    channels stay side by side ("interleaved": its sums run over kernel_width * channels neighbours at once); more are
+    worth blocks of a cache line.
     """
     lanes = target.lanes(4)
     if groups == channels == out_channels > 1 and channels_last:
         pixels = _depthwise_pixels(kernel[1], out_size[1], target.vector_registers)
         return DepthwiseSpec(kernel, strides, dilations, pixels)
+    plain = kernel == (3, 3) and strides == dilations == (1, 1) and groups == 1 and channels_last
+    if winograd and plain and (spec := _winograd_if_faster(channels, out_channels, out_size, target)):
+        return spec
     merged = _merged_groups(groups, out_channels, lanes)
     own = channels // groups * merged
     tile_rows, pixels, vectors = _tile_shape(out_channels // groups * merged, out_size, lanes, target.vector_registers)
@@ -499,6 +475,37 @@ def choose_convolution(
     elif own <= 4:
         layout, step = "interleaved", strides[1] * own
     return DirectSpec(lanes, pixels, vectors, tile_rows, layout, step, tap_step, merged, target.l2_bytes)
+
+
+def _winograd_if_faster(
+    channels: int, out_channels: int, out_size: tuple[int | None, int | None], target: Target
+) -> WinogradSpec | None:
+    """The Winograd kernel that is a tenth or more faster than direct sums, or None. In cycles, for one image:
+
+    direct      pixels * 9 * C * M / lanes, at 0.95 of the peak
+    Winograd    tiles * n^2 * C * M / lanes, at 0.88 (sums are short: C products), or, if that takes longer, the
+                transformed weights read from the third-level cache at 6 bytes a cycle
+                + tiles * 9 n^2 for the transforms of each vector of input and of output channels (measured: most
+                of it waits for the second-level cache)
+    """
+    height, width = out_size
+    if channels % CHANNEL_BLOCK or not channels or not out_channels or not height or not width:
+        return None
+    lanes, wide = target.lanes(4), target.vector_registers >= 32
+    vectors = 2 if out_channels > lanes else 1
+    outputs_padded = -(-out_channels // (vectors * lanes)) * vectors
+    costs: dict[WinogradSpec | None, float] = {None: 0.9 * height * width * 9 * channels * outputs_padded / 0.95}
+    for outputs in (4, 2):
+        tiles = -(-height // outputs) * -(-width // outputs)
+        rows = min((7, 8) if wide else (6, 5, 4), key=lambda rows: -(-tiles // rows) * rows)
+        spec = WinogradSpec(lanes, outputs, rows, vectors, target.l2_bytes)
+        positions, padded = spec.points**2, -(-tiles // rows) * rows
+        products = padded * positions * channels * outputs_padded / 0.88
+        blocks = -(-tiles // spec.task_tiles(tiles, channels, -(-out_channels // spec.block)))
+        reading = blocks * positions * channels * out_channels * 4 / 6
+        transforms = tiles * 9 * positions * (channels / lanes + outputs_padded)
+        costs[spec] = max(products, reading) + transforms
+    return min(costs, key=lambda spec: costs[spec])
 
 
 def choose_transposed(

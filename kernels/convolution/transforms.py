@@ -20,7 +20,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from jitonnx.kernels.convolution.spec import CHANNEL_BLOCK, Problem
+from jitonnx.kernels.convolution.problem import Problem
 from jitonnx.kernels.spec import KernelSpec, Work
 
 POINTS: dict[int, tuple[float, ...]] = {2: (1.0,), 4: (0.75, 1.5)}
@@ -89,7 +89,7 @@ class WinogradSpec(KernelSpec):
         p = Problem(*sizes)
         rows, columns = -(-p.out_height // self.outputs), -(-p.out_width // self.outputs)
         tiles, output_blocks = p.images * rows * columns, -(-p.out_channels // self.block)
-        task_tiles = self._task_tiles(tiles, p.channels, output_blocks)
+        task_tiles = self.task_tiles(tiles, p.channels, output_blocks)
         tile_blocks = -(-tiles // task_tiles)
         input_plane = p.channels * task_tiles + _PAD
         product_plane = task_tiles * self.block + _PAD
@@ -105,7 +105,7 @@ class WinogradSpec(KernelSpec):
         )
         return [*p, *blocking]
 
-    def _task_tiles(self, tiles: int, channels: int, output_blocks: int) -> int:
+    def task_tiles(self, tiles: int, channels: int, output_blocks: int) -> int:
         """Tiles of a task, a multiple of `rows`.
 
         The transformed weights are read once a block of tiles, 64 / task_tiles bytes a cycle on a core that does one
@@ -148,7 +148,7 @@ class WinogradSpec(KernelSpec):
 
 
 def kernel_matrix(outputs: int) -> np.ndarray:
-    """G [n, 3]: a row [1, p, p^2] / Π (p - q) over the other points q, for each finite point p; [0, 0, 1] for infinity."""
+    """G [n, 3]: for each finite point p [1, p, p^2] / Π (p - q) over the other points q; for infinity [0, 0, 1]."""
     finite = [0.0, *(sign * p for p in POINTS[outputs] for sign in (1, -1))]
     rows = [np.array([1, p, p * p]) / np.prod([p - q for q in finite if q != p]) for p in finite]
     return np.array([*rows, [0, 0, 1]])

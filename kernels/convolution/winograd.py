@@ -10,8 +10,9 @@ import numpy as np
 from numba.core import cgutils, types
 
 from jitonnx.kernels.code import Code, Pointer, emitted, remainder, smaller
-from jitonnx.kernels.convolution.spec import CHANNEL_BLOCK, Problem
-from jitonnx.kernels.convolution.transforms import POINTS, WinogradBlocking, WinogradSpec
+from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK
+from jitonnx.kernels.convolution.sizes import WinogradSizes
+from jitonnx.kernels.convolution.transforms import POINTS, WinogradSpec
 from jitonnx.kernels.simd import Vector
 from jitonnx.kernels.tile import Epilogue, emit_accumulate, emit_finish
 from jitonnx.kernels.trace import Traced, fma
@@ -19,32 +20,20 @@ from jitonnx.kernels.trace import Traced, fma
 _I64 = ir.IntType(64)
 
 
-def build(spec: WinogradSpec, lanes: int, epilogue: Callable[..., Any] | None = None) -> Callable[..., None]:
-    """The kernel of `spec` for vectors of `lanes` float32."""
+def build(spec: WinogradSpec, epilogue: Callable[..., Any] | None = None) -> Callable[..., None]:
+    """The kernel of `spec`."""
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
-        _Winograd(code, spec, Epilogue(epilogue, Vector(types.float32, lanes))).emit(begin, end)
+        _Winograd(code, spec, Epilogue(epilogue, Vector(types.float32, spec.lanes))).emit(begin, end)
 
     return emitted(body)
-
-
-class _Sizes:
-    """`sizes.width` and so on, by the names of `Problem` and `WinogradBlocking`."""
-
-    _INDEX = {name: number for number, name in enumerate((*Problem._fields, *WinogradBlocking._fields))}
-
-    def __init__(self, code: Code) -> None:
-        self._code = code
-
-    def __getattr__(self, name: str) -> Traced:
-        return self._code.size(self._INDEX[name])
 
 
 class _Memory:
     """The parts of scratch memory."""
 
     def __init__(self, code: Code, spec: WinogradSpec) -> None:
-        sizes = _Sizes(code)
+        sizes = WinogradSizes(code)
         self.zeros = code.scratch(types.float32)
         self.inputs = self.zeros.at(sizes.channels)
         self.products = self.inputs.at(sizes.input_plane * spec.points**2)
@@ -54,7 +43,7 @@ class _Winograd:
     """Emits the kernel; each of the three steps is a function of its own."""
 
     def __init__(self, code: Code, spec: WinogradSpec, epilogue: Epilogue) -> None:
-        self.code, self.spec, self.epilogue, self.sizes = code, spec, epilogue, _Sizes(code)
+        self.code, self.spec, self.epilogue, self.sizes = code, spec, epilogue, WinogradSizes(code)
 
     def emit(self, begin: Traced, end: Traced) -> None:
         code, sizes, spec = self.code, self.sizes, self.spec
@@ -72,9 +61,9 @@ class _Winograd:
                     code.subroutine("transform_input", [first + tile, tile], self._transform_input, inline=False)
             start = strip * sizes.chunk
             stop = smaller(start + sizes.chunk, sizes.output_blocks)
-            with code.loop(spec.points**2) as position, code.loop(stop, start) as block:
-                with code.loop(count, step=spec.rows) as row:
-                    code.subroutine("multiply", [position, block, block - start, row], self._multiply, inline=False)
+            rows = code.loop(count, step=spec.rows)
+            with code.loop(spec.points**2) as position, code.loop(stop, start) as block, rows as row:
+                code.subroutine("multiply", [position, block, block - start, row], self._multiply, inline=False)
             with code.loop(stop, start) as block, code.loop(count) as tile:
                 arguments = [block, block - start, first + tile, tile]
                 code.subroutine("transform_output", arguments, self._transform_output, inline=False)
@@ -83,7 +72,7 @@ class _Winograd:
 
     def _transform_input(self, code: Code, number: Traced, place: Traced) -> None:
         """B^T d B of tile `number` for all channels, to place `place` of the task's tiles."""
-        sizes, spec, n = _Sizes(code), self.spec, self.spec.points
+        sizes, spec, n = WinogradSizes(code), self.spec, self.spec.points
         pixels = self._pixels(code, number)
         with code.loop(sizes.channels, step=spec.lanes) as channel:
             columns = [
@@ -99,7 +88,7 @@ class _Winograd:
 
     def _pixels(self, code: Code, number: Traced) -> Callable[[int, int], Pointer]:
         """Pointers to the n * n input pixels of a tile; to the zeros for those outside the image."""
-        sizes, spec, n = _Sizes(code), self.spec, self.spec.points
+        sizes, spec, n = WinogradSizes(code), self.spec, self.spec.points
         image, tile_row, tile_column = _tile_place(code, number)
         top = tile_row * spec.outputs - sizes.pad_top
         left = tile_column * spec.outputs - sizes.pad_left
@@ -112,13 +101,11 @@ class _Winograd:
                 pixel = x.at((top + i) * sizes.x_row + (left + j) * sizes.x_pixel)
                 chosen = code.builder.select((inside_row & inside_columns[j]).value, pixel.value, zeros.value)
                 code.builder.store(chosen, code.builder.gep(table, [_I64(i * n + j)]))
-        return lambda i, j: Pointer(
-            code, types.float32, code.builder.load(code.builder.gep(table, [_I64(i * n + j)]))
-        )
+        return lambda i, j: Pointer(code, types.float32, code.builder.load(code.builder.gep(table, [_I64(i * n + j)])))
 
     def _multiply(self, code: Code, position: Traced, block: Traced, number: Traced, row: Traced) -> None:
         """`rows` tiles from `row` on times output block `block` (the task's `number`-th), at one position."""
-        sizes, spec, memory = _Sizes(code), self.spec, _Memory(code, self.spec)
+        sizes, spec, memory = WinogradSizes(code), self.spec, _Memory(code, self.spec)
         sums = [code.variable(code.number(types.float32, 0, spec.lanes)) for _ in range(spec.rows * spec.vectors)]
         a = memory.inputs.at(position * sizes.input_plane + row * CHANNEL_BLOCK)
         b = code.buffer(1, types.float32).at((position * sizes.output_blocks + block) * sizes.channels * spec.block)
@@ -139,7 +126,7 @@ class _Winograd:
 
     def _transform_output(self, code: Code, block: Traced, number: Traced, tile: Traced, place: Traced) -> None:
         """A^T m A of one tile for the channels of a block, through the epilogue to y."""
-        sizes, spec, n, m = _Sizes(code), self.spec, self.spec.points, self.spec.outputs
+        sizes, spec, n, m = WinogradSizes(code), self.spec, self.spec.points, self.spec.outputs
         image, tile_row, tile_column = _tile_place(code, tile)
         out_row, out_column = tile_row * m, tile_column * m
         plane = number * n**2 * sizes.product_plane + place * spec.block
@@ -169,7 +156,7 @@ class _Winograd:
 
 def _tile_place(code: Code, number: Traced) -> tuple[Traced, Traced, Traced]:
     """(image, row of tiles, column of tiles) of a tile."""
-    sizes = _Sizes(code)
+    sizes = WinogradSizes(code)
     row, column = number / sizes.tile_columns, remainder(number, sizes.tile_columns)
     return row / sizes.tile_rows, remainder(row, sizes.tile_rows), column
 
@@ -180,9 +167,9 @@ def _tile_place(code: Code, number: Traced) -> tuple[Traced, Traced, Traced]:
 def _transform(d: Sequence[Traced], points: Sequence[float]) -> list[Traced]:
     """B^T d. With c the coefficients of Π (x^2 - q^2) over the points other than p, and C over all points:
 
-        row 0:         Σ C_i d_2i
-        rows ±p:       Σ c_i d_2i+2  ±  p Σ c_i d_2i+1
-        row infinity:  Σ C_i d_2i+1
+    row 0:         Σ C_i d_2i
+    rows ±p:       Σ c_i d_2i+2  ±  p Σ c_i d_2i+1
+    row infinity:  Σ C_i d_2i+1
     """
     whole = _even_polynomial(points)
     rows = [_combine(d[0::2], whole)]

@@ -10,11 +10,11 @@ import numpy as np
 
 from jitonnx.kernels.gemm.spec import GemmSpec
 
-_ASSUMED_K = 256
-_CODE_PENALTY = 0.005
-_SMALL_PRODUCTS = 1 << 19
-_WAYS = 8
-_GENERAL_SIZES = (1, 2, 3, 4, 6, 8)
+_ASSUMED_K = 256  # where k is not known
+_CODE_PENALTY = 0.005  # of the cost, for each tile that has to be compiled
+_SMALL_PRODUCTS = 1 << 19  # multiplications
+_WAYS = 8  # lines of a first-level cache that one address maps to, at least
+_GENERAL_SIZES = (1, 2, 3, 4, 6, 8)  # of tiles for unknown extents
 
 
 class Registers(Protocol):
@@ -112,6 +112,7 @@ def _cost(rows: _Cover, vectors: _Cover, k: int | None, code_penalty: float) -> 
     )
     cost *= 1 + code_penalty * len(rows.sizes) * len(vectors.sizes)
     if rows.sizes[0] > _WAYS:
-        # A first-level cache has 8 ways or more: further rows may fall on the same lines, and do at such strides.
+        # The rows of a in use may all map to the same lines, and do at such strides: 0.71 of the FMA limit was measured
+        # for 14 x 2 at k = 3072, where 8 x 3 reached 0.98.
         cost *= 1.4 if k is not None and k % 512 == 0 else 1.02
     return cost

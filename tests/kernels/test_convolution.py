@@ -19,6 +19,7 @@ from jitonnx.kernels.convolution.spec import (
     DepthwiseSpec,
     DirectSpec,
     TransposedSpec,
+    WinogradSpec,
     choose_convolution,
     choose_transposed,
 )
@@ -122,6 +123,7 @@ def choose(case: Case, target: Target, channels_last: bool = True, known_size: b
     return choose_convolution(
         *(case.kernel, case.strides, case.dilations, case.groups, case.channels, case.outputs, out_size, target),
         channels_last,
+        winograd=False,
     )
 
 
@@ -164,7 +166,8 @@ def check(
         y, expected.shape, [4 * s for s in (y_image, y_row, y_pixel, 1)], writeable=True
     )
     scale = np.sqrt(prod(case.kernel) * case.channels / case.groups)
-    np.testing.assert_allclose(view, expected, rtol=0, atol=2e-6 * (scale + 1) * np.sqrt(scale + 1))
+    tolerance = 2e-5 * np.abs(expected).max(initial=0) if isinstance(spec, WinogradSpec) else 2e-6 * (scale + 1) ** 1.5
+    np.testing.assert_allclose(view, expected, rtol=0, atol=tolerance)
     view[...] = 77
     assert (y == 77).all(), "written beside the output"
 
@@ -189,7 +192,7 @@ def _pack(case: Case, spec: KernelSpec, w: np.ndarray) -> np.ndarray:
         return spec.pack_weights(w, case.groups, case.dilations)
     if isinstance(spec, DirectSpec):
         return spec.pack_weights(w, case.groups)
-    assert isinstance(spec, DepthwiseSpec)
+    assert isinstance(spec, DepthwiseSpec | WinogradSpec)
     return spec.pack_weights(w)
 
 
@@ -263,6 +266,15 @@ TRANSPOSED = [
     Case((1, 9), 12, 18, kernel=(1, 5), strides=(1, 3), pads=(0, 2, 0, 1)),
     Case((7, 6), 4, 4, kernel=(5, 5), pads=(4, 4, 4, 4)),
 ]
+WINOGRAD = [
+    Case((7, 7), 16, 32),
+    Case((8, 12), 32, 33),
+    Case((5, 13), 48, 16, pads=(0, 1, 2, 0)),
+    Case((29, 30), 16, 70, pads=(0, 0, 0, 0)),
+    Case((6, 3), 16, 5, pads=(2, 2, 2, 2), images=3),
+    Case((1, 1), 32, 40),
+    Case((33, 18), 16, 20, images=2),
+]
 TRANSPOSED = [replace(case, transposed=True) for case in TRANSPOSED]
 DEPTHWISE = [replace(case, groups=case.channels) for case in DEPTHWISE]
 
@@ -281,6 +293,38 @@ def test_depthwise(case: Case, target: str) -> None:
     spec = choose(case, named(target))
     assert isinstance(spec, DepthwiseSpec)
     check(case, spec, target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("outputs", (2, 4))
+@pytest.mark.parametrize("case", WINOGRAD, ids=str)
+def test_winograd(case: Case, outputs: int, target: str) -> None:
+    check(case, WinogradSpec(named(target).lanes(4), outputs, rows=5, vectors=2), target)
+
+
+def test_winograd_is_as_exact_as_promised() -> None:
+    """The largest error over the largest output, normal random data: 5e-6 (m = 4) and 2e-6 (m = 2) at 256 channels."""
+    rng = np.random.default_rng(0)
+    case = Case((12, 12), 256, 32)
+    x = rng.standard_normal((1, 12, 12, 256)).astype(np.float32)
+    w = (rng.standard_normal(case.weights_shape) / 48).astype(np.float32)
+    expected = reference(case, x, w)
+    for outputs, bound in ((2, 2e-6), (4, 5e-6)):
+        spec = WinogradSpec(host().lanes(4), outputs, rows=5, vectors=2)
+        y = np.zeros(expected.shape, np.float32)
+        sizes = spec.complete(_sizes(case, spec, (36864, 3072, 256, 1), (4608, 384, 32)))
+        compiled(spec, "host", False)([x, spec.pack_weights(w), y], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes))
+        assert np.abs(y - expected).max() <= bound * np.abs(expected).max()
+
+
+def test_winograd_is_chosen_where_it_saves_time() -> None:
+    def outputs(channels: int, out_channels: int, size: int | None, strides: tuple[int, int] = (1, 1)) -> int | None:
+        spec = choose_convolution((3, 3), strides, (1, 1), 1, channels, out_channels, (size, size), named("x86-64-v4"))
+        return spec.outputs if isinstance(spec, WinogradSpec) else None
+
+    assert outputs(64, 64, 56) == outputs(128, 128, 28) == outputs(256, 256, 14) == 4
+    assert outputs(512, 512, 7) == 2
+    assert outputs(3, 64, 224) is outputs(64, 64, 56, (2, 2)) is outputs(64, 64, None) is outputs(16, 16, 1) is None
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -386,7 +430,9 @@ def test_a_model_needs_few_kernels() -> None:
         layers += [(inner, inner, size, 3, 1), (inner, inner, 2 * size, 3, 2), (2 * inner, 4 * inner, 2 * size, 1, 2)]
     specs = {
         choose_convolution(
-            (k, k), (s, s), (1, 1), 1, c, m, (-(-size // s), -(-size // s)), named("x86-64-v4"), channels_last=c > 3
+            *((k, k), (s, s), (1, 1), 1, c, m, (-(-size // s), -(-size // s)), named("x86-64-v4")),
+            channels_last=c > 3,
+            winograd=False,
         )
         for c, m, size, k, s in layers
     }

@@ -154,9 +154,7 @@ def expand(r: Random) -> Value | None:
 def concat(r: Random) -> Value:
     x = r.pick(1)
     others = [value for value in r.values if value.shape == x.shape]
-    return r.build.op(
-        Concat(axis=int(r.rng.integers(0, len(x.shape)))), x, others[int(r.rng.integers(len(others)))]
-    )
+    return r.build.op(Concat(axis=int(r.rng.integers(0, len(x.shape)))), x, others[int(r.rng.integers(len(others)))])
 
 
 def reduce(r: Random) -> Value:

@@ -23,7 +23,7 @@ set_default_logger_severity
 SESSION = """
 close declared_inputs disable_fallback enable_fallback end_profiling engine get_inputs get_modelmeta get_outputs
 get_overridable_initializers get_profiling_start_time_ns get_provider_options get_providers get_session_options run
-run_async set_providers
+model_nodes run_async set_providers title
 """.split()
 
 

@@ -22,6 +22,7 @@ LOWERINGS: dict[type[c.Computation], Callable[..., Any]] = {
     c.MatMul: products.matmul,
     c.Attention: products.attention,
     c.Pool: windows.pool,
+    c.Resize: windows.resize,
     c.Softmax: rows.softmax,
     c.Reduce: rows.reduce,
     c.ArgReduce: rows.arg_reduce,
@@ -42,7 +43,7 @@ IMAGES = (
 )
 """Computations whose kernels work channels-last."""
 
-_EPILOGUE = (c.MatMul, c.Convolution, c.TransposedConvolution)
+_EPILOGUE = (c.MatMul, c.Convolution, c.TransposedConvolution, c.Pool, c.Resize, c.GroupNormalize)
 _PROLOGUE: tuple[type[c.Computation], ...] = ()
 
 

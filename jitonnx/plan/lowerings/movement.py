@@ -112,7 +112,16 @@ def gather_elements(planner: Planner, group: Group, statement: Statement) -> Non
         planner.unplannable(f"it has more than {GATHER_AXES} axes")
     axis, padding = computation.axis, [0] * (GATHER_AXES - data.rank)
     others = [0 if i == axis else stride for i, stride in enumerate(data.strides)]
-    sizes = [*indices.shape, *(1 for _ in padding), *others, *padding, *indices.strides, *padding, *out.strides, *padding]
+    sizes = [
+        *indices.shape,
+        *(1 for _ in padding),
+        *others,
+        *padding,
+        *indices.strides,
+        *padding,
+        *out.strides,
+        *padding,
+    ]
     sizes += [data.shape[axis], data.strides[axis]]
     spec = GatherElementsSpec(indices.dtype.numpy.name, data.dtype.itemsize)
     error = planner.flag(_OUT_OF_RANGE.format(*(value.name for value in statement.inputs[:2] if value)))

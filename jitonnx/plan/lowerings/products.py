@@ -13,6 +13,7 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.lowering import Statement
 from jitonnx.kernels.attention.spec import choose as choose_attention
 from jitonnx.kernels.gemm.choose import choose_gemm
+from jitonnx.kernels.gemm.spec import ELEMENTS
 from jitonnx.kernels.normalization.spec import float_bits
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
@@ -26,6 +27,8 @@ def matmul(planner: Planner, group: Group, statement: Statement) -> None:
     """A GEMM, batched where b is; leading axes of a join its rows where they lie one after the other."""
     left, right = statement.inputs
     assert left is not None and right is not None and group.output is not None
+    if left.dtype.numpy.name not in ELEMENTS:
+        planner.unplannable(f"a product of {left.dtype.text}")
     a, b = planner.tensor(left), planner.tensor(right)
     out = planner.place(group.output, tuple(range(len(group.output.shape))), strict=True)
     gemm(planner, group, a, b, out)
@@ -78,6 +81,8 @@ def attention(planner: Planner, group: Group, statement: Statement) -> None:
     assert isinstance(computation, c.Attention)
     q_value, k_value, v_value, mask_value = (*statement.inputs, None)[:4]
     assert q_value is not None and k_value is not None and v_value is not None
+    if q_value.dtype is not DType.FLOAT:
+        planner.unplannable(f"attention of {q_value.dtype.text}")
     q, k, v = planner.unit_inner(q_value), planner.tensor(k_value), planner.tensor(v_value)
     y = planner.place(statement.outputs[0], HEADS_INSIDE)
     if y.strides[-1] != 1 and y.shape[-1] != 1:

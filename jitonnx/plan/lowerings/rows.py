@@ -9,6 +9,7 @@ import numpy as np
 
 from jitonnx.ir import computation as c
 from jitonnx.ir.dims import DimLike, product
+from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Statement
 from jitonnx.kernels.normalization.spec import (
@@ -30,6 +31,7 @@ from jitonnx.plan.tensor import (
     broadcast_to,
     channels_last_order,
     is_channels_last,
+    pixel_strides,
     pixels_as_rows,
     reshape_strides,
 )
@@ -85,10 +87,16 @@ def _merge(tensor: Tensor, axes: Sequence[int], extent: DimLike) -> DimLike | No
     return None if merged is None else merged[0]
 
 
+def _check_float(planner: Planner, value: Value) -> None:
+    if value.dtype not in (DType.FLOAT, DType.DOUBLE):
+        planner.unplannable(f"its kernel does not take {value.dtype.text}")
+
+
 def softmax(planner: Planner, group: Group, statement: Statement) -> None:
     """Softmax or LogSoftmax along one axis."""
     computation = statement.computation
     assert isinstance(computation, c.Softmax) and statement.inputs[0] is not None
+    _check_float(planner, statement.inputs[0])
     x = planner.tensor(statement.inputs[0])
     value = statement.outputs[0]
     loops = three_loops([computation.axis], x)
@@ -115,6 +123,7 @@ def normalize(planner: Planner, group: Group, statement: Statement) -> None:
     assert image is not None
     if any(planner.is_read(value) for value in statement.outputs[1:]):
         planner.unplannable("its mean and deviation are asked for")
+    _check_float(planner, image)
     x = planner.tensor(image)
     axes = range(computation.axis, x.rank)
     x, y, loops = _as_rows(planner, x, statement, axes)
@@ -157,27 +166,30 @@ def group_normalize(planner: Planner, group: Group, statement: Statement) -> Non
     computation = statement.computation
     assert isinstance(computation, c.GroupNormalize)
     image, scale, bias = statement.inputs
-    assert image is not None and scale is not None and bias is not None
+    assert image is not None and scale is not None and bias is not None and group.output is not None
+    _check_float(planner, image)
     x = planner.tensor(image)
     groups = computation.groups or x.shape[1]
     scales = [_row_vector(planner, value, value.shape) for value in (scale, bias)]
     matrix = pixels_as_rows(x) if is_channels_last(x) else None
     if matrix is None and x.contiguous:
-        y = planner.place(statement.outputs[0], tuple(range(x.rank)))
+        y = planner.place(group.output, tuple(range(x.rank)))
         if y.contiguous:
             spec = GroupNormSpec(element=x.dtype.numpy.name)
             positions = product(x.shape[2:])
             sizes = [x.shape[0], x.shape[1], positions, groups, x.strides[0], x.strides[1], y.strides[0], y.strides[1]]
             sizes.append(float_bits(computation.epsilon))
-            planner.call(KernelCall(spec, [x, *scales, y], sizes, 1, 3, label="group norm", reason="channels first"))
+            call = KernelCall(spec, [x, *scales, y], sizes, 1, 3, label="group norm", reason="channels first")
+            planner.epilogue(group, call, _channel_rows)
+            planner.call(call)
             return
     if matrix is None:
         x = planner.channels_last(image)
         matrix = pixels_as_rows(x)
-    y = planner.place(statement.outputs[0], channels_last_order(x.rank), strict=True)
+    y = planner.place(group.output, channels_last_order(x.rank), strict=True)
     out = pixels_as_rows(y)
     if out is None:
-        y = planner.move(statement.outputs[0], channels_last_order(x.rank))
+        y = planner.move(group.output, channels_last_order(x.rank))
         out = pixels_as_rows(y)
     assert matrix is not None and out is not None, "Bug: dense channels-last pixels are not evenly spaced"
     images, pixels, channels = matrix.shape
@@ -192,7 +204,15 @@ def group_normalize(planner: Planner, group: Group, statement: Statement) -> Non
     )
     sizes += [groups, *out.strides[:2], float_bits(computation.epsilon)]
     apply = GroupApplySpec(element=element)
-    planner.call(KernelCall(apply, [x, partial, *scales, y], sizes, 1, 4, label="group norm", reason="channels last"))
+    call = KernelCall(apply, [x, partial, *scales, y], sizes, 1, 4, label="group norm", reason="channels last")
+    planner.epilogue(group, call, pixel_strides)
+    planner.call(call)
+
+
+def _channel_rows(tensor: Tensor) -> tuple[DimLike, DimLike, DimLike] | None:
+    """Strides of an image by (image, channel, linear position)."""
+    matrix = pixels_as_rows(tensor)
+    return None if matrix is None else (matrix.strides[0], matrix.strides[2], matrix.strides[1])
 
 
 def reduce(planner: Planner, group: Group, statement: Statement) -> None:

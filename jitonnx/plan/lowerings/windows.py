@@ -10,16 +10,22 @@ import numpy as np
 
 from jitonnx.ir import computation as c
 from jitonnx.ir import expr as e
-from jitonnx.ir.dims import DimLike
+from jitonnx.ir.dims import DimLike, product
+from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Statement
 from jitonnx.ir.types import TensorType
-from jitonnx.kernels.convolution.spec import DepthwiseSpec, choose_convolution, choose_transposed
+from jitonnx.kernels.convolution.spec import DepthwiseSpec, DirectSpec, choose_convolution, choose_transposed
+from jitonnx.kernels.convolution.transforms import WinogradSpec
+from jitonnx.kernels.pooling.spec import ELEMENTS as POOL_ELEMENTS
 from jitonnx.kernels.pooling.spec import choose as choose_pool
+from jitonnx.kernels.resize.spec import ResizeAxisSpec, pack_table
+from jitonnx.kernels.resize.spec import choose as choose_resize
+from jitonnx.ops.resampling import axis_table
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.lowerings.products import gemm
-from jitonnx.plan.tensor import Tensor, channels_last_order, is_channels_last, pixels_as_rows
+from jitonnx.plan.tensor import Tensor, channels_last_order, is_channels_last, pixel_strides, pixels_as_rows
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -32,10 +38,12 @@ def pool(planner: Planner, group: Group, statement: Statement) -> None:
     computation = statement.computation
     assert isinstance(computation, c.Pool) and statement.inputs[0] is not None
     x = planner.channels_last(statement.inputs[0])
-    if x.rank > 5:
-        planner.unplannable("pooling over more than three spatial axes")
+    if x.rank > 5 or x.dtype.numpy.name not in POOL_ELEMENTS[computation.kind]:
+        planner.unplannable(f"{computation.kind} pooling of {x.dtype.text} with {x.rank} axes")
     order = channels_last_order(x.rank)
-    y, *indices = [planner.place(value, order, strict=True) for value in statement.outputs]
+    assert group.output is not None
+    y = planner.place(group.output, order, strict=True)
+    indices = [planner.place(value, order, strict=True) for value in statement.outputs[1:]]
     spec = choose_pool(
         computation.kind, x.dtype.numpy.name, bool(indices), computation.count_include_pad, computation.p
     )
@@ -47,7 +55,8 @@ def pool(planner: Planner, group: Group, statement: Statement) -> None:
     sizes += _index_strides(x, computation.storage_order)
     call = KernelCall(spec, [x, y, *(indices or [y])], sizes, 1 + len(indices), 1)
     call.label = f"{computation.kind} pool {'x'.join(map(str, computation.kernel))}"
-    call.reason = "windows over channels-last pixels"
+    call.reason = "; ".join(["windows over channels-last pixels", *group.reasons])
+    planner.epilogue(group, call, pixel_strides)
     planner.call(call)
 
 
@@ -62,12 +71,87 @@ def _index_strides(x: Tensor, storage_order: int) -> list[DimLike]:
     return [step * x.shape[1], step, *(steps if storage_order else reversed(steps))]
 
 
+def resize(planner: Planner, group: Group, statement: Statement) -> None:
+    """Resize: both spatial axes of an image in one kernel, other axes one after the other."""
+    computation = statement.computation
+    assert isinstance(computation, c.Resize) and statement.inputs[0] is not None and group.output is not None
+    source, shape = planner.tensor(statement.inputs[0]), computation.shape
+    changing = [axis for axis in range(source.rank) if source.shape[axis] != shape[axis]]
+    planner.need_concrete([source.shape[axis] for axis in changing] + [shape[axis] for axis in changing])
+    if source.dtype is not DType.FLOAT and computation.mode != "nearest":
+        planner.unplannable(f"resampling of {source.dtype.text}")
+    if source.rank == 4 and set(changing) <= {2, 3}:
+        _resize_image(planner, group, computation, planner.channels_last(statement.inputs[0]))
+        return
+    if group.expr is not None or source.dtype is not DType.FLOAT:
+        planner.unplannable(f"resampling of axes {changing} of {source.dtype.text}")
+    tensor = planner.dense(statement.inputs[0])
+    for axis in sorted(changing, key=lambda axis: shape[axis] / source.shape[axis]):  # the one that shrinks most first
+        tensor = _resize_axis(planner, computation, source, tensor, axis)
+    out = planner.place(statement.outputs[0])
+    planner.copy_into(tensor, out, "resampled axis by axis")
+
+
+def _table(
+    planner: Planner, computation: c.Resize, source: Tensor, axis: int, taps: int
+) -> tuple[list[Tensor], int, bool]:
+    """The table of an axis as constants (positions, weights), its taps, and whether some outputs lie outside."""
+    length, output = source.shape[axis], computation.shape[axis]
+    planner.need_concrete([length, output])
+    assert isinstance(length, int) and isinstance(output, int)
+    table = axis_table(
+        length,
+        output,
+        computation.scales[axis] if computation.scales is not None else output / max(length, 1),
+        computation.roi[axis] if computation.roi is not None else None,
+        mode=computation.mode,
+        coordinates=computation.coordinates,
+        nearest=computation.nearest,
+        cubic_coefficient=computation.cubic_coefficient,
+        exclude_outside=computation.exclude_outside,
+        antialias=computation.antialias,
+    )
+    packed = pack_table(table.indices, table.weights, table.outside, max(taps, table.indices.shape[1]))
+    constants = [planner.constant(packed.positions), planner.constant(packed.weights)]
+    return constants, packed.positions.shape[1], table.outside is not None
+
+
+def _resize_image(planner: Planner, group: Group, computation: c.Resize, x: Tensor) -> None:
+    assert group.output is not None
+    y = planner.place(group.output, channels_last_order(4), strict=True)
+    taps = 2 if computation.mode == "linear" else 1
+    rows, row_taps, rows_outside = _table(planner, computation, x, 2, taps)
+    columns, column_taps, columns_outside = _table(planner, computation, x, 3, taps)
+    outside = computation.extrapolation if rows_outside or columns_outside else None
+    spec = choose_resize(computation.mode, row_taps, column_taps, x.dtype.itemsize, outside)
+    sizes = [x.shape[0], x.shape[3], x.shape[1], *y.shape[2:], row_taps, column_taps]
+    sizes += [x.strides[0], *x.strides[2:], y.strides[0], *y.strides[2:]]
+    call = KernelCall(spec, [x, *rows, *columns, y], list(sizes), 1, 5, label=f"resize {computation.mode}")
+    call.reason = "tables of positions and weights made with the plan"
+    planner.epilogue(group, call, pixel_strides)
+    planner.call(call)
+
+
+def _resize_axis(planner: Planner, computation: c.Resize, source: Tensor, x: Tensor, axis: int) -> Tensor:
+    """A dense tensor with one axis resampled."""
+    table, taps, outside = _table(planner, computation, source, axis, 1)
+    shape = [*x.shape[:axis], computation.shape[axis], *x.shape[axis + 1 :]]
+    y = planner.temporary(shape, x.dtype)
+    inner = product(shape[axis + 1 :])
+    sizes = [product(shape[:axis]), shape[axis], inner, taps, x.shape[axis] * inner, inner, shape[axis] * inner, inner]
+    spec = ResizeAxisSpec(computation.extrapolation if outside else None)
+    planner.call(KernelCall(spec, [x, *table, y], sizes, 1, 3, label=f"resize axis {axis}", reason=computation.mode))
+    return y
+
+
 def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     """Conv over one or two spatial axes: a GEMM where it is one, else the direct or depthwise kernel."""
     computation = statement.computation
     assert isinstance(computation, c.Convolution)
     image, kernel, bias = (*statement.inputs, None)[:3]
     assert image is not None and kernel is not None and group.output is not None
+    if image.dtype is not DType.FLOAT:
+        planner.unplannable(f"a convolution of {image.dtype.text}")
     weights = planner.tensor(kernel)
     array = weights.constant
     if array is None:
@@ -114,19 +198,26 @@ def _direct(planner: Planner, group: Group, computation: c.Convolution, x: Tenso
     )
     geometry = _Geometry.of(x, y)
     pads = _pair(computation.pads_before, 0)
+    sizes = [x.shape[0], *geometry.size, channels, *geometry.out_size]
     if isinstance(spec, DepthwiseSpec):
-        packed = planner.packed(weights, lambda w: spec.pack_weights(_square(w)), spec)
-        sizes = [x.shape[0], *geometry.size, channels, *geometry.out_size, *pads, *geometry.x, *geometry.y]
+        sizes += [*pads, *geometry.x, *geometry.y]
     else:
-        packed = planner.packed(weights, lambda w: spec.pack_weights(_square(w), computation.group), spec)
-        sizes = [x.shape[0], *geometry.size, channels, *geometry.out_size, out_channels, computation.group]
-        sizes += [*kernel, *strides, *dilations, *pads, *geometry.x, x.strides[1], *geometry.y]
-    kind = "depthwise" if isinstance(spec, DepthwiseSpec) else "convolution"
-    call = KernelCall(spec, [x, packed, y], list(sizes), 1, 2, label=f"{kind} {kernel[0]}x{kernel[1]}")
+        sizes += [out_channels, computation.group, *kernel, *strides, *dilations, *pads]
+        sizes += [*geometry.x, x.strides[1], *geometry.y]
+    packed = planner.packed(weights, lambda w: _pack(spec, _square(w), computation.group), spec)
+    call = KernelCall(spec, [x, packed, y], list(sizes), 1, 2, label=f"{_ALGORITHMS[type(spec)]} {kernel[0]}x{kernel[1]}")
     call.label += f" {channels}->{out_channels}"
     call.reason = "; ".join(group.reasons)
     planner.epilogue(group, call, pixel_strides)
     planner.call(call)
+
+
+_ALGORITHMS = {DirectSpec: "convolution", DepthwiseSpec: "depthwise", WinogradSpec: "Winograd"}
+
+
+def _pack(spec: DirectSpec | DepthwiseSpec | WinogradSpec, weights: np.ndarray, groups: int) -> np.ndarray:
+    """Weights as the kernel of `spec` reads them."""
+    return spec.pack_weights(weights, groups) if isinstance(spec, DirectSpec) else spec.pack_weights(weights)
 
 
 def transposed_convolution(planner: Planner, group: Group, statement: Statement) -> None:
@@ -137,8 +228,10 @@ def transposed_convolution(planner: Planner, group: Group, statement: Statement)
     assert image is not None and kernel is not None and group.output is not None
     weights = planner.tensor(kernel)
     array = weights.constant
-    if array is None or array.ndim not in (3, 4):
-        planner.unplannable("transposed convolution of computed weights, or over more than two spatial axes")
+    if array is None or array.ndim not in (3, 4) or image.dtype is not DType.FLOAT:
+        planner.unplannable(
+            "a transposed convolution of computed weights, over more than two axes, or of another type than float"
+        )
     x = planner.channels_last(image)
     y = planner.place(group.output, channels_last_order(x.rank), strict=True)
     if bias is not None:
@@ -197,12 +290,6 @@ def _is_matrix_product(computation: c.Convolution, weights: np.ndarray) -> bool:
     """A 1x1 convolution that neither strides nor pads nor groups."""
     ones = (*weights.shape[2:], *computation.strides, computation.group)
     return all(value == 1 for value in ones) and not any((*computation.pads_before, *computation.pads_after))
-
-
-def pixel_strides(tensor: Tensor) -> tuple[DimLike, DimLike, DimLike] | None:
-    """Strides of an image by (image, linear pixel, channel): how window kernels address their epilogue's operands."""
-    matrix = pixels_as_rows(tensor)
-    return None if matrix is None else matrix.strides  # type: ignore[return-value]
 
 
 def _add_bias(planner: Planner, group: Group, bias: Value, rank: int) -> None:

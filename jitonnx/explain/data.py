@@ -1,0 +1,363 @@
+"""An explanation as data: collected from a session's engine for concrete input shapes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from jitonnx.codegen.code import code_of
+from jitonnx.engine import Engine, Shapes
+from jitonnx.explain.equations import equations
+from jitonnx.ir.dims import DimLike, evaluate
+from jitonnx.ir.graph import Node
+from jitonnx.metadata import ModelNode
+from jitonnx.passes.report import Applied, Declined
+from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.plan import microseconds, threads_for
+from jitonnx.plan.region import RegionSpec
+from jitonnx.plan.tensor import Tensor
+from jitonnx.session import InferenceSession
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor that a kernel reads or writes."""
+
+    buffer: str
+    """Names the piece of memory: equal within one part of a plan for tensors that share it."""
+    name: str
+    space: str
+    """arena, constant, input or output."""
+    dtype: str
+    shape: tuple[int, ...]
+    order: tuple[int, ...]
+    """The axes as they lie in memory, outermost first: (0, 2, 3, 1) for a channels-last image."""
+    bytes: int
+
+    @property
+    def type(self) -> str:
+        """float[1,64,56,56]"""
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One call of a kernel."""
+
+    number: int
+    part: int
+    """Which part of a cut graph it belongs to; 0 where there is one part."""
+    family: str
+    label: str
+    origin: tuple[str, ...]
+    """Names of the model's nodes it stands for."""
+    operators: tuple[str, ...]
+    """What these nodes are."""
+    reads: tuple[Operand, ...]
+    writes: tuple[Operand, ...]
+    tasks: int
+    threads: int
+    flops: int
+    bytes: int
+    """Bytes that have to be read and written once each."""
+    scratch: int
+    microseconds: float
+    """A rough estimate on one core, by which the planner decides about threads."""
+    reason: str
+    notes: tuple[str, ...]
+    parameters: tuple[tuple[str, str], ...]
+    """What the kernel's code was made for: its specification."""
+    formula: tuple[str, ...]
+    """What a region or an epilogue computes, line by line."""
+    symbol: str
+
+    @property
+    def result(self) -> str:
+        """The type of what it writes first."""
+        return self.writes[0].type if self.writes else ""
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What became of one node of the model."""
+
+    node: ModelNode
+    kind: str
+    """kernel, view, numpy, sizes, rewritten or unused."""
+    kernels: tuple[int, ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes that the program holds and moves."""
+
+    arena: int
+    constants: int
+    constant_count: int
+    inputs: int
+    outputs: int
+    scratch: int
+    """For all threads together."""
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What became of a model, for one set of input shapes."""
+
+    title: str
+    shapes: Mapping[str, tuple[int, ...]]
+    outputs: tuple[str, ...]
+    threads: int
+    cpu: str
+    nodes: tuple[Fate, ...]
+    kernels: tuple[Kernel, ...]
+    distinct: int
+    """Compiled kernels; equal ones are shared."""
+    memory: Memory
+    applied: tuple[Applied, ...]
+    declined: tuple[Declined, ...]
+    on_numpy: tuple[tuple[str, str, str], ...] = ()
+    """Nodes evaluated on NumPy: name, operator, reason."""
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def flops(self) -> int:
+        return sum(kernel.flops for kernel in self.kernels)
+
+    @property
+    def bytes(self) -> int:
+        return sum(kernel.bytes for kernel in self.kernels)
+
+    @property
+    def rewrites(self) -> Counter[str]:
+        """How often each rewrite was made."""
+        return Counter(entry.rewrite for entry in self.applied)
+
+
+def explain(session: InferenceSession, shapes: Mapping[str, tuple[int, ...]]) -> Explanation:
+    """What became of the session's model for inputs of these shapes.
+
+    Where the model is cut because a shape depends on data, what is behind the cut is known only after a run.
+    """
+    inputs = session.declared_inputs
+    ordered = tuple(tuple(shapes[declared.name]) for declared in inputs)
+    operators = {node.name: node.operator for node in session.model_nodes}
+    kernels: list[Kernel] = []
+    memories: list[Memory] = []
+    reports, host, symbols, graphs = [], [], set(), []
+    for number, (engine, concrete) in enumerate(_parts(session.engine, ordered)):
+        reports.append(engine.report)
+        graphs.append(engine.graph)
+        if engine.cut is not None:
+            host += [(node, reason) for node, reason in engine.cut.reasons.items()]
+            continue
+        symbols.update(engine.compiled.symbols if engine.compiled else ())
+        kernels += _kernels(engine, concrete, number, len(kernels), operators)
+        memories.append(_memory(engine, concrete))
+    applied = [entry for report in reports for entry in report.applied]
+    declined = [entry for report in reports for entry in report.declined]
+    remaining = {name for graph in graphs for node in graph for name in _origin(node)}
+    return Explanation(
+        title=session.title,
+        shapes={declared.name: shape for declared, shape in zip(inputs, ordered, strict=True)},
+        outputs=tuple(f"{entry.name} {entry.type} {entry.shape}" for entry in session.get_outputs()),
+        threads=session.engine.settings.threads,
+        cpu=session.engine.target.cpu,
+        nodes=tuple(_fates(session.model_nodes, kernels, host, applied, remaining)),
+        kernels=tuple(kernels),
+        distinct=len(symbols),
+        memory=_sum_of(memories),
+        applied=tuple(applied),
+        declined=tuple(declined),
+        on_numpy=tuple((" ".join(_origin(node)), node.operator.name, reason) for node, reason in host),
+        notes=tuple(note for engine, _ in _parts(session.engine, ordered) for note in _notes(engine)),
+    )
+
+
+def _parts(engine: Engine, shapes: Shapes) -> Iterator[tuple[Engine, Shapes]]:
+    """The engines that serve these shapes, in order; a cut one is followed by the engines of its parts."""
+    engine = engine.serving(shapes)
+    yield engine, shapes
+    if engine.cut is not None:
+        if engine.cut.head is not None:
+            yield from _parts(engine.cut.head, shapes)
+        for tail in engine.cut.tails:
+            if all(kind.static for kind in tail.input_types):
+                yield from _parts(tail, tuple(kind.shape for kind in tail.input_types))  # type: ignore[misc]
+
+
+def _notes(engine: Engine) -> list[str]:
+    if engine.compiled is not None:
+        return list(engine.compiled.plan.notes)
+    if engine.cut is not None and engine.cut.has_rest and not len(list(engine.cut.tails)):
+        return ["What is behind the cut is planned at the first run, when its shapes are known."]
+    return []
+
+
+# ---------------------------------------------------------------------------------------------- kernels
+
+
+def _kernels(
+    engine: Engine, shapes: Shapes, part: int, first: int, operators: Mapping[str, str]
+) -> Iterator[Kernel]:
+    compiled, sizes = engine.compiled, engine.sizes(shapes)
+    assert compiled is not None and sizes is not None
+    for index, (call, complete) in enumerate(compiled.plan.sized(sizes)):
+        tasks, work = call.spec.tasks(complete), call.spec.work(complete)
+        estimate = microseconds(work)
+        yield Kernel(
+            number=first + index,
+            part=part,
+            family=call.spec.family,
+            label=_with_sizes(call.label, sizes),
+            origin=call.origin,
+            operators=tuple(operators.get(name, "") for name in call.origin),
+            reads=tuple(_operand(tensor, sizes) for tensor in _distinct(call.read)),
+            writes=tuple(_operand(tensor, sizes) for tensor in _distinct(call.written)),
+            tasks=tasks,
+            threads=threads_for(work, tasks, engine.settings.threads),
+            flops=work.flops,
+            bytes=work.bytes,
+            scratch=call.spec.scratch_bytes(complete),
+            microseconds=estimate,
+            reason=call.reason,
+            notes=tuple(call.notes),
+            parameters=_parameters(call),
+            formula=_formula(call),
+            symbol=code_of(call).symbol(engine.target),
+        )
+
+
+def _distinct(tensors: Sequence[Tensor]) -> list[Tensor]:
+    return list(dict.fromkeys(tensors))
+
+
+def _with_sizes(label: str, sizes: Mapping[str, int]) -> str:
+    """A label whose symbolic sizes, words between "x" and spaces, are numbers."""
+    words = [_word_with_sizes(word, sizes) for word in label.split(" ")]
+    return " ".join(words)
+
+
+def _word_with_sizes(word: str, sizes: Mapping[str, int]) -> str:
+    return "x".join(str(sizes.get(piece, piece)) for piece in word.split("x")) if word not in sizes else str(sizes[word])
+
+
+def _operand(tensor: Tensor, sizes: Mapping[str, int]) -> Operand:
+    shape = tuple(_number(dim, sizes) for dim in tensor.shape)
+    strides = [_number(stride, sizes) for stride in tensor.strides]
+    buffer = tensor.buffer
+    order = sorted(range(len(shape)), key=lambda axis: (-abs(strides[axis]), axis))
+    elements = 1
+    for dim, stride in zip(shape, strides, strict=True):
+        elements *= dim if stride else 1
+    return Operand(
+        buffer=f"{buffer.space}:{buffer.name}:{id(buffer):x}",
+        name=buffer.name,
+        space=buffer.space,
+        dtype=tensor.dtype.text,
+        shape=shape,
+        order=tuple(order),
+        bytes=elements * tensor.dtype.itemsize,
+    )
+
+
+def _number(dim: DimLike, sizes: Mapping[str, int]) -> int:
+    return dim if isinstance(dim, int) else evaluate(dim, sizes)
+
+
+def _parameters(call: KernelCall) -> tuple[tuple[str, str], ...]:
+    """The fields of the kernel's specification; a region's are told by its formula and operands."""
+    if isinstance(call.spec, RegionSpec):
+        return (("loops", str(call.spec.rank)),)
+    return tuple((entry.name, _plain(getattr(call.spec, entry.name))) for entry in fields(call.spec))
+
+
+def _plain(value: Any) -> str:
+    return "×".join(map(str, value)) if isinstance(value, tuple) and all(isinstance(v, int) for v in value) else str(value)
+
+
+def _formula(call: KernelCall) -> tuple[str, ...]:
+    lines: list[str] = []
+    if isinstance(call.spec, RegionSpec):
+        names = {number: tensor.buffer.name for number, tensor in enumerate(call.tensors)}
+        for number, expr in enumerate(call.spec.exprs):
+            target = call.tensors[len(call.spec.inputs) + number].buffer.name
+            lines += equations(expr, target, names)
+    for stage, own, what in ((call.prologue, "x", "prologue"), (call.epilogue, "result", "epilogue")):
+        if stage is not None:
+            names = {0: own}
+            for number in range(len(stage.dtypes)):
+                names[number + 1] = call.tensors[stage.first_buffer + number].buffer.name
+            lines += [f"{what}:", *("  " + line for line in equations(stage.expr, own, names))]
+    return tuple(lines)
+
+
+# ---------------------------------------------------------------------------------------------- memory
+
+
+def _memory(engine: Engine, shapes: Shapes) -> Memory:
+    ready = engine.program(shapes)
+    assert ready is not None
+    program = ready.executable.program
+    return Memory(
+        arena=program.arena_bytes,
+        constants=sum(array.nbytes for array in program.constants),
+        constant_count=len(program.constants),
+        inputs=sum(_nbytes(spec) for spec in program.inputs),
+        outputs=sum(_nbytes(spec) for spec in program.outputs),
+        scratch=max((step.scratch for step in program.steps), default=0) * engine.settings.threads,
+    )
+
+
+def _nbytes(spec: Any) -> int:
+    count = spec.dtype.itemsize
+    for dim in spec.shape:
+        count *= dim
+    return count
+
+
+def _sum_of(memories: Sequence[Memory]) -> Memory:
+    return Memory(*(sum(getattr(memory, entry.name) for memory in memories) for entry in fields(Memory)))
+
+
+# ---------------------------------------------------------------------------------------------- nodes
+
+
+def _origin(node: Node) -> tuple[str, ...]:
+    return node.origin or (node.name,)
+
+
+def _fates(
+    nodes: Sequence[ModelNode],
+    kernels: Sequence[Kernel],
+    host: Sequence[tuple[Node, str]],
+    applied: Sequence[Applied],
+    remaining: set[str],
+) -> Iterator[Fate]:
+    """What became of each node: what is true of it first, in this order."""
+    in_kernels: dict[str, list[int]] = {}
+    for kernel in kernels:
+        for name in kernel.origin:
+            in_kernels.setdefault(name, []).append(kernel.number)
+    on_numpy = {name: reason for node, reason in host for name in _origin(node)}
+    rewrites: dict[str, list[str]] = {}
+    for entry in applied:
+        for name in entry.origin:
+            rewrites.setdefault(name, []).append(entry.rewrite)
+    for node in nodes:
+        numbers = tuple(in_kernels.get(node.name, ()))
+        made = ", ".join(dict.fromkeys(rewrites.get(node.name, ())))
+        if node.name in on_numpy:
+            yield Fate(node, "numpy", numbers, f"evaluated on NumPy: {on_numpy[node.name]}")
+        elif numbers:
+            yield Fate(node, "kernel", numbers, f"rewritten first: {made}" if made else "")
+        elif node.name in remaining:
+            yield Fate(node, "view", (), "no work: says where elements lie, or holds sizes")
+        elif made:
+            yield Fate(node, "rewritten", (), f"gone: {made}")
+        else:
+            yield Fate(node, "unused", (), "gone: no output depends on its work")
+

@@ -1,0 +1,112 @@
+"""Shapes and random arrays for a model's inputs, for the commands that run a model without anybody's data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from jitonnx.errors import InvalidArgument
+from jitonnx.ir.dtypes import DType
+from jitonnx.model import Declaration
+
+Shape = tuple[int, ...]
+
+DEFAULT_SIZE = 1
+"""The size of a dimension that the model leaves open and nobody gives."""
+
+
+@dataclass
+class ChosenShapes:
+    """A concrete shape for every input."""
+
+    shapes: dict[str, Shape] = field(default_factory=dict)
+    dimensions: dict[str, int] = field(default_factory=dict)
+    """Sizes of the named dimensions."""
+    assumed: list[str] = field(default_factory=list)
+    """Named dimensions, and axes ("x[0]"), that nobody gave a size: they got DEFAULT_SIZE."""
+
+    def in_order(self, inputs: Sequence[Declaration]) -> tuple[Shape, ...]:
+        """The shapes in the order of the inputs."""
+        return tuple(self.shapes[declared.name] for declared in inputs)
+
+
+def choose_shapes(
+    inputs: Sequence[Declaration], shapes: Mapping[str, Shape] | None = None, dimensions: Mapping[str, int] | None = None
+) -> ChosenShapes:
+    """Concrete shapes for inputs: as given, and where the model leaves open what nobody gives, DEFAULT_SIZE.
+
+    shapes: shapes by input name. dimensions: sizes by dimension name. InvalidArgument for what does not fit the model.
+    """
+    shapes, chosen = dict(shapes or {}), ChosenShapes(dimensions=dict(dimensions or {}))
+    for name in set(shapes) - {declared.name for declared in inputs}:
+        raise InvalidArgument(
+            f"the model has no input {name!r}; its inputs are: {', '.join(entry.name for entry in inputs)}"
+        )
+    _check_dimensions(inputs, chosen.dimensions)
+    for declared in inputs:
+        if declared.name in shapes:
+            _take_over(declared, shapes[declared.name], chosen)
+    for declared in inputs:
+        if declared.name not in chosen.shapes:
+            chosen.shapes[declared.name] = _completed(declared, chosen)
+    return chosen
+
+
+def _check_dimensions(inputs: Sequence[Declaration], dimensions: Mapping[str, int]) -> None:
+    known = {dim for declared in inputs for dim in declared.shape or () if isinstance(dim, str)}
+    for name in set(dimensions) - known:
+        raise InvalidArgument(
+            f"the model has no dimension {name!r}; its named dimensions are: {', '.join(sorted(known)) or 'none'}"
+        )
+
+
+def _take_over(declared: Declaration, shape: Shape, chosen: ChosenShapes) -> None:
+    """Use a shape that was given, and the sizes it gives to named dimensions."""
+    if declared.shape is not None:
+        if len(shape) != len(declared.shape):
+            raise InvalidArgument(f"{declared.name!r} has the shape {list(declared.shape)}; {list(shape)} does not fit")
+        for dim, size in zip(declared.shape, shape, strict=True):
+            expected = chosen.dimensions.setdefault(dim, size) if isinstance(dim, str) else dim
+            if expected is not None and expected != size:
+                raise InvalidArgument(
+                    f"{declared.name!r} has the shape {list(declared.shape)}; {list(shape)} does not fit"
+                    + (f", as {dim!r} is {expected}" if isinstance(dim, str) else "")
+                )
+    chosen.shapes[declared.name] = tuple(shape)
+
+
+def _completed(declared: Declaration, chosen: ChosenShapes) -> Shape:
+    """The declared shape with the chosen sizes."""
+    if declared.shape is None:
+        raise InvalidArgument(
+            f"nothing is known about the shape of input {declared.name!r}; give it: --shape {declared.name}=1,2,3"
+        )
+    sizes = []
+    for axis, dim in enumerate(declared.shape):
+        if isinstance(dim, int):
+            sizes.append(dim)
+        elif dim is not None and dim in chosen.dimensions:
+            sizes.append(chosen.dimensions[dim])
+        else:
+            chosen.assumed.append(dim or f"{declared.name}[{axis}]")
+            if dim is not None:
+                chosen.dimensions[dim] = DEFAULT_SIZE
+            sizes.append(DEFAULT_SIZE)
+    return tuple(sizes)
+
+
+def random_feeds(inputs: Sequence[Declaration], shapes: Mapping[str, Shape], seed: int = 0) -> dict[str, np.ndarray]:
+    """Random arrays for the inputs: floats are normal, integers 0 or 1 (as good as any as indices), texts "0" or "1"."""
+    rng = np.random.default_rng(seed)
+    return {declared.name: _random(rng, declared, shapes[declared.name]) for declared in inputs}
+
+
+def _random(rng: np.random.Generator, declared: Declaration, shape: Shape) -> np.ndarray:
+    assert declared.dtype is not None
+    if declared.dtype is DType.STRING:
+        return rng.integers(0, 2, shape).astype(str).astype(object)
+    if declared.dtype.is_float or declared.dtype in (DType.COMPLEX64, DType.COMPLEX128):
+        return rng.standard_normal(shape).astype(declared.dtype.numpy)
+    return rng.integers(0, 2, shape).astype(declared.dtype.numpy)

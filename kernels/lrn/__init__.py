@@ -1,0 +1,1 @@
+"""Local response normalisation over neighbouring channels."""

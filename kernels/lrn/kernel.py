@@ -1,0 +1,83 @@
+"""Local response normalisation: the squares of a pixel's channels in scratch, then sums of neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numba import types
+
+from jitonnx.kernels import vecmath
+from jitonnx.kernels.code import Code, Mask, Pointer, each_vector, emitted, remainder
+from jitonnx.kernels.lrn.spec import LRNSpec
+from jitonnx.kernels.simd import Vector
+from jitonnx.kernels.tile import Epilogue
+from jitonnx.kernels.trace import Traced, fma, sqrt
+
+
+def build(spec: LRNSpec, lanes: int, epilogue: Any = None) -> Callable[..., None]:
+    """The kernel of `spec` for vectors of `lanes`."""
+    return emitted(lambda code, begin, end: _Kernel(code, spec, lanes, epilogue).emit(begin, end))
+
+
+class _Kernel:
+    """Emits the code of one spec."""
+
+    def __init__(self, code: Code, spec: LRNSpec, lanes: int, epilogue: Any) -> None:
+        self.code, self.spec, self.lanes = code, spec, lanes
+        self.epilogue = Epilogue(epilogue, Vector(types.float32, lanes))
+        self.size = {name: code.size(index) for index, name in enumerate(spec.SIZES)}
+        self.x, self.y = code.buffer(0, types.float32), code.buffer(1, types.float32)
+        self.squares = code.scratch(types.float32)
+        self.before = (spec.size - 1) // 2
+
+    def emit(self, begin: Traced, end: Traced) -> None:
+        """The tasks."""
+        code, size = self.code, self.size
+        zero = code.number(types.float32, 0.0, self.lanes)
+        # Zeros before the first channel, which the squares then leave alone; those behind the last are stored with it.
+        with code.loop(self.before, step=self.lanes) as at:
+            self.squares.store(at, zero)
+        with code.loop(end, begin) as task:
+            image, row = task / size["height"], remainder(task, size["height"])
+            with code.loop(size["width"]) as column:
+                x, y = (
+                    pointer.at(image * size[f"{name}_image"] + row * size[f"{name}_row"] + column * size[f"{name}_pixel"])
+                    for name, pointer in (("x", self.x), ("y", self.y))
+                )
+                self._square(x)
+                self._pixel(x, y, image, row * size["width"] + column)
+
+    def _square(self, x: Pointer) -> None:
+        code, lanes, channels = self.code, self.lanes, self.size["channels"]
+        with code.loop(channels, step=lanes) as channel:
+            value = x.load(channel, lanes, channels - channel)
+            self.squares.store(channel + self.before, value * value)
+        with code.loop(self.spec.size // 2, step=lanes) as at:
+            self.squares.store(channels + self.before + at, code.number(types.float32, 0.0, lanes))
+
+    def _pixel(self, x: Pointer, y: Pointer, image: Traced, number: Traced) -> None:
+        code, lanes, spec = self.code, self.lanes, self.spec
+
+        def piece(channel: Traced, width: int, mask: Mask | None, live: Traced) -> None:
+            total = code.variable(code.number(types.float32, 0.0, width))
+            with code.loop(spec.size) as neighbour:
+                total.set(total.get() + self.squares.load(channel + neighbour, width))
+            base = fma(total.get(), spec.alpha / spec.size, total.get().constant(spec.bias))
+            value = x.load(channel, width, mask) / self._power(base)
+            for first in range(0, width, lanes):
+                part, rest = code.part(value, first, lanes), None if mask is None else live - first
+                here = code.integer(lanes) if rest is None else rest
+                y.store(channel + first, code.epilogue(self.epilogue, part, image, number, channel + first, here), rest)
+
+        each_vector(code, self.size["channels"], lanes, piece)
+
+    def _power(self, base: Traced) -> Traced:
+        """base ** beta. 0.75, what networks use, takes two square roots."""
+        beta = self.spec.beta
+        if beta == 1.0:
+            return base
+        if beta in (0.5, 0.75):
+            root = sqrt(base)
+            return root if beta == 0.5 else root * sqrt(root)
+        return self.code.call(vecmath.pow, base, base.constant(beta))

@@ -1,0 +1,51 @@
+"""What the kernel of local response normalisation is, without compiling it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+from jitonnx.kernels.spec import KernelSpec, Work
+
+
+@dataclass(frozen=True)
+class LRNSpec(KernelSpec):
+    """ONNX's LRN: y[c] = x[c] / (bias + alpha / size * Σ x[i]**2) ** beta, i from c - (size-1)//2 to c + size//2, float32.
+
+    x and y are channels-last: element (n, h, w, c) of x lies at n * x_image + h * x_row + w * x_pixel + c, and y's
+    likewise; other spatial axes than two are merged or have extent 1. Task: a row of pixels, n * height + h. The
+    epilogue's row is the linear pixel h * width + w.
+    """
+
+    size: int
+    alpha: float
+    beta: float
+    bias: float
+
+    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "y")
+    SIZES: ClassVar[tuple[str, ...]] = (
+        *("images", "height", "width", "channels"),
+        *("x_image", "x_row", "x_pixel", "y_image", "y_row", "y_pixel"),
+    )
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ValueError(f"LRN: size must be at least 1, not {self.size}")
+
+    def tasks(self, sizes: Sequence[int]) -> int:
+        images, height, width, channels = sizes[:4]
+        return images * height if width * channels else 0
+
+    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+        """The squares of a pixel, between zeros for the neighbours that are not there, in whole vectors."""
+        return 4 * (sizes[3] + self.size + 4 * LONGEST_VECTOR)
+
+    def work(self, sizes: Sequence[int]) -> Work:
+        elements = prod(sizes[:4])
+        return Work(elements * (self.size + 8), 8 * elements)
+
+
+LONGEST_VECTOR = 16
+"""float32 elements of the longest vector of any target."""

@@ -1,0 +1,128 @@
+"""What the resampling kernels are, and the tables they work from; without Numba.
+
+A table says for each output position of an axis which input positions it is made of (its taps) and with which weights.
+Whatever ONNX's Resize means by its attributes is in the tables; the kernels only sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from jitonnx.kernels.spec import KernelSpec, Work
+
+MODES = ("nearest", "linear", "separable")
+OUTSIDE = -1
+"""The first position of an output that lies outside the input: it gets the extrapolation value."""
+
+
+class Table(NamedTuple):
+    """The taps of an axis, as the kernels read them."""
+
+    positions: np.ndarray
+    """int32 [outputs, taps]."""
+    weights: np.ndarray
+    """float32 [outputs, taps]."""
+
+
+def pack_table(
+    indices: np.ndarray, weights: np.ndarray, outside: np.ndarray | None = None, taps: int | None = None
+) -> Table:
+    """Table of input positions [outputs, n] and weights [outputs, n]; outside: bool [outputs].
+
+    `taps` > n repeats the last position with weight 0.
+    """
+    missing = (taps or indices.shape[1]) - indices.shape[1]
+    positions = np.pad(indices.astype(np.int32), ((0, 0), (0, missing)), mode="edge")
+    if outside is not None:
+        positions[outside, 0] = OUTSIDE
+    return Table(positions, np.pad(weights.astype(np.float32), ((0, 0), (0, missing))))
+
+
+@dataclass(frozen=True)
+class ResizeSpec(KernelSpec):
+    """y[n, oh, ow, c] = Σ row_weights[oh, i] * column_weights[ow, j] * x[n, rows[oh, i], columns[ow, j], c].
+
+    x and y are channels-last: element (n, h, w, c) of x lies at n * x_image + h * x_row + w * x_pixel + c, and y's
+    likewise. rows [out_height, row_taps] and columns [out_width, column_taps] are the positions of a `Table`, with
+    their weights; extents are in elements. Task: a row of output pixels, n * out_height + oh.
+
+    Modes: "nearest" copies, with one tap and no weights, elements of any size; "linear" is for two taps each way;
+    "separable" for any number: the rows are summed first, to scratch, then the columns.
+    """
+
+    mode: str
+    itemsize: int = 4
+    """Bytes of an element; only "nearest" without an epilogue takes others than float32."""
+    extrapolation: float | None = None
+    """What outputs outside the input get (float32 elements only); None: the tables have none."""
+
+    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "rows", "row_weights", "columns", "column_weights", "y")
+    SIZES: ClassVar[tuple[str, ...]] = (
+        *("images", "width", "channels", "out_height", "out_width", "row_taps", "column_taps"),
+        *("x_image", "x_row", "x_pixel", "y_image", "y_row", "y_pixel"),
+    )
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES or self.itemsize not in (1, 2, 4, 8):
+            raise ValueError(f"no resampling kernel of mode {self.mode!r} for elements of {self.itemsize} bytes")
+        if self.itemsize != 4 and (self.mode != "nearest" or self.extrapolation is not None):
+            raise ValueError(f"resampling of mode {self.mode!r}, or with an extrapolation value, is for float32")
+
+    def tasks(self, sizes: Sequence[int]) -> int:
+        images, _, channels, out_height, out_width = sizes[:5]
+        return images * out_height if channels * out_width else 0
+
+    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+        """A row of x's pixels."""
+        return 4 * sizes[1] * sizes[2] if self.mode == "separable" else 0
+
+    def work(self, sizes: Sequence[int]) -> Work:
+        images, width, channels, out_height, out_width, row_taps, column_taps = sizes[:7]
+        outputs = images * out_height * out_width * channels
+        if self.mode == "nearest":
+            return Work(0, 2 * self.itemsize * outputs)
+        rows = images * out_height * channels * width * row_taps
+        flops = 2 * (rows + outputs * column_taps) if self.mode == "separable" else 8 * outputs
+        return Work(flops, self.itemsize * (rows + outputs))
+
+
+@dataclass(frozen=True)
+class ResizeAxisSpec(KernelSpec):
+    """y[o, j, i] = Σ weights[j, t] * x[o, positions[j, t], i]: one axis resampled, for tensors of any rank, float32.
+
+    Element (o, p, i) of x lies at o * x_outer + p * x_step + i, and y's likewise; i < inner. An axis at a time, the
+    one that shrinks most first, resamples any tensor. Task: one (o, j), o * outputs + j.
+    """
+
+    extrapolation: float | None = None
+    """What outputs outside the input get; None: the table has none."""
+
+    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "positions", "weights", "y")
+    SIZES: ClassVar[tuple[str, ...]] = ("outer", "outputs", "inner", "taps", "x_outer", "x_step", "y_outer", "y_step")
+
+    def tasks(self, sizes: Sequence[int]) -> int:
+        outer, outputs, inner = sizes[:3]
+        return outer * outputs if inner else 0
+
+    def work(self, sizes: Sequence[int]) -> Work:
+        elements, taps = prod(sizes[:3]), sizes[3]
+        return Work(2 * elements * taps, 4 * elements * (taps + 1))
+
+
+def choose(
+    mode: str, row_taps: int, column_taps: int, itemsize: int = 4, extrapolation: float | None = None
+) -> ResizeSpec:
+    """The spec for a resampling of two axes by ONNX's `mode` with tables of so many taps.
+
+    Two taps each way are summed directly: 4 products an element. More are separable: row_taps products for each
+    element of x's rows and column_taps for each of y's. For "linear", tables of one tap (an axis that stays) are to
+    be packed with taps=2.
+    """
+    if mode == "nearest":
+        return ResizeSpec("nearest", itemsize, extrapolation)
+    return ResizeSpec("linear" if max(row_taps, column_taps) <= 2 else "separable", itemsize, extrapolation)

@@ -1,0 +1,142 @@
+"""Model-local functions: their calls become the nodes of their bodies."""
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from jitonnx import errors
+from jitonnx.model import evaluate, load
+from tests.model.models import X, model_of, tensor_input
+
+DOMAIN = "local"
+
+
+def function(
+    name: str, inputs: list[str], outputs: list[str], nodes: list[onnx.NodeProto], opset: int = 20, **options: Any
+) -> onnx.FunctionProto:
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid(DOMAIN, 1)]
+    return helper.make_function(DOMAIN, name, inputs, outputs, nodes, opsets, **options)
+
+
+def call(function: str, inputs: list[str], outputs: list[str], **attributes: Any) -> onnx.NodeProto:
+    return helper.make_node(function, inputs, outputs, domain=DOMAIN, **attributes)
+
+
+def run(nodes: list[onnx.NodeProto], functions: list[onnx.FunctionProto], **options: Any) -> list[np.ndarray]:
+    outputs = [onnx.ValueInfoProto(name=name) for name in options.pop("outputs", ["y"])]
+    model = model_of(nodes, ["x"], outputs, functions=functions, domains=[(DOMAIN, 1)], **options)
+    return evaluate(load(model).graph, {"x": X})
+
+
+def referring(node: onnx.NodeProto, attribute: str, name: str, kind: int) -> onnx.NodeProto:
+    """`node` with an attribute that refers to one of its function."""
+    node.attribute.append(onnx.AttributeProto(name=attribute, ref_attr_name=name, type=kind))
+    return node
+
+
+DOUBLE = function("Double", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])])
+
+
+def test_calls_are_independent() -> None:
+    (y,) = run([call("Double", ["x"], ["h"]), call("Double", ["h"], ["y"])], [DOUBLE])
+    np.testing.assert_array_equal(y, 4 * X)
+
+
+def test_functions_call_functions_and_names_do_not_clash() -> None:
+    quadruple = function("Quadruple", ["a"], ["b"], [call("Double", ["a"], ["x"]), call("Double", ["x"], ["b"])])
+    (y,) = run([call("Quadruple", ["x"], ["a"]), helper.make_node("Sub", ["a", "x"], ["y"])], [DOUBLE, quadruple])
+    np.testing.assert_array_equal(y, 3 * X)
+
+
+def test_names_in_the_graph_tell_the_call() -> None:
+    body = [helper.make_node("Relu", ["a"], ["h"], name="r"), helper.make_node("Add", ["h", "h"], ["b"])]
+    model = model_of([call("F", ["x"], ["y"], name="f1")], ["x"], ["y"], functions=[function("F", ["a"], ["b"], body)],
+                     domains=[(DOMAIN, 1)])  # fmt: skip
+    relu, add = load(model).graph
+    assert (relu.name, relu.origin, relu.output.name, add.output.name) == ("f1/r", ("f1/r",), "f1/h", "y")
+
+
+def test_attributes_and_their_defaults() -> None:
+    node = referring(helper.make_node("LeakyRelu", ["a"], ["b"]), "alpha", "slope", onnx.AttributeProto.FLOAT)
+    default = helper.make_attribute("slope", 0.5)
+    leaky = function("Leaky", ["a"], ["b"], [node], attribute_protos=[default])
+    for given, slope in (({}, 0.5), ({"slope": 0.25}, 0.25)):
+        (y,) = run([call("Leaky", ["x"], ["y"], **given)], [leaky])
+        np.testing.assert_array_equal(y, np.where(X < 0, X * np.float32(slope), X))
+
+
+def test_attribute_that_a_call_leaves_out() -> None:
+    node = referring(helper.make_node("LeakyRelu", ["a"], ["b"]), "alpha", "slope", onnx.AttributeProto.FLOAT)
+    leaky = function("Leaky", ["a"], ["b"], [node], attributes=["slope"])
+    (y,) = run([call("Leaky", ["x"], ["y"])], [leaky])
+    np.testing.assert_array_equal(y, np.where(X < 0, X * np.float32(0.01), X))
+
+
+def test_optional_inputs_and_unwanted_outputs() -> None:
+    body = [helper.make_node("Clip", ["a", "low", "high"], ["b"]), helper.make_node("Neg", ["b"], ["c"])]
+    clip = function("Held", ["a", "low", "high"], ["b", "c"], body)
+    zero = helper.make_node("Constant", [], ["zero"], value_float=0.0)
+    (y,) = run([zero, call("Held", ["x", "", "zero"], ["y"])], [clip])
+    np.testing.assert_array_equal(y, np.minimum(X, 0))
+    (y,) = run([zero, call("Held", ["x"], ["", "y"])], [clip])
+    np.testing.assert_array_equal(y, -X)
+
+
+def test_input_that_is_an_output() -> None:
+    both = function("Both", ["a"], ["a", "b"], [helper.make_node("Neg", ["a"], ["b"])])
+    first, second = run([call("Both", ["x"], ["p", "q"])], [both], outputs=["p", "q"])
+    np.testing.assert_array_equal(first, X)
+    np.testing.assert_array_equal(second, -X)
+
+
+def test_body_has_operator_sets_of_its_own() -> None:
+    old = function("Old", ["a"], ["b"], [helper.make_node("Squeeze", ["a"], ["b"], axes=[0])], opset=11)
+    new = [
+        helper.make_node("Constant", [], ["axes"], value_ints=[0]),
+        helper.make_node("Unsqueeze", ["x", "axes"], ["h"]),
+    ]
+    (y,) = run([*new, call("Old", ["h"], ["y"])], [old])
+    np.testing.assert_array_equal(y, X)
+
+
+def test_overloads() -> None:
+    one = function("F", ["a"], ["b"], [helper.make_node("Neg", ["a"], ["b"])], overload="one")
+    two = function("F", ["a"], ["b"], [helper.make_node("Abs", ["a"], ["b"])], overload="two")
+    (y,) = run([call("F", ["x"], ["y"], overload="two")], [one, two])
+    np.testing.assert_array_equal(y, np.abs(X))
+
+
+FAULTS = [
+    ([function("F", ["a"], ["b"], [call("F", ["a"], ["b"])])], call("F", ["x"], ["y"]), "calls itself: F -> F"),
+    ([DOUBLE], call("Double", ["x", "x"], ["y"]), "has 2 inputs, but the function Double has 1"),
+    ([DOUBLE], call("Double", ["x"], ["y"], times=3), "attribute 'times', but the function Double knows none"),
+    ([function("F", ["a"], ["c"], [helper.make_node("Neg", ["a"], ["b"])])], call("F", ["x"], ["y"]), "no value for its output 'c'"),
+    ([function("F", ["a"], ["b"], [helper.make_node("Foo", ["a"], ["b"])])], call("F", ["x"], ["y"]), "No Op registered for Foo"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("functions", "node", "text"), FAULTS, ids=[text for _, _, text in FAULTS])
+def test_faults(functions: list[onnx.FunctionProto], node: onnx.NodeProto, text: str) -> None:
+    with pytest.raises(errors.InvalidGraph, match=text):
+        run([node], functions)
+
+
+def test_function_defined_twice() -> None:
+    with pytest.raises(errors.Fail, match="same domain, name and overload"):
+        run([call("Double", ["x"], ["y"])], [DOUBLE, DOUBLE])
+
+
+def test_types_flow_through_calls() -> None:
+    shape = function("Rows", ["a"], ["b"], [helper.make_node("Shape", ["a"], ["s"]), helper.make_node("ReduceProd", ["s"], ["b"], keepdims=0)])  # fmt: skip
+    model = model_of(
+        [call("Rows", ["x"], ["n"])],
+        [tensor_input("x", ["rows", 4])],
+        [tensor_input("n", (), TensorProto.INT64)],
+        functions=[shape],
+        domains=[(DOMAIN, 1)],
+    )
+    (n,) = load(model).graph.outputs
+    assert str(n.contents.item()) == "4*rows"

@@ -1,0 +1,14 @@
+"""The worked example of docs/operators.md is the code that runs."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_example_is_the_code() -> None:
+    guide = (ROOT / "docs" / "operators.md").read_text(encoding="utf-8")
+    declaration, table = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+    assert declaration in (ROOT / "jitonnx" / "ops" / "normalization.py").read_text(encoding="utf-8")
+    cases = (ROOT / "tests" / "ops" / "test_normalization.py").read_text(encoding="utf-8")
+    assert all(line in cases for line in table.splitlines())

@@ -1,0 +1,261 @@
+"""Attention in the spellings of exporters."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jitonnx.ops.arithmetic import Add, Div, IsNaN, Mul
+from jitonnx.ops.fused import Attention
+from jitonnx.ops.indexing import Range
+from jitonnx.ops.logic import And, Greater, GreaterOrEqual, Less, LessOrEqual, Not, Where
+from jitonnx.ops.matmul import MatMul
+from jitonnx.ops.shape import Expand, Reshape, Shape, Squeeze, Transpose, Unsqueeze
+from jitonnx.ops.softmax import Softmax
+from jitonnx.passes.report import Reason
+from tests.passes.graphs import Build, Value, normal, only, operators, rewritten
+
+f = np.float32
+LOWEST = float(np.finfo(f).min)
+
+
+def qkv(b: Build, *lead: int, rows: int = 5, columns: int = 5) -> list[Value]:
+    """q [lead, rows, 4], k and v [lead, columns, 4]."""
+    return [b.input(normal(*lead, size, 4, seed=i)) for i, size in enumerate((rows, columns, columns))]
+
+
+def swapped(b: Build, k: Value) -> Value:
+    rank = len(k.shape)
+    return b.op(Transpose(perm=(*range(rank - 2), rank - 1, rank - 2)), k)
+
+
+def attend(b: Build, scores: Value, v: Value, zeroed: bool = False) -> Value:
+    """softmax(scores) v, with NaN set to 0 or not."""
+    p = b.op(Softmax(axis=-1), scores)
+    return b.op(MatMul(), b.op(Where(), b.op(IsNaN(), p), f(0), p) if zeroed else p, v)
+
+
+def scale_both(b: Build, q: Value, k: Value) -> Value:
+    return b.op(MatMul(), b.op(Mul(), q, f(0.7)), b.op(Mul(), swapped(b, k), f(0.7)))
+
+
+def scale_scores(b: Build, q: Value, k: Value) -> Value:
+    return b.op(Div(), b.op(MatMul(), q, swapped(b, k)), f(2))
+
+
+def scale_query(b: Build, q: Value, k: Value) -> Value:
+    return b.op(MatMul(), b.op(Div(), q, f(2)), swapped(b, k))
+
+
+def unscaled(b: Build, q: Value, k: Value) -> Value:
+    return b.op(MatMul(), q, swapped(b, k))
+
+
+@pytest.mark.parametrize(
+    ("scores", "scale"), [(scale_both, 0.49), (scale_scores, 0.5), (scale_query, 0.5), (unscaled, 1.0)]
+)
+@pytest.mark.parametrize("lead", [(2, 3), (6,)])
+@pytest.mark.parametrize("zeroed", [False, True])
+def test_scales(scores, scale, lead, zeroed) -> None:
+    def author(b: Build) -> Value:
+        q, k, v = qkv(b, *lead, columns=7)
+        return attend(b, scores(b, q, k), v, zeroed)
+
+    graph, _ = rewritten(author)
+    operator = only(graph, Attention).operator
+    assert operator.scale == pytest.approx(scale)
+    assert operator.masked_rows_zero is zeroed
+    assert set(operators(graph)) <= {"Attention", "Reshape"}
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 1, 5), (2, 3, 5, 5), (5,), (1, 5, 1)])
+def test_added_masks(shape) -> None:
+    def author(b: Build) -> Value:
+        q, k, v = qkv(b, 2, 3)
+        return attend(b, b.op(Add(), b.input(normal(*shape, seed=9)), scale_scores(b, q, k)), v)
+
+    graph, _ = rewritten(author)
+    assert len(only(graph, Attention).inputs) == 4
+
+
+def test_a_mask_of_three_axes_gets_one_for_the_head() -> None:
+    def author(b: Build) -> Value:
+        q, k, v = qkv(b, 6)
+        return attend(b, b.op(Add(), unscaled(b, q, k), b.input(normal(6, 1, 5, seed=9))), v)
+
+    graph, _ = rewritten(author)
+    assert only(graph, Attention).inputs[3].shape == (6, 1, 1, 5)
+
+
+def test_a_mask_that_blocks_nothing_is_dropped() -> None:
+    def author(b: Build) -> Value:
+        q, k, v = qkv(b, 2, 3)
+        return attend(b, b.op(Where(), np.ones((1, 1, 5, 5), bool), unscaled(b, q, k), f(-np.inf)), v)
+
+    assert len(only(rewritten(author)[0], Attention).inputs) == 3
+
+
+@pytest.mark.parametrize("low", [-np.inf, LOWEST])
+def test_a_constant_triangle_is_causal(low) -> None:
+    triangle = np.where(np.tri(5) > 0, f(0), f(low))[None, None]
+
+    def author(b: Build) -> Value:
+        q, k, v = qkv(b, 2, 3)
+        return attend(b, b.op(Add(), scale_scores(b, q, k), triangle), v)
+
+    node = only(rewritten(author)[0], Attention)
+    assert node.operator.causal
+    assert len(node.inputs) == 3
+
+
+@pytest.mark.parametrize("mask", [np.tri(5, k=1), np.tri(5).T, np.tri(5, 5, -1)])
+def test_other_triangles_are_masks(mask) -> None:
+    def author(b: Build) -> Value:
+        q, k, v = qkv(b, 2, 3)
+        return attend(b, b.op(Add(), unscaled(b, q, k), np.where(mask > 0, f(0), f(-np.inf))), v, zeroed=True)
+
+    node = only(rewritten(author)[0], Attention)
+    assert not node.operator.causal
+    assert len(node.inputs) == 4
+
+
+def test_a_triangle_of_small_numbers_is_a_mask() -> None:
+    def author(b: Build) -> Value:
+        q, k, v = qkv(b, 2, 3)
+        return attend(b, b.op(Add(), unscaled(b, q, k), np.where(np.tri(5) > 0, f(0), f(-10000))), v)
+
+    assert not only(rewritten(author)[0], Attention).operator.causal
+
+
+COMPARISONS = {
+    "column <= row": lambda b, i, j: b.op(LessOrEqual(), j, i),
+    "row >= column": lambda b, i, j: b.op(GreaterOrEqual(), i, j),
+    "column < row + 1": lambda b, i, j: b.op(Less(), j, b.op(Add(), i, np.array(1))),
+    "row + 1 > column": lambda b, i, j: b.op(Greater(), b.op(Add(), i, np.array(1)), j),
+}
+
+
+@pytest.mark.parametrize("comparison", COMPARISONS)
+@pytest.mark.parametrize("low", [-np.inf, LOWEST])
+@pytest.mark.parametrize("added", [False, True])
+def test_a_triangle_of_unknown_size_is_causal(comparison, low, added) -> None:
+    def author(b: Build) -> Value:
+        q, k, v = (b.input(normal(2, 3, 5, 4, seed=i), (2, 3, "seq", 4)) for i in range(3))
+        size = b.op(Squeeze(), b.op(Shape(start=2, end=3), q), [0])
+        places = b.op(Range(), np.array(0), size, np.array(1))
+        keep = COMPARISONS[comparison](b, b.op(Unsqueeze(), places, [1]), b.op(Unsqueeze(), places, [0]))
+        if added:
+            return attend(b, b.op(Add(), unscaled(b, q, k), b.op(Where(), keep, f(0), f(low))), v)
+        return attend(b, b.op(Where(), keep, unscaled(b, q, k), f(low)), v)
+
+    graph, _ = rewritten(author)
+    assert only(graph, Attention).operator.causal
+    assert operators(graph) == {"Attention": 1}
+
+
+def test_an_upper_triangle_of_unknown_size_is_a_mask() -> None:
+    def author(b: Build) -> Value:
+        q, k, v = (b.input(normal(2, 3, 5, 4, seed=i), (2, 3, "seq", 4)) for i in range(3))
+        size = b.op(Squeeze(), b.op(Shape(start=2, end=3), q), [0])
+        places = b.op(Range(), np.array(0), size, np.array(1))
+        keep = b.op(LessOrEqual(), b.op(Unsqueeze(), places, [1]), b.op(Unsqueeze(), places, [0]))
+        return attend(b, b.op(Where(), keep, unscaled(b, q, k), f(-np.inf)), v)
+
+    node = only(rewritten(author)[0], Attention)
+    assert not node.operator.causal
+    assert len(node.inputs) == 4
+
+
+@pytest.mark.parametrize("low", [-np.inf, LOWEST])
+@pytest.mark.parametrize("inverted", [False, True])
+def test_chosen_masks(low, inverted) -> None:
+    keep = np.random.default_rng(0).random((2, 1, 1, 5)) < 0.7
+    keep[0] = False  # rows of which nothing is left
+
+    def author(b: Build) -> Value:
+        q, k, v = qkv(b, 2, 3)
+        scores, given = unscaled(b, q, k), b.input(keep)
+        if inverted:
+            return attend(b, b.op(Where(), b.op(Not(), given), f(low), scores), v)
+        return attend(b, b.op(Where(), given, scores, f(low)), v)
+
+    graph, _ = rewritten(author)
+    assert operators(graph)["Attention"] == 1
+
+
+def test_causal_and_padding_together() -> None:
+    keep = np.ones((2, 1, 1, 5), bool)
+    keep[0, ..., 3:] = False
+
+    def author(b: Build) -> Value:
+        q, k, v = qkv(b, 2, 3)
+        both = b.op(And(), (np.tri(5) > 0)[None, None], b.input(keep))
+        return attend(b, b.op(Where(), both, unscaled(b, q, k), f(-np.inf)), v)
+
+    graph, _ = rewritten(author)
+    assert only(graph, Attention).operator.causal
+    assert operators(graph) == {"Attention": 1}
+
+
+def test_two_masks_are_added() -> None:
+    def author(b: Build) -> Value:
+        q, k, v = qkv(b, 2, 3)
+        scores = b.op(Add(), b.op(Add(), unscaled(b, q, k), b.input(normal(5, seed=7))), b.input(normal(3, 5, 5)))
+        return attend(b, scores, v)
+
+    assert operators(rewritten(author)[0]) == {"Add": 1, "Attention": 1}
+
+
+def test_keys_transposed_by_way_of_three_axes() -> None:
+    def author(b: Build) -> Value:
+        q, k, v = qkv(b, 2, 3)
+        flat = b.op(Transpose(perm=(0, 2, 1)), b.op(Reshape(), k, [6, 5, 4]))
+        return attend(b, b.op(MatMul(), q, b.op(Reshape(), flat, [2, 3, 4, 5])), v)
+
+    assert operators(rewritten(author)[0]) == {"Attention": 1}
+
+
+def test_repeated_keys_and_values_are_shared() -> None:
+    def author(b: Build) -> Value:
+        q = b.input(normal(2, 6, 5, 4))
+        repeated = []
+        for seed in (1, 2):
+            few = b.op(Unsqueeze(), b.input(normal(2, 3, 5, 4, seed=seed)), [2])
+            repeated.append(b.op(Reshape(), b.op(Expand(), few, [2, 3, 2, 5, 4]), [2, 6, 5, 4]))
+        k, v = repeated
+        return attend(b, scale_scores(b, q, k), v)
+
+    graph, _ = rewritten(author)
+    assert operators(graph) == {"Attention": 1}
+    assert only(graph, Attention).inputs[1].shape == (2, 3, 5, 4)
+
+
+# ---------------------------------------------------------------- what stays
+
+
+def test_weights_that_are_read_elsewhere() -> None:
+    def author(b: Build) -> list[Value]:
+        q, k, v = qkv(b, 2, 3)
+        p = b.op(Softmax(axis=-1), scale_scores(b, q, k))
+        return [b.op(MatMul(), p, v), p]
+
+    graph, report = rewritten(author)
+    assert operators(graph)["Attention"] == 0
+    assert Reason.OTHER_USES in {entry.reason for entry in report.declined}
+
+
+@pytest.mark.parametrize(
+    ("author", "reason"),
+    [
+        (lambda b, q, k, v: b.op(MatMul(), b.op(Softmax(axis=2), unscaled(b, q, k)), v), Reason.ATTRIBUTE),
+        (
+            lambda b, q, k, v: attend(b, b.op(Where(), (np.tri(5) > 0), unscaled(b, q, k), f(-1e4)), v),
+            Reason.NOT_EXACT,
+        ),
+        (lambda b, q, k, v: attend(b, b.op(Add(), unscaled(b, q, k), normal(7, 2, 3, 5, 5)), v), Reason.SHAPE),
+    ],
+)
+def test_declined(author, reason) -> None:
+    graph, report = rewritten(lambda b: author(b, *qkv(b, 2, 3)))
+    assert operators(graph)["Attention"] == 0
+    assert reason in {entry.reason for entry in report.declined}
