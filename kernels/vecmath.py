@@ -9,7 +9,7 @@ each time.
 
 Error bounds are in ulp (units in the last place) of the exact result, measured by tests/kernels/test_vecmath.py over
 all exponents; denormal arguments and results are included unless a docstring says otherwise. NaN gives NaN.
-`round` to even, `sqrt`, `floor` and the like are in simd.py.
+`round` to even (`rint`), `sqrt`, `floor` and the like are in simd.py.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from jitonnx.kernels.trace import (
     fma,
     from_bits,
     isnan,
-    narrow,
     polynomial,
     rint,
     select,
@@ -36,6 +35,12 @@ from jitonnx.kernels.trace import (
     to_single,
     vector_function,
 )
+from jitonnx.kernels.trigonometry import acos as acos
+from jitonnx.kernels.trigonometry import asin as asin
+from jitonnx.kernels.trigonometry import atan as atan
+from jitonnx.kernels.trigonometry import cos as cos
+from jitonnx.kernels.trigonometry import sin as sin
+from jitonnx.kernels.trigonometry import tan as tan
 
 _INFINITY, _NAN = float("inf"), float("nan")
 _LOG2_E = 1.4426950408889634
@@ -51,7 +56,6 @@ class _Format(NamedTuple):
     underflow: float  # exp(x) is 0 below; rounded down
     ln2: tuple[float, float]  # high part with zeros at its end, so that its multiples by exponents are exact; rest
     log2_e: tuple[float, float]  # high and low part
-    half_pi: tuple[float, float]  # high and low part
     saturation: float  # tanh(x) is 1, and 1 + exp(-2 * x) too, above
 
     @property
@@ -69,7 +73,6 @@ _FORMATS = {
         underflow=-104.0,
         ln2=(0.693145751953125, 1.428606765330187e-06),
         log2_e=(1.4426950216293335, 1.925963033500011e-08),
-        half_pi=(1.5707963705062866, -4.371138828673793e-08),
         saturation=10.0,
     ),
     64: _Format(
@@ -80,7 +83,6 @@ _FORMATS = {
         underflow=-746.0,
         ln2=(0.6931471805598903, 5.497923018708371e-14),
         log2_e=(1.4426950408889634, 2.0355273740931033e-17),
-        half_pi=(1.5707963267948966, 6.123233995736766e-17),
         saturation=20.0,
     ),
 }
@@ -488,8 +490,8 @@ def erf(x: Traced) -> Traced:
 def gelu(x: Traced) -> Traced:
     """0.5 * x * (1 + erf(x / sqrt(2))) = max(x, 0) - |x| * Phi(-|x|), without that formula's loss for negative x.
 
-    Error below 2.5 ulp for x >= -1, growing to 40 (float64: 150) towards -6; below -12 (float64: -38) the
-    result is under 1e-35. float32 takes Phi(-a) as 2**P(a).
+    Error below 2.5 ulp for x >= -1; for negative x the relative error grows as x**2 does, to 45 ulp at -6 (float64: 70).
+    Below -12 (float64: -38) the result is under 1e-35. float32 takes Phi(-a) as 2**P(a).
     """
     if x.width == 32:
         a = at_most(absolute(x), 12.0)
@@ -506,7 +508,7 @@ def gelu(x: Traced) -> Traced:
 def gelu_tanh(x: Traced) -> Traced:
     """0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))), as x / (1 + exp(-2 * …)).
 
-    Error below 3 ulp for x >= -1, growing with |x|**3 to 30 at -5 (as the argument's rounding does).
+    Error below 3 ulp for x >= -1; for negative x it grows as x**2 does, to 55 ulp at -6.
     """
     inner = x * fma(x * x, 0.044715 * 1.5957691216057308, 1.5957691216057308)
     return x / (_exp_of_minus(inner) + 1.0)
@@ -675,151 +677,3 @@ def rsqrt(x: Traced) -> Traced:
 def sign(x: Traced) -> Traced:
     """-1, 0 or 1 by the sign of x; zeros and NaN stay what they are."""
     return select(x > 0.0, 1.0, select(x < 0.0, -1.0, x))
-
-
-# ---------------------------------------------------------------- trigonometric functions
-
-# sin(r) = r + r**3 * P(r**2), cos(r) = 1 - r**2 / 2 + r**4 * P(r**2), |r| <= pi / 4 (relative error 4.0e-9 and 1.2e-10,
-# 3.8e-18 and 5.8e-20)
-_SIN = {
-    32: (-0.16666655, 0.008332187, -0.00019517912),
-    64: (
-        *(-0.1666666666666663, 0.00833333333332188, -0.00019841269829413906, 2.755731356378168e-06),
-        *(-2.5050739082702983e-08, 1.5895739897238648e-10),
-    ),
-}
-_COS = {
-    32: (0.041666646, -0.001388731, 2.4432336e-05),
-    64: (
-        *(0.041666666666666595, -0.0013888888888873305, 2.480158728896334e-05, -2.7557314202568086e-07),
-        *(2.087570309055912e-09, -1.1358615968988668e-11),
-    ),
-}
-_HALF_PI_PARTS = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21)  # 33 bits, 33 bits, rest
-# asin(x) = x + x**3 * P(x**2), x <= 1/2 (relative error 4.8e-9, 1.5e-17)
-_ASIN = {
-    32: (0.16666752, 0.074953094, 0.045469113, 0.024185166, 0.042157292),
-    64: (
-        *(0.1666666666666541, 0.07500000000336483, 0.04464285682876445, 0.03038195911920314, 0.02237175846934188),
-        *(0.017359698553725458, 0.01388529585798382, 0.012168820219923672, 0.006529650727419322),
-        *(0.01952371641931768, -0.016217156958124597, 0.03190742650978204),
-    ),
-}
-# atan(x) = x + x**3 * P(x**2), x <= tan(pi / 8) (relative error 6.9e-10, 1.3e-18)
-_ATAN = {
-    32: (-0.33333316, 0.19998528, -0.14244391, 0.105991736, -0.060900837),
-    64: (
-        *(-0.333333333333332, 0.19999999999953677, -0.1428571428019966, 0.11111110783469344, -0.09090897755899983),
-        *(0.07692060164886014, -0.06663103406999026, 0.058478846236643435, -0.05039285074983578),
-        *(0.03806412524826014, -0.017906821181277288),
-    ),
-}
-
-
-def _quadrant(x: Traced) -> tuple[Traced, Traced | float, Traced]:
-    """r, rest, q: x = r + rest + q * pi / 2, |r| <= pi / 4; q counts modulo 4, in its low bits.
-
-    Always in float64, whose rounding errors go to `rest`, or vanish in float32. The reduction is exact enough for
-    float32 arguments up to 2**40 and float64 ones up to 2**30. Beyond, r is wrong but stays within its bounds.
-    """
-    wide = x if x.width == 64 else to_double(x)
-    magic = _FORMATS[64].magic
-    shifted = fma(wide, 0.6366197723675814, magic)
-    count = shifted - magic
-    high, middle, low = _HALF_PI_PARTS
-    first = fma(count, -high, wide)
-    second = fma(count, -middle, first)
-    r = at_most(at_least(fma(count, -low, second), -0.7855), 0.7855)
-    if x.width == 32:
-        return to_single(r), 0.0, narrow(bits(shifted))
-    rest = fma(count, -low, second - r) + fma(count, -middle, first - second)
-    return r, at_most(at_least(rest, -1e-15), 1e-15), bits(shifted)
-
-
-def _sine_and_cosine(r: Traced, rest: Traced | float) -> tuple[Traced, Traced]:
-    """sin(r + rest), cos(r + rest)."""
-    square = r * r
-    sine = r + fma(r * square, polynomial(square, _SIN[r.width]), rest)
-    if isinstance(rest, Traced):
-        half = 0.5 * square
-        one = 1.0 - half
-        tail = fma(square * square, polynomial(square, _COS[r.width]), -r * rest)
-        return sine, one + (((1.0 - one) - half) + tail)
-    return sine, fma(square * square, polynomial(square, _COS[r.width]), fma(square, -0.5, r.constant(1.0)))
-
-
-def _flip(x: Traced, quadrant: Traced) -> Traced:
-    """x with its sign changed where bit 1 of the quadrant is set."""
-    return from_bits(bits(x) ^ ((quadrant & 2) << (x.width - 2)))
-
-
-@vector_function
-def sin(x: Traced) -> Traced:
-    """Sine, error below 2 ulp (float64: 1) for |x| <= 2**40 (float64: 2**30), beyond that within [-1, 1] only.
-
-    Reduced by multiples of pi / 2 in float64 (W. J. Cody and W. Waite), polynomials for sine and cosine on the rest.
-    """
-    r, rest, quadrant = _quadrant(absolute(x))
-    sine, cosine = _sine_and_cosine(r, rest)
-    value = _flip(select((quadrant & 1).equals(0), sine, cosine), quadrant)
-    sign_bit = bits(x) & bits(x.constant(-0.0))
-    return from_bits(bits(value) ^ sign_bit)
-
-
-@vector_function
-def cos(x: Traced) -> Traced:
-    """Cosine, as `sin`."""
-    r, rest, quadrant = _quadrant(x)
-    sine, cosine = _sine_and_cosine(r, rest)
-    return _flip(select((quadrant & 1).equals(0), cosine, sine), quadrant + 1)
-
-
-@vector_function
-def tan(x: Traced) -> Traced:
-    """Tangent, error below 3.5 ulp (float64: 2.5) in the range of `sin`: sine over cosine, or minus its inverse."""
-    r, rest, quadrant = _quadrant(absolute(x))
-    sine, cosine = _sine_and_cosine(r, rest)
-    even = (quadrant & 1).equals(0)
-    value = select(even, sine, -cosine) / select(even, cosine, sine)
-    return from_bits(bits(value) ^ (bits(x) & bits(x.constant(-0.0))))
-
-
-def _asin_core(a: Traced) -> tuple[Traced, Traced]:
-    """Whether a > 1/2, and asin(a), or asin(sqrt((1 - a) / 2)) = acos(a) / 2 then."""
-    outer = a > 0.5
-    square = select(outer, (1.0 - a) * 0.5, a * a)
-    root = select(outer, sqrt(square), a)
-    return outer, fma(root * square, polynomial(square, _ASIN[a.width]), root)
-
-
-@vector_function
-def asin(x: Traced) -> Traced:
-    """Inverse sine, error below 2 ulp: a polynomial up to 1/2, pi / 2 - 2 * asin(sqrt((1 - |x|) / 2)) above."""
-    outer, core = _asin_core(absolute(x))
-    high, low = _format(x).half_pi
-    return copysign(select(outer, fma(core, -2.0, x.constant(high)) + low, core), x)
-
-
-@vector_function
-def acos(x: Traced) -> Traced:
-    """Inverse cosine, error below 2 ulp: by the inverse sine of x or of sqrt((1 - |x|) / 2)."""
-    outer, core = _asin_core(absolute(x))
-    high, low = _format(x).half_pi
-    inner = (high - copysign(core, x)) + low
-    far = select(x > 0.0, 2.0 * core, fma(core, -2.0, x.constant(2 * high)) + 2 * low)
-    return select(outer, far, inner)
-
-
-@vector_function
-def atan(x: Traced) -> Traced:
-    """Inverse tangent, error below 2 ulp: by atan(1 / x) or atan((x - 1) / (x + 1)) to arguments below tan(pi / 8)."""
-    a = absolute(x)
-    high, low = _format(x).half_pi
-    far, middle = a > 2.414213562373095, a > 0.41421356237309503
-    upper = select(far, -1.0, select(middle, a - 1.0, a))
-    w = upper / select(far, a, select(middle, a + 1.0, 1.0))
-    square = w * w
-    tail = fma(
-        w * square, polynomial(square, _ATAN[x.width]), select(far, low, select(middle, a.constant(0.5 * low), 0.0))
-    )
-    return copysign(select(far, high, select(middle, a.constant(0.5 * high), 0.0)) + (w + tail), x)

@@ -6,6 +6,8 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from jitonnx.codegen.code import Code
 from jitonnx.codegen.region import region_function
 from jitonnx.codegen.stages import stage_function
@@ -14,8 +16,8 @@ from jitonnx.target import Target
 
 
 def kernel_function(code: Code, target: Target) -> Callable[..., Any]:
-    """The kernel, for the target's vector width in float32 lanes."""
-    lanes = target.lanes(4)
+    """The kernel, for vectors as wide as the target's registers; elements narrower than float32 count as that."""
+    lanes = target.lanes(max(4, np.dtype(getattr(code.spec, "element", "float32")).itemsize))
     if isinstance(code.spec, RegionSpec):
         return region_function(code.spec, lanes)
     module = importlib.import_module(f"jitonnx.kernels.{code.spec.family}.kernel")

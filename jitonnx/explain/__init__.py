@@ -6,7 +6,7 @@
 """
 
 from jitonnx.explain.data import Explanation, Fate, Kernel, Memory, Operand, explain
-#from jitonnx.explain.page import as_html
+from jitonnx.explain.page import as_html
 from jitonnx.explain.text import as_text
 
 __all__ = ["Explanation", "Fate", "Kernel", "Memory", "Operand", "as_html", "as_text", "explain"]

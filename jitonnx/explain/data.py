@@ -33,7 +33,8 @@ class Operand:
     dtype: str
     shape: tuple[int, ...]
     order: tuple[int, ...]
-    """The axes as they lie in memory, outermost first: (0, 2, 3, 1) for a channels-last image."""
+    """The axes as they lie in memory, outermost first: (0, 2, 3, 1) for a channels-last image. Those of size 1, and those
+    along which elements repeat, are left out."""
     bytes: int
 
     @property
@@ -155,7 +156,8 @@ def explain(session: InferenceSession, shapes: Mapping[str, tuple[int, ...]]) ->
             host += [(node, reason) for node, reason in engine.cut.reasons.items()]
             continue
         symbols.update(engine.compiled.symbols if engine.compiled else ())
-        kernels += _kernels(engine, concrete, number, len(kernels), operators)
+        names = [entry.name for entry in session.get_outputs()] if number == 0 else []
+        kernels += _kernels(engine, concrete, number, len(kernels), operators, names)
         memories.append(_memory(engine, concrete))
     applied = [entry for report in reports for entry in report.applied]
     declined = [entry for report in reports for entry in report.declined]
@@ -201,7 +203,7 @@ def _notes(engine: Engine) -> list[str]:
 
 
 def _kernels(
-    engine: Engine, shapes: Shapes, part: int, first: int, operators: Mapping[str, str]
+    engine: Engine, shapes: Shapes, part: int, first: int, operators: Mapping[str, str], outputs: Sequence[str]
 ) -> Iterator[Kernel]:
     compiled, sizes = engine.compiled, engine.sizes(shapes)
     assert compiled is not None and sizes is not None
@@ -215,8 +217,8 @@ def _kernels(
             label=_with_sizes(call.label, sizes),
             origin=call.origin,
             operators=tuple(operators.get(name, "") for name in call.origin),
-            reads=tuple(_operand(tensor, sizes) for tensor in _distinct(call.read)),
-            writes=tuple(_operand(tensor, sizes) for tensor in _distinct(call.written)),
+            reads=tuple(_operand(tensor, sizes, outputs) for tensor in _distinct(call.read)),
+            writes=tuple(_operand(tensor, sizes, outputs) for tensor in _distinct(call.written)),
             tasks=tasks,
             threads=threads_for(work, tasks, engine.settings.threads),
             flops=work.flops,
@@ -245,17 +247,19 @@ def _word_with_sizes(word: str, sizes: Mapping[str, int]) -> str:
     return "x".join(str(sizes.get(piece, piece)) for piece in word.split("x")) if word not in sizes else str(sizes[word])
 
 
-def _operand(tensor: Tensor, sizes: Mapping[str, int]) -> Operand:
+def _operand(tensor: Tensor, sizes: Mapping[str, int], outputs: Sequence[str]) -> Operand:
+    """A tensor for people. `outputs`: the model's names of the outputs, as far as they are those of this part."""
     shape = tuple(_number(dim, sizes) for dim in tensor.shape)
     strides = [_number(stride, sizes) for stride in tensor.strides]
     buffer = tensor.buffer
-    order = sorted(range(len(shape)), key=lambda axis: (-abs(strides[axis]), axis))
+    axes = [axis for axis in range(len(shape)) if shape[axis] != 1 and strides[axis] != 0]
+    order = sorted(axes, key=lambda axis: (-abs(strides[axis]), axis))
     elements = 1
     for dim, stride in zip(shape, strides, strict=True):
         elements *= dim if stride else 1
     return Operand(
         buffer=f"{buffer.space}:{buffer.name}:{id(buffer):x}",
-        name=buffer.name,
+        name=outputs[buffer.index] if buffer.space == "output" and outputs else buffer.name,
         space=buffer.space,
         dtype=tensor.dtype.text,
         shape=shape,

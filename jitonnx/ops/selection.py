@@ -35,7 +35,7 @@ class _OnHost(Operator):
 
 
 class _Cumulative(_OnHost):
-    """Along the axis that the second input names; `exclusive` leaves out the element itself, `reverse` starts behind."""
+    """Along the axis that input 1 names; `exclusive` leaves each element itself out, `reverse` begins at the end."""
 
     inputs = ("x", "axis")
     outputs = ("y",)
@@ -123,7 +123,7 @@ class TopK(_OnHost):
 
 
 class Unique(_OnHost):
-    """The distinct elements (or slices along `axis`), where each comes first, which one every element is, and how often.
+    """The distinct elements (or slices along `axis`), where each comes first, which one every element is, how often.
 
     In ascending order, or with sorted = 0 in the order in which they come first.
     """

@@ -81,12 +81,12 @@ class Tensor:
 
 
 def row_major(shape: Sequence[DimLike]) -> tuple[DimLike, ...]:
-    """Strides of a dense tensor whose last axis is innermost."""
+    """Strides of a dense tensor whose last axis is innermost; those of an empty one tell its axes' order all the same."""
     strides: list[DimLike] = []
     step: DimLike = 1
     for dim in reversed(shape):
         strides.append(step)
-        step = step * dim
+        step = step * (dim if dim != 0 else 1)
     return tuple(reversed(strides))
 
 

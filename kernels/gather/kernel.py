@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from numba import types
 
-from jitonnx.kernels.code import Code, convert, emitted, remainder, smaller
+from jitonnx.kernels.code import Code, Pointer, convert, emitted, remainder, smaller
 from jitonnx.kernels.gather.spec import GatherElementsSpec, GatherRowsSpec
 from jitonnx.kernels.memory import copy_bytes
 from jitonnx.kernels.trace import Traced, select
@@ -28,14 +29,20 @@ def _sizes(code: Code, spec: GatherRowsSpec | GatherElementsSpec) -> dict[str, T
     return {name: code.size(index) for index, name in enumerate(spec.SIZES)}
 
 
-def _checked(code: Code, index: Traced, extent: Traced) -> tuple[Traced, Traced]:
-    """(the index counted from the start, whether it is in range); a wrong one is noted in buffer `error`."""
+def _counted(index: Traced, extent: Traced) -> tuple[Traced, Traced]:
+    """(the index counted from the start, whether it is in range)."""
     index = convert(index, types.int64)
     index = select(index < 0, index + extent, index)
-    valid = (index >= 0) & (index < extent)
-    with code.when(~valid):
-        code.buffer(GatherRowsSpec.BUFFERS.index("error"), types.int64).store(0, code.integer(1))
-    return index, valid
+    return index, (index >= 0) & (index < extent)
+
+
+def _fetch(code: Code, valid: Traced, move: Callable[[], None]) -> None:
+    """move() if the index is valid; else that is noted in buffer `error`."""
+    with code.either(valid) as (right, wrong):
+        with right:
+            move()
+        with wrong:
+            code.buffer(GatherRowsSpec.BUFFERS.index("error"), types.int64).store(0, code.integer(1))
 
 
 def _gather_rows(code: Code, spec: GatherRowsSpec, vector_bytes: int, begin: Traced, end: Traced) -> None:
@@ -49,13 +56,13 @@ def _gather_rows(code: Code, spec: GatherRowsSpec, vector_bytes: int, begin: Tra
         place, offset = batch * size["indices_batch"] + number * size["indices_row"], code.variable(code.integer(0))
         found = code.variable(code.integer(1))
         with code.loop(size["width"]) as i:
-            index, valid = _checked(code, indices.load(place + i), code.size(i + first_axis))
+            index, valid = _counted(indices.load(place + i), code.size(i + first_axis))
             offset.set(offset.get() + index * code.size(i + (first_axis + axes)))
             found.set(select(valid, found.get(), 0))
-        with code.when(found.get().equals(1)):
-            source = data.at(batch * size["data_batch"] + offset.get())
-            target = out.at(batch * size["out_batch"] + number * size["out_row"])
-            copy_bytes(code, target, source, size["run_bytes"], vector_bytes)
+        source = data.at(batch * size["data_batch"] + offset.get())
+        target = out.at(batch * size["out_batch"] + number * size["out_row"])
+        move = functools.partial(copy_bytes, code, target, source, size["run_bytes"], vector_bytes)
+        _fetch(code, found.get().equals(1), move)
 
 
 def _gather_elements(code: Code, spec: GatherElementsSpec, begin: Traced, end: Traced) -> None:
@@ -65,11 +72,14 @@ def _gather_elements(code: Code, spec: GatherElementsSpec, begin: Traced, end: T
         starts = _row_start(code, spec, size["outer_rank"], row)
         pointers = [code.buffer(0, word), code.buffer(1, getattr(types, spec.index)), code.buffer(2, word)]
         data, indices, out = (pointer.at(start) for pointer, start in zip(pointers, starts, strict=True))
-        with code.loop(size["inner_extent"]) as i:
-            index, valid = _checked(code, indices.load(i * size["inner_indices"]), size["axis_extent"])
-            with code.when(valid):
-                value = data.load(i * size["inner_data"] + index * size["axis_stride"])
-                out.store(i * size["inner_out"], value)
+        with code.loop(size["inner_extent"], unroll=True) as i:
+            index, valid = _counted(indices.load(i * size["inner_indices"]), size["axis_extent"])
+            source, target = i * size["inner_data"] + index * size["axis_stride"], i * size["inner_out"]
+            _fetch(code, valid, functools.partial(_move, data, source, out, target))
+
+
+def _move(data: Pointer, source: Traced, out: Pointer, target: Traced) -> None:
+    out.store(target, data.load(source))
 
 
 def _row_start(code: Code, spec: GatherElementsSpec, rank: Traced, row: Traced) -> list[Traced]:

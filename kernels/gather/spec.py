@@ -1,7 +1,7 @@
 """What the gathering kernels are, without compiling them.
 
-Indices are int32 or int64; negative ones count from the end of their axis. An index out of range touches no memory: what
-it should have fetched is left as it was, and the word `error` (int64) is set to 1, so that the caller can raise.
+Indices are int32 or int64; negative ones count from the end of their axis. An index out of range touches no memory:
+what it should have fetched is left as it was, and the word `error` (int64) is set to 1, so that the caller can raise.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _check_index(index: str) -> None:
 
 @dataclass(frozen=True)
 class GatherRowsSpec(KernelSpec):
-    """out[b, r] = data[b, indices[b, r, 0], indices[b, r, 1], …]: runs of bytes, by index tuples. ONNX's Gather, GatherND.
+    """out[b, r] = data[b, indices[b, r, 0], indices[b, r, 1], …]: runs of bytes by index tuples; Gather and GatherND.
 
     All strides of data and out are in bytes, those of indices in elements, so that one kernel serves every type. Run
     (b, r) of out starts at b * out_batch + r * out_row, that of data at b * data_batch + the sum of index i times
@@ -59,15 +59,15 @@ class GatherRowsSpec(KernelSpec):
         given = sizes[: len(self.GIVEN)]
         return [*given, max(1, _TASK_BYTES // max(1, given[2]))]
 
-    def gather(
-        self, shape: Sequence[int], axis: int, count: int, itemsize: int
-    ) -> list[int]:
+    def gather(self, shape: Sequence[int], axis: int, count: int, itemsize: int) -> list[int]:
         """SIZES of ONNX's Gather from dense data of `shape` along `axis` (>= 0) by `count` indices."""
         run = prod(shape[axis + 1 :]) * itemsize
         place = [shape[axis] * run, 0, 1, count * run, run]
         return self._arguments([prod(shape[:axis]), count, run, 1], place, [shape[axis]], [run])
 
-    def gather_nd(self, shape: Sequence[int], batch_dims: int, indices_shape: Sequence[int], itemsize: int) -> list[int]:
+    def gather_nd(
+        self, shape: Sequence[int], batch_dims: int, indices_shape: Sequence[int], itemsize: int
+    ) -> list[int]:
         """SIZES of ONNX's GatherND from dense data of `shape` by dense indices."""
         width, batch = indices_shape[-1], prod(shape[:batch_dims])
         count, extents = prod(indices_shape[batch_dims:-1]), shape[batch_dims : batch_dims + width]

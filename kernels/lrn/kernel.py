@@ -42,7 +42,9 @@ class _Kernel:
             image, row = task / size["height"], remainder(task, size["height"])
             with code.loop(size["width"]) as column:
                 x, y = (
-                    pointer.at(image * size[f"{name}_image"] + row * size[f"{name}_row"] + column * size[f"{name}_pixel"])
+                    pointer.at(
+                        image * size[f"{name}_image"] + row * size[f"{name}_row"] + column * size[f"{name}_pixel"]
+                    )
                     for name, pointer in (("x", self.x), ("y", self.y))
                 )
                 self._square(x)

@@ -12,7 +12,9 @@ from jitonnx.kernels.spec import KernelSpec, Work
 
 @dataclass(frozen=True)
 class LRNSpec(KernelSpec):
-    """ONNX's LRN: y[c] = x[c] / (bias + alpha / size * Σ x[i]**2) ** beta, i from c - (size-1)//2 to c + size//2, float32.
+    """ONNX's LRN on float32: y[c] = x[c] / (bias + alpha / size * Σ x[i]**2) ** beta, i the `size` channels around c.
+
+    These go from c - (size - 1) // 2 to c + size // 2, as far as there are such.
 
     x and y are channels-last: element (n, h, w, c) of x lies at n * x_image + h * x_row + w * x_pixel + c, and y's
     likewise; other spatial axes than two are merged or have extent 1. Task: a row of pixels, n * height + h. The

@@ -8,15 +8,20 @@ from typing import Any
 from numba.core import types
 
 from jitonnx.kernels.code import Code, Pointer, convert, emitted, remainder
-from jitonnx.kernels.normalization.spec import GroupNormSpec, LayerNormSpec
+from jitonnx.kernels.normalization.spec import GroupApplySpec, GroupNormSpec, GroupStatisticsSpec, LayerNormSpec
 from jitonnx.kernels.rows import Vectors, unit_range
+from jitonnx.kernels.spec import KernelSpec
 from jitonnx.kernels.trace import Traced, fma, from_bits, sqrt, to_float
 
 
 def build(
-    spec: LayerNormSpec | GroupNormSpec, lanes: int, epilogue: Any = None, prologue: Any = None
+    spec: KernelSpec, lanes: int, epilogue: Any = None, prologue: Any = None
 ) -> Callable[..., None]:
-    """The kernel of `spec` for vectors of `lanes` elements (of spec.element)."""
+    """The kernel of any spec of this family, for vectors of `lanes` elements (of spec.element)."""
+    if isinstance(spec, GroupStatisticsSpec | GroupApplySpec):
+        from jitonnx.kernels.normalization import channels_last  # which uses what is below
+
+        return channels_last.build(spec, lanes, epilogue, prologue)
     emit = _emit_rows if isinstance(spec, LayerNormSpec) else _emit_groups
 
     def body(code: Code, begin: Traced, end: Traced) -> None:

@@ -35,8 +35,10 @@ def build(spec: PoolSpec, lanes: int, epilogue: Any = None) -> Callable[..., Non
     lanes = lanes * 4 // np.dtype(spec.element).itemsize
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
-        pixel = _PixelWithIndices(code, element, lanes) if spec.with_indices else _Pixel(
-            code, spec, element, lanes, Epilogue(epilogue, Vector(element, lanes))
+        pixel = (
+            _PixelWithIndices(code, element, lanes)
+            if spec.with_indices
+            else _Pixel(code, spec, element, lanes, Epilogue(epilogue, Vector(element, lanes)))
         )
         out_depth, out_height, out_width = (_size(code, f"out_{axis}") for axis in _AXES)
         with code.loop(end, begin) as task:

@@ -27,9 +27,9 @@ class PoolSpec(KernelSpec):
     `indices`, int64, is laid out as y. Task: one row of output pixels, (n * out_depth + d) * out_height + h.
     The epilogue's row is the linear output pixel (d * out_height + h) * out_width + w.
 
-    Maximum: the first tap is taken, then each that is greater. So a NaN stays if it is the first and loses otherwise, as
-    in ONNX's reference and in onnxruntime's MaxPool with indices; onnxruntime's without indices depends on its vectors.
-    A window that lies in the padding altogether gives the lowest number.
+    Maximum: the first tap is taken, then each that is greater. So a NaN stays if it is the first and loses otherwise,
+    as in ONNX's reference and in onnxruntime's MaxPool with indices; onnxruntime's without indices depends on its
+    vectors. A window that lies in the padding altogether gives the lowest number.
     """
 
     kind: str
@@ -58,7 +58,7 @@ class PoolSpec(KernelSpec):
     )
     """Extents, strides in elements, the window and the padding before and after. index_*: what a step along an axis of
     x adds to a reported index: for x [N, C, H, W] and storage_order 0 these are C*H*W, H*W, 0, W, 1, and for
-    storage_order 1 C*H*W, H*W, 0, 1, H. The padding after matters to count_include_pad alone, index_* to with_indices."""
+    storage_order 1 C*H*W, H*W, 0, 1, H. Only count_include_pad needs the padding after, only with_indices index_*."""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS or self.element not in ELEMENTS[self.kind]:

@@ -104,9 +104,7 @@ class _Kernel:
                 self.buffer[name].store(self._state_offset(row, unit), value, mask)
 
     def _step(self, first: Traced, count: Traced, step: Traced) -> None:
-        weights = self.buffer["recurrent_weights"].at(
-            self.direction * (self.padded * self.padded * self.spec.gates)
-        )
+        weights = self.buffer["recurrent_weights"].at(self.direction * (self.padded * self.padded * self.spec.gates))
         first_gate = 0
         for gates in self.spec.passes:
             source = self.reset_h if first_gate else self._h(step)
@@ -237,9 +235,7 @@ class _Kernel:
         """linear_before_reset: h = g(x + r * (H · Rᵀ + Rb)); H = (1 - z) * h + z * H."""
         z = self._activated(0, self._gate(row, unit, live, 0) + self._sum(row, 0, 3))
         r = self._activated(0, self._gate(row, unit, live, 1) + self._sum(row, 1, 3))
-        bias = self.buffer["recurrent_bias"].load(
-            self.direction * self.size["hidden"] + unit, self.spec.units, live
-        )
+        bias = self.buffer["recurrent_bias"].load(self.direction * self.size["hidden"] + unit, self.spec.units, live)
         h = self._activated(1, fma(r, self._sum(row, 2, 3) + bias, self._gate(row, unit, live, 2)))
         return fma(z, self._old_h(row, unit) - h, h)
 

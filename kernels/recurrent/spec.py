@@ -33,7 +33,7 @@ class RecurrentSpec(KernelSpec):
     Element (t, direction, row, unit) of y lies at t * y_step + direction * y_direction + row * y_row + unit; element
     (direction, row, unit) of initial_h, initial_c, last_h and last_c at direction * state_direction +
     row * state_row + unit. This covers both of ONNX's layouts. recurrent_weights is what `pack` made of R;
-    recurrent_bias [directions, hidden] and peepholes [directions, 3 * hidden] (iof) are dense; lengths is int32 [batch].
+    recurrent_bias [directions, hidden] and peepholes [directions, 3 * hidden] (iof) are dense, lengths int32 [batch].
     Bit d of `reverse` says that direction d runs backwards. Buffers that the fields below leave out are never touched.
 
     Steps from a row's length on give zeros in y and leave the state alone; backward directions begin at the length.
@@ -142,7 +142,7 @@ class RecurrentSpec(KernelSpec):
     def arguments(
         self, *, steps: int, batch: int, directions: int, hidden: int, reverse: int, **strides: int
     ) -> list[int]:
-        """SIZES by name; strides left out are those of dense tensors in ONNX's layout 0, gates as one GEMM gives them."""
+        """SIZES by name; strides left out are those of dense tensors in layout 0, gates as one GEMM gives them."""
         gates = self.gates * hidden
         dense: dict[str, Any] = {"gates_step": batch * directions * gates, "gates_row": directions * gates}
         dense |= {"gates_direction": gates, "y_step": directions * batch * hidden, "y_row": hidden}

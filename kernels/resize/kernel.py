@@ -168,6 +168,7 @@ class _Separable(_Rows):
         pixels = select(dense, 1, size["width"])
         elements = select(dense, size["width"] * size["channels"], size["channels"])
         with code.loop(pixels) as pixel:
+
             def piece(first: Traced, width: int, mask: Mask | None, live: Traced) -> None:
                 def tap(t: Traced) -> tuple[Traced, Traced]:
                     x = self._x_row(t).load(pixel * size["x_pixel"] + first, width, mask)
@@ -227,9 +228,7 @@ class _Axis:
         return select(outside, total.constant(self.spec.extrapolation), total)
 
 
-def _weighted_sum(
-    code: Code, taps: Traced, lanes: int, tap: Callable[[Traced], tuple[Traced, Traced]]
-) -> Traced:
+def _weighted_sum(code: Code, taps: Traced, lanes: int, tap: Callable[[Traced], tuple[Traced, Traced]]) -> Traced:
     """Σ x * weight over (x, weight) = tap(t), t < taps."""
     total = code.variable(code.number(types.float32, 0.0, lanes))
     with code.loop(taps) as t:

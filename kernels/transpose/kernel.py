@@ -90,7 +90,9 @@ class _Kernel:
         code, size, tile = self.code, self.size, self.tile
         # The tensor whose rows are further apart is walked along its rows: fewer streams, fewer pages.
         b_first = size["a_source"] >= size["b_target"]
-        tiles_a, tiles_b = ((stop - start + (tile - 1)) / code.integer(tile) for start, stop in ((a, a_stop), (b, b_stop)))
+        tiles_a, tiles_b = (
+            (stop - start + (tile - 1)) / code.integer(tile) for start, stop in ((a, a_stop), (b, b_stop))
+        )
         slow, fast = select(b_first, tiles_a, tiles_b), select(b_first, tiles_b, tiles_a)
         with code.loop(slow) as i, code.loop(fast) as j:
             column, row = a + select(b_first, i, j) * tile, b + select(b_first, j, i) * tile
@@ -124,9 +126,9 @@ class _Kernel:
 
 
 def _transposed(vectors: list[Traced], group: int) -> list[Traced]:
-    """The columns of a square matrix given as its rows; a power of two, in vectors of 128-bit lanes of `group` elements.
+    """The columns of a square matrix given as its rows: vectors with 128-bit lanes of `group` elements.
 
-    Blocks of group x group are transposed within the lanes (unpack instructions), then the lanes as wholes change places.
+    Blocks of group x group are transposed within the lanes (unpack instructions), then whole lanes change places.
     """
     count = len(vectors)
     columns = [_transposed_in_lanes(vectors[first : first + group]) for first in range(0, count, group)]
@@ -153,7 +155,7 @@ def _transposed_in_lanes(vectors: list[Traced]) -> list[Traced]:
 def _transposed_lanes(vectors: list[Traced], group: int) -> list[Traced]:
     """As many vectors as they have lanes: lane i of result j is lane j of vector i.
 
-    Even lanes of neighbours make the even results, odd ones the odd results, which is the same problem at half the size.
+    Even lanes of neighbours make the even results, odd ones the odd results: the same problem at half the size.
     """
     if len(vectors) == 1:
         return vectors

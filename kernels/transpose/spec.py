@@ -11,7 +11,7 @@ from jitonnx.kernels.spec import KernelSpec, Work
 
 MAX_RANK = 8
 _BLOCK_BYTES = 32 << 10
-"""About what a task reads: a block and its copy fit the second-level cache, and taking a task costs little beside it."""
+"""About what a task reads: a block and its copy fit the second-level cache, and a task costs little beside it."""
 _TILE_BLOCKS = (128, 64, 32)
 """Extents of a task's block along both axes of a transposition, multiples of every tile: the first that gives
 _ENOUGH_TASKS. Long ones are kinder to the hardware's prefetching: 2048 x 2048 floats took 1.4 ms in blocks of 128 where

@@ -90,9 +90,7 @@ class Problem:
             for tap in itertools.product(*map(range, case.kernel)):
                 at = [start + t * d for start, t, d in zip(starts, tap, case.dilations, strict=True)]
                 extents = case.extents[1:]
-                padded += all(
-                    -b <= a < e + f for a, b, e, f in zip(at, case.before, extents, case.after, strict=True)
-                )
+                padded += all(-b <= a < e + f for a, b, e, f in zip(at, case.before, extents, case.after, strict=True))
                 if all(0 <= a < e for a, e in zip(at, extents, strict=True)):
                     coordinates.append(tuple(at))
             values = np.array([self.x[(image, *at)] for at in coordinates]).reshape(-1, self.channels)

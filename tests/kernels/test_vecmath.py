@@ -260,10 +260,10 @@ def test_error_bound_on_all_float32(name: str) -> None:
         assert error <= CASES[name].single, f"{name}({at!r}) is {error:.3f} ulp off"
 
 
-@pytest.mark.parametrize(("name", "single", "double"), [("gelu", 40, 150), ("gelu_tanh", 40, 40)])
+@pytest.mark.parametrize(("name", "single", "double"), [("gelu", 45, 70), ("gelu_tanh", 55, 55)])
 def test_tail_of_gaussian_units_keeps_relative_accuracy(name: str, single: float, double: float) -> None:
     for dtype, bound in ((np.float32, single), (np.float64, double)):
-        x = np.linspace(-5, -1, 20_001).astype(dtype)
+        x = np.linspace(-6, -1, 20_001).astype(dtype)
         wide = np.float64 if dtype == np.float32 else np.longdouble
         assert ulps(apply(compiled(name, dtype), x), CASES[name].exact(x.astype(wide))).max() <= bound
 

@@ -109,13 +109,16 @@ def test_overloads() -> None:
     np.testing.assert_array_equal(y, np.abs(X))
 
 
+CYCLE = function("F", ["a"], ["b"], [call("F", ["a"], ["b"])])
+NO_OUTPUT = function("F", ["a"], ["c"], [helper.make_node("Neg", ["a"], ["b"])])
+UNKNOWN = function("F", ["a"], ["b"], [helper.make_node("Foo", ["a"], ["b"])])
 FAULTS = [
-    ([function("F", ["a"], ["b"], [call("F", ["a"], ["b"])])], call("F", ["x"], ["y"]), "calls itself: F -> F"),
+    ([CYCLE], call("F", ["x"], ["y"]), "calls itself: F -> F"),
     ([DOUBLE], call("Double", ["x", "x"], ["y"]), "has 2 inputs, but the function Double has 1"),
     ([DOUBLE], call("Double", ["x"], ["y"], times=3), "attribute 'times', but the function Double knows none"),
-    ([function("F", ["a"], ["c"], [helper.make_node("Neg", ["a"], ["b"])])], call("F", ["x"], ["y"]), "no value for its output 'c'"),
-    ([function("F", ["a"], ["b"], [helper.make_node("Foo", ["a"], ["b"])])], call("F", ["x"], ["y"]), "No Op registered for Foo"),
-]  # fmt: skip
+    ([NO_OUTPUT], call("F", ["x"], ["y"]), "no value for its output 'c'"),
+    ([UNKNOWN], call("F", ["x"], ["y"]), "No Op registered for Foo"),
+]
 
 
 @pytest.mark.parametrize(("functions", "node", "text"), FAULTS, ids=[text for _, _, text in FAULTS])
@@ -130,7 +133,8 @@ def test_function_defined_twice() -> None:
 
 
 def test_types_flow_through_calls() -> None:
-    shape = function("Rows", ["a"], ["b"], [helper.make_node("Shape", ["a"], ["s"]), helper.make_node("ReduceProd", ["s"], ["b"], keepdims=0)])  # fmt: skip
+    body = [helper.make_node("Shape", ["a"], ["s"]), helper.make_node("ReduceProd", ["s"], ["b"], keepdims=0)]
+    shape = function("Rows", ["a"], ["b"], body)
     model = model_of(
         [call("Rows", ["x"], ["n"])],
         [tensor_input("x", ["rows", 4])],

@@ -102,7 +102,7 @@ def sparse(indices: np.ndarray, dims: tuple[int, ...] = (3, 4)) -> onnx.SparseTe
 
 @pytest.mark.parametrize("indices", [np.array([1, 6, 11]), np.array([[0, 1], [1, 2], [2, 3]])], ids=["flat", "nd"])
 def test_sparse_initializer(indices: np.ndarray) -> None:
-    model = load(model_of([], [], ["w"], sparse=[sparse(indices)]))
+    model = load(model_of([], [], [onnx.ValueInfoProto(name="w")], sparse=[sparse(indices)]))
     expected = np.zeros((3, 4), np.float32)
     expected[[0, 1, 2], [1, 2, 3]] = 1, 2, 3
     np.testing.assert_array_equal(model.graph.outputs[0].constant, expected)
