@@ -53,6 +53,10 @@ DISABLED = "optimization.disable_specified_optimizers"
 _KNOWN_KEYWORDS = {"enable_fallback", "read_config_from_model", "disabled_optimizers"}
 
 
+progress: Callable[[int, int], None] | None = None
+"""Called as progress(done, all) while sessions made from now on compile kernels."""
+
+
 class InferenceSession:
     """A model that is loaded, compiled and ready to run; from several Python threads at once if need be.
 
@@ -281,7 +285,7 @@ class InferenceSession:
         self._nodes = model_nodes(model.graph)
 
     def _engine(self, graph: Graph) -> Engine:
-        return Engine(graph, self._settings, _kernel_cache(default_directory()))
+        return Engine(graph, self._settings, _kernel_cache(default_directory()), progress)
 
     def _warm_up(self) -> None:
         """Make the program of a model whose inputs have fixed shapes."""

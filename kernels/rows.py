@@ -8,11 +8,11 @@ from typing import Any
 from numba.core import types
 
 from jitonnx.kernels import simd
-from jitonnx.kernels.code import Code, larger, remainder, smaller
+from jitonnx.kernels.code import Code, convert, larger, remainder, smaller
 from jitonnx.kernels.sharing import TASK_ELEMENTS
 from jitonnx.kernels.simd import Vector
 from jitonnx.kernels.tile import Epilogue
-from jitonnx.kernels.trace import Traced, select
+from jitonnx.kernels.trace import Traced, from_bits, select, to_float
 
 VECTORS = 4
 """Vectors of a row worked on at once: their chains of dependent operations hide each other's latency."""
@@ -98,6 +98,16 @@ class Vectors:
             lanes //= 2
             vector = larger_lanes(self.code.part(vector, 0, lanes), self.code.part(vector, lanes, lanes))
         return vector.like(vector.builder.extract_element(vector.value, self.code.integer(0).value))
+
+
+def as_element(count: Traced, element: types.Type) -> Traced:
+    """An int64 as a float."""
+    return convert(to_float(count), element)
+
+
+def float_from_bits(code: Code, index: int, element: types.Type) -> Traced:
+    """sizes[index], the bit pattern of a float64, as a float."""
+    return convert(from_bits(code.size(index)), element)
 
 
 def larger_lanes(a: Traced, b: Traced) -> Traced:

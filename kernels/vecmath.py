@@ -490,7 +490,7 @@ def erf(x: Traced) -> Traced:
 def gelu(x: Traced) -> Traced:
     """0.5 * x * (1 + erf(x / sqrt(2))) = max(x, 0) - |x| * Phi(-|x|), without that formula's loss for negative x.
 
-    Error below 2.5 ulp for x >= -1; for negative x the relative error grows as x**2 does, to 45 ulp at -6 (float64: 70).
+    Error below 2.5 ulp for x >= -1; for negative x it grows as x**2 does, to 45 ulp at -6 (float64: 70).
     Below -12 (float64: -38) the result is under 1e-35. float32 takes Phi(-a) as 2**P(a).
     """
     if x.width == 32:

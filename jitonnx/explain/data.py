@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from math import prod
 from typing import Any
 
 from jitonnx.codegen.code import code_of
@@ -238,13 +239,13 @@ def _distinct(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _with_sizes(label: str, sizes: Mapping[str, int]) -> str:
-    """A label whose symbolic sizes, words between "x" and spaces, are numbers."""
-    words = [_word_with_sizes(word, sizes) for word in label.split(" ")]
-    return " ".join(words)
+    """A label with numbers for its symbolic sizes: "gemm batch*seqx1152x384" -> "gemm 128x1152x384"."""
+    return " ".join("x".join(_product(piece, sizes) for piece in word.split("x")) for word in label.split(" "))
 
 
-def _word_with_sizes(word: str, sizes: Mapping[str, int]) -> str:
-    return "x".join(str(sizes.get(piece, piece)) for piece in word.split("x")) if word not in sizes else str(sizes[word])
+def _product(text: str, sizes: Mapping[str, int]) -> str:
+    factors = [sizes.get(factor, int(factor) if factor.isdecimal() else None) for factor in text.split("*")]
+    return text if None in factors else str(prod(factors))  # type: ignore[arg-type]
 
 
 def _operand(tensor: Tensor, sizes: Mapping[str, int], outputs: Sequence[str]) -> Operand:

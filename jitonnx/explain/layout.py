@@ -184,6 +184,11 @@ def _mean(neighbours: Sequence[Box], otherwise: float) -> float:
     return sum(box.x for box in neighbours) / len(neighbours) if neighbours else otherwise
 
 
+def _boxes_first(neighbours: Sequence[Box]) -> Sequence[Box]:
+    """The boxes among neighbours if there are any: a chain of kernels shall be straight, edges may bend."""
+    return [box for box in neighbours if box.kind != "bend"] or neighbours
+
+
 def _place(rows: Sequence[list[Box]]) -> float:
     """Set x so that boxes do not touch and stand under their neighbours where they can; returns the whole width."""
     for row in rows:
@@ -191,7 +196,7 @@ def _place(rows: Sequence[list[Box]]) -> float:
     for sweep in range(_SWEEPS):
         down = sweep % 2 == 0
         for row in rows if down else reversed(rows):
-            _spread(row, [_mean(box.above if down else box.below, box.x) for box in row])
+            _spread(row, [_mean(_boxes_first(box.above if down else box.below), box.x) for box in row])
     boxes = [box for row in rows for box in row]
     left = min((box.x - box.width / 2 for box in boxes), default=0.0) - _GAP
     for box in boxes:

@@ -279,14 +279,12 @@ def _settled_contents(node: Node, types: Sequence[TensorType]) -> tuple[np.ndarr
         return _folded(node, types)
     if not node.operator.symbolic:
         return nothing
-    arrays = [None if value is None else _as_object(value.contents) for value in node.inputs]
+    arrays = [None if value is None or value.contents is None else _as_object(value.contents) for value in node.inputs]
     try:
         results = as_tuple(node.operator.evaluate(*arrays))
     except DataDependentError:  # dimension expressions that stay undecided, as in a comparison
         return nothing
-    return tuple(
-        _as_numbers(np.asarray(result, object), type) for result, type in zip(results, types)
-    )
+    return tuple(_as_numbers(np.asarray(result, object), type) for result, type in zip(results, types))
 
 
 def _folded(node: Node, types: Sequence[TensorType]) -> tuple[np.ndarray | None, ...]:
@@ -305,7 +303,7 @@ def _folded(node: Node, types: Sequence[TensorType]) -> tuple[np.ndarray | None,
 
 def _as_numbers(contents: np.ndarray, type: TensorType) -> np.ndarray:
     """Contents without dimension expressions become an array of the value's own dtype."""
-    if contents.dtype != object or is_symbolic(contents):
+    if contents.dtype != object or is_symbolic(contents) or type.dtype is None:
         return contents
     return contents.astype(type.dtype.numpy)
 

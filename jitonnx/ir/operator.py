@@ -80,7 +80,9 @@ class Operator:
     def upgrade(cls, node: RawNode) -> None:
         """Bring a node of an older version to the newest form, in place: called before its attributes are read."""
 
-    def infer(self, *inputs: Value | None) -> TensorType | Sequence[TensorType]:
+    # A declaration names its inputs one by one. `*Any, **Any` is what type checkers let it narrow in that way.
+
+    def infer(self, *inputs: Any, **unused: Any) -> TensorType | Sequence[TensorType]:
         """The types of the outputs. An optional input that is absent is None.
 
         `value.type` is the input's type, `value.contents` its elements where they are known before the run.
@@ -88,18 +90,18 @@ class Operator:
         """
         raise NotImplementedError
 
-    def contents(self, *inputs: Value | None) -> np.ndarray | None:
+    def contents(self, *inputs: Any, **unused: Any) -> np.ndarray | None:
         """Elements of the first output that follow from the inputs' types alone (Shape, Size), else None.
 
         An object array that may hold dimension expressions.
         """
         return None
 
-    def evaluate(self, *inputs: Any) -> Any:
+    def evaluate(self, *inputs: Any, **unused: Any) -> Any:
         """The outputs for NumPy arrays (one array, or a tuple of as many as there are outputs): the ground truth."""
         raise NotImplementedError
 
-    def lower(self, to: Lowering, *inputs: Value | None) -> Value | Sequence[Value]:
+    def lower(self, to: Lowering, *inputs: Any, **unused: Any) -> Value | Sequence[Value]:
         """Say with the computations of `to` what this operator does; the planner decides how."""
         raise NotImplementedError
 

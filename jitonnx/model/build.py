@@ -194,9 +194,9 @@ def _strings(value: Any) -> np.ndarray:
 _CONSTANTS: Mapping[str, Callable[[Any], np.ndarray]] = {
     "value": lambda value: value,
     "sparse_value": lambda value: value,
-    "value_float": np.float32,
+    "value_float": lambda value: np.asarray(value, np.float32),
     "value_floats": lambda value: np.asarray(value, np.float32),
-    "value_int": np.int64,
+    "value_int": lambda value: np.asarray(value, np.int64),
     "value_ints": lambda value: np.asarray(value, np.int64),
     "value_string": _strings,
     "value_strings": _strings,

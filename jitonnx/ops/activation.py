@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from jitonnx.ops.shape import Unsqueeze
 class _Activation(Elementwise):
     """One float input; version 1 of most has `consumed_inputs`, which never meant anything."""
 
-    inputs = ("X",)
+    inputs: ClassVar[tuple[str, ...]] = ("X",)
     outputs = ("Y",)
     types = FLOATS
 

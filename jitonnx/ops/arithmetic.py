@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -267,7 +267,7 @@ class _Variadic(Elementwise):
     def upgrade(cls, node: RawNode) -> None:
         node.drop("consumed_inputs")
 
-    def infer(self, *inputs: Value | None) -> TensorType:
+    def infer(self, *inputs: Any, **unused: Any) -> TensorType:
         if not inputs:
             raise InferenceError("at least one input is needed")
         return super().infer(*inputs)
@@ -395,8 +395,8 @@ class Unary(Elementwise):
     inputs = ("X",)
     outputs = ("Y",)
     types = FLOATS
-    function: ClassVar[Callable[[np.ndarray], np.ndarray]]
-    expression: ClassVar[Callable[[e.Expr], e.Expr]]
+    function: ClassVar[Any]
+    expression: ClassVar[Any]
 
     @classmethod
     def upgrade(cls, node: RawNode) -> None:

@@ -36,7 +36,7 @@ class Elementwise(Operator):
     result: ClassVar[DType | None] = None
     """Element type of the output where it is not the inputs' (BOOL for comparisons)."""
 
-    def scalar(self, *operands: e.Expr) -> e.Expr:
+    def scalar(self, *operands: Any, **unused: Any) -> e.Expr:
         """The output element as an expression of the inputs' elements."""
         raise NotImplementedError
 
@@ -46,7 +46,7 @@ class Elementwise(Operator):
         check_dtype(inputs[0], self.types)
         return self.result or inputs[0].dtype
 
-    def infer(self, *inputs: Value | None) -> TensorType:
+    def infer(self, *inputs: Any, **unused: Any) -> TensorType:
         given = present(inputs)
         return TensorType(self.infer_dtype(*given), broadcast(*given))
 

@@ -63,7 +63,8 @@ class Gather(Operator):
             start = int(at.item()) if at.item() >= 0 else size + int(at.item())
             starts = tuple(start if position == axis else 0 for position in range(len(data.shape)))
             part = (*data.shape[:axis], 1, *data.shape[axis + 1 :])
-            return to.reshape(to.slice(data, starts, (1,) * len(data.shape), part), self.infer(data, indices).shape)
+            shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
+            return to.reshape(to.slice(data, starts, (1,) * len(data.shape), part), shape)
         return to.emit(c.Gather(axis), (data, indices), self.infer(data, indices))
 
     @staticmethod
@@ -90,7 +91,7 @@ class GatherElements(Operator):
 
     def evaluate(self, data: np.ndarray, indices: np.ndarray) -> np.ndarray:
         axis = normalize_axis(self.axis, data.ndim)
-        grid = list(np.indices(indices.shape, sparse=True))
+        grid: list[Any] = list(np.indices(indices.shape, sparse=True))
         grid[axis] = indices
         return data[tuple(grid)]
 
@@ -185,7 +186,8 @@ class Slice(Operator):
         first, step, sizes = self._extents(data.shape, *bounds)
         parts = []
         for start, stride, size in zip(first, step, sizes, strict=True):
-            end = start + stride * size  # type: ignore[operator]
+            assert isinstance(start, int) and isinstance(size, int)
+            end = start + stride * size
             parts.append(slice(start, end if end >= 0 else None, stride) if size else slice(0, 0))
         return data[tuple(parts)]
 
@@ -300,16 +302,18 @@ class Split(Operator):
     def evaluate(self, x: np.ndarray, split: np.ndarray | None = None) -> tuple[np.ndarray, ...]:
         axis = normalize_axis(self.axis, x.ndim)
         sizes = self._sizes(x.shape[axis], None if split is None else split.tolist())
-        return tuple(np.split(x, np.cumsum(sizes)[:-1].astype(np.int64), axis))
+        ends = np.cumsum(np.array(sizes, np.int64))
+        return tuple(np.split(x, ends[:-1], axis))
 
     def lower(self, to: Lowering, x: Value, split: Value | None = None) -> tuple[Value, ...]:
         axis = normalize_axis(self.axis, len(x.shape))
-        parts, position = [], 0
+        parts: list[Value] = []
+        position: DimLike = 0
         for type in self.infer(x, split):
             starts: list[DimLike] = [0] * len(x.shape)
             starts[axis] = position
             parts.append(to.slice(x, starts, (1,) * len(x.shape), type.shape))  # type: ignore[arg-type]
-            position = position + type.shape[axis]  # type: ignore[index, operator]
+            position = position + type.shape[axis]  # type: ignore[index]
         return tuple(parts)
 
 
@@ -521,7 +525,7 @@ class Range(Operator):
         dtype = start.dtype
         wide = DType.FLOAT if dtype in (DType.FLOAT16, DType.BFLOAT16) else dtype
         if start.constant is not None and delta.constant is not None:
-            first, step = (e.constant(value.constant.item(), wide) for value in (start, delta))
+            first, step = (e.constant(known.item(), wide) for known in (start.constant, delta.constant))
             return to.fill(e.cast(e.cast(e.index(0), wide) * step + first, dtype), type.shape)  # type: ignore[arg-type]
         counted = to.fill(e.cast(e.index(0), wide), type.shape)  # type: ignore[arg-type]
         position, first, step = (e.operand(i, kind) for i, kind in enumerate((wide, dtype, dtype)))
@@ -633,7 +637,7 @@ class EyeLike(Operator):
         return TensorType(self._dtype(x.dtype), x.shape)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return np.eye(*x.shape, self.k).astype(self._dtype(of_numpy(x.dtype)).numpy)
+        return np.eye(x.shape[0], x.shape[1], self.k).astype(self._dtype(of_numpy(x.dtype)).numpy)
 
     def lower(self, to: Lowering, x: Value) -> Value:
         diagonal = e.equal(e.index(1), e.index(0) + self.k)
@@ -656,7 +660,7 @@ class Trilu(Operator):
 
     def evaluate(self, x: np.ndarray, k: np.ndarray | None = None) -> np.ndarray:
         offset = 0 if k is None else int(k.reshape(()))
-        keep = np.tri(*x.shape[-2:], offset - 1 if self.upper else offset, dtype=bool)
+        keep = np.tri(x.shape[-2], x.shape[-1], offset - 1 if self.upper else offset, dtype=bool)
         empty: Any = "" if x.dtype == object else x.dtype.type(0)
         return np.where(~keep if self.upper else keep, x, empty).astype(x.dtype)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,8 +22,8 @@ BOOLS = frozenset((DType.BOOL,))
 class _Pairwise(Binary):
     """`function` on NumPy arrays and `expression` on scalar expressions say the same."""
 
-    function: ClassVar[Callable[..., np.ndarray]]
-    expression: ClassVar[Callable[..., e.Expr]]
+    function: ClassVar[Any]
+    expression: ClassVar[Any]
 
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return type(self).function(a, b)

@@ -161,7 +161,7 @@ class ReduceProd(_Reduce):
     def evaluate(self, data: np.ndarray, axes: np.ndarray | None = None) -> np.ndarray:
         if data.dtype == object:
             over = self._axes(data.ndim, None if axes is None else axes.ravel().tolist())
-            return np.asarray(np.multiply.reduce(data, axis=over, keepdims=bool(self.keepdims)), object)
+            return np.asarray(data.prod(axis=over, keepdims=bool(self.keepdims)), object)
         return super().evaluate(data, axes)
 
     def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:

@@ -68,7 +68,7 @@ class ScatterElements(_Scatter):
 
     def evaluate(self, data: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
         axis = normalize_axis(self.axis, data.ndim)
-        places = list(np.indices(indices.shape, sparse=True))
+        places: list[Any] = list(np.indices(indices.shape, sparse=True))
         places[axis] = np.where(indices < 0, indices + data.shape[axis], indices)
         return self._write(data, tuple(places), updates)
 

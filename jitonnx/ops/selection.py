@@ -242,7 +242,8 @@ class CenterCropPad(Operator):
 
     def evaluate(self, x: np.ndarray, shape: np.ndarray) -> np.ndarray:
         sizes = self._sizes(x.shape, shape.tolist())
-        result = np.zeros(sizes, x.dtype) if x.dtype != object else np.full(sizes, "", object)  # type: ignore[arg-type]
+        empty: Any = "" if x.dtype == object else 0
+        result: np.ndarray = np.full(sizes, empty, x.dtype)  # type: ignore[arg-type]
         source, target = [], []
         for have, want in zip(x.shape, result.shape, strict=True):
             size, cut, gap = min(have, want), max(have - want, 0) // 2, max(want - have, 0) // 2

@@ -110,7 +110,7 @@ class Reshape(Operator):
         return TensorType(data.dtype, wanted)
 
     def evaluate(self, data: np.ndarray, shape: np.ndarray) -> np.ndarray:
-        return data.reshape(self._shape(data.shape, integers(shape, "shape").tolist()))
+        return data.reshape(self._shape(data.shape, integers(shape, "shape").tolist()))  # type: ignore[arg-type]
 
     def lower(self, to: Lowering, data: Value, shape: Value) -> Value:
         return to.reshape(data, self._shape(data.shape, constant_of(shape, "shape")))
@@ -136,7 +136,7 @@ class Flatten(Operator):
         return TensorType(data.dtype, self._shape(data.shape))
 
     def evaluate(self, data: np.ndarray) -> np.ndarray:
-        return data.reshape(self._shape(data.shape))
+        return data.reshape(self._shape(data.shape))  # type: ignore[arg-type]
 
     def lower(self, to: Lowering, data: Value) -> Value:
         return to.reshape(data, self._shape(data.shape))
@@ -169,7 +169,7 @@ class Squeeze(Operator):
         return TensorType(data.dtype, self._shape(data.shape, chosen))
 
     def evaluate(self, data: np.ndarray, axes: np.ndarray | None = None) -> np.ndarray:
-        return data.reshape(self._shape(data.shape, None if axes is None else axes.ravel().tolist()))
+        return data.reshape(self._shape(data.shape, None if axes is None else axes.ravel().tolist()))  # type: ignore[arg-type]
 
     def lower(self, to: Lowering, data: Value, axes: Value | None = None) -> Value:
         return to.reshape(data, self._shape(data.shape, None if axes is None else constant_of(axes, "axes")))
@@ -200,7 +200,7 @@ class Unsqueeze(Operator):
         return TensorType(data.dtype, self._shape(data.shape, constant_of(axes, "axes")))
 
     def evaluate(self, data: np.ndarray, axes: np.ndarray) -> np.ndarray:
-        return data.reshape(self._shape(data.shape, axes.ravel().tolist()))
+        return data.reshape(self._shape(data.shape, axes.ravel().tolist()))  # type: ignore[arg-type]
 
     def lower(self, to: Lowering, data: Value, axes: Value) -> Value:
         return to.reshape(data, self._shape(data.shape, constant_of(axes, "axes")))

@@ -157,6 +157,8 @@ class Edit:
         except Decline as decline:
             self.report.note_declined(rule.name, self.origin, decline.reason, decline.detail)
             result = None
+        except GraphError as error:
+            raise GraphError(f"Bug: the rewrite {rule.name!r} (which can be switched off) failed: {error}") from error
         if result is None:
             for added in reversed(self._added):
                 self.graph.remove(added)

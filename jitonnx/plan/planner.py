@@ -221,7 +221,7 @@ class Planner:
     def node(self) -> Node:
         """The node being planned, for errors."""
         assert self._group is not None
-        return self._group.statements[-1].node
+        return (self._group.anchor or self._group.maps[-1]).node
 
     def is_read(self, value: Value) -> bool:
         """Whether a statement or the graph's outputs need a value."""

@@ -19,11 +19,11 @@ from numba.core import types
 
 from jitonnx.kernels import vecmath
 from jitonnx.kernels.attention.spec import BLOCK_TILES, PADDING, TASK_TILES, TASKS, AttentionSpec
-from jitonnx.kernels.code import Code, Pointer, convert, emitted, larger, remainder, smaller
+from jitonnx.kernels.code import Code, Pointer, emitted, larger, remainder, smaller
 from jitonnx.kernels.gemm.copy import emit_copy
-from jitonnx.kernels.rows import Vectors, larger_lanes
+from jitonnx.kernels.rows import Vectors, float_from_bits, larger_lanes
 from jitonnx.kernels.tile import emit_accumulate
-from jitonnx.kernels.trace import Traced, fma, from_bits, select
+from jitonnx.kernels.trace import Traced, fma, select
 
 _I64 = ir.IntType(64)
 _LOG2_E = 1.4426950408889634
@@ -59,11 +59,10 @@ class _Attention:
         self.code, self.spec, self.lanes, self._epilogue = code, spec, lanes, epilogue
         self.vectors = Vectors(code, types.float32, lanes, None, epilogue)
         self.size = {name: code.size(number) for number, name in enumerate(spec.SIZES)}
-        size = self.size
         self.q, self.k, self.v, _, self.y = (code.buffer(i, types.float32) for i in range(5))
         self.mask = code.buffer(3, types.int8 if spec.mask == "bool" else types.float32)
-        self.scale = convert(from_bits(size["scale_bits"]), types.float32)
-        self.fill = convert(from_bits(size["fill_bits"]), types.float32)
+        self.scale = float_from_bits(code, spec.SIZES.index("scale_bits"), types.float32)
+        self.fill = float_from_bits(code, spec.SIZES.index("fill_bits"), types.float32)
         self._lay_out_scratch()
 
     def _lay_out_scratch(self) -> None:
@@ -212,7 +211,13 @@ class _Attention:
                 a, b = self.scores.at(tile * height * self.score_row), self.v_panels.at(column * size["keys"])
                 self._tile(height, width, a, self.score_row, b, seen, self.results, code.integer(width))
                 row = row_of(tile)
-                place = [head.y.at(row * size["y_row"]), head.number, tile * height, row, column]
+                place: list[Traced | Pointer] = [
+                    head.y.at(row * size["y_row"]),
+                    head.number,
+                    tile * height,
+                    row,
+                    column,
+                ]
                 self._function(f"write.{height}.{width}", place, write)
 
         self.panels(size["value_depth"], panel)

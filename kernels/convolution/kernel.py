@@ -11,7 +11,8 @@ The loops, outermost first:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import llvmlite.ir as ir
@@ -171,29 +172,58 @@ class _Tile:
         code, sizes, spec = self.code, self.sizes, self.spec
         zero = code.number(types.float32, 0, spec.lanes)
         sums = [code.variable(zero) for _ in range(self.tile_rows * spec.pixels * spec.vectors)]
-        taps = sizes.row_taps * sizes.column_taps
-        with code.loop(sizes.channel_blocks) as part, code.loop(sizes.row_taps) as row_tap:
-            deep = smaller(sizes.depth, sizes.total_depth - part * sizes.depth)
-            row = top + row_tap * sizes.row_dilation
-            last_row = row + (self.tile_rows - 1) * sizes.row_stride
-            with code.when((last_row >= 0) & (row < sizes.height)):
-                a = data.at(part * sizes.block_pitch + row * sizes.row_pitch + left * spec.step)
-                b = panel.at((part * sizes.depth * taps + row_tap * sizes.column_taps * deep) * spec.block)
-                self._column_taps(sums, a, b, deep, left)
+        if spec.taps_outer:
+            with code.loop(sizes.row_taps) as row_tap:
+                self._tap_after_tap(sums, data, panel, top, left, row_tap)
+        else:
+            with code.loop(sizes.channel_blocks) as part, code.loop(sizes.row_taps) as row_tap:
+                self._taps_of_block(sums, data, panel, top, left, row_tap, part)
         return [variable.get().value for variable in sums]
 
-    def _column_taps(self, sums: list[Any], a: Pointer, b: Pointer, deep: Traced, left: Traced) -> None:
-        """The taps of one kernel row on one block of channels; `a` is place 0 of strand 0 for the first pixel."""
+    def _taps_of_block(
+        self, sums: list[Any], data: Pointer, panel: Pointer, top: Traced, left: Traced, row_tap: Traced, part: Traced
+    ) -> None:
+        """The taps of one kernel row on one block of channels."""
+        sizes, block = self.sizes, self.spec.block
+        deep = smaller(sizes.depth, sizes.total_depth - part * sizes.depth)
+        first = part * sizes.depth * sizes.row_taps * sizes.column_taps + row_tap * sizes.column_taps * deep
+        with self._row(top, row_tap) as row:
+            a = data.at(part * sizes.block_pitch + row * sizes.row_pitch)
+            with self._column_taps(left) as (tap, place):
+                self._add(sums, a.at(place * self.spec.step), panel.at((first + tap * deep) * block), deep)
+
+    def _tap_after_tap(
+        self, sums: list[Any], data: Pointer, panel: Pointer, top: Traced, left: Traced, row_tap: Traced
+    ) -> None:
+        """The taps of one kernel row, each on all blocks of channels."""
+        sizes, block = self.sizes, self.spec.block
+        with self._row(top, row_tap) as row, self._column_taps(left) as (tap, place):
+            a = data.at(row * sizes.row_pitch + place * self.spec.step)
+            b = panel.at((row_tap * sizes.column_taps + tap) * sizes.total_depth * block)
+            with self.code.loop(sizes.channel_blocks) as part:
+                deep = smaller(sizes.depth, sizes.total_depth - part * sizes.depth)
+                self._add(sums, a.at(part * sizes.block_pitch), b.at(part * sizes.depth * block), deep)
+
+    @contextmanager
+    def _row(self, top: Traced, row_tap: Traced) -> Iterator[Traced]:
+        """The input row of a tap, if the tile reads anything of the image there."""
+        row = top + row_tap * self.sizes.row_dilation
+        last = row + (self.tile_rows - 1) * self.sizes.row_stride
+        with self.code.when((last >= 0) & (row < self.sizes.height)):
+            yield row
+
+    @contextmanager
+    def _column_taps(self, left: Traced) -> Iterator[tuple[Traced, Traced]]:
+        """For each tap of a row that reads anything of the image: its number, and the place of the first pixel."""
         code, sizes, spec = self.code, self.sizes, self.spec
         if spec.layout != "blocked":
-            self._add(sums, a, b, deep)
+            yield code.integer(0), left
             return
         number, residue = code.variable(sizes.column_first), code.variable(sizes.column_residue)
         with code.loop(sizes.column_taps) as tap:
             nearest = number.get() + left
             with code.when((nearest > -spec.pixels) & (nearest < sizes.strand_valid)):
-                place = residue.get() * sizes.strand_columns + number.get() - sizes.strand_first
-                self._add(sums, a.at(place * spec.step), b.at(tap * deep * spec.block), deep)
+                yield tap, residue.get() * sizes.strand_columns + nearest - sizes.strand_first
             following = residue.get() + sizes.column_step_residue
             carry = following >= sizes.strands
             number.set(number.get() + sizes.column_step + select(carry, code.integer(1), 0))

@@ -169,6 +169,9 @@ class DirectSpec(KernelSpec):
     channels; planar: column stride."""
     tap_step: int = 1
     """Elements between taps that are summed in one go; planar: the column dilation, else 1."""
+    taps_outer: bool = False
+    """Blocked only: sum over all channels of a tap before the next tap. Else all taps of a block of channels come
+    first, and find their pixels in L1; but where many taps are left out (dilation), weights are read in pieces."""
     merged_groups: int = 1
     """Groups that run as one with weights between them zero, for groups narrower than a vector."""
     l2_bytes: int = 1 << 20
@@ -310,7 +313,7 @@ class DirectSpec(KernelSpec):
         groups, outputs, channels, height, width = weights.shape
         taps, blocks = height * width, -(-outputs // self.block)
         packed = np.zeros((groups, blocks, taps * channels, self.block), np.float32)
-        deep = CHANNEL_BLOCK if self.layout == "blocked" else max(channels, 1)
+        deep = CHANNEL_BLOCK if self.layout == "blocked" and not self.taps_outer else max(channels, 1)
         order = (0, 2, 3, 4, 1) if self.layout == "planar" else (0, 3, 4, 2, 1)
         for first in range(0, channels, deep):
             part = weights[:, :, first : first + deep].transpose(order)
@@ -474,7 +477,19 @@ def choose_convolution(
         layout, step, tap_step = "planar", strides[1], dilations[1]
     elif own <= 4:
         layout, step = "interleaved", strides[1] * own
-    return DirectSpec(lanes, pixels, vectors, tile_rows, layout, step, tap_step, merged, target.l2_bytes)
+    taps_outer = layout == "blocked" and dilations[1] >= pixels
+    return DirectSpec(lanes, pixels, vectors, tile_rows, layout, step, tap_step, taps_outer, merged, target.l2_bytes)
+
+
+def live_taps(taps: int, stride: int, dilation: int, pad: int, size: int, outputs: int) -> slice:
+    """The taps along one axis that read anything but padding, as a slice of the kernel.
+
+    A kernel cut to them, with pad - start * dilation in front, gives the same outputs (pads may become negative, which
+    the kernels here take). A 3x3 kernel of dilation 24 on 16x16 pixels is a 1x1 one.
+    """
+    last = (outputs - 1) * stride - pad
+    live = [k for k in range(taps) if last + k * dilation >= 0 and k * dilation - pad < size]
+    return slice(live[0], live[-1] + 1) if live else slice(0, 0)
 
 
 def _winograd_if_faster(

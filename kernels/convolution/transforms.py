@@ -109,11 +109,11 @@ class WinogradSpec(KernelSpec):
         """Tiles of a task, a multiple of `rows`.
 
         The transformed weights are read once a block of tiles, 64 / task_tiles bytes a cycle on a core that does one
-        multiply-add of 16 lanes a cycle: 28 tiles at least if they do not stay in half of L2, else 14. More are good as
-        long as the transformed input stays in half of L2 and there are 16 tasks.
+        multiply-add of 16 lanes a cycle: 28 tiles at least if they are too large for three quarters of L2, else 14.
+        More are good as long as the transformed input stays in half of L2 and there are 16 tasks.
         """
         position_bytes = 4 * self.points**2 * max(channels, 1)
-        least = 14 if position_bytes * output_blocks * self.block <= self.l2_bytes // 2 else 28
+        least = 14 if position_bytes * output_blocks * self.block <= self.l2_bytes * 3 // 4 else 28
         wanted = tiles // max(1, -(-16 // max(output_blocks, 1)))
         count = max(1, min(tiles, max(least, min(self.l2_bytes // 2 // position_bytes, wanted))))
         even = -(-max(tiles, 1) // -(-max(tiles, 1) // count))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from numba.core import types
 
 from jitonnx.kernels.code import Code, Mask, emitted, larger, remainder, smaller
-from jitonnx.kernels.normalization.kernel import as_element, epsilon
 from jitonnx.kernels.normalization.spec import BLOCKS, GroupApplySpec, GroupStatisticsSpec
-from jitonnx.kernels.rows import Vectors
+from jitonnx.kernels.rows import Vectors, as_element, float_from_bits
 from jitonnx.kernels.sharing import TASK_ELEMENTS
 from jitonnx.kernels.trace import Traced, fma, sqrt
 
@@ -102,7 +102,7 @@ class _Apply(_Step):
         self.spec, code, element = spec, self.code, vectors.element
         self.groups, self.y_image, self.y_pixel = (code.size(i) for i in (5, 6, 7))
         self.scale, self.bias, self.y = (code.buffer(i, element) for i in (2, 3, 4))
-        self.epsilon = epsilon(code, 8, element)
+        self.epsilon = float_from_bits(code, 8, element)
         self.mean = code.scratch(element)
         self.factor = self.mean.at(self.channels)
 
@@ -116,9 +116,7 @@ class _Apply(_Step):
                     self._merge_channels(group)
                 done.set(image)
             with self.code.loop(stop, first) as pixel:
-                self.over_channels(
-                    lambda channel, several, live, pixel=pixel: self._normalize(image, pixel, channel, several, live)
-                )
+                self.over_channels(functools.partial(self._normalize, image, pixel))
 
     def _block_count(self, block: Traced) -> Traced:
         first = block * self.block_pixels

@@ -7,37 +7,29 @@ from typing import Any
 
 from numba.core import types
 
-from jitonnx.kernels.code import Code, Pointer, convert, emitted, remainder
+from jitonnx.kernels.code import Code, Pointer, emitted, remainder
+from jitonnx.kernels.normalization import channels_last
 from jitonnx.kernels.normalization.spec import GroupApplySpec, GroupNormSpec, GroupStatisticsSpec, LayerNormSpec
-from jitonnx.kernels.rows import Vectors, unit_range
+from jitonnx.kernels.rows import Vectors, as_element, float_from_bits, unit_range
 from jitonnx.kernels.spec import KernelSpec
-from jitonnx.kernels.trace import Traced, fma, from_bits, sqrt, to_float
+from jitonnx.kernels.trace import Traced, fma, sqrt
 
 
-def build(
-    spec: KernelSpec, lanes: int, epilogue: Any = None, prologue: Any = None
-) -> Callable[..., None]:
+def build(spec: KernelSpec, lanes: int, epilogue: Any = None, prologue: Any = None) -> Callable[..., None]:
     """The kernel of any spec of this family, for vectors of `lanes` elements (of spec.element)."""
     if isinstance(spec, GroupStatisticsSpec | GroupApplySpec):
-        from jitonnx.kernels.normalization import channels_last  # which uses what is below
-
         return channels_last.build(spec, lanes, epilogue, prologue)
-    emit = _emit_rows if isinstance(spec, LayerNormSpec) else _emit_groups
+    if not isinstance(spec, LayerNormSpec | GroupNormSpec):
+        raise TypeError(f"Bug: {spec} is no normalization")
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
-        emit(spec, Vectors(code, getattr(types, spec.element), lanes, prologue, epilogue), begin, end)
+        vectors = Vectors(code, getattr(types, spec.element), lanes, prologue, epilogue)
+        if isinstance(spec, LayerNormSpec):
+            _emit_rows(spec, vectors, begin, end)
+        else:
+            _emit_groups(spec, vectors, begin, end)
 
     return emitted(body)
-
-
-def as_element(count: Traced, element: types.Type) -> Traced:
-    """An int64 as a float."""
-    return convert(to_float(count), element)
-
-
-def epsilon(code: Code, index: int, element: types.Type) -> Traced:
-    """The float whose float64 bit pattern is among the sizes."""
-    return convert(from_bits(code.size(index)), element)
 
 
 def _add(a: Traced, b: Traced) -> Traced:
@@ -51,7 +43,7 @@ def _emit_rows(spec: LayerNormSpec, vectors: Vectors, begin: Traced, end: Traced
     code, element = vectors.code, vectors.element
     x, scale, bias, y, kept = (code.buffer(i, element) for i in range(len(spec.BUFFERS)))
     rows, columns, x_row, y_row, kept_row = (code.size(i) for i in range(5))
-    smallest, count = epsilon(code, 5, element), as_element(columns, element)
+    smallest, count = float_from_bits(code, 5, element), as_element(columns, element)
     first, stop = unit_range(code, begin, end, rows, columns)
     with code.loop(stop, first) as row:
         target = y.at(row * y_row)
@@ -126,7 +118,7 @@ def _emit_groups(spec: GroupNormSpec, vectors: Vectors, begin: Traced, end: Trac
     code, element, lanes = vectors.code, vectors.element, vectors.lanes
     x, scale, bias, y = (code.buffer(i, element) for i in range(len(spec.BUFFERS)))
     _, channels, positions, groups, x_image, x_channel, y_image, y_channel = (code.size(i) for i in range(8))
-    smallest, each = epsilon(code, 8, element), channels / groups
+    smallest, each = float_from_bits(code, 8, element), channels / groups
     count = as_element(each * positions, element)
     with code.loop(end, begin) as task:
         image, first = task / groups, remainder(task, groups) * each

@@ -38,7 +38,7 @@ def build(spec: PoolSpec, lanes: int, epilogue: Any = None) -> Callable[..., Non
         pixel = (
             _PixelWithIndices(code, element, lanes)
             if spec.with_indices
-            else _Pixel(code, spec, element, lanes, Epilogue(epilogue, Vector(element, lanes)))
+            else _Pixel(code, spec, element, lanes, epilogue)
         )
         out_depth, out_height, out_width = (_size(code, f"out_{axis}") for axis in _AXES)
         with code.loop(end, begin) as task:
@@ -47,11 +47,28 @@ def build(spec: PoolSpec, lanes: int, epilogue: Any = None) -> Callable[..., Non
             outer = [_window(code, spec, "depth", depth), _window(code, spec, "height", row)]
             target = _offset(code, "y", image, depth, row)
             first_output = (depth * out_height + row) * out_width
-            with code.loop(out_width) as column:
+            run_start, run = _run(code) if pixel.takes_runs else (code.integer(0), code.integer(1))
+            with code.loop(out_width - run + 1) as piece:
+                column = piece + select(piece > run_start, run - 1, 0)
                 windows = [*outer, _window(code, spec, "width", column)]
-                pixel.emit(image, windows, target + column * _size(code, "y_pixel"), first_output + column)
+                place = target + column * _size(code, "y_pixel")
+                channels = _size(code, "channels") * select(piece.equals(run_start), run, 1)
+                pixel.emit(image, windows, place, first_output + column, channels)
 
     return emitted(body)
+
+
+def _run(code: Code) -> tuple[Traced, Traced]:
+    """(first column, columns) of a row of outputs that may be made as one long pixel; no column: (0, 1).
+
+    With stride 1 and dense pixels, windows that lie within x add up as shifted rows of x do, whatever the channels.
+    """
+    channels, kernel, pad = (_size(code, name) for name in ("channels", "kernel_width", "pad_width"))
+    dense = _size(code, "x_pixel").equals(channels) & _size(code, "y_pixel").equals(channels)
+    reach = (kernel - 1) * _size(code, "dilation_width")
+    run = smaller(_size(code, "out_width"), _size(code, "width") + pad - reach) - pad
+    possible = dense & _size(code, "stride_width").equals(1) & (run > 1)
+    return select(possible, pad, 0), select(possible, run, 1)
 
 
 def _size(code: Code, name: str) -> Traced:
@@ -96,13 +113,15 @@ def _clip(code: Code, start: Traced, dilation: Traced, kernel: Traced, extent: T
 class _Pixel:
     """Emits one output pixel of a kind that folds values."""
 
-    def __init__(self, code: Code, spec: PoolSpec, element: types.Type, lanes: int, epilogue: Epilogue) -> None:
-        self.code, self.spec, self.element, self.lanes, self.epilogue = code, spec, element, lanes, epilogue
+    def __init__(self, code: Code, spec: PoolSpec, element: types.Type, lanes: int, epilogue: Any) -> None:
+        self.code, self.spec, self.element, self.lanes = code, spec, element, lanes
+        self.epilogue, self.takes_runs = Epilogue(epilogue, Vector(element, lanes)), epilogue is None
         # Half precision is summed in single, as onnxruntime does it.
         self.total = types.float32 if element == types.float16 and spec.kind != "max" else element
         self.x, self.y = code.buffer(0, element), code.buffer(1, element)
 
-    def emit(self, image: Traced, windows: list[Window], target: Traced, row: Traced) -> None:
+    def emit(self, image: Traced, windows: list[Window], target: Traced, row: Traced, channels: Traced) -> None:
+        """The pixel at index `target` of y, number `row` of its image."""
         code, lanes = self.code, self.lanes
         source = _offset(code, "x", image, *(window.start for window in windows))
 
@@ -113,7 +132,7 @@ class _Pixel:
                 y = code.epilogue(self.epilogue, part, image, row, channel + first, lanes if rest is None else rest)
                 self.y.store(target + channel + first, y, rest)
 
-        each_vector(code, _size(code, "channels"), lanes, piece)
+        each_vector(code, channels, lanes, piece)
 
     def _divisor(self, windows: list[Window]) -> Traced:
         """What an average divides by: the number of taps."""
@@ -197,15 +216,18 @@ def _exceeds(a: Traced, b: Traced) -> Traced:
 class _PixelWithIndices:
     """Emits one output pixel of MaxPool with its second output: vectors of maxima beside vectors of their places."""
 
+    takes_runs = False  # indices tell channels apart
+
     def __init__(self, code: Code, element: types.Type, lanes: int) -> None:
         self.code, self.lanes = code, lanes
         self.x, self.y, self.indices = code.buffer(0, element), code.buffer(1, element), code.buffer(2, types.int64)
 
-    def emit(self, image: Traced, windows: list[Window], target: Traced, row: Traced) -> None:
+    def emit(self, image: Traced, windows: list[Window], target: Traced, row: Traced, channels: Traced) -> None:
+        """The pixel at index `target` of y and of indices."""
         code, lanes = self.code, self.lanes
         starts = [window.start for window in windows]
         source, index = _offset(code, "x", image, *starts), _offset(code, "index", image, *starts)
-        channels, index_step = _size(code, "channels"), _size(code, "index_channel")
+        index_step = _size(code, "index_channel")
         with code.loop(channels, step=lanes) as channel:
             mask = code.live(channels - channel, lanes)
             best = code.variable(_first_tap(code, self.x.load(source + channel, lanes, mask), windows))

@@ -155,8 +155,7 @@ class _Kernel:
                 for row in range(rows):
                     spread = code.spread(source.load(self.padded * row + k + phase), units)
                     for gate in range(gates):
-                        total = sums[row, gate, phase]
-                        total.set(fma(spread, panel[gate], total.get()))
+                        sums[row, gate, phase].set(fma(spread, panel[gate], sums[row, gate, phase].get()))
         for row in range(rows):
             for gate in range(gates):
                 total = sums[row, gate, 0].get()

@@ -101,9 +101,9 @@ class _Kernel:
             live_a, live_b = a_stop - column, b_stop - row
             with code.either((live_a >= tile) & (live_b >= tile)) as (whole, part):
                 with whole:
-                    vectors = [from_.load(size["a_source"] * i, tile) for i in range(tile)]
-                    for i, vector in enumerate(_transposed(vectors, _LANE_BYTES // self.itemsize)):
-                        to.store(size["b_target"] * i, vector)
+                    vectors = [from_.load(size["a_source"] * n, tile) for n in range(tile)]
+                    for n, vector in enumerate(_transposed(vectors, _LANE_BYTES // self.itemsize)):
+                        to.store(size["b_target"] * n, vector)
                 with part:
                     self._part_of_tile(from_, to, smaller(live_a, tile), smaller(live_b, tile))
 
@@ -116,11 +116,9 @@ class _Kernel:
             return
         mask_a, mask_b = code.live(live_a, tile), code.live(live_b, tile)
         # Rows that are not there are read as the last one.
-        rows = [smaller(code.integer(i), live_a - 1) for i in range(tile)]
-        vectors = _transposed(
-            [source.load(size["a_source"] * row, tile, mask_b) for row in rows], _LANE_BYTES // self.itemsize
-        )
-        for i, vector in enumerate(vectors):
+        places = [size["a_source"] * smaller(code.integer(i), live_a - 1) for i in range(tile)]
+        vectors = [source.load(place, tile, mask_b) for place in places]
+        for i, vector in enumerate(_transposed(vectors, _LANE_BYTES // self.itemsize)):
             with code.when(live_b > i):
                 target.store(size["b_target"] * i, vector, mask_a)
 

@@ -22,6 +22,7 @@ from jitonnx.kernels.convolution.spec import (
     WinogradSpec,
     choose_convolution,
     choose_transposed,
+    live_taps,
 )
 from jitonnx.kernels.jit import device
 from jitonnx.kernels.simd import at_least, load_part, pointer
@@ -224,6 +225,7 @@ DIRECT = [
     Case((16, 16), 18, 32, dilations=(2, 2), pads=(2, 2, 2, 2)),
     Case((8, 16), 18, 32, dilations=(12, 12), pads=(12, 12, 12, 12)),
     Case((8, 16), 18, 32, dilations=(36, 36), pads=(36, 36, 36, 36)),
+    Case((9, 30), 33, 32, strides=(1, 2), dilations=(5, 15), pads=(5, 15, 5, 15)),
     Case((17, 19), 9, 20, kernel=(3, 2), strides=(2, 3), dilations=(3, 2), pads=(2, 1, 3, 4)),
     Case((1, 29), 12, 35, kernel=(1, 5), pads=(0, 2, 0, 2), images=2),
     Case((1, 40), 80, 35, kernel=(1, 3), strides=(1, 2), pads=(0, 1, 0, 1)),
@@ -408,6 +410,14 @@ def test_transposed_on_any_problem(case: Case, extra: tuple[int, int]) -> None:
     case = replace(case, transposed=True, strides=(2, 3), out_extra=extra)
     if min(case.out_size) > 0:
         check(case, TransposedSpec(host().lanes(4), 5, 2, strides=(2, 3)), "host")
+
+
+def test_taps_that_read_only_padding_can_be_cut_off() -> None:
+    assert live_taps(3, 1, 24, 24, 16, 16) == slice(1, 2)
+    assert live_taps(3, 1, 12, 12, 16, 16) == slice(0, 3)
+    assert live_taps(5, 2, 1, 1, 1, 2) == slice(0, 2)
+    assert live_taps(2, 1, 1, 9, 3, 3) == slice(0, 0)
+    check(Case((4, 5), 16, 20, kernel=(1, 1), pads=(-1, -2, 0, 0)), choose(Case((3, 3), 16, 20), host()), "host")
 
 
 def test_nan_and_infinity_pass_through() -> None:

@@ -44,20 +44,22 @@ CASES = [
     Case((1, 1, 9, 12), (1, 3, 2), (1, 1, 2), (1, 2, 3), before=(0, 2, 1), after=(0, 1, 2)),
     Case((2, 5, 4, 6), (3, 2, 3), (2, 1, 2), (1, 2, 1), before=(1, 1, 0), after=(1, 0, 2), ceil=True),
     Case((1, 1, 1, 5), (1, 1, 1)),
+    Case((1, 1, 5, 9), (1, 3, 3), dilations=(1, 1, 2), before=(0, 1, 2), after=(0, 1, 2)),
+    Case((1, 1, 4, 6), (1, 2, 5), before=(0, 0, 4), after=(0, 1, 2)),
 ]
 
 
 class Problem:
     """Operands of one call: x with gaps between pixels and rows, y likewise, the sizes, and the taps of each output."""
 
-    def __init__(self, case: Case, channels: int, dtype: str, storage_order: int = 0) -> None:
+    def __init__(self, case: Case, channels: int, dtype: str, storage_order: int = 0, gap: int = 3) -> None:
         random = np.random.default_rng(channels)
         images, depth, height, width = case.extents
         self.case, self.channels = case, channels
-        whole = random.normal(size=(images, depth, height + 1, width, channels + 3)) * 50
+        whole = random.normal(size=(images, depth, height + 1, width, channels + gap)) * 50
         self.wide_x = whole.astype(dtype)
         self.x = self.wide_x[:, :, :height, :, :channels]
-        self.wide_y = np.full((images, *case.output, channels + 5), 77, dtype)
+        self.wide_y = np.full((images, *case.output, channels + gap), 77, dtype)
         self.wide_indices = np.full(self.wide_y.shape, -7, np.int64)
         spatial = depth * height * width
         index = (spatial, 1, depth, depth * height) if storage_order else (spatial, height * width, width, 1)
@@ -117,8 +119,8 @@ WIDTHS = sorted({8, host().lanes(4)})
 @pytest.mark.parametrize("case", CASES)
 def test_maximum(case: Case, dtype: str, lanes: int) -> None:
     spec = choose("max", dtype)
-    for channels in (1, 7, 16, 63, 64, 65, 80):
-        problem = Problem(case, channels, dtype)
+    for channels, gap in itertools.product((1, 7, 16, 63, 64, 65, 80), (0, 3)):
+        problem = Problem(case, channels, dtype, gap=gap)
         y, _ = problem.run(compiled(spec, lanes), spec)
         for at, values, _, _ in problem.windows():
             np.testing.assert_array_equal(y[at], values.max(axis=0))
@@ -149,8 +151,8 @@ def test_maximum_with_indices(case: Case, storage_order: int, lanes: int) -> Non
 def test_average(case: Case, dtype: str, include: bool, lanes: int) -> None:
     spec = choose("average", dtype, count_include_pad=include)
     tolerance = {"float16": 1e-3, "float32": 1e-6, "float64": 1e-14}[dtype]
-    for channels in (5, 64, 70):
-        problem = Problem(case, channels, dtype)
+    for channels, gap in itertools.product((5, 64, 70), (0, 3)):
+        problem = Problem(case, channels, dtype, gap=gap)
         y, _ = problem.run(compiled(spec, lanes), spec)
         for at, values, _, padded in problem.windows():
             expected = values.astype(float).sum(axis=0) / (padded if include else len(values))

@@ -1,11 +1,9 @@
 """Every declaration against ONNX's schemas, and against the tables of cases: nothing declared is left untested."""
 
-import importlib
 import inspect
 from collections import defaultdict
 from dataclasses import MISSING, fields
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +11,7 @@ from onnx import defs, helper
 
 from jitonnx.ir.operator import Operator
 from jitonnx.ops.registry import DOMAINS, registry
-from tests.ops.harness import Case
+from tests.ops.tables import all_cases
 
 OPERATORS = sorted(registry().items())
 IDS = [f"{domain}:{name}" if domain else name for (domain, name), _ in OPERATORS]
@@ -90,12 +88,9 @@ def test_declaration_has_all_its_parts(declaration: type[Operator]) -> None:
 def tested() -> set[tuple[str, str, int]]:
     """Domain, name and version of every operator in a table of cases."""
     found = set()
-    for path in Path(__file__).parent.glob("test_*.py"):
-        module = importlib.import_module(f"tests.ops.{path.stem}")
-        tables = [value for value in vars(module).values() if isinstance(value, list)]
-        for entry in (entry for table in tables for entry in table if isinstance(entry, Case)):
-            versions = registry()[entry.domain, entry.operator].versions
-            found.add((entry.domain, entry.operator, max(v for v in versions if v <= entry.opset)))
+    for case in all_cases():
+        versions = registry()[case.domain, case.operator].versions
+        found.add((case.domain, case.operator, max(v for v in versions if v <= case.opset)))
     return found
 
 

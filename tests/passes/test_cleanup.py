@@ -15,6 +15,7 @@ from jitonnx.ops.pooling import AveragePool, MaxPool
 from jitonnx.ops.reduction import ReduceMax, ReduceMean, ReduceSum
 from jitonnx.ops.resize import Resize
 from jitonnx.ops.shape import Dropout, Expand, Identity, Reshape
+from jitonnx.passes import optimize
 from jitonnx.passes.cleanup import lossless
 from jitonnx.passes.report import Reason
 from tests.passes.graphs import Build, Value, normal, operators, rewritten
@@ -40,7 +41,7 @@ NO_OPS = {
     "tile by 1": lambda b, x: b.op(Tile(), x, np.ones(4, np.int64)),
     "slice of all": lambda b, x: b.op(Slice(), x, [0], [99], [1]),
     "reshape to its shape": lambda b, x: b.op(Reshape(), x, [1, 0, -1, 4]),
-    "expand to its shape": lambda b, x: b.op(Expand(), x, [3, 1]),
+    "expand to its shape": lambda b, x: b.op(Expand(), x, [3, 1, 1]),
     "average of one": lambda b, x: b.op(AveragePool(kernel_shape=(1, 1)), x),
     "maximum over one": lambda b, x: b.op(MaxPool(kernel_shape=(1, 1), strides=(1, 1)), x),
     "mean over one": lambda b, x: b.op(ReduceMean(), x, np.array([0])),
@@ -112,7 +113,7 @@ def test_reductions_over_axes_of_one_element_are_reshapes() -> None:
         results = [b.op(kind(keepdims=0), x, np.array([0, 2])) for kind in (ReduceSum, ReduceMax)]
         return [b.op(Abs(), result) for result in results]
 
-    assert operators(rewritten(author)[0]) == {"Sigmoid": 1, "Reshape": 1, "Abs": 1, "Identity": 1}
+    assert operators(rewritten(author)[0]) == {"Sigmoid": 1, "Reshape": 1, "Abs": 2}
 
 
 def test_nested_concats_are_one() -> None:
@@ -139,7 +140,7 @@ def test_equal_nodes_become_one() -> None:
         return b.op(Mul(), b.op(Sub(), first, f(2)), b.op(Sub(), second, np.array(2, f)))
 
     graph, report = rewritten(author)
-    assert operators(graph) == {"Relu": 1, "Mul": 2, "Add": 2}
+    assert operators(graph) == {"Relu": 1, "Mul": 2, "Add": 1, "Sub": 1}
     assert report.counts["merge equal"] == 4
 
 
@@ -150,8 +151,6 @@ def test_random_nodes_are_not_merged() -> None:
 
     b = Build()
     b.graph.outputs = author(b)
-    from jitonnx.passes import optimize
-
     optimize(b.graph)
     assert operators(b.graph) == {"Dropout": 2}
 

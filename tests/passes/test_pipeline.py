@@ -105,7 +105,7 @@ def test_a_rule_that_never_ends_is_a_fault() -> None:
 
     b = Build()
     b.graph.outputs = [b.op(Relu(), b.input(normal(3)))]
-    with pytest.raises(GraphError, match="^Bug: .* do not come to an end; the last were spin"):
+    with pytest.raises(GraphError, match=r"^Bug: .* do not come to an end; the last were spin"):
         apply_rules(Edit(b.graph, optimize(b.graph, Level.NONE)), [spin])
 
 

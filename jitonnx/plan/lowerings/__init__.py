@@ -22,6 +22,7 @@ LOWERINGS: dict[type[c.Computation], Callable[..., Any]] = {
     c.MatMul: products.matmul,
     c.Attention: products.attention,
     c.Pool: windows.pool,
+    c.LocalResponseNormalize: windows.local_response_normalize,
     c.Resize: windows.resize,
     c.Softmax: rows.softmax,
     c.Reduce: rows.reduce,

@@ -17,6 +17,7 @@ from jitonnx.ir.lowering import Statement
 from jitonnx.ir.types import TensorType
 from jitonnx.kernels.convolution.spec import DepthwiseSpec, DirectSpec, choose_convolution, choose_transposed
 from jitonnx.kernels.convolution.transforms import WinogradSpec
+from jitonnx.kernels.lrn.spec import LRNSpec
 from jitonnx.kernels.pooling.spec import ELEMENTS as POOL_ELEMENTS
 from jitonnx.kernels.pooling.spec import choose as choose_pool
 from jitonnx.kernels.resize.spec import ResizeAxisSpec, pack_table
@@ -69,6 +70,23 @@ def _index_strides(x: Tensor, storage_order: int) -> list[DimLike]:
         steps.append(step)
         step = step * extent
     return [step * x.shape[1], step, *(steps if storage_order else reversed(steps))]
+
+
+def local_response_normalize(planner: Planner, group: Group, statement: Statement) -> None:
+    """LRN: windows over neighbouring channels."""
+    computation = statement.computation
+    assert isinstance(computation, c.LocalResponseNormalize) and statement.inputs[0] is not None
+    assert group.output is not None
+    if statement.inputs[0].dtype is not DType.FLOAT or len(statement.inputs[0].shape) not in (3, 4):
+        planner.unplannable(f"LRN of {statement.inputs[0].type}")
+    x = planner.channels_last(statement.inputs[0])
+    y = planner.place(group.output, channels_last_order(x.rank), strict=True)
+    geometry = _Geometry.of(x, y)
+    spec = LRNSpec(computation.size, computation.alpha, computation.beta, computation.bias)
+    sizes = [x.shape[0], *geometry.size, x.shape[1], *geometry.x, *geometry.y]
+    call = KernelCall(spec, [x, y], list(sizes), 1, 1, label=f"LRN {computation.size}", reason="; ".join(group.reasons))
+    planner.epilogue(group, call, pixel_strides)
+    planner.call(call)
 
 
 def resize(planner: Planner, group: Group, statement: Statement) -> None:

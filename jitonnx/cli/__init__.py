@@ -1,0 +1,49 @@
+"""The command line: `jitonnx COMMAND ...`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from jitonnx.cli import bench, cache, demo, explain, profile, run
+
+COMMANDS = (demo, run, explain, bench, profile, cache)
+"""Modules with `add(subparsers)`, which sets the function to call as `command`."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
+    made = argparse.ArgumentParser(prog="jitonnx", description="Run ONNX models on CPUs, compiled to native code.")
+    made.add_argument("--version", action="store_true", help="print the version and end")
+    subparsers = made.add_subparsers(title="commands", metavar="COMMAND")
+    for module in COMMANDS:
+        module.add(subparsers)
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit status: 0, or 1 after a message about what went wrong."""
+    options = parser().parse_args(arguments)
+    if options.version:
+        from jitonnx.environment import get_version_string
+
+        print(f"jitonnx {get_version_string()}")
+        return 0
+    if not hasattr(options, "command"):
+        parser().print_help()
+        return 1
+    return _reported(options)
+
+
+def _reported(options: argparse.Namespace) -> int:
+    from jitonnx.errors import Error
+
+    try:
+        options.command(options)
+    except (Error, OSError) as error:
+        print(f"jitonnx: {error.text if isinstance(error, Error) else error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        return 1
+    return 0

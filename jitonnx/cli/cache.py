@@ -1,0 +1,27 @@
+"""`jitonnx cache info|clear`: the compiled kernels on disk."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+
+def add(subparsers: Any) -> None:
+    parser = subparsers.add_parser("cache", help="look at the kernels kept on disk, or remove them")
+    parser.add_argument("action", choices=("info", "clear"))
+    parser.set_defaults(command=main)
+
+
+def main(options: argparse.Namespace) -> None:
+    """Print what the cache holds, or empty it."""
+    from jitonnx.explain.units import nbytes
+    from jitonnx.runtime.cache import KernelCache
+
+    cache = KernelCache()
+    if options.action == "clear":
+        print(f"removed {cache.clear()} kernels from {cache.directory}")
+        return
+    info = cache.info()
+    print(f"{info.directory}: {info.entries} kernels, {nbytes(info.bytes)} of at most {nbytes(info.limit)}")
+    if info.problem:
+        print(f"not in use: {info.problem}")

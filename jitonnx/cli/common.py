@@ -1,0 +1,157 @@
+"""What commands share: arguments for a model and its inputs, sessions, progress on a terminal, times."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from jitonnx.inputs import ChosenShapes
+    from jitonnx.session import InferenceSession
+
+LEVELS = {"none": 0, "basic": 1, "extended": 2, "all": 99}
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """MODEL, and how it is compiled."""
+    parser.add_argument("model", metavar="MODEL", help="an ONNX file")
+    parser.add_argument("--threads", type=_positive, default=0, metavar="N", help="threads of a run (default: all CPUs)")
+    parser.add_argument(
+        "--level", choices=LEVELS, default="all", help="which rewrites are made before planning (default: all)"
+    )
+
+
+def add_inputs(parser: argparse.ArgumentParser, feeds: bool = True) -> None:
+    """Shapes for dimensions that the model leaves open, and where inputs come from."""
+    parser.add_argument(
+        "--shape",
+        action="append",
+        default=[],
+        type=_shape,
+        metavar="NAME=1,3,224,224",
+        help="the shape of an input; may be given several times",
+    )
+    parser.add_argument(
+        "--dim",
+        action="append",
+        default=[],
+        type=_dimension,
+        metavar="NAME=8",
+        help="the size of a named dimension (default: 1); may be given several times",
+    )
+    if feeds:
+        parser.add_argument("--input", metavar="FEEDS.npz", help="inputs by name (default: random ones)")
+        parser.add_argument("--seed", type=int, default=0, help="of random inputs (default: 0)")
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return int(text)
+
+
+def _shape(text: str) -> tuple[str, tuple[int, ...]]:
+    name, equals, sizes = text.rpartition("=")
+    parts = [part.strip() for part in sizes.split(",")] if sizes.strip() else []
+    if not equals or not all(part.isdecimal() for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=SIZE,SIZE,...")
+    return name, tuple(map(int, parts))
+
+
+def _dimension(text: str) -> tuple[str, int]:
+    name, equals, size = text.rpartition("=")
+    if not equals or not size.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=SIZE")
+    return name, int(size)
+
+
+def session_of(options: argparse.Namespace, **settings: Any) -> InferenceSession:
+    """A session for the model and settings of the command line. Progress is shown on a terminal."""
+    from jitonnx.options import GraphOptimizationLevel, SessionOptions
+    from jitonnx.session import InferenceSession
+
+    session_options = SessionOptions()
+    session_options.intra_op_num_threads = options.threads
+    session_options.graph_optimization_level = GraphOptimizationLevel(LEVELS[options.level])
+    for name, value in settings.items():
+        setattr(session_options, name, value)
+    with progress_shown():
+        return InferenceSession(options.model, session_options)
+
+
+@contextmanager
+def progress_shown() -> Iterator[None]:
+    """Within the block, sessions show on a terminal how far compiling is."""
+    from jitonnx import session
+
+    def show(done: int, total: int) -> None:
+        print(f"\rcompiling kernels: {done} of {total}", end="\n" if done == total else "", file=sys.stderr, flush=True)
+
+    before = session.progress
+    session.progress = show if sys.stderr.isatty() else before
+    try:
+        yield
+    finally:
+        session.progress = before
+
+
+def shapes_of(session: InferenceSession, options: argparse.Namespace) -> ChosenShapes:
+    """Shapes for the session's inputs, from the command line or by default. Says what was assumed."""
+    from jitonnx.inputs import DEFAULT_SIZE, choose_shapes
+
+    chosen = choose_shapes(session.declared_inputs, dict(options.shape), dict(options.dim))
+    if chosen.assumed:
+        names = ", ".join(chosen.assumed)
+        print(f"note: taken as {DEFAULT_SIZE}: {names}; set with --dim NAME=SIZE or --shape INPUT=...", file=sys.stderr)
+    return chosen
+
+
+def feeds_of(session: InferenceSession, options: argparse.Namespace) -> dict[str, np.ndarray]:
+    """Inputs from the file named on the command line, or random ones."""
+    import numpy as np
+
+    from jitonnx.inputs import random_feeds
+
+    if options.input is None:
+        return random_feeds(session.declared_inputs, shapes_of(session, options).shapes, options.seed)
+    with np.load(options.input, allow_pickle=False) as stored:
+        return dict(stored)
+
+
+def median_seconds(call: Callable[[], object], seconds: float = 1.0, rounds: int = 20) -> float:
+    """The median time of a call, over at least 3 and at most `rounds` rounds in about `seconds`."""
+    return median_in_turns({"": call}, seconds, rounds)[""]
+
+
+def median_in_turns(
+    calls: Mapping[str, Callable[[], object]], seconds: float = 1.0, rounds: int = 20
+) -> dict[str, float]:
+    """The median time of each call, measured in turns, so that what slows the machine slows all of them.
+
+    A round repeats each call for some milliseconds; each was called once before.
+    """
+    import statistics
+
+    repeats = {}
+    for name, call in calls.items():
+        call()
+        started = time.perf_counter()
+        call()
+        repeats[name] = max(1, int(0.005 / max(time.perf_counter() - started, 1e-7)))
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    deadline = time.perf_counter() + seconds
+    while len(times[next(iter(times))]) < 3 or (
+        time.perf_counter() < deadline and len(times[next(iter(times))]) < rounds
+    ):
+        for name, call in calls.items():
+            started = time.perf_counter()
+            for _ in range(repeats[name]):
+                call()
+            times[name].append((time.perf_counter() - started) / repeats[name])
+    return {name: statistics.median(taken) for name, taken in times.items()}
