@@ -122,7 +122,7 @@ def cos(x: Traced) -> Traced:
 
 @vector_function
 def tan(x: Traced) -> Traced:
-    """Tangent, error below 3.5 ulp (float64: 2.5) in the range of `sin`: sine over cosine, or minus its inverse."""
+    """Tangent, error below 4 ulp (float64: 2.5) in the range of `sin`: sine over cosine, or minus its inverse."""
     r, rest, quadrant = _quadrant(absolute(x))
     sine, cosine = _sine_and_cosine(r, rest)
     even = (quadrant & 1).equals(0)

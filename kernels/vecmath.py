@@ -313,7 +313,7 @@ def log(x: Traced) -> Traced:
 
 @vector_function
 def log1p(x: Traced) -> Traced:
-    """log(1 + x), error below 1.5 ulp: `log`, with what 1 + x lost to rounding added to the fraction."""
+    """log(1 + x), error below 2 ulp: `log`, with what 1 + x lost to rounding added to the fraction."""
     return _log1p(x)
 
 
@@ -473,7 +473,7 @@ def _erfc_double(a: Traced) -> Traced:
 
 @vector_function
 def erf(x: Traced) -> Traced:
-    """Error function, error below 1.5 ulp (float64: 1): an odd polynomial near 0, else 1 - erfc(|x|).
+    """Error function, error below 2 ulp (float64: 1): an odd polynomial near 0, else 1 - erfc(|x|).
 
     float32 takes erfc as 2**P(|x|) (after N. Juffa), float64 as exp(-x**2) * P((|x| - 3) / (|x| + 3)).
     """
@@ -537,7 +537,7 @@ _SINH = {
 
 @vector_function
 def sigmoid(x: Traced) -> Traced:
-    """1 / (1 + exp(-x)), error below 2.25 ulp; 0 instead of denormal results."""
+    """1 / (1 + exp(-x)), error below 2.5 ulp; 0 instead of denormal results."""
     return 1.0 / (_exp_of_minus(x) + 1.0)
 
 
@@ -606,7 +606,7 @@ def acosh(x: Traced) -> Traced:
 
 @vector_function
 def atanh(x: Traced) -> Traced:
-    """Inverse hyperbolic tangent, error below 2 ulp, NaN outside [-1, 1]: log1p(2 * |x| / (1 - |x|)) / 2."""
+    """Inverse hyperbolic tangent, error below 2.5 ulp, NaN outside [-1, 1]: log1p(2 * |x| / (1 - |x|)) / 2."""
     a = absolute(x)
     return copysign(0.5 * _log1p(2.0 * a / (1.0 - a)), x)
 
@@ -619,7 +619,7 @@ def softplus(x: Traced) -> Traced:
 
 @vector_function
 def softsign(x: Traced) -> Traced:
-    """x / (1 + |x|), error below 1.5 ulp."""
+    """x / (1 + |x|), error at most 1.5 ulp."""
     return x / (absolute(x) + 1.0)
 
 
@@ -669,7 +669,7 @@ def reciprocal(x: Traced) -> Traced:
 
 @vector_function
 def rsqrt(x: Traced) -> Traced:
-    """1 / sqrt(x), error below 1.5 ulp: both steps correctly rounded."""
+    """1 / sqrt(x), error at most 1.5 ulp: both steps correctly rounded."""
     return 1.0 / sqrt(x)
 
 

@@ -40,8 +40,16 @@ def main(options: argparse.Namespace) -> None:
         f"then {seconds(steady)} a run on {session.engine.settings.threads} thread(s)"
     )
     if options.output:
-        np.savez(options.output, **named)
+        np.savez(options.output, allow_pickle=False, **{name: _storable(value) for name, value in named.items()})
         print(f"outputs saved to {options.output}")
+
+
+def _storable(value: Any) -> Any:
+    """An array that can be stored without pickling: texts as NumPy's own kind of text."""
+    import numpy as np
+
+    array = np.asarray(value)
+    return array.astype(np.str_) if array.dtype == object else array
 
 
 def _row(kind: str, name: str, value: Any) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph, Node, Value, describe
 from jitonnx.ir.operator import InferenceError, Operator, as_tuple
-from jitonnx.ir.types import TensorType, broadcast_shapes, type_of
+from jitonnx.ir.types import TensorType, broadcast_shapes, is_symbolic, type_of
 
 
 @dataclass(eq=False)
@@ -68,7 +68,7 @@ class Lowering:
     def dimensions(self, contents: np.ndarray) -> Value:
         """An int64 tensor of dimension expressions: a constant of the program, once sizes are known."""
         type = TensorType(DType.INT64, tuple(map(int, contents.shape)))
-        return Value(self._fresh("dims"), type, contents)
+        return Value(self._fresh("dims"), type, contents if is_symbolic(contents) else contents.astype(np.int64))
 
     def cast(self, x: Value, dtype: DType) -> Value:
         """x with another element type."""

@@ -23,6 +23,7 @@ from jitonnx.ops.base import (
     SIGNED,
     Elementwise,
     check_dtype,
+    computed,
     same_dtype,
     via_float32,
 )
@@ -200,9 +201,9 @@ class Pow(Binary):
         assert x is not None and y is not None
         known = y.constant
         if known is not None and known.size == 1 and len(y.shape) <= len(x.shape):
-            product = _small_power(e.operand(0, x.dtype), known.item())
+            product = _small_power(computed(0, x), known.item())
             if product is not None:
-                return to.map(product, x)
+                return to.map(e.cast(product, x.dtype), x)
         return super().lower(to, x, y)
 
 
@@ -554,7 +555,7 @@ class Sign(Unary):
     outputs = ("output",)
     types = NUMBERS
     function = staticmethod(np.sign)
-    expression = staticmethod(e.sign)
+    expression = staticmethod(lambda x: e.sign(x) if x.dtype in FLOATS | SIGNED else e.minimum(x, 1))
 
 
 class Sqrt(Unary):

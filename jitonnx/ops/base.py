@@ -52,7 +52,15 @@ class Elementwise(Operator):
 
     def lower(self, to: Lowering, *inputs: Value | None) -> Value:
         given = present(inputs)
-        return to.map(self.scalar(*(e.operand(i, value.dtype) for i, value in enumerate(given))), *given)
+        expression = self.scalar(*(computed(i, value) for i, value in enumerate(given)))
+        dtype = self.infer_dtype(*given)
+        return to.map(e.cast(expression, dtype) if dtype.is_float else expression, *given)
+
+
+def computed(position: int, value: Value) -> e.Expr:
+    """The element of operand `position` in the type in which it is computed with: half precision as float32."""
+    element = e.operand(position, value.dtype)
+    return e.cast(element, DType.FLOAT) if value.dtype in HALVES else element
 
 
 def present(inputs: tuple[Value | None, ...]) -> list[Value]:

@@ -17,8 +17,9 @@ from jitonnx.ir.operator import Operator
 from jitonnx.ir.types import broadcast_shapes, collect_assumptions
 from jitonnx.ops.arithmetic import Add, IsNaN
 from jitonnx.ops.fused import Attention
-from jitonnx.ops.logic import And, Greater, GreaterOrEqual, Less, LessOrEqual, Not, Where
+from jitonnx.ops.logic import And, Equal, Greater, GreaterOrEqual, Less, LessOrEqual, Not, Where
 from jitonnx.ops.matmul import MatMul
+from jitonnx.ops.reduction import ReduceMax
 from jitonnx.ops.shape import Expand, Reshape, Transpose
 from jitonnx.ops.softmax import Softmax
 from jitonnx.passes.index import Affine, Analysis
@@ -51,11 +52,11 @@ class Found:
 def attention(node: Node, edit: Edit) -> Result:
     """The whole of an attention as one operator; see the module for before and after."""
     weights, v = node.inputs
-    zeroed = _zeroed_nan(weights)
-    softmax = producer(zeroed.inputs[2] if zeroed is not None else weights, Softmax)
+    zeroed = _zeroed_rows(weights)
+    softmax = producer(zeroed[0].inputs[2] if zeroed else weights, Softmax)
     if softmax is None or v is None or not ranked(node) or not ranked(softmax):
         return None
-    inner = [softmax] if zeroed is None else [zeroed, _is_nan(zeroed), softmax]
+    inner = [*zeroed, softmax]
     scores = softmax.inputs[0]
     assert scores is not None and isinstance(softmax.operator, Softmax)
     found, nodes = _scores(scores, edit)
@@ -69,7 +70,7 @@ def attention(node: Node, edit: Edit) -> Result:
     q, k = _operands(found, edit)
     masks = _remaining_masks(found, scores, edit)
     q, k, v, masks = _four_axes(q, k, v, masks, edit)
-    operator = Attention(scale=found.scale, causal=found.causal, masked_rows_zero=zeroed is not None)
+    operator = Attention(scale=found.scale, causal=found.causal, masked_rows_zero=bool(zeroed))
     result = edit.add(operator, q, k, v, *masks)
     return edit.reshape(result, node.output.shape)
 
@@ -77,19 +78,32 @@ def attention(node: Node, edit: Edit) -> Result:
 # ---------------------------------------------------------------- the scores
 
 
-def _zeroed_nan(value: Value | None) -> Node | None:
-    """Where(IsNaN(p), 0, p)."""
+def _zeroed_rows(value: Value | None) -> list[Node]:
+    """The nodes that set blocked rows to 0: Where(IsNaN(p), 0, p), or Where(ReduceMax(scores) = -inf, 0, p)."""
     where = producer(value, Where)
     if where is None or scalar(where.inputs[1]) != 0:
-        return None
+        return []
     is_nan = producer(where.inputs[0], IsNaN)
-    return where if is_nan is not None and is_nan.inputs[0] is where.inputs[2] else None
+    if is_nan is not None:
+        return [where, is_nan] if is_nan.inputs[0] is where.inputs[2] else []
+    softmax, equal = producer(where.inputs[2], Softmax), producer(where.inputs[0], Equal)
+    if softmax is None or equal is None:
+        return []
+    for operand, other in (equal.inputs, equal.inputs[::-1]):
+        largest = producer(operand, ReduceMax)
+        if largest is not None and scalar(other) == -np.inf and _over_rows(largest, softmax):
+            return [where, equal, largest]
+    return []
 
 
-def _is_nan(where: Node) -> Node:
-    found = producer(where.inputs[0], IsNaN)
-    assert found is not None
-    return found
+def _over_rows(largest: Node, softmax: Node) -> bool:
+    """Whether a ReduceMax is over the last axis of what a Softmax takes, and keeps it."""
+    axes = array(largest.inputs[1]) if len(largest.inputs) > 1 and largest.inputs[1] is not None else None
+    if largest.inputs[0] is not softmax.inputs[0] or axes is None or axes.size != 1 or not ranked(largest):
+        return False
+    assert isinstance(largest.operator, ReduceMax)
+    last = len(largest.output.shape) - 1
+    return bool(largest.operator.keepdims) and int(axes.reshape(-1)[0]) in (-1, last)
 
 
 def _scores(value: Value, edit: Edit) -> tuple[Found | None, list[Node]]:

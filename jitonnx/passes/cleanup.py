@@ -7,8 +7,8 @@ import numpy as np
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph, Node, Value
 from jitonnx.ops.activation import Relu
-from jitonnx.ops.arithmetic import Abs, Ceil, Floor, Max, Mean, Min, Neg, Round, Sign, Sum
-from jitonnx.ops.cast import Cast
+from jitonnx.ops.arithmetic import Abs, Add, Ceil, Floor, Max, Mean, Min, Neg, Round, Sign, Sum
+from jitonnx.ops.cast import Cast, CastLike
 from jitonnx.ops.indexing import Concat, Pad, Split, Tile
 from jitonnx.ops.logic import Not
 from jitonnx.ops.pooling import AveragePool, MaxPool
@@ -49,6 +49,28 @@ def cast(node: Node, edit: Edit) -> Result:
         return None
     edit.shares([above])
     return source if source.dtype is node.output.dtype else edit.add(node.operator, source)
+
+
+@rule("cast like", CastLike, equation="CastLike(x, y) = Cast(x, type of y)")
+def cast_like(node: Node, edit: Edit) -> Result:
+    """The functions that ONNX defines operators by use it where the type is known after all."""
+    x, like = node.inputs
+    assert isinstance(node.operator, CastLike)
+    if like is None or like.dtype is None:
+        return None
+    how = node.operator
+    return edit.add(Cast(to=int(like.dtype), saturate=how.saturate, round_mode=how.round_mode), x)
+
+
+@rule("sum of two", Sum, equation="Sum(a, b, c) = (a + b) + c")
+def sum_of_two(node: Node, edit: Edit) -> Result:
+    """A variadic sum as the sums that other rewrites know."""
+    if len(node.inputs) < 2 or any(value is None for value in node.inputs):
+        return None
+    total, *others = node.inputs
+    for value in others:
+        total = edit.add(Add(), total, value)
+    return total
 
 
 def lossless(narrow: DType, wide: DType) -> bool:
@@ -188,6 +210,8 @@ def resize_of_one(node: Node, edit: Edit) -> Result:
 RULES = (
     dropout,
     cast,
+    cast_like,
+    sum_of_two,
     involution,
     idempotent,
     single_operand,

@@ -8,8 +8,9 @@ import pytest
 from jitonnx.ops.arithmetic import Add, Div, IsNaN, Mul
 from jitonnx.ops.fused import Attention
 from jitonnx.ops.indexing import Range
-from jitonnx.ops.logic import And, Greater, GreaterOrEqual, Less, LessOrEqual, Not, Where
+from jitonnx.ops.logic import And, Equal, Greater, GreaterOrEqual, Less, LessOrEqual, Not, Where
 from jitonnx.ops.matmul import MatMul
+from jitonnx.ops.reduction import ReduceMax
 from jitonnx.ops.shape import Expand, Reshape, Shape, Squeeze, Transpose, Unsqueeze
 from jitonnx.ops.softmax import Softmax
 from jitonnx.passes.report import Reason
@@ -195,6 +196,23 @@ def test_causal_and_padding_together() -> None:
     graph, _ = rewritten(author)
     assert only(graph, Attention).operator.causal
     assert operators(graph) == {"Attention": 1}
+
+
+@pytest.mark.parametrize("swap", [False, True])
+def test_blocked_rows_found_by_their_maximum(swap) -> None:
+    """As ONNX's function of Attention spells it."""
+    mask = np.zeros((2, 1, 5, 5), f)
+    mask[0, 0, 2] = -np.inf
+
+    def author(b: Build) -> Value:
+        q, k, v = qkv(b, 2, 3)
+        scores = b.op(Add(), unscaled(b, q, k), b.input(mask))
+        largest = b.op(ReduceMax(), scores, np.array([-1]))
+        blocked = b.op(Equal(), f(-np.inf), largest) if swap else b.op(Equal(), largest, f(-np.inf))
+        return b.op(MatMul(), b.op(Where(), blocked, f(0), b.op(Softmax(), scores)), v)
+
+    node = only(rewritten(author)[0], Attention)
+    assert node.operator.masked_rows_zero
 
 
 def test_two_masks_are_added() -> None:

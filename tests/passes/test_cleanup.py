@@ -8,7 +8,7 @@ import pytest
 from jitonnx.ir.dtypes import DType
 from jitonnx.ops.activation import Relu, Sigmoid
 from jitonnx.ops.arithmetic import Abs, Add, Max, Mul, Neg, Sub, Sum
-from jitonnx.ops.cast import Cast
+from jitonnx.ops.cast import Cast, CastLike
 from jitonnx.ops.indexing import Concat, Pad, Slice, Split, Tile
 from jitonnx.ops.logic import Greater, Not
 from jitonnx.ops.pooling import AveragePool, MaxPool
@@ -89,6 +89,16 @@ def test_casts_in_a_row(author, count) -> None:
 )
 def test_lossless(narrow, wide, expected) -> None:
     assert lossless(narrow, wide) is expected
+
+
+def test_cast_like_is_a_cast() -> None:
+    assert len(rewritten(lambda b: b.op(CastLike(), b.input(np.arange(3)), b.input(normal(2))))[0]) == 1
+    assert operators(rewritten(lambda b: b.op(CastLike(), b.input(normal(3)), normal(2)))[0]) == {"Identity": 1}
+
+
+def test_variadic_sums_are_sums_of_two() -> None:
+    graph, _ = rewritten(lambda b: b.op(Sum(), b.input(normal(3)), b.input(normal(2, 1)), b.input(normal(1))))
+    assert operators(graph) == {"Add": 2}
 
 
 def test_dropout_in_training_stays() -> None:

@@ -1,0 +1,161 @@
+"""The commands, each called as a user calls it."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import jitonnx
+from jitonnx.cli import main
+from tests.session import models
+from tests.session.models import model, node, tensor
+
+
+@pytest.fixture
+def relu_add(tmp_path: Path) -> str:
+    path = tmp_path / "relu_add.onnx"
+    path.write_bytes(models.relu_add())
+    return str(path)
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What a command prints; it must succeed."""
+    status = main(arguments)
+    captured = capsys.readouterr()
+    assert status == 0, captured.err
+    return captured.out
+
+
+def test_demo(capsys: pytest.CaptureFixture[str]) -> None:
+    out = call(capsys, "demo")
+    accuracy = re.search(r"accuracy: \d+ of 360 test images right \((\d+\.\d) %\)", out)
+    assert accuracy and float(accuracy[1]) > 98
+    assert "predicted 7" in out and "time of a run of 1 image: " in out
+    assert "digits.onnx: 18 nodes became" in out and "stem.conv" in out
+
+
+def test_demo_as_a_script() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "jitonnx.cli", "demo"], capture_output=True, text=True, timeout=300, env={**os.environ}
+    )
+    assert done.returncode == 0, done.stderr
+    assert "test images right" in done.stdout
+
+
+def test_run(capsys: pytest.CaptureFixture[str], relu_add: str, tmp_path: Path) -> None:
+    output = tmp_path / "outs.npz"
+    out = call(capsys, "run", relu_add, "--shape", "x=4,3", "--output", str(output), "--threads", "1")
+    assert re.search(r"input +x +float32 +\[4, 3\]", out) and re.search(r"output +y +float32 +\[4, 3\]", out)
+    assert "a run on 1 thread(s)" in out
+    with np.load(output) as stored:
+        assert stored["y"].shape == (4, 3)
+
+
+def test_run_on_given_inputs(capsys: pytest.CaptureFixture[str], relu_add: str, tmp_path: Path) -> None:
+    x = np.array([[-1, 2, np.nan]], np.float32)
+    np.savez(tmp_path / "feeds.npz", x=x)
+    output = tmp_path / "outs.npz"
+    out = call(capsys, "run", relu_add, "--input", str(tmp_path / "feeds.npz"), "--output", str(output))
+    assert re.search(r"output +y .* 1 +3 +5 +1$|output +y .* 1$", out, re.MULTILINE)
+    with np.load(output) as stored:
+        np.testing.assert_array_equal(stored["y"], models.relu_add_result(x))
+
+
+def test_run_says_what_it_assumes(capsys: pytest.CaptureFixture[str], relu_add: str) -> None:
+    assert main(["run", relu_add]) == 0
+    captured = capsys.readouterr()
+    assert "taken as 1: N; set with --dim NAME=SIZE" in captured.err and "[1, 3]" in captured.out
+    assert "[5, 3]" in call(capsys, "run", relu_add, "--dim", "N=5")
+
+
+def test_run_with_texts(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "texts.onnx"
+    texts, ids = tensor("s", [2], models.STRING), tensor("x", [2], models.BOOL)
+    path.write_bytes(
+        model(
+            [node("Identity", ["s"], ["t"]), node("Not", ["x"], ["y"])],
+            [texts, ids],
+            [tensor("t", [2], models.STRING), tensor("y", [2], models.BOOL)],
+        )
+    )
+    out = call(capsys, "run", str(path), "--output", str(tmp_path / "outs.npz"))
+    assert re.search(r"output +t +object +\[2\]", out)
+    with np.load(tmp_path / "outs.npz", allow_pickle=False) as stored:
+        assert set(stored["t"]) <= {"0", "1"}
+
+
+def test_explain(capsys: pytest.CaptureFixture[str], relu_add: str) -> None:
+    out = call(capsys, "explain", relu_add, "--dim", "N=7")
+    assert "relu_add.onnx: 2 nodes became 1 kernel call" in out
+    assert "float[7,3]" in out and re.search(r"relu +Relu +float\[N,3\] +kernel #0", out)
+    details = call(capsys, "explain", relu_add, "--details", "--dim", "N=7")
+    assert re.search(r"computes +y = (maximum\(x, 0\)|relu\(x\)) \+ ", details)
+
+
+def test_explain_as_a_page(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    from jitonnx import demo
+
+    call(capsys, "explain", str(demo.model_path()), "--html", str(page))
+    text = page.read_text("utf-8")
+    assert text.count('<g class="kernel ') == text.count('<tr data-kernel="') - 17 == 8
+    assert "{{" not in text and "stem.conv" in text
+    assert not re.search(r"(src|href)=|https?://(?!www\.w3\.org)", text), "the page must load nothing"
+
+
+def test_bench(capsys: pytest.CaptureFixture[str], relu_add: str) -> None:
+    out = call(capsys, "bench", relu_add, "--dim", "N=4", "--seconds", "0.1", "--threads", "1")
+    assert "relu_add.onnx, 1 thread: x [4, 3]" in out
+    assert re.search(r"onnxruntime / jitonnx: \d", out)
+    difference = re.search(r"largest difference over the largest value: (.*)", out)
+    assert difference and float(difference[1]) < 1e-6
+
+
+def test_profile(capsys: pytest.CaptureFixture[str], relu_add: str) -> None:
+    out = call(capsys, "profile", relu_add, "--dim", "N=1000", "--rounds", "2", "--by", "order")
+    assert re.search(r"100\.0 .* 0 +region", out) and "1 steps in" in out and "GFLOP/s" in out
+
+
+def test_cache(capsys: pytest.CaptureFixture[str], relu_add: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JITONNX_CACHE_DIR", str(tmp_path / "cache"))
+    assert ": 0 kernels, 0 B" in call(capsys, "cache", "info")
+    call(capsys, "run", relu_add)
+    assert re.search(rf"^{tmp_path / 'cache'}: [1-9]", call(capsys, "cache", "info"))
+    assert re.match(r"removed [1-9]\d* kernels", call(capsys, "cache", "clear"))
+    assert ": 0 kernels" in call(capsys, "cache", "info")
+
+
+def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(capsys, "--version") == f"jitonnx {jitonnx.__version__}\n"
+    assert main([]) == 1
+    out = capsys.readouterr().out
+    for command in ("demo", "run", "explain", "bench", "profile", "cache"):
+        assert re.search(rf"^ +{command} ", out, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "arguments, text",
+    [
+        (["run", "nope.onnx"], "File doesn't exist"),
+        (["run", "MODEL", "--shape", "z=1"], "the model has no input 'z'; its inputs are: x"),
+        (["run", "MODEL", "--shape", "x=2,4"], r"'x' has the shape \['N', 3\]; \[2, 4\] does not fit"),
+        (["run", "MODEL", "--shape", "x=2,3", "--dim", "N=3"], "as 'N' is 3"),
+        (["run", "MODEL", "--dim", "M=1"], "the model has no dimension 'M'; its named dimensions are: N"),
+        (["run", "MODEL", "--input", "nope.npz"], "No such file"),
+    ],
+)
+def test_mistakes(capsys: pytest.CaptureFixture[str], relu_add: str, arguments: list[str], text: str) -> None:
+    assert main([relu_add if argument == "MODEL" else argument for argument in arguments]) == 1
+    error = capsys.readouterr().err
+    assert re.match("jitonnx: ", error) and re.search(text, error)
+
+
+@pytest.mark.parametrize("argument", [["--shape", "x"], ["--shape", "x=a"], ["--dim", "N"], ["--threads", "0"]])
+def test_arguments_that_cannot_be_read(capsys: pytest.CaptureFixture[str], argument: list[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "model.onnx", *argument])
+    assert "error: argument" in capsys.readouterr().err
