@@ -52,6 +52,8 @@ class Settings:
     optimization_level: int = 99
     disabled_rewrites: frozenset[str] = frozenset()
     """Names of rewrites that are not made; docs/passes.md lists them."""
+    winograd: bool = True
+    """Whether 3x3 convolutions may use Winograd's algorithm."""
     target: Target | None = None
     programs_kept: int = 64
     """Programs (one a set of input shapes) kept; the least recently used go."""
@@ -120,7 +122,7 @@ class Engine:
         self.target = settings.target or host()
         self._input_types = [value.type for value in graph.inputs]
         dynamic = any(not kind.static for kind in self._input_types)
-        # A feed may break what the symbolic plan assumes; an engine for its sizes is then made from the graph as loaded.
+        # A feed may break what the symbolic plan assumes; an engine for its sizes is then made from the loaded graph.
         self._source = specialise(graph, self._input_types) if dynamic else None
         self._engines: _Kept[Engine] = _Kept(settings.programs_kept)
         self._programs: _Kept[Ready] = _Kept(settings.programs_kept)
@@ -196,7 +198,7 @@ class Engine:
                 self.cut = Cut(self, on_host)
                 return
             try:
-                plan = make_plan(lower(self.graph), self.target)
+                plan = make_plan(lower(self.graph), self.target, self.settings.winograd)
             except UnplannableError as error:
                 on_host[error.node] = error.reason
                 continue
@@ -217,7 +219,7 @@ class Engine:
 
 
 class Cut:
-    """A graph in three parts: `head`, an engine; `nodes`, evaluated on NumPy; and the rest, an engine by what comes out."""
+    """A graph in three parts: `head`, an engine; `nodes`, evaluated on NumPy; the rest, an engine by what comes out."""
 
     def __init__(self, engine: Engine, reasons: Mapping[Node, str]) -> None:
         self._engine = engine
@@ -355,7 +357,7 @@ def _owned(arrays: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
 
 
 def _lookup(values: Mapping[Value, Any], value: Value) -> Any:
-    return values[value] if value in values else value.constant
+    return values.get(value, value.constant)
 
 
 def _read_by(nodes: Sequence[Node]) -> dict[Value, None]:

@@ -158,7 +158,7 @@ def _strings(array: np.ndarray, declared: Declaration) -> np.ndarray:
 def _check_type(array: np.ndarray, declared: Declaration) -> None:
     try:
         kind = array.dtype.newbyteorder("=")
-        actual = f"tensor({of_numpy(kind).text})" if kind != object else "NumPy's object"
+        actual = f"tensor({of_numpy(kind).text})" if kind.kind != "O" else "NumPy's object"
     except TypeError:
         actual = f"NumPy's {array.dtype}, which ONNX does not have"
     if actual != declared.type:

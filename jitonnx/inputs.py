@@ -33,7 +33,9 @@ class ChosenShapes:
 
 
 def choose_shapes(
-    inputs: Sequence[Declaration], shapes: Mapping[str, Shape] | None = None, dimensions: Mapping[str, int] | None = None
+    inputs: Sequence[Declaration],
+    shapes: Mapping[str, Shape] | None = None,
+    dimensions: Mapping[str, int] | None = None,
 ) -> ChosenShapes:
     """Concrete shapes for inputs: as given, and where the model leaves open what nobody gives, DEFAULT_SIZE.
 
@@ -98,7 +100,7 @@ def _completed(declared: Declaration, chosen: ChosenShapes) -> Shape:
 
 
 def random_feeds(inputs: Sequence[Declaration], shapes: Mapping[str, Shape], seed: int = 0) -> dict[str, np.ndarray]:
-    """Random arrays for the inputs: floats are normal, integers 0 or 1 (as good as any as indices), texts "0" or "1"."""
+    """Random arrays for the inputs: floats are normal, integers 0 or 1 (which any index may be), texts "0" or "1"."""
     rng = np.random.default_rng(seed)
     return {declared.name: _random(rng, declared, shapes[declared.name]) for declared in inputs}
 

@@ -13,9 +13,7 @@ _LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.
 def level_of(severity: int) -> int:
     """Python's level for a severity of 0 to 4. RuntimeError for others."""
     if not 0 <= severity <= 4:
-        raise RuntimeError(
-            f"Invalid logging severity {severity}. 0:Verbose, 1:Info, 2:Warning, 3:Error, 4:Fatal"
-        )
+        raise RuntimeError(f"Invalid logging severity {severity}. 0:Verbose, 1:Info, 2:Warning, 3:Error, 4:Fatal")
     return _LEVELS[severity]
 
 
@@ -26,6 +24,7 @@ def set_default_logger_severity(severity: int) -> None:
 
 def session_logger(severity: int, name: str) -> logging.Logger:
     """A logger for one session, below that of the process; severity -1: as the process's."""
-    made = logging.Logger(f"jitonnx.{name}" if name else "jitonnx", logging.NOTSET if severity < 0 else level_of(severity))
+    level = logging.NOTSET if severity < 0 else level_of(severity)
+    made = logging.Logger(f"jitonnx.{name}" if name else "jitonnx", level)
     made.parent = logger
     return made

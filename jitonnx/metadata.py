@@ -44,7 +44,7 @@ class NodeArg:
 
 @dataclass(frozen=True)
 class ModelMetadata:
-    """What a model's file says about it. `description` is the model's documentation, `graph_description` the graph's."""
+    """What a model's file says about it: `description` is what it says of the model, `graph_description` of the graph."""
 
     producer_name: str = ""
     graph_name: str = ""

@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, NoReturn, TypeVar, overload
 
-from jitonnx.errors import Error, NotImplemented
+from jitonnx import errors
 
 _T = TypeVar("_T")
 _KEY_LENGTH = 1024
@@ -225,7 +225,7 @@ class SessionOptions(_Options):
 
     def add_free_dimension_override_by_denotation(self, denotation: str, size: int) -> NoReturn:
         """Not supported: NotImplemented."""
-        raise NotImplemented(
+        raise errors.NotImplemented(
             "dimensions can be fixed by name (add_free_dimension_override_by_name), but not by denotation as yet"
         )
 
@@ -236,7 +236,7 @@ class SessionOptions(_Options):
     def add_external_initializers(self, names: Sequence[str], values: Sequence[Any]) -> None:
         """`add_initializer` for several."""
         if len(names) != len(values):
-            raise Error(f"{len(names)} names were given for {len(values)} initializers")
+            raise errors.Error(f"{len(names)} names were given for {len(values)} initializers")
         for name, value in zip(names, values, strict=True):
             self.add_initializer(name, value)
 
@@ -244,14 +244,16 @@ class SessionOptions(_Options):
         self, names: Sequence[str], buffers: Sequence[Any], lengths: Sequence[int]
     ) -> NoReturn:
         """Not supported: NotImplemented."""
-        raise NotImplemented(
+        raise errors.NotImplemented(
             "external data is read from files: load the model from its path, or give the folder as the entry "
             "session.model_external_initializers_file_folder_path"
         )
 
     def register_custom_ops_library(self, path: str) -> NoReturn:
         """Not supported: NotImplemented. Libraries of custom operators are made for onnxruntime's own C interface."""
-        raise NotImplemented(f"custom operators of {path!r} cannot be loaded: the library needs onnxruntime itself")
+        raise errors.NotImplemented(
+            f"custom operators of {path!r} cannot be loaded: the library needs onnxruntime itself"
+        )
 
     def add_provider(self, name: str, options: Mapping[str, str]) -> None:
         """Name an execution provider; see `InferenceSession` for what is done with it."""
@@ -291,4 +293,4 @@ class RunOptions(_Options):
 
     def add_active_adapter(self, adapter: Any) -> NoReturn:
         """Not supported: NotImplemented."""
-        raise NotImplemented("LoRA adapters are not supported")
+        raise errors.NotImplemented("LoRA adapters are not supported")

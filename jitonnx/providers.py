@@ -51,9 +51,7 @@ def check_providers(providers: Any, provider_options: Any, options: SessionOptio
     for entry in given:
         name = _name(entry)
         if name in seen:
-            warnings.warn(
-                f"Duplicate provider '{name}' encountered, ignoring.", UserWarning, stacklevel=stacklevel
-            )
+            warnings.warn(f"Duplicate provider '{name}' encountered, ignoring.", UserWarning, stacklevel=stacklevel)
         elif name != CPU:
             unknown = "" if name in ALL else f" No such provider is known at all; did you mean '{CPU}'?"
             warnings.warn(

@@ -21,7 +21,7 @@ LEVELS = {"none": 0, "basic": 1, "extended": 2, "all": 99}
 def add_model(parser: argparse.ArgumentParser) -> None:
     """MODEL, and how it is compiled."""
     parser.add_argument("model", metavar="MODEL", help="an ONNX file")
-    parser.add_argument("--threads", type=_positive, default=0, metavar="N", help="threads of a run (default: all CPUs)")
+    parser.add_argument("--threads", type=_positive, default=0, metavar="N", help="of a run (default: all CPUs)")
     parser.add_argument(
         "--level", choices=LEVELS, default="all", help="which rewrites are made before planning (default: all)"
     )

@@ -57,6 +57,10 @@ def _pictures(images: Any) -> str:
     """Images of values 0 to 1 beside each other, two characters a pixel."""
     rows = []
     for row in range(images.shape[1]):
-        pictures = ("".join(2 * _SHADES[round(float(value) * (len(_SHADES) - 1))] for value in image[row]) for image in images)
+        pictures = ("".join(2 * _shade(value) for value in image[row]) for image in images)
         rows.append("".join(f"{picture:<{_PICTURE_WIDTH}}" for picture in pictures).rstrip())
     return "\n".join(rows)
+
+
+def _shade(value: float) -> str:
+    return _SHADES[round(float(value) * (len(_SHADES) - 1))]

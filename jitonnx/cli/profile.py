@@ -21,7 +21,7 @@ def main(options: argparse.Namespace) -> None:
     """Time each step and print what it did a second."""
     import numpy as np
 
-    from jitonnx.errors import NotImplemented
+    from jitonnx import errors
     from jitonnx.explain import explain
     from jitonnx.explain.units import nbytes, seconds, shortened, table
 
@@ -32,7 +32,7 @@ def main(options: argparse.Namespace) -> None:
     shapes = tuple(array.shape for array in arrays)
     ready = session.engine.program(shapes)
     if ready is None:
-        raise NotImplemented("a model that is cut, because a shape in it depends on data, cannot be profiled as a whole")
+        raise errors.NotImplemented("a model that is cut, because a shape in it depends on data, has no one program")
     ready.executable.profile(arrays, 3)
     times = np.median(ready.executable.profile(arrays, options.rounds), axis=0)
     explanation = explain(session, dict(zip(feeds, shapes, strict=True)))
@@ -51,7 +51,8 @@ def main(options: argparse.Namespace) -> None:
         )
         for kernel, taken in _sorted(list(zip(kernels, times.tolist(), strict=True)), options.by)
     ]
-    print(table(("%", "time", "#", "kernel", "stands for", "threads", "GFLOP/s", "GB/s"), rows, right=(0, 1, 2, 5, 6, 7)))
+    header = ("%", "time", "#", "kernel", "stands for", "threads", "GFLOP/s", "GB/s")
+    print(table(header, rows, right=(0, 1, 2, 5, 6, 7)))
     print(
         f"\n{len(kernels)} steps in {seconds(total)}: {explanation.flops / total * 1e-9:.1f} GFLOP/s, "
         f"{explanation.bytes / total * 1e-9:.1f} GB/s; arena {nbytes(explanation.memory.arena)}"

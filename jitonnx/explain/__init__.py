@@ -1,8 +1,8 @@
 """What became of a model: every node's kernel, why, and what it costs; as data, as text, and as a page to look at.
 
-    explanation = explain(session, shapes)      # data
-    print(as_text(explanation))
-    Path("model.html").write_text(as_html(explanation))
+explanation = explain(session, shapes)      # data
+print(as_text(explanation))
+Path("model.html").write_text(as_html(explanation))
 """
 
 from jitonnx.explain.data import Explanation, Fate, Kernel, Memory, Operand, explain

@@ -18,7 +18,7 @@ from jitonnx.passes.report import Applied, Declined
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.plan import microseconds, threads_for
 from jitonnx.plan.region import RegionSpec
-from jitonnx.plan.tensor import Tensor
+from jitonnx.plan.tensor import Buffer, Tensor
 from jitonnx.session import InferenceSession
 
 
@@ -34,8 +34,10 @@ class Operand:
     dtype: str
     shape: tuple[int, ...]
     order: tuple[int, ...]
-    """The axes as they lie in memory, outermost first: (0, 2, 3, 1) for a channels-last image. Those of size 1, and those
-    along which elements repeat, are left out."""
+    """The axes as they lie in memory, outermost first: (0, 2, 3, 1) for a channels-last image.
+
+    Those of size 1, and those along which elements repeat, are left out.
+    """
     bytes: int
 
     @property
@@ -229,7 +231,7 @@ def _kernels(
             reason=call.reason,
             notes=tuple(call.notes),
             parameters=_parameters(call),
-            formula=_formula(call),
+            formula=_formula(call, [_name(tensor.buffer, outputs) for tensor in call.tensors]),
             symbol=code_of(call).symbol(engine.target),
         )
 
@@ -260,13 +262,17 @@ def _operand(tensor: Tensor, sizes: Mapping[str, int], outputs: Sequence[str]) -
         elements *= dim if stride else 1
     return Operand(
         buffer=f"{buffer.space}:{buffer.name}:{id(buffer):x}",
-        name=outputs[buffer.index] if buffer.space == "output" and outputs else buffer.name,
+        name=_name(buffer, outputs),
         space=buffer.space,
         dtype=tensor.dtype.text,
         shape=shape,
         order=tuple(order),
         bytes=elements * tensor.dtype.itemsize,
     )
+
+
+def _name(buffer: Buffer, outputs: Sequence[str]) -> str:
+    return outputs[buffer.index] if buffer.space == "output" and outputs else buffer.name
 
 
 def _number(dim: DimLike, sizes: Mapping[str, int]) -> int:
@@ -281,22 +287,22 @@ def _parameters(call: KernelCall) -> tuple[tuple[str, str], ...]:
 
 
 def _plain(value: Any) -> str:
-    return "×".join(map(str, value)) if isinstance(value, tuple) and all(isinstance(v, int) for v in value) else str(value)
+    if isinstance(value, tuple) and all(isinstance(entry, int) for entry in value):
+        return ", ".join(map(str, value))
+    return str(value)
 
 
-def _formula(call: KernelCall) -> tuple[str, ...]:
+def _formula(call: KernelCall, names: Sequence[str]) -> tuple[str, ...]:
+    """What a region, a prologue or an epilogue computes. `names`: of the call's tensors."""
     lines: list[str] = []
     if isinstance(call.spec, RegionSpec):
-        names = {number: tensor.buffer.name for number, tensor in enumerate(call.tensors)}
         for number, expr in enumerate(call.spec.exprs):
-            target = call.tensors[len(call.spec.inputs) + number].buffer.name
-            lines += equations(expr, target, names)
+            lines += equations(expr, names[len(call.spec.inputs) + number], dict(enumerate(names)))
     for stage, own, what in ((call.prologue, "x", "prologue"), (call.epilogue, "result", "epilogue")):
         if stage is not None:
-            names = {0: own}
-            for number in range(len(stage.dtypes)):
-                names[number + 1] = call.tensors[stage.first_buffer + number].buffer.name
-            lines += [f"{what}:", *("  " + line for line in equations(stage.expr, own, names))]
+            further = names[stage.first_buffer : stage.first_buffer + len(stage.dtypes)]
+            made = equations(stage.expr, own, dict(enumerate([own, *further])))
+            lines += [f"{what}:", *("  " + line for line in made)]
     return tuple(lines)
 
 
@@ -365,4 +371,3 @@ def _fates(
             yield Fate(node, "rewritten", (), f"gone: {made}")
         else:
             yield Fate(node, "unused", (), "gone: no output depends on its work")
-

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from collections.abc import Sequence
 from importlib import resources
+from itertools import pairwise
 from typing import Any
 
 from jitonnx.explain.data import Explanation, Kernel, Operand
@@ -31,9 +33,7 @@ def as_html(explanation: Explanation) -> str:
         "rewrites": _rewrites(explanation),
         "data": json.dumps(_data(explanation)).replace("</", "<\\/"),
     }
-    for name, value in values.items():
-        template = template.replace(f"{{{{{name}}}}}", value)
-    return template
+    return re.sub(r"{{(\w+)}}", lambda field: values[field[1]], template)
 
 
 # ---------------------------------------------------------------------------------------------- the head
@@ -43,7 +43,11 @@ def _facts(explanation: Explanation) -> str:
     memory = explanation.memory
     inputs = ", ".join(f"{name} {list(shape)}" for name, shape in explanation.shapes.items())
     facts = [
-        ("Nodes → kernels", f"{len(explanation.nodes)} → {len(explanation.kernels)}", f"{explanation.distinct} compiled"),
+        (
+            "Nodes → kernels",
+            f"{len(explanation.nodes)} → {len(explanation.kernels)}",
+            f"{explanation.distinct} distinct",
+        ),
         ("Work", count(explanation.flops, "FLOP"), f"{nbytes(explanation.bytes)} moved at least"),
         ("Arena", nbytes(memory.arena), f"scratch {nbytes(memory.scratch)}"),
         ("Weights", nbytes(memory.constants), f"{memory.constant_count} constants"),
@@ -82,7 +86,7 @@ def _edge(edge: Edge) -> str:
         points += [(bend.x, bend.y), (bend.x, bend.y + bend.height)]
     points.append((edge.target.x, edge.target.y))
     path = [f"M{points[0][0]:.1f},{points[0][1]:.1f}"]
-    for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False):
+    for (x0, y0), (x1, y1) in pairwise(points):
         middle = (y0 + y1) / 2
         path.append(f"C{x0:.1f},{middle:.1f} {x1:.1f},{middle:.1f} {x1:.1f},{y1:.1f}")
     source, target = _identity(edge.source), _identity(edge.target)
@@ -117,7 +121,8 @@ def _pill(box: Box) -> str:
     return (
         f'<g class="pill" data-id="{_identity(box)}" transform="translate({left:.1f},{box.y:.1f})">'
         f'<rect width="{BOX_WIDTH}" height="{PILL_HEIGHT}" rx="{PILL_HEIGHT / 2}"/>'
-        f'<text x="{BOX_WIDTH / 2}" y="{PILL_HEIGHT / 2 + 4}">{box.kind} {html.escape(shortened(box.text, 26))}</text></g>'
+        f'<text x="{BOX_WIDTH / 2}" y="{PILL_HEIGHT / 2 + 4}">{box.kind} {html.escape(shortened(box.text, 26))}</text>'
+        "</g>"
     )
 
 

@@ -113,7 +113,7 @@ def _rewrites(explanation: Explanation, details: bool) -> str:
     if details:
         lines += [f"  {entry} [{', '.join(entry.origin)}]" for entry in explanation.declined]
     else:
-        lines += [f"  {number:4} × {text}" for text, number in reasons.most_common()]
+        lines += [f"  {number:4} times {text}" for text, number in reasons.most_common()]
     return "\n".join(lines)
 
 

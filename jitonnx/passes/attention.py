@@ -79,7 +79,7 @@ def attention(node: Node, edit: Edit) -> Result:
 
 
 def _zeroed_rows(value: Value | None) -> list[Node]:
-    """The nodes that set blocked rows to 0: Where(IsNaN(p), 0, p), or Where(ReduceMax(scores) = -inf, 0, p)."""
+    """The nodes that set blocked rows to 0: Where(IsNaN(p), 0, p), or Where(ReduceMax(mask) = -inf, 0, p)."""
     where = producer(value, Where)
     if where is None or scalar(where.inputs[1]) != 0:
         return []
@@ -97,13 +97,15 @@ def _zeroed_rows(value: Value | None) -> list[Node]:
 
 
 def _over_rows(largest: Node, softmax: Node) -> bool:
-    """Whether a ReduceMax is over the last axis of what a Softmax takes, and keeps it."""
+    """Whether a ReduceMax is over the last axis of what a Softmax takes, or of a summand of that, and keeps it."""
+    scores, of = softmax.inputs[0], largest.inputs[0]
     axes = array(largest.inputs[1]) if len(largest.inputs) > 1 and largest.inputs[1] is not None else None
-    if largest.inputs[0] is not softmax.inputs[0] or axes is None or axes.size != 1 or not ranked(largest):
+    if scores is None or of is None or axes is None or axes.size != 1 or not ranked(largest):
+        return False
+    if of is not scores and all(of is not summand for summand, _ in flatten_sum(scores).summands):
         return False
     assert isinstance(largest.operator, ReduceMax)
-    last = len(largest.output.shape) - 1
-    return bool(largest.operator.keepdims) and int(axes.reshape(-1)[0]) in (-1, last)
+    return bool(largest.operator.keepdims) and int(axes.reshape(-1)[0]) in (-1, len(of.shape) - 1)
 
 
 def _scores(value: Value, edit: Edit) -> tuple[Found | None, list[Node]]:

@@ -51,16 +51,20 @@ class ConcreteShapesNeeded(Exception):  # noqa: N818 - no error: the engine plan
     """A node whose kernel needs tables made for its sizes."""
 
 
-def plan(lowered: Lowered, target: Target) -> Plan:
-    """The plan of a lowered graph for a CPU. UnplannableError names a node that has no kernel."""
-    return Planner(lowered, target).run()
+def plan(lowered: Lowered, target: Target, winograd: bool = True) -> Plan:
+    """The plan of a lowered graph for a CPU. UnplannableError names a node that has no kernel.
+
+    winograd: whether 3x3 convolutions may use Winograd's algorithm where it is faster (errors up to 5e-6 of the largest
+    value, against 5e-7 of direct sums).
+    """
+    return Planner(lowered, target, winograd).run()
 
 
 class Planner:
     """The state of planning one graph. Lowerings of computations use its public methods."""
 
-    def __init__(self, lowered: Lowered, target: Target) -> None:
-        self.lowered, self.target = lowered, target
+    def __init__(self, lowered: Lowered, target: Target, winograd: bool) -> None:
+        self.lowered, self.target, self.winograd = lowered, target, winograd
         self.plan = Plan(lowered.inputs, lowered.outputs, assumptions=set(lowered.assumptions))
         self._tensors: dict[Value, Tensor] = {}
         self._constants: dict[tuple[object, ...], Buffer] = {}

@@ -120,7 +120,9 @@ def test_profile(capsys: pytest.CaptureFixture[str], relu_add: str) -> None:
     assert re.search(r"100\.0 .* 0 +region", out) and "1 steps in" in out and "GFLOP/s" in out
 
 
-def test_cache(capsys: pytest.CaptureFixture[str], relu_add: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache(
+    capsys: pytest.CaptureFixture[str], relu_add: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("JITONNX_CACHE_DIR", str(tmp_path / "cache"))
     assert ": 0 kernels, 0 B" in call(capsys, "cache", "info")
     call(capsys, "run", relu_add)

@@ -199,15 +199,17 @@ def test_causal_and_padding_together() -> None:
 
 
 @pytest.mark.parametrize("swap", [False, True])
-def test_blocked_rows_found_by_their_maximum(swap) -> None:
+@pytest.mark.parametrize("of_mask", [False, True])
+def test_blocked_rows_found_by_their_maximum(swap, of_mask) -> None:
     """As ONNX's function of Attention spells it."""
     mask = np.zeros((2, 1, 5, 5), f)
     mask[0, 0, 2] = -np.inf
 
     def author(b: Build) -> Value:
         q, k, v = qkv(b, 2, 3)
-        scores = b.op(Add(), unscaled(b, q, k), b.input(mask))
-        largest = b.op(ReduceMax(), scores, np.array([-1]))
+        given = b.input(mask)
+        scores = b.op(Add(), unscaled(b, q, k), given)
+        largest = b.op(ReduceMax(), given if of_mask else scores, np.array([-1]))
         blocked = b.op(Equal(), f(-np.inf), largest) if swap else b.op(Equal(), largest, f(-np.inf))
         return b.op(MatMul(), b.op(Where(), blocked, f(0), b.op(Softmax(), scores)), v)
 

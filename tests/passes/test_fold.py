@@ -9,7 +9,7 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ops.activation import Relu
 from jitonnx.ops.arithmetic import Add, Div, Max, Mul, Pow, Sub
 from jitonnx.ops.cast import Cast
-from jitonnx.ops.indexing import Concat, ConstantOfShape, Gather, GatherElements, GatherND, Range, Slice
+from jitonnx.ops.indexing import Concat, ConstantOfShape, Gather, GatherElements, GatherND, Range, Slice, Tile
 from jitonnx.ops.logic import And, GreaterOrEqual, Not, Or, Where, Xor
 from jitonnx.ops.shape import Expand, Reshape, Shape, Squeeze, Transpose, Unsqueeze
 from jitonnx.passes import optimize
@@ -39,11 +39,19 @@ def test_a_folded_transpose_shares_the_memory_of_its_constant() -> None:
 
 def test_a_constant_far_larger_than_its_inputs_is_not_made() -> None:
     def author(b: Build) -> Value:
-        return b.op(Add(), b.input(normal(1)), b.op(ConstantOfShape(), np.array([1 << 19])))
+        return b.op(Add(), b.input(normal(1)), b.op(Tile(), normal(4), np.array([1 << 17])))
 
     graph, report = rewritten(author)
-    assert operators(graph)["ConstantOfShape"] == 0  # zeros are a neutral operand
+    assert operators(graph)["Tile"] == 1
     assert [entry.reason for entry in report.declined] == [Reason.TOO_LARGE]
+
+
+def test_one_element_repeated_takes_no_memory() -> None:
+    def author(b: Build) -> Value:
+        return b.op(Add(), b.input(normal(1)), b.op(ConstantOfShape(), np.array([1 << 21])))
+
+    (node,) = rewritten(author)[0]
+    assert node.inputs[1].constant.strides == (0,)
 
 
 def test_what_fails_on_constants_is_left_to_the_run() -> None:

@@ -64,6 +64,4 @@ def two_outputs() -> bytes:
     """sum = a + b, difference = a - b, for a and b [N, M]."""
     nodes = [node("Add", ["a", "b"], ["sum"]), node("Sub", ["a", "b"], ["difference"])]
     shape = ("N", "M")
-    return model(
-        nodes, [tensor("a", shape), tensor("b", shape)], [tensor("sum", shape), tensor("difference", shape)]
-    )
+    return model(nodes, [tensor("a", shape), tensor("b", shape)], [tensor("sum", shape), tensor("difference", shape)])

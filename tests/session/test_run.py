@@ -74,7 +74,7 @@ def test_missing_input(pair: InferenceSession) -> None:
 
 
 def test_unknown_input(session: InferenceSession) -> None:
-    with pytest.raises(InvalidArgument, match="Invalid input name: xx.*inputs are: x.*did you mean 'x'"):
+    with pytest.raises(InvalidArgument, match=r"Invalid input name: xx.*inputs are: x.*did you mean 'x'"):
         session.run(None, {"x": X, "xx": X})
 
 
@@ -180,7 +180,7 @@ def test_masked_array_is_taken_without_its_mask(session: InferenceSession) -> No
 @pytest.mark.parametrize(
     "value, text",
     [
-        (X.astype(np.float64), r"Actual: \(tensor\(double\)\) , expected: \(tensor\(float\)\) for input 'x'.*'float32'"),
+        (X.astype(float), r"Actual: \(tensor\(double\)\) , expected: \(tensor\(float\)\) for input 'x'.*'float32'"),
         (X.astype(np.int64), r"Actual: \(tensor\(int64\)\)"),
         (X.astype(object), "Actual: .NumPy's object"),
         (X.astype("M8[s]"), "NumPy's datetime64"),
@@ -289,7 +289,7 @@ def test_disagreeing_inputs_get_one_warning_and_a_right_result() -> None:
 @pytest.mark.filterwarnings("ignore:inputs disagree")
 def test_disagreeing_inputs_that_no_plan_can_serve() -> None:
     session = InferenceSession(models.two_outputs())
-    with pytest.raises(Fail, match="Add.*make_sum"):
+    with pytest.raises(Fail, match=r"Add.*make_sum"):
         session.run(None, {"a": X, "b": np.zeros((3, 3), np.float32)})
 
 

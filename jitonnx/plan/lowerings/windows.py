@@ -10,12 +10,12 @@ import numpy as np
 
 from jitonnx.ir import computation as c
 from jitonnx.ir import expr as e
-from jitonnx.ir.dims import DimLike, product
+from jitonnx.ir.dims import DimLike, known, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Statement
 from jitonnx.ir.types import TensorType
-from jitonnx.kernels.convolution.spec import DepthwiseSpec, DirectSpec, choose_convolution, choose_transposed
+from jitonnx.kernels.convolution.spec import DepthwiseSpec, DirectSpec, choose_convolution, choose_transposed, live_taps
 from jitonnx.kernels.convolution.transforms import WinogradSpec
 from jitonnx.kernels.lrn.spec import LRNSpec
 from jitonnx.kernels.pooling.spec import ELEMENTS as POOL_ELEMENTS
@@ -183,6 +183,9 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     y = planner.place(group.output, channels_last_order(x.rank), strict=True)
     if bias is not None:
         _add_bias(planner, group, bias, x.rank)
+    computation, weights = _without_dead_taps(computation, weights, x, y)
+    array = weights.constant
+    assert array is not None
     if _is_matrix_product(computation, array):
         matrix, out = pixels_as_rows(x), pixels_as_rows(y)
         if matrix is not None and out is not None:
@@ -191,6 +194,27 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
             gemm(planner, group, matrix, swapped, out, pixels_as_rows)
             return
     _direct(planner, group, computation, x, weights, y)
+
+
+def _without_dead_taps(
+    computation: c.Convolution, weights: Tensor, x: Tensor, y: Tensor
+) -> tuple[c.Convolution, Tensor]:
+    """The convolution without the taps that read nothing but padding: widely dilated kernels on small images have such."""
+    shape, strides, offset = list(weights.shape), list(weights.strides), weights.offset
+    before = list(computation.pads_before)
+    for axis, (pad, stride, dilation) in enumerate(
+        zip(computation.pads_before, computation.strides, computation.dilations, strict=True)
+    ):
+        sizes = (weights.shape[2 + axis], pad, x.shape[2 + axis], y.shape[2 + axis])
+        if not known(sizes) or 0 in sizes[2:]:
+            continue
+        taps = live_taps(int(sizes[0]), stride, dilation, int(pad), int(sizes[2]), int(sizes[3]))
+        offset = offset + taps.start * strides[2 + axis]
+        shape[2 + axis], before[axis] = taps.stop - taps.start, pad - taps.start * dilation
+    pruned = replace(weights, offset=offset, shape=tuple(shape))
+    if pruned.shape == weights.shape or 0 in shape:
+        return computation, weights
+    return replace(computation, pads_before=tuple(before), pads_after=(0,) * len(before)), pruned
 
 
 PLANAR_CHANNELS = 4
@@ -213,6 +237,7 @@ def _direct(planner: Planner, group: Group, computation: c.Convolution, x: Tenso
         (height, width),
         planner.target,
         is_channels_last(x),
+        planner.winograd,
     )
     geometry = _Geometry.of(x, y)
     pads = _pair(computation.pads_before, 0)

@@ -1,0 +1,760 @@
+"""The cases of `bench.operators`: small models of one operator, or of a few that exporters write together.
+
+Shapes are those of common networks. Each case is a function that adds its nodes to a `Net`; `CASES` names them by
+family. Inputs are drawn from fixed seeds, so that a case is the same model with the same feeds every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+OPSET = 23
+"""The operator set of all cases: the newest that onnxruntime has kernels for throughout."""
+IR_VERSION = 10
+
+Build: TypeAlias = "Callable[[Net], str | list[str]]"
+"""Adds nodes and returns the outputs' names."""
+Shape: TypeAlias = Sequence[int]
+
+
+class Net:
+    """A model in the making, and what to feed it."""
+
+    def __init__(self) -> None:
+        self.feeds: dict[str, np.ndarray] = {}
+        self.weights: dict[str, np.ndarray] = {}
+        self.nodes: list[onnx.NodeProto] = []
+        self.picked: str | None = None
+        """An input or weight of which no more is read than comes out: what Gather or Slice picks from."""
+        self._random = np.random.default_rng(0)
+
+    def feed(self, shape: Shape, low: float | None = None, high: float = 1.0, dtype: str = "float32") -> str:
+        """An input of values from the standard normal distribution, or evenly from [low, high)."""
+        return self.feed_array(self._draw(shape, low, high, dtype))
+
+    def feed_array(self, array: np.ndarray) -> str:
+        """An input with this value."""
+        name = f"x{len(self.feeds)}"
+        self.feeds[name] = array
+        return name
+
+    def weight(self, *shape: int, dtype: str = "float32") -> str:
+        """A constant of random values, small enough for sums over its rows to stay near 1."""
+        fan_in = int(np.prod(shape[1:])) if len(shape) > 1 else 1
+        return self.constant(self._draw(shape, None, 1.0, dtype) / np.asarray(fan_in**0.5, dtype))
+
+    def constant(self, value: Any, dtype: str | None = None) -> str:
+        """A constant: an array, a list or a number."""
+        name = f"w{len(self.weights)}"
+        self.weights[name] = np.asarray(value, dtype)
+        return name
+
+    def integers(self, *values: int) -> str:
+        """A constant int64 vector: axes, sizes, splits."""
+        return self.constant(values, "int64")
+
+    def node(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        """Add a node with one output; an absent input is ''. Returns the output's name."""
+        return self.nodes_outputs(operator, 1, *inputs, **attributes)[0]
+
+    def nodes_outputs(self, operator: str, count: int, *inputs: str, **attributes: Any) -> list[str]:
+        """Add a node with `count` outputs."""
+        outputs = [f"y{len(self.nodes)}_{number}" for number in range(count)]
+        self.nodes.append(helper.make_node(operator, inputs, outputs, **attributes))
+        return outputs
+
+    def model(self, outputs: str | list[str]) -> onnx.ModelProto:
+        """The finished model, checked, with every value's shape inferred."""
+        names = [outputs] if isinstance(outputs, str) else outputs
+        inputs = [
+            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+            for name, array in self.feeds.items()
+        ]
+        weights = [numpy_helper.from_array(array, name) for name, array in self.weights.items()]
+        results = [onnx.ValueInfoProto(name=name) for name in names]
+        graph = helper.make_graph(self.nodes, "case", inputs, results, weights)
+        opsets = [helper.make_opsetid("", OPSET)]
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
+        return onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+
+    def _draw(self, shape: Shape, low: float | None, high: float, dtype: str) -> np.ndarray:
+        if low is None:
+            return self._random.standard_normal(shape, np.float32).astype(dtype)
+        if np.dtype(dtype).kind in "iub":
+            return self._random.integers(int(low), int(high), shape).astype(dtype)
+        return self._random.uniform(low, high, shape).astype(dtype)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the table."""
+
+    family: str
+    name: str
+    build: Build
+
+    def make(self) -> tuple[onnx.ModelProto, Net]:
+        """The model, and the net that holds its feeds and weights."""
+        net = Net()
+        return net.model(self.build(net)), net
+
+
+def cases(filters: Sequence[str] = ()) -> Iterator[Case]:
+    """The cases of whose "family/name" some filter is a part, in any case of letters; all without filters."""
+    for family, members in CASES.items():
+        for name, build in members.items():
+            if not filters or any(part.lower() in f"{family}/{name}".lower() for part in filters):
+                yield Case(family, name, build)
+
+
+# ---------------------------------------------------------------- shorthand
+
+
+def op(operator: str, *shapes: Shape, low: float | None = None, high: float = 1.0, **attributes: Any) -> Build:
+    """One operator over float32 inputs of these shapes."""
+    return lambda net: net.node(operator, *(net.feed(shape, low, high) for shape in shapes), **attributes)
+
+
+def typed(operator: str, dtype: str, *shapes: Shape, low: float = 0, high: float = 100, **attributes: Any) -> Build:
+    """One operator over inputs of another element type, evenly from [low, high)."""
+    return lambda net: net.node(operator, *(net.feed(shape, low, high, dtype) for shape in shapes), **attributes)
+
+
+def with_integers(operator: str, shape: Shape, *lists: Sequence[int], **attributes: Any) -> Build:
+    """One operator over a float32 input with constant int64 vectors behind it: axes, sizes, repeats."""
+    return lambda net: net.node(operator, net.feed(shape), *(net.integers(*values) for values in lists), **attributes)
+
+
+def activated(net: Net, y: str, then: str) -> str:
+    """`then`: an activation behind a product or convolution, as exporters write it; "" for none."""
+    if then == "silu":
+        return net.node("Mul", y, net.node("Sigmoid", y))
+    if then == "relu6":
+        return net.node("Clip", y, net.constant(0, "float32"), net.constant(6, "float32"))
+    if then == "gelu":
+        root = net.node("Div", y, net.constant(2**0.5, "float32"))
+        factor = net.node("Add", net.node("Erf", root), net.constant(1, "float32"))
+        return net.node("Mul", net.node("Mul", y, factor), net.constant(0.5, "float32"))
+    return net.node(then, y) if then else y
+
+
+# ---------------------------------------------------------------- convolution
+
+
+def conv(
+    shape: Shape,
+    filters: int,
+    kernel: int,
+    stride: int = 1,
+    dilation: int = 1,
+    groups: int = 1,
+    pad: int | None = None,
+    then: str = "Relu",
+    residual: bool = False,
+) -> Build:
+    """Convolution of [N, C, *sizes] with a bias, its size kept (or divided by the stride) unless `pad` is given."""
+    axes = len(shape) - 2
+    pad = dilation * (kernel - 1) // 2 if pad is None else pad
+
+    def build(net: Net) -> str:
+        x = net.feed(shape)
+        weights = net.weight(filters, shape[1] // groups, *[kernel] * axes)
+        y = net.node(
+            "Conv",
+            x,
+            weights,
+            net.weight(filters),
+            kernel_shape=[kernel] * axes,
+            strides=[stride] * axes,
+            dilations=[dilation] * axes,
+            pads=[pad] * 2 * axes,
+            group=groups,
+        )
+        if residual:
+            y = net.node("Add", y, net.feed((shape[0], filters, *(size // stride for size in shape[2:]))))
+        return activated(net, y, then)
+
+    return build
+
+
+def depthwise(shape: Shape, kernel: int, stride: int = 1, then: str = "relu6") -> Build:
+    """A convolution with a filter for each channel."""
+    return conv(shape, shape[1], kernel, stride, groups=shape[1], then=then)
+
+
+def conv_transpose(shape: Shape, filters: int, kernel: int, stride: int, pad: int = 0) -> Build:
+    def build(net: Net) -> str:
+        weights = net.weight(shape[1], filters, kernel, kernel)
+        sizes = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": [pad] * 4}
+        return net.node("ConvTranspose", net.feed(shape), weights, net.weight(filters), **sizes)
+
+    return build
+
+
+def squeeze_excite(channels: int, size: int, squeezed: int) -> Build:
+    """The block of MobileNetV3 and EfficientNet: channels weighted by what their means say."""
+
+    def build(net: Net) -> str:
+        x = net.feed((1, channels, size, size))
+        mean = net.node("GlobalAveragePool", x)
+        inner = net.node("Conv", mean, net.weight(squeezed, channels, 1, 1), net.weight(squeezed))
+        outer = net.node("Conv", activated(net, inner, "silu"), net.weight(channels, squeezed, 1, 1))
+        return net.node("Mul", x, net.node("Sigmoid", outer))
+
+    return build
+
+
+# ---------------------------------------------------------------- products
+
+
+def dense(rows: Shape, inner: int, columns: int, then: str = "", bias: bool = True, residual: bool = False) -> Build:
+    """[*rows, inner] @ constant [inner, columns], and what follows in a transformer."""
+
+    def build(net: Net) -> str:
+        y = net.node("MatMul", net.feed((*rows, inner)), net.weight(inner, columns))
+        if bias:
+            y = net.node("Add", y, net.weight(columns))
+        if residual:
+            y = net.node("Add", y, net.feed((*rows, columns)))
+        return activated(net, y, then)
+
+    return build
+
+
+def gemm(rows: int, inner: int, columns: int, then: str = "") -> Build:
+    """Gemm with weights as PyTorch's Linear has them: [columns, inner], transposed by the node."""
+
+    def build(net: Net) -> str:
+        y = net.node("Gemm", net.feed((rows, inner)), net.weight(columns, inner), net.weight(columns), transB=1)
+        return activated(net, y, then)
+
+    return build
+
+
+# ---------------------------------------------------------------- attention
+
+
+def attention(
+    heads: int, queries: int, size: int, keys: int | None = None, batch: int = 1, mask: str = "", packed: bool = False
+) -> Build:
+    """softmax(q @ kᵀ / √size + mask) @ v as exporters write it.
+
+    mask: "" none; "padding" [batch, 1, 1, keys] added; "causal" a constant triangle, chosen by Where.
+    packed: q, k and v are [batch, sequence, heads * size], are reshaped and transposed first, and the result back.
+    """
+    keys = keys or queries
+
+    def split(net: Net, rows: int, order: Sequence[int]) -> str:
+        x = net.feed((batch, rows, heads * size))
+        return net.node("Transpose", net.node("Reshape", x, net.integers(batch, rows, heads, size)), perm=order)
+
+    def build(net: Net) -> str:
+        if packed:
+            q, kt = split(net, queries, (0, 2, 1, 3)), split(net, keys, (0, 2, 3, 1))
+            v = split(net, keys, (0, 2, 1, 3))
+        else:
+            q, k, v = (net.feed((batch, heads, rows, size)) for rows in (queries, keys, keys))
+            kt = net.node("Transpose", k, perm=[0, 1, 3, 2])
+        scores = net.node("Div", net.node("MatMul", q, kt), net.constant(size**0.5, "float32"))
+        if mask == "padding":
+            scores = net.node("Add", scores, net.feed((batch, 1, 1, keys)))
+        elif mask == "causal":
+            triangle = net.constant(np.tri(queries, keys, keys - queries, dtype=bool)[None, None])
+            scores = net.node("Where", triangle, scores, net.constant(np.finfo(np.float32).min))
+        y = net.node("MatMul", net.node("Softmax", scores, axis=-1), v)
+        if packed:
+            y = net.node("Transpose", y, perm=[0, 2, 1, 3])
+            y = net.node("Reshape", y, net.integers(batch, queries, heads * size))
+        return y
+
+    return build
+
+
+def attention_node(q: Shape, kv: Shape, **attributes: Any) -> Build:
+    """ONNX's own Attention on [batch, heads, sequence, size]."""
+    return op("Attention", q, kv, kv, **attributes)
+
+
+# ---------------------------------------------------------------- normalisation
+
+
+def layer_norm(*shape: int, written_out: bool = False, residual: bool = False) -> Build:
+    """LayerNormalization of the last axis; `written_out`: as exporters wrote it before operator set 17."""
+    size = shape[-1]
+
+    def build(net: Net) -> str:
+        x = net.feed(shape)
+        if residual:
+            x = net.node("Add", x, net.feed(shape))
+        scale, bias = net.weight(size), net.weight(size)
+        if not written_out:
+            return net.node("LayerNormalization", x, scale, bias, axis=-1, epsilon=1e-5)
+        centred = net.node("Sub", x, net.node("ReduceMean", x, net.integers(-1)))
+        squares = net.node("Pow", centred, net.constant(2, "float32"))
+        variance = net.node("ReduceMean", squares, net.integers(-1))
+        root = net.node("Sqrt", net.node("Add", variance, net.constant(1e-5, "float32")))
+        return net.node("Add", net.node("Mul", net.node("Div", centred, root), scale), bias)
+
+    return build
+
+
+def scaled(operator: str, shape: Shape, biased: bool = True, **attributes: Any) -> Build:
+    """A normalisation with a scale, and a bias, for each channel (axis 1; the last of RMSNormalization)."""
+    channels = shape[-1] if operator == "RMSNormalization" else shape[1]
+
+    def build(net: Net) -> str:
+        parameters = [net.weight(channels), *([net.weight(channels)] if biased else [])]
+        return net.node(operator, net.feed(shape), *parameters, **attributes)
+
+    return build
+
+
+def batch_norm(shape: Shape, then: str = "") -> Build:
+    def build(net: Net) -> str:
+        channels = np.linspace(0.5, 1.5, shape[1], dtype=np.float32)
+        parameters = [net.constant(channels) for _ in range(4)]
+        return activated(net, net.node("BatchNormalization", net.feed(shape), *parameters), then)
+
+    return build
+
+
+# ---------------------------------------------------------------- moving elements
+
+
+def gather(data: Shape, indices: Shape, axis: int = 0) -> Build:
+    """Gather from a constant table."""
+
+    def build(net: Net) -> str:
+        net.picked = net.weight(*data)
+        return net.node("Gather", net.picked, net.feed(indices, 0, data[axis], "int64"), axis=axis)
+
+    return build
+
+
+def gather_nd(data: Shape, count: int, width: int) -> Build:
+    def build(net: Net) -> str:
+        net.picked = net.feed(data)
+        tuples = np.random.default_rng(1).integers(0, data[:width], (count, width))
+        return net.node("GatherND", net.picked, net.feed_array(tuples))
+
+    return build
+
+
+def gather_elements(shape: Shape, axis: int) -> Build:
+    return lambda net: net.node("GatherElements", net.feed(shape), net.feed(shape, 0, shape[axis], "int64"), axis=axis)
+
+
+def scatter_nd(shape: Shape, rows: int) -> Build:
+    """Whole rows of the first axis replaced: each once."""
+
+    def build(net: Net) -> str:
+        places = np.random.default_rng(1).permutation(shape[0])[:rows, None]
+        return net.node("ScatterND", net.feed(shape), net.feed_array(places), net.feed((rows, *shape[1:])))
+
+    return build
+
+
+def scatter_elements(shape: Shape, axis: int) -> Build:
+    """Every element of the result written, in another order along `axis`."""
+
+    def build(net: Net) -> str:
+        order = np.argsort(np.random.default_rng(1).random(shape), axis)
+        return net.node("ScatterElements", net.feed(shape), net.feed_array(order), net.feed(shape), axis=axis)
+
+    return build
+
+
+def slice_(shape: Shape, starts: Sequence[int], ends: Sequence[int], steps: Sequence[int]) -> Build:
+    """Slice of the last axes."""
+
+    def build(net: Net) -> str:
+        axes = range(len(shape) - len(starts), len(shape))
+        net.picked = net.feed(shape)
+        return net.node("Slice", net.picked, *(net.integers(*values) for values in (starts, ends, axes, steps)))
+
+    return build
+
+
+def split(shape: Shape, parts: int, axis: int) -> Build:
+    return lambda net: net.nodes_outputs("Split", parts, net.feed(shape), axis=axis, num_outputs=parts)
+
+
+def resize(shape: Shape, scale: float, mode: str, **attributes: Any) -> Build:
+    """Height and width by `scale`."""
+
+    def build(net: Net) -> str:
+        scales = net.constant([1, 1, scale, scale], "float32")
+        return net.node("Resize", net.feed(shape), "", scales, mode=mode, **attributes)
+
+    return build
+
+
+def top_k(shape: Shape, count: int) -> Build:
+    return lambda net: net.nodes_outputs("TopK", 2, net.feed(shape), net.integers(count), axis=-1)
+
+
+def cast(dtype: str, target: str, shape: Shape) -> Build:
+    to = helper.np_dtype_to_tensor_dtype(np.dtype(target))
+    return lambda net: net.node("Cast", net.feed(shape, -100, 100, dtype), to=to)
+
+
+def where(shape: Shape) -> Build:
+    return lambda net: net.node("Where", net.feed(shape, 0, 2, "bool"), net.feed(shape), net.feed(shape))
+
+
+def prelu(shape: Shape) -> Build:
+    return lambda net: net.node("PRelu", net.feed(shape), net.weight(shape[1], 1, 1))
+
+
+def clip(shape: Shape) -> Build:
+    return lambda net: activated(net, net.feed(shape), "relu6")
+
+
+def chain(then: str, shape: Shape) -> Build:
+    """An activation that exporters spell out."""
+    return lambda net: activated(net, net.feed(shape), then)
+
+
+def tanh_gelu(shape: Shape) -> Build:
+    """Gelu by tanh as GPT-2 spells it out."""
+
+    def build(net: Net) -> str:
+        x = net.feed(shape)
+        cube = net.node("Pow", x, net.constant(3, "float32"))
+        sum_ = net.node("Add", x, net.node("Mul", cube, net.constant(0.044715, "float32")))
+        tanh = net.node("Tanh", net.node("Mul", sum_, net.constant((2 / np.pi) ** 0.5, "float32")))
+        half = net.node("Mul", x, net.constant(0.5, "float32"))
+        return net.node("Mul", half, net.node("Add", tanh, net.constant(1, "float32")))
+
+    return build
+
+
+def power(shape: Shape, exponent: float) -> Build:
+    return lambda net: net.node("Pow", net.feed(shape, 0.1, 4.0), net.constant(exponent, "float32"))
+
+
+# ---------------------------------------------------------------- recurrent layers
+
+
+def recurrent(
+    operator: str, steps: int, batch: int, inputs: int, hidden: int, both: bool = False, **more: int
+) -> Build:
+    """LSTM, GRU or RNN over [steps, batch, inputs]; `both`: in both directions. All its outputs are made."""
+    gates, directions = {"LSTM": 4, "GRU": 3, "RNN": 1}[operator], 2 if both else 1
+
+    def build(net: Net) -> list[str]:
+        weights = net.weight(directions, gates * hidden, inputs), net.weight(directions, gates * hidden, hidden)
+        return net.nodes_outputs(
+            operator,
+            3 if operator == "LSTM" else 2,
+            net.feed((steps, batch, inputs)),
+            *weights,
+            net.weight(directions, 2 * gates * hidden),
+            hidden_size=hidden,
+            direction="bidirectional" if both else "forward",
+            **more,
+        )
+
+    return build
+
+
+# ---------------------------------------------------------------- the table
+
+L1, L2, L3, MEMORY = (1, 64, 5, 5), (1, 128, 28, 28), (1, 64, 112, 112), (4, 64, 224, 224)
+"""Images of 1.6 thousand to 12.8 million elements: the data of one operator lie in this cache, or in memory."""
+TOKENS = (1, 128, 768)
+ASYMMETRIC = {"coordinate_transformation_mode": "asymmetric"}
+ALIGNED = {"coordinate_transformation_mode": "align_corners"}
+
+
+def _unary(operator: str, **more: Any) -> tuple[str, Build]:
+    return operator, op(operator, L2, **more)
+
+
+CASES: dict[str, dict[str, Build]] = {
+    "convolution": {
+        "7x7/2 image": conv((1, 3, 224, 224), 64, 7, 2),
+        "3x3/2 image": conv((1, 3, 224, 224), 32, 3, 2, then="silu"),
+        "3x3 image, 224": conv((1, 3, 224, 224), 64, 3),
+        "16x16/16 patches": conv((1, 3, 224, 224), 768, 16, 16, pad=0, then=""),
+        "4x4/4 patches": conv((1, 3, 224, 224), 96, 4, 4, pad=0, then=""),
+        "3x3 64, 224": conv((1, 64, 224, 224), 64, 3),
+        "3x3 64, 56": conv((1, 64, 56, 56), 64, 3),
+        "3x3 128, 28": conv((1, 128, 28, 28), 128, 3),
+        "3x3 256, 14": conv((1, 256, 14, 14), 256, 3),
+        "3x3 512, 7": conv((1, 512, 7, 7), 512, 3),
+        "3x3 64, 56, residual": conv((1, 64, 56, 56), 64, 3, residual=True),
+        "3x3 64, 28, batch 8": conv((8, 64, 28, 28), 64, 3),
+        "3x3 128 to 32, 28": conv((1, 128, 28, 28), 32, 3),
+        "3x3/2 128, 56": conv((1, 128, 56, 56), 128, 3, 2),
+        "3x3/2 256 to 512, 14": conv((1, 256, 14, 14), 512, 3, 2),
+        "1x1 64 to 256, 56": conv((1, 64, 56, 56), 256, 1, then=""),
+        "1x1 256 to 64, 56": conv((1, 256, 56, 56), 64, 1),
+        "1x1 1024 to 256, 14": conv((1, 1024, 14, 14), 256, 1),
+        "1x1 512 to 2048, 7, residual": conv((1, 512, 7, 7), 2048, 1, residual=True),
+        "1x1/2 256 to 512, 56": conv((1, 256, 56, 56), 512, 1, 2, then=""),
+        "1x1 24 to 144, 56": conv((1, 24, 56, 56), 144, 1, then="relu6"),
+        "1x1 320 to 1280, 7": conv((1, 320, 7, 7), 1280, 1, then="HardSwish"),
+        "3x3 dilated 2, 256, 28": conv((1, 256, 28, 28), 256, 3, dilation=2),
+        "3x3 dilated 12, 256, 28": conv((1, 256, 28, 28), 256, 3, dilation=12),
+        "3x3 32 groups, 256, 28": conv((1, 256, 28, 28), 256, 3, groups=32),
+        "5x5 64, 28": conv((1, 64, 28, 28), 64, 5),
+        "3 taps, 80 to 384, 3000": conv((1, 80, 3000), 384, 3, then="gelu"),
+        "31 taps, 64, 1000": conv((1, 64, 1000), 64, 31),
+        "3x3x3 16 to 32, 16": conv((1, 16, 16, 32, 32), 32, 3),
+        "transposed 2x2/2, 128 to 64, 56": conv_transpose((1, 128, 56, 56), 64, 2, 2),
+        "transposed 4x4/2, 256 to 128, 14": conv_transpose((1, 256, 14, 14), 128, 4, 2, 1),
+        "squeeze and excite, 240, 28": squeeze_excite(240, 28, 60),
+    },
+    "depthwise": {
+        "3x3 32, 112": depthwise((1, 32, 112, 112), 3),
+        "3x3 144, 56": depthwise((1, 144, 56, 56), 3),
+        "3x3/2 96, 112": depthwise((1, 96, 112, 112), 3, 2),
+        "3x3 384, 14": depthwise((1, 384, 14, 14), 3, then="silu"),
+        "5x5 240, 28": depthwise((1, 240, 28, 28), 5, then="HardSwish"),
+        "5x5/2 672, 14": depthwise((1, 672, 14, 14), 5, 2, then="silu"),
+        "7x7 96, 56": depthwise((1, 96, 56, 56), 7, then=""),
+        "7x7 768, 7": depthwise((1, 768, 7, 7), 7, then=""),
+        "31 taps, 256, 500": conv((1, 256, 500), 256, 31, groups=256, then="silu"),
+    },
+    "product": {
+        "128x768x768": dense((128,), 768, 768, bias=False),
+        "128x768x768 + bias": dense((1, 128), 768, 768),
+        "128x768x3072 + bias, Gelu": dense((1, 128), 768, 3072, "gelu"),
+        "128x3072x768 + bias, residual": dense((1, 128), 3072, 768, residual=True),
+        "197x768x2304 + bias": dense((1, 197), 768, 2304),
+        "49x768x3072 + bias, Gelu": dense((1, 49), 768, 3072, "gelu"),
+        "32x384x1536 + bias, Gelu": dense((1, 32), 384, 1536, "gelu"),
+        "1024x1024x1024": dense((1024,), 1024, 1024, bias=False),
+        "256x256x256": dense((256,), 256, 256, bias=False),
+        "16x64x64": dense((16,), 64, 64, "Relu"),
+        "1x768x3072": dense((1, 1), 768, 3072, "gelu"),
+        "1x4096x4096": dense((1, 1), 4096, 4096, bias=False),
+        "1x768x16384": dense((1, 1), 768, 16384, bias=False),
+        "Gemm 1x2048x1000": gemm(1, 2048, 1000),
+        "Gemm 8x512x1000": gemm(8, 512, 1000),
+        "Gemm 64x784x256, Relu": gemm(64, 784, 256, "Relu"),
+        "two inputs, 512x512x512": op("MatMul", (512, 512), (512, 512)),
+        "two inputs, 12 x 128x64x128": op("MatMul", (1, 12, 128, 64), (1, 12, 64, 128)),
+        "two inputs, 8 x 256x256x256": op("MatMul", (8, 256, 256), (8, 256, 256)),
+        "two inputs, 64 x 16x32x16": op("MatMul", (64, 16, 32), (64, 32, 16)),
+        "Einsum bhqd,bhkd->bhqk": op(
+            "Einsum", (1, 12, 128, 64), (1, 12, 128, 64), equation="bhqd,bhkd->bhqk"
+        ),
+        "Einsum bqhd,bkhd->bhqk": op(
+            "Einsum", (1, 128, 12, 64), (1, 128, 12, 64), equation="bqhd,bkhd->bhqk"
+        ),
+        "float64 256x256x256": typed("MatMul", "float64", (256, 256), (256, 256), low=-1, high=1),
+    },
+    "attention": {
+        "12 heads, 128x64": attention(12, 128, 64),
+        "12 heads, 128x64, padding mask": attention(12, 128, 64, mask="padding"),
+        "12 heads, 128x64, packed": attention(12, 128, 64, mask="padding", packed=True),
+        "12 heads, 197x64, packed": attention(12, 197, 64, packed=True),
+        "12 heads, 256x64, causal": attention(12, 256, 64, mask="causal"),
+        "8 heads, 1024x64": attention(8, 1024, 64),
+        "12 heads, 32x32, batch 4": attention(12, 32, 32, batch=4, mask="padding"),
+        "12 heads, 1 query, 1024 keys": attention(12, 1, 64, keys=1024),
+        "Attention node, 12 heads, 128x64": attention_node((1, 12, 128, 64), (1, 12, 128, 64)),
+        "Attention node, causal": attention_node((1, 12, 256, 64), (1, 12, 256, 64), is_causal=1),
+        "Attention node, 32 heads for 8": attention_node((1, 32, 128, 64), (1, 8, 128, 64)),
+    },
+    "normalization": {
+        "LayerNormalization, 768": layer_norm(*TOKENS),
+        "LayerNormalization, residual": layer_norm(*TOKENS, residual=True),
+        "LayerNormalization, written out": layer_norm(*TOKENS, written_out=True),
+        "LayerNormalization, 96": layer_norm(1, 56, 56, 96),
+        "LayerNormalization, 1 row": layer_norm(1, 1, 768),
+        "RMSNormalization": scaled("RMSNormalization", TOKENS, biased=False, axis=-1),
+        "BatchNormalization": batch_norm((1, 64, 56, 56)),
+        "BatchNormalization, Relu": batch_norm((1, 64, 56, 56), "Relu"),
+        "InstanceNormalization": scaled("InstanceNormalization", (1, 64, 128, 128)),
+        "GroupNormalization": scaled("GroupNormalization", (1, 64, 64, 64), num_groups=8),
+        "MeanVarianceNormalization": op("MeanVarianceNormalization", (1, 64, 56, 56), axes=[0, 2, 3]),
+        "LpNormalization": op("LpNormalization", TOKENS, axis=-1, p=2),
+        "LRN": op("LRN", (1, 64, 56, 56), size=5),
+    },
+    "softmax": {
+        "12x128x128": op("Softmax", (1, 12, 128, 128), axis=-1),
+        "1x1000": op("Softmax", (1, 1000), axis=-1),
+        "128x30522": op("Softmax", (128, 30522), axis=-1),
+        "21 channels": op("Softmax", (1, 21, 224, 224), axis=1),
+        "LogSoftmax 128x30522": op("LogSoftmax", (128, 30522), axis=-1),
+        "LogSoftmax 100x29": op("LogSoftmax", (100, 29), axis=-1),
+        "Hardmax": op("Hardmax", (128, 1000), axis=-1),
+    },
+    "reduction": {
+        "ReduceMean, last axis": with_integers("ReduceMean", TOKENS, [-1]),
+        "ReduceMean, tokens": with_integers("ReduceMean", TOKENS, [1]),
+        "ReduceMean, image": with_integers("ReduceMean", (1, 128, 28, 28), [2, 3]),
+        "ReduceSum, all": with_integers("ReduceSum", (1024, 1024), [0, 1]),
+        "ReduceSum, first axis": with_integers("ReduceSum", (1024, 1024), [0]),
+        "ReduceMax, last axis": with_integers("ReduceMax", (128, 30522), [-1]),
+        "ReduceL2, last axis": with_integers("ReduceL2", TOKENS, [-1]),
+        "ReduceProd, last axis": with_integers("ReduceProd", (128, 64, 16), [-1]),
+        "ReduceLogSumExp, last axis": with_integers("ReduceLogSumExp", (128, 1000), [-1]),
+        "ReduceSumSquare, short": with_integers("ReduceSumSquare", (100000, 4), [-1]),
+        "ArgMax, last axis": op("ArgMax", (128, 30522), axis=-1),
+        "ArgMax, channels": op("ArgMax", (1, 21, 224, 224), axis=1),
+        "ArgMin, 1000": op("ArgMin", (1, 1000), axis=-1),
+        "CumSum, last axis": with_integers("CumSum", (128, 1024), [1]),
+        "CumSum, first axis": with_integers("CumSum", (1024, 128), [0]),
+        "TopK 5 of 1000": top_k((1, 1000), 5),
+        "TopK 100 of 8400": top_k((1, 8400), 100),
+        "TopK 50 of 32000": top_k((8, 32000), 50),
+    },
+    "arithmetic": {
+        "Add, L1": op("Add", L1, L1),
+        "Add, L2": op("Add", L2, L2),
+        "Add, L3": op("Add", L3, L3),
+        "Add, memory": op("Add", MEMORY, MEMORY),
+        "Add a row": op("Add", TOKENS, (768,)),
+        "Add a channel": op("Add", L2, (128, 1, 1)),
+        "Add a column": op("Add", (1024, 128), (1024, 1)),
+        "Mul by a channel": op("Mul", L2, (1, 128, 1, 1)),
+        "Mul by a number": op("Mul", L2, ()),
+        "Sub, outer": op("Sub", (512, 1), (1, 512)),
+        "Div, L2": op("Div", L2, L2, low=0.5, high=2.0),
+        "Pow 2": power(L2, 2.0),
+        "Pow 0.5": power(L2, 0.5),
+        "Pow 2.2": power(L2, 2.2),
+        "Pow, both": op("Pow", L2, L2, low=0.1, high=3.0),
+        "Max of two": op("Max", L2, L2),
+        "Sum of four": op("Sum", L2, L2, L2, L2),
+        "Mod, fmod": op("Mod", L2, L2, low=0.5, high=10.0, fmod=1),
+        "Add int64": typed("Add", "int64", L2, L2),
+        "Mul int32": typed("Mul", "int32", L2, L2),
+        "Div int64": typed("Div", "int64", L2, L2, low=1),
+        "Mod int64": typed("Mod", "int64", L2, L2, low=1),
+        "Add float64": typed("Add", "float64", L2, L2),
+        "Max int8": typed("Max", "int8", L2, L2),
+    },
+    "activation": {
+        "Relu, L1": op("Relu", L1),
+        "Relu, L2": op("Relu", L2),
+        "Relu, L3": op("Relu", L3),
+        "Relu, memory": op("Relu", MEMORY),
+        "Clip": clip(L2),
+        "PRelu": prelu(L2),
+        "Sigmoid, L1": op("Sigmoid", L1),
+        "Sigmoid, L3": op("Sigmoid", L3),
+        "Gelu, erf": op("Gelu", TOKENS),
+        "Gelu, tanh": op("Gelu", TOKENS, approximate="tanh"),
+        "Gelu, written out": chain("gelu", TOKENS),
+        "Gelu by tanh, written out": tanh_gelu(TOKENS),
+        "SiLU, written out": chain("silu", L2),
+        **dict(
+            _unary(name)
+            for name in (
+                *("LeakyRelu", "ThresholdedRelu", "Elu", "Selu", "Celu", "Sigmoid", "HardSigmoid", "HardSwish"),
+                *("Tanh", "Softplus", "Softsign", "Mish", "Shrink"),
+            )
+        ),
+    },
+    "function": {
+        **dict(_unary(name) for name in ("Abs", "Neg", "Floor", "Round", "Sign", "Exp", "Erf", "IsNaN")),
+        **dict(_unary(name) for name in ("Sin", "Cos", "Tan", "Atan", "Sinh", "Cosh", "Asinh")),
+        **dict(_unary(name, low=0.1, high=4.0) for name in ("Log", "Sqrt", "Reciprocal")),
+        **dict(_unary(name, low=-0.9, high=0.9) for name in ("Asin", "Acos", "Atanh")),
+        "Acosh": op("Acosh", L2, low=1.1, high=4.0),
+    },
+    "logic": {
+        "Greater": op("Greater", L2, L2),
+        "Equal int64": typed("Equal", "int64", L2, L2, high=3),
+        "And": typed("And", "bool", L2, L2, high=2),
+        "Not": typed("Not", "bool", L2, high=2),
+        "BitwiseAnd int32": typed("BitwiseAnd", "int32", L2, L2),
+        "Where": where(L2),
+        "Cast float32 to float16": cast("float32", "float16", L2),
+        "Cast float16 to float32": cast("float16", "float32", L2),
+        "Cast float32 to float64": cast("float32", "float64", L2),
+        "Cast float32 to int64": cast("float32", "int64", L2),
+        "Cast int64 to float32": cast("int64", "float32", L2),
+        "Cast float32 to uint8": cast("float32", "uint8", L2),
+        "Cast float32 to bool": cast("float32", "bool", L2),
+    },
+    "pooling": {
+        "MaxPool 3x3/2": op("MaxPool", (1, 64, 112, 112), kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]),
+        "MaxPool 2x2/2": op("MaxPool", (1, 64, 224, 224), kernel_shape=[2, 2], strides=[2, 2]),
+        "MaxPool 13x13": op("MaxPool", (1, 256, 13, 13), kernel_shape=[13, 13], pads=[6] * 4),
+        "MaxPool 2, one axis": op("MaxPool", (1, 64, 4000), kernel_shape=[2], strides=[2]),
+        "AveragePool 3x3": op("AveragePool", (1, 192, 35, 35), kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+        "AveragePool 2x2/2": op("AveragePool", (1, 128, 56, 56), kernel_shape=[2, 2], strides=[2, 2]),
+        "AveragePool 2x2x2/2": op("AveragePool", (1, 32, 16, 32, 32), kernel_shape=[2] * 3, strides=[2] * 3),
+        "LpPool 3x3/2": op("LpPool", (1, 64, 56, 56), kernel_shape=[3, 3], strides=[2, 2]),
+        "GlobalAveragePool 7x7": op("GlobalAveragePool", (1, 2048, 7, 7)),
+        "GlobalAveragePool 56x56": op("GlobalAveragePool", (1, 96, 56, 56)),
+        "GlobalMaxPool": op("GlobalMaxPool", (1, 512, 14, 14)),
+    },
+    "movement": {
+        "Transpose to heads": op("Transpose", (1, 128, 12, 64), perm=[0, 2, 1, 3]),
+        "Transpose of keys": op("Transpose", (1, 128, 12, 64), perm=[0, 2, 3, 1]),
+        "Transpose NCHW to NHWC": op("Transpose", (1, 64, 56, 56), perm=[0, 2, 3, 1]),
+        "Transpose NHWC to NCHW, image": op("Transpose", (1, 224, 224, 3), perm=[0, 3, 1, 2]),
+        "Transpose 1024x1024": op("Transpose", (1024, 1024), perm=[1, 0]),
+        "Transpose 4096x4096": op("Transpose", (4096, 4096), perm=[1, 0]),
+        "Reshape": with_integers("Reshape", TOKENS, [1, 128, 12, 64]),
+        "Concat of channels": op("Concat", (1, 256, 28, 28), (1, 256, 28, 28), axis=1),
+        "Concat of columns": op("Concat", (128, 64), (128, 64), (128, 64), axis=1),
+        "Concat of columns, odd": op("Concat", (1000, 3), (1000, 2), axis=1),
+        "Split of channels": split((1, 256, 28, 28), 2, 1),
+        "Split of q, k, v": split((1, 128, 2304), 3, 2),
+        "Slice of an image": slice_((1, 64, 112, 112), [8, 8], [104, 104], [1, 1]),
+        "Slice, every second": slice_((1, 64, 112, 112), [0, 0], [112, 112], [2, 2]),
+        "Slice, reversed": slice_((64, 1024), [-1], [-(2**31)], [-1]),
+        "Pad constant": with_integers("Pad", (1, 64, 56, 56), [0, 0, 1, 1, 0, 0, 1, 1]),
+        "Pad reflect": with_integers("Pad", (1, 64, 56, 56), [0, 0, 3, 3, 0, 0, 3, 3], mode="reflect"),
+        "Pad edge": with_integers("Pad", (1, 3, 224, 224), [0, 0, 3, 3, 0, 0, 3, 3], mode="edge"),
+        "Expand": with_integers("Expand", (1, 128, 1, 1), [1, 128, 28, 28]),
+        "Tile": with_integers("Tile", (64, 256), [4, 2]),
+        "DepthToSpace": op("DepthToSpace", (1, 256, 56, 56), blocksize=2, mode="CRD"),
+        "SpaceToDepth": op("SpaceToDepth", (1, 16, 224, 224), blocksize=2),
+        "Trilu": op("Trilu", (12, 256, 256), upper=0),
+    },
+    "indexing": {
+        "Gather, embedding": gather((30522, 768), (1, 128)),
+        "Gather, short rows": gather((1000, 16), (4096,)),
+        "Gather, columns": gather((512, 1024), (256,), axis=1),
+        "Gather, one row": gather((197, 768), ()),
+        "GatherElements, columns": gather_elements((256, 1024), 1),
+        "GatherElements, rows": gather_elements((1024, 256), 0),
+        "GatherND, rows": gather_nd((64, 128, 256), 512, 2),
+        "GatherND, elements": gather_nd((256, 256), 10000, 2),
+        "ScatterND, rows": scatter_nd((1024, 256), 128),
+        "ScatterElements, columns": scatter_elements((256, 1024), 1),
+        "OneHot 1000": lambda net: net.node(
+            "OneHot", net.feed((256,), 0, 1000, "int64"), net.integers(1000), net.constant([0, 1], "float32")
+        ),
+        "NonZero": typed("NonZero", "bool", (512, 512), high=2),
+        "Range": lambda net: net.node(
+            "Range", *(net.feed_array(np.array(value, np.float32)) for value in (0, 10000, 1))
+        ),
+        "ReverseSequence": lambda net: net.node(
+            "ReverseSequence", net.feed((100, 16, 64)), net.feed((16,), 50, 100, "int64"), time_axis=0, batch_axis=1
+        ),
+    },
+    "resize": {
+        "nearest x2": resize((1, 128, 28, 28), 2, "nearest", nearest_mode="floor", **ASYMMETRIC),
+        "nearest x2, half pixel": resize((1, 128, 28, 28), 2, "nearest"),
+        "linear x2": resize((1, 64, 56, 56), 2, "linear"),
+        "linear x8, 21 channels": resize((1, 21, 28, 28), 8, "linear", **ALIGNED),
+        "linear x0.5": resize((1, 3, 448, 448), 0.5, "linear"),
+        "cubic x2": resize((1, 3, 112, 112), 2, "cubic"),
+    },
+    "recurrent": {
+        "LSTM 64 steps, 256": recurrent("LSTM", 64, 1, 256, 256),
+        "LSTM both ways, 100 steps, 128": recurrent("LSTM", 100, 1, 128, 128, both=True),
+        "LSTM 50 steps, 512, batch 16": recurrent("LSTM", 50, 16, 512, 512),
+        "LSTM 1 step, 512": recurrent("LSTM", 1, 1, 512, 512),
+        "GRU 100 steps, 256": recurrent("GRU", 100, 1, 256, 256, linear_before_reset=1),
+        "GRU both ways, 64 steps, 128": recurrent("GRU", 64, 1, 128, 128, both=True, linear_before_reset=1),
+        "GRU 64 steps, 256, batch 8": recurrent("GRU", 64, 8, 128, 256),
+        "RNN 64 steps, 256": recurrent("RNN", 64, 1, 128, 256),
+    },
+}
