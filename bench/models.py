@@ -74,20 +74,26 @@ RUNTIMES: dict[str, Callable[[Path, int, Feeds], Run]] = {
 }
 
 
-def time_in_turns(runs: Sequence[Run], rounds: int) -> list[float]:
-    """Median seconds of a run of each, by blocks in turns."""
+def time_in_turns(
+    runs: Sequence[Run],
+    rounds: int,
+    block_seconds: float = BLOCK_SECONDS,
+    after_round: Callable[[], object] = lambda: None,
+) -> list[float]:
+    """Median seconds of a run of each, by blocks in turns; `after_round` is called at the end of every round."""
     lengths = []
     for run in runs:
         run()
         started = time.perf_counter()
         run()
-        lengths.append(max(1, min(2000, int(BLOCK_SECONDS / max(time.perf_counter() - started, 1e-6)))))
+        lengths.append(max(1, min(2000, int(block_seconds / max(time.perf_counter() - started, 1e-6)))))
     medians: list[list[float]] = [[] for _ in runs]
     for _ in range(rounds):
         for run, length, found in zip(runs, lengths, medians, strict=True):
             time.sleep(PAUSE_SECONDS)
             run()  # wakes the threads up
             found.append(_block(run, length))
+        after_round()
     return [statistics.median(found) for found in medians]
 
 

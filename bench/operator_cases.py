@@ -1,470 +1,49 @@
-"""The cases of `bench.operators`: small models of one operator, or of a few that exporters write together.
-
-Shapes are those of common networks. Each case is a function that adds its nodes to a `Net`; `CASES` names them by
-family. Inputs are drawn from fixed seeds, so that a case is the same model with the same feeds every time.
-"""
+"""The cases of `bench.operators`, by family: operators over the shapes that common networks have."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
 
-OPSET = 23
-"""The operator set of all cases: the newest that onnxruntime has kernels for throughout."""
-IR_VERSION = 10
-
-Build: TypeAlias = "Callable[[Net], str | list[str]]"
-"""Adds nodes and returns the outputs' names."""
-Shape: TypeAlias = Sequence[int]
-
-
-class Net:
-    """A model in the making, and what to feed it."""
-
-    def __init__(self) -> None:
-        self.feeds: dict[str, np.ndarray] = {}
-        self.weights: dict[str, np.ndarray] = {}
-        self.nodes: list[onnx.NodeProto] = []
-        self.picked: str | None = None
-        """An input or weight of which no more is read than comes out: what Gather or Slice picks from."""
-        self._random = np.random.default_rng(0)
-
-    def feed(self, shape: Shape, low: float | None = None, high: float = 1.0, dtype: str = "float32") -> str:
-        """An input of values from the standard normal distribution, or evenly from [low, high)."""
-        return self.feed_array(self._draw(shape, low, high, dtype))
-
-    def feed_array(self, array: np.ndarray) -> str:
-        """An input with this value."""
-        name = f"x{len(self.feeds)}"
-        self.feeds[name] = array
-        return name
-
-    def weight(self, *shape: int, dtype: str = "float32") -> str:
-        """A constant of random values, small enough for sums over its rows to stay near 1."""
-        fan_in = int(np.prod(shape[1:])) if len(shape) > 1 else 1
-        return self.constant(self._draw(shape, None, 1.0, dtype) / np.asarray(fan_in**0.5, dtype))
-
-    def constant(self, value: Any, dtype: str | None = None) -> str:
-        """A constant: an array, a list or a number."""
-        name = f"w{len(self.weights)}"
-        self.weights[name] = np.asarray(value, dtype)
-        return name
-
-    def integers(self, *values: int) -> str:
-        """A constant int64 vector: axes, sizes, splits."""
-        return self.constant(values, "int64")
-
-    def node(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node with one output; an absent input is ''. Returns the output's name."""
-        return self.nodes_outputs(operator, 1, *inputs, **attributes)[0]
-
-    def nodes_outputs(self, operator: str, count: int, *inputs: str, **attributes: Any) -> list[str]:
-        """Add a node with `count` outputs."""
-        outputs = [f"y{len(self.nodes)}_{number}" for number in range(count)]
-        self.nodes.append(helper.make_node(operator, inputs, outputs, **attributes))
-        return outputs
-
-    def model(self, outputs: str | list[str]) -> onnx.ModelProto:
-        """The finished model, checked, with every value's shape inferred."""
-        names = [outputs] if isinstance(outputs, str) else outputs
-        inputs = [
-            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
-            for name, array in self.feeds.items()
-        ]
-        weights = [numpy_helper.from_array(array, name) for name, array in self.weights.items()]
-        results = [onnx.ValueInfoProto(name=name) for name in names]
-        graph = helper.make_graph(self.nodes, "case", inputs, results, weights)
-        opsets = [helper.make_opsetid("", OPSET)]
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
-        return onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
-
-    def _draw(self, shape: Shape, low: float | None, high: float, dtype: str) -> np.ndarray:
-        if low is None:
-            return self._random.standard_normal(shape, np.float32).astype(dtype)
-        if np.dtype(dtype).kind in "iub":
-            return self._random.integers(int(low), int(high), shape).astype(dtype)
-        return self._random.uniform(low, high, shape).astype(dtype)
-
-
-@dataclass(frozen=True)
-class Case:
-    """One row of the table."""
-
-    family: str
-    name: str
-    build: Build
-
-    def make(self) -> tuple[onnx.ModelProto, Net]:
-        """The model, and the net that holds its feeds and weights."""
-        net = Net()
-        return net.model(self.build(net)), net
-
-
-def cases(filters: Sequence[str] = ()) -> Iterator[Case]:
-    """The cases of whose "family/name" some filter is a part, in any case of letters; all without filters."""
-    for family, members in CASES.items():
-        for name, build in members.items():
-            if not filters or any(part.lower() in f"{family}/{name}".lower() for part in filters):
-                yield Case(family, name, build)
-
-
-# ---------------------------------------------------------------- shorthand
-
-
-def op(operator: str, *shapes: Shape, low: float | None = None, high: float = 1.0, **attributes: Any) -> Build:
-    """One operator over float32 inputs of these shapes."""
-    return lambda net: net.node(operator, *(net.feed(shape, low, high) for shape in shapes), **attributes)
-
-
-def typed(operator: str, dtype: str, *shapes: Shape, low: float = 0, high: float = 100, **attributes: Any) -> Build:
-    """One operator over inputs of another element type, evenly from [low, high)."""
-    return lambda net: net.node(operator, *(net.feed(shape, low, high, dtype) for shape in shapes), **attributes)
-
-
-def with_integers(operator: str, shape: Shape, *lists: Sequence[int], **attributes: Any) -> Build:
-    """One operator over a float32 input with constant int64 vectors behind it: axes, sizes, repeats."""
-    return lambda net: net.node(operator, net.feed(shape), *(net.integers(*values) for values in lists), **attributes)
-
-
-def activated(net: Net, y: str, then: str) -> str:
-    """`then`: an activation behind a product or convolution, as exporters write it; "" for none."""
-    if then == "silu":
-        return net.node("Mul", y, net.node("Sigmoid", y))
-    if then == "relu6":
-        return net.node("Clip", y, net.constant(0, "float32"), net.constant(6, "float32"))
-    if then == "gelu":
-        root = net.node("Div", y, net.constant(2**0.5, "float32"))
-        factor = net.node("Add", net.node("Erf", root), net.constant(1, "float32"))
-        return net.node("Mul", net.node("Mul", y, factor), net.constant(0.5, "float32"))
-    return net.node(then, y) if then else y
-
-
-# ---------------------------------------------------------------- convolution
-
-
-def conv(
-    shape: Shape,
-    filters: int,
-    kernel: int,
-    stride: int = 1,
-    dilation: int = 1,
-    groups: int = 1,
-    pad: int | None = None,
-    then: str = "Relu",
-    residual: bool = False,
-) -> Build:
-    """Convolution of [N, C, *sizes] with a bias, its size kept (or divided by the stride) unless `pad` is given."""
-    axes = len(shape) - 2
-    pad = dilation * (kernel - 1) // 2 if pad is None else pad
-
-    def build(net: Net) -> str:
-        x = net.feed(shape)
-        weights = net.weight(filters, shape[1] // groups, *[kernel] * axes)
-        y = net.node(
-            "Conv",
-            x,
-            weights,
-            net.weight(filters),
-            kernel_shape=[kernel] * axes,
-            strides=[stride] * axes,
-            dilations=[dilation] * axes,
-            pads=[pad] * 2 * axes,
-            group=groups,
-        )
-        if residual:
-            y = net.node("Add", y, net.feed((shape[0], filters, *(size // stride for size in shape[2:]))))
-        return activated(net, y, then)
-
-    return build
-
-
-def depthwise(shape: Shape, kernel: int, stride: int = 1, then: str = "relu6") -> Build:
-    """A convolution with a filter for each channel."""
-    return conv(shape, shape[1], kernel, stride, groups=shape[1], then=then)
-
-
-def conv_transpose(shape: Shape, filters: int, kernel: int, stride: int, pad: int = 0) -> Build:
-    def build(net: Net) -> str:
-        weights = net.weight(shape[1], filters, kernel, kernel)
-        sizes = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": [pad] * 4}
-        return net.node("ConvTranspose", net.feed(shape), weights, net.weight(filters), **sizes)
-
-    return build
-
-
-def squeeze_excite(channels: int, size: int, squeezed: int) -> Build:
-    """The block of MobileNetV3 and EfficientNet: channels weighted by what their means say."""
-
-    def build(net: Net) -> str:
-        x = net.feed((1, channels, size, size))
-        mean = net.node("GlobalAveragePool", x)
-        inner = net.node("Conv", mean, net.weight(squeezed, channels, 1, 1), net.weight(squeezed))
-        outer = net.node("Conv", activated(net, inner, "silu"), net.weight(channels, squeezed, 1, 1))
-        return net.node("Mul", x, net.node("Sigmoid", outer))
-
-    return build
-
-
-# ---------------------------------------------------------------- products
-
-
-def dense(rows: Shape, inner: int, columns: int, then: str = "", bias: bool = True, residual: bool = False) -> Build:
-    """[*rows, inner] @ constant [inner, columns], and what follows in a transformer."""
-
-    def build(net: Net) -> str:
-        y = net.node("MatMul", net.feed((*rows, inner)), net.weight(inner, columns))
-        if bias:
-            y = net.node("Add", y, net.weight(columns))
-        if residual:
-            y = net.node("Add", y, net.feed((*rows, columns)))
-        return activated(net, y, then)
-
-    return build
-
-
-def gemm(rows: int, inner: int, columns: int, then: str = "") -> Build:
-    """Gemm with weights as PyTorch's Linear has them: [columns, inner], transposed by the node."""
-
-    def build(net: Net) -> str:
-        y = net.node("Gemm", net.feed((rows, inner)), net.weight(columns, inner), net.weight(columns), transB=1)
-        return activated(net, y, then)
-
-    return build
-
-
-# ---------------------------------------------------------------- attention
-
-
-def attention(
-    heads: int, queries: int, size: int, keys: int | None = None, batch: int = 1, mask: str = "", packed: bool = False
-) -> Build:
-    """softmax(q @ kᵀ / √size + mask) @ v as exporters write it.
-
-    mask: "" none; "padding" [batch, 1, 1, keys] added; "causal" a constant triangle, chosen by Where.
-    packed: q, k and v are [batch, sequence, heads * size], are reshaped and transposed first, and the result back.
-    """
-    keys = keys or queries
-
-    def split(net: Net, rows: int, order: Sequence[int]) -> str:
-        x = net.feed((batch, rows, heads * size))
-        return net.node("Transpose", net.node("Reshape", x, net.integers(batch, rows, heads, size)), perm=order)
-
-    def build(net: Net) -> str:
-        if packed:
-            q, kt = split(net, queries, (0, 2, 1, 3)), split(net, keys, (0, 2, 3, 1))
-            v = split(net, keys, (0, 2, 1, 3))
-        else:
-            q, k, v = (net.feed((batch, heads, rows, size)) for rows in (queries, keys, keys))
-            kt = net.node("Transpose", k, perm=[0, 1, 3, 2])
-        scores = net.node("Div", net.node("MatMul", q, kt), net.constant(size**0.5, "float32"))
-        if mask == "padding":
-            scores = net.node("Add", scores, net.feed((batch, 1, 1, keys)))
-        elif mask == "causal":
-            triangle = net.constant(np.tri(queries, keys, keys - queries, dtype=bool)[None, None])
-            scores = net.node("Where", triangle, scores, net.constant(np.finfo(np.float32).min))
-        y = net.node("MatMul", net.node("Softmax", scores, axis=-1), v)
-        if packed:
-            y = net.node("Transpose", y, perm=[0, 2, 1, 3])
-            y = net.node("Reshape", y, net.integers(batch, queries, heads * size))
-        return y
-
-    return build
-
-
-def attention_node(q: Shape, kv: Shape, **attributes: Any) -> Build:
-    """ONNX's own Attention on [batch, heads, sequence, size]."""
-    return op("Attention", q, kv, kv, **attributes)
-
-
-# ---------------------------------------------------------------- normalisation
-
-
-def layer_norm(*shape: int, written_out: bool = False, residual: bool = False) -> Build:
-    """LayerNormalization of the last axis; `written_out`: as exporters wrote it before operator set 17."""
-    size = shape[-1]
-
-    def build(net: Net) -> str:
-        x = net.feed(shape)
-        if residual:
-            x = net.node("Add", x, net.feed(shape))
-        scale, bias = net.weight(size), net.weight(size)
-        if not written_out:
-            return net.node("LayerNormalization", x, scale, bias, axis=-1, epsilon=1e-5)
-        centred = net.node("Sub", x, net.node("ReduceMean", x, net.integers(-1)))
-        squares = net.node("Pow", centred, net.constant(2, "float32"))
-        variance = net.node("ReduceMean", squares, net.integers(-1))
-        root = net.node("Sqrt", net.node("Add", variance, net.constant(1e-5, "float32")))
-        return net.node("Add", net.node("Mul", net.node("Div", centred, root), scale), bias)
-
-    return build
-
-
-def scaled(operator: str, shape: Shape, biased: bool = True, **attributes: Any) -> Build:
-    """A normalisation with a scale, and a bias, for each channel (axis 1; the last of RMSNormalization)."""
-    channels = shape[-1] if operator == "RMSNormalization" else shape[1]
-
-    def build(net: Net) -> str:
-        parameters = [net.weight(channels), *([net.weight(channels)] if biased else [])]
-        return net.node(operator, net.feed(shape), *parameters, **attributes)
-
-    return build
-
-
-def batch_norm(shape: Shape, then: str = "") -> Build:
-    def build(net: Net) -> str:
-        channels = np.linspace(0.5, 1.5, shape[1], dtype=np.float32)
-        parameters = [net.constant(channels) for _ in range(4)]
-        return activated(net, net.node("BatchNormalization", net.feed(shape), *parameters), then)
-
-    return build
-
-
-# ---------------------------------------------------------------- moving elements
-
-
-def gather(data: Shape, indices: Shape, axis: int = 0) -> Build:
-    """Gather from a constant table."""
-
-    def build(net: Net) -> str:
-        net.picked = net.weight(*data)
-        return net.node("Gather", net.picked, net.feed(indices, 0, data[axis], "int64"), axis=axis)
-
-    return build
-
-
-def gather_nd(data: Shape, count: int, width: int) -> Build:
-    def build(net: Net) -> str:
-        net.picked = net.feed(data)
-        tuples = np.random.default_rng(1).integers(0, data[:width], (count, width))
-        return net.node("GatherND", net.picked, net.feed_array(tuples))
-
-    return build
-
-
-def gather_elements(shape: Shape, axis: int) -> Build:
-    return lambda net: net.node("GatherElements", net.feed(shape), net.feed(shape, 0, shape[axis], "int64"), axis=axis)
-
-
-def scatter_nd(shape: Shape, rows: int) -> Build:
-    """Whole rows of the first axis replaced: each once."""
-
-    def build(net: Net) -> str:
-        places = np.random.default_rng(1).permutation(shape[0])[:rows, None]
-        return net.node("ScatterND", net.feed(shape), net.feed_array(places), net.feed((rows, *shape[1:])))
-
-    return build
-
-
-def scatter_elements(shape: Shape, axis: int) -> Build:
-    """Every element of the result written, in another order along `axis`."""
-
-    def build(net: Net) -> str:
-        order = np.argsort(np.random.default_rng(1).random(shape), axis)
-        return net.node("ScatterElements", net.feed(shape), net.feed_array(order), net.feed(shape), axis=axis)
-
-    return build
-
-
-def slice_(shape: Shape, starts: Sequence[int], ends: Sequence[int], steps: Sequence[int]) -> Build:
-    """Slice of the last axes."""
-
-    def build(net: Net) -> str:
-        axes = range(len(shape) - len(starts), len(shape))
-        net.picked = net.feed(shape)
-        return net.node("Slice", net.picked, *(net.integers(*values) for values in (starts, ends, axes, steps)))
-
-    return build
-
-
-def split(shape: Shape, parts: int, axis: int) -> Build:
-    return lambda net: net.nodes_outputs("Split", parts, net.feed(shape), axis=axis, num_outputs=parts)
-
-
-def resize(shape: Shape, scale: float, mode: str, **attributes: Any) -> Build:
-    """Height and width by `scale`."""
-
-    def build(net: Net) -> str:
-        scales = net.constant([1, 1, scale, scale], "float32")
-        return net.node("Resize", net.feed(shape), "", scales, mode=mode, **attributes)
-
-    return build
-
-
-def top_k(shape: Shape, count: int) -> Build:
-    return lambda net: net.nodes_outputs("TopK", 2, net.feed(shape), net.integers(count), axis=-1)
-
-
-def cast(dtype: str, target: str, shape: Shape) -> Build:
-    to = helper.np_dtype_to_tensor_dtype(np.dtype(target))
-    return lambda net: net.node("Cast", net.feed(shape, -100, 100, dtype), to=to)
-
-
-def where(shape: Shape) -> Build:
-    return lambda net: net.node("Where", net.feed(shape, 0, 2, "bool"), net.feed(shape), net.feed(shape))
-
-
-def prelu(shape: Shape) -> Build:
-    return lambda net: net.node("PRelu", net.feed(shape), net.weight(shape[1], 1, 1))
-
-
-def clip(shape: Shape) -> Build:
-    return lambda net: activated(net, net.feed(shape), "relu6")
-
-
-def chain(then: str, shape: Shape) -> Build:
-    """An activation that exporters spell out."""
-    return lambda net: activated(net, net.feed(shape), then)
-
-
-def tanh_gelu(shape: Shape) -> Build:
-    """Gelu by tanh as GPT-2 spells it out."""
-
-    def build(net: Net) -> str:
-        x = net.feed(shape)
-        cube = net.node("Pow", x, net.constant(3, "float32"))
-        sum_ = net.node("Add", x, net.node("Mul", cube, net.constant(0.044715, "float32")))
-        tanh = net.node("Tanh", net.node("Mul", sum_, net.constant((2 / np.pi) ** 0.5, "float32")))
-        half = net.node("Mul", x, net.constant(0.5, "float32"))
-        return net.node("Mul", half, net.node("Add", tanh, net.constant(1, "float32")))
-
-    return build
-
-
-def power(shape: Shape, exponent: float) -> Build:
-    return lambda net: net.node("Pow", net.feed(shape, 0.1, 4.0), net.constant(exponent, "float32"))
-
-
-# ---------------------------------------------------------------- recurrent layers
-
-
-def recurrent(
-    operator: str, steps: int, batch: int, inputs: int, hidden: int, both: bool = False, **more: int
-) -> Build:
-    """LSTM, GRU or RNN over [steps, batch, inputs]; `both`: in both directions. All its outputs are made."""
-    gates, directions = {"LSTM": 4, "GRU": 3, "RNN": 1}[operator], 2 if both else 1
-
-    def build(net: Net) -> list[str]:
-        weights = net.weight(directions, gates * hidden, inputs), net.weight(directions, gates * hidden, hidden)
-        return net.nodes_outputs(
-            operator,
-            3 if operator == "LSTM" else 2,
-            net.feed((steps, batch, inputs)),
-            *weights,
-            net.weight(directions, 2 * gates * hidden),
-            hidden_size=hidden,
-            direction="bidirectional" if both else "forward",
-            **more,
-        )
-
-    return build
-
-
-# ---------------------------------------------------------------- the table
+from bench.operator_models import (
+    Build,
+    Net,
+    attention,
+    attention_node,
+    batch_norm,
+    cast,
+    chain,
+    clip,
+    conv,
+    conv_transpose,
+    dense,
+    depthwise,
+    gather,
+    gather_elements,
+    gather_nd,
+    gemm,
+    layer_norm,
+    op,
+    power,
+    prelu,
+    recurrent,
+    resize,
+    scaled,
+    scatter_elements,
+    scatter_nd,
+    slice_,
+    split,
+    squeeze_excite,
+    tanh_gelu,
+    top_k,
+    typed,
+    where,
+    with_integers,
+)
 
 L1, L2, L3, MEMORY = (1, 64, 5, 5), (1, 128, 28, 28), (1, 64, 112, 112), (4, 64, 224, 224)
 """Images of 1.6 thousand to 12.8 million elements: the data of one operator lie in this cache, or in memory."""
@@ -544,12 +123,8 @@ CASES: dict[str, dict[str, Build]] = {
         "two inputs, 12 x 128x64x128": op("MatMul", (1, 12, 128, 64), (1, 12, 64, 128)),
         "two inputs, 8 x 256x256x256": op("MatMul", (8, 256, 256), (8, 256, 256)),
         "two inputs, 64 x 16x32x16": op("MatMul", (64, 16, 32), (64, 32, 16)),
-        "Einsum bhqd,bhkd->bhqk": op(
-            "Einsum", (1, 12, 128, 64), (1, 12, 128, 64), equation="bhqd,bhkd->bhqk"
-        ),
-        "Einsum bqhd,bkhd->bhqk": op(
-            "Einsum", (1, 128, 12, 64), (1, 128, 12, 64), equation="bqhd,bkhd->bhqk"
-        ),
+        "Einsum bhqd,bhkd->bhqk": op("Einsum", (1, 12, 128, 64), (1, 12, 128, 64), equation="bhqd,bhkd->bhqk"),
+        "Einsum bqhd,bkhd->bhqk": op("Einsum", (1, 128, 12, 64), (1, 128, 12, 64), equation="bqhd,bkhd->bhqk"),
         "float64 256x256x256": typed("MatMul", "float64", (256, 256), (256, 256), low=-1, high=1),
     },
     "attention": {
@@ -758,3 +333,25 @@ CASES: dict[str, dict[str, Build]] = {
         "RNN 64 steps, 256": recurrent("RNN", 64, 1, 128, 256),
     },
 }
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row of the table."""
+
+    family: str
+    name: str
+    build: Build
+
+    def make(self) -> tuple[onnx.ModelProto, Net]:
+        """The model, and the net that holds its feeds and weights."""
+        net = Net()
+        return net.model(self.build(net)), net
+
+
+def cases(filters: Sequence[str] = ()) -> Iterator[Case]:
+    """The cases of whose "family/name" some filter is a part, in any case of letters; all without filters."""
+    for family, members in CASES.items():
+        for name, build in members.items():
+            if not filters or any(part.lower() in f"{family}/{name}".lower() for part in filters):
+                yield Case(family, name, build)

@@ -44,7 +44,7 @@ class NodeArg:
 
 @dataclass(frozen=True)
 class ModelMetadata:
-    """What a model's file says about it: `description` is what it says of the model, `graph_description` of the graph."""
+    """What a model's file says about it; `description` is about the model, `graph_description` about its graph."""
 
     producer_name: str = ""
     graph_name: str = ""

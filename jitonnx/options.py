@@ -193,6 +193,7 @@ class SessionOptions(_Options):
         - `session.strict_shape_type_inference` = "1": inputs that disagree on a dimension are an error, not a warning.
         - `session.model_external_initializers_file_folder_path`: where a model from bytes has its external data.
         - `session.load_model_format`: only "ONNX".
+        - `jitonnx.winograd` = "0": 3x3 convolutions do not use Winograd's algorithm, which rounds a little differently.
         - `optimization.disable_specified_optimizers`: names of rewrites that are not to be made, with ";" between them.
         """
         self._add_entry(key, value)

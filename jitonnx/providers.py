@@ -1,4 +1,4 @@
-"""Execution providers, as far as there are any: jitonnx has one, the CPU's. Names of others get a warning and no more."""
+"""Execution providers, as far as there are any: jitonnx has one, the CPU's. Names of others get a warning."""
 
 from __future__ import annotations
 

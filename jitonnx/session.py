@@ -129,9 +129,10 @@ class InferenceSession:
         user_data: Any = None,
         run_options: RunOptions | None = None,
     ) -> Future[Outputs]:
-        """`run` on a thread of its own, which then calls `callback(outputs, user_data, error)`; error "": all went well.
+        """`run` on a thread of its own, which then calls `callback(outputs, user_data, error)`.
 
-        Names are checked at once. Returns a future of the outputs (onnxruntime returns nothing).
+        `error` is "" if all went well, and `outputs` is [] if not. Names are checked at once. Returns a future of the
+        outputs (onnxruntime returns nothing).
         """
         if self._entry is _closed:
             _closed(input_feed)

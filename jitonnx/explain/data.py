@@ -151,7 +151,8 @@ def explain(session: InferenceSession, shapes: Mapping[str, tuple[int, ...]]) ->
     operators = {node.name: node.operator for node in session.model_nodes}
     kernels: list[Kernel] = []
     memories: list[Memory] = []
-    reports, host, symbols, graphs = [], [], set(), []
+    symbols: set[str] = set()
+    reports, host, graphs = [], [], []
     for number, (engine, concrete) in enumerate(_parts(session.engine, ordered)):
         reports.append(engine.report)
         graphs.append(engine.graph)
@@ -228,7 +229,7 @@ def _kernels(
             bytes=work.bytes,
             scratch=call.spec.scratch_bytes(complete),
             microseconds=estimate,
-            reason=call.reason,
+            reason=call.reason or "a kernel of its own",
             notes=tuple(call.notes),
             parameters=_parameters(call),
             formula=_formula(call, [_name(tensor.buffer, outputs) for tensor in call.tensors]),
@@ -370,4 +371,4 @@ def _fates(
         elif made:
             yield Fate(node, "rewritten", (), f"gone: {made}")
         else:
-            yield Fate(node, "unused", (), "gone: no output depends on its work")
+            yield Fate(node, "unused", (), "gone: nothing that is left reads it")

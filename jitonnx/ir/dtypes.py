@@ -78,6 +78,11 @@ _FLOATS = frozenset(
     )
 )
 _INTEGERS = frozenset(dtype for dtype in DType if dtype.name.startswith(("INT", "UINT")))
+COMPILED = frozenset((DType.FLOAT, DType.DOUBLE, DType.BOOL)) | frozenset(
+    DType[f"{sign}INT{bits}"] for sign in ("", "U") for bits in (8, 16, 32, 64)
+)
+"""Element types that generated code computes with; operators on others are evaluated on NumPy."""
+
 _NUMPY_NAMES = {DType.FLOAT: "float32", DType.DOUBLE: "float64", DType.STRING: "object", DType.BOOL: "bool"}
 _ML_DTYPES = {
     DType.BFLOAT16: "bfloat16",

@@ -14,7 +14,7 @@ import numpy as np
 from jitonnx.ir import computation as c
 from jitonnx.ir import expr as e
 from jitonnx.ir.dims import DimLike
-from jitonnx.ir.dtypes import DType
+from jitonnx.ir.dtypes import COMPILED, DType
 from jitonnx.ir.graph import Graph, Node, Value, describe
 from jitonnx.ir.operator import InferenceError, Operator, as_tuple
 from jitonnx.ir.types import TensorType, broadcast_shapes, is_symbolic, type_of
@@ -87,6 +87,8 @@ class Lowering:
         """Another shape of as many elements."""
         if tuple(shape) == x.shape:
             return x
+        if 0 in shape and x.dtype in COMPILED:  # no strides lead from one empty shape to another
+            return self.fill(e.constant(0, x.dtype), shape)
         return self.emit(c.Reshape(tuple(shape)), (x,), TensorType(x.dtype, tuple(shape)))
 
     def broadcast(self, x: Value, shape: Sequence[DimLike]) -> Value:
@@ -169,10 +171,18 @@ def lower(graph: Graph) -> Lowered:
         to._node = node
         inputs = [resolve(value) for value in node.inputs]
         try:
-            results = as_tuple(node.operator.lower(to, *inputs))
+            if _compiled(node):
+                results = as_tuple(node.operator.lower(to, *inputs))
+            else:
+                results = to.host(node.operator, inputs, [value.type for value in node.outputs])
         except InferenceError as error:
             raise InferenceError(f"{describe(node)}: {error}") from error
         for value, result in zip(node.outputs, results):
             values[value] = result
     outputs = [values.get(value, value) for value in graph.outputs]
     return Lowered(list(graph.inputs), outputs, to.statements, set(graph.assumptions))
+
+
+def _compiled(node: Node) -> bool:
+    """Whether generated code can hold all elements that a node reads and writes."""
+    return all(value is None or value.dtype in COMPILED for value in (*node.inputs, *node.outputs))

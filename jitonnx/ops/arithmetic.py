@@ -555,7 +555,12 @@ class Sign(Unary):
     outputs = ("output",)
     types = NUMBERS
     function = staticmethod(np.sign)
-    expression = staticmethod(lambda x: e.sign(x) if x.dtype in FLOATS | SIGNED else e.minimum(x, 1))
+    expression = staticmethod(lambda x: e.sign(x) if x.dtype.is_float else _integer_sign(x))
+
+
+def _integer_sign(x: e.Expr) -> e.Expr:
+    zero = e.constant(0, x.dtype)
+    return e.where(x > 0, e.constant(1, x.dtype), e.where(x < 0, -1, zero) if x.dtype in SIGNED else zero)
 
 
 class Sqrt(Unary):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from jitonnx.ir import expr as e
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
@@ -34,6 +35,8 @@ class _Cast(Operator):
         if x.dtype is dtype:
             return x
         if x.dtype in _PLAIN and dtype in _PLAIN:
+            if x.dtype in FLOATS and dtype in INTEGERS:
+                return to.map(_truncated(e.operand(0, x.dtype), dtype), x)
             return to.cast(x, dtype)
         (result,) = to.host(self, inputs, (TensorType(dtype, x.shape),))
         return result
@@ -163,6 +166,20 @@ def _truncate(x: np.ndarray, dtype: DType) -> np.ndarray:
         return wide.astype(np.int64).astype(dtype.numpy)
     narrow = np.where((wide > -(2.0**31) - 1) & (wide < 2.0**31), wide, -(2.0**31)).astype(np.int32)
     return narrow.astype(dtype.numpy) if dtype in INTEGERS else _low_bits(narrow, dtype)
+
+
+def _truncated(x: e.Expr, dtype: DType) -> e.Expr:
+    """`_truncate` as an expression; a cast alone leaves numbers out of range open."""
+    if dtype is DType.UINT64:
+        upper = x >= 2.0**63
+        return e.where(upper, e.cast(x, dtype), e.cast(_truncated(x, DType.INT64), dtype))
+    if dtype is DType.UINT32:
+        return e.cast(_truncated(x, DType.INT64), dtype)
+    if dtype in (DType.INT64, DType.INT32):
+        bits = 63 if dtype is DType.INT64 else 31
+        inside = e.logical_and(x >= -(2.0**bits), x < 2.0**bits)  # false for NaN, too
+        return e.where(inside, e.cast(x, dtype), -(2**bits))
+    return e.cast(_truncated(x, DType.INT32), dtype)
 
 
 def _low_bits(x: np.ndarray, dtype: DType) -> np.ndarray:

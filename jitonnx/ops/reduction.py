@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from jitonnx.ir import computation as c
+from jitonnx.ir import expr as e
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
@@ -63,7 +64,12 @@ class _Reduce(Operator):
         raise NotImplementedError
 
     def lower(self, to: Lowering, data: Value, axes: Value | None = None) -> Value:
-        return to.reduce(self.kind, data, self._axes_of(data, axes), bool(self.keepdims))
+        over = self._axes_of(data, axes)
+        if any(data.shape[axis] == 0 for axis in over):
+            with np.errstate(all="ignore"):
+                nothing = self._reduce(np.empty(0, data.dtype.numpy), (0,), False)
+            return to.fill(e.constant(nothing.item(), data.dtype), self.infer(data, axes).shape)  # type: ignore[arg-type]
+        return to.reduce(self.kind, data, over, bool(self.keepdims))
 
 
 class ReduceL1(_Reduce):
@@ -148,7 +154,8 @@ class ReduceMean(_Reduce):
     kind = "mean"
 
     def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
-        return x.mean(axis=axes, keepdims=keepdims)
+        count = math.prod(x.shape[axis] for axis in axes)
+        return x.sum(axis=axes, keepdims=keepdims) / x.dtype.type(count)
 
 
 class ReduceProd(_Reduce):

@@ -230,7 +230,7 @@ def _is_triangle(elements: np.ndarray) -> bool:
         return bool((elements == lower).all())
     if elements.dtype.kind != "f":
         return False
-    return bool(((elements == 0) == lower).all() and (elements[~lower] <= BLOCKED).all())
+    return bool(((elements == 0) == lower).all() and (elements[~lower].astype(np.float64) <= BLOCKED).all())
 
 
 def _lower_left(condition: Value | None, edit: Edit) -> bool:

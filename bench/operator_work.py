@@ -1,0 +1,175 @@
+"""What a case of `bench.operators` has to do at least, whatever runs it: arithmetic and bytes, and which limit binds.
+
+Arithmetic is counted from the ONNX nodes, in the unit of the machine's FMA peak: a multiply-add is two operations, and
+so is every other vector instruction, since it takes the place of one. A convolution counts as the direct algorithm: one
+that needs fewer products (Winograd) can go beyond the limit. Bytes are inputs, weights and outputs, each once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+
+from bench import machine
+from bench.operator_models import Net
+
+_TRANSCENDENTAL = 24
+"""Operations an element of exp, log, erf, sin ...: reduction of the range and a polynomial, about 12 instructions."""
+_DIVISION = 8
+"""Of a division or root: a vector unit does one in the time of about four multiplications."""
+
+_PER_ELEMENT = {
+    **dict.fromkeys(("Exp", "Log", "Erf", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan"), _TRANSCENDENTAL),
+    **dict.fromkeys(("Sinh", "Cosh", "Tanh", "Asinh", "Acosh", "Atanh", "Elu", "Selu", "Celu"), _TRANSCENDENTAL),
+    **dict.fromkeys(("Sigmoid", "Gelu"), _TRANSCENDENTAL + _DIVISION),
+    **dict.fromkeys(("Softplus", "Mish", "Pow"), 2 * _TRANSCENDENTAL),
+    **dict.fromkeys(("Softmax", "LogSoftmax", "ReduceLogSumExp"), _TRANSCENDENTAL + 8),
+    **dict.fromkeys(("Div", "Mod", "Sqrt", "Reciprocal", "Softsign"), _DIVISION),
+    **dict.fromkeys(("LayerNormalization", "GroupNormalization", "InstanceNormalization"), 10),
+    **dict.fromkeys(("MeanVarianceNormalization", "RMSNormalization", "LpNormalization"), 6),
+    "LRN": 2 * _TRANSCENDENTAL,
+}
+"""Operations for each element of the larger of first input and output, where they are not 2."""
+
+_MOVING = frozenset(
+    ("Reshape", "Transpose", "Concat", "Split", "Slice", "Pad", "Expand", "Tile", "DepthToSpace", "SpaceToDepth")
+) | frozenset(("Gather", "GatherND", "GatherElements", "ScatterND", "ScatterElements", "Identity", "ReverseSequence"))
+"""Operators that do no arithmetic."""
+
+
+class Work(NamedTuple):
+    """What has to be done."""
+
+    flops: int
+    bytes: int
+    element_bytes: int
+    """Size of the elements that the arithmetic is on: the FMA peak is that of float32, of float64 half."""
+
+
+def work(model: onnx.ModelProto, net: Net, outputs: Sequence[np.ndarray]) -> Work:
+    """The work of a case whose outputs are these."""
+    read = {name: array.nbytes for name, array in (net.feeds | net.weights).items()}
+    written = sum(array.nbytes for array in outputs)
+    if net.picked is not None:
+        read[net.picked] = written
+    shapes = _shapes(model)
+    flops = sum(_flops(node, shapes) for node in model.graph.node)
+    return Work(flops, sum(read.values()) + written, max(4, outputs[0].itemsize))
+
+
+class Bound(NamedTuple):
+    """The limit that binds some work."""
+
+    limit: str
+    """"FMA", or where data of this size lie: "L1", "L2", "L3" or "memory"."""
+    amount: float
+    """What is counted against it: floating-point operations (of float32) or bytes."""
+
+    @property
+    def unit(self) -> str:
+        return "GFLOP/s" if self.limit == "FMA" else "GB/s"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The machine's limits at a number of threads: the FMA peak, and copying within each cache and memory."""
+
+    threads: int
+
+    @cached_property
+    def rates(self) -> Mapping[str, float]:
+        """GFLOP/s and GB/s by limit, measured at first use."""
+        return {limit: self.measure(limit, rounds=10) for limit in ("FMA", *machine.working_sets())}
+
+    def measure(self, limit: str, rounds: int = 2) -> float:
+        """One limit now: other processes and the clock's frequency change it."""
+        if limit == "FMA":
+            return machine.fma_peak(self.threads, rounds)
+        return machine.copy_bandwidth(machine.working_sets()[limit], self.threads, rounds=rounds)
+
+    def binding(self, work: Work) -> Bound:
+        """The limit under which the work takes longest."""
+        flops = work.flops * work.element_bytes / 4
+        level = self._level(work.bytes)
+        if flops / self.rates["FMA"] > work.bytes / self.rates[level]:
+            return Bound("FMA", flops)
+        return Bound(level, work.bytes)
+
+    def _level(self, nbytes: int) -> str:
+        """The smallest cache that holds so many bytes; threads share the largest, and have their own others."""
+        sizes = machine.cache_sizes() or {"L1": 32 << 10, "L2": 1 << 20, "L3": 32 << 20}
+        largest = max(sizes.values())
+        for level, size in sorted(sizes.items(), key=lambda item: item[1]):
+            if nbytes <= (size if size == largest else size * self.threads):
+                return level
+        return "memory"
+
+
+def _shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:
+    """The shape of every value; sizes that depend on data are 0."""
+    graph = model.graph
+    found = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        found[value.name] = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
+    return found
+
+
+def _flops(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]]) -> int:
+    """Operations of one node."""
+    inputs, out = [shapes.get(name, ()) for name in node.input], shapes[node.output[0]]
+    if node.op_type in _MOVING:
+        return 0
+    if node.op_type in _PRODUCTS:
+        attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+        return _PRODUCTS[node.op_type](inputs, out, attributes)
+    elements = max(prod(inputs[0]), prod(out))
+    return _PER_ELEMENT.get(node.op_type, 2) * elements
+
+
+_Shapes = Sequence[tuple[int, ...]]
+_Attributes = Mapping[str, Any]
+
+
+def _einsum(inputs: _Shapes, out: tuple[int, ...], attributes: _Attributes) -> int:
+    terms = attributes["equation"].decode().split("->")[0].split(",")
+    sizes: dict[str, int] = {}
+    for term, shape in zip(terms, inputs, strict=True):
+        sizes |= zip(term, shape, strict=True)
+    return 2 * prod(sizes.values())
+
+
+def _attention(inputs: _Shapes, out: tuple[int, ...], attributes: _Attributes) -> int:
+    """Scores, softmax, weighted sum; half of it where rows see only what is before them."""
+    batch, heads, queries, size = inputs[0]
+    pairs = batch * heads * queries * inputs[1][2] // (2 if attributes.get("is_causal") else 1)
+    return pairs * (2 * size + 2 * inputs[2][3] + _PER_ELEMENT["Softmax"])
+
+
+def _recurrent(inputs: _Shapes, out: tuple[int, ...], attributes: _Attributes) -> int:
+    """Each step and row of the batch: input and state times all gates' weights, and the gates' functions."""
+    steps, batch, _ = inputs[0]
+    gates = inputs[1][0] * inputs[1][1]
+    return steps * batch * (2 * prod(inputs[1]) + 2 * prod(inputs[2]) + _TRANSCENDENTAL * gates)
+
+
+def _pooling(inputs: _Shapes, out: tuple[int, ...], attributes: _Attributes) -> int:
+    return 2 * prod(out) * prod(attributes["kernel_shape"])
+
+
+_PRODUCTS: dict[str, Callable[[_Shapes, tuple[int, ...], _Attributes], int]] = {
+    "Conv": lambda inputs, out, _: 2 * prod(out) * prod(inputs[1][1:]),
+    "ConvTranspose": lambda inputs, out, _: 2 * prod(inputs[0]) * prod(inputs[1][1:]),
+    "MatMul": lambda inputs, out, _: 2 * prod(out) * inputs[0][-1],
+    "Gemm": lambda inputs, out, _: 2 * prod(out) * inputs[0][1],
+    "Einsum": _einsum,
+    "Attention": _attention,
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), _recurrent),
+    **dict.fromkeys(("MaxPool", "AveragePool", "LpPool"), _pooling),
+}
+"""Operations by shapes of inputs and output, and attributes."""

@@ -1,0 +1,213 @@
+"""Operators: jitonnx beside onnxruntime and the machine's limits, on models of one node or a few.
+
+    python -m bench.operators                           # all cases, one thread
+    python -m bench.operators conv softmax/1x --threads 2
+    python -m bench.operators --json rows.json --plot chart.png
+
+A filter keeps the cases whose "family/case" contains it. Both runtimes and the limit that binds the case are measured
+in turns in one process; times are medians of rounds. The ratio is onnxruntime's time over ours: above 1 jitonnx is
+faster.
+
+`limit` is what binds: the FMA peak, or the bandwidth of copying where data of this size lie (L1, L2, L3, memory); bytes
+and operations are counted as `bench.operator_work` says. `share` is how much of that limit is reached. `difference` is
+the largest to onnxruntime's output, over its largest value. A case whose answer is wrong fails, and so does the command
+at its end; times are never judged. `*` marks cases that are evaluated on NumPy, for want of a kernel.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import statistics
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.models import difference, time_in_turns
+from bench.operator_cases import Case, cases
+from bench.operator_work import Limits, work
+
+BLOCK_SECONDS = 0.05
+"""Length of a block of runs: many short rounds even out other processes' turns better than few long ones."""
+TOLERANCE = 1e-4
+"""Largest difference allowed where outputs are floating-point numbers; others must be equal."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was measured of one case. Times are microseconds."""
+
+    family: str
+    case: str
+    shapes: str
+    ours: float
+    onnxruntime: float
+    rate: float
+    """GFLOP/s or GB/s: `unit` says which."""
+    unit: str
+    limit: str
+    share: float
+    difference: float
+    flops: int
+    bytes: int
+    on_numpy: bool
+    wrong: bool
+
+    @property
+    def ratio(self) -> float:
+        """onnxruntime's time over ours."""
+        return self.onnxruntime / self.ours
+
+
+def measure(case: Case, limits: Limits, rounds: int, block_seconds: float = BLOCK_SECONDS) -> Row:
+    """Run a case with both runtimes in turns, and measure the limit that binds it between the rounds."""
+    import onnxruntime
+
+    import jitonnx
+
+    model, net = case.make()
+    data, feeds = model.SerializeToString(), net.feeds
+    our_options, their_options = jitonnx.SessionOptions(), onnxruntime.SessionOptions()
+    our_options.intra_op_num_threads = their_options.intra_op_num_threads = limits.threads
+    our_session = jitonnx.InferenceSession(data, our_options)
+    their_session = onnxruntime.InferenceSession(data, their_options, providers=["CPUExecutionProvider"])
+    ours, theirs = our_session.run(None, feeds), their_session.run(None, feeds)
+    needed = work(model, net, theirs)
+    bound = limits.binding(needed)
+    rates: list[float] = []
+    seconds = time_in_turns(
+        [lambda: our_session.run(None, feeds), lambda: their_session.run(None, feeds)],
+        rounds,
+        block_seconds,
+        lambda: rates.append(limits.measure(bound.limit)),
+    )
+    apart = difference(ours, theirs)
+    exact = all(array.dtype.kind != "f" for array in theirs)
+    return Row(
+        case.family,
+        case.name,
+        f"{_shapes(feeds.values())} -> {_shapes(theirs)}",
+        1e6 * seconds[0],
+        1e6 * seconds[1],
+        bound.amount / seconds[0] / 1e9,
+        bound.unit,
+        bound.limit,
+        bound.amount / seconds[0] / 1e9 / statistics.median(rates),
+        apart,
+        needed.flops,
+        needed.bytes,
+        our_session.engine.cut is not None,
+        apart > (0 if exact else TOLERANCE),
+    )
+
+
+def _shapes(arrays: Iterable[np.ndarray]) -> str:
+    """`2*128x768, 16 int64`: equal neighbours counted, float32 left out."""
+    texts = []
+    for array in arrays:
+        kind = "" if array.dtype == np.float32 else f" {array.dtype}"
+        texts.append(("x".join(map(str, array.shape)) or "scalar") + kind)
+    counted = [(text, len(list(group))) for text, group in itertools.groupby(texts)]
+    return ", ".join(text if count == 1 else f"{count}*{text}" for text, count in counted)
+
+
+# ---------------------------------------------------------------- text
+
+_HEAD = (
+    f"{'case':38} {'shapes':44} {'ours us':>9} {'onnxrt us':>9} {'ratio':>6} {'rate':>6} {'unit':7} {'limit':6} "
+    f"{'share':>5} {'differ.':>7}"
+)
+
+
+def line(row: Row) -> str:
+    """A row of the table."""
+    shapes = row.shapes if len(row.shapes) <= 44 else row.shapes[:43] + "…"
+    return (
+        f"{row.case + '*' * row.on_numpy:38} {shapes:44} {row.ours:9.4g} {row.onnxruntime:9.4g} {row.ratio:6.2f} "
+        f"{row.rate:6.1f} {row.unit:7} {row.limit:6} {row.share:5.2f} {row.difference:7.1e}{' WRONG' * row.wrong}"
+    )
+
+
+def table(rows: Sequence[Row]) -> str:
+    """All rows, by family."""
+    lines = [_HEAD]
+    for family, members in itertools.groupby(rows, lambda row: row.family):
+        lines += ["", family, *map(line, members)]
+    return "\n".join(lines)
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """By family and for all: geometric mean and worst of the ratios, share of rows at least as fast as onnxruntime."""
+    lines = [f"{'family':16} {'rows':>5} {'at least as fast':>17} {'mean ratio':>11} {'worst':>6}  worst case"]
+    families = [(name, list(members)) for name, members in itertools.groupby(rows, lambda row: row.family)]
+    for name, members in [*families, ("all", list(rows))]:
+        worst = min(members, key=lambda row: row.ratio)
+        faster = sum(row.ratio >= 1 for row in members) / len(members)
+        mean = statistics.geometric_mean(row.ratio for row in members)
+        lines.append(f"{name:16} {len(members):5} {faster:17.0%} {mean:11.2f} {worst.ratio:6.2f}  {worst.case}")
+    heavy = [row.share >= 0.93 for row in rows if row.limit == "FMA" and row.flops > 10e6]
+    light = [row.share >= 0.8 for row in rows if row.limit != "FMA"]
+    lines += [
+        "",
+        f"bound by FMA, over 10 MFLOP: {sum(heavy)} of {len(heavy)} rows reach 0.93 of the peak",
+        f"bound by memory: {sum(light)} of {len(light)} rows reach 0.8 of the copy bandwidth",
+    ]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print, and store what was asked for. The exit status is 1 if an answer was wrong."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.operators", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("filters", nargs="*", metavar="FILTER", help='parts of "family/case"; default: all cases')
+    parser.add_argument("--threads", type=int, default=1, help="threads of each runtime (default 1)")
+    parser.add_argument("--rounds", type=int, default=7, help="rounds of turns (default 7)")
+    parser.add_argument("--list", action="store_true", help="only name the cases")
+    parser.add_argument("--json", type=Path, help="write the rows to this file")
+    parser.add_argument("--plot", type=Path, help="draw the rows to this file (.png, .svg, .pdf)")
+    options = parser.parse_args(arguments)
+    chosen = list(cases(options.filters))
+    if not chosen:
+        parser.error(f"no case fits {' '.join(options.filters)}; --list names them all")
+    if options.list:
+        print("\n".join(f"{case.family}/{case.name}" for case in chosen))
+        return
+    rows = _measure_all(chosen, Limits(options.threads), options.rounds)
+    print(f"\n{summary(rows)}")
+    if options.json:
+        options.json.write_text(json.dumps(_report(rows, options.threads), indent=1))
+    if options.plot:
+        from bench.operator_chart import draw
+
+        draw(rows, options.threads, options.plot)
+    if wrong := [f"{row.family}/{row.case} differs by {row.difference:.1e}" for row in rows if row.wrong]:
+        sys.exit("wrong answers: " + "; ".join(wrong))
+
+
+def _measure_all(chosen: Sequence[Case], limits: Limits, rounds: int) -> list[Row]:
+    """The rows, each printed as soon as it is there."""
+    rates = ", ".join(
+        f"{limit} {rate:.0f} {'GFLOP/s' if limit == 'FMA' else 'GB/s'}" for limit, rate in limits.rates.items()
+    )
+    print(f"{limits.threads} thread(s); limits: {rates}\n\n{_HEAD}")
+    rows: list[Row] = []
+    for case in chosen:
+        if not rows or rows[-1].family != case.family:
+            print(f"\n{case.family}")
+        rows.append(measure(case, limits, rounds))
+        print(line(rows[-1]), flush=True)
+    return rows
+
+
+def _report(rows: Sequence[Row], threads: int) -> dict[str, Any]:
+    return {"threads": threads, "rows": [asdict(row) | {"ratio": row.ratio} for row in rows]}
+
+
+if __name__ == "__main__":
+    main()
