@@ -3,10 +3,10 @@
     python -m bench.models DIR                          # every .onnx file of a folder (inputs: the .npz beside it)
     python -m bench.models DIR resnet18 bert_base --threads 2 --openvino
 
-For each model and number of threads the runtimes take turns, round after round; a round is a block of runs and counts its
-median. The table shows the median of the rounds in milliseconds, the ratio other / jitonnx (above 1: jitonnx is faster),
-the largest difference to onnxruntime over its largest value, and the geometric mean of the ratios at its end. `--memory`
-adds the peak resident memory of a process that loads the model and runs it once with each runtime.
+For each model and number of threads the runtimes take turns, round after round; a round is a block of runs and counts
+its median. The table shows the median of the rounds in milliseconds, the ratio other / jitonnx (above 1: jitonnx is
+faster), the largest difference to onnxruntime over its largest value, and the geometric mean of the ratios at its end.
+`--memory` adds the peak resident memory of a process that loads the model and runs it once with each runtime.
 
 `python -m bench.zoo.materialize DIR` writes the 18 benchmark models.
 """
@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 BLOCK_SECONDS = 0.25
-"""Length of a block of runs: long enough to be warm, short enough that all runtimes see the same state of the machine."""
+"""Length of a block of runs: long enough to be warm, short enough that all see the same state of the machine."""
 PAUSE_SECONDS = 0.02
 """Between blocks: the others' threads stop spinning."""
 

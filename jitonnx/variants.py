@@ -24,7 +24,7 @@ def with_dimensions(model: Model, sizes: Mapping[str, int]) -> Model:
         warnings.warn(
             f"the model has no dimension named {', '.join(map(repr, unknown))}; its named dimensions are: "
             f"{', '.join(map(repr, model.dimensions.values())) or 'none'}",
-            stacklevel=4,
+            stacklevel=5,
         )
     values = {name: sizes[param] for name, param in model.dimensions.items() if param in sizes}
     if not values:

@@ -5,7 +5,8 @@ function that kernels call; `lower` turns a kernel into one unoptimised LLVM mod
 it calls, and a C entry point. Optimising and emitting object code is codegen's part, once a kernel, for whatever CPU it
 chooses, so nothing is optimised twice and no machine code is made on the way.
 
-Numba's target extension gives this a target of its own ("jitonnx"), beside the user's `njit` functions and apart from them.
+Numba's target extension gives this a target of its own ("jitonnx"), beside the user's `njit` functions and apart from
+them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from numba.core.target_extension import CPU, dispatcher_registry, jit_registry, 
 
 BYTES = types.CPointer(types.uint8)
 SIGNATURE = types.void(types.CPointer(BYTES), types.CPointer(types.int64), types.int64, types.int64, BYTES)
-"""(buffers, sizes, begin, end, scratch): operand pointers, integer arguments, the range of tasks to do, this thread's memory."""
+"""(buffers, sizes, begin, end, scratch): operand pointers, integer arguments, the range of tasks to do, this thread's
+memory."""
 
 # No nnan and no ninf: NaN and infinities keep their meaning. Sums are not reassociated: kernels order them explicitly.
 _OPTIONS = {
@@ -138,7 +140,8 @@ def lower(kernel: Callable[..., Any], symbol: str) -> llvm.ModuleRef:
 
 
 def _entry_point(symbol: str, inner: str, inner_ref: llvm.ValueRef) -> llvm.ModuleRef:
-    """A module whose C function `symbol` calls Numba's `inner`: Numba's own first two arguments (result, exception) go unused."""
+    """A module whose C function `symbol` calls Numba's `inner`: Numba's own first two arguments (result, exception) go
+    unused."""
     byte_pointer, i64 = ir.IntType(8).as_pointer(), ir.IntType(64)
     arguments = [byte_pointer.as_pointer(), i64.as_pointer(), i64, i64, byte_pointer]
     module = ir.Module(symbol)

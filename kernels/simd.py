@@ -1,8 +1,8 @@
 """Explicit vectors for kernels: a Numba type `Vector(element, lanes)` and the operations on it.
 
-Kernels are written on whole vectors, so that their speed does not hang on what LLVM's loop vectoriser recognises, and one
-text serves every width: `lanes` is a number that the builder of a kernel closes over (the target's natural width, from
-the machine, never from the source). LLVM splits what is wider than the hardware.
+Kernels are written on whole vectors, so that their speed does not hang on what LLVM's loop vectoriser recognises, and
+one text serves every width: `lanes` is a number that the builder of a kernel closes over (the target's natural width,
+from the machine, never from the source). LLVM splits what is wider than the hardware.
 
     x = load(p, i, lanes)                      # lanes elements from p[i]
     y = maximum(x * scale + bias, 0.0)         # scalars spread to all lanes and take the vector's element type
@@ -344,7 +344,10 @@ def load(typingctx: Any, p: Any, index: Any, lanes: Any) -> Any:
 
 @intrinsic(prefer_literal=True)
 def load_part(typingctx: Any, p: Any, index: Any, live: Any, lanes: Any) -> Any:
-    """As `load`, reading only the first `live` lanes; the others are 0. live >= lanes reads all; memory behind is not touched."""
+    """As `load`, reading only the first `live` lanes; the others are 0.
+
+    live >= lanes reads all; memory behind is not touched.
+    """
     if (count := _lanes(lanes)) is None:
         return None
     typ = Vector(p.dtype, count)
@@ -383,9 +386,7 @@ def store_part(typingctx: Any, p: Any, index: Any, value: Any, live: Any) -> Any
     return (types.void(p, types.intp, value, types.intp), generate) if isinstance(value, Vector) else None
 
 
-def masked_load(
-    builder: ir.IRBuilder, where: ir.Value, typ: ir.VectorType, mask: ir.Value, alignment: int
-) -> ir.Value:
+def masked_load(builder: ir.IRBuilder, where: ir.Value, typ: ir.VectorType, mask: ir.Value, alignment: int) -> ir.Value:
     """A vector of `typ` at `where`: 0 in the lanes that `mask` leaves out, whose memory is not touched."""
     name = f"llvm.masked.load.{mangle(typ)}.p0"
     # Typed pointers of llvmlite's builder and the opaque ones of LLVM agree on the mangled name only.
@@ -710,7 +711,8 @@ def _safe_divisor(builder: ir.IRBuilder, element: types.Type, a: ir.Value, b: ir
     if element.signed:
         smallest = ir.Constant(a.type, _all(a.type, -(1 << (element.bitwidth - 1))))
         overflow = builder.and_(
-            builder.icmp_unsigned("==", a, smallest), builder.icmp_unsigned("==", b, ir.Constant(b.type, _all(b.type, -1)))
+            builder.icmp_unsigned("==", a, smallest),
+            builder.icmp_unsigned("==", b, ir.Constant(b.type, _all(b.type, -1))),
         )
         trap = builder.or_(trap, overflow)
     return builder.select(trap, one, b)
@@ -741,13 +743,13 @@ def _modulo(builder: ir.IRBuilder, element: types.Type, a: ir.Value, b: ir.Value
 divide_integer = elementwise(
     "divide_integer", 2, "a / b for integers, truncated; a where b is 0 or the quotient overflows.", _divide_integer
 )
-remainder = elementwise("remainder", 2, "The rest of a / b with the sign of a (C's fmod; 0 for an integer b of 0).", _remainder)
-modulo = elementwise("modulo", 2, "The rest of a / b with the sign of b (Python's %; 0 for an integer b of 0).", _modulo)
+remainder = elementwise("remainder", 2, "The rest of a / b, a's sign (C's fmod; 0 for an integer b of 0).", _remainder)
+modulo = elementwise("modulo", 2, "The rest of a / b, b's sign (Python's %; 0 for an integer b of 0).", _modulo)
 
 
 @intrinsic(prefer_literal=True)
 def load_strided(typingctx: Any, p: Any, index: Any, stride: Any, live: Any, lanes: Any) -> Any:
-    """The Vector p[index], p[index + stride], …; lanes from `live` on repeat the first element (memory is not touched)."""
+    """The Vector p[index], p[index + stride], …; lanes from `live` on repeat the first element."""
     if (count := _lanes(lanes)) is None:
         return None
     typ = Vector(p.dtype, count)

@@ -63,7 +63,8 @@ def _library_digest() -> str:
 
 
 def make_object(code: Code, symbol: str, target: Target) -> bytes:
-    """Compile a kernel: build its function, lower it through Numba, optimise and emit object code that defines `symbol`."""
+    """Compile a kernel: build its function, lower it through Numba, optimise and emit object code that defines
+    `symbol`."""
     from jitonnx.codegen.build import kernel_function
     from jitonnx.codegen.emit import emit_object
     from jitonnx.kernels.jit import lower

@@ -1,7 +1,8 @@
 """Kernels of a plan to object code: from the cache, or compiled in parallel processes.
 
-This process compiles too; further ones join when there are enough kernels to pay for their start (importing Numba, about
-half a second each). They are children of our own, not of `multiprocessing`, so that a user's script needs no guard.
+This process compiles too; further ones join when there are enough kernels to pay for their start (importing Numba,
+about half a second each). They are children of our own, not of `multiprocessing`, so that a user's script needs no
+guard.
 """
 
 from __future__ import annotations
@@ -108,8 +109,8 @@ def _drive_worker(
 ) -> None:
     """Feed one worker process until nothing is left to compile.
 
-    It takes its first kernel when it is ready, so that nobody waits for a kernel in a process that is still starting; one
-    that is not ready when all is done is not waited for.
+    It takes its first kernel when it is ready, so that nobody waits for a kernel in a process that is still starting;
+    one that is not ready when all is done is not waited for.
     """
     script = f"import sys; sys.path[:] = {sys.path!r}; from jitonnx.codegen.compiler import work; work()"
     with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

@@ -87,7 +87,7 @@ def _emit_body(source: Source, spec: RegionSpec, part: bool) -> None:
         if number in used:
             source.line(f"x{number} = {_load(number, movement, part)}")
     results = emit_expr(source, spec.exprs, lambda leaf: _leaf(leaf, spec.rank))
-    for number, (dtype, movement) in enumerate(spec.outputs):
+    for number, (_, movement) in enumerate(spec.outputs):
         target = len(spec.inputs) + number
         value = results[number]
         if spec.exprs[number].op == "constant" or _is_scalar(spec.exprs[number], spec.rank):

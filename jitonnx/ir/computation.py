@@ -1,8 +1,9 @@
 """The vocabulary between operators and the planner: what is computed, without saying how.
 
-An operator's `lower` speaks in these computations (through `jitonnx.ir.lowering.Lowering`); the planner knows them and no
-operator. Tensors are described logically, in ONNX's axis order (images as N, C, spatial...): where elements lie in memory
-is the planner's choice. Fields hold integers or dimension expressions; operands are given in the order of the docstring.
+An operator's `lower` speaks in these computations (through `jitonnx.ir.lowering.Lowering`); the planner knows them and
+no operator. Tensors are described logically, in ONNX's axis order (images as N, C, spatial...): where elements lie in
+memory is the planner's choice. Fields hold integers or dimension expressions; operands are given in the order of the
+docstring.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ class Pad(Computation):
 
 @dataclass(frozen=True)
 class Gather(Computation):
-    """data, indices: out[..., i..., ...] = data[..., indices[i...], ...] along `axis`; negative indices count from the end."""
+    """data, indices: out[..., i..., ...] = data[..., indices[i...], ...] along `axis`; negative indices count from the
+    end."""
 
     axis: int
 
@@ -227,7 +229,8 @@ class Recurrent(Computation):
     """x [T, B, I], w, r, b?, sequence_lens?, initial_h?, initial_c?, p?: ONNX's LSTM, GRU or RNN, layout 0.
 
     Outputs y [T, directions, B, H], y_h, and for LSTM y_c. Activations with their alpha and beta, all of the first
-    direction first. clip bounds the gates before their activations, though not the cell on its way into LSTM's h; 0: none.
+    direction first. clip bounds the gates before their activations, though not the cell on its way into LSTM's h; 0:
+    none.
     """
 
     kind: str
@@ -291,7 +294,8 @@ class Fill(Computation):
 
 @dataclass(frozen=True)
 class Host(Computation):
-    """Evaluated on NumPy between native programs: strings, sequences, output shapes that depend on data, cold operators."""
+    """Evaluated on NumPy between native programs: strings, sequences, output shapes that depend on data, cold
+    operators."""
 
     operator: Operator
     dtypes: tuple[DType, ...]

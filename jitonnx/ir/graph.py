@@ -284,7 +284,7 @@ def _settled_contents(node: Node, types: Sequence[TensorType]) -> tuple[np.ndarr
         results = as_tuple(node.operator.evaluate(*arrays))
     except DataDependentError:  # dimension expressions that stay undecided, as in a comparison
         return nothing
-    return tuple(_as_numbers(np.asarray(result, object), type) for result, type in zip(results, types))
+    return tuple(_as_numbers(np.asarray(result, object), type) for result, type in zip(results, types, strict=False))
 
 
 def _folded(node: Node, types: Sequence[TensorType]) -> tuple[np.ndarray | None, ...]:

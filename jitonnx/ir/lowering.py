@@ -177,7 +177,7 @@ def lower(graph: Graph) -> Lowered:
                 results = to.host(node.operator, inputs, [value.type for value in node.outputs])
         except InferenceError as error:
             raise InferenceError(f"{describe(node)}: {error}") from error
-        for value, result in zip(node.outputs, results):
+        for value, result in zip(node.outputs, results, strict=False):
             values[value] = result
     outputs = [values.get(value, value) for value in graph.outputs]
     return Lowered(list(graph.inputs), outputs, to.statements, set(graph.assumptions))

@@ -75,7 +75,8 @@ def registry() -> dict[tuple[str, str], type[Operator]]:
 def build(node: RawNode, opset: int) -> Operator:
     """The operator of a model's node under operator set `opset`; `node` is brought to the newest version in place.
 
-    GraphError for an unknown operator, an attribute that it does not have, lacks or mistypes, too many or too few inputs.
+    GraphError for an unknown operator, an attribute that it does not have, lacks or mistypes, too many or too few
+    inputs.
     """
     declaration = registry().get((_domain(node.domain), node.operator))
     where = f"{node.operator} node {node.name!r}"

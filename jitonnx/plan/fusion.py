@@ -1,12 +1,12 @@
 """Fusion: statements gathered into groups that each become one kernel.
 
-A group is a region (elementwise statements over one iteration space), or an anchor (a product, a window, a
-reduction ...) with elementwise statements in front of it (its prologue) or behind it (its epilogue). Views are no work and
-no group: they are applied to where values lie. Every decision is noted with its reason, for `explain`.
+A group is a region (elementwise statements over one iteration space), or an anchor (a product, a window, a reduction
+...) with elementwise statements in front of it (its prologue) or behind it (its epilogue). Views are no work and no
+group: they are applied to where values lie. Every decision is noted with its reason, for `explain`.
 
-An elementwise statement begins a region. The region then takes in, as long as there is one, each region whose result has
-its shape and is read by nobody outside of it; at last it goes, as a whole, into the epilogue of an anchor of which the same
-holds. An anchor that can take a prologue absorbs a region that only it reads.
+An elementwise statement begins a region. The region then takes in, as long as there is one, each region whose result
+has its shape and is read by nobody outside of it; at last it goes, as a whole, into the epilogue of an anchor of which
+the same holds. An anchor that can take a prologue absorbs a region that only it reads.
 """
 
 from __future__ import annotations

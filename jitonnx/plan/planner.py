@@ -1,7 +1,7 @@
 """The planner: groups of statements to kernel calls over buffers.
 
-It walks the groups in order. Views are applied to where values lie; every other group goes to the function that knows its
-computation (`jitonnx.plan.lowerings`), which asks the planner for operands in a layout it can read (`dense`,
+It walks the groups in order. Views are applied to where values lie; every other group goes to the function that knows
+its computation (`jitonnx.plan.lowerings`), which asks the planner for operands in a layout it can read (`dense`,
 `channels_last`, ...), for a place to write its result (`place`), and adds calls (`call`).
 """
 
@@ -34,7 +34,6 @@ from jitonnx.plan.tensor import (
 )
 from jitonnx.target import Target
 
-
 RowStrides: TypeAlias = Callable[[Tensor], "tuple[DimLike, DimLike, DimLike] | None"]
 """Strides by (batch, row, column) of a tensor that has a kernel's result's shape, as that kernel counts them."""
 
@@ -47,7 +46,7 @@ class UnplannableError(Exception):
         self.node, self.reason = node, reason
 
 
-class ConcreteShapesNeeded(Exception):  # noqa: N818 - no error: the engine plans for each set of shapes instead
+class ConcreteShapesNeeded(Exception):
     """A node whose kernel needs tables made for its sizes."""
 
 

@@ -1,8 +1,8 @@
 """Regions: loop nests with scalar expressions in them, and the iteration space they run over.
 
-A region computes one or more outputs of equal shape from operands broadcast to it. Its loops are the axes of that shape in
-the memory order of its first output; axes that lie densely one inside the other in every operand become one loop. The
-innermost loop is done in vectors.
+A region computes one or more outputs of equal shape from operands broadcast to it. Its loops are the axes of that
+shape in the memory order of its first output; axes that lie densely one inside the other in every operand become one
+loop. The innermost loop is done in vectors.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
 """Where a value lies in memory: a buffer, an offset, and a stride for each logical axis.
 
-Layouts are nothing but strides. An image is N, C, H, W to everybody, and channels-last in memory because its strides say
-so; a transposed, sliced or broadcast value is the same buffer under other strides; a concatenation hands each of its
-producers a part of its own buffer to write to. Offsets and strides count elements and may be dimension expressions.
+Layouts are nothing but strides. An image is N, C, H, W to everybody, and channels-last in memory because its strides
+say so; a transposed, sliced or broadcast value is the same buffer under other strides; a concatenation hands each of
+its producers a part of its own buffer to write to. Offsets and strides count elements and may be dimension
+expressions.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -81,7 +83,7 @@ class Tensor:
 
 
 def row_major(shape: Sequence[DimLike]) -> tuple[DimLike, ...]:
-    """Strides of a dense tensor whose last axis is innermost; those of an empty one tell its axes' order all the same."""
+    """Strides of a dense tensor whose last axis is innermost; an empty one's tell its axes' order all the same."""
     strides: list[DimLike] = []
     step: DimLike = 1
     for dim in reversed(shape):
@@ -115,7 +117,7 @@ def same_strides(tensor: Tensor, strides: Sequence[DimLike]) -> bool:
 
 
 def is_channels_last(tensor: Tensor) -> bool:
-    """Whether the channel axis is innermost (stride 1, or a single channel), so that image kernels can use the tensor."""
+    """Whether the channel axis is innermost (stride 1, or a single channel), as image kernels need it."""
     return tensor.rank >= 3 and (tensor.strides[1] == 1 or tensor.shape[1] == 1)
 
 
@@ -206,10 +208,10 @@ def _covers(have: DimLike, wanted: DimLike) -> bool:
 
 
 def _fill_group(taken: Sequence[tuple[DimLike, DimLike]], group: Sequence[DimLike]) -> list[DimLike] | None:
-    """Strides of the new axes `group` over the old (dim, stride) pairs `taken`, which must be dense among themselves."""
+    """Strides of the new axes `group` over the old (dim, stride) pairs `taken`; None if these have gaps."""
     if not taken:
         return [1] * len(group)
-    for (_, outer), (dim, inner) in zip(taken, taken[1:]):
+    for (_, outer), (dim, inner) in itertools.pairwise(taken):
         if outer != dim * inner:
             return None
     step = taken[-1][1]

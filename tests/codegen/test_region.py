@@ -1,4 +1,4 @@
-"""Regions: compiled loop nests against the expression's meaning on NumPy, over shapes, strides, types and edge values."""
+"""Regions: compiled loop nests against the expression's meaning on NumPy: shapes, strides, types, edge values."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def copy_call(source: Tensor, target: Tensor, *, label: str, reason: str) -> KernelCall:
-    """The call that copies `source` to `target`, of equal shape and any strides; one kernel serves all of an item size."""
+    """The call that copies `source` to `target`, of equal shape and any strides; one kernel an item size."""
     axes = [axis for axis in range(source.rank) if source.shape[axis] != 1]
     sizes: list[DimLike] = []
     for values, fill in ((source.shape, 1), (source.strides, 0), (target.strides, 0)):

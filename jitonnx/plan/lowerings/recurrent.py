@@ -76,7 +76,8 @@ def _constant(planner: Planner, value: Value | None) -> np.ndarray | None:
 
 
 def _split_bias(bias: np.ndarray, computation: c.Recurrent, hidden: int) -> tuple[np.ndarray, np.ndarray]:
-    """The bias that the input products take, [directions * gates * hidden], and the recurrent one, [directions, hidden].
+    """The bias that the input products take, [directions * gates * hidden], and the recurrent one, [directions,
+    hidden].
 
     A GRU that resets behind the product needs the recurrent bias of gate h inside the loop.
     """

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Loops(NamedTuple):
-    """A tensor as outer x length x inner elements: what lies outside of some axes in memory, they themselves, inside."""
+    """A tensor as outer x length x inner elements: what lies outside of some axes in memory, they, what is inside."""
 
     outer: DimLike
     length: DimLike
@@ -71,7 +71,7 @@ def three_loops(axes: Sequence[int], *tensors: Tensor) -> Loops | None:
 
 
 def _nest(axes: Sequence[int], tensor: Tensor) -> tuple[list[int], list[int], list[int]] | None:
-    """The axes that lie outside of `axes` in memory, those themselves, and those inside; None if they are interleaved."""
+    """The axes that lie outside of `axes` in memory, those themselves, those inside; None if interleaved."""
     order = [axis for axis in memory_order(tensor) if tensor.shape[axis] != 1]
     middle = [position for position, axis in enumerate(order) if axis in axes]
     if not middle:
@@ -138,7 +138,7 @@ def normalize(planner: Planner, group: Group, statement: Statement) -> None:
 
 
 def _as_rows(planner: Planner, x: Tensor, statement: Statement, axes: Sequence[int]) -> tuple[Tensor, Tensor, Loops]:
-    """x and a place for the first output, both rows of `axes`, innermost in memory; x is copied if it lies otherwise."""
+    """x and a place for the first output, both as rows of `axes`; x is copied if it lies otherwise."""
     value = statement.outputs[0]
     if (loops := three_loops(axes, x)) is None or loops.inner != 1:
         x = planner.copy(x, tuple(range(x.rank)), "needed as rows")
@@ -162,7 +162,7 @@ def _row_vector(planner: Planner, value: Value, shape: Sequence[DimLike]) -> Ten
 
 
 def group_normalize(planner: Planner, group: Group, statement: Statement) -> None:
-    """InstanceNormalization and GroupNormalization, in two steps: the channels' statistics, then the normalised image."""
+    """InstanceNormalization and GroupNormalization: the channels' statistics, then the normalised image."""
     computation = statement.computation
     assert isinstance(computation, c.GroupNormalize)
     image, scale, bias = statement.inputs

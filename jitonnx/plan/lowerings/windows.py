@@ -199,7 +199,7 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
 def _without_dead_taps(
     computation: c.Convolution, weights: Tensor, x: Tensor, y: Tensor
 ) -> tuple[c.Convolution, Tensor]:
-    """The convolution without the taps that read nothing but padding: widely dilated kernels on small images have such."""
+    """The convolution without taps that read only padding: widely dilated kernels on small images have such."""
     shape, strides, offset = list(weights.shape), list(weights.strides), weights.offset
     before = list(computation.pads_before)
     for axis, (pad, stride, dilation) in enumerate(
@@ -248,7 +248,8 @@ def _direct(planner: Planner, group: Group, computation: c.Convolution, x: Tenso
         sizes += [out_channels, computation.group, *kernel, *strides, *dilations, *pads]
         sizes += [*geometry.x, x.strides[1], *geometry.y]
     packed = planner.packed(weights, lambda w: _pack(spec, _square(w), computation.group), spec)
-    call = KernelCall(spec, [x, packed, y], list(sizes), 1, 2, label=f"{_ALGORITHMS[type(spec)]} {kernel[0]}x{kernel[1]}")
+    call = KernelCall(spec, [x, packed, y], list(sizes), 1, 2)
+    call.label = f"{_ALGORITHMS[type(spec)]} {kernel[0]}x{kernel[1]}"
     call.label += f" {channels}->{out_channels}"
     call.reason = "; ".join(group.reasons)
     planner.epilogue(group, call, pixel_strides)
