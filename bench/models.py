@@ -74,13 +74,8 @@ RUNTIMES: dict[str, Callable[[Path, int, Feeds], Run]] = {
 }
 
 
-def time_in_turns(
-    runs: Sequence[Run],
-    rounds: int,
-    block_seconds: float = BLOCK_SECONDS,
-    after_round: Callable[[], object] = lambda: None,
-) -> list[float]:
-    """Median seconds of a run of each, by blocks in turns; `after_round` is called at the end of every round."""
+def time_in_turns(runs: Sequence[Run], rounds: int, block_seconds: float = BLOCK_SECONDS) -> list[float]:
+    """Median seconds of a run of each, by blocks in turns."""
     lengths = []
     for run in runs:
         run()
@@ -93,7 +88,6 @@ def time_in_turns(
             time.sleep(PAUSE_SECONDS)
             run()  # wakes the threads up
             found.append(_block(run, length))
-        after_round()
     return [statistics.median(found) for found in medians]
 
 

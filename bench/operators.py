@@ -4,9 +4,8 @@
     python -m bench.operators conv softmax/1x --threads 2
     python -m bench.operators --json rows.json --plot chart.png
 
-A filter keeps the cases whose "family/case" contains it. Both runtimes and the limit that binds the case are measured
-in turns in one process; times are medians of rounds. The ratio is onnxruntime's time over ours: above 1 jitonnx is
-faster.
+A filter keeps the cases whose "family/case" contains it. Both runtimes take turns in one process; times are medians of
+rounds. The ratio is onnxruntime's time over ours: above 1 jitonnx is faster.
 
 `limit` is what binds: the FMA peak, or the bandwidth of copying where data of this size lie (L1, L2, L3, memory); bytes
 and operations are counted as `bench.operator_work` says. `share` is how much of that limit is reached. `difference` is
@@ -65,7 +64,7 @@ class Row:
 
 
 def measure(case: Case, limits: Limits, rounds: int, block_seconds: float = BLOCK_SECONDS) -> Row:
-    """Run a case with both runtimes in turns, and measure the limit that binds it between the rounds."""
+    """Run a case with both runtimes in turns, and take another look at the limit that binds it."""
     import onnxruntime
 
     import jitonnx
@@ -79,13 +78,9 @@ def measure(case: Case, limits: Limits, rounds: int, block_seconds: float = BLOC
     ours, theirs = our_session.run(None, feeds), their_session.run(None, feeds)
     needed = work(model, net, theirs)
     bound = limits.binding(needed)
-    rates: list[float] = []
-    seconds = time_in_turns(
-        [lambda: our_session.run(None, feeds), lambda: their_session.run(None, feeds)],
-        rounds,
-        block_seconds,
-        lambda: rates.append(limits.measure(bound.limit)),
-    )
+    runs = [lambda: our_session.run(None, feeds), lambda: their_session.run(None, feeds)]
+    seconds = time_in_turns(runs, rounds, block_seconds)
+    rate = bound.amount / seconds[0] / 1e9
     apart = difference(ours, theirs)
     exact = all(array.dtype.kind != "f" for array in theirs)
     return Row(
@@ -94,10 +89,10 @@ def measure(case: Case, limits: Limits, rounds: int, block_seconds: float = BLOC
         f"{_shapes(feeds.values())} -> {_shapes(theirs)}",
         1e6 * seconds[0],
         1e6 * seconds[1],
-        bound.amount / seconds[0] / 1e9,
+        rate,
         bound.unit,
         bound.limit,
-        bound.amount / seconds[0] / 1e9 / statistics.median(rates),
+        rate / limits.measure(bound.limit),
         apart,
         needed.flops,
         needed.bytes,

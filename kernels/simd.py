@@ -240,6 +240,7 @@ def _register_operator(function: Callable[..., Any], name: str, compare: bool) -
 
     def lower(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
         common = _common(*sig.args)
+        assert isinstance(common, Vector)
         a, b = (_fit(context, builder, value, typ, common) for value, typ in zip(args, sig.args, strict=True))
         return (_comparison if compare else _arithmetic)(builder, name, common.element, a, b)
 

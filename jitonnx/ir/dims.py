@@ -159,6 +159,21 @@ def known(dims: Iterable[DimLike]) -> bool:
     return all(isinstance(dim, int) for dim in dims)
 
 
+def concrete(dim: DimLike) -> int | None:
+    """A dimension that is a plain integer; None for an expression."""
+    return dim if isinstance(dim, int) else None
+
+
+def integers(dims: Iterable[DimLike]) -> tuple[int, ...]:
+    """Dimensions that are all known, as plain integers. TypeError names one that is not."""
+    result = []
+    for dim in dims:
+        if not isinstance(dim, int):
+            raise TypeError(f"Bug: the size {dim} is not known before the run")
+        result.append(dim)
+    return tuple(result)
+
+
 def variables(dim: DimLike) -> set[str]:
     """Names of the variables that occur in `dim`."""
     if isinstance(dim, int):

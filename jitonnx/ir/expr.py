@@ -75,7 +75,7 @@ class Expr:
     def __repr__(self) -> str:
         """Every part once, with its type: equal expressions have equal texts, in every process."""
         numbers: dict[Expr, int] = {}
-        lines = []
+        lines: list[str] = []
         for node in children_first(self):
             arguments = " ".join(f"%{numbers[a]}" for a in node.arguments)
             value = "" if node.value is None else repr(node.value)

@@ -9,7 +9,7 @@ version. Instances compare by value, so equal nodes are found by comparing their
         outputs = ("output",)
 
         axis: int = -1                       # an attribute with its default; without one it is required
-        coerce: bool = internal(False)       # no ONNX attribute: set by `upgrade` for what an old version meant
+        coerce: bool = internal(default=False)  # no ONNX attribute: set by `upgrade` for what an old version meant
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ else:
         return lambda cls: cls
 
 
-def internal(default: Any) -> Any:
+def internal(*, default: Any) -> Any:
     """A field of an operator that is no ONNX attribute: `upgrade` sets it to keep what an older version meant."""
     return field(default=default, metadata={"internal": True})
 

@@ -265,7 +265,7 @@ class Split(Operator):
 
     axis: int = 0
     num_outputs: int | None = None
-    equal: bool = internal(False)
+    equal: bool = internal(default=False)
     """Before version 18 an axis had to be divisible."""
 
     @classmethod
@@ -580,7 +580,7 @@ class OneHot(Operator):
     outputs = ("output",)
 
     axis: int = -1
-    negative_from_end: bool = internal(True)
+    negative_from_end: bool = internal(default=True)
 
     @classmethod
     def upgrade(cls, node: RawNode) -> None:

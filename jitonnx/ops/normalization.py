@@ -29,7 +29,7 @@ class BatchNormalization(Operator):
     epsilon: float = 1e-5
     momentum: float = 0.9
     training_mode: bool = False
-    spatial: bool = internal(True)  # False: statistics for each position too, not for channels only
+    spatial: bool = internal(default=True)  # False: statistics for each position too, not for channels only
 
     @classmethod
     def upgrade(cls, node: RawNode) -> None:
@@ -151,7 +151,7 @@ class GroupNormalization(Operator):
     num_groups: int
     epsilon: float = 1e-5
     stash_type: int = 1
-    by_group: bool = internal(False)
+    by_group: bool = internal(default=False)
 
     @classmethod
     def upgrade(cls, node: RawNode) -> None:

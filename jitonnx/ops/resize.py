@@ -47,7 +47,7 @@ class Resize(Operator):
     keep_aspect_ratio_policy: str = "stretch"
     mode: str = "nearest"
     nearest_mode: str = "round_prefer_floor"
-    nearest_by_scale: bool = internal(False)  # "nearest" is ceil for an axis that shrinks, else floor
+    nearest_by_scale: bool = internal(default=False)  # "nearest" is ceil for an axis that shrinks, else floor
 
     @classmethod
     def upgrade(cls, node: RawNode) -> None:

@@ -289,7 +289,7 @@ class Dropout(Operator):
     deterministic = False
 
     seed: int | None = None
-    mask_is_bool: bool = internal(True)
+    mask_is_bool: bool = internal(default=True)
 
     @classmethod
     def upgrade(cls, node: RawNode) -> None:

@@ -24,7 +24,7 @@ class _Softmax(Operator):
     outputs = ("output",)
 
     axis: int = -1
-    flatten: bool = internal(False)
+    flatten: bool = internal(default=False)
 
     @classmethod
     def upgrade(cls, node: RawNode) -> None:

@@ -394,7 +394,8 @@ class _Once:
     """A tensor made at its first use."""
 
     def __init__(self, make: Callable[[], Tensor]) -> None:
-        self._make, self._tensor = make, None
+        self._make = make
+        self._tensor: Tensor | None = None
 
     def __call__(self) -> Tensor:
         if self._tensor is None:

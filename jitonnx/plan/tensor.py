@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from jitonnx.ir import computation as c
-from jitonnx.ir.dims import DimLike, product
+from jitonnx.ir.dims import DimLike, integers, product
 from jitonnx.ir.dtypes import DType
 
 
@@ -76,9 +76,9 @@ class Tensor:
         flat = self.buffer.array.reshape(-1)
         itemsize = flat.itemsize
         return np.lib.stride_tricks.as_strided(
-            flat[int(self.offset) :] if flat.size else flat,
-            tuple(map(int, self.shape)),
-            tuple(int(stride) * itemsize for stride in self.strides),
+            flat[integers([self.offset])[0] :] if flat.size else flat,
+            integers(self.shape),
+            tuple(stride * itemsize for stride in integers(self.strides)),
         )
 
 
@@ -138,8 +138,8 @@ def apply_view(view: c.View, tensor: Tensor) -> Tensor | None:
         strides = tuple(step * stride for step, stride in zip(view.steps, tensor.strides, strict=True))
         return Tensor(tensor.buffer, offset, view.shape, strides)
     assert isinstance(view, c.Reshape)
-    strides = reshape_strides(tensor.shape, tensor.strides, view.shape)
-    return None if strides is None else Tensor(tensor.buffer, tensor.offset, view.shape, strides)
+    merged = reshape_strides(tensor.shape, tensor.strides, view.shape)
+    return None if merged is None else Tensor(tensor.buffer, tensor.offset, view.shape, merged)
 
 
 def broadcast_to(tensor: Tensor, shape: Sequence[DimLike]) -> Tensor:

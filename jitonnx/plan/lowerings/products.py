@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jitonnx.ir import computation as c
-from jitonnx.ir.dims import DimLike, known
+from jitonnx.ir.dims import DimLike, concrete, known
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.lowering import Statement
 from jitonnx.kernels.attention.spec import choose as choose_attention
@@ -58,7 +58,9 @@ def gemm(
     plain = replace(b, shape=b.shape[-2:], strides=b.strides[-2:])
     constant = all(stride == 0 for stride in shape.b_batch) and plain.constant is not None
     spec = choose_gemm(
-        *(dim if isinstance(dim, int) else None for dim in (shape.m, n, k)),
+        concrete(shape.m),
+        concrete(n),
+        concrete(k),
         shape.batch,
         planner.target,
         packed_b=constant,
@@ -96,7 +98,9 @@ def attention(planner: Planner, group: Group, statement: Statement) -> None:
         if mask.strides[3] != 1 and mask.shape[3] != 1:
             mask = planner.copy(mask, (0, 1, 2, 3), "a mask is read along its rows")
     spec = choose_attention(
-        *(dim if isinstance(dim, int) else None for dim in (queries, keys, value_depth)),
+        concrete(queries),
+        concrete(keys),
+        concrete(value_depth),
         planner.target,
         mask=kind,
         causal=computation.causal,

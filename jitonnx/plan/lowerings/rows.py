@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from jitonnx.ir import computation as c
-from jitonnx.ir.dims import DimLike, product
+from jitonnx.ir.dims import DimLike, concrete, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Statement
@@ -108,8 +108,9 @@ def softmax(planner: Planner, group: Group, statement: Statement) -> None:
         y = planner.move(value, memory_order(x))
         loops = three_loops([computation.axis], x, y)
         assert loops is not None, "Bug: a dense tensor is not three loops"
-    known = [dim if isinstance(dim, int) else None for dim in loops[:3]]
-    spec = choose_softmax(*known, "log_softmax" if computation.log else "softmax", x.dtype.numpy.name)
+    kind = "log_softmax" if computation.log else "softmax"
+    extents = concrete(loops.outer), concrete(loops.length), concrete(loops.inner)
+    spec = choose_softmax(*extents, kind, x.dtype.numpy.name)
     (x_outer, x_step, _), (y_outer, y_step, _) = loops.strides
     sizes = [loops.outer, loops.length, loops.inner, x_outer, x_step, y_outer, y_step]
     planner.call(KernelCall(spec, [x, y], sizes, 1, 1, label=spec.kind, reason="; ".join(group.reasons)))

@@ -10,7 +10,7 @@ import numpy as np
 
 from jitonnx.ir import computation as c
 from jitonnx.ir import expr as e
-from jitonnx.ir.dims import DimLike, known, product
+from jitonnx.ir.dims import DimLike, integers, known, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Statement
@@ -104,7 +104,8 @@ def resize(planner: Planner, group: Group, statement: Statement) -> None:
     if group.expr is not None or source.dtype is not DType.FLOAT:
         planner.unplannable(f"resampling of axes {changing} of {source.dtype.text}")
     tensor = planner.dense(statement.inputs[0])
-    for axis in sorted(changing, key=lambda axis: shape[axis] / source.shape[axis]):  # the one that shrinks most first
+    growth = {axis: np.divide(*integers([shape[axis], source.shape[axis]])) for axis in changing}
+    for axis in sorted(changing, key=growth.__getitem__):  # the one that shrinks most first
         tensor = _resize_axis(planner, computation, source, tensor, axis)
     out = planner.place(statement.outputs[0])
     planner.copy_into(tensor, out, "resampled axis by axis")
@@ -208,7 +209,8 @@ def _without_dead_taps(
         sizes = (weights.shape[2 + axis], pad, x.shape[2 + axis], y.shape[2 + axis])
         if not known(sizes) or 0 in sizes[2:]:
             continue
-        taps = live_taps(int(sizes[0]), stride, dilation, int(pad), int(sizes[2]), int(sizes[3]))
+        kernel, before_it, size, outputs = integers(sizes)
+        taps = live_taps(kernel, stride, dilation, before_it, size, outputs)
         offset = offset + taps.start * strides[2 + axis]
         shape[2 + axis], before[axis] = taps.stop - taps.start, pad - taps.start * dilation
     pruned = replace(weights, offset=offset, shape=tuple(shape))
