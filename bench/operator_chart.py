@@ -17,7 +17,7 @@ LIMITS = {"FMA": "#5b4b8a", "L1": "#f2c14e", "L2": "#eda13c", "L3": "#e0812b", "
 LOWEST, HIGHEST = 0.25, 16.0
 """Ratios beyond are drawn up to here; the number beside the bar is right."""
 LARGEST_SHARE = 1.5
-ROW_INCHES, COLUMN_INCHES = 0.155, 8.6
+ROW_INCHES, COLUMN_INCHES, HEADER_INCHES = 0.155, 8.6, 1.6
 ROWS_OF_A_COLUMN = 70
 """Above twice as many rows there is a further column."""
 
@@ -29,20 +29,15 @@ def draw(rows: Sequence[Row], threads: int, path: Path) -> None:
     families = [(name, list(members)) for name, members in itertools.groupby(rows, lambda row: row.family)]
     columns = _columns(families)
     height = max(sum(len(members) + 2 for _, members in column) for column in columns)
-    inches = height * ROW_INCHES + 1.3
+    inches = height * ROW_INCHES + HEADER_INCHES
     figure = Figure(figsize=(COLUMN_INCHES * len(columns), inches), facecolor="white")
-    top, bottom = 1 - 1.0 / inches, 0.25 / inches
+    top, bottom = 1 - (HEADER_INCHES - 0.1) / inches, 0.1 / inches
     for number, column in enumerate(columns):
         left, width = number / len(columns), 1 / len(columns)
         ratios = figure.add_axes((left + 0.31 * width, bottom, 0.37 * width, top - bottom))
         shares = figure.add_axes((left + 0.71 * width, bottom, 0.27 * width, top - bottom))
         _draw_column(ratios, shares, column, height)
-    title = f"jitonnx beside onnxruntime, {threads} thread{'s' if threads > 1 else ''}"
-    faster = sum(row.ratio >= 1 for row in rows)
-    figure.text(0.012, 1 - 0.22 / inches, title, fontsize=14, weight="bold", va="top")
-    text = f"{faster} of {len(rows)} cases at least as fast"
-    figure.text(0.012, 1 - 0.52 / inches, text, fontsize=10, color="#555555", va="top")
-    _legend(figure, 1 - 0.2 / inches)
+    _draw_header(figure, rows, threads, inches)
     figure.savefig(path, dpi=100)
 
 
@@ -103,6 +98,8 @@ def _draw_row(ratios: Any, shares: Any, row: Row, y: int) -> None:
         va="center",
         fontsize=6.5,
         color="#333333",
+        zorder=4,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.5},
     )
 
 
@@ -115,7 +112,7 @@ def _style(ratios: Any, shares: Any, height: int) -> None:
     ratios.set_title("time of onnxruntime / time of jitonnx", fontsize=8.5, pad=18)
     shares.set_xlim(0, LARGEST_SHARE * 1.15)
     shares.set_xticks([0, 0.5, 1, 1.5])
-    shares.axvline(1, color="#333333", linewidth=0.9, zorder=3)
+    shares.axvline(1, color="#333333", linewidth=0.9, linestyle=(0, (3, 2)), zorder=3)
     shares.set_title("share of the limit that binds", fontsize=8.5, pad=18)
     for axes in (ratios, shares):
         axes.set_ylim(height + 0.5, 0.4)
@@ -128,12 +125,24 @@ def _style(ratios: Any, shares: Any, height: int) -> None:
             spine.set_visible(False)
 
 
-def _legend(figure: Any, y: float) -> None:
+def _draw_header(figure: Any, rows: Sequence[Row], threads: int, inches: float) -> None:
     from matplotlib.patches import Patch
 
+    faster = sum(row.ratio >= 1 for row in rows)
+    title = f"Operators: jitonnx beside onnxruntime, {threads} thread{'s' if threads > 1 else ''}"
+    figure.text(0.1 / COLUMN_INCHES, 1 - 0.2 / inches, title, fontsize=14, weight="bold", va="top")
+    text = f"{faster} of {len(rows)} cases at least as fast as onnxruntime"
+    figure.text(0.1 / COLUMN_INCHES, 1 - 0.5 / inches, text, fontsize=10, color="#555555", va="top")
     labels = {"FMA": "FMA peak", "memory": "memory bandwidth"}
     handles = [Patch(color=FASTER, label="faster"), Patch(color=SLOWER, label="slower")]
     handles += [Patch(color=colour, label=labels.get(name, f"{name} bandwidth")) for name, colour in LIMITS.items()]
     figure.legend(
-        handles=handles, loc="upper right", bbox_to_anchor=(0.99, y), ncols=len(handles), frameon=False, fontsize=8.5
+        handles=handles,
+        loc="upper left",
+        bbox_to_anchor=(0.02 / COLUMN_INCHES, 1 - 0.68 / inches),
+        ncols=len(handles),
+        frameon=False,
+        fontsize=8,
+        handlelength=1.2,
+        columnspacing=1.2,
     )

@@ -298,4 +298,4 @@ class Host(Computation):
     operators."""
 
     operator: Operator
-    dtypes: tuple[DType, ...]
+    dtypes: tuple[DType | None, ...]

@@ -87,8 +87,6 @@ class Lowering:
         """Another shape of as many elements."""
         if tuple(shape) == x.shape:
             return x
-        if 0 in shape and x.dtype in COMPILED:  # no strides lead from one empty shape to another
-            return self.fill(e.constant(0, x.dtype), shape)
         return self.emit(c.Reshape(tuple(shape)), (x,), TensorType(x.dtype, tuple(shape)))
 
     def broadcast(self, x: Value, shape: Sequence[DimLike]) -> Value:
@@ -171,10 +169,14 @@ def lower(graph: Graph) -> Lowered:
         to._node = node
         inputs = [resolve(value) for value in node.inputs]
         try:
-            if _compiled(node):
-                results = as_tuple(node.operator.lower(to, *inputs))
-            else:
+            if not _compiled(node):
                 results = to.host(node.operator, inputs, [value.type for value in node.outputs])
+            elif all(
+                0 in value.shape for value in node.outputs
+            ):  # no kernel needs to know about tensors without elements
+                results = tuple(to.fill(e.constant(0, value.dtype), value.shape) for value in node.outputs)
+            else:
+                results = as_tuple(node.operator.lower(to, *inputs))
         except InferenceError as error:
             raise InferenceError(f"{describe(node)}: {error}") from error
         for value, result in zip(node.outputs, results, strict=False):

@@ -72,8 +72,8 @@ def _check_opsets(model: ModelProto) -> None:
             "Missing opset in the model. All ModelProtos MUST have at least one entry that specifies which version of "
             "the ONNX OperatorSet is being imported."
         )
-    for proto in (model, *model.functions):
-        for domain, version in Opsets.of(proto).versions.items():
+    for opsets in [Opsets.of(model), *map(Opsets.of, model.functions)]:
+        for domain, version in opsets.versions.items():
             if domain in DOMAINS and not 1 <= version <= DOMAINS[domain]:
                 raise Fail(
                     f"operator set {version} of domain {domain or 'ai.onnx'!r} is unknown: jitonnx knows 1 to "

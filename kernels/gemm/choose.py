@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from jitonnx.kernels.gemm.spec import GemmSpec
+
+if TYPE_CHECKING:
+    from jitonnx.target import Target
 
 _ASSUMED_K = 256  # where k is not known
 _CODE_PENALTY = 0.005  # of the cost, for each tile that has to be compiled
 _SMALL_PRODUCTS = 1 << 19  # multiplications
 _WAYS = 8  # lines of a first-level cache that one address maps to, at least
 _GENERAL_SIZES = (1, 2, 3, 4, 6, 8)  # of tiles for unknown extents
-
-
-class Registers(Protocol):
-    """What choosing needs to know of a CPU; jitonnx.target.Target has it."""
-
-    vector_registers: int
-
-    def lanes(self, itemsize: int) -> int: ...
 
 
 class _Cover(NamedTuple):
@@ -37,7 +32,7 @@ def choose_gemm(
     n: int | None,
     k: int | None,
     batch: int | None,
-    target: Registers,
+    target: Target,
     *,
     packed_b: bool = True,
     a_in_place: bool = True,

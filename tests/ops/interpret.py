@@ -20,9 +20,9 @@ from jitonnx.ir.operator import evaluate_arrays
 from jitonnx.ops.base import is_narrow
 from jitonnx.ops.indexing import GatherElements, GatherND
 from jitonnx.ops.reduction import OPERATORS, ArgMax, ArgMin
+from tests.ops import readings
 
 REDUCTIONS = [operator for operator in OPERATORS if operator not in (ArgMax, ArgMin)]
-from tests.ops import readings
 
 
 class Unreadable(Exception):

@@ -11,15 +11,10 @@ import pytest
 
 from jitonnx.engine import Engine, Settings
 from jitonnx.model import evaluate, load
-from jitonnx.ops.registry import registry
 from jitonnx.runtime.cache import KernelCache
 from tests.conftest import CACHE_VARIABLE
 from tests.ops.harness import Case, assert_same, build
 from tests.ops.tables import all_cases
-
-
-def deterministic(case: Case) -> bool:
-    return case.lowered and (registry()[case.domain, case.operator].deterministic or len(case.inputs) < 3)
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +22,7 @@ def cache() -> KernelCache:
     return KernelCache(Path(os.environ[CACHE_VARIABLE]))
 
 
-@pytest.mark.parametrize("case", [case for case in all_cases() if deterministic(case)], ids=str)
+@pytest.mark.parametrize("case", [case for case in all_cases() if case.lowered], ids=str)
 def test_compiled(case: Case, cache: KernelCache) -> None:
     feeds = {f"x{i}": x for i, x in enumerate(case.inputs) if x is not None and i not in case.constants}
     expected = evaluate(load(build(case)).graph, feeds)

@@ -104,8 +104,9 @@ def resize(planner: Planner, group: Group, statement: Statement) -> None:
     if group.expr is not None or source.dtype is not DType.FLOAT:
         planner.unplannable(f"resampling of axes {changing} of {source.dtype.text}")
     tensor = planner.dense(statement.inputs[0])
-    growth = {axis: np.divide(*integers([shape[axis], source.shape[axis]])) for axis in changing}
-    for axis in sorted(changing, key=growth.__getitem__):  # the one that shrinks most first
+    lengths, outputs = (integers([dims[axis] for axis in changing]) for dims in (source.shape, shape))
+    growth = {axis: output / max(length, 1) for axis, length, output in zip(changing, lengths, outputs, strict=True)}
+    for axis in sorted(changing, key=lambda axis: growth[axis]):  # the one that shrinks most first
         tensor = _resize_axis(planner, computation, source, tensor, axis)
     out = planner.place(statement.outputs[0])
     planner.copy_into(tensor, out, "resampled axis by axis")
