@@ -105,7 +105,7 @@ def _draw_row(ratios: Any, shares: Any, row: Row, y: int) -> None:
 
 def _style(ratios: Any, shares: Any, height: int) -> None:
     ratios.set_xscale("log", base=2)
-    ratios.set_xlim(LOWEST / 1.45, HIGHEST * 1.45)
+    ratios.set_xlim(LOWEST / 1.8, HIGHEST * 1.45)
     ticks = [0.25, 0.5, 1, 2, 4, 8, 16]
     ratios.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     ratios.axvline(1, color="#333333", linewidth=0.9, zorder=3)

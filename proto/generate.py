@@ -1,6 +1,6 @@
-"""Regenerate `onnx_pb2.py` and `onnx_pb2.pyi` from `onnx.proto`.
+"""Regenerate the Python modules (`*_pb2.py`, `*_pb2.pyi`) of the schemas `onnx.proto` and `artifact.proto`.
 
-    python proto/generate.py            write the two files
+    python proto/generate.py            write the files
     python proto/generate.py --check    only say whether they are up to date (exit status 1 if not)
 
 The compiler is fixed, and deliberately old. Generated code runs with protobuf run-times of its own version and newer;
@@ -22,8 +22,8 @@ from pathlib import Path
 
 COMPILER = "grpcio-tools==1.62.3"  # protoc 25.1
 FOLDER = Path(__file__).resolve().parent
-SCHEMA = "onnx.proto"
-GENERATED = ("onnx_pb2.py", "onnx_pb2.pyi")
+SCHEMAS = ("onnx", "artifact")
+GENERATED = tuple(f"{schema}_pb2.{suffix}" for schema in SCHEMAS for suffix in ("py", "pyi"))
 
 
 def install_compiler(folder: Path) -> Path:
@@ -35,14 +35,16 @@ def install_compiler(folder: Path) -> Path:
 
 
 def generate(scratch: Path) -> dict[str, str]:
-    """Compile the schema within `scratch` and return the generated texts by file name."""
-    # The path below the include folder becomes the name under which protobuf's global pool knows the file, so it has to
+    """Compile the schemas within `scratch` and return the generated texts by file name."""
+    # The path below the include folder becomes the name under which protobuf's global pool knows a file, so it has to
     # be ours alone: ONNX's own files are registered there as "onnx/...".
     package = scratch / "include" / "jitonnx" / "proto"
     output = scratch / "output"
     package.mkdir(parents=True)
     output.mkdir()
-    (package / SCHEMA).write_text((FOLDER / SCHEMA).read_text(encoding="utf-8"), encoding="utf-8")
+    sources = [package / f"{schema}.proto" for schema in SCHEMAS]
+    for source in sources:
+        source.write_text((FOLDER / source.name).read_text(encoding="utf-8"), encoding="utf-8")
     python = install_compiler(scratch / "venv")
     subprocess.run(
         [
@@ -50,7 +52,7 @@ def generate(scratch: Path) -> dict[str, str]:
             f"--proto_path={scratch / 'include'}",
             f"--python_out={output}",
             f"--pyi_out={output}",
-            str(package / SCHEMA),
+            *map(str, sources),
         ],
         check=True,
     )
@@ -58,7 +60,7 @@ def generate(scratch: Path) -> dict[str, str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Regenerate the Python module of onnx.proto.")
+    parser = argparse.ArgumentParser(description="Regenerate the Python modules of the schemas.")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if the files are out of date")
     check = parser.parse_args().check
     with tempfile.TemporaryDirectory() as scratch:

@@ -1,4 +1,4 @@
-"""From a kernel's spec and stages to the Python function that Numba lowers."""
+"""From a kernel's spec and stages to the Python function that Numba lowers, and on to object code. Imports Numba."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from jitonnx.codegen.code import Code
+from jitonnx.codegen.emit import emit_object
 from jitonnx.codegen.region import region_function
 from jitonnx.codegen.stages import stage_function
+from jitonnx.kernels.jit import lower
 from jitonnx.plan.region import RegionSpec
 from jitonnx.target import Target
 
@@ -23,3 +25,8 @@ def kernel_function(code: Code, target: Target) -> Callable[..., Any]:
     module = importlib.import_module(f"jitonnx.kernels.{code.spec.family}.kernel")
     stages = {"prologue": stage_function(code.prologue, lanes), "epilogue": stage_function(code.epilogue, lanes)}
     return module.build(code.spec, lanes, **{name: stage for name, stage in stages.items() if stage is not None})  # type: ignore[no-any-return]
+
+
+def make_object(code: Code, symbol: str, target: Target) -> bytes:
+    """Object code that defines the kernel as `symbol`: built, lowered through Numba, optimised, emitted."""
+    return emit_object(lower(kernel_function(code, target), symbol), target)

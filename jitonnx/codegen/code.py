@@ -1,7 +1,4 @@
-"""What a kernel's code depends on, as a key; and the making of object code from it.
-
-The key is computed without Numba, so that a start with a filled cache never imports it. `make_object` imports it.
-"""
+"""What a kernel's code depends on, as a key, computed without Numba: a start with a filled cache never imports it."""
 
 from __future__ import annotations
 
@@ -60,22 +57,3 @@ def _library_digest() -> str:
             digest.update(path.relative_to(folder).as_posix().encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-def make_object(code: Code, symbol: str, target: Target) -> bytes:
-    """Compile a kernel: build its function, lower it through Numba, optimise and emit object code that defines
-    `symbol`."""
-    from jitonnx.codegen.build import kernel_function
-    from jitonnx.codegen.emit import emit_object
-    from jitonnx.kernels.jit import lower
-
-    return emit_object(lower(kernel_function(code, target), symbol), target)
-
-
-def make_assembly(code: Code, target: Target) -> str:
-    """The assembly text of a kernel, for tests and for people."""
-    from jitonnx.codegen.build import kernel_function
-    from jitonnx.codegen.emit import emit_assembly
-    from jitonnx.kernels.jit import lower
-
-    return emit_assembly(lower(kernel_function(code, target), code.symbol(target)), target)

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import IO, Any
 
-from jitonnx.codegen.code import Code, make_object
+from jitonnx.codegen.code import Code
 from jitonnx.runtime.cache import KernelCache
 from jitonnx.target import Target
 
@@ -92,6 +92,8 @@ def _compile(
 
 def compile_one(code: Code, symbol: str, target: Target) -> bytes:
     """Compile one kernel here. CompileError tells which, if it does not compile."""
+    from jitonnx.codegen.build import make_object
+
     try:
         return make_object(code, symbol, target)
     except (KeyboardInterrupt, MemoryError):
@@ -142,7 +144,7 @@ def work() -> None:
 
     It says "ready" once what every compile needs is imported.
     """
-    from jitonnx.codegen import build, emit  # noqa: F401
+    from jitonnx.codegen import build  # noqa: F401
 
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # whatever prints must not garble the answers

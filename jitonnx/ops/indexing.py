@@ -485,8 +485,6 @@ class Pad(Operator):
         if self.mode == "constant" and constant_value is not None:
             operands.append(to.reshape(constant_value, ()))
         type = self.infer(data, pads, constant_value, axes)
-        if data.dtype is DType.STRING:
-            return to.host(self, (data, pads, constant_value, axes), (type,))[0]
         return to.emit(c.Pad(tuple(before), tuple(after), self.mode), operands, type)
 
 
@@ -564,8 +562,6 @@ class ConstantOfShape(Operator):
 
     def lower(self, to: Lowering, shape: Value) -> Value:
         type = self.infer(shape)
-        if type.dtype is DType.STRING:
-            return to.host(self, (shape,), (type,))[0]
         return to.fill(e.constant(self.value.array.item(), type.dtype), type.shape)  # type: ignore[arg-type]
 
 
@@ -605,8 +601,6 @@ class OneHot(Operator):
         type = self.infer(indices, depth, values)
         shape: Any = type.shape
         axis = normalize_axis(self.axis, len(shape))
-        if values.dtype is DType.STRING:
-            return to.host(self, (indices, depth, values), (type,))[0]
         spread = to.broadcast(to.reshape(indices, (*shape[:axis], 1, *shape[axis + 1 :])), shape)
         off, on = (to.reshape(to.slice(values, (i,), (1,), (1,)), ()) for i in (0, 1))
         at, low, high = e.cast(e.operand(0, indices.dtype), DType.INT64), *(e.operand(i, values.dtype) for i in (1, 2))
@@ -665,8 +659,6 @@ class Trilu(Operator):
         return np.where(~keep if self.upper else keep, x, empty).astype(x.dtype)
 
     def lower(self, to: Lowering, x: Value, k: Value | None = None) -> Value:
-        if x.dtype is DType.STRING:
-            return to.host(self, (x, k), (x.type,))[0]
         rank, operands = len(x.shape), [x]
         offset: e.Expr = e.constant(0, DType.INT64)
         if k is not None and k.constant is not None:

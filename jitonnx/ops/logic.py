@@ -10,11 +10,10 @@ from jitonnx.ir import dims
 from jitonnx.ir import expr as e
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import DataDependentError
 from jitonnx.ir.types import is_symbolic
 from jitonnx.ops.arithmetic import Binary
-from jitonnx.ops.base import INTEGERS, NUMBERS, Elementwise, check_dtype, present, same_dtype
+from jitonnx.ops.base import INTEGERS, NUMBERS, Elementwise, check_dtype, same_dtype
 
 BOOLS = frozenset((DType.BOOL,))
 
@@ -120,13 +119,6 @@ class Equal(_Comparison):
     function = staticmethod(np.equal)
     expression = staticmethod(e.equal)
 
-    def lower(self, to: Lowering, *inputs: Value | None) -> Value:
-        a, b = present(inputs)
-        if a.dtype is DType.STRING:
-            (equal,) = to.host(self, (a, b), (self.infer(a, b),))
-            return equal
-        return super().lower(to, a, b)
-
 
 class Greater(_Comparison):
     """Whether a > b."""
@@ -179,13 +171,6 @@ class Where(Elementwise):
 
     def scalar(self, condition: e.Expr, x: e.Expr, y: e.Expr) -> e.Expr:
         return e.where(condition, x, y)
-
-    def lower(self, to: Lowering, *inputs: Value | None) -> Value:
-        given = present(inputs)
-        if given[1].dtype is DType.STRING:
-            (chosen,) = to.host(self, given, (self.infer(*given),))
-            return chosen
-        return super().lower(to, *given)
 
 
 # ---------------------------------------------------------------------------------------------- bits

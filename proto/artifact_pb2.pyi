@@ -1,0 +1,200 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Header(_message.Message):
+    __slots__ = ("writer", "cpu", "threads", "model", "code", "constants", "labels", "programs", "flags", "explanation", "constants_sha256", "constants_bytes")
+    WRITER_FIELD_NUMBER: _ClassVar[int]
+    CPU_FIELD_NUMBER: _ClassVar[int]
+    THREADS_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    CONSTANTS_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    PROGRAMS_FIELD_NUMBER: _ClassVar[int]
+    FLAGS_FIELD_NUMBER: _ClassVar[int]
+    EXPLANATION_FIELD_NUMBER: _ClassVar[int]
+    CONSTANTS_SHA256_FIELD_NUMBER: _ClassVar[int]
+    CONSTANTS_BYTES_FIELD_NUMBER: _ClassVar[int]
+    writer: str
+    cpu: Cpu
+    threads: int
+    model: ModelInfo
+    code: Code
+    constants: _containers.RepeatedCompositeFieldContainer[Constant]
+    labels: _containers.RepeatedScalarFieldContainer[str]
+    programs: _containers.RepeatedCompositeFieldContainer[Program]
+    flags: _containers.RepeatedCompositeFieldContainer[Flag]
+    explanation: bytes
+    constants_sha256: bytes
+    constants_bytes: int
+    def __init__(self, writer: _Optional[str] = ..., cpu: _Optional[_Union[Cpu, _Mapping]] = ..., threads: _Optional[int] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., code: _Optional[_Union[Code, _Mapping]] = ..., constants: _Optional[_Iterable[_Union[Constant, _Mapping]]] = ..., labels: _Optional[_Iterable[str]] = ..., programs: _Optional[_Iterable[_Union[Program, _Mapping]]] = ..., flags: _Optional[_Iterable[_Union[Flag, _Mapping]]] = ..., explanation: _Optional[bytes] = ..., constants_sha256: _Optional[bytes] = ..., constants_bytes: _Optional[int] = ...) -> None: ...
+
+class Cpu(_message.Message):
+    __slots__ = ("architecture", "object_format", "name", "features", "vector_bytes")
+    ARCHITECTURE_FIELD_NUMBER: _ClassVar[int]
+    OBJECT_FORMAT_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    VECTOR_BYTES_FIELD_NUMBER: _ClassVar[int]
+    architecture: str
+    object_format: str
+    name: str
+    features: _containers.RepeatedScalarFieldContainer[str]
+    vector_bytes: int
+    def __init__(self, architecture: _Optional[str] = ..., object_format: _Optional[str] = ..., name: _Optional[str] = ..., features: _Optional[_Iterable[str]] = ..., vector_bytes: _Optional[int] = ...) -> None: ...
+
+class ModelInfo(_message.Message):
+    __slots__ = ("producer_name", "graph_name", "domain", "description", "graph_description", "version", "custom_metadata", "opsets", "inputs", "outputs")
+    class CustomMetadataEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class OpsetsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    PRODUCER_NAME_FIELD_NUMBER: _ClassVar[int]
+    GRAPH_NAME_FIELD_NUMBER: _ClassVar[int]
+    DOMAIN_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    GRAPH_DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    CUSTOM_METADATA_FIELD_NUMBER: _ClassVar[int]
+    OPSETS_FIELD_NUMBER: _ClassVar[int]
+    INPUTS_FIELD_NUMBER: _ClassVar[int]
+    OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    producer_name: str
+    graph_name: str
+    domain: str
+    description: str
+    graph_description: str
+    version: int
+    custom_metadata: _containers.ScalarMap[str, str]
+    opsets: _containers.ScalarMap[str, int]
+    inputs: _containers.RepeatedCompositeFieldContainer[Argument]
+    outputs: _containers.RepeatedCompositeFieldContainer[Argument]
+    def __init__(self, producer_name: _Optional[str] = ..., graph_name: _Optional[str] = ..., domain: _Optional[str] = ..., description: _Optional[str] = ..., graph_description: _Optional[str] = ..., version: _Optional[int] = ..., custom_metadata: _Optional[_Mapping[str, str]] = ..., opsets: _Optional[_Mapping[str, int]] = ..., inputs: _Optional[_Iterable[_Union[Argument, _Mapping]]] = ..., outputs: _Optional[_Iterable[_Union[Argument, _Mapping]]] = ...) -> None: ...
+
+class Argument(_message.Message):
+    __slots__ = ("name", "type", "shape")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    type: str
+    shape: Shape
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., shape: _Optional[_Union[Shape, _Mapping]] = ...) -> None: ...
+
+class Shape(_message.Message):
+    __slots__ = ("dims",)
+    DIMS_FIELD_NUMBER: _ClassVar[int]
+    dims: _containers.RepeatedCompositeFieldContainer[Dimension]
+    def __init__(self, dims: _Optional[_Iterable[_Union[Dimension, _Mapping]]] = ...) -> None: ...
+
+class Dimension(_message.Message):
+    __slots__ = ("size", "name")
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    size: int
+    name: str
+    def __init__(self, size: _Optional[int] = ..., name: _Optional[str] = ...) -> None: ...
+
+class Code(_message.Message):
+    __slots__ = ("sha256", "bytes", "image", "objects", "symbols", "offsets", "driver")
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_FIELD_NUMBER: _ClassVar[int]
+    OBJECTS_FIELD_NUMBER: _ClassVar[int]
+    SYMBOLS_FIELD_NUMBER: _ClassVar[int]
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    DRIVER_FIELD_NUMBER: _ClassVar[int]
+    sha256: bytes
+    bytes: int
+    image: Image
+    objects: _containers.RepeatedScalarFieldContainer[int]
+    symbols: _containers.RepeatedScalarFieldContainer[str]
+    offsets: _containers.RepeatedScalarFieldContainer[int]
+    driver: str
+    def __init__(self, sha256: _Optional[bytes] = ..., bytes: _Optional[int] = ..., image: _Optional[_Union[Image, _Mapping]] = ..., objects: _Optional[_Iterable[int]] = ..., symbols: _Optional[_Iterable[str]] = ..., offsets: _Optional[_Iterable[int]] = ..., driver: _Optional[str] = ...) -> None: ...
+
+class Image(_message.Message):
+    __slots__ = ("imports", "imports_offset")
+    IMPORTS_FIELD_NUMBER: _ClassVar[int]
+    IMPORTS_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    imports: _containers.RepeatedScalarFieldContainer[str]
+    imports_offset: int
+    def __init__(self, imports: _Optional[_Iterable[str]] = ..., imports_offset: _Optional[int] = ...) -> None: ...
+
+class Constant(_message.Message):
+    __slots__ = ("offset", "bytes", "dtype", "shape")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    bytes: int
+    dtype: str
+    shape: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, offset: _Optional[int] = ..., bytes: _Optional[int] = ..., dtype: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Flag(_message.Message):
+    __slots__ = ("text",)
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    def __init__(self, text: _Optional[str] = ...) -> None: ...
+
+class Program(_message.Message):
+    __slots__ = ("inputs", "outputs", "arena_bytes", "constants", "steps", "keeps_gil")
+    INPUTS_FIELD_NUMBER: _ClassVar[int]
+    OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    ARENA_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CONSTANTS_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    KEEPS_GIL_FIELD_NUMBER: _ClassVar[int]
+    inputs: _containers.RepeatedCompositeFieldContainer[Tensor]
+    outputs: _containers.RepeatedCompositeFieldContainer[Tensor]
+    arena_bytes: int
+    constants: _containers.RepeatedScalarFieldContainer[int]
+    steps: _containers.RepeatedCompositeFieldContainer[Step]
+    keeps_gil: bool
+    def __init__(self, inputs: _Optional[_Iterable[_Union[Tensor, _Mapping]]] = ..., outputs: _Optional[_Iterable[_Union[Tensor, _Mapping]]] = ..., arena_bytes: _Optional[int] = ..., constants: _Optional[_Iterable[int]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping]]] = ..., keeps_gil: bool = ...) -> None: ...
+
+class Tensor(_message.Message):
+    __slots__ = ("name", "dtype", "shape")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    dtype: str
+    shape: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, name: _Optional[str] = ..., dtype: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Step(_message.Message):
+    __slots__ = ("kernel", "slots", "sizes", "tasks", "shared", "barrier", "scratch", "label")
+    KERNEL_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    SIZES_FIELD_NUMBER: _ClassVar[int]
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    SHARED_FIELD_NUMBER: _ClassVar[int]
+    BARRIER_FIELD_NUMBER: _ClassVar[int]
+    SCRATCH_FIELD_NUMBER: _ClassVar[int]
+    LABEL_FIELD_NUMBER: _ClassVar[int]
+    kernel: int
+    slots: _containers.RepeatedScalarFieldContainer[int]
+    sizes: _containers.RepeatedScalarFieldContainer[int]
+    tasks: int
+    shared: bool
+    barrier: bool
+    scratch: int
+    label: int
+    def __init__(self, kernel: _Optional[int] = ..., slots: _Optional[_Iterable[int]] = ..., sizes: _Optional[_Iterable[int]] = ..., tasks: _Optional[int] = ..., shared: bool = ..., barrier: bool = ..., scratch: _Optional[int] = ..., label: _Optional[int] = ...) -> None: ...
