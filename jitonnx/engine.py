@@ -27,6 +27,7 @@ from jitonnx.ir.operator import evaluate_arrays
 from jitonnx.ir.types import UNKNOWN, TensorType, type_of
 from jitonnx.passes.pipeline import optimize
 from jitonnx.passes.report import Report
+from jitonnx.plan.choices import Choices
 from jitonnx.plan.plan import Plan, microseconds
 from jitonnx.plan.planner import ConcreteShapesNeeded, UnplannableError
 from jitonnx.plan.planner import plan as make_plan
@@ -52,8 +53,7 @@ class Settings:
     optimization_level: int = 99
     disabled_rewrites: frozenset[str] = frozenset()
     """Names of rewrites that are not made; docs/passes.md lists them."""
-    winograd: bool = True
-    """Whether 3x3 convolutions may use Winograd's algorithm."""
+    choices: Choices = field(default_factory=Choices)
     target: Target | None = None
     programs_kept: int = 64
     """Programs (one a set of input shapes) kept; the least recently used go."""
@@ -198,7 +198,7 @@ class Engine:
                 self.cut = Cut(self, on_host)
                 return
             try:
-                plan = make_plan(lower(self.graph), self.target, self.settings.winograd)
+                plan = make_plan(lower(self.graph), self.target, self.settings.choices)
             except UnplannableError as error:
                 on_host[error.node] = error.reason
                 continue

@@ -24,6 +24,7 @@ from jitonnx.engine import Engine, Settings, Shapes
 from jitonnx.errors import Fail, InvalidArgument, ModelLoadCanceled
 from jitonnx.ir.graph import Graph, GraphError
 from jitonnx.ir.operator import InferenceError
+from jitonnx.kernels.gemm.blas import BlasSpec
 from jitonnx.log import session_logger
 from jitonnx.metadata import (
     ModelMetadata,
@@ -37,6 +38,7 @@ from jitonnx.metadata import (
 from jitonnx.model import Declaration, Model, load
 from jitonnx.options import RunOptions, SessionOptions
 from jitonnx.passes.pipeline import RULES
+from jitonnx.plan.choices import Choices
 from jitonnx.profiling import Profile
 from jitonnx.providers import CPU, check_providers
 from jitonnx.runtime.cache import KernelCache, default_directory
@@ -50,6 +52,8 @@ EXTERNAL_DATA_FOLDER = "session.model_external_initializers_file_folder_path"
 MODEL_FORMAT = "session.load_model_format"
 THREAD_VARIABLES = ("JITONNX_NUM_THREADS", "ORT_INTRA_OP_NUM_THREADS")
 DISABLED = "optimization.disable_specified_optimizers"
+GEMM = "jitonnx.gemm"
+"""Configuration entry: "blas" calls SciPy's BLAS for matrix products instead of our own kernel."""
 WINOGRAD = "jitonnx.winograd"
 """Configuration entry: "0" keeps 3x3 convolutions to direct sums, whose rounding errors are some ten times smaller."""
 _KNOWN_KEYWORDS = {"enable_fallback", "read_config_from_model", "disabled_optimizers"}
@@ -251,7 +255,7 @@ class InferenceSession:
             _thread_count(self._sess_options.intra_op_num_threads),
             int(self._sess_options.graph_optimization_level),
             self._disabled,
-            self._sess_options.entry(WINOGRAD) != "0",
+            _choices(self._sess_options),
         )
         with _explained():
             self._main = _Bound(model.inputs, self._engine(model.graph))
@@ -501,3 +505,13 @@ def _thread_count(asked: int) -> int:
 def _kernel_cache(directory: Path) -> KernelCache:
     """The kernel cache of all sessions of this process."""
     return KernelCache(directory)
+
+
+def _choices(options: SessionOptions) -> Choices:
+    """Algorithms that the configuration entries forbid or ask for. InvalidArgument for what cannot be had."""
+    gemm = options.entry(GEMM) or "own"
+    if gemm not in ("own", "blas"):
+        raise InvalidArgument(f"the session configuration entry {GEMM} is {gemm!r}; give 'own' or 'blas'")
+    if gemm == "blas" and not BlasSpec().available:
+        raise InvalidArgument(f"the session configuration entry {GEMM} is 'blas', which needs SciPy: pip install scipy")
+    return Choices(winograd=options.entry(WINOGRAD) != "0", blas=gemm == "blas")

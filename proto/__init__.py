@@ -4,41 +4,46 @@ The schema is this project's own text, wire-compatible with ONNX up to IR versio
 reads any `.onnx` file, and what `SerializeToString()` writes is read by every ONNX tool. The messages are registered
 under the protobuf package `jitonnx`, so the `onnx` package can be imported in the same process, before or after.
 
-The folder stands at the top of the repository and is installed as `jitonnx.proto`. `generate.py` makes `onnx_pb2.py`.
+`artifact.proto` is the header of compiled models (docs/artifacts.md).
+
+The folder stands at the top of the repository and is installed as `jitonnx.proto`. `generate.py` makes the modules.
 """
 
-from jitonnx.proto.onnx_pb2 import (
-    EXPERIMENTAL,
-    IR_VERSION,
-    STABLE,
-    AttributeProto,
-    DeviceConfigurationProto,
-    FunctionProto,
-    GraphProto,
-    IntIntListEntryProto,
-    MapProto,
-    ModelProto,
-    NodeDeviceConfigurationProto,
-    NodeProto,
-    OperatorProto,
-    OperatorSetIdProto,
-    OperatorSetProto,
-    OperatorStatus,
-    OptionalProto,
-    SequenceProto,
-    ShardedDimProto,
-    ShardingSpecProto,
-    SimpleShardedDimProto,
-    SparseTensorProto,
-    StringStringEntryProto,
-    TensorAnnotation,
-    TensorProto,
-    TensorShapeProto,
-    TrainingInfoProto,
-    TypeProto,
-    ValueInfoProto,
-    Version,
-)
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jitonnx.proto.onnx_pb2 import (
+        EXPERIMENTAL,
+        IR_VERSION,
+        STABLE,
+        AttributeProto,
+        DeviceConfigurationProto,
+        FunctionProto,
+        GraphProto,
+        IntIntListEntryProto,
+        MapProto,
+        ModelProto,
+        NodeDeviceConfigurationProto,
+        NodeProto,
+        OperatorProto,
+        OperatorSetIdProto,
+        OperatorSetProto,
+        OperatorStatus,
+        OptionalProto,
+        SequenceProto,
+        ShardedDimProto,
+        ShardingSpecProto,
+        SimpleShardedDimProto,
+        SparseTensorProto,
+        StringStringEntryProto,
+        TensorAnnotation,
+        TensorProto,
+        TensorShapeProto,
+        TrainingInfoProto,
+        TypeProto,
+        ValueInfoProto,
+        Version,
+    )
 
 __all__ = [
     "EXPERIMENTAL",
@@ -72,3 +77,13 @@ __all__ = [
     "ValueInfoProto",
     "Version",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The messages, imported when they are first used: opening a compiled model does not need them."""
+    if name not in __all__:
+        raise AttributeError(f"module 'jitonnx.proto' has no attribute {name!r}")
+    from jitonnx.proto import onnx_pb2
+
+    value = globals()[name] = getattr(onnx_pb2, name)
+    return value

@@ -34,18 +34,18 @@ class Header(_message.Message):
     def __init__(self, writer: _Optional[str] = ..., cpu: _Optional[_Union[Cpu, _Mapping]] = ..., threads: _Optional[int] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., code: _Optional[_Union[Code, _Mapping]] = ..., constants: _Optional[_Iterable[_Union[Constant, _Mapping]]] = ..., labels: _Optional[_Iterable[str]] = ..., programs: _Optional[_Iterable[_Union[Program, _Mapping]]] = ..., flags: _Optional[_Iterable[_Union[Flag, _Mapping]]] = ..., explanation: _Optional[bytes] = ..., constants_sha256: _Optional[bytes] = ..., constants_bytes: _Optional[int] = ...) -> None: ...
 
 class Cpu(_message.Message):
-    __slots__ = ("architecture", "object_format", "name", "features", "vector_bytes")
+    __slots__ = ("architecture", "system", "name", "features", "vector_bytes")
     ARCHITECTURE_FIELD_NUMBER: _ClassVar[int]
-    OBJECT_FORMAT_FIELD_NUMBER: _ClassVar[int]
+    SYSTEM_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     VECTOR_BYTES_FIELD_NUMBER: _ClassVar[int]
     architecture: str
-    object_format: str
+    system: str
     name: str
     features: _containers.RepeatedScalarFieldContainer[str]
     vector_bytes: int
-    def __init__(self, architecture: _Optional[str] = ..., object_format: _Optional[str] = ..., name: _Optional[str] = ..., features: _Optional[_Iterable[str]] = ..., vector_bytes: _Optional[int] = ...) -> None: ...
+    def __init__(self, architecture: _Optional[str] = ..., system: _Optional[str] = ..., name: _Optional[str] = ..., features: _Optional[_Iterable[str]] = ..., vector_bytes: _Optional[int] = ...) -> None: ...
 
 class ModelInfo(_message.Message):
     __slots__ = ("producer_name", "graph_name", "domain", "description", "graph_description", "version", "custom_metadata", "opsets", "inputs", "outputs")

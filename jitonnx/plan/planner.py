@@ -19,6 +19,7 @@ from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.lowering import Lowered, Statement
 from jitonnx.plan.calls import KernelCall, Stage
+from jitonnx.plan.choices import Choices
 from jitonnx.plan.fusion import Group, fuse
 from jitonnx.plan.plan import Flag, Plan
 from jitonnx.plan.region import region_call
@@ -50,20 +51,16 @@ class ConcreteShapesNeeded(Exception):
     """A node whose kernel needs tables made for its sizes."""
 
 
-def plan(lowered: Lowered, target: Target, winograd: bool = True) -> Plan:
-    """The plan of a lowered graph for a CPU. UnplannableError names a node that has no kernel.
-
-    winograd: whether 3x3 convolutions may use Winograd's algorithm where it is faster (errors up to 5e-6 of the largest
-    value, against 5e-7 of direct sums).
-    """
-    return Planner(lowered, target, winograd).run()
+def plan(lowered: Lowered, target: Target, choices: Choices | None = None) -> Plan:
+    """The plan of a lowered graph for a CPU. UnplannableError names a node that has no kernel."""
+    return Planner(lowered, target, choices or Choices()).run()
 
 
 class Planner:
     """The state of planning one graph. Lowerings of computations use its public methods."""
 
-    def __init__(self, lowered: Lowered, target: Target, winograd: bool) -> None:
-        self.lowered, self.target, self.winograd = lowered, target, winograd
+    def __init__(self, lowered: Lowered, target: Target, choices: Choices) -> None:
+        self.lowered, self.target, self.choices = lowered, target, choices
         self.plan = Plan(lowered.inputs, lowered.outputs, assumptions=set(lowered.assumptions))
         self._tensors: dict[Value, Tensor] = {}
         self._constants: dict[tuple[object, ...], Buffer] = {}

@@ -16,6 +16,7 @@ import llvmlite.ir as ir
 from numba.core import types
 
 from jitonnx.kernels.code import Code, Pointer, emitted, remainder, smaller
+from jitonnx.kernels.gemm.blas import BlasSpec, build_blas
 from jitonnx.kernels.gemm.copy import emit_copy
 from jitonnx.kernels.gemm.spec import LONGEST_VECTOR, NEAR_BYTES, GemmSpec
 from jitonnx.kernels.simd import Vector
@@ -25,11 +26,13 @@ from jitonnx.kernels.trace import Traced, select
 _I64 = ir.IntType(64)
 
 
-def build(spec: GemmSpec, lanes: int, epilogue: Callable[..., Any] | None = None) -> Callable[..., None]:
+def build(spec: GemmSpec | BlasSpec, lanes: int, epilogue: Callable[..., Any] | None = None) -> Callable[..., None]:
     """The kernel of `spec` for vectors of `lanes` elements (of spec.element).
 
     epilogue(x, buffers, sizes, batch, row, column, live) finds its own operands behind BUFFERS and SIZES.
     """
+    if isinstance(spec, BlasSpec):
+        return build_blas(spec)
     if any(width % lanes for width in spec.widths):
         raise ValueError(f"Bug: tiles {spec.widths} wide are not made of vectors of {lanes}")
     element = getattr(types, spec.element)

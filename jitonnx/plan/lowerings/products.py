@@ -12,11 +12,13 @@ from jitonnx.ir.dims import DimLike, concrete, known
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.lowering import Statement
 from jitonnx.kernels.attention.spec import choose as choose_attention
+from jitonnx.kernels.gemm.blas import BlasSpec
 from jitonnx.kernels.gemm.choose import choose_gemm
 from jitonnx.kernels.gemm.spec import ELEMENTS
 from jitonnx.kernels.normalization.spec import float_bits
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
+from jitonnx.plan.region import region_call
 from jitonnx.plan.tensor import Tensor, broadcast_to, reshape_strides
 
 if TYPE_CHECKING:
@@ -55,6 +57,8 @@ def gemm(
         b = planner.copy(b, tuple(range(b.rank)), "its leading axes do not fit two loops")
         shape = _merged(batch, m, a, b, out)
         assert shape is not None, "Bug: dense matrices do not fit two loops"
+    if planner.choices.blas and _blas(planner, group, shape, a, b, out):
+        return
     plain = replace(b, shape=b.shape[-2:], strides=b.strides[-2:])
     constant = all(stride == 0 for stride in shape.b_batch) and plain.constant is not None
     spec = choose_gemm(
@@ -75,6 +79,29 @@ def gemm(
     call.notes.append("b packed when the program is built" if constant else "b packed as it is used")
     planner.epilogue(group, call, lambda tensor: _rows(as_matrix(tensor), shape))
     planner.call(call)
+
+
+def _blas(planner: Planner, group: Group, shape: _Gemm, a: Tensor, b: Tensor, out: Tensor) -> bool:
+    """Call a BLAS for a single product of matrices that it can read, and do the epilogue in place; whether it could."""
+    turned = [tensor.strides[-1] != 1 for tensor in (a, b)]
+    rows = [shape.a_row, b.strides[-2]]
+    readable = all(not turn or row == 1 for turn, row in zip(turned, rows, strict=True))
+    if (shape.outer, shape.inner) != (1, 1) or not readable or out.dtype not in (DType.FLOAT, DType.DOUBLE):
+        return False
+    spec = BlasSpec(out.dtype.numpy.name, *turned)
+    m, n, k = shape.m, out.shape[-1], a.shape[-1]
+    # BLAS wants rows at least as far apart as they are long, also where there is only one.
+    a_row = a.strides[-1] if turned[0] else k if m == 1 else shape.a_row
+    b_row = b.strides[-1] if turned[1] else n if k == 1 else b.strides[-2]
+    sizes = [m, n, k, a_row, b_row, n if m == 1 else shape.c_row]
+    call = KernelCall(spec, [a, b, out], sizes, 1, 2, label=f"BLAS {m}x{n}x{k}")
+    call.reason = "the session asks for BLAS"
+    planner.call(call)
+    if group.expr is not None and group.output is not None:
+        result = planner.tensor(group.output)
+        operands = [result, *(planner.tensor(value) for value in group.operands)]
+        planner.call(region_call([group.expr], operands, [result], label="region", origin=(), reason="behind BLAS"))
+    return True
 
 
 def attention(planner: Planner, group: Group, statement: Statement) -> None:

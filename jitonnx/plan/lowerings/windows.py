@@ -240,7 +240,7 @@ def _direct(planner: Planner, group: Group, computation: c.Convolution, x: Tenso
         (height, width),
         planner.target,
         is_channels_last(x),
-        planner.winograd,
+        planner.choices.winograd,
     )
     geometry = _Geometry.of(x, y)
     pads = _pair(computation.pads_before, 0)

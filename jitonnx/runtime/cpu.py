@@ -1,0 +1,157 @@
+"""The CPU that compiled code needs, and whether this one has it.
+
+Features go by LLVM's names. On Linux on x86-64 they are looked up in /proc/cpuinfo, as importing LLVM for the question
+takes longer than all the rest of opening an artifact; elsewhere LLVM is asked.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+_CPUINFO = Path("/proc/cpuinfo")
+_CPUINFO_BYTES = 16 << 10
+"""More than the part for one CPU takes; the rest repeats it for the others."""
+
+_LINUX_NAMES = {
+    "64bit": "lm",
+    "avx512bf16": "avx512_bf16",
+    "avx512bitalg": "avx512_bitalg",
+    "avx512fp16": "avx512_fp16",
+    "avx512vbmi2": "avx512_vbmi2",
+    "avx512vnni": "avx512_vnni",
+    "avx512vpopcntdq": "avx512_vpopcntdq",
+    "avxvnni": "avx_vnni",
+    "bmi": "bmi1",
+    "crc32": "sse4_2",
+    "lzcnt": "abm",
+    "pclmul": "pclmulqdq",
+    "sahf": "lahf_lm",
+    "sha": "sha_ni",
+    "sse3": "pni",
+    "sse4.1": "sse4_1",
+    "sse4.2": "sse4_2",
+} | {
+    name: name
+    for name in (
+        *("adx", "aes", "avx", "avx2", "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512ifma", "avx512vbmi"),
+        *("avx512vl", "bmi2", "cmov", "cx16", "cx8", "f16c", "fma", "fma4", "fxsr", "gfni", "mmx", "movbe", "popcnt"),
+        *("sse", "sse2", "sse4a", "ssse3", "tbm", "vaes", "vpclmulqdq", "xop"),
+    )
+}
+"""Linux's names of the features that LLVM makes use of by itself."""
+
+_ON_REQUEST = frozenset(
+    "amx-avx512 amx-bf16 amx-complex amx-fp16 amx-fp8 amx-int8 amx-movrs amx-tf32 amx-tile cldemote clflushopt clwb "
+    "clzero enqcmd fsgsbase hreset invpcid kl lwp movdir64b movdiri mwaitx pconfig pku prefetchi prfchw ptwrite rdpid "
+    "rdpru rdrnd rdseed rtm serialize sgx shstk tsxldtrk uintr usermsr waitpkg wbnoinvd widekl xsave xsavec xsaveopt "
+    "xsaves".split()
+)
+"""Features whose instructions LLVM emits only for intrinsics that no kernel uses: a CPU without them will do."""
+
+_V3 = "sse3 ssse3 sse4.1 sse4.2 popcnt cx16 sahf crc32 avx avx2 bmi bmi2 f16c fma lzcnt movbe".split()
+_V4 = [*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"]
+_CRYPTOGRAPHY = ["aes", "pclmul"]
+_ICE_LAKE = (
+    "sha adx avx512ifma avx512vbmi avx512vbmi2 avx512vnni avx512bitalg avx512vpopcntdq gfni vaes vpclmulqdq".split()
+)
+_ZEN = [*_V3, *_CRYPTOGRAPHY, "sha", "adx", "sse4a"]
+_NAMED = {
+    "x86-64-v3": _V3,
+    "x86-64-v4": _V4,
+    "haswell": [*_V3, "pclmul"],
+    "broadwell": [*_V3, "pclmul", "adx"],
+    "skylake": [*_V3, *_CRYPTOGRAPHY, "adx"],
+    "alderlake": [*_V3, *_CRYPTOGRAPHY, "sha", "adx", "gfni", "vaes", "vpclmulqdq", "avxvnni"],
+    "skylake-avx512": [*_V4, *_CRYPTOGRAPHY, "adx"],
+    "skx": [*_V4, *_CRYPTOGRAPHY, "adx"],
+    "cascadelake": [*_V4, *_CRYPTOGRAPHY, "adx", "avx512vnni"],
+    "icelake-server": [*_V4, *_CRYPTOGRAPHY, *_ICE_LAKE],
+    "sapphirerapids": [*_V4, *_CRYPTOGRAPHY, *_ICE_LAKE, "avx512bf16", "avx512fp16", "avxvnni"],
+    "znver1": _ZEN,
+    "znver2": _ZEN,
+    "znver3": [*_ZEN, "vaes", "vpclmulqdq"],
+    "znver4": [*_V4, *_ZEN, *_ICE_LAKE, "avx512bf16"],
+    "znver5": [*_V4, *_ZEN, *_ICE_LAKE, "avx512bf16", "avxvnni", "avx512vp2intersect"],
+}
+"""What LLVM takes a CPU of a name to have, of all that it uses by itself (llvm/lib/Target/X86/X86.td)."""
+
+
+@dataclass(frozen=True)
+class CpuNeeded:
+    """What compiled code needs of a machine.
+
+    architecture, system: as `os.uname().machine` and `sys.platform` have them.
+    name, features: LLVM's names of the CPU that the code was made for, and of the features that it may use.
+    """
+
+    architecture: str
+    system: str
+    name: str
+    features: tuple[str, ...]
+    vector_bytes: int
+
+    def problem(self) -> str | None:
+        """Why this machine cannot run the code; None if it can."""
+        here = this_machine()
+        if (self.architecture, self.system) != here:
+            return f"it was compiled for {self.architecture} on {self.system}, and this is {here[0]} on {here[1]}"
+        missing = sorted(set(self.features) - available(self.features))
+        if missing:
+            return f"it was compiled for the CPU {self.name}, and this one lacks: {', '.join(missing)}"
+        return None
+
+
+def this_machine() -> tuple[str, str]:
+    """Architecture and system of this machine."""
+    return os.uname().machine, sys.platform
+
+
+def cpu_needed(cpu: str, features: str, vector_bytes: int) -> CpuNeeded:
+    """What code made for a CPU of LLVM's needs.
+
+    cpu: LLVM's name. features: as LLVM's option takes them, "+avx2,-avx512f"; those listed, or, where none is asked
+    for, those that a CPU of this name has. ValueError if that is not known.
+    """
+    listed = [name[1:] for name in features.split(",") if name.startswith("+")]
+    if not listed and cpu not in _NAMED:
+        raise ValueError(f"what a CPU {cpu!r} has is not known; choose one of: host, {', '.join(_NAMED)}")
+    wanted = sorted(set(listed or _NAMED[cpu]) - _ON_REQUEST)
+    return CpuNeeded(*this_machine(), cpu, tuple(wanted), vector_bytes)
+
+
+def available(features: Iterable[str]) -> set[str]:
+    """Those of the features that this CPU, and the operating system on it, has."""
+    asked = set(features)
+    flags = _linux_flags()
+    known = {name for name in asked if name in _LINUX_NAMES} if flags else set()
+    found = {name for name in known if _LINUX_NAMES[name] in flags}
+    return found | _llvm_features(asked - known)
+
+
+def _linux_flags() -> frozenset[str]:
+    """The flags of the first CPU that Linux lists; empty where it lists none, on other systems and architectures."""
+    if this_machine() != ("x86_64", "linux"):
+        return frozenset()
+    try:
+        with open(_CPUINFO, "rb") as file:
+            text = file.read(_CPUINFO_BYTES).decode(errors="replace")
+    except OSError:
+        return frozenset()
+    for line in text.splitlines():
+        name, _, value = line.partition(":")
+        if name.strip() == "flags":
+            return frozenset(value.split())
+    return frozenset()
+
+
+def _llvm_features(asked: set[str]) -> set[str]:
+    """Those of the features that LLVM finds."""
+    if not asked:
+        return set()
+    import llvmlite.binding as llvm
+
+    return {name for name in asked if llvm.get_host_cpu_features().get(name, False)}
