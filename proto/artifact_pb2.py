@@ -14,7 +14,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cjitonnx/proto/artifact.proto\x12\x10jitonnx.artifact\"\xfa\x02\n\x06Header\x12\x0e\n\x06writer\x18\x01 \x01(\t\x12\"\n\x03\x63pu\x18\x02 \x01(\x0b\x32\x15.jitonnx.artifact.Cpu\x12\x0f\n\x07threads\x18\x03 \x01(\r\x12*\n\x05model\x18\x04 \x01(\x0b\x32\x1b.jitonnx.artifact.ModelInfo\x12$\n\x04\x63ode\x18\x05 \x01(\x0b\x32\x16.jitonnx.artifact.Code\x12-\n\tconstants\x18\x06 \x03(\x0b\x32\x1a.jitonnx.artifact.Constant\x12\x0e\n\x06labels\x18\x07 \x03(\t\x12+\n\x08programs\x18\x08 \x03(\x0b\x32\x19.jitonnx.artifact.Program\x12%\n\x05\x66lags\x18\t \x03(\x0b\x32\x16.jitonnx.artifact.Flag\x12\x13\n\x0b\x65xplanation\x18\n \x01(\x0c\x12\x18\n\x10\x63onstants_sha256\x18\x0b \x01(\x0c\x12\x17\n\x0f\x63onstants_bytes\x18\x0c \x01(\x04\"a\n\x03\x43pu\x12\x14\n\x0c\x61rchitecture\x18\x01 \x01(\t\x12\x0e\n\x06system\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x10\n\x08\x66\x65\x61tures\x18\x04 \x03(\t\x12\x14\n\x0cvector_bytes\x18\x05 \x01(\r\"\xc9\x03\n\tModelInfo\x12\x15\n\rproducer_name\x18\x01 \x01(\t\x12\x12\n\ngraph_name\x18\x02 \x01(\t\x12\x0e\n\x06\x64omain\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x04 \x01(\t\x12\x19\n\x11graph_description\x18\x05 \x01(\t\x12\x0f\n\x07version\x18\x06 \x01(\x03\x12H\n\x0f\x63ustom_metadata\x18\x07 \x03(\x0b\x32/.jitonnx.artifact.ModelInfo.CustomMetadataEntry\x12\x37\n\x06opsets\x18\x08 \x03(\x0b\x32\'.jitonnx.artifact.ModelInfo.OpsetsEntry\x12*\n\x06inputs\x18\t \x03(\x0b\x32\x1a.jitonnx.artifact.Argument\x12+\n\x07outputs\x18\n \x03(\x0b\x32\x1a.jitonnx.artifact.Argument\x1a\x35\n\x13\x43ustomMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a-\n\x0bOpsetsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"N\n\x08\x41rgument\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04type\x18\x02 \x01(\t\x12&\n\x05shape\x18\x03 \x01(\x0b\x32\x17.jitonnx.artifact.Shape\"2\n\x05Shape\x12)\n\x04\x64ims\x18\x01 \x03(\x0b\x32\x1b.jitonnx.artifact.Dimension\"4\n\tDimension\x12\x0e\n\x04size\x18\x01 \x01(\x03H\x00\x12\x0e\n\x04name\x18\x02 \x01(\tH\x00\x42\x07\n\x05value\"\x90\x01\n\x04\x43ode\x12\x0e\n\x06sha256\x18\x01 \x01(\x0c\x12\r\n\x05\x62ytes\x18\x02 \x01(\x04\x12&\n\x05image\x18\x03 \x01(\x0b\x32\x17.jitonnx.artifact.Image\x12\x0f\n\x07objects\x18\x04 \x03(\x04\x12\x0f\n\x07symbols\x18\x05 \x03(\t\x12\x0f\n\x07offsets\x18\x06 \x03(\x04\x12\x0e\n\x06\x64river\x18\x07 \x01(\t\"0\n\x05Image\x12\x0f\n\x07imports\x18\x01 \x03(\t\x12\x16\n\x0eimports_offset\x18\x02 \x01(\x04\"G\n\x08\x43onstant\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\r\n\x05\x62ytes\x18\x02 \x01(\x04\x12\r\n\x05\x64type\x18\x03 \x01(\t\x12\r\n\x05shape\x18\x04 \x03(\x03\"\x14\n\x04\x46lag\x12\x0c\n\x04text\x18\x01 \x01(\t\"\xc0\x01\n\x07Program\x12(\n\x06inputs\x18\x01 \x03(\x0b\x32\x18.jitonnx.artifact.Tensor\x12)\n\x07outputs\x18\x02 \x03(\x0b\x32\x18.jitonnx.artifact.Tensor\x12\x13\n\x0b\x61rena_bytes\x18\x03 \x01(\x04\x12\x11\n\tconstants\x18\x04 \x03(\r\x12%\n\x05steps\x18\x05 \x03(\x0b\x32\x16.jitonnx.artifact.Step\x12\x11\n\tkeeps_gil\x18\x06 \x01(\x08\"4\n\x06Tensor\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x64type\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x03(\x03\"\x84\x01\n\x04Step\x12\x0e\n\x06kernel\x18\x01 \x01(\r\x12\r\n\x05slots\x18\x02 \x03(\x03\x12\r\n\x05sizes\x18\x03 \x03(\x03\x12\r\n\x05tasks\x18\x04 \x01(\x04\x12\x0e\n\x06shared\x18\x05 \x01(\x08\x12\x0f\n\x07\x62\x61rrier\x18\x06 \x01(\x08\x12\x0f\n\x07scratch\x18\x07 \x01(\x04\x12\r\n\x05label\x18\x08 \x01(\rb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cjitonnx/proto/artifact.proto\x12\x10jitonnx.artifact\"\xc7\x02\n\x06Header\x12\x0e\n\x06writer\x18\x01 \x01(\t\x12\"\n\x03\x63pu\x18\x02 \x01(\x0b\x32\x15.jitonnx.artifact.Cpu\x12\x0f\n\x07threads\x18\x03 \x01(\r\x12*\n\x05model\x18\x04 \x01(\x0b\x32\x1b.jitonnx.artifact.ModelInfo\x12$\n\x04\x63ode\x18\x05 \x01(\x0b\x32\x16.jitonnx.artifact.Code\x12-\n\tconstants\x18\x06 \x03(\x0b\x32\x1a.jitonnx.artifact.Constant\x12\x0e\n\x06labels\x18\x07 \x03(\t\x12+\n\x08programs\x18\x08 \x03(\x0b\x32\x19.jitonnx.artifact.Program\x12%\n\x05\x66lags\x18\t \x03(\x0b\x32\x16.jitonnx.artifact.Flag\x12\x13\n\x0b\x65xplanation\x18\n \x01(\x0c\"a\n\x03\x43pu\x12\x14\n\x0c\x61rchitecture\x18\x01 \x01(\t\x12\x0e\n\x06system\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x10\n\x08\x66\x65\x61tures\x18\x04 \x03(\t\x12\x14\n\x0cvector_bytes\x18\x05 \x01(\r\"\xc9\x03\n\tModelInfo\x12\x15\n\rproducer_name\x18\x01 \x01(\t\x12\x12\n\ngraph_name\x18\x02 \x01(\t\x12\x0e\n\x06\x64omain\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x04 \x01(\t\x12\x19\n\x11graph_description\x18\x05 \x01(\t\x12\x0f\n\x07version\x18\x06 \x01(\x03\x12H\n\x0f\x63ustom_metadata\x18\x07 \x03(\x0b\x32/.jitonnx.artifact.ModelInfo.CustomMetadataEntry\x12\x37\n\x06opsets\x18\x08 \x03(\x0b\x32\'.jitonnx.artifact.ModelInfo.OpsetsEntry\x12*\n\x06inputs\x18\t \x03(\x0b\x32\x1a.jitonnx.artifact.Argument\x12+\n\x07outputs\x18\n \x03(\x0b\x32\x1a.jitonnx.artifact.Argument\x1a\x35\n\x13\x43ustomMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a-\n\x0bOpsetsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"N\n\x08\x41rgument\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04type\x18\x02 \x01(\t\x12&\n\x05shape\x18\x03 \x01(\x0b\x32\x17.jitonnx.artifact.Shape\"2\n\x05Shape\x12)\n\x04\x64ims\x18\x01 \x03(\x0b\x32\x1b.jitonnx.artifact.Dimension\"4\n\tDimension\x12\x0e\n\x04size\x18\x01 \x01(\x03H\x00\x12\x0e\n\x04name\x18\x02 \x01(\tH\x00\x42\x07\n\x05value\"\x81\x01\n\x04\x43ode\x12\x0e\n\x06sha256\x18\x01 \x01(\x0c\x12&\n\x05image\x18\x02 \x01(\x0b\x32\x17.jitonnx.artifact.Image\x12\x0f\n\x07objects\x18\x03 \x03(\x04\x12\x0f\n\x07symbols\x18\x04 \x03(\t\x12\x0f\n\x07offsets\x18\x05 \x03(\x04\x12\x0e\n\x06\x64river\x18\x06 \x01(\t\"0\n\x05Image\x12\x0f\n\x07imports\x18\x01 \x03(\t\x12\x16\n\x0eimports_offset\x18\x02 \x01(\x04\"W\n\x08\x43onstant\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\r\n\x05\x62ytes\x18\x02 \x01(\x04\x12\r\n\x05\x64type\x18\x03 \x01(\t\x12\r\n\x05shape\x18\x04 \x03(\x03\x12\x0e\n\x06sha256\x18\x05 \x01(\x0c\"\x14\n\x04\x46lag\x12\x0c\n\x04text\x18\x01 \x01(\t\"\xc0\x01\n\x07Program\x12(\n\x06inputs\x18\x01 \x03(\x0b\x32\x18.jitonnx.artifact.Tensor\x12)\n\x07outputs\x18\x02 \x03(\x0b\x32\x18.jitonnx.artifact.Tensor\x12\x13\n\x0b\x61rena_bytes\x18\x03 \x01(\x04\x12\x11\n\tconstants\x18\x04 \x03(\r\x12%\n\x05steps\x18\x05 \x03(\x0b\x32\x16.jitonnx.artifact.Step\x12\x11\n\tkeeps_gil\x18\x06 \x01(\x08\"4\n\x06Tensor\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x64type\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x03(\x03\"\x84\x01\n\x04Step\x12\x0e\n\x06kernel\x18\x01 \x01(\r\x12\r\n\x05slots\x18\x02 \x03(\x03\x12\r\n\x05sizes\x18\x03 \x03(\x03\x12\r\n\x05tasks\x18\x04 \x01(\x04\x12\x0e\n\x06shared\x18\x05 \x01(\x08\x12\x0f\n\x07\x62\x61rrier\x18\x06 \x01(\x08\x12\x0f\n\x07scratch\x18\x07 \x01(\x04\x12\r\n\x05label\x18\x08 \x01(\rb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -26,33 +26,33 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_MODELINFO_OPSETSENTRY']._options = None
   _globals['_MODELINFO_OPSETSENTRY']._serialized_options = b'8\001'
   _globals['_HEADER']._serialized_start=51
-  _globals['_HEADER']._serialized_end=429
-  _globals['_CPU']._serialized_start=431
-  _globals['_CPU']._serialized_end=528
-  _globals['_MODELINFO']._serialized_start=531
-  _globals['_MODELINFO']._serialized_end=988
-  _globals['_MODELINFO_CUSTOMMETADATAENTRY']._serialized_start=888
-  _globals['_MODELINFO_CUSTOMMETADATAENTRY']._serialized_end=941
-  _globals['_MODELINFO_OPSETSENTRY']._serialized_start=943
-  _globals['_MODELINFO_OPSETSENTRY']._serialized_end=988
-  _globals['_ARGUMENT']._serialized_start=990
-  _globals['_ARGUMENT']._serialized_end=1068
-  _globals['_SHAPE']._serialized_start=1070
-  _globals['_SHAPE']._serialized_end=1120
-  _globals['_DIMENSION']._serialized_start=1122
-  _globals['_DIMENSION']._serialized_end=1174
-  _globals['_CODE']._serialized_start=1177
-  _globals['_CODE']._serialized_end=1321
-  _globals['_IMAGE']._serialized_start=1323
-  _globals['_IMAGE']._serialized_end=1371
-  _globals['_CONSTANT']._serialized_start=1373
-  _globals['_CONSTANT']._serialized_end=1444
-  _globals['_FLAG']._serialized_start=1446
-  _globals['_FLAG']._serialized_end=1466
-  _globals['_PROGRAM']._serialized_start=1469
-  _globals['_PROGRAM']._serialized_end=1661
-  _globals['_TENSOR']._serialized_start=1663
-  _globals['_TENSOR']._serialized_end=1715
-  _globals['_STEP']._serialized_start=1718
-  _globals['_STEP']._serialized_end=1850
+  _globals['_HEADER']._serialized_end=378
+  _globals['_CPU']._serialized_start=380
+  _globals['_CPU']._serialized_end=477
+  _globals['_MODELINFO']._serialized_start=480
+  _globals['_MODELINFO']._serialized_end=937
+  _globals['_MODELINFO_CUSTOMMETADATAENTRY']._serialized_start=837
+  _globals['_MODELINFO_CUSTOMMETADATAENTRY']._serialized_end=890
+  _globals['_MODELINFO_OPSETSENTRY']._serialized_start=892
+  _globals['_MODELINFO_OPSETSENTRY']._serialized_end=937
+  _globals['_ARGUMENT']._serialized_start=939
+  _globals['_ARGUMENT']._serialized_end=1017
+  _globals['_SHAPE']._serialized_start=1019
+  _globals['_SHAPE']._serialized_end=1069
+  _globals['_DIMENSION']._serialized_start=1071
+  _globals['_DIMENSION']._serialized_end=1123
+  _globals['_CODE']._serialized_start=1126
+  _globals['_CODE']._serialized_end=1255
+  _globals['_IMAGE']._serialized_start=1257
+  _globals['_IMAGE']._serialized_end=1305
+  _globals['_CONSTANT']._serialized_start=1307
+  _globals['_CONSTANT']._serialized_end=1394
+  _globals['_FLAG']._serialized_start=1396
+  _globals['_FLAG']._serialized_end=1416
+  _globals['_PROGRAM']._serialized_start=1419
+  _globals['_PROGRAM']._serialized_end=1611
+  _globals['_TENSOR']._serialized_start=1613
+  _globals['_TENSOR']._serialized_end=1665
+  _globals['_STEP']._serialized_start=1668
+  _globals['_STEP']._serialized_end=1800
 # @@protoc_insertion_point(module_scope)

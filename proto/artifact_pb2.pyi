@@ -6,7 +6,7 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Header(_message.Message):
-    __slots__ = ("writer", "cpu", "threads", "model", "code", "constants", "labels", "programs", "flags", "explanation", "constants_sha256", "constants_bytes")
+    __slots__ = ("writer", "cpu", "threads", "model", "code", "constants", "labels", "programs", "flags", "explanation")
     WRITER_FIELD_NUMBER: _ClassVar[int]
     CPU_FIELD_NUMBER: _ClassVar[int]
     THREADS_FIELD_NUMBER: _ClassVar[int]
@@ -17,8 +17,6 @@ class Header(_message.Message):
     PROGRAMS_FIELD_NUMBER: _ClassVar[int]
     FLAGS_FIELD_NUMBER: _ClassVar[int]
     EXPLANATION_FIELD_NUMBER: _ClassVar[int]
-    CONSTANTS_SHA256_FIELD_NUMBER: _ClassVar[int]
-    CONSTANTS_BYTES_FIELD_NUMBER: _ClassVar[int]
     writer: str
     cpu: Cpu
     threads: int
@@ -29,9 +27,7 @@ class Header(_message.Message):
     programs: _containers.RepeatedCompositeFieldContainer[Program]
     flags: _containers.RepeatedCompositeFieldContainer[Flag]
     explanation: bytes
-    constants_sha256: bytes
-    constants_bytes: int
-    def __init__(self, writer: _Optional[str] = ..., cpu: _Optional[_Union[Cpu, _Mapping]] = ..., threads: _Optional[int] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., code: _Optional[_Union[Code, _Mapping]] = ..., constants: _Optional[_Iterable[_Union[Constant, _Mapping]]] = ..., labels: _Optional[_Iterable[str]] = ..., programs: _Optional[_Iterable[_Union[Program, _Mapping]]] = ..., flags: _Optional[_Iterable[_Union[Flag, _Mapping]]] = ..., explanation: _Optional[bytes] = ..., constants_sha256: _Optional[bytes] = ..., constants_bytes: _Optional[int] = ...) -> None: ...
+    def __init__(self, writer: _Optional[str] = ..., cpu: _Optional[_Union[Cpu, _Mapping]] = ..., threads: _Optional[int] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., code: _Optional[_Union[Code, _Mapping]] = ..., constants: _Optional[_Iterable[_Union[Constant, _Mapping]]] = ..., labels: _Optional[_Iterable[str]] = ..., programs: _Optional[_Iterable[_Union[Program, _Mapping]]] = ..., flags: _Optional[_Iterable[_Union[Flag, _Mapping]]] = ..., explanation: _Optional[bytes] = ...) -> None: ...
 
 class Cpu(_message.Message):
     __slots__ = ("architecture", "system", "name", "features", "vector_bytes")
@@ -110,22 +106,20 @@ class Dimension(_message.Message):
     def __init__(self, size: _Optional[int] = ..., name: _Optional[str] = ...) -> None: ...
 
 class Code(_message.Message):
-    __slots__ = ("sha256", "bytes", "image", "objects", "symbols", "offsets", "driver")
+    __slots__ = ("sha256", "image", "objects", "symbols", "offsets", "driver")
     SHA256_FIELD_NUMBER: _ClassVar[int]
-    BYTES_FIELD_NUMBER: _ClassVar[int]
     IMAGE_FIELD_NUMBER: _ClassVar[int]
     OBJECTS_FIELD_NUMBER: _ClassVar[int]
     SYMBOLS_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
     DRIVER_FIELD_NUMBER: _ClassVar[int]
     sha256: bytes
-    bytes: int
     image: Image
     objects: _containers.RepeatedScalarFieldContainer[int]
     symbols: _containers.RepeatedScalarFieldContainer[str]
     offsets: _containers.RepeatedScalarFieldContainer[int]
     driver: str
-    def __init__(self, sha256: _Optional[bytes] = ..., bytes: _Optional[int] = ..., image: _Optional[_Union[Image, _Mapping]] = ..., objects: _Optional[_Iterable[int]] = ..., symbols: _Optional[_Iterable[str]] = ..., offsets: _Optional[_Iterable[int]] = ..., driver: _Optional[str] = ...) -> None: ...
+    def __init__(self, sha256: _Optional[bytes] = ..., image: _Optional[_Union[Image, _Mapping]] = ..., objects: _Optional[_Iterable[int]] = ..., symbols: _Optional[_Iterable[str]] = ..., offsets: _Optional[_Iterable[int]] = ..., driver: _Optional[str] = ...) -> None: ...
 
 class Image(_message.Message):
     __slots__ = ("imports", "imports_offset")
@@ -136,16 +130,18 @@ class Image(_message.Message):
     def __init__(self, imports: _Optional[_Iterable[str]] = ..., imports_offset: _Optional[int] = ...) -> None: ...
 
 class Constant(_message.Message):
-    __slots__ = ("offset", "bytes", "dtype", "shape")
+    __slots__ = ("offset", "bytes", "dtype", "shape", "sha256")
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     DTYPE_FIELD_NUMBER: _ClassVar[int]
     SHAPE_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
     offset: int
     bytes: int
     dtype: str
     shape: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, offset: _Optional[int] = ..., bytes: _Optional[int] = ..., dtype: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ...) -> None: ...
+    sha256: bytes
+    def __init__(self, offset: _Optional[int] = ..., bytes: _Optional[int] = ..., dtype: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ..., sha256: _Optional[bytes] = ...) -> None: ...
 
 class Flag(_message.Message):
     __slots__ = ("text",)

@@ -139,6 +139,8 @@ def apply_view(view: c.View, tensor: Tensor) -> Tensor | None:
         return Tensor(tensor.buffer, offset, view.shape, strides)
     assert isinstance(view, c.Reshape)
     merged = reshape_strides(tensor.shape, tensor.strides, view.shape)
+    if merged is None and tensor.contiguous:  # symbolic sizes whose products cannot be matched group by group
+        merged = row_major(view.shape)
     return None if merged is None else Tensor(tensor.buffer, tensor.offset, view.shape, merged)
 
 

@@ -45,8 +45,8 @@ _LINUX_NAMES = {
 """Linux's names of the features that LLVM makes use of by itself."""
 
 _ON_REQUEST = frozenset(
-    "amx-avx512 amx-bf16 amx-complex amx-fp16 amx-fp8 amx-int8 amx-movrs amx-tf32 amx-tile cldemote clflushopt clwb "
-    "clzero enqcmd fsgsbase hreset invpcid kl lwp movdir64b movdiri mwaitx pconfig pku prefetchi prfchw ptwrite rdpid "
+    "amx-avx512 amx-bf16 amx-complex amx-fp16 amx-fp8 amx-int8 amx-movrs amx-tf32 amx-tile avx512vp2intersect cldemote "
+    "clflushopt clwb clzero enqcmd fsgsbase hreset invpcid kl lwp movdir64b movdiri mwaitx pconfig pku prefetchi prfchw ptwrite rdpid "
     "rdpru rdrnd rdseed rtm serialize sgx shstk tsxldtrk uintr usermsr waitpkg wbnoinvd widekl xsave xsavec xsaveopt "
     "xsaves".split()
 )
@@ -75,7 +75,7 @@ _NAMED = {
     "znver2": _ZEN,
     "znver3": [*_ZEN, "vaes", "vpclmulqdq"],
     "znver4": [*_V4, *_ZEN, *_ICE_LAKE, "avx512bf16"],
-    "znver5": [*_V4, *_ZEN, *_ICE_LAKE, "avx512bf16", "avxvnni", "avx512vp2intersect"],
+    "znver5": [*_V4, *_ZEN, *_ICE_LAKE, "avx512bf16", "avxvnni"],
 }
 """What LLVM takes a CPU of a name to have, of all that it uses by itself (llvm/lib/Target/X86/X86.td)."""
 
@@ -99,6 +99,8 @@ class CpuNeeded:
         here = this_machine()
         if (self.architecture, self.system) != here:
             return f"it was compiled for {self.architecture} on {self.system}, and this is {here[0]} on {here[1]}"
+        if self.architecture != "x86_64" and self.name != _llvm_name():
+            return f"it was compiled for the CPU {self.name}, and this one is {_llvm_name()}"
         missing = sorted(set(self.features) - available(self.features))
         if missing:
             return f"it was compiled for the CPU {self.name}, and this one lacks: {', '.join(missing)}"
@@ -117,6 +119,8 @@ def cpu_needed(cpu: str, features: str, vector_bytes: int) -> CpuNeeded:
     for, those that a CPU of this name has. ValueError if that is not known.
     """
     listed = [name[1:] for name in features.split(",") if name.startswith("+")]
+    if this_machine()[0] != "x86_64":  # goes by the name alone
+        return CpuNeeded(*this_machine(), cpu, (), vector_bytes)
     if not listed and cpu not in _NAMED:
         raise ValueError(f"what a CPU {cpu!r} has is not known; choose one of: host, {', '.join(_NAMED)}")
     wanted = sorted(set(listed or _NAMED[cpu]) - _ON_REQUEST)
@@ -146,6 +150,12 @@ def _linux_flags() -> frozenset[str]:
         if name.strip() == "flags":
             return frozenset(value.split())
     return frozenset()
+
+
+def _llvm_name() -> str:
+    import llvmlite.binding as llvm
+
+    return str(llvm.get_host_cpu_name())
 
 
 def _llvm_features(asked: set[str]) -> set[str]:

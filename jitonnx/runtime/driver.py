@@ -1,4 +1,5 @@
-"""The native functions that carry out runs, one set a process: made from `native/`, or taken from the kernel cache.
+"""The native functions that carry out runs, one set a process: made from `native/`, or taken from the kernel cache or
+from an artifact.
 
 jitonnx_run(frame)                a whole run
 jitonnx_profile(frame, stamps)    the same, noting the clock (ns) before the first and after each step
@@ -10,20 +11,18 @@ jitonnx_entry                     the code of a native entry
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
-import importlib.resources
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-
-import llvmlite
-import llvmlite.binding as llvm
+from pathlib import Path
 
 from .cache import KernelCache
-from .loader import CodeImage, load
+from .loader import load
 
-_SYMBOLS = ("run", "profile", "take", "put_back", "acquire", "stop", "entry")
+SYMBOLS = tuple(f"jitonnx_{name}" for name in ("run", "profile", "take", "put_back", "acquire", "stop", "entry"))
 _DARWIN = sys.platform == "darwin"
 _MONOTONIC_CLOCK = 6 if _DARWIN else 1
 _SET_MASK = 3 if _DARWIN else 2
@@ -36,7 +35,7 @@ _driver: Driver | None = None
 class Driver:
     """The native functions. All but `take` and `put_back` let go of the GIL while they run."""
 
-    image: CodeImage
+    image: Mapping[str, int]
     run: Callable[[int], None]
     profile: Callable[[int, int], None]
     take: Callable[[int], int | None]
@@ -56,14 +55,20 @@ def driver() -> Driver:
     return _driver
 
 
+def adopt(image: Mapping[str, int], digest: str) -> None:
+    """Take this process's driver from linked code, if it has none yet and the code is of the same `driver_digest`."""
+    global _driver
+    if _driver is None and digest == driver_digest():
+        with _lock:
+            _driver = _driver or _driver_in(image)
+
+
 def _load_driver(cache: KernelCache) -> Driver:
-    key = _cache_key()
-    code = cache.get(key)
-    if code is None:
-        code = compile_driver()
-        cache.put(key, code)
-    image = load([code], [f"jitonnx_{name}" for name in _SYMBOLS])
-    at = {name: image[f"jitonnx_{name}"] for name in _SYMBOLS}
+    return _driver_in(load([driver_code(cache)], SYMBOLS))
+
+
+def _driver_in(image: Mapping[str, int]) -> Driver:
+    at = {symbol.removeprefix("jitonnx_"): image[symbol] for symbol in SYMBOLS}
     word = ctypes.c_void_p
     return Driver(
         image=image,
@@ -77,19 +82,32 @@ def _load_driver(cache: KernelCache) -> Driver:
     )
 
 
-def _cache_key() -> str:
-    """What the driver's object code depends on: its source, the compiler, the machine."""
+def driver_code(cache: KernelCache) -> bytes:
+    """The driver's object code, from the cache if it is there."""
+    import llvmlite
+    import llvmlite.binding as llvm
+
+    key = f"driver {driver_digest()} llvmlite {llvmlite.__version__} {llvm.get_process_triple()}"
+    code = cache.get(key)
+    if code is None:
+        code = compile_driver()
+        cache.put(key, code)
+    return code
+
+
+@functools.cache
+def driver_digest() -> str:
+    """A digest of the driver's source, and so of what it takes frames and arrays to look like."""
     digest = hashlib.sha256()
-    package = importlib.resources.files(__package__)
-    sources = [package / "layout.py", package / "driver.py", *(package / "native").iterdir()]
-    for source in sorted(sources, key=lambda file: file.name):
-        if source.name.endswith(".py"):
-            digest.update(source.read_bytes())
-    return f"driver {digest.hexdigest()} llvmlite {llvmlite.__version__} {llvm.get_process_triple()}"
+    package = Path(__file__).parent
+    for source in [package / "layout.py", package / "driver.py", *sorted((package / "native").glob("*.py"))]:
+        digest.update(source.read_bytes())
+    return digest.hexdigest()
 
 
 def compile_driver() -> bytes:
     """The driver as object code for any CPU of this architecture."""
+    import llvmlite.binding as llvm
     import llvmlite.ir as ir
 
     from .native import entry, sync, team, walk
@@ -105,7 +123,7 @@ def compile_driver() -> bytes:
     entry.define(module)
     parsed = llvm.parse_assembly(str(module))
     parsed.verify()
-    machine = llvm.Target.from_triple(module.triple).create_target_machine(opt=2, reloc="pic")
+    machine = llvm.Target.from_triple(module.triple).create_target_machine(opt=2, reloc="pic", codemodel="small")
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
     builder.getModulePassManager().run(parsed, builder)
     return machine.emit_object(parsed)

@@ -1,15 +1,14 @@
 """Object code in memory: relocatable objects linked into this process, and the addresses of their functions.
 
 LLVM's ORC linker does the work. It was taken over MCJIT because it reports a damaged object or a missing symbol as an
-error, where MCJIT gives an address that crashes when called; both take about 0.3 ms an object.
+error, where MCJIT gives an address that crashes when called; both take about 0.3 ms an object. LLVM is imported when
+something is linked: an artifact may hold code that is linked already (`linker`).
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-import llvmlite.binding as llvm
 
 _libraries = itertools.count()
 
@@ -42,10 +41,13 @@ def load(objects: Sequence[bytes], symbols: Iterable[str]) -> CodeImage:
     Objects are complete files (ELF on Linux, Mach-O on macOS) as LLVM emits them; no two may define the same symbol.
     They can call what this process has loaded with global visibility: libc, libm and Python. Raises `LoadError`.
     """
+    import llvmlite.binding as llvm
+
     wanted = sorted(set(symbols))
     if not wanted:
         return CodeImage(None, None, {})
-    _initialize()
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_default_triple().create_target_machine()
     jit = llvm.create_lljit_compiler(machine)
     library = llvm.JITLibraryBuilder()
@@ -62,8 +64,3 @@ def load(objects: Sequence[bytes], symbols: Iterable[str]) -> CodeImage:
             f"machine; clear the kernel cache or compile the model again"
         ) from error
     return CodeImage(jit, tracker, {symbol: tracker[symbol] for symbol in wanted})
-
-
-def _initialize() -> None:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()

@@ -1,0 +1,279 @@
+"""Linking ahead: relocatable objects to one block of position-independent code, and such a block into memory.
+
+Compiled kernels ask little of a linker: jumps among themselves, distances to constants, and calls of a few functions of
+libc, libm and Python. So an artifact holds code that is linked already, which a start maps without loading LLVM.
+
+    offset 0             the sections of all objects, each aligned as it wants
+    stubs                a jump through the word of an imported function, for each
+    imports_offset       a word for the address of each imported function, filled in when the block is mapped
+
+Only ELF on x86-64 is linked here, and of that what kernels use; `link` says so by `UnlinkableError`, and LLVM links the
+objects when they are loaded (`loader.load`). Sources: System V ABI, and its AMD64 supplement (table of relocations).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .layout import WORD_BYTES, address
+from .loader import LoadError
+
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_RELOCATION = struct.Struct("<QQq")
+_ELF64_LITTLE = b"\x7fELF\x02\x01\x01"
+_RELOCATABLE, _X86_64 = 1, 62
+_PROGRAM_BITS, _SYMBOL_TABLE, _RELOCATIONS, _NO_BITS = 1, 2, 4, 8
+_WRITE, _ALLOCATE, _EXECUTE = 1, 2, 4
+_UNDEFINED = 0
+_PC32, _PLT32, _GOTPCREL, _GOTPCRELX, _REX_GOTPCRELX = 2, 4, 9, 41, 42
+_GLOBAL_BINDINGS = (1, 2)
+
+_STUB_BYTES = 8
+_PADDING = b"\xcc"
+"""int3 between functions, as compilers do it."""
+
+
+class UnlinkableError(ValueError):
+    """Objects that ask for more than is known here; LLVM links them."""
+
+
+@dataclass(frozen=True)
+class Linked:
+    """A block of code: functions at `offsets`, and words from `imports_offset` on for the addresses of `imports`."""
+
+    code: bytes
+    offsets: Mapping[str, int]
+    imports: Sequence[str]
+    imports_offset: int
+
+
+@dataclass(frozen=True)
+class _Section:
+    kind: int
+    flags: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    alignment: int
+
+
+@dataclass(frozen=True)
+class _Symbol:
+    name: str
+    section: int
+    value: int
+    is_global: bool
+
+
+class _Object:
+    """A relocatable object: its sections, symbols, and where its sections were placed."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        if len(data) < _HEADER.size or not data.startswith(_ELF64_LITTLE):
+            raise UnlinkableError("an object is not ELF of 64 bits")
+        header = _HEADER.unpack_from(data)
+        if header[1:3] != (_RELOCATABLE, _X86_64):
+            raise UnlinkableError("an object is not relocatable code for x86-64")
+        table, size, count = header[6], header[11], header[12]
+        self.sections = [_section(data, table + number * size) for number in range(count)]
+        self.symbols = list(self._symbols())
+        self.places: dict[int, int] = {}
+
+    def _symbols(self) -> Iterator[_Symbol]:
+        for table in self.sections:
+            if table.kind != _SYMBOL_TABLE:
+                continue
+            names = self.sections[table.link].offset
+            for at in range(table.offset, table.offset + table.size, _SYMBOL.size):
+                name, info, _, section, value, _ = _SYMBOL.unpack_from(self.data, at)
+                end = self.data.index(b"\0", names + name)
+                text = self.data[names + name : end].decode()
+                yield _Symbol(text, section, value, info >> 4 in _GLOBAL_BINDINGS)
+
+    def loaded(self) -> Iterator[tuple[int, _Section]]:
+        """The sections that belong into memory; LLVM gives tables for unwinding, which nothing needs, another kind."""
+        for number, section in enumerate(self.sections):
+            if section.kind in (_PROGRAM_BITS, _NO_BITS) and section.flags & _ALLOCATE and section.size:
+                if section.flags & _WRITE or section.kind == _NO_BITS:
+                    raise UnlinkableError("an object has variables")
+                yield number, section
+
+    def relocations(self) -> Iterator[tuple[int, int, int, _Symbol, int]]:
+        """(section, offset in it, type, symbol, addend) for the sections that belong into memory."""
+        for table in self.sections:
+            if table.kind == _RELOCATIONS and table.info in self.places:
+                for at in range(table.offset, table.offset + table.size, _RELOCATION.size):
+                    offset, info, addend = _RELOCATION.unpack_from(self.data, at)
+                    yield table.info, offset, info & 0xFFFFFFFF, self.symbols[info >> 32], addend
+
+
+def _section(data: bytes, at: int) -> _Section:
+    _, kind, flags, _, offset, size, link, info, alignment, _ = _SECTION.unpack_from(data, at)
+    return _Section(kind, flags, offset, size, link, info, max(1, alignment))
+
+
+@dataclass
+class _Block:
+    """The code under construction."""
+
+    code: bytearray = field(default_factory=bytearray)
+    imports: dict[str, int] = field(default_factory=dict)
+    stubs_offset: int = 0
+    imports_offset: int = 0
+
+    def align(self, alignment: int) -> None:
+        self.code += _PADDING * (-len(self.code) % alignment)
+
+    def write_distance(self, at: int, target: int, addend: int) -> None:
+        """A distance of 32 bits from the instruction's field to a target."""
+        try:
+            struct.pack_into("<i", self.code, at, target + addend - at)
+        except struct.error as error:
+            raise UnlinkableError(f"a distance of {target + addend - at} bytes does not fit") from error
+
+    def stub(self, name: str) -> int:
+        return self.stubs_offset + self.imports[name] * _STUB_BYTES
+
+    def word(self, name: str) -> int:
+        return self.imports_offset + self.imports[name] * WORD_BYTES
+
+
+def link(objects: Iterable[bytes], symbols: Iterable[str]) -> Linked:
+    """Link objects into a block that has the functions `symbols`. UnlinkableError where LLVM has to do it."""
+    parsed = [_Object(data) for data in objects]
+    block = _Block()
+    for executable in (_EXECUTE, 0):
+        for part in parsed:
+            _place(part, executable, block)
+    defined = _defined(parsed)
+    _add_imports(parsed, defined, block)
+    for part in parsed:
+        for section, offset, kind, symbol, addend in part.relocations():
+            _relocate(block, part, part.places[section] + offset, kind, symbol, addend, defined)
+    missing = sorted(set(symbols) - set(defined))
+    if missing:
+        raise UnlinkableError(f"no object has {missing[0]}")
+    offsets = {name: defined[name] for name in symbols}
+    return Linked(bytes(block.code), offsets, list(block.imports), block.imports_offset)
+
+
+def _place(part: _Object, executable: int, block: _Block) -> None:
+    """Append the sections of one kind, code or constants."""
+    for number, section in part.loaded():
+        if section.flags & _EXECUTE == executable:
+            block.align(section.alignment)
+            part.places[number] = len(block.code)
+            block.code += part.data[section.offset : section.offset + section.size]
+
+
+def _defined(parsed: Sequence[_Object]) -> dict[str, int]:
+    """Where the functions that other objects and callers may name lie."""
+    found: dict[str, int] = {}
+    for part in parsed:
+        for symbol in part.symbols:
+            if symbol.is_global and symbol.section in part.places:
+                if symbol.name in found:
+                    raise UnlinkableError(f"two objects have {symbol.name}")
+                found[symbol.name] = part.places[symbol.section] + symbol.value
+    return found
+
+
+def _add_imports(parsed: Sequence[_Object], defined: Mapping[str, int], block: _Block) -> None:
+    """Stubs and words for the functions that no object has."""
+    for part in parsed:
+        for _, _, _, symbol, _ in part.relocations():
+            if symbol.section == _UNDEFINED and symbol.name not in defined:
+                block.imports.setdefault(symbol.name, len(block.imports))
+    block.align(_STUB_BYTES)
+    block.stubs_offset = len(block.code)
+    block.imports_offset = block.stubs_offset + _STUB_BYTES * len(block.imports)
+    for name in block.imports:
+        at = len(block.code)
+        # jmp *distance(%rip): the distance counts from the end of the instruction, 4 bytes behind its field.
+        block.code += b"\xff\x25" + bytes(4) + _PADDING * 2
+        block.write_distance(at + 2, block.word(name), -4)
+    block.code += bytes(WORD_BYTES * len(block.imports))
+
+
+def _relocate(
+    block: _Block, part: _Object, at: int, kind: int, symbol: _Symbol, addend: int, defined: Mapping[str, int]
+) -> None:
+    """Fill in one field."""
+    imported = symbol.section == _UNDEFINED and symbol.name not in defined
+    if kind in (_GOTPCREL, _GOTPCRELX, _REX_GOTPCRELX) and imported:
+        block.write_distance(at, block.word(symbol.name), addend)
+    elif kind not in (_PC32, _PLT32):
+        raise UnlinkableError(f"relocations of type {kind} are not known")
+    elif imported:
+        block.write_distance(at, block.stub(symbol.name), addend)
+    elif symbol.section == _UNDEFINED:
+        block.write_distance(at, defined[symbol.name], addend)
+    elif symbol.section in part.places:
+        block.write_distance(at, part.places[symbol.section] + symbol.value, addend)
+    else:
+        raise UnlinkableError(f"{symbol.name or 'a section'} is not in memory")
+
+
+class MappedCode(Mapping[str, int]):
+    """A linked block in memory: a mapping from its functions to their addresses. Unmapped when nobody holds it."""
+
+    def __init__(self, linked: Linked) -> None:
+        size = max(1, len(linked.code))
+        self._memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ | mmap.PROT_WRITE)
+        self._memory[: len(linked.code)] = linked.code
+        block = np.frombuffer(self._memory, np.uint8)
+        if linked.imports:
+            end = linked.imports_offset + WORD_BYTES * len(linked.imports)
+            block[linked.imports_offset : end].view(np.uint64)[:] = [_address_of(name) for name in linked.imports]
+        self._start = address(block)
+        _make_executable(self._start, size)
+        self._offsets = dict(linked.offsets)
+
+    def __getitem__(self, symbol: str) -> int:
+        return self._start + self._offsets[symbol]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._offsets)
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+
+def _address_of(name: str) -> int:
+    """The address of a function that this process has loaded. LoadError if it has none of this name."""
+    for library in (ctypes.pythonapi, ctypes.CDLL(None), *_mathematics()):
+        try:
+            return ctypes.cast(library[name], ctypes.c_void_p).value or 0
+        except AttributeError:
+            continue
+    raise LoadError(f"cannot link compiled kernels: this process has no function {name!r}")
+
+
+def _mathematics() -> Iterator[ctypes.CDLL]:
+    """The C library's mathematics, where that is a library of its own and nobody has loaded it as yet."""
+    try:
+        yield ctypes.CDLL("libm.so.6")
+    except OSError:
+        return
+
+
+def _make_executable(start: int, size: int) -> None:
+    """Make whole pages executable, and no longer writable."""
+    library = ctypes.CDLL(None, use_errno=True)
+    protect = library.mprotect
+    protect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    if protect(start, size, mmap.PROT_READ | mmap.PROT_EXEC) != 0:
+        raise LoadError(
+            f"the system does not let this process make memory executable (error {ctypes.get_errno()}); "
+            "compiled models need that"
+        )
