@@ -28,9 +28,9 @@ from jitonnx.ir.types import UNKNOWN, TensorType, type_of
 from jitonnx.passes.pipeline import optimize
 from jitonnx.passes.report import Report
 from jitonnx.plan.choices import Choices
+from jitonnx.plan.make import make_plan
 from jitonnx.plan.plan import Plan, microseconds
 from jitonnx.plan.planner import ConcreteShapesNeeded, UnplannableError
-from jitonnx.plan.planner import plan as make_plan
 from jitonnx.runtime.cache import KernelCache
 from jitonnx.runtime.entry import Entry
 from jitonnx.runtime.executable import Executable

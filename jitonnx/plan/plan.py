@@ -17,18 +17,10 @@ from jitonnx.kernels.spec import Work
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.memory import Lifetime, assign_offsets, lifetimes
 from jitonnx.plan.tensor import Buffer, Tensor
-from jitonnx.runtime.program import Program, Slot, Step, TensorSpec
+from jitonnx.runtime.program import Flag, Program, Slot, Step, TensorSpec
 
 SERIAL_MICROSECONDS = 6.0
 """A call estimated to take less is done by the calling thread alone: waking the others costs as much."""
-
-
-@dataclass(frozen=True)
-class Flag:
-    """A word (int64 [1]) that a kernel sets to 1 on an error in the data, such as an index out of range."""
-
-    word: np.ndarray
-    text: str
 
 
 @dataclass

@@ -101,6 +101,12 @@ def in_order(shape: Sequence[DimLike], order: Sequence[int]) -> tuple[DimLike, .
     return tuple(strides)
 
 
+def dense_tensor(name: str, shape: Sequence[DimLike], dtype: DType, order: Sequence[int]) -> Tensor:
+    """New memory in the arena, dense, its axes in `order`, outermost first."""
+    buffer = Buffer(name, "arena", product(shape), dtype)
+    return Tensor(buffer, 0, tuple(shape), in_order(shape, order))
+
+
 def channels_last_order(rank: int) -> tuple[int, ...]:
     """The memory order N, spatial..., C of an image of `rank` axes."""
     return (0, *range(2, rank), 1)

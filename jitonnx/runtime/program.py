@@ -72,3 +72,14 @@ class Program:
     constants: Sequence[npt.NDArray[np.generic]]
     inputs: Sequence[TensorSpec]
     outputs: Sequence[TensorSpec]
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A word (int64 [1]) that a kernel sets to 1 on an error in the data, such as an index out of range.
+
+    It is among a program's constants, as the one that changes.
+    """
+
+    word: npt.NDArray[np.int64]
+    text: str

@@ -215,7 +215,10 @@ class _Kernel:
             self.buffer["y"].store(self._y_offset(row.number, row.time, unit), h, live)
 
     def _lstm(self, row: _Row, unit: Traced, live: Mask) -> Traced:
-        """i, o, f, c = gates; C = f * C + i * c; H = o * h(C). i and f peep at the old C, o at the new one."""
+        """i, o, f, c = gates; C = f * C + i * c; H = o * h(C). i and f peep at the old C, o at the new one.
+
+        The clip bounds what goes into the gates' activations, not the cell on its way into h, as in onnxruntime.
+        """
         i, o, f, c = (self._gate(row, unit, live, gate) + self._sum(row, gate, 4) for gate in range(4))
         at = row.local * self.padded + unit
         old = self.c.load(at, self.spec.units)
@@ -228,7 +231,7 @@ class _Kernel:
         self.c.store(at, new, live)
         if self.spec.peepholes:
             o = fma(self._peephole(1, unit, live), new, o)
-        return self._activated(0, o) * self._activated(2, new)
+        return self._activated(0, o) * activate(self.code, self.spec.activations[2], new, 0.0)
 
     def _gru_reset_after(self, row: _Row, unit: Traced, live: Mask) -> Traced:
         """linear_before_reset: h = g(x + r * (H · Rᵀ + Rb)); H = (1 - z) * h + z * H."""

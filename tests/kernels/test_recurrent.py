@@ -113,7 +113,7 @@ class Layer:
         i = f(0, i + pi * c)
         ff = 1 - i if spec.input_forget else f(0, ff + pf * c)
         c = ff * c + i * f(1, cc)
-        return f(0, o + po * c) * f(2, c), c
+        return f(0, o + po * c) * _activate(spec.activations[2], c), c
 
 
 def _activate(activation: Activation, x: np.ndarray) -> np.ndarray:

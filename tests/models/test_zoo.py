@@ -15,7 +15,7 @@ from bench.models import difference
 from jitonnx.ir.lowering import lower
 from jitonnx.model import load
 from jitonnx.passes import optimize
-from jitonnx.plan.planner import plan
+from jitonnx.plan.make import make_plan
 from jitonnx.target import host
 
 SMALL = ("gru_ctc", "lstm_tagger", "mlp_tiny", "mobilenet_v2", "squeezenet1_1", "unet_gn")
@@ -84,5 +84,5 @@ def test_shape_arithmetic_leaves_no_kernels() -> None:
     """Of minilm_l6, with symbolic batch and sequence, only what depends on the inputs' values is computed."""
     graph = load(zoo.model("minilm_l6")).graph
     optimize(graph)
-    kinds = {call.label.split()[0] for call in plan(lower(graph), host()).calls}
+    kinds = {call.label.split()[0] for call in make_plan(lower(graph), host()).calls}
     assert kinds == {"attention", "gather", "gemm", "layer", "region"}

@@ -34,22 +34,14 @@ LOWERINGS: dict[type[c.Computation], Callable[..., Any]] = {
     c.TransposedConvolution: windows.transposed_convolution,
 }
 
-IMAGES = (
-    c.Convolution,
-    c.TransposedConvolution,
-    c.Pool,
-    c.Resize,
-    c.GroupNormalize,
-    c.LocalResponseNormalize,
-)
-"""Computations whose kernels work channels-last."""
-
-_EPILOGUE = (c.MatMul, c.Convolution, c.TransposedConvolution, c.Pool, c.Resize, c.GroupNormalize)
+_EPILOGUE = (c.MatMul, c.Convolution, c.TransposedConvolution, c.Pool, c.GroupNormalize)
 _PROLOGUE: tuple[type[c.Computation], ...] = ()
 
 
 def takes_epilogue(statement: Statement) -> bool:
     """Whether elementwise statements behind this one can run in its kernel."""
+    if isinstance(statement.computation, c.Resize):
+        return windows.resizes_images(statement)
     return isinstance(statement.computation, _EPILOGUE) and len(statement.outputs) == 1
 
 

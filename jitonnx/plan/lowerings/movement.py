@@ -14,27 +14,14 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.lowering import Statement
 from jitonnx.kernels.gather.spec import MAX_RANK as GATHER_AXES
 from jitonnx.kernels.gather.spec import GatherElementsSpec, GatherRowsSpec
-from jitonnx.kernels.transpose.spec import MAX_RANK, TransposeSpec
 from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.copies import copy_call
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.region import region_call
 from jitonnx.plan.tensor import Tensor
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
-
-
-def copy_call(source: Tensor, target: Tensor, *, label: str, reason: str) -> KernelCall:
-    """The call that copies `source` to `target`, of equal shape and any strides; one kernel an item size."""
-    axes = [axis for axis in range(source.rank) if source.shape[axis] != 1]
-    sizes: list[DimLike] = []
-    for values, fill in ((source.shape, 1), (source.strides, 0), (target.strides, 0)):
-        sizes += [*(values[axis] for axis in axes), *[fill] * (MAX_RANK - len(axes))]
-    if len(axes) <= MAX_RANK:
-        spec = TransposeSpec(source.dtype.itemsize)
-        return KernelCall(spec, [source, target], sizes, 1, 1, label=label, reason=reason)
-    expr = e.operand(0, source.dtype)
-    return region_call([expr], [source], [target], label=label, origin=(), reason=reason)
 
 
 def concat(planner: Planner, group: Group, statement: Statement) -> None:

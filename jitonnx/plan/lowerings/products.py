@@ -18,6 +18,7 @@ from jitonnx.kernels.gemm.spec import ELEMENTS
 from jitonnx.kernels.normalization.spec import float_bits
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
+from jitonnx.plan.placement import HEADS_INSIDE
 from jitonnx.plan.region import region_call
 from jitonnx.plan.tensor import Tensor, broadcast_to, reshape_strides
 
@@ -140,10 +141,6 @@ def attention(planner: Planner, group: Group, statement: Statement) -> None:
     call.label = f"attention {heads} heads, {queries}x{keys}x{depth}"
     call.reason = "; ".join(group.reasons) or "scores stay in cache, heads are read and written where they lie"
     planner.call(call)
-
-
-HEADS_INSIDE = (0, 2, 1, 3)
-"""Memory order of [batch, heads, sequence, size] as the layers around attention have it."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from jitonnx.kernels.recurrent.spec import choose as choose_recurrent
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.lowerings.products import gemm
+from jitonnx.plan.region import region_call
 from jitonnx.plan.tensor import Tensor, row_major
 
 if TYPE_CHECKING:
@@ -149,8 +150,6 @@ def _time_loop(
 
 def _zero_state(planner: Planner, shape: tuple, like: Tensor) -> Tensor:  # type: ignore[type-arg]
     """A state of zeros: for the one of h and c that is not given."""
-    from jitonnx.plan.region import region_call
-
     state = planner.temporary(shape, like.dtype)
     expr = e.constant(0, like.dtype)
     planner.call(region_call([expr], [], [state], label="zero state", origin=(), reason="no initial state is given"))

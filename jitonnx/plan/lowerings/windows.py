@@ -94,14 +94,15 @@ def resize(planner: Planner, group: Group, statement: Statement) -> None:
     computation = statement.computation
     assert isinstance(computation, c.Resize) and statement.inputs[0] is not None and group.output is not None
     source, shape = planner.tensor(statement.inputs[0]), computation.shape
-    changing = [axis for axis in range(source.rank) if source.shape[axis] != shape[axis]]
+    changing = _resampled_axes(computation, source.shape)
     planner.need_concrete([source.shape[axis] for axis in changing] + [shape[axis] for axis in changing])
     if source.dtype is not DType.FLOAT and computation.mode != "nearest":
         planner.unplannable(f"resampling of {source.dtype.text}")
-    if source.rank == 4 and set(changing) <= {2, 3}:
+    if _is_image_resize(computation, source.shape):
         _resize_image(planner, group, computation, planner.channels_last(statement.inputs[0]))
         return
-    if group.expr is not None or source.dtype is not DType.FLOAT:
+    assert group.expr is None, "Bug: resampling axis by axis has no epilogue"
+    if source.dtype is not DType.FLOAT:
         planner.unplannable(f"resampling of axes {changing} of {source.dtype.text}")
     tensor = planner.dense(statement.inputs[0])
     lengths, outputs = (integers([dims[axis] for axis in changing]) for dims in (source.shape, shape))
@@ -110,6 +111,27 @@ def resize(planner: Planner, group: Group, statement: Statement) -> None:
         tensor = _resize_axis(planner, computation, source, tensor, axis)
     out = planner.place(statement.outputs[0])
     planner.copy_into(tensor, out, "resampled axis by axis")
+
+
+def resizes_images(statement: Statement) -> bool:
+    """Whether a Resize is done by the kernel for images, which takes an epilogue."""
+    assert isinstance(statement.computation, c.Resize) and statement.inputs[0] is not None
+    return _is_image_resize(statement.computation, statement.inputs[0].shape)
+
+
+def _is_image_resize(computation: c.Resize, shape: Sequence[DimLike]) -> bool:
+    return len(shape) == 4 and set(_resampled_axes(computation, shape)) <= {2, 3}
+
+
+def _resampled_axes(computation: c.Resize, shape: Sequence[DimLike]) -> list[int]:
+    """The axes that are not copied as they are; one that keeps its size may yet be scaled or cut to a region."""
+    rank = len(shape)
+    scales, roi = computation.scales or (1.0,) * rank, computation.roi or ((0.0, 1.0),) * rank
+    return [
+        axis
+        for axis in range(rank)
+        if shape[axis] != computation.shape[axis] or scales[axis] != 1.0 or roi[axis] != (0.0, 1.0)
+    ]
 
 
 def _table(

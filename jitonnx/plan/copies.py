@@ -1,0 +1,23 @@
+"""Copies between tensors of any strides."""
+
+from __future__ import annotations
+
+from jitonnx.ir import expr as e
+from jitonnx.ir.dims import DimLike
+from jitonnx.kernels.transpose.spec import MAX_RANK, TransposeSpec
+from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.region import region_call
+from jitonnx.plan.tensor import Tensor
+
+
+def copy_call(source: Tensor, target: Tensor, *, label: str, reason: str) -> KernelCall:
+    """The call that copies `source` to `target`, of equal shape and any strides; one kernel an item size."""
+    axes = [axis for axis in range(source.rank) if source.shape[axis] != 1]
+    sizes: list[DimLike] = []
+    for values, fill in ((source.shape, 1), (source.strides, 0), (target.strides, 0)):
+        sizes += [*(values[axis] for axis in axes), *[fill] * (MAX_RANK - len(axes))]
+    if len(axes) <= MAX_RANK:
+        spec = TransposeSpec(source.dtype.itemsize)
+        return KernelCall(spec, [source, target], sizes, 1, 1, label=label, reason=reason)
+    expr = e.operand(0, source.dtype)
+    return region_call([expr], [source], [target], label=label, origin=(), reason=reason)

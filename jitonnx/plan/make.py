@@ -1,0 +1,73 @@
+"""Making a plan: statements are fused into groups, results placed, and each group turned into kernel calls."""
+
+from __future__ import annotations
+
+from jitonnx.ir import computation as c
+from jitonnx.ir.dims import product
+from jitonnx.ir.lowering import Lowered, Statement
+from jitonnx.plan.choices import Choices
+from jitonnx.plan.fusion import Group, fuse
+from jitonnx.plan.lowerings import LOWERINGS, takes_epilogue, takes_prologue
+from jitonnx.plan.placement import Placement
+from jitonnx.plan.plan import Plan
+from jitonnx.plan.planner import Planner
+from jitonnx.plan.region import region_call
+from jitonnx.plan.tensor import Buffer, Tensor, apply_view, row_major
+from jitonnx.target import Target
+
+
+def make_plan(lowered: Lowered, target: Target, choices: Choices | None = None) -> Plan:
+    """The plan of a lowered graph for a CPU.
+
+    UnplannableError names a node that has no kernel; ConcreteShapesNeeded one that has none for symbolic sizes.
+    """
+    groups = fuse(lowered, takes_epilogue, takes_prologue)
+    planner = Planner(lowered, target, choices or Choices(), Placement(lowered, groups))
+    for group in groups:
+        planner.begin(group)
+        if group.anchor is None:
+            _region(planner, group)
+        elif isinstance(group.anchor.computation, c.View):
+            _view(planner, group.anchor)
+        else:
+            LOWERINGS[type(group.anchor.computation)](planner, group, group.anchor)
+    planner.begin(None)
+    _copy_outputs(planner, lowered)
+    plan = planner.plan
+    used = {tensor.buffer for call in plan.calls for tensor in call.tensors}
+    plan.constants = [buffer for buffer in plan.constants if buffer in used]
+    plan.prepare()
+    return plan
+
+
+def _view(planner: Planner, statement: Statement) -> None:
+    """A view is no work: its result lies where its operand does, unless the memory does not allow that."""
+    (value,) = [v for v in statement.inputs if v is not None]
+    assert isinstance(statement.computation, c.View)
+    seen = apply_view(statement.computation, planner.tensor(value))
+    if seen is None:
+        seen = apply_view(statement.computation, planner.dense(value))
+        assert seen is not None
+    planner.bind(statement.outputs[0], seen)
+
+
+def _region(planner: Planner, group: Group) -> None:
+    """One loop nest for all of a region's statements."""
+    assert group.output is not None and group.expr is not None
+    inputs = [planner.tensor(value) for value in group.operands]
+    target = planner.place(group.output, planner.order(group.output))
+    names = "+".join(dict.fromkeys(statement.node.operator.name for statement in group.maps))
+    reason = "; ".join(group.reasons) or "elementwise"
+    planner.call(
+        region_call([group.expr], inputs, [target], label=f"region {names}", origin=group.origin, reason=reason)
+    )
+
+
+def _copy_outputs(planner: Planner, lowered: Lowered) -> None:
+    """Graph outputs that lie elsewhere: inputs and constants passed on, and what no kernel could write in place."""
+    for number, value in enumerate(lowered.outputs):
+        tensor = planner.tensor(value)
+        if tensor.buffer.space == "output" and tensor.buffer.index == number:
+            continue
+        buffer = Buffer(value.name, "output", product(value.shape), value.dtype, index=number)
+        planner.copy_into(tensor, Tensor(buffer, 0, value.shape, row_major(value.shape)), "a graph output")

@@ -1,0 +1,152 @@
+"""Placement: memory orders of results, and the outputs and concatenations that they are written straight into.
+
+Settled before the calls are made, since what reads a value decides where it is best written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from jitonnx.ir import computation as c
+from jitonnx.ir.dims import DimLike, product
+from jitonnx.ir.graph import Value
+from jitonnx.ir.lowering import Lowered, Statement
+from jitonnx.plan.fusion import Group
+from jitonnx.plan.tensor import Buffer, Tensor, channels_last_order, dense_tensor, row_major
+
+IMAGES = (
+    c.Convolution,
+    c.TransposedConvolution,
+    c.Pool,
+    c.Resize,
+    c.GroupNormalize,
+    c.LocalResponseNormalize,
+)
+"""Computations whose kernels work channels-last."""
+
+HEADS_INSIDE = (0, 2, 1, 3)
+"""Memory order of [batch, heads, sequence, size] as the layers around attention have it."""
+
+
+class Placement:
+    """Orders and destinations of the results of a lowered graph's groups."""
+
+    def __init__(self, lowered: Lowered, groups: Sequence[Group]) -> None:
+        self._orders: dict[Value, tuple[int, ...]] = {}
+        self._destinations: dict[Value, Callable[[], Tensor]] = {}
+        self._choose_orders(groups)
+        self._choose_outputs(lowered)
+        self._choose_destinations(groups)
+
+    def order(self, value: Value) -> tuple[int, ...]:
+        """The memory order of a value's axes, outermost first."""
+        return self._orders.get(value) or tuple(range(len(value.shape)))
+
+    def destination(self, value: Value) -> Tensor | None:
+        """Where a result is bound to lie: in a graph output or in a concatenation; None: anywhere."""
+        make = self._destinations.get(value)
+        return None if make is None else make()
+
+    def _choose_orders(self, groups: Sequence[Group]) -> None:
+        """Channels-last for what image kernels make, and for elementwise results of such values."""
+        for group in groups:
+            value = group.output
+            if value is None or value.type.shape is None:
+                continue
+            rank = len(value.shape)
+            if group.anchor is not None and isinstance(group.anchor.computation, IMAGES) and rank >= 3:
+                self._orders[value] = channels_last_order(rank)
+            elif group.anchor is None or isinstance(group.anchor.computation, c.Concat | c.Reduce | c.Pad):
+                sources = group.operands if group.anchor is None else group.anchor.inputs
+                for source in sources:
+                    if source in self._orders and len(source.shape) == rank:
+                        self._orders[value] = self._orders[source]
+                        break
+            elif isinstance(group.anchor.computation, c.Attention):
+                self._orders[value] = HEADS_INSIDE
+            elif isinstance(group.anchor.computation, c.Transpose):
+                source = group.anchor.inputs[0]
+                assert source is not None
+                order = self.order(source)
+                permutation = group.anchor.computation.permutation
+                self._orders[value] = tuple(permutation.index(axis) for axis in order)
+
+    def _choose_outputs(self, lowered: Lowered) -> None:
+        """Graph outputs, and values that become one by reshapes alone, are written where the output is to lie."""
+        reshaped = {s.outputs[0]: s.inputs[0] for s in lowered.statements if isinstance(s.computation, c.Reshape)}
+        given = set(lowered.inputs)
+        for number, value in enumerate(lowered.outputs):
+            if value in self._destinations or value in given or value.contents is not None:
+                continue
+            buffer = Buffer(value.name, "output", product(value.shape), value.dtype, index=number)
+            root: Value | None = value
+            while root in reshaped:
+                root = reshaped[root]
+            if root is None or root in given or root.contents is not None or root in self._destinations:
+                continue
+            tensor = Tensor(buffer, 0, root.shape, row_major(root.shape))
+            self._destinations[root] = lambda tensor=tensor: tensor  # type: ignore[misc]
+
+    def _choose_destinations(self, groups: Sequence[Group]) -> None:
+        """Operands of a concatenation are written straight into it, where their producers can.
+
+        Walked backwards, so that a concatenation that is itself an operand of a later one lies inside that, and so does
+        one whose operands are the first ones of a later one.
+        """
+        made = {
+            group.output for group in groups if group.anchor is None or not isinstance(group.anchor.computation, c.View)
+        }
+        concats = [group.anchor for group in groups if group.anchor and isinstance(group.anchor.computation, c.Concat)]
+        for number, statement in reversed(list(enumerate(concats))):
+            assert isinstance(statement.computation, c.Concat)
+            axis, value = statement.computation.axis, statement.outputs[0]
+            whole = _Once(self._destinations.get(value) or (lambda value=value: self._whole(value)))  # type: ignore[misc]
+            self._destinations[value] = whole
+            prefix = _longest_prefix(statement, concats[:number])
+            operands = list(statement.inputs)
+            if prefix is not None and prefix.outputs[0] not in self._destinations:
+                operands[: len(prefix.inputs)] = [prefix.outputs[0]]
+            start: DimLike = 0
+            for operand in operands:
+                assert operand is not None
+                if operand in made and operand not in self._destinations:
+                    self._destinations[operand] = _Part(whole, axis, start, operand.shape)
+                start = start + operand.shape[axis]
+
+    def _whole(self, value: Value) -> Tensor:
+        return dense_tensor(value.name, value.shape, value.dtype, self.order(value))
+
+
+def _longest_prefix(statement: Statement, earlier: Sequence[Statement]) -> Statement | None:
+    """The concatenation that `statement` begins with, if one does: dense blocks join ever more of the same values."""
+    fitting = [
+        other
+        for other in earlier
+        if other.computation == statement.computation and statement.inputs[: len(other.inputs)] == other.inputs
+    ]
+    return max(fitting, key=lambda other: len(other.inputs), default=None)
+
+
+class _Once:
+    """A tensor made at its first use."""
+
+    def __init__(self, make: Callable[[], Tensor]) -> None:
+        self._make = make
+        self._tensor: Tensor | None = None
+
+    def __call__(self) -> Tensor:
+        if self._tensor is None:
+            self._tensor = self._make()
+        return self._tensor
+
+
+class _Part:
+    """A stretch of another tensor along one axis."""
+
+    def __init__(self, whole: Callable[[], Tensor], axis: int, start: DimLike, shape: tuple[DimLike, ...]) -> None:
+        self._whole, self._axis, self._start, self._shape = whole, axis, start, shape
+
+    def __call__(self) -> Tensor:
+        whole = self._whole()
+        return replace(whole, offset=whole.offset + self._start * whole.strides[self._axis], shape=self._shape)

@@ -1,0 +1,294 @@
+"""Compiled models on disk: `write` puts programs, code and constants into one file, `open_artifact` gets them back.
+
+    prologue     magic, format, where the parts lie, SHA-256 of prologue and header
+    header       a protobuf message, proto/artifact.proto
+    code         linked machine code, or object code where `linker` cannot link it
+    constants    from a page's beginning on, each aligned to 64 bytes
+
+Constants are used where they lie in the mapped file: they are read when a kernel first touches them, and processes that
+open the same file share them. Prologue, header and code are checked before any of the code is mapped; constants, which
+may be gigabytes, are only checked when the caller asks for it. docs/artifacts.md tells readers what to expect.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import os
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from .cpu import CpuNeeded
+from .driver import adopt
+from .layout import ALIGNMENT, aligned_bytes
+from .linker import Linked, MappedCode
+from .loader import LoadError, load
+from .program import SPACES, Flag, Program, Slot, Step, TensorSpec
+from .trust import distrust
+
+if TYPE_CHECKING:
+    from jitonnx.proto import artifact_pb2 as pb
+
+MAGIC = b"\x89jitonnx\r\n\x1a\n"
+"""As PNG's, it shows a file that went through a transfer of text."""
+FORMAT = 1
+PAGE_BYTES = 4096
+
+_PROLOGUE = struct.Struct(f"<{len(MAGIC)}sIQQQ")
+"""Magic, format, bytes of the header, of the code with the space around it, and of the constants."""
+_DIGEST_BYTES = hashlib.sha256().digest_size
+HEADER_OFFSET = _PROLOGUE.size + _DIGEST_BYTES
+
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+Shapes: TypeAlias = tuple[tuple[int, ...], ...]
+
+
+class ArtifactError(RuntimeError):
+    """A file that is no compiled model, is damaged, is not to be trusted, or was made for another CPU."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An input or output as the model declares it; shape None: not even the rank is known."""
+
+    name: str
+    type: str
+    shape: tuple[int | str | None, ...] | None
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """What users may ask about the model; the names are those of onnxruntime's ModelMetadata."""
+
+    inputs: Sequence[Argument]
+    outputs: Sequence[Argument]
+    producer_name: str = ""
+    graph_name: str = ""
+    domain: str = ""
+    description: str = ""
+    graph_description: str = ""
+    version: int = 0
+    custom_metadata: Mapping[str, str] = field(default_factory=dict)
+    opsets: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SavedProgram:
+    """A program for one set of shapes, and whether it is too short to let go of the GIL for."""
+
+    program: Program
+    keeps_gil: bool
+
+
+def is_artifact(source: object) -> bool:
+    """Whether a path's file, or bytes, begin as an artifact does. False for what cannot be read."""
+    if isinstance(source, bytes | bytearray | memoryview):
+        return bytes(source[: len(MAGIC)]) == MAGIC
+    if not isinstance(source, str | os.PathLike):
+        return False
+    try:
+        with open(source, "rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
+class Artifact:
+    """An open artifact: its code is in memory, its constants are mapped. Made by `open_artifact`.
+
+    name: its path, or what else to call it in messages.
+    shapes: the shapes of the inputs of each program. threads: those of a run if nobody says otherwise; 0: nobody did.
+    addresses: where the functions of the code lie.
+    """
+
+    def __init__(self, name: str, memory: Bytes, verify_constants: bool) -> None:
+        self.name = name
+        self._header, code, self._memory = _parts(name, memory)
+        self._constants = self._located()
+        problem = self.cpu.problem()
+        if problem:
+            raise ArtifactError(f"{name} cannot run here: {problem}. Compile the model again for this machine")
+        if verify_constants:
+            self._verify()
+        self.addresses = _linked(name, self._header.code, code)
+        adopt(self.addresses, self._header.code.driver)
+        self.flags = [Flag(np.zeros(1, np.int64), flag.text) for flag in self._header.flags]
+        self.shapes: list[Shapes] = [
+            tuple(tuple(tensor.shape) for tensor in program.inputs) for program in self._header.programs
+        ]
+        self.threads = int(self._header.threads)
+
+    @property
+    def cpu(self) -> CpuNeeded:
+        """What the code needs."""
+        cpu = self._header.cpu
+        return CpuNeeded(cpu.architecture, cpu.system, cpu.name, tuple(cpu.features), cpu.vector_bytes)
+
+    @property
+    def writer(self) -> str:
+        """The version of jitonnx that wrote it."""
+        return str(self._header.writer)
+
+    @property
+    def model(self) -> ModelInfo:
+        """What the model says about itself."""
+        model = self._header.model
+        return ModelInfo(
+            [_argument(argument) for argument in model.inputs],
+            [_argument(argument) for argument in model.outputs],
+            model.producer_name,
+            model.graph_name,
+            model.domain,
+            model.description,
+            model.graph_description,
+            model.version,
+            dict(model.custom_metadata),
+            dict(model.opsets),
+        )
+
+    def explanation(self) -> str:
+        """What `jitonnx explain` printed when the artifact was made; "" if it was left out."""
+        import zlib
+
+        return zlib.decompress(self._header.explanation).decode() if self._header.explanation else ""
+
+    def program(self, number: int) -> SavedProgram:
+        """A program; its constants are views into the file."""
+        saved = self._header.programs[number]
+        constants: list[npt.NDArray[Any]] = [*self._constants, *(flag.word for flag in self.flags)]
+        program = Program(
+            [self._step(step) for step in saved.steps],
+            saved.arena_bytes,
+            [constants[place] for place in saved.constants],
+            [_tensor(tensor) for tensor in saved.inputs],
+            [_tensor(tensor) for tensor in saved.outputs],
+        )
+        return SavedProgram(program, saved.keeps_gil)
+
+    def _step(self, step: pb.Step) -> Step:
+        numbers = iter(step.slots)
+        slots = tuple(
+            Slot(SPACES[space], index, offset) for space, index, offset in zip(numbers, numbers, numbers, strict=True)
+        )
+        return Step(
+            self._header.code.symbols[step.kernel],
+            slots,
+            tuple(step.sizes),
+            step.tasks,
+            step.tasks if step.shared else 1,
+            step.barrier,
+            step.scratch,
+            self._header.labels[step.label],
+        )
+
+    def _located(self) -> list[Bytes]:
+        """The constants, as bytes."""
+        found = []
+        for constant in self._header.constants:
+            array = self._memory[constant.offset : constant.offset + constant.bytes]
+            if array.nbytes != constant.bytes:
+                raise ArtifactError(f"{self.name} is damaged: a constant reaches beyond its end")
+            found.append(array)
+        return found
+
+    def _verify(self) -> None:
+        """Compare all constants with their checksums, which reads the whole file."""
+        for number, (array, constant) in enumerate(zip(self._constants, self._header.constants, strict=True)):
+            if hashlib.sha256(array).digest() != constant.sha256:
+                raise _damaged(self.name, f"constant {number}")
+
+
+def open_artifact(source: str | os.PathLike[str] | bytes, verify_constants: bool = False) -> Artifact:
+    """An artifact from its file, or from its bytes, which are taken to come from where the caller trusts.
+
+    verify_constants: compare them with their checksums. It reads the whole file, at about 1 to 2 GB/s; without it a
+    file is read as far as runs need it. A damaged constant gives wrong results, where damaged code could do anything.
+
+    Raises ArtifactError, before any of its code is in memory, for what is damaged, was written by another format's
+    writer, can be written by other users, or needs another CPU; OSError for a file that cannot be read.
+    """
+    if isinstance(source, bytes):
+        return Artifact("the artifact", np.frombuffer(source, np.uint8), verify_constants)
+    path = os.fspath(source)
+    with open(path, "rb") as file:
+        status = os.fstat(file.fileno())
+        reason = distrust(path, status)
+        if reason:
+            raise ArtifactError(f"{path} holds machine code, which is not run because {reason}")
+        if status.st_size < HEADER_OFFSET:
+            raise ArtifactError(f"{path} is no compiled model of jitonnx, or it is cut off")
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    return Artifact(path, np.frombuffer(mapped, np.uint8), verify_constants)
+
+
+def _parts(name: str, memory: Bytes) -> tuple[pb.Header, Bytes, Bytes]:
+    """Header, code and constants, the first two checked."""
+    if memory.nbytes < HEADER_OFFSET or memory[: len(MAGIC)].tobytes() != MAGIC:
+        raise ArtifactError(f"{name} is no compiled model of jitonnx, or it is cut off")
+    prologue = memory[: _PROLOGUE.size].tobytes()
+    _, version, header_bytes, code_bytes, constants_bytes = _PROLOGUE.unpack(prologue)
+    if version != FORMAT:
+        raise ArtifactError(
+            f"{name} has the format {version}, and this version of jitonnx reads {FORMAT}: compile the model again"
+        )
+    wanted = HEADER_OFFSET + header_bytes + code_bytes + constants_bytes
+    if memory.nbytes != wanted:
+        raise ArtifactError(f"{name} is cut off or damaged: it has {memory.nbytes} bytes and should have {wanted}")
+    header, code, constants = np.split(
+        memory[HEADER_OFFSET:], np.cumsum([header_bytes, code_bytes]).astype(np.int64)
+    )
+    if hashlib.sha256(prologue + header.tobytes()).digest() != memory[_PROLOGUE.size : HEADER_OFFSET].tobytes():
+        raise _damaged(name, "the header")
+    parsed = _header(header.tobytes())
+    if hashlib.sha256(code).digest() != parsed.code.sha256:
+        raise _damaged(name, "the code")
+    return parsed, code[-(HEADER_OFFSET + header_bytes) % ALIGNMENT :], _aligned(constants)
+
+
+def _damaged(name: str, part: str) -> ArtifactError:
+    return ArtifactError(
+        f"{name} is damaged: the checksum of {part} is not the one it was written with. Copy it or compile it again"
+    )
+
+
+def _header(data: bytes) -> pb.Header:
+    from jitonnx.proto import artifact_pb2
+
+    return artifact_pb2.Header.FromString(data)
+
+
+def _aligned(constants: Bytes) -> Bytes:
+    """The constants themselves where they lie as kernels want them, as they do in a mapped file; else a copy."""
+    if not constants.nbytes or constants.ctypes.data % ALIGNMENT == 0:
+        return constants
+    copy = aligned_bytes(constants.nbytes)
+    copy[:] = constants
+    return copy
+
+
+def _linked(name: str, code: pb.Code, data: Bytes) -> Mapping[str, int]:
+    """The functions of checked code, in memory."""
+    try:
+        if code.HasField("image"):
+            offsets = dict(zip(code.symbols, code.offsets, strict=True))
+            return MappedCode(Linked(data.tobytes(), offsets, list(code.image.imports), code.image.imports_offset))
+        ends = np.cumsum(np.array(code.objects, np.int64))
+        return load([data[end - size : end].tobytes() for size, end in zip(code.objects, ends, strict=True)], code.symbols)
+    except LoadError as error:
+        raise ArtifactError(f"{name} cannot be loaded: {error}") from error
+
+
+def _argument(argument: pb.Argument) -> Argument:
+    if not argument.HasField("shape"):
+        return Argument(argument.name, argument.type, None)
+    dims = (getattr(dim, kind) if (kind := dim.WhichOneof("value")) else None for dim in argument.shape.dims)
+    return Argument(argument.name, argument.type, tuple(dims))
+
+
+def _tensor(tensor: pb.Tensor) -> TensorSpec:
+    return TensorSpec(tensor.name, np.dtype(tensor.dtype), tuple(tensor.shape))
