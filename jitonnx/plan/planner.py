@@ -31,6 +31,7 @@ from jitonnx.plan.tensor import (
     is_channels_last,
     row_major,
 )
+from jitonnx.runtime.program import Flag
 from jitonnx.target import Target
 
 RowStrides: TypeAlias = Callable[[Tensor], "tuple[DimLike, DimLike, DimLike] | None"]
