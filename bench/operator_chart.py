@@ -18,8 +18,8 @@ LOWEST, HIGHEST = 0.25, 16.0
 """Ratios beyond are drawn up to here; the number beside the bar is right."""
 LARGEST_SHARE = 1.5
 ROW_INCHES, COLUMN_INCHES, HEADER_INCHES = 0.155, 8.6, 1.6
-ROWS_OF_A_COLUMN = 70
-"""Above twice as many rows there is a further column."""
+ROWS_OF_A_COLUMN = 150
+"""About as many rows stand in a column at most, names of families counted."""
 
 
 def draw(rows: Sequence[Row], threads: int, path: Path) -> None:
@@ -44,7 +44,7 @@ def draw(rows: Sequence[Row], threads: int, path: Path) -> None:
 def _columns(families: Sequence[tuple[str, list[Row]]]) -> list[list[tuple[str, list[Row]]]]:
     """The families in order, in columns of about equal height."""
     total = sum(len(members) + 2 for _, members in families)
-    count = max(1, round(total / ROWS_OF_A_COLUMN / 1.5))
+    count = -(-total // ROWS_OF_A_COLUMN)
     columns: list[list[tuple[str, list[Row]]]] = [[] for _ in range(count)]
     before = 0
     for name, members in families:

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from jitonnx.codegen.code import code_of
-from jitonnx.errors import InvalidArgument, RuntimeException
+from jitonnx.errors import Fail, RuntimeException
 from jitonnx.ir.computation import Host
 from jitonnx.ir.dims import Dim, DimLike, evaluate
 from jitonnx.ir.graph import Graph, Node, Value
@@ -31,10 +31,11 @@ from jitonnx.plan.choices import Choices
 from jitonnx.plan.make import make_plan
 from jitonnx.plan.plan import Plan, microseconds
 from jitonnx.plan.planner import ConcreteShapesNeeded, UnplannableError
+from jitonnx.ready import Flags, Ready
 from jitonnx.runtime.cache import KernelCache
-from jitonnx.runtime.entry import Entry
-from jitonnx.runtime.executable import Executable
+from jitonnx.runtime.cpu import cpu_needed
 from jitonnx.runtime.loader import CodeImage, load
+from jitonnx.runtime.program import Program
 from jitonnx.target import Target, host
 
 GIL_STEPS, GIL_MICROSECONDS = 64, 20.0
@@ -43,6 +44,8 @@ GIL_STEPS, GIL_MICROSECONDS = 64, 20.0
 
 Shapes = tuple[tuple[int, ...], ...]
 _T = TypeVar("_T")
+WEIGHT_BYTES = 1 << 16
+"""Constants above are weights: a compiled graph forgets their elements."""
 
 
 @dataclass(frozen=True)
@@ -67,42 +70,21 @@ class Compiled:
     symbols: list[str]
     image: CodeImage
     objects: Mapping[str, bytes]
-    checking: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._flags = Flags(self.plan.flags)
 
     def ready(self, sizes: Mapping[str, int], threads: int) -> Ready:
         """The program for values of the dimension variables."""
         program = self.plan.instantiate(sizes, self.symbols, threads)
-        executable = Executable(program, self.image, threads)
-        short = len(program.steps) <= GIL_STEPS and self._estimate(sizes) <= GIL_MICROSECONDS
-        return Ready(executable, None if self.plan.flags else executable.entry(release_gil=not short))
+        return Ready(program, self.image, threads, self._flags, self.is_short(program, sizes))
 
-    def run(self, ready: Ready, inputs: Sequence[Any]) -> list[Any]:
-        """The outputs of a program of this plan. InvalidArgument names the node that met an error in the data.
-
-        Overlapping runs share the flags: one that finds a flag set makes sure, alone, that the error is its own.
-        """
-        outputs = ready.executable.run(inputs)
-        if not any(flag.word[0] for flag in self.plan.flags):
-            return outputs
-        with self.checking:
-            for flag in self.plan.flags:
-                flag.word[0] = 0
-            outputs = ready.executable.run(inputs)
-            if met := [flag.text for flag in self.plan.flags if flag.word[0]]:
-                raise InvalidArgument("; ".join(met))
-            return outputs
-
-    def _estimate(self, sizes: Mapping[str, int]) -> float:
-        """Roughly how many microseconds a run takes."""
-        return sum(microseconds(call.spec.work(complete)) for call, complete in self.plan.sized(sizes))
-
-
-@dataclass(frozen=True)
-class Ready:
-    """A program that can run, and its native entry where this Python allows one."""
-
-    executable: Executable
-    entry: Entry | None
+    def is_short(self, program: Program, sizes: Mapping[str, int]) -> bool:
+        """Whether a run of the program for these sizes is too short to let go of the GIL for."""
+        if len(program.steps) > GIL_STEPS:
+            return False
+        estimate = sum(microseconds(call.spec.work(complete)) for call, complete in self.plan.sized(sizes))
+        return estimate <= GIL_MICROSECONDS
 
 
 class Engine:
@@ -120,6 +102,8 @@ class Engine:
     ) -> None:
         self.settings, self.cache, self.progress = settings, cache, progress
         self.target = settings.target or host()
+        self.foreign = cpu_needed(self.target).problem() if settings.target else None
+        """Why this machine cannot run the code; None if it can. Code for other CPUs is made to be saved."""
         self._input_types = [value.type for value in graph.inputs]
         dynamic = any(not kind.static for kind in self._input_types)
         # A feed may break what the symbolic plan assumes; an engine for its sizes is then made from the loaded graph.
@@ -143,11 +127,20 @@ class Engine:
         """The types of the inputs, in order."""
         return self._input_types
 
+    @property
+    def only_shapes(self) -> Shapes | None:
+        """The shapes of the inputs where they can have no others."""
+        if not all(kind.static for kind in self._input_types):
+            return None
+        return tuple(tuple(map(int, kind.shape or ())) for kind in self._input_types)  # type: ignore[arg-type]
+
     def program(self, shapes: Shapes) -> Ready | None:
         """The program for concrete input shapes, made at their first use; None where the graph is cut."""
         found = self._programs.find(shapes)
         if found is not None:
             return found
+        if self.foreign:
+            raise Fail(f"the model can be saved but not run here: {self.foreign}")
         sizes = self.sizes(shapes)
         if sizes is None:
             ready = self._specialised(shapes).program(shapes)
@@ -158,6 +151,10 @@ class Engine:
     def known_program(self, shapes: Shapes) -> Ready | None:
         """The program for these shapes if there is one already."""
         return self._programs.find(shapes)
+
+    def known_shapes(self) -> list[Shapes]:
+        """The shapes that there are programs for already, those used longest ago first."""
+        return self._programs.keys()
 
     def serving(self, shapes: Shapes) -> Engine:
         """The engine that runs inputs of these shapes: this one, or one made for them alone."""
@@ -171,8 +168,7 @@ class Engine:
             return engine.cut.run(inputs, engine.sizes(shapes) or {})
         ready = engine.program(shapes)
         assert ready is not None, "Bug: a graph is neither cut nor compiled"
-        assert engine.compiled is not None
-        return engine.compiled.run(ready, inputs)
+        return ready.run(inputs)
 
     def sizes(self, shapes: Shapes) -> dict[str, int] | None:
         """Values of the dimension variables; None if what this engine assumes of them does not hold."""
@@ -206,7 +202,16 @@ class Engine:
                 self._only_concrete = True
                 return
             self.compiled = self._compile(plan)
+            self._forget_weights()
             return
+
+    def _forget_weights(self) -> None:
+        """The plan holds what kernels read of the weights; the graph, kept to explain, does without their elements."""
+        for node in self.graph:
+            for value in node.inputs:
+                known = None if value is None or value.producer is not None else value.contents
+                if value is not None and known is not None and known.nbytes > WEIGHT_BYTES:
+                    value.contents = None
 
     def _compile(self, plan: Plan) -> Compiled:
         from jitonnx.codegen.compiler import compile_kernels
@@ -311,6 +316,11 @@ class _Kept(Generic[_T]):
                 self._entries.move_to_end(key)
                 return self._entries[key]
             return None
+
+    def keys(self) -> list[Any]:
+        """What things are kept for, those used longest ago first."""
+        with self._lock:
+            return list(self._entries)
 
     def __iter__(self) -> Iterator[_T]:
         with self._lock:

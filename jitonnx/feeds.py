@@ -6,7 +6,6 @@ none, become arrays of the input's type if that type can hold them.
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -14,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from jitonnx.errors import InvalidArgument
+from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.dtypes import DType, of_numpy
-from jitonnx.model import Declaration
 
 _PLEASE_FIX = "Please fix either the inputs/outputs or the model."
 
@@ -49,6 +48,8 @@ def unknown_output(name: str, known: Sequence[str]) -> InvalidArgument:
 
 
 def _similar(name: str, names: Iterable[str]) -> str:
+    import difflib
+
     close = difflib.get_close_matches(name, list(names), 1)
     return f" (did you mean {close[0]!r}?)" if close else ""
 

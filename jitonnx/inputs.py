@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from jitonnx.errors import InvalidArgument
+from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.dtypes import DType
-from jitonnx.model import Declaration
 
 Shape = tuple[int, ...]
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
-from jitonnx.ir.dims import Dim, DimLike
-from jitonnx.ir.graph import Graph
-from jitonnx.ir.types import TensorType
-from jitonnx.model import Declaration, Metadata
+from jitonnx.ir.declaration import Declaration
+
+if TYPE_CHECKING:
+    from jitonnx.ir.dims import DimLike
+    from jitonnx.ir.graph import Graph
+    from jitonnx.ir.types import TensorType
+    from jitonnx.model import Metadata
+    from jitonnx.runtime.artifact import Argument, ModelInfo
 
 UNSET_VERSION = 2**63 - 1
 """What onnxruntime gives as the version of a model that has none."""
@@ -68,6 +73,24 @@ def model_metadata(metadata: Metadata) -> ModelMetadata:
     )
 
 
+def saved_metadata(model: ModelInfo) -> ModelMetadata:
+    """The metadata of a model that an artifact was made of."""
+    return ModelMetadata(
+        producer_name=model.producer_name,
+        graph_name=model.graph_name,
+        domain=model.domain,
+        description=model.description,
+        graph_description=model.graph_description,
+        version=model.version,
+        custom_metadata_map=dict(model.custom_metadata),
+    )
+
+
+def argument_arg(argument: Argument) -> NodeArg:
+    """An input or output of a model that an artifact was made of."""
+    return NodeArg(argument.name, argument.type, list(argument.shape or ()))
+
+
 def input_arg(declared: Declaration) -> NodeArg:
     """An input as it is declared."""
     return NodeArg(declared.name, declared.type, list(declared.shape or ()))
@@ -95,11 +118,10 @@ def output_arg(declared: Declaration, inferred: TensorType, dimensions: Mapping[
 
 def _named(dim: DimLike, dimensions: Mapping[str, str]) -> int | str | None:
     """A dimension as a file would have it: a number, a variable's name, or None for any other expression."""
-    return dimensions.get(str(dim)) if isinstance(dim, Dim) else dim
+    return dim if isinstance(dim, int) else dimensions.get(str(dim))
 
 
-@dataclass(frozen=True)
-class ModelNode:
+class ModelNode(NamedTuple):
     """A node as the model has it, before anything is rewritten."""
 
     name: str

@@ -3,6 +3,8 @@
 A run that is like the one before it (a dict of arrays of the same shapes, all outputs wanted) is one call of native
 code, `self._entry`, which returns None whenever anything is unusual. What is unusual is looked at here, step by step:
 another program that exists already, then every feed by itself, then a program made for new shapes.
+
+What compiles a model is imported by the methods that need it: opening an artifact needs none of it.
 """
 
 from __future__ import annotations
@@ -13,37 +15,43 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from jitonnx import feeds as feeding
-from jitonnx.engine import Engine, Settings, Shapes
 from jitonnx.errors import Fail, InvalidArgument, ModelLoadCanceled
-from jitonnx.ir.graph import Graph, GraphError
-from jitonnx.ir.operator import InferenceError
-from jitonnx.kernels.gemm.blas import BlasSpec
+from jitonnx.ir.declaration import Declaration
+from jitonnx.ir.errors import GraphError, InferenceError
 from jitonnx.log import session_logger
 from jitonnx.metadata import (
     ModelMetadata,
     ModelNode,
     NodeArg,
+    argument_arg,
     input_arg,
     model_metadata,
     model_nodes,
     output_arg,
+    saved_metadata,
 )
-from jitonnx.model import Declaration, Model, load
 from jitonnx.options import RunOptions, SessionOptions
-from jitonnx.passes.pipeline import RULES
-from jitonnx.plan.choices import Choices
-from jitonnx.profiling import Profile
 from jitonnx.providers import CPU, check_providers
+from jitonnx.runtime.artifact import ArtifactError, is_artifact, open_artifact
 from jitonnx.runtime.cache import KernelCache, default_directory
 from jitonnx.runtime.threads import allowed_cpus
-from jitonnx.variants import copied, with_dimensions, with_initializers, with_inputs
+from jitonnx.saved import SavedEngine
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from jitonnx.engine import Engine, Shapes
+    from jitonnx.ir.graph import Graph
+    from jitonnx.model import Model
+    from jitonnx.plan.choices import Choices
+    from jitonnx.profiling import Profile
+    from jitonnx.saving import NamedShapes
+    from jitonnx.target import Target
 
 Outputs: TypeAlias = list[Any]
 
@@ -56,6 +64,10 @@ GEMM = "jitonnx.gemm"
 """Configuration entry: "blas" calls SciPy's BLAS for matrix products instead of our own kernel."""
 WINOGRAD = "jitonnx.winograd"
 """Configuration entry: "0" keeps 3x3 convolutions to direct sums, whose rounding errors are some ten times smaller."""
+CPU_NAME = "jitonnx.cpu"
+"""Configuration entry: compile for this CPU (LLVM's name, as "x86-64-v3"), to save the model for other machines."""
+VERIFY = "jitonnx.verify"
+"""Configuration entry: "1" compares all of an artifact with its checksums, its constants too."""
 _KNOWN_KEYWORDS = {"enable_fallback", "read_config_from_model", "disabled_optimizers"}
 
 
@@ -66,7 +78,8 @@ progress: Callable[[int, int], None] | None = None
 class InferenceSession:
     """A model that is loaded, compiled and ready to run; from several Python threads at once if need be.
 
-    path_or_bytes: a path, the file's bytes, a binary file object, or a ModelProto.
+    path_or_bytes: a path, the file's bytes, a binary file object, or a ModelProto; of an ONNX model, or of an artifact
+    that `save` wrote, which is ready at once and only takes the shapes that it was saved for.
     sess_options: a `SessionOptions`.
     providers, provider_options: as for onnxruntime; jitonnx has the CPU's alone and warns of others.
     disabled_optimizers: names of rewrites that are not to be made; docs/passes.md lists them.
@@ -97,7 +110,7 @@ class InferenceSession:
         self._disabled = _disabled_rewrites(kwargs.get("disabled_optimizers") or (), self._sess_options)
         self._model_path = self._source if isinstance(self._source, str) else None
         self._logger = session_logger(self._sess_options.log_severity_level, self._sess_options.logid)
-        self._profile = Profile(self._sess_options.profile_file_prefix) if self._sess_options.enable_profiling else None
+        self._profile = _profile(self._sess_options)
         self._disagreed = False
         self._entry: Callable[[Any], Outputs | None] = _look_closer
         self._create()
@@ -142,6 +155,8 @@ class InferenceSession:
             _closed(input_feed)
         self._selection(output_names)
         feeding.check_names(input_feed, self._main.names, self._overridable)
+        from concurrent.futures import ThreadPoolExecutor
+
         executor = ThreadPoolExecutor(1, "jitonnx-run")
         future = executor.submit(self.run, output_names, input_feed, run_options)
         if callback is not None:
@@ -210,7 +225,7 @@ class InferenceSession:
             return self._profile.run(program.executable, arrays)
         if program.entry is not None:
             self._entry = program.entry
-        return program.executable.run(arrays)
+        return program.run(arrays)
 
     def _bound(self, feeds: Mapping[str, Any]) -> _Bound:
         """The engine for the inputs that are fed: initializers that are fed too need one of their own."""
@@ -218,6 +233,8 @@ class InferenceSession:
         if not fed:
             return self._main
         if fed not in self._overriding:
+            from jitonnx.variants import with_inputs
+
             assert self._with_defaults is not None
             declared = [self._overridable[name] for name in fed]
             with _explained():
@@ -245,21 +262,14 @@ class InferenceSession:
     def _create(self) -> None:
         """Load the model and make its engine."""
         started = time.perf_counter()
-        model = self._loaded()
-        loaded = time.perf_counter()
-        self._describe(model)
-        self._overridable = {declared.name: declared for declared in model.overridable}
-        self._with_defaults = copied(model.graph) if model.overridable else None
-        self._overriding: dict[tuple[str, ...], _Bound] = {}
-        self._settings = Settings(
-            _thread_count(self._sess_options.intra_op_num_threads),
-            int(self._sess_options.graph_optimization_level),
-            self._disabled,
-            _choices(self._sess_options),
-        )
-        with _explained():
-            self._main = _Bound(model.inputs, self._engine(model.graph))
-            self._warm_up()
+        if is_artifact(self._source):
+            self._open_artifact()
+            loaded = started
+        else:
+            model = self._loaded()
+            loaded = time.perf_counter()
+            self._compile(model)
+        self._warm_up()
         ended = time.perf_counter()
         if self._profile is not None:
             self._profile.add("model_loading", started, loaded)
@@ -267,12 +277,59 @@ class InferenceSession:
         name = self._model_path or "model"
         self._logger.info("%s is ready after %.2f s; %s", name, ended - started, self._main.engine.report)
 
-    def _loaded(self) -> Model:
+    def _open_artifact(self) -> None:
+        """Take everything from an artifact. Fail tells what is wrong with it."""
+        self._check_options()
         options = self._sess_options
-        if options.load_cancelled():
+        if options.replaced_initializers() or options.fixed_dimensions():
+            raise Fail("initializers and dimensions can be replaced in a model, but not in an artifact made of it")
+        try:
+            artifact = open_artifact(self._source, options.entry(VERIFY) == "1")
+        except ArtifactError as error:
+            raise Fail(str(error)) from error
+        model = artifact.model
+        self._inputs_meta = [argument_arg(argument) for argument in model.inputs]
+        self._overridable_meta: list[NodeArg] = []
+        self._outputs_meta = [argument_arg(argument) for argument in model.outputs]
+        self._output_names = [argument.name for argument in model.outputs]
+        self._model_meta = saved_metadata(model)
+        self._nodes: list[ModelNode] = []
+        self._overridable: dict[str, Declaration] = {}
+        self._with_defaults: Graph | None = None
+        self._overriding: dict[tuple[str, ...], _Bound] = {}
+        engine = SavedEngine(artifact, _thread_count(options.intra_op_num_threads, artifact.threads))
+        self._main = _Bound(engine.declared, engine)
+
+    def _compile(self, model: Model) -> None:
+        from jitonnx.engine import Settings
+        from jitonnx.variants import copied
+
+        self._describe(model)
+        self._overridable = {declared.name: declared for declared in model.overridable}
+        self._with_defaults = copied(model.graph) if model.overridable else None
+        self._overriding = {}
+        self._settings = Settings(
+            _thread_count(self._sess_options.intra_op_num_threads),
+            int(self._sess_options.graph_optimization_level),
+            self._disabled,
+            _choices(self._sess_options),
+            _target(self._sess_options),
+        )
+        with _explained():
+            self._main = _Bound(model.inputs, self._engine(model.graph))
+
+    def _check_options(self) -> None:
+        if self._sess_options.load_cancelled():
             raise ModelLoadCanceled("loading was called off by SessionOptions.set_load_cancellation_flag")
-        if options.optimized_model_filepath:
+        if self._sess_options.optimized_model_filepath:
             raise Fail("SessionOptions.optimized_model_filepath is not supported: leave it empty")
+
+    def _loaded(self) -> Model:
+        from jitonnx.model import load
+        from jitonnx.variants import with_dimensions, with_initializers
+
+        self._check_options()
+        options = self._sess_options
         if options.entry(MODEL_FORMAT) not in (None, "", "ONNX"):
             raise Fail(f"models of the format {options.entry(MODEL_FORMAT)!r} cannot be read; give an ONNX file")
         model = load(self._source, external_data_folder=options.entry(EXTERNAL_DATA_FOLDER) or None)
@@ -291,17 +348,38 @@ class InferenceSession:
         self._output_names = [declared.name for declared in model.outputs]
         self._model_meta = model_metadata(model.metadata)
         self._nodes = model_nodes(model.graph)
+        self._opsets = dict(model.opset_imports)
 
     def _engine(self, graph: Graph) -> Engine:
+        from jitonnx.engine import Engine
+
         return Engine(graph, self._settings, _kernel_cache(default_directory()), progress)
 
     def _warm_up(self) -> None:
-        """Make the program of a model whose inputs have fixed shapes."""
-        types = self._main.engine.input_types
-        if all(kind.static for kind in types):
-            program = self._main.engine.program(tuple(kind.shape for kind in types))  # type: ignore[misc]
+        """Make the program of a model that runs with one set of shapes only."""
+        engine = self._main.engine
+        if engine.only_shapes is not None and not engine.foreign:
+            with _explained():
+                program = engine.program(engine.only_shapes)
             if program is not None and program.entry is not None and self._profile is None:
                 self._entry = program.entry
+
+    def save(self, path: str | os.PathLike[str], shapes: NamedShapes | Sequence[NamedShapes] | None = None) -> int:
+        """Write the compiled model to a file that `InferenceSession` opens without compiling; returns its bytes.
+
+        shapes: the shapes of the inputs to save programs for, by name, or several such sets; a shape settles what other
+        inputs share with it. Without them: those that the model has been run with, or the only ones that it takes.
+
+        The file holds machine code for this CPU (or that of the configuration entry "jitonnx.cpu"); docs/artifacts.md
+        says whom to trust with it. InvalidArgument for shapes that do not fit or leave something open, Fail for a model
+        with parts that are evaluated on NumPy. (Not in onnxruntime.)
+        """
+        from jitonnx.saving import save
+
+        if isinstance(self._main.engine, SavedEngine):
+            raise Fail("the session was opened from an artifact: copy that file, or open the model to save it anew")
+        threads = max(0, self._sess_options.intra_op_num_threads)
+        return save(self, path, shapes, self._opsets, threads)
 
     # ------------------------------------------------------------ about the model
 
@@ -355,7 +433,7 @@ class InferenceSession:
         return self._profile.start_nanoseconds if self._profile is not None else 0
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> Engine | SavedEngine:
         """The compiled model, for `jitonnx.explain` and benchmarks. (Not in onnxruntime.)"""
         return self._main.engine
 
@@ -409,16 +487,12 @@ class InferenceSession:
 Session = InferenceSession
 
 
-@dataclass(frozen=True)
 class _Bound:
     """An engine and the inputs it takes, in order."""
 
-    declared: Sequence[Declaration]
-    engine: Engine
-
-    @functools.cached_property
-    def names(self) -> list[str]:
-        return [declared.name for declared in self.declared]
+    def __init__(self, declared: Sequence[Declaration], engine: Engine | SavedEngine) -> None:
+        self.declared, self.engine = declared, engine
+        self.names = [entry.name for entry in declared]
 
     def known_program(self, feeds: Any) -> Any:
         """The program for feeds of these shapes if there is one; None also if they are not a mapping of arrays."""
@@ -464,6 +538,10 @@ def _own_options(given: Any) -> SessionOptions:
 def _disabled_rewrites(names: Iterable[str], options: SessionOptions) -> frozenset[str]:
     """The rewrites that the user forbids. Warns of names that no rewrite has: those of onnxruntime's optimizers."""
     wanted = {*names, *filter(None, (options.entry(DISABLED) or "").split(";"))}
+    if not wanted:
+        return frozenset()
+    from jitonnx.passes.pipeline import RULES
+
     known = wanted & {rule.name for rule in RULES}
     if wanted - known:
         warnings.warn(
@@ -488,8 +566,31 @@ def _kept_source(source: Any) -> Any:
     return source
 
 
-def _thread_count(asked: int) -> int:
-    """Threads of a run: as asked, else as the environment says, else the CPUs that this process may use."""
+def _target(options: SessionOptions) -> Target | None:
+    """The CPU to compile for; None: this one. InvalidArgument for one that is not known."""
+    name = options.entry(CPU_NAME)
+    if name in (None, "", "host"):
+        return None
+    from jitonnx.target import named
+
+    try:
+        return named(name)
+    except ValueError as error:
+        raise InvalidArgument(f"the session configuration entry {CPU_NAME}: {error}") from error
+
+
+def _profile(options: SessionOptions) -> Profile | None:
+    if not options.enable_profiling:
+        return None
+    from jitonnx.profiling import Profile
+
+    return Profile(options.profile_file_prefix)
+
+
+def _thread_count(asked: int, saved: int = 0) -> int:
+    """Threads of a run: as asked, else as the environment says, else as the artifact does, else the CPUs that this
+    process may use.
+    """
     if asked > 0:
         return asked
     for name in THREAD_VARIABLES:
@@ -498,7 +599,7 @@ def _thread_count(asked: int) -> int:
             if not text.isdecimal() or int(text) < 1:
                 raise InvalidArgument(f"the environment variable {name} is {text!r}; it should be a number above 0")
             return int(text)
-    return allowed_cpus()
+    return saved or allowed_cpus()
 
 
 @functools.cache
@@ -509,6 +610,9 @@ def _kernel_cache(directory: Path) -> KernelCache:
 
 def _choices(options: SessionOptions) -> Choices:
     """Algorithms that the configuration entries forbid or ask for. InvalidArgument for what cannot be had."""
+    from jitonnx.kernels.gemm.blas import BlasSpec
+    from jitonnx.plan.choices import Choices
+
     gemm = options.entry(GEMM) or "own"
     if gemm not in ("own", "blas"):
         raise InvalidArgument(f"the session configuration entry {GEMM} is {gemm!r}; give 'own' or 'blas'")

@@ -48,7 +48,7 @@ def _substituted(kind: TensorType, values: Mapping[str, int]) -> TensorType:
 def _fixed(declared: Declaration, sizes: Mapping[str, int]) -> Declaration:
     if declared.shape is None:
         return declared
-    return replace(declared, shape=tuple(sizes.get(d, d) if isinstance(d, str) else d for d in declared.shape))
+    return declared._replace(shape=tuple(sizes.get(d, d) if isinstance(d, str) else d for d in declared.shape))
 
 
 def with_initializers(model: Model, arrays: Mapping[str, Any]) -> Model:

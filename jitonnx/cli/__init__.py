@@ -6,9 +6,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from jitonnx.cli import bench, cache, demo, explain, profile, run
+from jitonnx.cli import bench, cache, compile, demo, explain, profile, run
 
-COMMANDS = (demo, run, explain, bench, profile, cache)
+COMMANDS = (demo, run, compile, explain, bench, profile, cache)
 """Modules with `add(subparsers)`, which sets the function to call as `command`."""
 
 

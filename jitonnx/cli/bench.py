@@ -19,6 +19,9 @@ def add(subparsers: Any) -> None:
     add_model(parser)
     add_inputs(parser)
     parser.add_argument("--seconds", type=float, default=5.0, help="how long to measure (default: 5)")
+    parser.add_argument(
+        "--against", metavar="FILE", help="the ONNX file for onnxruntime, where MODEL is an artifact (default: MODEL)"
+    )
     parser.set_defaults(command=main)
 
 
@@ -33,9 +36,10 @@ def main(options: argparse.Namespace) -> None:
     ours = session.run(None, feeds)
     calls = {"jitonnx": lambda: session.run(None, feeds)}
     threads = session.engine.settings.threads
-    if importlib.util.find_spec("onnxruntime") is not None:
+    missing = _missing(options)
+    if not missing:
         started = time.perf_counter()
-        other = _onnxruntime(options.model, threads)
+        other = _onnxruntime(options.against or options.model, threads)
         ready["onnxruntime"] = time.perf_counter() - started
         theirs = other.run(None, feeds)
         calls["onnxruntime"] = lambda: other.run(None, feeds)
@@ -43,11 +47,22 @@ def main(options: argparse.Namespace) -> None:
     rows = [(name, seconds(ready[name]), seconds(median), f"{1 / median:.4g}") for name, median in medians.items()]
     print(f"{session.title}, {threads} thread{'s' * (threads > 1)}: {_described(feeds)}\n")
     print(table(("", "ready after", "median of a run", "runs a second"), rows, right=(1, 2, 3)))
-    if "onnxruntime" in medians:
+    if not missing:
         print(f"\nonnxruntime / jitonnx: {medians['onnxruntime'] / medians['jitonnx']:.2f}")
         print(f"largest difference over the largest value: {_difference(ours, theirs):.2g}")
     else:
-        print("\nonnxruntime is not installed, so there is nothing to compare with")
+        print(f"\n{missing}, so there is nothing to compare with")
+
+
+def _missing(options: argparse.Namespace) -> str:
+    """Why there is nothing to compare with; "" if there is."""
+    from jitonnx.runtime.artifact import is_artifact
+
+    if importlib.util.find_spec("onnxruntime") is None:
+        return "onnxruntime is not installed"
+    if is_artifact(options.against or options.model):
+        return "onnxruntime cannot read an artifact (--against MODEL.onnx)"
+    return ""
 
 
 def _onnxruntime(model: str, threads: int) -> Any:

@@ -71,8 +71,13 @@ def _dimension(text: str) -> tuple[str, int]:
     return name, int(size)
 
 
-def session_of(options: argparse.Namespace, **settings: Any) -> InferenceSession:
-    """A session for the model and settings of the command line. Progress is shown on a terminal."""
+def session_of(
+    options: argparse.Namespace, entries: Mapping[str, str] | None = None, **settings: Any
+) -> InferenceSession:
+    """A session for the model and settings of the command line. Progress is shown on a terminal.
+
+    entries: session configuration entries.
+    """
     from jitonnx.options import GraphOptimizationLevel, SessionOptions
     from jitonnx.session import InferenceSession
 
@@ -81,6 +86,8 @@ def session_of(options: argparse.Namespace, **settings: Any) -> InferenceSession
     session_options.graph_optimization_level = GraphOptimizationLevel(LEVELS[options.level])
     for name, value in settings.items():
         setattr(session_options, name, value)
+    for key, entry in (entries or {}).items():
+        session_options.add_session_config_entry(key, entry)
     with progress_shown():
         return InferenceSession(options.model, session_options)
 

@@ -20,12 +20,17 @@ def add(subparsers: Any) -> None:
 
 def main(options: argparse.Namespace) -> None:
     """Print the explanation, or write the page."""
-    from jitonnx.explain import as_html, as_text, explain
+    from jitonnx.explain import as_html, as_text, compiled_engine, explain
     from jitonnx.inputs import random_feeds
+    from jitonnx.saved import SavedEngine
 
     session = session_of(options)
+    if isinstance(session.engine, SavedEngine) and not (options.html or options.details):
+        print(session.engine.explanation(), end="")
+        return
     shapes = shapes_of(session, options).shapes
-    if session.engine.serving(tuple(shapes[entry.name] for entry in session.declared_inputs)).cut is not None:
+    engine = compiled_engine(session)
+    if engine.serving(tuple(shapes[entry.name] for entry in session.declared_inputs)).cut is not None:
         session.run(None, random_feeds(session.declared_inputs, shapes))  # only a run tells what is behind the cut
     explanation = explain(session, shapes)
     if options.html:

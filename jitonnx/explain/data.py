@@ -10,6 +10,7 @@ from typing import Any
 
 from jitonnx.codegen.code import code_of
 from jitonnx.engine import Engine, Shapes
+from jitonnx.errors import Fail
 from jitonnx.explain.equations import equations
 from jitonnx.ir.dims import DimLike, evaluate
 from jitonnx.ir.graph import Node
@@ -141,6 +142,13 @@ class Explanation:
         return Counter(entry.rewrite for entry in self.applied)
 
 
+def compiled_engine(session: InferenceSession) -> Engine:
+    """The engine of a session's model. Fail for a session that was opened from an artifact, which has no plan."""
+    if not isinstance(session.engine, Engine):
+        raise Fail(f"{session.title} is an artifact, which keeps no plan: explain the model that it was made of")
+    return session.engine
+
+
 def explain(session: InferenceSession, shapes: Mapping[str, tuple[int, ...]]) -> Explanation:
     """What became of the session's model for inputs of these shapes.
 
@@ -153,7 +161,8 @@ def explain(session: InferenceSession, shapes: Mapping[str, tuple[int, ...]]) ->
     memories: list[Memory] = []
     symbols: set[str] = set()
     reports, host, graphs = [], [], []
-    for number, (engine, concrete) in enumerate(_parts(session.engine, ordered)):
+    main = compiled_engine(session)
+    for number, (engine, concrete) in enumerate(_parts(main, ordered)):
         reports.append(engine.report)
         graphs.append(engine.graph)
         if engine.cut is not None:
@@ -170,8 +179,8 @@ def explain(session: InferenceSession, shapes: Mapping[str, tuple[int, ...]]) ->
         title=session.title,
         shapes={declared.name: shape for declared, shape in zip(inputs, ordered, strict=True)},
         outputs=tuple(f"{entry.name} {entry.type} {entry.shape}" for entry in session.get_outputs()),
-        threads=session.engine.settings.threads,
-        cpu=session.engine.target.cpu,
+        threads=main.settings.threads,
+        cpu=main.target.cpu,
         nodes=tuple(_fates(session.model_nodes, kernels, host, applied, remaining)),
         kernels=tuple(kernels),
         distinct=len(symbols),
@@ -179,7 +188,7 @@ def explain(session: InferenceSession, shapes: Mapping[str, tuple[int, ...]]) ->
         applied=tuple(applied),
         declined=tuple(declined),
         on_numpy=tuple((" ".join(_origin(node)), node.operator.name, reason) for node, reason in host),
-        notes=tuple(note for engine, _ in _parts(session.engine, ordered) for note in _notes(engine)),
+        notes=tuple(note for engine, _ in _parts(main, ordered) for note in _notes(engine)),
     )
 
 

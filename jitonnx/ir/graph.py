@@ -18,15 +18,12 @@ import numpy as np
 
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
+from jitonnx.ir.errors import GraphError
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple, evaluate_arrays
 from jitonnx.ir.types import UNKNOWN, Shape, TensorType, collect_assumptions, contents_array, is_symbolic, type_of
 
 CONTENTS_LIMIT = 1024
 """Largest number of elements of a tensor whose symbolic contents are followed: shapes and index vectors, not data."""
-
-
-class GraphError(ValueError):
-    """A model that cannot be what its author meant; the text names the node, its operator and the values."""
 
 
 class Value:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from jitonnx.ir.errors import InferenceError
 from jitonnx.ir.types import TensorType
 
 if TYPE_CHECKING:
@@ -38,10 +39,6 @@ else:
 def internal(*, default: Any) -> Any:
     """A field of an operator that is no ONNX attribute: `upgrade` sets it to keep what an older version meant."""
     return field(default=default, metadata={"internal": True})
-
-
-class InferenceError(ValueError):
-    """Inputs that an operator does not allow; whoever infers a graph adds the node's name and its inputs' types."""
 
 
 class DataDependentError(InferenceError):

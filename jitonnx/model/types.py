@@ -8,29 +8,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.dims import Dim, variable
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph
 from jitonnx.ir.types import TensorType
 from jitonnx.proto import TypeProto, ValueInfoProto
-
-
-@dataclass(frozen=True)
-class Declaration:
-    """A graph input or output as the file declares it."""
-
-    name: str
-    type: str
-    """In onnxruntime's words: `tensor(float)`, `seq(tensor(int64))`, `map(string,tensor(float))`, …"""
-    dtype: DType | None
-    """Element type of a tensor; None for other kinds, and where the file says nothing."""
-    shape: tuple[int | str | None, ...] | None
-    """Integers, names of dimension variables, None for unknown ones; None: not even the rank is known."""
-    doc_string: str = ""
-
-    @property
-    def is_tensor(self) -> bool:
-        return self.type.startswith("tensor(")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from jitonnx.ir.dims import DimLike, known
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph, Node, Value
 from jitonnx.ir.operator import Operator, attributes_of, evaluate_arrays
+from jitonnx.mapped import release_pages
 from jitonnx.ops.arithmetic import Add, Div, Mul, Pow, Sub
 from jitonnx.ops.cast import Cast
 from jitonnx.ops.indexing import ConstantOfShape
@@ -50,6 +51,9 @@ def constants(node: Node, edit: Edit) -> Result:
     except (ValueError, IndexError, ArithmeticError, TypeError) as error:
         # Such a node fails in a run too, with its name, if a run ever comes to it.
         raise Decline(Reason.REFUSED, str(error)) from error
+    for given in inputs:
+        if given is not None and given.nbytes > SMALL:
+            release_pages(given)
     given_out = results[: len(node.outputs)]
     if any(not isinstance(result, np.ndarray | np.generic) for result in given_out):
         return None

@@ -15,6 +15,7 @@ from jitonnx.ir.dims import DimLike, known, product
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.lowering import Lowered
+from jitonnx.mapped import release_pages
 from jitonnx.plan.calls import KernelCall, Stage
 from jitonnx.plan.choices import Choices
 from jitonnx.plan.copies import copy_call
@@ -109,6 +110,7 @@ class Planner:
             array = tensor.constant
             assert array is not None
             self._packed[place] = self.constant(pack(array))
+            release_pages(array)
         return self._packed[place]
 
     def dense(self, value: Value) -> Tensor:
@@ -215,11 +217,14 @@ class Planner:
 
     # ------------------------------------------------------------ stages
 
-    def epilogue(self, group: Group, call: KernelCall, rows: RowStrides) -> None:
+    def epilogue(
+        self, group: Group, call: KernelCall, rows: RowStrides, order: Sequence[int] | None = None
+    ) -> None:
         """Give `call` the epilogue of its group: the stage, its tensors and sizes.
 
         `rows` gives the strides by (batch, row, column) of a tensor of the result's shape, None if it has none. An
-        operand that cannot be addressed so is copied first, into the order of the result.
+        operand that cannot be addressed so is copied first, into the order that the kernel writes in: `order`, or that
+        of the result.
         """
         if group.expr is None:
             return
@@ -229,9 +234,10 @@ class Planner:
             tensor = broadcast_to(self.tensor(value), group.output.shape)
             strides = rows(tensor)
             if strides is None or strides[2] not in (0, 1):
-                tensor = self.copy(tensor, self.order(group.output), "needed in the order of the kernel's tiles")
+                kernels_order = order or self.order(group.output)
+                tensor = self.copy(tensor, kernels_order, "needed in the order of the kernel's tiles")
                 strides = rows(tensor)
-                assert strides is not None, "Bug: a copy in the kernel's own order is not addressable"
+                assert strides is not None and strides[2] == 1, "Bug: a copy in the kernel's own order is not addressable"
             call.tensors.append(tensor)
             call.stage_sizes.extend(strides[:2])
             columns.append(int(strides[2] != 0))

@@ -17,8 +17,7 @@ import mmap
 import os
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +25,8 @@ import numpy.typing as npt
 from .cpu import CpuNeeded
 from .driver import adopt
 from .layout import ALIGNMENT, aligned_bytes
-from .linker import Linked, MappedCode
 from .loader import LoadError, load
+from .mapping import Linked, MappedCode
 from .program import SPACES, Flag, Program, Slot, Step, TensorSpec
 from .trust import distrust
 
@@ -39,10 +38,10 @@ MAGIC = b"\x89jitonnx\r\n\x1a\n"
 FORMAT = 1
 PAGE_BYTES = 4096
 
-_PROLOGUE = struct.Struct(f"<{len(MAGIC)}sIQQQ")
+PROLOGUE = struct.Struct(f"<{len(MAGIC)}sIQQQ")
 """Magic, format, bytes of the header, of the code with the space around it, and of the constants."""
 _DIGEST_BYTES = hashlib.sha256().digest_size
-HEADER_OFFSET = _PROLOGUE.size + _DIGEST_BYTES
+HEADER_OFFSET = PROLOGUE.size + _DIGEST_BYTES
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Shapes: TypeAlias = tuple[tuple[int, ...], ...]
@@ -52,8 +51,7 @@ class ArtifactError(RuntimeError):
     """A file that is no compiled model, is damaged, is not to be trusted, or was made for another CPU."""
 
 
-@dataclass(frozen=True)
-class Argument:
+class Argument(NamedTuple):
     """An input or output as the model declares it; shape None: not even the rank is known."""
 
     name: str
@@ -61,24 +59,22 @@ class Argument:
     shape: tuple[int | str | None, ...] | None
 
 
-@dataclass(frozen=True)
-class ModelInfo:
+class ModelInfo(NamedTuple):
     """What users may ask about the model; the names are those of onnxruntime's ModelMetadata."""
 
     inputs: Sequence[Argument]
     outputs: Sequence[Argument]
-    producer_name: str = ""
-    graph_name: str = ""
-    domain: str = ""
-    description: str = ""
-    graph_description: str = ""
-    version: int = 0
-    custom_metadata: Mapping[str, str] = field(default_factory=dict)
-    opsets: Mapping[str, int] = field(default_factory=dict)
+    producer_name: str
+    graph_name: str
+    domain: str
+    description: str
+    graph_description: str
+    version: int
+    custom_metadata: Mapping[str, str]
+    opsets: Mapping[str, int]
 
 
-@dataclass(frozen=True)
-class SavedProgram:
+class SavedProgram(NamedTuple):
     """A program for one set of shapes, and whether it is too short to let go of the GIL for."""
 
     program: Program
@@ -230,8 +226,8 @@ def _parts(name: str, memory: Bytes) -> tuple[pb.Header, Bytes, Bytes]:
     """Header, code and constants, the first two checked."""
     if memory.nbytes < HEADER_OFFSET or memory[: len(MAGIC)].tobytes() != MAGIC:
         raise ArtifactError(f"{name} is no compiled model of jitonnx, or it is cut off")
-    prologue = memory[: _PROLOGUE.size].tobytes()
-    _, version, header_bytes, code_bytes, constants_bytes = _PROLOGUE.unpack(prologue)
+    prologue = memory[: PROLOGUE.size].tobytes()
+    _, version, header_bytes, code_bytes, constants_bytes = PROLOGUE.unpack(prologue)
     if version != FORMAT:
         raise ArtifactError(
             f"{name} has the format {version}, and this version of jitonnx reads {FORMAT}: compile the model again"
@@ -239,15 +235,14 @@ def _parts(name: str, memory: Bytes) -> tuple[pb.Header, Bytes, Bytes]:
     wanted = HEADER_OFFSET + header_bytes + code_bytes + constants_bytes
     if memory.nbytes != wanted:
         raise ArtifactError(f"{name} is cut off or damaged: it has {memory.nbytes} bytes and should have {wanted}")
-    header, code, constants = np.split(
-        memory[HEADER_OFFSET:], np.cumsum([header_bytes, code_bytes]).astype(np.int64)
-    )
-    if hashlib.sha256(prologue + header.tobytes()).digest() != memory[_PROLOGUE.size : HEADER_OFFSET].tobytes():
+    code_offset = HEADER_OFFSET + header_bytes
+    header, code = memory[HEADER_OFFSET:code_offset].tobytes(), memory[code_offset : code_offset + code_bytes]
+    if hashlib.sha256(prologue + header).digest() != memory[PROLOGUE.size : HEADER_OFFSET].tobytes():
         raise _damaged(name, "the header")
-    parsed = _header(header.tobytes())
+    parsed = _header(header)
     if hashlib.sha256(code).digest() != parsed.code.sha256:
         raise _damaged(name, "the code")
-    return parsed, code[-(HEADER_OFFSET + header_bytes) % ALIGNMENT :], _aligned(constants)
+    return parsed, code[-code_offset % ALIGNMENT :], _aligned(memory[code_offset + code_bytes :])
 
 
 def _damaged(name: str, part: str) -> ArtifactError:
@@ -277,8 +272,9 @@ def _linked(name: str, code: pb.Code, data: Bytes) -> Mapping[str, int]:
         if code.HasField("image"):
             offsets = dict(zip(code.symbols, code.offsets, strict=True))
             return MappedCode(Linked(data.tobytes(), offsets, list(code.image.imports), code.image.imports_offset))
-        ends = np.cumsum(np.array(code.objects, np.int64))
-        return load([data[end - size : end].tobytes() for size, end in zip(code.objects, ends, strict=True)], code.symbols)
+        ends = np.cumsum(np.array(code.objects, np.int64)).tolist()
+        objects = [data[end - size : end].tobytes() for size, end in zip(code.objects, ends, strict=True)]
+        return load(objects, code.symbols)
     except LoadError as error:
         raise ArtifactError(f"{name} cannot be loaded: {error}") from error
 

@@ -12,12 +12,11 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import tempfile
 import time
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 DEFAULT_LIMIT = 512 << 20
 """Bytes on disk above which the least recently used entries go."""
@@ -38,8 +37,7 @@ class CacheWarning(UserWarning):
     """The kernel cache cannot be kept on disk; kernels are compiled anew in each process."""
 
 
-@dataclass(frozen=True)
-class CacheInfo:
+class CacheInfo(NamedTuple):
     """What a cache holds: `entries` of `bytes` in all, kept in `directory`, or in memory where `problem` says why."""
 
     directory: Path
@@ -151,6 +149,8 @@ class KernelCache:
             )
 
     def _write(self, name: str, content: bytes) -> None:
+        import tempfile
+
         handle, temporary = tempfile.mkstemp(_TEMPORARY_SUFFIX, dir=self.directory)
         try:
             with os.fdopen(handle, "wb") as file:

@@ -9,12 +9,20 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from jitonnx.target import Target
 
 _CPUINFO = Path("/proc/cpuinfo")
 _CPUINFO_BYTES = 16 << 10
 """More than the part for one CPU takes; the rest repeats it for the others."""
+
+
+def _names(text: str) -> list[str]:
+    return text.split()
+
 
 _LINUX_NAMES = {
     "64bit": "lm",
@@ -36,27 +44,28 @@ _LINUX_NAMES = {
     "sse4.2": "sse4_2",
 } | {
     name: name
-    for name in (
-        *("adx", "aes", "avx", "avx2", "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512ifma", "avx512vbmi"),
-        *("avx512vl", "bmi2", "cmov", "cx16", "cx8", "f16c", "fma", "fma4", "fxsr", "gfni", "mmx", "movbe", "popcnt"),
-        *("sse", "sse2", "sse4a", "ssse3", "tbm", "vaes", "vpclmulqdq", "xop"),
+    for name in _names(
+        "adx aes avx avx2 avx512bw avx512cd avx512dq avx512f avx512ifma avx512vbmi avx512vl bmi2 cmov cx16 cx8 f16c "
+        "fma fma4 fxsr gfni mmx movbe popcnt sse sse2 sse4a ssse3 tbm vaes vpclmulqdq xop"
     )
 }
 """Linux's names of the features that LLVM makes use of by itself."""
 
 _ON_REQUEST = frozenset(
-    "amx-avx512 amx-bf16 amx-complex amx-fp16 amx-fp8 amx-int8 amx-movrs amx-tf32 amx-tile avx512vp2intersect cldemote "
-    "clflushopt clwb clzero enqcmd fsgsbase hreset invpcid kl lwp movdir64b movdiri mwaitx pconfig pku prefetchi prfchw ptwrite rdpid "
-    "rdpru rdrnd rdseed rtm serialize sgx shstk tsxldtrk uintr usermsr waitpkg wbnoinvd widekl xsave xsavec xsaveopt "
-    "xsaves".split()
+    _names(
+        "amx-avx512 amx-bf16 amx-complex amx-fp16 amx-fp8 amx-int8 amx-movrs amx-tf32 amx-tile avx512vp2intersect "
+        "cldemote clflushopt clwb clzero enqcmd fsgsbase hreset invpcid kl lwp movdir64b movdiri mwaitx pconfig pku "
+        "prefetchi prfchw ptwrite rdpid rdpru rdrnd rdseed rtm serialize sgx shstk tsxldtrk uintr usermsr waitpkg "
+        "wbnoinvd widekl xsave xsavec xsaveopt xsaves"
+    )
 )
 """Features whose instructions LLVM emits only for intrinsics that no kernel uses: a CPU without them will do."""
 
-_V3 = "sse3 ssse3 sse4.1 sse4.2 popcnt cx16 sahf crc32 avx avx2 bmi bmi2 f16c fma lzcnt movbe".split()
+_V3 = _names("sse3 ssse3 sse4.1 sse4.2 popcnt cx16 sahf crc32 avx avx2 bmi bmi2 f16c fma lzcnt movbe")
 _V4 = [*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"]
 _CRYPTOGRAPHY = ["aes", "pclmul"]
-_ICE_LAKE = (
-    "sha adx avx512ifma avx512vbmi avx512vbmi2 avx512vnni avx512bitalg avx512vpopcntdq gfni vaes vpclmulqdq".split()
+_ICE_LAKE = _names(
+    "sha adx avx512ifma avx512vbmi avx512vbmi2 avx512vnni avx512bitalg avx512vpopcntdq gfni vaes vpclmulqdq"
 )
 _ZEN = [*_V3, *_CRYPTOGRAPHY, "sha", "adx", "sse4a"]
 _NAMED = {
@@ -80,8 +89,7 @@ _NAMED = {
 """What LLVM takes a CPU of a name to have, of all that it uses by itself (llvm/lib/Target/X86/X86.td)."""
 
 
-@dataclass(frozen=True)
-class CpuNeeded:
+class CpuNeeded(NamedTuple):
     """What compiled code needs of a machine.
 
     architecture, system: as `os.uname().machine` and `sys.platform` have them.
@@ -112,19 +120,18 @@ def this_machine() -> tuple[str, str]:
     return os.uname().machine, sys.platform
 
 
-def cpu_needed(cpu: str, features: str, vector_bytes: int) -> CpuNeeded:
-    """What code made for a CPU of LLVM's needs.
-
-    cpu: LLVM's name. features: as LLVM's option takes them, "+avx2,-avx512f"; those listed, or, where none is asked
-    for, those that a CPU of this name has. ValueError if that is not known.
+def cpu_needed(target: Target) -> CpuNeeded:
+    """What code made for a target needs: the features that it lists, or, where it lists none, those that a CPU of its
+    name has. ValueError if that is not known.
     """
-    listed = [name[1:] for name in features.split(",") if name.startswith("+")]
+    listed = [name[1:] for name in target.features.split(",") if name.startswith("+")]
     if this_machine()[0] != "x86_64":  # goes by the name alone
-        return CpuNeeded(*this_machine(), cpu, (), vector_bytes)
-    if not listed and cpu not in _NAMED:
-        raise ValueError(f"what a CPU {cpu!r} has is not known; choose one of: host, {', '.join(_NAMED)}")
-    wanted = sorted(set(listed or _NAMED[cpu]) - _ON_REQUEST)
-    return CpuNeeded(*this_machine(), cpu, tuple(wanted), vector_bytes)
+        listed = []
+    elif not listed and target.cpu not in _NAMED:
+        raise ValueError(f"what a CPU {target.cpu!r} has is not known; choose one of: host, {', '.join(_NAMED)}")
+    else:
+        listed = sorted(set(listed or _NAMED[target.cpu]) - _ON_REQUEST)
+    return CpuNeeded(*this_machine(), target.cpu, tuple(listed), target.vector_bytes)
 
 
 def available(features: Iterable[str]) -> set[str]:

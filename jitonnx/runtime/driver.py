@@ -16,8 +16,8 @@ import hashlib
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from .cache import KernelCache
 from .loader import load
@@ -31,8 +31,7 @@ _lock = threading.Lock()
 _driver: Driver | None = None
 
 
-@dataclass(frozen=True)
-class Driver:
+class Driver(NamedTuple):
     """The native functions. All but `take` and `put_back` let go of the GIL while they run."""
 
     image: Mapping[str, int]

@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
-import sysconfig
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
@@ -135,7 +134,7 @@ def _numpy_function(index: int) -> int:
 @functools.cache
 def supported() -> bool:
     """Whether this Python's and NumPy's objects lie in memory as the native entry expects."""
-    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+    if sys.implementation.name != "cpython" or "t" in sys.abiflags:
         return False
     if sys.maxsize != 2**63 - 1 or sys.byteorder != "little" or object.__basicsize__ != OBJECT_TYPE + WORD_BYTES:
         return False

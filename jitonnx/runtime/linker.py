@@ -1,4 +1,4 @@
-"""Linking ahead: relocatable objects to one block of position-independent code, and such a block into memory.
+"""Linking ahead: relocatable objects to one block of position-independent code, which `mapping` puts into memory.
 
 Compiled kernels ask little of a linker: jumps among themselves, distances to constants, and calls of a few functions of
 libc, libm and Python. So an artifact holds code that is linked already, which a start maps without loading LLVM.
@@ -13,16 +13,12 @@ objects when they are loaded (`loader.load`). Sources: System V ABI, and its AMD
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from .layout import WORD_BYTES, address
-from .loader import LoadError
+from .layout import WORD_BYTES
+from .mapping import Linked
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -43,16 +39,6 @@ _PADDING = b"\xcc"
 
 class UnlinkableError(ValueError):
     """Objects that ask for more than is known here; LLVM links them."""
-
-
-@dataclass(frozen=True)
-class Linked:
-    """A block of code: functions at `offsets`, and words from `imports_offset` on for the addresses of `imports`."""
-
-    code: bytes
-    offsets: Mapping[str, int]
-    imports: Sequence[str]
-    imports_offset: int
 
 
 @dataclass(frozen=True)
@@ -222,58 +208,3 @@ def _relocate(
         block.write_distance(at, part.places[symbol.section] + symbol.value, addend)
     else:
         raise UnlinkableError(f"{symbol.name or 'a section'} is not in memory")
-
-
-class MappedCode(Mapping[str, int]):
-    """A linked block in memory: a mapping from its functions to their addresses. Unmapped when nobody holds it."""
-
-    def __init__(self, linked: Linked) -> None:
-        size = max(1, len(linked.code))
-        self._memory = mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ | mmap.PROT_WRITE)
-        self._memory[: len(linked.code)] = linked.code
-        block = np.frombuffer(self._memory, np.uint8)
-        if linked.imports:
-            end = linked.imports_offset + WORD_BYTES * len(linked.imports)
-            block[linked.imports_offset : end].view(np.uint64)[:] = [_address_of(name) for name in linked.imports]
-        self._start = address(block)
-        _make_executable(self._start, size)
-        self._offsets = dict(linked.offsets)
-
-    def __getitem__(self, symbol: str) -> int:
-        return self._start + self._offsets[symbol]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._offsets)
-
-    def __len__(self) -> int:
-        return len(self._offsets)
-
-
-def _address_of(name: str) -> int:
-    """The address of a function that this process has loaded. LoadError if it has none of this name."""
-    for library in (ctypes.pythonapi, ctypes.CDLL(None), *_mathematics()):
-        try:
-            return ctypes.cast(library[name], ctypes.c_void_p).value or 0
-        except AttributeError:
-            continue
-    raise LoadError(f"cannot link compiled kernels: this process has no function {name!r}")
-
-
-def _mathematics() -> Iterator[ctypes.CDLL]:
-    """The C library's mathematics, where that is a library of its own and nobody has loaded it as yet."""
-    try:
-        yield ctypes.CDLL("libm.so.6")
-    except OSError:
-        return
-
-
-def _make_executable(start: int, size: int) -> None:
-    """Make whole pages executable, and no longer writable."""
-    library = ctypes.CDLL(None, use_errno=True)
-    protect = library.mprotect
-    protect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    if protect(start, size, mmap.PROT_READ | mmap.PROT_EXEC) != 0:
-        raise LoadError(
-            f"the system does not let this process make memory executable (error {ctypes.get_errno()}); "
-            "compiled models need that"
-        )

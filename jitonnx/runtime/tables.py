@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,7 @@ _CODES = {space: code for code, space in enumerate(SPACES)}
 Words = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Tables:
+class Tables(NamedTuple):
     """What all frames of a program share.
 
     rows: a `ROW` a step. sizes: the integer arguments of all steps, which rows point into.

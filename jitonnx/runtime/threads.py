@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import math
 import os
-import signal
 import sys
 import threading
 import time
@@ -101,6 +100,8 @@ def _set_attributes(record: Record) -> None:
 
     Signals that a thread causes itself are let through, so that a crash is reported as one.
     """
+    import signal
+
     library = ctypes.CDLL(None)
     attributes = ctypes.c_void_p(address(record) + offset(TEAM, "attributes"))
     library.pthread_attr_init(attributes)

@@ -10,8 +10,14 @@ from numba.core import types
 from jitonnx.kernels.code import Code, Mask, Pointer, Variable, emitted, larger, remainder, smaller
 from jitonnx.kernels.convolution.spec import DepthwiseSpec
 from jitonnx.kernels.simd import Vector
-from jitonnx.kernels.tile import Epilogue, emit_finish
+from jitonnx.kernels.tile import Epilogue, emit_finish, emit_prefetch, emit_prefetch_result
 from jitonnx.kernels.trace import Traced, fma
+
+_BLOCK_VECTORS = 8
+"""Vectors of channels done tile by tile: pieces of 512 bytes of each pixel are read one after the other, which a CPU
+foresees, and the block's weights stay in the first-level cache."""
+_NEAR_ELEMENTS = 1 << 17
+"""An image of so many elements stays in the second-level cache."""
 
 
 def build(spec: DepthwiseSpec, lanes: int, epilogue: Callable[..., Any] | None = None) -> Callable[..., None]:
@@ -46,19 +52,22 @@ class _Depthwise:
                 self._row(x, y.at(out_row * size["y_row"]), image, out_row)
 
     def _row(self, x: Pointer, y: Pointer, image: Traced, out_row: Traced) -> None:
-        """One output row: for each vector of channels all tiles."""
+        """One output row: for each block of channels all tiles."""
         code, size, (dilation, _) = self.code, self.size, self.spec.dilations
         top = out_row * self.spec.strides[0] - size["pad_top"]
         first = larger(dilation - 1 - top, 0) / dilation
         last = smaller(larger(size["height"] - top + (dilation - 1), 0) / dilation, self.spec.kernel[0])
         row = x.at((top + first * dilation) * size["x_row"])
         weights = code.buffer(1, types.float32).at(first * self.spec.kernel[1] * size["channels"])
-        with code.loop(size["channels"], step=self.lanes) as start:
-            channel = larger(smaller(start, size["channels"] - self.lanes), 0)
-            pointers = (row.at(channel), weights.at(channel), y.at(channel))
+        block = _BLOCK_VECTORS * self.lanes
+        with code.loop(size["channels"], step=block) as first_channel:
+            end = smaller(first_channel + block, size["channels"])
             with code.loop(size["out_width"], step=self.spec.pixels) as start_column:
                 out_column = larger(smaller(start_column, size["out_width"] - self.spec.pixels), 0)
-                self._tile(pointers, last - first, (image, out_row, out_column, channel))
+                with code.loop(end, first_channel, self.lanes) as start:
+                    channel = larger(smaller(start, size["channels"] - self.lanes), 0)
+                    pointers = (row.at(channel), weights.at(channel), y.at(channel))
+                    self._tile(pointers, last - first, (image, out_row, out_column, channel))
 
     def _tile(
         self, pointers: tuple[Pointer, Pointer, Pointer], rows: Traced, place: tuple[Traced, Traced, Traced, Traced]
@@ -72,6 +81,9 @@ class _Depthwise:
         inside = (column >= 0) & (column + max(self.users) < size["width"]) & (live >= self.lanes)
         row_step, tap_step = size["x_row"] * spec.dilations[0], size["channels"] * spec.kernel[1]
         live_lanes = code.live(live, self.lanes)
+        y = y.at(out_column * size["y_pixel"])
+        emit_prefetch_result(code.builder, y.value, size["y_pixel"].value, (spec.pixels, self.lanes))
+        self._prefetch_below(x.at(column * size["x_pixel"] + rows * row_step))
         with code.either(inside) as (whole, edge):
             for branch, mask in ((whole, None), (edge, live_lanes)):
                 with branch, code.loop(rows) as tap:
@@ -79,10 +91,23 @@ class _Depthwise:
                     self._add_row(sums, row, w.at(tap * tap_step), column, mask)
         emit_finish(
             *(code.context, code.builder, self.epilogue, (spec.pixels, 1), [value.get().value for value in sums]),
-            *(y.at(out_column * size["y_pixel"]).value, size["y_pixel"].value, live.value),
+            *(y.value, size["y_pixel"].value, live.value),
             code.place(image, out_row * size["out_width"] + out_column, channel),
             (size["out_width"] - out_column).value,
         )
+
+    def _prefetch_below(self, x: Pointer) -> None:
+        """Ask for what the tile below will read and this one does not: `x` points to the row below its last.
+
+        Measured at 3x3, strides of 2, 112 x 112 x 96, whose input comes from the third-level cache: half of the time.
+        Where all is near it would cost 5 %.
+        """
+        size, (row_stride, column_stride) = self.size, self.spec.strides
+        with self.code.when(size["height"] * size["x_row"] > _NEAR_ELEMENTS):
+            for row in range(row_stride):
+                for column in range(self.spec.pixels * column_stride):
+                    where = x.at(size["x_row"] * row + size["x_pixel"] * column)
+                    emit_prefetch(self.code.builder, where.value)
 
     def _add_row(self, sums: list[Variable], x: Pointer, w: Pointer, column: Traced, mask: Mask | None) -> None:
         """Add the products of one kernel row; every input column is loaded once, by all pixels and taps that use it.

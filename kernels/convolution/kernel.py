@@ -25,7 +25,7 @@ from jitonnx.kernels.convolution.sizes import DirectSizes
 from jitonnx.kernels.convolution.spec import DepthwiseSpec, DirectSpec, WinogradSpec
 from jitonnx.kernels.simd import Vector
 from jitonnx.kernels.spec import KernelSpec
-from jitonnx.kernels.tile import Epilogue, emit_accumulate, emit_finish
+from jitonnx.kernels.tile import Epilogue, emit_accumulate, emit_finish, emit_prefetch_result
 from jitonnx.kernels.trace import Traced, select
 
 _I64 = ir.IntType(64)
@@ -154,16 +154,18 @@ class _Tile:
         left: Traced,
     ) -> None:
         """The tile whose first pixel is number `left` of the phase's row t. `data` is where input row 0 would be."""
-        sizes, shape = self.sizes, (self.tile_rows * self.spec.pixels, self.spec.vectors)
-        sums = self._sums(data, panel, sizes.row_first + t * sizes.row_stride, left)
+        spec, sizes = self.spec, self.sizes
+        shape = (self.tile_rows * spec.pixels, spec.vectors)
         out_row = sizes.out_row_first + t * sizes.out_row_step
         out_column = sizes.out_column_first + left * sizes.out_column_step
         target = y.at(out_row * sizes.y_row + out_column * sizes.y_pixel)
-        pixel = out_row * sizes.out_width + out_column
+        pixel, pixel_step = out_row * sizes.out_width + out_column, sizes.y_pixel * sizes.out_column_step
+        emit_prefetch_result(self.code.builder, target.value, pixel_step.value, (shape[0], spec.block))
+        sums = self._sums(data, panel, sizes.row_first + t * sizes.row_stride, left)
         rows_live = sizes.out_columns - left if self.tile_rows == 1 else self.code.integer(shape[0])
         emit_finish(
             *(self.code.context, self.code.builder, self.epilogue, shape, sums, target.value),
-            *((sizes.y_pixel * sizes.out_column_step).value, live.value),
+            *(pixel_step.value, live.value),
             *(self.code.place(image, pixel, column), rows_live.value, sizes.out_column_step.value),
         )
 

@@ -43,22 +43,28 @@ def choose_gemm(
     A tile's sums, one row of b and one element of a must fit in the registers: with 32 of them that is 6 x 4 vectors
     (24 + 4 + 1), 9 x 3, 14 x 2; with 16 it is 6 x 2 or 4 x 3. Where m is known, the remainder below has a tile of its
     own; where it is not, tiles of about half, a quarter and an eighth of the height make up any remainder. So with n,
-    whose remainder is in whole vectors. Every further tile adds some 15 ms of compiling, which counts as half a percent
-    of the run time, and as 5 % of that of a small product (some 10 microseconds).
+    whose remainder is in whole vectors, or in half ones where b is packed and vectors have 64 bytes: CPUs that split
+    those in two do half of one in half of the time (Zen 4), others lose nothing. Every further tile adds some 15 ms of
+    compiling, which counts as half a percent of the run time, and as 5 % of that of a small product (some 10
+    microseconds).
     """
     dims = [dim for dim in (m, n, k, batch) if dim is not None]
     small = len(dims) == 4 and prod(dims) < _SMALL_PRODUCTS
     lanes = target.lanes(np.dtype(element).itemsize)
+    parts = 2 if packed_b and n is not None and target.vector_bytes == 64 and 0 < n % lanes <= lanes // 2 else 1
+    columns = None if n is None else -(-n * parts // lanes)
+    code_penalty = 10 * _CODE_PENALTY if small else _CODE_PENALTY
     candidates = [
-        (_cost(rows, vectors, k, 10 * _CODE_PENALTY if small else _CODE_PENALTY), rows.sizes, vectors.sizes)
-        for height, width in _tiles(target.vector_registers)
-        if (rows := _cover(m, height)) and (vectors := _cover(None if n is None else -(-n // lanes), width))
+        (_cost(down, across, parts, k, code_penalty), down.sizes, across.sizes)
+        for height, width in _tiles(target.vector_registers, parts)
+        if (down := _cover(m, height)) and (across := _cover(columns, width))
+        if width % parts == 0 or width == columns  # a half vector is stored through a mask: only in the last panel
     ]
     _, heights, widths = min(candidates)
-    return GemmSpec(heights, tuple(width * lanes for width in widths), element, a_in_place, packed_b)
+    return GemmSpec(heights, tuple(width * lanes // parts for width in widths), element, a_in_place, packed_b)
 
 
-def tile_cost(rows: int, vectors: int) -> float:
+def tile_cost(rows: int, vectors: float) -> float:
     """What one step of k costs a tile, in FMAs of a full vector: whichever binds of
 
     - the FMAs, rows * vectors;
@@ -71,11 +77,12 @@ def tile_cost(rows: int, vectors: int) -> float:
     return max(rows * vectors, rows + vectors, 8, 3.2 * vectors) + 0.15 * vectors + 0.02 * rows
 
 
-def _tiles(registers: int) -> Iterator[tuple[int, int]]:
-    """Tiles (rows, vectors) that leave a register for a's element. Beyond 14 rows addresses run out."""
-    for vectors in range(1, 5):
+def _tiles(registers: int, parts: int) -> Iterator[tuple[int, int]]:
+    """Tiles (rows, `parts` of vectors) that leave a register for a's element. Beyond 14 rows addresses run out."""
+    for width in range(1, 4 * parts + 1):
+        vectors = -(-width // parts)
         for rows in range(1, min(14, (registers - 1 - vectors) // vectors) + 1):
-            yield rows, vectors
+            yield rows, width
 
 
 def _cover(extent: int | None, size: int) -> _Cover | None:
@@ -98,14 +105,14 @@ def _halves(size: int) -> tuple[int, ...]:
     return (size, *_halves(size // 2)) if size > 1 else (1,)
 
 
-def _cost(rows: _Cover, vectors: _Cover, k: int | None, code_penalty: float) -> float:
+def _cost(rows: _Cover, columns: _Cover, parts: int, k: int | None, code_penalty: float) -> float:
     """The cost of one step of k over all tiles, with what each tile costs once: about 60, and 1 for each store."""
     cost = sum(
-        row_count * vector_count * (tile_cost(row, vector) + (60 + row * vector) / (k or _ASSUMED_K))
+        row_count * column_count * (tile_cost(row, column / parts) + (60 + row * column / parts) / (k or _ASSUMED_K))
         for row, row_count in zip(*rows, strict=True)
-        for vector, vector_count in zip(*vectors, strict=True)
+        for column, column_count in zip(*columns, strict=True)
     )
-    cost *= 1 + code_penalty * len(rows.sizes) * len(vectors.sizes)
+    cost *= 1 + code_penalty * len(rows.sizes) * len(columns.sizes)
     if rows.sizes[0] > _WAYS:
         # The rows of a in use may all map to the same lines, and do at such strides: 0.71 of the FMA limit was measured
         # for 14 x 2 at k = 3072, where 8 x 3 reached 0.98.

@@ -20,7 +20,7 @@ from jitonnx.kernels.gemm.blas import BlasSpec, build_blas
 from jitonnx.kernels.gemm.copy import emit_copy
 from jitonnx.kernels.gemm.spec import LONGEST_VECTOR, NEAR_BYTES, GemmSpec
 from jitonnx.kernels.simd import Vector
-from jitonnx.kernels.tile import Epilogue, emit_accumulate, emit_finish
+from jitonnx.kernels.tile import Epilogue, emit_accumulate, emit_finish, emit_prefetch_result, first_lanes
 from jitonnx.kernels.trace import Traced, select
 
 _I64 = ir.IntType(64)
@@ -33,8 +33,9 @@ def build(spec: GemmSpec | BlasSpec, lanes: int, epilogue: Callable[..., Any] | 
     """
     if isinstance(spec, BlasSpec):
         return build_blas(spec)
-    if any(width % lanes for width in spec.widths):
-        raise ValueError(f"Bug: tiles {spec.widths} wide are not made of vectors of {lanes}")
+    part = lanes // 2 if spec.b_packed else lanes
+    if any(width % part for width in spec.widths):
+        raise ValueError(f"Bug: tiles {spec.widths} wide are not made of vectors of {part}")
     element = getattr(types, spec.element)
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
@@ -168,11 +169,13 @@ class _Gemm:
         memory or the third-level cache, they would otherwise keep the FMAs waiting (80 against 110 GFLOP/s at
         12544 x 64 x 147)."""
         dense = product.a_row < product.k * 2
-        zero = code.number(self.element, 0, self.lanes).value
+        starts = range(0, width, self.lanes)
+        zeros = [code.number(self.element, 0, min(self.lanes, width - start)).value for start in starts]
+        emit_prefetch_result(code.builder, product.c.value, product.c_row.value, (height, width))
         sums = emit_accumulate(
             code.builder,
             self.element,
-            sums=[zero] * (height * width // self.lanes),
+            sums=zeros * height,
             a=product.a.value,
             offsets=[(product.a_row * r).value for r in range(height)],
             a_step=_I64(1),
@@ -185,10 +188,10 @@ class _Gemm:
             code.context,
             code.builder,
             self.epilogue,
-            shape=(height, width // self.lanes),
-            sums=sums,
+            shape=(height, len(zeros)),
+            sums=[first_lanes(code.builder, value, self.lanes) for value in sums],
             c=product.c.value,
             ldc=product.c_row.value,
-            live=product.live.value,
+            live=(smaller(product.live, width) if width % self.lanes else product.live).value,
             place=code.place(product.batch, product.row, product.column),
         )

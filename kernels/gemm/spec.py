@@ -41,7 +41,8 @@ class GemmSpec(KernelSpec):
     rows: tuple[int, ...]
     """Tile heights, decreasing."""
     widths: tuple[int, ...]
-    """Tile widths in elements, decreasing, multiples of the vector length; widths[0] is that of b's packed panels."""
+    """Tile widths in elements, decreasing, multiples of the vector length (of half of it where b is packed); widths[0]
+    is that of b's packed panels."""
     element: str = "float32"
     """Element type of a, b and c, as NumPy names it."""
     a_in_place: bool = True

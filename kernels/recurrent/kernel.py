@@ -3,6 +3,9 @@
 The products are bound by reading R from the second-level cache (an LSTM of 256 units has 1 MB of it), so R lies in the
 order in which it is read. Panels are walked up and down in turn: what a step read last is what the next reads first, so
 that of an R somewhat larger than the cache only the excess is fetched anew.
+
+Where threads share a direction, each has panels of its own, and they meet after each step (`meeting`). What becomes of
+a panel does not depend on who works on it.
 """
 
 from __future__ import annotations
@@ -11,10 +14,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import llvmlite.ir as ir
 import numpy as np
 from numba import types
 
-from jitonnx.kernels.code import Code, Mask, Pointer, emitted, remainder, smaller
+from jitonnx.kernels.code import Code, Mask, Pointer, emitted, larger, remainder, smaller
+from jitonnx.kernels.meeting import Meeting
 from jitonnx.kernels.recurrent.activations import activate
 from jitonnx.kernels.recurrent.spec import RecurrentSpec
 from jitonnx.kernels.trace import Traced, fma, select
@@ -54,13 +59,19 @@ class _Kernel:
         self.buffer = {
             name: code.buffer(i, types.int32 if name == "lengths" else self.element)
             for i, name in enumerate(spec.BUFFERS)
+            if name != "shared" or spec.parts > 1
         }
         units = spec.units
         self.panels = (self.size["hidden"] + (units - 1)) / code.integer(units)
         self.padded = self.panels * units
-        scratch, state = code.scratch(self.element), self.padded * spec.rows
-        self.h, self.c, self.z, self.reset_h = (scratch.at(state * n) for n in (0, 2, 3, 4))
-        self.sums = scratch.at(state * 5)
+        self.first_panel, self.last_panel = code.integer(0), self.panels
+        self.state = self.padded * spec.rows
+        self._place_states(code.scratch(self.element))
+        self.sums = code.scratch(self.element).at(self.state * 5)
+
+    def _place_states(self, memory: Pointer) -> None:
+        """h before and after a step, c, z, r * h."""
+        self.h, self.c, self.z, self.reset_h = (memory.at(self.state * n) for n in (0, 2, 3, 4))
 
     # ------------------------------------------------------------ loops
 
@@ -68,27 +79,85 @@ class _Kernel:
         """The tasks."""
         code, rows = self.code, self.spec.rows
         blocks = (self.size["batch"] + (rows - 1)) / code.integer(rows)
-        with code.loop(end, begin) as task:
-            self.direction, first = task / blocks, remainder(task, blocks) * rows
-            count = smaller(self.size["batch"] - first, rows)
-            self._start(first, count)
-            with code.loop(self.size["steps"]) as step:
-                self._step(first, count, step)
-            if self.spec.last:
-                self._finish(first, count)
+        if self.spec.parts == 1:
+            with code.loop(end, begin) as task:
+                self._block(task, blocks)
+            return
+        parts = select(blocks.equals(1), code.integer(self.spec.parts), 1)
+        stop = select(begin < end, (end + parts - 1) / parts, 0)
+        with code.loop(stop, begin / parts) as group:
+            first, last = larger(begin - group * parts, 0), smaller(end - group * parts, parts)
+            self._meet(group, parts, first, last)
+            self._block(group, blocks)
+
+    def _meet(self, direction: Traced, parts: Traced, first: Traced, last: Traced) -> None:
+        """Prepare for the parts first, …, last - 1 of a direction. A thread that has all of them is alone."""
+        code, words = self.code, self.spec.meeting_elements
+        self.alone = (last - first).equals(parts)
+        self.parts = select(self.alone, 1, parts)
+        self.own_first, self.own_last = select(self.alone, 0, first), select(self.alone, 1, last)
+        shared = self.buffer["shared"].at(select(self.alone, 0, direction) * (self.state * 5 + words))
+        place = code.builder.bitcast(shared.value, ir.IntType(64).as_pointer())
+        mine = self.own_last - self.own_first
+        self.meeting = Meeting(code, Pointer(code, types.int64, place), self.parts, self.own_first, mine)
+        memory = code.builder.select(self.alone.value, code.scratch(self.element).value, shared.at(words).value)
+        self._place_states(Pointer(code, self.element, memory))
+
+    def _block(self, group: Traced, blocks: Traced) -> None:
+        """One direction of one block of rows, all steps."""
+        code, rows = self.code, self.spec.rows
+        self.direction, first = group / blocks, remainder(group, blocks) * rows
+        count = smaller(self.size["batch"] - first, rows)
+        self._start(first, count)
+        with code.loop(self.size["steps"]) as step:
+            self._step(first, count, step)
+        if self.spec.last:
+            if self.spec.parts > 1:
+                self._take(self.own_first, self.own_last)
+            self._finish(first, count)
+
+    @contextmanager
+    def _phase(self, number: Traced | int) -> Iterator[None]:
+        """The block for the panels that this thread does, part by part; then all panels are done."""
+        if self.spec.parts == 1:
+            yield
+            return
+        with self.meeting.each_part(self.code.integer(number), self.alone) as part:
+            self._take(part, part + 1)
+            yield
+
+    def _take(self, first: Traced, last: Traced) -> None:
+        """Go on with the panels of these parts."""
+        self.first_panel, self.last_panel = (self.panels * part / self.parts for part in (first, last))
 
     def _start(self, first: Traced, count: Traced) -> None:
-        """The state before the first step; zero behind the last unit and the last row, which products read as well."""
-        units, at_all = self.spec.units, self.padded * self.spec.rows
-        zero = self.code.number(self.element, 0, units)
-        with self.code.loop(at_all, step=units) as at:
-            for state in (self.h, self.h.at(at_all), self.c, self.reset_h):
-                state.store(at, zero)
+        """The state before the first step; zero behind the last unit and the last row, which products read as well.
+
+        Shared states are zero from the beginning.
+        """
         if self.spec.initial:
-            with self._each_panel(first, count) as (row, local, unit, mask):
-                for name, state in self._states("initial", self.h):
-                    value = self.buffer[name].load(self._state_offset(row, unit), units, mask)
-                    state.store(local * self.padded + unit, value)
+            with self._phase(0):
+                self._zero_states()
+                with self._each_panel(first, count) as (row, local, unit, mask):
+                    for name, state in self._states("initial", self.h):
+                        value = self.buffer[name].load(self._state_offset(row, unit), self.spec.units, mask)
+                        state.store(local * self.padded + unit, value)
+        elif self.spec.parts == 1:
+            self._zero_states()
+        else:
+            with self.code.when(self.alone):
+                self._take(self.code.integer(0), self.code.integer(1))
+                self._zero_states()
+
+    def _zero_states(self) -> None:
+        units = self.spec.units
+        zero = self.code.number(self.element, 0, units)
+        with (
+            self.code.loop(self.spec.rows) as row,
+            self.code.loop(self.last_panel * units, self.first_panel * units, units) as unit,
+        ):
+            for state in (self.h, self.h.at(self.state), self.c, self.reset_h):
+                state.store(row * self.padded + unit, zero)
 
     def _states(self, when: str, h: Pointer) -> list[tuple[str, Pointer]]:
         return [(f"{when}_h", h)] + [(f"{when}_c", self.c)] * (self.spec.kind == "LSTM")
@@ -106,11 +175,13 @@ class _Kernel:
     def _step(self, first: Traced, count: Traced, step: Traced) -> None:
         weights = self.buffer["recurrent_weights"].at(self.direction * (self.padded * self.padded * self.spec.gates))
         first_gate = 0
-        for gates in self.spec.passes:
+        for number, gates in enumerate(self.spec.passes):
             source = self.reset_h if first_gate else self._h(step)
-            with self.code.loop(self.panels) as forward:
-                backward = self.panels - 1 - forward
-                panel = select(_odd(step), backward, forward)
+            with (
+                self._phase(step * len(self.spec.passes) + (number + self.spec.initial)),
+                self.code.loop(self.last_panel - self.first_panel) as at,
+            ):
+                panel = select(_odd(step), self.last_panel - 1 - at, self.first_panel + at)
                 self._panel(weights.at(panel * self.padded * (gates * self.spec.units)), source, gates, count)
                 self._update(first, count, step, panel * self.spec.units, first_gate)
             weights = weights.at(self.padded * self.padded * gates)
@@ -118,9 +189,13 @@ class _Kernel:
 
     @contextmanager
     def _each_panel(self, first: Traced, count: Traced) -> Iterator[tuple[Traced, Traced, Traced, Mask]]:
-        """Loops over a block's rows and panels: (row in the batch, in the block, first unit, mask of the units)."""
-        with self.code.loop(count) as local, self.code.loop(self.size["hidden"], step=self.spec.units) as unit:
-            yield first + local, local, unit, self.code.live(self.size["hidden"] - unit, self.spec.units)
+        """Loops over a block's rows and the panels at hand: (row in the batch, in the block, first unit, its mask)."""
+        units = self.spec.units
+        with (
+            self.code.loop(count) as local,
+            self.code.loop(self.last_panel * units, self.first_panel * units, units) as unit,
+        ):
+            yield first + local, local, unit, self.code.live(self.size["hidden"] - unit, units)
 
     # ------------------------------------------------------------ products
 
@@ -276,7 +351,7 @@ class _Kernel:
 
     def _h(self, step: Traced) -> Pointer:
         """The state before `step`; the one behind it lies in the other half."""
-        return self.h.at(select(_odd(step), self.padded * self.spec.rows, 0))
+        return self.h.at(select(_odd(step), self.state, 0))
 
     def _old_h(self, row: _Row, unit: Traced) -> Traced:
         return self._h(row.step).load(row.local * self.padded + unit, self.spec.units)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
+from jitonnx.kernels.phases import shared_bytes
 from jitonnx.kernels.spec import KernelSpec, Work
 
 Activation = tuple[str, float, float]
@@ -19,6 +20,11 @@ ACTIVATIONS = (
 )
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 _ACTIVATIONS_OF = {"LSTM": 3, "GRU": 2, "RNN": 1}
+
+PART_MICROSECONDS = 3.0
+"""The least that a thread does between two meetings, which take some 0.2 microseconds."""
+_READ_BYTES_PER_MICROSECOND = 100e3
+"""The rate at which a core reads weights from its second-level cache, roughly."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,9 @@ class RecurrentSpec(KernelSpec):
     Steps from a row's length on give zeros in y and leave the state alone; backward directions begin at the length.
     The last state of a row of length 0 is zero, as in onnxruntime.
     Task: a direction of a block of `rows` rows of the batch, all steps, in the order of directions.
+
+    Where the batch is one block, a direction is `parts` tasks, each a range of panels. Threads that share a direction
+    meet after every step in the buffer `shared`, `shared_elements` zeros for each direction (`meeting`).
     """
 
     kind: str
@@ -66,10 +75,12 @@ class RecurrentSpec(KernelSpec):
     """y is written."""
     last: bool = True
     """last_h, and for an LSTM last_c, are written."""
+    parts: int = 1
+    """Tasks of a direction where the batch is one block."""
 
     BUFFERS: ClassVar[tuple[str, ...]] = (
         *("gates", "recurrent_weights", "recurrent_bias", "peepholes", "lengths", "initial_h", "initial_c"),
-        *("y", "last_h", "last_c"),
+        *("y", "last_h", "last_c", "shared"),
     )
     SIZES: ClassVar[tuple[str, ...]] = (
         *("steps", "batch", "directions", "hidden", "reverse"),
@@ -126,7 +137,20 @@ class RecurrentSpec(KernelSpec):
 
     def tasks(self, sizes: Sequence[int]) -> int:
         _, batch, directions, hidden = sizes[:4]
-        return directions * -(-batch // self.rows) if hidden else 0
+        blocks = -(-batch // self.rows)
+        return directions * (self.parts if blocks == 1 else blocks) if hidden else 0
+
+    def shared_elements(self, hidden: int) -> int:
+        """Elements that one direction has in the buffer `shared`, which is all zeros before a call.
+
+        The words of `meeting`, then five states as in scratch memory.
+        """
+        return self.meeting_elements + 5 * self.padded(hidden) * self.rows
+
+    @property
+    def meeting_elements(self) -> int:
+        """Elements that the words of `meeting` take the place of."""
+        return shared_bytes(self.parts) // np.dtype(self.element).itemsize
 
     def scratch_bytes(self, sizes: Sequence[int]) -> int:
         """Five states (h before and after a step, c, z, r * h) and one panel's sums, for each row."""
@@ -159,6 +183,7 @@ def choose(
     lanes: int,
     registers: int,
     batch: int | None = None,
+    hidden: int = 0,
     element: str = "float32",
     **options: Any,
 ) -> RecurrentSpec:
@@ -167,9 +192,14 @@ def choose(
     Sums of rows x gates vectors stay in registers, beside a vector for each gate's weights and one for the state that
     is spread: 6 rows of an LSTM with 32 registers, 2 with 16. A batch is cut into equal blocks; unknown, into 4 rows,
     and what is left over goes row by row: in half the registers, as several sums each, to hide an FMA's latency.
+
+    A direction of `hidden` units is split so far that a thread has PART_MICROSECONDS of work a step: the time to read
+    its weights. Parts are a power of two, so that as many threads get as much each.
     """
     gates = GATES[kind]
     most = min(8, max(1, (registers - gates - 1) // gates))
     rows = min(most, 4) if batch is None else -(-max(1, batch) // -(-max(1, batch) // most))
     phases = min(lanes, 1 << (registers // (2 * gates)).bit_length() - 1)
-    return RecurrentSpec(kind, activations, lanes, rows, phases, element, **options)
+    spec = RecurrentSpec(kind, activations, lanes, rows, phases, element, **options)
+    step = spec.packed_elements(hidden) * np.dtype(element).itemsize / _READ_BYTES_PER_MICROSECOND
+    return replace(spec, parts=1 << max(1, int(step / PART_MICROSECONDS)).bit_length() - 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -51,6 +52,27 @@ class Compiled:
 
         run.keep = (pointers, integers, raw, buffers)  # type: ignore[attr-defined]
         return run
+
+    def together(
+        self, buffers: Sequence[np.ndarray], sizes: Sequence[int], tasks: int, scratch_bytes: int, threads: int
+    ) -> None:
+        """Run range(tasks) on threads at the same time, shared out as the runtime does: for kernels that meet."""
+        pointers = np.array([b.ctypes.data for b in buffers], np.uint64)
+        integers = np.array([*sizes, 0], np.int64)
+        threads = min(threads, tasks)
+        stride = -(-scratch_bytes // 64) * 64
+        raw = np.zeros(stride * threads + 64, np.uint8)
+        scratch = raw.ctypes.data + -raw.ctypes.data % 64
+
+        def part(index: int) -> None:
+            begin, end = (bound * (tasks // threads) + min(bound, tasks % threads) for bound in (index, index + 1))
+            self._call(pointers.ctypes.data, integers.ctypes.data, begin, end, scratch + index * stride)
+
+        workers = [threading.Thread(target=part, args=(index,)) for index in range(threads)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
 
 
 def assembly(kernel: Callable[..., Any], target: Target | None = None) -> str:

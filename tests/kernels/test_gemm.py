@@ -129,6 +129,29 @@ def test_gemm_tile_edges(cpu: str) -> None:
         np.testing.assert_array_equal(product(kernel, spec, guarded(a), b), a @ b, f"{m}x{n}x{k}")
 
 
+@pytest.mark.parametrize("epilogue", [None, bias_relu, bias_gelu])
+@pytest.mark.parametrize("cpu", CPUS)
+def test_gemm_half_vectors(cpu: str, epilogue: Any) -> None:
+    """Panels that end in half a vector, the last one and others: nothing behind a panel is written."""
+    lanes = lanes_of(cpu)
+    half = lanes // 2
+    rng = np.random.default_rng(9)
+    for widths in [(half,), (lanes + half,), (2 * lanes, lanes + half)]:
+        spec = GemmSpec((3, 1), widths)
+        kernel = compiled(spec, cpu, lanes, epilogue)
+        for m, n, k in itertools.product((1, 4), range(1, 2 * widths[0] + 2), (1, 5)):
+            a, b, bias = matrices(rng, 1, 1, m, k), matrices(rng, 1, 1, k, n), matrices(rng, n)
+            others = (guarded(bias),) if epilogue else ()
+            expected = a @ b
+            if epilogue is bias_relu:
+                expected = np.maximum(expected + bias, 0)
+            if epilogue is bias_gelu:
+                x = (expected + bias).astype(np.float64)
+                expected = x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2
+            result = product(kernel, spec, guarded(a), b, *others)
+            np.testing.assert_allclose(result, expected, 1e-6, 1e-6, err_msg=f"{widths}: {m}x{n}x{k}")
+
+
 @pytest.mark.parametrize("cpu", CPUS)
 def test_gemm_bias_relu(cpu: str) -> None:
     """Real numbers: within k roundings of the sum of absolute products."""
@@ -278,10 +301,11 @@ def test_choose_gemm_covers_and_fits() -> None:
         target = named(cpu)
         lanes = target.lanes(4)
         spec = choose_gemm(m, n, 64, 1, target)
-        vectors = spec.widths[0] // lanes
+        vectors = -(-spec.widths[0] // lanes)
         assert spec.rows[0] * vectors + vectors + 1 <= target.vector_registers
         for width in spec.widths:
-            assert width % lanes == 0
+            # Half a vector ends the last panel only.
+            assert width % lanes == 0 or (width % (lanes // 2) == 0 and n and n % spec.widths[0] <= width)
         for rows in [m] if m is not None else range(20):
             arguments = spec.arguments(m=rows, n=n or 5, k=3)
             assert (spec.tasks(arguments) == 0) == (rows == 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,7 +72,9 @@ class Layer:
         )
         buffers = [gates, spec.pack(self.r.astype(dtype)), recurrent_bias, self.p.astype(dtype), self.lengths]
         buffers += [states[0], states[1], y, states[2], states[3]]
-        _compiled(spec, lanes)(buffers, sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces)
+        buffers += [np.zeros((self.directions, spec.shared_elements(hidden)), dtype)]
+        call = _compiled(spec, lanes) if spec.parts == 1 else _compiled(spec, lanes).together
+        call(buffers, sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces)
         assert (y[..., hidden:] == 77).all() and all((state[..., hidden:] == 55).all() for state in states)
         return Result(y[..., :hidden], states[2][..., :hidden], states[3][..., :hidden])
 
@@ -222,12 +225,54 @@ def test_results_do_not_depend_on_the_split() -> None:
             np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize("lanes", WIDTHS)
+@pytest.mark.parametrize(("kind", "linear"), KINDS)
+@pytest.mark.parametrize(("batch", "known"), [(1, True), (1, False), (3, False), (2, True), (6, False)])
+def test_threads_that_share_a_direction(kind: str, linear: bool, batch: int, known: bool, lanes: int) -> None:
+    """As many or fewer panels than parts, threads with parts of both directions, blocks that are not split."""
+    for initial, lengths in ((False, False), (True, True)):
+        whole = _spec(
+            kind, lanes, batch if known else None, linear_before_reset=linear, initial=initial, lengths=lengths
+        )
+        for parts, hidden in ((2, 70), (4, 37)):
+            layer = Layer(kind, hidden, 9, batch, directions=2, reverse=2)
+            spec, expected = replace(whole, parts=parts), layer.run(whole, lanes)
+            _check(layer, spec, lanes)
+            for threads in (1, 2, 3, 5, 8):
+                for one, other in zip(expected, layer.run(spec, lanes, threads), strict=True):
+                    np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(("kind", "linear"), KINDS)
+def test_many_meetings(kind: str, linear: bool) -> None:
+    """More threads than this machine may have CPUs, in steps far shorter than a direction is split for."""
+    lanes = host().lanes(4)
+    spec = replace(_spec(kind, lanes, 1, linear_before_reset=linear), parts=4)
+    layer = Layer(kind, 64, 300, 1)
+    expected = layer.run(spec, lanes, pieces=1)
+    for repetition in range(20):
+        for one, other in zip(expected, layer.run(spec, lanes, pieces=2 + repetition % 3), strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_small_directions_are_not_split() -> None:
+    parts = [_spec("GRU", 16, 1, hidden=hidden).parts for hidden in (0, 64, 160, 256, 512)]
+    assert parts == [1, 1, 1, 2, 8]
+    for hidden in (64, 256, 300, 1024):
+        spec = _spec("LSTM", 16, hidden=hidden)
+        sizes = spec.arguments(steps=5, batch=3, directions=2, hidden=hidden, reverse=2)
+        assert spec.tasks(sizes) == 2 * spec.parts
+        sizes = spec.arguments(steps=5, batch=9, directions=2, hidden=hidden, reverse=2)
+        assert spec.tasks(sizes) == 2 * 3
+
+
 def test_nothing_to_do() -> None:
     lanes = host().lanes(4)
     spec = _spec("LSTM", lanes, initial=True)
     for steps, batch in ((0, 2), (2, 0)):
         layer = Layer("LSTM", 5, steps, batch)
-        np.testing.assert_array_equal(layer.run(spec, lanes).h, layer.h.astype(np.float32))
+        for parts in (1, 2):
+            np.testing.assert_array_equal(layer.run(replace(spec, parts=parts), lanes).h, layer.h.astype(np.float32))
 
 
 @pytest.mark.parametrize(("kind", "linear"), KINDS)

@@ -105,7 +105,7 @@ def test_folder_that_cannot_be_written(cache: KernelCache, monkeypatch: pytest.M
     def refuse(*_: object, **__: object) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr(cache_module.tempfile, "mkstemp", refuse)
+    monkeypatch.setattr("tempfile.mkstemp", refuse)
     with pytest.warns(CacheWarning, match="Read-only file system") as caught:
         cache.put("b", b"two")
         cache.put("c", b"three")

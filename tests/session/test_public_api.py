@@ -55,6 +55,7 @@ SESSION = [
     "model_nodes",
     "run",
     "run_async",
+    "save",
     "set_providers",
     "title",
 ]

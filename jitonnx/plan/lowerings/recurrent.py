@@ -54,6 +54,7 @@ def recurrent(planner: Planner, group: Group, statement: Statement) -> None:
         lanes=planner.target.lanes(x.dtype.itemsize),
         registers=planner.target.vector_registers,
         batch=batch if isinstance(batch, int) else None,
+        hidden=hidden,
         element=x.dtype.numpy.name,
         linear_before_reset=computation.linear_before_reset,
         input_forget=computation.input_forget,
@@ -134,7 +135,7 @@ def _time_loop(
         if value is not None:
             given.append(planner.dense(value))
         elif spec.initial and shape is not None and (computation.kind == "LSTM" or not given[2:]):
-            given.append(_zero_state(planner, (directions, batch, hidden), gates))
+            given.append(_zeros(planner, (directions, batch, hidden), gates, "no initial state is given"))
         else:
             given.append(y)  # not touched
     last_h, last_c = [*states, y, y][:2] if len(states) < 2 else states
@@ -143,14 +144,17 @@ def _time_loop(
     sizes += [batch * directions * per_direction, directions * per_direction, per_direction]
     y_step, y_direction, y_row, _ = row_major((steps, directions, batch, hidden)) if y.contiguous else y.strides
     sizes += [y_step, y_row, y_direction, hidden, batch * hidden]
-    call = KernelCall(spec, [gates, *constants, *given, y, last_h, last_c], list(sizes), 3, 7)
+    shared = y  # not touched
+    if spec.parts > 1:
+        shared = _zeros(planner, (directions, spec.shared_elements(hidden)), gates, "what threads share, and count in")
+    call = KernelCall(spec, [gates, *constants, *given, y, last_h, last_c, shared], list(sizes), 4, 7)
     call.label, call.reason = f"{computation.kind} {computation.direction} {hidden}", "the whole time loop"
     planner.call(call)
 
 
-def _zero_state(planner: Planner, shape: tuple, like: Tensor) -> Tensor:  # type: ignore[type-arg]
-    """A state of zeros: for the one of h and c that is not given."""
+def _zeros(planner: Planner, shape: tuple, like: Tensor, reason: str) -> Tensor:  # type: ignore[type-arg]
+    """Memory full of zeros: for the one of h and c that is not given, and for what threads share."""
     state = planner.temporary(shape, like.dtype)
     expr = e.constant(0, like.dtype)
-    planner.call(region_call([expr], [], [state], label="zero state", origin=(), reason="no initial state is given"))
+    planner.call(region_call([expr], [], [state], label="zero state", origin=(), reason=reason))
     return state

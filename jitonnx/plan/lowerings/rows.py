@@ -181,7 +181,7 @@ def group_normalize(planner: Planner, group: Group, statement: Statement) -> Non
             sizes = [x.shape[0], x.shape[1], positions, groups, x.strides[0], x.strides[1], y.strides[0], y.strides[1]]
             sizes.append(float_bits(computation.epsilon))
             call = KernelCall(spec, [x, *scales, y], sizes, 1, 3, label="group norm", reason="channels first")
-            planner.epilogue(group, call, _channel_rows)
+            planner.epilogue(group, call, _channel_rows, tuple(range(x.rank)))
             planner.call(call)
             return
     if matrix is None:

@@ -1,0 +1,135 @@
+"""From a compiled model to an artifact: programs for given shapes, and all that they need."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from jitonnx.engine import Compiled, Engine, Shapes
+from jitonnx.errors import Fail, InvalidArgument
+from jitonnx.inputs import choose_shapes
+from jitonnx.ir.declaration import Declaration
+from jitonnx.runtime.artifact import Argument, ModelInfo, SavedProgram
+from jitonnx.runtime.artifact_writer import Contents, write
+from jitonnx.runtime.cpu import cpu_needed
+from jitonnx.runtime.driver import driver_code
+from jitonnx.runtime.program import Flag
+
+if TYPE_CHECKING:
+    from jitonnx.session import InferenceSession
+
+ANY_THREADS = 1 << 20
+"""Programs are saved for more threads than there are, as the machine that runs them chooses how many."""
+
+NamedShapes = Mapping[str, Sequence[int]]
+
+
+def save(
+    session: InferenceSession,
+    path: str | os.PathLike[str],
+    shapes: NamedShapes | Sequence[NamedShapes] | None,
+    opsets: Mapping[str, int],
+    threads: int,
+) -> int:
+    """Write a session's model with programs for `shapes`; returns the file's size in bytes.
+
+    Raises InvalidArgument for shapes that do not fit or leave something open, Fail for a model that needs NumPy.
+    """
+    from jitonnx.environment import get_version_string
+
+    engine, declared = session.engine, session.declared_inputs
+    assert isinstance(engine, Engine), "Bug: an artifact is saved again"
+    sets = _all_shapes(declared, engine, shapes)
+    programs, parts = [], []
+    for ordered in sets:
+        compiled, program = _program(engine, ordered)
+        parts.append(compiled)
+        programs.append(program)
+    flags: dict[int, Flag] = {id(flag): flag for compiled in parts for flag in compiled.plan.flags}
+    objects = {symbol: code for compiled in parts for symbol, code in compiled.objects.items()}
+    return write(
+        path,
+        Contents(
+            get_version_string(),
+            cpu_needed(engine.target),
+            threads,
+            _model_info(session, opsets),
+            programs,
+            list(flags.values()),
+            objects,
+            driver_code(engine.cache),
+            _explanation(session, sets[0]),
+        ),
+    )
+
+
+def _all_shapes(
+    declared: Sequence[Declaration], engine: Engine, shapes: NamedShapes | Sequence[NamedShapes] | None
+) -> list[Shapes]:
+    """Every set of shapes, in the order of the inputs."""
+    if shapes is None:
+        found = engine.known_shapes() or ([engine.only_shapes] if engine.only_shapes is not None else [])
+        if not found:
+            raise InvalidArgument(
+                f"say which shapes the artifact is for: {_open(declared)} can have any. Give shapes={{...}} to save() "
+                "(--shape INPUT=1,2,3 to `jitonnx compile`), or run the model with the shapes first"
+            )
+        return found
+    return list(dict.fromkeys(_ordered(declared, one) for one in ([shapes] if isinstance(shapes, Mapping) else shapes)))
+
+
+def _open(declared: Sequence[Declaration]) -> str:
+    names = [
+        entry.name for entry in declared if entry.shape is None or not all(isinstance(d, int) for d in entry.shape)
+    ]
+    return ", ".join(map(repr, names))
+
+
+def _ordered(declared: Sequence[Declaration], shapes: NamedShapes) -> Shapes:
+    chosen = choose_shapes(declared, {name: tuple(map(int, shape)) for name, shape in shapes.items()})
+    if chosen.assumed:
+        given = ", ".join(f"{name}={list(shape)}" for name, shape in shapes.items()) or "nothing"
+        raise InvalidArgument(f"the shapes leave {', '.join(chosen.assumed)} open (given: {given})")
+    return chosen.in_order(declared)
+
+
+def _program(engine: Engine, shapes: Shapes) -> tuple[Compiled, SavedProgram]:
+    """The program for one set of shapes, with the plan it comes from."""
+    serving = engine.serving(shapes)
+    if serving.cut is not None:
+        reasons = "; ".join(
+            f"{node.operator.name} node '{node.name}': {why}" for node, why in serving.cut.reasons.items()
+        )
+        raise Fail(f"the model cannot be saved as an artifact, as parts of it are evaluated on NumPy: {reasons}")
+    if serving.settings.choices.blas:
+        raise Fail("the model cannot be saved as an artifact, as it is compiled to call this process's BLAS")
+    compiled, sizes = serving.compiled, serving.sizes(shapes)
+    assert compiled is not None and sizes is not None, "Bug: an engine that serves shapes is neither cut nor compiled"
+    program = compiled.plan.instantiate(sizes, compiled.symbols, ANY_THREADS)
+    return compiled, SavedProgram(program, compiled.is_short(program, sizes))
+
+
+def _model_info(session: InferenceSession, opsets: Mapping[str, int]) -> ModelInfo:
+    meta = session.get_modelmeta()
+    return ModelInfo(
+        [Argument(entry.name, entry.type, entry.shape) for entry in session.declared_inputs],
+        [Argument(entry.name, entry.type, tuple(entry.shape)) for entry in session.get_outputs()],
+        meta.producer_name,
+        meta.graph_name,
+        meta.domain,
+        meta.description,
+        meta.graph_description,
+        meta.version,
+        meta.custom_metadata_map,
+        opsets,
+    )
+
+
+def _explanation(session: InferenceSession, shapes: Shapes) -> str:
+    from jitonnx.explain import as_text, explain
+
+    if session.engine.foreign is not None:  # memory is measured on a program made ready, which this machine cannot do
+        return ""
+    names = [entry.name for entry in session.declared_inputs]
+    return as_text(explain(session, dict(zip(names, shapes, strict=True))))
