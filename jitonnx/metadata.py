@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from jitonnx.ir.declaration import Declaration
@@ -47,17 +46,16 @@ class NodeArg:
         return f"NodeArg(name={self._name!r}, type={self._type!r}, shape={self._shape!r})"
 
 
-@dataclass(frozen=True)
-class ModelMetadata:
+class ModelMetadata(NamedTuple):
     """What a model's file says about it; `description` is about the model, `graph_description` about its graph."""
 
-    producer_name: str = ""
-    graph_name: str = ""
-    domain: str = ""
-    description: str = ""
-    graph_description: str = ""
-    version: int = UNSET_VERSION
-    custom_metadata_map: dict[str, str] = field(default_factory=dict)
+    producer_name: str
+    graph_name: str
+    domain: str
+    description: str
+    graph_description: str
+    version: int
+    custom_metadata_map: dict[str, str]
 
 
 def model_metadata(metadata: Metadata) -> ModelMetadata:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import functools
 import os
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +24,6 @@ from jitonnx import feeds as feeding
 from jitonnx.errors import Fail, InvalidArgument, ModelLoadCanceled
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.errors import GraphError, InferenceError
-from jitonnx.log import session_logger
 from jitonnx.metadata import (
     ModelMetadata,
     ModelNode,
@@ -43,6 +43,7 @@ from jitonnx.runtime.threads import allowed_cpus
 from jitonnx.saved import SavedEngine
 
 if TYPE_CHECKING:
+    import logging
     from concurrent.futures import Future
 
     from jitonnx.engine import Engine, Shapes
@@ -109,7 +110,8 @@ class InferenceSession:
         self._providers_asked = (providers, provider_options)
         self._disabled = _disabled_rewrites(kwargs.get("disabled_optimizers") or (), self._sess_options)
         self._model_path = self._source if isinstance(self._source, str) else None
-        self._logger = session_logger(self._sess_options.log_severity_level, self._sess_options.logid)
+        if self._sess_options.log_severity_level != -1:
+            _ = self._logger  # which refuses a severity that there is not
         self._profile = _profile(self._sess_options)
         self._disagreed = False
         self._entry: Callable[[Any], Outputs | None] = _look_closer
@@ -164,6 +166,12 @@ class InferenceSession:
             called.add_done_callback(self._log_callback)
         executor.shutdown(wait=False)
         return future
+
+    @property
+    def _logger(self) -> logging.Logger:
+        from jitonnx.log import session_logger
+
+        return session_logger(self._sess_options.log_severity_level, self._sess_options.logid)
 
     def _log_callback(self, called: Future[None]) -> None:
         error = called.exception()
@@ -275,7 +283,8 @@ class InferenceSession:
             self._profile.add("model_loading", started, loaded)
             self._profile.add("session_initialization", loaded, ended)
         name = self._model_path or "model"
-        self._logger.info("%s is ready after %.2f s; %s", name, ended - started, self._main.engine.report)
+        if "logging" in sys.modules:  # else nobody has asked for messages
+            self._logger.info("%s is ready after %.2f s; %s", name, ended - started, self._main.engine.report)
 
     def _open_artifact(self) -> None:
         """Take everything from an artifact. Fail tells what is wrong with it."""

@@ -21,8 +21,8 @@ ACTIVATIONS = (
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 _ACTIVATIONS_OF = {"LSTM": 3, "GRU": 2, "RNN": 1}
 
-PART_MICROSECONDS = 3.0
-"""The least that a thread does between two meetings, which take some 0.2 microseconds."""
+PART_MICROSECONDS = 2.0
+"""The least that a thread does in a step. A meeting takes 0.2 to 0.3 microseconds."""
 _READ_BYTES_PER_MICROSECOND = 100e3
 """The rate at which a core reads weights from its second-level cache, roughly."""
 

@@ -56,7 +56,7 @@ class Compiled:
     def together(
         self, buffers: Sequence[np.ndarray], sizes: Sequence[int], tasks: int, scratch_bytes: int, threads: int
     ) -> None:
-        """Run range(tasks) on threads at the same time, shared out as the runtime does: for kernels that meet."""
+        """Run range(tasks) on threads at the same time, shared out as the runtime does it."""
         pointers = np.array([b.ctypes.data for b in buffers], np.uint64)
         integers = np.array([*sizes, 0], np.int64)
         threads = min(threads, tasks)

@@ -45,8 +45,8 @@ class Layer:
         self.c = random.normal(size=(directions, batch, hidden)) * 0.5
         self.lengths = np.array([max(1, steps - 2 * row) for row in range(batch)], np.int32)
 
-    def run(self, spec: RecurrentSpec, lanes: int, pieces: int = 2) -> Result:
-        """The kernel on tensors with gaps: y and states are views of wider buffers."""
+    def run(self, spec: RecurrentSpec, lanes: int, pieces: int = 2, together: bool = False) -> Result:
+        """The kernel on tensors with gaps: y and states are views of wider buffers. `together`: pieces at once."""
         hidden, dtype = self.hidden, spec.element
         recurrent_bias = np.zeros((self.directions, hidden), dtype)
         bias = self.b[:, : len(self.w[0])] + self.b[:, len(self.w[0]) :]
@@ -73,7 +73,7 @@ class Layer:
         buffers = [gates, spec.pack(self.r.astype(dtype)), recurrent_bias, self.p.astype(dtype), self.lengths]
         buffers += [states[0], states[1], y, states[2], states[3]]
         buffers += [np.zeros((self.directions, spec.shared_elements(hidden)), dtype)]
-        call = _compiled(spec, lanes) if spec.parts == 1 else _compiled(spec, lanes).together
+        call = _compiled(spec, lanes).together if together else _compiled(spec, lanes)
         call(buffers, sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces)
         assert (y[..., hidden:] == 77).all() and all((state[..., hidden:] == 55).all() for state in states)
         return Result(y[..., :hidden], states[2][..., :hidden], states[3][..., :hidden])
@@ -229,7 +229,8 @@ def test_results_do_not_depend_on_the_split() -> None:
 @pytest.mark.parametrize(("kind", "linear"), KINDS)
 @pytest.mark.parametrize(("batch", "known"), [(1, True), (1, False), (3, False), (2, True), (6, False)])
 def test_threads_that_share_a_direction(kind: str, linear: bool, batch: int, known: bool, lanes: int) -> None:
-    """As many or fewer panels than parts, threads with parts of both directions, blocks that are not split."""
+    """Parts without a panel, threads with parts of both directions, blocks that are not split; pieces at the same time
+    and one after the other, where the first has to do the work of all."""
     for initial, lengths in ((False, False), (True, True)):
         whole = _spec(
             kind, lanes, batch if known else None, linear_before_reset=linear, initial=initial, lengths=lengths
@@ -238,9 +239,10 @@ def test_threads_that_share_a_direction(kind: str, linear: bool, batch: int, kno
             layer = Layer(kind, hidden, 9, batch, directions=2, reverse=2)
             spec, expected = replace(whole, parts=parts), layer.run(whole, lanes)
             _check(layer, spec, lanes)
-            for threads in (1, 2, 3, 5, 8):
-                for one, other in zip(expected, layer.run(spec, lanes, threads), strict=True):
-                    np.testing.assert_array_equal(one, other)
+            for pieces in (1, 2, 3, 5, 8):
+                for together in (True, False):
+                    for one, other in zip(expected, layer.run(spec, lanes, pieces, together), strict=True):
+                        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize(("kind", "linear"), KINDS)
@@ -251,7 +253,7 @@ def test_many_meetings(kind: str, linear: bool) -> None:
     layer = Layer(kind, 64, 300, 1)
     expected = layer.run(spec, lanes, pieces=1)
     for repetition in range(20):
-        for one, other in zip(expected, layer.run(spec, lanes, pieces=2 + repetition % 3), strict=True):
+        for one, other in zip(expected, layer.run(spec, lanes, 2 + repetition % 3, together=True), strict=True):
             np.testing.assert_array_equal(one, other)
 
 

@@ -271,6 +271,8 @@ def product(a: Author) -> None:
     if x is None:
         return
     rank = len(a.shape(x))
+    if rank == 2 and 0 in a.shape(x):  # the variable size twice: neither stays in front
+        return
     order = (*range(rank - 2), rank - 1, rank - 2)
     y = a.value(lambda value: len(value.shape) == rank and value.shape[:-2] == a[x].shape[:-2])
     assert y is not None

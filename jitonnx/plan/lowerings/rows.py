@@ -185,7 +185,7 @@ def group_normalize(planner: Planner, group: Group, statement: Statement) -> Non
             planner.call(call)
             return
     if matrix is None:
-        x = planner.channels_last(image)
+        x = planner.copy(x, channels_last_order(x.rank), "needed channels-last, pixels evenly spaced")
         matrix = pixels_as_rows(x)
     y = planner.place(group.output, channels_last_order(x.rank), strict=True)
     out = pixels_as_rows(y)
