@@ -57,9 +57,10 @@ def start(kind: str, model: Path, folder: Path, threads: int, flags: Sequence[st
     arguments = [sys.executable, *flags, "-c", SCRIPTS[kind], model, folder, threads, folder / f"{kind}.out.npy"]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     began = time.perf_counter()
-    with subprocess.Popen(list(map(str, arguments)), **pipes, text=True, env=environment) as process:
+    with subprocess.Popen(
+        list(map(str, arguments)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
         assert process.stdout is not None and process.stderr is not None
         word = process.stdout.readline()
         taken = time.perf_counter() - began

@@ -217,9 +217,7 @@ class Planner:
 
     # ------------------------------------------------------------ stages
 
-    def epilogue(
-        self, group: Group, call: KernelCall, rows: RowStrides, order: Sequence[int] | None = None
-    ) -> None:
+    def epilogue(self, group: Group, call: KernelCall, rows: RowStrides, order: Sequence[int] | None = None) -> None:
         """Give `call` the epilogue of its group: the stage, its tensors and sizes.
 
         `rows` gives the strides by (batch, row, column) of a tensor of the result's shape, None if it has none. An
@@ -237,7 +235,7 @@ class Planner:
                 kernels_order = order or self.order(group.output)
                 tensor = self.copy(tensor, kernels_order, "needed in the order of the kernel's tiles")
                 strides = rows(tensor)
-                assert strides is not None and strides[2] == 1, "Bug: a copy in the kernel's own order is not addressable"
+                assert strides is not None and strides[2] == 1, "Bug: a copy in the kernel's order is not addressable"
             call.tensors.append(tensor)
             call.stage_sizes.extend(strides[:2])
             columns.append(int(strides[2] != 0))

@@ -195,7 +195,7 @@ class Artifact:
     def _verify(self) -> None:
         """Compare all constants with their checksums, which reads the whole file."""
         for number, (array, constant) in enumerate(zip(self._constants, self._header.constants, strict=True)):
-            if hashlib.sha256(array).digest() != constant.sha256:
+            if hashlib.sha256(array.data).digest() != constant.sha256:
                 raise _damaged(self.name, f"constant {number}")
 
 
@@ -240,7 +240,7 @@ def _parts(name: str, memory: Bytes) -> tuple[pb.Header, Bytes, Bytes]:
     if hashlib.sha256(prologue + header).digest() != memory[PROLOGUE.size : HEADER_OFFSET].tobytes():
         raise _damaged(name, "the header")
     parsed = _header(header)
-    if hashlib.sha256(code).digest() != parsed.code.sha256:
+    if hashlib.sha256(code.data).digest() != parsed.code.sha256:
         raise _damaged(name, "the code")
     return parsed, code[-code_offset % ALIGNMENT :], _aligned(memory[code_offset + code_bytes :])
 

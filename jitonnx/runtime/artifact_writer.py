@@ -26,7 +26,7 @@ from .artifact import (
 )
 from .cpu import CpuNeeded
 from .driver import SYMBOLS, driver_digest
-from .layout import ALIGNMENT
+from .layout import ALIGNMENT, address
 from .linker import UnlinkableError, link
 from .program import SPACES, Flag, Step, TensorSpec
 
@@ -114,7 +114,8 @@ class _ConstantTable:
     """Where constants go in the file: equal ones once, each aligned."""
 
     def __init__(self, flags: Sequence[Flag]) -> None:
-        self._flags = {id(flag.word): number for number, flag in enumerate(flags)}
+        # By address: what a program has may be a view of the word.
+        self._flags = {address(flag.word): number for number, flag in enumerate(flags)}
         self._numbers: dict[int, int] = {}
         self._known: dict[tuple[bytes, str, tuple[int, ...]], int] = {}
         self._offsets: dict[bytes, int] = {}
@@ -124,13 +125,13 @@ class _ConstantTable:
 
     def add_all(self, arrays: Sequence[Array]) -> None:
         for array in arrays:
-            if id(array) not in self._flags and id(array) not in self._numbers:
+            if address(array) not in self._flags and id(array) not in self._numbers:
                 self._numbers[id(array)] = self._add(array)
 
     def numbers(self, arrays: Sequence[Array]) -> list[int]:
         """Positions in the table, and behind it in the flags."""
         return [
-            self._numbers[id(array)] if id(array) in self._numbers else len(self.rows) + self._flags[id(array)]
+            self._numbers[id(array)] if id(array) in self._numbers else len(self.rows) + self._flags[address(array)]
             for array in arrays
         ]
 
@@ -158,9 +159,9 @@ class _ConstantTable:
         return self._offsets[digest]
 
 
-def _octets(array: Array) -> npt.NDArray[np.uint8]:
+def _octets(array: Array) -> memoryview:
     """The memory of a C-contiguous array."""
-    return array.reshape(-1).view(np.uint8)
+    return array.reshape(-1).view(np.uint8).data
 
 
 def _code(objects: Sequence[bytes], kernels: Sequence[str], driver: bytes) -> tuple[bytes, pb.Code]:

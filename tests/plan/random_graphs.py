@@ -1,7 +1,7 @@
 """Random graphs for Hypothesis, written as Python text: what a failing test prints can be pasted and run.
 
-A graph grows by steps. Each step writes a line such as `v3 = b.op(Add(), v1, data(7, 4))`, which is executed at once, so
-that the next one knows all types. Some inputs have a first axis of variable size; constants then have 1 there, and
+A graph grows by steps. Each step writes a line such as `v3 = b.op(Add(), v1, data(7, 4))`, which is executed at once,
+so that the next one knows all types. Some inputs have a first axis of variable size; constants then have 1 there, and
 nothing counts its elements, so that the graph makes sense for any size.
 """
 
@@ -23,7 +23,19 @@ from tests.passes.graphs import Build
 
 LARGEST = 3000
 """Elements of a value: enough for every vector width and tail, few enough to be quick."""
-SIZES = ((2, 3, 4), (5, 17), (2, 3, 9, 10), (33,), (1, 20, 6, 5), (3, 1, 18), (1, 8, 7), (), (4, 16), (2, 4, 5, 3), (40, 3))
+SIZES = (
+    (2, 3, 4),
+    (5, 17),
+    (2, 3, 9, 10),
+    (33,),
+    (1, 20, 6, 5),
+    (3, 1, 18),
+    (1, 8, 7),
+    (),
+    (4, 16),
+    (2, 4, 5, 3),
+    (40, 3),
+)
 VARIABLE, SIZE = "n", 3
 """The variable axis, and its size in a graph's own feeds."""
 
@@ -86,7 +98,9 @@ class Author:
     def number(self, low: int, high: int) -> int:
         return self.draw(st.integers(low, high))
 
-    def value(self, accept: Callable[[Value], bool] = lambda value: True, dtype: DType | None = DType.FLOAT) -> str | None:
+    def value(
+        self, accept: Callable[[Value], bool] = lambda value: True, dtype: DType | None = DType.FLOAT
+    ) -> str | None:
         """A value, newer ones first when Hypothesis shrinks."""
         fitting = [
             name
@@ -156,7 +170,11 @@ class Author:
 
 @st.composite
 def recipes(
-    draw: st.DrawFn, steps: Sequence[Callable[[Author], None]], length: int = 8, integer: bool = False, variable: bool = False
+    draw: st.DrawFn,
+    steps: Sequence[Callable[[Author], None]],
+    length: int = 8,
+    integer: bool = False,
+    variable: bool = False,
 ) -> Recipe:
     """A graph of up to `length` random steps."""
     author = Author(draw, variable)

@@ -162,7 +162,7 @@ def concat(a: Author) -> None:
 
 def _joins(a: Value, b: Value, axis: int) -> bool:
     return len(a.shape) == len(b.shape) and all(
-        i == axis and isinstance(m, int) or m == n for i, (m, n) in enumerate(zip(a.shape, b.shape, strict=True))
+        (i == axis and isinstance(m, int)) or m == n for i, (m, n) in enumerate(zip(a.shape, b.shape, strict=True))
     )
 
 

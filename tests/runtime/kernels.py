@@ -80,11 +80,11 @@ def _own_scratch(module: ir.Module) -> None:
     code.give()
 
 
-def compile_module(module: ir.Module) -> bytes:
+def compile_module(module: ir.Module | str) -> bytes:
     """Object code for this CPU."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    machine = llvm.Target.from_default_triple().create_target_machine(opt=2, reloc="pic")
+    machine = llvm.Target.from_default_triple().create_target_machine(opt=2, reloc="pic", codemodel="small")
     return machine.emit_object(llvm.parse_assembly(str(module)))
 
 
