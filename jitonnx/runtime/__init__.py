@@ -11,7 +11,10 @@ The modules in the order in which a program passes through them:
 | `threads` | the team of threads that a run shares its work with; how many CPUs this process may use |
 | `executable` | a program made ready: its tables, arenas, and `run` |
 | `entry` | the whole of `run` as one native function |
+| `artifact`, `artifact_writer` | programs, code and constants in one file: opening it, writing it |
+| `linker`, `mapping` | code for artifacts: linked ahead, put into memory without LLVM |
+| `cpu`, `trust` | whether this machine can run an artifact, and who can have written it |
 
 Nothing here imports Numba, the planner or the code generator, so that a saved model runs without them. docs/runtime.md
-explains a run from beginning to end.
+explains a run from beginning to end, docs/artifacts.md what artifacts are.
 """

@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import llvmlite.ir as ir
-import numpy as np
 from numba import types
 
 from jitonnx.kernels.code import Code, Mask, Pointer, emitted, larger, remainder, smaller
@@ -26,9 +25,9 @@ from jitonnx.kernels.trace import Traced, fma, select
 
 
 def build(spec: RecurrentSpec, lanes: int, epilogue: Any = None) -> Callable[..., None]:
-    """The kernel of `spec` for float32 vectors of `lanes`. There is no epilogue."""
-    if epilogue is not None or spec.units != lanes * 4 // np.dtype(spec.element).itemsize:
-        raise ValueError(f"{spec} takes no epilogue, and panels of a vector's length, here {lanes} of float32")
+    """The kernel of `spec` for vectors of `lanes` elements. There is no epilogue."""
+    if epilogue is not None or spec.units != lanes:
+        raise ValueError(f"{spec} takes no epilogue, and panels of a vector's length, here {lanes}")
     return emitted(lambda code, begin, end: _Kernel(code, spec).emit(begin, end))
 
 

@@ -139,7 +139,7 @@ def _activate(activation: Activation, x: np.ndarray) -> np.ndarray:
 def _compiled(spec: RecurrentSpec, lanes: int) -> Compiled:
     if (spec, lanes) not in _COMPILED:
         target = host() if lanes == host().lanes(4) else named("haswell")
-        _COMPILED[spec, lanes] = Compiled(build(spec, lanes), target)
+        _COMPILED[spec, lanes] = Compiled(build(spec, spec.units), target)
     return _COMPILED[spec, lanes]
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from jitonnx.ir.dims import Dim
-from jitonnx.ir.dtypes import DType
+from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
 from jitonnx.ops.registry import registry
 from tests.passes.graphs import Build
@@ -36,6 +36,8 @@ SIZES = (
     (2, 4, 5, 3),
     (40, 3),
 )
+EMPTY = ((2, 0, 3), (0, 5), (3, 4, 0, 2))
+INTEGERS = (DType.INT64, DType.INT32, DType.UINT8, DType.INT8)
 VARIABLE, SIZE = "n", 3
 """The variable axis, and its size in a graph's own feeds."""
 
@@ -84,8 +86,9 @@ class Recipe:
 class Author:
     """A graph under construction."""
 
-    def __init__(self, draw: st.DrawFn, variable: bool) -> None:
+    def __init__(self, draw: st.DrawFn, variable: bool, real: str = "float32") -> None:
         self.draw, self.variable, self.build = draw, variable, Build()
+        self.real = real
         self.lines: list[str] = []
         self.names: dict[str, Any] = {**NAMES, "b": self.build}
         self.values: list[str] = []
@@ -98,20 +101,19 @@ class Author:
     def number(self, low: int, high: int) -> int:
         return self.draw(st.integers(low, high))
 
-    def value(
-        self, accept: Callable[[Value], bool] = lambda value: True, dtype: DType | None = DType.FLOAT
-    ) -> str | None:
-        """A value, newer ones first when Hypothesis shrinks."""
-        fitting = [
-            name
-            for name in reversed(self.values)
-            if (dtype is None or self[name].dtype is dtype) and accept(self[name])
-        ]
+    def value(self, accept: Callable[[Value], bool] = lambda value: True, *dtypes: DType) -> str | None:
+        """A value of the graph's real numbers, or of one of `dtypes`; one of the newest."""
+        allowed = dtypes or (of_numpy(np.dtype(self.real)),)
+        fitting = [name for name in reversed(self.values) if self[name].dtype in allowed and accept(self[name])]
         return self.pick(fitting[:5]) if fitting else None
 
     def integer(self, accept: Callable[[Value], bool] = lambda value: True) -> str | None:
         """A value of integers."""
-        return self.value(lambda value: value.dtype.is_integer and accept(value), None)
+        return self.value(accept, *INTEGERS)
+
+    def scalar(self, number: float) -> str:
+        """The text of a real number."""
+        return f"np.{self.real}({number})"
 
     def draw_permutation(self, size: int) -> list[int]:
         return self.draw(st.permutations(range(size)))
@@ -119,13 +121,13 @@ class Author:
     def __getitem__(self, name: str) -> Value:
         return self.names[name]
 
-    def shape(self, name: str) -> tuple[int, ...]:
-        """The sizes; 0 for one that is variable."""
-        return tuple(0 if isinstance(dim, Dim) else dim for dim in self[name].shape)
+    def shape(self, name: str) -> tuple[Any, ...]:
+        """The sizes; None for one that is variable."""
+        return tuple(None if isinstance(dim, Dim) else dim for dim in self[name].shape)
 
     def axes(self, name: str) -> list[int]:
-        """The axes of fixed size."""
-        return [axis for axis, dim in enumerate(self[name].shape) if not isinstance(dim, Dim)]
+        """The axes of fixed size, but those without elements."""
+        return [axis for axis, size in enumerate(self.shape(name)) if size]
 
     # ------------------------------------------------------------ writing
 
@@ -133,20 +135,20 @@ class Author:
         self.lines.append(line)
         exec(line, self.names)
 
-    def input(self, shape: Sequence[int], dtype: str = "float32") -> None:
+    def input(self, shape: Sequence[int], dtype: str = "") -> None:
         name, seed = f"x{len(self.values)}", len(self.values) + 1
         if self.variable:
             shape = (SIZE, *shape[1:])
-        numbers = f"data({seed}{''.join(f', {size}' for size in shape)}, dtype={dtype!r})"
+        numbers = f"data({seed}{''.join(f', {size}' for size in shape)}, dtype={dtype or self.real!r})"
         if self.variable:
             self.write(f"{name} = b.input({numbers}, {(VARIABLE, *shape[1:])})")
         else:
             self.write(f"{name} = b.input({numbers})")
         self.values.append(name)
 
-    def constant(self, *shape: int, dtype: str = "float32") -> str:
+    def constant(self, *shape: int, dtype: str = "") -> str:
         """The text of a constant of numbers."""
-        return f"data({self.number(1, 50)}{''.join(f', {size}' for size in shape)}, dtype={dtype!r})"
+        return f"data({self.number(1, 50)}{''.join(f', {size}' for size in shape)}, dtype={dtype or self.real!r})"
 
     def op(self, operator: str, *inputs: str, outputs: int = 1) -> None:
         """A node; a result that is too large is forgotten."""
@@ -155,7 +157,9 @@ class Author:
         if outputs > 1:
             call = f"b.ops({operator}, {outputs}, {', '.join(inputs)})"
         self.write(f"{', '.join(names)} = {call}")
-        self.values += [name for name in names if math.prod(max(1, size) for size in self.shape(name)) <= LARGEST]
+        for name in names:
+            if math.prod(SIZE if size is None else size for size in self.shape(name)) <= LARGEST:
+                self.values.append(name)
 
     def finish(self) -> Recipe:
         """Outputs: the newest value, and some others."""
@@ -173,17 +177,29 @@ def recipes(
     draw: st.DrawFn,
     steps: Sequence[Callable[[Author], None]],
     length: int = 8,
-    integer: bool = False,
+    *,
+    integers: bool = False,
     variable: bool = False,
+    empty: bool = False,
+    real: str = "float32",
 ) -> Recipe:
-    """A graph of up to `length` random steps."""
-    author = Author(draw, variable)
-    shapes = [shape for shape in SIZES if len(shape) > 1 or not variable]
-    for _ in range(author.number(1, 2)):
-        author.input(author.pick(shapes))
-    if integer:
-        author.input(author.pick(shapes), author.pick(["int64", "int32", "uint8", "int8"]))
-        author.input(author.pick(shapes), "bool")
+    """A graph of up to `length` random steps.
+
+    integers: with inputs of integers and truth values, too. variable: first axes are of variable size. empty: with an
+    input of no elements. real: the type of real numbers.
+    """
+    author = Author(draw, variable, real)
+    begin(author, integers, empty)
     for _ in range(author.number(1, length)):
         author.pick(steps)(author)
     return author.finish()
+
+
+def begin(author: Author, integers: bool, empty: bool) -> None:
+    """The inputs."""
+    shapes = [shape for shape in SIZES if shape or not author.variable]
+    for _ in range(author.number(1, 2)):
+        author.input(author.pick(EMPTY if empty else shapes))
+    if integers:
+        author.input(author.pick(shapes), author.pick([dtype.numpy.name for dtype in INTEGERS]))
+        author.input(author.pick(shapes), "bool")

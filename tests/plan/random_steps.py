@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from jitonnx.ir.dtypes import DType
+import numpy as np
+
+from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
-from tests.plan.random_graphs import Author
+from tests.plan.random_graphs import INTEGERS, SIZE, Author
 
 UNARY = (
     *("Relu()", "Neg()", "Sigmoid()", "Tanh()", "Abs()", "Erf()", "HardSwish()", "Gelu()", "Mish()", "Softplus()"),
@@ -16,7 +18,6 @@ UNARY = (
 )
 BINARY = ("Add()", "Sub()", "Mul()", "Div()", "Max()", "Min()", "Add()", "Mul()")
 ABSENT = "None"
-_INTEGERS = (DType.INT64, DType.INT32, DType.UINT8, DType.INT8)
 
 
 def _rank(least: int, most: int = 9) -> Callable[[Value], bool]:
@@ -29,7 +30,7 @@ def _ints(*values: int) -> str:
 
 def _broadcastable(author: Author, name: str) -> list[int]:
     """A shape that broadcasts to that of a value."""
-    shape = [size if size and author.number(0, 2) else 1 for size in author.shape(name)]
+    shape = [1 if size is None or not author.number(0, 2) else size for size in author.shape(name)]
     return shape[author.number(0, len(shape)) :] if author.number(0, 1) else shape
 
 
@@ -43,7 +44,7 @@ def unary(a: Author) -> None:
 
 def clip(a: Author) -> None:
     if x := a.value():
-        a.op("Clip()", x, "np.float32(-0.75)", a.pick(["np.float32(1.25)", ABSENT]))
+        a.op("Clip()", x, a.scalar(-0.75), a.pick([a.scalar(1.25), ABSENT]))
 
 
 def by_constant(a: Author) -> None:
@@ -90,12 +91,13 @@ def reshape(a: Author) -> None:
     if x is None:
         return
     shape = a.shape(x)
-    if 0 in shape:  # a variable size stays where it is
-        if shape[0]:
-            return
-        a.op("Reshape()", x, _ints(0, *_factors(a, math.prod(shape[1:]))))
+    if None not in shape[:1] and None in shape:
         return
-    a.op("Reshape()", x, _ints(*_factors(a, math.prod(shape))))
+    if 0 in shape:
+        a.op("Reshape(allowzero=1)", x, _ints(a.number(1, 4), 0))
+        return
+    kept = [0] if None in shape else []  # a variable size stays where it is
+    a.op("Reshape()", x, _ints(*kept, *_factors(a, math.prod(shape[len(kept) :]))))
 
 
 def _factors(a: Author, size: int) -> list[int]:
@@ -153,7 +155,7 @@ def concat(a: Author) -> None:
     axis, parts = a.pick(axes), [x]
     for _ in range(a.number(1, 2)):
         other = a.value(lambda value: _joins(value, a[x], axis))
-        if 0 not in a.shape(x) and a.number(0, 4) == 0:
+        if None not in a.shape(x) and a.number(0, 4) == 0:
             other = a.constant(*a.shape(x))
         assert other is not None
         parts.insert(a.number(0, len(parts)), other)
@@ -178,7 +180,7 @@ def pad(a: Author) -> None:
             before[axis], after[axis] = a.number(0, 2), a.number(0, 2)
     if any(max(before[axis], after[axis]) > a.shape(x)[axis] for axis in axes):
         return
-    value = a.pick([ABSENT, "np.float32(0.5)"]) if mode == "constant" else ABSENT
+    value = a.pick([ABSENT, a.scalar(0.5)]) if mode == "constant" else ABSENT
     a.op(f"Pad(mode={mode!r})", x, _ints(*before, *after), value)
 
 
@@ -205,6 +207,22 @@ def gather(a: Author) -> None:
         [f"np.array({size - 1})", "np.array([0])", "np.array([[-1, 0], [0, -1]])", f"np.arange({size})[::-1].copy()"]
     )
     a.op(f"Gather(axis={axis})", x, indices)
+
+
+def shape_arithmetic(a: Author) -> None:
+    """Everything behind the first axis flattened, with sizes that the graph itself reads, as exporters write it."""
+    x = a.value(_rank(2))
+    if x and a.shape(x)[0] != 0 and 0 not in a.shape(x):
+        n = len(a.lines)
+        a.write(f"n{n} = b.op(Slice(), b.op(Shape(), {x}), {_ints(0)}, {_ints(1)}, {_ints(0)})")
+        a.op("Reshape()", x, f"b.op(Concat(axis=0), n{n}, {_ints(-1)})")
+
+
+def on_numpy(a: Author) -> None:
+    """What has no kernel: the graph is cut there."""
+    if x := a.value(_rank(1)):
+        axis = a.number(0, len(a.shape(x)) - 1)
+        a.op(f"CumSum(reverse={a.number(0, 1)})", x, f"np.array({axis})")
 
 
 def depth_to_space(a: Author) -> None:
@@ -251,7 +269,7 @@ def spelled_norm(a: Author) -> None:
     a.write(f"m{n} = b.op(ReduceMean(), {x}, {_ints(-1)})")
     a.write(f"d{n} = b.op(Sub(), {x}, m{n})")
     a.write(f"s{n} = b.op(ReduceMean(), b.op(Mul(), d{n}, d{n}), {_ints(-1)})")
-    a.write(f"r{n} = b.op(Sqrt(), b.op(Add(), s{n}, np.float32(0.01)))")
+    a.write(f"r{n} = b.op(Sqrt(), b.op(Add(), s{n}, {a.scalar(0.01)}))")
     a.op("Div()", f"d{n}", f"r{n}")
 
 
@@ -262,7 +280,7 @@ def matmul(a: Author) -> None:
     x = a.value(lambda value: len(value.shape) > 1 and isinstance(value.shape[-1], int))
     if x:
         k, n = a.shape(x)[-1], a.pick([1, 3, 8, 17])
-        a.op("MatMul()", x, f"{a.constant(k, n)} / np.float32({k})")
+        a.op("MatMul()", x, f"{a.constant(k, n)} / {a.scalar(max(1, k))}")
 
 
 def product(a: Author) -> None:
@@ -271,7 +289,7 @@ def product(a: Author) -> None:
     if x is None:
         return
     rank = len(a.shape(x))
-    if rank == 2 and 0 in a.shape(x):  # the variable size twice: neither stays in front
+    if rank == 2 and None in a.shape(x):  # the variable size twice: neither stays in front
         return
     order = (*range(rank - 2), rank - 1, rank - 2)
     y = a.value(lambda value: len(value.shape) == rank and value.shape[:-2] == a[x].shape[:-2])
@@ -295,10 +313,10 @@ def attention(a: Author) -> None:
         return
     heads = f"{_ints(0, length, 2, size // 2)}"
     for part, order in (("q", (0, 2, 1, 3)), ("k", (0, 2, 3, 1)), ("w", (0, 2, 1, 3))):
-        weights = f"{a.constant(size, size)} / np.float32({size})"
+        weights = f"{a.constant(size, size)} / {a.scalar(size)}"
         a.write(f"{part}{n} = b.op(MatMul(), {x}, {weights})")
         a.write(f"{part}{n} = b.op(Transpose(perm={order}), b.op(Reshape(), {part}{n}, {heads}))")
-    a.write(f"s{n} = b.op(Mul(), b.op(MatMul(), q{n}, k{n}), np.float32(0.5))")
+    a.write(f"s{n} = b.op(Mul(), b.op(MatMul(), q{n}, k{n}), {a.scalar(0.5)})")
     if a.number(0, 1):
         a.write(f"s{n} = b.op(Add(), s{n}, {a.constant(length, length)})")
     a.write(f"o{n} = b.op(MatMul(), b.op(Softmax(axis=-1), s{n}), w{n})")
@@ -339,7 +357,7 @@ def conv(a: Author) -> None:
     if a.number(0, 4) == 0:
         dilations = [2 if size + 2 * p > 2 * k else 1 for size, k, p in zip(sizes, kernel, pads, strict=False)]
     scale = math.prod(kernel) * channels // group
-    weights = f"{a.constant(out, channels // group, *kernel)} / np.float32({max(1, scale // 2)})"
+    weights = f"{a.constant(out, channels // group, *kernel)} / {a.scalar(max(1, scale // 2))}"
     bias = a.pick([ABSENT, a.constant(out)])
     attributes = f"group={group}, pads={tuple(pads)}, strides={tuple(strides)}, dilations={tuple(dilations)}"
     a.op(f"Conv({attributes})", x, weights, bias)
@@ -347,11 +365,11 @@ def conv(a: Author) -> None:
 
 def conv_transpose(a: Author) -> None:
     x = _image(a)
-    if x is None or math.prod(size or 3 for size in a.shape(x)) > 600:
+    if x is None or math.prod(size or SIZE for size in a.shape(x)) > 600:
         return
     _, channels, *sizes = a.shape(x)
     kernel = [a.pick([1, 2, 3]) for _ in sizes]
-    weights = f"{a.constant(channels, a.number(1, 4), *kernel)} / np.float32({channels})"
+    weights = f"{a.constant(channels, a.number(1, 4), *kernel)} / {a.scalar(channels)}"
     a.op(f"ConvTranspose(strides={tuple(a.number(1, 2) for _ in sizes)})", x, weights)
 
 
@@ -400,6 +418,18 @@ def resize(a: Author) -> None:
     a.op(f"Resize({options})", x, ABSENT, f"np.array({scales}, np.float32)")
 
 
+def recurrent(a: Author) -> None:
+    x = a.value(lambda value: len(value.shape) == 3 and isinstance(value.shape[2], int) and value.shape[2] > 0)
+    if x is None or None in a.shape(x)[1:]:
+        return
+    kind, gates, size, hidden = *a.pick([("LSTM", 4), ("GRU", 3), ("RNN", 1)]), a.shape(x)[2], a.pick([3, 16])
+    direction, count = a.pick([("forward", 1), ("reverse", 1), ("bidirectional", 2)])
+    weights = [a.constant(count, gates * hidden, n) for n in (size, hidden)]
+    bias = a.pick([ABSENT, a.constant(count, 2 * gates * hidden)])
+    options = f"direction={direction!r}, hidden_size={hidden}, clip={a.pick([0.0, 0.5])}"
+    a.op(f"{kind}({options})", x, *weights, bias, outputs=2)
+
+
 def squeeze_excite(a: Author) -> None:
     x = _image(a)
     if x is None:
@@ -444,7 +474,7 @@ def compare(a: Author) -> None:
 
 
 def logic(a: Author) -> None:
-    x = a.value(dtype=DType.BOOL)
+    x = a.value(lambda value: True, DType.BOOL)
     if x is None:
         return
     y = a.value(lambda value: _broadcasts(value, a[x]), DType.BOOL)
@@ -457,19 +487,20 @@ def logic(a: Author) -> None:
 
 def choose(a: Author) -> None:
     """Where with a computed condition."""
-    x = a.value(dtype=DType.BOOL)
+    x = a.value(lambda value: True, DType.BOOL)
     if x is None:
         return
-    dtype = a.pick([DType.FLOAT, *_INTEGERS, DType.BOOL])
+    dtype = a.pick([of_numpy(np.dtype(a.real)), *INTEGERS, DType.BOOL])
     y = a.value(lambda value: _broadcasts(value, a[x]), dtype)
     if y:
         a.op("Where()", x, y, a.constant(dtype=dtype.numpy.name))
 
 
 def convert(a: Author) -> None:
-    x = a.value(lambda value: value.dtype is not DType.FLOAT, None)
+    x = a.value(lambda value: True, *INTEGERS, DType.BOOL)
     if x:
-        a.op(f"Cast(to={int(a.pick([DType.FLOAT, DType.FLOAT, DType.BOOL, *_INTEGERS]))})", x)
+        real = of_numpy(np.dtype(a.real))
+        a.op(f"Cast(to={int(a.pick([real, real, DType.BOOL, *INTEGERS]))})", x)
 
 
 def integer_reduce(a: Author) -> None:
@@ -482,9 +513,19 @@ def integer_reduce(a: Author) -> None:
     a.op(f"{a.pick(['ArgMax', 'ArgMin'])}(axis={axis}, keepdims={a.number(0, 1)})", x)
 
 
+def gather_by_value(a: Author) -> None:
+    """Gather with indices that only a run knows."""
+    x, i = a.value(_rank(1)), a.value(_rank(0, 2), DType.INT64, DType.INT32)
+    if x is None or i is None or not (axes := a.axes(x)):
+        return
+    axis = a.pick(axes)
+    limit = f"np.array({a.shape(x)[axis]}, np.{a[i].dtype.numpy.name})"
+    a.op(f"Gather(axis={axis})", x, f"b.op(Mod(), {i}, {limit})")
+
+
 def move_anything(a: Author) -> None:
     """A view or a copy of a value that is no float."""
-    x = a.value(lambda value: value.dtype is not DType.FLOAT and len(value.shape) > 0, None)
+    x = a.value(lambda value: len(value.shape) > 0, *INTEGERS, DType.BOOL)
     if x is None:
         return
     rank = len(a.shape(x))
@@ -503,12 +544,15 @@ def move_anything(a: Author) -> None:
 
 
 ELEMENTWISE = (unary, by_constant, binary, where, clip)
-MOVEMENT = (transpose, reshape, unsqueeze, squeeze, slice_, split, concat, pad, expand, tile, gather, depth_to_space)
+MOVEMENT = (
+    *(transpose, reshape, unsqueeze, squeeze, slice_, split, concat, pad, expand, tile, gather, depth_to_space),
+    *(shape_arithmetic, on_numpy),
+)
 ROWS = (reduce, softmax, norm, spelled_norm)
-PRODUCTS = (matmul, product, gemm, attention)
+PRODUCTS = (matmul, product, gemm, attention, recurrent)
 IMAGES = (conv, conv, conv_transpose, pool, batch_norm, instance_norm, resize, squeeze_excite)
-INTEGERS = (integer_binary, integer_unary, compare, logic, choose, convert, integer_reduce, move_anything)
+WHOLE = (integer_binary, integer_unary, compare, logic, choose, convert, integer_reduce, gather_by_value, move_anything)
 
 FLOATS = (*ELEMENTWISE, *ELEMENTWISE, *MOVEMENT, *ROWS, *PRODUCTS)
 VISION = (*ELEMENTWISE, *ELEMENTWISE, *IMAGES, *IMAGES, concat, slice_, split, pad, transpose, reduce, gather, matmul)
-MIXED = (*INTEGERS, *INTEGERS, *ELEMENTWISE, concat, transpose, reduce)
+MIXED = (*WHOLE, *WHOLE, *ELEMENTWISE, concat, transpose, reduce)
