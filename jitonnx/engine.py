@@ -5,47 +5,71 @@
 `Engine` holds what one model needs and keeps its programs by input shapes. Where only a run can tell a shape, or an
 operator has no kernel, the graph is cut: the part before runs natively, the node is evaluated on NumPy, and the part
 behind is an engine of its own, made for what came out.
+
+For what has to be compiled for one set of shapes alone, a run does not wait unless told to (`CompileMode`): it
+evaluates the operators on NumPy, and the code is made in the background when the shapes come back.
 """
 
 from __future__ import annotations
 
+import enum
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jitonnx.codegen.code import code_of
-from jitonnx.errors import Fail, RuntimeException
+from jitonnx.background import Job, Workshop, linking
+from jitonnx.codegen.code import Code, code_of
+from jitonnx.errors import Fail, ModelRequiresCompilation, RuntimeException
 from jitonnx.ir.computation import Host
 from jitonnx.ir.dims import Dim, DimLike, evaluate
 from jitonnx.ir.graph import Graph, Node, Value
 from jitonnx.ir.lowering import lower
 from jitonnx.ir.operator import evaluate_arrays
 from jitonnx.ir.types import UNKNOWN, TensorType, type_of
+from jitonnx.kept import Kept, KeptJobs, When
+from jitonnx.model.evaluate import evaluate as evaluate_graph
 from jitonnx.passes.pipeline import optimize
 from jitonnx.passes.report import Report
 from jitonnx.plan.choices import Choices
 from jitonnx.plan.make import make_plan
 from jitonnx.plan.plan import Plan, microseconds
 from jitonnx.plan.planner import ConcreteShapesNeeded, UnplannableError
-from jitonnx.ready import Flags, Ready
+from jitonnx.ready import Ready
+from jitonnx.records import dataclass
 from jitonnx.runtime.cache import KernelCache
 from jitonnx.runtime.cpu import cpu_needed
-from jitonnx.runtime.loader import CodeImage, load
+from jitonnx.runtime.images import find_linked, load_linked
 from jitonnx.runtime.program import Program
 from jitonnx.target import Target, host
+
+if TYPE_CHECKING:
+    import logging
 
 GIL_STEPS, GIL_MICROSECONDS = 64, 20.0
 """Runs of fewer steps that are estimated to take less time keep the GIL: letting it go and taking it again costs about
 0.1 microseconds, and where other threads want it a switch to them and back."""
 
 Shapes = tuple[tuple[int, ...], ...]
-_T = TypeVar("_T")
 WEIGHT_BYTES = 1 << 16
 """Constants above are weights: a compiled graph forgets their elements."""
+PROGRAM_BYTES = 256 << 20
+"""Memory that the programs of an engine may hold, by default."""
+
+
+class CompileMode(enum.Enum):
+    """When code is compiled."""
+
+    AUTO = ""
+    """Before the first run; but what serves one set of shapes alone is left to NumPy until the shapes come back."""
+    BEFORE = "before"
+    """Before the run that needs it."""
+    BACKGROUND = "background"
+    """Behind the runs, which NumPy does until the code is there."""
+    CACHED = "cached"
+    """Never: what is not in the kernel cache is an error."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +82,13 @@ class Settings:
     """Names of rewrites that are not made; docs/passes.md lists them."""
     choices: Choices = field(default_factory=Choices)
     target: Target | None = None
-    programs_kept: int = 64
-    """Programs (one a set of input shapes) kept; the least recently used go."""
+    programs_kept: int = 1024
+    """Programs (one a set of input shapes) kept at most; the least recently used go."""
+    program_bytes: int = PROGRAM_BYTES
+    """Memory of the programs kept: intermediate results and tables; the least recently used go."""
+    engines_kept: int = 64
+    """Engines for one set of shapes alone kept at most; the least recently used go."""
+    compile: CompileMode = CompileMode.BEFORE
 
 
 @dataclass
@@ -68,29 +97,37 @@ class Compiled:
 
     plan: Plan
     symbols: list[str]
-    image: CodeImage
-    objects: Mapping[str, bytes]
-
-    def __post_init__(self) -> None:
-        self._flags = Flags(self.plan.flags)
+    image: Mapping[str, int]
+    """Addresses of the kernels, which are in memory as long as this is."""
+    objects: Callable[[], Mapping[str, bytes]]
+    """Gives the object code by symbol, from the kernel cache or compiled again: only saving needs it."""
 
     def ready(self, sizes: Mapping[str, int], threads: int) -> Ready:
         """The program for values of the dimension variables."""
         program = self.plan.instantiate(sizes, self.symbols, threads)
-        return Ready(program, self.image, threads, self._flags, self.is_short(program, sizes))
+        return Ready(program, self.image, threads, self.plan.flags, self.is_short(program, sizes))
 
     def is_short(self, program: Program, sizes: Mapping[str, int]) -> bool:
         """Whether a run of the program for these sizes is too short to let go of the GIL for."""
         if len(program.steps) > GIL_STEPS:
             return False
-        estimate = sum(microseconds(call.spec.work(complete)) for call, complete in self.plan.sized(sizes))
-        return estimate <= GIL_MICROSECONDS
+        estimate = 0.0
+        for call, complete in self.plan.sized(sizes):
+            estimate += microseconds(call.spec.work(complete))
+            if estimate > GIL_MICROSECONDS:
+                return False
+        return True
 
 
 class Engine:
     """One model, compiled. Runs from several Python threads at once.
 
     graph: what to run; it is optimised in place.
+    progress: called as progress(done, all) while the caller waits for kernels.
+    workshop: where to leave work to the background; None: everything is made before the run that needs it.
+    stop: given where the engine itself is made in the background; set if nobody wants it any more.
+
+    Raises ModelRequiresCompilation if kernels are not in the cache and may not be compiled.
     """
 
     def __init__(
@@ -99,8 +136,11 @@ class Engine:
         settings: Settings,
         cache: KernelCache,
         progress: Callable[[int, int], None] | None = None,
+        workshop: Workshop | None = None,
+        stop: threading.Event | None = None,
     ) -> None:
-        self.settings, self.cache, self.progress = settings, cache, progress
+        self.settings, self.cache, self.progress, self.workshop = settings, cache, progress, workshop
+        self._stop = stop
         self.target = settings.target or host()
         self.foreign = cpu_needed(self.target).problem() if settings.target else None
         """Why this machine cannot run the code; None if it can. Code for other CPUs is made to be saved."""
@@ -108,8 +148,8 @@ class Engine:
         dynamic = any(not kind.static for kind in self._input_types)
         # A feed may break what the symbolic plan assumes; an engine for its sizes is then made from the loaded graph.
         self._source = specialise(graph, self._input_types) if dynamic else None
-        self._engines: _Kept[Engine] = _Kept(settings.programs_kept)
-        self._programs: _Kept[Ready] = _Kept(settings.programs_kept)
+        self._engines: KeptJobs[Engine] = KeptJobs(settings.engines_kept, workshop)
+        self._programs: Kept[Ready] = Kept(settings.programs_kept, _program_bytes, settings.program_bytes)
         self.graph = graph
         self.cut: Cut | None = None
         self._only_concrete = False
@@ -135,7 +175,10 @@ class Engine:
         return tuple(tuple(map(int, kind.shape or ())) for kind in self._input_types)  # type: ignore[arg-type]
 
     def program(self, shapes: Shapes) -> Ready | None:
-        """The program for concrete input shapes, made at their first use; None where the graph is cut."""
+        """The program for concrete input shapes, made at their first use.
+
+        None where the graph is cut, or the code for these shapes is left to the background: `run` knows what to do.
+        """
         found = self._programs.find(shapes)
         if found is not None:
             return found
@@ -143,7 +186,8 @@ class Engine:
             raise Fail(f"the model can be saved but not run here: {self.foreign}")
         sizes = self.sizes(shapes)
         if sizes is None:
-            ready = self._specialised(shapes).program(shapes)
+            engine = self._specialised(shapes) if self._when() is When.NOW else self._engines.find(shapes)
+            ready = None if engine is None else engine.program(shapes)
             return None if ready is None else self._programs.get(shapes, lambda: ready)
         compiled, threads = self.compiled, self.settings.threads
         return None if compiled is None else self._programs.get(shapes, lambda: compiled.ready(sizes, threads))
@@ -153,17 +197,35 @@ class Engine:
         return self._programs.find(shapes)
 
     def known_shapes(self) -> list[Shapes]:
-        """The shapes that there are programs for already, those used longest ago first."""
-        return self._programs.keys()
+        """The shapes that were run and may be run again at once, those used longest ago first.
+
+        Those that NumPy served come first: they have no program yet.
+        """
+        programs = self._programs.keys()
+        return [*(shapes for shapes in self._engines.seen() if shapes not in programs), *programs]
+
+    def note_shapes(self, shapes: Iterable[Shapes]) -> None:
+        """Count shapes as run, although nothing has been made for them."""
+        self._engines.note(shapes)
+
+    @property
+    def program_memory(self) -> int:
+        """Bytes that the programs kept hold: intermediate results and tables, not weights."""
+        return self._programs.bytes
 
     def serving(self, shapes: Shapes) -> Engine:
-        """The engine that runs inputs of these shapes: this one, or one made for them alone."""
+        """The engine that runs inputs of these shapes: this one, or one made for them alone, which is waited for."""
         return self if self.sizes(shapes) is not None else self._specialised(shapes).serving(shapes)
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The outputs for inputs in the order of the graph's, whose types have been checked."""
         shapes = tuple(np.shape(array) for array in inputs)
-        engine = self.serving(shapes)
+        engine: Engine | None = self
+        while engine is not None and engine.sizes(shapes) is None:
+            engine = engine._specialised(shapes, engine._when())
+        if engine is None:
+            assert self._source is not None
+            return on_numpy(self._source, inputs)
         if engine.cut is not None:
             return engine.cut.run(inputs, engine.sizes(shapes) or {})
         ready = engine.program(shapes)
@@ -176,14 +238,30 @@ class Engine:
         assumptions = self.compiled.plan.assumptions if self.compiled else self.graph.assumptions
         return sizes if sizes is not None and _holds(assumptions, sizes) else None
 
-    def _specialised(self, shapes: Shapes) -> Engine:
-        """The engine for sizes that break an assumption of this one."""
+    def _when(self, static: bool = False) -> When:
+        """When an engine for one set of shapes is made. static: the model takes no others, as far as is known."""
+        mode = self.settings.compile
+        if self.workshop is None or mode in (CompileMode.BEFORE, CompileMode.CACHED):
+            return When.NOW
+        if not static:
+            return When.AGAIN
+        return When.BEHIND if mode is CompileMode.BACKGROUND else When.NOW
+
+    def _specialised(self, shapes: Shapes, when: When = When.NOW) -> Any:
+        """The engine for sizes that break an assumption of this one; None while it is left to the background."""
         source = self._source
         assert source is not None, "Bug: shapes of a model without variables were not checked"
         types = [TensorType(kind.dtype, shape) for kind, shape in zip(self._input_types, shapes, strict=True)]
-        return self._engines.get(
-            shapes, lambda: Engine(specialise(source, types), self.settings, self.cache, self.progress)
-        )
+
+        def make(stop: threading.Event | None) -> Engine:
+            return self.part(specialise(source, types), stop)
+
+        return self._engines.get(shapes, make, when)
+
+    def part(self, graph: Graph, stop: threading.Event | None = None) -> Engine:
+        """An engine for a part of this one's model, or for some of its shapes. Arguments as for the class."""
+        progress = self.progress if stop is None or stop is self._stop else None
+        return Engine(graph, self.settings, self.cache, progress, self.workshop, stop)
 
     def _prepare(self) -> None:
         """Compile the graph, or find where it is to be cut."""
@@ -207,20 +285,56 @@ class Engine:
 
     def _forget_weights(self) -> None:
         """The plan holds what kernels read of the weights; the graph, kept to explain, does without their elements."""
+        stand_ins: dict[Value | None, Value] = {}
         for node in self.graph:
             for value in node.inputs:
                 known = None if value is None or value.producer is not None else value.contents
                 if value is not None and known is not None and known.nbytes > WEIGHT_BYTES:
-                    value.contents = None
+                    # Other graphs made of the same model read the same value: only this one forgets it.
+                    stand_ins.setdefault(value, Value(value.name, value.type))
+            if not stand_ins.keys().isdisjoint(node.inputs):
+                self.graph.set_inputs(node, [stand_ins.get(value, value) for value in node.inputs])
 
     def _compile(self, plan: Plan) -> Compiled:
-        from jitonnx.codegen.compiler import compile_kernels
-
         codes = [code_of(call) for call in plan.calls]
-        made = compile_kernels(codes, self.target, self.cache, self.settings.threads, self.progress)
         symbols = [code.symbol(self.target) for code in codes]
-        objects = {code.symbol(self.target): data for code, data in made.items()}
-        return Compiled(plan, symbols, load(list(objects.values()), objects), objects)
+        image = find_linked(self.cache, symbols)
+        source = _Objects(codes, self.target, self.cache, self.settings, list(map(repr, self.graph.inputs)))
+        if image is None:
+            objects = source(self.progress, self._stop)
+            with linking:
+                image = load_linked(self.cache, symbols, lambda: list(objects.values()))
+        return Compiled(plan, symbols, image, source)
+
+
+@dataclass(frozen=True)
+class _Objects:
+    """Where the object code of a plan comes from: the kernel cache, or the compiler. Holds no engine."""
+
+    codes: Sequence[Code]
+    target: Target
+    cache: KernelCache
+    settings: Settings
+    inputs: Sequence[str]
+
+    def __call__(
+        self, progress: Callable[[int, int], None] | None = None, stop: threading.Event | None = None
+    ) -> dict[str, bytes]:
+        """The object code of each symbol. ModelRequiresCompilation if there is none and it may not be made."""
+        from jitonnx.codegen.compiler import cached_kernels, compile_kernels
+
+        if self.settings.compile is CompileMode.CACHED:
+            made, missing = cached_kernels(self.codes, self.target, self.cache)
+            if missing:
+                raise ModelRequiresCompilation(
+                    f"{len(missing)} of {len(made) + len(missing)} kernels are not in the kernel cache "
+                    f"{self.cache.directory}, and the session may not compile (jitonnx.compile is 'cached'; inputs: "
+                    f"{', '.join(self.inputs)}). Run the model once on this machine, with the same version and options "
+                    "but 'before' for that entry; or open an artifact (`jitonnx compile`)"
+                )
+        else:
+            made = compile_kernels(self.codes, self.target, self.cache, self.settings.threads, progress, stop)
+        return {code.symbol(self.target): data for code, data in made.items()}
 
 
 class Cut:
@@ -254,11 +368,12 @@ class Cut:
         read = _read_by(self._rest) | outputs
         self._crossing = [value for value in dict.fromkeys([*graph.inputs, *self._from_head, *first]) if value in read]
         self.head = (
-            self._make(before, graph.inputs, [v.type for v in graph.inputs], self._from_head)
+            self._make(before, graph.inputs, [v.type for v in graph.inputs], self._from_head, stop=engine._stop)
             if self._from_head
             else None
         )
-        self.tails: _Kept[Engine] = _Kept(engine.settings.programs_kept)
+        self.tails: KeptJobs[Engine] = KeptJobs(engine.settings.engines_kept, engine.workshop)
+        self._tail_when = engine._when(static=all(value.type.static for value in self._crossing))
 
     def run(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
         """The outputs of the whole graph. `sizes`: values of the inputs' dimension variables."""
@@ -266,19 +381,25 @@ class Cut:
         values: dict[Value, Any] = {**numbers, **dict(zip(self._inputs, inputs, strict=True))}
         if self.head is not None:
             values.update(zip(self._from_head, self.head.run(inputs), strict=True))
-        for node in self.nodes:
-            arguments = [None if value is None else _lookup(values, value) for value in node.inputs]
-            values.update(zip(node.outputs, _evaluate(node, arguments), strict=False))
+        _evaluate_all(self.nodes, values)
         if self._rest:
             crossing = [values[value] for value in self._crossing]
-            values.update(zip(self._outputs, self._tail(crossing, numbers).run(crossing), strict=True))
+            tail = self._tail(crossing, numbers)
+            if tail is None:
+                _evaluate_all(self._rest, values)
+            else:
+                values.update(zip(self._outputs, tail.run(crossing), strict=True))
         return _owned([_lookup(values, value) for value in self._outputs], inputs)
 
-    def _tail(self, arrays: Sequence[Any], numbers: Mapping[Value, np.ndarray]) -> Engine:
+    def _tail(self, arrays: Sequence[Any], numbers: Mapping[Value, np.ndarray]) -> Engine | None:
         types = [type_of(array) if isinstance(array, np.ndarray) else UNKNOWN for array in arrays]
         key = (tuple((kind.dtype, kind.shape) for kind in types), *(array.tobytes() for array in numbers.values()))
         known = {value: Value(value.name, type_of(array), array) for value, array in numbers.items()}
-        return self.tails.get(key, lambda: self._make(self._rest, self._crossing, types, self._outputs, known))
+
+        def make(stop: threading.Event | None) -> Engine:
+            return self._make(self._rest, self._crossing, types, self._outputs, known, stop)
+
+        return self.tails.get(key, make, self._tail_when)
 
     def _make(
         self,
@@ -287,44 +408,90 @@ class Cut:
         types: Sequence[TensorType],
         outputs: Sequence[Value],
         replaced: Mapping[Value, Value] | None = None,
+        stop: threading.Event | None = None,
     ) -> Engine:
-        part = extract(nodes, inputs, types, outputs, replaced)
-        return Engine(part, self._engine.settings, self._engine.cache, self._engine.progress)
+        return self._engine.part(extract(nodes, inputs, types, outputs, replaced), stop)
 
 
-class _Kept(Generic[_T]):
-    """What was made for some key, the most recently used kept; made once even under several threads."""
+class BackgroundEngine:
+    """An engine that is made in the background, behind the methods that a session uses of one.
 
-    def __init__(self, limit: int) -> None:
-        self._limit, self._lock = limit, threading.RLock()
-        self._entries: OrderedDict[Any, _T] = OrderedDict()
+    graph: the model as it was loaded, which runs are evaluated with on NumPy until the engine is there.
+    """
 
-    def get(self, key: Any, make: Callable[[], _T]) -> _T:
-        with self._lock:
-            found = self.find(key)
-            if found is not None:
-                return found
-            made = self._entries[key] = make()
-            if len(self._entries) > self._limit:
-                self._entries.popitem(last=False)
-            return made
+    def __init__(
+        self, graph: Graph, settings: Settings, cache: KernelCache, workshop: Workshop, logger: logging.Logger
+    ) -> None:
+        self._graph: Graph | None = graph
+        self._engine: Engine | None = None
+        self._logger = logger
+        self._progress = progress = [0, 0]
+        """Kernels compiled, and to compile."""
+        self._shapes: dict[Shapes, None] = {}
+        """Of the runs that were evaluated on NumPy."""
+        self.numpy_runs = 0
+        """Runs that were evaluated on NumPy."""
 
-    def find(self, key: Any) -> _T | None:
-        """What is kept under `key`, if anything is."""
-        with self._lock:
-            if key in self._entries:
-                self._entries.move_to_end(key)
-                return self._entries[key]
-            return None
+        def note(done: int, total: int) -> None:
+            progress[:] = done, total
 
-    def keys(self) -> list[Any]:
-        """What things are kept for, those used longest ago first."""
-        with self._lock:
-            return list(self._entries)
+        def make(stop: threading.Event) -> Engine:
+            engine = Engine(specialise(graph, [v.type for v in graph.inputs]), settings, cache, note, workshop, stop)
+            if engine.only_shapes is not None:
+                engine.program(engine.only_shapes)
+            engine.progress = None
+            return engine
 
-    def __iter__(self) -> Iterator[_T]:
-        with self._lock:
-            return iter(list(self._entries.values()))
+        self._job: Job[Engine] = workshop.submit(make)
+
+    def status(self) -> tuple[str, int, int, int]:
+        """compiling, compiled or failed; kernels compiled, and to compile; runs on NumPy."""
+        state = "compiled" if self._engine else self._job.state
+        return (state, *self._progress, self.numpy_runs)  # type: ignore[return-value]
+
+    def found(self) -> Engine | None:
+        """The engine once it is made, else None. Fail tells why it could not be made."""
+        return self._engine or self._keep(self._job.found())
+
+    def wait(self, timeout: float | None = None) -> Engine | None:
+        """As `found`, after a wait of up to `timeout` seconds (None: as long as it takes)."""
+        return self._engine or self._keep(self._job.wait(timeout))
+
+    def known_program(self, shapes: Shapes) -> Ready | None:
+        """The program for these shapes if there is one already."""
+        return None if self._engine is None else self._engine.known_program(shapes)
+
+    def program(self, shapes: Shapes) -> Ready | None:
+        """The program for these shapes; None while there is no engine."""
+        engine = self.found()
+        return None if engine is None else engine.program(shapes)
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """The outputs for inputs whose types have been checked."""
+        graph, engine = self._graph, self.found()
+        if engine is not None:
+            return engine.run(inputs)
+        assert graph is not None, "Bug: there is neither an engine nor a graph"
+        self.numpy_runs += 1
+        self._shapes[tuple(np.shape(array) for array in inputs)] = None
+        return on_numpy(graph, inputs)
+
+    def _keep(self, made: Engine | None) -> Engine | None:
+        if made is not None and self._engine is None:
+            made.note_shapes(self._shapes)
+            self._engine, self._graph = made, None
+            self._logger.info("the model is compiled; %d runs were evaluated on NumPy", self.numpy_runs)
+        return made
+
+
+def on_numpy(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+    """The outputs of a graph for inputs in its order, every operator evaluated on NumPy; arrays of their own."""
+    feeds = {value.name: array for value, array in zip(graph.inputs, inputs, strict=True)}
+    return _owned(evaluate_graph(graph, feeds), inputs)
+
+
+def _program_bytes(ready: Ready) -> int:
+    return ready.executable.memory_bytes
 
 
 def _host_nodes(graph: Graph) -> dict[Node, str]:
@@ -339,6 +506,13 @@ def _host_nodes(graph: Graph) -> dict[Node, str]:
         if isinstance(statement.computation, Host):
             found[statement.node] = "no kernel"
     return found
+
+
+def _evaluate_all(nodes: Sequence[Node], values: dict[Value, Any]) -> None:
+    """Evaluate nodes, producers first, on NumPy; what they give is added to `values`."""
+    for node in nodes:
+        arguments = [None if value is None else _lookup(values, value) for value in node.inputs]
+        values.update(zip(node.outputs, _evaluate(node, arguments), strict=False))
 
 
 def _evaluate(node: Node, arguments: Sequence[Any]) -> tuple[Any, ...]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from jitonnx.errors import InvalidArgument
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.dtypes import DType
+from jitonnx.records import dataclass
 
 Shape = tuple[int, ...]
 

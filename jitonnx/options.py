@@ -193,6 +193,13 @@ class SessionOptions(_Options):
         - `session.strict_shape_type_inference` = "1": inputs that disagree on a dimension are an error, not a warning.
         - `session.model_external_initializers_file_folder_path`: where a model from bytes has its external data.
         - `session.load_model_format`: only "ONNX".
+        - `jitonnx.compile`: when code is compiled; docs/starting.md tells about it. Not given: before the first run,
+          except for what would serve one set of input shapes alone, which runs on NumPy until the shapes come back and
+          it is compiled in the background. "before": always before the run that needs it. "background": behind the
+          runs, which NumPy does until the code is there; `InferenceSession.compile_status` tells how far it is.
+          "cached": never; kernels that are not in the kernel cache are an error, ModelRequiresCompilation.
+        - `jitonnx.program_megabytes`: memory that programs for different input shapes may hold together (256); those
+          used longest ago go first.
         - `jitonnx.winograd` = "0": 3x3 convolutions do not use Winograd's algorithm, which rounds a little differently.
         - `optimization.disable_specified_optimizers`: names of rewrites that are not to be made, with ";" between them.
         """

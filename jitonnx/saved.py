@@ -11,7 +11,7 @@ import numpy as np
 from jitonnx.errors import InvalidArgument
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.dtypes import DType
-from jitonnx.ready import Flags, Ready
+from jitonnx.ready import Ready
 from jitonnx.runtime.artifact import Argument, Artifact, Shapes
 
 _LISTED = 8
@@ -33,7 +33,6 @@ class SavedEngine:
         self.declared = [_declaration(argument) for argument in artifact.model.inputs]
         self._numbers = {shapes: number for number, shapes in enumerate(artifact.shapes)}
         self._ready: dict[Shapes, Ready] = {}
-        self._flags = Flags(artifact.flags)
         self._lock = threading.Lock()
         self.foreign: str | None = None
         """Nothing speaks against running the code: opening an artifact has made sure of that."""
@@ -69,7 +68,7 @@ class SavedEngine:
                     raise InvalidArgument(self._missing(shapes))
                 saved = self.artifact.program(self._numbers[shapes])
                 self._ready[shapes] = Ready(
-                    saved.program, self.artifact.addresses, self.settings.threads, self._flags, saved.keeps_gil
+                    saved.program, self.artifact.addresses, self.settings.threads, self.artifact.flags, saved.keeps_gil
                 )
             return self._ready[shapes]
 

@@ -47,7 +47,7 @@ def save(
         parts.append(compiled)
         programs.append(program)
     flags: dict[int, Flag] = {id(flag): flag for compiled in parts for flag in compiled.plan.flags}
-    objects = {symbol: code for compiled in parts for symbol, code in compiled.objects.items()}
+    objects = {symbol: code for compiled in parts for symbol, code in compiled.objects().items()}
     return write(
         path,
         Contents(

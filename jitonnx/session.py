@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import copy
 import functools
+import gc
 import os
 import sys
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
 from jitonnx import feeds as feeding
 from jitonnx.errors import Fail, InvalidArgument, ModelLoadCanceled
@@ -46,7 +48,10 @@ if TYPE_CHECKING:
     import logging
     from concurrent.futures import Future
 
-    from jitonnx.engine import Engine, Shapes
+    from typing_extensions import TypeIs
+
+    from jitonnx.background import Workshop
+    from jitonnx.engine import BackgroundEngine, CompileMode, Engine, Shapes
     from jitonnx.ir.graph import Graph
     from jitonnx.model import Model
     from jitonnx.plan.choices import Choices
@@ -67,13 +72,30 @@ WINOGRAD = "jitonnx.winograd"
 """Configuration entry: "0" keeps 3x3 convolutions to direct sums, whose rounding errors are some ten times smaller."""
 CPU_NAME = "jitonnx.cpu"
 """Configuration entry: compile for this CPU (LLVM's name, as "x86-64-v3"), to save the model for other machines."""
+COMPILE = "jitonnx.compile"
+"""Configuration entry: when code is compiled, "before", "background" or "cached"; docs/starting.md tells about them."""
+PROGRAM_MEGABYTES = "jitonnx.program_megabytes"
+"""Configuration entry: how much memory the programs kept for different input shapes may hold."""
 VERIFY = "jitonnx.verify"
 """Configuration entry: "1" compares all of an artifact with its checksums, its constants too."""
 _KNOWN_KEYWORDS = {"enable_fallback", "read_config_from_model", "disabled_optimizers"}
 
 
 progress: Callable[[int, int], None] | None = None
-"""Called as progress(done, all) while sessions made from now on compile kernels."""
+"""Called as progress(done, all) while sessions made from now on compile kernels, in the place of showing it on a
+terminal."""
+
+
+class CompileStatus(NamedTuple):
+    """How far the code of a session's model is; see `InferenceSession.compile_status`."""
+
+    state: str
+    """compiled, compiling (in the background, while runs are evaluated on NumPy) or failed."""
+    kernels_done: int
+    kernels: int
+    """How many kernels are to be compiled; 0 until that is known, and where all were in the cache."""
+    numpy_runs: int
+    """Runs that were evaluated on NumPy as a whole, because there was no code yet."""
 
 
 class InferenceSession:
@@ -114,6 +136,7 @@ class InferenceSession:
             _ = self._logger  # which refuses a severity that there is not
         self._profile = _profile(self._sess_options)
         self._disagreed = False
+        self._workshop: Workshop | None = None
         self._entry: Callable[[Any], Outputs | None] = _look_closer
         self._create()
         self._own_attributes = frozenset(self.__dict__)
@@ -268,6 +291,16 @@ class InferenceSession:
     # ------------------------------------------------------------ making
 
     def _create(self) -> None:
+        """Load the model and make its engine, without looking for garbage meanwhile: 6 % of a small model's start."""
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            self._open()
+        finally:
+            if collects:
+                gc.enable()
+
+    def _open(self) -> None:
         """Load the model and make its engine."""
         started = time.perf_counter()
         if is_artifact(self._source):
@@ -284,7 +317,9 @@ class InferenceSession:
             self._profile.add("session_initialization", loaded, ended)
         name = self._model_path or "model"
         if "logging" in sys.modules:  # else nobody has asked for messages
-            self._logger.info("%s is ready after %.2f s; %s", name, ended - started, self._main.engine.report)
+            made = self._made
+            report = "runs are evaluated on NumPy until it is compiled" if made is None else made.report
+            self._logger.info("%s is ready after %.2f s; %s", name, ended - started, report)
 
     def _open_artifact(self) -> None:
         """Take everything from an artifact. Fail tells what is wrong with it."""
@@ -310,7 +345,8 @@ class InferenceSession:
         self._main = _Bound(engine.declared, engine)
 
     def _compile(self, model: Model) -> None:
-        from jitonnx.engine import Settings
+        from jitonnx.background import Workshop
+        from jitonnx.engine import PROGRAM_BYTES, Settings
         from jitonnx.variants import copied
 
         self._describe(model)
@@ -323,7 +359,11 @@ class InferenceSession:
             self._disabled,
             _choices(self._sess_options),
             _target(self._sess_options),
+            program_bytes=_megabytes(self._sess_options, PROGRAM_MEGABYTES, PROGRAM_BYTES),
+            compile=_compile_mode(self._sess_options),
         )
+        self._workshop = Workshop()
+        weakref.finalize(self, self._workshop.close)
         with _explained():
             self._main = _Bound(model.inputs, self._engine(model.graph))
 
@@ -359,19 +399,51 @@ class InferenceSession:
         self._nodes = model_nodes(model.graph)
         self._opsets = dict(model.opset_imports)
 
-    def _engine(self, graph: Graph) -> Engine:
-        from jitonnx.engine import Engine
+    def _engine(self, graph: Graph) -> Engine | BackgroundEngine:
+        from jitonnx.engine import BackgroundEngine, CompileMode, Engine
 
-        return Engine(graph, self._settings, _kernel_cache(default_directory()), progress)
+        settings, cache, workshop = self._settings, _kernel_cache(default_directory()), self._workshop
+        assert workshop is not None
+        if settings.compile is CompileMode.BACKGROUND and settings.target is None:
+            return BackgroundEngine(graph, settings, cache, workshop, self._logger)
+        if progress is not None:
+            return Engine(graph, settings, cache, progress, workshop)
+        with self._progress_on_terminal() as show:
+            return Engine(graph, settings, cache, show, workshop)
+
+    @contextmanager
+    def _progress_on_terminal(self) -> Iterator[Callable[[int, int], None] | None]:
+        """A function that shows progress on a terminal, if this session's log says as much as warnings."""
+        if sys.stderr is None or not sys.stderr.isatty():
+            yield None  # without a look at the log: importing `logging` takes 3 ms
+            return
+        import logging
+
+        if not self._logger.isEnabledFor(logging.WARNING):
+            yield None
+            return
+        from jitonnx.progress import TerminalProgress
+
+        shown = TerminalProgress()
+        try:
+            yield shown.show
+        finally:
+            shown.clear()
 
     def _warm_up(self) -> None:
         """Make the program of a model that runs with one set of shapes only."""
-        engine = self._main.engine
-        if engine.only_shapes is not None and not engine.foreign:
+        engine = self._made
+        if engine is not None and engine.only_shapes is not None and not engine.foreign:
             with _explained():
                 program = engine.program(engine.only_shapes)
             if program is not None and program.entry is not None and self._profile is None:
                 self._entry = program.entry
+
+    @property
+    def _made(self) -> Engine | SavedEngine | None:
+        """The engine, None while it is made in the background."""
+        engine = self._main.engine
+        return engine.found() if _in_background(engine) else engine
 
     def save(self, path: str | os.PathLike[str], shapes: NamedShapes | Sequence[NamedShapes] | None = None) -> int:
         """Write the compiled model to a file that `InferenceSession` opens without compiling; returns its bytes.
@@ -385,7 +457,7 @@ class InferenceSession:
         """
         from jitonnx.saving import save
 
-        if isinstance(self._main.engine, SavedEngine):
+        if isinstance(self.engine, SavedEngine):
             raise Fail("the session was opened from an artifact: copy that file, or open the model to save it anew")
         threads = max(0, self._sess_options.intra_op_num_threads)
         return save(self, path, shapes, self._opsets, threads)
@@ -443,8 +515,30 @@ class InferenceSession:
 
     @property
     def engine(self) -> Engine | SavedEngine:
-        """The compiled model, for `jitonnx.explain` and benchmarks. (Not in onnxruntime.)"""
-        return self._main.engine
+        """The compiled model, for `jitonnx.explain` and benchmarks; waits for it. (Not in onnxruntime.)"""
+        engine = self._main.engine
+        if not _in_background(engine):
+            return engine
+        made = engine.wait()
+        assert made is not None, "Bug: a job ended without a result"
+        return made
+
+    def wait_until_compiled(self, timeout: float | None = None) -> bool:
+        """Wait up to `timeout` seconds (None: as long as it takes) for a compile in the background; whether it is done.
+
+        Fail tells why it could not be done. (Not in onnxruntime.)
+        """
+        engine = self._main.engine
+        return not _in_background(engine) or engine.wait(timeout) is not None
+
+    @property
+    def compile_status(self) -> CompileStatus:
+        """How far the model's code is, with the session configuration entry "jitonnx.compile" = "background".
+
+        (Not in onnxruntime.)
+        """
+        engine = self._main.engine
+        return CompileStatus(*engine.status()) if _in_background(engine) else CompileStatus("compiled", 0, 0, 0)
 
     @property
     def title(self) -> str:
@@ -467,8 +561,13 @@ class InferenceSession:
         return self
 
     def close(self) -> None:
-        """Let go of the model and its memory. Runs that have begun end well; later ones raise RuntimeError."""
+        """Let go of the model and its memory. Runs that have begun end well; later ones raise RuntimeError.
+
+        What is being compiled in the background is called off.
+        """
         self.end_profiling()
+        if self._workshop is not None:
+            self._workshop.close()
         self._entry = _closed
         self._overriding = {}
         self._with_defaults = None
@@ -499,7 +598,7 @@ Session = InferenceSession
 class _Bound:
     """An engine and the inputs it takes, in order."""
 
-    def __init__(self, declared: Sequence[Declaration], engine: Engine | SavedEngine) -> None:
+    def __init__(self, declared: Sequence[Declaration], engine: Engine | SavedEngine | BackgroundEngine) -> None:
         self.declared, self.engine = declared, engine
         self.names = [entry.name for entry in declared]
 
@@ -510,6 +609,11 @@ class _Bound:
         except (KeyError, AttributeError, TypeError, IndexError):
             return None
         return self.engine.known_program(shapes)
+
+
+def _in_background(engine: Engine | SavedEngine | BackgroundEngine) -> TypeIs[BackgroundEngine]:
+    """Whether an engine was left to the background, made by now or not."""
+    return hasattr(engine, "wait")  # no isinstance: an artifact opens without the module of the class
 
 
 def _look_closer(feeds: Any) -> None:
@@ -586,6 +690,28 @@ def _target(options: SessionOptions) -> Target | None:
         return named(name)
     except ValueError as error:
         raise InvalidArgument(f"the session configuration entry {CPU_NAME}: {error}") from error
+
+
+def _compile_mode(options: SessionOptions) -> CompileMode:
+    """When code is compiled. InvalidArgument for a mode that there is not."""
+    from jitonnx.engine import CompileMode
+
+    text = options.entry(COMPILE) or ""
+    try:
+        return CompileMode(text)
+    except ValueError:
+        known = ", ".join(repr(mode.value) for mode in CompileMode if mode.value)
+        raise InvalidArgument(f"the session configuration entry {COMPILE} is {text!r}; give one of {known}") from None
+
+
+def _megabytes(options: SessionOptions, key: str, default: int) -> int:
+    """Bytes from an entry in megabytes. InvalidArgument for what is no number above 0."""
+    text = options.entry(key) or ""
+    if not text:
+        return default
+    if not text.isdecimal() or int(text) < 1:
+        raise InvalidArgument(f"the session configuration entry {key} is {text!r}; give a number of megabytes above 0")
+    return int(text) << 20
 
 
 def _profile(options: SessionOptions) -> Profile | None:

@@ -1,19 +1,17 @@
 """The CPU that code is made for: its name and features as LLVM knows them, vector registers and cache sizes.
 
 `host()` describes this machine; `named("haswell")` any other CPU, so that kernels for it can be tested here.
-Imports nothing of ours, and no Numba.
+Imports no Numba, and LLVM only to ask it about a CPU for the first time.
 """
 
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+import os
 from pathlib import Path
 
-import llvmlite.binding as llvm
-
-llvm.initialize_native_target()
-llvm.initialize_native_asmprinter()
+from jitonnx.records import dataclass
+from jitonnx.runtime.cache import KernelCache
 
 _CPUS_WITH_AVX512 = (
     "x86-64-v4",
@@ -26,6 +24,8 @@ _CPUS_WITH_AVX512 = (
     "znver5",
 )
 _CPUS_WITH_AVX2 = ("x86-64-v3", "haswell", "broadwell", "skylake", "alderlake", "znver1", "znver2", "znver3")
+_CPUS_WITH_SSE = ("x86-64-v2",)
+_ARM = ("aarch64", "arm64")
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,14 @@ class Target:
         return self.vector_bytes // itemsize
 
     @property
+    def converts_halves(self) -> bool:
+        """Whether it has instructions between float16 and float32: F16C on x86, which all CPUs with AVX2 have."""
+        listed = self.features.split(",")
+        if "+f16c" in listed or "-f16c" in listed:
+            return "+f16c" in listed
+        return self.cpu in _CPUS_WITH_AVX2 + _CPUS_WITH_AVX512 or _on_arm()
+
+    @property
     def key(self) -> str:
         """What of the target changes code, for cache keys."""
         return f"{self.cpu}/{self.features}/{self.vector_bytes}/{self.vector_registers}"
@@ -54,9 +62,53 @@ class Target:
 @functools.cache
 def host() -> Target:
     """The CPU this process runs on."""
-    features = llvm.get_host_cpu_features()
-    width, registers = _vectors(features.get("avx512f", False), features.get("avx2", False))
-    return Target(llvm.get_host_cpu_name(), features.flatten(), width, registers, *_caches())
+    name, features = _described()
+    listed = features.split(",")
+    width, registers = _vectors("+avx512f" in listed, "+avx2" in listed)
+    return Target(name, features, width, registers, *_caches())
+
+
+def _described() -> tuple[str, str]:
+    """LLVM's name of this CPU, and its features.
+
+    They are kept with the kernels, as importing LLVM to ask for them takes 20 ms of each start. What Linux says of the
+    CPU tells whether it is still the same one.
+    """
+    facts = _facts()
+    if facts is None:
+        return _asked_of_llvm()
+    import llvmlite  # the package alone; LLVM itself is in llvmlite.binding
+
+    cache, key = KernelCache(), f"host {llvmlite.__version__} {facts}"
+    known = cache.get(key)
+    if known is not None:
+        name, _, features = known.decode().partition("\n")
+        return name, features
+    name, features = _asked_of_llvm()
+    cache.put(key, f"{name}\n{features}".encode())
+    return name, features
+
+
+def _asked_of_llvm() -> tuple[str, str]:
+    import llvmlite.binding as llvm
+
+    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+
+_CPUINFO = Path("/proc/cpuinfo")
+_TELLING = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
+"""What of /proc/cpuinfo settles LLVM's answers."""
+
+
+def _facts() -> str | None:
+    """What Linux says of the first CPU; None on other systems and architectures, where LLVM is quickly asked."""
+    try:
+        text = _CPUINFO.read_text(errors="replace").partition("\n\n")[0]
+    except OSError:
+        return None
+    lines = [line.partition(":") for line in text.splitlines()]
+    found = {name.strip(): value.strip() for name, _, value in lines if name.strip() in _TELLING}
+    return repr(found) if "flags" in found else None
 
 
 @functools.cache
@@ -67,10 +119,10 @@ def named(cpu: str) -> Target:
     """
     if cpu == "host":
         return host()
-    if cpu not in _CPUS_WITH_AVX512 + _CPUS_WITH_AVX2:
-        known = ", ".join(("host", *_CPUS_WITH_AVX2, *_CPUS_WITH_AVX512))
+    if cpu not in _CPUS_WITH_AVX512 + _CPUS_WITH_AVX2 + _CPUS_WITH_SSE:
+        known = ", ".join(("host", *_CPUS_WITH_SSE, *_CPUS_WITH_AVX2, *_CPUS_WITH_AVX512))
         raise ValueError(f"CPU {cpu!r} is not known; choose one of: {known}")
-    width, registers = _vectors(cpu in _CPUS_WITH_AVX512, True)
+    width, registers = _vectors(cpu in _CPUS_WITH_AVX512, cpu not in _CPUS_WITH_SSE)
     # LLVM prefers 256-bit registers on some AVX-512 CPUs; our kernels choose the width themselves.
     return Target(cpu, "-prefer-256-bit" if width == 64 else "", width, registers, *_caches())
 
@@ -80,7 +132,11 @@ def _vectors(avx512: bool, avx2: bool) -> tuple[int, int]:
         return 64, 32
     if avx2:
         return 32, 16
-    return 16, 32 if llvm.get_process_triple().startswith(("aarch64", "arm64")) else 16
+    return 16, 32 if _on_arm() else 16
+
+
+def _on_arm() -> bool:
+    return os.uname().machine in _ARM
 
 
 def _caches() -> tuple[int, int, int]:

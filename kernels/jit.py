@@ -24,6 +24,8 @@ from numba.core.descriptors import TargetDescriptor
 from numba.core.dispatcher import Dispatcher
 from numba.core.target_extension import CPU, dispatcher_registry, jit_registry, target_override, target_registry
 
+from jitonnx.target import Target
+
 BYTES = types.CPointer(types.uint8)
 SIGNATURE = types.void(types.CPointer(BYTES), types.CPointer(types.int64), types.int64, types.int64, BYTES)
 """(buffers, sizes, begin, end, scratch): operand pointers, integer arguments, the range of tasks to do, this thread's
@@ -92,10 +94,23 @@ class _Descriptor(TargetDescriptor):
         return _Context(self.typing_context, self._target_name)
 
 
+_lowering_for: list[Target] = []
+
+
+def lowering_target() -> Target | None:
+    """The CPU that the kernel being lowered is for; None outside of `lower`. Guarded by Numba's compiler lock."""
+    return _lowering_for[-1] if _lowering_for else None
+
+
 class _Dispatcher(Dispatcher):
     targetdescr = _Descriptor("jitonnx")
+    _compiled_for: Target | None = None
 
     def compile(self, sig: Any) -> Any:
+        """Compile for the CPU of the kernel that calls; code made for another one is forgotten."""
+        if self._compiled_for != lowering_target():
+            self.overloads.clear()
+            self._compiled_for = lowering_target()
         with target_override("jitonnx"):
             return super().compile(sig)
 
@@ -119,13 +134,18 @@ def device(function: Callable[..., Any]) -> Any:
 
 
 @global_compiler_lock
-def lower(kernel: Callable[..., Any], symbol: str) -> llvm.ModuleRef:
+def lower(kernel: Callable[..., Any], symbol: str, target: Target) -> llvm.ModuleRef:
     """Lower `kernel`, a plain Python function of `SIGNATURE`, to unoptimised LLVM IR with the C entry point `symbol`.
 
-    Everything but `symbol` gets internal linkage, so that optimisation can inline and drop it.
+    Vector functions may use instructions of `target` by name. Everything but `symbol` gets internal linkage, so that
+    optimisation can inline and drop it.
     """
     dispatcher = _Dispatcher(kernel, targetoptions=dict(_OPTIONS))
-    dispatcher.compile(SIGNATURE.args)
+    _lowering_for.append(target)
+    try:
+        dispatcher.compile(SIGNATURE.args)
+    finally:
+        _lowering_for.pop()
     result = dispatcher.overloads[tuple(SIGNATURE.args)]
     module = result.library.module.clone()
     inner = result.fndesc.llvm_func_name

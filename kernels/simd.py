@@ -26,6 +26,10 @@ from numba.core.typing.templates import AbstractTemplate, infer_global, signatur
 from numba.extending import intrinsic, models, register_model
 
 from jitonnx.kernels.jit import BYTES
+from jitonnx.kernels.llvm import all_lanes, float_remainder, float_to_integer
+from jitonnx.kernels.llvm import llvm_intrinsic as llvm_intrinsic
+from jitonnx.kernels.llvm import mangle as mangle
+from jitonnx.kernels.llvm import splat as splat
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 
@@ -75,39 +79,6 @@ def _lanes(typ: types.Type) -> int | None:
     return typ.literal_value if isinstance(typ, types.IntegerLiteral) else None
 
 
-def llvm_intrinsic(
-    builder: ir.IRBuilder, name: str, result: ir.Type, arguments: Sequence[ir.Value], overload: ir.Type
-) -> ir.Value:
-    """Call `llvm.NAME.OVERLOAD(arguments)`, declaring it in the builder's module at its first use."""
-    full = f"llvm.{name}.{mangle(overload)}"
-    function = builder.module.globals.get(full)
-    if function is None:
-        function = ir.Function(builder.module, ir.FunctionType(result, [a.type for a in arguments]), full)
-    return builder.call(function, arguments, fastmath=("contract",) if _is_float(result) else ())
-
-
-def mangle(typ: ir.Type) -> str:
-    """LLVM's suffix for an overloaded intrinsic: f32, i64, v16f32, v16f32.p0 parts …"""
-    if isinstance(typ, ir.VectorType):
-        return f"v{typ.count}{mangle(typ.element)}"
-    if isinstance(typ, ir.IntType):
-        return f"i{typ.width}"
-    return {ir.HalfType(): "f16", ir.FloatType(): "f32", ir.DoubleType(): "f64"}[typ]
-
-
-def _is_float(typ: ir.Type) -> bool:
-    return isinstance(
-        typ.element if isinstance(typ, ir.VectorType) else typ, ir.HalfType | ir.FloatType | ir.DoubleType
-    )
-
-
-def splat(builder: ir.IRBuilder, scalar: ir.Value, lanes: int) -> ir.Value:
-    """A vector with `scalar` in every lane."""
-    undefined = ir.Constant(ir.VectorType(scalar.type, lanes), ir.Undefined)
-    first = builder.insert_element(undefined, scalar, _I32(0))
-    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_I32, lanes), [0] * lanes))
-
-
 def _convert(builder: ir.IRBuilder, value: ir.Value, source: types.Type, target: types.Type) -> ir.Value:
     """`value` with elements of `source` as elements of `target`, C's rules; float to int saturates and NaN gives 0."""
     old, new = _element(source), _element(target)
@@ -126,12 +97,7 @@ def _convert(builder: ir.IRBuilder, value: ir.Value, source: types.Type, target:
     if isinstance(old, types.Float) and isinstance(new, types.Float):
         return builder.fpext(value, to) if new.bitwidth > old.bitwidth else builder.fptrunc(value, to)
     if isinstance(old, types.Float):
-        kind = "fptosi.sat" if new.signed else "fptoui.sat"
-        full = f"llvm.{kind}.{mangle(to)}.{mangle(value.type)}"
-        function = builder.module.globals.get(full) or ir.Function(
-            builder.module, ir.FunctionType(to, [value.type]), full
-        )
-        return builder.call(function, [value])
+        return float_to_integer(builder, value, new, to)
     signed = old != types.boolean and old.signed
     if isinstance(new, types.Float):
         return builder.sitofp(value, to) if signed else builder.uitofp(value, to)
@@ -308,6 +274,7 @@ def pointer(typingctx: Any, buffers: Any, index: Any, element: Any) -> Any:
 
     def generate(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         address = builder.load(builder.gep(args[0], [args[1]]))
+        address.set_metadata("invariant.load", builder.module.add_metadata([]))  # no kernel changes its buffers' list
         return builder.bitcast(address, context.get_value_type(result))
 
     return result(types.CPointer(BYTES), types.intp, element), generate
@@ -696,31 +663,23 @@ def isinf(typingctx: Any, value: Any) -> Any:
 
     def generate(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
         magnitude = llvm_intrinsic(builder, "fabs", args[0].type, [args[0]], args[0].type)
-        return builder.fcmp_ordered("==", magnitude, ir.Constant(magnitude.type, _infinity(args[0].type)))
+        return builder.fcmp_ordered("==", magnitude, ir.Constant(magnitude.type, all_lanes(args[0].type, float("inf"))))
 
     return _like(value, types.boolean)(value), generate
 
 
-def _infinity(typ: ir.Type) -> Any:
-    return [float("inf")] * typ.count if isinstance(typ, ir.VectorType) else float("inf")
-
-
 def _safe_divisor(builder: ir.IRBuilder, element: types.Type, a: ir.Value, b: ir.Value) -> ir.Value:
     """b, or 1 where dividing by it would trap: 0, and -1 under the smallest integer."""
-    one, zero = ir.Constant(b.type, _all(b.type, 1)), ir.Constant(b.type, None)
+    one, zero = ir.Constant(b.type, all_lanes(b.type, 1)), ir.Constant(b.type, None)
     trap = builder.icmp_unsigned("==", b, zero)
     if element.signed:
-        smallest = ir.Constant(a.type, _all(a.type, -(1 << (element.bitwidth - 1))))
+        smallest = ir.Constant(a.type, all_lanes(a.type, -(1 << (element.bitwidth - 1))))
         overflow = builder.and_(
             builder.icmp_unsigned("==", a, smallest),
-            builder.icmp_unsigned("==", b, ir.Constant(b.type, _all(b.type, -1))),
+            builder.icmp_unsigned("==", b, ir.Constant(b.type, all_lanes(b.type, -1))),
         )
         trap = builder.or_(trap, overflow)
     return builder.select(trap, one, b)
-
-
-def _all(typ: ir.Type, number: int) -> Any:
-    return [number] * typ.count if isinstance(typ, ir.VectorType) else number
 
 
 def _divide_integer(builder: ir.IRBuilder, element: types.Type, a: ir.Value, b: ir.Value) -> ir.Value:
@@ -728,8 +687,9 @@ def _divide_integer(builder: ir.IRBuilder, element: types.Type, a: ir.Value, b: 
 
 
 def _remainder(builder: ir.IRBuilder, element: types.Type, a: ir.Value, b: ir.Value) -> ir.Value:
-    safe = b if isinstance(element, types.Float) else _safe_divisor(builder, element, a, b)
-    return _arithmetic(builder, "%", element, a, safe)
+    if isinstance(element, types.Float):
+        return float_remainder(builder, element, a, b)
+    return _arithmetic(builder, "%", element, a, _safe_divisor(builder, element, a, b))
 
 
 def _modulo(builder: ir.IRBuilder, element: types.Type, a: ir.Value, b: ir.Value) -> ir.Value:

@@ -6,8 +6,9 @@ Imports neither Numba nor anything of ours: the planner and a warm start use it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
+
+from jitonnx.records import dataclass
 
 
 class Work(NamedTuple):
@@ -49,6 +50,10 @@ class KernelSpec:
     def tasks(self, sizes: Sequence[int]) -> int:
         """Independent pieces of work that threads share out; 0 when there is nothing to do."""
         raise NotImplementedError
+
+    def grain(self, sizes: Sequence[int]) -> int:
+        """How many tasks a thread should take at a time at least, besides what their time asks for."""
+        return 1
 
     def scratch_bytes(self, sizes: Sequence[int]) -> int:
         """Bytes of memory that each thread needs for itself."""

@@ -12,9 +12,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import llvmlite.binding as llvm
 import llvmlite.ir as ir
 from numba.core import cgutils, types
 
+from jitonnx.kernels.half import emit_widen
 from jitonnx.kernels.jit import BYTES
 from jitonnx.kernels.simd import Vector, live_mask, llvm_intrinsic, masked_store, splat
 
@@ -26,6 +28,9 @@ _SIZES = types.CPointer(types.int64)
 # tile's copy on the stack. At 8 x 3 vectors and k = 64, bias and SiLU (23 operations) run 3 % faster unrolled; bias and
 # GELU (37) equally fast either way, but unrolled takes 132 ms to compile, looped 57 ms.
 _UNROLLED_OPERATIONS = 30
+# Of an epilogue with more operations than _CHAINED_OPERATIONS, LLVM would do one operation for all registers of a tile
+# before the next, and put what does not fit into registers onto the stack: so only _CHAINS of them are open at a time.
+_CHAINED_OPERATIONS, _CHAINS = 6, 4
 _OPERATION = re.compile(
     r"^  (?:%\S+ = )?(?!load|store|alloca|shufflevector|insertelement|bitcast|insertvalue|extractvalue)\S.*<\d+ x ",
     re.M,
@@ -43,8 +48,7 @@ class Epilogue:
         if function is None:
             return
         self._arguments = (vector, types.CPointer(BYTES), _SIZES, types.intp, types.intp, types.intp, types.intp)
-        if self._arguments not in function.overloads:
-            function.compile(self._arguments)
+        function.compile(self._arguments)
         self._result = function.overloads[self._arguments]
         returned = self._result.signature.return_type
         if returned != vector:
@@ -90,6 +94,7 @@ def emit_accumulate(
     b_step: ir.Value,
     k: ir.Value,
     ahead: tuple[ir.Value, ir.Value] | None = None,
+    stored: str = "",
 ) -> list[ir.Value]:
     """The sums with the product of some rows of a and a panel of b added; row r of a starts at a + offsets[r]:
 
@@ -101,6 +106,7 @@ def emit_accumulate(
     last vector of each row may be shorter than the others.
 
     ahead: where memory is that will be needed soon, and how many elements of it to ask for in each step of k.
+    stored: float16 or bfloat16 if b's elements are the bits of such numbers, for float32 sums.
     """
     vectors, lanes = len(sums) // len(offsets), sums[0].type.count
     counts = [value.type.count for value in sums[:vectors]]
@@ -113,6 +119,8 @@ def emit_accumulate(
     a_at, b_at = _new_phi(builder, a.type, before, a), _new_phi(builder, b.type, before, b)
     current = [_new_phi(builder, value.type, before, value) for value in sums]
     panel = [_load_vector(builder, b_at, v * lanes, count) for v, count in enumerate(counts)]
+    if stored:
+        panel = [emit_widen(builder, bits, stored) for bits in panel]
     if ahead is not None:
         emit_prefetch(builder, builder.gep(ahead[0], [builder.mul(step, ahead[1])]))
     following = []
@@ -144,6 +152,13 @@ def _opaque(builder: ir.IRBuilder, vector: ir.Value) -> ir.Value:
     of using the low half of the long one: 14 x 24 sums reached 75 GFLOP/s, with this 92.
     """
     return builder.asm(ir.FunctionType(vector.type, [vector.type]), "", "=v,0", [vector], side_effect=False)
+
+
+def _after(builder: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+    """x, of which LLVM knows no more than that it cannot be had before y. No instruction; on x86, else x as it is."""
+    if not llvm.get_process_triple().startswith(("x86_64", "i686")):
+        return x
+    return builder.asm(ir.FunctionType(x.type, [x.type, y.type]), "", "=v,0,v", [x, y], side_effect=False)
 
 
 def first_lanes(builder: ir.IRBuilder, vector: ir.Value, count: int) -> ir.Value:
@@ -237,12 +252,19 @@ def emit_finish(
     with builder.if_else(full, likely=True) as (whole, part):
         with whole:
             buffers, sizes, batch, row, column = place
-            for r in range(rows):
-                c_row = builder.gep(c, [builder.mul(ldc, _I64(r))])
-                for v in range(vectors):
+            c_rows = [builder.gep(c, [builder.mul(ldc, _I64(r))]) for r in range(rows)]
+            for v in range(vectors):
+                # All of a column of vectors before the first of them is stored: what the epilogue reads for all rows,
+                # a bias, is then loaded once.
+                results: list[ir.Value] = []
+                for r in range(rows):
                     where = [buffers, sizes, batch, builder.add(row, builder.mul(row_step, _I64(r)))]
-                    where.append(builder.add(column, _I64(v * lanes)))
-                    y = epilogue.call(context, builder, sums[r * vectors + v], [*where, _I64(lanes)])
+                    where += [builder.add(column, _I64(v * lanes)), _I64(lanes)]
+                    x = sums[r * vectors + v]
+                    if epilogue.operations >= _CHAINED_OPERATIONS and r >= _CHAINS:
+                        x = _after(builder, x, results[r - _CHAINS])
+                    results.append(epilogue.call(context, builder, x, where))
+                for c_row, y in zip(c_rows, results, strict=True):
                     builder.store(y, _vector_pointer(builder, c_row, v * lanes, lanes)).align = _element_bytes(c)
         with part:
             _finish_over_memory(*over_memory)

@@ -25,9 +25,11 @@ import numpy as np
 from numba.core import types
 from numba.core.errors import NumbaTypeError
 
-from jitonnx.kernels.simd import elementwise, llvm_intrinsic
+from jitonnx.kernels.jit import lowering_target
+from jitonnx.kernels.simd import elementwise, llvm_intrinsic, splat
 
 _INTEGERS = {32: types.int32, 64: types.int64}
+_I32 = ir.IntType(32)
 
 
 class Traced:
@@ -153,13 +155,17 @@ class _Number(ir.FormattedConstant):
 def _constant(typ: ir.Type, number: float) -> ir.Constant:
     """`number` as an LLVM constant of `typ`, in all lanes of a vector."""
     element = typ.element if isinstance(typ, ir.VectorType) else typ
-    if isinstance(element, ir.IntType):
-        text = str(int(number))
-    else:
-        with np.errstate(over="ignore"):
-            rounded = float(np.float32(number)) if isinstance(element, ir.FloatType) else float(number)
-        text = "0x" + struct.pack(">d", rounded).hex().upper()
+    text = _number_text(element, number)
     return _Number(typ, f"splat ({element} {text})" if isinstance(typ, ir.VectorType) else text)
+
+
+def _number_text(element: ir.Type, number: float) -> str:
+    """`number`, rounded to `element`, as LLVM writes it."""
+    if isinstance(element, ir.IntType):
+        return str(int(number))
+    with np.errstate(over="ignore"):
+        rounded = float(np.float32(number)) if isinstance(element, ir.FloatType) else float(number)
+    return "0x" + struct.pack(">d", rounded).hex().upper()
 
 
 # ---------------------------------------------------------------- operations
@@ -256,6 +262,98 @@ def narrow(integers: Traced) -> Traced:
 
 def _with_element(typ: ir.Type, element: ir.Type) -> ir.Type:
     return ir.VectorType(element, typ.count) if isinstance(typ, ir.VectorType) else element
+
+
+def table_entries(x: Traced) -> int:
+    """How many numbers of x's type `lookup` finds by one instruction; 0: none, or the CPU is not known."""
+    target = lowering_target()
+    if target is None or x.width != 32:
+        return 0
+    return {64: 16, 32: 8}.get(target.vector_bytes, 0)  # vpermps of AVX-512 and of AVX2
+
+
+def lookup(table: Sequence[float], index: Traced, element: types.Type) -> Traced:
+    """table[index modulo len(table)] for int32 indices and `table_entries` numbers of `element`, of 32 bits.
+
+    Vectors are looked up by whole registers; what is shorter takes a part of one.
+    """
+    entries, count = len(table), index.value.type.count if isinstance(index.value.type, ir.VectorType) else 0
+    integer = isinstance(element, types.Integer)
+    number = ir.IntType(32) if integer else ir.FloatType()
+    typ = ir.VectorType(number, entries)
+    numbers = ir.Constant(typ, None) if not any(table) else _Number(typ, _vector_text(number, table))
+    if entries == 16:
+        name = f"llvm.x86.avx512.permvar.{'si' if integer else 'sf'}.512"
+    else:
+        name = f"llvm.x86.avx2.{'permd' if integer else 'permps'}"
+
+    def find(piece: ir.Value) -> ir.Value:
+        return _named_call(index.builder, name, typ, [numbers, piece])
+
+    return Traced(index.builder, element, _by_registers(index.builder, find, count, entries, index.value))
+
+
+def _vector_text(element: ir.Type, numbers: Sequence[float]) -> str:
+    return "<" + ", ".join(f"{element} {_number_text(element, number)}" for number in numbers) + ">"
+
+
+def scales_by_power() -> bool:
+    """Whether the CPU has an instruction for `scale_by_power`."""
+    target = lowering_target()
+    return target is not None and target.vector_bytes == 64
+
+
+def scale_by_power(x: Traced, exponent: Traced) -> Traced:
+    """x * 2**floor(exponent), rounded once, with infinite and denormal results, by an instruction of AVX-512."""
+    entries, single = 512 // x.width, x.width == 32
+    typ = ir.VectorType(ir.FloatType() if single else ir.DoubleType(), entries)
+    count = x.value.type.count if isinstance(x.value.type, ir.VectorType) else 0
+    all_lanes, as_set = ir.Constant(ir.IntType(entries), -1), ir.IntType(32)(4)  # rounding as the CPU is set to
+
+    def scale(a: ir.Value, b: ir.Value) -> ir.Value:
+        name = f"llvm.x86.avx512.mask.scalef.{'ps' if single else 'pd'}.512"
+        return _named_call(x.builder, name, typ, [a, b, ir.Constant(typ, None), all_lanes, as_set])
+
+    return x.like(_by_registers(x.builder, scale, count, entries, x.value, exponent.value))
+
+
+def _named_call(builder: ir.IRBuilder, name: str, result: ir.Type, arguments: Sequence[ir.Value]) -> ir.Value:
+    function = builder.module.globals.get(name) or ir.Function(
+        builder.module, ir.FunctionType(result, [argument.type for argument in arguments]), name
+    )
+    return builder.call(function, arguments)
+
+
+def _by_registers(
+    builder: ir.IRBuilder, function: Callable[..., ir.Value], count: int, lanes: int, *values: ir.Value
+) -> ir.Value:
+    """`function` of whole registers of `lanes`, on values of `count` lanes (0: scalars)."""
+    if count == lanes:
+        return function(*values)
+    if count == 0:
+        return builder.extract_element(function(*(splat(builder, value, lanes) for value in values)), _I32(0))
+    pieces = [
+        function(*(_lanes_from(builder, value, start, lanes) for value in values)) for start in range(0, count, lanes)
+    ]
+    while len(pieces) > 1:
+        pairs = [pieces[i : i + 2] for i in range(0, len(pieces), 2)]
+        pieces = [_joined(builder, *pair) if len(pair) == 2 else _joined(builder, pair[0], pair[0]) for pair in pairs]
+    return _lanes_from(builder, pieces[0], 0, count)
+
+
+def _lanes_from(builder: ir.IRBuilder, value: ir.Value, start: int, lanes: int) -> ir.Value:
+    """`lanes` lanes from `start` on; the first ones again where the vector ends before."""
+    mask = [i if i < value.type.count else 0 for i in range(start, start + lanes)]
+    if mask == list(range(value.type.count)):
+        return value
+    chosen = ir.Constant(ir.VectorType(_I32, lanes), mask)
+    return builder.shuffle_vector(value, ir.Constant(value.type, ir.Undefined), chosen)
+
+
+def _joined(builder: ir.IRBuilder, a: ir.Value, b: ir.Value) -> ir.Value:
+    return builder.shuffle_vector(
+        a, b, ir.Constant(ir.VectorType(_I32, 2 * a.type.count), list(range(2 * a.type.count)))
+    )
 
 
 def polynomial(x: Traced, coefficients: Sequence[float]) -> Traced:

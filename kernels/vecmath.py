@@ -14,8 +14,8 @@ all exponents; denormal arguments and results are included unless a docstring sa
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from jitonnx.kernels import exponential
+from jitonnx.kernels.exponential import LOG2_E, exp_of_minus, format_of, half_exp, half_expm1, tanh_by_table
 from jitonnx.kernels.trace import (
     Traced,
     absolute,
@@ -28,6 +28,7 @@ from jitonnx.kernels.trace import (
     isnan,
     polynomial,
     rint,
+    scales_by_power,
     select,
     sqrt,
     to_double,
@@ -43,200 +44,51 @@ from jitonnx.kernels.trigonometry import sin as sin
 from jitonnx.kernels.trigonometry import tan as tan
 
 _INFINITY, _NAN = float("inf"), float("nan")
-_LOG2_E = 1.4426950408889634
-
-
-class _Format(NamedTuple):
-    """What an element's floating-point format means for the functions below."""
-
-    mantissa: int  # bits behind the point
-    bias: int  # of the exponent
-    least_normal: float
-    overflow: float  # exp(x) is infinite above; rounded up
-    underflow: float  # exp(x) is 0 below; rounded down
-    ln2: tuple[float, float]  # high part with zeros at its end, so that its multiples by exponents are exact; rest
-    log2_e: tuple[float, float]  # high and low part
-    saturation: float  # tanh(x) is 1, and 1 + exp(-2 * x) too, above
-
-    @property
-    def magic(self) -> float:
-        """1.5 * 2**mantissa: added to a small number, rounds it to an integer, which stands in the sum's low bits."""
-        return 1.5 * 2.0**self.mantissa
-
-
-_FORMATS = {
-    32: _Format(
-        mantissa=23,
-        bias=127,
-        least_normal=2.0**-126,
-        overflow=89.0,
-        underflow=-104.0,
-        ln2=(0.693145751953125, 1.428606765330187e-06),
-        log2_e=(1.4426950216293335, 1.925963033500011e-08),
-        saturation=10.0,
-    ),
-    64: _Format(
-        mantissa=52,
-        bias=1023,
-        least_normal=2.0**-1022,
-        overflow=710.0,
-        underflow=-746.0,
-        ln2=(0.6931471805598903, 5.497923018708371e-14),
-        log2_e=(1.4426950408889634, 2.0355273740931033e-17),
-        saturation=20.0,
-    ),
-}
-
-
-def _format(x: Traced) -> _Format:
-    return _FORMATS[x.width]
-
-
-def _power_of_two(biased: Traced) -> Traced:
-    """2**(k - bias) from `magic + k`: the low bits of the sum become the exponent."""
-    return from_bits(bits(biased) << _format(biased).mantissa)
-
-
 # ---------------------------------------------------------------- exponentials
-
-# exp(r) = 1 + r + r**2 * P(r), |r| <= ln(2) / 2 (relative error 3.1e-9, 3.7e-18)
-_EXP = {
-    32: (0.49999994, 0.16666521, 0.041668266, 0.008368677, 0.0013820708),
-    64: (
-        *(0.5000000000000011, 0.1666666666666645, 0.04166666666652697, 0.008333333333472689, 0.001388888894435279),
-        *(0.00019841269551268035, 2.4801492423966666e-05, 2.7557547984380233e-06, 2.763047146353872e-07),
-        2.501186229020957e-08,
-    ),
-}
-# expm1(r) = r + r**2 * P(r), |r| <= ln(2) / 2 (relative error 1.4e-8, 1.9e-17)
-_EXPM1 = {
-    32: (0.49999997, 0.16666546, 0.04166745, 0.008366262, 0.0013869288),
-    64: (
-        *(0.5000000000000006, 0.1666666666666662, 0.04166666666657378, 0.00833333333336829, 0.0013888888932320532),
-        *(0.00019841269766182875, 2.480150450966896e-05, 2.7557364655471708e-06, 2.7626305565104507e-07),
-        2.5067532859004824e-08,
-    ),
-}
-# exp2(r) = 1 + r * P(r), |r| <= 1/2 (relative error 9.3e-8 for weights that need no more, 3.0e-9, 4.1e-18)
-_EXP2_SHORT = (1.0, 0.693147, 0.24022244, 0.05550706, 0.009671445, 0.001327181)
-_EXP2_NARROW = {
-    32: (1.0, 0.6931472, 0.24022648, 0.055503596, 0.009618501, 0.0013390984, 0.00015328547),
-    64: (
-        *(1.0, 0.6931471805599453, 0.2402265069591011, 0.055504108664821736, 0.009618129107600562),
-        *(0.0013333558146540457, 0.00015403530450288356, 1.5252733641423647e-05, 1.3215438233990165e-06),
-        *(1.017815635491877e-07, 7.073333726878818e-09, 4.4394907126185456e-10),
-    ),
-}
-
-
-def _reduced(x: Traced, biased: Traced, magic: float) -> Traced:
-    """r = x - n * ln 2, |r| <= ln(2) / 2, where `biased` is magic + n (W. J. Cody and W. Waite, 1980)."""
-    form = _format(x)
-    count = biased - magic
-    return fma(count, -form.ln2[1], fma(count, -form.ln2[0], x))
-
-
-def _exp_small(r: Traced) -> Traced:
-    return polynomial(r, (1.0, 1.0, *_EXP[r.width]))
-
-
-def _expm1_small(r: Traced) -> Traced:
-    return fma(r * r, polynomial(r, _EXPM1[r.width]), r)
-
-
-def _halves(biased: Traced) -> tuple[Traced, Traced]:
-    """Two powers of two with the product 2**n, from magic + 2 * bias + n: n may be beyond the format's exponents."""
-    mantissa, pattern = _format(biased).mantissa, bits(biased)
-    half = pattern >> 1
-    return from_bits(half << mantissa), from_bits((pattern - half) << mantissa)
-
-
-def _exp(x: Traced) -> Traced:
-    form = _format(x)
-    x = at_most(at_least(x, form.underflow), form.overflow)
-    magic = form.magic + 2 * form.bias
-    biased = fma(x, _LOG2_E, magic)
-    s, other = _halves(biased)
-    # The last product alone rounds, be it to infinity or to a denormal number.
-    return _exp_small(_reduced(x, biased, magic)) * s * other
-
-
-def _exp_of_minus(x: Traced) -> Traced:
-    """exp(-x), but 0 instead of denormal results, and inf from 2**(bias + 1/2) on; error below 1 ulp.
-
-    A biased exponent of 0 stands for 0 and the largest for inf. The sign costs nothing: the multiply-adds negate.
-    """
-    form = _format(x)
-    bounded = -at_most(at_least(x, -(form.bias + 0.75) / _LOG2_E), (form.bias - 0.25) / _LOG2_E)
-    magic = form.magic + form.bias
-    biased = fma(bounded, _LOG2_E, magic)
-    return _exp_small(_reduced(bounded, biased, magic)) * _power_of_two(biased)
 
 
 @vector_function
 def exp(x: Traced) -> Traced:
     """e**x, error below 1 ulp. Cody and Waite's reduction by multiples of ln 2, a polynomial on what is left."""
-    return _exp(x)
+    return exponential.exp(x)
 
 
 @vector_function
 def exp_flush(x: Traced) -> Traced:
-    """e**x for x <= 88 (float64: 709), with 0 instead of denormal results; else error below 1 ulp.
+    """e**x for x <= 88 (float64: 709), maybe 0 instead of denormal results; else error below 1 ulp.
 
-    For softmax and the like, whose arguments are at most 0: six operations less than `exp`.
+    For softmax and the like, whose arguments are at most 0: less work than `exp`.
     """
-    form = _format(x)
-    # Below this, the biased exponent is 0 and the power of two with it.
-    x = at_least(x, -(form.bias - 0.25) / _LOG2_E)
-    magic = form.magic + form.bias
-    biased = fma(x, _LOG2_E, magic)
-    return _exp_small(_reduced(x, biased, magic)) * _power_of_two(biased)
+    return exponential.exp_flush(x)
 
 
 @vector_function
 def exp2(x: Traced) -> Traced:
-    """2**x, error below 1 ulp: the nearest integer goes to the exponent, a polynomial on [-1/2, 1/2]."""
-    form = _format(x)
-    return _exp2(at_most(at_least(x, -form.bias - form.mantissa - 2.0), form.bias + 2.0), 0.0)
-
-
-def _exp2(x: Traced, rest: Traced | float) -> Traced:
-    """2**(x + rest), denormal and infinite results included, for bounded x and small `rest`."""
-    form = _format(x)
-    magic = form.magic + 2 * form.bias
-    biased = x + magic
-    s, other = _halves(biased)
-    r = x - (biased - magic)
-    r = r if rest == 0.0 else r + rest
-    return polynomial(r, _EXP2_NARROW[x.width]) * s * other
+    """2**x, error below 1 ulp: the integer part goes to the exponent, a polynomial does the rest."""
+    form = format_of(x)
+    return exponential.exp2(at_most(at_least(x, -form.bias - form.mantissa - 2.0), form.bias + 2.0))
 
 
 @vector_function
 def exp2_flush(x: Traced) -> Traced:
-    """2**x for x < bias, with 0 instead of results below 2**-126.5 (float64: 2**-1022.5); else error below 1 ulp."""
-    form = _format(x)
-    return _exp2_flush(at_least(x, -form.bias - 0.25), _EXP2_NARROW[x.width])
+    """2**x for x < bias, maybe 0 instead of results below 2**-126 (float64: 2**-1022); else error below 1 ulp.
 
-
-def _exp2_flush(x: Traced, coefficients: tuple[float, ...]) -> Traced:
-    """2**x for -bias - 1/2 < x < bias."""
-    magic = _format(x).magic + _format(x).bias
-    biased = x + magic
-    return polynomial(x - (biased - magic), coefficients) * _power_of_two(biased)
+    It is 0 for very low x, -inf among them.
+    """
+    form = format_of(x)
+    zero_below = form.bias + form.mantissa + 2.0 if scales_by_power() else form.bias - 0.25
+    return exponential.exp2_flush(at_least(x, -zero_below))
 
 
 def _expm1(x: Traced) -> Traced:
-    form = _format(x)
-    x = at_most(at_least(x, -2 * form.saturation), form.overflow)
-    magic = form.magic + form.bias - 1  # half of the power of two, so that the largest results do not overflow early
-    biased = fma(x, _LOG2_E, magic)
-    s = _power_of_two(biased)
-    return 2.0 * fma(_expm1_small(_reduced(x, biased, magic)), s, s - 0.5)
+    form = format_of(x)
+    half = half_expm1(at_most(at_least(x, -2 * form.saturation), form.overflow))
+    return half + half
 
 
 @vector_function
 def expm1(x: Traced) -> Traced:
-    """e**x - 1, error below 2 ulp: s * expm1(r) + (s - 1) with x = r + ln s, |r| <= ln(2) / 2."""
+    """e**x - 1, error below 2 ulp: s * expm1(r) + (s - 1) with x = r + ln s."""
     return copysign(_expm1(x), x)
 
 
@@ -261,7 +113,7 @@ def _fraction(x: Traced) -> tuple[Traced, Traced, Traced]:
 
     The scale holds for 1 - e above the least exponent, and is 0 there.
     """
-    form = _format(x)
+    form = format_of(x)
     lift = form.mantissa + 1
     tiny = x < form.least_normal
     pattern = bits(select(tiny, x * 2.0**lift, x))
@@ -275,7 +127,7 @@ def _fraction(x: Traced) -> tuple[Traced, Traced, Traced]:
 
 def _log_of(f: Traced, e: Traced) -> Traced:
     """log((1 + f) * 2**e). float64: K. C. Ng's form with s = f / (2 + f), as in fdlibm's e_log.c."""
-    form = _format(f)
+    form = format_of(f)
     if f.width == 32:
         square = f * f
         rest = fma(square * f, polynomial(f, _LOG1P), fma(square, -0.5, e * form.ln2[1]))
@@ -321,7 +173,7 @@ def log1p(x: Traced) -> Traced:
 def log2(x: Traced) -> Traced:
     """Logarithm to base 2, error below 1 ulp (float64: 1.5): as `log`; log2(e) is carried in two parts."""
     f, e, _ = _fraction(x)
-    high, low = _format(x).log2_e
+    high, low = format_of(x).log2_e
     if x.width == 32:
         rest = fma(f * f, polynomial(f, _LOG2), f * low)
         return _logarithm_edges(x, e + fma(f, high, rest))
@@ -389,7 +241,7 @@ def _log2_pair(x: Traced) -> tuple[Traced, Traced]:
     series_rest = series_rest + carried + term_rest
     log, log_rest = _product(2.0 * s, series)
     log_rest = log_rest + fma(2.0 * s, series_rest, 2.0 * s_rest * series)
-    high, low = _format(x).log2_e
+    high, low = format_of(x).log2_e
     product, rest = _product(log, log.constant(high))
     rest = rest + fma(log_rest, high, log * low)
     result, carried = _sum(e, product)
@@ -401,7 +253,7 @@ def _power_single(base: Traced, exponent: Traced) -> Traced:
     wide = to_double(base)
     f, e, _ = _fraction(wide)
     log = _power_logarithm(wide, fma(f, polynomial(f, _LOG2_MIDDLE), e))
-    return to_single(_exp2_flush(at_most(at_least(log * to_double(exponent), -200.0), 200.0), _EXP2_MIDDLE))
+    return to_single(exponential.exp2_flush(at_most(at_least(log * to_double(exponent), -200.0), 200.0), _EXP2_MIDDLE))
 
 
 def _power_double(base: Traced, exponent: Traced) -> Traced:
@@ -412,7 +264,7 @@ def _power_double(base: Traced, exponent: Traced) -> Traced:
     rest = fma(log_rest, exponent, rest)
     clamped = at_most(at_least(product, -1100.0), 1100.0)
     rest = select(product.equals(clamped), rest, 0.0)
-    return _exp2(clamped, rest)
+    return exponential.exp2(clamped, rest)
 
 
 def _power_logarithm(base: Traced, log: Traced) -> Traced:
@@ -468,7 +320,7 @@ _LOG2_TAIL = (
 
 def _erfc_double(a: Traced) -> Traced:
     """erfc(a) of float64 for 1 <= a <= 28: exp(-a**2) times a slowly varying function (Shepherd and Laframboise)."""
-    return _exp_of_minus(a * a) * polynomial((a - 3.0) / (a + 3.0), _ERFCX)
+    return exp_of_minus(a * a) * polynomial((a - 3.0) / (a + 3.0), _ERFCX)
 
 
 @vector_function
@@ -479,7 +331,7 @@ def erf(x: Traced) -> Traced:
     """
     if x.width == 32:
         a = at_most(absolute(x), 4.0)
-        near, far = a < 0.9, 1.0 - _exp2_flush(polynomial(a, _LOG2_ERFC), _EXP2_SHORT)
+        near, far = a < 0.9, 1.0 - exponential.exp2_flush(polynomial(a, _LOG2_ERFC))
     else:
         a = at_most(absolute(x), 6.0)
         near, far = a < 1.0, 1.0 - _erfc_double(a)
@@ -495,7 +347,7 @@ def gelu(x: Traced) -> Traced:
     """
     if x.width == 32:
         a = at_most(absolute(x), 12.0)
-        tail = _exp2_flush(polynomial(a, _LOG2_TAIL), _EXP2_NARROW[32])
+        tail = exponential.exp2_flush(polynomial(a, _LOG2_TAIL))
     else:
         a = at_most(absolute(x), 38.0)
         scaled = a * 0.7071067811865476
@@ -504,14 +356,22 @@ def gelu(x: Traced) -> Traced:
     return fma(-a, tail, at_least(x, 0.0))
 
 
+_SQRT_8_PI = 1.5957691216057308
+
+
 @vector_function
 def gelu_tanh(x: Traced) -> Traced:
     """0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))), as x / (1 + exp(-2 * …)).
 
     Error below 3 ulp for x >= -1; for negative x it grows as x**2 does, to 55 ulp at -6.
     """
-    inner = x * fma(x * x, 0.044715 * 1.5957691216057308, 1.5957691216057308)
-    return x / (_exp_of_minus(inner) + 1.0)
+    if x.width == 64:
+        return x / (exp_of_minus(x * fma(x * x, 0.044715 * _SQRT_8_PI, x.constant(_SQRT_8_PI))) + 1.0)
+    # To base 2 and rounded once more, which loses nothing that the product has not lost, and needs no reduction.
+    scale, bias = -_SQRT_8_PI * LOG2_E, format_of(x).bias
+    exponent = x * fma(x * x, 0.044715 * scale, x.constant(scale))
+    bounded = at_most(at_least(exponent, -bias + 0.25), bias + 1.25)
+    return x / (exponential.exp2_flush(bounded) + 1.0)
 
 
 # ---------------------------------------------------------------- hyperbolic functions and activations
@@ -538,39 +398,36 @@ _SINH = {
 @vector_function
 def sigmoid(x: Traced) -> Traced:
     """1 / (1 + exp(-x)), error below 2.5 ulp; 0 instead of denormal results."""
-    return 1.0 / (_exp_of_minus(x) + 1.0)
+    return 1.0 / (exp_of_minus(x) + 1.0)
 
 
 @vector_function
 def silu(x: Traced) -> Traced:
     """x * sigmoid(x) as x / (1 + exp(-x)), error below 2.5 ulp; where exp(-x) overflows, -0."""
-    return x / (_exp_of_minus(x) + 1.0)
+    return x / (exp_of_minus(x) + 1.0)
 
 
 @vector_function
 def tanh(x: Traced) -> Traced:
-    """Hyperbolic tangent, error below 2 ulp: an odd polynomial up to 0.6, 1 - 2 / (exp(2 * |x|) + 1) above."""
-    a = at_most(absolute(x), _format(x).saturation)
-    square = a * a
-    near = fma(a * square, polynomial(square, _TANH[x.width]), a)
-    far = 1.0 - 2.0 / (_exp_of_minus(-2.0 * a) + 1.0)
-    return copysign(select(a < 0.6, near, far), x)
+    """Hyperbolic tangent, error below 2 ulp: by expm1(2 * |x|) where the CPU can look exponentials up in a table.
 
-
-def _half_exp(x: Traced) -> Traced:
-    """exp(x) / 2, without overflow before its own; 0 <= x."""
-    form = _format(x)
-    x = at_most(x, form.overflow + 0.5)
-    magic = form.magic + form.bias - 2
-    biased = fma(x, _LOG2_E, magic)
-    return 2.0 * (_exp_small(_reduced(x, biased, magic)) * _power_of_two(biased))
+    Elsewhere an odd polynomial up to 0.6, 1 - 2 / (exp(2 * |x|) + 1) above.
+    """
+    magnitude = tanh_by_table(x)
+    if magnitude is None:
+        a = at_most(absolute(x), format_of(x).saturation)
+        square = a * a
+        near = fma(a * square, polynomial(square, _TANH[x.width]), a)
+        far = 1.0 - 2.0 / (exp_of_minus(-2.0 * a) + 1.0)
+        magnitude = select(a < 0.6, near, far)
+    return copysign(magnitude, x)
 
 
 @vector_function
 def sinh(x: Traced) -> Traced:
     """Hyperbolic sine, error below 2 ulp: an odd polynomial up to 1, exp(|x|) / 2 - exp(-|x|) / 2 above."""
     a = absolute(x)
-    square, half = a * a, _half_exp(a)
+    square, half = a * a, half_exp(a)
     near = fma(a * square, polynomial(square, _SINH[x.width]), a)
     return copysign(select(a < 1.0, near, half - 0.25 / half), x)
 
@@ -578,7 +435,7 @@ def sinh(x: Traced) -> Traced:
 @vector_function
 def cosh(x: Traced) -> Traced:
     """Hyperbolic cosine, error below 1.5 ulp: exp(|x|) / 2 + exp(-|x|) / 2."""
-    half = _half_exp(absolute(x))
+    half = half_exp(absolute(x))
     return half + 0.25 / half
 
 
@@ -614,7 +471,7 @@ def atanh(x: Traced) -> Traced:
 @vector_function
 def softplus(x: Traced) -> Traced:
     """log(1 + exp(x)) as max(x, 0) + log1p(exp(-|x|)), error below 2 ulp."""
-    return at_least(x, 0.0) + _log1p(_exp(-absolute(x)))
+    return at_least(x, 0.0) + _log1p(exponential.exp(-absolute(x)))
 
 
 @vector_function
@@ -626,7 +483,7 @@ def softsign(x: Traced) -> Traced:
 @vector_function
 def mish(x: Traced) -> Traced:
     """x * tanh(softplus(x)) as x * n / (n + 2), n = e * (e + 2), e = exp(x); error below 4.5 ulp for normal results."""
-    e = _exp(at_most(x, 2 * _format(x).saturation))
+    e = exponential.exp(at_most(x, 2 * format_of(x).saturation))
     n = e * (e + 2.0)
     return x * (n / (n + 2.0))
 

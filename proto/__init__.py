@@ -4,9 +4,10 @@ The schema is this project's own text, wire-compatible with ONNX up to IR versio
 reads any `.onnx` file, and what `SerializeToString()` writes is read by every ONNX tool. The messages are registered
 under the protobuf package `jitonnx`, so the `onnx` package can be imported in the same process, before or after.
 
-`artifact.proto` is the header of compiled models (docs/artifacts.md).
+`messages.py` makes the classes. `artifact.proto` is the header of compiled models (docs/artifacts.md).
 
-The folder stands at the top of the repository and is installed as `jitonnx.proto`. `generate.py` makes the modules.
+The folder stands at the top of the repository and is installed as `jitonnx.proto`. `generate.py` writes what is
+generated.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -80,10 +81,18 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The messages, imported when they are first used: opening a compiled model does not need them."""
+    """The messages, made when they are first used: opening a compiled model does not need them."""
     if name not in __all__:
         raise AttributeError(f"module 'jitonnx.proto' has no attribute {name!r}")
-    from jitonnx.proto import onnx_pb2
+    value: Any
+    if name in ("OperatorStatus", "Version"):
+        from jitonnx.proto import onnx_pb2
 
-    value = globals()[name] = getattr(onnx_pb2, name)
+        value = getattr(onnx_pb2, name)
+    else:
+        from jitonnx.proto.messages import schema
+
+        onnx = schema("onnx")
+        value = onnx.messages[name] if name in onnx.messages else onnx.constants[name]
+    globals()[name] = value
     return value

@@ -176,13 +176,13 @@ class Tensor(_message.Message):
     def __init__(self, name: _Optional[str] = ..., dtype: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Step(_message.Message):
-    __slots__ = ("kernel", "slots", "sizes", "tasks", "shared", "barrier", "scratch", "label")
+    __slots__ = ("kernel", "slots", "sizes", "tasks", "shared", "grain", "scratch", "label")
     KERNEL_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     SIZES_FIELD_NUMBER: _ClassVar[int]
     TASKS_FIELD_NUMBER: _ClassVar[int]
     SHARED_FIELD_NUMBER: _ClassVar[int]
-    BARRIER_FIELD_NUMBER: _ClassVar[int]
+    GRAIN_FIELD_NUMBER: _ClassVar[int]
     SCRATCH_FIELD_NUMBER: _ClassVar[int]
     LABEL_FIELD_NUMBER: _ClassVar[int]
     kernel: int
@@ -190,7 +190,7 @@ class Step(_message.Message):
     sizes: _containers.RepeatedScalarFieldContainer[int]
     tasks: int
     shared: bool
-    barrier: bool
+    grain: int
     scratch: int
     label: int
-    def __init__(self, kernel: _Optional[int] = ..., slots: _Optional[_Iterable[int]] = ..., sizes: _Optional[_Iterable[int]] = ..., tasks: _Optional[int] = ..., shared: bool = ..., barrier: bool = ..., scratch: _Optional[int] = ..., label: _Optional[int] = ...) -> None: ...
+    def __init__(self, kernel: _Optional[int] = ..., slots: _Optional[_Iterable[int]] = ..., sizes: _Optional[_Iterable[int]] = ..., tasks: _Optional[int] = ..., shared: bool = ..., grain: _Optional[int] = ..., scratch: _Optional[int] = ..., label: _Optional[int] = ...) -> None: ...

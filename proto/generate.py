@@ -1,4 +1,5 @@
-"""Regenerate the Python modules (`*_pb2.py`, `*_pb2.pyi`) of the schemas `onnx.proto` and `artifact.proto`.
+"""Regenerate the Python modules of the schemas `onnx.proto` and `artifact.proto`: `*_pb2.py`, `*_pb2.pyi`, and
+`schemas.py`, which holds the schemas alone.
 
     python proto/generate.py            write the files
     python proto/generate.py --check    only say whether they are up to date (exit status 1 if not)
@@ -13,6 +14,7 @@ because this old release pins protobuf below 5. It has wheels for Python 3.10 to
 """
 
 import argparse
+import ast
 import os
 import subprocess
 import sys
@@ -56,7 +58,24 @@ def generate(scratch: Path) -> dict[str, str]:
         ],
         check=True,
     )
-    return {name: (output / "jitonnx" / "proto" / name).read_text(encoding="utf-8") for name in GENERATED}
+    texts = {name: (output / "jitonnx" / "proto" / name).read_text(encoding="utf-8") for name in GENERATED}
+    return texts | {"schemas.py": schemas(texts)}
+
+
+def schemas(texts: dict[str, str]) -> str:
+    """The module that holds the serialised schemas, as they stand in the generated modules."""
+    lines = ['"""The schemas as serialised `FileDescriptorProto`s. Written by generate.py: do not edit."""', ""]
+    for schema in SCHEMAS:
+        calls = (node for node in ast.walk(ast.parse(texts[f"{schema}_pb2.py"])) if isinstance(node, ast.Call))
+        (data,) = (
+            ast.literal_eval(call.args[0])
+            for call in calls
+            if isinstance(call.func, ast.Attribute) and call.func.attr == "AddSerializedFile"
+        )
+        digits = data.hex()
+        parts = [digits[start : start + 112] for start in range(0, len(digits), 112)]
+        lines += [f'{schema.upper()} = bytes.fromhex("""', *parts, '""")']
+    return "\n".join(lines) + "\n"
 
 
 def main() -> int:

@@ -12,6 +12,10 @@ COMMANDS = (demo, run, compile, explain, bench, profile, cache)
 """Modules with `add(subparsers)`, which sets the function to call as `command`."""
 
 
+INTERRUPTED = 130
+"""The exit status after Ctrl-C, as shells have it."""
+
+
 def parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     made = argparse.ArgumentParser(prog="jitonnx", description="Run ONNX models on CPUs, compiled to native code.")
@@ -23,7 +27,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit status: 0, or 1 after a message about what went wrong."""
+    """Run a command; returns the exit status: 0, 1 after a message about what went wrong, 130 after Ctrl-C."""
     options = parser().parse_args(arguments)
     if options.version:
         from jitonnx.environment import get_version_string
@@ -46,4 +50,7 @@ def _reported(options: argparse.Namespace) -> int:
         return 1
     except BrokenPipeError:
         return 1
+    except KeyboardInterrupt:
+        print("\njitonnx: interrupted", file=sys.stderr)
+        return INTERRUPTED
     return 0

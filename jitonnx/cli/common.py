@@ -1,12 +1,11 @@
-"""What commands share: arguments for a model and its inputs, sessions, progress on a terminal, times."""
+"""What commands share: arguments for a model and its inputs, sessions, times."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -58,6 +57,11 @@ def _positive(text: str) -> int:
 
 def _shape(text: str) -> tuple[str, tuple[int, ...]]:
     name, equals, sizes = text.rpartition("=")
+    if equals and ":" in sizes:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is a range of sizes, and ranges are not supported: give --shape once for each size. (Opened "
+            "from its ONNX file, a model takes all sizes without being compiled again.)"
+        )
     parts = [part.strip() for part in sizes.split(",")] if sizes.strip() else []
     if not equals or not all(part.isdecimal() for part in parts):
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=SIZE,SIZE,...")
@@ -74,12 +78,12 @@ def _dimension(text: str) -> tuple[str, int]:
 def session_of(
     options: argparse.Namespace, entries: Mapping[str, str] | None = None, **settings: Any
 ) -> InferenceSession:
-    """A session for the model and settings of the command line. Progress is shown on a terminal.
+    """A session for the model and settings of the command line. Everything is compiled before it runs.
 
     entries: session configuration entries.
     """
     from jitonnx.options import GraphOptimizationLevel, SessionOptions
-    from jitonnx.session import InferenceSession
+    from jitonnx.session import COMPILE, InferenceSession
 
     session_options = SessionOptions()
     session_options.intra_op_num_threads = options.threads
@@ -88,24 +92,8 @@ def session_of(
         setattr(session_options, name, value)
     for key, entry in (entries or {}).items():
         session_options.add_session_config_entry(key, entry)
-    with progress_shown():
-        return InferenceSession(options.model, session_options)
-
-
-@contextmanager
-def progress_shown() -> Iterator[None]:
-    """Within the block, sessions show on a terminal how far compiling is."""
-    from jitonnx import session
-
-    def show(done: int, total: int) -> None:
-        print(f"\rcompiling kernels: {done} of {total}", end="\n" if done == total else "", file=sys.stderr, flush=True)
-
-    before = session.progress
-    session.progress = show if sys.stderr.isatty() else before
-    try:
-        yield
-    finally:
-        session.progress = before
+    session_options.add_session_config_entry(COMPILE, "before")  # people look at the code, and measure it
+    return InferenceSession(options.model, session_options)
 
 
 def shapes_of(session: InferenceSession, options: argparse.Namespace) -> ChosenShapes:

@@ -21,7 +21,7 @@ def main(options: argparse.Namespace) -> None:
     import numpy as np
 
     from jitonnx import demo
-    from jitonnx.cli.common import median_seconds, progress_shown
+    from jitonnx.cli.common import median_seconds
     from jitonnx.explain import explain
     from jitonnx.explain.text import kernel_table, summary
     from jitonnx.explain.units import seconds
@@ -29,8 +29,7 @@ def main(options: argparse.Namespace) -> None:
 
     images, labels = demo.test_images()
     started = time.perf_counter()
-    with progress_shown():
-        session = InferenceSession(demo.model_path())
+    session = InferenceSession(demo.model_path())
     ready = time.perf_counter() - started
     (probabilities,) = session.run(None, {"image": images})
     predictions = np.argmax(probabilities, axis=1)

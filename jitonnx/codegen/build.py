@@ -29,4 +29,4 @@ def kernel_function(code: Code, target: Target) -> Callable[..., Any]:
 
 def make_object(code: Code, symbol: str, target: Target) -> bytes:
     """Object code that defines the kernel as `symbol`: built, lowered through Numba, optimised, emitted."""
-    return emit_object(lower(kernel_function(code, target), symbol), target)
+    return emit_object(lower(kernel_function(code, target), symbol, target), target)

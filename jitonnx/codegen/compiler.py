@@ -1,41 +1,51 @@
 """Kernels of a plan to object code: from the cache, or compiled in parallel processes.
 
-This process compiles too; further ones join when there are enough kernels to pay for their start (importing Numba,
-about half a second each). They are children of our own, not of `multiprocessing`, so that a user's script needs no
-guard.
+Where the caller waits for the code, this process compiles too; further ones join when there are enough kernels to pay
+for their start (importing Numba, about half a second each). Code that is made behind the runs is compiled in processes
+of low priority alone, so that runs have this one for themselves. The processes are children of our own, not of
+`multiprocessing`, so that a user's script needs no guard. They do not heed Ctrl-C, which reaches them too on a
+terminal: this process ends them.
 """
 
 from __future__ import annotations
 
+import os
 import pickle
 import queue
 import select
+import signal
 import struct
 import sys
 import threading
-from collections.abc import Callable, Iterable
-from typing import IO, Any
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
+from jitonnx.background import StoppedError
 from jitonnx.codegen.code import Code
 from jitonnx.runtime.cache import KernelCache
 from jitonnx.target import Target
 
+if TYPE_CHECKING:
+    from subprocess import Popen
+
 KERNELS_PER_WORKER = 4
 """Kernels that make starting a further process worth while: about its start in compile time."""
+LOOK_SECONDS = 0.02
+"""How often a thread that waits for a process looks whether it should stop."""
+BACKGROUND_NICENESS = 5
+"""By how much processes that compile behind the runs lower their priority: to about a third of a run's share."""
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called as progress(done, all) when there is something to compile, and as kernels come in."""
 
 
 class CompileError(RuntimeError):
     """Bug: a kernel of ours did not compile. The text holds the kernel and the compiler's error."""
 
 
-def compile_kernels(
-    codes: Iterable[Code],
-    target: Target,
-    cache: KernelCache,
-    workers: int,
-    progress: Callable[[int, int], None] | None = None,
-) -> dict[Code, bytes]:
-    """Object code of each distinct code. `progress(done, all)` is called as compiled ones come in."""
+def cached_kernels(codes: Iterable[Code], target: Target, cache: KernelCache) -> tuple[dict[Code, bytes], list[Code]]:
+    """Object code of each distinct code that is in the cache, and the codes that are not."""
     objects: dict[Code, bytes] = {}
     missing = []
     for code in dict.fromkeys(codes):
@@ -44,49 +54,169 @@ def compile_kernels(
             missing.append(code)
         else:
             objects[code] = found
-    if missing:
-        objects.update(_compile(missing, target, cache, workers, progress))
-    return objects
+    return objects, missing
 
 
-def _compile(
-    codes: list[Code],
+def compile_kernels(
+    codes: Iterable[Code],
     target: Target,
     cache: KernelCache,
     workers: int,
-    progress: Callable[[int, int], None] | None,
+    progress: Progress | None = None,
+    stop: threading.Event | None = None,
 ) -> dict[Code, bytes]:
-    todo: queue.SimpleQueue[Code] = queue.SimpleQueue()
-    for code in codes:
-        todo.put(code)
-    done: dict[Code, bytes] = {}
-    errors: list[BaseException] = []
-    finished = threading.Event()
+    """Object code of each distinct code, by up to `workers` processes.
 
-    def finish(code: Code, data: bytes) -> None:
-        done[code] = data
-        cache.put(code.key(target), data)
-        if progress is not None:
-            progress(len(done), len(codes))
+    stop: None if the caller waits for nothing else. Given, everything is compiled in processes of low priority, and
+    StoppedError is raised soon after it is set. KeyboardInterrupt ends the processes too.
+    """
+    objects, missing = cached_kernels(codes, target, cache)
+    if missing:
+        objects.update(_Compilation(missing, target, cache, progress, stop).run(workers))
+    return objects
 
-    helpers = [
-        threading.Thread(target=_drive_worker, args=(todo, target, finish, errors, finished), daemon=True)
-        for _ in range(min(workers - 1, len(codes) // KERNELS_PER_WORKER))
-    ]
-    for helper in helpers:
-        helper.start()
-    while not errors:
+
+class _Compilation:
+    """Kernels that are being compiled."""
+
+    def __init__(
+        self,
+        codes: list[Code],
+        target: Target,
+        cache: KernelCache,
+        progress: Progress | None,
+        stop: threading.Event | None,
+    ) -> None:
+        self._codes, self._target, self._cache, self._progress = codes, target, cache, progress
+        self._behind = stop is not None
+        self._stop = stop or threading.Event()
+        self._todo: queue.SimpleQueue[Code] = queue.SimpleQueue()
+        for code in codes:
+            self._todo.put(code)
+        self._done: dict[Code, bytes] = {}
+        self._errors: list[CompileError] = []
+        self._finished = threading.Event()
+
+    def run(self, workers: int) -> dict[Code, bytes]:
+        """Compile all. The errors are those of `compile_kernels`."""
+        helping = min(workers, len(self._codes)) if self._behind else min(workers - 1, self._worth_starting)
+        helpers = [threading.Thread(target=self._drive_worker, daemon=True) for _ in range(helping)]
+        self._report()
         try:
-            code = todo.get_nowait()
+            for helper in helpers:
+                helper.start()
+            if not self._behind:
+                self._compile_here()
+            for helper in helpers:
+                helper.join()
+        except BaseException:
+            self._stop.set()
+            for helper in filter(threading.Thread.is_alive, helpers):
+                helper.join(1.0)
+            raise
+        if self._errors:
+            raise self._errors[0]
+        if len(self._done) < len(self._codes):
+            raise StoppedError(f"compiling stopped at {len(self._done)} of {len(self._codes)} kernels")
+        return self._done
+
+    @property
+    def _worth_starting(self) -> int:
+        return len(self._codes) // KERNELS_PER_WORKER
+
+    def _compile_here(self) -> None:
+        while not self._errors:
+            try:
+                code = self._todo.get_nowait()
+            except queue.Empty:
+                break
+            self._finish(code, compile_one(code, code.symbol(self._target), self._target))
+        self._finished.set()
+
+    def _finish(self, code: Code, data: bytes) -> None:
+        self._done[code] = data
+        self._cache.put(code.key(self._target), data)
+        self._report()
+
+    def _report(self) -> None:
+        if self._progress is not None:
+            self._progress(len(self._done), len(self._codes))
+
+    def _drive_worker(self) -> None:
+        """Feed one worker process until nothing is left to compile.
+
+        It takes its first kernel when it is ready, so that nobody waits for a kernel in a process that is still
+        starting; one that is not ready when all is done is not waited for.
+        """
+        code: Code | None = None
+        try:
+            with _worker(BACKGROUND_NICENESS if self._behind else 0) as (requests, answers):
+                if not self._answered(answers, starting=True):
+                    return
+                _receive(answers)
+                while not self._errors:
+                    code = self._todo.get_nowait()
+                    _send(requests, (code, code.symbol(self._target), self._target))
+                    if not self._answered(answers):
+                        return
+                    answer = _receive(answers)
+                    if isinstance(answer, str):
+                        raise CompileError(answer)
+                    self._finish(code, answer)
         except queue.Empty:
-            break
-        finish(code, compile_one(code, code.symbol(target), target))
-    finished.set()
-    for helper in helpers:
-        helper.join()
-    if errors:
-        raise errors[0]
-    return done
+            return
+        except (OSError, EOFError, struct.error):
+            what = f"kernel {code!r}" if code is not None else "kernels"
+            self._errors.append(CompileError(f"the process compiling {what} ended early: killed, or short of memory?"))
+        except CompileError as error:
+            self._errors.append(error)
+
+    def _answered(self, answers: IO[bytes], starting: bool = False) -> bool:
+        """Wait for something to read; False if nobody wants it any more."""
+        while not select.select([answers], [], [], LOOK_SECONDS)[0]:
+            if self._stop.is_set() or self._errors or (starting and self._finished.is_set()):
+                return False
+        return True
+
+
+_workers: set[Popen[bytes]] = set()
+"""Processes that are compiling for this one."""
+
+
+@contextmanager
+def _worker(niceness: int) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+    """A process that runs `work`: pipes to and from it. It is ended with the block. Call it on a thread of its own."""
+    import subprocess  # takes 3 ms, which a start that compiles nothing saves
+
+    script = f"import sys; sys.path[:] = {sys.path!r}; from jitonnx.codegen.compiler import work; work({niceness})"
+    command = [sys.executable, "-c", script]
+    # A process inherits what signals its creator blocks. (Its own session would end its low priority too, which Linux
+    # counts within a session.)
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        _workers.add(process)
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            yield process.stdin, process.stdout
+        finally:
+            process.kill()
+            _workers.discard(process)
+
+
+def _after_fork() -> None:
+    """Let a child have no part in the pipes: it would keep workers alive that their own parent has left."""
+    if not _workers:
+        return
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for process in _workers:
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:  # not closed: whoever drove the worker may hold the number
+                os.dup2(nothing, pipe.fileno(), inheritable=False)
+    os.close(nothing)
+    _workers.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def compile_one(code: Code, symbol: str, target: Target) -> bytes:
@@ -101,50 +231,12 @@ def compile_one(code: Code, symbol: str, target: Target) -> bytes:
         raise CompileError(f"Bug: kernel {code!r} does not compile: {error}") from error
 
 
-def _drive_worker(
-    todo: queue.SimpleQueue[Code],
-    target: Target,
-    finish: Callable[[Code, bytes], None],
-    errors: list[BaseException],
-    finished: threading.Event,
-) -> None:
-    """Feed one worker process until nothing is left to compile.
-
-    It takes its first kernel when it is ready, so that nobody waits for a kernel in a process that is still starting;
-    one that is not ready when all is done is not waited for.
-    """
-    import subprocess  # takes 3 ms, which a start that compiles nothing saves
-
-    script = f"import sys; sys.path[:] = {sys.path!r}; from jitonnx.codegen.compiler import work; work()"
-    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdin is not None and process.stdout is not None
-        code: Code | None = None
-        try:
-            while not select.select([process.stdout], [], [], 0.02)[0]:
-                if finished.is_set():
-                    process.kill()
-                    return
-            _receive(process.stdout)
-            while not errors:
-                code = todo.get_nowait()
-                _send(process.stdin, (code, code.symbol(target), target))
-                answer = _receive(process.stdout)
-                if isinstance(answer, str):
-                    raise CompileError(answer)
-                finish(code, answer)
-        except queue.Empty:
-            process.kill()
-        except (OSError, EOFError, struct.error):
-            errors.append(CompileError(f"the process compiling {code!r} ended early"))
-        except CompileError as error:
-            errors.append(error)
-
-
-def work() -> None:
+def work(niceness: int) -> None:
     """The loop of a worker process: codes in on standard input, object code or the text of an error out.
 
     It says "ready" once what every compile needs is imported.
     """
+    os.nice(niceness)
     from jitonnx.codegen import build  # noqa: F401
 
     source, sink = sys.stdin.buffer, sys.stdout.buffer

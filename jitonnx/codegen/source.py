@@ -5,6 +5,14 @@ What comes out for `maximum(x0 * x1 + 0.5, 0.0)`:
     t0 = x0 * x1
     t1 = t0 + float32(0.5)
     t2 = at_least(t1, float32(0.0))
+
+float16 and bfloat16 lie in memory as 16 bits and are computed with as float32. Such a part of an expression is its bits
+(an operand, a constant, what a cast rounded), or a float32 that nothing has rounded yet, as `expr.evaluate` has it.
+float16(float(x0) + 1.0) of a float16 x0, as a region writes it:
+
+    t0 = widen_float16(x0)
+    t1 = t0 + np.float32(1.0)
+    t2 = narrow_float16(t1)
 """
 
 from __future__ import annotations
@@ -18,13 +26,14 @@ import numpy as np
 from numba.core import types
 
 from jitonnx.ir import expr as e
-from jitonnx.ir.dtypes import DType
-from jitonnx.kernels import simd, vecmath
+from jitonnx.ir.dtypes import HALVES, DType
+from jitonnx.kernels import half, simd, vecmath
 
 NUMBA_TYPES: dict[DType, Any] = {
     DType.FLOAT: types.float32,
     DType.DOUBLE: types.float64,
-    DType.FLOAT16: types.float16,
+    DType.FLOAT16: types.uint16,
+    DType.BFLOAT16: types.uint16,
     DType.BOOL: types.boolean,
     DType.INT8: types.int8,
     DType.INT16: types.int16,
@@ -35,7 +44,7 @@ NUMBA_TYPES: dict[DType, Any] = {
     DType.UINT32: types.uint32,
     DType.UINT64: types.uint64,
 }
-"""Element types that generated code can hold, as Numba's."""
+"""Element types that generated code can hold, as Numba's; of half precision the bits."""
 
 
 class Source:
@@ -64,7 +73,11 @@ class Source:
 def namespace(lanes: int) -> dict[str, Any]:
     """What generated source can name: vector operations, vector mathematics, element types, `LANES`."""
     names: dict[str, Any] = {}
-    for module in (vecmath, simd):  # vecmath's own imports are of another kind than simd's operations of equal name
+    for module in (
+        vecmath,
+        half,
+        simd,
+    ):  # vecmath's own imports are of another kind than simd's operations of equal name
         names.update({name: value for name, value in vars(module).items() if not name.startswith("_")})
     names.update({str(numba_type): numba_type for numba_type in NUMBA_TYPES.values()})
     # Scalars of generated code are made by NumPy's types, which Numba knows as casts; pointers take Numba's types.
@@ -102,24 +115,92 @@ _RENAMED = {"abs": "absolute", "round": "rint"}
 
 
 def emit_expr(source: Source, roots: Sequence[e.Expr], leaf: Callable[[e.Expr], str], prefix: str = "t") -> list[str]:
-    """Write the statements that compute `roots` and return the names that hold them.
+    """Write the statements that compute `roots`; the names that hold them, of half precision the bits.
 
-    `leaf` gives the source of an operand or index; shared parts are computed once.
+    `leaf` gives the source of an operand (of half precision: its bits) or index; shared parts are computed once.
     """
-    names: dict[e.Expr, str] = {}
+    statements = _Statements(source, leaf, prefix)
     for root in roots:
         for node in e.children_first(root):
-            if node in names:
-                continue
+            statements.add(node)
+    return [statements.stored(root) for root in roots]
+
+
+class _Statements:
+    """The statements of some expressions, and the names that hold their parts."""
+
+    def __init__(self, source: Source, leaf: Callable[[e.Expr], str], prefix: str) -> None:
+        self._source, self._leaf, self._prefix = source, leaf, prefix
+        self._count = 0
+        self._values: dict[e.Expr, str] = {}
+        """Parts as they are computed with."""
+        self._bits: dict[e.Expr, str] = {}
+        """Parts of half precision as they are stored."""
+
+    def add(self, node: e.Expr) -> None:
+        """Compute a part whose arguments are there."""
+        if node in self._values or node in self._bits:
+            return
+        if node.dtype in HALVES and self._add_bits(node):
+            return
+        if node.op == "constant":
+            self._values[node] = literal(node.value, DType.FLOAT if node.dtype in HALVES else node.dtype)
+        elif node.op in ("operand", "index"):
+            self._values[node] = self._leaf(node)
+        else:
+            self._values[node] = self._name(_operation(node, [self.value(a) for a in node.arguments]))
+
+    def _add_bits(self, node: e.Expr) -> bool:
+        """Note a part of half precision that is rounded already, or compute one that is rounded now; else False."""
+        if node.op == "operand":
+            self._bits[node] = self._leaf(node)
+        elif node.op == "cast" and e.is_rounded(node.arguments[0], node.dtype):
+            self._values[node] = self.value(node.arguments[0])
+        elif node.op == "cast":
+            self._bits[node] = self._narrowed(self.value(node.arguments[0]), node.arguments[0].dtype, node.dtype)
+        elif node.op == "where" and all(a.op == "constant" or a in self._bits for a in node.arguments[1:]):
+            chosen = [self.value(node.arguments[0]), *map(self.stored, node.arguments[1:])]
+            self._bits[node] = self._name(f"select({', '.join(chosen)})")
+        else:
+            return False
+        return True
+
+    def value(self, node: e.Expr) -> str:
+        """The name of a part as it is computed with."""
+        if node not in self._values:
+            self._values[node] = self._name(f"widen_{node.dtype.text}({self._bits[node]})")
+        return self._values[node]
+
+    def stored(self, node: e.Expr) -> str:
+        """The name of a part as it lies in memory."""
+        if node.dtype not in HALVES:
+            return self._values[node]
+        if node not in self._bits:
             if node.op == "constant":
-                names[node] = literal(node.value, node.dtype)
-            elif node.op in ("operand", "index"):
-                names[node] = leaf(node)
+                self._bits[node] = _bits_literal(node.value, node.dtype)
             else:
-                name = f"{prefix}{len(names)}"
-                source.line(f"{name} = {_operation(node, [names[a] for a in node.arguments])}")
-                names[node] = name
-    return [names[root] for root in roots]
+                self._bits[node] = self._narrowed(self._values[node], DType.FLOAT, node.dtype)
+        return self._bits[node]
+
+    def _narrowed(self, value: str, source: DType, target: DType) -> str:
+        """A number of any type rounded to half precision; to bfloat16 by way of float32, as ml_dtypes does it."""
+        if source is DType.DOUBLE and target is DType.FLOAT16:
+            return self._name(f"narrow_double_float16({value})")
+        if source is not DType.FLOAT and source not in HALVES:
+            value = self._name(f"convert({value}, {NUMBA_TYPES[DType.FLOAT]})")
+        return self._name(f"narrow_{target.text}({value})")
+
+    def _name(self, expression: str) -> str:
+        name = f"{self._prefix}{self._count}"
+        self._count += 1
+        self._source.line(f"{name} = {expression}")
+        return name
+
+
+def _bits_literal(value: float, dtype: DType) -> str:
+    """A constant of half precision as its bits."""
+    with np.errstate(over="ignore"):
+        return f"np.uint16({np.asarray(value, dtype.numpy).view(np.uint16).item()})"
 
 
 def _operation(node: e.Expr, arguments: Sequence[str]) -> str:
@@ -133,6 +214,8 @@ def _operation(node: e.Expr, arguments: Sequence[str]) -> str:
     if op in ("logical_not", "bitwise_not"):
         return f"~{arguments[0]}"
     if op == "cast":
+        if operands[0].dtype in HALVES and node.dtype is DType.FLOAT:
+            return arguments[0]
         return f"convert({arguments[0]}, {NUMBA_TYPES[node.dtype]})"
     if op == "where":
         return f"select({', '.join(arguments)})"

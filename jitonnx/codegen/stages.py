@@ -3,9 +3,11 @@
 For `x + bias` under a GEMM with three buffers and eight sizes of its own:
 
     def stage(x, buffers, sizes, batch, row, column, live):
-        x1 = load_part(pointer(buffers, 3, float32), batch * sizes[8] + row * sizes[9] + column, live, LANES)
+        x1 = load_part(pointer(buffers, 3, float32), column, live, LANES)
         t2 = x + x1
         return t2
+
+and for a residual, which has rows too: batch * sizes[8] + row * sizes[9] + column.
 """
 
 from __future__ import annotations
@@ -24,22 +26,23 @@ def stage_source(stage: Stage) -> str:
     source = Source()
     with source.block("def stage(x, buffers, sizes, batch, row, column, live):"):
         used = e.operands(stage.expr)
-        for number, (column, dtype) in enumerate(zip(stage.columns, stage.dtypes, strict=True), 1):
+        for number, dtype in enumerate(stage.dtypes, 1):
             if number in used:
-                _emit_load(source, stage, number, column, str(NUMBA_TYPES[dtype]))
+                _emit_load(source, stage, number, str(NUMBA_TYPES[dtype]))
         (result,) = emit_expr(source, [stage.expr], lambda leaf: "x" if leaf.value == 0 else f"x{leaf.value}")
         source.line(f"return {result}")
     return source.text
 
 
-def _emit_load(source: Source, stage: Stage, number: int, column: int, element: str) -> None:
+def _emit_load(source: Source, stage: Stage, number: int, element: str) -> None:
     first = stage.first_size + 2 * (number - 1)
     pointer = f"pointer(buffers, {stage.first_buffer + number - 1}, {element})"
-    row = f"batch * sizes[{first}] + row * sizes[{first + 1}]"
-    if column:
-        source.line(f"x{number} = load_part({pointer}, {row} + column, live, LANES)")
+    row = f"batch * sizes[{first}] + row * sizes[{first + 1}]" if stage.rows[number - 1] else ""
+    if stage.columns[number - 1]:
+        where = f"{row} + column" if row else "column"
+        source.line(f"x{number} = load_part({pointer}, {where}, live, LANES)")
     else:
-        source.line(f"x{number} = broadcast({pointer}[{row}], LANES)")
+        source.line(f"x{number} = broadcast({pointer}[{row or 0}], LANES)")
 
 
 def stage_function(stage: Stage | None, lanes: int) -> Callable[..., Any] | None:

@@ -208,7 +208,10 @@ def _notes(engine: Engine) -> list[str]:
     if engine.compiled is not None:
         return list(engine.compiled.plan.notes)
     if engine.cut is not None and engine.cut.has_rest and not len(list(engine.cut.tails)):
-        return ["What is behind the cut is planned at the first run, when its shapes are known."]
+        return [
+            "What is behind the cut is planned when a run has told its shapes: by default in the background, once they "
+            "come back (docs/starting.md)."
+        ]
     return []
 
 

@@ -8,12 +8,11 @@ docstring.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.expr import Expr
 from jitonnx.ir.operator import Operator
+from jitonnx.records import dataclass
 
 
 class Computation:
@@ -112,6 +111,35 @@ class GatherND(Computation):
     batch_dims: int
 
 
+@dataclass(frozen=True)
+class ScatterElements(Computation):
+    """data, indices, updates: data with updates[i, j, ...] written where GatherElements would read, in row-major order.
+
+    reduction: none, or what combines an update with what is there: add, mul, max or min (NaN wins).
+    """
+
+    axis: int
+    reduction: str
+
+
+@dataclass(frozen=True)
+class ScatterND(Computation):
+    """data, indices, updates: data with slices updates[i, ...] written where the last axis of indices says, in order.
+
+    reduction: as of ScatterElements.
+    """
+
+    reduction: str
+
+
+@dataclass(frozen=True)
+class ReverseSequence(Computation):
+    """data, lengths: the first lengths[i] elements along `time_axis` reversed, for each position i on `batch_axis`."""
+
+    batch_axis: int
+    time_axis: int
+
+
 # ---------------------------------------------------------------- reductions and normalisations
 
 
@@ -135,6 +163,30 @@ class ArgReduce(Computation):
     axis: int
     keepdims: bool
     last: bool
+
+
+@dataclass(frozen=True)
+class Cumulate(Computation):
+    """Sums or products of all elements up to each one along `axis`; kind: sum or prod.
+
+    exclusive: without the element itself. reverse: from the end on.
+    """
+
+    kind: str
+    axis: int
+    exclusive: bool
+    reverse: bool
+
+
+@dataclass(frozen=True)
+class TopK(Computation):
+    """The largest (or smallest) elements along `axis`, in order, as many as the results hold; and their int64 indices.
+
+    Of equal ones the first; NaN is larger than all numbers.
+    """
+
+    axis: int
+    largest: bool
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,9 @@ _FLOATS = frozenset(
     )
 )
 _INTEGERS = frozenset(dtype for dtype in DType if dtype.name.startswith(("INT", "UINT")))
-COMPILED = frozenset((DType.FLOAT, DType.DOUBLE, DType.BOOL)) | frozenset(
+HALVES = (DType.FLOAT16, DType.BFLOAT16)
+"""The element types that are stored in 16 bits and computed in float32."""
+COMPILED = frozenset((DType.FLOAT, DType.DOUBLE, DType.BOOL, *HALVES)) | frozenset(
     DType[f"{sign}INT{bits}"] for sign in ("", "U") for bits in (8, 16, 32, 64)
 )
 """Element types that generated code computes with; operators on others are evaluated on NumPy."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeAlias, Union
 
 import numpy as np
@@ -192,6 +192,10 @@ UNARY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "erf": _erf,
     "tanh": np.tanh,
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "silu": lambda x: x / (1 + np.exp(-x)),
+    "gelu": lambda x: x * x.dtype.type(0.5) * (1 + _erf(x * x.dtype.type(math.sqrt(0.5)))),
+    "gelu_tanh": lambda x: x / (1 + np.exp(x * -math.sqrt(8 / math.pi) * (1 + 0.044715 * x * x))),
+    "mish": lambda x: x * np.tanh(np.logaddexp(x, 0)),
     "sin": np.sin,
     "cos": np.cos,
     "tan": np.tan,
@@ -244,6 +248,7 @@ BINARY: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 (absolute, sign, sqrt, reciprocal, exp, log, log1p, expm1, erf, tanh, sigmoid) = map(
     _unary_function, ("abs", "sign", "sqrt", "reciprocal", "exp", "log", "log1p", "expm1", "erf", "tanh", "sigmoid")
 )
+(silu, gelu, gelu_tanh, mish) = map(_unary_function, ("silu", "gelu", "gelu_tanh", "mish"))
 (sin, cos, tan, asin, acos, atan, sinh, cosh, asinh, acosh, atanh) = map(
     _unary_function, ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh")
 )
@@ -301,6 +306,37 @@ def substitute(root: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
 def operands(root: Expr) -> set[int]:
     """Positions of the inputs that `root` reads."""
     return {node.value for node in children_first(root) if node.op == "operand"}
+
+
+_KEEPS_NUMBERS = ("neg", "abs", "sign", "maximum", "minimum", "where", "floor", "ceil", "trunc", "round")
+"""Operations whose results are numbers of every binary type that their operands are numbers of."""
+
+
+def is_rounded(root: Expr, dtype: DType, operands: Collection[int] = ()) -> bool:
+    """Whether all that a float32 `root` can be is a number of the 16-bit type `dtype`, so that rounding does nothing.
+
+    operands: positions of inputs of which that is known.
+    """
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        if node.op == "cast":
+            (source,) = node.arguments
+            if node.dtype is not dtype and source.dtype is not DType.BOOL:
+                if node.dtype is not DType.FLOAT or source.dtype is not dtype:
+                    return False
+                todo.append(source)
+        elif node.op == "operand":
+            if node.dtype is not dtype and node.value not in operands:
+                return False
+        elif node.op == "constant":
+            if node.value != _cast_constant(node, dtype):
+                return False
+        elif node.op in _KEEPS_NUMBERS:
+            todo += node.arguments[-2:] if node.op == "where" else node.arguments
+        else:
+            return False
+    return True
 
 
 def evaluate(root: Expr, arrays: Sequence[np.ndarray], shape: Sequence[int] = ()) -> np.ndarray:

@@ -7,17 +7,17 @@ with a type. The outcome is a list of statements, in order, over values that are
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from jitonnx.ir import computation as c
 from jitonnx.ir import expr as e
 from jitonnx.ir.dims import DimLike
-from jitonnx.ir.dtypes import COMPILED, DType
+from jitonnx.ir.dtypes import COMPILED, HALVES, DType
 from jitonnx.ir.graph import Graph, Node, Value, describe
 from jitonnx.ir.operator import InferenceError, Operator, as_tuple
 from jitonnx.ir.types import TensorType, broadcast_shapes, is_symbolic, type_of
+from jitonnx.records import dataclass
 
 
 @dataclass(eq=False)
@@ -41,6 +41,7 @@ class Lowering:
         self.statements: list[Statement] = []
         self._node: Node | None = None
         self._counter = 0
+        self._casts: dict[tuple[Value, DType], Value] = {}
 
     @property
     def wanted(self) -> int:
@@ -71,8 +72,16 @@ class Lowering:
         return Value(self._fresh("dims"), type, contents if is_symbolic(contents) else contents.astype(np.int64))
 
     def cast(self, x: Value, dtype: DType) -> Value:
-        """x with another element type."""
-        return x if x.dtype is dtype else self.map(e.cast(e.operand(0, x.dtype), dtype), x)
+        """x with another element type; the same value each time. Half-precision weights are widened here."""
+        if x.dtype is dtype:
+            return x
+        if (x, dtype) not in self._casts:
+            if x.dtype in HALVES and dtype is DType.FLOAT and x.constant is not None:
+                cast = self.constant(x.constant.astype(np.float32))
+            else:
+                cast = self.map(e.cast(e.operand(0, x.dtype), dtype), x)
+            self._casts[x, dtype] = cast
+        return self._casts[x, dtype]
 
     def transpose(self, x: Value, permutation: Sequence[int]) -> Value:
         """Axes in another order."""

@@ -15,13 +15,14 @@ the newest version. Instances compare by value, so equal nodes are found by comp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
+from dataclasses import MISSING, FrozenInstanceError, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from jitonnx.ir.errors import InferenceError
 from jitonnx.ir.types import TensorType
+from jitonnx.records import dataclass
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import Operator
+from jitonnx.records import dataclass
 
 
 @dataclass

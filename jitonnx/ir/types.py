@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from jitonnx.ir.dims import Dim, DimLike, known, product
 from jitonnx.ir.dtypes import DType, of_numpy
+from jitonnx.records import dataclass
 
 Shape = tuple[DimLike, ...]
 

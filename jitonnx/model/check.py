@@ -5,13 +5,12 @@ The order in which faults are reported is that of onnxruntime, and so are the te
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from jitonnx.errors import Fail, InvalidArgument, InvalidGraph
 from jitonnx.ops.registry import DOMAINS, registry
 from jitonnx.proto import IR_VERSION, AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto
+from jitonnx.records import dataclass
 
 FIRST_IR_WITH_OPSETS = 3
 HANDLED_BY_THE_LOADER = {("", "Constant")}
@@ -116,6 +115,8 @@ def _operator_fault(
     if domain not in DOMAINS:
         return f"{domain}:{node.op_type}({version}) is not a registered function/op"
     if (domain, node.op_type) not in known:
+        import difflib
+
         close = difflib.get_close_matches(node.op_type, [name for place, name in known if place == domain], 2, 0.8)
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
         return f"No Op registered for {node.op_type} with domain_version of {version}{hint}"
@@ -216,6 +217,8 @@ def sorted_nodes(nodes: Sequence[NodeProto], defined: set[str]) -> list[NodeProt
 
 
 def _undefined(name: str, node: NodeProto, names: list[str]) -> str:
+    import difflib
+
     close = difflib.get_close_matches(name, names, 1)
     hint = f"; did the exporter mean {close[0]!r}?" if close else ""
     return (

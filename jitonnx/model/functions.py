@@ -7,12 +7,13 @@ its formal inputs bound to the call's values, its attribute references to the ca
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from jitonnx.errors import InvalidGraph
 from jitonnx.ir.graph import Value
 from jitonnx.model.check import FunctionKey, Opsets, describe, function_key
 from jitonnx.proto import AttributeProto, FunctionProto, NodeProto
+from jitonnx.records import dataclass
 
 
 @dataclass

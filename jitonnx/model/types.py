@@ -6,7 +6,7 @@ import builtins
 import keyword
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.dims import Dim, variable
@@ -14,6 +14,7 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph
 from jitonnx.ir.types import TensorType
 from jitonnx.proto import TypeProto, ValueInfoProto
+from jitonnx.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -96,11 +96,7 @@ class Gelu(_Activation):
         return x * 0.5 * factor
 
     def scalar(self, x: e.Expr) -> e.Expr:
-        if self.approximate == "tanh":
-            factor = e.tanh((x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)) + 1
-        else:
-            factor = e.erf(x * math.sqrt(0.5)) + 1
-        return x * 0.5 * factor
+        return e.gelu_tanh(x) if self.approximate == "tanh" else e.gelu(x)
 
 
 class HardSigmoid(_Activation):
@@ -157,7 +153,7 @@ class Mish(_Activation):
         return x * np.tanh(_softplus(x))
 
     def scalar(self, x: e.Expr) -> e.Expr:
-        return x * e.tanh(_softplus_expression(x))
+        return e.mish(x)
 
 
 class PRelu(_Activation):
@@ -307,7 +303,7 @@ class SwiGLU(_Activation):
         return a * _sigmoid(a * self.alpha) * b
 
     def scalar(self, a: e.Expr, b: e.Expr) -> e.Expr:
-        return a * e.sigmoid(a * self.alpha) * b
+        return (e.silu(a) if self.alpha == 1 else a * e.sigmoid(a * self.alpha)) * b
 
 
 class Swish(_Activation):
@@ -322,7 +318,7 @@ class Swish(_Activation):
         return x * _sigmoid(x * self.alpha)
 
     def scalar(self, x: e.Expr) -> e.Expr:
-        return x * e.sigmoid(x * self.alpha)
+        return e.silu(x) if self.alpha == 1 else x * e.sigmoid(x * self.alpha)
 
 
 class Tanh(_Activation):

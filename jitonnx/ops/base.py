@@ -10,7 +10,7 @@ import numpy as np
 
 from jitonnx.ir import expr as e
 from jitonnx.ir.dims import Dim, DimLike, maximum
-from jitonnx.ir.dtypes import DType, of_numpy
+from jitonnx.ir.dtypes import HALVES, DType, of_numpy
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple
@@ -111,10 +111,6 @@ def constant_of(value: Value | None, what: str) -> list:
     return list(value.contents.ravel().tolist())
 
 
-HALVES = (DType.FLOAT16, DType.BFLOAT16)
-"""The element types that are stored in 16 bits and computed in float32."""
-
-
 def widen(array: np.ndarray | None) -> Any:
     """float16 and bfloat16 as float32, in which they are computed; everything else as it is."""
     if array is not None and array.dtype.name in ("float16", "bfloat16"):
@@ -122,24 +118,47 @@ def widen(array: np.ndarray | None) -> Any:
     return array
 
 
+def lower_halves(lower: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates a `lower` whose computations do not exist for half precision: it is computed in float32.
+
+    Operands of half precision are converted, results rounded to the types that `infer` gives.
+    """
+
+    @functools.wraps(lower)
+    def wrapper(self: Operator, to: Lowering, *inputs: Value | None) -> Any:
+        if inputs[0] is None or inputs[0].dtype not in HALVES:
+            return lower(self, to, *inputs)
+        types = as_tuple(self.infer(*inputs))[: to.wanted]
+        wide = [to.cast(x, DType.FLOAT) if x is not None and x.dtype in HALVES else x for x in inputs]
+        results: Sequence[Value] = as_tuple(lower(self, to, *wide))
+        return [to.cast(result, type.dtype or result.dtype) for result, type in zip(results, types, strict=False)]
+
+    return wrapper
+
+
+def factor(array: np.ndarray) -> np.ndarray:
+    """A factor of a matrix product: widened, and copied where its elements are not aligned.
+
+    Files put weights at any address, and NumPy multiplies those without BLAS, some forty times slower.
+    """
+    wide: np.ndarray = widen(array)
+    return wide if wide.flags.aligned else wide.copy(order="K")
+
+
 def lower_floating(lower: Callable[..., Any]) -> Callable[..., Any]:
     """Decorates a `lower` whose computations exist for float and double, the type of the first input deciding.
 
     Half precision goes through float32; an integer type is left to NumPy.
     """
+    widened = lower_halves(lower)
 
     @functools.wraps(lower)
     def wrapper(self: Operator, to: Lowering, *inputs: Value | None) -> Any:
         given = inputs[0]
         assert given is not None
-        if given.dtype in (DType.FLOAT, DType.DOUBLE):
-            return lower(self, to, *inputs)
-        types = as_tuple(self.infer(*inputs))[: to.wanted]
-        if given.dtype not in HALVES:
-            return to.host(self, inputs, types)
-        wide = [to.cast(x, DType.FLOAT) if x is not None and x.dtype in HALVES else x for x in inputs]
-        results: Sequence[Value] = as_tuple(lower(self, to, *wide))
-        return [to.cast(result, type.dtype or result.dtype) for result, type in zip(results, types, strict=False)]
+        if given.dtype in (DType.FLOAT, DType.DOUBLE, *HALVES):
+            return widened(self, to, *inputs)
+        return to.host(self, inputs, as_tuple(self.infer(*inputs))[: to.wanted])
 
     return wrapper
 

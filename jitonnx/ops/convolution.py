@@ -9,7 +9,7 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import Shape, TensorType, assume_equal
-from jitonnx.ops.base import lower_floating, same_dtype, widen
+from jitonnx.ops.base import factor, lower_floating, same_dtype, widen
 from jitonnx.ops.windows import Windows, extent, padded, slide, spatial_rank, spread
 
 
@@ -60,7 +60,7 @@ class Conv(_Convolution):
         return TensorType(x.dtype, (x.shape[0], w.shape[0], *windows.output))
 
     def evaluate(self, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
-        y = convolve(widen(x), widen(w), self._windows(x.shape, w.shape), self.group)
+        y = convolve(widen(x), factor(w), self._windows(x.shape, w.shape), self.group)
         return _add_bias(y, bias).astype(x.dtype, copy=False)
 
     @lower_floating
@@ -120,7 +120,7 @@ class ConvTranspose(_Convolution):
         return TensorType(x.dtype, (x.shape[0], channels, *windows.output))
 
     def evaluate(self, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
-        y = convolve_transposed(widen(x), widen(w), self._windows(x.shape, w.shape), self.group)
+        y = convolve_transposed(widen(x), factor(w), self._windows(x.shape, w.shape), self.group)
         return _add_bias(y, bias).astype(x.dtype, copy=False)
 
     @lower_floating

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType, broadcast_shapes
 from jitonnx.ops.base import lower_floating, present, same_dtype, widen
+from jitonnx.records import dataclass
 
 Labels = tuple[str, ...]
 

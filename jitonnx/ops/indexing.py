@@ -28,6 +28,16 @@ def check_indices(indices: Value) -> None:
         raise InferenceError(f"indices {indices.name!r} are {indices.dtype.text}; int32 or int64 is needed")
 
 
+def check_within(indices: Value, data: Value, axis: int) -> None:
+    """InferenceError if the indices are larger than the data along another axis than `axis`."""
+    for position, (size, limit) in enumerate(zip(indices.shape, data.shape, strict=True)):
+        if position == axis:
+            continue
+        if isinstance(size, int) and isinstance(limit, int) and size > limit:
+            raise InferenceError(f"axis {position} of indices {indices.type} is larger than that of data {data.type}")
+        assume_equal(minimum(size, limit), size)  # sizes that break it get a graph of their own, and the error above
+
+
 # ---------------------------------------------------------------------------------------------- gathering
 
 
@@ -84,9 +94,10 @@ class GatherElements(Operator):
 
     def infer(self, data: Value, indices: Value) -> TensorType:
         check_indices(indices)
-        normalize_axis(self.axis, len(data.shape))
+        axis = normalize_axis(self.axis, len(data.shape))
         if len(indices.shape) != len(data.shape):
             raise InferenceError(f"data {data.type} and indices {indices.type} have different ranks")
+        check_within(indices, data, axis)
         return TensorType(data.dtype, indices.shape)
 
     def evaluate(self, data: np.ndarray, indices: np.ndarray) -> np.ndarray:
@@ -516,7 +527,10 @@ class Range(Operator):
         if start.dtype == object:
             return contents_array([first.item() + i * step.item() for i in range(size)], (size,))
         wide = np.float64 if start.dtype == np.float64 else np.float32 if start.dtype.kind not in "iu" else start.dtype
-        return (first.astype(wide) + np.arange(size).astype(wide) * step.astype(wide)).astype(start.dtype)
+        result = np.arange(size, dtype=wide)
+        result *= step.astype(wide)
+        result += first.astype(wide)
+        return result.astype(start.dtype, copy=False)
 
     def lower(self, to: Lowering, start: Value, limit: Value, delta: Value) -> Value:
         type = self.infer(start, limit, delta)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
 from jitonnx.ir import expr as e
@@ -10,7 +12,10 @@ from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType, assume_equal, broadcast_shapes
-from jitonnx.ops.base import lower_floating, same_dtype, widen
+from jitonnx.ops.base import factor, lower_floating, same_dtype, widen
+
+PIECE_BYTES = 1 << 20
+"""Of a matrix that is copied to be multiplied: a part of the second-level cache."""
 
 
 class MatMul(Operator):
@@ -34,7 +39,7 @@ class MatMul(Operator):
         return TensorType(a.dtype, (*batch, *a.shape[-2:-1], *(b.shape[-1:] if len(b.shape) > 1 else ())))
 
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return np.asarray(np.matmul(widen(a), widen(b))).astype(a.dtype, copy=False)
+        return multiply(widen(a), widen(b)).astype(a.dtype, copy=False)
 
     @lower_floating
     def lower(self, to: Lowering, a: Value, b: Value) -> Value:
@@ -74,8 +79,7 @@ class Gemm(Operator):
         return TensorType(a.dtype, (rows, columns))
 
     def evaluate(self, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None) -> np.ndarray:
-        left, right = widen(a.T if self.transA else a), widen(b.T if self.transB else b)
-        y = left @ right
+        y = multiply(widen(a.T if self.transA else a), widen(b.T if self.transB else b))
         if self.alpha != 1:
             y = y * self.alpha
         if c is not None and self.beta != 0:
@@ -91,6 +95,27 @@ class Gemm(Operator):
         if c is not None and self.beta != 0:
             return to.map(scaled + _scaled(e.operand(1, a.dtype), self.beta), product, c)
         return product if self.alpha == 1 else to.map(scaled, product)
+
+
+def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """NumPy's matmul, also fast where the elements of a matrix `b` are not aligned.
+
+    Files put weights at any address, and NumPy multiplies those without BLAS, some forty times slower. They are copied
+    in pieces that stay in the cache.
+    """
+    if b.flags.aligned or b.ndim != 2 or not b.size:
+        return np.asarray(np.matmul(a, factor(b)))
+    a = factor(a)
+    y = np.empty((*a.shape[:-1], b.shape[1]), np.result_type(a, b))
+    width = min(b.shape[1], max(64, PIECE_BYTES // (b.shape[0] * b.itemsize)))
+    order: Literal["C", "F"] = "F" if b.flags.f_contiguous else "C"
+    memory = np.empty(b.shape[0] * width, b.dtype)
+    for first in range(0, b.shape[1], width):
+        source = b[:, first : first + width]
+        piece = memory[: source.size].reshape(source.shape, order=order)
+        piece[...] = source
+        np.matmul(a, piece, out=y[..., first : first + width])
+    return y
 
 
 def _scaled(x: e.Expr, factor: float) -> e.Expr:

@@ -14,7 +14,7 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import Shape, TensorType
-from jitonnx.ops.base import lower_floating, widen
+from jitonnx.ops.base import lower_floating, lower_halves, widen
 from jitonnx.ops.windows import Windows, padded, per_axis, slide, spatial_rank, tap_slices
 
 
@@ -62,6 +62,7 @@ class MaxPool(_Pool):
     def evaluate(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return max_pool(x, self._windows(x.shape), self.storage_order)
 
+    @lower_halves
     def lower(self, to: Lowering, x: Value) -> tuple[Value, ...]:
         types = self.infer(x)[: to.wanted]
         return to.emit_many(self._computation("max", x, storage_order=self.storage_order), (x,), types)

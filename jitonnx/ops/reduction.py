@@ -15,7 +15,7 @@ from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import FLOATS, NUMBERS, check_dtype, constant_of, normalize_axis, via_float32
+from jitonnx.ops.base import FLOATS, NUMBERS, check_dtype, constant_of, lower_halves, normalize_axis, via_float32
 
 _WIDE = FLOATS | {DType.INT32, DType.INT64, DType.UINT32, DType.UINT64}
 
@@ -63,6 +63,7 @@ class _Reduce(Operator):
     def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
         raise NotImplementedError
 
+    @lower_halves
     def lower(self, to: Lowering, data: Value, axes: Value | None = None) -> Value:
         over = self._axes_of(data, axes)
         if any(data.shape[axis] == 0 for axis in over):
@@ -222,6 +223,7 @@ class _ArgReduce(Operator):
         found = find(np.flip(data, axis), axis=axis, keepdims=bool(self.keepdims))
         return np.asarray(data.shape[axis] - 1 - found, np.int64)
 
+    @lower_halves
     def lower(self, to: Lowering, data: Value) -> Value:
         axis = normalize_axis(self.axis, len(data.shape))
         computation = c.ArgReduce(self.kind, axis, bool(self.keepdims), bool(self.select_last_index))

@@ -5,7 +5,6 @@ The list of families is explicit: an operator exists because its module is named
 
 from __future__ import annotations
 
-import difflib
 import functools
 from dataclasses import MISSING, fields
 from typing import Any
@@ -103,6 +102,8 @@ def _domain(domain: str) -> str:
 
 
 def _unknown(node: RawNode, opset: int) -> str:
+    import difflib
+
     names = [name for domain, name in registry() if domain == _domain(node.domain)]
     close = difflib.get_close_matches(node.operator, names, 3)
     hint = f"; did you mean {' or '.join(close)}?" if close else ""

@@ -7,7 +7,6 @@ of; the coordinates are computed in float32, as onnxruntime does, since a roundi
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -43,6 +42,8 @@ def scaled(length: DimLike, scale: float) -> DimLike:
     The scale is taken as the simplest fraction that rounds to it, since 0.7 in float32 is a little less than 7 / 10,
     and a tensor of 10 is meant to become one of 7.
     """
+    from fractions import Fraction  # with `decimal` 3 ms, of which other models have no use
+
     fraction = Fraction(scale)
     for limit in (10**power for power in range(8)):
         simple = Fraction(scale).limit_denominator(limit)

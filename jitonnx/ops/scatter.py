@@ -7,14 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.ir.dims import DimLike
+from jitonnx.ir import computation as c
+from jitonnx.ir import expr as e
+from jitonnx.ir.dims import DimLike, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
-from jitonnx.ir.types import TensorType, assume_equal
-from jitonnx.ops.base import is_narrow, normalize_axis, same_dtype
-from jitonnx.ops.indexing import check_indices
+from jitonnx.ir.types import TensorType, assume_equal, contents_array
+from jitonnx.ops.base import is_narrow, lower_halves, normalize_axis, same_dtype
+from jitonnx.ops.indexing import check_indices, check_within
 
 _REDUCTIONS: dict[str, Callable[..., None]] = {
     "add": np.add.at,
@@ -48,8 +50,20 @@ class _Scatter(Operator):
         _REDUCTIONS[self.reduction](result, places, updates.astype(result.dtype))
         return result.astype(data.dtype)
 
+    def _computation(self, rank: int) -> c.Computation:
+        """What is done with data of this rank."""
+        raise NotImplementedError
+
     def lower(self, to: Lowering, data: Value, indices: Value, updates: Value) -> Value:
-        return to.host(self, (data, indices, updates), (data.type,))[0]
+        if self.reduction != "none":
+            return self._combined(to, data, indices, updates)  # type: ignore[no-any-return]
+        return to.emit(self._computation(len(data.shape)), (data, indices, updates), data.type)
+
+    @lower_halves
+    def _combined(self, to: Lowering, data: Value, indices: Value, updates: Value) -> Value:
+        if data.dtype is DType.BOOL:
+            return to.host(self, (data, indices, updates), (data.type,))[0]
+        return to.emit(self._computation(len(data.shape)), (data, indices, updates), data.type)
 
 
 class ScatterElements(_Scatter):
@@ -60,10 +74,11 @@ class ScatterElements(_Scatter):
     axis: int = 0
 
     def infer(self, data: Value, indices: Value, updates: Value) -> TensorType:
-        normalize_axis(self.axis, len(data.shape))
+        axis = normalize_axis(self.axis, len(data.shape))
         ranks = {len(value.shape) for value in (data, indices, updates)}
         if len(ranks) > 1 or not all(map(assume_equal, indices.shape, updates.shape)):
             raise InferenceError(f"indices {indices.type} and updates {updates.type} do not fit data {data.type}")
+        check_within(indices, data, axis)
         return self._check(data, indices, updates)
 
     def evaluate(self, data: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
@@ -71,6 +86,9 @@ class ScatterElements(_Scatter):
         places: list[Any] = list(np.indices(indices.shape, sparse=True))
         places[axis] = np.where(indices < 0, indices + data.shape[axis], indices)
         return self._write(data, tuple(places), updates)
+
+    def _computation(self, rank: int) -> c.Computation:
+        return c.ScatterElements(normalize_axis(self.axis, rank), self.reduction)
 
 
 class Scatter(Operator):
@@ -113,6 +131,9 @@ class ScatterND(_Scatter):
     def evaluate(self, data: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
         return self._write(data, tuple(np.moveaxis(indices, -1, 0)), updates)
 
+    def _computation(self, rank: int) -> c.Computation:
+        return c.ScatterND(self.reduction)
+
 
 class TensorScatter(Operator):
     """A cache with `update` written along `axis` from write_indices[batch] on (wrapping round if mode is circular)."""
@@ -151,7 +172,22 @@ class TensorScatter(Operator):
         return result
 
     def lower(self, to: Lowering, cache: Value, update: Value, start: Value | None = None) -> Value:
-        return to.host(self, (cache, update, start), (cache.type,))[0]
+        """Rows of what lies inside of `axis`, written by (batch, what lies between batch and axis, position)."""
+        axis = normalize_axis(self.axis, len(cache.shape))
+        batch, between, run = cache.shape[0], product(cache.shape[1:axis]), product(cache.shape[axis + 1 :])
+        size, length = cache.shape[axis], update.shape[axis]
+        shape = (batch, between, length, 3)
+        position, operands = e.index(2), [to.broadcast(to.dimensions(contents_array((size,), ())), shape)]
+        if start is not None:
+            position = position + e.cast(e.operand(1, start.dtype), DType.INT64)
+            operands.append(to.reshape(start, (batch, 1, 1, 1)))
+        if self.mode == "circular":
+            position = e.mod(position, e.operand(0, DType.INT64))
+        which = e.where(e.equal(e.index(3), 0), e.index(0), e.where(e.equal(e.index(3), 1), e.index(1), position))
+        places = to.map(which, *operands)
+        rows = to.reshape(cache, (batch, between, size, run)), places, to.reshape(update, (batch, between, length, run))
+        written = to.emit(c.ScatterND("none"), rows, TensorType(cache.dtype, (batch, between, size, run)))
+        return to.reshape(written, cache.shape)
 
 
 OPERATORS = (Scatter, ScatterElements, ScatterND, TensorScatter)

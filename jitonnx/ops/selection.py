@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from jitonnx.ir.dims import DimLike
+from jitonnx.ir import computation as c
+from jitonnx.ir.dims import DimLike, minimum, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
@@ -18,7 +19,7 @@ from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Shape as Dims
 from jitonnx.ir.types import TensorType, assume_equal
-from jitonnx.ops.base import FLOATS, NUMBERS, check_dtype, constant_of, is_narrow, normalize_axis
+from jitonnx.ops.base import FLOATS, NUMBERS, check_dtype, constant_of, is_narrow, lower_halves, normalize_axis
 
 
 class _OnHost(Operator):
@@ -34,19 +35,22 @@ class _OnHost(Operator):
 # ---------------------------------------------------------------------------------------------- cumulative
 
 
-class _Cumulative(_OnHost):
+class _Cumulative(Operator):
     """Along the axis that input 1 names; `exclusive` leaves each element itself out, `reverse` begins at the end."""
 
     inputs = ("x", "axis")
     outputs = ("y",)
     function: ClassVar[Callable[..., np.ndarray]]
     neutral: ClassVar[int]
+    kind: ClassVar[str]
 
     exclusive: int = 0
     reverse: int = 0
 
     def infer(self, x: Value, axis: Value) -> TensorType:
         check_dtype(x, FLOATS | {DType.INT32, DType.INT64, DType.UINT32, DType.UINT64})
+        if not x.shape:
+            raise InferenceError("a scalar has no axis to go along")
         if axis.constant is not None:
             normalize_axis(int(axis.constant.reshape(())), len(x.shape))
         return x.type
@@ -63,6 +67,13 @@ class _Cumulative(_OnHost):
             total = np.concatenate([start, total[tuple(rest)]], along)
         return (np.flip(total, along) if self.reverse else total).astype(x.dtype)
 
+    @lower_halves
+    def lower(self, to: Lowering, x: Value, axis: Value) -> Value:
+        if axis.constant is None:
+            return to.host(self, (x, axis), (x.type,))[0]
+        along = normalize_axis(int(axis.constant.reshape(())), len(x.shape))
+        return to.emit(c.Cumulate(self.kind, along, bool(self.exclusive), bool(self.reverse)), (x,), x.type)
+
 
 class CumSum(_Cumulative):
     """Sums of all elements up to each one along an axis."""
@@ -70,6 +81,7 @@ class CumSum(_Cumulative):
     versions = (11, 14)
     function = staticmethod(np.cumsum)
     neutral = 0
+    kind = "sum"
 
 
 class CumProd(_Cumulative):
@@ -78,13 +90,17 @@ class CumProd(_Cumulative):
     versions = (26,)
     function = staticmethod(np.cumprod)
     neutral = 1
+    kind = "prod"
 
 
 # ---------------------------------------------------------------------------------------------- largest, distinct, true
 
 
-class TopK(_OnHost):
-    """The K largest (or smallest) elements along `axis` and their positions; of equal ones the first."""
+class TopK(Operator):
+    """The K largest (or smallest) elements along `axis` and their positions; of equal ones the first.
+
+    NaN is larger than all numbers, as in NumPy. What onnxruntime does with NaN depends on where it stands.
+    """
 
     versions = (1, 10, 11, 24)
     inputs = ("X", "K")
@@ -107,11 +123,14 @@ class TopK(_OnHost):
         size = x.shape[axis]
         if isinstance(count, int) and isinstance(size, int) and not 0 <= count <= size:
             raise InferenceError(f"K is {count}, but axis {axis} of {x.type} has {size} elements")
+        assume_equal(minimum(count, size), count)  # sizes that break it get a graph of their own, and the error above
         shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
         return TensorType(x.dtype, shape), TensorType(DType.INT64, shape)
 
     def evaluate(self, x: np.ndarray, k: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         axis, count = normalize_axis(self.axis, x.ndim), int(k.reshape(()))
+        if not 0 <= count <= x.shape[axis]:
+            raise ValueError(f"K is {count}, but axis {axis} has {x.shape[axis]} elements")
         data = x.astype(np.float32) if is_narrow(x.dtype) else x
         if self.largest:  # the last of equal elements in a stable ascending order is the first in reverse
             order = np.flip(np.argsort(np.flip(data, axis), axis=axis, kind="stable"), axis)
@@ -120,6 +139,11 @@ class TopK(_OnHost):
             order = np.argsort(data, axis=axis, kind="stable")
         chosen = np.take(order, np.arange(count), axis=axis)
         return np.take_along_axis(x, chosen, axis), chosen.astype(np.int64)
+
+    @lower_halves
+    def lower(self, to: Lowering, x: Value, k: Value) -> tuple[Value, ...]:
+        axis = normalize_axis(self.axis, len(x.shape))
+        return to.emit_many(c.TopK(axis, bool(self.largest)), (x,), self.infer(x, k))
 
 
 class Unique(_OnHost):
@@ -169,7 +193,7 @@ class NonZero(_OnHost):
         return found if x.ndim else found[:0]
 
 
-class Compress(_OnHost):
+class Compress(Operator):
     """The slices along `axis` (elements of the flattened input without one) for which the condition is true."""
 
     versions = (9, 11, 28)
@@ -190,11 +214,21 @@ class Compress(_OnHost):
     def evaluate(self, x: np.ndarray, condition: np.ndarray) -> np.ndarray:
         return np.compress(condition, x, self.axis)
 
+    def lower(self, to: Lowering, x: Value, condition: Value) -> Value:
+        """A known condition is known indices."""
+        type = self.infer(x, condition)
+        if self.axis is None:
+            x = to.reshape(x, (product(x.shape),))
+        axis = normalize_axis(self.axis or 0, len(x.shape))
+        assert condition.constant is not None, "Bug: the size of the result was known"
+        chosen = to.constant(np.flatnonzero(condition.constant).astype(np.int64))
+        return to.emit(c.Gather(axis), (x, chosen), type)
+
 
 # ---------------------------------------------------------------------------------------------- sequences, crops
 
 
-class ReverseSequence(_OnHost):
+class ReverseSequence(Operator):
     """The first sequence_lens[i] elements along `time_axis` reversed, for each position i on `batch_axis`."""
 
     versions = (10, 28)
@@ -209,14 +243,20 @@ class ReverseSequence(_OnHost):
             raise InferenceError(f"batch_axis {self.batch_axis} and time_axis {self.time_axis} have to be 0 and 1")
         if not (len(lengths.shape) == 1 and assume_equal(lengths.shape[0], x.shape[self.batch_axis])):
             raise InferenceError(f"sequence_lens {lengths.type} does not give a length for each sequence of {x.type}")
+        check_dtype(lengths, frozenset({DType.INT64}))
         return x.type
 
     def evaluate(self, x: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         data = np.moveaxis(x, (self.batch_axis, self.time_axis), (0, 1))
+        if lengths.size and not (lengths.min() >= 0 and lengths.max() <= data.shape[1]):
+            raise ValueError(f"lengths {lengths.tolist()} do not fit the {data.shape[1]} elements of the time axis")
         result = data.copy()
         for position, length in enumerate(lengths.tolist()):
             result[position, :length] = data[position, :length][::-1]
         return np.moveaxis(result, (0, 1), (self.batch_axis, self.time_axis))
+
+    def lower(self, to: Lowering, x: Value, lengths: Value) -> Value:
+        return to.emit(c.ReverseSequence(self.batch_axis, self.time_axis), (x, lengths), x.type)
 
 
 class CenterCropPad(Operator):
@@ -253,7 +293,18 @@ class CenterCropPad(Operator):
         return result
 
     def lower(self, to: Lowering, x: Value, shape: Value) -> Value:
-        return to.host(self, (x, shape), (self.infer(x, shape),))[0]
+        type = self.infer(x, shape)
+        changes: list[int] = []
+        for have, want in zip(x.shape, type.shape or (), strict=True):
+            if isinstance(have, int) and isinstance(want, int):
+                changes.append(want - have)
+            elif have == want:
+                changes.append(0)
+            else:
+                return to.host(self, (x, shape), (type,))[0]
+        before = tuple(-(-change // 2) if change < 0 else change // 2 for change in changes)
+        after = tuple(change - first for change, first in zip(changes, before, strict=True))
+        return to.emit(c.Pad(before, after, "constant"), (x,), type)
 
 
 OPERATORS = (CenterCropPad, Compress, CumProd, CumSum, NonZero, ReverseSequence, TopK, Unique)

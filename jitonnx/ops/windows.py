@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from jitonnx.ir.dims import DimLike, ceil_divide, floor_divide, maximum, minimum
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError
+from jitonnx.records import dataclass
 
 AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 

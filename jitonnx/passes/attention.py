@@ -6,7 +6,7 @@ after:  Attention(q, k, v, mask; scale = s * s, masked_rows_zero)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from jitonnx.passes.index import Affine, Analysis
 from jitonnx.passes.pattern import flatten_product, flatten_sum
 from jitonnx.passes.report import Reason
 from jitonnx.passes.rewriting import Decline, Edit, Level, Result, array, producer, ranked, rule, scalar
+from jitonnx.records import dataclass
 
 BLOCKED = -1e30
 """A mask that adds this or less makes a weight exactly 0, whatever (sane) score it is added to."""

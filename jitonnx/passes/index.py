@@ -12,7 +12,6 @@ remembers the answers; it looks at a graph that does not change meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from jitonnx.ops.logic import Equal, Greater, GreaterOrEqual, Less, LessOrEqual
 from jitonnx.ops.shape import Expand
 from jitonnx.passes.rewriting import array
 from jitonnx.passes.views import View, apply_step, identity, step_of
+from jitonnx.records import dataclass
 
 EXAMINED = 1 << 20
 """Constants of more elements are not searched for a pattern."""

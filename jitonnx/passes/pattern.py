@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias, Union
 
 from jitonnx.ir.dtypes import DType
@@ -23,6 +23,7 @@ from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.operator import Operator
 from jitonnx.ops.arithmetic import Add, Div, Mul, Neg, Pow, Reciprocal, Sqrt, Sub
 from jitonnx.passes.rewriting import Edit, Level, Result, Rule, scalar
+from jitonnx.records import dataclass
 
 PatternLike: TypeAlias = Union["Pattern", float, int]
 

@@ -7,7 +7,19 @@ from collections.abc import Collection, Iterator
 
 from jitonnx.ir.graph import Graph
 from jitonnx.ir.operator import attributes_of
-from jitonnx.passes import activations, attention, cleanup, fold, gathers, moves, norms, padding, projections, weights
+from jitonnx.passes import (
+    activations,
+    attention,
+    cleanup,
+    fold,
+    gathers,
+    moves,
+    norms,
+    padding,
+    projections,
+    spread,
+    weights,
+)
 from jitonnx.passes.report import Report
 from jitonnx.passes.rewriting import Edit, Level, Rule, apply_rules
 from jitonnx.passes.verify import verify
@@ -32,6 +44,7 @@ RULES: tuple[Rule, ...] = (
     views,
     *moves.RULES,
     *projections.RULES,
+    *spread.RULES,
 )
 """Every rewrite, by the name under which it can be switched off."""
 
@@ -92,8 +105,9 @@ def _run(edit: Edit, level: int, disabled: frozenset[str], full: bool) -> None:
         changed |= step("views", views, *moves.RULES)
         if not changed:
             break
-    # Merging at the very end: it puts a Split between a product and what follows, which would hide patterns.
-    if step("projections", *projections.RULES):
+    # At the very end: a Split or a sum comes between a product and what follows, which would hide patterns and keep
+    # factors from the weights.
+    if step("projections", *projections.RULES, *spread.RULES):
         step("views", views, *fold.RULES, *cleanup.RULES)
         merge()
 

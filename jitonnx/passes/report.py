@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from jitonnx.records import dataclass
 
 
 class Reason(enum.Enum):

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -27,6 +26,7 @@ from jitonnx.ir.types import TensorType
 from jitonnx.ops.shape import Identity, Reshape
 from jitonnx.passes.report import Reason, Report
 from jitonnx.passes.verify import same_type
+from jitonnx.records import dataclass
 
 Fact = TypeVar("Fact")
 Result: TypeAlias = "Value | Sequence[Value] | None"

@@ -9,13 +9,13 @@ Slice moves offsets; so any chain of them is one View, and a View is written bac
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from jitonnx.ir.dims import DimLike, floor_divide, product
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ops.indexing import Slice, Split
 from jitonnx.ops.shape import Flatten, Identity, Reshape, Squeeze, Transpose, Unsqueeze
 from jitonnx.passes.rewriting import Edit, Result, ranked, rule
+from jitonnx.records import dataclass
 
 INT64_MIN = -(2**63)
 

@@ -7,7 +7,6 @@ output channel is done to the weights of that channel once. Which operator takes
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from jitonnx.ops.normalization import (
 from jitonnx.ops.shape import Transpose
 from jitonnx.passes.report import Reason
 from jitonnx.passes.rewriting import Decline, Edit, Result, array, ranked, rule
+from jitonnx.records import dataclass
 
 LARGE = 1 << 20
 """Weights of more bytes are not copied while somebody else reads them too."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.expr import Expr
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.plan.tensor import Tensor
+from jitonnx.records import dataclass
 
 
 @dataclass(frozen=True)
@@ -18,10 +19,13 @@ class Stage:
 
     operand(0) is the kernel's own value; operand(i) comes from the i-th further tensor, addressed by batch, row and
     column through strides that are sizes of the call. `columns[i]` says whether it advances with the column (1) or is
-    one element a row (0). The tensors' pointers start at `first_buffer`, their two strides each at `first_size`.
+    one element a row (0); `rows[i]`, whether it may differ between rows or matrices of the batch (1) or is known not to
+    (0), as a bias is: its address then needs no sizes, and kernels load it once for several rows. The tensors' pointers
+    start at `first_buffer`, their two strides each at `first_size`.
     """
 
     expr: Expr
+    rows: tuple[int, ...]
     columns: tuple[int, ...]
     dtypes: tuple[DType, ...]
     first_buffer: int

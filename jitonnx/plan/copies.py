@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jitonnx.ir import expr as e
 from jitonnx.ir.dims import DimLike
-from jitonnx.kernels.transpose.spec import MAX_RANK, TransposeSpec
+from jitonnx.kernels.transpose.spec import INTERLEAVED, MAX_RANK, TransposeSpec
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.region import region_call
 from jitonnx.plan.tensor import Tensor
@@ -17,7 +17,22 @@ def copy_call(source: Tensor, target: Tensor, *, label: str, reason: str) -> Ker
     for values, fill in ((source.shape, 1), (source.strides, 0), (target.strides, 0)):
         sizes += [*(values[axis] for axis in axes), *[fill] * (MAX_RANK - len(axes))]
     if len(axes) <= MAX_RANK:
-        spec = TransposeSpec(source.dtype.itemsize)
+        spec = TransposeSpec(source.dtype.itemsize, _interleaved(source, target))
         return KernelCall(spec, [source, target], sizes, 1, 1, label=label, reason=reason)
     expr = e.operand(0, source.dtype)
     return region_call([expr], [source], [target], label=label, origin=(), reason=reason)
+
+
+def _interleaved(source: Tensor, target: Tensor) -> int:
+    """How many elements, if few, lie side by side in one tensor and in planes in the other; else 0."""
+    for one, other in ((source, target), (target, source)):
+        for axis, extent in enumerate(one.shape):
+            if (
+                isinstance(extent, int)
+                and extent in INTERLEAVED
+                and one.strides[axis] == 1
+                and other.strides[axis] != 1
+            ):
+                along = [i for i in range(other.rank) if other.strides[i] == 1 and one.strides[i] == extent]
+                return extent if any(other.shape[i] != 1 for i in along) else 0
+    return 0

@@ -1,24 +1,26 @@
 """Fusion: statements gathered into groups that each become one kernel.
 
 A group is a region (elementwise statements over one iteration space), or an anchor (a product, a window, a reduction
-...) with elementwise statements in front of it (its prologue) or behind it (its epilogue). Views are no work and no
-group: they are applied to where values lie. Every decision is noted with its reason, for `explain`.
+...) with elementwise statements behind it (its epilogue). Views are no work and no group: they are applied to where
+values lie. Every decision is noted with its reason, for `explain`.
 
 An elementwise statement begins a region. The region then takes in, as long as there is one, each region whose result
 has its shape and is read by nobody outside of it; at last it goes, as a whole, into the epilogue of an anchor of which
-the same holds. An anchor that can take a prologue absorbs a region that only it reads.
+the same holds. A product that can multiply its weights instead of its operand absorbs the multiplication in front of
+it: the gate of a squeeze-and-excite block.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from jitonnx.ir import computation as c
 from jitonnx.ir import expr as e
-from jitonnx.ir.dtypes import DType
+from jitonnx.ir.dtypes import HALVES, DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowered, Statement
+from jitonnx.records import dataclass
 
 MAX_OPERANDS = 12
 """Operands of one region: beyond, pointers no longer fit the integer registers and fusing stops to pay."""
@@ -36,13 +38,15 @@ class Group:
     """What they compute together, over `operands`; in an epilogue operand(0) is the anchor's result."""
     operands: list[Value] = field(default_factory=list)
     output: Value | None = None
-    prologue: Group | None = None
+    scaling: Group | None = None
+    """The region operands[0] * operands[1], which only the anchor reads, and which is done on its weights: the second
+    operand has one number for each channel of the first."""
     reasons: list[str] = field(default_factory=list)
 
     @property
     def statements(self) -> list[Statement]:
         """All statements, in order."""
-        front = self.prologue.statements if self.prologue else []
+        front = self.scaling.statements if self.scaling else []
         return [*front, *([self.anchor] if self.anchor else []), *self.maps]
 
     @property
@@ -55,10 +59,13 @@ class Group:
 
 
 def fuse(
-    lowered: Lowered, takes_epilogue: Callable[[Statement], bool], takes_prologue: Callable[[Statement], bool]
+    lowered: Lowered, takes_epilogue: Callable[[Statement], bool], takes_scaling: Callable[[Statement, Value], bool]
 ) -> list[Group]:
-    """The groups of `lowered`, in an order in which producers come first. Deterministic."""
-    fusion = _Fusion(lowered, takes_epilogue, takes_prologue)
+    """The groups of `lowered`, in an order in which producers come first. Deterministic.
+
+    takes_scaling(statement, factors): whether the statement's first operand may be multiplied by them in its weights.
+    """
+    fusion = _Fusion(lowered, takes_epilogue, takes_scaling)
     for position, statement in enumerate(lowered.statements):
         fusion.add(position, statement)
     return sorted(fusion.groups, key=lambda group: group.position)
@@ -66,9 +73,12 @@ def fuse(
 
 class _Fusion:
     def __init__(
-        self, lowered: Lowered, takes_epilogue: Callable[[Statement], bool], takes_prologue: Callable[[Statement], bool]
+        self,
+        lowered: Lowered,
+        takes_epilogue: Callable[[Statement], bool],
+        takes_scaling: Callable[[Statement, Value], bool],
     ) -> None:
-        self.takes_epilogue, self.takes_prologue = takes_epilogue, takes_prologue
+        self.takes_epilogue, self.takes_scaling = takes_epilogue, takes_scaling
         self.groups: list[Group] = []
         self.made_by: dict[Value, Group] = {}
         self.readers: dict[Value, set[Statement | None]] = {}
@@ -84,8 +94,7 @@ class _Fusion:
             self._add_map(position, statement)
             return
         group = Group(position, anchor=statement, output=statement.outputs[0])
-        if self.takes_prologue(statement) and statement.inputs[0] is not None:
-            self._absorb_prologue(group, statement.inputs[0])
+        self._absorb_scaling(group, statement)
         self._keep(group, statement.outputs)
 
     def _keep(self, group: Group, outputs: Sequence[Value]) -> None:
@@ -122,10 +131,10 @@ class _Fusion:
         assert region.expr is not None and region.output is not None
         if group.anchor is None or not self.takes_epilogue(group.anchor):
             return False
-        types = {value.dtype for value in region.operands} | {region.output.dtype}
+        types = {value.dtype for value in region.operands} - set(HALVES)  # which a stage reads as float32
         coordinates = any(node.op == "index" for node in e.children_first(region.expr))
         operands = {*group.operands, *region.operands}
-        return types == {DType.FLOAT} and not coordinates and len(operands) - 1 <= MAX_OPERANDS
+        return types == {DType.FLOAT} == {region.output.dtype} and not coordinates and len(operands) - 1 <= MAX_OPERANDS
 
     def _extend(self, group: Group, region: Group) -> None:
         """Put what `region` computes at the end of an anchor's epilogue."""
@@ -172,31 +181,30 @@ class _Fusion:
         ]
         self.groups.remove(region)
 
-    def _absorb_prologue(self, group: Group, value: Value) -> None:
-        region = self.made_by.get(value)
-        if (
-            region is None
-            or region.anchor is not None
-            or len(self.readers[value]) > 1
-            or value.dtype is not DType.FLOAT
-        ):
+    def _absorb_scaling(self, group: Group, statement: Statement) -> None:
+        scaled = statement.inputs[0] if statement.inputs else None
+        region = None if scaled is None else self.made_by.get(scaled)
+        if scaled is None or region is None or region.anchor is not None or self.readers[scaled] != {statement}:
             return
-        assert region.expr is not None
-        coordinates = any(node.op == "index" for node in e.children_first(region.expr))
-        full = [v for v in region.operands if v.type.shape == value.type.shape and v.dtype is DType.FLOAT]
-        if coordinates or not full or any(v.dtype is not DType.FLOAT for v in region.operands):
+        operands = _factors(region)
+        if operands is None or not self.takes_scaling(statement, operands[1]):
             return
-        region.operands, region.expr = _in_front(full[0], region)
-        group.prologue = region
-        group.reasons.append(f"{region.maps[-1].node.name}: prologue, computed as the rows are read")
+        region.operands, region.expr = operands, e.operand(0, scaled.dtype) * e.operand(1, scaled.dtype)
+        group.scaling = region
+        group.reasons.append(f"{region.maps[-1].node.name}: done on the weights, which are fewer")
         self.groups.remove(region)
 
 
-def _in_front(first: Value, region: Group) -> tuple[list[Value], e.Expr]:
-    """The region's operands with `first` moved to the front, and its expression to match."""
-    assert region.expr is not None
-    operands = [first, *(value for value in region.operands if value is not first)]
-    return operands, e.substitute(region.expr, lambda leaf: _moved(leaf, region.operands, operands))
+def _factors(region: Group) -> list[Value] | None:
+    """The operands of a region that multiplies two, that of its own shape first; None if it does anything else."""
+    assert region.output is not None and region.expr is not None
+    shape = region.output.type.shape
+    if region.expr.op != "mul" or any(leaf.op != "operand" for leaf in region.expr.arguments):
+        return None
+    if len(region.operands) != 2 or any(value.dtype is not region.output.dtype for value in region.operands):
+        return None
+    whole = [value for value in region.operands if value.type.shape == shape]
+    return [whole[0], *(value for value in region.operands if value is not whole[0])] if whole else None
 
 
 def _operands_of(statement: Statement) -> tuple[list[Value], e.Expr]:

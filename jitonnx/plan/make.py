@@ -7,7 +7,8 @@ from jitonnx.ir.dims import product
 from jitonnx.ir.lowering import Lowered, Statement
 from jitonnx.plan.choices import Choices
 from jitonnx.plan.fusion import Group, fuse
-from jitonnx.plan.lowerings import LOWERINGS, takes_epilogue, takes_prologue
+from jitonnx.plan.halves import place_halves
+from jitonnx.plan.lowerings import lowering_of, takes_epilogue, takes_scaling
 from jitonnx.plan.placement import Placement
 from jitonnx.plan.plan import Plan
 from jitonnx.plan.planner import Planner
@@ -21,7 +22,8 @@ def make_plan(lowered: Lowered, target: Target, choices: Choices | None = None) 
 
     UnplannableError names a node that has no kernel; ConcreteShapesNeeded one that has none for symbolic sizes.
     """
-    groups = fuse(lowered, takes_epilogue, takes_prologue)
+    lowered = place_halves(lowered, takes_epilogue)
+    groups = fuse(lowered, takes_epilogue, takes_scaling)
     planner = Planner(lowered, target, choices or Choices(), Placement(lowered, groups))
     for group in groups:
         planner.begin(group)
@@ -30,7 +32,7 @@ def make_plan(lowered: Lowered, target: Target, choices: Choices | None = None) 
         elif isinstance(group.anchor.computation, c.View):
             _view(planner, group.anchor)
         else:
-            LOWERINGS[type(group.anchor.computation)](planner, group, group.anchor)
+            lowering_of(group.anchor.computation)(planner, group, group.anchor)
     planner.begin(None)
     _copy_outputs(planner, lowered)
     plan = planner.plan

@@ -7,11 +7,13 @@ method of Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net In
 
 from __future__ import annotations
 
+import bisect
+import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.tensor import Buffer
+from jitonnx.records import dataclass
 
 ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector."""
@@ -42,19 +44,22 @@ def lifetimes(calls: Sequence[KernelCall]) -> dict[Buffer, Lifetime]:
 def assign_offsets(sizes: Sequence[int], lives: Sequence[Lifetime]) -> tuple[list[int], int]:
     """Byte offsets of buffers of `sizes` bytes with `lives`, and the arena's size. Buffers of 0 bytes are at 0."""
     offsets = [0] * len(sizes)
-    placed: list[int] = []
+    # In order of offsets: begin and end in the arena, first and last call. Plain tuples: this runs for every new shape.
+    placed: list[tuple[int, int, int, int]] = []
     total = 0
     for number in sorted(range(len(sizes)), key=lambda n: (-sizes[n], lives[n].first)):
         size = -(-sizes[number] // ALIGNMENT) * ALIGNMENT
-        life, offset = lives[number], 0
-        # `placed` is kept in order of offsets: the first gap that is wide enough wins.
-        for other in placed:
-            if offset + size <= offsets[other]:
+        first, last, offset = lives[number].first, lives[number].last, 0
+        # The first gap that is wide enough wins.
+        for begin, end, other_first, other_last in placed:
+            if offset + size <= begin:
                 break
-            if life.overlaps(lives[other]):
-                offset = max(offset, offsets[other] + -(-sizes[other] // ALIGNMENT) * ALIGNMENT)
+            if first <= other_last and other_first <= last and end > offset:
+                offset = end
         offsets[number] = offset
         total = max(total, offset + size)
-        position = next((i for i, other in enumerate(placed) if offsets[other] > offset), len(placed))
-        placed.insert(position, number)
+        bisect.insort_right(placed, (offset, offset + size, first, last), key=_begin)
     return offsets, total
+
+
+_begin = operator.itemgetter(0)

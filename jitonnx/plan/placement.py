@@ -5,7 +5,8 @@ Settled before the calls are made, since what reads a value decides where it is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from jitonnx.ir import computation as c
@@ -37,14 +38,14 @@ class Placement:
         self._destinations: dict[Value, Callable[[], Tensor]] = {}
         self._choose_orders(groups)
         self._choose_outputs(lowered)
-        self._choose_destinations(groups)
+        self._choose_destinations(lowered, groups)
 
     def order(self, value: Value) -> tuple[int, ...]:
         """The memory order of a value's axes, outermost first."""
         return self._orders.get(value) or tuple(range(len(value.shape)))
 
     def destination(self, value: Value) -> Tensor | None:
-        """Where a result is bound to lie: in a graph output or in a concatenation; None: anywhere."""
+        """Where a result is bound to lie: in a graph output, in what a later step joins or writes; None: anywhere."""
         make = self._destinations.get(value)
         return None if make is None else make()
 
@@ -88,8 +89,8 @@ class Placement:
             tensor = Tensor(buffer, 0, root.shape, row_major(root.shape))
             self._destinations[root] = lambda tensor=tensor: tensor  # type: ignore[misc]
 
-    def _choose_destinations(self, groups: Sequence[Group]) -> None:
-        """Operands of a concatenation are written straight into it, where their producers can.
+    def _choose_destinations(self, lowered: Lowered, groups: Sequence[Group]) -> None:
+        """What is joined or written into is made in its place: operands of concatenations, data of scatters.
 
         Walked backwards, so that a concatenation that is itself an operand of a later one lies inside that, and so does
         one whose operands are the first ones of a later one.
@@ -97,22 +98,38 @@ class Placement:
         made = {
             group.output for group in groups if group.anchor is None or not isinstance(group.anchor.computation, c.View)
         }
-        concats = [group.anchor for group in groups if group.anchor and isinstance(group.anchor.computation, c.Concat)]
-        for number, statement in reversed(list(enumerate(concats))):
-            assert isinstance(statement.computation, c.Concat)
-            axis, value = statement.computation.axis, statement.outputs[0]
+        read = Counter(value for statement in lowered.statements for value in statement.inputs)
+        read.update(lowered.outputs)
+        kinds = (c.Concat, c.ScatterElements, c.ScatterND)
+        anchors = [group.anchor for group in groups if group.anchor and isinstance(group.anchor.computation, kinds)]
+        # The parts of a concatenation lie in it, and others may read them after the scatter.
+        joined = {anchor.outputs[0] for anchor in anchors if isinstance(anchor.computation, c.Concat)}
+        for number, statement in reversed(list(enumerate(anchors))):
+            value = statement.outputs[0]
             whole = _Once(self._destinations.get(value) or (lambda value=value: self._whole(value)))  # type: ignore[misc]
             self._destinations[value] = whole
-            prefix = _longest_prefix(statement, concats[:number])
-            operands = list(statement.inputs)
-            if prefix is not None and prefix.outputs[0] not in self._destinations:
-                operands[: len(prefix.inputs)] = [prefix.outputs[0]]
-            start: DimLike = 0
-            for operand in operands:
-                assert operand is not None
-                if operand in made and operand not in self._destinations:
-                    self._destinations[operand] = _Part(whole, axis, start, operand.shape)
-                start = start + operand.shape[axis]
+            if isinstance(statement.computation, c.Concat):
+                self._join(statement, anchors[:number], whole, made)
+                continue
+            data = statement.inputs[0]
+            if data is not None and data in made - joined and data not in self._destinations and read[data] == 1:
+                self._destinations[data] = whole  # nobody needs it as it was
+
+    def _join(
+        self, statement: Statement, earlier: Sequence[Statement], whole: _Once, made: Collection[Value | None]
+    ) -> None:
+        """Operands of a concatenation are written straight into it, where their producers can."""
+        assert isinstance(statement.computation, c.Concat)
+        axis, operands = statement.computation.axis, list(statement.inputs)
+        prefix = _longest_prefix(statement, earlier)
+        if prefix is not None and prefix.outputs[0] not in self._destinations:
+            operands[: len(prefix.inputs)] = [prefix.outputs[0]]
+        start: DimLike = 0
+        for operand in operands:
+            assert operand is not None
+            if operand in made and operand not in self._destinations:
+                self._destinations[operand] = _Part(whole, axis, start, operand.shape)
+            start = start + operand.shape[axis]
 
     def _whole(self, value: Value) -> Tensor:
         return dense_tensor(value.name, value.shape, value.dtype, self.order(value))

@@ -160,6 +160,10 @@ class Planner:
         self._tensors[value] = tensor
         return tensor
 
+    def destination(self, value: Value) -> Tensor | None:
+        """The output or part of a concatenation that a result is bound for; None: it may lie anywhere."""
+        return self._placement.destination(value)
+
     def move(self, value: Value, order: Sequence[int]) -> Tensor:
         """Place a result anew, dense in `order`: for a kernel that cannot write where it was bound for."""
         tensor = self._tensors[value] = self.temporary(value.shape, value.dtype, order)
@@ -227,7 +231,7 @@ class Planner:
         if group.expr is None:
             return
         assert group.output is not None
-        columns, dtypes = [], []
+        moves, columns, dtypes = [], [], []
         for value in group.operands:
             tensor = broadcast_to(self.tensor(value), group.output.shape)
             strides = rows(tensor)
@@ -238,10 +242,11 @@ class Planner:
                 assert strides is not None and strides[2] == 1, "Bug: a copy in the kernel's order is not addressable"
             call.tensors.append(tensor)
             call.stage_sizes.extend(strides[:2])
+            moves.append(int(any(stride != 0 for stride in strides[:2])))
             columns.append(int(strides[2] != 0))
             dtypes.append(tensor.dtype)
         first = len(call.tensors) - len(group.operands)
-        call.epilogue = Stage(group.expr, tuple(columns), tuple(dtypes), first, call.spec.size_count)
+        call.epilogue = Stage(group.expr, tuple(moves), tuple(columns), tuple(dtypes), first, call.spec.size_count)
 
 
 def _written_in(tensor: Tensor, order: Sequence[int]) -> bool:

@@ -8,7 +8,6 @@ loop. The innermost loop is done in vectors.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
@@ -18,6 +17,7 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.tensor import Tensor, broadcast_to
+from jitonnx.records import dataclass
 
 TASK_ELEMENTS = 8192
 """Elements of one task: some microseconds of work, and a few dozen KB that stay in the first cache levels."""
@@ -66,6 +66,7 @@ class RegionSpec(KernelSpec):
 
 
 _COSTS = {"exp": 10, "log": 12, "erf": 16, "tanh": 14, "sigmoid": 14, "pow": 30, "div": 4, "sqrt": 6}
+_COSTS |= {"silu": 15, "gelu": 19, "gelu_tanh": 19, "mish": 18}
 _FREE = ("operand", "constant", "index", "cast")
 
 

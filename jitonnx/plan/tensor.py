@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from jitonnx.ir import computation as c
 from jitonnx.ir.dims import DimLike, integers, product
 from jitonnx.ir.dtypes import DType
+from jitonnx.records import dataclass
 
 
 @dataclass(eq=False)
@@ -207,6 +208,12 @@ def pixel_strides(tensor: Tensor) -> tuple[DimLike, DimLike, DimLike] | None:
     """Strides of an image by (image, linear pixel, channel): how window kernels address their epilogue's operands."""
     matrix = pixels_as_rows(tensor)
     return None if matrix is None else matrix.strides  # type: ignore[return-value]
+
+
+def plane_strides(tensor: Tensor) -> tuple[DimLike, DimLike, DimLike] | None:
+    """Strides of an image by (image, channel, linear pixel): how kernels that write planes address operands."""
+    strides = pixel_strides(tensor)
+    return None if strides is None else (strides[0], strides[2], strides[1])
 
 
 def _covers(have: DimLike, wanted: DimLike) -> bool:

@@ -12,7 +12,6 @@ may be gigabytes, are only checked when the caller asks for it. docs/artifacts.m
 
 from __future__ import annotations
 
-import hashlib
 import mmap
 import os
 import struct
@@ -23,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .cpu import CpuNeeded
+from .digest import SHA256_BYTES, sha256
 from .driver import adopt
 from .layout import ALIGNMENT, aligned_bytes
 from .loader import LoadError, load
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 MAGIC = b"\x89jitonnx\r\n\x1a\n"
 """As PNG's, it shows a file that went through a transfer of text."""
-FORMAT = 1
+FORMAT = 2
 PAGE_BYTES = 4096
 
 PROLOGUE = struct.Struct(f"<{len(MAGIC)}sIQQQ")
 """Magic, format, bytes of the header, of the code with the space around it, and of the constants."""
-_DIGEST_BYTES = hashlib.sha256().digest_size
+_DIGEST_BYTES = SHA256_BYTES
 HEADER_OFFSET = PROLOGUE.size + _DIGEST_BYTES
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
@@ -177,7 +177,7 @@ class Artifact:
             tuple(step.sizes),
             step.tasks,
             step.tasks if step.shared else 1,
-            step.barrier,
+            step.grain,
             step.scratch,
             self._header.labels[step.label],
         )
@@ -195,7 +195,7 @@ class Artifact:
     def _verify(self) -> None:
         """Compare all constants with their checksums, which reads the whole file."""
         for number, (array, constant) in enumerate(zip(self._constants, self._header.constants, strict=True)):
-            if hashlib.sha256(array.data).digest() != constant.sha256:
+            if sha256(array.data).digest() != constant.sha256:
                 raise _damaged(self.name, f"constant {number}")
 
 
@@ -237,10 +237,10 @@ def _parts(name: str, memory: Bytes) -> tuple[pb.Header, Bytes, Bytes]:
         raise ArtifactError(f"{name} is cut off or damaged: it has {memory.nbytes} bytes and should have {wanted}")
     code_offset = HEADER_OFFSET + header_bytes
     header, code = memory[HEADER_OFFSET:code_offset].tobytes(), memory[code_offset : code_offset + code_bytes]
-    if hashlib.sha256(prologue + header).digest() != memory[PROLOGUE.size : HEADER_OFFSET].tobytes():
+    if sha256(prologue + header).digest() != memory[PROLOGUE.size : HEADER_OFFSET].tobytes():
         raise _damaged(name, "the header")
     parsed = _header(header)
-    if hashlib.sha256(code.data).digest() != parsed.code.sha256:
+    if sha256(code.data).digest() != parsed.code.sha256:
         raise _damaged(name, "the code")
     return parsed, code[-code_offset % ALIGNMENT :], _aligned(memory[code_offset + code_bytes :])
 
@@ -252,9 +252,10 @@ def _damaged(name: str, part: str) -> ArtifactError:
 
 
 def _header(data: bytes) -> pb.Header:
-    from jitonnx.proto import artifact_pb2
+    from jitonnx.proto.messages import schema
 
-    return artifact_pb2.Header.FromString(data)
+    header: pb.Header = schema("artifact").messages["Header"].FromString(data)
+    return header
 
 
 def _aligned(constants: Bytes) -> Bytes:

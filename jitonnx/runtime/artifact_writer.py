@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import zlib
 from collections.abc import Mapping, Sequence
@@ -25,6 +24,7 @@ from .artifact import (
     SavedProgram,
 )
 from .cpu import CpuNeeded
+from .digest import SHA256_BYTES, sha256
 from .driver import SYMBOLS, driver_digest
 from .layout import ALIGNMENT, address
 from .linker import UnlinkableError, link
@@ -83,14 +83,14 @@ def write(path: str | os.PathLike[str], contents: Contents) -> int:
     )
     header.labels.extend(labels)
     # The digest of the code has a fixed length, so the header's length is known before the space behind it is.
-    header.code.sha256 = bytes(hashlib.sha256().digest_size)
+    header.code.sha256 = bytes(SHA256_BYTES)
     before = -(HEADER_OFFSET + header.ByteSize()) % ALIGNMENT
     after = -(HEADER_OFFSET + header.ByteSize() + before + len(code)) % PAGE_BYTES
     block = bytes(before) + code + bytes(after)
-    header.code.sha256 = hashlib.sha256(block).digest()
+    header.code.sha256 = sha256(block).digest()
     packed = header.SerializeToString(deterministic=True)
     prologue = PROLOGUE.pack(MAGIC, FORMAT, len(packed), len(block), constants.size)
-    front = prologue + hashlib.sha256(prologue + packed).digest() + packed + block
+    front = prologue + sha256(prologue + packed).digest() + packed + block
     _replace(Path(path), front, constants.placed)
     return len(front) + constants.size
 
@@ -136,7 +136,7 @@ class _ConstantTable:
         ]
 
     def _add(self, array: Array) -> int:
-        digest = hashlib.sha256(_octets(array)).digest()
+        digest = sha256(_octets(array)).digest()
         key = digest, array.dtype.name, array.shape
         if key not in self._known:
             self._known[key] = len(self.rows)
@@ -198,7 +198,7 @@ def _step(step: Step, kernel: int, label: int) -> pb.Step:
         sizes=step.sizes,
         tasks=step.tasks,
         shared=step.threads > 1,
-        barrier=step.barrier,
+        grain=step.grain,
         scratch=step.scratch,
         label=label,
     )

@@ -9,7 +9,6 @@ Cached code is executed, so the cache trusts only what the user (or root) alone 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 import time
@@ -18,11 +17,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from .digest import SHA256_BYTES, sha256
+
 DEFAULT_LIMIT = 512 << 20
 """Bytes on disk above which the least recently used entries go."""
 
 _MAGIC = b"jitonnx1"
-_CHECKSUM_BYTES = hashlib.sha256().digest_size
+_CHECKSUM_BYTES = SHA256_BYTES
 _SUFFIX = ".kernel"
 _TEMPORARY_SUFFIX = ".tmp"
 _TEMPORARY_LIFETIME = 3600.0
@@ -207,11 +208,11 @@ class KernelCache:
 
 
 def _name(key: str) -> str:
-    return hashlib.sha256(key.encode()).hexdigest() + _SUFFIX
+    return sha256(key.encode()).hexdigest() + _SUFFIX
 
 
 def _checksum(key: str, data: bytes) -> bytes:
-    digest = hashlib.sha256(key.encode())
+    digest = sha256(key.encode())
     digest.update(b"\0")
     digest.update(data)
     return digest.digest()

@@ -61,7 +61,8 @@ _ON_REQUEST = frozenset(
 )
 """Features whose instructions LLVM emits only for intrinsics that no kernel uses: a CPU without them will do."""
 
-_V3 = _names("sse3 ssse3 sse4.1 sse4.2 popcnt cx16 sahf crc32 avx avx2 bmi bmi2 f16c fma lzcnt movbe")
+_V2 = _names("sse3 ssse3 sse4.1 sse4.2 popcnt cx16 sahf crc32")
+_V3 = [*_V2, *_names("avx avx2 bmi bmi2 f16c fma lzcnt movbe")]
 _V4 = [*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"]
 _CRYPTOGRAPHY = ["aes", "pclmul"]
 _ICE_LAKE = _names(
@@ -69,6 +70,7 @@ _ICE_LAKE = _names(
 )
 _ZEN = [*_V3, *_CRYPTOGRAPHY, "sha", "adx", "sse4a"]
 _NAMED = {
+    "x86-64-v2": _V2,
     "x86-64-v3": _V3,
     "x86-64-v4": _V4,
     "haswell": [*_V3, "pclmul"],

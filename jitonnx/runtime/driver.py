@@ -1,18 +1,18 @@
 """The native functions that carry out runs, one set a process: made from `native/`, or taken from the kernel cache or
 from an artifact.
 
-jitonnx_run(frame)                a whole run
-jitonnx_profile(frame, stamps)    the same, noting the clock (ns) before the first and after each step
+jitonnx_run(frame, stamps)    a whole run; stamps: 0, or where it notes the clock (ns), first and after each step
 jitonnx_take(pool), jitonnx_put_back(pool, frame)
 jitonnx_acquire(team), jitonnx_stop(team)
-jitonnx_entry                     the code of a native entry
+jitonnx_entry                 the code of a native entry
+jitonnx_block_…               what `blocks` gives NumPy
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
+import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -20,9 +20,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .cache import KernelCache
-from .loader import load
+from .digest import sha256
+from .images import load_linked
 
-SYMBOLS = tuple(f"jitonnx_{name}" for name in ("run", "profile", "take", "put_back", "acquire", "stop", "entry"))
+_EXPORTED = ("run", "take", "put_back", "acquire", "stop", "entry")
+_BLOCKS = ("malloc", "calloc", "realloc", "free", "trim")
+SYMBOLS = tuple(f"jitonnx_{name}" for name in (*_EXPORTED, *(f"block_{name}" for name in _BLOCKS)))
 _DARWIN = sys.platform == "darwin"
 _MONOTONIC_CLOCK = 6 if _DARWIN else 1
 _SET_MASK = 3 if _DARWIN else 2
@@ -35,8 +38,7 @@ class Driver(NamedTuple):
     """The native functions. All but `take` and `put_back` let go of the GIL while they run."""
 
     image: Mapping[str, int]
-    run: Callable[[int], None]
-    profile: Callable[[int, int], None]
+    run: Callable[[int, int], None]
     take: Callable[[int], int | None]
     put_back: Callable[[int, int], None]
     acquire: Callable[[int], int]
@@ -63,7 +65,7 @@ def adopt(image: Mapping[str, int], digest: str) -> None:
 
 
 def _load_driver(cache: KernelCache) -> Driver:
-    return _driver_in(load([driver_code(cache)], SYMBOLS))
+    return _driver_in(load_linked(cache, SYMBOLS, lambda: [driver_code(cache)], _driver_key()))
 
 
 def _driver_in(image: Mapping[str, int]) -> Driver:
@@ -71,8 +73,7 @@ def _driver_in(image: Mapping[str, int]) -> Driver:
     word = ctypes.c_void_p
     return Driver(
         image=image,
-        run=ctypes.CFUNCTYPE(None, word)(at["run"]),
-        profile=ctypes.CFUNCTYPE(None, word, word)(at["profile"]),
+        run=ctypes.CFUNCTYPE(None, word, word)(at["run"]),
         take=ctypes.PYFUNCTYPE(word, word)(at["take"]),
         put_back=ctypes.PYFUNCTYPE(None, word, word)(at["put_back"]),
         acquire=ctypes.CFUNCTYPE(ctypes.c_int64, word)(at["acquire"]),
@@ -83,10 +84,7 @@ def _driver_in(image: Mapping[str, int]) -> Driver:
 
 def driver_code(cache: KernelCache) -> bytes:
     """The driver's object code, from the cache if it is there."""
-    import llvmlite
-    import llvmlite.binding as llvm
-
-    key = f"driver {driver_digest()} llvmlite {llvmlite.__version__} {llvm.get_process_triple()}"
+    key = _driver_key()
     code = cache.get(key)
     if code is None:
         code = compile_driver()
@@ -94,10 +92,17 @@ def driver_code(cache: KernelCache) -> bytes:
     return code
 
 
+def _driver_key() -> str:
+    """Names the driver's code by what it depends on."""
+    import llvmlite  # the package alone, without LLVM
+
+    return f"driver {driver_digest()} llvmlite {llvmlite.__version__} {os.uname().machine} {sys.platform}"
+
+
 @functools.cache
 def driver_digest() -> str:
     """A digest of the driver's source, and so of what it takes frames and arrays to look like."""
-    digest = hashlib.sha256()
+    digest = sha256()
     package = Path(__file__).parent
     for source in [package / "layout.py", package / "driver.py", *sorted((package / "native").glob("*.py"))]:
         digest.update(source.read_bytes())
@@ -109,17 +114,18 @@ def compile_driver() -> bytes:
     import llvmlite.binding as llvm
     import llvmlite.ir as ir
 
-    from .native import entry, sync, team, walk
+    from .native import blocks, entry, sync, team, walk
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     module = ir.Module("jitonnx_driver")
     module.triple = llvm.get_process_triple()
     sync.define(module, _MONOTONIC_CLOCK)
-    walk.define_walks(module)
+    walk.define_walk(module)
     team.define(module, _SET_MASK)
     walk.define_runs(module)
     entry.define(module)
+    blocks.define(module, sys.platform == "linux")
     parsed = llvm.parse_assembly(str(module))
     parsed.verify()
     machine = llvm.Target.from_triple(module.triple).create_target_machine(opt=2, reloc="pic", codemodel="small")

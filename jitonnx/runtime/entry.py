@@ -17,6 +17,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from .blocks import blocks, is_large
 from .driver import driver
 from .frames import FramePool
 from .layout import (
@@ -39,6 +40,9 @@ Entry: TypeAlias = Callable[[Mapping[str, npt.NDArray[np.generic]]], "list[npt.N
 _METH_O = 0x8
 _NEW_FROM_DESCRIPTOR = 94
 """Where NumPy's C interface has PyArray_NewFromDescr."""
+
+_SET_HANDLER = 304
+"""Where it has PyDataMem_SetHandler."""
 
 _FLEXIBLE_KINDS = "OSUVMm"
 """Element types whose number alone does not settle what an element is."""
@@ -80,6 +84,10 @@ class _EntryKeeper:
         self._inputs = records(ENTRY_INPUT, len(program.inputs))
         self._outputs = records(ENTRY_OUTPUT, len(program.outputs))
         self._record = records(ENTRY)
+        self._outputs["large"] = [is_large(spec.shape, spec.dtype) for spec in program.outputs]
+        self._large = self._outputs["large"].any()
+        if self._large:
+            blocks().serve(self)
         input_shapes, output_shapes = self._shapes[: len(self._names)], self._shapes[len(self._names) :]
         self._inputs["name"] = [id(name) for name in self._names]
         self._inputs["type_number"] = [spec.dtype.num for spec in program.inputs]
@@ -99,6 +107,8 @@ class _EntryKeeper:
             dict_type=id(dict),
             array_type=id(np.ndarray),
             new_array=_numpy_function(_NEW_FROM_DESCRIPTOR),
+            set_handler=_numpy_function(_SET_HANDLER),
+            large_handler=id(blocks().capsule) if self._large else 0,
         )
         self.capsule = _capsule(address(self._record))
         self.definition = _MethodDefinition(

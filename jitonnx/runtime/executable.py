@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from jitonnx.errors import InvalidArgument
+
 from .driver import driver
 from .entry import Entry, make_entry
-from .frames import FramePool
+from .frames import Frame, FramePool
 from .layout import address
-from .program import Program, TensorSpec
+from .program import Flag, Program, TensorSpec
 from .threads import allowed_cpus
 
 Array = npt.NDArray[np.generic]
@@ -23,39 +25,49 @@ class Executable:
     program: what to run.
     addresses: kernel symbols to addresses; a `loader.CodeImage`, which is kept alive, or any mapping.
     threads: how many threads a run may use, the calling one included; by default the CPUs this process may use.
+    flags: those among the program's constants.
     """
 
-    def __init__(self, program: Program, addresses: Mapping[str, int], threads: int | None = None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        addresses: Mapping[str, int],
+        threads: int | None = None,
+        flags: Sequence[Flag] = (),
+    ) -> None:
         if threads is not None and threads < 1:
             raise ValueError(f"threads is {threads}; give 1 or more, or None for all CPUs this process may use")
         self.program = program
         self.threads = allowed_cpus() if threads is None else threads
-        self._pool = FramePool(program, addresses, self.threads)
+        self._flags = list(flags)
+        self._pool = FramePool(program, addresses, self.threads, self._flags)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """The outputs for these inputs, in the program's order; new C-contiguous arrays, which the caller owns.
 
         An input is used in place if it is C-contiguous, aligned and in native byte order, and is copied otherwise. The
-        GIL is free while kernels run. Raises TypeError or ValueError for a wrong number, type or shape of inputs.
+        GIL is free while kernels run. Raises TypeError or ValueError for a wrong number, type or shape of inputs, and
+        InvalidArgument with the texts of the flags that kernels have set.
         """
         arrays = self._ready(inputs)
         outputs = self._new_outputs()
         with self._pool.frame() as frame:
             frame.bases[: len(arrays) + len(outputs)] = [address(array) for array in (*arrays, *outputs)]
-            driver().run(frame.address)
+            driver().run(frame.address, 0)
+            self._check(frame)
         return outputs
 
     def entry(self, release_gil: bool = True) -> Entry | None:
         """The whole of `run` as one native function of a dict of arrays; None where this Python does not allow it.
 
-        It returns the list of outputs; or None, with nothing done, if anything about the dict is unusual: then call
-        `run`, which copies what can be used and says what cannot. `release_gil=False` saves some 0.1 microseconds and
-        suits programs of a few microseconds.
+        It returns the list of outputs; or None if anything about the dict is unusual, or kernels have set a flag: then
+        call `run`, which copies what can be used and says what cannot. `release_gil=False` saves some 0.1 microseconds
+        and suits programs of a few microseconds.
         """
         return make_entry(self._pool, release_gil)
 
     def profile(self, inputs: Sequence[Array], rounds: int = 1) -> npt.NDArray[np.float64]:
-        """Seconds that each step took on the calling thread, waiting for the others included: [rounds, steps].
+        """Seconds from the end of the step before to the end of each step, by all threads: [rounds, steps].
 
         The clock is read after each step, which costs some 30 ns a step that `run` does not pay.
         """
@@ -71,8 +83,19 @@ class Executable:
         with self._pool.frame() as frame:
             frame.bases[: len(arrays) + len(outputs)] = [address(array) for array in (*arrays, *outputs)]
             for row in stamps:
-                driver().profile(frame.address, address(row))
+                driver().run(frame.address, address(row))
+            self._check(frame)
         return np.diff(stamps, axis=1) * 1e-9
+
+    def _check(self, frame: Frame) -> None:
+        if frame.flags.any():
+            met = [flag.text for flag, word in zip(self._flags, frame.flags, strict=True) if word]
+            raise InvalidArgument("; ".join(met))
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of memory that the program holds besides its constants: its frames, and about what its tables take."""
+        return self._pool.memory_bytes
 
     def trim(self) -> None:
         """Free the arenas that no run is using. The next run takes memory again."""

@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 
 from .driver import driver
-from .layout import FRAME, POOL, SEPARATION, address, aligned_bytes, records
-from .program import Program
+from .layout import FRAME, POOL, SEPARATION, WORD_BYTES, address, aligned_bytes, records
+from .program import Flag, Program
 from .tables import Tables, frame_bytes, make_tables
 from .threads import Team, allowed_cpus, team
+
+STEP_BYTES = 3000
+"""About what a step takes in Python objects and tables, with some five operands."""
 
 
 class Frame:
     """Arena, scratch memory, pointer table and record of one run at a time.
 
-    `bases` has the addresses of inputs, then outputs; they are set before each run.
+    `bases` has the addresses of inputs, then outputs; they are set before each run. `flags` are zeros before a run.
     """
 
     def __init__(self, program: Program, tables: Tables, shared_by: Team | None) -> None:
         self._tables = tables
-        self._memory = aligned_bytes(frame_bytes(tables, program.arena_bytes), SEPARATION)
+        self._memory = aligned_bytes(frame_bytes(tables), SEPARATION)
         arena = address(self._memory)
+        flags_end = tables.flags_begin + tables.flag_count * WORD_BYTES
+        self.flags = self._memory[tables.flags_begin : flags_end].view(np.int64)
+        self.flags[:] = 0
         self._pointers = np.where(tables.in_arena, tables.pointers + arena, tables.pointers)
         self.bases = np.zeros(max(1, len(program.inputs) + len(program.outputs)), np.int64)
         self._held = np.zeros(max(1, len(program.inputs)), np.int64)
@@ -35,8 +42,7 @@ class Frame:
         for name, value in {
             "rows": address(tables.rows),
             "row_count": len(tables.rows),
-            "worker_begin": tables.worker_begin,
-            "worker_end": tables.worker_end,
+            "shared_end": tables.shared_end,
             "participants": tables.participants,
             "team": shared_by.address if shared_by else 0,
             "patches": address(tables.patches),
@@ -46,6 +52,8 @@ class Frame:
             "held": address(self._held),
             "scratch": arena + self._memory.nbytes - tables.scratch_stride * tables.participants,
             "scratch_stride": tables.scratch_stride,
+            "flags": arena + tables.flags_begin,
+            "flag_count": tables.flag_count,
         }.items():
             self._record[name] = value
 
@@ -57,13 +65,15 @@ class FramePool:
     more runs than that only happen in bursts.
     """
 
-    def __init__(self, program: Program, addresses: Mapping[str, int], threads: int) -> None:
+    def __init__(
+        self, program: Program, addresses: Mapping[str, int], threads: int, flags: Sequence[Flag] = ()
+    ) -> None:
         self.program = program
-        self.tables = make_tables(program, addresses, threads)
+        self.tables = make_tables(program, addresses, threads, flags)
         self._code = addresses
         self._team = team(threads) if self.tables.participants > 1 else None
         self._native = driver()
-        self._limit = allowed_cpus()
+        self._limit = _frames_kept()
         self._lock = threading.RLock()  # again by the same thread: collecting garbage can run anything
         self._kept: dict[int, Frame] = {}
         self._free = np.zeros(self._limit, np.int64)
@@ -79,6 +89,7 @@ class FramePool:
         try:
             yield frame
         finally:
+            frame.flags[:] = 0
             self._put_back(frame)
 
     def trim(self) -> None:
@@ -91,6 +102,12 @@ class FramePool:
     def kept(self) -> int:
         """How many frames are kept, in use or not."""
         return len(self._kept)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of the frames, one at least, and about what steps and tables take."""
+        frame = frame_bytes(self.tables)
+        return max(1, self.kept) * frame + STEP_BYTES * len(self.program.steps)
 
     def _take(self) -> Frame:
         with self._lock:
@@ -113,6 +130,12 @@ class FramePool:
         self._lock = threading.RLock()
         self._record["count"] = len(self._kept)
         self._free[: len(self._kept)] = list(self._kept)
+
+
+@functools.cache
+def _frames_kept() -> int:
+    """How many frames a pool keeps. Asked once: reading the control groups' files takes as long as making a program."""
+    return allowed_cpus()
 
 
 _pools: weakref.WeakSet[FramePool] = weakref.WeakSet()

@@ -41,67 +41,89 @@ def _words(*names: str) -> np.dtype[np.void]:
     return _record(8 * len(names), {name: (8 * index, _WORD) for index, name in enumerate(names)})
 
 
-ROW = _words("kernel", "pointers", "sizes", "tasks", "threads", "quotient", "remainder", "barrier")
-"""One step. `pointers` is a byte offset into the frame's pointer table, `sizes` an address; `quotient` and `remainder`
-are those of tasks / threads; `barrier` says that all threads meet after this row."""
+ROW = _words("kernel", "pointers", "sizes", "tasks", "threads", "unit", "grain", "quotient", "remainder")
+"""One step. `pointers` is a byte offset into the frame's pointer table, `sizes` an address. A row of two `threads` or
+more is shared: claimed in units of `unit` tasks, at least `grain` of them at a time; `quotient` and `remainder` are
+those of its units / threads."""
 
 PATCH = _words("pointer", "base", "offset")
 """Before a run: pointer table[pointer] = bases[base] + offset. `pointer` and `base` are byte offsets."""
 
 FRAME = _words(
-    "rows", "row_count", "worker_begin", "worker_end", "participants", "team",  # the program's, the same in all frames
+    "rows", "row_count", "shared_end", "participants", "team",  # the program's, the same in all frames
     "patches", "patch_count", "pointers", "bases", "held", "scratch", "scratch_stride",
+    "flags", "flag_count",
 )  # fmt: skip
 """The memory of one run. `bases` has the addresses of its inputs, then its outputs; `held` the input objects that a
 native entry keeps alive; `scratch` begins the scratch memory of thread 0, `scratch_stride` bytes before that of thread
-1. `participants` are the threads that share the work, of which workers walk the rows [worker_begin, worker_end)."""
+1. `flags` are words that kernels set where they find the data in error. `participants` are the threads that share the
+work; no row from `shared_end` on is shared."""
 
 POOL = _words("count", "frames")
 """Frames that no run is using: the addresses of `count` of them, at the address `frames`."""
 
-_GATE_FIELDS: dict[str, tuple[int, npt.DTypeLike]] = {
-    "sleepers": (0, _WORD),
-    "mutex": (8, "V64"),
-    "condition": (72, "V64"),
-}
-GATE = _record(136, _GATE_FIELDS)
-"""Where threads sleep that have spun long enough. A pthread_mutex_t and pthread_cond_t take 40 to 64 bytes each."""
-
-MAILBOX = _record(
-    256,
+MEMBER = _record(
+    3 * SEPARATION,
     {
-        "epoch": (0, _WORD),
-        "frame": (8, _WORD),
-        "gate": (16, GATE),
-        "team": (152, _WORD),
-        "index": (160, _WORD),
-        "start": (168, _WORD),
-        "thread": (176, _WORD),
+        "claim": (0, _WORD),
+        "asleep": (8, _WORD),
+        "mutex": (SEPARATION, "V64"),
+        "condition": (SEPARATION + 64, "V64"),
+        "team": (2 * SEPARATION, _WORD),
+        "index": (2 * SEPARATION + 8, _WORD),
+        "start": (2 * SEPARATION + 16, _WORD),
+        "thread": (2 * SEPARATION + 24, _WORD),
     },
 )
-"""How a worker gets work: `frame` to walk, and then a new `epoch`. `start` is the epoch it was created at, `thread` its
-pthread_t."""
+"""A thread of a team. `claim` says what is left of its part of the row at hand: sequence << 32 | first << 16 | end, the
+units [first, end), where `sequence` counts rows. It sleeps on the condition, `asleep` being 1, until the sequence
+changes. A worker was created at the sequence `start`; `thread` is its pthread_t. A pthread_mutex_t and pthread_cond_t
+take 40 to 64 bytes each."""
+
+MOST_UNITS = 0xFFFE
+"""A thread's part of a row ends at this unit or before."""
+
+OVER = 1 << 16
+"""A claim without its sequence: the run is over, or the worker is to end. No part of a row begins behind its end."""
 
 TEAM = _record(
-    896,
+    6 * SEPARATION,
     {
         "busy": (0, _WORD),
-        "arrived": (SEPARATION, _WORD),
-        "generation": (2 * SEPARATION, _WORD),
-        "gate": (2 * SEPARATION + 8, GATE),
-        "mailboxes": (512, _WORD),
-        "workers": (520, _WORD),
-        "started": (528, _WORD),
-        "stop": (536, _WORD),
-        "spin": (544, _WORD),
-        "patience": (552, _WORD),
-        "attributes": (576, "V128"),
-        "signals": (704, "V128"),
+        "left": (SEPARATION, _WORD),
+        "sequence": (2 * SEPARATION, _WORD),
+        "frame": (2 * SEPARATION + 8, _WORD),
+        "position": (2 * SEPARATION + 16, _WORD),
+        "grain": (2 * SEPARATION + 24, _WORD),
+        "stamps": (2 * SEPARATION + 32, _WORD),
+        "members": (3 * SEPARATION, _WORD),
+        "size": (3 * SEPARATION + 8, _WORD),
+        "started": (3 * SEPARATION + 16, _WORD),
+        "spin": (3 * SEPARATION + 24, _WORD),
+        "patience": (3 * SEPARATION + 32, _WORD),
+        "attributes": (4 * SEPARATION, "V128"),
+        "signals": (5 * SEPARATION, "V128"),
     },
 )
-"""A team of threads. `busy` is 1 while a run uses it. At a barrier `arrived` counts, and `generation` opens it. A
-waiting thread spins for `spin` nanoseconds, then yields the CPU between looks until `patience` nanoseconds have passed,
-then sleeps."""
+"""A team of threads. `busy` is 1 while a run uses it. The row at hand is number `position` of `frame`; `left` counts
+its units that are not done. `stamps`: where a timed run notes the clock, else 0. `started` workers run. A waiting
+thread spins for `spin` nanoseconds, then yields the CPU between looks until `patience` nanoseconds have passed, then
+sleeps."""
+
+KEPT_BLOCKS = 16
+
+BLOCKS = _record(
+    32 + 8 * KEPT_BLOCKS,
+    {
+        "busy": (0, _WORD),
+        "count": (8, _WORD),
+        "kept": (16, _WORD),
+        "limit": (24, _WORD),
+        "entries": (32, f"V{8 * KEPT_BLOCKS}"),
+    },
+)
+"""Memory kept for large outputs: the addresses of `count` blocks, `kept` bytes of at most `limit`, those freed first in
+front. Who has set `busy` to 1 may change it."""
 
 ENTRY = _words(
     "pool",
@@ -114,12 +136,15 @@ ENTRY = _words(
     "dict_type",
     "array_type",
     "new_array",
+    "set_handler",
+    "large_handler",
 )
 """What a native entry knows of its program. `release`: let go of the GIL during the run. `new_array`:
-PyArray_NewFromDescr."""
+PyArray_NewFromDescr. `set_handler`: PyDataMem_SetHandler; `large_handler`: what the memory of large outputs comes from,
+0 if there are none."""
 
 ENTRY_INPUT = _words("name", "type_number", "rank", "shape")
-ENTRY_OUTPUT = _words("descriptor", "rank", "shape")
+ENTRY_OUTPUT = _words("descriptor", "rank", "shape", "large")
 
 
 OBJECT_TYPE = 8

@@ -35,9 +35,9 @@ class Step(NamedTuple):
 
     kernel: the symbol of its function.
     slots: its operands. sizes: its integer arguments.
-    tasks: how many tasks it has; threads get contiguous parts of range(tasks).
+    tasks: how many tasks it has; threads take contiguous parts of range(tasks).
     threads: how many threads are worth using; 1: the calling thread alone.
-    barrier: all threads wait for the end of this step before any begins the next.
+    grain: how many tasks a thread takes at a time at least, but for the last; less is not worth the taking.
     scratch: bytes of scratch memory a thread needs.
     label: what it is called in explanations and profiles.
     """
@@ -47,7 +47,7 @@ class Step(NamedTuple):
     sizes: tuple[int, ...] = ()
     tasks: int = 1
     threads: int = 1
-    barrier: bool = True
+    grain: int = 1
     scratch: int = 0
     label: str = ""
 
@@ -76,7 +76,7 @@ class Program(NamedTuple):
 class Flag(NamedTuple):
     """A word (int64 [1]) that a kernel sets to 1 on an error in the data, such as an index out of range.
 
-    It is among a program's constants, as the one that changes.
+    It is among a program's constants and stands for a word of its own in each run.
     """
 
     word: npt.NDArray[np.int64]

@@ -8,24 +8,29 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .layout import ALIGNMENT, PATCH, ROW, SEPARATION, WORD_BYTES, Record, address, records
-from .program import SPACES, Program, Step
+from .layout import ALIGNMENT, MOST_UNITS, PATCH, ROW, SEPARATION, WORD_BYTES, Record, address, records
+from .program import SPACES, Flag, Program, Step
 
 _ARENA, _CONSTANT, _INPUT, _OUTPUT = range(len(SPACES))
 _CODES = {space: code for code, space in enumerate(SPACES)}
 
 Words = npt.NDArray[np.int64]
 
+MOST_PIECES = 8
+"""A thread's part of a step is taken in pieces that shrink down to this part of it: smaller ones would not make the
+threads' ends more even by much, and each piece costs some 20 ns and what its kernel does once a call."""
+
 
 class Tables(NamedTuple):
     """What all frames of a program share.
 
     rows: a `ROW` a step. sizes: the integer arguments of all steps, which rows point into.
-    pointers: what a frame's pointer table begins as: addresses into constants; offsets into the arena, where
-    `in_arena` says so.
+    pointers: what a frame's pointer table begins as: addresses into constants; offsets into the frame's arena and
+    flags, where `in_arena` says so.
     patches: the pointers that each run sets.
-    participants: how many threads share a run's work; workers walk the rows [worker_begin, worker_end).
+    participants: how many threads share a run's work; no row from `shared_end` on is shared.
     scratch_stride: bytes of scratch memory a thread.
+    flags_begin: bytes from the beginning of a frame's memory to its `flag_count` flags, which lie behind the arena.
     """
 
     rows: Record
@@ -34,19 +39,21 @@ class Tables(NamedTuple):
     in_arena: npt.NDArray[np.bool_]
     patches: Record
     participants: int
-    worker_begin: int
-    worker_end: int
+    shared_end: int
     scratch_stride: int
+    flags_begin: int
+    flag_count: int
 
 
-def make_tables(program: Program, addresses: Mapping[str, int], threads: int) -> Tables:
+def make_tables(program: Program, addresses: Mapping[str, int], threads: int, flags: Sequence[Flag] = ()) -> Tables:
     """Lay a program out for up to `threads` threads. `addresses` has the addresses of its kernels.
+
+    flags: those among its constants; each frame has words of its own for them, as runs that overlap may differ.
 
     Raises ValueError, beginning with "Bug:", for a program that would read or write outside of its memory.
     """
     steps = program.steps
     shares = [max(0, min(step.threads, step.tasks, threads)) for step in steps]
-    barriers = place_barriers([step.barrier for step in steps], shares)
     shared = [index for index, share in enumerate(shares) if share > 1]
     slots = np.array(
         [(_CODES[slot.space], slot.index, slot.offset) for step in steps for slot in step.slots], np.int64
@@ -54,63 +61,58 @@ def make_tables(program: Program, addresses: Mapping[str, int], threads: int) ->
     _check_slots(program, slots)
     sizes = np.array([size for step in steps for size in step.sizes], np.int64)
     space, index, offset = slots.T
-    constants = np.array([address(constant) for constant in program.constants] or [0], np.int64)
+    constants, in_frame = _constants(program, flags)
+    is_constant = space == _CONSTANT
+    number = np.where(is_constant, index, 0)
     scratch = max((step.scratch for step in steps), default=0)
     return Tables(
-        rows=_rows(steps, addresses, shares, barriers, address(sizes)),
+        rows=_rows(steps, addresses, shares, address(sizes)),
         sizes=sizes,
-        pointers=np.where(space == _CONSTANT, constants[np.where(space == _CONSTANT, index, 0)], 0) + offset,
-        in_arena=space == _ARENA,
+        pointers=np.where(is_constant, constants[number], 0) + offset,
+        in_arena=(space == _ARENA) | (is_constant & in_frame[number]),
         patches=_patches(slots, len(program.inputs)),
         participants=max(shares, default=0) if shared else 1,
-        worker_begin=min([*shared, *(i for i, barrier in enumerate(barriers) if barrier)]) if shared else 0,
-        worker_end=shared[-1] + 1 if shared else 0,
+        shared_end=shared[-1] + 1 if shared else 0,
         # Threads write to their scratch memory at the same time, so no two share a pair of cache lines.
         scratch_stride=-(-scratch // SEPARATION) * SEPARATION,
+        flags_begin=_flags_begin(program),
+        flag_count=len(flags),
     )
 
 
-def place_barriers(wanted: Sequence[bool], shares: Sequence[int]) -> list[bool]:
-    """Behind which steps all threads really have to meet.
-
-    `wanted` says which steps have to be over before the next begins, `shares` how many threads each is split among.
-    Between steps that the calling thread does alone nobody has to wait; the meeting is put off until a step that is
-    shared. After the last shared step all meet, so that the workers are done when the run is.
-
-    >>> place_barriers([True, True, True, True, True], [1, 1, 2, 2, 1])
-    [False, True, True, True, False]
-    """
-    barriers = [False] * len(shares)
-    shared = [index for index, share in enumerate(shares) if share > 1]
-    if not shared:
-        return barriers
-    pending, since_meeting = False, False  # a barrier is owed; a shared step ran since the last meeting
-    for index in range(shared[-1]):
-        pending |= wanted[index]
-        since_meeting |= shares[index] > 1
-        if pending and (since_meeting or shares[index + 1] > 1):
-            barriers[index] = True
-            pending = since_meeting = False
-    barriers[shared[-1]] = True
-    return barriers
+def _flags_begin(program: Program) -> int:
+    return -(-program.arena_bytes // ALIGNMENT) * ALIGNMENT
 
 
-def _rows(
-    steps: Sequence[Step], addresses: Mapping[str, int], shares: list[int], barriers: list[bool], sizes: int
-) -> Record:
+def _constants(program: Program, flags: Sequence[Flag]) -> tuple[Words, npt.NDArray[np.bool_]]:
+    """The address of each constant; for one that is a flag its offset in a frame, and True."""
+    numbers = {address(flag.word): number for number, flag in enumerate(flags)}
+    places = np.array([address(constant) for constant in program.constants] or [0], np.int64)
+    in_frame = np.zeros(len(places), np.bool_)
+    for index, place in enumerate(places.tolist()):
+        if place in numbers:
+            places[index], in_frame[index] = _flags_begin(program) + WORD_BYTES * numbers[place], True
+    return places, in_frame
+
+
+def _rows(steps: Sequence[Step], addresses: Mapping[str, int], shares: list[int], sizes: int) -> Record:
     rows = records(ROW, len(steps))
     pointer_counts = np.array([len(step.slots) for step in steps], np.int64)
     size_counts = np.array([len(step.sizes) for step in steps], np.int64)
     tasks = np.array([step.tasks for step in steps], np.int64)
     split = np.maximum(np.array(shares, np.int64), 1)
+    unit = np.maximum(1, -(-tasks // MOST_UNITS))
+    units = -(-tasks // unit)
+    least = np.array([step.grain for step in steps], np.int64)
     rows["kernel"] = [addresses[step.kernel] for step in steps]
     rows["pointers"] = (np.cumsum(pointer_counts) - pointer_counts) * WORD_BYTES
     rows["sizes"] = sizes + (np.cumsum(size_counts) - size_counts) * WORD_BYTES
     rows["tasks"] = tasks
     rows["threads"] = shares
-    rows["quotient"] = tasks // split
-    rows["remainder"] = tasks % split
-    rows["barrier"] = barriers
+    rows["unit"] = unit
+    rows["grain"] = np.maximum(-(-least // unit), -(-units // (split * MOST_PIECES)))
+    rows["quotient"] = units // split
+    rows["remainder"] = units % split
     return rows
 
 
@@ -150,6 +152,7 @@ def _check_slots(program: Program, slots: Words) -> None:
         )
 
 
-def frame_bytes(tables: Tables, arena_bytes: int) -> int:
-    """Bytes of arena and scratch memory that a frame takes."""
-    return -(-arena_bytes // ALIGNMENT) * ALIGNMENT + tables.scratch_stride * tables.participants
+def frame_bytes(tables: Tables) -> int:
+    """Bytes of arena, flags and scratch memory that a frame takes."""
+    flags = -(-tables.flag_count * WORD_BYTES // ALIGNMENT) * ALIGNMENT
+    return tables.flags_begin + flags + tables.scratch_stride * tables.participants

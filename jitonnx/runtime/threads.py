@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from .driver import Driver, driver
-from .layout import GATE, MAILBOX, TEAM, Record, address, offset, records
+from .layout import MEMBER, TEAM, Record, address, offset, records
 
 SPIN_NANOSECONDS = 50_000
 """How long a thread spins before it begins to yield. Covers what lies between the steps of a run, and between runs of a
@@ -43,20 +43,20 @@ class Team:
     def __init__(self, size: int) -> None:
         self.size = size
         self._record = records(TEAM)
-        self._mailboxes = records(MAILBOX, size - 1)
+        self._members = records(MEMBER, size)
         spins = SPIN_NANOSECONDS if size <= allowed_cpus() else 0
         for name, value in {
-            "mailboxes": address(self._mailboxes),
-            "workers": size - 1,
+            "members": address(self._members),
+            "size": size,
             "spin": spins,
             "patience": PATIENCE_NANOSECONDS,
         }.items():
             self._record[name] = value
-        self._mailboxes["team"] = self.address
-        self._mailboxes["index"] = np.arange(1, size)
+        self._members["team"] = self.address
+        self._members["index"] = np.arange(size)
         _set_attributes(self._record)
         self.reset()
-        self._end = weakref.finalize(self, _end, driver(), self._record, self._mailboxes)
+        self._end = weakref.finalize(self, _end, driver(), self._record, self._members)
 
     @property
     def address(self) -> int:
@@ -65,12 +65,11 @@ class Team:
 
     def reset(self) -> None:
         """Forget workers and runs, as those of a parent process: its threads are not copied by a fork."""
-        for name in ("busy", "arrived", "generation", "started", "stop"):
+        for name in ("busy", "left", "sequence", "started"):
             self._record[name] = 0
-        self._mailboxes["epoch"] = 0
-        _open_gate(address(self._record) + offset(TEAM, "gate"))
-        for index in range(self.size - 1):
-            _open_gate(address(self._mailboxes) + index * MAILBOX.itemsize + offset(MAILBOX, "gate"))
+        self._members["claim"] = 0
+        for index in range(self.size):
+            _make_bed(address(self._members) + index * MEMBER.itemsize)
 
     @property
     def workers(self) -> int:
@@ -87,12 +86,13 @@ def team(size: int) -> Team:
         return found
 
 
-def _open_gate(place: int) -> None:
-    """Initialise the mutex and the condition of a gate, with nobody asleep."""
+def _make_bed(place: int) -> None:
+    """Initialise the mutex and the condition that a member sleeps on, awake."""
     library = ctypes.CDLL(None)
-    ctypes.memset(place, 0, GATE.itemsize)
-    library.pthread_mutex_init(ctypes.c_void_p(place + offset(GATE, "mutex")), None)
-    library.pthread_cond_init(ctypes.c_void_p(place + offset(GATE, "condition")), None)
+    ctypes.memset(place + offset(MEMBER, "asleep"), 0, 8)
+    for name, initialise in (("mutex", library.pthread_mutex_init), ("condition", library.pthread_cond_init)):
+        ctypes.memset(place + offset(MEMBER, name), 0, 64)
+        initialise(ctypes.c_void_p(place + offset(MEMBER, name)), None)
 
 
 def _set_attributes(record: Record) -> None:
@@ -112,12 +112,12 @@ def _set_attributes(record: Record) -> None:
         library.sigdelset(signals, ctypes.c_int(own))
 
 
-def _end(native: Driver, record: Record, mailboxes: Record) -> None:
+def _end(native: Driver, record: Record, members: Record) -> None:
     """Stop a team's workers. Where a run still uses the team (in a daemon thread, at exit) its memory is left alone."""
     deadline = time.monotonic() + _STOP_SECONDS
     while not native.acquire(address(record)):
         if time.monotonic() > deadline:
-            _abandoned.append((record, mailboxes))
+            _abandoned.append((record, members))
             return
         time.sleep(0.001)
     native.stop(address(record))

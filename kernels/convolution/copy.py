@@ -54,7 +54,7 @@ class _Copy:
                 with inside, code.when(self._is_read(row, outputs)):
                     copy_row[self.spec.layout](x.at(row * sizes.x_row), target)
                 with outside:
-                    if self.spec.tile_rows > 1:
+                    if self.spec.spans_rows:
                         self._fill(target, sizes.row_pitch)
 
     def _is_read(self, row: Traced, outputs: tuple[Traced, Traced]) -> Traced:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from numba.core import types
@@ -35,97 +36,164 @@ class _Depthwise:
     def __init__(self, code: Code, spec: DepthwiseSpec, lanes: int, epilogue: Epilogue) -> None:
         self.code, self.spec, self.lanes, self.epilogue = code, spec, lanes, epilogue
         self.size = {name: code.size(number) for number, name in enumerate((*spec.SIZES, "row_block"))}
-        # For each input column of a tile: the pixels and the taps of a kernel row that use it.
-        self.users: dict[int, list[tuple[int, int]]] = {}
-        for pixel in range(spec.pixels):
-            for tap in range(spec.kernel[1]):
-                self.users.setdefault(pixel * spec.strides[1] + tap * spec.dilations[1], []).append((pixel, tap))
+        self.row_users = _users(0, spec.rows, spec)
+        self.column_users = _users(1, spec.pixels, spec)
 
     def emit(self, begin: Traced, end: Traced) -> None:
-        code, size = self.code, self.size
+        code, size, (step, _) = self.code, self.size, self.spec.steps
         blocks = (size["out_height"] + size["row_block"] - 1) / size["row_block"]
         with code.loop(end, begin) as task:
             image, start = task / blocks, remainder(task, blocks) * size["row_block"]
+            stop = smaller(start + size["row_block"], size["out_height"])
             x = code.buffer(0, types.float32).at(image * size["x_image"])
             y = code.buffer(2, types.float32).at(image * size["y_image"])
-            with code.loop(smaller(start + size["row_block"], size["out_height"]), start) as out_row:
-                self._row(x, y.at(out_row * size["y_row"]), image, out_row)
+            tiles = code.loop(stop, start, self.spec.rows * step)
+            with tiles as first, code.loop(step) as phase, code.when(first + phase < stop):
+                self._rows(x, y, image, (first + phase, stop))
 
-    def _row(self, x: Pointer, y: Pointer, image: Traced, out_row: Traced) -> None:
-        """One output row: for each block of channels all tiles."""
-        code, size, (dilation, _) = self.code, self.size, self.spec.dilations
-        top = out_row * self.spec.strides[0] - size["pad_top"]
-        first = larger(dilation - 1 - top, 0) / dilation
-        last = smaller(larger(size["height"] - top + (dilation - 1), 0) / dilation, self.spec.kernel[0])
-        row = x.at((top + first * dilation) * size["x_row"])
-        weights = code.buffer(1, types.float32).at(first * self.spec.kernel[1] * size["channels"])
-        block = _BLOCK_VECTORS * self.lanes
+    def _rows(self, x: Pointer, y: Pointer, image: Traced, rows: tuple[Traced, Traced]) -> None:
+        """The output rows of a tile, from rows[0] on, those below rows[1]: for each block of channels all tiles."""
+        code, size, spec, (_, step) = self.code, self.size, self.spec, self.spec.steps
+        weights = code.buffer(1, types.float32)
+        block, width = _BLOCK_VECTORS * self.lanes, self.spec.pixels * step
         with code.loop(size["channels"], step=block) as first_channel:
             end = smaller(first_channel + block, size["channels"])
-            with code.loop(size["out_width"], step=self.spec.pixels) as start_column:
-                out_column = larger(smaller(start_column, size["out_width"] - self.spec.pixels), 0)
-                with code.loop(end, first_channel, self.lanes) as start:
+            with code.loop(size["out_width"], step=width) as start_column, code.loop(step) as phase:
+                # Where neighbours make a tile, the last one stands back, over the one before, to be a whole one.
+                column = start_column + phase
+                if step == 1:
+                    column = larger(smaller(start_column, size["out_width"] - spec.pixels), 0)
+                with code.when(column < size["out_width"]), code.loop(end, first_channel, self.lanes) as start:
                     channel = larger(smaller(start, size["channels"] - self.lanes), 0)
-                    pointers = (row.at(channel), weights.at(channel), y.at(channel))
-                    self._tile(pointers, last - first, (image, out_row, out_column, channel))
+                    self._tile((x.at(channel), weights.at(channel), y.at(channel)), image, rows, column, channel)
 
     def _tile(
-        self, pointers: tuple[Pointer, Pointer, Pointer], rows: Traced, place: tuple[Traced, Traced, Traced, Traced]
+        self,
+        pointers: tuple[Pointer, Pointer, Pointer],
+        image: Traced,
+        rows: tuple[Traced, Traced],
+        out_column: Traced,
+        channel: Traced,
     ) -> None:
-        code, size, spec = self.code, self.size, self.spec
+        code, size, spec, (row_step, step) = self.code, self.size, self.spec, self.spec.steps
         x, w, y = pointers
-        image, out_row, out_column, channel = place
         live = size["channels"] - channel
+        top = rows[0] * spec.strides[0] - size["pad_top"]
         column = out_column * spec.strides[1] - size["pad_left"]
-        sums = [code.variable(code.number(types.float32, 0, self.lanes)) for _ in range(spec.pixels)]
-        inside = (column >= 0) & (column + max(self.users) < size["width"]) & (live >= self.lanes)
-        row_step, tap_step = size["x_row"] * spec.dilations[0], size["channels"] * spec.kernel[1]
-        live_lanes = code.live(live, self.lanes)
-        y = y.at(out_column * size["y_pixel"])
-        emit_prefetch_result(code.builder, y.value, size["y_pixel"].value, (spec.pixels, self.lanes))
-        self._prefetch_below(x.at(column * size["x_pixel"] + rows * row_step))
-        with code.either(inside) as (whole, edge):
-            for branch, mask in ((whole, None), (edge, live_lanes)):
-                with branch, code.loop(rows) as tap:
-                    row = x.at(column * size["x_pixel"] + tap * row_step)
-                    self._add_row(sums, row, w.at(tap * tap_step), column, mask)
-        emit_finish(
-            *(code.context, code.builder, self.epilogue, (spec.pixels, 1), [value.get().value for value in sums]),
-            *(y.value, size["y_pixel"].value, live.value),
-            code.place(image, out_row * size["out_width"] + out_column, channel),
-            (size["out_width"] - out_column).value,
-        )
+        sums = [
+            [code.variable(code.number(types.float32, 0, self.lanes)) for _ in range(spec.pixels)]
+            for _ in range(spec.rows)
+        ]
+        y = y.at(rows[0] * size["y_row"] + out_column * size["y_pixel"])
+        pixel = size["y_pixel"] * step
+        for row in range(spec.rows):
+            emit_prefetch_result(
+                code.builder, y.at(size["y_row"] * (row * row_step)).value, pixel.value, (spec.pixels, self.lanes)
+            )
+        x = x.at(top * size["x_row"] + column * size["x_pixel"])
+        self._prefetch_below(x)
+        self._add(sums, x, w, top, column, live)
+        count = (size["out_width"] - out_column + (step - 1)) / code.integer(step)
+        for row in range(spec.rows):
+            out_row = rows[0] + row * row_step
+            with code.when(out_row < rows[1]):
+                emit_finish(
+                    *(code.context, code.builder, self.epilogue, (spec.pixels, 1)),
+                    *([value.get().value for value in sums[row]], y.at(size["y_row"] * (row * row_step)).value),
+                    *(pixel.value, live.value),
+                    code.place(image, out_row * size["out_width"] + out_column, channel),
+                    *(count.value, code.integer(step).value),
+                )
 
     def _prefetch_below(self, x: Pointer) -> None:
-        """Ask for what the tile below will read and this one does not: `x` points to the row below its last.
+        """Ask for what the tile below will read and this one does not: `x` points to this one's first input.
 
         Measured at 3x3, strides of 2, 112 x 112 x 96, whose input comes from the third-level cache: half of the time.
         Where all is near it would cost 5 %.
         """
-        size, (row_stride, column_stride) = self.size, self.spec.strides
+        size, spec = self.size, self.spec
+        below = max(self.row_users) + 1
         with self.code.when(size["height"] * size["x_row"] > _NEAR_ELEMENTS):
-            for row in range(row_stride):
-                for column in range(self.spec.pixels * column_stride):
-                    where = x.at(size["x_row"] * row + size["x_pixel"] * column)
+            for row in range(below, below + spec.rows * spec.strides[0]):
+                for column in range(spec.pixels * spec.strides[1]):
+                    where = x.at(size["x_row"] * row + size["x_pixel"] * (column * spec.steps[1]))
                     emit_prefetch(self.code.builder, where.value)
 
-    def _add_row(self, sums: list[Variable], x: Pointer, w: Pointer, column: Traced, mask: Mask | None) -> None:
-        """Add the products of one kernel row; every input column is loaded once, by all pixels and taps that use it.
-
-        With a mask, columns that lie outside the image are left out; `column` is that of x.
-        """
-        taps = range(self.spec.kernel[1])
-        weights = [w.load(self.size["channels"] * tap, self.lanes, mask) for tap in taps]
-        for offset in sorted(self.users):
-            if mask is None:
-                self._add_column(sums, x, weights, offset, mask)
-                continue
-            with self.code.when((column + offset >= 0) & (column + offset < self.size["width"])):
-                self._add_column(sums, x, weights, offset, mask)
-
-    def _add_column(
-        self, sums: list[Variable], x: Pointer, weights: list[Traced], offset: int, mask: Mask | None
+    def _add(
+        self, sums: list[list[Variable]], x: Pointer, w: Pointer, top: Traced, column: Traced, live: Traced
     ) -> None:
-        value = x.load(self.size["x_pixel"] * offset, self.lanes, mask)
-        for pixel, tap in self.users[offset]:
-            sums[pixel].set(fma(value, weights[tap], sums[pixel].get()))
+        """All products of a tile. Inputs beside the image are read as zeros, by masks, or left out, by branches, where
+        they are many (dilation) or each stands for few products (single rows); tiles that have none do neither."""
+        code, size = self.code, self.size
+        inside = (column >= 0) & (column + max(self.column_users) < size["width"]) & (live >= self.lanes)
+        with code.either(inside) as (whole, edge):
+            with whole:
+                self._add_rows(sums, x, w, top, None, dict.fromkeys(self.column_users))
+            with edge:
+                places = {at: column + at for at in self.column_users}
+                within = {at: (place >= 0) & (place < size["width"]) for at, place in places.items()}
+                self._add_rows(sums, x, w, top, code.live(live, self.lanes), within)
+
+    def _add_rows(
+        self,
+        sums: list[list[Variable]],
+        x: Pointer,
+        w: Pointer,
+        top: Traced,
+        live: Mask | None,
+        within: Mapping[int, Traced | None],
+    ) -> None:
+        """The products of the input rows in the image, in a loop over taps if a tile is a single row."""
+        code, size, (height, width) = self.code, self.size, self.spec.kernel
+        dilation = self.spec.dilations[0]
+
+        def weights(tap: Traced | int) -> list[Traced]:
+            row = w.at(size["channels"] * tap * width)
+            return [row.load(size["channels"] * i, self.lanes, live) for i in range(width)]
+
+        if self.spec.rows == 1:
+            first = larger(dilation - 1 - top, 0) / dilation
+            last = smaller(larger(size["height"] - top + (dilation - 1), 0) / dilation, height)
+            with code.loop(last, first) as tap:
+                self._add_row(sums[:1], x.at(size["x_row"] * tap * dilation), [weights(tap)], live, within)
+            return
+        for row, users in sorted(self.row_users.items()):
+            with code.when((top + row >= 0) & (top + row < size["height"])):
+                outputs = [sums[out_row] for out_row, _ in users]
+                self._add_row(outputs, x.at(size["x_row"] * row), [weights(tap) for _, tap in users], live, within)
+
+    def _add_row(
+        self,
+        sums: list[list[Variable]],
+        x: Pointer,
+        weights: list[list[Traced]],
+        live: Mask | None,
+        within: Mapping[int, Traced | None],
+    ) -> None:
+        """The products of one input row: for the output rows that use it, their sums and their weights.
+
+        Every input is loaded once, for all outputs and taps that use it.
+        """
+        code = self.code
+        for column, condition in sorted(within.items()):
+            mask: Mask | None = live
+            skip: AbstractContextManager[None] = nullcontext()
+            if condition is not None and (self.spec.dilations[1] > 1 or self.spec.rows == 1):
+                skip = code.when(condition)
+            elif condition is not None and live is not None:
+                mask = Mask(code.builder.select(condition.value, live.value, live.value.type(None)))
+            with skip:
+                value = x.load(self.size["x_pixel"] * column, self.lanes, mask)
+                for row_sums, row_weights in zip(sums, weights, strict=True):
+                    for pixel, tap in self.column_users[column]:
+                        row_sums[pixel].set(fma(value, row_weights[tap], row_sums[pixel].get()))
+
+
+def _users(axis: int, outputs: int, spec: DepthwiseSpec) -> dict[int, list[tuple[int, int]]]:
+    """For each input index along an axis, from a tile's first on: the outputs of the tile and the taps that use it."""
+    users: dict[int, list[tuple[int, int]]] = {}
+    for output in range(outputs):
+        for tap in range(spec.kernel[axis]):
+            at = output * spec.steps[axis] * spec.strides[axis] + tap * spec.dilations[axis]
+            users.setdefault(at, []).append((output, tap))
+    return users

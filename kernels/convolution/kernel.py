@@ -89,7 +89,7 @@ class _Direct:
         reach = (sizes.row_taps - 1) * sizes.row_dilation
         first = sizes.row_first + start * sizes.row_stride + smaller(reach, 0)
         end = sizes.row_first + (stop - 1) * sizes.row_stride + larger(reach, 0) + 1
-        return (first, end) if self.spec.tile_rows > 1 else (larger(first, 0), smaller(end, sizes.height))
+        return (first, end) if self.spec.spans_rows else (larger(first, 0), smaller(end, sizes.height))
 
     def _task(
         self, sizes: DirectSizes, strip: Traced, image: Traced, group: Traced, rows: tuple[Traced, Traced, Traced]
@@ -103,11 +103,35 @@ class _Direct:
             panel = self.w.at(sizes.weights + (group * sizes.output_blocks + part) * products)
             column, live = group * sizes.outputs_in_group + part * block, sizes.outputs_in_group - part * block
             y = self.y.at(image * sizes.y_image + column)
-            split = stop - remainder(stop - start, self.code.integer(spec.tile_rows))
-            place = (image, column, live)
-            self._rows_of_tiles(sizes, spec.tile_rows, (data, panel, y), place, (start, split))
-            if spec.tile_rows > 1:
-                self._rows_of_tiles(sizes, 1, (data, panel, y), place, (split, stop))
+            axis = (sizes.row_taps, sizes.row_first, sizes.row_stride, sizes.row_dilation, sizes.height)
+            with self._alike(start, stop, axis) as (first_row, end_row):
+                split = end_row - remainder(end_row - first_row, self.code.integer(spec.tile_rows))
+                place = (image, column, live)
+                self._rows_of_tiles(sizes, spec.tile_rows, (data, panel, y), place, (first_row, split))
+                if spec.tile_rows > 1:
+                    self._rows_of_tiles(sizes, 1, (data, panel, y), place, (split, end_row))
+
+    @contextmanager
+    def _alike(
+        self, start: Traced, stop: Traced, axis: tuple[Traced, Traced, Traced, Traced, Traced]
+    ) -> Iterator[tuple[Traced, Traced]]:
+        """Outputs start … stop - 1 along an axis (taps, first, stride, dilation, size); with far taps one after another
+        the parts of them that read the same taps. A part ends where a tap begins or ceases to read the image."""
+        if not self.spec.far_taps:
+            yield start, stop
+            return
+        code, (taps, first, stride, dilation, size) = self.code, axis
+        reached = code.variable(start)
+        with code.loop(taps * 2 + 1):
+            begin, end = reached.get(), code.variable(stop)
+            with code.loop(taps) as tap:
+                outside = (first + tap * dilation) * -1
+                for edge in (outside, outside + size):
+                    bound = larger(edge + stride - 1, 0) / stride
+                    with code.when((bound > begin) & (bound < end.get())):
+                        end.set(bound)
+            reached.set(end.get())
+            yield begin, reached.get()
 
     def _rows_of_tiles(
         self,
@@ -130,10 +154,15 @@ class _Direct:
             phase_sizes = DirectSizes(code, 0 if constant_phase else phase)
             _Tile(phase_sizes, self.spec, self.epilogue, tile_rows).emit(*arguments)
 
-        columns = self.code.loop(sizes.out_columns, step=self.spec.pixels)
-        with self.code.loop(rows[1], rows[0], tile_rows) as t, columns as left:
-            arguments: list[Traced | Pointer] = [data, panel, y, *place, t, left, self.code.integer(sizes.phase)]
-            self.code.subroutine(f"tile.{tile_rows}", arguments, body, inline=False)
+        code = self.code
+        axis = (sizes.kernel_width, sizes.pad_left * -1, sizes.stride_width, sizes.dilation_width, sizes.width)
+        with (
+            self._alike(code.integer(0), sizes.out_columns, axis) as (first, end),
+            code.loop(rows[1], rows[0], tile_rows) as t,
+            code.loop(end, first, self.spec.pixels) as left,
+        ):
+            arguments: list[Traced | Pointer] = [data, panel, y, *place, t, left, end, code.integer(sizes.phase)]
+            code.subroutine(f"tile.{tile_rows}", arguments, body, inline=False)
 
 
 class _Tile:
@@ -152,29 +181,43 @@ class _Tile:
         live: Traced,
         t: Traced,
         left: Traced,
+        end: Traced,
     ) -> None:
-        """The tile whose first pixel is number `left` of the phase's row t. `data` is where input row 0 would be."""
+        """The tile whose first pixel is number `left` of the phase's row t; pixels from `end` on are not stored.
+
+        `data` is where input row 0 would be.
+        """
         spec, sizes = self.spec, self.sizes
-        shape = (self.tile_rows * spec.pixels, spec.vectors)
+        # Pixels that lie evenly apart: with far taps those of one row, else all of the tile.
+        rows = self.tile_rows if spec.far_taps else 1
+        shape = (self.tile_rows * spec.pixels // rows, spec.vectors)
         out_row = sizes.out_row_first + t * sizes.out_row_step
         out_column = sizes.out_column_first + left * sizes.out_column_step
         target = y.at(out_row * sizes.y_row + out_column * sizes.y_pixel)
         pixel, pixel_step = out_row * sizes.out_width + out_column, sizes.y_pixel * sizes.out_column_step
-        emit_prefetch_result(self.code.builder, target.value, pixel_step.value, (shape[0], spec.block))
+        for row in range(rows):
+            emit_prefetch_result(
+                self.code.builder, target.at(sizes.y_row * row).value, pixel_step.value, (shape[0], spec.block)
+            )
         sums = self._sums(data, panel, sizes.row_first + t * sizes.row_stride, left)
-        rows_live = sizes.out_columns - left if self.tile_rows == 1 else self.code.integer(shape[0])
-        emit_finish(
-            *(self.code.context, self.code.builder, self.epilogue, shape, sums, target.value),
-            *(pixel_step.value, live.value),
-            *(self.code.place(image, pixel, column), rows_live.value, sizes.out_column_step.value),
-        )
+        count = shape[0] * shape[1]
+        for row in range(rows):
+            emit_finish(
+                *(self.code.context, self.code.builder, self.epilogue, shape, sums[row * count : (row + 1) * count]),
+                *(target.at(sizes.y_row * row).value, pixel_step.value, live.value),
+                self.code.place(image, pixel + sizes.out_width * row, column),
+                *(
+                    (self.code.integer(shape[0]) if spec.spans_rows and self.tile_rows > 1 else end - left).value,
+                    sizes.out_column_step.value,
+                ),
+            )
 
     def _sums(self, data: Pointer, panel: Pointer, top: Traced, left: Traced) -> list[ir.Value]:
         """The sums of a tile whose first tap is on input row `top` and whose first output pixel is `left`."""
         code, sizes, spec = self.code, self.sizes, self.spec
         zero = code.number(types.float32, 0, spec.lanes)
         sums = [code.variable(zero) for _ in range(self.tile_rows * spec.pixels * spec.vectors)]
-        if spec.taps_outer:
+        if spec.far_taps:
             with code.loop(sizes.row_taps) as row_tap:
                 self._tap_after_tap(sums, data, panel, top, left, row_tap)
         else:
@@ -224,7 +267,11 @@ class _Tile:
         number, residue = code.variable(sizes.column_first), code.variable(sizes.column_residue)
         with code.loop(sizes.column_taps) as tap:
             nearest = number.get() + left
-            with code.when((nearest > -spec.pixels) & (nearest < sizes.strand_valid)):
+            # With far taps a tap is read by all live pixels of a tile or by none, so the first one tells.
+            inside = (nearest > -spec.pixels) & (nearest < sizes.strand_valid)
+            if spec.far_taps:
+                inside = (nearest >= 0) & (nearest * sizes.strands + residue.get() < sizes.width)
+            with code.when(inside):
                 yield tap, residue.get() * sizes.strand_columns + nearest - sizes.strand_first
             following = residue.get() + sizes.column_step_residue
             carry = following >= sizes.strands

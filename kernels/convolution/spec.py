@@ -12,7 +12,7 @@ for as many groups as input and output channels; `TransposedSpec` for ConvTransp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from itertools import groupby
 from math import gcd
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -20,7 +20,9 @@ import numpy as np
 
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, Problem
 from jitonnx.kernels.convolution.transforms import WinogradSpec
+from jitonnx.kernels.packing import zeros
 from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.records import dataclass
 
 if TYPE_CHECKING:
     from jitonnx.target import Target
@@ -112,6 +114,11 @@ class _Taps:
         """Input indices from the smallest to the largest that one output reads, both counted."""
         return max(self.taps - 1, 0) * abs(self.dilation) + 1
 
+    def live(self, size: int) -> list[frozenset[int]]:
+        """For every output the taps that read one of the input indices 0 … size - 1."""
+        starts = (self.first + output * self.stride for output in range(self.outputs))
+        return [frozenset(k for k in range(self.taps) if 0 <= at + k * self.dilation < size) for at in starts]
+
     def span(self, outputs: int) -> int:
         """Input indices from the first to the last that `outputs` neighbouring outputs read."""
         return max(outputs - 1, 0) * self.stride + self.reach
@@ -148,10 +155,14 @@ class DirectSpec(KernelSpec):
     copy reads and writes each input element once for about 2 * taps * out_channels operations on it: 1 to 2 % of the
     time from 64 output channels on.
 
+    Where dilation is wide and most taps of a pixel read padding (`far_taps`), tiles end where a tap begins or ceases to
+    read the image, so that every tile does its own taps only: 3x3 of dilation 12 on 16x16 pixels is 2.25 taps a pixel.
+
     Kernel size, strides, dilations and pads are sizes, not constants: the copy splits the columns by their residue
     modulo the stride ("strands"). So they cost nothing in the tile, and one compiled kernel serves all layers of a
-    model but the first. `w` is what `pack_weights` makes. For tile_rows > 1, out_width must be `pixels` and y_row
-    out_width * y_pixel. To the epilogue, batch is the image and row out_row * out_width + out_column.
+    model but the first. `w` is what `pack_weights` makes. For tile_rows > 1 without `far_taps`, out_width must be
+    `pixels` and y_row out_width * y_pixel. To the epilogue, batch is the image and row out_row * out_width +
+    out_column.
     """
 
     lanes: int
@@ -169,9 +180,10 @@ class DirectSpec(KernelSpec):
     channels; planar: column stride."""
     tap_step: int = 1
     """Elements between taps that are summed in one go; planar: the column dilation, else 1."""
-    taps_outer: bool = False
-    """Blocked only: sum over all channels of a tap before the next tap. Else all taps of a block of channels come
-    first, and find their pixels in L1; but where many taps are left out (dilation), weights are read in pieces."""
+    far_taps: bool = False
+    """Blocked only: tiles are cut as said above, and sum over all channels of a tap before the next tap. Else all taps
+    of a block of channels come first, and find their pixels in L1; but where many taps are left out, weights are read
+    in pieces."""
     merged_groups: int = 1
     """Groups that run as one with weights between them zero, for groups narrower than a vector."""
     l2_bytes: int = 1 << 20
@@ -187,6 +199,11 @@ class DirectSpec(KernelSpec):
     @property
     def phases(self) -> int:
         return 1
+
+    @property
+    def spans_rows(self) -> bool:
+        """Whether one tile may hold rows of different taps: rows of padding are then copied too, as zeros."""
+        return self.tile_rows > 1 and not self.far_taps
 
     # ------------------------------------------------------------ sizes
 
@@ -252,7 +269,7 @@ class DirectSpec(KernelSpec):
         Tiles are `pixels` wide, the last one too. A tap that reads nothing valid in a tile is left out of it, so that
         no tile reads further than pixels - 1 away from what is valid: dilations as large as the image cost no memory.
         """
-        tiles = -(-columns.outputs // self.pixels) * self.pixels
+        tiles = columns.outputs + self.pixels - 1
         valid = -(-problem.width // columns.stride)
         first = max(columns.lowest // columns.stride, 1 - self.pixels)
         highest = (columns.lowest + columns.reach - 1) // columns.stride + tiles - 1
@@ -261,8 +278,15 @@ class DirectSpec(KernelSpec):
 
     def _row_block(self, problem: Problem, blocking: Blocking, rows: _Taps, row_pitch: int) -> int:
         """Output rows of a task: their copy fills at most half of L2 (the weights of a block take the rest), and there
-        are about 16 tasks, unless so few rows were left that most are copied twice."""
+        are about 16 tasks, unless so few rows were left that most are copied twice.
+
+        With far taps the copy may fill twice L2: the weights of all taps do not fit anyway, and a tile reads few bytes
+        of the copy a multiply-add.
+        """
         fitting = (self.l2_bytes // 2 // max(4 * row_pitch, 1) - rows.reach) // rows.stride + 1
+        if self.far_taps:
+            copied = 2 * self.l2_bytes // max(4 * row_pitch, 1)
+            fitting = rows.outputs if copied >= problem.height else copied // max(rows.taps, 1)
         others = problem.images * self.phases * blocking.group_count * blocking.output_blocks
         wanted = max(-(-rows.outputs // -(-16 // max(others, 1))), min(rows.reach, 4))
         block = max(1, min(fitting, wanted, rows.outputs))
@@ -279,7 +303,7 @@ class DirectSpec(KernelSpec):
     def _slots(self, problem: Problem, rows: _Taps, row_block: int) -> int:
         """Input rows that a task copies, at most."""
         span = rows.span(row_block)
-        return span if self.tile_rows > 1 else min(span, problem.height)
+        return span if self.spans_rows else min(span, problem.height)
 
     def _blocking_of(self, sizes: Sequence[int]) -> Blocking:
         start = len(Problem._fields)
@@ -312,8 +336,9 @@ class DirectSpec(KernelSpec):
         """[groups, M, C, kH, kW] to [groups, blocks of M, sums, M in block]."""
         groups, outputs, channels, height, width = weights.shape
         taps, blocks = height * width, -(-outputs // self.block)
-        packed = np.zeros((groups, blocks, taps * channels, self.block), np.float32)
-        deep = CHANNEL_BLOCK if self.layout == "blocked" and not self.taps_outer else max(channels, 1)
+        packed = zeros(groups * blocks * taps * channels * self.block, np.float32)
+        packed = packed.reshape(groups, blocks, taps * channels, self.block)
+        deep = CHANNEL_BLOCK if self.layout == "blocked" and not self.far_taps else max(channels, 1)
         order = (0, 2, 3, 4, 1) if self.layout == "planar" else (0, 3, 4, 2, 1)
         for first in range(0, channels, deep):
             part = weights[:, :, first : first + deep].transpose(order)
@@ -392,10 +417,11 @@ class TransposedSpec(DirectSpec):
 
 @dataclass(frozen=True)
 class DepthwiseSpec(KernelSpec):
-    """Depthwise convolution: each channel on its own, vectors of channels, `pixels` neighbouring pixels in registers.
+    """Depthwise convolution: each channel on its own, vectors of channels, `rows` times `pixels` sums in registers.
 
     A task makes a block of output rows of one image. Bounds of the image are looked at once a tile: tiles that the
-    padding touches have a branch a column, the others none; rows outside are left out. The last tile of a row and the
+    padding touches have a mask or a branch a column, the others none; rows outside are left out. Outputs of a tile are
+    neighbours, or with dilation `steps` apart, so that they share inputs. The last tile of a row of neighbours and the
     last vector of a pixel overlap the one before where they would stand out. Weights are [kH * kW, channels]. To the
     epilogue, batch is the image and row out_row * out_width + out_column; an element may be made twice, by one task.
     """
@@ -404,6 +430,9 @@ class DepthwiseSpec(KernelSpec):
     strides: tuple[int, int]
     dilations: tuple[int, int]
     pixels: int
+    rows: int = 1
+    """Output rows of a tile: several find the rows they share in registers, and have all taps spelled out, where one
+    has a loop over the rows of the kernel."""
 
     BUFFERS: ClassVar[tuple[str, ...]] = ("x", "w", "y")
     SIZES: ClassVar[tuple[str, ...]] = (
@@ -411,13 +440,21 @@ class DepthwiseSpec(KernelSpec):
         *("x_image", "x_row", "x_pixel", "y_image", "y_row", "y_pixel"),
     )
 
+    @property
+    def steps(self) -> tuple[int, int]:
+        """How far apart the outputs of a tile are: the least distance at which two taps meet in one input."""
+        steps = [d // gcd(s, d) for s, d in zip(self.strides, self.dilations, strict=True)]
+        return (steps[0] if self.rows > 1 else 1, steps[1])
+
     def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        """SIZES, then row_block: output rows of a task, for 0.25 MFLOP (3 to 5 µs) or more, and at most 64 tasks."""
+        """SIZES, then row_block: output rows of a task, whole tiles, for 0.25 MFLOP (3 to 5 µs) or more, and at most 64
+        tasks."""
         images, _, _, channels, height, width, *_ = sizes
         row_flops = max(2 * width * channels * self.kernel[0] * self.kernel[1], 1)
         tasks = min(64, max(1, images * height * row_flops // 250_000))
         blocks = max(1, -(-tasks // max(images, 1)))
-        return [*sizes, max(1, -(-height // blocks))]
+        whole = self.rows * self.steps[0]
+        return [*sizes, max(1, -(-height // (blocks * whole))) * whole]
 
     @property
     def size_count(self) -> int:
@@ -452,11 +489,14 @@ def choose_convolution(
     target: Target,
     channels_last: bool = True,
     winograd: bool = True,
+    in_size: tuple[int | None, int | None] = (None, None),
+    pads: tuple[int | None, int | None] = (0, 0),
 ) -> DirectSpec | DepthwiseSpec | WinogradSpec:
-    """The kernel for ONNX's Conv. `channels` and `out_channels` are those of all groups; out_size is (height, width),
-    None where it is not known. channels_last: whether x has x_channel = 1. An NCHW input needs no copy into NHWC: it is
-    as fast where channels are few, and allowed for any number. winograd: whether errors of up to 5e-6 of the largest
-    output are allowed, and that a NaN or an infinity reaches all outputs of its tile.
+    """The kernel for ONNX's Conv. `channels` and `out_channels` are those of all groups; out_size and in_size are
+    (height, width), None where it is not known; pads those before rows and columns. channels_last: whether x has
+    x_channel = 1. An NCHW input needs no copy into NHWC: it is as fast where channels are few, and allowed for any
+    number. winograd: whether errors of up to 5e-6 of the largest output are allowed, and that a NaN or an infinity
+    reaches all outputs of its tile.
 
     Depthwise when every channel is a group; Winograd where it saves time; else direct. In scratch memory, up to 4
     channels stay side by side ("interleaved": its sums run over kernel_width * channels neighbours at once); more are
@@ -464,21 +504,27 @@ def choose_convolution(
     """
     lanes = target.lanes(4)
     if groups == channels == out_channels > 1 and channels_last:
-        pixels = _depthwise_pixels(kernel[1], out_size[1], target.vector_registers)
-        return DepthwiseSpec(kernel, strides, dilations, pixels)
+        rows, pixels = _depthwise_tile(kernel, dilations, out_size[1], target.vector_registers)
+        return DepthwiseSpec(kernel, strides, dilations, pixels, rows)
     plain = kernel == (3, 3) and strides == dilations == (1, 1) and groups == 1 and channels_last
     if winograd and plain and (spec := _winograd_if_faster(channels, out_channels, out_size, target)):
         return spec
     merged = _merged_groups(groups, out_channels, lanes)
-    own = channels // groups * merged
-    tile_rows, pixels, vectors = _tile_shape(out_channels // groups * merged, out_size, lanes, target.vector_registers)
+    own, own_outputs = channels // groups * merged, out_channels // groups * merged
+    tile_rows, pixels, vectors = _tile_shape(own_outputs, out_size, lanes, target.vector_registers)
     layout, step, tap_step = "blocked", CHANNEL_BLOCK, 1
     if not channels_last or (own <= 4 and dilations[1] != 1):
         layout, step, tap_step = "planar", strides[1], dilations[1]
     elif own <= 4:
         layout, step = "interleaved", strides[1] * own
-    taps_outer = layout == "blocked" and dilations[1] >= pixels
-    return DirectSpec(lanes, pixels, vectors, tile_rows, layout, step, tap_step, taps_outer, merged, target.l2_bytes)
+    far_taps = layout == "blocked" and dilations[1] >= pixels
+    sizes = (*in_size, *out_size, *pads)
+    if layout == "blocked" and max(dilations) > 1 and None not in sizes:
+        axes = zip(kernel, pads, strides, dilations, out_size, in_size, strict=True)
+        live = [_Taps(taps, -(pad or 0), *steps).live(size or 0) for taps, pad, *steps, size in axes]
+        tile = (tile_rows, pixels, vectors)
+        tile_rows, pixels, vectors, far_taps = _dilated_tile(live, tile, own_outputs, lanes, target.vector_registers)
+    return DirectSpec(lanes, pixels, vectors, tile_rows, layout, step, tap_step, far_taps, merged, target.l2_bytes)
 
 
 def live_taps(taps: int, stride: int, dilation: int, pad: int, size: int, outputs: int) -> slice:
@@ -577,14 +623,67 @@ def _tile_shape(
     return min(costs, key=lambda shape: costs[shape])
 
 
-def _depthwise_pixels(taps: int, width: int | None, registers: int) -> int:
-    """Pixels of a depthwise tile: sums, the weights of a row of taps and the inputs in flight stay in registers.
+def _dilated_tile(
+    live: Sequence[Sequence[frozenset[int]]],
+    dense: tuple[int, int, int],
+    out_channels: int,
+    lanes: int,
+    registers: int,
+) -> tuple[int, int, int, bool]:
+    """(rows, pixels, vectors, far_taps) for a dilated convolution; live: the taps of every output row and column.
 
-    7 where it divides the width (112, 56, 28, 14 and 7 are common), else an even cut.
+    `dense` is the best tile without regard to taps, which does those that any of its pixels reads; a tile cut at
+    padding does only what all its pixels read, but many are not full. The count is that of `_tile_shape` times the
+    taps, where a step of fewer than 6 pixels waits for its weights. Cut tiles must save a tenth: they are a kernel of
+    their own.
     """
-    most = 8 if registers >= 32 else max(4, min(8, registers - 2 - taps))
+    share = 0.1 if registers >= 32 else 0.3
+
+    def step(rows: int, pixels: int, vectors: int) -> float:
+        sums = rows * pixels
+        return max(6, sums + (sums + vectors) / vectors * share) * -(-out_channels // (vectors * lanes)) * vectors
+
+    def cut(rows: int, pixels: int, vectors: int) -> float:
+        columns = sum(taps * -(-length // pixels) for taps, length in runs[1])
+        whole = sum(taps * (length // rows) for taps, length in runs[0])
+        single = sum(taps * (length % rows) for taps, length in runs[0])
+        return columns * (whole * step(rows, pixels, vectors) + single * step(1, pixels, vectors))
+
+    runs = [[(len(taps), len(list(same))) for taps, same in groupby(axis)] for axis in live]
+    most = {2: 14, 3: 9, 1: 28} if registers >= 32 else {2: 6, 3: 4, 1: 12}
+    shapes = [
+        (rows, pixels, vectors)
+        for vectors, sums in most.items()
+        for rows in (1, 2, 3, 4)
+        for pixels in range(1, sums // rows + 1)
+    ]
+    best = min(shapes, key=lambda shape: cut(*shape))
+    uncut = step(*dense) * _tile_taps(live[0], dense[0]) * _tile_taps(live[1], dense[1])
+    far = cut(*best) < 0.9 * uncut
+    return (*(best if far else dense), far)
+
+
+def _tile_taps(live: Sequence[frozenset[int]], size: int) -> int:
+    """The taps of all tiles of `size` neighbours, each doing what any of its outputs reads."""
+    return sum(len(frozenset().union(*live[at : at + size])) for at in range(0, len(live), size))
+
+
+def _depthwise_tile(
+    kernel: tuple[int, int], dilations: tuple[int, int], width: int | None, registers: int
+) -> tuple[int, int]:
+    """(rows, pixels) of a depthwise tile: sums, the weights of a row of taps and the inputs in flight stay in
+    registers.
+
+    2 x 4 for kernels of up to 3 rows and for dilated ones: an input comes from the second-level cache 2 times instead
+    of 3, which is what bounds them. Larger kernels have products enough for every input, and would take long to
+    compile: a single row, of 7 pixels where that divides the width (112, 56, 28, 14 and 7 are common), else an even
+    cut.
+    """
+    if kernel[0] <= 3 or max(dilations) > 1:
+        return 2, 4
+    most = 8 if registers >= 32 else max(4, min(8, registers - 2 - kernel[1]))
     if width is None:
-        return most
+        return 1, most
     if width % 7 == 0 and most >= 7:
-        return 7
-    return -(-max(width, 1) // -(-max(width, 1) // most))
+        return 1, 7
+    return 1, -(-max(width, 1) // -(-max(width, 1) // most))

@@ -15,7 +15,7 @@ from jitonnx.kernels.convolution.sizes import WinogradSizes
 from jitonnx.kernels.convolution.transforms import POINTS, WinogradSpec
 from jitonnx.kernels.simd import Vector
 from jitonnx.kernels.tile import Epilogue, emit_accumulate, emit_finish
-from jitonnx.kernels.trace import Traced, fma
+from jitonnx.kernels.trace import Traced, fma, select
 
 _I64 = ir.IntType(64)
 
@@ -63,7 +63,8 @@ class _Winograd:
             stop = smaller(start + sizes.chunk, sizes.output_blocks)
             rows = code.loop(count, step=spec.rows)
             with code.loop(spec.points**2) as position, code.loop(stop, start) as block, rows as row:
-                code.subroutine("multiply", [position, block, block - start, row], self._multiply, inline=False)
+                arguments = [position, block, block - start, row]
+                code.subroutine("multiply", arguments, self._multiply, inline=False)
             with code.loop(stop, start) as block, code.loop(count) as tile:
                 arguments = [block, block - start, first + tile, tile]
                 code.subroutine("transform_output", arguments, self._transform_output, inline=False)
@@ -109,6 +110,10 @@ class _Winograd:
         sums = [code.variable(code.number(types.float32, 0, spec.lanes)) for _ in range(spec.rows * spec.vectors)]
         a = memory.inputs.at(position * sizes.input_plane + row * CHANNEL_BLOCK)
         b = code.buffer(1, types.float32).at((position * sizes.output_blocks + block) * sizes.channels * spec.block)
+        # The next weights in memory most often are those of the next block.
+        ahead = b.at(
+            sizes.channels * select(sizes.ahead > 0, row / code.integer(spec.rows) * sizes.ahead + spec.block, 0)
+        )
         offsets = [_I64(r * CHANNEL_BLOCK) for r in range(spec.rows)]
         with code.loop(sizes.channels, step=CHANNEL_BLOCK) as channel:
             values = [variable.get() for variable in sums]
@@ -116,6 +121,7 @@ class _Winograd:
                 *(code.builder, types.float32, [value.value for value in values]),
                 *(a.at(channel * sizes.task_tiles).value, offsets, _I64(1)),
                 *(b.at(channel * spec.block).value, _I64(spec.block), _I64(CHANNEL_BLOCK)),
+                (ahead.at(channel * sizes.ahead).value, sizes.ahead.value),
             )
             for variable, value, new in zip(sums, values, added, strict=True):
                 variable.set(value.like(new))

@@ -6,90 +6,128 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import llvmlite.ir as ir
 from numba import types
 
-from jitonnx.kernels.code import Code, Pointer, convert, emitted, remainder, smaller
-from jitonnx.kernels.gather.spec import GatherElementsSpec, GatherRowsSpec
+from jitonnx.kernels.code import Code, Pointer, emitted, remainder, smaller
+from jitonnx.kernels.gather.spec import GatherElementsSpec, GatherRowsSpec, ReverseSequenceSpec
+from jitonnx.kernels.indices import WORDS, counted, only_valid, row_start
 from jitonnx.kernels.memory import copy_bytes
 from jitonnx.kernels.trace import Traced, select
 
-_WORDS = {1: types.uint8, 2: types.uint16, 4: types.uint32, 8: types.uint64}
+_LANES = 8
+"""Indices checked at once by GatherElements: one vector of int64 at its widest."""
+GatherSpec = GatherRowsSpec | GatherElementsSpec | ReverseSequenceSpec
 
 
-def build(spec: GatherRowsSpec | GatherElementsSpec, lanes: int, epilogue: Any = None) -> Callable[..., None]:
+def build(spec: GatherSpec, lanes: int, epilogue: Any = None) -> Callable[..., None]:
     """The kernel of `spec` for vectors of 4 * lanes bytes. There is no epilogue."""
     if epilogue is not None:
         raise ValueError(f"{spec} takes no epilogue")
     if isinstance(spec, GatherRowsSpec):
         return emitted(lambda code, begin, end: _gather_rows(code, spec, 4 * lanes, begin, end))
+    if isinstance(spec, ReverseSequenceSpec):
+        return emitted(lambda code, begin, end: _reverse_sequence(code, spec, 4 * lanes, begin, end))
     return emitted(lambda code, begin, end: _gather_elements(code, spec, begin, end))
 
 
-def _sizes(code: Code, spec: GatherRowsSpec | GatherElementsSpec) -> dict[str, Traced]:
+def _sizes(code: Code, spec: GatherSpec) -> dict[str, Traced]:
     return {name: code.size(index) for index, name in enumerate(spec.SIZES)}
-
-
-def _counted(index: Traced, extent: Traced) -> tuple[Traced, Traced]:
-    """(the index counted from the start, whether it is in range)."""
-    index = convert(index, types.int64)
-    index = select(index < 0, index + extent, index)
-    return index, (index >= 0) & (index < extent)
-
-
-def _fetch(code: Code, valid: Traced, move: Callable[[], None]) -> None:
-    """move() if the index is valid; else that is noted in buffer `error`."""
-    with code.either(valid) as (right, wrong):
-        with right:
-            move()
-        with wrong:
-            code.buffer(GatherRowsSpec.BUFFERS.index("error"), types.int64).store(0, code.integer(1))
 
 
 def _gather_rows(code: Code, spec: GatherRowsSpec, vector_bytes: int, begin: Traced, end: Traced) -> None:
     size, first_axis = _sizes(code, spec), spec.SIZES.index("extent_0")
     axes = spec.SIZES.index("data_0") - first_axis
     data, out = code.buffer(0, types.uint8), code.buffer(2, types.uint8)
-    indices = code.buffer(1, getattr(types, spec.index))
+    indices, error = code.buffer(1, getattr(types, spec.index)), code.buffer(3, types.int64)
     rows = size["batch"] * size["count"]
     with code.loop(smaller(end * size["task_rows"], rows), begin * size["task_rows"]) as row:
         batch, number = row / size["count"], remainder(row, size["count"])
         place, offset = batch * size["indices_batch"] + number * size["indices_row"], code.variable(code.integer(0))
         found = code.variable(code.integer(1))
         with code.loop(size["width"]) as i:
-            index, valid = _counted(indices.load(place + i), code.size(i + first_axis))
+            index, valid = counted(indices.load(place + i), code.size(i + first_axis))
             offset.set(offset.get() + index * code.size(i + (first_axis + axes)))
             found.set(select(valid, found.get(), 0))
         source = data.at(batch * size["data_batch"] + offset.get())
         target = out.at(batch * size["out_batch"] + number * size["out_row"])
         move = functools.partial(copy_bytes, code, target, source, size["run_bytes"], vector_bytes)
-        _fetch(code, found.get().equals(1), move)
+        only_valid(code, found.get().equals(1), error, move)
 
 
 def _gather_elements(code: Code, spec: GatherElementsSpec, begin: Traced, end: Traced) -> None:
-    size, word = _sizes(code, spec), _WORDS[spec.itemsize]
+    size, error = _sizes(code, spec), code.buffer(spec.BUFFERS.index("error"), types.int64)
+    with code.either(size["axis_extent"] > 0) as (some, none):
+        with some:
+            _gather_rows_of_elements(code, spec, size, begin, end, error)
+        with none:
+            error.store(0, code.integer(1))
+
+
+def _gather_rows_of_elements(
+    code: Code, spec: GatherElementsSpec, size: dict[str, Traced], begin: Traced, end: Traced, error: Pointer
+) -> None:
+    """Vectors of indices at once where rows are dense, then single ones.
+
+    Lanes whose index is out of range fetch element 0, which there is, and are only noted: no branch an element.
+    """
+    word, outer = WORDS[spec.itemsize], spec.SIZES.index("outer_0_extent")
     stop = smaller(end * size["task_rows"], size["rows"])
+    all_right = code.variable(_all_true(code))
+    spread = {name: code.spread(size[name], _LANES) for name in ("axis_extent", "axis_stride", "inner_data")}
+    is_dense = size["inner_indices"].equals(1) & size["inner_out"].equals(1)
+    inner = size["inner_extent"]
+    whole = select(is_dense, inner - remainder(inner, code.integer(_LANES)), 0)
     with code.loop(stop, begin * size["task_rows"]) as row:
-        starts = _row_start(code, spec, size["outer_rank"], row)
+        starts = row_start(code, outer, size["outer_rank"], 3, row)
         pointers = [code.buffer(0, word), code.buffer(1, getattr(types, spec.index)), code.buffer(2, word)]
         data, indices, out = (pointer.at(start) for pointer, start in zip(pointers, starts, strict=True))
-        with code.loop(size["inner_extent"], unroll=True) as i:
-            index, valid = _counted(indices.load(i * size["inner_indices"]), size["axis_extent"])
+        with code.loop(whole, step=_LANES) as i:
+            index, valid = counted(indices.load(i, _LANES), spread["axis_extent"])
+            all_right.set(all_right.get() & valid)
+            along = (code.spread(i, _LANES) + code.iota(_LANES)) * spread["inner_data"]
+            sources = select(valid, index, 0) * spread["axis_stride"] + along
+            for lane in range(_LANES):
+                out.store(i + lane, data.load(_lane(code, sources, lane)))
+        with code.loop(inner, whole) as i:
+            index, valid = counted(indices.load(i * size["inner_indices"]), size["axis_extent"])
             source, target = i * size["inner_data"] + index * size["axis_stride"], i * size["inner_out"]
-            _fetch(code, valid, functools.partial(_move, data, source, out, target))
+            only_valid(code, valid, error, functools.partial(_move, data, source, out, target))
+    with code.when(~_all(all_right.get())):
+        error.store(0, code.integer(1))
+
+
+def _all_true(code: Code) -> Traced:
+    return Traced(code.builder, types.boolean, ir.Constant(ir.VectorType(ir.IntType(1), _LANES), [1] * _LANES))
+
+
+def _all(condition: Traced) -> Traced:
+    """Whether a condition holds in all lanes."""
+    builder = condition.builder
+    bits = builder.bitcast(condition.value, ir.IntType(_LANES))
+    return Traced(builder, types.boolean, builder.icmp_unsigned("==", bits, bits.type((1 << _LANES) - 1)))
+
+
+def _lane(code: Code, x: Traced, number: int) -> Traced:
+    return x.like(code.builder.extract_element(x.value, code.integer(number).value))
 
 
 def _move(data: Pointer, source: Traced, out: Pointer, target: Traced) -> None:
     out.store(target, data.load(source))
 
 
-def _row_start(code: Code, spec: GatherElementsSpec, rank: Traced, row: Traced) -> list[Traced]:
-    """Where a row starts in data, indices and out."""
-    first, rest = spec.SIZES.index("outer_0_extent"), code.variable(row)
-    starts = [code.variable(code.integer(0)) for _ in range(3)]
-    with code.loop(rank) as done:
-        axis = (rank - 1 - done) * 4 + first
-        extent, number = code.size(axis), rest.get()
-        rest.set(number / extent)
-        for which, start in enumerate(starts):
-            start.set(start.get() + remainder(number, extent) * code.size(axis + (1 + which)))
-    return [start.get() for start in starts]
+def _reverse_sequence(code: Code, spec: ReverseSequenceSpec, vector_bytes: int, begin: Traced, end: Traced) -> None:
+    size = _sizes(code, spec)
+    data, lengths, out = (code.buffer(i, typ) for i, typ in enumerate((types.uint8, types.int64, types.uint8)))
+    error = code.buffer(spec.BUFFERS.index("error"), types.int64)
+    time_extent = size["second" if spec.time_axis else "first"]
+    last = smaller(end * size["task_rows"], size["first"])
+    with code.loop(last, begin * size["task_rows"]) as first, code.loop(size["second"]) as second:
+        time, batch = (second, first) if spec.time_axis else (first, second)
+        length = lengths.load(batch)
+        time = select(time < length, length - 1 - time, time)
+        source = (first, time) if spec.time_axis else (time, second)
+        start = data.at(source[0] * size["data_first"] + source[1] * size["data_second"])
+        target = out.at(first * size["out_first"] + second * size["out_second"])
+        move = functools.partial(copy_bytes, code, target, start, size["run_bytes"], vector_bytes)
+        only_valid(code, (length >= 0) & (length <= time_extent), error, move)

@@ -1,21 +1,22 @@
 """What the gathering kernels are, without compiling them.
 
-Indices are int32 or int64; negative ones count from the end of their axis. An index out of range touches no memory:
-what it should have fetched is left as it was, and the word `error` (int64) is set to 1, so that the caller can raise.
+Indices are int32 or int64; negative ones count from the end of their axis. An index out of range reads nothing outside
+of data, and the word `error` (int64) is set to 1, so that the caller can raise; what is then in its place is not
+defined.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
 import numpy as np
 
+from jitonnx.kernels.axes import MAX_RANK, dense, merged
 from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.records import dataclass
 
-MAX_RANK = 8
 _TASK_BYTES = 32 << 10
 """About what a task writes."""
 
@@ -99,7 +100,8 @@ class GatherElementsSpec(KernelSpec):
 
     GIVEN: the extents of up to 8 axes of indices and out (1 where there is none), their strides in data (0 for the
     gathered axis), in indices and in out; then the gathered axis' extent and stride in data. All in elements.
-    `complete` orders and merges the axes. Task: task_rows rows of the innermost axis left.
+    `complete` orders and merges the axes. Task: task_rows rows of the innermost axis left. Other strides make a Gather
+    of single elements of it: 0 in indices for the axes before the gathered one.
     """
 
     index: str
@@ -128,7 +130,7 @@ class GatherElementsSpec(KernelSpec):
         if len(shape) > MAX_RANK:
             raise ValueError(f"GatherElements has at most {MAX_RANK} axes, not {len(shape)}")
         padding = [0] * (MAX_RANK - len(shape))
-        data, indices = _dense(shape), _dense(indices_shape)
+        data, indices = dense(shape), dense(indices_shape)
         others = [0 if i == axis else stride for i, stride in enumerate(data)]
         given = [*indices_shape, *(1 for _ in padding), *others, *padding, *(indices + padding) * 2]
         return list(self.complete([*given, shape[axis], data[axis]]))
@@ -136,7 +138,7 @@ class GatherElementsSpec(KernelSpec):
     def complete(self, sizes: Sequence[int]) -> Sequence[int]:
         """GIVEN -> SIZES."""
         given = list(sizes[: len(self.GIVEN)])
-        axes = _merged([tuple(given[axis : 4 * MAX_RANK : MAX_RANK]) for axis in range(MAX_RANK)])
+        axes = merged([tuple(given[axis : 4 * MAX_RANK : MAX_RANK]) for axis in range(MAX_RANK)])
         *outer, inner = axes or [(1, 0, 0, 0)]
         rows = prod(axis[0] for axis in outer)
         task_rows = max(1, _TASK_BYTES // max(1, inner[0] * self.itemsize))
@@ -151,17 +153,37 @@ class GatherElementsSpec(KernelSpec):
         return Work(0, prod(sizes[:MAX_RANK]) * (2 * self.itemsize + np.dtype(self.index).itemsize))
 
 
-def _dense(shape: Sequence[int]) -> list[int]:
-    return [prod(shape[axis + 1 :]) for axis in range(len(shape))]
+@dataclass(frozen=True)
+class ReverseSequenceSpec(KernelSpec):
+    """out[t, b] = data[lengths[b] - 1 - t, b] for t < lengths[b], else data[t, b]: runs of bytes; ReverseSequence.
 
+    first, second: the extents of the two leading axes of data and out, which lie data_first, … bytes apart; `lengths`
+    are dense int64, and those outside of 0 … time set `error`: their sequences are not touched. Task: task_rows
+    positions on the first axis.
+    """
 
-def _merged(axes: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """(extent, strides…) from the outermost on, without extents of 1; neighbours that all run through as one."""
-    result: list[tuple[int, ...]] = []
-    for axis in axes:
-        if axis[0] == 1:
-            continue
-        if result and all(above == axis[0] * stride for above, stride in zip(result[-1][1:], axis[1:], strict=True)):
-            axis = (result.pop()[0] * axis[0], *axis[1:])
-        result.append(axis)
-    return result
+    time_axis: int
+    """Which of the leading axes is time, 0 or 1; the other one is the batch."""
+
+    BUFFERS: ClassVar[tuple[str, ...]] = ("data", "lengths", "out", "error")
+    GIVEN: ClassVar[tuple[str, ...]] = (
+        *("first", "second", "run_bytes", "data_first", "data_second", "out_first", "out_second"),
+    )
+    SIZES: ClassVar[tuple[str, ...]] = (*GIVEN, "task_rows")
+
+    def __post_init__(self) -> None:
+        if self.time_axis not in (0, 1):
+            raise ValueError(f"time is axis 0 or 1, not {self.time_axis}")
+
+    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
+        """GIVEN -> SIZES."""
+        given = sizes[: len(self.GIVEN)]
+        return [*given, max(1, _TASK_BYTES // max(1, given[1] * given[2]))]
+
+    def tasks(self, sizes: Sequence[int]) -> int:
+        first, second, run = sizes[:3]
+        return -(-first // sizes[len(self.GIVEN)]) if second and run else 0
+
+    def work(self, sizes: Sequence[int]) -> Work:
+        first, second, run = sizes[:3]
+        return Work(0, 2 * first * second * run)

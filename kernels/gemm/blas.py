@@ -9,10 +9,10 @@ import ctypes
 import functools
 import importlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.records import dataclass
 
 _ROUTINES = {"float32": "sgemm", "float64": "dgemm"}
 

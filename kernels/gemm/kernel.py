@@ -18,7 +18,8 @@ from numba.core import types
 from jitonnx.kernels.code import Code, Pointer, emitted, remainder, smaller
 from jitonnx.kernels.gemm.blas import BlasSpec, build_blas
 from jitonnx.kernels.gemm.copy import emit_copy
-from jitonnx.kernels.gemm.spec import LONGEST_VECTOR, NEAR_BYTES, GemmSpec
+from jitonnx.kernels.gemm.scale import build_scale
+from jitonnx.kernels.gemm.spec import LONGEST_VECTOR, NEAR_BYTES, GemmSpec, ScaleSpec
 from jitonnx.kernels.simd import Vector
 from jitonnx.kernels.tile import Epilogue, emit_accumulate, emit_finish, emit_prefetch_result, first_lanes
 from jitonnx.kernels.trace import Traced, select
@@ -26,13 +27,17 @@ from jitonnx.kernels.trace import Traced, select
 _I64 = ir.IntType(64)
 
 
-def build(spec: GemmSpec | BlasSpec, lanes: int, epilogue: Callable[..., Any] | None = None) -> Callable[..., None]:
+def build(
+    spec: GemmSpec | ScaleSpec | BlasSpec, lanes: int, epilogue: Callable[..., Any] | None = None
+) -> Callable[..., None]:
     """The kernel of `spec` for vectors of `lanes` elements (of spec.element).
 
     epilogue(x, buffers, sizes, batch, row, column, live) finds its own operands behind BUFFERS and SIZES.
     """
     if isinstance(spec, BlasSpec):
         return build_blas(spec)
+    if isinstance(spec, ScaleSpec):
+        return build_scale(spec, lanes)
     part = lanes // 2 if spec.b_packed else lanes
     if any(width % part for width in spec.widths):
         raise ValueError(f"Bug: tiles {spec.widths} wide are not made of vectors of {part}")
@@ -71,7 +76,8 @@ class _Gemm:
     def __init__(self, code: Code, spec: GemmSpec, element: types.Type, lanes: int, epilogue: Epilogue) -> None:
         self.code, self.spec, self.element, self.lanes, self.epilogue = code, spec, element, lanes, epilogue
         self.size = {name: code.size(number) for number, name in enumerate(spec.SIZES)}
-        self.a, self.b, self.c = (code.buffer(number, element) for number in range(3))
+        self.a, self.c = code.buffer(0, element), code.buffer(2, element)
+        self.b = code.buffer(1, types.uint16 if spec.b_stored else element)
         self.scratch = code.scratch(element)
 
     def emit(self, begin: Traced, end: Traced) -> None:
@@ -183,6 +189,7 @@ class _Gemm:
             b_step=product.b_row.value,
             k=product.k.value,
             ahead=(product.a.at(product.a_row * height).value, select(dense, code.integer(height), 0).value),
+            stored=self.spec.b_stored,
         )
         emit_finish(
             code.context,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
 
+from jitonnx.kernels.packing import blocks, copy_columns, for_each, zeros
 from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.mapped import release_pages
+from jitonnx.records import dataclass
 
 ELEMENTS = ("float32", "float64", "int32", "int64", "uint32", "uint64")
 
@@ -50,6 +53,9 @@ class GemmSpec(KernelSpec):
     b_packed: bool = True
     """b is what `pack_b` made. Otherwise a task copies each panel to scratch, whatever the strides, unless it is better
     read where it is."""
+    b_stored: str = ""
+    """float16 or bfloat16: packed b lies in 16 bits and is widened to float32 as it is read; else it lies as `element`.
+    For float32 b whose elements are all such numbers (`stored_type`), so that results stay the same."""
 
     BUFFERS: ClassVar[tuple[str, ...]] = ("a", "b", "c")
     GIVEN: ClassVar[tuple[str, ...]] = (
@@ -124,17 +130,24 @@ class GemmSpec(KernelSpec):
         a_outer, a_inner, b_outer, b_inner = sizes[10:14]
         a = m * k * (outer if a_outer else 1) * (inner if a_inner else 1)
         b = k * n * (outer if b_outer else 1) * (inner if b_inner else 1)
-        return Work(2 * m * n * k * outer * inner, (a + b + m * n * outer * inner) * self.itemsize)
+        elements = a + m * n * outer * inner
+        return Work(
+            2 * m * n * k * outer * inner, elements * self.itemsize + b * (2 if self.b_stored else self.itemsize)
+        )
 
     def last_width(self, n: int) -> int:
         """The width of the last panel of n columns: that of the narrowest tile that suffices."""
         rest = n % self.widths[0] or min(n, self.widths[0])
         return min(width for width in self.widths if width >= rest)
 
+    def panels(self, n: int) -> tuple[int, int]:
+        """How many full panels n columns have before the last one, and the width of that."""
+        return max(0, -(-n // self.widths[0]) - 1), self.last_width(n) if n else 0
+
     def packed_elements(self, n: int, k: int) -> int:
         """Elements of a packed k x n matrix: the stride from one to the next."""
-        full = max(0, -(-n // self.widths[0]) - 1) * self.widths[0]
-        return (full + (self.last_width(n) if n else 0)) * k
+        full, last = self.panels(n)
+        return (full * self.widths[0] + last) * k
 
     def pack_b(self, b: np.ndarray) -> np.ndarray:
         """b [..., k, n] -> [..., packed_elements(n, k)]: panels of widths[0] columns, each [k][width].
@@ -142,14 +155,23 @@ class GemmSpec(KernelSpec):
         The last panel is as wide as the tile that is used for it, and padded with zeros.
         """
         *batch, k, n = b.shape
-        packed = np.zeros((*batch, self.packed_elements(n, k)), self.element)
-        width = self.widths[0]
-        for start in range(0, n, width):
-            panel = b[..., start : start + width]
-            this_width = width if start + width < n else self.last_width(n)
-            target = packed[..., start * k : (start + this_width) * k].reshape(*batch, k, this_width)
-            target[..., : panel.shape[-1]] = panel
-        return packed
+        matrices = b.reshape(prod(batch), k, n)
+        elements = self.packed_elements(n, k)
+        dtype = np.uint16 if self.b_stored else self.element
+        packed = zeros(len(matrices) * elements, dtype).reshape(len(matrices), elements)
+        panels = blocks(n, self.widths[0])
+
+        def pack(part: int) -> None:
+            matrix, columns = part // len(panels), panels[part % len(panels)]
+            width = self.widths[0] if columns.stop < n else self.last_width(n)
+            target = packed[matrix, columns.start * k : (columns.start + width) * k].reshape(k, width)
+            panel = matrices[matrix, :, columns]
+            copy_columns(_bits(panel, self.b_stored), target[:, : panel.shape[1]])
+            if panel.strides[0] < panel.strides[1]:  # column-major: these pages hold nothing of other panels
+                release_pages(panel)
+
+        for_each(pack, len(matrices) * len(panels), packed.nbytes)
+        return packed.reshape(*batch, elements)
 
     def arguments(self, *, m: int, n: int, k: int, outer: int = 1, inner: int = 1, **strides: int) -> list[int]:
         """SIZES by name; strides left out are those of dense matrices in row-major order, none of them shared."""
@@ -163,3 +185,33 @@ class GemmSpec(KernelSpec):
             )
         values = {"m": m, "n": n, "k": k, "outer": outer, "inner": inner, **dense, **strides}
         return list(self.complete([values[name] for name in self.GIVEN]))
+
+
+def _bits(b: np.ndarray, stored: str) -> np.ndarray:
+    """Float32 numbers that are all numbers of a 16-bit type, as the bits of that; with stored "" as they are."""
+    if stored == "float16":
+        return b.astype(np.float16).view(np.uint16)
+    return (b.view(np.uint32) >> 16).astype(np.uint16) if stored else b
+
+
+@dataclass(frozen=True)
+class ScaleSpec(KernelSpec):
+    """scaled[image] = diag(factors[image]) @ b, for packed b [k, n]: a @ scaled is (a * factors) @ b.
+
+    Packed as `GemmSpec.pack_b` does it: `full` panels of `width` columns and one of `last`, each [k][its width]. The
+    factor of (image, row) lies at image * factor_image + row * factor_step. Task: a panel of an image.
+    """
+
+    element: str = "float32"
+
+    BUFFERS: ClassVar[tuple[str, ...]] = ("packed", "factors", "scaled")
+    SIZES: ClassVar[tuple[str, ...]] = ("images", "k", "full", "width", "last", "factor_image", "factor_step")
+
+    def tasks(self, sizes: Sequence[int]) -> int:
+        images, _, full = sizes[:3]
+        return images * (full + 1)
+
+    def work(self, sizes: Sequence[int]) -> Work:
+        images, k, full, width, last = sizes[:5]
+        elements = k * (full * width + last)
+        return Work(images * elements, (1 + images) * elements * np.dtype(self.element).itemsize)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
 from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.records import dataclass
 
 
 @dataclass(frozen=True)

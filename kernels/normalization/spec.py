@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from jitonnx.kernels.sharing import TASK_ELEMENTS, units_per_task
 from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.records import dataclass
 
 BLOCKS = 16
 """Blocks that the pixels of an image are cut into at most, channels last."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
 import numpy as np
 
 from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.records import dataclass
 
 KINDS = ("max", "average", "lp")
 ELEMENTS = {

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from jitonnx.kernels.phases import shared_bytes
 from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.records import dataclass
 
 Activation = tuple[str, float, float]
 """ONNX's name of an activation, with its alpha and beta (0.0 where it has none)."""
@@ -139,6 +140,10 @@ class RecurrentSpec(KernelSpec):
         _, batch, directions, hidden = sizes[:4]
         blocks = -(-batch // self.rows)
         return directions * (self.parts if blocks == 1 else blocks) if hidden else 0
+
+    def grain(self, sizes: Sequence[int]) -> int:
+        """A thread takes its parts of a layer at once: all of a direction's, and it need not meet with others."""
+        return self.tasks(sizes) if self.parts > 1 else 1
 
     def shared_elements(self, hidden: int) -> int:
         """Elements that one direction has in the buffer `shared`, which is all zeros before a call.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from numba.core import types
 from jitonnx.kernels import simd, vecmath
 from jitonnx.kernels.code import Code, Mask, Pointer, convert, emitted, remainder, smaller
 from jitonnx.kernels.reduction.spec import COLUMNS, ReductionSpec
-from jitonnx.kernels.rows import Vectors, unit_range
+from jitonnx.kernels.rows import VECTORS, Vectors, unit_range
 from jitonnx.kernels.trace import Traced, absolute, isnan, select, sqrt, to_float
 
 Slice = Callable[[Traced, "Traced | None"], Traced]
@@ -27,24 +28,38 @@ def build(spec: ReductionSpec, lanes: int, epilogue: Any = None, prologue: Any =
         vectors = Vectors(code, element, lanes, prologue, epilogue)
         x, y = code.buffer(0, element), code.buffer(1, types.int64 if spec.is_index else element)
         emit = (_Indices if spec.is_index else _Values)(spec, vectors)
-        outer, length, inner, x_outer, x_step, y_outer = (code.size(i) for i in range(len(spec.SIZES)))
+        outer, length, inner, x_outer, x_step, y_outer, _ = (code.size(i) for i in range(len(spec.SIZES)))
+        each = (length + (spec.parts - 1)) / spec.parts
+
+        def part(slices: Traced) -> tuple[Traced, Pointer, Pointer, Traced]:
+            """Of a part's number: its slice's number, where it begins, where its result goes, its length."""
+            if spec.parts == 1:
+                return slices, x.at(slices * x_outer), y.at(slices * y_outer), length
+            number, piece = slices / spec.parts, remainder(slices, code.integer(spec.parts))
+            start = smaller(piece * each, length)
+            source = x.at(number * x_outer + start * x_step)
+            return number, source, y.at(number * y_outer + piece * inner), smaller(each, length - start)
+
         if spec.last:
-            first, stop = unit_range(code, begin, end, outer, length)
+            first, stop = unit_range(code, begin, end, outer * spec.parts, each)
             with code.loop(stop, first) as row:
-                emit.row(x.at(row * x_outer), y.at(row * y_outer), row, length)
+                number, source, target, here = part(row)
+                emit.row(source, target, number, here)
             return
         blocks = (inner + (COLUMNS - 1)) / COLUMNS
-        first, stop = unit_range(code, begin, end, outer * blocks, length * COLUMNS)
+        first, stop = unit_range(code, begin, end, outer * spec.parts * blocks, each * COLUMNS)
         with code.loop(stop, first) as unit:
-            batch, start = unit / blocks, remainder(unit, blocks) * COLUMNS
-            source, target = x.at(batch * x_outer), y.at(batch * y_outer)
-            end_column = smaller(start + COLUMNS, inner)
-            block = vectors.vectors * lanes
-            whole = end_column - remainder(end_column - start, code.integer(block))
-            with code.loop(whole, start, block) as column:
-                emit.columns(source, target, batch, (column, None), vectors.vectors, x_step, length)
-            with code.loop(end_column, whole, lanes) as column:
-                emit.columns(source, target, batch, (column, end_column - column), 1, x_step, length)
+            batch, source, target, here = part(unit / blocks)
+            start = remainder(unit, blocks) * COLUMNS
+            done, end_column = start, smaller(start + COLUMNS, inner)
+            for several in emit.blocks:
+                block = several * lanes
+                whole = end_column - remainder(end_column - done, code.integer(block))
+                with code.loop(whole, done, block) as column:
+                    emit.columns(source, target, batch, (column, None), several, x_step, here)
+                done = whole
+            with code.loop(end_column, done, lanes) as column:
+                emit.columns(source, target, batch, (column, end_column - column), 1, x_step, here)
 
     return emitted(body)
 
@@ -97,6 +112,9 @@ class _Values:
     def __init__(self, spec: ReductionSpec, vectors: Vectors) -> None:
         self.spec, self.vectors, self.code = spec, vectors, vectors.code
         self.kind = _kind(spec.kind, spec.element)
+        short = spec.kind != "log_sum_exp" and vectors.vectors == VECTORS  # neither exponentials nor stages
+        self.blocks = (8, 2) if short else (vectors.vectors,)
+        """How many vectors of columns are reduced at once, and what remains of them."""
 
     def row(self, x: Pointer, y: Pointer, row: Traced, length: Traced) -> None:
         vectors, code, lanes = self.vectors, self.code, self.vectors.lanes
@@ -116,7 +134,7 @@ class _Values:
             result = total(self.kind, lambda x: code.call(vecmath.exp, x - spread))
         else:
             result = total(self.kind, self.kind.change)
-        result = code.spread(self._finish(result, shift, length), lanes)
+        result = code.spread(self._finish(result, shift), lanes)
         result = vectors.epilogue(result, zero, zero, row, code.integer(1))
         y.store(0, result, code.integer(1))
 
@@ -135,14 +153,25 @@ class _Values:
         mask = None if live is None else code.live(live, lanes)
         columns = [first + v * lanes for v in range(several)]
 
+        rows = self.blocks[0] // several  # at once, for as many independent sums as there are with several columns
+
         def total(kind: _Kind, change: Callable[[Traced, int], Traced]) -> list[Traced]:
             initial = code.number(vectors.element, kind.initial, lanes)
-            totals = [code.variable(initial) for _ in columns]
-            with code.loop(length) as k:
+            totals = [[code.variable(initial) for _ in range(rows)] for _ in columns]
+
+            def add(k: Traced, row: int) -> None:
                 for v, column in enumerate(columns):
                     loaded = vectors.prologue(x.load(k * x_step + column, lanes, mask), batch, k, column, live)
-                    totals[v].set(kind.combine(totals[v].get(), change(loaded, v)))
-            return [t.get() for t in totals]
+                    totals[v][row].set(kind.combine(totals[v][row].get(), change(loaded, v)))
+
+            whole = length - remainder(length, code.integer(rows))
+            with code.loop(whole, step=rows) as k:
+                for row in range(rows):
+                    add(k + row, row)
+            if rows > 1:
+                with code.loop(length, whole) as k:
+                    add(k, 0)
+            return [functools.reduce(kind.combine, [t.get() for t in column]) for column in totals]
 
         shifts: list[Traced | None] = [None] * several
         if self.spec.kind == "log_sum_exp":
@@ -152,14 +181,15 @@ class _Values:
         else:
             results = total(self.kind, lambda x, v: self.kind.change(x))
         for column, result, shift in zip(columns, results, shifts, strict=True):
-            finished = self._finish(result, shift, length)
+            finished = self._finish(result, shift)
             y.store(column, vectors.epilogue(finished, batch, code.integer(0), column, live), mask)
 
-    def _finish(self, total: Traced, shift: Traced | None, length: Traced) -> Traced:
+    def _finish(self, total: Traced, shift: Traced | None) -> Traced:
         """The result from a combined value: a scalar, or a vector of results."""
         kind, code, element = self.spec.kind, self.code, self.vectors.element
         if kind == "mean":
-            count = convert(to_float(length), element) if total.is_float else convert(length, element)
+            whole = code.size(self.spec.SIZES.index("count"))
+            count = convert(to_float(whole), element) if total.is_float else convert(whole, element)
             if _is_vector(total):
                 count = code.spread(count, self.vectors.lanes)
             # An integer mean of nothing is 0 here; dividing by 0 would stop the process.
@@ -191,6 +221,7 @@ class _Indices:
         self.spec, self.vectors, self.code = spec, vectors, vectors.code
         self.integer = types.int32 if vectors.element.bitwidth == 32 else types.int64
         self.largest = spec.kind == "arg_max"
+        self.blocks = (vectors.vectors,)
 
     def _better(self, x: Traced, best: Traced) -> Traced:
         """Whether x takes the place of an earlier best; a NaN beats all numbers."""

@@ -9,14 +9,19 @@ from numba import types
 
 from jitonnx.kernels.code import Code, Mask, Pointer, convert, each_vector, emitted, remainder
 from jitonnx.kernels.memory import copy_bytes
-from jitonnx.kernels.resize.spec import ResizeAxisSpec, ResizeSpec
+from jitonnx.kernels.resize.planes import Planes
+from jitonnx.kernels.resize.spec import ResizeAxisSpec, ResizePlanesSpec, ResizeSpec
 from jitonnx.kernels.simd import Vector
 from jitonnx.kernels.tile import Epilogue
 from jitonnx.kernels.trace import Traced, fma, select
 
 
-def build(spec: ResizeSpec | ResizeAxisSpec, lanes: int, epilogue: Any = None) -> Callable[..., None]:
-    """The kernel of `spec` for float32 vectors of `lanes`. A ResizeSpec of float32 takes an epilogue."""
+def build(
+    spec: ResizeSpec | ResizePlanesSpec | ResizeAxisSpec, lanes: int, epilogue: Any = None
+) -> Callable[..., None]:
+    """The kernel of `spec` for float32 vectors of `lanes`. A ResizeSpec of float32 and planes take an epilogue."""
+    if isinstance(spec, ResizePlanesSpec):
+        return emitted(lambda code, begin, end: Planes(code, spec, lanes, epilogue).emit(begin, end))
     if isinstance(spec, ResizeAxisSpec):
         if epilogue is not None:
             raise ValueError(f"{spec} takes no epilogue")

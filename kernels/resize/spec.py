@@ -7,13 +7,13 @@ Whatever ONNX's Resize means by its attributes is in the tables; the kernels onl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.records import dataclass
 
 MODES = ("nearest", "linear", "separable")
 OUTSIDE = -1
@@ -112,6 +112,66 @@ class ResizeAxisSpec(KernelSpec):
     def work(self, sizes: Sequence[int]) -> Work:
         elements, taps = prod(sizes[:3]), sizes[3]
         return Work(2 * elements * taps, 4 * elements * (taps + 1))
+
+
+_OVERHANG = 32
+"""Elements behind a row of out_width that whole vectors may touch: two vectors of 16."""
+
+
+def pack_runs(table: Table) -> Table:
+    """The columns of a `ResizePlanesSpec` from a table of two taps.
+
+    positions: int32 [runs + 1, 3], a run of outputs that read the same two columns: these, and the first output; the
+    last row holds the number of outputs. weights: float32 [2, outputs + _OVERHANG].
+    """
+    outputs = len(table.positions)
+    starts = np.flatnonzero(np.r_[True, np.any(table.positions[1:] != table.positions[:-1], axis=1)][:outputs])
+    runs = np.full((len(starts) + 1, 3), outputs, np.int32)
+    runs[:-1, :2], runs[:-1, 2] = table.positions[starts], starts
+    weights = np.zeros((2, outputs + _OVERHANG), np.float32)
+    weights[:, :outputs] = table.weights.T
+    return Table(runs, weights)
+
+
+@dataclass(frozen=True)
+class ResizePlanesSpec(KernelSpec):
+    """As `ResizeSpec` of mode "linear", of two taps each way that are neighbours, but y's pixels lie side by side.
+
+    Element (n, c, h, w) of x lies at n * x_image + c * x_channel + h * x_row + w * x_pixel, of y likewise with pixels 1
+    apart. An input row is widened to out_width once, from `runs` and `column_weights` (`pack_runs`), and kept for the
+    output rows that need it: where an image grows much this is far less work than summing four products a pixel, and
+    vectors along the row need no transposition. Task: a block of rows of one plane. float32; to the epilogue, batch is
+    n, row c and column oh * out_width + ow.
+    """
+
+    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "rows", "row_weights", "runs", "column_weights", "y")
+    SIZES: ClassVar[tuple[str, ...]] = (
+        *("images", "channels", "out_height", "out_width", "runs"),
+        *("x_image", "x_channel", "x_row", "x_pixel", "y_image", "y_channel", "y_row"),
+    )
+
+    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
+        """SIZES, then row_block, for 16 tasks or more, and pitch: elements of a widened row."""
+        images, channels, height, width, *_ = sizes
+        blocks = -(-16 // max(images * channels, 1))
+        return [*sizes, max(1, -(-height // blocks)), width + _OVERHANG]
+
+    @property
+    def size_count(self) -> int:
+        return len(self.SIZES) + 2
+
+    def tasks(self, sizes: Sequence[int]) -> int:
+        images, channels, height, width, *_ = sizes
+        return images * channels * -(-height // sizes[len(self.SIZES)]) if width else 0
+
+    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+        """Two widened rows."""
+        return 2 * 4 * sizes[-1]
+
+    def work(self, sizes: Sequence[int]) -> Work:
+        images, channels, height, width, *_ = sizes
+        outputs = images * channels * height * width
+        return Work(8 * outputs, 4 * outputs)
 
 
 def choose(

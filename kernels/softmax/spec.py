@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from jitonnx.kernels.sharing import units_per_task
 from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.records import dataclass
 
 KINDS = ("softmax", "log_softmax")
 COLUMNS = 64

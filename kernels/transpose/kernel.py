@@ -30,6 +30,7 @@ class _Kernel:
 
     def __init__(self, code: Code, spec: TransposeSpec, vector_bytes: int) -> None:
         self.code, self.itemsize, self.vector_bytes = code, spec.itemsize, vector_bytes
+        self.interleaved = spec.interleaved
         self.size = {name: code.size(index) for index, name in enumerate(spec.SIZES)}
         self.outer = spec.SIZES.index("outer_0_extent")
         self.tile = min(_LARGEST_TILE, vector_bytes // spec.itemsize)
@@ -51,7 +52,7 @@ class _Kernel:
             with code.when(size["mode"].equals(COPY)):
                 self._runs(source, target, *bounds)
             with code.when(size["mode"].equals(TILES)):
-                self._tiles(source, target, *bounds)
+                self._transpose(source, target, *bounds)
             with code.when(size["mode"] > TILES):
                 self._elements(source, target, *bounds)
 
@@ -84,6 +85,52 @@ class _Kernel:
         with code.loop(b_stop, b) as row, code.loop(a_stop, a) as column:
             value = source.load(row * size["b_source"] + column * size["a_source"])
             target.store(row * size["b_target"] + column * size["a_target"], value)
+
+    def _transpose(
+        self, source: Pointer, target: Pointer, a: Traced, a_stop: Traced, b: Traced, b_stop: Traced
+    ) -> None:
+        """source is contiguous along b, target along a."""
+        code, size, count = self.code, self.size, self.interleaved
+        if not count:
+            self._tiles(source, target, a, a_stop, b, b_stop)
+            return
+        together = size["a_extent"].equals(count) & size["b_target"].equals(count)
+        apart = size["b_extent"].equals(count) & size["a_source"].equals(count)
+        with code.either(together) as (yes, no):
+            with yes:
+                self._put_together(source, target, b, b_stop)
+            with no, code.either(apart) as (yes_apart, neither):
+                with yes_apart:
+                    self._take_apart(source, target, a, a_stop)
+                with neither:
+                    self._tiles(source, target, a, a_stop, b, b_stop)
+
+    def _put_together(self, source: Pointer, target: Pointer, b: Traced, b_stop: Traced) -> None:
+        """Planes, `a_source` apart, to groups of `interleaved` elements without gaps."""
+        code, size, count, tile = self.code, self.size, self.interleaved, self.tile
+        whole = b_stop - remainder(b_stop - b, code.integer(tile))
+        with code.loop(whole, b, tile) as start:
+            planes = [source.load(size["a_source"] * plane + start, tile) for plane in range(count)]
+            for number in range(count):
+                places = range(number * tile, (number + 1) * tile)
+                group = _gathered(planes, [place % count * tile + place // count for place in places])
+                target.store(start * count + number * tile, group)
+        with code.loop(b_stop, whole) as at:
+            for plane in range(count):
+                target.store(at * count + plane, source.load(size["a_source"] * plane + at))
+
+    def _take_apart(self, source: Pointer, target: Pointer, a: Traced, a_stop: Traced) -> None:
+        """Groups of `interleaved` elements without gaps to planes, `b_target` apart."""
+        code, size, count, tile = self.code, self.size, self.interleaved, self.tile
+        whole = a_stop - remainder(a_stop - a, code.integer(tile))
+        with code.loop(whole, a, tile) as start:
+            groups = [source.load(start * count + number * tile, tile) for number in range(count)]
+            for plane in range(count):
+                one = _gathered(groups, [place * count + plane for place in range(tile)])
+                target.store(size["b_target"] * plane + start, one)
+        with code.loop(a_stop, whole) as at:
+            for plane in range(count):
+                target.store(size["b_target"] * plane + at, source.load(at * count + plane))
 
     def _tiles(self, source: Pointer, target: Pointer, a: Traced, a_stop: Traced, b: Traced, b_stop: Traced) -> None:
         """source is contiguous along b, target along a: square tiles of vectors along b become vectors along a."""
@@ -121,6 +168,20 @@ class _Kernel:
         for i, vector in enumerate(_transposed(vectors, _LANE_BYTES // self.itemsize)):
             with code.when(live_b > i):
                 target.store(size["b_target"] * i, vector, mask_a)
+
+
+def _gathered(vectors: list[Traced], order: list[int]) -> Traced:
+    """The vector of elements `order` of all `vectors` one after another: one shuffle for each vector but the first."""
+    width, result = len(order), vectors[0]
+    places = [at if at < width else 0 for at in order]
+    for number, vector in enumerate(vectors[1:], 1):
+        first = number * width
+        places = [
+            width + at - first if first <= at < first + width else place
+            for at, place in zip(order, places, strict=True)
+        ]
+        result, places = _shuffled(result, vector, places), list(range(width))
+    return result
 
 
 def _transposed(vectors: list[Traced], group: int) -> list[Traced]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar, NamedTuple
 
 from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.records import dataclass
 
 MAX_RANK = 8
 _BLOCK_BYTES = 32 << 10
@@ -17,6 +17,10 @@ _TILE_BLOCKS = (128, 64, 32)
 _ENOUGH_TASKS. Long ones are kinder to the hardware's prefetching: 2048 x 2048 floats took 1.4 ms in blocks of 128 where
 64 took 1.7 and 32 took 2.5."""
 _ENOUGH_TASKS = 8
+
+
+INTERLEAVED = (2, 3, 4)
+"""Numbers of elements side by side that have code of their own."""
 
 
 class Axis(NamedTuple):
@@ -42,6 +46,10 @@ class TransposeSpec(KernelSpec):
 
     itemsize: int
     """Bytes of an element: 1, 2, 4 or 8."""
+    interleaved: int = 0
+    """So many elements, 2 to 4, lie side by side in one of the tensors, and in planes in the other (the pixels of an
+    image of few channels): they are put together or taken apart by shuffles, 2 to 4 vectors at a time, where square
+    tiles would be mostly empty. 0: for any extents. Those of another number, or with gaps, are copied all the same."""
 
     BUFFERS: ClassVar[tuple[str, ...]] = ("source", "target")
     GIVEN: ClassVar[tuple[str, ...]] = tuple(
@@ -57,6 +65,8 @@ class TransposeSpec(KernelSpec):
     def __post_init__(self) -> None:
         if self.itemsize not in (1, 2, 4, 8):
             raise ValueError(f"no transposing copy for elements of {self.itemsize} bytes")
+        if self.interleaved not in (0, *INTERLEAVED):
+            raise ValueError(f"no transposing copy of {self.interleaved} interleaved elements")
 
     def arguments(
         self, shape: Sequence[int], source_strides: Sequence[int], target_strides: Sequence[int]
@@ -81,6 +91,9 @@ class TransposeSpec(KernelSpec):
 
     def _blocks(self, mode: int, a: Axis, b: Axis, outer: int) -> tuple[int, int]:
         """Extents of a task along a and b."""
+        if mode == TILES and self.interleaved and self.interleaved in (a.extent, b.extent):
+            along = _BLOCK_BYTES // self.itemsize // self.interleaved // 64 * 64
+            return (self.interleaved, along) if a.extent == self.interleaved else (along, self.interleaved)
         if mode == TILES:
             for block in _TILE_BLOCKS:
                 if -(-a.extent // block) * -(-b.extent // block) * outer >= _ENOUGH_TASKS:

@@ -161,3 +161,20 @@ def test_arguments_that_cannot_be_read(capsys: pytest.CaptureFixture[str], argum
     with pytest.raises(SystemExit):
         main(["run", "model.onnx", *argument])
     assert "error: argument" in capsys.readouterr().err
+
+
+def test_an_interrupt_is_told_in_one_line(
+    capsys: pytest.CaptureFixture[str], relu_add: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(jitonnx.InferenceSession, "run", interrupted)
+    assert main(("run", relu_add, "--shape", "x=4,3")) == 130
+    assert capsys.readouterr().err.endswith("jitonnx: interrupted\n")
+
+
+def test_ranges_of_sizes_are_refused(capsys: pytest.CaptureFixture[str], relu_add: str) -> None:
+    with pytest.raises(SystemExit):
+        main(("compile", relu_add, "-o", "out", "--shape", "x=1:512,3"))
+    assert "is a range of sizes, and ranges are not supported: give --shape once" in capsys.readouterr().err

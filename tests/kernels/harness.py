@@ -27,7 +27,9 @@ class Compiled:
         self._engine = llvm.create_mcjit_compiler(
             llvm.parse_assembly(""), llvm.Target.from_default_triple().create_target_machine()
         )
-        self._engine.add_object_file(llvm.ObjectFileRef.from_data(emit_object(lower(kernel, symbol), target or host())))
+        target = target or host()
+        code = emit_object(lower(kernel, symbol, target), target)
+        self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
         self._call = _PROTOTYPE(self._engine.get_function_address(symbol))
 
@@ -77,4 +79,5 @@ class Compiled:
 
 def assembly(kernel: Callable[..., Any], target: Target | None = None) -> str:
     """The assembly text of a kernel."""
-    return emit_assembly(lower(kernel, "kernel_in_assembly"), target or host())
+    target = target or host()
+    return emit_assembly(lower(kernel, "kernel_in_assembly", target), target)

@@ -125,6 +125,8 @@ def choose(case: Case, target: Target, channels_last: bool = True, known_size: b
         *(case.kernel, case.strides, case.dilations, case.groups, case.channels, case.outputs, out_size, target),
         channels_last,
         winograd=False,
+        in_size=case.size if known_size else (None, None),
+        pads=case.pads[:2],
     )
 
 
@@ -140,7 +142,7 @@ def check(
     x_buffer, x_strides = _in_memory(x, channels_last)
     # Rows of several images rows a tile must be dense; pixels are apart in any case, as in a channels-last concat.
     y_pixel = case.outputs + 3
-    y_row = out_width * y_pixel + (0 if getattr(spec, "tile_rows", 1) > 1 else 5)
+    y_row = out_width * y_pixel + (0 if getattr(spec, "spans_rows", False) else 5)
     y_image = out_height * y_row + 7
     y = np.full(case.images * y_image + 1, 77, np.float32)
     bias = rng.standard_normal(case.outputs).astype(np.float32)
@@ -226,6 +228,8 @@ DIRECT = [
     Case((8, 16), 18, 32, dilations=(12, 12), pads=(12, 12, 12, 12)),
     Case((8, 16), 18, 32, dilations=(36, 36), pads=(36, 36, 36, 36)),
     Case((9, 30), 33, 32, strides=(1, 2), dilations=(5, 15), pads=(5, 15, 5, 15)),
+    Case((16, 16), 33, 40, dilations=(12, 12), pads=(12, 12, 12, 12), images=2),
+    Case((13, 17), 20, 70, strides=(2, 3), dilations=(8, 9), pads=(7, 9, 8, 5)),
     Case((17, 19), 9, 20, kernel=(3, 2), strides=(2, 3), dilations=(3, 2), pads=(2, 1, 3, 4)),
     Case((1, 29), 12, 35, kernel=(1, 5), pads=(0, 2, 0, 2), images=2),
     Case((1, 40), 80, 35, kernel=(1, 3), strides=(1, 2), pads=(0, 1, 0, 1)),
@@ -254,6 +258,9 @@ DEPTHWISE = [
     Case((1, 31), 20, 20, kernel=(1, 4), pads=(0, 2, 0, 1)),
     Case((2, 2), 16, 16, dilations=(5, 5), pads=(5, 5, 5, 5)),
     Case((6, 6), 16, 16, kernel=(1, 1), strides=(2, 2), pads=(0, 0, 0, 0)),
+    Case((1, 3), 20, 20, images=2),
+    Case((16, 16), 35, 35, kernel=(5, 5), dilations=(4, 4), pads=(8, 8, 8, 8)),
+    Case((11, 19), 16, 16, dilations=(4, 6), strides=(2, 4), pads=(4, 5, 3, 7)),
 ]
 TRANSPOSED = [
     Case((4, 5), 16, 32, kernel=(2, 2), strides=(2, 2), pads=(0, 0, 0, 0)),
@@ -295,6 +302,12 @@ def test_depthwise(case: Case, target: str) -> None:
     spec = choose(case, named(target))
     assert isinstance(spec, DepthwiseSpec)
     check(case, spec, target)
+
+
+@pytest.mark.parametrize("rows", (1, 2, 3))
+@pytest.mark.parametrize("case", DEPTHWISE, ids=str)
+def test_depthwise_tiles_of_any_number_of_rows(case: Case, rows: int) -> None:
+    check(case, DepthwiseSpec(case.kernel, case.strides, case.dilations, 3, rows), "host")
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -402,6 +415,27 @@ def test_direct_on_any_problem(case: Case, vectors: tuple[int, int]) -> None:
 def test_tiles_of_several_rows_on_any_problem(case: Case) -> None:
     if case.out_size[1] == 3:
         check(case, DirectSpec(host().lanes(4), 3, 2, tile_rows=3), "host")
+
+
+@settings(max_examples=60)
+@given(case=problems(), tile=st.sampled_from(((1, 5, 2), (2, 3, 2), (3, 2, 3))))
+def test_tiles_cut_at_padding_on_any_problem(case: Case, tile: tuple[int, int, int]) -> None:
+    rows, pixels, vectors = tile
+    check(case, DirectSpec(host().lanes(4), pixels, vectors, rows, far_taps=True), "host")
+
+
+def test_tiles_are_cut_where_that_leaves_out_taps() -> None:
+    """3x3 of dilation 12: on 16 x 16 pixels taps live on stretches of 4, 8 and 4; on 128 x 128 padding is rare."""
+
+    def spec(size: int, dilation: int) -> DirectSpec:
+        sizes: dict[str, Any] = {"in_size": (size, size), "pads": (dilation, dilation)}
+        problem = ((3, 3), (1, 1), (dilation, dilation), 1, 960, 256, (size, size), named("x86-64-v4"))
+        found = choose_convolution(*problem, winograd=False, **sizes)
+        assert isinstance(found, DirectSpec)
+        return found
+
+    assert spec(16, 12).far_taps and spec(16, 12).pixels == 4
+    assert not spec(128, 12).far_taps and not spec(28, 2).far_taps
 
 
 @settings(max_examples=40)

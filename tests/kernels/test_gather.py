@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jitonnx.kernels.gather.kernel import build
-from jitonnx.kernels.gather.spec import GatherElementsSpec, GatherRowsSpec
+from jitonnx.kernels.gather.spec import GatherElementsSpec, GatherRowsSpec, ReverseSequenceSpec
 from jitonnx.target import host, named
 from tests.kernels.harness import Compiled
 
@@ -97,6 +97,37 @@ def test_gather_elements(itemsize: int, index: str) -> None:
                 np.testing.assert_array_equal(out, np.take_along_axis(data[cut], indices, axis))
 
 
+def reverse(x: np.ndarray, lengths: list[int], time_axis: int, lanes: int) -> tuple[np.ndarray, bool]:
+    """x with sequences reversed by the kernel, where lengths allow it, and whether one does not."""
+    spec, out = ReverseSequenceSpec(time_axis), np.full_like(x, 9)
+    run_bytes = int(np.prod(x.shape[2:])) * x.itemsize
+    sizes = list(spec.complete([*x.shape[:2], run_bytes, *x.strides[:2], *out.strides[:2]]))
+    return out, run(spec, sizes, x, np.array(lengths, np.int64), out, lanes)
+
+
+@pytest.mark.parametrize("lanes", WIDTHS)
+@pytest.mark.parametrize("time_axis", [0, 1])
+def test_reverse_sequence(time_axis: int, lanes: int) -> None:
+    for rest in ((), (1,), (3, 5), (0,), (40,)):
+        for dtype in DTYPES.values():
+            x, lengths = numbers((7, 6, *rest), dtype), [0, 1, 2, 5, 6, 3, 4]
+            lengths = lengths[: x.shape[1 - time_axis]]
+            expected = np.moveaxis(x.copy(), time_axis, 0)
+            for batch, length in enumerate(lengths):
+                expected[:length, batch] = expected[:length, batch][::-1].copy()
+            out, wrong = reverse(x, lengths, time_axis, lanes)
+            assert not wrong
+            np.testing.assert_array_equal(out, np.moveaxis(expected, 0, time_axis))
+
+
+@pytest.mark.parametrize("length", [-1, 6, 2**40])
+def test_wrong_length_of_a_sequence_is_noted(length: int) -> None:
+    x = numbers((5, 3, 2))
+    out, wrong = reverse(x, [0, length, 5], 0, host().lanes(4))
+    assert wrong
+    np.testing.assert_array_equal(out, np.stack([x[:, 0], np.full_like(x[:, 1], 9), x[::-1, 2]], 1))
+
+
 @pytest.mark.parametrize("wrong", [5, -6, 2**40, -(2**40)])
 def test_index_out_of_range_is_noted_and_reads_nothing(wrong: int) -> None:
     lanes, data, indices = host().lanes(4), numbers((5, 3)), np.array([1, wrong, 4])
@@ -124,3 +155,5 @@ def test_wrong_specs_are_refused() -> None:
         GatherElementsSpec("int32", 3)
     with pytest.raises(ValueError, match="at most 8 axes"):
         GatherElementsSpec("int32", 4).arguments([1] * 9, [1] * 9, 0)
+    with pytest.raises(ValueError, match="not 2"):
+        ReverseSequenceSpec(2)

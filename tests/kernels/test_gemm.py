@@ -17,7 +17,7 @@ from numba.core import types
 from jitonnx.kernels.gemm.blas import BlasSpec, build_blas
 from jitonnx.kernels.gemm.choose import choose_gemm
 from jitonnx.kernels.gemm.kernel import build
-from jitonnx.kernels.gemm.spec import ELEMENTS, GemmSpec
+from jitonnx.kernels.gemm.spec import ELEMENTS, GemmSpec, ScaleSpec
 from jitonnx.kernels.jit import device
 from jitonnx.kernels.simd import Vector, at_least, load_part, pointer
 from jitonnx.kernels.tile import Epilogue
@@ -322,6 +322,27 @@ def test_gemm_is_cut_into_tasks_to_share() -> None:
     for m, n, k in [(128, 768, 768), (49, 512, 2048), (3136, 64, 64), (12544, 64, 147), (1, 1000, 2048)]:
         spec = choose_gemm(m, n, k, 1, target)
         assert spec.tasks(spec.arguments(m=m, n=n, k=k)) >= 8
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("element", ["float32", "float64"])
+def test_scale_weights(cpu: str, element: str) -> None:
+    """Rows of packed matrices times the factors of two images, for panels of every width and odd strides."""
+    target = named(cpu)
+    spec, lanes = ScaleSpec(element), target.lanes(np.dtype(element).itemsize)
+    kernel = Compiled(build(spec, lanes), target)
+    rng = np.random.default_rng(0)
+    for widths, n, k in itertools.product([(4 * lanes, lanes // 2), (3 * lanes, lanes)], (1, 9, 48, 96, 113), (1, 37)):
+        packing = GemmSpec(rows=(1,), widths=widths, element=element)
+        b, factors = matrices(rng, k, n, dtype=element), matrices(rng, 2, k, 3, dtype=element)
+        packed = packing.pack_b(b)
+        scaled = np.full((2, packed.size + 1), 7, element)
+        full, last = packing.panels(n)
+        sizes = [2, k, full, widths[0], last, 3 * k, 3]
+        kernel([packed, factors, scaled], sizes, spec.tasks(sizes), pieces=2)
+        expected = [packing.pack_b(b * factors[image, :, :1]) for image in range(2)]
+        np.testing.assert_array_equal(scaled.ravel()[: 2 * packed.size], np.ravel(expected))
+        assert (scaled.ravel()[2 * packed.size :] == 7).all()
 
 
 def test_pack_b() -> None:

@@ -61,7 +61,7 @@ def run(spec: ReductionSpec, x: np.ndarray, target: Target, pieces: int = 2, oth
     shape = (x.shape[0], 4) if spec.last else (x.shape[0], x.shape[2] + 2)
     y = np.full(shape, 7, np.int64 if spec.is_index else x.dtype)
     inner, step = (1, 1) if spec.last else (x.shape[2], x.strides[1] // x.itemsize)
-    sizes = [x.shape[0], x.shape[1], inner, x.strides[0] // x.itemsize, step, shape[1]]
+    sizes = [x.shape[0], x.shape[1], inner, x.strides[0] // x.itemsize, step, shape[1], x.shape[1]]
     compiled(spec, target, **fused)([x, y, *others], sizes, spec.tasks(sizes), pieces=pieces)
     used = 1 if spec.last else x.shape[2]
     assert (y[:, used:] == 7).all()
@@ -153,9 +153,40 @@ def test_index_of_ties_and_nan(kind: str, last_index: bool) -> None:
 
 
 def test_choose() -> None:
-    assert choose("sum", 1).last
-    assert not choose("sum", 7).last
-    assert not choose("sum", None).last
+    assert choose("sum", 1) == [ReductionSpec("sum", True)]
+    assert choose("sum", 7) == choose("sum", None) == [ReductionSpec("sum", False)]
+    assert choose("mean", 32, outer=1, length=12544) == [
+        ReductionSpec("sum", False, parts=16),
+        ReductionSpec("mean", False),
+    ]
+    assert choose("l1", 1, outer=1, length=None) == [ReductionSpec("l1", parts=16), ReductionSpec("sum")]
+    assert len(choose("mean", 32, outer=1, length=49)) == len(choose("mean", 1, outer=512, length=49_000)) == 1
+    assert len(choose("arg_max", 1, outer=1, length=1 << 20)) == 1
+
+
+@pytest.mark.parametrize("last", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+def test_slices_in_parts(kind: str, last: bool) -> None:
+    """Sixteen parts, some of them shorter or empty, reduced again; the same bits however tasks are split."""
+    for element in ("float32", "int32"):
+        if kind in FLOAT_KINDS and element == "int32":
+            continue
+        inner, outer = (1 if last else 37), (1 if kind == "prod" else 2)
+        parts, whole = choose(kind, inner, element, outer=outer, length=None)
+        for length in (1, 15, 17, 200, 4099):
+            data = np.ones((outer, length, inner), element) if kind == "prod" else sample((outer, length, inner), whole)
+            if kind == "prod":
+                data[:, ::7] = -1
+            first = [outer, length, inner, length * inner, inner, 16 * inner, length]
+            second = [outer, 16, inner, 16 * inner, inner, inner, length]
+            results = []
+            for pieces in (1, 5):
+                partial, y = np.zeros((outer, 16, inner), element), np.zeros((outer, inner), element)
+                compiled(parts, host())([data, partial], first, parts.tasks(first), pieces=pieces)
+                compiled(whole, host())([partial, y], second, whole.tasks(second), pieces=pieces)
+                results.append(y)
+            np.testing.assert_array_equal(*results)
+            compare(results[0], data, ReductionSpec(kind, False, element))
 
 
 def test_prologue_and_epilogue() -> None:

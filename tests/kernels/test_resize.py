@@ -13,7 +13,15 @@ from onnx import TensorProto, helper
 
 from jitonnx.kernels.jit import device
 from jitonnx.kernels.resize.kernel import build
-from jitonnx.kernels.resize.spec import ResizeAxisSpec, ResizeSpec, Table, choose, pack_table
+from jitonnx.kernels.resize.spec import (
+    ResizeAxisSpec,
+    ResizePlanesSpec,
+    ResizeSpec,
+    Table,
+    choose,
+    pack_runs,
+    pack_table,
+)
 from jitonnx.ops.resampling import axis_table
 from jitonnx.target import host, named
 from tests.kernels.harness import Compiled
@@ -180,3 +188,54 @@ def test_linear_with_an_axis_that_stays() -> None:
     rows = pack_table(np.arange(4)[:, None], np.ones((4, 1)), taps=2)
     got = resize(x, [rows, columns], choose("linear", 2, 2), host().lanes(4))
     np.testing.assert_allclose(got, reference(x, (4, 8), mode="linear"), 1e-5, 1e-6)
+
+
+def resize_planes(x: np.ndarray, axes: list[Table], lanes: int, last: bool, epilogue: Any = None) -> np.ndarray:
+    """x [N, C, H, W], channels-last in memory or not, resized to planes whose rows have gaps."""
+    spec = ResizePlanesSpec()
+    images, channels = x.shape[:2]
+    height, width = (len(table.positions) for table in axes)
+    memory = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2) if last else x
+    wide = np.full((images, channels, height, width + 3), 77, np.float32)
+    runs = pack_runs(axes[1])
+    strides = [*(step // 4 for step in memory.strides), *(step // 4 for step in wide.strides[:3])]
+    sizes = list(spec.complete([images, channels, height, width, len(runs.positions) - 1, *strides]))
+    assert len(sizes) == spec.size_count
+    results = []
+    for pieces in (1, 3):
+        wide[:] = 77
+        compiled(spec, lanes, epilogue)(
+            [memory, *axes[0], *runs, wide], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces
+        )
+        assert (wide[..., width:] == 77).all()
+        results.append(wide[..., :width].copy())
+    np.testing.assert_array_equal(results[0], results[1])
+    return results[0]
+
+
+@pytest.mark.parametrize("lanes", WIDTHS)
+@pytest.mark.parametrize("coordinates", COORDINATES[:-1])
+def test_planes(coordinates: str, lanes: int) -> None:
+    attributes = {"mode": "linear", "coordinate_transformation_mode": coordinates}
+    for extents, outputs in (*UP_AND_DOWN, ((1, 1), (3, 17)), ((3, 2), (40, 33)), ((5, 4), (5, 64)), ((2, 9), (31, 9))):
+        x = np.random.default_rng(0).normal(size=(2, 5, *extents)).astype(np.float32)
+        axes = [pack_table(*table, taps=2) for table in tables(extents, outputs, **attributes)]
+        for last in (False, True):
+            np.testing.assert_allclose(
+                resize_planes(x, axes, lanes, last), reference(x, outputs, **attributes), 1e-5, 1e-5
+            )
+
+
+def test_planes_with_an_epilogue() -> None:
+    @device
+    def epilogue(x, buffers, sizes, batch, row, column, live):
+        return x * 2.0 + (batch * 10000 + row * 1000 + column)
+
+    lanes = host().lanes(4)
+    x = np.random.default_rng(0).normal(size=(2, 3, 4, 5)).astype(np.float32)
+    axes = tables((4, 5), (6, 7), mode="linear")
+    starts = np.arange(6)[:, None] * 7 + np.arange(7) // lanes * lanes
+    place = np.arange(2)[:, None, None, None] * 10000.0 + np.arange(3)[:, None, None] * 1000 + starts
+    expected = resize_planes(x, axes, lanes, True) * 2 + place
+    np.testing.assert_allclose(resize_planes(x, axes, lanes, True, epilogue), expected, 1e-6)
+    assert resize_planes(x[:0], axes, lanes, True).size == 0

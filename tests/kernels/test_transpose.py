@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jitonnx.kernels.transpose.kernel import build
-from jitonnx.kernels.transpose.spec import COPY, ELEMENTS, TILES, TransposeSpec
+from jitonnx.kernels.transpose.spec import COPY, ELEMENTS, INTERLEAVED, TILES, TransposeSpec
 from jitonnx.target import host, named
 from tests.kernels.harness import Compiled
 
@@ -18,19 +18,19 @@ WIDTHS = sorted({8, host().lanes(4)})
 
 
 @functools.cache
-def compiled(itemsize: int, lanes: int) -> Compiled:
+def compiled(spec: TransposeSpec, lanes: int) -> Compiled:
     target = host() if lanes == host().lanes(4) else named("haswell")
-    return Compiled(build(TransposeSpec(itemsize), lanes), target)
+    return Compiled(build(spec, lanes), target)
 
 
-def check(source: np.ndarray, target: np.ndarray, lanes: int, pieces: int = 1) -> int:
+def check(source: np.ndarray, target: np.ndarray, lanes: int, pieces: int = 1, interleaved: int = 0) -> int:
     """Copy between two views of one shape; returns the mode taken."""
     item = source.itemsize
-    spec = TransposeSpec(item)
+    spec = TransposeSpec(item, interleaved)
     sizes = spec.arguments(
         source.shape, [step // item for step in source.strides], [step // item for step in target.strides]
     )
-    compiled(item, lanes)([source, target], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces)
+    compiled(spec, lanes)([source, target], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces)
     np.testing.assert_array_equal(target, source)
     return sizes[spec.SIZES.index("mode")]
 
@@ -102,3 +102,21 @@ def test_nothing_to_do_and_wrong_specs() -> None:
         TransposeSpec(4).arguments([1] * 9, [1] * 9, [1] * 9)
     with pytest.raises(ValueError, match="16 bytes"):
         TransposeSpec(16)
+
+
+@pytest.mark.parametrize("lanes", WIDTHS)
+@pytest.mark.parametrize("itemsize", [1, 2, 4, 8])
+@pytest.mark.parametrize("count", INTERLEAVED)
+def test_pixels_of_few_channels(count: int, itemsize: int, lanes: int) -> None:
+    """Planes to pixels and back: whole, with gaps between rows, planes or pixels, and of another number of channels."""
+    for length in (2, 15, 16, 17, 31, 48, 5000):
+        for channels in (count, count + 1):
+            planes = numbers((2, channels, length), itemsize)
+            pixels = np.full((2, length, channels + 1), 255, planes.dtype)
+            for gap in (0, 1):
+                inside = pixels[..., : channels + gap].copy()
+                check(planes.transpose(0, 2, 1), inside[..., :channels], lanes, 3, interleaved=count)
+                assert (inside[..., channels:] == 255).all()
+                back = np.full((2, channels, length + 1), 255, planes.dtype)
+                check(inside[..., :channels], back[..., :length].transpose(0, 2, 1), lanes, 3, interleaved=count)
+                assert (back[..., length:] == 255).all()

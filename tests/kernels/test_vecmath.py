@@ -244,10 +244,80 @@ def test_error_bound(name: str, dtype: type) -> None:
     assert error <= bound, f"{name}({at!r}) is {error:.3f} ulp off"
 
 
-@pytest.mark.parametrize("name", ["exp", "log", "erf", "gelu", "tanh", "sigmoid", "sin"])
-def test_error_bound_on_avx2(name: str) -> None:
-    error, at = largest_error(name, sample(np.float32)[::4], named("haswell"))
+@pytest.mark.parametrize("cpu", ["haswell", "x86-64-v2"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "exp",
+        "exp_flush",
+        "exp2",
+        "exp2_flush",
+        "expm1",
+        "log",
+        "erf",
+        "gelu",
+        "gelu_tanh",
+        "tanh",
+        "sinh",
+        "sigmoid",
+        "silu",
+        "mish",
+        "sin",
+    ],
+)
+def test_error_bound_on_other_cpus(name: str, cpu: str) -> None:
+    """With tables of eight numbers, and without any."""
+    error, at = largest_error(name, sample(np.float32)[::4], named(cpu))
     assert error <= CASES[name].single, f"{name}({at!r}) is {error:.3f} ulp off"
+
+
+@pytest.mark.parametrize("cpu", ["host", "haswell", "x86-64-v2"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_exponentials_are_exact_at_their_ends(dtype: type, cpu: str) -> None:
+    largest = np.finfo(dtype).max
+    x = np.array([0, -0.0, np.inf, -np.inf, largest, -largest, np.nan], dtype)
+    expected = {
+        "exp": [1, 1, np.inf, 0, np.inf, 0, np.nan],
+        "exp2": [1, 1, np.inf, 0, np.inf, 0, np.nan],
+        "expm1": [0, -0.0, np.inf, -1, np.inf, -1, np.nan],
+        "sigmoid": [0.5, 0.5, 1, 0, 1, 0, np.nan],
+        "silu": [0, -0.0, np.inf, np.nan, largest, -0.0, np.nan],
+        "tanh": [0, -0.0, 1, -1, 1, -1, np.nan],
+    }
+    for name, results in expected.items():
+        np.testing.assert_array_equal(apply(compiled(name, dtype, (), named(cpu)), x), np.array(results, dtype), name)
+    for name in ("exp_flush", "exp2_flush"):  # for what is not above 88
+        got = apply(compiled(name, dtype, (), named(cpu)), x[[0, 1, 3, 5, 6]])
+        np.testing.assert_array_equal(got, np.array([1, 1, 0, 0, np.nan], dtype), name)
+
+
+@pytest.mark.parametrize("cpu", ["host", "haswell"])
+def test_results_do_not_depend_on_the_number_of_lanes(cpu: str) -> None:
+    """Scalars and vectors of any width look the same numbers up."""
+    target = named(cpu)
+    x = np.linspace(-20, 20, 256).astype(np.float32)
+    for name in ("exp", "exp_flush", "tanh", "silu"):
+        expected = apply(compiled(name, np.float32, (), target), x)
+        for lanes in (1, 4, 24, 64):
+            y = np.empty_like(x[: x.size // lanes * lanes])
+            Compiled(_by_lanes(name, lanes), target)([x, y], [y.size], 1)
+            np.testing.assert_array_equal(y, expected[: y.size], f"{name} by {lanes}")
+
+
+def _by_lanes(name: str, lanes: int) -> Callable[..., Any]:
+    function = getattr(vecmath, name)
+
+    def scalars(buffers, sizes, begin, end, scratch):
+        x, y = pointer(buffers, 0, types.float32), pointer(buffers, 1, types.float32)
+        for i in range(sizes[0]):
+            y[i] = function(x[i])
+
+    def vectors(buffers, sizes, begin, end, scratch):
+        x, y = pointer(buffers, 0, types.float32), pointer(buffers, 1, types.float32)
+        for i in range(sizes[0] // lanes):
+            store(y, i * lanes, function(load(x, i * lanes, lanes)))
+
+    return scalars if lanes == 1 else vectors
 
 
 @pytest.mark.slow

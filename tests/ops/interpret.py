@@ -20,6 +20,8 @@ from jitonnx.ir.operator import evaluate_arrays
 from jitonnx.ops.base import is_narrow
 from jitonnx.ops.indexing import GatherElements, GatherND
 from jitonnx.ops.reduction import OPERATORS, ArgMax, ArgMin
+from jitonnx.ops.scatter import ScatterElements, ScatterND
+from jitonnx.ops.selection import CumProd, CumSum, ReverseSequence, TopK
 from tests.ops import readings
 
 REDUCTIONS = [operator for operator in OPERATORS if operator not in (ArgMax, ArgMin)]
@@ -104,6 +106,11 @@ def _arg_reduce(x: Any, operands: list[np.ndarray], shape: tuple[int, ...], size
     return operator(axis=x.axis, keepdims=int(x.keepdims), select_last_index=int(x.last)).evaluate(operands[0])
 
 
+def _cumulate(x: Any, operands: list[np.ndarray], shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
+    operator = CumSum if x.kind == "sum" else CumProd
+    return operator(exclusive=int(x.exclusive), reverse=int(x.reverse)).evaluate(operands[0], np.array(x.axis))
+
+
 _READERS: dict[type[c.Computation], Callable[..., Any]] = {
     **readings.READERS,
     c.Map: _map,
@@ -117,7 +124,18 @@ _READERS: dict[type[c.Computation], Callable[..., Any]] = {
     c.Gather: lambda x, operands, shape, sizes: np.take(operands[0], operands[1].astype(np.int64), x.axis),
     c.GatherElements: lambda x, operands, shape, sizes: GatherElements(axis=x.axis).evaluate(*operands),
     c.GatherND: lambda x, operands, shape, sizes: GatherND(batch_dims=x.batch_dims).evaluate(*operands),
+    c.ScatterElements: lambda x, operands, shape, sizes: ScatterElements(axis=x.axis, reduction=x.reduction).evaluate(
+        *operands
+    ),
+    c.ScatterND: lambda x, operands, shape, sizes: ScatterND(reduction=x.reduction).evaluate(*operands),
+    c.ReverseSequence: lambda x, operands, shape, sizes: ReverseSequence(
+        batch_axis=x.batch_axis, time_axis=x.time_axis
+    ).evaluate(*operands),
     c.Reduce: _reduce,
     c.ArgReduce: _arg_reduce,
+    c.Cumulate: _cumulate,
+    c.TopK: lambda x, operands, shape, sizes: TopK(axis=x.axis, largest=int(x.largest)).evaluate(
+        operands[0], np.array(shape[x.axis])
+    ),
     c.MatMul: lambda x, operands, shape, sizes: operands[0] @ operands[1],
 }

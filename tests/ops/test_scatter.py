@@ -4,7 +4,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.ops.harness import Case, case, check, each_version, retyped
+from jitonnx.errors import Fail
+from jitonnx.model import load
+from tests.ops.harness import Case, build, case, check, each_version, retyped
 
 RANDOM = np.random.default_rng(8)
 X = RANDOM.normal(size=(3, 4, 5)).astype(np.float32)
@@ -46,6 +48,14 @@ CASES: list[Case] = [
         case("ScatterND", 18, X, np.array([[0, 1], [0, 1], [2, 0]]), X[0, :3] * 3, reduction=reduction)
         for reduction in REDUCTIONS
     ),
+    *retyped(case("ScatterND", 18, X, ROWS, X[0, :2], constants=(1,)), np.float64, np.int8, bool, np.float16),
+    *retyped(
+        case("ScatterND", 18, X * 5, np.array([[0], [0], [-1]]), X * 5, reduction="max", constants=(1,)),
+        np.float64, np.int32, np.int64, np.uint8, np.float16,
+    ),
+    case("ScatterND", 18, X, np.zeros((0, 1), np.int64), X[:0]),
+    case("ScatterElements", 18, X, PLACES.astype(np.int32), UPDATES),
+    case("ScatterElements", 18, X, np.zeros((0, 4, 5), np.int64), X[:0]),
     case("TensorScatter", 24, CACHE, NEW, expected=written((0, 0))),
     case("TensorScatter", 24, CACHE, NEW, np.array([1, 4]), expected=written((1, 4))),
     case("TensorScatter", 24, CACHE, NEW, np.array([5, 4]), mode="circular", expected=written((5, 4))),
@@ -55,3 +65,19 @@ CASES: list[Case] = [
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_scatter(case: Case) -> None:
     check(case)
+
+
+FAULTS = [
+    (case("ScatterElements", 18, X, PLACES, UPDATES, reduction="mean"), "reduction is 'mean'"),
+    (case("ScatterElements", 18, X[:, :3], PLACES, UPDATES), "axis 1 of indices .* is larger"),
+    (case("ScatterElements", 18, X, PLACES, UPDATES[:, 1:]), "do not fit"),
+    (case("ScatterND", 18, X, ROWS, X[0, :3]), "should have the shape"),
+    (case("ScatterND", 18, X, ROWS.astype(np.int32), X[0, :2]), "int64 is needed"),
+]
+
+
+@pytest.mark.parametrize(("case", "text"), FAULTS, ids=str)
+def test_fault_is_named(case: Case, text: str) -> None:
+    with pytest.raises(Fail, match=text) as caught:
+        load(build(case))
+    assert f"{case.operator} node 'node'" in str(caught.value)

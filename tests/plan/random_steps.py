@@ -221,8 +221,9 @@ def shape_arithmetic(a: Author) -> None:
 def on_numpy(a: Author) -> None:
     """What has no kernel: the graph is cut there."""
     if x := a.value(_rank(1)):
-        axis = a.number(0, len(a.shape(x)) - 1)
-        a.op(f"CumSum(reverse={a.number(0, 1)})", x, f"np.array({axis})")
+        real = int(of_numpy(np.dtype(a.real)))
+        narrow = f"b.op(Cast(to={int(DType.FLOAT8E4M3FN)}), b.op(Sign(), b.op(Abs(), {x})))"  # 1, wherever x rounds to
+        a.op("Mul()", x, f"b.op(Cast(to={real}), {narrow})")
 
 
 def depth_to_space(a: Author) -> None:

@@ -15,7 +15,7 @@ from jitonnx.runtime.native.emit import POINTER, WORD, Code
 from jitonnx.runtime.program import Program, Slot, Step, TensorSpec
 
 ARGUMENTS = "ptr buffers, ptr sizes, i64 begin, i64 end, ptr scratch"
-SYMBOLS = ("add_one", "scale", "add", "burn", "record", "own_scratch", "nothing")
+SYMBOLS = ("add_one", "scale", "add", "burn", "record", "own_scratch", "set_words", "nothing")
 FLOAT = ir.FloatType()
 
 
@@ -80,6 +80,18 @@ def _own_scratch(module: ir.Module) -> None:
     code.give()
 
 
+def _set_words(module: ir.Module) -> None:
+    """Copy word i of the first operand to operand 1 + i, if it is not 0; sizes[0] words."""
+    code = Code(module, f"void set_words({ARGUMENTS})", exported=True)
+    source = _buffer(code, 0)
+    with code.loop(0, _size(code, 0)) as index:
+        offset = code.multiply(index, 8)
+        word = code.load(code.at(source, offset))
+        with code.when(code.compare(word, "!=", 0)):
+            code.store(code.load(code.at(code["buffers"], code.add(offset, 8)), POINTER), word)
+    code.give()
+
+
 def compile_module(module: ir.Module | str) -> bytes:
     """Object code for this CPU."""
     llvm.initialize_native_target()
@@ -104,6 +116,7 @@ def object_code() -> bytes:
     _burn(module)
     _record(module)
     _own_scratch(module)
+    _set_words(module)
     Code(module, f"void nothing({ARGUMENTS})", exported=True).give()
     return compile_module(module)
 

@@ -2,19 +2,24 @@
 
 import ctypes
 import gc
+import os
 import resource
+import subprocess
 import sys
 import threading
 from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 from jitonnx.runtime import entry as entry_module
+from jitonnx.runtime.blocks import KEPT_BYTES, LARGE_BYTES, blocks
 from jitonnx.runtime.entry import Entry
 from jitonnx.runtime.executable import Executable
+from jitonnx.runtime.layout import address
 from jitonnx.runtime.program import Slot, Step, TensorSpec
 from tests.runtime.kernels import chain, executable, floats
 
@@ -246,6 +251,81 @@ def test_inputs_are_held_while_kernels_read_them() -> None:
     timer.join()
     assert not feeds and result is not None
     np.testing.assert_array_equal(result[0], np.full(1024, 6))
+
+
+def _large(elements: int) -> Executable:
+    """y = x + 1, so large that the memory of y is kept for the next."""
+    step = Step("add_one", (Slot("input", 0), Slot("output", 0)), (elements // 64,), 64, 2)
+    return executable([step], inputs=[floats("x", elements)], outputs=[floats("y", elements)], threads=2)
+
+
+def test_memory_of_large_outputs_is_used_again() -> None:
+    gc.collect()
+    elements = LARGE_BYTES // 4
+    program, feeds = _large(elements), {"x": np.arange(elements, dtype=np.float32)}
+    program.run([feeds["x"]])
+    entry = _entry(program)
+
+    def run(entry: Entry) -> np.ndarray:
+        outputs = entry(feeds)
+        assert outputs is not None
+        return outputs[0]
+
+    held = [run(entry) for _ in range(3)]
+    assert len({address(y) for y in held}) == 3 and all(y.flags.owndata for y in held)
+    places = {address(y) for y in held}
+    view = held[0][5:]
+    held.clear()
+    assert blocks().kept_bytes == 2 * LARGE_BYTES, "a view keeps its array"
+    np.testing.assert_array_equal(view, feeds["x"][5:] + 1)
+    assert {address(run(entry)) for _ in range(3)} < places
+    resized = run(entry)
+    resized.resize(10, refcheck=False)
+    np.testing.assert_array_equal(resized, np.arange(1, 11))
+    resized.resize(3 * elements, refcheck=False)
+    assert not resized[10:].any()
+    del entry, program, view, resized
+    gc.collect()
+    assert blocks().kept_bytes == 0, "with the last program nothing is kept"
+
+
+def test_memory_kept_of_large_outputs_is_bounded() -> None:
+    elements = LARGE_BYTES // 4
+    sizes = [elements * factor for factor in (1, 2, 3, 5, 9)]
+    programs = [_large(size) for size in sizes]
+    entries = [_entry(program) for program in programs]
+    feeds = [{"x": np.zeros(size, np.float32)} for size in sizes]
+    for program, feed in zip(programs, feeds, strict=True):
+        program.run([feed["x"]])
+
+    def work(number: int) -> None:
+        choices = np.random.default_rng(number)
+        held: list[np.ndarray] = []
+        for _ in range(20):
+            index = choices.integers(len(sizes))
+            for y in entries[index](feeds[index]) or []:
+                assert y[0] == y[-1] == 1
+                held = [*held, y][-3:]
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    assert 0 < blocks().kept_bytes <= KEPT_BYTES
+
+
+def test_large_outputs_may_outlive_everything() -> None:
+    """Their memory is given back at the very end of the process, when modules are gone."""
+    source = f"""
+import sys, numpy as np
+from tests.runtime.test_entry import _large
+program = _large({LARGE_BYTES // 4})
+x = np.zeros({LARGE_BYTES // 4}, np.float32)
+program.run([x])
+sys.last = program.entry()({{"x": x}})[0]
+"""
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    done = subprocess.run([sys.executable, "-c", source], cwd=root, env=environment, timeout=60, check=False)
+    assert done.returncode == 0
 
 
 def test_is_a_builtin() -> None:

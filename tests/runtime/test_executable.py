@@ -1,6 +1,5 @@
 """Programs run right: whatever the number of threads, the split and who else is running."""
 
-import itertools
 import os
 import threading
 import time
@@ -30,21 +29,22 @@ def test_chain(threads: int, length: int, elements: int, tasks: int) -> None:
 
 @pytest.mark.parametrize("threads", THREADS)
 @pytest.mark.parametrize("wanted", THREADS)
-@pytest.mark.parametrize("tasks", [0, 1, 2, 3, 7, 100])
-def test_split_is_even_contiguous_and_with_own_scratch(threads: int, wanted: int, tasks: int) -> None:
+@pytest.mark.parametrize("grain", [1, 3, 1000])
+@pytest.mark.parametrize("tasks", [0, 1, 2, 3, 7, 100, 70_000])
+def test_every_task_is_done_once_with_own_scratch(threads: int, wanted: int, grain: int, tasks: int) -> None:
     program = executable(
-        [Step("record", (Y,), (), tasks, wanted, scratch=100)], outputs=[words("y", tasks, 3)], threads=threads
+        [Step("record", (Y,), (), tasks, wanted, grain, scratch=100)], outputs=[words("y", tasks, 3)], threads=threads
     )
-    (rows,) = program.run([])
-    parts = sorted({tuple(row) for row in rows.tolist()})
-    assert [begin for begin, _, _ in parts] == [0, *(end for _, end, _ in parts[:-1])][: len(parts)]
-    assert (parts[-1][1] if parts else 0) == tasks
-    sizes = [end - begin for begin, end, _ in parts]
-    assert len(parts) == min(threads, wanted, tasks)
-    assert not parts or max(sizes) - min(sizes) <= 1
-    scratch = sorted(place for _, _, place in parts)
-    assert all(place % 64 == 0 for place in scratch)
-    assert all(later - earlier >= 100 for earlier, later in itertools.pairwise(scratch))
+    sharing = min(threads, wanted, tasks)
+    least = min(grain, tasks // sharing) if sharing else 0
+    for _ in range(5):
+        (rows,) = program.run([])
+        pieces = rows[np.unique(rows[:, 0], return_index=True)[1]]
+        assert (np.repeat(pieces, pieces[:, 1] - pieces[:, 0], axis=0) == rows).all()
+        assert pieces[:, 1].tolist() == [*pieces[1:, 0].tolist(), *([tasks] if tasks else [])]
+        assert not tasks or (pieces[:, 1] - pieces[:, 0]).min() >= least
+        scratch = np.unique(pieces[:, 2])
+        assert len(scratch) <= max(1, sharing) and not (scratch % 64).any() and (np.diff(scratch) >= 100).all()
 
 
 @pytest.mark.parametrize("threads", THREADS)
@@ -82,20 +82,6 @@ def test_serial_and_shared_steps_alternate(threads: int) -> None:
     x = np.random.default_rng(0).standard_normal(128).astype(np.float32)
     for _ in range(10):
         np.testing.assert_array_equal(program.run([x])[0], ((x + np.float32(1)) * 3 + constant[10:138]) + 1)
-
-
-def test_steps_without_barrier_run_on() -> None:
-    """Two steps on different data, then one that reads both."""
-    arena = [Slot("arena", 0, 256 * index) for index in range(2)]
-    steps = [
-        Step("add_one", (X, arena[0]), (8,), 8, 2, barrier=False),
-        Step("scale", (X, arena[1]), (8, 2), 8, 2),
-        Step("add", (arena[0], arena[1], Y), (8,), 8, 2),
-    ]
-    program = executable(steps, inputs=[floats("x", 64)], outputs=[floats("y", 64)], arena_bytes=512, threads=2)
-    x = np.arange(64, dtype=np.float32)
-    for _ in range(100):
-        np.testing.assert_array_equal(program.run([x])[0], x + 1 + 2 * x)
 
 
 def test_offsets_into_inputs_and_outputs() -> None:

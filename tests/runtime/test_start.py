@@ -63,7 +63,7 @@ def test_costs(capsys: pytest.CaptureFixture[str]) -> None:
     assert entry is not None
     trivial.run([x])
     costs = {"entry": _microseconds(lambda: entry(feeds)), "run": _microseconds(lambda: trivial.run([x]))}
-    for name, threads in (("100 steps alone", 1), ("100 steps and barriers, 2 threads", 2)):
+    for name, threads in (("100 steps alone", 1), ("100 steps shared by 2 threads", 2)):
         steps = executable([Step("nothing", (), (), 2, threads)] * 100, threads=2)
         call = steps.entry()
         assert call is not None

@@ -1,45 +1,29 @@
-"""Where barriers go, and that programs which would touch foreign memory are refused."""
+"""How tasks are shared out, and that programs which would touch foreign memory are refused."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitonnx.runtime.program import Slot, Step
-from jitonnx.runtime.tables import place_barriers
+from jitonnx.runtime.layout import MOST_UNITS
+from jitonnx.runtime.program import Program, Slot, Step
+from jitonnx.runtime.tables import make_tables
 from tests.runtime.kernels import executable, floats
 
 
-@pytest.mark.parametrize(
-    ("wanted", "shares", "expected"),
-    [
-        ([], [], []),
-        ([True], [1], [False]),
-        ([True, True], [1, 1], [False, False]),
-        ([False], [2], [True]),
-        ([True, True, True], [2, 2, 2], [True, True, True]),
-        ([False, False, True], [2, 2, 2], [False, False, True]),
-        ([True, True, True, True], [1, 1, 2, 1], [False, True, True, False]),
-        ([True, False, False, False], [1, 1, 1, 2], [False, False, True, True]),
-        ([False, True, False, True], [2, 1, 1, 2], [False, True, False, True]),
-    ],
-)
-def test_place_barriers(wanted: list[bool], shares: list[int], expected: list[bool]) -> None:
-    assert place_barriers(wanted, shares) == expected
-
-
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=12))
-def test_barriers_keep_every_wanted_order(steps: list[tuple[bool, int]]) -> None:
-    """Of two steps with a wanted barrier between them, one of them shared, the second waits for the first."""
-    wanted, shares = [barrier for barrier, _ in steps], [share for _, share in steps]
-    barriers = place_barriers(wanted, shares)
-    for first in range(len(steps)):
-        for second in range(first + 1, len(steps)):
-            if any(wanted[first:second]) and max(shares[first], shares[second]) > 1:
-                assert any(barriers[first:second])
-    shared = [index for index, share in enumerate(shares) if share > 1]
-    assert not any(barriers[shared[-1] + 1 :] if shared else barriers)
-    assert not shared or barriers[shared[-1]], "workers must be done when the run is"
+@given(st.integers(0, 1 << 40), st.integers(1, 1000), st.integers(1, 1 << 20), st.integers(1, 64))
+def test_parts_of_a_step(tasks: int, wanted: int, grain: int, threads: int) -> None:
+    """Units number what 16 bits hold and cover all tasks; parts are even; a piece is the grain or more."""
+    tables = make_tables(Program([Step("kernel", (), (), tasks, wanted, grain)], 0, [], [], []), {"kernel": 0}, threads)
+    (row,) = tables.rows
+    units = row["quotient"] * row["threads"] + row["remainder"]
+    if row["threads"] > 1:
+        assert tables.participants == row["threads"] <= min(tasks, wanted, threads) and tables.shared_end == 1
+        assert row["threads"] <= units <= MOST_UNITS and 0 <= row["remainder"] < row["threads"]
+        assert (units - 1) * row["unit"] < tasks <= units * row["unit"]
+        assert row["grain"] * row["unit"] >= grain
+    else:
+        assert tables.participants == 1 and tables.shared_end == 0
 
 
 @pytest.mark.parametrize(

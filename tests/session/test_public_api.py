@@ -39,6 +39,7 @@ NAMES = [
 
 SESSION = [
     "close",
+    "compile_status",
     "declared_inputs",
     "disable_fallback",
     "enable_fallback",
@@ -58,6 +59,7 @@ SESSION = [
     "save",
     "set_providers",
     "title",
+    "wait_until_compiled",
 ]
 
 

@@ -6,45 +6,64 @@ its anchor statement, and adds calls to the plan; UnplannableError where no kern
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
 from jitonnx.ir import computation as c
+from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Statement
-from jitonnx.plan.lowerings import movement, products, recurrent, rows, windows
 
-LOWERINGS: dict[type[c.Computation], Callable[..., Any]] = {
-    c.Concat: movement.concat,
-    c.Pad: movement.pad,
-    c.Gather: movement.gather,
-    c.GatherElements: movement.gather_elements,
-    c.GatherND: movement.gather_nd,
-    c.MatMul: products.matmul,
-    c.Attention: products.attention,
-    c.Pool: windows.pool,
-    c.LocalResponseNormalize: windows.local_response_normalize,
-    c.Resize: windows.resize,
-    c.Softmax: rows.softmax,
-    c.Reduce: rows.reduce,
-    c.ArgReduce: rows.arg_reduce,
-    c.Normalize: rows.normalize,
-    c.GroupNormalize: rows.group_normalize,
-    c.Recurrent: recurrent.recurrent,
-    c.Convolution: windows.convolution,
-    c.TransposedConvolution: windows.transposed_convolution,
+LOWERINGS: dict[type[c.Computation], str] = {
+    c.Concat: "movement.concat",
+    c.Pad: "movement.pad",
+    c.Gather: "indexing.gather",
+    c.GatherElements: "indexing.gather_elements",
+    c.GatherND: "indexing.gather_nd",
+    c.ScatterElements: "indexing.scatter_elements",
+    c.ScatterND: "indexing.scatter_nd",
+    c.ReverseSequence: "indexing.reverse_sequence",
+    c.MatMul: "products.matmul",
+    c.Attention: "products.attention",
+    c.Pool: "windows.pool",
+    c.LocalResponseNormalize: "windows.local_response_normalize",
+    c.Resize: "windows.resize",
+    c.Softmax: "rows.softmax",
+    c.Reduce: "rows.reduce",
+    c.ArgReduce: "rows.arg_reduce",
+    c.Cumulate: "selection.cumulate",
+    c.TopK: "selection.top_k",
+    c.Normalize: "rows.normalize",
+    c.GroupNormalize: "rows.group_normalize",
+    c.Recurrent: "recurrent.recurrent",
+    c.Convolution: "windows.convolution",
+    c.TransposedConvolution: "windows.transposed_convolution",
 }
+"""The module of this folder and the function in it; a start imports those that the model needs."""
 
 _EPILOGUE = (c.MatMul, c.Convolution, c.TransposedConvolution, c.Pool, c.GroupNormalize)
-_PROLOGUE: tuple[type[c.Computation], ...] = ()
+
+
+def lowering_of(computation: c.Computation) -> Callable[..., Any]:
+    """The function that plans a computation."""
+    module, function = LOWERINGS[type(computation)].split(".")
+    found: Callable[..., Any] = getattr(importlib.import_module(f"{__name__}.{module}"), function)
+    return found
 
 
 def takes_epilogue(statement: Statement) -> bool:
     """Whether elementwise statements behind this one can run in its kernel."""
     if isinstance(statement.computation, c.Resize):
-        return windows.resizes_images(statement)
+        from jitonnx.plan.lowerings.windows import resizes_images
+
+        return resizes_images(statement)
     return isinstance(statement.computation, _EPILOGUE) and len(statement.outputs) == 1
 
 
-def takes_prologue(statement: Statement) -> bool:
-    """Whether elementwise statements in front of this one can run in its kernel."""
-    return isinstance(statement.computation, _PROLOGUE)
+def takes_scaling(statement: Statement, factors: Value) -> bool:
+    """Whether this statement can multiply its weights instead of its first operand by `factors`, and better does."""
+    if not isinstance(statement.computation, c.Convolution):
+        return False
+    from jitonnx.plan.lowerings.windows import takes_scaling
+
+    return takes_scaling(statement, factors)

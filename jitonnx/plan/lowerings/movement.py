@@ -1,20 +1,15 @@
-"""Data movement: copies, concatenation, padding, gathering."""
+"""Data movement: copies, concatenation, padding."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jitonnx.ir import computation as c
 from jitonnx.ir import expr as e
-from jitonnx.ir.dims import DimLike, product
-from jitonnx.ir.dtypes import DType
+from jitonnx.ir.dims import DimLike
 from jitonnx.ir.lowering import Statement
-from jitonnx.kernels.gather.spec import MAX_RANK as GATHER_AXES
-from jitonnx.kernels.gather.spec import GatherElementsSpec, GatherRowsSpec
-from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.copies import copy_call
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.region import region_call
@@ -38,96 +33,6 @@ def concat(planner: Planner, group: Group, statement: Statement) -> None:
         source = planner.tensor(operand)
         if (source.buffer, source.offset) != (part.buffer, part.offset) or source.strides != part.strides:
             planner.copy_into(source, part, f"{operand.name} is not written into the concatenation by its producer")
-
-
-def gather(planner: Planner, group: Group, statement: Statement) -> None:
-    """Runs of elements copied by index: Gather."""
-    computation = statement.computation
-    assert isinstance(computation, c.Gather)
-    data, indices, out = _gather_operands(planner, statement)
-    axis, itemsize = computation.axis, data.dtype.itemsize
-    run = product(data.shape[axis + 1 :]) * itemsize
-    count = indices.elements
-    counts = [product(data.shape[:axis]), count, run, 1]
-    place = [data.shape[axis] * run, 0, 1, count * run, run]
-    _gather_rows(planner, statement, [data, indices, out], [*counts, *place], [data.shape[axis]], [run])
-
-
-def gather_nd(planner: Planner, group: Group, statement: Statement) -> None:
-    """Runs of elements copied by tuples of indices: GatherND."""
-    computation = statement.computation
-    assert isinstance(computation, c.GatherND)
-    data, indices, out = _gather_operands(planner, statement)
-    first, itemsize = computation.batch_dims, data.dtype.itemsize
-    width = indices.shape[-1]
-    if not isinstance(width, int) or width > GATHER_AXES:
-        planner.unplannable(f"its index tuples have {width} elements")
-    extents = data.shape[first : first + width]
-    strides = [product(data.shape[first + i + 1 :]) * itemsize for i in range(width)]
-    run = product(data.shape[first + width :]) * itemsize
-    batch, count = product(data.shape[:first]), product(indices.shape[first:-1])
-    place = [product(data.shape[first:]) * itemsize, count * width, width, count * run, run]
-    _gather_rows(planner, statement, [data, indices, out], [batch, count, run, width, *place], extents, strides)
-
-
-def _gather_rows(
-    planner: Planner,
-    statement: Statement,
-    tensors: Sequence[Tensor],
-    head: Sequence[DimLike],
-    extents: Sequence[DimLike],
-    strides: Sequence[DimLike],
-) -> None:
-    data, indices, out = tensors
-    padding = [0] * (GATHER_AXES - len(extents))
-    sizes = [*head, *extents, *padding, *strides, *padding]
-    spec = GatherRowsSpec(indices.dtype.numpy.name)
-    error = planner.flag(_OUT_OF_RANGE.format(*(value.name for value in statement.inputs[:2] if value)))
-    call = KernelCall(spec, [data, indices, out, error], sizes, 2, 2, label="gather", reason="rows copied by index")
-    planner.call(call)
-
-
-_OUT_OF_RANGE = "an index in {1!r} is outside the axis of {0!r} that it selects from"
-
-
-def gather_elements(planner: Planner, group: Group, statement: Statement) -> None:
-    """Single elements copied by index: GatherElements."""
-    computation = statement.computation
-    assert isinstance(computation, c.GatherElements)
-    data, indices, out = _gather_operands(planner, statement)
-    if data.rank > GATHER_AXES:
-        planner.unplannable(f"it has more than {GATHER_AXES} axes")
-    axis, padding = computation.axis, [0] * (GATHER_AXES - data.rank)
-    others = [0 if i == axis else stride for i, stride in enumerate(data.strides)]
-    sizes = [
-        *indices.shape,
-        *(1 for _ in padding),
-        *others,
-        *padding,
-        *indices.strides,
-        *padding,
-        *out.strides,
-        *padding,
-    ]
-    sizes += [data.shape[axis], data.strides[axis]]
-    spec = GatherElementsSpec(indices.dtype.numpy.name, data.dtype.itemsize)
-    error = planner.flag(_OUT_OF_RANGE.format(*(value.name for value in statement.inputs[:2] if value)))
-    call = KernelCall(spec, [data, indices, out, error], sizes, 2, 2, label="gather elements")
-    call.reason = "elements copied by index"
-    planner.call(call)
-
-
-def _gather_operands(planner: Planner, statement: Statement) -> tuple[Tensor, Tensor, Tensor]:
-    """Data and indices, dense, and a dense place for the result."""
-    data, indices = statement.inputs[:2]
-    assert data is not None and indices is not None
-    if data.dtype is DType.STRING:
-        planner.unplannable("strings are gathered by NumPy")
-    value = statement.outputs[0]
-    out = planner.place(value)
-    if not out.contiguous:
-        out = planner.move(value, tuple(range(out.rank)))
-    return planner.dense(data), planner.dense(indices), out
 
 
 def pad(planner: Planner, group: Group, statement: Statement) -> None:

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jitonnx.ir import computation as c
-from jitonnx.ir.dims import DimLike, concrete, known
+from jitonnx.ir.dims import DimLike, concrete, evaluate, known, variables
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.lowering import Statement
 from jitonnx.kernels.attention.spec import choose as choose_attention
 from jitonnx.kernels.gemm.blas import BlasSpec
-from jitonnx.kernels.gemm.choose import choose_gemm
-from jitonnx.kernels.gemm.spec import ELEMENTS
+from jitonnx.kernels.gemm.choose import choose_gemm, stored_type
+from jitonnx.kernels.gemm.spec import ELEMENTS, GemmSpec, ScaleSpec
 from jitonnx.kernels.normalization.spec import float_bits
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.placement import HEADS_INSIDE
 from jitonnx.plan.region import region_call
 from jitonnx.plan.tensor import Tensor, broadcast_to, reshape_strides
+from jitonnx.records import dataclass
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -44,13 +45,17 @@ def gemm(
     b: Tensor,
     out: Tensor,
     as_matrix: Callable[[Tensor], Tensor | None] = lambda tensor: tensor,
+    factors: Tensor | None = None,
 ) -> None:
     """The call out = epilogue(a @ b) for tensors of shapes [..., m, k], [..., k, n] and [..., m, n].
 
     `as_matrix` views a tensor of the group's result's shape as [..., m, n]; None if its memory does not allow that.
+    With `factors` [images or 1, k], the columns of a[image] are multiplied by them: b, constant then, is, row by row.
     """
     batch = out.shape[:-2]
     m, n, k = out.shape[-2], out.shape[-1], a.shape[-1]
+    if factors is not None and factors.shape[0] != 1:  # each image has a b of its own
+        b = replace(b, shape=(factors.shape[0], k, n), strides=(k * n, *b.strides))
     a, b = broadcast_to(a, (*batch, m, k)), broadcast_to(b, (*batch, k, n))
     shape = _merged(batch, m, a, b, out)
     if shape is None:
@@ -58,10 +63,11 @@ def gemm(
         b = planner.copy(b, tuple(range(b.rank)), "its leading axes do not fit two loops")
         shape = _merged(batch, m, a, b, out)
         assert shape is not None, "Bug: dense matrices do not fit two loops"
-    if planner.choices.blas and _blas(planner, group, shape, a, b, out):
+    if planner.choices.blas and factors is None and _blas(planner, group, shape, a, b, out):
         return
     plain = replace(b, shape=b.shape[-2:], strides=b.strides[-2:])
-    constant = all(stride == 0 for stride in shape.b_batch) and plain.constant is not None
+    shared = factors is not None or all(stride == 0 for stride in shape.b_batch)
+    constant = shared and plain.constant is not None
     spec = choose_gemm(
         concrete(shape.m),
         concrete(n),
@@ -72,14 +78,33 @@ def gemm(
         a_in_place=a.strides[-1] == 1 or a.shape[-1] == 1,
         element=out.dtype.numpy.name,
     )
-    matrix = planner.packed(plain, spec.pack_b, spec) if constant else b
+    if constant and factors is None:
+        assert plain.constant is not None
+        spec = replace(spec, b_stored=stored_type(plain.constant, _fewest(shape.m)))
+    matrix, b_batch = planner.packed(plain, spec.pack_b, spec) if constant else b, shape.b_batch
+    if factors is not None:
+        matrix = _scaled(planner, spec, matrix, factors, n)
+        b_batch = (0, matrix.strides[0] if factors.shape[0] != 1 else 0)
     sizes = [shape.m, n, k, shape.outer, shape.inner, shape.a_row, a.strides[-1], *b.strides[-2:], shape.c_row]
-    sizes += [*shape.a_batch, *shape.b_batch, *shape.c_batch]
+    sizes += [*shape.a_batch, *b_batch, *shape.c_batch]
     call = KernelCall(spec, [a, matrix, out], list(sizes), 1, 2, label=f"gemm {_size_text(shape.batch, shape.m, n, k)}")
     call.reason = "; ".join(group.reasons)
     call.notes.append("b packed when the program is built" if constant else "b packed as it is used")
     planner.epilogue(group, call, lambda tensor: _rows(as_matrix(tensor), shape))
     planner.call(call)
+
+
+def _scaled(planner: Planner, spec: GemmSpec, packed: Tensor, factors: Tensor, n: DimLike) -> Tensor:
+    """Packed weights with their rows multiplied by factors [images, k]: new memory [images, packed elements]."""
+    images, k = factors.shape
+    assert isinstance(n, int) and isinstance(k, int), "Bug: constant weights have symbolic sizes"
+    full, last = spec.panels(n)
+    scaled = planner.temporary((images, spec.packed_elements(n, k)), packed.dtype)
+    sizes = [images, k, full, spec.widths[0], last, *factors.strides]
+    call = KernelCall(ScaleSpec(spec.element), [packed, factors, scaled], sizes, 1, 2, label=f"scale weights {k}x{n}")
+    call.reason = "has fewer elements than what they are multiplied with"
+    planner.call(call)
+    return scaled
 
 
 def _blas(planner: Planner, group: Group, shape: _Gemm, a: Tensor, b: Tensor, out: Tensor) -> bool:
@@ -199,6 +224,11 @@ def _rows(tensor: Tensor | None, shape: _Gemm) -> tuple[DimLike, DimLike, DimLik
         return None if merged is None else (0, merged[0], column)
     merged = reshape_strides(batch, lead, (shape.outer * shape.inner,))
     return None if merged is None else (merged[0], row, column)
+
+
+def _fewest(rows: DimLike) -> int:
+    """How many rows there are where every variable size is 1."""
+    return evaluate(rows, dict.fromkeys(variables(rows), 1))
 
 
 def _size_text(batch: int | None, m: DimLike, n: DimLike, k: DimLike) -> str:

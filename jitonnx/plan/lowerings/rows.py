@@ -259,11 +259,20 @@ def _reduce(
         y = planner.move(value, order)
         y_outer = _outer_stride(x, y, axes, keepdims)
         assert y_outer is not None, "Bug: a dense result is not two loops"
-    spec = choose_reduction(kind, loops.inner if isinstance(loops.inner, int) else None, x.dtype.numpy.name, last)
+    outer, length, inner = loops[:3]
+    extents = {"outer": concrete(outer), "length": concrete(length)}
+    *first, spec = choose_reduction(kind, concrete(inner), x.dtype.numpy.name, last, **extents)
     x_outer, x_step, _ = loops.strides[0]
-    sizes = [loops.outer, loops.length, loops.inner, x_outer, x_step, y_outer]
-    label = f"reduce {kind}"
-    planner.call(KernelCall(spec, [x, y], sizes, 1, 1, label=label, reason="; ".join(group.reasons)))
+    strides, rest = (x_outer, x_step), length
+    for of_parts in first:
+        parts = of_parts.parts
+        partial = planner.temporary((outer, parts, inner), x.dtype)
+        sizes = [outer, length, inner, *strides, parts * inner, length]
+        label, reason = f"reduce {of_parts.kind} of {parts} parts", "few long slices are shared by threads in parts"
+        planner.call(KernelCall(of_parts, [x, partial], sizes, 1, 1, label=label, reason=reason))
+        x, strides, rest = partial, (parts * inner, inner), parts
+    sizes = [outer, rest, inner, *strides, y_outer, length]
+    planner.call(KernelCall(spec, [x, y], sizes, 1, 1, label=f"reduce {kind}", reason="; ".join(group.reasons)))
 
 
 def _outer_stride(x: Tensor, y: Tensor, axes: Sequence[int], keepdims: bool) -> DimLike | None:

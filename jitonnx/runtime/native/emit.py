@@ -37,9 +37,15 @@ EXTERNAL = {
         "i32 pthread_mutex_lock(ptr)",
         "i32 pthread_mutex_unlock(ptr)",
         "i32 pthread_cond_wait(ptr, ptr)",
-        "i32 pthread_cond_broadcast(ptr)",
+        "i32 pthread_cond_signal(ptr)",
         "i32 sched_yield()",
         "i32 clock_gettime(i32, ptr)",
+        # the C library
+        "ptr malloc(i64)",
+        "ptr realloc(ptr, i64)",
+        "void free(ptr)",
+        "ptr memset(ptr, i32, i64)",
+        "i32 madvise(ptr, i64, i32)",
         # CPython
         "ptr PyCapsule_GetPointer(ptr, ptr)",
         "i64 PyDict_Size(ptr)",
@@ -107,6 +113,24 @@ class Code:
     def equal(self, left: int | ir.Value, right: int | ir.Value) -> ir.Value:
         return self.compare(left, "==", right)
 
+    def smaller(self, left: int | ir.Value, right: int | ir.Value) -> ir.Value:
+        """The smaller of two signed integers."""
+        left, right = self.number(left), self.number(right)
+        return self.build.select(self.compare(left, "<", right), left, right)
+
+    def larger(self, left: int | ir.Value, right: int | ir.Value) -> ir.Value:
+        """The larger of two signed integers."""
+        left, right = self.number(left), self.number(right)
+        return self.build.select(self.compare(left, ">", right), left, right)
+
+    def shift_left(self, value: int | ir.Value, bits: int) -> ir.Value:
+        return self.build.shl(self.number(value), WORD(bits))
+
+    def bits(self, value: ir.Value, first: int, count: int) -> ir.Value:
+        """`count` bits of a word from bit `first` on, as a number."""
+        shifted = self.build.lshr(value, WORD(first))
+        return shifted if first + count == 64 else self.build.and_(shifted, WORD((1 << count) - 1))
+
     def is_null(self, pointer: ir.Value) -> ir.Value:
         return self.build.icmp_unsigned("==", pointer, POINTER(None))
 
@@ -155,13 +179,13 @@ class Code:
         # An exchange, as llvmlite's store_atomic does not take untyped pointers; on x86 such a store is one anyway.
         self.build.atomic_rmw("xchg", target, self.number(value), "seq_cst")
 
-    def fetch_add(self, target: ir.Value, value: int) -> ir.Value:
+    def fetch_add(self, target: ir.Value, value: int | ir.Value) -> ir.Value:
         """Add to a word that other threads write; returns what it was."""
-        return self.build.atomic_rmw("add", target, WORD(value), "seq_cst")
+        return self.build.atomic_rmw("add", target, self.number(value), "seq_cst")
 
-    def exchange_if(self, target: ir.Value, expected: int, value: int) -> ir.Value:
+    def exchange_if(self, target: ir.Value, expected: int | ir.Value, value: int | ir.Value) -> ir.Value:
         """Set a word that other threads write if it is `expected`; an i1 that says whether it was."""
-        result = self.build.cmpxchg(target, WORD(expected), WORD(value), "seq_cst")
+        result = self.build.cmpxchg(target, self.number(expected), self.number(value), "seq_cst")
         return self.build.extract_value(result, 1)
 
     def local(self, size: int) -> ir.Value:

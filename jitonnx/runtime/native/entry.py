@@ -26,6 +26,8 @@ from .emit import POINTER, Code
 _INT = ir.IntType(32)
 _NEW_FROM_DESCRIPTOR = ir.FunctionType(POINTER, [POINTER, POINTER, _INT, POINTER, POINTER, POINTER, _INT, POINTER])
 
+_SET_HANDLER = ir.FunctionType(POINTER, [POINTER])
+
 
 def define(module: ir.Module) -> None:
     """Add the entry to a module that has the functions of `walk`."""
@@ -33,6 +35,7 @@ def define(module: ir.Module) -> None:
     _bind_inputs(module)
     _make_outputs(module)
     _release_inputs(module)
+    _take_flags(module)
     _entry(module)
 
 
@@ -98,15 +101,28 @@ def _make_outputs(module: ir.Module) -> None:
         rank = code.build.trunc(code.word(output, ENTRY_OUTPUT, "rank"), _INT)
         shape, none = code.pointer(output, ENTRY_OUTPUT, "shape"), POINTER(None)
         code.call("Py_IncRef", descriptor)  # the new array takes this reference
+        large = code.compare(code.word(output, ENTRY_OUTPUT, "large"), "!=", 0)
+        handler = code.variable(0)
+        with code.when(large, likely=False):
+            code.build.store(_set_handler(code, code.pointer(entry, ENTRY, "large_handler")), handler)
         array = code.call_stored(
             new_array, _NEW_FROM_DESCRIPTOR, array_type, descriptor, rank, shape, none, none, 0, none
         )
+        with code.when(large, likely=False):
+            before = code.load(handler, POINTER)
+            code.call("Py_DecRef", _set_handler(code, before))
+            code.call("Py_DecRef", before)
         with code.when(code.is_null(array), likely=False):
             code.call("Py_DecRef", made)
             code.build.ret(none)
         code.call("PyList_SetItem", made, index, array)
         code.store(code.at(code["bases"], code.multiply(index, WORD_BYTES)), code.load(code.at(array, ArrayField.DATA)))
     code.build.ret(made)
+
+
+def _set_handler(code: Code, handler: ir.Value) -> ir.Value:
+    """Let the memory of arrays come from another handler; returns the one before, with a reference to it."""
+    return code.call_stored(code.field(code["entry"], ENTRY, "set_handler"), _SET_HANDLER, handler)
 
 
 def _release_inputs(module: ir.Module) -> None:
@@ -117,8 +133,19 @@ def _release_inputs(module: ir.Module) -> None:
     code.give()
 
 
+def _take_flags(module: ir.Module) -> None:
+    """Whether kernels have set flags, which then are set back."""
+    code = Code(module, "i64 jitonnx_take_flags(ptr frame)")
+    flags, met = code.pointer(code["frame"], FRAME, "flags"), code.variable(0)
+    with code.loop(0, code.word(code["frame"], FRAME, "flag_count")) as index:
+        place = code.at(flags, code.multiply(index, WORD_BYTES))
+        code.store(met, code.build.or_(code.load(met), code.load(place)))
+        code.store(place, 0)
+    code.give(code.load(met))
+
+
 def _entry(module: ir.Module) -> None:
-    """The builtin (METH_O): a list of outputs, or None where Python has to look closer, with nothing done.
+    """The builtin (METH_O): a list of outputs, or None where Python has to look closer, also if flags were set.
 
     A frame is taken first and given back last: allocating and releasing objects can run Python code, and with it
     another thread.
@@ -154,8 +181,12 @@ def _entry(module: ir.Module) -> None:
     with code.when(code.is_null(made), likely=False):
         give_back(bound)
         code.build.ret(made)
-    _run_released(code, entry, lambda: code.call("jitonnx_run", frame))
+    _run_released(code, entry, lambda: code.call("jitonnx_run", frame, POINTER(None)))
+    met = code.call("jitonnx_take_flags", frame)
     give_back(bound)
+    with code.when(code.compare(met, "!=", 0), likely=False):
+        code.call("Py_DecRef", made)
+        decline()
     code.build.ret(made)
 
 

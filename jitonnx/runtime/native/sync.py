@@ -1,17 +1,17 @@
 """How threads wait for each other in native code.
 
-A waiting thread looks at one word until it changes. It spins first (what a hot run needs: a change is seen within some
-ten nanoseconds), then yields the CPU between looks (what a shared machine needs), then sleeps at a gate (what an idle
-session needs: no CPU is burned). All atomic words are sequentially consistent, which makes sleeping safe: a waiter
-counts itself among the sleepers and then looks at the word once more; a waker writes the word and then looks at the
-count. One of the two sees the other.
+A waiting thread looks at its own claim (`layout.MEMBER`) until its sequence changes. It spins first (what a hot run
+needs: a change is seen within some ten nanoseconds), then yields the CPU between looks (what a shared machine needs),
+then sleeps (what an idle session needs: no CPU is burned). All atomic words are sequentially consistent, which makes
+sleeping safe: a waiter says that it is asleep and then looks at the claim once more; a waker writes the claim and then
+looks whether somebody is asleep. One of the two sees the other.
 """
 
 from __future__ import annotations
 
 import llvmlite.ir as ir
 
-from ..layout import GATE, TEAM
+from ..layout import MEMBER, TEAM
 from .emit import WORD, Code
 
 LOOKS_PER_CLOCK = 32
@@ -21,10 +21,15 @@ LOOKS_PER_CLOCK = 32
 def define(module: ir.Module, monotonic_clock: int) -> None:
     """Add the functions to a module; `monotonic_clock` is the system's CLOCK_MONOTONIC."""
     _clock(module, monotonic_clock)
+    _sleep(module)
     _wait(module)
     _wake(module)
-    _barrier(module)
     _acquire(module)
+
+
+def sequence_of(code: Code, claim: ir.Value) -> ir.Value:
+    """Which row a claim is about."""
+    return code.bits(claim, 32, 32)
 
 
 def _clock(module: ir.Module, monotonic_clock: int) -> None:
@@ -44,79 +49,78 @@ def _pause(code: Code) -> None:
         code.call("llvm.aarch64.hint", 1)
 
 
+def _sleep(module: ir.Module) -> None:
+    """Sleep until the claim is about another row than `sequence`; returns it.
+
+    lock(member->mutex)
+    for (;;) {
+        member->asleep = 1
+        if ((claim = member->claim) >> 32 != sequence) break
+        cond_wait(member->condition, member->mutex)
+    }
+    member->asleep = 0
+    unlock(member->mutex)
+    """
+    code = Code(module, "i64 jitonnx_sleep(ptr member, i64 sequence)")
+    member = code["member"]
+    mutex, asleep = code.field(member, MEMBER, "mutex"), code.field(member, MEMBER, "asleep")
+    claim = code.variable(0)
+    code.call("pthread_mutex_lock", mutex)
+    with code.forever() as leave:
+        code.publish(asleep, 1)
+        code.store(claim, code.watch(code.field(member, MEMBER, "claim")))
+        with code.when(code.compare(sequence_of(code, code.load(claim)), "!=", code["sequence"])):
+            leave()
+        code.call("pthread_cond_wait", code.field(member, MEMBER, "condition"), mutex)
+    code.publish(asleep, 0)
+    code.call("pthread_mutex_unlock", mutex)
+    code.give(code.load(claim))
+
+
 def _wait(module: ir.Module) -> None:
-    """Return when the word is no longer `old`.
+    """Wait until a thread's claim is about another row than `sequence`; returns it.
 
     started = 0
     for (;;) {
-        for (look = 0; look < LOOKS_PER_CLOCK; look++) { if (*word != old) return; pause }
+        for (look = 0; look < LOOKS_PER_CLOCK; look++) { if (member->claim >> 32 != sequence) return; pause }
         now = clock(); if (!started) started = now
-        if (now - started > team->patience) break
+        if (now - started > team->patience) return sleep(member, sequence)
         if (now - started > team->spin) sched_yield()
     }
-    lock(gate->mutex); gate->sleepers++
-    while (*word == old) cond_wait(gate->condition, gate->mutex)
-    gate->sleepers--; unlock(gate->mutex)
     """
-    code = Code(module, "void jitonnx_wait(ptr word, i64 old, ptr gate, ptr team)")
+    code = Code(module, "i64 jitonnx_wait(ptr team, ptr member, i64 sequence)")
+    team, member, sequence = code["team"], code["member"], code["sequence"]
     started = code.variable(0)
     with code.forever() as leave:
         with code.loop(0, LOOKS_PER_CLOCK):
-            with code.when(code.compare(code.watch(code["word"]), "!=", code["old"])):
-                code.give()
+            claim = code.watch(code.field(member, MEMBER, "claim"))
+            with code.when(code.compare(sequence_of(code, claim), "!=", sequence)):
+                code.give(claim)
             _pause(code)
         now = code.call("jitonnx_clock")
         with code.when(code.equal(code.load(started), 0)):
             code.store(started, now)
         waited = code.subtract(now, code.load(started))
-        with code.when(code.compare(waited, ">", code.word(code["team"], TEAM, "patience"))):
+        with code.when(code.compare(waited, ">", code.word(team, TEAM, "patience"))):
             leave()
-        with code.when(code.compare(waited, ">", code.word(code["team"], TEAM, "spin"))):
+        with code.when(code.compare(waited, ">", code.word(team, TEAM, "spin"))):
             code.call("sched_yield")
-    sleepers = code.field(code["gate"], GATE, "sleepers")
-    mutex = code.field(code["gate"], GATE, "mutex")
-    code.call("pthread_mutex_lock", mutex)
-    code.fetch_add(sleepers, 1)
-    with code.forever() as leave:
-        with code.when(code.compare(code.watch(code["word"]), "!=", code["old"])):
-            leave()
-        code.call("pthread_cond_wait", code.field(code["gate"], GATE, "condition"), mutex)
-    code.fetch_add(sleepers, -1)
-    code.call("pthread_mutex_unlock", mutex)
-    code.give()
+    code.give(code.call("jitonnx_sleep", member, sequence))
 
 
 def _wake(module: ir.Module) -> None:
-    """Wake who sleeps at the gate, after the word they wait for was published."""
-    code = Code(module, "void jitonnx_wake(ptr gate)")
-    mutex = code.field(code["gate"], GATE, "mutex")
-    with code.when(code.compare(code.watch(code.field(code["gate"], GATE, "sleepers")), "!=", 0), likely=False):
-        code.call("pthread_mutex_lock", mutex)
-        code.call("pthread_cond_broadcast", code.field(code["gate"], GATE, "condition"))
-        code.call("pthread_mutex_unlock", mutex)
-    code.give()
+    """Wake a thread if it sleeps, after its claim was published.
 
-
-def _barrier(module: ir.Module) -> None:
-    """Return when `participants` threads have called this.
-
-    generation = team->generation     (it cannot change before this thread has arrived)
-    if (fetch_add(team->arrived, 1) == participants - 1) {
-        team->arrived = 0; team->generation = generation + 1; wake(team->gate)
-    } else wait(&team->generation, generation, team->gate, team)
+    `asleep` is taken back, so that rows that follow before the thread is on a CPU again do not wake it once more.
     """
-    code = Code(module, "void jitonnx_barrier(ptr team, i64 participants)")
-    team = code["team"]
-    opening, gate = code.field(team, TEAM, "generation"), code.field(team, TEAM, "gate")
-    arrived = code.field(team, TEAM, "arrived")
-    generation = code.watch(opening)
-    before = code.fetch_add(arrived, 1)
-    with code.when(code.equal(before, code.subtract(code["participants"], 1))):
-        code.store(arrived, 0)
-        code.publish(opening, code.add(generation, 1))
-        code.call("jitonnx_wake", gate)
-        code.give()
-    code.call("jitonnx_wait", opening, generation, gate, team)
+    code = Code(module, "void jitonnx_wake(ptr member)")
+    member = code["member"]
+    asleep, mutex = code.field(member, MEMBER, "asleep"), code.field(member, MEMBER, "mutex")
+    with code.when(code.compare(code.watch(asleep), "!=", 0), likely=False):
+        code.call("pthread_mutex_lock", mutex)
+        code.publish(asleep, 0)
+        code.call("pthread_cond_signal", code.field(member, MEMBER, "condition"))
+        code.call("pthread_mutex_unlock", mutex)
     code.give()
 
 

@@ -1,100 +1,61 @@
-"""Walking a frame's rows: what every thread does during a run, and the run itself."""
+"""Walking a frame's rows, and the run itself."""
 
 from __future__ import annotations
 
 import llvmlite.ir as ir
 
-from ..layout import FRAME, MAILBOX, PATCH, POOL, ROW, TEAM
+from ..layout import FRAME, MEMBER, PATCH, POOL, ROW, TEAM
 from .emit import POINTER, WORD, Code
+from .sync import sequence_of
 
 KERNEL = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, WORD, WORD, POINTER])
 """void kernel(uint8_t **buffers, const int64_t *sizes, int64_t begin, int64_t end, uint8_t *scratch)"""
 
 
-def define_walks(module: ir.Module) -> None:
-    """Add the walks to a module that has the functions of `sync`."""
-    for timed in (False, True):
-        _walk_alone(module, timed)
-        _walk_shared(module, timed)
+def define_walk(module: ir.Module) -> None:
+    """Add the walk to a module that has the functions of `sync`."""
+    _walk(module)
 
 
 def define_runs(module: ir.Module) -> None:
-    """Add what Python calls to a module that has the walks and the functions of `team`."""
+    """Add what Python calls to a module that has the walk and the functions of `team`."""
     _patch(module)
-    _run(module, timed=False)
-    _run(module, timed=True)
+    _run(module)
     _take(module)
     _put_back(module)
 
 
-def _call_kernel(code: Code, row: ir.Value, begin: int | ir.Value, end: ir.Value, scratch: ir.Value) -> None:
-    buffers = code.at(code.pointer(code["frame"], FRAME, "pointers"), code.word(row, ROW, "pointers"))
+def call_kernel(
+    code: Code, frame: ir.Value, row: ir.Value, index: ir.Value, begin: int | ir.Value, end: ir.Value
+) -> None:
+    """Do the tasks [begin, end) of a row as thread `index`."""
+    buffers = code.at(code.pointer(frame, FRAME, "pointers"), code.word(row, ROW, "pointers"))
     sizes = code.pointer(row, ROW, "sizes")
+    offset = code.multiply(index, code.word(frame, FRAME, "scratch_stride"))
+    scratch = code.at(code.pointer(frame, FRAME, "scratch"), offset)
     code.call_stored(code.field(row, ROW, "kernel"), KERNEL, buffers, sizes, begin, end, scratch)
 
 
-def _stamp(code: Code, index: int | ir.Value) -> None:
-    code.store(code.at(code["stamps"], code.multiply(index, 8)), code.call("jitonnx_clock"))
+def stamp(code: Code, stamps: ir.Value, index: int | ir.Value) -> None:
+    """In a timed run, note the clock: stamps[index]."""
+    with code.when(code.build.not_(code.is_null(stamps)), likely=False):
+        code.store(code.at(stamps, code.multiply(index, 8)), code.call("jitonnx_clock"))
 
 
-def _walk_alone(module: ir.Module, timed: bool) -> None:
-    """All tasks of all rows on this thread. The timed walk also notes the clock after each row: stamps[row + 1].
+def _walk(module: ir.Module) -> None:
+    """All tasks of the rows [first, last) as thread `index`. A timed run notes the clock after each: stamps[row + 1].
 
-    for (row = 0; row < frame->row_count; row++) if (tasks > 0) kernel(…, 0, tasks, scratch)
+    for (row = first; row < last; row++) if (tasks > 0) kernel(…, 0, tasks, scratch)
     """
-    code = Code(
-        module,
-        "void jitonnx_walk_alone_timed(ptr frame, ptr stamps)" if timed else "void jitonnx_walk_alone(ptr frame)",
-    )
+    code = Code(module, "void jitonnx_walk(ptr frame, i64 index, i64 first, i64 last, ptr stamps)")
     frame = code["frame"]
-    rows, scratch = code.pointer(frame, FRAME, "rows"), code.pointer(frame, FRAME, "scratch")
-    with code.loop(0, code.word(frame, FRAME, "row_count")) as index:
-        row = code.item(rows, ROW, index)
-        tasks = code.word(row, ROW, "tasks")
-        with code.when(code.compare(tasks, ">", 0)):
-            _call_kernel(code, row, 0, tasks, scratch)
-        if timed:
-            _stamp(code, code.add(index, 1))
-    code.give()
-
-
-def _walk_shared(module: ir.Module, timed: bool) -> None:
-    """This thread's part of the rows [first, last), with the barriers behind them.
-
-    Thread `index` of a row's n does quotient tasks, the first `remainder` threads one more.
-
-    for (row = first; row < last; row++) {
-        if (index < row->threads) {
-            begin = index * quotient + min(index, remainder)
-            kernel(…, begin, begin + quotient + (index < remainder), scratch + index * stride)
-        }
-        if (row->barrier) barrier(team, frame->participants)
-    }
-    """
-    arguments = "ptr frame, ptr team, i64 index, i64 first, i64 last"
-    code = Code(
-        module,
-        f"void jitonnx_walk_shared_timed({arguments}, ptr stamps)"
-        if timed
-        else f"void jitonnx_walk_shared({arguments})",
-    )
-    frame, index = code["frame"], code["index"]
-    rows, participants = code.pointer(frame, FRAME, "rows"), code.word(frame, FRAME, "participants")
-    offset = code.multiply(index, code.word(frame, FRAME, "scratch_stride"))
-    scratch = code.at(code.pointer(frame, FRAME, "scratch"), offset)
+    rows = code.pointer(frame, FRAME, "rows")
     with code.loop(code["first"], code["last"]) as position:
         row = code.item(rows, ROW, position)
-        with code.when(code.compare(index, "<", code.word(row, ROW, "threads"))):
-            quotient, remainder = code.word(row, ROW, "quotient"), code.word(row, ROW, "remainder")
-            gets_more = code.compare(index, "<", remainder)
-            more = code.build.select(gets_more, index, remainder)
-            begin = code.add(code.multiply(index, quotient), more)
-            end = code.add(code.add(begin, quotient), code.build.zext(gets_more, WORD))
-            _call_kernel(code, row, begin, end, scratch)
-        with code.when(code.compare(code.word(row, ROW, "barrier"), "!=", 0)):
-            code.call("jitonnx_barrier", code["team"], participants)
-        if timed:
-            _stamp(code, code.add(position, 1))
+        tasks = code.word(row, ROW, "tasks")
+        with code.when(code.compare(tasks, ">", 0)):
+            call_kernel(code, frame, row, code["index"], 0, tasks)
+        stamp(code, code["stamps"], code.add(position, 1))
     code.give()
 
 
@@ -112,45 +73,46 @@ def _patch(module: ir.Module) -> None:
     code.give()
 
 
-def _run(module: ir.Module, timed: bool) -> None:
+def _run(module: ir.Module) -> None:
     """A whole run: with the frame's team if it has one, and that is free and can be started; else on this thread alone.
+    `stamps`: null, or where a timed run notes the clock before the first and after each row.
 
     patch(frame)
-    if (!team) { walk_alone(frame); return }
-    if (acquire(team)) {
+    if (team && acquire(team)) {
         shared = start(team) >= participants - 1
-        if (shared) { post the frame to the first participants - 1 workers; walk_shared(frame, team, 0, 0, row_count) }
+        if (shared) {
+            sequence = the caller's own, before it gets its part of the first shared row
+            advance(team, 0, 0)
+            member(team, 0, sequence)
+        }
         team->busy = 0
-        if (shared) return
+        if (shared) { walk(frame, 0, shared_end, row_count); return }
     }
-    walk_alone(frame)
-
-    The last parallel row has a barrier behind it, so no worker touches the frame when the team is given back.
+    walk(frame, 0, 0, row_count)
     """
-    signature = "void jitonnx_profile(ptr frame, ptr stamps)" if timed else "void jitonnx_run(ptr frame)"
-    code = Code(module, signature, exported=True)
-    suffix, stamps = ("_timed", [code["stamps"]]) if timed else ("", [])
-    frame = code["frame"]
+    code = Code(module, "void jitonnx_run(ptr frame, ptr stamps)", exported=True)
+    frame, stamps = code["frame"], code["stamps"]
     code.call("jitonnx_patch", frame)
-    if timed:
-        _stamp(code, 0)
-    team = code.pointer(frame, FRAME, "team")
+    stamp(code, stamps, 0)
+    team, rows = code.pointer(frame, FRAME, "team"), code.word(frame, FRAME, "row_count")
     with code.when(code.is_null(team)):
-        code.call(f"jitonnx_walk_alone{suffix}", frame, *stamps)
+        code.call("jitonnx_walk", frame, 0, 0, rows, stamps)
         code.give()
     with code.when(code.compare(code.call("jitonnx_acquire", team), "!=", 0)):
         busy = code.field(team, TEAM, "busy")
         helpers = code.subtract(code.word(frame, FRAME, "participants"), 1)
         with code.when(code.compare(code.call("jitonnx_start", team), ">=", helpers)):
-            mailboxes = code.pointer(team, TEAM, "mailboxes")
-            with code.loop(0, helpers) as index:
-                code.call("jitonnx_post", code.item(mailboxes, MAILBOX, index), frame)
-            row_count = code.word(frame, FRAME, "row_count")
-            code.call(f"jitonnx_walk_shared{suffix}", frame, team, 0, 0, row_count, *stamps)
+            code.build.store(frame, code.field(team, TEAM, "frame"))
+            code.build.store(stamps, code.field(team, TEAM, "stamps"))
+            caller = code.pointer(team, TEAM, "members")
+            sequence = sequence_of(code, code.word(caller, MEMBER, "claim"))
+            code.call("jitonnx_advance", team, 0, 0)
+            code.call("jitonnx_member", team, 0, sequence)
             code.publish(busy, 0)
+            code.call("jitonnx_walk", frame, 0, code.word(frame, FRAME, "shared_end"), rows, stamps)
             code.give()
         code.publish(busy, 0)
-    code.call(f"jitonnx_walk_alone{suffix}", frame, *stamps)
+    code.call("jitonnx_walk", frame, 0, 0, rows, stamps)
     code.give()
 
 

@@ -1,0 +1,164 @@
+"""Work behind the runs: jobs that one thread of the process does in turn, and that end when nobody wants them.
+
+What a job makes is found when it is done; until then whoever asks gets None and does without. A job is given an event
+that is set when it is to stop: its session was closed or collected, what it makes was thrown out, or the interpreter
+ends. After a fork the child begins its unfinished jobs anew, when they are next asked for.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from jitonnx.errors import Error, Fail
+
+_T = TypeVar("_T")
+
+EXIT_SECONDS = 2.0
+"""How long the end of the interpreter waits for a job to notice that it is called off."""
+
+
+class StoppedError(RuntimeError):
+    """Work was called off before it was done."""
+
+
+class Job(Generic[_T]):
+    """One thing to be made. `make(stop)` is called on the background thread and should look at the event now and then.
+
+    Made by `Workshop.submit`.
+    """
+
+    def __init__(self, make: Callable[[threading.Event], _T]) -> None:
+        self._make = make
+        self._outcome: tuple[_T | None, BaseException | None] | None
+        self._ended: threading.Event
+        self.stop: threading.Event
+        self._begin()
+
+    def found(self) -> _T | None:
+        """What was made, None if it is not ready yet. Fail tells why it could not be made."""
+        if self._outcome is None:
+            self._resume()
+            return None
+        made, error = self._outcome
+        if error is not None:
+            text = error.text if isinstance(error, Error) else str(error) or type(error).__name__
+            raise Fail(f"the model could not be compiled in the background: {text}") from error
+        return made
+
+    def wait(self, timeout: float | None = None) -> _T | None:
+        """As `found`, but for a wait of up to `timeout` seconds (None: as long as it takes)."""
+        self._resume()
+        self._ended.wait(timeout)
+        return self.found()
+
+    @property
+    def state(self) -> str:
+        """compiling, compiled or failed."""
+        if self._outcome is None:
+            return "compiling"
+        return "compiled" if self._outcome[1] is None else "failed"
+
+    def cancel(self) -> None:
+        """Ask it to stop."""
+        self.stop.set()
+
+    def work(self) -> None:
+        """Do the job, on the background thread."""
+        try:
+            if self.stop.is_set():
+                raise StoppedError("it was called off")
+            self._outcome = self._make(self.stop), None
+        except BaseException as error:  # whoever asks for what was to be made meets it
+            self._outcome = None, error
+        self._ended.set()
+
+    def _begin(self) -> None:
+        self._outcome = None
+        self._ended, self.stop = threading.Event(), threading.Event()
+        self._process = os.getpid()
+        _thread.add(self)
+
+    def _resume(self) -> None:
+        """Begin anew in a process that was forked before the job was done."""
+        if self._process != os.getpid() and self._outcome is None:
+            self._begin()
+
+
+class Workshop:
+    """The jobs of one session: `close` calls all of them off."""
+
+    def __init__(self) -> None:
+        self._jobs: weakref.WeakSet[Job] = weakref.WeakSet()
+        self._closed = False
+
+    def submit(self, make: Callable[[threading.Event], _T]) -> Job[_T]:
+        """A job that is done after those submitted before it, of all sessions."""
+        job = Job(make)
+        self._jobs.add(job)
+        if self._closed:
+            job.cancel()
+        return job
+
+    def close(self) -> None:
+        """Call off all jobs, also those submitted later."""
+        self._closed = True
+        for job in list(self._jobs):
+            job.cancel()
+
+
+class _Thread:
+    """The background thread: started when there is a job, ended when there is none."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jobs: deque[Job] = deque()
+        self._thread: threading.Thread | None = None
+        self._doing: Job | None = None
+
+    def add(self, job: Job) -> None:
+        with self._lock:
+            self._jobs.append(job)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="jitonnx-background", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if not self._jobs:
+                    self._thread = self._doing = None
+                    return
+                job = self._doing = self._jobs.popleft()
+            job.work()
+            del job
+
+    def stop(self) -> None:
+        """Call everything off and wait a little, so that no native code is cut short when the interpreter ends."""
+        with self._lock:
+            thread, jobs = self._thread, [*self._jobs, self._doing]
+        for job in jobs:
+            if job is not None:
+                job.cancel()
+        if thread is not None:
+            thread.join(EXIT_SECONDS)
+
+
+_thread = _Thread()
+linking = threading.Lock()
+"""Held while a job links code, so that no fork happens meanwhile and leaves LLVM's own lock held in the child."""
+
+
+def _after_fork() -> None:
+    global _thread
+    linking.release()
+    _thread = _Thread()
+
+
+os.register_at_fork(before=linking.acquire, after_in_parent=linking.release, after_in_child=_after_fork)
+atexit.register(lambda: _thread.stop())

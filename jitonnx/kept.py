@@ -1,0 +1,156 @@
+"""What is made for a key (input shapes) and kept: those used last, within limits of number and bytes."""
+
+from __future__ import annotations
+
+import enum
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Generic, TypeVar
+
+from jitonnx.background import Job, Workshop
+
+_T = TypeVar("_T")
+
+KEYS_REMEMBERED = 1024
+"""Keys that were seen once and may come back."""
+
+
+class When(enum.Enum):
+    """When a thing is made that is asked for and not there."""
+
+    NOW = enum.auto()
+    """By whoever asks for it, who waits."""
+    BEHIND = enum.auto()
+    """In the background, at once."""
+    AGAIN = enum.auto()
+    """In the background, when it is asked for a second time."""
+
+
+class Kept(Generic[_T]):
+    """What was made for some key, the most recently used kept; made once even under several threads.
+
+    number: at most so many are kept. size, limit: the bytes that one holds, and how many all together may hold; the one
+    used last stays in any case.
+    """
+
+    def __init__(self, number: int, size: Callable[[_T], int] | None = None, limit: int = 0) -> None:
+        self._number, self._size, self._limit = number, size, limit
+        self._lock = threading.RLock()
+        self._entries: OrderedDict[Any, _T] = OrderedDict()
+
+    def get(self, key: Any, make: Callable[[], _T]) -> _T:
+        """What is kept under `key`, made if need be."""
+        with self._lock:
+            found = self.find(key)
+            if found is not None:
+                return found
+            made = self._entries[key] = make()
+            self._shrink()
+            return made
+
+    def find(self, key: Any) -> _T | None:
+        """What is kept under `key`, if anything is."""
+        with self._lock:
+            if key in self._entries:
+                self._entries.move_to_end(key)
+                return self._entries[key]
+            return None
+
+    def keys(self) -> list[Any]:
+        """What things are kept for, those used longest ago first."""
+        with self._lock:
+            return list(self._entries)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes that all hold together; 0 where they are not counted."""
+        with self._lock:
+            return 0 if self._size is None else sum(map(self._size, self._entries.values()))
+
+    def __iter__(self) -> Iterator[_T]:
+        with self._lock:
+            return iter(list(self._entries.values()))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def _shrink(self) -> None:
+        while len(self._entries) > self._number:
+            self._let_go()
+        if self._size is None:
+            return
+        excess = self.bytes - self._limit
+        while excess > 0 and len(self._entries) > 1:
+            excess -= self._size(self._let_go())
+
+    def _let_go(self) -> _T:
+        return self._entries.popitem(last=False)[1]
+
+
+class KeptJobs(Generic[_T]):
+    """As `Kept`, for things that may also be made in the background."""
+
+    def __init__(self, number: int, workshop: Workshop | None) -> None:
+        self._number, self._workshop = number, workshop
+        self._made: Kept[_T] = Kept(number)
+        self._lock = threading.Lock()
+        self._jobs: OrderedDict[Any, Job[_T]] = OrderedDict()
+        self._seen: OrderedDict[Any, None] = OrderedDict()
+
+    def get(self, key: Any, make: Callable[[threading.Event | None], _T], when: When) -> _T | None:
+        """What is kept under `key`, made if need be; None if that is left to the background, or not wanted yet.
+
+        make: is given the event that is set when the work is to stop, None where the caller waits for it. Raises the
+        error that making it in the background met.
+        """
+        if when is When.NOW:
+            return self._made.get(key, lambda: make(None))
+        found = self.find(key)
+        if found is not None:
+            return found
+        with self._lock:
+            if key not in self._jobs and (when is When.BEHIND or key in self._seen):
+                self._start(key, make)
+        self.note([key])
+        return None
+
+    def note(self, keys: Iterable[Any]) -> None:
+        """Count keys as asked for."""
+        with self._lock:
+            for key in keys:
+                self._seen[key] = None
+                self._seen.move_to_end(key)
+            while len(self._seen) > KEYS_REMEMBERED:
+                self._seen.popitem(last=False)
+
+    def seen(self) -> list[Any]:
+        """Keys that were asked for and had to wait, some of the last, those asked for longest ago first."""
+        with self._lock:
+            return list(self._seen)
+
+    def find(self, key: Any) -> _T | None:
+        """What is kept under `key`, if it is there. Raises the error that making it in the background met."""
+        found = self._made.find(key)
+        if found is not None:
+            return found
+        with self._lock:
+            job = self._jobs.get(key)
+        made = None if job is None else job.found()
+        if made is None:
+            return None
+        with self._lock:
+            self._jobs.pop(key, None)
+        return self._made.get(key, lambda: made)
+
+    def __iter__(self) -> Iterator[_T]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def _start(self, key: Any, make: Callable[[threading.Event | None], _T]) -> None:
+        assert self._workshop is not None, "Bug: a thing is left to the background, and there is none"
+        self._jobs[key] = self._workshop.submit(make)
+        while len(self._jobs) > self._number:
+            self._jobs.popitem(last=False)[1].cancel()

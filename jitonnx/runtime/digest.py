@@ -1,0 +1,15 @@
+"""SHA-256 without `hashlib`, whose import loads OpenSSL, 3 ms of a start: as the standard library's `random` does."""
+
+from __future__ import annotations
+
+try:
+    from _sha2 import sha256  # type: ignore[import-not-found]
+except ImportError:
+    try:
+        from _sha256 import sha256  # type: ignore[import-not-found]  # before Python 3.12
+    except ImportError:
+        from hashlib import sha256
+
+__all__ = ["SHA256_BYTES", "sha256"]
+
+SHA256_BYTES = 32

@@ -1,0 +1,132 @@
+"""How NumPy gets and frees the memory of large outputs: freed blocks are kept for the next output of the same size.
+
+These are the functions of a PyDataMem_Handler (NumPy's ndarraytypes.h); NumPy calls those of the handler that an array
+was made with, whenever and on whichever thread the array dies. A block has its size in front, ALIGNMENT bytes before
+what NumPy sees, as arrays may change their own.
+"""
+
+from __future__ import annotations
+
+import llvmlite.ir as ir
+
+from ..layout import ALIGNMENT, BLOCKS, KEPT_BLOCKS, WORD_BYTES
+from .emit import POINTER, Code
+
+_PAGE = 4096
+_HUGE_PAGES = 14
+"""Linux's MADV_HUGEPAGE: a large block costs a page fault per 2 MB instead of per 4 KB, as with NumPy's own."""
+
+
+def define(module: ir.Module, linux: bool) -> None:
+    """Add the functions to a module."""
+    _drop(module)
+    _allocate(module, linux)
+    _clear(module)
+    _resize(module)
+    _free(module)
+    _trim(module)
+
+
+def _entry_at(code: Code, index: ir.Value) -> ir.Value:
+    return code.at(code.field(code["blocks"], BLOCKS, "entries"), code.multiply(index, WORD_BYTES))
+
+
+def _drop(module: ir.Module) -> ir.Value:
+    """Take kept block number `index` out; returns it. The caller holds `blocks`."""
+    code = Code(module, "ptr jitonnx_block_drop(ptr blocks, i64 index)")
+    blocks = code["blocks"]
+    last = code.subtract(code.word(blocks, BLOCKS, "count"), 1)
+    block = code.load(_entry_at(code, code["index"]), POINTER)
+    with code.loop(code["index"], last) as index:
+        code.store(_entry_at(code, index), code.load(_entry_at(code, code.add(index, 1))))
+    code.put(blocks, BLOCKS, "count", last)
+    code.put(blocks, BLOCKS, "kept", code.subtract(code.word(blocks, BLOCKS, "kept"), code.load(block)))
+    code.build.ret(block)
+
+
+def _allocate(module: ir.Module, linux: bool) -> None:
+    """A kept block of this size, or a new one; null if memory is short."""
+    code = Code(module, "ptr jitonnx_block_malloc(ptr blocks, i64 size)", exported=True)
+    blocks, size = code["blocks"], code["size"]
+    busy = code.field(blocks, BLOCKS, "busy")
+    with code.when(code.exchange_if(busy, 0, 1), likely=True):
+        with code.loop(0, code.word(blocks, BLOCKS, "count")) as index:
+            fits = code.equal(code.load(code.load(_entry_at(code, index), POINTER)), size)
+            with code.when(fits):
+                found = code.call("jitonnx_block_drop", blocks, index)
+                code.publish(busy, 0)
+                code.build.ret(code.at(found, ALIGNMENT))
+        code.publish(busy, 0)
+    block = code.call("malloc", code.add(size, ALIGNMENT))
+    with code.when(code.is_null(block), likely=False):
+        code.build.ret(block)
+    code.store(block, size)
+    if linux:
+        place = code.build.ptrtoint(block, size.type)
+        skip = code.build.and_(code.subtract(0, place), code.number(_PAGE - 1))
+        with code.when(code.compare(size, ">", skip)):
+            code.call("madvise", code.at(block, skip), code.subtract(size, skip), _HUGE_PAGES)
+    code.build.ret(code.at(block, ALIGNMENT))
+
+
+def _clear(module: ir.Module) -> None:
+    code = Code(module, "ptr jitonnx_block_calloc(ptr blocks, i64 count, i64 size)", exported=True)
+    size = code.multiply(code["count"], code["size"])
+    block = code.call("jitonnx_block_malloc", code["blocks"], size)
+    with code.when(code.build.not_(code.is_null(block))):
+        code.call("memset", block, 0, size)
+    code.build.ret(block)
+
+
+def _resize(module: ir.Module) -> None:
+    code = Code(module, "ptr jitonnx_block_realloc(ptr blocks, ptr memory, i64 size)", exported=True)
+    with code.when(code.is_null(code["memory"])):
+        code.build.ret(code.call("jitonnx_block_malloc", code["blocks"], code["size"]))
+    block = code.call("realloc", code.at(code["memory"], -ALIGNMENT), code.add(code["size"], ALIGNMENT))
+    with code.when(code.is_null(block), likely=False):
+        code.build.ret(block)
+    code.store(block, code["size"])
+    code.build.ret(code.at(block, ALIGNMENT))
+
+
+def _free(module: ir.Module) -> None:
+    """Keep a block, in place of those freed longest ago where there are too many; free it if it is too large for that.
+
+    If another thread is at it the block is simply freed.
+    """
+    code = Code(module, "void jitonnx_block_free(ptr blocks, ptr memory, i64 size)", exported=True)
+    blocks = code["blocks"]
+    with code.when(code.is_null(code["memory"])):
+        code.give()
+    block = code.at(code["memory"], -ALIGNMENT)
+    size, limit = code.load(block), code.word(blocks, BLOCKS, "limit")
+    busy = code.field(blocks, BLOCKS, "busy")
+    with code.when(code.compare(size, "<=", limit)), code.when(code.exchange_if(busy, 0, 1), likely=True):
+        with code.forever() as leave:
+            count, kept = code.word(blocks, BLOCKS, "count"), code.add(code.word(blocks, BLOCKS, "kept"), size)
+            room = code.build.and_(code.compare(count, "<", KEPT_BLOCKS), code.compare(kept, "<=", limit))
+            with code.when(room):
+                leave()
+            code.call("free", code.call("jitonnx_block_drop", blocks, 0))
+        count = code.word(blocks, BLOCKS, "count")
+        code.build.store(block, _entry_at(code, count))
+        code.put(blocks, BLOCKS, "count", code.add(count, 1))
+        code.put(blocks, BLOCKS, "kept", code.add(code.word(blocks, BLOCKS, "kept"), size))
+        code.publish(busy, 0)
+        code.give()
+    code.call("free", block)
+    code.give()
+
+
+def _trim(module: ir.Module) -> None:
+    """Free all kept blocks, unless another thread is at it."""
+    code = Code(module, "void jitonnx_block_trim(ptr blocks)", exported=True)
+    blocks = code["blocks"]
+    busy = code.field(blocks, BLOCKS, "busy")
+    with code.when(code.exchange_if(busy, 0, 1)):
+        with code.forever() as leave:
+            with code.when(code.equal(code.word(blocks, BLOCKS, "count"), 0)):
+                leave()
+            code.call("free", code.call("jitonnx_block_drop", blocks, 0))
+        code.publish(busy, 0)
+    code.give()

@@ -1,0 +1,41 @@
+"""Packed weights multiplied by a factor a row: what is left of scaling the columns of a, where b has fewer elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from numba.core import types
+
+from jitonnx.kernels.code import Code, Pointer, emitted, remainder
+from jitonnx.kernels.gemm.spec import ScaleSpec
+from jitonnx.kernels.trace import Traced, select
+
+
+def build_scale(spec: ScaleSpec, lanes: int) -> Callable[..., None]:
+    """The kernel of `spec` for vectors of `lanes` elements."""
+    element = getattr(types, spec.element)
+
+    def body(code: Code, begin: Traced, end: Traced) -> None:
+        packed, factors, scaled = (code.buffer(number, element) for number in range(len(spec.BUFFERS)))
+        _, k, full, width, last, factor_image, factor_step = (code.size(i) for i in range(len(spec.SIZES)))
+        panels, elements = full + 1, (full * width + last) * k
+        with code.loop(end, begin) as task:
+            image, panel = task / panels, remainder(task, panels)
+            columns = select(panel < full, width, last)
+            start = panel * width * k
+            source, target = packed.at(start), scaled.at(image * elements + start)
+            with code.loop(k) as row:
+                factor = code.spread(factors.load(image * factor_image + row * factor_step), lanes)
+                _scale_row(code, source.at(row * columns), factor, target.at(row * columns), columns, lanes)
+
+    return emitted(body)
+
+
+def _scale_row(code: Code, source: Pointer, factor: Traced, target: Pointer, columns: Traced, lanes: int) -> None:
+    rest = remainder(columns, code.integer(lanes))
+    whole = columns - rest
+    with code.loop(whole, step=lanes) as column:
+        target.store(column, source.load(column, lanes) * factor)
+    with code.when(rest > 0):
+        live = code.live(rest, lanes)
+        target.store(whole, source.load(whole, lanes, live) * factor, live)

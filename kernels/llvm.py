@@ -1,0 +1,93 @@
+"""What vector operations are made of in LLVM IR: intrinsics by name, and vectors where LLVM would go lane by lane."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import llvmlite.ir as ir
+from numba.core import types
+
+_I32 = ir.IntType(32)
+
+
+def llvm_intrinsic(
+    builder: ir.IRBuilder, name: str, result: ir.Type, arguments: Sequence[ir.Value], overload: ir.Type
+) -> ir.Value:
+    """Call `llvm.NAME.OVERLOAD(arguments)`, declaring it in the builder's module at its first use."""
+    full = f"llvm.{name}.{mangle(overload)}"
+    function = builder.module.globals.get(full)
+    if function is None:
+        function = ir.Function(builder.module, ir.FunctionType(result, [a.type for a in arguments]), full)
+    return builder.call(function, arguments, fastmath=("contract",) if _is_float(result) else ())
+
+
+def mangle(typ: ir.Type) -> str:
+    """LLVM's suffix for an overloaded intrinsic: f32, i64, v16f32, v16f32.p0 parts …"""
+    if isinstance(typ, ir.VectorType):
+        return f"v{typ.count}{mangle(typ.element)}"
+    if isinstance(typ, ir.IntType):
+        return f"i{typ.width}"
+    return {ir.HalfType(): "f16", ir.FloatType(): "f32", ir.DoubleType(): "f64"}[typ]
+
+
+def _is_float(typ: ir.Type) -> bool:
+    return isinstance(
+        typ.element if isinstance(typ, ir.VectorType) else typ, ir.HalfType | ir.FloatType | ir.DoubleType
+    )
+
+
+def splat(builder: ir.IRBuilder, scalar: ir.Value, lanes: int) -> ir.Value:
+    """A vector with `scalar` in every lane."""
+    undefined = ir.Constant(ir.VectorType(scalar.type, lanes), ir.Undefined)
+    first = builder.insert_element(undefined, scalar, _I32(0))
+    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_I32, lanes), [0] * lanes))
+
+
+def float_to_integer(builder: ir.IRBuilder, value: ir.Value, new: types.Integer, to: ir.Type) -> ir.Value:
+    """Floats as integers of type `new`, saturated, NaN as 0. LLVM's own operation for it goes lane by lane."""
+    smallest, largest = (-(1 << (new.bitwidth - 1)) if new.signed else 0), (1 << (new.bitwidth - new.signed)) - 1
+    least, above = (ir.Constant(value.type, all_lanes(value.type, float(bound))) for bound in (smallest, largest + 1))
+    high, low = builder.fcmp_ordered(">=", value, above), builder.fcmp_ordered("<", value, least)
+    ordered = builder.fcmp_ordered("ord", value, value)
+    inside = builder.and_(ordered, builder.not_(builder.or_(high, low)))
+    safe = builder.select(inside, value, ir.Constant(value.type, None))
+    converted = builder.fptosi(safe, to) if new.signed else builder.fptoui(safe, to)
+    converted = builder.select(high, ir.Constant(to, all_lanes(to, largest)), converted)
+    return builder.select(low, ir.Constant(to, all_lanes(to, smallest)), converted)
+
+
+def float_remainder(builder: ir.IRBuilder, element: types.Float, a: ir.Value, b: ir.Value) -> ir.Value:
+    """C's fmod, exact. LLVM's operation for it calls the C library for every lane: that is left to large quotients.
+
+    With q, the quotient rounded and cut off, below 2**(mantissa - 1), a - q * b is a number of the format, and q is at
+    most one too large.
+    """
+    typ, zero = a.type, ir.Constant(a.type, None)
+    size, divisor = (llvm_intrinsic(builder, "fabs", typ, [value], typ) for value in (a, b))
+    bound = builder.fmul(divisor, ir.Constant(typ, all_lanes(typ, 2.0 ** {16: 10, 32: 22, 64: 51}[element.bitwidth])))
+    finite = builder.fcmp_ordered("<", divisor, ir.Constant(typ, all_lanes(typ, float("inf"))))
+    small = builder.and_(builder.fcmp_ordered("<", size, bound), finite)  # no NaN, no divisor of 0
+    everywhere = llvm_intrinsic(builder, "vector.reduce.and", ir.IntType(1), [small], small.type) if _wide(a) else small
+    with builder.if_else(everywhere, likely=True) as (fast, slow):
+        with fast:
+            quotient = llvm_intrinsic(builder, "trunc", typ, [builder.fdiv(size, divisor)], typ)
+            rest = llvm_intrinsic(builder, "fma", typ, [builder.fneg(quotient), divisor, size], typ)
+            below = builder.fcmp_ordered("<", rest, zero)
+            rest = builder.select(below, builder.fadd(rest, divisor), rest)
+            near, near_block = llvm_intrinsic(builder, "copysign", typ, [rest, a], typ), builder.block
+        with slow:
+            far, far_block = builder.frem(a, b), builder.block
+    result = builder.phi(typ)
+    result.add_incoming(near, near_block)
+    result.add_incoming(far, far_block)
+    return result
+
+
+def _wide(value: ir.Value) -> bool:
+    return isinstance(value.type, ir.VectorType)
+
+
+def all_lanes(typ: ir.Type, number: float) -> Any:
+    """`number` as the contents of a constant of `typ`: in all lanes of a vector."""
+    return [number] * typ.count if isinstance(typ, ir.VectorType) else number

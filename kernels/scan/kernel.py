@@ -1,0 +1,124 @@
+"""The scanning kernels: along rows by vectors that are scanned in registers, or across rows with one sum a lane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import llvmlite.ir as ir
+from numba.core import types
+
+from jitonnx.kernels.code import Code, Mask, Pointer, Variable, emitted, remainder, smaller
+from jitonnx.kernels.rows import unit_range
+from jitonnx.kernels.scan.spec import COLUMNS, ScanSpec
+from jitonnx.kernels.trace import Traced
+
+_VECTORS = 4
+"""Vectors of columns scanned at once: their chains of dependent operations hide each other's latency."""
+
+
+def build(spec: ScanSpec, lanes: int, epilogue: Any = None) -> Callable[..., None]:
+    """The kernel of `spec` for vectors of `lanes` elements (of spec.element). There is no epilogue."""
+    if epilogue is not None:
+        raise ValueError(f"{spec} takes no epilogue")
+    element = getattr(types, spec.element)
+
+    def body(code: Code, begin: Traced, end: Traced) -> None:
+        scan = _Scan(spec, code, element, lanes)
+        x, y = code.buffer(0, element), code.buffer(1, element)
+        outer, length, inner, x_outer, x_step, y_outer, y_step = (code.size(i) for i in range(len(spec.SIZES)))
+        if spec.last:
+            first, stop = unit_range(code, begin, end, outer, length)
+            with code.loop(stop, first) as row:
+                scan.row(x.at(row * x_outer), y.at(row * y_outer), length)
+            return
+        blocks = (inner + (COLUMNS - 1)) / COLUMNS
+        first, stop = unit_range(code, begin, end, outer * blocks, length * COLUMNS)
+        with code.loop(stop, first) as unit:
+            batch, start = unit / blocks, remainder(unit, blocks) * COLUMNS
+            end_column = smaller(start + COLUMNS, inner)
+            block = _VECTORS * lanes
+            whole = end_column - remainder(end_column - start, code.integer(block))
+            source, target = x.at(batch * x_outer), y.at(batch * y_outer)
+            with code.loop(whole, start, block) as column:
+                scan.columns(source.at(column), target.at(column), (x_step, y_step), length, _VECTORS, None)
+            with code.loop(end_column, whole, lanes) as column:
+                live = code.live(end_column - column, lanes)
+                scan.columns(source.at(column), target.at(column), (x_step, y_step), length, 1, live)
+
+    return emitted(body)
+
+
+class _Scan:
+    """Emits the scan of a row, or of neighbouring columns."""
+
+    def __init__(self, spec: ScanSpec, code: Code, element: types.Type, lanes: int) -> None:
+        self.spec, self.code, self.element, self.lanes = spec, code, element, lanes
+        self.neutral = code.number(element, 0 if spec.kind == "sum" else 1, lanes)
+
+    def _combine(self, a: Traced, b: Traced) -> Traced:
+        return a + b if self.spec.kind == "sum" else a * b
+
+    def row(self, x: Pointer, y: Pointer, length: Traced) -> None:
+        """Vectors of a row one after the other, from its start or from its end, then single elements."""
+        code, lanes = self.code, self.lanes
+        before = code.variable(self.neutral)
+        whole = length - remainder(length, code.integer(lanes))
+        with code.loop(whole, step=lanes) as done:
+            at = length - lanes - done if self.spec.reverse else done
+            y.store(at, self._turned(self._vector(self._turned(x.load(at, lanes)), before)))
+        total = code.variable(self._first_lane(before.get()))
+        with code.loop(length, whole) as done:
+            at = length - 1 - done if self.spec.reverse else done
+            old = total.get()
+            total.set(self._combine(old, x.load(at)))
+            y.store(at, old if self.spec.exclusive else total.get())
+
+    def _vector(self, x: Traced, before: Variable) -> Traced:
+        """The scan of one vector behind all `before`, whose total is then in all lanes of `before`."""
+        distance, total = 1, before.get()
+        while distance < self.lanes:
+            x = self._combine(x, self._shifted(x, distance))
+            distance *= 2
+        # From one vector to the next there is only one operation to wait for.
+        before.set(self._combine(total, self._last_lane(x)))
+        return self._combine(total, self._shifted(x, 1) if self.spec.exclusive else x)
+
+    def _shuffle(self, a: Traced, b: Traced, chosen: list[int]) -> Traced:
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), len(chosen)), chosen)
+        return a.like(a.builder.shuffle_vector(a.value, b.value, mask))
+
+    def _shifted(self, x: Traced, distance: int) -> Traced:
+        """Lane i is lane i - distance of x, or neutral."""
+        lanes = self.lanes
+        chosen = [i - distance if i >= distance else lanes for i in range(lanes)]
+        return self._shuffle(x, self.neutral, chosen)
+
+    def _last_lane(self, x: Traced) -> Traced:
+        return self._shuffle(x, x, [self.lanes - 1] * self.lanes)
+
+    def _first_lane(self, x: Traced) -> Traced:
+        return x.like(x.builder.extract_element(x.value, self.code.integer(0).value))
+
+    def _turned(self, x: Traced) -> Traced:
+        """The lanes in the order of the scan."""
+        return self._shuffle(x, x, list(reversed(range(self.lanes)))) if self.spec.reverse else x
+
+    def columns(
+        self,
+        x: Pointer,
+        y: Pointer,
+        steps: tuple[Traced, Traced],
+        length: Traced,
+        several: int,
+        live: Mask | None,
+    ) -> None:
+        """`several` vectors of columns, element after element along the axis."""
+        code, lanes = self.code, self.lanes
+        totals = [code.variable(self.neutral) for _ in range(several)]
+        with code.loop(length) as k:
+            row = length - 1 - k if self.spec.reverse else k
+            for v, total in enumerate(totals):
+                before = total.get()
+                total.set(self._combine(before, x.load(row * steps[0] + v * lanes, lanes, live)))
+                y.store(row * steps[1] + v * lanes, before if self.spec.exclusive else total.get(), live)

@@ -1,0 +1,100 @@
+"""The scattering kernels."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from numba import types
+
+from jitonnx.kernels.code import Code, Pointer, each_vector, emitted, remainder, smaller
+from jitonnx.kernels.indices import counted, only_valid, row_start
+from jitonnx.kernels.memory import copy_bytes
+from jitonnx.kernels.scatter.spec import ScatterElementsSpec, ScatterRowsSpec
+from jitonnx.kernels.trace import Traced, isnan, select
+
+
+def build(spec: ScatterElementsSpec | ScatterRowsSpec, lanes: int, epilogue: Any = None) -> Callable[..., None]:
+    """The kernel of `spec` for vectors of `lanes` elements (of spec.element). There is no epilogue."""
+    if epilogue is not None:
+        raise ValueError(f"{spec} takes no epilogue")
+    if isinstance(spec, ScatterElementsSpec):
+        return emitted(lambda code, begin, end: _scatter_elements(code, spec, begin, end))
+    return emitted(lambda code, begin, end: _scatter_rows(code, spec, lanes, begin, end))
+
+
+def _combine(reduction: str, old: Traced, new: Traced) -> Traced:
+    """What an element becomes; where one of both is NaN, that."""
+    if reduction in ("add", "mul"):
+        return old + new if reduction == "add" else old * new
+    sign = ">" if reduction == "max" else "<"
+    if old.is_float:
+        kept = (old > new if reduction == "max" else old < new) | isnan(old)
+    else:
+        compare = old.builder.icmp_signed if old.element.signed else old.builder.icmp_unsigned
+        kept = Traced(old.builder, types.boolean, compare(sign, old.value, new.value))
+    return select(kept, old, new)
+
+
+def _write(spec: Any, updates: Pointer, source: Traced, out: Pointer, target: Traced) -> None:
+    """One element of out from one of updates."""
+    new = updates.load(source)
+    out.store(target, new if spec.reduction == "none" else _combine(spec.reduction, out.load(target), new))
+
+
+def _scatter_elements(code: Code, spec: ScatterElementsSpec, begin: Traced, end: Traced) -> None:
+    size = {name: code.size(index) for index, name in enumerate(spec.SIZES)}
+    element, outer = getattr(types, spec.element), spec.SIZES.index("outer_0_extent")
+    error = code.buffer(spec.BUFFERS.index("error"), types.int64)
+    with code.loop(smaller(end * size["task_units"], size["units"]), begin * size["task_units"]) as unit:
+        first = remainder(unit, size["blocks"]) * size["block"]
+        given, start = row_start(code, outer, size["outer_rank"], 2, unit / size["blocks"])
+        given, start = given + first * size["fast_given"], start + first * size["fast_out"]
+        indices, updates = (
+            code.buffer(number, typ).at(given) for number, typ in ((0, getattr(types, spec.index)), (1, element))
+        )
+        out, count = code.buffer(2, element).at(start), smaller(size["fast_extent"] - first, size["block"])
+        with code.loop(size["slow_extent"]) as slow, code.loop(count) as fast:
+            source = slow * size["slow_given"] + fast * size["fast_given"]
+            index, valid = counted(indices.load(source), size["axis_extent"])
+            target = index * size["axis_stride"] + fast * size["fast_out"]
+            only_valid(code, valid, error, functools.partial(_write, spec, updates, source, out, target))
+
+
+def _scatter_rows(code: Code, spec: ScatterRowsSpec, lanes: int, begin: Traced, end: Traced) -> None:
+    size = {name: code.size(index) for index, name in enumerate(spec.SIZES)}
+    element, extents = getattr(types, spec.element), spec.SIZES.index("extent_0")
+    strides = spec.SIZES.index("stride_0")
+    indices, error = code.buffer(0, getattr(types, spec.index)), code.buffer(3, types.int64)
+    first, stop = begin * size["block"], smaller(end * size["block"], size["run"])
+    updates, out = code.buffer(1, element).at(first), code.buffer(2, element).at(first)
+    with code.loop(size["count"]) as row:
+        offset, found = code.variable(code.integer(0)), code.variable(code.integer(1))
+        with code.loop(size["width"]) as i:
+            index, valid = counted(indices.load(row * size["width"] + i), code.size(i + extents))
+            offset.set(offset.get() + index * code.size(i + strides))
+            found.set(select(valid, found.get(), 0))
+        source, target = updates.at(row * size["run"]), out.at(offset.get())
+        write = functools.partial(_write_run, code, spec, lanes, source, target, stop - first)
+        only_valid(code, found.get().equals(1), error, write)
+
+
+def _write_run(code: Code, spec: ScatterRowsSpec, lanes: int, updates: Pointer, out: Pointer, count: Traced) -> None:
+    """`count` elements of out from as many of updates, next to each other."""
+    with code.either(count < lanes) as (short, long):
+        with short, code.loop(count) as i:
+            _write(spec, updates, i, out, i)
+        with long:
+            if spec.reduction == "none":
+                item = updates.element.bitwidth // 8
+                copy_bytes(code, out.as_bytes(), updates.as_bytes(), count * item, lanes * max(4, item))
+            else:
+                each_vector(code, count, lanes, functools.partial(_combine_vector, spec, updates, out))
+
+
+def _combine_vector(
+    spec: ScatterRowsSpec, updates: Pointer, out: Pointer, first: Traced, width: int, mask: Any, live: Traced
+) -> None:
+    old, new = out.load(first, width, mask), updates.load(first, width, mask)
+    out.store(first, _combine(spec.reduction, old, new), mask)

@@ -1,0 +1,1 @@
+"""TopK: the largest or smallest elements of rows, in order, and where they stand."""

@@ -1,0 +1,78 @@
+"""What the kernel of TopK is, without compiling it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from jitonnx.kernels.sharing import units_per_task
+from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.records import dataclass
+
+ELEMENTS = (*(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)), "float32", "float64")
+BLOCK = 64
+"""At most so many elements are compared with the threshold at once, and may be added to the candidates."""
+_LEAST_CANDIDATES = 64
+
+
+@dataclass(frozen=True)
+class TopKSpec(KernelSpec):
+    """values[r, :] = the k largest (or smallest) of x[r, :], in order; indices[r, :] (int64) = where they stand in it.
+
+    Rows of all three are dense, and begin x_row, values_row and indices_row elements apart. Of equal elements the one
+    with the lower index comes first; -0 equals 0; NaN is larger than all numbers.
+
+    Elements become records: integers whose order is the one wanted, for they hold first a key of the element and then
+    the index, complemented. Of a row the first `capacity` records are candidates. A quickselect leaves the k best, the
+    worst of which is a threshold that further elements have to pass to become candidates; when these fill the memory,
+    that is repeated. Random rows so pass the threshold about 3 k log4(n / capacity) times, and a row in ascending
+    order n times, each of which costs a few steps of a quickselect: the time is O(n), plus k log k for sorting the
+    result. Where k is no small part of a row, all of it are candidates.
+
+    Of a short row a few elements are taken one by one: the largest record is looked for, and wiped out.
+
+    Task: rows of about as many elements as `sharing` says.
+    """
+
+    element: str = "float32"
+    largest: bool = True
+
+    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "values", "indices")
+    GIVEN: ClassVar[tuple[str, ...]] = ("rows", "length", "k", "x_row", "values_row", "indices_row")
+    SIZES: ClassVar[tuple[str, ...]] = (*GIVEN, "capacity", "one_by_one")
+
+    def __post_init__(self) -> None:
+        if self.element not in ELEMENTS:
+            raise ValueError(f"no kernel for the largest of {self.element!r}")
+
+    @property
+    def record_bytes(self) -> int:
+        """8, with 32 bits of key and of index; 16 where an element has 64 bits."""
+        return 16 if np.dtype(self.element).itemsize == 8 else 8
+
+    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
+        """GIVEN -> SIZES."""
+        given = list(sizes[: len(self.GIVEN)])
+        length, k = given[1:3]
+        capacity = max(4 * k, _LEAST_CANDIDATES)
+        capacity = capacity if 2 * capacity < length else length
+        return [*given, capacity, int(capacity == length and k * self._look_cycles(length) < 8 * length)]
+
+    def _look_cycles(self, length: int) -> int:
+        """About what looking for the largest of `length` records takes; a quickselect and sorting take 8 for each."""
+        return length // 8 + 40 if self.record_bytes == 8 else 2 * length + 20
+
+    def tasks(self, sizes: Sequence[int]) -> int:
+        rows, length, k = sizes[:3]
+        return -(-rows // units_per_task(length)) if k else 0
+
+    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+        """Four times the candidates: the best so far, and what a quickselect parts them into."""
+        return 4 * (sizes[len(self.GIVEN)] + 2 * BLOCK) * self.record_bytes
+
+    def work(self, sizes: Sequence[int]) -> Work:
+        rows, length, k = sizes[:3]
+        item = np.dtype(self.element).itemsize
+        return Work(rows * (4 * length + 20 * k), rows * (length * item + k * (item + 8)))

@@ -1,0 +1,135 @@
+"""Data classes put off: once used they are what `dataclasses.dataclass` makes, and before that nobody sees."""
+
+import copy
+import dataclasses
+import pickle
+import threading
+from dataclasses import FrozenInstanceError, field
+from typing import Any, ClassVar
+
+import pytest
+
+from jitonnx import records
+
+
+def _family(decorate: Any) -> tuple[type, ...]:
+    """A base, two subclasses of different options, and a class that writes methods of its own."""
+
+    @decorate(frozen=True)
+    class Base:
+        limit: ClassVar[int] = 3
+        first: int
+
+        def doubled(self) -> int:
+            return 2 * self.first
+
+    @decorate(frozen=True)
+    class Derived(Base):
+        """Documented."""
+
+        names: tuple[str, ...] = ()
+        seen: list[int] = field(default_factory=list, compare=False)
+
+        def __post_init__(self) -> None:
+            if self.first > self.limit:
+                raise ValueError("too large")
+
+    @decorate(eq=False)
+    class Mutable:
+        a: int
+        b: list[int] = field(default_factory=list)
+
+    @decorate
+    class Own:
+        a: int
+
+        def __repr__(self) -> str:
+            return "own"
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+    return Base, Derived, Mutable, Own
+
+
+ORIGINAL, LATER = _family(dataclasses.dataclass), _family(records.dataclass)
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_same_as_data_classes(number: int) -> None:
+    original, later = ORIGINAL[number], LATER[number]
+    a, b = original(2), later(2)
+    assert repr(a) == repr(b)
+    assert [f.name for f in dataclasses.fields(a)] == [f.name for f in dataclasses.fields(b)]
+    assert (original(2) == a) is (later(2) == b) and (original(1) == a) is (later(1) == b)
+    assert (original.__hash__ is None) is (later.__hash__ is None)
+    assert dataclasses.replace(b, **{dataclasses.fields(b)[0].name: 1}) is not b
+    assert original.__match_args__ == later.__match_args__  # type: ignore[attr-defined]
+    assert (original.__doc__ is None) is (later.__doc__ is None) or later.__doc__ is None
+    assert set(vars(original)) == set(vars(later))
+
+
+def test_frozen() -> None:
+    _, derived, _, _ = LATER
+    made = derived(1, ("x",))
+    with pytest.raises(FrozenInstanceError, match="first"):
+        made.first = 2
+    with pytest.raises(FrozenInstanceError):
+        del made.first
+    assert hash(made) == hash(derived(1, ("x",))) and made.doubled() == 2 and made.seen == []
+    with pytest.raises(ValueError, match="too large"):
+        derived(9)
+    with pytest.raises(TypeError):
+        derived()
+
+
+def test_put_off_until_used() -> None:
+    base, derived, mutable, own = _family(records.dataclass)
+    for cls in (base, derived, mutable, own):
+        assert isinstance(cls.__dict__["__dataclass_fields__"], records._Pending)
+    derived(1)
+    assert not isinstance(base.__dict__["__dataclass_fields__"], records._Pending)  # a subclass needs its base
+    assert isinstance(mutable.__dict__["__dataclass_fields__"], records._Pending)
+    assert dataclasses.is_dataclass(mutable) and [f.name for f in dataclasses.fields(mutable)] == ["a", "b"]
+
+
+@records.dataclass(frozen=True)
+class Plain:
+    """Found by pickle."""
+
+    a: int
+    b: str = "b"
+
+
+def test_pickled_before_first_use() -> None:
+    """Instances that come without `__init__` have all methods too."""
+    data = pickle.dumps(Plain(1))
+
+    @records.dataclass(frozen=True)
+    class Other:
+        a: int
+        b: str = "b"
+
+    one, two = Other.__new__(Other), Other.__new__(Other)
+    for made in (one, two):
+        made.__dict__.update(a=1, b="b")
+    assert one == two and hash(one) == hash(two) and repr(one).endswith("Other(a=1, b='b')")
+    assert pickle.loads(data) == Plain(1) == copy.copy(Plain(1))
+
+
+def test_first_used_by_many_threads() -> None:
+    for _ in range(20):
+        _, derived, _, _ = _family(records.dataclass)
+        start = threading.Barrier(8)
+        made: list[object] = []
+
+        def use(derived: Any = derived, start: threading.Barrier = start, made: list[object] = made) -> None:
+            start.wait()
+            made.append(derived(1, ("x",)))
+
+        threads = [threading.Thread(target=use) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(made) == 8 and len(set(made)) == 1

@@ -1,0 +1,70 @@
+"""GEMM with weights in 16 bits: which are stored so, and that products have the bits they have without."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from jitonnx.ir.lowering import lower
+from jitonnx.kernels.gemm.choose import stored_type
+from jitonnx.kernels.gemm.kernel import build
+from jitonnx.kernels.gemm.spec import GemmSpec
+from jitonnx.model import load
+from jitonnx.plan.make import make_plan
+from jitonnx.target import Target, host, named
+from tests.kernels.harness import Compiled
+from tests.kernels.test_gemm import product
+from tests.session.half_models import Builder
+
+TYPES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
+TARGETS = {"host": host(), "avx2": named("haswell"), "no f16c": replace(named("haswell"), features="-f16c")}
+
+
+def weights(kind: str, *shape: int) -> np.ndarray:
+    """Float32 that are all numbers of a 16-bit type."""
+    return np.random.default_rng(0).standard_normal(shape).astype(TYPES[kind]).astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+def test_same_bits(target: Target, kind: str) -> None:
+    """At the edges of tiles and panels, in a batch, with weights that lie transposed."""
+    lanes = target.lanes(4)
+    plain = GemmSpec((4, 2, 1), (3 * lanes, lanes))
+    stored = replace(plain, b_stored=kind)
+    kernels = [Compiled(build(spec, lanes), target) for spec in (plain, stored)]
+    rng = np.random.default_rng(1)
+    for m, n, k in ((1, 1, 1), (1, 3 * lanes, 7), (2, 3 * lanes + 1, 5), (7, lanes - 1, 0), (5, 7 * lanes + 3, 19)):
+        a = rng.standard_normal((2, 3, m, k)).astype(np.float32)
+        b = weights(kind, 2, 3, n, k).swapaxes(-1, -2)
+        one, other = (product(kernel, spec, a, b) for kernel, spec in zip(kernels, (plain, stored), strict=True))
+        np.testing.assert_array_equal(one, other, f"{m}x{n}x{k}")
+
+
+def test_packed_in_half_the_memory() -> None:
+    b = weights("float16", 40, 50)
+    spec = GemmSpec((1,), (32, 16))
+    assert replace(spec, b_stored="float16").pack_b(b).nbytes * 2 == spec.pack_b(b).nbytes
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_stored_type(kind: str) -> None:
+    b = weights(kind, 700, 500)
+    assert stored_type(b, 1) == stored_type(b.T, 4) == kind
+    assert stored_type(b, 64) == "" and stored_type(b[:50], 1) == "" and stored_type(b.astype(np.float64), 1) == ""
+    b[-1, -1] = 1 + 2.0**-12
+    assert stored_type(b, 1) == ""
+
+
+@pytest.mark.parametrize(("rows", "stored"), [(1, True), ("N", True), (64, False), ("8*N", False)])
+@pytest.mark.parametrize("kind", TYPES)
+def test_chosen_for_few_rows(kind: str, rows: int | str, stored: bool) -> None:
+    b, x, shape = Builder(kind), "x", (rows, 700)
+    if rows == "8*N":
+        x, shape = b("Reshape", x, b.ints(-1, 700)), ("N", 8, 700)
+    graph = load(b.model(shape, b("MatMul", x, b.weights(700, 500)))).graph
+    (spec,) = (call.spec for call in make_plan(lower(graph), host()).calls if isinstance(call.spec, GemmSpec))
+    assert spec.b_stored == (kind if stored else "")

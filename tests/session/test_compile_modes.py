@@ -1,0 +1,312 @@
+"""When code is compiled: before a run, behind the runs, or never; and how compiling ends early."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import jitonnx
+from jitonnx.background import Job, StoppedError, Workshop
+from jitonnx.errors import Fail, InvalidArgument, ModelRequiresCompilation
+from tests.session import models
+from tests.session.models import model, node, tensor
+
+X = np.array([[-1, 0.5, 2], [3, -4, 0]], np.float32)
+WEIGHTS = np.random.default_rng(0).standard_normal((130, 140)).astype(np.float32)
+"""More than engines keep of the weights once a graph is compiled."""
+
+
+def options(mode: str) -> jitonnx.SessionOptions:
+    made = jitonnx.SessionOptions()
+    made.add_session_config_entry("jitonnx.compile", mode)
+    return made
+
+
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("JITONNX_CACHE_DIR", str(tmp_path / "kernels"))
+    return tmp_path / "kernels"
+
+
+def layers(shape: models.Shape = ("N", 130)) -> bytes:
+    """tanh(x w) and its softmax."""
+    nodes = [
+        node("MatMul", ["x", "w"], ["m"]),
+        node("Tanh", ["m"], ["t"]),
+        node("Softmax", ["t"], ["y"]),
+    ]
+    return model(nodes, [tensor("x", shape)], [tensor("t", None), tensor("y", None)], {"w": WEIGHTS})
+
+
+def feeds(rows: int = 4) -> dict[str, np.ndarray]:
+    return {"x": np.random.default_rng(1).standard_normal((rows, 130)).astype(np.float32)}
+
+
+# ------------------------------------------------------------------------------------------------ background
+
+
+@pytest.mark.parametrize("shape", [(4, 130), ("N", 130)])
+def test_background(empty_cache: Path, shape: tuple[int | str, ...]) -> None:
+    """Runs are useful at once, and give the same within rounding when the code takes over."""
+    session = jitonnx.InferenceSession(layers(shape), options("background"))
+    assert session.compile_status.state == "compiling"
+    first = session.run(None, feeds())
+    assert session.compile_status.numpy_runs == 1
+    assert session.run(["y"], feeds())[0].shape == (4, 140)
+    assert session.wait_until_compiled()
+    second = session.run(None, feeds())
+    status = session.compile_status
+    assert status.state == "compiled" and status.kernels_done == status.kernels > 0 and status.numpy_runs == 2
+    for a, b in zip(first, second, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    assert session.engine.known_program(((4, 130),)) is not None
+    again = session.run(None, feeds())
+    assert all(np.array_equal(a, b) for a, b in zip(second, again, strict=True))
+    assert session.compile_status.numpy_runs == 2
+
+
+def test_background_tells_in_the_log(empty_cache: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="jitonnx"):
+        session = jitonnx.InferenceSession(layers(), options("background"))
+        session.run(None, feeds())
+        session.wait_until_compiled()
+    assert "runs are evaluated on NumPy until it is compiled" in caplog.text
+    assert "the model is compiled; 1 runs were evaluated on NumPy" in caplog.text
+
+
+def test_outputs_of_runs_on_numpy_belong_to_the_caller(empty_cache: Path) -> None:
+    nodes = [node("Reshape", ["x", "to"], ["y"]), node("Identity", ["c"], ["z"])]
+    made = model(nodes, [tensor("x", [2, 3])], [tensor("y", None), tensor("z", None), tensor("x", [2, 3])], {
+        "to": np.array([6]), "c": models.OFFSET,
+    })  # fmt: skip
+    session = jitonnx.InferenceSession(made, options("background"))
+    x = X.copy()
+    for array in session.run(None, {"x": x}):
+        assert array.flags.c_contiguous and array.flags.writeable and not np.shares_memory(array, x)
+        array[...] = 0
+    assert session.compile_status.numpy_runs == 1
+    np.testing.assert_array_equal(session.run(["z"], {"x": x})[0], models.OFFSET)
+
+
+def test_an_error_in_the_background_is_raised_by_the_next_run(
+    empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import jitonnx.engine
+
+    def broken(*_: object) -> None:
+        raise MemoryError("no memory for the plan")
+
+    monkeypatch.setattr(jitonnx.engine, "make_plan", broken)
+    session = jitonnx.InferenceSession(layers(), options("background"))
+    with pytest.raises(Fail, match="could not be compiled in the background: no memory for the plan"):
+        session.wait_until_compiled()
+    assert session.compile_status.state == "failed"
+    with pytest.raises(Fail, match="no memory for the plan"):
+        session.run(None, feeds())
+
+
+def test_closing_calls_off_the_background(empty_cache: Path) -> None:
+    session = jitonnx.InferenceSession(layers(), options("background"))
+    engine = session._main.engine
+    session.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        session.run(None, feeds())
+    with pytest.raises(Fail, match=r"called off|compiling stopped"):
+        engine.wait()
+
+
+def test_deleting_calls_off_the_background(empty_cache: Path) -> None:
+    session = jitonnx.InferenceSession(layers(), options("background"))
+    engine = session._main.engine
+    del session
+    with pytest.raises(Fail, match=r"called off|compiling stopped"):
+        engine.wait()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_process_compiles_for_itself(empty_cache: Path) -> None:
+    session = jitonnx.InferenceSession(layers(), options("background"))
+    child = os.fork()
+    if child == 0:
+        session.run(None, feeds())
+        os._exit(0 if session.wait_until_compiled(120) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert session.wait_until_compiled()
+
+
+# ------------------------------------------------------------------------------------------------ shapes that come back
+
+
+def cut() -> bytes:
+    """Rows chosen by a run: what is behind them can only be compiled for a number of rows."""
+    nodes = [node("Compress", ["x", "chosen"], ["rows"], axis=0), node("MatMul", ["rows", "w"], ["y"])]
+    inputs = [tensor("x", ("N", 130)), tensor("chosen", ("N",), models.BOOL)]
+    return model(nodes, inputs, [tensor("y", None)], {"w": WEIGHTS})
+
+
+def test_shapes_that_a_run_tells_are_compiled_when_they_come_back() -> None:
+    session = jitonnx.InferenceSession(cut())
+    x = feeds(6)["x"]
+
+    def check(rows: int) -> None:
+        chosen = np.arange(6) < rows
+        (y,) = session.run(None, {"x": x, "chosen": chosen})
+        np.testing.assert_allclose(y, x[:rows] @ WEIGHTS, rtol=1e-4, atol=1e-4)
+
+    tails = session.engine.cut.tails
+    for rows in (1, 2, 3):
+        check(rows)
+    assert len(tails) == 0
+    check(2)
+    deadline = time.monotonic() + 120
+    while len(tails) == 0 and time.monotonic() < deadline:
+        time.sleep(0.01)
+        check(2)
+    assert len(tails) == 1
+
+
+def test_shapes_that_a_run_tells_are_compiled_before_it_if_asked_for() -> None:
+    x = feeds(6)["x"]
+    session = jitonnx.InferenceSession(cut(), options("before"))
+    for count, rows in enumerate((1, 2, 3), 1):
+        (y,) = session.run(None, {"x": x, "chosen": np.arange(6) < rows})
+        np.testing.assert_allclose(y, x[:rows] @ WEIGHTS, rtol=1e-4, atol=1e-4)
+        assert len(session.engine.cut.tails) == count
+
+
+def test_inputs_that_disagree_run_at_once() -> None:
+    nodes = [node("MatMul", ["x", "w"], ["m"]), node("Add", ["m", "b"], ["y"])]
+    data = model(nodes, [tensor("x", ("N", 130)), tensor("b", ("N", 140))], [tensor("y", None)], {"w": WEIGHTS})
+    session = jitonnx.InferenceSession(data)
+    x, b = feeds(5)["x"], np.ones((1, 140), np.float32)
+    with pytest.warns(UserWarning, match="inputs disagree"):
+        (first,) = session.run(None, {"x": x, "b": b})
+    np.testing.assert_allclose(first, x @ WEIGHTS + b, rtol=1e-4, atol=1e-4)
+    deadline = time.monotonic() + 120
+    while session.engine.known_program(((5, 130), (1, 140))) is None and time.monotonic() < deadline:
+        (later,) = session.run(None, {"x": x, "b": b})
+        time.sleep(0.01)
+    np.testing.assert_allclose(later, first, rtol=1e-4, atol=1e-4)
+
+
+# ------------------------------------------------------------------------------------------------ cached
+
+
+def test_cached(empty_cache: Path) -> None:
+    with pytest.raises(ModelRequiresCompilation, match=r"(\d+) of \1 kernels are not in the kernel cache .*'before'"):
+        jitonnx.InferenceSession(layers(), options("cached"))
+    expected = jitonnx.InferenceSession(layers()).run(None, feeds())
+    session = jitonnx.InferenceSession(layers(), options("cached"))
+    for a, b in zip(session.run(None, feeds()), expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_mode_that_there_is_not() -> None:
+    with pytest.raises(InvalidArgument, match=r"jitonnx\.compile is 'later'; give one of 'before', 'background', 'cac"):
+        jitonnx.InferenceSession(layers(), options("later"))
+
+
+# ------------------------------------------------------------------------------------------------ ending early
+
+SCRIPT = """
+import os, sys, threading, time
+import numpy as np
+import jitonnx
+from jitonnx.codegen import compiler
+options = jitonnx.SessionOptions()
+options.add_session_config_entry("jitonnx.compile", sys.argv[1])
+options.intra_op_num_threads = 2
+def tell():
+    while not compiler._workers:
+        time.sleep(0.005)
+    print(*(process.pid for process in compiler._workers), flush=True)
+threading.Thread(target=tell, daemon=True).start()
+try:
+    session = jitonnx.InferenceSession(sys.argv[2], options)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    sys.exit(3)
+if sys.argv[1] == "before":
+    sys.exit("nobody interrupted")
+while session.compile_status.kernels_done == 0:
+    time.sleep(0.005)
+"""
+
+
+def start(mode: str, tmp_path: Path) -> subprocess.Popen[str]:
+    path = tmp_path / "model.onnx"
+    nodes = [node("Relu", ["x"], ["r"])]
+    nodes += [node("Softmax", ["r"], [f"s{axis}"], axis=axis) for axis in range(4)]
+    nodes += [node("LogSoftmax", ["r"], [f"l{axis}"], axis=axis) for axis in range(4)]
+    nodes += [node("MaxPool", ["r"], [f"p{size}"], kernel_shape=[size, size]) for size in range(2, 9)]
+    outputs = [tensor(name, None) for n in nodes[1:] for name in n.output]
+    path.write_bytes(model(nodes, [tensor("x", (1, 16, 20, 20))], outputs))
+    environment = {**os.environ, "JITONNX_CACHE_DIR": str(tmp_path / "kernels")}
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, mode, str(path)], stdout=subprocess.PIPE, text=True, env=environment
+    )
+
+
+def gone(process: int) -> bool:
+    """Whether a process has ended, waited for up to 10 s."""
+    for _ in range(1000):
+        try:
+            os.kill(process, 0)
+        except ProcessLookupError:
+            return True
+        if Path(f"/proc/{process}/stat").exists() and ") Z " in Path(f"/proc/{process}/stat").read_text():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+@pytest.mark.parametrize("mode", ["before", "background"])
+def test_an_interrupt_or_the_end_of_the_interpreter_ends_compiling(mode: str, tmp_path: Path) -> None:
+    with start(mode, tmp_path) as process:
+        assert process.stdout is not None
+        workers = list(map(int, process.stdout.readline().split()))
+        assert workers
+        if mode == "before":
+            # Python drops an interrupt that comes while it is in a callback of the collector; people press again.
+            process.send_signal(signal.SIGINT)
+            while not select.select([process.stdout], [], [], 0.5)[0]:
+                process.send_signal(signal.SIGINT)
+            assert process.stdout.readline() == "interrupted\n"
+        assert process.wait(timeout=60) == (3 if mode == "before" else 0)
+    assert all(map(gone, workers))
+
+
+# ------------------------------------------------------------------------------------------------ jobs
+
+
+def test_jobs_are_done_in_turn_and_stop_with_their_workshop() -> None:
+    workshop, order, first = Workshop(), [], threading.Event()
+
+    def one(stop: threading.Event) -> int:
+        first.set()
+        assert stop.wait(60)
+        order.append(1)
+        raise StoppedError("called off")
+
+    def two(stop: threading.Event) -> int:
+        order.append(2)
+        return 2
+
+    started: Job[int] = workshop.submit(one)
+    waiting: Job[int] = workshop.submit(two)
+    other: Job[int] = Workshop().submit(two)
+    assert first.wait(60) and started.found() is None and started.state == "compiling"
+    workshop.close()
+    assert other.wait() == 2 and order == [1, 2]
+    for job in (started, waiting, workshop.submit(two)):
+        with pytest.raises(Fail, match="called off"):
+            job.wait()

@@ -1,0 +1,116 @@
+"""What fusion makes of small models: which kernels they become, and that these compute what the nodes say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jitonnx
+from tests.session.models import model, node, tensor
+
+IMAGE, CHANNELS, OUTPUTS = (20, 17), 24, 40
+
+
+def labels(session: jitonnx.InferenceSession) -> list[str]:
+    """The labels of a session's kernels."""
+    compiled = session.engine.compiled
+    assert compiled is not None
+    return [call.label for call in compiled.plan.calls]
+
+
+def data(seed: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def squeeze_excite(
+    images: int | str, shape: Sequence[int | str], factors: Sequence[int | str], outputs: int, **attributes: Any
+) -> bytes:
+    """relu(conv(sigmoid(factors) * x)), for 1x1 weights and a bias."""
+    weights, bias = data(1, outputs, CHANNELS, 1, 1), data(2, outputs)
+    nodes = [
+        node("Sigmoid", ["factors"], ["s"]),
+        node("Mul", ["s", "x"], ["scaled"]),
+        node("Conv", ["scaled", "weights", "bias"], ["c"], **attributes),
+        node("Relu", ["c"], ["y"]),
+    ]
+    inputs = [tensor("x", [images, CHANNELS, *shape]), tensor("factors", factors)]
+    return model(nodes, inputs, [tensor("y", None)], {"weights": weights, "bias": bias})
+
+
+def expected(x: np.ndarray, factors: np.ndarray, outputs: int) -> np.ndarray:
+    scaled = x.astype(float) / (1 + np.exp(-factors.astype(float)))
+    product = np.einsum("nchw,oc->nohw", scaled, data(1, outputs, CHANNELS, 1, 1)[:, :, 0, 0])
+    return np.maximum(product + data(2, outputs)[:, None, None], 0)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("images", "own"), [(1, 1), (3, 3), (3, 1)])
+@pytest.mark.parametrize("outputs", [7, OUTPUTS])
+def test_gate_goes_into_the_weights(images: int, own: int, outputs: int, threads: int) -> None:
+    """340 pixels and up to 40 output channels: the gate of a squeeze-and-excite block is multiplied into the weights,
+    for each image its own where they have one."""
+    options = jitonnx.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = jitonnx.InferenceSession(squeeze_excite(images, IMAGE, [own, CHANNELS, 1, 1], outputs), options)
+    assert f"scale weights {CHANNELS}x{outputs}" in labels(session)
+    assert not any("Mul" in label for label in labels(session))
+    x, factors = data(3, images, CHANNELS, *IMAGE), data(4, own, CHANNELS, 1, 1)
+    (y,) = session.run(None, {"x": x, "factors": factors})
+    np.testing.assert_allclose(y, expected(x, factors, outputs), rtol=1e-4, atol=1e-4)
+
+
+def test_gate_with_sizes_of_a_run() -> None:
+    """Images and pixels known only at run time: one plan for all of them, also where there are few pixels."""
+    session = jitonnx.InferenceSession(squeeze_excite("n", ["h", "w"], ["n", CHANNELS, 1, 1], OUTPUTS))
+    for images, shape in ((1, IMAGE), (2, (3, 5)), (3, (1, 1)), (0, (4, 4))):
+        x, factors = data(3, images, CHANNELS, *shape), data(4, images, CHANNELS, 1, 1)
+        (y,) = session.run(None, {"x": x, "factors": factors})
+        np.testing.assert_allclose(y, expected(x, factors, OUTPUTS), rtol=1e-4, atol=1e-4)
+    assert any(label.startswith("scale weights") for label in labels(session))
+
+
+@pytest.mark.parametrize(
+    ("shape", "factors", "attributes"),
+    [
+        ((7, 7), [1, CHANNELS, 1, 1], {}),  # fewer pixels than would pay
+        (IMAGE, [1, 1, *IMAGE], {}),  # a factor a pixel
+        (IMAGE, [1, CHANNELS, 1, 1], {"strides": [2, 2]}),  # not a product of pixels and weights
+    ],
+    ids=["small", "by pixel", "strided"],
+)
+def test_other_factors_stay_in_front(shape: Sequence[int], factors: Sequence[int], attributes: dict[str, Any]) -> None:
+    session = jitonnx.InferenceSession(squeeze_excite(1, shape, factors, OUTPUTS, **attributes))
+    assert not any("scale" in label for label in labels(session))
+    x, numbers = data(3, 1, CHANNELS, *shape), data(4, *factors)
+    (y,) = session.run(None, {"x": x, "factors": numbers})
+    step = attributes.get("strides", [1])[0]
+    np.testing.assert_allclose(y, expected(x, numbers, OUTPUTS)[:, :, ::step, ::step], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("operator", ["ReduceSum", "ReduceMean", "ReduceL2", "ReduceLogSumExp", "ReduceMax"])
+@pytest.mark.parametrize("axes", [(0, 1), (0,), (1,)])
+def test_long_reductions_are_shared(operator: str, axes: Sequence[int]) -> None:
+    """Few long slices are reduced in parts, with the same bits on any number of threads."""
+    shape = (2, 150_001) if axes != (0,) else (75_001, 4)
+    nodes = [node(operator, ["x", "axes"], ["y"], keepdims=0)]
+    source = model(nodes, [tensor("x", shape)], [tensor("y", None)], {"axes": np.array(axes, np.int64)})
+    x, results = data(5, *shape), []
+    for threads in (1, 2):
+        options = jitonnx.SessionOptions()
+        options.intra_op_num_threads = threads
+        session = jitonnx.InferenceSession(source, options)
+        assert any(label.endswith("of 16 parts") for label in labels(session))
+        results.append(session.run(None, {"x": x})[0])
+    np.testing.assert_array_equal(*results)
+    wide = x.astype(float)
+    reference = {
+        "ReduceSum": wide.sum(axes),
+        "ReduceMean": wide.mean(axes),
+        "ReduceL2": np.sqrt((wide**2).sum(axes)),
+        "ReduceLogSumExp": np.log(np.exp(wide).sum(axes)),
+        "ReduceMax": wide.max(axes),
+    }[operator]
+    np.testing.assert_allclose(results[0], reference, rtol=1e-4, atol=1e-2 if operator == "ReduceSum" else 1e-5)

@@ -1,0 +1,109 @@
+"""Inputs of ever new shapes: programs are kept within bounds of memory and number, and results stay right."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import resource
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import jitonnx
+from jitonnx.background import Workshop
+from jitonnx.kept import Kept, KeptJobs, When
+from tests.session.models import model, node, tensor
+
+
+def layers() -> bytes:
+    """Two products with a softmax between, whose results take much more memory than their weights."""
+    weights = {"a": np.eye(8, 64, dtype=np.float32), "b": np.eye(64, 8, dtype=np.float32)}
+    nodes = [
+        node("MatMul", ["x", "a"], ["m"]),
+        node("Softmax", ["m"], ["s"]),
+        node("MatMul", ["s", "b"], ["y"]),
+    ]
+    return model(nodes, [tensor("x", ("batch", "length", 8))], [tensor("y", None)], weights)
+
+
+def session(**entries: str) -> jitonnx.InferenceSession:
+    options = jitonnx.SessionOptions()
+    options.intra_op_num_threads = 1
+    for name, value in entries.items():
+        options.add_session_config_entry(f"jitonnx.{name}", value)
+    return jitonnx.InferenceSession(layers(), options)
+
+
+def resident_bytes() -> int:
+    """Memory of this process now, not its peak."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def expected(x: np.ndarray) -> np.ndarray:
+    scores = np.exp(np.pad(x, ((0, 0), (0, 0), (0, 56))))
+    return (scores / scores.sum(axis=2, keepdims=True))[:, :, :8]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_thousand_shapes_take_bounded_memory() -> None:
+    made, limit = session(program_megabytes="4"), 4 << 20
+    rng = np.random.default_rng(0)
+    sizes = list(itertools.product(range(1, 26), range(1, 41)))
+    rng.shuffle(sizes)
+    assert len(sizes) == 1000
+    levels = []
+    for number, (batch, length) in enumerate(sizes):
+        x = rng.standard_normal((batch, length, 8)).astype(np.float32)
+        (y,) = made.run(None, {"x": x})
+        if number % 100 == 0:
+            np.testing.assert_allclose(y, expected(x), rtol=1e-5, atol=1e-6)
+        if number % 250 == 249:
+            gc.collect()
+            levels.append(resident_bytes())
+            assert made.engine.program_memory <= limit
+    # Without a bound the last 750 would take 750 * (some 130 KB of arena, 10 KB of tables).
+    assert levels[-1] - levels[0] < 20 << 20
+    assert 10 < len(made.engine.known_shapes()) < 1000
+
+
+def test_the_program_used_last_is_kept_however_large() -> None:
+    made = session(program_megabytes="1")
+    for rows in (3000, 4000, 3000):
+        x = np.ones((1, rows, 8), np.float32)
+        np.testing.assert_allclose(made.run(None, {"x": x})[0], expected(x), rtol=1e-5)
+        assert made.engine.known_shapes() == [((1, rows, 8),)]
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "much", "1.5"])
+def test_a_bound_that_is_none(text: str) -> None:
+    with pytest.raises(
+        jitonnx.errors.InvalidArgument, match=r"jitonnx\.program_megabytes is .*; give a number of mega"
+    ):
+        session(program_megabytes=text)
+
+
+def test_kept_lets_go_of_what_was_used_longest_ago() -> None:
+    kept: Kept[bytes] = Kept(3, len, 10)
+    for key in "abc":
+        kept.get(key, lambda: b"..")
+    assert kept.find("a") == b".." and kept.keys() == ["b", "c", "a"]
+    kept.get("d", lambda: b"......")
+    assert kept.keys() == ["c", "a", "d"] and kept.bytes == 10
+    kept.get("e", lambda: b"." * 100)
+    assert kept.keys() == ["e"] and list(kept) == [b"." * 100] and len(kept) == 1
+
+
+def test_what_is_left_to_the_background() -> None:
+    workshop = Workshop()
+    kept: KeptJobs[int] = KeptJobs(2, workshop)
+    assert kept.get("now", lambda stop: 1, When.NOW) == 1
+    assert kept.get("again", lambda stop: 2, When.AGAIN) is None
+    assert kept.find("again") is None and len(kept) == 1, "asked for once only"
+    assert kept.get("behind", lambda stop: 3, When.BEHIND) is None
+    assert kept.get("again", lambda stop: 2, When.AGAIN) is None
+    workshop.submit(lambda stop: None).wait()
+    assert kept.get("again", lambda stop: 4, When.AGAIN) == 2 and kept.find("behind") == 3
+    assert list(kept) == [2, 3]
+    workshop.close()
