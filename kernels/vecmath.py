@@ -343,17 +343,20 @@ def gelu(x: Traced) -> Traced:
     """0.5 * x * (1 + erf(x / sqrt(2))) = max(x, 0) - |x| * Phi(-|x|), without that formula's loss for negative x.
 
     Error below 2.5 ulp for x >= -1; for negative x it grows as x**2 does, to 45 ulp at -6 (float64: 70).
-    Below -12 (float64: -38) the result is under 1e-35. float32 takes Phi(-a) as 2**P(a).
+    Below -12 (float64: -38) the result is 0, and at minus infinity NaN, as the formula has it.
+
+    float32 takes Phi(-a) as 2**P(a).
     """
+    bound = 12.0 if x.width == 32 else 38.0
+    size = at_least(-x, at_most(x, bound))  # |x|; the bound where x is above it
+    a = at_most(size, bound)
     if x.width == 32:
-        a = at_most(absolute(x), 12.0)
         tail = exponential.exp2_flush(polynomial(a, _LOG2_TAIL))
     else:
-        a = at_most(absolute(x), 38.0)
         scaled = a * 0.7071067811865476
         inner = fma(scaled, -polynomial(scaled * scaled, _ERF[64]), 1.0 - scaled)
         tail = 0.5 * select(scaled < 1.0, inner, _erfc_double(scaled))
-    return fma(-a, tail, at_least(x, 0.0))
+    return fma(-size, select(size <= bound, tail, 0.0), at_least(x, 0.0))
 
 
 _SQRT_8_PI = 1.5957691216057308
