@@ -149,15 +149,46 @@ class _Thread:
             thread.join(EXIT_SECONDS)
 
 
+class FirstRuns:
+    """First runs that NumPy does while code is compiled: a block each. Processes that compile wait until they are over.
+
+    NumPy's BLAS waits for its threads by spinning; one that is off its CPU for a compiler holds up all of them at every
+    product. Later runs have to share the CPUs, or code would never be ready for who runs without a pause.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._over = threading.Condition()
+
+    def __enter__(self) -> None:
+        with self._over:
+            self._count += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._over:
+            self._count -= 1
+            self._over.notify_all()
+
+    def wait(self, stop: threading.Event) -> None:
+        """Return when there is none, or soon after `stop` is set."""
+        with self._over:
+            while self._count and not stop.is_set():
+                self._over.wait(LOOK_SECONDS)
+
+
+LOOK_SECONDS = 0.02
+"""How often who waits looks whether it should stop."""
+
 _thread = _Thread()
+first_runs = FirstRuns()
 linking = threading.Lock()
 """Held while a job links code, so that no fork happens meanwhile and leaves LLVM's own lock held in the child."""
 
 
 def _after_fork() -> None:
-    global _thread
+    global _thread, first_runs
     linking.release()
-    _thread = _Thread()
+    _thread, first_runs = _Thread(), FirstRuns()
 
 
 os.register_at_fork(before=linking.acquire, after_in_parent=linking.release, after_in_child=_after_fork)

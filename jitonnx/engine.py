@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jitonnx import background
 from jitonnx.background import Job, Workshop, linking
 from jitonnx.codegen.code import Code, code_of
 from jitonnx.errors import Fail, ModelRequiresCompilation, RuntimeException
@@ -474,7 +475,10 @@ class BackgroundEngine:
         assert graph is not None, "Bug: there is neither an engine nor a graph"
         self.numpy_runs += 1
         self._shapes[tuple(np.shape(array) for array in inputs)] = None
-        return on_numpy(graph, inputs)
+        if self.numpy_runs > 1:
+            return on_numpy(graph, inputs)
+        with background.first_runs:
+            return on_numpy(graph, inputs)
 
     def _keep(self, made: Engine | None) -> Engine | None:
         if made is not None and self._engine is None:

@@ -21,7 +21,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
-from jitonnx.background import StoppedError
+from jitonnx import background
+from jitonnx.background import LOOK_SECONDS, StoppedError
 from jitonnx.codegen.code import Code
 from jitonnx.runtime.cache import KernelCache
 from jitonnx.target import Target
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 KERNELS_PER_WORKER = 4
 """Kernels that make starting a further process worth while: about its start in compile time."""
-LOOK_SECONDS = 0.02
-"""How often a thread that waits for a process looks whether it should stop."""
 BACKGROUND_NICENESS = 5
 """By how much processes that compile behind the runs lower their priority: to about a third of a run's share."""
 
@@ -150,11 +149,13 @@ class _Compilation:
         """
         code: Code | None = None
         try:
+            self._make_way()
             with _worker(BACKGROUND_NICENESS if self._behind else 0) as (requests, answers):
                 if not self._answered(answers, starting=True):
                     return
                 _receive(answers)
                 while not self._errors:
+                    self._make_way()
                     code = self._todo.get_nowait()
                     _send(requests, (code, code.symbol(self._target), self._target))
                     if not self._answered(answers):
@@ -170,6 +171,11 @@ class _Compilation:
             self._errors.append(CompileError(f"the process compiling {what} ended early: killed, or short of memory?"))
         except CompileError as error:
             self._errors.append(error)
+
+    def _make_way(self) -> None:
+        """Behind the runs, wait for first runs to be over."""
+        if self._behind:
+            background.first_runs.wait(self._stop)
 
     def _answered(self, answers: IO[bytes], starting: bool = False) -> bool:
         """Wait for something to read; False if nobody wants it any more."""
