@@ -16,7 +16,8 @@ def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "compile",
         help="compile a model to a file that starts at once",
-        epilog="Several shapes for an input make several programs; an input given once has that shape in all of them.",
+        epilog="Several shapes for an input make several programs; an input given once has that shape in all of them. "
+        "Ranges, such as --shape ids=1:8,1:512, make one that serves all sizes in them, both ends included.",
     )
     add_model(parser)
     add_inputs(parser, feeds=False, ranges=True)
