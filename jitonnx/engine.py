@@ -25,7 +25,7 @@ from jitonnx.background import Job, Workshop, linking
 from jitonnx.codegen.code import Code, code_of
 from jitonnx.errors import Fail, ModelRequiresCompilation, RuntimeException
 from jitonnx.ir.computation import Host
-from jitonnx.ir.dims import Dim, DimLike, evaluate
+from jitonnx.ir.dims import evaluate
 from jitonnx.ir.graph import Graph, Node, Value
 from jitonnx.ir.lowering import lower
 from jitonnx.ir.operator import evaluate_arrays
@@ -36,28 +36,22 @@ from jitonnx.passes.pipeline import optimize
 from jitonnx.passes.report import Report
 from jitonnx.plan.choices import Choices
 from jitonnx.plan.make import make_plan
-from jitonnx.plan.plan import Plan, microseconds
+from jitonnx.plan.outline import bind, holds
+from jitonnx.plan.plan import Plan
 from jitonnx.plan.planner import ConcreteShapesNeeded, UnplannableError
-from jitonnx.ready import Ready
+from jitonnx.ready import PROGRAM_BYTES, Ready
 from jitonnx.records import dataclass
 from jitonnx.runtime.cache import KernelCache
 from jitonnx.runtime.cpu import cpu_needed
 from jitonnx.runtime.images import find_linked, load_linked
-from jitonnx.runtime.program import Program
 from jitonnx.target import Target, host
 
 if TYPE_CHECKING:
     import logging
 
-GIL_STEPS, GIL_MICROSECONDS = 64, 20.0
-"""Runs of fewer steps that are estimated to take less time keep the GIL: letting it go and taking it again costs about
-0.1 microseconds, and where other threads want it a switch to them and back."""
-
 Shapes = tuple[tuple[int, ...], ...]
 WEIGHT_BYTES = 1 << 16
 """Constants above are weights: a compiled graph forgets their elements."""
-PROGRAM_BYTES = 256 << 20
-"""Memory that the programs of an engine may hold, by default."""
 
 
 class CompileMode(enum.Enum):
@@ -106,18 +100,7 @@ class Compiled:
     def ready(self, sizes: Mapping[str, int], threads: int) -> Ready:
         """The program for values of the dimension variables."""
         program = self.plan.instantiate(sizes, self.symbols, threads)
-        return Ready(program, self.image, threads, self.plan.flags, self.is_short(program, sizes))
-
-    def is_short(self, program: Program, sizes: Mapping[str, int]) -> bool:
-        """Whether a run of the program for these sizes is too short to let go of the GIL for."""
-        if len(program.steps) > GIL_STEPS:
-            return False
-        estimate = 0.0
-        for call, complete in self.plan.sized(sizes):
-            estimate += microseconds(call.spec.work(complete))
-            if estimate > GIL_MICROSECONDS:
-                return False
-        return True
+        return Ready(program, self.image, threads, self.plan.flags, self.plan.outline.is_short(program, sizes))
 
 
 class Engine:
@@ -153,8 +136,8 @@ class Engine:
         self._programs: Kept[Ready] = Kept(settings.programs_kept, _program_bytes, settings.program_bytes)
         self.graph = graph
         self.cut: Cut | None = None
-        self._only_concrete = False
-        """Nothing was planned on symbolic sizes: each set of shapes has an engine of its own."""
+        self.only_concrete = ""
+        """Why nothing was planned on symbolic sizes, so that each set of shapes has an engine of its own; else ""."""
         self.compiled: Compiled | None = None
         self.report = Report(settings.optimization_level)
         # Where not even the rank of an input is known, nothing can be planned before a run.
@@ -218,6 +201,27 @@ class Engine:
         """The engine that runs inputs of these shapes: this one, or one made for them alone, which is waited for."""
         return self if self.sizes(shapes) is not None else self._specialised(shapes).serving(shapes)
 
+    def serving_all(self, fixed: Sequence[Sequence[int | None]]) -> Engine:
+        """The engine for all shapes with these sizes, of which None may be any: this one if it has a plan for them.
+
+        Fail says why no single plan serves them.
+        """
+        engine = self
+        if self.compiled is None and self._ranked and self._source is not None:
+            types = [_fixed(kind, sizes) for kind, sizes in zip(self._input_types, fixed, strict=True)]
+            engine = self if types == self._input_types else self.part(specialise(self._source, types))
+        if engine.compiled is None:
+            raise Fail(f"no single program serves ranges of shapes: {engine._why_not_all()}")
+        return engine
+
+    def _why_not_all(self) -> str:
+        """Why there is no plan for all shapes that the inputs may have."""
+        if not self._ranked:
+            return "not even the rank of an input is known before the run"
+        if self.cut is not None:
+            return f"parts of the model are evaluated on NumPy: {self.cut.explained()}"
+        return self.only_concrete
+
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The outputs for inputs in the order of the graph's, whose types have been checked."""
         shapes = tuple(np.shape(array) for array in inputs)
@@ -235,9 +239,10 @@ class Engine:
 
     def sizes(self, shapes: Shapes) -> dict[str, int] | None:
         """Values of the dimension variables; None if what this engine assumes of them does not hold."""
-        sizes = bind(self._input_types, shapes) if self._ranked and not self._only_concrete else None
+        known = self._ranked and not self.only_concrete
+        sizes = bind([kind.shape or () for kind in self._input_types], shapes) if known else None
         assumptions = self.compiled.plan.assumptions if self.compiled else self.graph.assumptions
-        return sizes if sizes is not None and _holds(assumptions, sizes) else None
+        return sizes if sizes is not None and holds(assumptions, sizes) else None
 
     def _when(self, static: bool = False) -> When:
         """When an engine for one set of shapes is made. static: the model takes no others, as far as is known."""
@@ -277,8 +282,8 @@ class Engine:
             except UnplannableError as error:
                 on_host[error.node] = error.reason
                 continue
-            except ConcreteShapesNeeded:
-                self._only_concrete = True
+            except ConcreteShapesNeeded as error:
+                self.only_concrete = str(error)
                 return
             self.compiled = self._compile(plan)
             self._forget_weights()
@@ -375,6 +380,10 @@ class Cut:
         )
         self.tails: KeptJobs[Engine] = KeptJobs(engine.settings.engines_kept, engine.workshop)
         self._tail_when = engine._when(static=all(value.type.static for value in self._crossing))
+
+    def explained(self) -> str:
+        """The nodes that NumPy evaluates, each with the reason."""
+        return "; ".join(f"{node.operator.name} node '{node.name}': {why}" for node, why in self.reasons.items())
 
     def run(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
         """The outputs of the whole graph. `sizes`: values of the inputs' dimension variables."""
@@ -559,18 +568,12 @@ def _evaluated(value: Value, sizes: Mapping[str, int]) -> np.ndarray:
     return np.array(elements, value.dtype.numpy).reshape(value.contents.shape)
 
 
-def bind(types: Sequence[TensorType], shapes: Shapes) -> dict[str, int] | None:
-    """Values of the dimension variables for concrete input shapes; None if inputs disagree on one."""
-    sizes: dict[str, int] = {}
-    for kind, shape in zip(types, shapes, strict=True):
-        for dim, size in zip(kind.shape or (), shape, strict=False):
-            if isinstance(dim, Dim) and sizes.setdefault(str(dim), size) != size:
-                return None
-    return sizes
-
-
-def _holds(assumptions: set[tuple[DimLike, DimLike]], sizes: Mapping[str, int]) -> bool:
-    return all(evaluate(a, sizes) == evaluate(b, sizes) for a, b in assumptions)
+def _fixed(kind: TensorType, sizes: Sequence[int | None]) -> TensorType:
+    """The type with the sizes that are known."""
+    assert kind.shape is not None
+    return TensorType(
+        kind.dtype, tuple(dim if size is None else size for dim, size in zip(kind.shape, sizes, strict=True))
+    )
 
 
 def specialise(graph: Graph, types: Sequence[TensorType]) -> Graph:

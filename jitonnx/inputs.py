@@ -14,6 +14,9 @@ from jitonnx.records import dataclass
 
 Shape = tuple[int, ...]
 
+Size = int | tuple[int, int]
+"""A size, or the least and the largest of a range."""
+
 DEFAULT_SIZE = 1
 """The size of a dimension that the model leaves open and nobody gives."""
 
@@ -31,6 +34,31 @@ class ChosenShapes:
     def in_order(self, inputs: Sequence[Declaration]) -> tuple[Shape, ...]:
         """The shapes in the order of the inputs."""
         return tuple(self.shapes[declared.name] for declared in inputs)
+
+
+def ends(shapes: Mapping[str, Sequence[Size]]) -> tuple[dict[str, Shape], dict[str, Shape]]:
+    """The least and the largest of shapes that may have ranges of sizes. InvalidArgument for what is no range."""
+    low: dict[str, Shape] = {}
+    high: dict[str, Shape] = {}
+    for name, shape in shapes.items():
+        low[name], high[name] = (tuple(_end(name, size, which) for size in shape) for which in (0, 1))
+    return low, high
+
+
+def joined(low: Mapping[str, Shape], high: Mapping[str, Shape]) -> dict[str, tuple[Size, ...]]:
+    """Shapes with ranges of sizes, from their `ends`."""
+    return {
+        name: tuple(a if a == b else (a, b) for a, b in zip(shape, high[name], strict=True))
+        for name, shape in low.items()
+    }
+
+
+def _end(name: str, size: Size, which: int) -> int:
+    if not isinstance(size, tuple):
+        return int(size)
+    if len(size) != 2 or not 0 <= size[0] <= size[1]:
+        raise InvalidArgument(f"{size} is no range of sizes for {name!r}: give the least and the largest, as (1, 512)")
+    return int(size[which])
 
 
 def choose_shapes(

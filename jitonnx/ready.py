@@ -9,6 +9,9 @@ from jitonnx.runtime.entry import Entry
 from jitonnx.runtime.executable import Executable
 from jitonnx.runtime.program import Flag, Program
 
+PROGRAM_BYTES = 256 << 20
+"""Memory that the programs of an engine may hold, by default."""
+
 
 class Ready:
     """A program that can run, and its native entry where this Python allows one.

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from jitonnx.errors import InvalidArgument
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.dtypes import DType
-from jitonnx.ready import Ready
+from jitonnx.ready import PROGRAM_BYTES, Ready
 from jitonnx.runtime.artifact import Argument, Artifact, Shapes
+
+if TYPE_CHECKING:
+    from jitonnx.saved_ranges import SavedRanges
 
 _LISTED = 8
 """How many sets of shapes an error lists."""
@@ -25,14 +28,18 @@ class RunSettings(NamedTuple):
 
 
 class SavedEngine:
-    """The programs of an artifact; each is made ready when its shapes are first fed."""
+    """The programs of an artifact; each is made ready when its shapes are first fed.
 
-    def __init__(self, artifact: Artifact, threads: int) -> None:
+    program_bytes: memory that programs made for ranges of shapes may hold; the least recently used go.
+    """
+
+    def __init__(self, artifact: Artifact, threads: int, program_bytes: int = PROGRAM_BYTES) -> None:
         self.artifact = artifact
         self.settings = RunSettings(threads)
         self.declared = [_declaration(argument) for argument in artifact.model.inputs]
         self._numbers = {shapes: number for number, shapes in enumerate(artifact.shapes)}
         self._ready: dict[Shapes, Ready] = {}
+        self._ranges = _ranges(artifact, threads, program_bytes) if artifact.ranges else None
         self._lock = threading.Lock()
         self.foreign: str | None = None
         """Nothing speaks against running the code: opening an artifact has made sure of that."""
@@ -40,32 +47,36 @@ class SavedEngine:
     @property
     def only_shapes(self) -> Shapes | None:
         """The shapes of the inputs where there is one program."""
-        return self.artifact.shapes[0] if len(self.artifact.shapes) == 1 else None
+        return self.artifact.shapes[0] if len(self.artifact.shapes) == 1 and self._ranges is None else None
 
     @property
     def report(self) -> str:
         """What was made of the model, for logs."""
-        return f"{len(self.artifact.shapes)} programs by jitonnx {self.artifact.writer}"
+        ranges = f" and {len(self.artifact.ranges)} ranges of shapes" if self.artifact.ranges else ""
+        return f"{len(self.artifact.shapes)} programs{ranges} by jitonnx {self.artifact.writer}"
 
     def explanation(self) -> str:
         """What `jitonnx explain` prints; it was kept when the artifact was made, for the first program."""
-        shapes = "; ".join(self._text(one) for one in self.artifact.shapes)
         lines = [
             f"{self.artifact.name}: compiled by jitonnx {self.artifact.writer} for the CPU {self.artifact.cpu.name}",
-            f"programs for: {shapes}",
+            f"programs for: {'; '.join(self._served())}",
         ]
         return "\n".join([*lines, "", self.artifact.explanation()])
 
     def known_program(self, shapes: Shapes) -> Ready | None:
         """The program for these shapes if it has been used before."""
-        return self._ready.get(shapes)
+        found = self._ready.get(shapes)
+        return self._ranges.find(shapes) if found is None and self._ranges is not None else found
 
     def program(self, shapes: Shapes) -> Ready:
         """The program for these shapes. InvalidArgument, with the shapes that there are, if there is none."""
+        if shapes not in self._numbers:
+            made = None if self._ranges is None else self._ranges.program(shapes)
+            if made is None:
+                raise InvalidArgument(self._missing(shapes))
+            return made
         with self._lock:
             if shapes not in self._ready:
-                if shapes not in self._numbers:
-                    raise InvalidArgument(self._missing(shapes))
                 saved = self.artifact.program(self._numbers[shapes])
                 self._ready[shapes] = Ready(
                     saved.program, self.artifact.addresses, self.settings.threads, self.artifact.flags, saved.keeps_gil
@@ -77,17 +88,42 @@ class SavedEngine:
         return self.program(tuple(np.shape(array) for array in inputs)).run(inputs)
 
     def _missing(self, shapes: Shapes) -> str:
-        known = self.artifact.shapes
+        known = self._served()
         more = f"; and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
-        listed = "; ".join(self._text(one) for one in known[:_LISTED])
         return (
-            f"{self.artifact.name} has no program for the shapes {self._text(shapes)}. It was compiled for: "
-            f"{listed}{more}. Compile the model for these shapes too (jitonnx compile --shape NAME=1,2,3), or load it "
-            "instead of the artifact"
+            f"{self.artifact.name} has no program for the shapes {self._text(shapes)}{self._misfit(shapes)}. It was "
+            f"compiled for: {'; '.join(known[:_LISTED])}{more}. Compile the model for these shapes too (jitonnx "
+            "compile --shape NAME=1,2,3), or load it instead of the artifact"
         )
 
-    def _text(self, shapes: Shapes) -> str:
-        return ", ".join(f"{entry.name} {list(shape)}" for entry, shape in zip(self.declared, shapes, strict=True))
+    def _misfit(self, shapes: Shapes) -> str:
+        """Which input is to blame, where there is one range and nothing else."""
+        if len(self.artifact.ranges) != 1 or self.artifact.shapes:
+            return ""
+        number = self.artifact.ranges[0].misfit(shapes)
+        return "" if number is None else f" (input {self.declared[number].name!r} is outside of the range)"
+
+    def _served(self) -> list[str]:
+        """Every set of shapes, and every range."""
+        programs = [self._text(shapes) for shapes in self.artifact.shapes]
+        return programs + [self._text(one.low, one.high) for one in self.artifact.ranges]
+
+    def _text(self, low: Shapes, high: Shapes | None = None) -> str:
+        """Shapes, or a range of them, by input."""
+        names = [entry.name for entry in self.declared]
+        ends = zip(names, low, high or low, strict=True)
+        return ", ".join(f"{name} {range_text(least, largest)}" for name, least, largest in ends)
+
+
+def _ranges(artifact: Artifact, threads: int, program_bytes: int) -> SavedRanges:
+    from jitonnx.saved_ranges import SavedRanges
+
+    return SavedRanges(artifact, threads, program_bytes)
+
+
+def range_text(low: Sequence[int], high: Sequence[int]) -> str:
+    """A shape, each size that has a range as LEAST:LARGEST."""
+    return "[" + ", ".join(f"{a}" if a == b else f"{a}:{b}" for a, b in zip(low, high, strict=True)) + "]"
 
 
 def _declaration(argument: Argument) -> Declaration:

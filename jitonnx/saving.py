@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from jitonnx.engine import Compiled, Engine, Shapes
 from jitonnx.errors import Fail, InvalidArgument
-from jitonnx.inputs import choose_shapes
+from jitonnx.inputs import Size, choose_shapes, ends
 from jitonnx.ir.declaration import Declaration
-from jitonnx.runtime.artifact import Argument, ModelInfo, SavedProgram
+from jitonnx.runtime.artifact import Argument, ModelInfo, SavedPlan, SavedProgram, ShapeRange
 from jitonnx.runtime.artifact_writer import Contents, write
 from jitonnx.runtime.cpu import cpu_needed
 from jitonnx.runtime.driver import driver_code
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 ANY_THREADS = 1 << 20
 """Programs are saved for more threads than there are, as the machine that runs them chooses how many."""
 
-NamedShapes = Mapping[str, Sequence[int]]
+NamedShapes = Mapping[str, Sequence[Size]]
+Ends = tuple[Shapes, Shapes]
+"""The least and the largest shapes of the inputs; the same for one set of shapes."""
 
 
 def save(
@@ -42,10 +44,13 @@ def save(
     assert isinstance(engine, Engine), "Bug: an artifact is saved again"
     sets = _all_shapes(declared, engine, shapes)
     programs, parts = [], []
-    for ordered in sets:
-        compiled, program = _program(engine, ordered)
-        parts.append(compiled)
-        programs.append(program)
+    for low, high in sets:
+        if low == high:
+            compiled, program = _program(engine, low)
+            parts.append(compiled)
+            programs.append(program)
+    serving, ranges = _ranges(engine, [one for one in sets if one[0] != one[1]])
+    parts += serving
     flags: dict[int, Flag] = {id(flag): flag for compiled in parts for flag in compiled.plan.flags}
     objects = {symbol: code for compiled in parts for symbol, code in compiled.objects().items()}
     return write(
@@ -59,15 +64,17 @@ def save(
             list(flags.values()),
             objects,
             driver_code(engine.cache),
-            _explanation(session, sets[0]),
+            _explanation(session, sets[0][0]),
+            [_plan(compiled) for compiled in serving],
+            ranges,
         ),
     )
 
 
 def _all_shapes(
     declared: Sequence[Declaration], engine: Engine, shapes: NamedShapes | Sequence[NamedShapes] | None
-) -> list[Shapes]:
-    """Every set of shapes, in the order of the inputs."""
+) -> list[Ends]:
+    """Every set of shapes, or range of such, in the order of the inputs."""
     if shapes is None:
         found = engine.known_shapes() or ([engine.only_shapes] if engine.only_shapes is not None else [])
         if not found:
@@ -75,7 +82,7 @@ def _all_shapes(
                 f"say which shapes the artifact is for: {_open(declared)} can have any. Give shapes={{...}} to save() "
                 "(--shape INPUT=1,2,3 to `jitonnx compile`), or run the model with the shapes first"
             )
-        return found
+        return [(one, one) for one in found]
     return list(dict.fromkeys(_ordered(declared, one) for one in ([shapes] if isinstance(shapes, Mapping) else shapes)))
 
 
@@ -86,28 +93,55 @@ def _open(declared: Sequence[Declaration]) -> str:
     return ", ".join(map(repr, names))
 
 
-def _ordered(declared: Sequence[Declaration], shapes: NamedShapes) -> Shapes:
-    chosen = choose_shapes(declared, {name: tuple(map(int, shape)) for name, shape in shapes.items()})
-    if chosen.assumed:
+def _ordered(declared: Sequence[Declaration], shapes: NamedShapes) -> Ends:
+    low, high = (choose_shapes(declared, end) for end in ends(shapes))
+    if low.assumed:
         given = ", ".join(f"{name}={list(shape)}" for name, shape in shapes.items()) or "nothing"
-        raise InvalidArgument(f"the shapes leave {', '.join(chosen.assumed)} open (given: {given})")
-    return chosen.in_order(declared)
+        raise InvalidArgument(f"the shapes leave {', '.join(low.assumed)} open (given: {given})")
+    return low.in_order(declared), high.in_order(declared)
+
+
+def _ranges(engine: Engine, wanted: Sequence[Ends]) -> tuple[list[Compiled], list[ShapeRange]]:
+    """Plans that serve ranges of shapes, and which serves which."""
+    plans: list[Compiled] = []
+    ranges = []
+    for low, high in wanted:
+        fixed = [
+            [a if a == b else None for a, b in zip(least, largest, strict=True)]
+            for least, largest in zip(low, high, strict=True)
+        ]
+        compiled = engine.serving_all(fixed).compiled
+        assert compiled is not None, "Bug: an engine that serves all shapes is not compiled"
+        _check_no_blas(engine)
+        if not any(compiled is known for known in plans):
+            plans.append(compiled)
+        ranges.append(ShapeRange(low, high, next(n for n, known in enumerate(plans) if known is compiled)))
+    return plans, ranges
+
+
+def _plan(compiled: Compiled) -> SavedPlan:
+    from jitonnx.plan.outline_message import to_message
+
+    message, arrays = to_message(compiled.plan.outline)
+    return SavedPlan(message, arrays, compiled.symbols)
+
+
+def _check_no_blas(engine: Engine) -> None:
+    if engine.settings.choices.blas:
+        raise Fail("the model cannot be saved as an artifact, as it is compiled to call this process's BLAS")
 
 
 def _program(engine: Engine, shapes: Shapes) -> tuple[Compiled, SavedProgram]:
     """The program for one set of shapes, with the plan it comes from."""
     serving = engine.serving(shapes)
     if serving.cut is not None:
-        reasons = "; ".join(
-            f"{node.operator.name} node '{node.name}': {why}" for node, why in serving.cut.reasons.items()
-        )
+        reasons = serving.cut.explained()
         raise Fail(f"the model cannot be saved as an artifact, as parts of it are evaluated on NumPy: {reasons}")
-    if serving.settings.choices.blas:
-        raise Fail("the model cannot be saved as an artifact, as it is compiled to call this process's BLAS")
+    _check_no_blas(serving)
     compiled, sizes = serving.compiled, serving.sizes(shapes)
     assert compiled is not None and sizes is not None, "Bug: an engine that serves shapes is neither cut nor compiled"
     program = compiled.plan.instantiate(sizes, compiled.symbols, ANY_THREADS)
-    return compiled, SavedProgram(program, compiled.is_short(program, sizes))
+    return compiled, SavedProgram(program, compiled.plan.outline.is_short(program, sizes))
 
 
 def _model_info(session: InferenceSession, opsets: Mapping[str, int]) -> ModelInfo:

@@ -39,6 +39,7 @@ from jitonnx.metadata import (
 )
 from jitonnx.options import RunOptions, SessionOptions
 from jitonnx.providers import CPU, check_providers
+from jitonnx.ready import PROGRAM_BYTES
 from jitonnx.runtime.artifact import ArtifactError, is_artifact, open_artifact
 from jitonnx.runtime.cache import KernelCache, default_directory
 from jitonnx.runtime.threads import allowed_cpus
@@ -102,7 +103,7 @@ class InferenceSession:
     """A model that is loaded, compiled and ready to run; from several Python threads at once if need be.
 
     path_or_bytes: a path, the file's bytes, a binary file object, or a ModelProto; of an ONNX model, or of an artifact
-    that `save` wrote, which is ready at once and only takes the shapes that it was saved for.
+    that `save` wrote, which is ready at once and only takes the shapes, and ranges of them, that it was saved for.
     sess_options: a `SessionOptions`.
     providers, provider_options: as for onnxruntime; jitonnx has the CPU's alone and warns of others.
     disabled_optimizers: names of rewrites that are not to be made; docs/passes.md lists them.
@@ -341,12 +342,16 @@ class InferenceSession:
         self._overridable: dict[str, Declaration] = {}
         self._with_defaults: Graph | None = None
         self._overriding: dict[tuple[str, ...], _Bound] = {}
-        engine = SavedEngine(artifact, _thread_count(options.intra_op_num_threads, artifact.threads))
+        engine = SavedEngine(
+            artifact,
+            _thread_count(options.intra_op_num_threads, artifact.threads),
+            _megabytes(options, PROGRAM_MEGABYTES, PROGRAM_BYTES),
+        )
         self._main = _Bound(engine.declared, engine)
 
     def _compile(self, model: Model) -> None:
         from jitonnx.background import Workshop
-        from jitonnx.engine import PROGRAM_BYTES, Settings
+        from jitonnx.engine import Settings
         from jitonnx.variants import copied
 
         self._describe(model)
@@ -449,11 +454,13 @@ class InferenceSession:
         """Write the compiled model to a file that `InferenceSession` opens without compiling; returns its bytes.
 
         shapes: the shapes of the inputs to save programs for, by name, or several such sets; a shape settles what other
-        inputs share with it. Without them: those that the model has been run with, or the only ones that it takes.
+        inputs share with it. A size may be a range, as (least, largest), both included: `{"ids": (1, (1, 512))}` serves
+        all of them. Without shapes: those that the model has been run with, or the only ones that it takes.
 
         The file holds machine code for this CPU (or that of the configuration entry "jitonnx.cpu"); docs/artifacts.md
         says whom to trust with it. InvalidArgument for shapes that do not fit or leave something open, Fail for a model
-        with parts that are evaluated on NumPy. (Not in onnxruntime.)
+        with parts that are evaluated on NumPy, or that has to be planned for each shape where a range is wanted. (Not
+        in onnxruntime.)
         """
         from jitonnx.saving import save
 

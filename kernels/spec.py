@@ -34,6 +34,11 @@ class KernelSpec:
         """The folder of the kernel library that holds the spec and, beside it, the kernel."""
         return type(self).__module__.split(".")[-2]
 
+    @property
+    def plain(self) -> KernelSpec:
+        """A spec of the library, of plain values, with the same sizes, tasks and work: programs are made with it."""
+        return self
+
     def complete(self, sizes: Sequence[int]) -> Sequence[int]:
         """The sizes that the kernel is called with, for those that the planner gives: derived ones may be appended.
 

@@ -6,7 +6,7 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Header(_message.Message):
-    __slots__ = ("writer", "cpu", "threads", "model", "code", "constants", "labels", "programs", "flags", "explanation")
+    __slots__ = ("writer", "cpu", "threads", "model", "code", "constants", "labels", "programs", "flags", "explanation", "plans", "ranges")
     WRITER_FIELD_NUMBER: _ClassVar[int]
     CPU_FIELD_NUMBER: _ClassVar[int]
     THREADS_FIELD_NUMBER: _ClassVar[int]
@@ -17,6 +17,8 @@ class Header(_message.Message):
     PROGRAMS_FIELD_NUMBER: _ClassVar[int]
     FLAGS_FIELD_NUMBER: _ClassVar[int]
     EXPLANATION_FIELD_NUMBER: _ClassVar[int]
+    PLANS_FIELD_NUMBER: _ClassVar[int]
+    RANGES_FIELD_NUMBER: _ClassVar[int]
     writer: str
     cpu: Cpu
     threads: int
@@ -27,7 +29,9 @@ class Header(_message.Message):
     programs: _containers.RepeatedCompositeFieldContainer[Program]
     flags: _containers.RepeatedCompositeFieldContainer[Flag]
     explanation: bytes
-    def __init__(self, writer: _Optional[str] = ..., cpu: _Optional[_Union[Cpu, _Mapping]] = ..., threads: _Optional[int] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., code: _Optional[_Union[Code, _Mapping]] = ..., constants: _Optional[_Iterable[_Union[Constant, _Mapping]]] = ..., labels: _Optional[_Iterable[str]] = ..., programs: _Optional[_Iterable[_Union[Program, _Mapping]]] = ..., flags: _Optional[_Iterable[_Union[Flag, _Mapping]]] = ..., explanation: _Optional[bytes] = ...) -> None: ...
+    plans: _containers.RepeatedCompositeFieldContainer[SavedPlan]
+    ranges: _containers.RepeatedCompositeFieldContainer[Range]
+    def __init__(self, writer: _Optional[str] = ..., cpu: _Optional[_Union[Cpu, _Mapping]] = ..., threads: _Optional[int] = ..., model: _Optional[_Union[ModelInfo, _Mapping]] = ..., code: _Optional[_Union[Code, _Mapping]] = ..., constants: _Optional[_Iterable[_Union[Constant, _Mapping]]] = ..., labels: _Optional[_Iterable[str]] = ..., programs: _Optional[_Iterable[_Union[Program, _Mapping]]] = ..., flags: _Optional[_Iterable[_Union[Flag, _Mapping]]] = ..., explanation: _Optional[bytes] = ..., plans: _Optional[_Iterable[_Union[SavedPlan, _Mapping]]] = ..., ranges: _Optional[_Iterable[_Union[Range, _Mapping]]] = ...) -> None: ...
 
 class Cpu(_message.Message):
     __slots__ = ("architecture", "system", "name", "features", "vector_bytes")
@@ -194,3 +198,173 @@ class Step(_message.Message):
     scratch: int
     label: int
     def __init__(self, kernel: _Optional[int] = ..., slots: _Optional[_Iterable[int]] = ..., sizes: _Optional[_Iterable[int]] = ..., tasks: _Optional[int] = ..., shared: bool = ..., grain: _Optional[int] = ..., scratch: _Optional[int] = ..., label: _Optional[int] = ...) -> None: ...
+
+class Range(_message.Message):
+    __slots__ = ("plan", "inputs")
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    INPUTS_FIELD_NUMBER: _ClassVar[int]
+    plan: int
+    inputs: _containers.RepeatedCompositeFieldContainer[Extent]
+    def __init__(self, plan: _Optional[int] = ..., inputs: _Optional[_Iterable[_Union[Extent, _Mapping]]] = ...) -> None: ...
+
+class Extent(_message.Message):
+    __slots__ = ("low", "high")
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    low: _containers.RepeatedScalarFieldContainer[int]
+    high: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, low: _Optional[_Iterable[int]] = ..., high: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class SavedPlan(_message.Message):
+    __slots__ = ("plan", "constants", "kernels")
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    CONSTANTS_FIELD_NUMBER: _ClassVar[int]
+    KERNELS_FIELD_NUMBER: _ClassVar[int]
+    plan: Plan
+    constants: _containers.RepeatedScalarFieldContainer[int]
+    kernels: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, plan: _Optional[_Union[Plan, _Mapping]] = ..., constants: _Optional[_Iterable[int]] = ..., kernels: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Plan(_message.Message):
+    __slots__ = ("numbers", "inputs", "outputs", "arena", "constants", "specs", "calls", "assumptions", "expressions")
+    NUMBERS_FIELD_NUMBER: _ClassVar[int]
+    INPUTS_FIELD_NUMBER: _ClassVar[int]
+    OUTPUTS_FIELD_NUMBER: _ClassVar[int]
+    ARENA_FIELD_NUMBER: _ClassVar[int]
+    CONSTANTS_FIELD_NUMBER: _ClassVar[int]
+    SPECS_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    ASSUMPTIONS_FIELD_NUMBER: _ClassVar[int]
+    EXPRESSIONS_FIELD_NUMBER: _ClassVar[int]
+    numbers: _containers.RepeatedScalarFieldContainer[int]
+    inputs: _containers.RepeatedCompositeFieldContainer[PlanTensor]
+    outputs: _containers.RepeatedCompositeFieldContainer[PlanTensor]
+    arena: _containers.RepeatedCompositeFieldContainer[ArenaBuffer]
+    constants: _containers.RepeatedCompositeFieldContainer[PlanConstant]
+    specs: _containers.RepeatedCompositeFieldContainer[Spec]
+    calls: _containers.RepeatedCompositeFieldContainer[Call]
+    assumptions: _containers.RepeatedScalarFieldContainer[int]
+    expressions: _containers.RepeatedCompositeFieldContainer[Expression]
+    def __init__(self, numbers: _Optional[_Iterable[int]] = ..., inputs: _Optional[_Iterable[_Union[PlanTensor, _Mapping]]] = ..., outputs: _Optional[_Iterable[_Union[PlanTensor, _Mapping]]] = ..., arena: _Optional[_Iterable[_Union[ArenaBuffer, _Mapping]]] = ..., constants: _Optional[_Iterable[_Union[PlanConstant, _Mapping]]] = ..., specs: _Optional[_Iterable[_Union[Spec, _Mapping]]] = ..., calls: _Optional[_Iterable[_Union[Call, _Mapping]]] = ..., assumptions: _Optional[_Iterable[int]] = ..., expressions: _Optional[_Iterable[_Union[Expression, _Mapping]]] = ...) -> None: ...
+
+class Expression(_message.Message):
+    __slots__ = ("terms",)
+    TERMS_FIELD_NUMBER: _ClassVar[int]
+    terms: _containers.RepeatedCompositeFieldContainer[Term]
+    def __init__(self, terms: _Optional[_Iterable[_Union[Term, _Mapping]]] = ...) -> None: ...
+
+class Term(_message.Message):
+    __slots__ = ("coefficient", "factors")
+    COEFFICIENT_FIELD_NUMBER: _ClassVar[int]
+    FACTORS_FIELD_NUMBER: _ClassVar[int]
+    coefficient: int
+    factors: _containers.RepeatedCompositeFieldContainer[Factor]
+    def __init__(self, coefficient: _Optional[int] = ..., factors: _Optional[_Iterable[_Union[Factor, _Mapping]]] = ...) -> None: ...
+
+class Factor(_message.Message):
+    __slots__ = ("variable", "operation")
+    VARIABLE_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_FIELD_NUMBER: _ClassVar[int]
+    variable: str
+    operation: Operation
+    def __init__(self, variable: _Optional[str] = ..., operation: _Optional[_Union[Operation, _Mapping]] = ...) -> None: ...
+
+class Operation(_message.Message):
+    __slots__ = ("function", "left", "right")
+    FUNCTION_FIELD_NUMBER: _ClassVar[int]
+    LEFT_FIELD_NUMBER: _ClassVar[int]
+    RIGHT_FIELD_NUMBER: _ClassVar[int]
+    function: str
+    left: int
+    right: int
+    def __init__(self, function: _Optional[str] = ..., left: _Optional[int] = ..., right: _Optional[int] = ...) -> None: ...
+
+class PlanTensor(_message.Message):
+    __slots__ = ("name", "dtype", "shape")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    dtype: str
+    shape: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, name: _Optional[str] = ..., dtype: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ArenaBuffer(_message.Message):
+    __slots__ = ("bytes", "first", "last")
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    bytes: int
+    first: int
+    last: int
+    def __init__(self, bytes: _Optional[int] = ..., first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
+
+class PlanConstant(_message.Message):
+    __slots__ = ("array", "contents")
+    ARRAY_FIELD_NUMBER: _ClassVar[int]
+    CONTENTS_FIELD_NUMBER: _ClassVar[int]
+    array: int
+    contents: Contents
+    def __init__(self, array: _Optional[int] = ..., contents: _Optional[_Union[Contents, _Mapping]] = ...) -> None: ...
+
+class Contents(_message.Message):
+    __slots__ = ("dtype", "shape", "elements")
+    DTYPE_FIELD_NUMBER: _ClassVar[int]
+    SHAPE_FIELD_NUMBER: _ClassVar[int]
+    ELEMENTS_FIELD_NUMBER: _ClassVar[int]
+    dtype: str
+    shape: _containers.RepeatedScalarFieldContainer[int]
+    elements: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, dtype: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ..., elements: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Spec(_message.Message):
+    __slots__ = ("family", "name", "fields")
+    FAMILY_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    FIELDS_FIELD_NUMBER: _ClassVar[int]
+    family: str
+    name: str
+    fields: _containers.RepeatedCompositeFieldContainer[Field]
+    def __init__(self, family: _Optional[str] = ..., name: _Optional[str] = ..., fields: _Optional[_Iterable[_Union[Field, _Mapping]]] = ...) -> None: ...
+
+class Field(_message.Message):
+    __slots__ = ("name", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: Plain
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[_Union[Plain, _Mapping]] = ...) -> None: ...
+
+class Plain(_message.Message):
+    __slots__ = ("integer", "number", "text", "truth", "items")
+    INTEGER_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    TRUTH_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    integer: int
+    number: float
+    text: str
+    truth: bool
+    items: Plains
+    def __init__(self, integer: _Optional[int] = ..., number: _Optional[float] = ..., text: _Optional[str] = ..., truth: bool = ..., items: _Optional[_Union[Plains, _Mapping]] = ...) -> None: ...
+
+class Plains(_message.Message):
+    __slots__ = ("items",)
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    items: _containers.RepeatedCompositeFieldContainer[Plain]
+    def __init__(self, items: _Optional[_Iterable[_Union[Plain, _Mapping]]] = ...) -> None: ...
+
+class Call(_message.Message):
+    __slots__ = ("spec", "sizes", "stage_sizes", "operands", "label")
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    SIZES_FIELD_NUMBER: _ClassVar[int]
+    STAGE_SIZES_FIELD_NUMBER: _ClassVar[int]
+    OPERANDS_FIELD_NUMBER: _ClassVar[int]
+    LABEL_FIELD_NUMBER: _ClassVar[int]
+    spec: int
+    sizes: _containers.RepeatedScalarFieldContainer[int]
+    stage_sizes: _containers.RepeatedScalarFieldContainer[int]
+    operands: _containers.RepeatedScalarFieldContainer[int]
+    label: str
+    def __init__(self, spec: _Optional[int] = ..., sizes: _Optional[_Iterable[int]] = ..., stage_sizes: _Optional[_Iterable[int]] = ..., operands: _Optional[_Iterable[int]] = ..., label: _Optional[str] = ...) -> None: ...

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
-    from jitonnx.inputs import ChosenShapes
+    from jitonnx.inputs import ChosenShapes, Size
     from jitonnx.session import InferenceSession
 
 LEVELS = {"none": 0, "basic": 1, "extended": 2, "all": 99}
@@ -26,23 +26,28 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_inputs(parser: argparse.ArgumentParser, feeds: bool = True) -> None:
-    """Shapes for dimensions that the model leaves open, and where inputs come from."""
+def add_inputs(parser: argparse.ArgumentParser, feeds: bool = True, ranges: bool = False) -> None:
+    """Shapes for dimensions that the model leaves open, and where inputs come from.
+
+    ranges: sizes may be LEAST:LARGEST.
+    """
+    sizes = ", each size a number or a range LEAST:LARGEST" if ranges else ""
+    size = ", or a range LEAST:LARGEST" if ranges else " (default: 1)"
     parser.add_argument(
         "--shape",
         action="append",
         default=[],
-        type=_shape,
-        metavar="NAME=1,3,224,224",
-        help="the shape of an input; may be given several times",
+        type=_ranged_shape if ranges else _shape,
+        metavar="NAME=1:8,3,224,224" if ranges else "NAME=1,3,224,224",
+        help=f"the shape of an input{sizes}; may be given several times",
     )
     parser.add_argument(
         "--dim",
         action="append",
         default=[],
-        type=_dimension,
-        metavar="NAME=8",
-        help="the size of a named dimension (default: 1); may be given several times",
+        type=_ranged_dimension if ranges else _dimension,
+        metavar="NAME=1:8" if ranges else "NAME=8",
+        help=f"the size of a named dimension{size}; may be given several times",
     )
     if feeds:
         parser.add_argument("--input", metavar="FEEDS.npz", help="inputs by name (default: random ones)")
@@ -56,23 +61,46 @@ def _positive(text: str) -> int:
 
 
 def _shape(text: str) -> tuple[str, tuple[int, ...]]:
+    name, sizes = _ranged_shape(text)
+    return name, tuple(_no_range(text, size) for size in sizes)
+
+
+def _ranged_shape(text: str) -> tuple[str, tuple[Size, ...]]:
     name, equals, sizes = text.rpartition("=")
-    if equals and ":" in sizes:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is a range of sizes, and ranges are not supported: give --shape once for each size. (Opened "
-            "from its ONNX file, a model takes all sizes without being compiled again.)"
-        )
     parts = [part.strip() for part in sizes.split(",")] if sizes.strip() else []
-    if not equals or not all(part.isdecimal() for part in parts):
+    if not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=SIZE,SIZE,...")
-    return name, tuple(map(int, parts))
+    return name, tuple(_size(text, part, "NAME=SIZE,SIZE,...") for part in parts)
 
 
 def _dimension(text: str) -> tuple[str, int]:
+    name, size = _ranged_dimension(text)
+    return name, _no_range(text, size)
+
+
+def _ranged_dimension(text: str) -> tuple[str, Size]:
     name, equals, size = text.rpartition("=")
-    if not equals or not size.isdecimal():
+    if not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=SIZE")
-    return name, int(size)
+    return name, _size(text, size, "NAME=SIZE")
+
+
+def _size(text: str, part: str, form: str) -> Size:
+    """A size, or the two ends of a range."""
+    least, colon, largest = part.partition(":")
+    if not least.isdecimal() or (colon and not largest.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not {form}")
+    if not colon:
+        return int(least)
+    if int(least) > int(largest):
+        raise argparse.ArgumentTypeError(f"{text!r} has the range {part}, which ends before it begins")
+    return int(least), int(largest)
+
+
+def _no_range(text: str, size: Size) -> int:
+    if isinstance(size, tuple):
+        raise argparse.ArgumentTypeError(f"{text!r} is a range of sizes, which only `jitonnx compile` takes: give one")
+    return size
 
 
 def session_of(

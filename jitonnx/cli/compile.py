@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jitonnx.cli.common import add_inputs, add_model, session_of
+
+if TYPE_CHECKING:
+    from jitonnx.inputs import Size
 
 
 def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "compile",
         help="compile a model to a file that starts at once",
-        epilog="Several shapes for an input make several programs; an input given once has that shape in all of them.",
+        epilog="Several shapes for an input make several programs; an input given once has that shape in all of them. "
+        "Ranges, such as --shape ids=1:8,1:512, make one that serves all sizes in them, both ends included.",
     )
     add_model(parser)
-    add_inputs(parser, feeds=False)
+    add_inputs(parser, feeds=False, ranges=True)
     parser.add_argument("-o", "--output", metavar="OUT", required=True, help="the file to write, such as model.jitonnx")
     parser.add_argument(
         "--cpu",
@@ -31,28 +35,36 @@ def main(options: argparse.Namespace) -> None:
     """Compile, write, and say what is in the file."""
     from jitonnx.errors import InvalidArgument
     from jitonnx.explain.units import nbytes
-    from jitonnx.inputs import choose_shapes
+    from jitonnx.inputs import choose_shapes, ends, joined
+    from jitonnx.saved import range_text
     from jitonnx.session import CPU_NAME
 
     session = session_of(options, {CPU_NAME: options.cpu})
-    chosen = [choose_shapes(session.declared_inputs, one, dict(options.dim)) for one in shape_sets(options.shape)]
-    if chosen[0].assumed:
-        names = ", ".join(chosen[0].assumed)
+    declared = session.declared_inputs
+    sizes = {name: ends({name: [size]}) for name, size in options.dim}
+    dimensions = [{name: both[end][name][0] for name, both in sizes.items()} for end in (0, 1)]
+    chosen = [
+        tuple(choose_shapes(declared, end, given) for end, given in zip(ends(one), dimensions, strict=True))
+        for one in shape_sets(options.shape)
+    ]
+    if chosen[0][0].assumed:
+        names = ", ".join(chosen[0][0].assumed)
         raise InvalidArgument(f"say for which sizes to compile {names}: --shape INPUT=1,2,3 or --dim NAME=1")
-    size = session.save(options.output, [one.shapes for one in chosen])
-    for one in chosen:
-        print("compiled for " + ", ".join(f"{name} {list(shape)}" for name, shape in one.shapes.items()))
-    print(f"{options.output}: {nbytes(size)}")
+    written = session.save(options.output, [joined(low.shapes, high.shapes) for low, high in chosen])
+    for low, high in chosen:
+        shapes = (f"{name} {range_text(low.shapes[name], high.shapes[name])}" for name in low.shapes)
+        print("compiled for " + ", ".join(shapes))
+    print(f"{options.output}: {nbytes(written)}")
 
 
-def shape_sets(given: Sequence[tuple[str, tuple[int, ...]]]) -> list[dict[str, tuple[int, ...]]]:
+def shape_sets(given: Sequence[tuple[str, tuple[Size, ...]]]) -> list[dict[str, tuple[Size, ...]]]:
     """Sets of shapes from (input, shape) pairs: the first of every input, the second of every input, ...
 
     An input that is given once has its shape in all sets. InvalidArgument for other differences in number.
     """
     from jitonnx.errors import InvalidArgument
 
-    by_name: dict[str, list[tuple[int, ...]]] = {}
+    by_name: dict[str, list[tuple[Size, ...]]] = {}
     for name, shape in given:
         by_name.setdefault(name, []).append(shape)
     counts = {name: len(shapes) for name, shapes in by_name.items() if len(shapes) > 1}

@@ -17,7 +17,7 @@ from jitonnx.ir.graph import Node
 from jitonnx.metadata import ModelNode
 from jitonnx.passes.report import Applied, Declined
 from jitonnx.plan.calls import KernelCall
-from jitonnx.plan.plan import microseconds, threads_for
+from jitonnx.plan.outline import microseconds, threads_for
 from jitonnx.plan.region import RegionSpec
 from jitonnx.plan.tensor import Buffer, Tensor
 from jitonnx.session import InferenceSession

@@ -10,17 +10,17 @@ from __future__ import annotations
 import bisect
 import operator
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from jitonnx.plan.calls import KernelCall
-from jitonnx.plan.tensor import Buffer
-from jitonnx.records import dataclass
+if TYPE_CHECKING:
+    from jitonnx.plan.calls import KernelCall
+    from jitonnx.plan.tensor import Buffer
 
 ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector."""
 
 
-@dataclass(frozen=True)
-class Lifetime:
+class Lifetime(NamedTuple):
     """The first and the last call (positions in the plan) that touch a buffer."""
 
     first: int

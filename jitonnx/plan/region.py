@@ -8,19 +8,16 @@ loop. The innermost loop is done in vectors.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import ClassVar
 
 from jitonnx.ir import expr as e
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
+from jitonnx.kernels.region.spec import LoopsSpec
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.tensor import Tensor, broadcast_to
 from jitonnx.records import dataclass
-
-TASK_ELEMENTS = 8192
-"""Elements of one task: some microseconds of work, and a few dozen KB that stay in the first cache levels."""
 
 BROADCAST, UNIT, STRIDED = 0, 1, 2
 """How an operand moves along the innermost loop: not at all, by one element, or by a stride."""
@@ -30,8 +27,7 @@ BROADCAST, UNIT, STRIDED = 0, 1, 2
 class RegionSpec(KernelSpec):
     """A loop nest of `rank` loops. Operands (dtype, movement along the inner loop): inputs first, then outputs.
 
-    sizes: the extents of the loops, then for each operand its strides by loop; `complete` appends how rows and columns
-    are cut into tasks: rows a task, columns a task, column pieces, rows.
+    Its sizes are those of `LoopsSpec`.
     """
 
     rank: int
@@ -41,28 +37,23 @@ class RegionSpec(KernelSpec):
     family: ClassVar[str] = "region"  # generated, not in the library
 
     @property
+    def plain(self) -> LoopsSpec:
+        itemsizes = tuple(dtype.itemsize for dtype, _ in (*self.inputs, *self.outputs))
+        return LoopsSpec(self.rank, itemsizes, sum(cost(expr) for expr in self.exprs))
+
+    @property
     def first_cut(self) -> int:
         """Position in `sizes` of what `complete` appends."""
-        return self.rank * (1 + len(self.inputs) + len(self.outputs))
+        return self.plain.first_cut
 
     def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        extents = sizes[: self.rank]
-        rows, columns = prod(extents[:-1]), extents[-1]
-        rows_each = max(1, TASK_ELEMENTS // max(1, columns))
-        columns_each = columns if columns <= 2 * TASK_ELEMENTS else TASK_ELEMENTS
-        return [*sizes, rows_each, columns_each, -(-columns // max(1, columns_each)), rows]
+        return self.plain.complete(sizes)
 
     def tasks(self, sizes: Sequence[int]) -> int:
-        rows_each, _, pieces, rows = sizes[self.first_cut : self.first_cut + 4]
-        return -(-rows // rows_each) * pieces
+        return self.plain.tasks(sizes)
 
     def work(self, sizes: Sequence[int]) -> Work:
-        extents = sizes[: self.rank]
-        elements, moved = prod(extents), 0
-        for number, (dtype, _) in enumerate((*self.inputs, *self.outputs)):
-            strides = sizes[self.rank * (1 + number) : self.rank * (2 + number)]
-            moved += dtype.itemsize * prod(extent for extent, stride in zip(extents, strides, strict=True) if stride)
-        return Work(elements * sum(cost(expr) for expr in self.exprs), moved)
+        return self.plain.work(sizes)
 
 
 _COSTS = {"exp": 10, "log": 12, "erf": 16, "tanh": 14, "sigmoid": 14, "pow": 30, "div": 4, "sqrt": 6}

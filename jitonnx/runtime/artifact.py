@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"\x89jitonnx\r\n\x1a\n"
 """As PNG's, it shows a file that went through a transfer of text."""
-FORMAT = 2
+FORMAT = 3
 PAGE_BYTES = 4096
 
 PROLOGUE = struct.Struct(f"<{len(MAGIC)}sIQQQ")
@@ -81,6 +81,32 @@ class SavedProgram(NamedTuple):
     keeps_gil: bool
 
 
+class ShapeRange(NamedTuple):
+    """Input shapes between two, both included: each axis may have any size between its own. plan: which serves them."""
+
+    low: Shapes
+    high: Shapes
+    plan: int
+
+    def misfit(self, shapes: Shapes) -> int | None:
+        """The first input whose shape is not in the range; None if all are."""
+        for number, (low, shape, high) in enumerate(zip(self.low, shapes, self.high, strict=True)):
+            if len(shape) != len(low) or not all(a <= size <= b for a, size, b in zip(low, shape, high, strict=True)):
+                return number
+        return None
+
+
+class SavedPlan(NamedTuple):
+    """A plan, as a message that only the planner reads, and what it names by position.
+
+    constants: arrays. symbols: the kernel of each of its calls.
+    """
+
+    message: pb.Plan
+    constants: Sequence[npt.NDArray[np.generic]]
+    symbols: Sequence[str]
+
+
 def is_artifact(source: object) -> bool:
     """Whether a path's file, or bytes, begin as an artifact does. False for what cannot be read."""
     if isinstance(source, bytes | bytearray | memoryview):
@@ -98,7 +124,8 @@ class Artifact:
     """An open artifact: its code is in memory, its constants are mapped. Made by `open_artifact`.
 
     name: its path, or what else to call it in messages.
-    shapes: the shapes of the inputs of each program. threads: those of a run if nobody says otherwise; 0: nobody did.
+    shapes: the shapes of the inputs of each program. ranges: those that plans serve.
+    threads: those of a run if nobody says otherwise; 0: nobody did.
     addresses: where the functions of the code lie.
     """
 
@@ -117,6 +144,7 @@ class Artifact:
         self.shapes: list[Shapes] = [
             tuple(tuple(tensor.shape) for tensor in program.inputs) for program in self._header.programs
         ]
+        self.ranges = [_range(name, saved, len(self._header.plans)) for saved in self._header.ranges]
         self.threads = int(self._header.threads)
 
     @property
@@ -156,15 +184,24 @@ class Artifact:
     def program(self, number: int) -> SavedProgram:
         """A program; its constants are views into the file."""
         saved = self._header.programs[number]
-        constants: list[npt.NDArray[Any]] = [*self._constants, *(flag.word for flag in self.flags)]
         program = Program(
             [self._step(step) for step in saved.steps],
             saved.arena_bytes,
-            [constants[place] for place in saved.constants],
+            self._arrays(saved.constants),
             [_tensor(tensor) for tensor in saved.inputs],
             [_tensor(tensor) for tensor in saved.outputs],
         )
         return SavedProgram(program, saved.keeps_gil)
+
+    def plan(self, number: int) -> SavedPlan:
+        """A plan; its constants are views into the file."""
+        saved = self._header.plans[number]
+        symbols = self._header.code.symbols
+        return SavedPlan(saved.plan, self._arrays(saved.constants), [symbols[place] for place in saved.kernels])
+
+    def _arrays(self, places: Sequence[int]) -> list[npt.NDArray[Any]]:
+        constants: list[npt.NDArray[Any]] = [*self._constants, *(flag.word for flag in self.flags)]
+        return [constants[place] for place in places]
 
     def _step(self, step: pb.Step) -> Step:
         numbers = iter(step.slots)
@@ -285,6 +322,13 @@ def _argument(argument: pb.Argument) -> Argument:
         return Argument(argument.name, argument.type, None)
     dims = (getattr(dim, kind) if (kind := dim.WhichOneof("value")) else None for dim in argument.shape.dims)
     return Argument(argument.name, argument.type, tuple(dims))
+
+
+def _range(name: str, saved: pb.Range, plans: int) -> ShapeRange:
+    if saved.plan >= plans or any(len(extent.low) != len(extent.high) for extent in saved.inputs):
+        raise ArtifactError(f"{name} is damaged: it names a plan, or sizes, that it does not hold")
+    low, high = (tuple(tuple(getattr(extent, end)) for extent in saved.inputs) for end in ("low", "high"))
+    return ShapeRange(low, high, saved.plan)
 
 
 def _tensor(tensor: pb.Tensor) -> TensorSpec:

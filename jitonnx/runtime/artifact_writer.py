@@ -21,7 +21,9 @@ from .artifact import (
     PROLOGUE,
     Argument,
     ModelInfo,
+    SavedPlan,
     SavedProgram,
+    ShapeRange,
 )
 from .cpu import CpuNeeded
 from .digest import SHA256_BYTES, sha256
@@ -43,7 +45,7 @@ class Contents:
     programs: one a set of input shapes; how many threads their steps take only says whether they are shared.
     flags: the words among their constants that kernels write to.
     objects: the object code of each kernel by its symbol. driver: that of the driver, for the same machine.
-    explanation: what `jitonnx explain` prints.
+    explanation: what `jitonnx explain` prints. plans: those that serve the ranges.
     """
 
     writer: str
@@ -55,6 +57,8 @@ class Contents:
     objects: Mapping[str, bytes]
     driver: bytes
     explanation: str = ""
+    plans: Sequence[SavedPlan] = ()
+    ranges: Sequence[ShapeRange] = ()
 
 
 def write(path: str | os.PathLike[str], contents: Contents) -> int:
@@ -65,11 +69,13 @@ def write(path: str | os.PathLike[str], contents: Contents) -> int:
     """
     constants = _ConstantTable(contents.flags)
     labels: dict[str, int] = {}
-    used = list(dict.fromkeys(step.kernel for saved in contents.programs for step in saved.program.steps))
+    used = _used(contents)
     code, code_header = _code([contents.objects[symbol] for symbol in used], used, contents.driver)
     symbols = {symbol: number for number, symbol in enumerate(code_header.symbols)}
     for saved in contents.programs:
         constants.add_all(saved.program.constants)
+    for plan in contents.plans:
+        constants.add_all(plan.constants)
     header = pb.Header(
         writer=contents.writer,
         cpu=_cpu(contents.cpu),
@@ -80,6 +86,8 @@ def write(path: str | os.PathLike[str], contents: Contents) -> int:
         flags=[pb.Flag(text=flag.text) for flag in contents.flags],
         explanation=zlib.compress(contents.explanation.encode()) if contents.explanation else b"",
         code=code_header,
+        plans=[_plan(plan, constants, symbols) for plan in contents.plans],
+        ranges=[_range(served) for served in contents.ranges],
     )
     header.labels.extend(labels)
     # The digest of the code has a fixed length, so the header's length is known before the space behind it is.
@@ -93,6 +101,12 @@ def write(path: str | os.PathLike[str], contents: Contents) -> int:
     front = prologue + sha256(prologue + packed).digest() + packed + block
     _replace(Path(path), front, constants.placed)
     return len(front) + constants.size
+
+
+def _used(contents: Contents) -> list[str]:
+    """The kernels of all programs and plans, each once."""
+    of_programs = [step.kernel for saved in contents.programs for step in saved.program.steps]
+    return list(dict.fromkeys([*of_programs, *(symbol for plan in contents.plans for symbol in plan.symbols)]))
 
 
 def _replace(path: Path, front: bytes, constants: Mapping[int, Array]) -> None:
@@ -189,6 +203,16 @@ def _program(
         steps=[_step(step, symbols[step.kernel], labels.setdefault(step.label, len(labels))) for step in program.steps],
         keeps_gil=saved.keeps_gil,
     )
+
+
+def _plan(saved: SavedPlan, constants: _ConstantTable, symbols: Mapping[str, int]) -> pb.SavedPlan:
+    kernels = [symbols[symbol] for symbol in saved.symbols]
+    return pb.SavedPlan(plan=saved.message, constants=constants.numbers(saved.constants), kernels=kernels)
+
+
+def _range(served: ShapeRange) -> pb.Range:
+    inputs = [pb.Extent(low=low, high=high) for low, high in zip(served.low, served.high, strict=True)]
+    return pb.Range(plan=served.plan, inputs=inputs)
 
 
 def _step(step: Step, kernel: int, label: int) -> pb.Step:

@@ -174,7 +174,32 @@ def test_an_interrupt_is_told_in_one_line(
     assert capsys.readouterr().err.endswith("jitonnx: interrupted\n")
 
 
-def test_ranges_of_sizes_are_refused(capsys: pytest.CaptureFixture[str], relu_add: str) -> None:
+def test_compile_for_a_range(capsys: pytest.CaptureFixture[str], relu_add: str, tmp_path: Path) -> None:
+    out = str(tmp_path / "out.jitonnx")
+    for arguments in (["--shape", "x=1:512,3"], ["--dim", "N=1:512"]):
+        assert main(["compile", relu_add, "-o", out, *arguments]) == 0
+        assert "compiled for x [1:512, 3]\n" in capsys.readouterr().out
+        assert main(["run", out, "--shape", "x=7,3"]) == 0
+        capsys.readouterr()
+        assert main(["run", out, "--shape", "x=513,3"]) == 1
+        assert "It was compiled for: x [1:512, 3]." in capsys.readouterr().err
+    assert main(["compile", relu_add, "-o", out, "--shape", "x=1:8,3", "--shape", "x=64,3"]) == 0
+    assert "compiled for x [1:8, 3]\ncompiled for x [64, 3]\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "command, argument, text",
+    [
+        ("compile", ["--shape", "x=512:1,3"], "the range 512:1, which ends before it begins"),
+        ("compile", ["--shape", "x=1:,3"], "is not NAME=SIZE,SIZE,..."),
+        ("compile", ["--dim", "N=:4"], "is not NAME=SIZE"),
+        ("run", ["--shape", "x=1:512,3"], "is a range of sizes, which only `jitonnx compile` takes"),
+        ("run", ["--dim", "N=1:512"], "is a range of sizes, which only `jitonnx compile` takes"),
+    ],
+)
+def test_ranges_that_are_refused(
+    capsys: pytest.CaptureFixture[str], relu_add: str, command: str, argument: list[str], text: str
+) -> None:
     with pytest.raises(SystemExit):
-        main(("compile", relu_add, "-o", "out", "--shape", "x=1:512,3"))
-    assert "is a range of sizes, and ranges are not supported: give --shape once" in capsys.readouterr().err
+        main([command, relu_add, *(["-o", "out"] if command == "compile" else []), *argument])
+    assert text in capsys.readouterr().err

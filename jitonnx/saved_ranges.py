@@ -1,0 +1,81 @@
+"""Programs for ranges of shapes, made of the plans in an artifact as a session makes them of its own.
+
+Imported where an artifact has ranges, and nothing else of it needs the planner's arithmetic.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from jitonnx.errors import Fail, InvalidArgument
+from jitonnx.kept import Kept
+from jitonnx.plan.outline import Outline, holds
+from jitonnx.plan.outline_message import OutlineError, from_message
+from jitonnx.ready import Ready
+from jitonnx.runtime.artifact import Artifact, SavedPlan, Shapes
+
+PROGRAMS_KEPT = 1024
+"""Programs kept at most; the least recently used go."""
+
+
+class SavedRanges:
+    """The ranges of an artifact. program_bytes: memory that the programs kept may hold."""
+
+    def __init__(self, artifact: Artifact, threads: int, program_bytes: int) -> None:
+        self._artifact, self._threads = artifact, threads
+        self._plans: Kept[tuple[SavedPlan, Outline]] = Kept(len(artifact.ranges))
+        self._programs: Kept[Ready] = Kept(PROGRAMS_KEPT, _program_bytes, program_bytes)
+
+    def find(self, shapes: Shapes) -> Ready | None:
+        """The program for these shapes if it has been made and kept."""
+        return self._programs.find(shapes)
+
+    def program(self, shapes: Shapes) -> Ready | None:
+        """The program for these shapes; None if they are in no range. InvalidArgument if no plan holds for them."""
+        found = self._programs.find(shapes)
+        if found is not None:
+            return found
+        unmet: list[str] = []
+        for one in self._artifact.ranges:
+            if one.misfit(shapes) is None:
+                saved, outline = self._plan(one.plan)
+                sizes = outline.sizes(shapes)
+                if sizes is not None:
+                    return self._programs.get(shapes, partial(self._made, saved, outline, sizes))
+                unmet.append(_unmet(outline, shapes))
+        if unmet:
+            listed = ", ".join(map(str, map(list, shapes)))
+            raise InvalidArgument(
+                f"{self._artifact.name} has no program for inputs of the shapes {listed}, although they lie within its "
+                f"ranges: {'; '.join(dict.fromkeys(unmet))}. Compile the model for these shapes too (jitonnx compile "
+                "--shape NAME=1,2,3), or load it instead of the artifact"
+            )
+        return None
+
+    def _plan(self, number: int) -> tuple[SavedPlan, Outline]:
+        def made() -> tuple[SavedPlan, Outline]:
+            saved = self._artifact.plan(number)
+            try:
+                return saved, from_message(saved.message, saved.constants)
+            except OutlineError as error:
+                raise Fail(f"{self._artifact.name} is damaged: {error}") from error
+
+        return self._plans.get(number, made)
+
+    def _made(self, saved: SavedPlan, outline: Outline, sizes: dict[str, int]) -> Ready:
+        program = outline.instantiate(sizes, saved.symbols, self._threads)
+        short = outline.is_short(program, sizes)
+        return Ready(program, self._artifact.addresses, self._threads, self._artifact.flags, short)
+
+
+def _unmet(outline: Outline, shapes: Shapes) -> str:
+    """What a plan assumes that does not hold for the shapes."""
+    sizes = outline.bound(shapes)
+    if sizes is None:
+        return "inputs disagree on the size of a dimension that they share"
+    wrong = [f"{a} = {b}" for a, b in outline.assumed() if not holds([(a, b)], sizes)]
+    return f"the code is for {' and '.join(wrong)}"
+
+
+def _program_bytes(ready: Ready) -> int:
+    return ready.executable.memory_bytes

@@ -1,0 +1,1 @@
+"""What a region says about its tasks. Its code is not in the library: codegen writes it for each region."""
