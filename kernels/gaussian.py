@@ -197,8 +197,8 @@ def erf(x: Traced) -> Traced:
 def gelu(x: Traced) -> Traced:
     """0.5 * x * (1 + erf(x / sqrt(2))) = max(x, 0) - |x| * Phi(-|x|), without that formula's loss for negative x.
 
-    Error below 2.5 ulp for x >= -1; for negative x it grows as x**2 does, to 45 ulp at -6 (float64: 70).
-    Below -12 (by segments: -7.625; float64: -38) the result is 0, and at minus infinity NaN, as the formula has it.
+    Error below 2.5 ulp for x >= -1; for negative x it grows as x**2 does, to 45 ulp at -6 (by segments 6; float64: 70).
+    Below -12 (by segments -7.625; float64: -38) the result is 0, and at minus infinity NaN, as the formula has it.
 
     float32 takes Phi(-a) by segments, or as 2**P(a).
     """
