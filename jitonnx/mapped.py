@@ -13,6 +13,8 @@ import numpy as np
 
 def release_pages(array: np.ndarray) -> None:
     """Let go of the pages of a mapped file that only `array` covers; they are read again if it is. Else nothing."""
+    if array.nbytes < mmap.PAGESIZE:
+        return
     owner: object = array
     while (inner := getattr(owner, "base", None)) is not None:  # strided views have a base that is no array
         owner = inner

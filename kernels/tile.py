@@ -26,7 +26,7 @@ _SIZES = types.CPointer(types.int64)
 
 # An epilogue of more vector operations than this is not repeated for every register of a tile, but looped over the
 # tile's copy on the stack. At 8 x 3 vectors and k = 64, bias and SiLU (23 operations) run 3 % faster unrolled; bias and
-# GELU (37) equally fast either way, but unrolled takes 132 ms to compile, looped 57 ms.
+# GELU by one polynomial (40) equally fast either way, but unrolled takes 132 ms to compile, looped 57 ms.
 _UNROLLED_OPERATIONS = 30
 # Of an epilogue with more operations than _CHAINED_OPERATIONS, LLVM would do one operation for all registers of a tile
 # before the next, and put what does not fit into registers onto the stack: so only _CHAINS of them are open at a time.

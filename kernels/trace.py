@@ -275,26 +275,33 @@ def table_entries(x: Traced) -> int:
 def lookup(table: Sequence[float], index: Traced, element: types.Type) -> Traced:
     """table[index modulo len(table)] for int32 indices and `table_entries` numbers of `element`, of 32 bits.
 
-    Vectors are looked up by whole registers; what is shorter takes a part of one.
+    With AVX-512 the table may be twice as long. Vectors are looked up by whole registers; what is shorter takes a part
+    of one.
     """
-    entries, count = len(table), index.value.type.count if isinstance(index.value.type, ir.VectorType) else 0
+    entries = min(len(table), 16)
+    count = index.value.type.count if isinstance(index.value.type, ir.VectorType) else 0
     integer = isinstance(element, types.Integer)
-    number = ir.IntType(32) if integer else ir.FloatType()
-    typ = ir.VectorType(number, entries)
-    numbers = ir.Constant(typ, None) if not any(table) else _Number(typ, _vector_text(number, table))
-    if entries == 16:
+    typ = ir.VectorType(ir.IntType(32) if integer else ir.FloatType(), entries)
+    numbers = [_numbers(typ, table[start : start + entries]) for start in range(0, len(table), entries)]
+    if len(table) == 32:
+        name = f"llvm.x86.avx512.vpermi2var.{'d' if integer else 'ps'}.512"
+    elif entries == 16:
         name = f"llvm.x86.avx512.permvar.{'si' if integer else 'sf'}.512"
     else:
         name = f"llvm.x86.avx2.{'permd' if integer else 'permps'}"
 
     def find(piece: ir.Value) -> ir.Value:
-        return _named_call(index.builder, name, typ, [numbers, piece])
+        arguments = [numbers[0], piece, numbers[1]] if len(numbers) == 2 else [numbers[0], piece]
+        return _named_call(index.builder, name, typ, arguments)
 
     return Traced(index.builder, element, _by_registers(index.builder, find, count, entries, index.value))
 
 
-def _vector_text(element: ir.Type, numbers: Sequence[float]) -> str:
-    return "<" + ", ".join(f"{element} {_number_text(element, number)}" for number in numbers) + ">"
+def _numbers(typ: ir.VectorType, numbers: Sequence[float]) -> ir.Constant:
+    """A constant vector; LLVM wants one of zeros written in its own way."""
+    if not any(numbers):
+        return ir.Constant(typ, None)
+    return _Number(typ, "<" + ", ".join(f"{typ.element} {_number_text(typ.element, n)}" for n in numbers) + ">")
 
 
 def scales_by_power() -> bool:
@@ -356,7 +363,7 @@ def _joined(builder: ir.IRBuilder, a: ir.Value, b: ir.Value) -> ir.Value:
     )
 
 
-def polynomial(x: Traced, coefficients: Sequence[float]) -> Traced:
+def polynomial(x: Traced, coefficients: Sequence[Traced | float]) -> Traced:
     """coefficients[0] + coefficients[1] * x + …, by Horner's rule."""
     *lower, highest = coefficients
-    return functools.reduce(lambda total, c: fma(total, x, c), reversed(lower), x.constant(highest))
+    return functools.reduce(lambda total, c: fma(total, x, c), reversed(lower), x.fit(highest))

@@ -15,7 +15,10 @@ all exponents; denormal arguments and results are included unless a docstring sa
 from __future__ import annotations
 
 from jitonnx.kernels import exponential
-from jitonnx.kernels.exponential import LOG2_E, exp_of_minus, format_of, half_exp, half_expm1, tanh_by_table
+from jitonnx.kernels.exponential import exp_of_minus, format_of, half_exp, half_expm1, tanh_by_table
+from jitonnx.kernels.gaussian import erf as erf
+from jitonnx.kernels.gaussian import gelu as gelu
+from jitonnx.kernels.gaussian import gelu_tanh as gelu_tanh
 from jitonnx.kernels.trace import (
     Traced,
     absolute,
@@ -287,94 +290,6 @@ def pow(x: Traced, y: Traced) -> Traced:
     undefined = (x < 0.0) & ~whole & (magnitude < _INFINITY)
     signed = select(undefined, _NAN, signed)
     return select(y.equals(0.0) | x.equals(1.0), 1.0, select(isnan(y) | isnan(x), _NAN, signed))
-
-
-# ---------------------------------------------------------------- error function and Gaussian units
-
-# erf(a) = a + a * P(a**2), a <= 0.9 (float64: 1) (relative error 1.4e-8, 1.4e-17)
-_ERF = {
-    32: (0.12837915, -0.37612513, 0.11282057, -0.026776413, 0.0050087846, -0.0006075827),
-    64: (
-        *(0.12837916709551256, -0.3761263890318337, 0.11283791670939075, -0.026866170642395118),
-        *(0.0052239776008298645, -0.0008548325697710649, 0.00012055287181176798, -1.4924597930770907e-05),
-        *(1.6445809432474398e-06, -1.6196776326515085e-07, 1.3671946353839584e-08, -7.710257512611952e-10),
-    ),
-}
-# log2(erfc(a)) on [0.9, 4] (error 2.4e-9 of erf)
-_LOG2_ERFC = (*(-0.00024056227, -1.6270657, -0.9189654, -0.15020145, 0.03219266, -0.0044222143, 0.00028593405),)
-# exp(a**2) * erfc(a) in t = (a - 3) / (a + 3), 1 <= a <= 28 (relative error 3.1e-17)
-_ERFCX = (
-    *(0.17900115118138996, -0.3262335600430372, 0.24560380171232887, -0.15011593650077548, 0.07166583719810797),
-    *(-0.024392499318911673, 0.004269136329651524, 0.0007077464474038753, -0.0005970619135849637),
-    *(4.5255165806977536e-05, 6.405641565575351e-05, -1.2859450587080505e-05, -7.978573452740098e-06),
-    *(2.1159595471412928e-06, 1.258509456163498e-06, -2.887886400494286e-07, -2.537971732007452e-07),
-    *(3.828078915245018e-08, 6.402241029366376e-08, -2.456555186226095e-08, 1.7282918095526688e-09),
-)
-# log2(Phi(-a)) on [0, 6], Phi the distribution function of the Gauss curve (error 1.7e-9 * (1 + a**2)); its values
-# behind that interval still go down: -122.5 at a = 12, where the exact value is -108.8.
-_LOG2_TAIL = (
-    *(-1.0, -1.1511041, -0.45922464, -0.052416418, 0.00688196, 8.693973e-05, -0.0003464599, 0.000107659995),
-    *(-2.0046478e-05, 2.4946182e-06, -2.0342272e-07, 9.847457e-09, -2.1442993e-10),
-)
-
-
-def _erfc_double(a: Traced) -> Traced:
-    """erfc(a) of float64 for 1 <= a <= 28: exp(-a**2) times a slowly varying function (Shepherd and Laframboise)."""
-    return exp_of_minus(a * a) * polynomial((a - 3.0) / (a + 3.0), _ERFCX)
-
-
-@vector_function
-def erf(x: Traced) -> Traced:
-    """Error function, error below 2 ulp (float64: 1): an odd polynomial near 0, else 1 - erfc(|x|).
-
-    float32 takes erfc as 2**P(|x|) (after N. Juffa), float64 as exp(-x**2) * P((|x| - 3) / (|x| + 3)).
-    """
-    if x.width == 32:
-        a = at_most(absolute(x), 4.0)
-        near, far = a < 0.9, 1.0 - exponential.exp2_flush(polynomial(a, _LOG2_ERFC))
-    else:
-        a = at_most(absolute(x), 6.0)
-        near, far = a < 1.0, 1.0 - _erfc_double(a)
-    return copysign(select(near, fma(a, polynomial(a * a, _ERF[x.width]), a), far), x)
-
-
-@vector_function
-def gelu(x: Traced) -> Traced:
-    """0.5 * x * (1 + erf(x / sqrt(2))) = max(x, 0) - |x| * Phi(-|x|), without that formula's loss for negative x.
-
-    Error below 2.5 ulp for x >= -1; for negative x it grows as x**2 does, to 45 ulp at -6 (float64: 70).
-    Below -12 (float64: -38) the result is 0, and at minus infinity NaN, as the formula has it.
-
-    float32 takes Phi(-a) as 2**P(a).
-    """
-    bound = 12.0 if x.width == 32 else 38.0
-    size = at_least(-x, at_most(x, bound))  # |x|; the bound where x is above it
-    a = at_most(size, bound)
-    if x.width == 32:
-        tail = exponential.exp2_flush(polynomial(a, _LOG2_TAIL))
-    else:
-        scaled = a * 0.7071067811865476
-        inner = fma(scaled, -polynomial(scaled * scaled, _ERF[64]), 1.0 - scaled)
-        tail = 0.5 * select(scaled < 1.0, inner, _erfc_double(scaled))
-    return fma(-size, select(size <= bound, tail, 0.0), at_least(x, 0.0))
-
-
-_SQRT_8_PI = 1.5957691216057308
-
-
-@vector_function
-def gelu_tanh(x: Traced) -> Traced:
-    """0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))), as x / (1 + exp(-2 * …)).
-
-    Error below 3 ulp for x >= -1; for negative x it grows as x**2 does, to 55 ulp at -6.
-    """
-    if x.width == 64:
-        return x / (exp_of_minus(x * fma(x * x, 0.044715 * _SQRT_8_PI, x.constant(_SQRT_8_PI))) + 1.0)
-    # To base 2 and rounded once more, which loses nothing that the product has not lost, and needs no reduction.
-    scale, bias = -_SQRT_8_PI * LOG2_E, format_of(x).bias
-    exponent = x * fma(x * x, 0.044715 * scale, x.constant(scale))
-    bounded = at_most(at_least(exponent, -bias + 0.25), bias + 1.25)
-    return x / (exponential.exp2_flush(bounded) + 1.0)
 
 
 # ---------------------------------------------------------------- hyperbolic functions and activations

@@ -23,6 +23,7 @@ from jitonnx.ir.dims import DimLike
 from jitonnx.ir.graph import Graph, GraphError, Node, Value
 from jitonnx.ir.operator import Operator
 from jitonnx.ir.types import TensorType
+from jitonnx.mapped import release_pages
 from jitonnx.ops.shape import Identity, Reshape
 from jitonnx.passes.report import Reason, Report
 from jitonnx.passes.verify import same_type
@@ -198,9 +199,13 @@ class Edit:
         while stack:
             node = stack.pop()
             if node in self.graph and not any(value.users or value in self.graph.outputs for value in node.outputs):
-                above = [value.producer for value in node.inputs if value is not None and value.producer is not None]
+                given = [value for value in node.inputs if value is not None]
                 self.graph.remove(node)
-                stack.extend(above)
+                stack.extend(value.producer for value in given if value.producer is not None)
+                for value in given:
+                    # What was made of these weights stands for them; another graph of the model may read them again.
+                    if (constant := value.constant) is not None and not any(user in self.graph for user in value.users):
+                        release_pages(constant)
 
 
 def _made(result: Any) -> str:

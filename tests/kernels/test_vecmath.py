@@ -273,7 +273,7 @@ def test_error_bound_on_other_cpus(name: str, cpu: str) -> None:
 
 @pytest.mark.parametrize("cpu", ["host", "haswell", "x86-64-v2"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_exponentials_are_exact_at_their_ends(dtype: type, cpu: str) -> None:
+def test_functions_are_exact_at_their_ends(dtype: type, cpu: str) -> None:
     largest = np.finfo(dtype).max
     x = np.array([0, -0.0, np.inf, -np.inf, largest, -largest, np.nan], dtype)
     expected = {
@@ -283,6 +283,8 @@ def test_exponentials_are_exact_at_their_ends(dtype: type, cpu: str) -> None:
         "sigmoid": [0.5, 0.5, 1, 0, 1, 0, np.nan],
         "silu": [0, -0.0, np.inf, np.nan, largest, -0.0, np.nan],
         "tanh": [0, -0.0, 1, -1, 1, -1, np.nan],
+        "erf": [0, -0.0, 1, -1, 1, -1, np.nan],
+        "gelu": [0, 0, np.inf, np.nan, largest, 0, np.nan],
     }
     for name, results in expected.items():
         np.testing.assert_array_equal(apply(compiled(name, dtype, (), named(cpu)), x), np.array(results, dtype), name)
@@ -296,7 +298,7 @@ def test_results_do_not_depend_on_the_number_of_lanes(cpu: str) -> None:
     """Scalars and vectors of any width look the same numbers up."""
     target = named(cpu)
     x = np.linspace(-20, 20, 256).astype(np.float32)
-    for name in ("exp", "exp_flush", "tanh", "silu"):
+    for name in ("exp", "exp_flush", "tanh", "silu", "erf", "gelu"):
         expected = apply(compiled(name, np.float32, (), target), x)
         for lanes in (1, 4, 24, 64):
             y = np.empty_like(x[: x.size // lanes * lanes])
@@ -328,6 +330,32 @@ def test_error_bound_on_all_float32(name: str) -> None:
         x = np.arange(start, start + step, dtype=np.uint64).astype(np.uint32).view(np.float32)
         error, at = largest_error(name, x)
         assert error <= CASES[name].single, f"{name}({at!r}) is {error:.3f} ulp off"
+
+
+@pytest.mark.parametrize(
+    ("name", "bound", "cpu"),
+    [("erf", 4.0, "host"), ("erf", 4.0, "haswell"), ("gelu", 15.0, "host"), ("gelu", 15.0, "haswell")],
+)
+def test_far_out_gaussian_functions_are_their_limits(name: str, bound: float, cpu: str) -> None:
+    x = np.concatenate([np.linspace(bound, bound + 20, 5001), np.geomspace(bound, 3e38, 5001)]).astype(np.float32)
+    far, low = (
+        apply(compiled(name, np.float32, (), named(cpu)), x),
+        apply(compiled(name, np.float32, (), named(cpu)), -x),
+    )
+    np.testing.assert_array_equal(far, np.ones_like(x) if name == "erf" else x)
+    np.testing.assert_array_equal(low, -np.ones_like(x) if name == "erf" else np.zeros_like(x))
+
+
+@pytest.mark.parametrize("name", ["erf", "gelu"])
+def test_segments_meet_without_a_step(name: str) -> None:
+    """Around each end of a segment, where neighbours take other coefficients."""
+    ends = np.arange(1, 64).astype(np.float32) / 8
+    ends = ends[ends < (7.6 if name == "gelu" else 3.8)].view(np.int32)
+    x = (ends[:, None] + np.arange(-40, 41, dtype=np.int32)).reshape(-1).view(np.float32)
+    for signed in (x, -x):
+        exact = CASES[name].exact(signed.astype(np.float64))
+        bound = np.where((signed < 0) & (name == "gelu"), np.maximum(45, 4 * signed * signed), CASES[name].single)
+        assert (ulps(apply(compiled(name, np.float32), signed), exact) <= bound).all()
 
 
 @pytest.mark.parametrize(("name", "single", "double"), [("gelu", 45, 70), ("gelu_tanh", 55, 55)])
