@@ -29,10 +29,10 @@ def add(subparsers: Any) -> None:
 
 def main(options: argparse.Namespace) -> None:
     """Compile, write, and say what is in the file."""
+    from jitonnx.entries import CPU_NAME
     from jitonnx.errors import InvalidArgument
     from jitonnx.explain.units import nbytes
     from jitonnx.inputs import choose_shapes
-    from jitonnx.session import CPU_NAME
 
     session = session_of(options, {CPU_NAME: options.cpu})
     chosen = [choose_shapes(session.declared_inputs, one, dict(options.dim)) for one in shape_sets(options.shape)]
