@@ -370,7 +370,7 @@ class InferenceSession:
             return
         if whole.is_settled(kept_as) and whole.can_keep(model, engine):
             assert self._workshop is not None
-            self._workshop.submit(whole.keeping(self, engine, kept_as.key, model.opset_imports))
+            self._workshop.submit(whole.keeping(self, engine, kept_as, model.opset_imports))
 
     def _load_whole(self) -> None:
         """Make what a session that was opened from the kernel cache lacks: the graph, its nodes, plan and reports.

@@ -48,9 +48,11 @@ _CPU_FIELDS = ("vendor_id", "cpu family", "model", "model name", "stepping", "fl
 class Whole(NamedTuple):
     """A model file as it is now, and the key under which what is compiled of it is kept.
 
+    place: file and settings, whatever states the file and our sources are in: of these only the last one is kept.
     path: the real one, absolute. identity: what changes whenever the file does.
     """
 
+    place: str
     key: str
     path: str
     identity: tuple[int, ...]
@@ -67,8 +69,9 @@ def find_whole(source: object, options: SessionOptions, disabled: Collection[str
     identity, cpu = identity_of(path), _cpu()
     if identity is None or cpu is None:
         return None
-    facts = (_FORMAT, path, identity, options.settled(), sorted(disabled), threads, cpu, versions(), _stamps())
-    return Whole(f"{_FORMAT} {sha256(repr(facts).encode()).hexdigest()}", path, identity)
+    place = repr((_FORMAT, path, options.settled(), sorted(disabled), threads, cpu, os.path.dirname(__file__)))
+    facts = (place, identity, versions(), _stamps())
+    return Whole(place, sha256(repr(facts).encode()).hexdigest(), path, identity)
 
 
 def excluded(options: SessionOptions) -> str | None:
@@ -108,7 +111,7 @@ def is_settled(whole: Whole) -> bool:
 
 def open_whole(cache: KernelCache, whole: Whole, verify: bool) -> Artifact | None:
     """The compiled model that is kept; None if there is none, or none that can be used."""
-    path = cache.model(whole.key)
+    path = cache.model(whole.place, whole.key)
     if path is None:
         return None
     try:
@@ -130,9 +133,9 @@ def can_keep(model: Model, engine: Engine) -> bool:
 
 
 def keeping(
-    session: InferenceSession, engine: Engine, key: str, opsets: Mapping[str, int]
+    session: InferenceSession, engine: Engine, whole: Whole, opsets: Mapping[str, int]
 ) -> Callable[[threading.Event], None]:
-    """A job for the background that keeps a compiled model under `key`, and holds neither the session nor its engine.
+    """A job for the background that keeps a compiled model, and holds neither the session nor its engine.
 
     What cannot be written, or is not in the cache any more when it comes to that, is not kept, and the log says so. A
     job that has begun goes on to its end, as most processes that end soon were started for a single run: it takes a few
@@ -147,7 +150,7 @@ def keeping(
         from jitonnx.saving import write_whole
 
         try:
-            size = kept.cache.keep_model(key, lambda path: write_whole(kept, info, path))
+            size = kept.cache.keep_model(whole.place, whole.key, lambda path: write_whole(kept, info, path))
         except (OSError, ModelRequiresCompilation) as error:
             text = f"the compiled model is not kept in the kernel cache: {error}"
         else:

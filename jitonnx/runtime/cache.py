@@ -113,14 +113,14 @@ class KernelCache:
         while len(self._memory) > 1 and sum(map(len, self._memory.values())) > self.limit:
             del self._memory[next(iter(self._memory))]
 
-    def model(self, key: str) -> Path | None:
+    def model(self, place: str, key: str) -> Path | None:
         """The file of the compiled model that was kept under this key, marked as used; None if there is none.
 
-        What is in it has to be checked by who opens it.
+        place: as for `keep_model`. What is in the file has to be checked by who opens it.
         """
         if self._problem:
             return None
-        path = self.directory / _name(key, _MODEL_SUFFIX)
+        path = self.directory / _model_name(place, key)
         try:
             status = path.stat()
         except OSError:
@@ -130,14 +130,19 @@ class KernelCache:
         self._touch(path, status)
         return path
 
-    def keep_model(self, key: str, write: Callable[[Path], int]) -> int | None:
+    def keep_model(self, place: str, key: str, write: Callable[[Path], int]) -> int | None:
         """Have `write(path)` put a compiled model's file under this key; its bytes, None where nothing can be kept.
 
+        place: what the model replaces: one of the same place and another key, which nobody will ask for again, goes.
         write: moves the file into place as a whole, and returns its size. Its OSErrors are raised.
         """
         if self._problem:
             return None
-        written = write(self.directory / _name(key, _MODEL_SUFFIX))
+        name = _model_name(place, key)
+        written = write(self.directory / name)
+        for path, _ in list(self._files(_MODEL_SUFFIX)):
+            if path.name.startswith(_model_name(place, "")) and path.name != name:
+                path.unlink(missing_ok=True)
         self._shrink(written)
         return written
 
@@ -243,8 +248,14 @@ class KernelCache:
                 return
 
 
-def _name(key: str, suffix: str = _SUFFIX) -> str:
-    return sha256(key.encode()).hexdigest() + suffix
+def _name(key: str) -> str:
+    return sha256(key.encode()).hexdigest() + _SUFFIX
+
+
+def _model_name(place: str, key: str) -> str:
+    """The name of a model's file; without a key, how the names of that place begin."""
+    first, second = (sha256(text.encode()).hexdigest()[:32] for text in (place, key))
+    return f"{first}-{second}{_MODEL_SUFFIX}" if key else f"{first}-"
 
 
 def _checksum(key: str, data: bytes) -> bytes:
