@@ -3,12 +3,12 @@
     python -m bench.start DIR                           # every .onnx file of a folder (inputs: the .npz beside it)
     python -m bench.start DIR mlp_tiny resnet50 --threads 2 --rounds 7
 
-Fresh processes take turns: jitonnx with an artifact (`artifact`), jitonnx with the model file and its kernels in the
-cache (`cached`), onnxruntime with the model file. Each imports NumPy and the runtime, reads the inputs, opens the
-model, runs it once and says so; a bare `import numpy` is shown beside them. Python's own cache of compiled modules is
-filled, as it is for installed packages. Times are medians in milliseconds from the start of the process to that word,
-ratios are of medians, below 1 where jitonnx is sooner. Outputs are compared. `--imports` prints what each kind of
-process spends most time to import.
+Fresh processes take turns: jitonnx with an artifact (`artifact`), jitonnx with the model file and what it keeps of it
+in the kernel cache (`cached`), onnxruntime with the model file. Each imports NumPy and the runtime, reads the inputs,
+opens the model, runs it once and says so; a bare `import numpy` is shown beside them. Python's own cache of compiled
+modules is filled, as it is for installed packages. Times are medians in milliseconds from the start of the process to
+that word, ratios are of medians, below 1 where jitonnx is sooner. Outputs are compared. `--imports` prints what each
+kind of process spends most time to import.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ class Compiled:
     symbols: list[str]
     image: Mapping[str, int]
     """Addresses of the kernels, which are in memory as long as this is."""
-    objects: Callable[[], Mapping[str, bytes]]
+    objects: Objects
     """Gives the object code by symbol, from the kernel cache or compiled again: only saving needs it."""
 
     def ready(self, sizes: Mapping[str, int], threads: int) -> Ready:
@@ -305,7 +305,7 @@ class Engine:
         codes = [code_of(call) for call in plan.calls]
         symbols = [code.symbol(self.target) for code in codes]
         image = find_linked(self.cache, symbols)
-        source = _Objects(codes, self.target, self.cache, self.settings, list(map(repr, self.graph.inputs)))
+        source = Objects(codes, self.target, self.cache, self.settings, list(map(repr, self.graph.inputs)))
         if image is None:
             objects = source(self.progress, self._stop)
             with linking:
@@ -314,7 +314,7 @@ class Engine:
 
 
 @dataclass(frozen=True)
-class _Objects:
+class Objects:
     """Where the object code of a plan comes from: the kernel cache, or the compiler. Holds no engine."""
 
     codes: Sequence[Code]
@@ -324,12 +324,15 @@ class _Objects:
     inputs: Sequence[str]
 
     def __call__(
-        self, progress: Callable[[int, int], None] | None = None, stop: threading.Event | None = None
+        self,
+        progress: Callable[[int, int], None] | None = None,
+        stop: threading.Event | None = None,
+        may_compile: bool = True,
     ) -> dict[str, bytes]:
         """The object code of each symbol. ModelRequiresCompilation if there is none and it may not be made."""
         from jitonnx.codegen.compiler import cached_kernels, compile_kernels
 
-        if self.settings.compile is CompileMode.CACHED:
+        if self.settings.compile is CompileMode.CACHED or not may_compile:
             made, missing = cached_kernels(self.codes, self.target, self.cache)
             if missing:
                 raise ModelRequiresCompilation(

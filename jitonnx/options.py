@@ -201,6 +201,8 @@ class SessionOptions(_Options):
         - `jitonnx.program_megabytes`: memory that programs for different input shapes may hold together (256); those
           used longest ago go first.
         - `jitonnx.winograd` = "0": 3x3 convolutions do not use Winograd's algorithm, which rounds a little differently.
+        - `jitonnx.keep_model` = "0": the compiled model is neither kept in the kernel cache nor taken from there;
+          docs/starting.md tells about it.
         - `optimization.disable_specified_optimizers`: names of rewrites that are not to be made, with ";" between them.
         """
         self._add_entry(key, value)
@@ -214,6 +216,15 @@ class SessionOptions(_Options):
     def entry(self, key: str) -> str | None:
         """A configuration entry, None if there is none of this key. (Not in onnxruntime.)"""
         return self._entries.get(key)
+
+    def settled(self) -> str:
+        """All that was set, as text that is the same for equal options. (Not in onnxruntime.)
+
+        Without what only messages depend on, and the number of threads, which other things settle too.
+        """
+        unread = ("intra_op_num_threads", "log_severity_level", "log_verbosity_level", "logid", "profile_file_prefix")
+        values = sorted((name, value) for name, value in self._values.items() if name not in unread)
+        return repr((values, sorted(self._entries.items()), sorted(self._dimensions.items())))
 
     def fixed_dimensions(self) -> dict[str, int]:
         """The sizes given by `add_free_dimension_override_by_name`. (Not in onnxruntime.)"""

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jitonnx.engine import Compiled, Engine, Shapes
+from jitonnx.environment import get_version_string
 from jitonnx.errors import Fail, InvalidArgument
 from jitonnx.inputs import Size, choose_shapes, ends
 from jitonnx.ir.declaration import Declaration
-from jitonnx.runtime.artifact import Argument, ModelInfo, SavedPlan, SavedProgram, ShapeRange
+from jitonnx.runtime.artifact import ModelInfo, SavedPlan, SavedProgram, ShapeRange
 from jitonnx.runtime.artifact_writer import Contents, write
 from jitonnx.runtime.cpu import cpu_needed
 from jitonnx.runtime.driver import driver_code
 from jitonnx.runtime.program import Flag
+from jitonnx.whole import model_info
 
 if TYPE_CHECKING:
     from jitonnx.session import InferenceSession
@@ -38,8 +41,6 @@ def save(
 
     Raises InvalidArgument for shapes that do not fit or leave something open, Fail for a model that needs NumPy.
     """
-    from jitonnx.environment import get_version_string
-
     engine, declared = session.engine, session.declared_inputs
     assert isinstance(engine, Engine), "Bug: an artifact is saved again"
     sets = _all_shapes(declared, engine, shapes)
@@ -59,7 +60,7 @@ def save(
             get_version_string(),
             cpu_needed(engine.target),
             threads,
-            _model_info(session, opsets),
+            model_info(session, opsets),
             programs,
             list(flags.values()),
             objects,
@@ -69,6 +70,27 @@ def save(
             ranges,
         ),
     )
+
+
+def write_whole(engine: Engine, info: ModelInfo, path: Path) -> int:
+    """Write what the kernel cache keeps of a model with fixed shapes; returns the file's size in bytes.
+
+    Explanations are left out: a session that is opened from it loads the model to give them. Raises
+    ModelRequiresCompilation if the cache does not have all of the code any more.
+    """
+    assert engine.only_shapes is not None, "Bug: a model without fixed shapes is kept"
+    compiled, program = _program(engine, engine.only_shapes)
+    contents = Contents(
+        get_version_string(),
+        cpu_needed(engine.target),
+        engine.settings.threads,
+        info,
+        [program],
+        list(compiled.plan.flags),
+        compiled.objects(may_compile=False),
+        driver_code(engine.cache),
+    )
+    return write(path, contents, durable=True)
 
 
 def _all_shapes(
@@ -142,22 +164,6 @@ def _program(engine: Engine, shapes: Shapes) -> tuple[Compiled, SavedProgram]:
     assert compiled is not None and sizes is not None, "Bug: an engine that serves shapes is neither cut nor compiled"
     program = compiled.plan.instantiate(sizes, compiled.symbols, ANY_THREADS)
     return compiled, SavedProgram(program, compiled.plan.outline.is_short(program, sizes))
-
-
-def _model_info(session: InferenceSession, opsets: Mapping[str, int]) -> ModelInfo:
-    meta = session.get_modelmeta()
-    return ModelInfo(
-        [Argument(entry.name, entry.type, entry.shape) for entry in session.declared_inputs],
-        [Argument(entry.name, entry.type, tuple(entry.shape)) for entry in session.get_outputs()],
-        meta.producer_name,
-        meta.graph_name,
-        meta.domain,
-        meta.description,
-        meta.graph_description,
-        meta.version,
-        meta.custom_metadata_map,
-        opsets,
-    )
 
 
 def _explanation(session: InferenceSession, shapes: Shapes) -> str:

@@ -14,6 +14,7 @@ import functools
 import gc
 import os
 import sys
+import threading
 import time
 import warnings
 import weakref
@@ -23,6 +24,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
 from jitonnx import feeds as feeding
+from jitonnx import whole
+from jitonnx.entries import (
+    DISABLED,
+    EXTERNAL_DATA_FOLDER,
+    MODEL_FORMAT,
+    STRICT,
+    VERIFY,
+    program_bytes,
+)
 from jitonnx.errors import Fail, InvalidArgument, ModelLoadCanceled
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.errors import GraphError, InferenceError
@@ -39,8 +49,7 @@ from jitonnx.metadata import (
 )
 from jitonnx.options import RunOptions, SessionOptions
 from jitonnx.providers import CPU, check_providers
-from jitonnx.ready import PROGRAM_BYTES
-from jitonnx.runtime.artifact import ArtifactError, is_artifact, open_artifact
+from jitonnx.runtime.artifact import Artifact, ArtifactError, is_artifact, open_artifact
 from jitonnx.runtime.cache import KernelCache, default_directory
 from jitonnx.runtime.threads import allowed_cpus
 from jitonnx.saved import SavedEngine
@@ -52,33 +61,15 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
     from jitonnx.background import Workshop
-    from jitonnx.engine import BackgroundEngine, CompileMode, Engine, Shapes
+    from jitonnx.engine import BackgroundEngine, Engine, Shapes
     from jitonnx.ir.graph import Graph
     from jitonnx.model import Model
-    from jitonnx.plan.choices import Choices
     from jitonnx.profiling import Profile
     from jitonnx.saving import NamedShapes
-    from jitonnx.target import Target
 
 Outputs: TypeAlias = list[Any]
 
-STRICT = "session.strict_shape_type_inference"
-EXTERNAL_DATA_FOLDER = "session.model_external_initializers_file_folder_path"
-MODEL_FORMAT = "session.load_model_format"
 THREAD_VARIABLES = ("JITONNX_NUM_THREADS", "ORT_INTRA_OP_NUM_THREADS")
-DISABLED = "optimization.disable_specified_optimizers"
-GEMM = "jitonnx.gemm"
-"""Configuration entry: "blas" calls SciPy's BLAS for matrix products instead of our own kernel."""
-WINOGRAD = "jitonnx.winograd"
-"""Configuration entry: "0" keeps 3x3 convolutions to direct sums, whose rounding errors are some ten times smaller."""
-CPU_NAME = "jitonnx.cpu"
-"""Configuration entry: compile for this CPU (LLVM's name, as "x86-64-v3"), to save the model for other machines."""
-COMPILE = "jitonnx.compile"
-"""Configuration entry: when code is compiled, "before", "background" or "cached"; docs/starting.md tells about them."""
-PROGRAM_MEGABYTES = "jitonnx.program_megabytes"
-"""Configuration entry: how much memory the programs kept for different input shapes may hold."""
-VERIFY = "jitonnx.verify"
-"""Configuration entry: "1" compares all of an artifact with its checksums, its constants too."""
 _KNOWN_KEYWORDS = {"enable_fallback", "read_config_from_model", "disabled_optimizers"}
 
 
@@ -138,6 +129,9 @@ class InferenceSession:
         self._profile = _profile(self._sess_options)
         self._disagreed = False
         self._workshop: Workshop | None = None
+        self._whole: whole.Whole | None = None
+        """What the session was opened from, if from the kernel cache, as long as the model itself is not loaded."""
+        self._loading = threading.Lock()
         self._entry: Callable[[Any], Outputs | None] = _look_closer
         self._create()
         self._own_attributes = frozenset(self.__dict__)
@@ -303,15 +297,18 @@ class InferenceSession:
 
     def _open(self) -> None:
         """Load the model and make its engine."""
-        started = time.perf_counter()
+        loaded = started = time.perf_counter()
         if is_artifact(self._source):
             self._open_artifact()
-            loaded = started
+            self._warm_up()
+        elif self._open_whole():
+            self._warm_up()
         else:
-            model = self._loaded()
+            model = self._loaded(self._source)
             loaded = time.perf_counter()
             self._compile(model)
-        self._warm_up()
+            self._warm_up()
+            self._keep_whole(model)
         ended = time.perf_counter()
         if self._profile is not None:
             self._profile.add("model_loading", started, loaded)
@@ -320,6 +317,8 @@ class InferenceSession:
         if "logging" in sys.modules:  # else nobody has asked for messages
             made = self._made
             report = "runs are evaluated on NumPy until it is compiled" if made is None else made.report
+            if self._whole is not None:
+                report = f"taken as a whole from the kernel cache {default_directory()}"
             self._logger.info("%s is ready after %.2f s; %s", name, ended - started, report)
 
     def _open_artifact(self) -> None:
@@ -332,6 +331,10 @@ class InferenceSession:
             artifact = open_artifact(self._source, options.entry(VERIFY) == "1")
         except ArtifactError as error:
             raise Fail(str(error)) from error
+        self._take(artifact, _thread_count(options.intra_op_num_threads, artifact.threads))
+
+    def _take(self, artifact: Artifact, threads: int) -> None:
+        """Take everything from an artifact."""
         model = artifact.model
         self._inputs_meta = [argument_arg(argument) for argument in model.inputs]
         self._overridable_meta: list[NodeArg] = []
@@ -342,30 +345,66 @@ class InferenceSession:
         self._overridable: dict[str, Declaration] = {}
         self._with_defaults: Graph | None = None
         self._overriding: dict[tuple[str, ...], _Bound] = {}
-        engine = SavedEngine(
-            artifact,
-            _thread_count(options.intra_op_num_threads, artifact.threads),
-            _megabytes(options, PROGRAM_MEGABYTES, PROGRAM_BYTES),
-        )
+        engine = SavedEngine(artifact, threads, program_bytes(self._sess_options))
         self._main = _Bound(engine.declared, engine)
+
+    def _open_whole(self) -> bool:
+        """Take everything from what the kernel cache keeps of the model as a whole; False if it keeps nothing."""
+        options = self._sess_options
+        threads = _thread_count(options.intra_op_num_threads)
+        self._kept_as = whole.find_whole(self._source, options, self._disabled, threads)
+        if self._kept_as is None:
+            return False
+        cache = _kernel_cache(default_directory())
+        artifact = whole.open_whole(cache, self._kept_as, options.entry(VERIFY) == "1")
+        if artifact is None:
+            return False
+        self._take(artifact, threads)
+        self._whole = self._kept_as
+        return True
+
+    def _keep_whole(self, model: Model) -> None:
+        """Have the compiled model kept in the kernel cache, in the background, if it is one of those that are kept."""
+        engine = self._main.engine
+        kept_as = self._kept_as
+        if kept_as is None or _in_background(engine) or isinstance(engine, SavedEngine):
+            return
+        if whole.is_settled(kept_as) and whole.can_keep(model, engine):
+            assert self._workshop is not None
+            self._workshop.submit(whole.keeping(self, engine, kept_as, model.opset_imports))
+
+    def _load_whole(self) -> None:
+        """Make what a session that was opened from the kernel cache lacks: the graph, its nodes, plan and reports.
+
+        Fail if the model's file is not the one any more that the session was opened for.
+        """
+        with self._loading:
+            opened = self._whole
+            if opened is None:
+                return
+            if whole.identity_of(opened.path) != opened.identity:
+                raise Fail(
+                    f"{self._model_path} was changed or removed since the session was made, which took the compiled "
+                    f"model from the kernel cache: make a new session (or set the configuration entry "
+                    f"{whole.KEEP_MODEL} to 0, and sessions load the whole model)"
+                )
+            before = set(self.__dict__)
+            self._compile(self._loaded(opened.path))
+            self._warm_up()
+            self._own_attributes |= set(self.__dict__) - before
+            self._whole = None
 
     def _compile(self, model: Model) -> None:
         from jitonnx.background import Workshop
-        from jitonnx.engine import Settings
+        from jitonnx.settings import engine_settings
         from jitonnx.variants import copied
 
         self._describe(model)
         self._overridable = {declared.name: declared for declared in model.overridable}
         self._with_defaults = copied(model.graph) if model.overridable else None
         self._overriding = {}
-        self._settings = Settings(
-            _thread_count(self._sess_options.intra_op_num_threads),
-            int(self._sess_options.graph_optimization_level),
-            self._disabled,
-            _choices(self._sess_options),
-            _target(self._sess_options),
-            program_bytes=_megabytes(self._sess_options, PROGRAM_MEGABYTES, PROGRAM_BYTES),
-            compile=_compile_mode(self._sess_options),
+        self._settings = engine_settings(
+            self._sess_options, self._disabled, _thread_count(self._sess_options.intra_op_num_threads)
         )
         self._workshop = Workshop()
         weakref.finalize(self, self._workshop.close)
@@ -378,7 +417,7 @@ class InferenceSession:
         if self._sess_options.optimized_model_filepath:
             raise Fail("SessionOptions.optimized_model_filepath is not supported: leave it empty")
 
-    def _loaded(self) -> Model:
+    def _loaded(self, source: Any) -> Model:
         from jitonnx.model import load
         from jitonnx.variants import with_dimensions, with_initializers
 
@@ -386,7 +425,7 @@ class InferenceSession:
         options = self._sess_options
         if options.entry(MODEL_FORMAT) not in (None, "", "ONNX"):
             raise Fail(f"models of the format {options.entry(MODEL_FORMAT)!r} cannot be read; give an ONNX file")
-        model = load(self._source, external_data_folder=options.entry(EXTERNAL_DATA_FOLDER) or None)
+        model = load(source, external_data_folder=options.entry(EXTERNAL_DATA_FOLDER) or None)
         with _explained():
             model = with_initializers(model, options.replaced_initializers())
             return with_dimensions(model, options.fixed_dimensions())
@@ -464,7 +503,7 @@ class InferenceSession:
         """
         from jitonnx.saving import save
 
-        if isinstance(self.engine, SavedEngine):
+        if isinstance(self.engine, SavedEngine):  # which has loaded the model where the cache kept it
             raise Fail("the session was opened from an artifact: copy that file, or open the model to save it anew")
         threads = max(0, self._sess_options.intra_op_num_threads)
         return save(self, path, shapes, self._opsets, threads)
@@ -523,6 +562,7 @@ class InferenceSession:
     @property
     def engine(self) -> Engine | SavedEngine:
         """The compiled model, for `jitonnx.explain` and benchmarks; waits for it. (Not in onnxruntime.)"""
+        self._load_whole()
         engine = self._main.engine
         if not _in_background(engine):
             return engine
@@ -555,6 +595,7 @@ class InferenceSession:
     @property
     def model_nodes(self) -> Sequence[ModelNode]:
         """The nodes as the model has them. (Not in onnxruntime.)"""
+        self._load_whole()
         return self._nodes
 
     @property
@@ -578,6 +619,7 @@ class InferenceSession:
         self._entry = _closed
         self._overriding = {}
         self._with_defaults = None
+        self._whole = None
         self.__dict__.pop("_main", None)
 
     def __enter__(self) -> InferenceSession:
@@ -686,41 +728,6 @@ def _kept_source(source: Any) -> Any:
     return source
 
 
-def _target(options: SessionOptions) -> Target | None:
-    """The CPU to compile for; None: this one. InvalidArgument for one that is not known."""
-    name = options.entry(CPU_NAME)
-    if name in (None, "", "host"):
-        return None
-    from jitonnx.target import named
-
-    try:
-        return named(name)
-    except ValueError as error:
-        raise InvalidArgument(f"the session configuration entry {CPU_NAME}: {error}") from error
-
-
-def _compile_mode(options: SessionOptions) -> CompileMode:
-    """When code is compiled. InvalidArgument for a mode that there is not."""
-    from jitonnx.engine import CompileMode
-
-    text = options.entry(COMPILE) or ""
-    try:
-        return CompileMode(text)
-    except ValueError:
-        known = ", ".join(repr(mode.value) for mode in CompileMode if mode.value)
-        raise InvalidArgument(f"the session configuration entry {COMPILE} is {text!r}; give one of {known}") from None
-
-
-def _megabytes(options: SessionOptions, key: str, default: int) -> int:
-    """Bytes from an entry in megabytes. InvalidArgument for what is no number above 0."""
-    text = options.entry(key) or ""
-    if not text:
-        return default
-    if not text.isdecimal() or int(text) < 1:
-        raise InvalidArgument(f"the session configuration entry {key} is {text!r}; give a number of megabytes above 0")
-    return int(text) << 20
-
-
 def _profile(options: SessionOptions) -> Profile | None:
     if not options.enable_profiling:
         return None
@@ -748,16 +755,3 @@ def _thread_count(asked: int, saved: int = 0) -> int:
 def _kernel_cache(directory: Path) -> KernelCache:
     """The kernel cache of all sessions of this process."""
     return KernelCache(directory)
-
-
-def _choices(options: SessionOptions) -> Choices:
-    """Algorithms that the configuration entries forbid or ask for. InvalidArgument for what cannot be had."""
-    from jitonnx.kernels.gemm.blas import BlasSpec
-    from jitonnx.plan.choices import Choices
-
-    gemm = options.entry(GEMM) or "own"
-    if gemm not in ("own", "blas"):
-        raise InvalidArgument(f"the session configuration entry {GEMM} is {gemm!r}; give 'own' or 'blas'")
-    if gemm == "blas" and not BlasSpec().available:
-        raise InvalidArgument(f"the session configuration entry {GEMM} is 'blas', which needs SciPy: pip install scipy")
-    return Choices(winograd=options.entry(WINOGRAD) != "0", blas=gemm == "blas")

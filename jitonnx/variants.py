@@ -26,6 +26,7 @@ def with_dimensions(model: Model, sizes: Mapping[str, int]) -> Model:
             f"{', '.join(map(repr, model.dimensions.values())) or 'none'}",
             stacklevel=5,
         )
+        model = replace(model, warned=True)
     values = {name: sizes[param] for name, param in model.dimensions.items() if param in sizes}
     if not values:
         return model

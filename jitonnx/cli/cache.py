@@ -19,9 +19,16 @@ def main(options: argparse.Namespace) -> None:
 
     cache = KernelCache()
     if options.action == "clear":
-        print(f"removed {cache.clear()} kernels from {cache.directory}")
+        models = cache.info().models
+        print(f"removed {_counted(cache.clear(), models)} from {cache.directory}")
         return
     info = cache.info()
-    print(f"{info.directory}: {info.entries} kernels, {nbytes(info.bytes)} of at most {nbytes(info.limit)}")
+    counted = _counted(info.entries, info.models)
+    print(f"{info.directory}: {counted}, {nbytes(info.bytes)} of at most {nbytes(info.limit)}")
     if info.problem:
         print(f"not in use: {info.problem}")
+
+
+def _counted(entries: int, models: int) -> str:
+    """How many entries there are, by kind."""
+    return f"{entries - models} kernels" + (f" and {models} whole model{'s' * (models > 1)}" if models else "")

@@ -110,8 +110,9 @@ def session_of(
 
     entries: session configuration entries.
     """
+    from jitonnx.entries import COMPILE
     from jitonnx.options import GraphOptimizationLevel, SessionOptions
-    from jitonnx.session import COMPILE, InferenceSession
+    from jitonnx.session import InferenceSession
 
     session_options = SessionOptions()
     session_options.intra_op_num_threads = options.threads

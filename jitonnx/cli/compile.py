@@ -33,11 +33,11 @@ def add(subparsers: Any) -> None:
 
 def main(options: argparse.Namespace) -> None:
     """Compile, write, and say what is in the file."""
+    from jitonnx.entries import CPU_NAME
     from jitonnx.errors import InvalidArgument
     from jitonnx.explain.units import nbytes
     from jitonnx.inputs import choose_shapes, ends, joined
     from jitonnx.saved import range_text
-    from jitonnx.session import CPU_NAME
 
     session = session_of(options, {CPU_NAME: options.cpu})
     declared = session.declared_inputs

@@ -28,6 +28,11 @@ class ExternalData:
         self._allowed = allowed or ((Path(os.path.realpath(folder)),) if folder is not None else ())
         self._maps: dict[Path, memoryview] = {}
 
+    @property
+    def used(self) -> bool:
+        """Whether anything was read from another file."""
+        return bool(self._maps)
+
     def read(self, tensor: TensorProto, size: int, what: str) -> memoryview:
         """The `size` bytes of a tensor with external data, as a view. Fail names the tensor and the file."""
         entries = {entry.key: entry.value for entry in tensor.external_data}

@@ -41,11 +41,13 @@ def load(source: Any, *, external_data_folder: str | os.PathLike[str] | None = N
     except InvalidProtobuf as error:
         raise InvalidProtobuf(f"Load model from {path} failed:{error.text}" if path else error.text) from error
     check_model(proto)
-    builder = Builder(proto, TensorReader(tickets, _external(path, external_data_folder)))
+    external = _external(path, external_data_folder)
+    builder = Builder(proto, TensorReader(tickets, external))
     graph = builder.main(proto.graph)
     outputs = [declaration(info) for info in proto.graph.output]
+    warned = False
     for value, declared in zip(graph.outputs, outputs, strict=True):
-        _compare(value, declared)
+        warned |= _compare(value, declared)
     inputs, overridable = _split_inputs(proto)
     return Model(
         graph=graph,
@@ -56,6 +58,8 @@ def load(source: Any, *, external_data_folder: str | os.PathLike[str] | None = N
         outputs=outputs,
         overridable=overridable,
         dimensions=builder.dimensions.original,
+        external=external.used,
+        warned=warned,
     )
 
 
@@ -126,8 +130,8 @@ def _split_inputs(proto: ModelProto) -> tuple[list[Declaration], list[Declaratio
     return inputs, overridable if proto.ir_version >= FIRST_IR_WITH_OVERRIDABLE_INITIALIZERS else []
 
 
-def _compare(value: Value, declared: Declaration) -> None:
-    """Fail if an output has another element type than the file says; a warning if it has another shape."""
+def _compare(value: Value, declared: Declaration) -> bool:
+    """Fail if an output has another element type than the file says; a warning, and True, if it has another shape."""
     if value.dtype is not None and declared.dtype is not None and value.dtype is not declared.dtype:
         raise Fail(
             f"Type Error: Type (tensor({value.dtype.text})) of output arg ({declared.name}) does not match expected "
@@ -135,7 +139,7 @@ def _compare(value: Value, declared: Declaration) -> None:
         )
     shape = value.type.shape
     if shape is None or declared.shape is None:
-        return
+        return False
     differ = len(shape) != len(declared.shape) or any(
         isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(shape, declared.shape, strict=True)
     )
@@ -145,3 +149,4 @@ def _compare(value: Value, declared: Declaration) -> None:
             "the declaration is ignored",
             stacklevel=3,
         )
+    return differ

@@ -50,6 +50,10 @@ class Model:
     """Initializers that are inputs too, from IR version 4 on: defaults of these inputs, and constants of `graph`."""
     dimensions: dict[str, str] = field(default_factory=dict)
     """The file's name of every dimension variable of `graph`'s inputs; variables of unnamed dimensions are not here."""
+    external: bool = False
+    """Some of its weights are in other files."""
+    warned: bool = False
+    """Something about it was warned of when it was loaded."""
 
 
 class Dimensions:

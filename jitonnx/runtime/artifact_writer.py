@@ -61,9 +61,10 @@ class Contents:
     ranges: Sequence[ShapeRange] = ()
 
 
-def write(path: str | os.PathLike[str], contents: Contents) -> int:
+def write(path: str | os.PathLike[str], contents: Contents, durable: bool = False) -> int:
     """Write an artifact, and return its size in bytes. The file appears whole, in the place of what was there before.
 
+    durable: it is on the disk before it appears, so that it is whole also after the machine has lost its power.
     It can be read by everybody and written by its owner, as far as the process's umask allows. OSError where it cannot
     be written.
     """
@@ -99,7 +100,7 @@ def write(path: str | os.PathLike[str], contents: Contents) -> int:
     packed = header.SerializeToString(deterministic=True)
     prologue = PROLOGUE.pack(MAGIC, FORMAT, len(packed), len(block), constants.size)
     front = prologue + sha256(prologue + packed).digest() + packed + block
-    _replace(Path(path), front, constants.placed)
+    _replace(Path(path), front, constants.placed, durable)
     return len(front) + constants.size
 
 
@@ -109,7 +110,7 @@ def _used(contents: Contents) -> list[str]:
     return list(dict.fromkeys([*of_programs, *(symbol for plan in contents.plans for symbol in plan.symbols)]))
 
 
-def _replace(path: Path, front: bytes, constants: Mapping[int, Array]) -> None:
+def _replace(path: Path, front: bytes, constants: Mapping[int, Array], durable: bool) -> None:
     """Write under another name, then move to the place."""
     temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
     try:
@@ -119,6 +120,9 @@ def _replace(path: Path, front: bytes, constants: Mapping[int, Array]) -> None:
             for offset, array in constants.items():
                 file.write(bytes(len(front) + offset - file.tell()))
                 file.write(_octets(array))
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ import os
 import stat
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ DEFAULT_LIMIT = 512 << 20
 _MAGIC = b"jitonnx1"
 _CHECKSUM_BYTES = SHA256_BYTES
 _SUFFIX = ".kernel"
+_MODEL_SUFFIX = ".model"
 _TEMPORARY_SUFFIX = ".tmp"
 _TEMPORARY_LIFETIME = 3600.0
 """Seconds after which a temporary file must have been left by a killed process."""
@@ -39,13 +40,17 @@ class CacheWarning(UserWarning):
 
 
 class CacheInfo(NamedTuple):
-    """What a cache holds: `entries` of `bytes` in all, kept in `directory`, or in memory where `problem` says why."""
+    """What a cache holds: `entries` of `bytes` in all, kept in `directory`, or in memory where `problem` says why.
+
+    models: how many of the entries are whole compiled models.
+    """
 
     directory: Path
     entries: int
     bytes: int
     limit: int
     problem: str | None
+    models: int = 0
 
 
 def default_directory() -> Path:
@@ -108,12 +113,48 @@ class KernelCache:
         while len(self._memory) > 1 and sum(map(len, self._memory.values())) > self.limit:
             del self._memory[next(iter(self._memory))]
 
+    def model(self, place: str, key: str) -> Path | None:
+        """The file of the compiled model that was kept under this key, marked as used; None if there is none.
+
+        place: as for `keep_model`. What is in the file has to be checked by who opens it.
+        """
+        if self._problem:
+            return None
+        path = self.directory / _model_name(place, key)
+        try:
+            status = path.stat()
+        except OSError:
+            return None
+        if not _is_private(status):
+            return None
+        self._touch(path, status)
+        return path
+
+    def keep_model(self, place: str, key: str, write: Callable[[Path], int]) -> int | None:
+        """Have `write(path)` put a compiled model's file under this key; its bytes, None where nothing can be kept.
+
+        place: what the model replaces: one of the same place and another key, which nobody will ask for again, goes.
+        write: moves the file into place as a whole, and returns its size. Its OSErrors are raised.
+        """
+        if self._problem:
+            return None
+        name = _model_name(place, key)
+        written = write(self.directory / name)
+        for path, _ in list(self._files(_MODEL_SUFFIX)):
+            if path.name.startswith(_model_name(place, "")) and path.name != name:
+                path.unlink(missing_ok=True)
+        self._shrink(written)
+        return written
+
     def info(self) -> CacheInfo:
         """What the cache holds now."""
         sizes = [len(data) for data in self._memory.values()]
+        models = 0
         if not self._problem:
-            sizes += [status.st_size for _, status in self._entries()]
-        return CacheInfo(self.directory, len(sizes), sum(sizes), self.limit, self._problem)
+            entries = list(self._entries())
+            sizes += [status.st_size for _, status in entries]
+            models = sum(path.suffix == _MODEL_SUFFIX for path, _ in entries)
+        return CacheInfo(self.directory, len(sizes), sum(sizes), self.limit, self._problem, models)
 
     def clear(self) -> int:
         """Remove all entries; returns how many there were. Other files in the folder stay."""
@@ -185,10 +226,10 @@ class KernelCache:
                 path.unlink(missing_ok=True)
 
     def _entries(self) -> Iterator[tuple[Path, os.stat_result]]:
-        return self._files(_SUFFIX)
+        return self._files((_SUFFIX, _MODEL_SUFFIX))
 
-    def _files(self, suffix: str) -> Iterator[tuple[Path, os.stat_result]]:
-        """The folder's files with this suffix; another process may remove them at any time."""
+    def _files(self, suffix: str | tuple[str, ...]) -> Iterator[tuple[Path, os.stat_result]]:
+        """The folder's files with one of these suffixes; another process may remove them at any time."""
         with os.scandir(self.directory) as listing:
             for file in listing:
                 if file.name.endswith(suffix):
@@ -209,6 +250,12 @@ class KernelCache:
 
 def _name(key: str) -> str:
     return sha256(key.encode()).hexdigest() + _SUFFIX
+
+
+def _model_name(place: str, key: str) -> str:
+    """The name of a model's file; without a key, how the names of that place begin."""
+    first, second = (sha256(text.encode()).hexdigest()[:32] for text in (place, key))
+    return f"{first}-{second}{_MODEL_SUFFIX}" if key else f"{first}-"
 
 
 def _checksum(key: str, data: bytes) -> bytes:

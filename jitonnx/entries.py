@@ -1,0 +1,42 @@
+"""The session configuration entries that mean something to jitonnx, by their keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jitonnx.errors import InvalidArgument
+from jitonnx.ready import PROGRAM_BYTES
+
+if TYPE_CHECKING:
+    from jitonnx.options import SessionOptions
+
+STRICT = "session.strict_shape_type_inference"
+EXTERNAL_DATA_FOLDER = "session.model_external_initializers_file_folder_path"
+MODEL_FORMAT = "session.load_model_format"
+DISABLED = "optimization.disable_specified_optimizers"
+GEMM = "jitonnx.gemm"
+"""Configuration entry: "blas" calls SciPy's BLAS for matrix products instead of our own kernel."""
+WINOGRAD = "jitonnx.winograd"
+"""Configuration entry: "0" keeps 3x3 convolutions to direct sums, whose rounding errors are some ten times smaller."""
+CPU_NAME = "jitonnx.cpu"
+"""Configuration entry: compile for this CPU (LLVM's name, as "x86-64-v3"), to save the model for other machines."""
+COMPILE = "jitonnx.compile"
+"""Configuration entry: when code is compiled, "before", "background" or "cached"; docs/starting.md tells about them."""
+PROGRAM_MEGABYTES = "jitonnx.program_megabytes"
+"""Configuration entry: how much memory the programs kept for different input shapes may hold."""
+VERIFY = "jitonnx.verify"
+"""Configuration entry: "1" compares all of an artifact with its checksums, its constants too."""
+KEEP_MODEL = "jitonnx.keep_model"
+"""Configuration entry: "0" neither keeps the compiled model in the kernel cache nor opens one that is kept there."""
+
+
+def program_bytes(options: SessionOptions) -> int:
+    """The memory that programs for different shapes may hold. InvalidArgument for what is no number above 0."""
+    text = options.entry(PROGRAM_MEGABYTES) or ""
+    if not text:
+        return PROGRAM_BYTES
+    if not text.isdecimal() or int(text) < 1:
+        raise InvalidArgument(
+            f"the session configuration entry {PROGRAM_MEGABYTES} is {text!r}; give a number of megabytes above 0"
+        )
+    return int(text) << 20

@@ -1,0 +1,56 @@
+"""From a session's options to the settings of its engine."""
+
+from __future__ import annotations
+
+from jitonnx.engine import CompileMode, Settings
+from jitonnx.entries import COMPILE, CPU_NAME, GEMM, WINOGRAD, program_bytes
+from jitonnx.errors import InvalidArgument
+from jitonnx.options import SessionOptions
+from jitonnx.plan.choices import Choices
+from jitonnx.target import Target, named
+
+
+def engine_settings(options: SessionOptions, disabled: frozenset[str], threads: int) -> Settings:
+    """What the options say of compiling. disabled: rewrites not to be made. InvalidArgument for what cannot be had."""
+    return Settings(
+        threads,
+        int(options.graph_optimization_level),
+        disabled,
+        _choices(options),
+        _target(options),
+        program_bytes=program_bytes(options),
+        compile=_compile_mode(options),
+    )
+
+
+def _target(options: SessionOptions) -> Target | None:
+    """The CPU to compile for; None: this one. InvalidArgument for one that is not known."""
+    name = options.entry(CPU_NAME)
+    if name in (None, "", "host"):
+        return None
+    try:
+        return named(name)
+    except ValueError as error:
+        raise InvalidArgument(f"the session configuration entry {CPU_NAME}: {error}") from error
+
+
+def _compile_mode(options: SessionOptions) -> CompileMode:
+    """When code is compiled. InvalidArgument for a mode that there is not."""
+    text = options.entry(COMPILE) or ""
+    try:
+        return CompileMode(text)
+    except ValueError:
+        known = ", ".join(repr(mode.value) for mode in CompileMode if mode.value)
+        raise InvalidArgument(f"the session configuration entry {COMPILE} is {text!r}; give one of {known}") from None
+
+
+def _choices(options: SessionOptions) -> Choices:
+    """Algorithms that the configuration entries forbid or ask for. InvalidArgument for what cannot be had."""
+    from jitonnx.kernels.gemm.blas import BlasSpec
+
+    gemm = options.entry(GEMM) or "own"
+    if gemm not in ("own", "blas"):
+        raise InvalidArgument(f"the session configuration entry {GEMM} is {gemm!r}; give 'own' or 'blas'")
+    if gemm == "blas" and not BlasSpec().available:
+        raise InvalidArgument(f"the session configuration entry {GEMM} is 'blas', which needs SciPy: pip install scipy")
+    return Choices(winograd=options.entry(WINOGRAD) != "0", blas=gemm == "blas")

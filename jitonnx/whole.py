@@ -1,0 +1,203 @@
+"""Whole compiled models in the kernel cache, so that the next start with the same model file opens what this one made.
+
+What is kept is an artifact (docs/artifacts.md): code, packed weights and steps. It is found by the model file's
+identity and all that its contents depend on, so that whatever changes leads to another key. A session that was opened
+from one has no graph and no plan; it loads the model file when they are asked for. Here is the only place that decides
+which models are kept and opened again. Imports nothing that compiles.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import time
+import weakref
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from jitonnx.entries import COMPILE, CPU_NAME, EXTERNAL_DATA_FOLDER, GEMM, KEEP_MODEL
+from jitonnx.errors import ModelRequiresCompilation
+from jitonnx.runtime.artifact import Argument, Artifact, ArtifactError, ModelInfo, open_artifact
+from jitonnx.runtime.digest import sha256
+from jitonnx.versions import source_stamps, versions
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Collection, Mapping
+
+    from jitonnx.engine import Engine
+    from jitonnx.model import Model
+    from jitonnx.options import SessionOptions
+    from jitonnx.runtime.cache import KernelCache
+    from jitonnx.session import InferenceSession
+
+LIMIT = 64 << 20
+"""Bytes of weights above which a model is not kept: the start of a large one goes into its weights in any case, and a
+few of them would push everything else out of the cache."""
+SETTLED_SECONDS = 0.1
+"""How long before it was read a file must have changed last: its times tell changes apart that lie further apart than a
+tick of the system's clock, at most 10 ms."""
+
+_FORMAT = "whole 1"
+_CPUINFO = Path("/proc/cpuinfo")
+_CPU_FIELDS = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
+
+
+class Whole(NamedTuple):
+    """A model file as it is now, and the key under which what is compiled of it is kept.
+
+    place: file and settings, whatever states the file and our sources are in: of these only the last one is kept.
+    path: the real one, absolute. identity: what changes whenever the file does.
+    """
+
+    place: str
+    key: str
+    path: str
+    identity: tuple[int, ...]
+
+
+def find_whole(source: object, options: SessionOptions, disabled: Collection[str], threads: int) -> Whole | None:
+    """What a session for this model is kept under; None for those that are always compiled from the model.
+
+    source: as a session keeps it; only paths count. disabled: the rewrites that are not made. threads: of a run.
+    """
+    if not isinstance(source, str) or excluded(options):
+        return None
+    path = os.path.realpath(source)
+    identity, cpu = identity_of(path), _cpu()
+    if identity is None or cpu is None:
+        return None
+    place = repr((_FORMAT, path, options.settled(), sorted(disabled), threads, cpu, os.path.dirname(__file__)))
+    facts = (place, identity, versions(), _stamps())
+    return Whole(place, sha256(repr(facts).encode()).hexdigest(), path, identity)
+
+
+def excluded(options: SessionOptions) -> str | None:
+    """Why sessions with these options always load and compile the model; None if they need not."""
+    if options.entry(KEEP_MODEL) == "0":
+        return f"{KEEP_MODEL} is 0"
+    if options.enable_profiling:
+        return "the loading is profiled too"
+    if options.entry(COMPILE) == "background":
+        return f"{COMPILE} is 'background', whose first runs are evaluated on NumPy"
+    if options.entry(CPU_NAME) not in (None, "", "host"):
+        return f"{CPU_NAME} names another CPU"
+    if options.entry(GEMM) not in (None, "", "own"):
+        return f"{GEMM} calls a library of this process"
+    if options.entry(EXTERNAL_DATA_FOLDER) or options.replaced_initializers():
+        return "weights come from elsewhere"
+    if options.optimized_model_filepath or options.load_cancelled():
+        return "such options are refused"
+    return None
+
+
+def identity_of(path: str) -> tuple[int, ...] | None:
+    """What changes whenever a file does: its place, size and times. None for what is no regular file."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):  # ValueError: a null character in the path
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def is_settled(whole: Whole) -> bool:
+    """Whether the file just read is the one that was looked at, and whether a later change would show in its times."""
+    return identity_of(whole.path) == whole.identity and time.time() - whole.identity[-1] * 1e-9 > SETTLED_SECONDS
+
+
+def open_whole(cache: KernelCache, whole: Whole, verify: bool) -> Artifact | None:
+    """The compiled model that is kept; None if there is none, or none that can be used."""
+    path = cache.model(whole.place, whole.key)
+    if path is None:
+        return None
+    try:
+        artifact = open_artifact(path, verify)
+    except (ArtifactError, OSError):
+        return None
+    return artifact if len(artifact.shapes) == 1 else None
+
+
+def can_keep(model: Model, engine: Engine) -> bool:
+    """Whether a model just compiled is one that is kept: of fixed shapes, all of it compiled, and small.
+
+    A model that something was warned of is not, as that is said again at each start.
+    """
+    if model.external or model.warned or model.overridable or engine.compiled is None or engine.only_shapes is None:
+        return False
+    ready = engine.program(engine.only_shapes)
+    return ready is not None and sum(array.nbytes for array in ready.executable.program.constants) <= LIMIT
+
+
+def keeping(
+    session: InferenceSession, engine: Engine, whole: Whole, opsets: Mapping[str, int]
+) -> Callable[[threading.Event], None]:
+    """A job for the background that keeps a compiled model, and holds neither the session nor its engine.
+
+    What cannot be written, or is not in the cache any more when it comes to that, is not kept, and the log says so. A
+    job that has begun goes on to its end, as most processes that end soon were started for a single run: it takes a few
+    tenths of a second, and who ends the interpreter waits for it (`background.EXIT_SECONDS`).
+    """
+    made, info, options = weakref.ref(engine), model_info(session, opsets), session.get_session_options()
+
+    def keep(_: threading.Event) -> None:
+        kept = made()
+        if kept is None:
+            return
+        from jitonnx.saving import write_whole
+
+        try:
+            size = kept.cache.keep_model(whole.place, whole.key, lambda path: write_whole(kept, info, path))
+        except (OSError, ModelRequiresCompilation) as error:
+            text = f"the compiled model is not kept in the kernel cache: {error}"
+        else:
+            text = f"the compiled model is kept in the kernel cache: {size} bytes"
+        if "logging" in sys.modules:  # else nobody has asked for messages
+            from jitonnx.log import session_logger
+
+            session_logger(options.log_severity_level, options.logid).info(text)
+
+    return keep
+
+
+def model_info(session: InferenceSession, opsets: Mapping[str, int]) -> ModelInfo:
+    """What an artifact says about the model of a session."""
+    meta = session.get_modelmeta()
+    return ModelInfo(
+        [Argument(entry.name, entry.type, entry.shape) for entry in session.declared_inputs],
+        [Argument(entry.name, entry.type, tuple(entry.shape)) for entry in session.get_outputs()],
+        meta.producer_name,
+        meta.graph_name,
+        meta.domain,
+        meta.description,
+        meta.graph_description,
+        meta.version,
+        meta.custom_metadata_map,
+        opsets,
+    )
+
+
+def _stamps() -> list[tuple[str, int, int]]:
+    """Of all of jitonnx's own sources."""
+    package = os.path.dirname(__file__)
+    found = source_stamps(package)
+    for name in ("jitonnx.kernels", "jitonnx.proto"):  # an editable install has them elsewhere
+        spec = find_spec(name)
+        for folder in (spec and spec.submodule_search_locations) or ():
+            if os.path.dirname(folder) != package:
+                found += source_stamps(folder)
+    return found
+
+
+def _cpu() -> str | None:
+    """What Linux says of the first CPU; None where it says nothing, as asking LLVM would cost more than is gained."""
+    try:
+        text = _CPUINFO.read_text(errors="replace").partition("\n\n")[0]
+    except OSError:
+        return None
+    lines = [line.partition(":") for line in text.splitlines()]
+    found = {name.strip(): value.strip() for name, _, value in lines if name.strip() in _CPU_FIELDS}
+    return repr(found) if "flags" in found else None

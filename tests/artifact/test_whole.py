@@ -1,0 +1,207 @@
+"""Sessions opened from what the kernel cache keeps of a model file: the same as those that load the model."""
+
+import os
+import pickle
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jitonnx
+from jitonnx import whole
+from jitonnx.errors import Fail, InvalidArgument
+from jitonnx.explain import as_text, explain
+from jitonnx.runtime.cache import KernelCache
+from jitonnx.session import InferenceSession
+from tests.artifact.models import elementwise, images, small_cnn
+
+OLD = 2 * whole.SETTLED_SECONDS
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A model file that was not changed just now, and a kernel cache of the test's own, whose kernels are there."""
+    monkeypatch.setenv("JITONNX_CACHE_DIR", str(tmp_path / "cache"))
+    path = tmp_path / "cnn.onnx"
+    path.write_bytes(small_cnn())
+    InferenceSession(small_cnn(), options())
+    time.sleep(OLD)
+    return path
+
+
+def options(threads: int = 1, **entries: str) -> jitonnx.SessionOptions:
+    made = jitonnx.SessionOptions()
+    made.intra_op_num_threads = threads
+    for key, entry in entries.items():
+        made.add_session_config_entry(f"jitonnx.{key}", entry)
+    return made
+
+
+def kept(folder: Path) -> list[Path]:
+    return sorted((folder / "cache").glob("*.model"))
+
+
+def wait_for(folder: Path, ready: Callable[[list[Path]], Any] = bool) -> list[Path]:
+    """The models in the cache, once they are as expected."""
+    deadline = time.monotonic() + 60
+    while not ready(kept(folder)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert ready(kept(folder))
+    return kept(folder)
+
+
+def is_whole(session: InferenceSession) -> bool:
+    """Whether the session was opened from the kernel cache and has not loaded the model since."""
+    return session._whole is not None
+
+
+@pytest.fixture
+def opened(model: Path) -> tuple[InferenceSession, InferenceSession]:
+    """A session that loaded the model, and one opened from what it kept."""
+    first = InferenceSession(model, options())
+    wait_for(model.parent)
+    second = InferenceSession(model, options())
+    assert not is_whole(first) and is_whole(second)
+    return first, second
+
+
+def test_second_session_is_the_same(opened: tuple[InferenceSession, InferenceSession]) -> None:
+    first, second = opened
+    for ask in ("get_inputs", "get_outputs", "get_overridable_initializers"):
+        assert repr(getattr(first, ask)()) == repr(getattr(second, ask)())
+    assert first.get_modelmeta() == second.get_modelmeta()
+    assert first.declared_inputs == second.declared_inputs and first.title == second.title
+    assert first.compile_status == second.compile_status and second.wait_until_compiled()
+    for ours, theirs in zip(first.run(None, images()), second.run(None, images()), strict=True):
+        assert np.array_equal(ours, theirs)
+    assert is_whole(second)
+
+
+def test_same_errors(opened: tuple[InferenceSession, InferenceSession]) -> None:
+    feeds = images()
+    name = next(iter(feeds))
+    wrong: list[dict[str, Any]] = [
+        {},
+        {**feeds, "other": feeds[name]},
+        {**feeds, name: feeds[name][:, :1]},
+        {**feeds, name: feeds[name].astype(np.float64)},
+    ]
+    for given in wrong:
+        texts = []
+        for session in opened:
+            with pytest.raises(InvalidArgument) as caught:
+                session.run(None, given)
+            texts.append(str(caught.value))
+        assert texts[0] == texts[1]
+
+
+def test_model_is_loaded_where_it_is_needed(
+    opened: tuple[InferenceSession, InferenceSession], model: Path, tmp_path: Path
+) -> None:
+    first, second = opened
+    shapes = {name: array.shape for name, array in images().items()}
+    ours, theirs = (as_text(explain(session, shapes)) for session in opened)
+    assert [line for line in ours.splitlines() if " ms" not in line] == [
+        line for line in theirs.splitlines() if " ms" not in line
+    ]
+    assert not is_whole(second) and second.model_nodes == first.model_nodes
+    third = InferenceSession(model, options())
+    assert is_whole(third) and third.save(tmp_path / "saved.jitonnx") == first.save(tmp_path / "first.jitonnx")
+    expected = first.run(None, images())[0]
+    for session in (second, third, InferenceSession(tmp_path / "saved.jitonnx")):
+        assert np.array_equal(session.run(None, images())[0], expected)
+
+
+def test_pickling_before_and_after_the_model_is_loaded(opened: tuple[InferenceSession, InferenceSession]) -> None:
+    session = opened[1]
+    session.note = "mine"  # type: ignore[attr-defined]
+    for _ in range(2):
+        again = pickle.loads(pickle.dumps(session))
+        assert is_whole(again) and again.note == "mine"
+        assert np.array_equal(again.run(None, images())[0], opened[0].run(None, images())[0])
+        assert session.engine is not None and not is_whole(session)
+
+
+def test_changed_model_is_loaded_anew(opened: tuple[InferenceSession, InferenceSession], model: Path) -> None:
+    content = model.read_bytes()
+    model.write_bytes(content)
+    (before,) = kept(model.parent)
+    time.sleep(OLD)
+    third = InferenceSession(model, options())
+    assert not is_whole(third)
+    wait_for(model.parent, lambda paths: paths and before not in paths)
+    assert len(kept(model.parent)) == 1 and is_whole(InferenceSession(model, options()))
+    with pytest.raises(Fail, match="was changed or removed since the session was made"):
+        _ = opened[1].engine
+    assert opened[1].run(None, images())
+
+
+def test_other_settings_are_kept_apart(opened: tuple[InferenceSession, InferenceSession], model: Path) -> None:
+    for other in (options(threads=2), options(winograd="0"), options(compile="before")):
+        assert not is_whole(InferenceSession(model, other))
+    named = options()
+    named.logid = "mine"
+    assert is_whole(InferenceSession(model, named))
+
+
+@pytest.mark.parametrize("entries", [{"keep_model": "0"}, {"compile": "background"}, {"cpu": "x86-64-v3"}])
+def test_what_is_not_kept(model: Path, entries: dict[str, str]) -> None:
+    for _ in range(2):
+        session = InferenceSession(model, options(**entries))
+        assert not is_whole(session) and session._kept_as is None
+
+
+def test_models_that_are_not_kept(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those with open shapes, those too large, and those of a file that was changed just now."""
+    path = model.with_name("elementwise.onnx")
+    path.write_bytes(elementwise())
+    model.touch()
+    InferenceSession(model, options())
+    time.sleep(OLD)
+    InferenceSession(path, options())
+    with monkeypatch.context() as patched:
+        patched.setattr(whole, "LIMIT", 1)
+        InferenceSession(model, options())
+    time.sleep(OLD)
+    assert not kept(model.parent)
+
+
+@pytest.mark.parametrize("damage", ["empty", "half", "changed", "writable"])
+def test_damaged_entries_are_written_again(
+    opened: tuple[InferenceSession, InferenceSession], model: Path, damage: str
+) -> None:
+    (path,) = kept(model.parent)
+    content, before = path.read_bytes(), path.stat().st_ino
+    broken = path.with_name("broken")
+    middle = 200  # in the header
+    changed = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+    broken.write_bytes({"empty": b"", "half": content[: len(content) // 2], "changed": changed}.get(damage, content))
+    broken.chmod(0o666 if damage == "writable" else 0o644)
+    os.replace(broken, path)
+    damaged = path.stat().st_ino
+    assert damaged != before
+    session = InferenceSession(model, options())
+    assert not is_whole(session)
+    assert np.array_equal(session.run(None, images())[0], opened[0].run(None, images())[0])
+    wait_for(model.parent, lambda paths: paths[0].stat().st_ino != damaged)
+    assert is_whole(InferenceSession(model, options()))
+
+
+def test_cache_counts_and_removes_models(opened: tuple[InferenceSession, InferenceSession], model: Path) -> None:
+    cache = KernelCache()
+    info = cache.info()
+    assert info.models == 1 and info.entries > 1 and info.bytes > kept(model.parent)[0].stat().st_size
+    assert cache.clear() == info.entries and not kept(model.parent)
+    assert opened[1].run(None, images())
+
+
+def test_least_recently_used_model_is_removed(opened: tuple[InferenceSession, InferenceSession], model: Path) -> None:
+    (path,) = kept(model.parent)
+    os.utime(path, (1, 1))
+    assert is_whole(InferenceSession(model, options())) and path.stat().st_mtime > 1
+    os.utime(path, (1, 1))
+    KernelCache(limit=KernelCache().info().bytes).put("other", bytes(10))
+    assert not path.exists()
