@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import jitonnx
+from jitonnx.ops.convolution import Conv
 from tests.session.models import model, node, tensor
 
 IMAGE, CHANNELS, OUTPUTS = (20, 17), 24, 40
@@ -114,3 +115,17 @@ def test_long_reductions_are_shared(operator: str, axes: Sequence[int]) -> None:
         "ReduceMax": wide.max(axes),
     }[operator]
     np.testing.assert_allclose(results[0], reference, rtol=1e-4, atol=1e-2 if operator == "ReduceSum" else 1e-5)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, 3])
+@pytest.mark.parametrize("channels", [5, 16])
+def test_convolutions_joined_along_any_axis(channels: int, axis: int) -> None:
+    """Narrow images, whose tiles would span rows, written into a concatenation where rows do not follow each other."""
+    weights, x = data(1, 2, 16, channels, 3, 3), data(2, 2, channels, 6, 7)
+    nodes = [node("Conv", ["x", f"w{i}"], [f"c{i}"], pads=[1, 1, 1, 1]) for i in range(2)]
+    nodes += [node("Concat", ["c0", "c1"], ["joined"], axis=axis), node("Relu", ["joined"], ["y"])]
+    constants = {"w0": weights[0], "w1": weights[1]}
+    session = jitonnx.InferenceSession(model(nodes, [tensor("x", x.shape)], [tensor("y", None)], constants))
+    (y,) = session.run(None, {"x": x})
+    parts = [Conv(pads=(1, 1, 1, 1)).evaluate(x.astype(float), w.astype(float)) for w in weights]
+    np.testing.assert_allclose(y, np.maximum(np.concatenate(parts, axis), 0), rtol=1e-4, atol=1e-4)

@@ -26,6 +26,13 @@ from jitonnx.ops.resampling import axis_table
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.lowerings.products import gemm
+from jitonnx.plan.lowerings.volumes import (
+    depth_as_channels,
+    gather_slices,
+    slice_strides,
+    slices_as_images,
+    without_depth,
+)
 from jitonnx.plan.region import region_call
 from jitonnx.plan.tensor import (
     Tensor,
@@ -38,7 +45,7 @@ from jitonnx.plan.tensor import (
 from jitonnx.records import dataclass
 
 if TYPE_CHECKING:
-    from jitonnx.plan.planner import Planner
+    from jitonnx.plan.planner import Planner, RowStrides
 
 _D = TypeVar("_D")
 
@@ -231,7 +238,7 @@ def _resize_axis(planner: Planner, computation: c.Resize, source: Tensor, x: Ten
 
 
 def convolution(planner: Planner, group: Group, statement: Statement) -> None:
-    """Conv over one or two spatial axes: a GEMM where it is one, else the direct or depthwise kernel."""
+    """Conv over one to three spatial axes: a GEMM where it is one, else a kernel for images."""
     computation = statement.computation
     assert isinstance(computation, c.Convolution)
     image, kernel, bias = (*statement.inputs, None)[:3]
@@ -245,11 +252,12 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     array = weights.constant
     if array is None:
         planner.unplannable("its weights are computed at run time")
-    if array.ndim not in (3, 4):
+    if array.ndim not in (3, 4, 5):
         planner.unplannable(f"a convolution over {array.ndim - 2} spatial axes")
     x = planner.tensor(image)
     few_channels = isinstance(x.shape[1], int) and x.shape[1] <= PLANAR_CHANNELS and computation.group == 1
-    if not few_channels:
+    copied = array.ndim == 5 and not _is_matrix_product(computation, array)  # slice by slice, into any order
+    if not few_channels and not copied:
         x = planner.channels_last(image)
     y = planner.place(group.output, channels_last_order(x.rank), strict=True)
     if bias is not None:
@@ -267,7 +275,10 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
             return
     if group.scaling is not None:
         x = _scaled_image(planner, group.scaling, x)
-    _direct(planner, group, computation, x, weights, y)
+    if array.ndim == 5:
+        _volume(planner, group, computation, x, weights, y)
+    else:
+        _direct(planner, group, computation, x, weights, y)
 
 
 _SCALED_PIXELS = 4  # for each output channel
@@ -334,11 +345,33 @@ PLANAR_CHANNELS = 4
 """Up to so many input channels, an image in channel order is read as it is: the first layer of most models."""
 
 
-def _direct(planner: Planner, group: Group, computation: c.Convolution, x: Tensor, weights: Tensor, y: Tensor) -> None:
-    array = weights.constant
-    assert array is not None
-    kernel, strides, dilations = _pair(array.shape[2:]), _pair(computation.strides), _pair(computation.dilations)
-    channels, out_channels = array.shape[1] * computation.group, array.shape[0]
+def _volume(planner: Planner, group: Group, computation: c.Convolution, x: Tensor, weights: Tensor, y: Tensor) -> None:
+    """A convolution over three axes as one of images."""
+    assert group.output is not None
+    taps = weights.shape[2]
+    assert isinstance(taps, int)
+    x = gather_slices(planner, computation, x, taps, y.shape[2])
+    out = slices_as_images(y)
+    if out is None:
+        out = slices_as_images(planner.move(group.output, channels_last_order(y.rank)))
+        assert out is not None
+    planner.note(f"{taps} depth taps as channels of images")
+    _direct(planner, group, without_depth(computation), x, weights, out, slice_strides)
+
+
+def _direct(
+    planner: Planner,
+    group: Group,
+    computation: c.Convolution,
+    x: Tensor,
+    weights: Tensor,
+    y: Tensor,
+    rows: RowStrides = pixel_strides,
+) -> None:
+    """Calls the kernel for images x and y; `rows`: how its epilogue addresses tensors of the result's shape."""
+    out_channels, own_channels, *kernel_size = _image_shape(weights.shape)
+    kernel, strides, dilations = _pair(kernel_size), _pair(computation.strides), _pair(computation.dilations)
+    channels = own_channels * computation.group
     height, width = (dim if isinstance(dim, int) else None for dim in _pair(y.shape[2:]))
     spec = choose_convolution(
         kernel,
@@ -354,6 +387,8 @@ def _direct(planner: Planner, group: Group, computation: c.Convolution, x: Tenso
         _concrete_pair(x.shape[2:]),
         _concrete_pair(computation.pads_before, 0),
     )
+    if isinstance(spec, DirectSpec) and spec.spans_rows and pixels_as_rows(y) is None:
+        spec = replace(spec, tile_rows=1)  # rows of a concatenation along the width: no tile runs from one to the next
     geometry = _Geometry.of(x, y)
     pads = _pair(computation.pads_before, 0)
     sizes = [x.shape[0], *geometry.size, channels, *geometry.out_size]
@@ -367,7 +402,7 @@ def _direct(planner: Planner, group: Group, computation: c.Convolution, x: Tenso
     call.label = f"{_ALGORITHMS[type(spec)]} {kernel[0]}x{kernel[1]}"
     call.label += f" {channels}->{out_channels}"
     call.reason = "; ".join(group.reasons)
-    planner.epilogue(group, call, pixel_strides)
+    planner.epilogue(group, call, rows)
     planner.call(call)
 
 
@@ -448,7 +483,15 @@ def _concrete_pair(values: Sequence[DimLike], fill: int = 1) -> tuple[int | None
 
 def _square(weights: np.ndarray) -> np.ndarray:
     """Weights with two spatial axes."""
+    if weights.ndim == 5:
+        return depth_as_channels(weights)
     return weights if weights.ndim == 4 else weights[:, :, None, :]
+
+
+def _image_shape(weights: Sequence[DimLike]) -> list[int]:
+    """The shape of weights, those over three axes as weights of images."""
+    outputs, channels, *kernel = integers(weights)
+    return [outputs, channels, *kernel] if len(kernel) < 3 else [outputs, kernel[0] * channels, *kernel[1:]]
 
 
 def _is_matrix_product(computation: c.Convolution, weights: np.ndarray) -> bool:
