@@ -129,3 +129,56 @@ def test_convolutions_joined_along_any_axis(channels: int, axis: int) -> None:
     (y,) = session.run(None, {"x": x})
     parts = [Conv(pads=(1, 1, 1, 1)).evaluate(x.astype(float), w.astype(float)) for w in weights]
     np.testing.assert_allclose(y, np.maximum(np.concatenate(parts, axis), 0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("images", [1, 3, "n"])
+@pytest.mark.parametrize(("shape", "planar"), [((4, 8), True), ((3, 3), False), ((32,), True), (("h", "w"), True)])
+def test_pointwise_convolution_of_planes(shape: Sequence[int | str], planar: bool, images: int | str) -> None:
+    """Between a graph's input and output no copies to channels-last and back, unless vectors of pixels fill badly."""
+    weights, bias = data(1, OUTPUTS, CHANNELS, *(1 for _ in shape)), data(2, OUTPUTS)
+    nodes = [
+        node("Conv", ["x", "weights", "bias"], ["c"]),
+        node("Mul", ["c", "gate"], ["g"]),
+        node("Add", ["g", "residual"], ["r"]),
+        node("Relu", ["r"], ["y"]),
+    ]
+    inputs = [tensor("x", [images, CHANNELS, *shape]), tensor("gate", [1, OUTPUTS, *(1 for _ in shape)])]
+    inputs.append(tensor("residual", [images, OUTPUTS, *shape]))
+    session = jitonnx.InferenceSession(model(nodes, inputs, [tensor("y", None)], {"weights": weights, "bias": bias}))
+    for count in (1, 3, 0) if images == "n" else (images,):
+        sizes = [(6, 9), (1, 1)] if "h" in shape else [shape]
+        for size in sizes:
+            x, residual = data(3, count, CHANNELS, *size), data(4, count, OUTPUTS, *size)
+            gate = data(5, 1, OUTPUTS, *(1 for _ in shape))
+            (y,) = session.run(None, {"x": x, "gate": gate, "residual": residual})
+            wide = Conv().evaluate(x.astype(float), weights.astype(float), bias.astype(float))
+            np.testing.assert_allclose(y, np.maximum(wide * gate + residual, 0), rtol=1e-4, atol=1e-4)
+    assert any(label.startswith("copy") for label in labels(session)) != planar
+
+
+@pytest.mark.parametrize(
+    ("operator", "shape", "inputs", "attributes"),
+    [
+        ("SpaceToDepth", [2, 3, 4, 6], {}, {"blocksize": 2}),
+        ("DepthToSpace", [2, 12, 4, 6], {}, {"blocksize": 2}),
+        ("Tile", [5, 7], {"repeats": np.array([2, 3], np.int64)}, {}),
+    ],
+)
+def test_movement_is_one_copy(
+    operator: str, shape: Sequence[int], inputs: dict[str, np.ndarray], attributes: dict[str, Any]
+) -> None:
+    """A reshape that needs a copy and is a graph output is copied straight into that; so are others that read it."""
+    nodes = [node(operator, ["x", *inputs], ["y"], **attributes), node("Neg", ["y"], ["z"])]
+    source = model(nodes, [tensor("x", shape)], [tensor("y", None), tensor("z", None)], inputs)
+    session = jitonnx.InferenceSession(source)
+    x = data(1, *shape)
+    y, z = session.run(None, {"x": x})
+    assert sum(label.startswith("copy") for label in labels(session)) == 1
+    if operator == "Tile":
+        want = np.tile(x, inputs["repeats"])
+    elif operator == "SpaceToDepth":
+        want = x.reshape(2, 3, 2, 2, 3, 2).transpose(0, 3, 5, 1, 2, 4).reshape(2, 12, 2, 3)
+    else:
+        want = x.reshape(2, 2, 2, 3, 4, 6).transpose(0, 3, 4, 1, 5, 2).reshape(2, 3, 8, 12)
+    np.testing.assert_array_equal(y, want)
+    np.testing.assert_array_equal(z, -want)

@@ -255,6 +255,9 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     if array.ndim not in (3, 4, 5):
         planner.unplannable(f"a convolution over {array.ndim - 2} spatial axes")
     x = planner.tensor(image)
+    if factors is None and _is_matrix_product(computation, array) and _stays_planar(planner, group, x):
+        _planar_product(planner, group, weights, x, bias)
+        return
     few_channels = isinstance(x.shape[1], int) and x.shape[1] <= PLANAR_CHANNELS and computation.group == 1
     copied = array.ndim == 5 and not _is_matrix_product(computation, array)  # slice by slice, into any order
     if not few_channels and not copied:
@@ -279,6 +282,52 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
         _volume(planner, group, computation, x, weights, y)
     else:
         _direct(planner, group, computation, x, weights, y)
+
+
+_COPY_COST = 0.4  # of a multiply-add of vectors: what an element costs that is copied to another layout
+
+
+def _stays_planar(planner: Planner, group: Group, x: Tensor) -> bool:
+    """Whether an image lies in planes of pixels, its 1x1 convolution is wanted so, and is cheaper so.
+
+    Two copies are spared, but then vectors are of pixels, not of output channels: 49 pixels fill 64 lanes. An unknown
+    number of pixels is taken for many.
+    """
+    assert group.output is not None
+    target = planner.destination(group.output)
+    if target is None or not all(
+        not is_channels_last(image) and (planes := plane_strides(image)) is not None and planes[2] == 1
+        for image in (x, target)
+    ):
+        return False
+    pixels, lanes = concrete(product(x.shape[2:])), planner.target.lanes(4)
+    channels, outputs = integers([x.shape[1], target.shape[1]])
+    if pixels is None:
+        return True
+    copies = _COPY_COST * pixels * (channels + outputs)
+    return -(-pixels // lanes) * outputs * channels <= pixels * -(-outputs // lanes) * channels + copies
+
+
+def _planar_product(planner: Planner, group: Group, weights: Tensor, x: Tensor, bias: Value | None) -> None:
+    """A 1x1 convolution as weights times planes: [M, C] @ [N, C, pixels]."""
+    assert group.output is not None
+    y = planner.place(group.output)
+    if bias is not None:
+        _add_bias(planner, group, bias, x.rank)
+    matrix, planes = replace(weights, shape=weights.shape[:2], strides=weights.strides[:2]), _planes(x)
+    out = _planes(y)
+    assert planes is not None and out is not None
+    planner.note("a 1x1 convolution is a product of weights and planes of pixels")
+    gemm(planner, group, matrix, planes, out, _planes)
+
+
+def _planes(tensor: Tensor) -> Tensor | None:
+    """An image [N, C, spatial...] as matrices [N, C, pixels]; None if its pixels are not evenly spaced."""
+    matrix = pixels_as_rows(tensor)
+    if matrix is None:
+        return None
+    (images, pixels, channels), (image, pixel, channel) = matrix.shape, matrix.strides
+    return replace(matrix, shape=(images, channels, pixels), strides=(image, channel, pixel))
 
 
 _SCALED_PIXELS = 4  # for each output channel
