@@ -261,6 +261,7 @@ def test_error_bound(name: str, dtype: type) -> None:
         "sinh",
         "sigmoid",
         "silu",
+        "softplus",
         "mish",
         "sin",
     ],
@@ -283,6 +284,7 @@ def test_exponentials_are_exact_at_their_ends(dtype: type, cpu: str) -> None:
         "sigmoid": [0.5, 0.5, 1, 0, 1, 0, np.nan],
         "silu": [0, -0.0, np.inf, np.nan, largest, -0.0, np.nan],
         "tanh": [0, -0.0, 1, -1, 1, -1, np.nan],
+        "softplus": [np.log(2), np.log(2), np.inf, 0, largest, 0, np.nan],
     }
     for name, results in expected.items():
         np.testing.assert_array_equal(apply(compiled(name, dtype, (), named(cpu)), x), np.array(results, dtype), name)
