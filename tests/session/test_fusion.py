@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 
 import jitonnx
 from jitonnx.ops.convolution import Conv
@@ -182,3 +183,21 @@ def test_movement_is_one_copy(
         want = x.reshape(2, 2, 2, 3, 4, 6).transpose(0, 3, 4, 1, 5, 2).reshape(2, 3, 8, 12)
     np.testing.assert_array_equal(y, want)
     np.testing.assert_array_equal(z, -want)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.float64, np.float16])
+@pytest.mark.parametrize(("down", "across"), [(2, 2), (3, 1), (1, 4), (5, 3), (2, 5), (1, 1)])
+def test_nearest_pixels_of_planes_are_repeated(down: int, across: int, dtype: type) -> None:
+    """Planes that grow by whole factors are copied with repetition, whether their sizes are a run's or not."""
+    x = (100 * data(1, 2, 3, 5, 7)).astype(dtype)
+    scales = np.array([1, 1, down, across], np.float32)
+    attributes = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    nodes = [node("Resize", ["x", "", "scales"], ["y"], mode="nearest", **attributes)]
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    for shape in (["n", 3, "h", "w"], x.shape):
+        source = model(nodes, [tensor("x", shape, kind)], [tensor("y", None, kind)], {"scales": scales})
+        session = jitonnx.InferenceSession(source)
+        (y,) = session.run(None, {"x": x})
+        np.testing.assert_array_equal(y, x.repeat(down, 2).repeat(across, 3))
+    if across < 5 and down * across > 1 and dtype in (np.float32, np.float64):
+        assert set(labels(session)) == {"resize nearest"}

@@ -22,8 +22,10 @@ from jitonnx.kernels.pooling.spec import ELEMENTS as POOL_ELEMENTS
 from jitonnx.kernels.pooling.spec import choose as choose_pool
 from jitonnx.kernels.resize.spec import OUTSIDE, ResizeAxisSpec, ResizePlanesSpec, Table, pack_runs, pack_table
 from jitonnx.kernels.resize.spec import choose as choose_resize
+from jitonnx.kernels.transpose.spec import INTERLEAVED
 from jitonnx.ops.resampling import axis_table
 from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.copies import copy_call
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.lowerings.products import gemm
 from jitonnx.plan.lowerings.volumes import (
@@ -115,6 +117,9 @@ def resize(planner: Planner, group: Group, statement: Statement) -> None:
     if source.dtype is not DType.FLOAT and computation.mode != "nearest":
         planner.unplannable(f"resampling of {source.dtype.text}")
     if _is_image_resize(computation, source.shape):
+        if (factors := _repeats(planner, group, computation, source)) is not None:
+            _repeat_pixels(planner, group, source, *factors)
+            return
         if _writes_planes(planner, group, computation, source):
             _resize_planes(planner, group, computation, source)
             return
@@ -151,6 +156,50 @@ def _resampled_axes(computation: c.Resize, shape: Sequence[DimLike]) -> list[int
         for axis in range(rank)
         if shape[axis] != computation.shape[axis] or scales[axis] != 1.0 or roi[axis] != (0.0, 1.0)
     ]
+
+
+def _repeats(planner: Planner, group: Group, computation: c.Resize, x: Tensor) -> tuple[int, int] | None:
+    """(rows, columns) that each pixel becomes, if planes of pixels become larger ones by mere repetition."""
+    assert group.output is not None
+    target = planner.destination(group.output)
+    if computation.mode != "nearest" or group.expr is not None or target is None or not target.contiguous:
+        return None
+    factors = []
+    for axis in (2, 3):
+        length, output = integers([x.shape[axis], target.shape[axis]])
+        factor, rest = divmod(output, max(length, 1))
+        table = _packed_table(planner, computation, x, axis, 1)
+        if rest or not factor or not np.array_equal(table.positions[:, 0], np.arange(output) // factor):
+            return None
+        factors.append(factor)
+    planar = x.strides[3] == 1 and not is_channels_last(x)
+    return (factors[0], factors[1]) if planar and max(factors) > 1 and factors[1] in (1, *INTERLEAVED) else None
+
+
+def _repeat_pixels(planner: Planner, group: Group, x: Tensor, down: int, across: int) -> None:
+    """Columns first, which all rows of all planes are one run for, then rows."""
+    assert group.output is not None
+    y = planner.place(group.output)
+    if across > 1:
+        wide = y if down == 1 else planner.temporary((*x.shape[:3], y.shape[3]), x.dtype)
+        _repeat(planner, x, wide, 3, across)
+        x = wide
+    if down > 1:
+        _repeat(planner, x, y, 2, down)
+
+
+def _repeat(planner: Planner, source: Tensor, target: Tensor, axis: int, factor: int) -> None:
+    """target[..., i * factor + j, ...] = source[..., i, ...] for all j < factor."""
+
+    def split(values: Sequence[DimLike], outer: DimLike, inner: DimLike) -> tuple[DimLike, ...]:
+        return (*values[:axis], outer, inner, *values[axis + 1 :])
+
+    shape = split(source.shape, source.shape[axis], factor)
+    step = target.strides[axis]
+    repeated = replace(source, shape=shape, strides=split(source.strides, source.strides[axis], 0))
+    written = replace(target, shape=shape, strides=split(target.strides, step * factor, step))
+    reason = f"each pixel {factor} times along axis {axis}"
+    planner.call(copy_call(repeated, written, label="resize nearest", reason=reason))
 
 
 def _writes_planes(planner: Planner, group: Group, computation: c.Resize, source: Tensor) -> bool:
