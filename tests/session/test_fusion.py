@@ -133,28 +133,51 @@ def test_convolutions_joined_along_any_axis(channels: int, axis: int) -> None:
 
 
 @pytest.mark.parametrize("images", [1, 3, "n"])
+@pytest.mark.parametrize("step", [1, 2])
 @pytest.mark.parametrize(("shape", "planar"), [((4, 8), True), ((3, 3), False), ((32,), True), (("h", "w"), True)])
-def test_pointwise_convolution_of_planes(shape: Sequence[int | str], planar: bool, images: int | str) -> None:
+def test_pointwise_convolution_of_planes(
+    shape: Sequence[int | str], planar: bool, step: int, images: int | str
+) -> None:
     """Between a graph's input and output no copies to channels-last and back, unless vectors of pixels fill badly."""
     weights, bias = data(1, OUTPUTS, CHANNELS, *(1 for _ in shape)), data(2, OUTPUTS)
     nodes = [
-        node("Conv", ["x", "weights", "bias"], ["c"]),
+        node("Conv", ["x", "weights", "bias"], ["c"], strides=[step] * len(shape)),
         node("Mul", ["c", "gate"], ["g"]),
         node("Add", ["g", "residual"], ["r"]),
         node("Relu", ["r"], ["y"]),
     ]
     inputs = [tensor("x", [images, CHANNELS, *shape]), tensor("gate", [1, OUTPUTS, *(1 for _ in shape)])]
-    inputs.append(tensor("residual", [images, OUTPUTS, *shape]))
+    grid = list(shape) if step == 1 else ["a", "b"] if "h" in shape else [-(-size // step) for size in shape]
+    inputs.append(tensor("residual", [images, OUTPUTS, *grid]))
     session = jitonnx.InferenceSession(model(nodes, inputs, [tensor("y", None)], {"weights": weights, "bias": bias}))
     for count in (1, 3, 0) if images == "n" else (images,):
         sizes = [(6, 9), (1, 1)] if "h" in shape else [shape]
         for size in sizes:
-            x, residual = data(3, count, CHANNELS, *size), data(4, count, OUTPUTS, *size)
+            x = data(3, count, CHANNELS, *size)
+            residual = data(4, count, OUTPUTS, *(-(-extent // step) for extent in size))
             gate = data(5, 1, OUTPUTS, *(1 for _ in shape))
             (y,) = session.run(None, {"x": x, "gate": gate, "residual": residual})
-            wide = Conv().evaluate(x.astype(float), weights.astype(float), bias.astype(float))
+            wide = Conv(strides=(step,) * len(shape)).evaluate(
+                x.astype(float), weights.astype(float), bias.astype(float)
+            )
             np.testing.assert_allclose(y, np.maximum(wide * gate + residual, 0), rtol=1e-4, atol=1e-4)
-    assert any(label.startswith("copy") for label in labels(session)) != planar
+    if step == 1:
+        assert any(label.startswith("copy") for label in labels(session)) != planar
+
+
+def test_pointwise_convolution_of_planes_with_a_residual_that_lies_otherwise() -> None:
+    """A channels-last residual is copied into planes for the epilogue."""
+    weights, x, residual = data(1, OUTPUTS, CHANNELS, 1, 1), data(2, 2, CHANNELS, *IMAGE), data(3, 2, *IMAGE, OUTPUTS)
+    nodes = [
+        node("Transpose", ["residual"], ["r"], perm=[0, 3, 1, 2]),
+        node("Conv", ["x", "weights"], ["c"]),
+        node("Add", ["c", "r"], ["y"]),
+    ]
+    inputs = [tensor("x", x.shape), tensor("residual", residual.shape)]
+    session = jitonnx.InferenceSession(model(nodes, inputs, [tensor("y", None)], {"weights": weights}))
+    (y,) = session.run(None, {"x": x, "residual": residual})
+    want = Conv().evaluate(x.astype(float), weights.astype(float)) + residual.transpose(0, 3, 1, 2)
+    np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ from jitonnx.plan.lowerings.volumes import (
 from jitonnx.plan.region import region_call
 from jitonnx.plan.tensor import (
     Tensor,
+    apply_view,
     channels_last_order,
     is_channels_last,
     pixel_strides,
@@ -177,15 +178,15 @@ def _repeats(planner: Planner, group: Group, computation: c.Resize, x: Tensor) -
 
 
 def _repeat_pixels(planner: Planner, group: Group, x: Tensor, down: int, across: int) -> None:
-    """Columns first, which all rows of all planes are one run for, then rows."""
+    """Rows first, while they are short, then columns: all rows of all planes are one run for that."""
     assert group.output is not None
     y = planner.place(group.output)
-    if across > 1:
-        wide = y if down == 1 else planner.temporary((*x.shape[:3], y.shape[3]), x.dtype)
-        _repeat(planner, x, wide, 3, across)
-        x = wide
     if down > 1:
-        _repeat(planner, x, y, 2, down)
+        tall = y if across == 1 else planner.temporary((*y.shape[:3], x.shape[3]), x.dtype)
+        _repeat(planner, x, tall, 2, down)
+        x = tall
+    if across > 1:
+        _repeat(planner, x, y, 3, across)
 
 
 def _repeat(planner: Planner, source: Tensor, target: Tensor, axis: int, factor: int) -> None:
@@ -304,8 +305,8 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     if array.ndim not in (3, 4, 5):
         planner.unplannable(f"a convolution over {array.ndim - 2} spatial axes")
     x = planner.tensor(image)
-    if factors is None and _is_matrix_product(computation, array) and _stays_planar(planner, group, x):
-        _planar_product(planner, group, weights, x, bias)
+    if factors is None and _is_pointwise(computation, array) and _stays_planar(planner, group, x):
+        _planar_product(planner, group, weights, _every(planner, x, computation.strides), bias)
         return
     few_channels = isinstance(x.shape[1], int) and x.shape[1] <= PLANAR_CHANNELS and computation.group == 1
     copied = array.ndim == 5 and not _is_matrix_product(computation, array)  # slice by slice, into any order
@@ -349,12 +350,22 @@ def _stays_planar(planner: Planner, group: Group, x: Tensor) -> bool:
         for image in (x, target)
     ):
         return False
-    pixels, lanes = concrete(product(x.shape[2:])), planner.target.lanes(4)
+    pixels, lanes = concrete(product(target.shape[2:])), planner.target.lanes(4)
     channels, outputs = integers([x.shape[1], target.shape[1]])
     if pixels is None:
         return True
     copies = _COPY_COST * pixels * (channels + outputs)
     return -(-pixels // lanes) * outputs * channels <= pixels * -(-outputs // lanes) * channels + copies
+
+
+def _every(planner: Planner, x: Tensor, strides: Sequence[int]) -> Tensor:
+    """The pixels that a 1x1 convolution of these strides reads, in planes."""
+    if all(stride == 1 for stride in strides):
+        return x
+    shape = (*x.shape[:2], *((size + stride - 1) // stride for size, stride in zip(x.shape[2:], strides, strict=True)))
+    read = apply_view(c.Slice((0,) * x.rank, (1, 1, *strides), shape), x)
+    assert read is not None
+    return planner.copy(read, tuple(range(x.rank)), "the pixels that the strides leave")
 
 
 def _planar_product(planner: Planner, group: Group, weights: Tensor, x: Tensor, bias: Value | None) -> None:
@@ -367,7 +378,7 @@ def _planar_product(planner: Planner, group: Group, weights: Tensor, x: Tensor, 
     out = _planes(y)
     assert planes is not None and out is not None
     planner.note("a 1x1 convolution is a product of weights and planes of pixels")
-    gemm(planner, group, matrix, planes, out, _planes)
+    gemm(planner, group, matrix, planes, out, _planes, order=tuple(range(x.rank)))
 
 
 def _planes(tensor: Tensor) -> Tensor | None:
@@ -594,7 +605,12 @@ def _image_shape(weights: Sequence[DimLike]) -> list[int]:
 
 def _is_matrix_product(computation: c.Convolution, weights: np.ndarray) -> bool:
     """A 1x1 convolution that neither strides nor pads nor groups."""
-    ones = (*weights.shape[2:], *computation.strides, computation.group)
+    return _is_pointwise(computation, weights) and all(stride == 1 for stride in computation.strides)
+
+
+def _is_pointwise(computation: c.Convolution, weights: np.ndarray) -> bool:
+    """A 1x1 convolution that neither pads nor groups."""
+    ones = (*weights.shape[2:], computation.group)
     return all(value == 1 for value in ones) and not any((*computation.pads_before, *computation.pads_after))
 
 
