@@ -388,8 +388,17 @@ def atanh(x: Traced) -> Traced:
 
 @vector_function
 def softplus(x: Traced) -> Traced:
-    """log(1 + exp(x)) as max(x, 0) + log1p(exp(-|x|)), error below 2 ulp."""
-    return at_least(x, 0.0) + _log1p(exponential.exp(-absolute(x)))
+    """log(1 + exp(x)) as max(x, 0) + log1p(exp(-|x|)), error below 2 ulp.
+
+    The logarithm is of a number in [1, 2], which needs no exponent taken out: above sqrt(2) its half is in the range of
+    the polynomial.
+    """
+    power = exponential.exp(-absolute(x))
+    if x.width == 64:
+        return at_least(x, 0.0) + _log1p(power)
+    high = power > 2**0.5 - 1.0
+    f = select(high, fma(power, 0.5, -0.5), power)
+    return at_least(x, 0.0) + _log_of(f, select(high, x.constant(1.0), 0.0))
 
 
 @vector_function

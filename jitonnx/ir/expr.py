@@ -195,6 +195,7 @@ UNARY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "silu": lambda x: x / (1 + np.exp(-x)),
     "gelu": lambda x: x * x.dtype.type(0.5) * (1 + _erf(x * x.dtype.type(math.sqrt(0.5)))),
     "gelu_tanh": lambda x: x / (1 + np.exp(x * -math.sqrt(8 / math.pi) * (1 + 0.044715 * x * x))),
+    "softplus": lambda x: np.logaddexp(x, 0),
     "mish": lambda x: x * np.tanh(np.logaddexp(x, 0)),
     "sin": np.sin,
     "cos": np.cos,
@@ -248,7 +249,7 @@ BINARY: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 (absolute, sign, sqrt, reciprocal, exp, log, log1p, expm1, erf, tanh, sigmoid) = map(
     _unary_function, ("abs", "sign", "sqrt", "reciprocal", "exp", "log", "log1p", "expm1", "erf", "tanh", "sigmoid")
 )
-(silu, gelu, gelu_tanh, mish) = map(_unary_function, ("silu", "gelu", "gelu_tanh", "mish"))
+(silu, gelu, gelu_tanh, softplus, mish) = map(_unary_function, ("silu", "gelu", "gelu_tanh", "softplus", "mish"))
 (sin, cos, tan, asin, acos, atan, sinh, cosh, asinh, acosh, atanh) = map(
     _unary_function, ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh")
 )

@@ -39,10 +39,6 @@ def _softplus(x: np.ndarray) -> np.ndarray:
     return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
 
 
-def _softplus_expression(x: e.Expr) -> e.Expr:
-    return e.maximum(x, 0) + e.log1p(e.exp(-e.absolute(x)))
-
-
 class Celu(_Activation):
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
 
@@ -272,7 +268,7 @@ class Softplus(_Activation):
         return _softplus(x)
 
     def scalar(self, x: e.Expr) -> e.Expr:
-        return _softplus_expression(x)
+        return e.softplus(x)
 
 
 class Softsign(_Activation):

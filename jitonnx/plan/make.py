@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jitonnx.ir import computation as c
 from jitonnx.ir.dims import product
+from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowered, Statement
 from jitonnx.plan.choices import Choices
 from jitonnx.plan.fusion import Group, fuse
@@ -48,9 +49,19 @@ def _view(planner: Planner, statement: Statement) -> None:
     assert isinstance(statement.computation, c.View)
     seen = apply_view(statement.computation, planner.tensor(value))
     if seen is None:
-        seen = apply_view(statement.computation, planner.dense(value))
+        seen = apply_view(statement.computation, _row_major(planner, value))
         assert seen is not None
     planner.bind(statement.outputs[0], seen)
+
+
+def _row_major(planner: Planner, value: Value) -> Tensor:
+    """A view's operand made dense: in the graph output that the view is to become, if it is, else in new memory."""
+    tensor, target = planner.tensor(value), planner.destination(value)
+    if tensor.contiguous or target is None or not target.contiguous:
+        return planner.dense(value)
+    planner.copy_into(tensor, target, "a graph output")
+    planner.bind(value, target)
+    return target
 
 
 def _region(planner: Planner, group: Group) -> None:

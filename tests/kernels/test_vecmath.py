@@ -261,6 +261,7 @@ def test_error_bound(name: str, dtype: type) -> None:
         "sinh",
         "sigmoid",
         "silu",
+        "softplus",
         "mish",
         "sin",
     ],
@@ -285,6 +286,7 @@ def test_functions_are_exact_at_their_ends(dtype: type, cpu: str) -> None:
         "tanh": [0, -0.0, 1, -1, 1, -1, np.nan],
         "erf": [0, -0.0, 1, -1, 1, -1, np.nan],
         "gelu": [0, 0, np.inf, np.nan, largest, 0, np.nan],
+        "softplus": [np.log(2), np.log(2), np.inf, 0, largest, 0, np.nan],
     }
     for name, results in expected.items():
         np.testing.assert_array_equal(apply(compiled(name, dtype, (), named(cpu)), x), np.array(results, dtype), name)

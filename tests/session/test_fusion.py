@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 
 import jitonnx
+from jitonnx.ops.convolution import Conv
 from tests.session.models import model, node, tensor
 
 IMAGE, CHANNELS, OUTPUTS = (20, 17), 24, 40
@@ -114,3 +116,111 @@ def test_long_reductions_are_shared(operator: str, axes: Sequence[int]) -> None:
         "ReduceMax": wide.max(axes),
     }[operator]
     np.testing.assert_allclose(results[0], reference, rtol=1e-4, atol=1e-2 if operator == "ReduceSum" else 1e-5)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, 3])
+@pytest.mark.parametrize("channels", [5, 16])
+def test_convolutions_joined_along_any_axis(channels: int, axis: int) -> None:
+    """Narrow images, whose tiles would span rows, written into a concatenation where rows do not follow each other."""
+    weights, x = data(1, 2, 16, channels, 3, 3), data(2, 2, channels, 6, 7)
+    nodes = [node("Conv", ["x", f"w{i}"], [f"c{i}"], pads=[1, 1, 1, 1]) for i in range(2)]
+    nodes += [node("Concat", ["c0", "c1"], ["joined"], axis=axis), node("Relu", ["joined"], ["y"])]
+    constants = {"w0": weights[0], "w1": weights[1]}
+    session = jitonnx.InferenceSession(model(nodes, [tensor("x", x.shape)], [tensor("y", None)], constants))
+    (y,) = session.run(None, {"x": x})
+    parts = [Conv(pads=(1, 1, 1, 1)).evaluate(x.astype(float), w.astype(float)) for w in weights]
+    np.testing.assert_allclose(y, np.maximum(np.concatenate(parts, axis), 0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("images", [1, 3, "n"])
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize(("shape", "planar"), [((4, 8), True), ((3, 3), False), ((32,), True), (("h", "w"), True)])
+def test_pointwise_convolution_of_planes(
+    shape: Sequence[int | str], planar: bool, step: int, images: int | str
+) -> None:
+    """Between a graph's input and output no copies to channels-last and back, unless vectors of pixels fill badly."""
+    weights, bias = data(1, OUTPUTS, CHANNELS, *(1 for _ in shape)), data(2, OUTPUTS)
+    nodes = [
+        node("Conv", ["x", "weights", "bias"], ["c"], strides=[step] * len(shape)),
+        node("Mul", ["c", "gate"], ["g"]),
+        node("Add", ["g", "residual"], ["r"]),
+        node("Relu", ["r"], ["y"]),
+    ]
+    inputs = [tensor("x", [images, CHANNELS, *shape]), tensor("gate", [1, OUTPUTS, *(1 for _ in shape)])]
+    grid = list(shape) if step == 1 else ["a", "b"] if "h" in shape else [-(-size // step) for size in shape]
+    inputs.append(tensor("residual", [images, OUTPUTS, *grid]))
+    session = jitonnx.InferenceSession(model(nodes, inputs, [tensor("y", None)], {"weights": weights, "bias": bias}))
+    for count in (1, 3, 0) if images == "n" else (images,):
+        sizes = [(6, 9), (1, 1)] if "h" in shape else [shape]
+        for size in sizes:
+            x = data(3, count, CHANNELS, *size)
+            residual = data(4, count, OUTPUTS, *(-(-extent // step) for extent in size))
+            gate = data(5, 1, OUTPUTS, *(1 for _ in shape))
+            (y,) = session.run(None, {"x": x, "gate": gate, "residual": residual})
+            wide = Conv(strides=(step,) * len(shape)).evaluate(
+                x.astype(float), weights.astype(float), bias.astype(float)
+            )
+            np.testing.assert_allclose(y, np.maximum(wide * gate + residual, 0), rtol=1e-4, atol=1e-4)
+    if step == 1:
+        assert any(label.startswith("copy") for label in labels(session)) != planar
+
+
+def test_pointwise_convolution_of_planes_with_a_residual_that_lies_otherwise() -> None:
+    """A channels-last residual is copied into planes for the epilogue."""
+    weights, x, residual = data(1, OUTPUTS, CHANNELS, 1, 1), data(2, 2, CHANNELS, *IMAGE), data(3, 2, *IMAGE, OUTPUTS)
+    nodes = [
+        node("Transpose", ["residual"], ["r"], perm=[0, 3, 1, 2]),
+        node("Conv", ["x", "weights"], ["c"]),
+        node("Add", ["c", "r"], ["y"]),
+    ]
+    inputs = [tensor("x", x.shape), tensor("residual", residual.shape)]
+    session = jitonnx.InferenceSession(model(nodes, inputs, [tensor("y", None)], {"weights": weights}))
+    (y,) = session.run(None, {"x": x, "residual": residual})
+    want = Conv().evaluate(x.astype(float), weights.astype(float)) + residual.transpose(0, 3, 1, 2)
+    np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("operator", "shape", "inputs", "attributes"),
+    [
+        ("SpaceToDepth", [2, 3, 4, 6], {}, {"blocksize": 2}),
+        ("DepthToSpace", [2, 12, 4, 6], {}, {"blocksize": 2}),
+        ("Tile", [5, 7], {"repeats": np.array([2, 3], np.int64)}, {}),
+    ],
+)
+def test_movement_is_one_copy(
+    operator: str, shape: Sequence[int], inputs: dict[str, np.ndarray], attributes: dict[str, Any]
+) -> None:
+    """A reshape that needs a copy and is a graph output is copied straight into that; so are others that read it."""
+    nodes = [node(operator, ["x", *inputs], ["y"], **attributes), node("Neg", ["y"], ["z"])]
+    source = model(nodes, [tensor("x", shape)], [tensor("y", None), tensor("z", None)], inputs)
+    session = jitonnx.InferenceSession(source)
+    x = data(1, *shape)
+    y, z = session.run(None, {"x": x})
+    assert sum(label.startswith("copy") for label in labels(session)) == 1
+    if operator == "Tile":
+        want = np.tile(x, inputs["repeats"])
+    elif operator == "SpaceToDepth":
+        want = x.reshape(2, 3, 2, 2, 3, 2).transpose(0, 3, 5, 1, 2, 4).reshape(2, 12, 2, 3)
+    else:
+        want = x.reshape(2, 2, 2, 3, 4, 6).transpose(0, 3, 4, 1, 5, 2).reshape(2, 3, 8, 12)
+    np.testing.assert_array_equal(y, want)
+    np.testing.assert_array_equal(z, -want)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.float64, np.float16])
+@pytest.mark.parametrize(("down", "across"), [(2, 2), (3, 1), (1, 4), (5, 3), (2, 5), (1, 1)])
+def test_nearest_pixels_of_planes_are_repeated(down: int, across: int, dtype: type) -> None:
+    """Planes that grow by whole factors are copied with repetition, whether their sizes are a run's or not."""
+    x = (100 * data(1, 2, 3, 5, 7)).astype(dtype)
+    scales = np.array([1, 1, down, across], np.float32)
+    attributes = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    nodes = [node("Resize", ["x", "", "scales"], ["y"], mode="nearest", **attributes)]
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    for shape in (["n", 3, "h", "w"], x.shape):
+        source = model(nodes, [tensor("x", shape, kind)], [tensor("y", None, kind)], {"scales": scales})
+        session = jitonnx.InferenceSession(source)
+        (y,) = session.run(None, {"x": x})
+        np.testing.assert_array_equal(y, x.repeat(down, 2).repeat(across, 3))
+    if across < 5 and down * across > 1 and dtype in (np.float32, np.float64):
+        assert set(labels(session)) == {"resize nearest"}

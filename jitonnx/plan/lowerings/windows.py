@@ -22,13 +22,23 @@ from jitonnx.kernels.pooling.spec import ELEMENTS as POOL_ELEMENTS
 from jitonnx.kernels.pooling.spec import choose as choose_pool
 from jitonnx.kernels.resize.spec import OUTSIDE, ResizeAxisSpec, ResizePlanesSpec, Table, pack_runs, pack_table
 from jitonnx.kernels.resize.spec import choose as choose_resize
+from jitonnx.kernels.transpose.spec import INTERLEAVED
 from jitonnx.ops.resampling import axis_table
 from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.copies import copy_call
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.lowerings.products import gemm
+from jitonnx.plan.lowerings.volumes import (
+    depth_as_channels,
+    gather_slices,
+    slice_strides,
+    slices_as_images,
+    without_depth,
+)
 from jitonnx.plan.region import region_call
 from jitonnx.plan.tensor import (
     Tensor,
+    apply_view,
     channels_last_order,
     is_channels_last,
     pixel_strides,
@@ -38,7 +48,7 @@ from jitonnx.plan.tensor import (
 from jitonnx.records import dataclass
 
 if TYPE_CHECKING:
-    from jitonnx.plan.planner import Planner
+    from jitonnx.plan.planner import Planner, RowStrides
 
 _D = TypeVar("_D")
 
@@ -108,6 +118,9 @@ def resize(planner: Planner, group: Group, statement: Statement) -> None:
     if source.dtype is not DType.FLOAT and computation.mode != "nearest":
         planner.unplannable(f"resampling of {source.dtype.text}")
     if _is_image_resize(computation, source.shape):
+        if (factors := _repeats(planner, group, computation, source)) is not None:
+            _repeat_pixels(planner, group, source, *factors)
+            return
         if _writes_planes(planner, group, computation, source):
             _resize_planes(planner, group, computation, source)
             return
@@ -144,6 +157,50 @@ def _resampled_axes(computation: c.Resize, shape: Sequence[DimLike]) -> list[int
         for axis in range(rank)
         if shape[axis] != computation.shape[axis] or scales[axis] != 1.0 or roi[axis] != (0.0, 1.0)
     ]
+
+
+def _repeats(planner: Planner, group: Group, computation: c.Resize, x: Tensor) -> tuple[int, int] | None:
+    """(rows, columns) that each pixel becomes, if planes of pixels become larger ones by mere repetition."""
+    assert group.output is not None
+    target = planner.destination(group.output)
+    if computation.mode != "nearest" or group.expr is not None or target is None or not target.contiguous:
+        return None
+    factors = []
+    for axis in (2, 3):
+        length, output = integers([x.shape[axis], target.shape[axis]])
+        factor, rest = divmod(output, max(length, 1))
+        table = _packed_table(planner, computation, x, axis, 1)
+        if rest or not factor or not np.array_equal(table.positions[:, 0], np.arange(output) // factor):
+            return None
+        factors.append(factor)
+    planar = x.strides[3] == 1 and not is_channels_last(x)
+    return (factors[0], factors[1]) if planar and max(factors) > 1 and factors[1] in (1, *INTERLEAVED) else None
+
+
+def _repeat_pixels(planner: Planner, group: Group, x: Tensor, down: int, across: int) -> None:
+    """Rows first, while they are short, then columns: all rows of all planes are one run for that."""
+    assert group.output is not None
+    y = planner.place(group.output)
+    if down > 1:
+        tall = y if across == 1 else planner.temporary((*y.shape[:3], x.shape[3]), x.dtype)
+        _repeat(planner, x, tall, 2, down)
+        x = tall
+    if across > 1:
+        _repeat(planner, x, y, 3, across)
+
+
+def _repeat(planner: Planner, source: Tensor, target: Tensor, axis: int, factor: int) -> None:
+    """target[..., i * factor + j, ...] = source[..., i, ...] for all j < factor."""
+
+    def split(values: Sequence[DimLike], outer: DimLike, inner: DimLike) -> tuple[DimLike, ...]:
+        return (*values[:axis], outer, inner, *values[axis + 1 :])
+
+    shape = split(source.shape, source.shape[axis], factor)
+    step = target.strides[axis]
+    repeated = replace(source, shape=shape, strides=split(source.strides, source.strides[axis], 0))
+    written = replace(target, shape=shape, strides=split(target.strides, step * factor, step))
+    reason = f"each pixel {factor} times along axis {axis}"
+    planner.call(copy_call(repeated, written, label="resize nearest", reason=reason))
 
 
 def _writes_planes(planner: Planner, group: Group, computation: c.Resize, source: Tensor) -> bool:
@@ -231,7 +288,7 @@ def _resize_axis(planner: Planner, computation: c.Resize, source: Tensor, x: Ten
 
 
 def convolution(planner: Planner, group: Group, statement: Statement) -> None:
-    """Conv over one or two spatial axes: a GEMM where it is one, else the direct or depthwise kernel."""
+    """Conv over one to three spatial axes: a GEMM where it is one, else a kernel for images."""
     computation = statement.computation
     assert isinstance(computation, c.Convolution)
     image, kernel, bias = (*statement.inputs, None)[:3]
@@ -245,11 +302,15 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     array = weights.constant
     if array is None:
         planner.unplannable("its weights are computed at run time")
-    if array.ndim not in (3, 4):
+    if array.ndim not in (3, 4, 5):
         planner.unplannable(f"a convolution over {array.ndim - 2} spatial axes")
     x = planner.tensor(image)
+    if factors is None and _is_pointwise(computation, array) and _stays_planar(planner, group, x):
+        _planar_product(planner, group, weights, _every(planner, x, computation.strides), bias)
+        return
     few_channels = isinstance(x.shape[1], int) and x.shape[1] <= PLANAR_CHANNELS and computation.group == 1
-    if not few_channels:
+    copied = array.ndim == 5 and not _is_matrix_product(computation, array)  # slice by slice, into any order
+    if not few_channels and not copied:
         x = planner.channels_last(image)
     y = planner.place(group.output, channels_last_order(x.rank), strict=True)
     if bias is not None:
@@ -267,7 +328,66 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
             return
     if group.scaling is not None:
         x = _scaled_image(planner, group.scaling, x)
-    _direct(planner, group, computation, x, weights, y)
+    if array.ndim == 5:
+        _volume(planner, group, computation, x, weights, y)
+    else:
+        _direct(planner, group, computation, x, weights, y)
+
+
+_COPY_COST = 0.4  # of a multiply-add of vectors: what an element costs that is copied to another layout
+
+
+def _stays_planar(planner: Planner, group: Group, x: Tensor) -> bool:
+    """Whether an image lies in planes of pixels, its 1x1 convolution is wanted so, and is cheaper so.
+
+    Two copies are spared, but then vectors are of pixels, not of output channels: 49 pixels fill 64 lanes. An unknown
+    number of pixels is taken for many.
+    """
+    assert group.output is not None
+    target = planner.destination(group.output)
+    if target is None or not all(
+        not is_channels_last(image) and (planes := plane_strides(image)) is not None and planes[2] == 1
+        for image in (x, target)
+    ):
+        return False
+    pixels, lanes = concrete(product(target.shape[2:])), planner.target.lanes(4)
+    channels, outputs = integers([x.shape[1], target.shape[1]])
+    if pixels is None:
+        return True
+    copies = _COPY_COST * pixels * (channels + outputs)
+    return -(-pixels // lanes) * outputs * channels <= pixels * -(-outputs // lanes) * channels + copies
+
+
+def _every(planner: Planner, x: Tensor, strides: Sequence[int]) -> Tensor:
+    """The pixels that a 1x1 convolution of these strides reads, in planes."""
+    if all(stride == 1 for stride in strides):
+        return x
+    shape = (*x.shape[:2], *((size + stride - 1) // stride for size, stride in zip(x.shape[2:], strides, strict=True)))
+    read = apply_view(c.Slice((0,) * x.rank, (1, 1, *strides), shape), x)
+    assert read is not None
+    return planner.copy(read, tuple(range(x.rank)), "the pixels that the strides leave")
+
+
+def _planar_product(planner: Planner, group: Group, weights: Tensor, x: Tensor, bias: Value | None) -> None:
+    """A 1x1 convolution as weights times planes: [M, C] @ [N, C, pixels]."""
+    assert group.output is not None
+    y = planner.place(group.output)
+    if bias is not None:
+        _add_bias(planner, group, bias, x.rank)
+    matrix, planes = replace(weights, shape=weights.shape[:2], strides=weights.strides[:2]), _planes(x)
+    out = _planes(y)
+    assert planes is not None and out is not None
+    planner.note("a 1x1 convolution is a product of weights and planes of pixels")
+    gemm(planner, group, matrix, planes, out, _planes, order=tuple(range(x.rank)))
+
+
+def _planes(tensor: Tensor) -> Tensor | None:
+    """An image [N, C, spatial...] as matrices [N, C, pixels]; None if its pixels are not evenly spaced."""
+    matrix = pixels_as_rows(tensor)
+    if matrix is None:
+        return None
+    (images, pixels, channels), (image, pixel, channel) = matrix.shape, matrix.strides
+    return replace(matrix, shape=(images, channels, pixels), strides=(image, channel, pixel))
 
 
 _SCALED_PIXELS = 4  # for each output channel
@@ -334,11 +454,33 @@ PLANAR_CHANNELS = 4
 """Up to so many input channels, an image in channel order is read as it is: the first layer of most models."""
 
 
-def _direct(planner: Planner, group: Group, computation: c.Convolution, x: Tensor, weights: Tensor, y: Tensor) -> None:
-    array = weights.constant
-    assert array is not None
-    kernel, strides, dilations = _pair(array.shape[2:]), _pair(computation.strides), _pair(computation.dilations)
-    channels, out_channels = array.shape[1] * computation.group, array.shape[0]
+def _volume(planner: Planner, group: Group, computation: c.Convolution, x: Tensor, weights: Tensor, y: Tensor) -> None:
+    """A convolution over three axes as one of images."""
+    assert group.output is not None
+    taps = weights.shape[2]
+    assert isinstance(taps, int)
+    x = gather_slices(planner, computation, x, taps, y.shape[2])
+    out = slices_as_images(y)
+    if out is None:
+        out = slices_as_images(planner.move(group.output, channels_last_order(y.rank)))
+        assert out is not None
+    planner.note(f"{taps} depth taps as channels of images")
+    _direct(planner, group, without_depth(computation), x, weights, out, slice_strides)
+
+
+def _direct(
+    planner: Planner,
+    group: Group,
+    computation: c.Convolution,
+    x: Tensor,
+    weights: Tensor,
+    y: Tensor,
+    rows: RowStrides = pixel_strides,
+) -> None:
+    """Calls the kernel for images x and y; `rows`: how its epilogue addresses tensors of the result's shape."""
+    out_channels, own_channels, *kernel_size = _image_shape(weights.shape)
+    kernel, strides, dilations = _pair(kernel_size), _pair(computation.strides), _pair(computation.dilations)
+    channels = own_channels * computation.group
     height, width = (dim if isinstance(dim, int) else None for dim in _pair(y.shape[2:]))
     spec = choose_convolution(
         kernel,
@@ -354,6 +496,8 @@ def _direct(planner: Planner, group: Group, computation: c.Convolution, x: Tenso
         _concrete_pair(x.shape[2:]),
         _concrete_pair(computation.pads_before, 0),
     )
+    if isinstance(spec, DirectSpec) and spec.spans_rows and pixels_as_rows(y) is None:
+        spec = replace(spec, tile_rows=1)  # rows of a concatenation along the width: no tile runs from one to the next
     geometry = _Geometry.of(x, y)
     pads = _pair(computation.pads_before, 0)
     sizes = [x.shape[0], *geometry.size, channels, *geometry.out_size]
@@ -367,7 +511,7 @@ def _direct(planner: Planner, group: Group, computation: c.Convolution, x: Tenso
     call.label = f"{_ALGORITHMS[type(spec)]} {kernel[0]}x{kernel[1]}"
     call.label += f" {channels}->{out_channels}"
     call.reason = "; ".join(group.reasons)
-    planner.epilogue(group, call, pixel_strides)
+    planner.epilogue(group, call, rows)
     planner.call(call)
 
 
@@ -448,12 +592,25 @@ def _concrete_pair(values: Sequence[DimLike], fill: int = 1) -> tuple[int | None
 
 def _square(weights: np.ndarray) -> np.ndarray:
     """Weights with two spatial axes."""
+    if weights.ndim == 5:
+        return depth_as_channels(weights)
     return weights if weights.ndim == 4 else weights[:, :, None, :]
+
+
+def _image_shape(weights: Sequence[DimLike]) -> list[int]:
+    """The shape of weights, those over three axes as weights of images."""
+    outputs, channels, *kernel = integers(weights)
+    return [outputs, channels, *kernel] if len(kernel) < 3 else [outputs, kernel[0] * channels, *kernel[1:]]
 
 
 def _is_matrix_product(computation: c.Convolution, weights: np.ndarray) -> bool:
     """A 1x1 convolution that neither strides nor pads nor groups."""
-    ones = (*weights.shape[2:], *computation.strides, computation.group)
+    return _is_pointwise(computation, weights) and all(stride == 1 for stride in computation.strides)
+
+
+def _is_pointwise(computation: c.Convolution, weights: np.ndarray) -> bool:
+    """A 1x1 convolution that neither pads nor groups."""
+    ones = (*weights.shape[2:], computation.group)
     return all(value == 1 for value in ones) and not any((*computation.pads_before, *computation.pads_after))
 
 
