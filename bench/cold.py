@@ -13,14 +13,14 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+
+from bench.start import until_ready
 
 SCRIPT = """
 import sys
@@ -47,14 +47,7 @@ def start(model: Path, mode: str, threads: int, output: Path) -> float:
     with tempfile.TemporaryDirectory() as cache:
         arguments = [sys.executable, "-c", SCRIPT, model, model.with_suffix(".npz"), threads, mode, output]
         environment = {**os.environ, "JITONNX_CACHE_DIR": cache}
-        began = time.perf_counter()
-        with subprocess.Popen(list(map(str, arguments)), stdout=subprocess.PIPE, text=True, env=environment) as process:
-            assert process.stdout is not None
-            word = process.stdout.readline()
-            taken = time.perf_counter() - began
-    if word != "ready\n" or process.returncode != 0:
-        raise RuntimeError(f"{model} did not run")
-    return taken
+        return until_ready(f"{mode!r} with {model}", arguments, environment)[0]
 
 
 def measure(model: Path, threads: int, rounds: int) -> dict[str, float]:

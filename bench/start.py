@@ -57,16 +57,22 @@ def start(kind: str, model: Path, folder: Path, threads: int, flags: Sequence[st
     arguments = [sys.executable, *flags, "-c", SCRIPTS[kind], model, folder, threads, folder / f"{kind}.out.npy"]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     environment["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
+    return until_ready(f"{kind} with {model}", arguments, environment)
+
+
+def until_ready(what: str, arguments: Sequence[object], environment: Mapping[str, str]) -> tuple[float, str]:
+    """Seconds from the start of a process until it says so, and what it wrote to standard error until its end."""
+    command = list(map(str, arguments))
     began = time.perf_counter()
     with subprocess.Popen(
-        list(map(str, arguments)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     ) as process:
         assert process.stdout is not None and process.stderr is not None
         word = process.stdout.readline()
         taken = time.perf_counter() - began
         errors = process.stderr.read()
     if word != "ready\n" or process.returncode != 0:
-        raise RuntimeError(f"{kind} did not run {model}: {errors}")
+        raise RuntimeError(f"{what} did not run: {errors}")
     return taken, errors
 
 

@@ -39,7 +39,7 @@ from jitonnx.plan.make import make_plan
 from jitonnx.plan.outline import bind, holds
 from jitonnx.plan.plan import Plan
 from jitonnx.plan.planner import ConcreteShapesNeeded, UnplannableError
-from jitonnx.ready import PROGRAM_BYTES, Ready
+from jitonnx.ready import PROGRAM_BYTES, PROGRAMS_KEPT, Ready
 from jitonnx.records import dataclass
 from jitonnx.runtime.cache import KernelCache
 from jitonnx.runtime.cpu import cpu_needed
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     import logging
 
 Shapes = tuple[tuple[int, ...], ...]
+ENGINES_KEPT = 64
+"""Engines for one set of shapes alone kept at most; the least recently used go."""
 WEIGHT_BYTES = 1 << 16
 """Constants above are weights: a compiled graph forgets their elements."""
 
@@ -77,12 +79,8 @@ class Settings:
     """Names of rewrites that are not made; docs/passes.md lists them."""
     choices: Choices = field(default_factory=Choices)
     target: Target | None = None
-    programs_kept: int = 1024
-    """Programs (one a set of input shapes) kept at most; the least recently used go."""
     program_bytes: int = PROGRAM_BYTES
     """Memory of the programs kept: intermediate results and tables; the least recently used go."""
-    engines_kept: int = 64
-    """Engines for one set of shapes alone kept at most; the least recently used go."""
     compile: CompileMode = CompileMode.BEFORE
 
 
@@ -132,8 +130,8 @@ class Engine:
         dynamic = any(not kind.static for kind in self._input_types)
         # A feed may break what the symbolic plan assumes; an engine for its sizes is then made from the loaded graph.
         self._source = specialise(graph, self._input_types) if dynamic else None
-        self._engines: KeptJobs[Engine] = KeptJobs(settings.engines_kept, workshop)
-        self._programs: Kept[Ready] = Kept(settings.programs_kept, _program_bytes, settings.program_bytes)
+        self._engines: KeptJobs[Engine] = KeptJobs(ENGINES_KEPT, workshop)
+        self._programs: Kept[Ready] = Kept(PROGRAMS_KEPT, Ready.memory_bytes, settings.program_bytes)
         self.graph = graph
         self.cut: Cut | None = None
         self.only_concrete = ""
@@ -381,7 +379,7 @@ class Cut:
             if self._from_head
             else None
         )
-        self.tails: KeptJobs[Engine] = KeptJobs(engine.settings.engines_kept, engine.workshop)
+        self.tails: KeptJobs[Engine] = KeptJobs(ENGINES_KEPT, engine.workshop)
         self._tail_when = engine._when(static=all(value.type.static for value in self._crossing))
 
     def explained(self) -> str:
@@ -504,10 +502,6 @@ def on_numpy(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     """The outputs of a graph for inputs in its order, every operator evaluated on NumPy; arrays of their own."""
     feeds = {value.name: array for value, array in zip(graph.inputs, inputs, strict=True)}
     return _owned(evaluate_graph(graph, feeds), inputs)
-
-
-def _program_bytes(ready: Ready) -> int:
-    return ready.executable.memory_bytes
 
 
 def _host_nodes(graph: Graph) -> dict[Node, str]:

@@ -9,6 +9,8 @@ from jitonnx.runtime.entry import Entry
 from jitonnx.runtime.executable import Executable
 from jitonnx.runtime.program import Flag, Program
 
+PROGRAMS_KEPT = 1024
+"""Programs (one a set of input shapes) that an engine keeps at most; the least recently used go."""
 PROGRAM_BYTES = 256 << 20
 """Memory that the programs of an engine may hold, by default."""
 
@@ -25,6 +27,10 @@ class Ready:
     ) -> None:
         self.executable = Executable(program, addresses, threads, flags)
         self.entry: Entry | None = self.executable.entry(release_gil=not keep_gil)
+
+    def memory_bytes(self) -> int:
+        """What it holds: intermediate results and tables, not weights."""
+        return self.executable.memory_bytes
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The outputs for inputs whose types and shapes have been checked.

@@ -11,11 +11,8 @@ from jitonnx.errors import Fail, InvalidArgument
 from jitonnx.kept import Kept
 from jitonnx.plan.outline import Outline, holds
 from jitonnx.plan.outline_message import OutlineError, from_message
-from jitonnx.ready import Ready
+from jitonnx.ready import PROGRAMS_KEPT, Ready
 from jitonnx.runtime.artifact import Artifact, SavedPlan, Shapes
-
-PROGRAMS_KEPT = 1024
-"""Programs kept at most; the least recently used go."""
 
 
 class SavedRanges:
@@ -24,7 +21,7 @@ class SavedRanges:
     def __init__(self, artifact: Artifact, threads: int, program_bytes: int) -> None:
         self._artifact, self._threads = artifact, threads
         self._plans: Kept[tuple[SavedPlan, Outline]] = Kept(len(artifact.ranges))
-        self._programs: Kept[Ready] = Kept(PROGRAMS_KEPT, _program_bytes, program_bytes)
+        self._programs: Kept[Ready] = Kept(PROGRAMS_KEPT, Ready.memory_bytes, program_bytes)
 
     def find(self, shapes: Shapes) -> Ready | None:
         """The program for these shapes if it has been made and kept."""
@@ -75,7 +72,3 @@ def _unmet(outline: Outline, shapes: Shapes) -> str:
         return "inputs disagree on the size of a dimension that they share"
     wrong = [f"{a} = {b}" for a, b in outline.assumed() if not holds([(a, b)], sizes)]
     return f"the code is for {' and '.join(wrong)}"
-
-
-def _program_bytes(ready: Ready) -> int:
-    return ready.executable.memory_bytes

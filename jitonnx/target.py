@@ -12,6 +12,7 @@ from pathlib import Path
 
 from jitonnx.records import dataclass
 from jitonnx.runtime.cache import KernelCache
+from jitonnx.runtime.cpu import cpu_identity
 
 _CPUS_WITH_AVX512 = (
     "x86-64-v4",
@@ -74,7 +75,7 @@ def _described() -> tuple[str, str]:
     They are kept with the kernels, as importing LLVM to ask for them takes 20 ms of each start. What Linux says of the
     CPU tells whether it is still the same one.
     """
-    facts = _facts()
+    facts = cpu_identity()
     if facts is None:
         return _asked_of_llvm()
     import llvmlite  # the package alone; LLVM itself is in llvmlite.binding
@@ -93,22 +94,6 @@ def _asked_of_llvm() -> tuple[str, str]:
     import llvmlite.binding as llvm
 
     return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
-
-
-_CPUINFO = Path("/proc/cpuinfo")
-_TELLING = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
-"""What of /proc/cpuinfo settles LLVM's answers."""
-
-
-def _facts() -> str | None:
-    """What Linux says of the first CPU; None on other systems and architectures, where LLVM is quickly asked."""
-    try:
-        text = _CPUINFO.read_text(errors="replace").partition("\n\n")[0]
-    except OSError:
-        return None
-    lines = [line.partition(":") for line in text.splitlines()]
-    found = {name.strip(): value.strip() for name, _, value in lines if name.strip() in _TELLING}
-    return repr(found) if "flags" in found else None
 
 
 @functools.cache

@@ -14,12 +14,12 @@ import sys
 import time
 import weakref
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from jitonnx.entries import COMPILE, CPU_NAME, EXTERNAL_DATA_FOLDER, GEMM, KEEP_MODEL
 from jitonnx.errors import ModelRequiresCompilation
 from jitonnx.runtime.artifact import Argument, Artifact, ArtifactError, ModelInfo, open_artifact
+from jitonnx.runtime.cpu import cpu_identity
 from jitonnx.runtime.digest import sha256
 from jitonnx.versions import source_stamps, versions
 
@@ -41,8 +41,6 @@ SETTLED_SECONDS = 0.1
 tick of the system's clock, at most 10 ms."""
 
 _FORMAT = "whole 1"
-_CPUINFO = Path("/proc/cpuinfo")
-_CPU_FIELDS = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
 
 
 class Whole(NamedTuple):
@@ -63,34 +61,30 @@ def find_whole(source: object, options: SessionOptions, disabled: Collection[str
 
     source: as a session keeps it; only paths count. disabled: the rewrites that are not made. threads: of a run.
     """
-    if not isinstance(source, str) or excluded(options):
+    if not isinstance(source, str) or _is_excluded(options):
         return None
     path = os.path.realpath(source)
-    identity, cpu = identity_of(path), _cpu()
-    if identity is None or cpu is None:
+    identity, cpu = identity_of(path), cpu_identity()
+    if identity is None or cpu is None:  # asking LLVM for the CPU would cost more than is gained
         return None
     place = repr((_FORMAT, path, options.settled(), sorted(disabled), threads, cpu, os.path.dirname(__file__)))
     facts = (place, identity, versions(), _stamps())
     return Whole(place, sha256(repr(facts).encode()).hexdigest(), path, identity)
 
 
-def excluded(options: SessionOptions) -> str | None:
-    """Why sessions with these options always load and compile the model; None if they need not."""
+def _is_excluded(options: SessionOptions) -> bool:
+    """Whether sessions with these options always load and compile the model."""
     if options.entry(KEEP_MODEL) == "0":
-        return f"{KEEP_MODEL} is 0"
-    if options.enable_profiling:
-        return "the loading is profiled too"
-    if options.entry(COMPILE) == "background":
-        return f"{COMPILE} is 'background', whose first runs are evaluated on NumPy"
-    if options.entry(CPU_NAME) not in (None, "", "host"):
-        return f"{CPU_NAME} names another CPU"
-    if options.entry(GEMM) not in (None, "", "own"):
-        return f"{GEMM} calls a library of this process"
-    if options.entry(EXTERNAL_DATA_FOLDER) or options.replaced_initializers():
-        return "weights come from elsewhere"
-    if options.optimized_model_filepath or options.load_cancelled():
-        return "such options are refused"
-    return None
+        return True
+    if options.enable_profiling:  # of the loading too
+        return True
+    if options.entry(COMPILE) == "background":  # first runs are evaluated on NumPy
+        return True
+    if options.entry(CPU_NAME) not in (None, "", "host") or options.entry(GEMM) not in (None, "", "own"):
+        return True  # the code is for another CPU, or calls a library of this process
+    if options.entry(EXTERNAL_DATA_FOLDER) or options.replaced_initializers():  # weights come from elsewhere
+        return True
+    return bool(options.optimized_model_filepath) or options.load_cancelled()  # both are refused
 
 
 def identity_of(path: str) -> tuple[int, ...] | None:
@@ -190,14 +184,3 @@ def _stamps() -> list[tuple[str, int, int]]:
             if os.path.dirname(folder) != package:
                 found += source_stamps(folder)
     return found
-
-
-def _cpu() -> str | None:
-    """What Linux says of the first CPU; None where it says nothing, as asking LLVM would cost more than is gained."""
-    try:
-        text = _CPUINFO.read_text(errors="replace").partition("\n\n")[0]
-    except OSError:
-        return None
-    lines = [line.partition(":") for line in text.splitlines()]
-    found = {name.strip(): value.strip() for name, _, value in lines if name.strip() in _CPU_FIELDS}
-    return repr(found) if "flags" in found else None

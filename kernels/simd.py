@@ -395,24 +395,6 @@ def gather(typingctx: Any, p: Any, indices: Any) -> Any:
     return typ(p, indices), generate
 
 
-@intrinsic(prefer_literal=True)
-def prefetch(typingctx: Any, p: Any, index: Any, locality: Any) -> Any:
-    """Ask for the cache line of p[index]; locality 3 = into L1, 2 = L2, 1 = L3 (a constant)."""
-    if (level := _lanes(locality)) is None:
-        return None
-
-    def generate(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-        where = builder.bitcast(builder.gep(args[0], [args[1]]), ir.IntType(8).as_pointer())
-        name = "llvm.prefetch.p0"
-        function = builder.module.globals.get(name) or ir.Function(
-            builder.module, ir.FunctionType(ir.VoidType(), [where.type, _I32, _I32, _I32]), name
-        )
-        builder.call(function, [where, _I32(0), _I32(level), _I32(1)])
-        return context.get_dummy_value()
-
-    return types.void(p, types.intp, locality), generate
-
-
 # ---------------------------------------------------------------- lanes
 
 

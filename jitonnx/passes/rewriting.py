@@ -22,7 +22,6 @@ import numpy as np
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.graph import Graph, GraphError, Node, Value
 from jitonnx.ir.operator import Operator
-from jitonnx.ir.types import TensorType
 from jitonnx.mapped import release_pages
 from jitonnx.ops.shape import Identity, Reshape
 from jitonnx.passes.report import Reason, Report
@@ -281,8 +280,3 @@ def ranked(node: Node) -> bool:
 def rank(value: Value) -> int:
     """The number of axes of a value whose rank is known."""
     return len(value.shape)
-
-
-def as_type(shape: Sequence[DimLike], like: Value) -> TensorType:
-    """A type with the element type of `like`."""
-    return TensorType(like.dtype, tuple(shape))

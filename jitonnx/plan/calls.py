@@ -58,8 +58,3 @@ class KernelCall:
     @property
     def read(self) -> Sequence[Tensor]:
         return [*self.tensors[: self.first_write], *self.tensors[self.first_write + self.writes :]]
-
-    @property
-    def code_key(self) -> tuple[KernelSpec, Stage | None, Stage | None]:
-        """Calls with equal keys share a compiled kernel."""
-        return self.spec, self.prologue, self.epilogue

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _CPUINFO = Path("/proc/cpuinfo")
 _CPUINFO_BYTES = 16 << 10
 """More than the part for one CPU takes; the rest repeats it for the others."""
+_TELLING = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
+"""What of it tells one kind of CPU from another."""
 
 
 def _names(text: str) -> list[str]:
@@ -149,16 +151,25 @@ def _linux_flags() -> frozenset[str]:
     """The flags of the first CPU that Linux lists; empty where it lists none, on other systems and architectures."""
     if this_machine() != ("x86_64", "linux"):
         return frozenset()
+    return frozenset(_cpuinfo().get("flags", "").split())
+
+
+def cpu_identity() -> str | None:
+    """What tells this CPU from others, for keys of what is kept; None where Linux does not say (on other systems, and
+    on architectures without flags)."""
+    found = {name: value for name, value in _cpuinfo().items() if name in _TELLING}
+    return repr(found) if "flags" in found else None
+
+
+def _cpuinfo() -> dict[str, str]:
+    """What Linux says of the first CPU, by name; empty on other systems."""
     try:
         with open(_CPUINFO, "rb") as file:
             text = file.read(_CPUINFO_BYTES).decode(errors="replace")
     except OSError:
-        return frozenset()
-    for line in text.splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() == "flags":
-            return frozenset(value.split())
-    return frozenset()
+        return {}
+    lines = [line.partition(":") for line in text.partition("\n\n")[0].splitlines()]
+    return {name.strip(): value.strip() for name, _, value in lines}
 
 
 def _llvm_name() -> str:
