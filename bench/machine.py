@@ -55,9 +55,9 @@ def copy_bandwidth(nbytes: int, threads: int = 1, *, streaming: bool = False, ro
     """
     kernels, lanes = _kernels(), vector_lanes()
     step = lanes * _COPY_UNROLL
-    steps = nbytes // (2 * 4 * step * threads)
+    steps = nbytes // smallest_copy(threads)
     if steps < 1:
-        raise ValueError(f"nbytes={nbytes}: {threads} thread(s) need at least {2 * 4 * step * threads}")
+        raise ValueError(f"nbytes={nbytes}: {threads} thread(s) need at least {smallest_copy(threads)}")
     share = steps * step
     # Half a page apart, or loads would wait for stores whose addresses agree in their lowest 12 bits (4K aliasing).
     both = _aligned(2 * share * threads + 1024)
@@ -68,6 +68,11 @@ def copy_bandwidth(nbytes: int, threads: int = 1, *, streaming: bool = False, ro
     ]
     seconds = _best_seconds_per_step(calls, rounds)
     return 2 * 4 * share * threads / seconds / 1e9
+
+
+def smallest_copy(threads: int) -> int:
+    """The smallest working set in bytes that `copy_bandwidth` can measure: one step of every thread."""
+    return 2 * 4 * vector_lanes() * _COPY_UNROLL * threads
 
 
 def describe() -> dict[str, Any]:

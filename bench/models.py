@@ -6,7 +6,8 @@
 For each model and number of threads the runtimes take turns, round after round; a round is a block of runs and counts
 its median. The table shows the median of the rounds in milliseconds, the ratio other / jitonnx (above 1: jitonnx is
 faster), the largest difference to onnxruntime over its largest value, and the geometric mean of the ratios at its end.
-`--memory` adds the peak resident memory of a process that loads the model and runs it once with each runtime.
+`--memory` adds the peak resident memory of a process that loads the model and runs it once with each runtime. `--cpu
+haswell` adds jitonnx compiled for another CPU that this one can stand for: what AVX2 alone would reach, for example.
 
 `python -m bench.zoo.materialize DIR` writes the 18 benchmark models.
 """
@@ -36,12 +37,13 @@ Feeds = dict[str, np.ndarray]
 Run = Callable[[], list[np.ndarray]]
 
 
-def open_jitonnx(path: Path, threads: int, feeds: Feeds) -> Run:
-    """A call that runs the model once with jitonnx."""
+def open_jitonnx(path: Path, threads: int, feeds: Feeds, cpu: str = "host") -> Run:
+    """A call that runs the model once with jitonnx, compiled for a CPU by LLVM's name."""
     import jitonnx
 
     options = jitonnx.SessionOptions()
     options.intra_op_num_threads = threads
+    options.add_session_config_entry("jitonnx.cpu", cpu)
     session = jitonnx.InferenceSession(str(path), options)
     return lambda: session.run(None, feeds)
 
@@ -72,23 +74,37 @@ RUNTIMES: dict[str, Callable[[Path, int, Feeds], Run]] = {
     "onnxruntime": open_onnxruntime,
     "openvino": open_openvino,
 }
+FOR_CPU = "for "
+"""In front of a CPU's name: jitonnx compiled for it."""
 
 
 def time_in_turns(runs: Sequence[Run], rounds: int, block_seconds: float = BLOCK_SECONDS) -> list[float]:
     """Median seconds of a run of each, by blocks in turns."""
-    lengths = []
-    for run in runs:
-        run()
-        started = time.perf_counter()
-        run()
-        lengths.append(max(1, min(2000, int(block_seconds / max(time.perf_counter() - started, 1e-6)))))
-    medians: list[list[float]] = [[] for _ in runs]
+    return medians_in_turns([block_of(run, block_seconds) for run in runs], rounds)
+
+
+def medians_in_turns(blocks: Sequence[Callable[[], float]], rounds: int) -> list[float]:
+    """Call each block in turns, and take the median of what it gives."""
+    found: list[list[float]] = [[] for _ in blocks]
     for _ in range(rounds):
-        for run, length, found in zip(runs, lengths, medians, strict=True):
+        for block, seconds in zip(blocks, found, strict=True):
             time.sleep(PAUSE_SECONDS)
-            run()  # wakes the threads up
-            found.append(_block(run, length))
-    return [statistics.median(found) for found in medians]
+            seconds.append(block())
+    return [statistics.median(seconds) for seconds in found]
+
+
+def block_of(run: Run, block_seconds: float = BLOCK_SECONDS) -> Callable[[], float]:
+    """A call that runs `run` for about `block_seconds`, and gives the median seconds of a run."""
+    run()
+    started = time.perf_counter()
+    run()
+    length = max(1, min(2000, int(block_seconds / max(time.perf_counter() - started, 1e-6))))
+
+    def block() -> float:
+        run()  # wakes the threads up
+        return _block(run, length)
+
+    return block
 
 
 def _block(run: Run, length: int) -> float:
@@ -111,13 +127,20 @@ def measure(path: Path, threads: int, runtimes: Sequence[str], rounds: int) -> d
     """One row of the table: milliseconds by runtime, and the difference to onnxruntime's outputs."""
     with np.load(path.with_suffix(".npz")) as stored:
         feeds = {name: stored[name] for name in stored.files}
-    runs = [RUNTIMES[name](path, threads, feeds) for name in runtimes]
+    runs = [_open(name, path, threads, feeds) for name in runtimes]
     seconds = time_in_turns(runs, rounds)
     row: dict[str, Any] = {"model": path.stem, "threads": threads}
     row |= {name: 1e3 * value for name, value in zip(runtimes, seconds, strict=True)}
     if {"jitonnx", "onnxruntime"} <= set(runtimes):
         row["difference"] = difference(runs[runtimes.index("jitonnx")](), runs[runtimes.index("onnxruntime")]())
     return row
+
+
+def _open(runtime: str, path: Path, threads: int, feeds: Feeds) -> Run:
+    """`runtime`: one of RUNTIMES, or jitonnx for another CPU as "for haswell"."""
+    if runtime.startswith(FOR_CPU):
+        return open_jitonnx(path, threads, feeds, runtime.removeprefix(FOR_CPU))
+    return RUNTIMES[runtime](path, threads, feeds)
 
 
 def difference(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> float:
@@ -140,7 +163,7 @@ def peak_memory(path: Path, threads: int, runtime: str) -> float:
 def _print_peak(path: Path, threads: int, runtime: str) -> None:
     with np.load(path.with_suffix(".npz")) as stored:
         feeds = {name: stored[name] for name in stored.files}
-    RUNTIMES[runtime](path, threads, feeds)()
+    _open(runtime, path, threads, feeds)()
     print(_own_peak())
 
 
@@ -177,15 +200,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", default="1,2", help="numbers of threads (default 1,2)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of turns (default 5)")
     parser.add_argument("--openvino", action="store_true", help="measure OpenVINO too")
+    parser.add_argument("--cpu", help="measure jitonnx compiled for this CPU (LLVM's name), too")
     parser.add_argument("--memory", action="store_true", help="also print peak memory, each runtime in its own process")
     parser.add_argument("--json", type=Path, help="write the rows to this file")
-    parser.add_argument("--peak", choices=RUNTIMES, help=argparse.SUPPRESS)
+    parser.add_argument("--peak", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     threads = [int(number) for number in options.threads.split(",")]
     if options.peak:
         _print_peak(options.folder, threads[0], options.peak)
         return
     runtimes = ["jitonnx", "onnxruntime", *(["openvino"] if options.openvino else [])]
+    runtimes += [FOR_CPU + options.cpu] if options.cpu else []
     paths = [
         path for path in sorted(options.folder.glob("*.onnx")) if not options.models or path.stem in options.models
     ]

@@ -2,11 +2,13 @@
 
 Arithmetic is counted from the ONNX nodes, in the unit of the machine's FMA peak: a multiply-add is two operations, and
 so is every other vector instruction, since it takes the place of one. A convolution counts as the direct algorithm: one
-that needs fewer products (Winograd) can go beyond the limit. Bytes are inputs, weights and outputs, each once.
+that needs fewer products (Winograd) can go beyond the limit. Bytes are inputs, weights and outputs, each once. Where
+both take less time than a call that does nothing, the call binds.
 """
 
 from __future__ import annotations
 
+import timeit
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -68,44 +70,78 @@ class Bound(NamedTuple):
     """The limit that binds some work."""
 
     limit: str
-    """"FMA", or where data of this size lie: "L1", "L2", "L3" or "memory"."""
+    """"FMA", "call", or where data of this size lie: "L1", "L2", "L3" or "memory"."""
     amount: float
-    """What is counted against it: floating-point operations (of float32) or bytes."""
+    """What is counted against it: floating-point operations (of float32), bytes, or one call."""
 
     @property
     def unit(self) -> str:
-        return "GFLOP/s" if self.limit == "FMA" else "GB/s"
+        """The unit of rates, with as many a second of what is counted."""
+        return {"FMA": "GFLOP/s", "call": "Mcall/s"}.get(self.limit, "GB/s")
+
+    def rate(self, seconds: float) -> float:
+        """In `unit`, when the work is done in so many seconds."""
+        return self.amount / seconds / (1e6 if self.limit == "call" else 1e9)
 
 
 class Limits:
-    """The machine's limits at a number of threads: the FMA peak, and copying within each cache and memory.
+    """The machine's limits at a number of threads: the FMA peak, copying as many bytes, and what a call costs at all.
 
-    Other processes and the clock only ever slow a measurement down, so the best one counts.
+    They change with the clock and with what else the machine does, so `bench.operators` measures them in turns with the
+    runtimes. Which limit binds is decided by a first look at each.
     """
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
-        self.rates = dict.fromkeys(("FMA", *machine.working_sets()), 0.0)
-        """The best rate seen so far, in GFLOP/s and GB/s, by limit."""
-        for limit in self.rates:
-            self.measure(limit, rounds=30)
+        self._first: dict[Bound, float] = {}
+        self._call = call_of_nothing(threads)
 
-    def measure(self, limit: str, rounds: int = 3) -> float:
-        """The best rate of a limit, after another look at it."""
-        if limit == "FMA":
-            rate = machine.fma_peak(self.threads, rounds)
-        else:
-            rate = machine.copy_bandwidth(machine.working_sets()[limit], self.threads, rounds=rounds)
-        self.rates[limit] = max(self.rates[limit], rate)
-        return self.rates[limit]
+    def described(self) -> dict[str, Bound]:
+        """A bound of each kind, to tell the limits by: copies of half of each cache."""
+        copies = {level: Bound(level, nbytes) for level, nbytes in machine.working_sets().items()}
+        return {"FMA": Bound("FMA", 1e9), **copies, "call": Bound("call", 1)}
+
+    def seconds(self, bound: Bound, rounds: int = 3) -> float:
+        """The time of the work at its limit, measured now: the best of `rounds` looks of about 10 ms."""
+        measured = self._measured_as(bound)
+        return self._measure(measured, rounds) * bound.amount / measured.amount
 
     def binding(self, work: Work) -> Bound:
         """The limit under which the work takes longest."""
-        flops = work.flops * work.element_bytes / 4
-        level = self._level(work.bytes)
-        if flops / self.rates["FMA"] > work.bytes / self.rates[level]:
-            return Bound("FMA", flops)
-        return Bound(level, work.bytes)
+        bounds = [
+            Bound("FMA", work.flops * work.element_bytes / 4),
+            Bound(self._level(work.bytes), work.bytes),
+            Bound("call", 1),
+        ]
+        return max(bounds, key=self._at_first)
+
+    def _at_first(self, bound: Bound) -> float:
+        """The time of the work at its limit, by the first look at this limit."""
+        measured = self._measured_as(bound)
+        if measured not in self._first:
+            self._first[measured] = self._measure(measured, rounds=20)
+        return self._first[measured] * bound.amount / measured.amount
+
+    def _measured_as(self, bound: Bound) -> Bound:
+        """What is measured for a bound: copies of just its size, as bandwidth falls little by little at a cache's edge.
+
+        Copies of less than a step of every thread, or of far more than the caches, run at the same rates as those.
+        """
+        if bound.limit in ("FMA", "call"):
+            return Bound(bound.limit, 1)
+        least, most = machine.smallest_copy(self.threads), machine.working_sets()["memory"]
+        return Bound(bound.limit, max(least, min(int(bound.amount), most)))
+
+    def _measure(self, bound: Bound, rounds: int) -> float:
+        if bound.limit == "FMA":
+            return bound.amount / machine.fma_peak(self.threads, rounds) / 1e9
+        if bound.limit == "call":
+            return min(timeit.repeat(self._call, number=100, repeat=rounds)) / 100
+        nbytes = int(bound.amount)
+        rate = machine.copy_bandwidth(nbytes, self.threads, rounds=rounds)
+        if bound.limit == "memory":
+            rate = max(rate, machine.copy_bandwidth(nbytes, self.threads, streaming=True, rounds=rounds))
+        return nbytes / rate / 1e9
 
     def _level(self, nbytes: int) -> str:
         """The smallest cache that holds so many bytes; threads share the largest, and have their own others."""
@@ -115,6 +151,18 @@ class Limits:
             if nbytes <= (size if size == largest else size * self.threads):
                 return level
         return "memory"
+
+
+def call_of_nothing(threads: int) -> Callable[[], object]:
+    """A run of the least model that there is, whose time is that of the call: it adds two numbers."""
+    import jitonnx
+
+    net = Net()
+    model = net.model(net.node("Add", net.feed(()), net.feed(())))
+    options = jitonnx.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = jitonnx.InferenceSession(model.SerializeToString(), options)
+    return lambda: session.run(None, net.feeds)
 
 
 def _shapes(model: onnx.ModelProto) -> dict[str, tuple[int, ...]]:

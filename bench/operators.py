@@ -4,13 +4,14 @@
     python -m bench.operators conv softmax/1x --threads 2
     python -m bench.operators --json rows.json --plot chart.png
 
-A filter keeps the cases whose "family/case" contains it. Both runtimes take turns in one process; times are medians of
-rounds. The ratio is onnxruntime's time over ours: above 1 jitonnx is faster.
+A filter keeps the cases whose "family/case" contains it. Both runtimes and the measurement of the limit take turns in
+one process; times are medians of rounds. The ratio is onnxruntime's time over ours: above 1 jitonnx is faster.
 
-`limit` is what binds: the FMA peak, or the bandwidth of copying where data of this size lie (L1, L2, L3, memory); bytes
-and operations are counted as `bench.operator_work` says. `share` is how much of that limit is reached. `difference` is
-the largest to onnxruntime's output, over its largest value. A case whose answer is wrong fails, and so does the command
-at its end; times are never judged. `*` marks cases that are evaluated on NumPy, for want of a kernel.
+`limit` is what binds: the FMA peak, the bandwidth of copying as many bytes where data of this size lie (L1, L2, L3,
+memory), or what a call of a model costs that does nothing; bytes and operations are counted as `bench.operator_work`
+says. `share` is how much of that limit is reached. `difference` is the largest to onnxruntime's output, over its
+largest value. A case whose answer is wrong fails, and so does the command at its end; times are never judged. `*` marks
+cases that are evaluated on NumPy, for want of a kernel.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.models import difference, time_in_turns
+from bench.models import block_of, difference, medians_in_turns
 from bench.operator_cases import Case, cases
 from bench.operator_work import Limits, work
 
@@ -47,7 +48,7 @@ class Row:
     ours: float
     onnxruntime: float
     rate: float
-    """GFLOP/s or GB/s: `unit` says which."""
+    """GFLOP/s, GB/s or millions of calls a second: `unit` says which."""
     unit: str
     limit: str
     share: float
@@ -64,7 +65,7 @@ class Row:
 
 
 def measure(case: Case, limits: Limits, rounds: int, block_seconds: float = BLOCK_SECONDS) -> Row:
-    """Run a case with both runtimes in turns, and take another look at the limit that binds it."""
+    """Run a case with both runtimes in turns, and in its turn measure the limit that binds it."""
     import onnxruntime
 
     import jitonnx
@@ -80,8 +81,8 @@ def measure(case: Case, limits: Limits, rounds: int, block_seconds: float = BLOC
     needed = work(model, net, theirs)
     bound = limits.binding(needed)
     runs = [lambda: our_session.run(None, feeds), lambda: their_session.run(None, feeds)]
-    seconds = time_in_turns(runs, rounds, block_seconds)
-    rate = bound.amount / seconds[0] / 1e9
+    blocks = [*(block_of(run, block_seconds) for run in runs), lambda: limits.seconds(bound)]
+    *seconds, least = medians_in_turns(blocks, rounds)
     apart, engine = difference(ours, theirs), our_session.engine
     exact = all(array.dtype.kind != "f" for array in theirs)
     return Row(
@@ -90,10 +91,10 @@ def measure(case: Case, limits: Limits, rounds: int, block_seconds: float = BLOC
         f"{_shapes(feeds.values())} -> {_shapes(theirs)}",
         1e6 * seconds[0],
         1e6 * seconds[1],
-        rate,
+        bound.rate(seconds[0]),
         bound.unit,
         bound.limit,
-        rate / limits.measure(bound.limit),
+        least / seconds[0],
         apart,
         needed.flops,
         needed.bytes,
@@ -147,11 +148,13 @@ def summary(rows: Sequence[Row]) -> str:
         mean = statistics.geometric_mean(row.ratio for row in members)
         lines.append(f"{name:16} {len(members):5} {faster:17.0%} {mean:11.2f} {worst.ratio:6.2f}  {worst.case}")
     heavy = [row.share >= 0.93 for row in rows if row.limit == "FMA" and row.flops > 10e6]
-    light = [row.share >= 0.8 for row in rows if row.limit != "FMA"]
+    light = [row.share >= 0.8 for row in rows if row.unit == "GB/s"]
+    calls = sum(row.limit == "call" for row in rows)
     lines += [
         "",
         f"bound by FMA, over 10 MFLOP: {sum(heavy)} of {len(heavy)} rows reach 0.93 of the peak",
         f"bound by memory: {sum(light)} of {len(light)} rows reach 0.8 of the copy bandwidth",
+        f"bound by the call: {calls} rows",
     ]
     return "\n".join(lines)
 
@@ -188,9 +191,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _measure_all(chosen: Sequence[Case], limits: Limits, rounds: int) -> list[Row]:
     """The rows, each printed as soon as it is there."""
-    rates = ", ".join(
-        f"{limit} {rate:.0f} {'GFLOP/s' if limit == 'FMA' else 'GB/s'}" for limit, rate in limits.rates.items()
-    )
+    bounds = limits.described().items()
+    rates = ", ".join(f"{name} {bound.rate(limits.seconds(bound)):.3g} {bound.unit}" for name, bound in bounds)
     print(f"{limits.threads} thread(s); limits: {rates}\n\n{_HEAD}")
     rows: list[Row] = []
     for case in chosen:

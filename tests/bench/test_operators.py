@@ -14,14 +14,17 @@ from bench.operator_work import Bound, Limits, Work, work
 
 @pytest.fixture
 def limits(monkeypatch):
-    """The limits of a machine that is known: 100 GFLOP/s, 200, 100, 50 and 10 GB/s."""
-    rates = {"FMA": 100.0, "L1": 200.0, "L2": 100.0, "L3": 50.0, "memory": 10.0}
-    monkeypatch.setattr("bench.machine.fma_peak", lambda threads, rounds: rates["FMA"])
-    sets = {level: number for number, level in enumerate(rates) if level != "FMA"}
-    monkeypatch.setattr("bench.machine.working_sets", lambda: sets)
-    monkeypatch.setattr("bench.machine.cache_sizes", lambda: {"L1": 1 << 15, "L2": 1 << 20, "L3": 1 << 25})
-    levels = {number: level for level, number in sets.items()}
-    monkeypatch.setattr("bench.machine.copy_bandwidth", lambda nbytes, threads, rounds: rates[levels[nbytes]])
+    """The limits of a machine that is known: 100 GFLOP/s, 200, 100, 50 and 10 GB/s, 1 us a call."""
+    caches = {"L1": 1 << 15, "L2": 1 << 20, "L3": 1 << 25}
+    rates = {1 << 15: 200.0, 1 << 20: 100.0, 1 << 25: 50.0, 1 << 28: 10.0}
+    monkeypatch.setattr("bench.machine.fma_peak", lambda threads, rounds: 100.0)
+    monkeypatch.setattr("bench.machine.cache_sizes", lambda: caches)
+
+    def copy_bandwidth(nbytes, threads, *, streaming=False, rounds):
+        return next(rate for size, rate in rates.items() if nbytes <= size * threads)
+
+    monkeypatch.setattr("bench.machine.copy_bandwidth", copy_bandwidth)
+    monkeypatch.setattr("timeit.repeat", lambda call, number, repeat: [1e-6 * number] * repeat)
     return Limits(1)
 
 
@@ -79,8 +82,9 @@ def test_work_counts_what_is_picked_not_what_there_is():
     [
         (Work(10**6, 1000, 4), Bound("FMA", 10**6)),
         (Work(10**6, 1000, 8), Bound("FMA", 2 * 10**6)),  # float64: half the peak
-        (Work(100, 1 << 15, 4), Bound("L1", 1 << 15)),
-        (Work(100, (1 << 15) + 1, 4), Bound("L2", (1 << 15) + 1)),
+        (Work(100, 1 << 15, 4), Bound("call", 1)),
+        (Work(100, 1 << 18, 4), Bound("L2", 1 << 18)),
+        (Work(100, (1 << 20) + 1, 4), Bound("L3", (1 << 20) + 1)),
         (Work(100, 1 << 25, 4), Bound("L3", 1 << 25)),
         (Work(100, 1 << 26, 4), Bound("memory", 1 << 26)),
     ],
@@ -89,17 +93,31 @@ def test_the_limit_that_takes_longest_binds(needed, bound, limits):
     assert limits.binding(needed) == bound
 
 
+def test_rates_are_of_what_is_counted():
+    assert (Bound("L2", 2e9).rate(0.5), Bound("L2", 2e9).unit) == (4, "GB/s")
+    assert (Bound("FMA", 3e9).rate(1), Bound("FMA", 3e9).unit) == (3, "GFLOP/s")
+    assert (Bound("call", 1).rate(1e-6), Bound("call", 1).unit) == (1, "Mcall/s")
+
+
 def test_threads_have_caches_of_their_own_but_share_the_largest(limits):
     limits.threads = 2
-    assert limits.binding(Work(0, 1 << 16, 4)).limit == "L1"
+    assert limits.binding(Work(0, 1 << 21, 4)).limit == "L2"
     assert limits.binding(Work(0, 1 << 26, 4)).limit == "memory"
 
 
-def test_limits_keep_the_best_rate(limits, monkeypatch):
-    monkeypatch.setattr("bench.machine.fma_peak", lambda threads, rounds: 50.0)
-    assert limits.measure("FMA") == 100
-    monkeypatch.setattr("bench.machine.fma_peak", lambda threads, rounds: 150.0)
-    assert limits.measure("FMA") == limits.rates["FMA"] == 150
+def test_limits_are_measured_anew_but_what_binds_stays(limits, monkeypatch):
+    work = Work(10**6, 1000, 4)
+    assert limits.seconds(limits.binding(work)) == 1e-5
+    monkeypatch.setattr("bench.machine.fma_peak", lambda threads, rounds: 1e6)
+    assert limits.seconds(limits.binding(work)) == pytest.approx(1e-9)
+    assert limits.binding(work).limit == "FMA"
+
+
+def test_memory_is_as_fast_as_the_better_way_to_store(limits, monkeypatch):
+    rates = {False: 10.0, True: 20.0}
+    monkeypatch.setattr("bench.machine.copy_bandwidth", lambda n, threads, streaming=False, rounds=0: rates[streaming])
+    assert limits.seconds(Bound("memory", 2e9)) == 0.1
+    assert limits.seconds(Bound("L3", 2e9)) == 0.2
 
 
 def example(family="product", case="128x768x768", ours=2.0, theirs=3.0, **other):
@@ -132,6 +150,7 @@ def test_summary_counts_by_family_and_limit():
     ]
     assert "FMA, over 10 MFLOP: 1 of 2 rows reach 0.93" in text
     assert "memory: 1 of 1 rows reach 0.8" in text
+    assert "bound by the call: 0 rows" in text
 
 
 def test_shapes_are_short():
