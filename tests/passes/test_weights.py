@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from jitonnx.engine import specialise
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.types import TensorType
 from jitonnx.ops.activation import Relu
 from jitonnx.ops.arithmetic import Add, Div, Mul, Sub
 from jitonnx.ops.convolution import Conv, ConvTranspose
@@ -19,6 +22,7 @@ from jitonnx.ops.normalization import (
 )
 from jitonnx.ops.pooling import AveragePool, MaxPool
 from jitonnx.ops.shape import Reshape, Transpose
+from jitonnx.passes import optimize
 from jitonnx.passes.report import Reason
 from tests.passes.graphs import Build, Value, normal, only, operators, rewritten
 
@@ -115,6 +119,16 @@ def test_large_shared_weights_are_not_copied() -> None:
     graph, report = rewritten(author, rtol=1e-4, atol=1e-4)
     assert operators(graph) == {"MatMul": 1, "Mul": 1, "Add": 1}
     assert [entry.reason for entry in report.declined] == [Reason.TOO_LARGE]
+
+
+def test_large_weights_shared_with_the_graph_copied_are_scaled() -> None:
+    build = Build()
+    x = build.input(normal(2, 600), ("rows", 600))
+    build.graph.outputs = [build.op(Mul(), build.op(MatMul(), x, normal(600, 500)), f(3))]
+    graph = specialise(build.graph, [TensorType(DType.FLOAT, (2, 600))])
+    optimize(graph)
+    assert operators(graph) == {"MatMul": 1}
+    assert operators(build.graph) == {"MatMul": 1, "Mul": 1}
 
 
 def test_constants_that_leave_the_range_of_half_precision() -> None:
