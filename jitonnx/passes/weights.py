@@ -184,7 +184,7 @@ def _convolution(above: Node, step: Step, edit: Edit) -> Value | None:
     edit.consume([above])
     factor, summand = vectors
     if step.factor is not None:
-        _check_copy(weight, above, edit)
+        _check_copy(weight, above)
         kernel = (1,) * (elements.ndim - 2)
         if transposed:
             split = elements.reshape(operator.group, -1, *elements.shape[1:])
@@ -205,14 +205,10 @@ def _weights(value: Value, name: str) -> np.ndarray:
     return elements
 
 
-def _check_copy(weight: Value, node: Node, edit: Edit) -> None:
-    """Decline to make a second copy of a large tensor that others of this graph read.
-
-    Constants are shared with the graph that this one was made from, and its nodes do not count.
-    """
+def _check_copy(weight: Value, node: Node) -> None:
+    """Decline to make a second copy of a large tensor that others read."""
     elements = array(weight)
-    others = (user for user in weight.users if user is not node and user in edit.graph)
-    if elements is not None and elements.nbytes > LARGE and any(others):
+    if elements is not None and elements.nbytes > LARGE and any(user is not node for user in weight.users):
         raise Decline(Reason.TOO_LARGE, f"{weight.name} is read elsewhere too")
 
 
@@ -226,7 +222,7 @@ def _matmul(above: Node, step: Step, edit: Edit) -> Value | None:
     if vectors is None:
         return None
     edit.consume([above])
-    _check_copy(weight, above, edit)
+    _check_copy(weight, above)
     scaled = elements * vectors[0].astype(_wide(elements.dtype))
     return edit.add(above.operator, x, _constant(scaled, weight, edit))
 

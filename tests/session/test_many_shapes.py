@@ -6,6 +6,7 @@ import gc
 import itertools
 import resource
 import sys
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,12 @@ import pytest
 
 import jitonnx
 from jitonnx.background import Workshop
+from jitonnx.engine import specialise
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.types import TensorType
 from jitonnx.kept import Kept, KeptJobs, When
+from jitonnx.ops.arithmetic import Mul
+from tests.passes.graphs import Build, normal
 from tests.session.models import model, node, tensor
 
 
@@ -107,3 +113,13 @@ def test_what_is_left_to_the_background() -> None:
     assert kept.get("again", lambda stop: 4, When.AGAIN) == 2 and kept.find("behind") == 3
     assert list(kept) == [2, 3]
     workshop.close()
+
+
+def test_a_copied_graph_dies_with_its_last_reader() -> None:
+    build = Build()
+    build.graph.outputs = [build.op(Mul(), build.input(normal(2, 3), ("rows", 3)), normal(3))]
+    copy = specialise(build.graph, [TensorType(DType.FLOAT, (2, 3))])
+    node = weakref.ref(next(iter(copy)))
+    del copy
+    gc.collect()
+    assert node() is None
