@@ -6,13 +6,16 @@ after another, each of `strand_columns` places, of which place 0 is number `stra
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from numba.core import types
 
 from jitonnx.kernels.code import Pointer, larger, remainder, smaller
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK
 from jitonnx.kernels.convolution.sizes import DirectSizes
 from jitonnx.kernels.convolution.spec import DirectSpec
-from jitonnx.kernels.trace import Traced
+from jitonnx.kernels.trace import Traced, select
+from jitonnx.kernels.transpose.tiles import copy_transposed
 
 
 def emit_copy_rows(
@@ -83,6 +86,9 @@ class _Copy:
 
     def _blocked(self, source: Pointer, target: Pointer) -> None:
         """[block of channels][strand][place][CHANNEL_BLOCK]: whole cache lines."""
+        if self.spec.x_planes:
+            self._blocked_from_planes(source, target)
+            return
         code, sizes = self.code, self.sizes
         places, strands = sizes.strand_columns, sizes.strands
         with code.loop(strands) as strand, code.when(self._strand_is_read(strand)):
@@ -101,6 +107,32 @@ class _Copy:
                     with part:
                         self._copy_pixels(*pixels, live)
                 self._fill(block_target.at(end * CHANNEL_BLOCK), (places - end) * CHANNEL_BLOCK)
+
+    def _blocked_from_planes(self, source: Pointer, target: Pointer) -> None:
+        """The same from planes: the padding of each strand, then pixels as they come, whichever strand is theirs."""
+        code, sizes = self.code, self.sizes
+        places, strands, first = sizes.strand_columns, sizes.strands, sizes.strand_first
+        start = larger(first, 0) * strands
+        pixels = smaller(sizes.width, (first + places) * strands) - start
+        with code.loop(sizes.channel_blocks) as block:
+            block_target, channel = target.at(block * sizes.block_pitch), block * CHANNEL_BLOCK
+            with code.loop(strands) as strand:
+                begin, end = self._valid_places((sizes.width - strand + strands - 1) / strands)
+                strand_target = block_target.at(strand * places * CHANNEL_BLOCK)
+                self._fill(strand_target, begin * CHANNEL_BLOCK)
+                self._fill(strand_target.at(end * CHANNEL_BLOCK), (places - end) * CHANNEL_BLOCK)
+
+            def targets(pixel: Traced, block_target: Pointer = block_target) -> Iterator[Pointer]:
+                place, strand = (pixel + start) / strands - first, remainder(pixel + start, strands)
+                while True:
+                    yield block_target.at((strand * places + place) * CHANNEL_BLOCK)
+                    last = (strand + 1).equals(strands)
+                    place, strand = place + select(last, code.integer(1), 0), select(last, code.integer(0), strand + 1)
+
+            live = smaller(sizes.channels_in_group - channel, CHANNEL_BLOCK)
+            planes = source.at(channel * sizes.x_channel + start)
+            counts, ahead = (live, pixels), sizes.x_channel * CHANNEL_BLOCK
+            copy_transposed(code, planes, sizes.x_channel, targets, counts, 4 * self.spec.lanes, ahead=ahead)
 
     def _copy_pixels(self, source: Pointer, target: Pointer, step: Traced, count: Traced, live: Traced | None) -> None:
         mask = None if live is None else self.code.live(live, CHANNEL_BLOCK)

@@ -21,14 +21,18 @@ from numba.core import types
 from jitonnx.kernels.code import Code, Pointer, emitted, larger, remainder, smaller
 from jitonnx.kernels.convolution import depthwise, winograd
 from jitonnx.kernels.convolution.copy import emit_copy_rows
+from jitonnx.kernels.convolution.problem import Problem
 from jitonnx.kernels.convolution.sizes import DirectSizes
 from jitonnx.kernels.convolution.spec import DepthwiseSpec, DirectSpec, WinogradSpec
 from jitonnx.kernels.simd import Vector
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.kernels.tile import Epilogue, emit_accumulate, emit_finish, emit_prefetch_result
 from jitonnx.kernels.trace import Traced, select
+from jitonnx.kernels.transpose.tiles import copy_transposed, evenly
 
 _I64 = ir.IntType(64)
+_Range = tuple[Traced, Traced]
+"""First and end."""
 
 
 def build(spec: KernelSpec, lanes: int, epilogue: Callable[..., Any] | None = None) -> Callable[..., None]:
@@ -52,7 +56,7 @@ class _Direct:
     def __init__(self, code: Code, spec: DirectSpec, epilogue: Epilogue) -> None:
         self.code, self.spec, self.epilogue = code, spec, epilogue
         self.x, self.w, self.y = (code.buffer(number, types.float32) for number in range(3))
-        self.rows = code.scratch(types.float32)
+        self.scratch = code.scratch(types.float32)
 
     def emit(self, begin: Traced, end: Traced) -> None:
         held = self.code.variable(self.code.integer(-1))
@@ -69,7 +73,7 @@ class _Direct:
                 held.set(task - strip)
                 channel = group * sizes.channels_in_group
                 source = self.x.at(image * sizes.x_image + channel * sizes.x_channel)
-                emit_copy_rows(sizes, self.spec, source, self.rows, (first, end_row), (start, stop))
+                emit_copy_rows(sizes, self.spec, source, self.scratch, (first, end_row), (start, stop))
             self._task(sizes, strip, image, group, (first, start, stop))
 
     def _phase_of(self, task: Traced) -> Traced | int:
@@ -97,19 +101,88 @@ class _Direct:
         spec, block = self.spec, self.spec.block
         first, start, stop = rows
         products = sizes.total_depth * sizes.row_taps * sizes.column_taps * block
-        data = self.rows.at(first * sizes.row_pitch * -1)
+        data = self.scratch.at(first * sizes.row_pitch * -1)
         begin = strip * sizes.chunk
         with self.code.loop(smaller(begin + sizes.chunk, sizes.output_blocks), begin) as part:
             panel = self.w.at(sizes.weights + (group * sizes.output_blocks + part) * products)
             column, live = group * sizes.outputs_in_group + part * block, sizes.outputs_in_group - part * block
-            y = self.y.at(image * sizes.y_image + column)
-            axis = (sizes.row_taps, sizes.row_first, sizes.row_stride, sizes.row_dilation, sizes.height)
-            with self._alike(start, stop, axis) as (first_row, end_row):
-                split = end_row - remainder(end_row - first_row, self.code.integer(spec.tile_rows))
-                place = (image, column, live)
-                self._rows_of_tiles(sizes, spec.tile_rows, (data, panel, y), place, (first_row, split))
-                if spec.tile_rows > 1:
-                    self._rows_of_tiles(sizes, 1, (data, panel, y), place, (split, end_row))
+            y = self.y.at(image * sizes.y_image + column * sizes.y_channel)
+            place = (image, column, live)
+            if spec.y_planes:
+                self._planes(sizes, (data, panel, y), place, (start, stop))
+            else:
+                pitches = (sizes.out_row_step * sizes.y_row, sizes.out_column_step * sizes.y_pixel)
+                y = y.at(sizes.out_row_first * sizes.y_row + sizes.out_column_first * sizes.y_pixel)
+                columns = (self.code.integer(0), sizes.out_columns)
+                self._tiles(sizes, (data, panel, y), pitches, place, (start, stop), columns)
+
+    def _planes(
+        self,
+        sizes: DirectSizes,
+        pointers: tuple[Pointer, Pointer, Pointer],
+        place: tuple[Traced, Traced, Traced],
+        rows: _Range,
+    ) -> None:
+        """Output rows of one block of channels, by way of scratch memory to planes at y."""
+        data, panel, y = pointers
+        block, stage = self.spec.block, self.scratch.at(sizes.stage)
+        with self._pieces(sizes, *rows) as (piece, columns):
+            width = columns[1] - columns[0]
+            origin = stage.at((piece[0] * width + columns[0]) * -block)
+            pitches = (width * block, self.code.integer(block))
+            self._tiles(sizes, (data, panel, origin), pitches, place, piece, columns)
+            self._write_planes(sizes, stage, y, place[2], piece, columns)
+
+    @contextmanager
+    def _pieces(self, sizes: DirectSizes, start: Traced, stop: Traced) -> Iterator[tuple[_Range, _Range]]:
+        """The rows start … stop - 1 and all columns in pieces that scratch memory has room for."""
+        code = self.code
+        with (
+            code.loop(stop, start, sizes.staged_rows) as row,
+            code.loop(sizes.out_columns, 0, sizes.staged_columns) as column,
+        ):
+            end, end_column = row + sizes.staged_rows, column + sizes.staged_columns
+            yield (row, smaller(end, stop)), (column, smaller(end_column, sizes.out_columns))
+
+    def _write_planes(
+        self, sizes: DirectSizes, stage: Pointer, y: Pointer, live: Traced, rows: _Range, columns: _Range
+    ) -> None:
+        """Output from scratch memory, where channels lie side by side, to planes of pixels."""
+        block, width = self.spec.block, columns[1] - columns[0]
+        target = y.at(rows[0] * sizes.y_row + columns[0])
+
+        def body(
+            code: Code, stage: Pointer, y: Pointer, height: Traced, width: Traced, row_step: Traced, live: Traced
+        ) -> None:
+            dense = row_step.equals(width)  # then all rows are one
+            count, width = select(dense, code.integer(1), height), select(dense, height * width, width)
+            channel_step = code.size(Problem._fields.index("y_channel"))
+            with code.loop(count) as row:
+                copy_transposed(
+                    code,
+                    *(stage.at(row * width * block), code.integer(block), evenly(y.at(row * row_step), channel_step)),
+                    *((width, smaller(live, block)), 4 * self.spec.lanes),
+                )
+
+        arguments: list[Traced | Pointer] = [stage, target, rows[1] - rows[0], width, sizes.y_row, live]
+        self.code.subroutine("write_planes", arguments, body, inline=False)
+
+    def _tiles(
+        self,
+        sizes: DirectSizes,
+        pointers: tuple[Pointer, Pointer, Pointer],
+        pitches: tuple[Traced, Traced],
+        place: tuple[Traced, Traced, Traced],
+        rows: _Range,
+        columns: _Range,
+    ) -> None:
+        """Output rows and columns of one block of channels, which go to y + row * pitches[0] + column * pitches[1]."""
+        axis = (sizes.row_taps, sizes.row_first, sizes.row_stride, sizes.row_dilation, sizes.height)
+        with self._alike(*rows, axis) as (first, end):
+            split = end - remainder(end - first, self.code.integer(self.spec.tile_rows))
+            self._rows_of_tiles(sizes, self.spec.tile_rows, pointers, pitches, place, (first, split), columns)
+            if self.spec.tile_rows > 1:
+                self._rows_of_tiles(sizes, 1, pointers, pitches, place, (split, end), columns)
 
     @contextmanager
     def _alike(
@@ -138,8 +211,10 @@ class _Direct:
         sizes: DirectSizes,
         tile_rows: int,
         pointers: tuple[Pointer, Pointer, Pointer],
+        pitches: tuple[Traced, Traced],
         place: tuple[Traced, Traced, Traced],
-        rows: tuple[Traced, Traced],
+        rows: _Range,
+        columns: _Range,
     ) -> None:
         """Output rows (start, stop), tile_rows at a time, of one block of channels; place: image, column, live columns.
 
@@ -157,11 +232,12 @@ class _Direct:
         code = self.code
         axis = (sizes.kernel_width, sizes.pad_left * -1, sizes.stride_width, sizes.dilation_width, sizes.width)
         with (
-            self._alike(code.integer(0), sizes.out_columns, axis) as (first, end),
+            self._alike(*columns, axis) as (first, end),
             code.loop(rows[1], rows[0], tile_rows) as t,
             code.loop(end, first, self.spec.pixels) as left,
         ):
-            arguments: list[Traced | Pointer] = [data, panel, y, *place, t, left, end, code.integer(sizes.phase)]
+            arguments: list[Traced | Pointer] = [data, panel, y, *pitches, *place, t, left, end]
+            arguments.append(code.integer(sizes.phase))
             code.subroutine(f"tile.{tile_rows}", arguments, body, inline=False)
 
 
@@ -176,6 +252,8 @@ class _Tile:
         data: Pointer,
         panel: Pointer,
         y: Pointer,
+        row_pitch: Traced,
+        pixel_pitch: Traced,
         image: Traced,
         column: Traced,
         live: Traced,
@@ -193,18 +271,18 @@ class _Tile:
         shape = (self.tile_rows * spec.pixels // rows, spec.vectors)
         out_row = sizes.out_row_first + t * sizes.out_row_step
         out_column = sizes.out_column_first + left * sizes.out_column_step
-        target = y.at(out_row * sizes.y_row + out_column * sizes.y_pixel)
-        pixel, pixel_step = out_row * sizes.out_width + out_column, sizes.y_pixel * sizes.out_column_step
-        for row in range(rows):
-            emit_prefetch_result(
-                self.code.builder, target.at(sizes.y_row * row).value, pixel_step.value, (shape[0], spec.block)
-            )
+        target, pixel = y.at(t * row_pitch + left * pixel_pitch), out_row * sizes.out_width + out_column
+        if not spec.y_planes:
+            for row in range(rows):
+                emit_prefetch_result(
+                    self.code.builder, target.at(row_pitch * row).value, pixel_pitch.value, (shape[0], spec.block)
+                )
         sums = self._sums(data, panel, sizes.row_first + t * sizes.row_stride, left)
         count = shape[0] * shape[1]
         for row in range(rows):
             emit_finish(
                 *(self.code.context, self.code.builder, self.epilogue, shape, sums[row * count : (row + 1) * count]),
-                *(target.at(sizes.y_row * row).value, pixel_step.value, live.value),
+                *(target.at(row_pitch * row).value, pixel_pitch.value, live.value),
                 self.code.place(image, pixel + sizes.out_width * row, column),
                 *(
                     (self.code.integer(shape[0]) if spec.spans_rows and self.tile_rows > 1 else end - left).value,

@@ -34,3 +34,4 @@ class Problem(NamedTuple):
     y_image: int
     y_row: int
     y_pixel: int
+    y_channel: int = 1

@@ -1,8 +1,8 @@
 """What the convolution kernels are, without compiling them: which one for which layer, its arguments, packed weights.
 
 Activations are float32 in NHWC: element (n, h, w, c) of x lies at n * x_image + h * x_row + w * x_pixel +
-c * x_channel, and y's likewise with y_channel = 1. Convolutions over one axis have height 1. Weights come as ONNX has
-them.
+c * x_channel, and y's likewise with y_channel = 1; a direct convolution can also read and write planes, whose pixel
+strides are 1. Convolutions over one axis have height 1. Weights come as ONNX has them.
 
 Four kinds of kernel: `DirectSpec` for ONNX's Conv, any of it; `WinogradSpec` for 3x3 ones of stride 1; `DepthwiseSpec`
 for as many groups as input and output channels; `TransposedSpec` for ConvTranspose. `choose_convolution` and
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from jitonnx.target import Target
 
 
+_STAGED_BYTES = 16 << 10
+
+
 class Blocking(NamedTuple):
     """How a direct convolution is cut up, whatever the phase."""
 
@@ -45,6 +48,11 @@ class Blocking(NamedTuple):
     chunk: int
     """Output blocks of a task."""
     chunks: int
+    staged_rows: int
+    """Output rows and columns that go by way of scratch memory together, to be written as planes; else 0."""
+    staged_columns: int
+    stage: int
+    """Where in scratch memory they lie."""
     tasks: int
     scratch_bytes: int
 
@@ -161,8 +169,8 @@ class DirectSpec(KernelSpec):
     Kernel size, strides, dilations and pads are sizes, not constants: the copy splits the columns by their residue
     modulo the stride ("strands"). So they cost nothing in the tile, and one compiled kernel serves all layers of a
     model but the first. `w` is what `pack_weights` makes. For tile_rows > 1 without `far_taps`, out_width must be
-    `pixels` and y_row out_width * y_pixel. To the epilogue, batch is the image and row out_row * out_width +
-    out_column.
+    `pixels` and, unless `y_planes`, y_row out_width * y_pixel. To the epilogue, batch is the image and row out_row *
+    out_width + out_column.
     """
 
     lanes: int
@@ -173,8 +181,8 @@ class DirectSpec(KernelSpec):
     tile_rows: int = 1
     """Output rows in a tile, each of `pixels` pixels: small images need several to fill the registers."""
     layout: str = "blocked"
-    """How scratch memory holds a row: "blocked" by CHANNEL_BLOCK channels (x_channel = 1); for few input channels
-    "interleaved" as NHWC (x_channel = 1, column dilation 1) or "planar" as NCHW (any strides)."""
+    """How scratch memory holds a row: "blocked" by CHANNEL_BLOCK channels (x_channel = 1, or x_planes); for few input
+    channels "interleaved" as NHWC (x_channel = 1, column dilation 1) or "planar" as NCHW (any strides)."""
     step: int = CHANNEL_BLOCK
     """Elements of scratch memory between neighbouring output pixels: CHANNEL_BLOCK; interleaved: column stride *
     channels; planar: column stride."""
@@ -187,6 +195,11 @@ class DirectSpec(KernelSpec):
     merged_groups: int = 1
     """Groups that run as one with weights between them zero, for groups narrower than a vector."""
     l2_bytes: int = 1 << 20
+    x_planes: bool = False
+    """Blocked only: whether x lies in planes of pixels (x_pixel = 1), which the copy transposes."""
+    y_planes: bool = False
+    """Whether y lies in planes of pixels (y_pixel = 1): tiles are then collected in scratch memory, and from there
+    transposed while they are in the first-level cache. Else y_channel is 1."""
 
     BUFFERS: ClassVar[tuple[str, ...]] = ("x", "w", "y")
     SIZES: ClassVar[tuple[str, ...]] = Problem._fields
@@ -220,8 +233,10 @@ class DirectSpec(KernelSpec):
             tasks += problem.images * blocking.group_count * phase.row_blocks * blocking.chunks
             packed = blocking.group_count * blocking.output_blocks * self.block * blocking.channels_in_group
             weights += packed * rows.taps * columns.taps
-            scratch = max(scratch, 4 * self._slots(problem, rows, phase.row_block) * phase.row_pitch)
-        blocking = blocking._replace(tasks=tasks, scratch_bytes=scratch)
+            scratch = max(scratch, self._slots(problem, rows, phase.row_block) * phase.row_pitch)
+        stage = -(-scratch // CHANNEL_BLOCK) * CHANNEL_BLOCK
+        staged = blocking.staged_rows * blocking.staged_columns * self.block
+        blocking = blocking._replace(stage=stage, tasks=tasks, scratch_bytes=4 * (stage + staged))
         return [*problem, *blocking, *(value for phase in phases for value in phase)]
 
     def _axes(self, problem: Problem) -> list[tuple[_Taps, _Taps]]:
@@ -240,7 +255,20 @@ class DirectSpec(KernelSpec):
             "planar": (channels, problem.kernel_width, problem.kernel_width * channels),
             "interleaved": (1, problem.kernel_width * channels, problem.kernel_width * channels),
         }[self.layout]
-        return Blocking(groups, channels, outputs, blocks, depth, total, -(-outputs // self.block), 1, 0, 0, 0)
+        output_blocks = -(-outputs // self.block)
+        staged = self._staged(problem) if self.y_planes else (0, 0)
+        return Blocking(groups, channels, outputs, blocks, depth, total, output_blocks, 1, 0, *staged, 0, 0, 0)
+
+    def _staged(self, problem: Problem) -> tuple[int, int]:
+        """(rows, columns) of output that are collected before they are written as planes: whole tiles, in half of a
+        first-level cache of 32 KiB, and if possible a multiple of 16 pixels, which are transposed as whole tiles."""
+        most = max(_STAGED_BYTES // 4 // self.block, self.pixels)
+        if problem.out_width > most:
+            counts = range(self.pixels, most + 1, self.pixels)
+            return 1, max(counts, key=lambda count: (count % 16 == 0, count))
+        width = max(problem.out_width, 1)
+        rows = range(self.tile_rows, max(most // width, self.tile_rows) + 1, self.tile_rows)
+        return max(rows, key=lambda count: (count * width % 16 == 0, count)), width
 
     def _phase(self, problem: Problem, blocking: Blocking, rows: _Taps, columns: _Taps) -> Phase:
         """All but first_task and weights."""

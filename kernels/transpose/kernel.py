@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import llvmlite.ir as ir
 from numba import types
 
 from jitonnx.kernels.code import Code, Pointer, emitted, remainder, smaller
 from jitonnx.kernels.memory import copy_bytes
-from jitonnx.kernels.trace import Traced, select
+from jitonnx.kernels.trace import Traced
 from jitonnx.kernels.transpose.spec import COPY, TILES, TransposeSpec
+from jitonnx.kernels.transpose.tiles import copy_transposed, evenly, shuffled, tile_size
 
 _WORDS = {1: types.uint8, 2: types.uint16, 4: types.uint32, 8: types.uint64}
-_LARGEST_TILE = 16
-_LANE_BYTES = 16  # of the parts of a register within which shuffling is cheapest
 
 
 def build(spec: TransposeSpec, lanes: int, epilogue: Any = None) -> Callable[..., None]:
@@ -33,7 +31,7 @@ class _Kernel:
         self.interleaved = spec.interleaved
         self.size = {name: code.size(index) for index, name in enumerate(spec.SIZES)}
         self.outer = spec.SIZES.index("outer_0_extent")
-        self.tile = min(_LARGEST_TILE, vector_bytes // spec.itemsize)
+        self.tile = tile_size(vector_bytes, spec.itemsize)
         word = _WORDS[spec.itemsize]
         self.source, self.target = code.buffer(0, word), code.buffer(1, word)
 
@@ -133,41 +131,14 @@ class _Kernel:
                 target.store(size["b_target"] * plane + at, source.load(at * count + plane))
 
     def _tiles(self, source: Pointer, target: Pointer, a: Traced, a_stop: Traced, b: Traced, b_stop: Traced) -> None:
-        """source is contiguous along b, target along a: square tiles of vectors along b become vectors along a."""
-        code, size, tile = self.code, self.size, self.tile
+        """source is contiguous along b, target along a: square tiles."""
+        a_source, b_target = self.size["a_source"], self.size["b_target"]
         # The tensor whose rows are further apart is walked along its rows: fewer streams, fewer pages.
-        b_first = size["a_source"] >= size["b_target"]
-        tiles_a, tiles_b = (
-            (stop - start + (tile - 1)) / code.integer(tile) for start, stop in ((a, a_stop), (b, b_stop))
+        copy_transposed(
+            self.code,
+            *(source.at(a * a_source + b), a_source, evenly(target.at(b * b_target + a), b_target)),
+            *((a_stop - a, b_stop - b), self.vector_bytes, a_source >= b_target),
         )
-        slow, fast = select(b_first, tiles_a, tiles_b), select(b_first, tiles_b, tiles_a)
-        with code.loop(slow) as i, code.loop(fast) as j:
-            column, row = a + select(b_first, i, j) * tile, b + select(b_first, j, i) * tile
-            from_ = source.at(column * size["a_source"] + row)
-            to = target.at(row * size["b_target"] + column)
-            live_a, live_b = a_stop - column, b_stop - row
-            with code.either((live_a >= tile) & (live_b >= tile)) as (whole, part):
-                with whole:
-                    vectors = [from_.load(size["a_source"] * n, tile) for n in range(tile)]
-                    for n, vector in enumerate(_transposed(vectors, _LANE_BYTES // self.itemsize)):
-                        to.store(size["b_target"] * n, vector)
-                with part:
-                    self._part_of_tile(from_, to, smaller(live_a, tile), smaller(live_b, tile))
-
-    def _part_of_tile(self, source: Pointer, target: Pointer, live_a: Traced, live_b: Traced) -> None:
-        """A tile at the edge: with masks, where the target has them for such elements, else element by element."""
-        code, size, tile = self.code, self.size, self.tile
-        if self.itemsize < 4 and self.vector_bytes < 64:
-            with code.loop(live_b) as row, code.loop(live_a) as column:
-                target.store(row * size["b_target"] + column, source.load(column * size["a_source"] + row))
-            return
-        mask_a, mask_b = code.live(live_a, tile), code.live(live_b, tile)
-        # Rows that are not there are read as the last one.
-        places = [size["a_source"] * smaller(code.integer(i), live_a - 1) for i in range(tile)]
-        vectors = [source.load(place, tile, mask_b) for place in places]
-        for i, vector in enumerate(_transposed(vectors, _LANE_BYTES // self.itemsize)):
-            with code.when(live_b > i):
-                target.store(size["b_target"] * i, vector, mask_a)
 
 
 def _gathered(vectors: list[Traced], order: list[int]) -> Traced:
@@ -180,51 +151,5 @@ def _gathered(vectors: list[Traced], order: list[int]) -> Traced:
             width + at - first if first <= at < first + width else place
             for at, place in zip(order, places, strict=True)
         ]
-        result, places = _shuffled(result, vector, places), list(range(width))
+        result, places = shuffled(result, vector, places), list(range(width))
     return result
-
-
-def _transposed(vectors: list[Traced], group: int) -> list[Traced]:
-    """The columns of a square matrix given as its rows: vectors with 128-bit lanes of `group` elements.
-
-    Blocks of group x group are transposed within the lanes (unpack instructions), then whole lanes change places.
-    """
-    count = len(vectors)
-    columns = [_transposed_in_lanes(vectors[first : first + group]) for first in range(0, count, group)]
-    result = [_transposed_lanes([block[column] for block in columns], group) for column in range(group)]
-    return [result[column][lane] for lane in range(count // group) for column in range(group)]
-
-
-def _transposed_in_lanes(vectors: list[Traced]) -> list[Traced]:
-    """Every lane of n vectors of n elements a lane, seen as the rows of a matrix, transposed.
-
-    Each round interleaves a row with the one half the matrix further on; log2(n) rounds do it.
-    """
-    group, width = len(vectors), vectors[0].value.type.count
-    halves = [
-        [lane + start + i // 2 + (i % 2) * width for lane in range(0, width, group) for i in range(group)]
-        for start in (0, group // 2)
-    ]
-    for _ in range(group.bit_length() - 1):
-        pairs = zip(vectors[: group // 2], vectors[group // 2 :], strict=True)
-        vectors = [_shuffled(low, high, half) for low, high in pairs for half in halves]
-    return vectors
-
-
-def _transposed_lanes(vectors: list[Traced], group: int) -> list[Traced]:
-    """As many vectors as they have lanes: lane i of result j is lane j of vector i.
-
-    Even lanes of neighbours make the even results, odd ones the odd results: the same problem at half the size.
-    """
-    if len(vectors) == 1:
-        return vectors
-    width = vectors[0].value.type.count
-    lanes = [[first * group + i for first in range(odd, 2 * width // group, 2) for i in range(group)] for odd in (0, 1)]
-    pairs = list(zip(vectors[::2], vectors[1::2], strict=True))
-    even, odd = (_transposed_lanes([_shuffled(*pair, order) for pair in pairs], group) for order in lanes)
-    return [vector for both in zip(even, odd, strict=True) for vector in both]
-
-
-def _shuffled(a: Traced, b: Traced, order: list[int]) -> Traced:
-    mask = ir.Constant(ir.VectorType(ir.IntType(32), len(order)), order)
-    return a.like(a.builder.shuffle_vector(a.value, b.value, mask))

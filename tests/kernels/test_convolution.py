@@ -131,26 +131,30 @@ def choose(case: Case, target: Target, channels_last: bool = True, known_size: b
 
 
 def check(
-    case: Case, spec: KernelSpec, target_name: str, channels_last: bool = True, epilogue: bool = True, seed: int = 0
+    case: Case,
+    spec: KernelSpec,
+    target_name: str,
+    channels_last: bool = True,
+    epilogue: bool = True,
+    seed: int = 0,
+    gap: int = 5,
 ) -> None:
-    """Run `case`: right values, nothing written beside them, the same bits however the tasks are split."""
+    """Run `case`: right values, nothing written beside them, the same bits however the tasks are split. `gap`: elements
+    between the output's rows."""
     rng = np.random.default_rng(seed)
     (height, width), (out_height, out_width) = case.size, case.out_size
     x = rng.standard_normal((case.images, height, width, case.channels)).astype(np.float32)
     w = rng.standard_normal(case.weights_shape).astype(np.float32)
     expected = reference(case, x, w)
     x_buffer, x_strides = _in_memory(x, channels_last)
-    # Rows of several images rows a tile must be dense; pixels are apart in any case, as in a channels-last concat.
-    y_pixel = case.outputs + 3
-    y_row = out_width * y_pixel + (0 if getattr(spec, "spans_rows", False) else 5)
-    y_image = out_height * y_row + 7
-    y = np.full(case.images * y_image + 1, 77, np.float32)
+    y_strides = _out_strides(case, spec, gap)
+    y = np.full(case.images * y_strides[0] + 1, 77, np.float32)
     bias = rng.standard_normal(case.outputs).astype(np.float32)
     residual = rng.standard_normal((case.images, out_height * out_width, case.outputs)).astype(np.float32)
     if epilogue:
         expected = np.maximum(expected + bias + residual.reshape(expected.shape), 0)
     weights = _pack(case, spec, w)
-    sizes = spec.complete(_sizes(case, spec, x_strides, (y_image, y_row, y_pixel)))
+    sizes = spec.complete(_sizes(case, spec, x_strides, y_strides if _writes_planes(spec) else y_strides[:3]))
     assert len(sizes) == spec.size_count
     arguments = [*sizes, prod(residual.shape[1:]), case.outputs]
     results = []
@@ -165,14 +169,29 @@ def check(
         assert not raw[-raw.ctypes.data % 64 + spec.scratch_bytes(sizes) :].any(), "written behind scratch memory"
         results.append(y.copy())
     assert np.array_equal(results[0], results[1])
-    view = np.lib.stride_tricks.as_strided(
-        y, expected.shape, [4 * s for s in (y_image, y_row, y_pixel, 1)], writeable=True
-    )
+    view = np.lib.stride_tricks.as_strided(y, expected.shape, [4 * s for s in y_strides], writeable=True)
     scale = np.sqrt(prod(case.kernel) * case.channels / case.groups)
     tolerance = 2e-5 * np.abs(expected).max(initial=0) if isinstance(spec, WinogradSpec) else 2e-6 * (scale + 1) ** 1.5
     np.testing.assert_allclose(view, expected, rtol=0, atol=tolerance)
     view[...] = 77
     assert (y == 77).all(), "written beside the output"
+
+
+def _writes_planes(spec: KernelSpec) -> bool:
+    return isinstance(spec, DirectSpec) and spec.y_planes
+
+
+def _out_strides(case: Case, spec: KernelSpec, gap: int) -> tuple[int, int, int, int]:
+    """y's strides (image, row, pixel, channel), with gaps between images and pixels or planes."""
+    out_height, out_width = case.out_size
+    if _writes_planes(spec):
+        y_row = out_width + gap
+        y_channel = out_height * y_row + 3
+        return case.outputs * y_channel + 7, y_row, 1, y_channel
+    # Rows of several images rows a tile must be dense; pixels are apart in any case, as in a channels-last concat.
+    y_pixel = case.outputs + 3
+    y_row = out_width * y_pixel + (0 if getattr(spec, "spans_rows", False) else gap)
+    return out_height * y_row + 7, y_row, y_pixel, 1
 
 
 def _in_memory(x: np.ndarray, channels_last: bool) -> tuple[np.ndarray, tuple[int, int, int, int]]:
@@ -297,6 +316,17 @@ def test_direct(case: Case, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("case", DIRECT, ids=str)
+def test_planes(case: Case, target: str) -> None:
+    """Input and output in planes of pixels, whose rows lie together or apart."""
+    spec = choose(case, named(target))
+    assert isinstance(spec, DirectSpec)
+    check(case, replace(spec, y_planes=True), target, gap=5)
+    if spec.layout == "blocked":
+        check(case, replace(spec, x_planes=True, y_planes=True), target, channels_last=False, gap=0)
+
+
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("case", DEPTHWISE, ids=str)
 def test_depthwise(case: Case, target: str) -> None:
     spec = choose(case, named(target))
@@ -366,9 +396,12 @@ def test_without_epilogue(case: Case) -> None:
 
 
 def test_nothing_to_do() -> None:
+    spec = choose(Case((7, 7), 16, 32), host())
+    assert isinstance(spec, DirectSpec)
     for case in (Case((7, 7), 16, 32, images=0), Case((7, 7), 16, 0), Case((2, 0), 3, 4, pads=(0, 0, 0, 0))):
         empty = replace(case, kernel=(1, 1), pads=(0, 0, 0, 0))
-        check(empty, choose(Case((7, 7), 16, 32), host()), "host")
+        check(empty, spec, "host")
+        check(empty, replace(spec, y_planes=True), "host")
     check(replace(DEPTHWISE[0], images=0), choose(DEPTHWISE[0], host()), "host")
 
 
@@ -415,6 +448,14 @@ def test_direct_on_any_problem(case: Case, vectors: tuple[int, int]) -> None:
 def test_tiles_of_several_rows_on_any_problem(case: Case) -> None:
     if case.out_size[1] == 3:
         check(case, DirectSpec(host().lanes(4), 3, 2, tile_rows=3), "host")
+
+
+@settings(max_examples=40)
+@given(case=problems(), tile=st.sampled_from(((1, 14, 2, False), (2, 3, 2, True))), gap=st.sampled_from((0, 3)))
+def test_planes_on_any_problem(case: Case, tile: tuple[int, int, int, bool], gap: int) -> None:
+    rows, pixels, vectors, far_taps = tile
+    spec = DirectSpec(host().lanes(4), pixels, vectors, rows, far_taps=far_taps, x_planes=True, y_planes=True)
+    check(case, spec, "host", channels_last=False, gap=gap)
 
 
 @settings(max_examples=60)

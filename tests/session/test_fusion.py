@@ -120,16 +120,40 @@ def test_long_reductions_are_shared(operator: str, axes: Sequence[int]) -> None:
 
 @pytest.mark.parametrize("axis", [0, 1, 2, 3])
 @pytest.mark.parametrize("channels", [5, 16])
-def test_convolutions_joined_along_any_axis(channels: int, axis: int) -> None:
-    """Narrow images, whose tiles would span rows, written into a concatenation where rows do not follow each other."""
+@pytest.mark.parametrize("planes", [False, True])
+def test_convolutions_joined_along_any_axis(planes: bool, channels: int, axis: int) -> None:
+    """Narrow images, whose tiles would span rows, written into a concatenation where rows do not follow each other:
+    channels-last, or into a graph output."""
     weights, x = data(1, 2, 16, channels, 3, 3), data(2, 2, channels, 6, 7)
     nodes = [node("Conv", ["x", f"w{i}"], [f"c{i}"], pads=[1, 1, 1, 1]) for i in range(2)]
     nodes += [node("Concat", ["c0", "c1"], ["joined"], axis=axis), node("Relu", ["joined"], ["y"])]
+    if planes:
+        nodes[2:] = [node("Concat", ["c0", "c1"], ["y"], axis=axis)]
     constants = {"w0": weights[0], "w1": weights[1]}
     session = jitonnx.InferenceSession(model(nodes, [tensor("x", x.shape)], [tensor("y", None)], constants))
     (y,) = session.run(None, {"x": x})
     parts = [Conv(pads=(1, 1, 1, 1)).evaluate(x.astype(float), w.astype(float)) for w in weights]
-    np.testing.assert_allclose(y, np.maximum(np.concatenate(parts, axis), 0), rtol=1e-4, atol=1e-4)
+    joined = np.concatenate(parts, axis)
+    np.testing.assert_allclose(y, joined if planes else np.maximum(joined, 0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("size", [(9, 40), (14, 14), (1,), ("h", "w")])
+def test_convolution_of_planes(size: Sequence[int | str]) -> None:
+    """A direct convolution reads a graph's input and writes its output as they lie, without copies."""
+    axes = len(size)
+    weights, bias = data(1, OUTPUTS, CHANNELS, *[2] * axes), data(2, OUTPUTS)
+    attributes = {"strides": [2] * axes, "pads": [1] * 2 * axes}
+    nodes = [node("Conv", ["x", "weights", "bias"], ["c"], **attributes), node("Relu", ["c"], ["y"])]
+    inputs = [tensor("x", ["n", CHANNELS, *size])]
+    session = jitonnx.InferenceSession(model(nodes, inputs, [tensor("y", None)], {"weights": weights, "bias": bias}))
+    for extents in ((9, 40), (1, 1)) if "h" in size else (size,):
+        x = data(3, 2, CHANNELS, *extents)
+        wide = Conv(strides=(2,) * axes, pads=(1,) * 2 * axes).evaluate(
+            x.astype(float), weights.astype(float), bias.astype(float)
+        )
+        (y,) = session.run(None, {"x": x})
+        np.testing.assert_allclose(y, np.maximum(wide, 0), rtol=1e-4, atol=1e-4)
+    assert not any(label.startswith("copy") for label in labels(session))
 
 
 @pytest.mark.parametrize("images", [1, 3, "n"])

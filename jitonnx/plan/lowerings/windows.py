@@ -38,7 +38,6 @@ from jitonnx.plan.lowerings.volumes import (
 from jitonnx.plan.region import region_call
 from jitonnx.plan.tensor import (
     Tensor,
-    apply_view,
     channels_last_order,
     is_channels_last,
     pixel_strides,
@@ -305,19 +304,17 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     if array.ndim not in (3, 4, 5):
         planner.unplannable(f"a convolution over {array.ndim - 2} spatial axes")
     x = planner.tensor(image)
-    if factors is None and _is_pointwise(computation, array) and _stays_planar(planner, group, x):
-        _planar_product(planner, group, weights, _every(planner, x, computation.strides), bias)
+    if factors is None and _is_matrix_product(computation, array) and _stays_planar(planner, group, x):
+        _planar_product(planner, group, weights, x, bias)
         return
-    few_channels = isinstance(x.shape[1], int) and x.shape[1] <= PLANAR_CHANNELS and computation.group == 1
-    copied = array.ndim == 5 and not _is_matrix_product(computation, array)  # slice by slice, into any order
-    if not few_channels and not copied:
-        x = planner.channels_last(image)
     y = planner.place(group.output, channels_last_order(x.rank), strict=True)
     if bias is not None:
         _add_bias(planner, group, bias, x.rank)
     computation, weights = _without_dead_taps(computation, weights, x, y)
     array = weights.constant
     assert array is not None
+    if group.scaling is not None or (_is_matrix_product(computation, array) and not _has_few_channels(x, computation)):
+        x = planner.channels_last(image)
     if _is_matrix_product(computation, array):
         matrix, out = pixels_as_rows(x), pixels_as_rows(y)
         if matrix is not None and out is not None:
@@ -356,16 +353,6 @@ def _stays_planar(planner: Planner, group: Group, x: Tensor) -> bool:
         return True
     copies = _COPY_COST * pixels * (channels + outputs)
     return -(-pixels // lanes) * outputs * channels <= pixels * -(-outputs // lanes) * channels + copies
-
-
-def _every(planner: Planner, x: Tensor, strides: Sequence[int]) -> Tensor:
-    """The pixels that a 1x1 convolution of these strides reads, in planes."""
-    if all(stride == 1 for stride in strides):
-        return x
-    shape = (*x.shape[:2], *((size + stride - 1) // stride for size, stride in zip(x.shape[2:], strides, strict=True)))
-    read = apply_view(c.Slice((0,) * x.rank, (1, 1, *strides), shape), x)
-    assert read is not None
-    return planner.copy(read, tuple(range(x.rank)), "the pixels that the strides leave")
 
 
 def _planar_product(planner: Planner, group: Group, weights: Tensor, x: Tensor, bias: Value | None) -> None:
@@ -454,6 +441,10 @@ PLANAR_CHANNELS = 4
 """Up to so many input channels, an image in channel order is read as it is: the first layer of most models."""
 
 
+def _has_few_channels(x: Tensor, computation: c.Convolution) -> bool:
+    return isinstance(x.shape[1], int) and x.shape[1] <= PLANAR_CHANNELS and computation.group == 1
+
+
 def _volume(planner: Planner, group: Group, computation: c.Convolution, x: Tensor, weights: Tensor, y: Tensor) -> None:
     """A convolution over three axes as one of images."""
     assert group.output is not None
@@ -482,6 +473,7 @@ def _direct(
     kernel, strides, dilations = _pair(kernel_size), _pair(computation.strides), _pair(computation.dilations)
     channels = own_channels * computation.group
     height, width = (dim if isinstance(dim, int) else None for dim in _pair(y.shape[2:]))
+    other_order = not is_channels_last(x) and not _has_few_channels(x, computation)
     spec = choose_convolution(
         kernel,
         strides,
@@ -491,13 +483,19 @@ def _direct(
         out_channels,
         (height, width),
         planner.target,
-        is_channels_last(x),
+        is_channels_last(x) or other_order,
         planner.choices.winograd,
         _concrete_pair(x.shape[2:]),
         _concrete_pair(computation.pads_before, 0),
     )
-    if isinstance(spec, DirectSpec) and spec.spans_rows and pixels_as_rows(y) is None:
+    if isinstance(spec, DirectSpec) and (planes := _bound_for_planes(planner, group, y)) is not None:
+        spec, y = replace(spec, y_planes=True), planes
+    elif isinstance(spec, DirectSpec) and spec.spans_rows and pixels_as_rows(y) is None:
         spec = replace(spec, tile_rows=1)  # rows of a concatenation along the width: no tile runs from one to the next
+    if other_order and isinstance(spec, DirectSpec) and spec.layout == "blocked" and x.strides[-1] == 1:
+        spec = replace(spec, x_planes=True)
+    elif other_order:
+        x = planner.copy(x, channels_last_order(x.rank), "needed channels-last")
     geometry = _Geometry.of(x, y)
     pads = _pair(computation.pads_before, 0)
     sizes = [x.shape[0], *geometry.size, channels, *geometry.out_size]
@@ -506,6 +504,7 @@ def _direct(
     else:
         sizes += [out_channels, computation.group, *kernel, *strides, *dilations, *pads]
         sizes += [*geometry.x, x.strides[1], *geometry.y]
+        sizes += [y.strides[1]] if isinstance(spec, DirectSpec) else []
     packed = planner.packed(weights, lambda w: _pack(spec, _square(w), computation.group), spec)
     call = KernelCall(spec, [x, packed, y], list(sizes), 1, 2)
     call.label = f"{_ALGORITHMS[type(spec)]} {kernel[0]}x{kernel[1]}"
@@ -513,6 +512,15 @@ def _direct(
     call.reason = "; ".join(group.reasons)
     planner.epilogue(group, call, rows)
     planner.call(call)
+
+
+def _bound_for_planes(planner: Planner, group: Group, y: Tensor) -> Tensor | None:
+    """The result placed where it is bound for, if that is planes of pixels."""
+    assert group.output is not None
+    target = planner.destination(group.output)
+    if target is None or target.shape != y.shape or is_channels_last(target) or target.strides[-1] != 1:
+        return None
+    return planner.place(group.output)
 
 
 _ALGORITHMS = {DirectSpec: "convolution", DepthwiseSpec: "depthwise", WinogradSpec: "Winograd"}
@@ -605,12 +613,7 @@ def _image_shape(weights: Sequence[DimLike]) -> list[int]:
 
 def _is_matrix_product(computation: c.Convolution, weights: np.ndarray) -> bool:
     """A 1x1 convolution that neither strides nor pads nor groups."""
-    return _is_pointwise(computation, weights) and all(stride == 1 for stride in computation.strides)
-
-
-def _is_pointwise(computation: c.Convolution, weights: np.ndarray) -> bool:
-    """A 1x1 convolution that neither pads nor groups."""
-    ones = (*weights.shape[2:], computation.group)
+    ones = (*weights.shape[2:], *computation.strides, computation.group)
     return all(value == 1 for value in ones) and not any((*computation.pads_before, *computation.pads_after))
 
 

@@ -1,0 +1,137 @@
+"""Square tiles of a matrix transposed in registers: for copies to another layout, on their own or within a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count, islice
+
+import llvmlite.ir as ir
+
+from jitonnx.kernels.code import Code, Pointer, smaller
+from jitonnx.kernels.tile import emit_prefetch
+from jitonnx.kernels.trace import Traced, select
+
+_LARGEST_TILE = 16
+_LANE_BYTES = 16  # of the parts of a register within which shuffling is cheapest
+
+
+def tile_size(vector_bytes: int, itemsize: int) -> int:
+    """Rows and columns of a tile of such elements."""
+    return min(_LARGEST_TILE, vector_bytes // itemsize)
+
+
+def copy_transposed(
+    code: Code,
+    source: Pointer,
+    source_step: Traced,
+    targets: Callable[[Traced], Iterator[Pointer]],
+    counts: tuple[Traced, Traced],
+    vector_bytes: int,
+    b_first: Traced | None = None,
+    ahead: Traced | None = None,
+) -> None:
+    """target[b][a] = source[a * source_step + b] for a < counts[0], b < counts[1].
+
+    Vectors along b become vectors along a. `targets(b)` gives the places of target[b], target[b + 1], …; `evenly` makes
+    it where they are evenly apart. `b_first`: whether tiles follow each other along b first (else along a). `ahead`:
+    how many elements behind a tile lies what will be read soon. The last tile along an axis overlaps the one before
+    where it would stand out.
+    """
+    tile = tile_size(vector_bytes, source.element.bitwidth // 8)
+    b_first = b_first or code.integer(0) < 1
+    tiles_a, tiles_b = ((count + (tile - 1)) / code.integer(tile) for count in counts)
+    slow, fast = select(b_first, tiles_a, tiles_b), select(b_first, tiles_b, tiles_a)
+    whole_tiles = (counts[0] >= tile) & (counts[1] >= tile)
+    with code.loop(slow) as i, code.loop(fast) as j:
+        a, b = select(b_first, i, j) * tile, select(b_first, j, i) * tile
+        with code.either(whole_tiles) as (whole, part):
+            with whole:
+                a_whole, b_whole = smaller(a, counts[0] - tile), smaller(b, counts[1] - tile)
+                from_ = source.at(a_whole * source_step + b_whole)
+                vectors = [from_.load(source_step * n, tile) for n in range(tile)]
+                if ahead is not None:
+                    for n in range(tile):
+                        emit_prefetch(code.builder, from_.at(source_step * n + ahead).value)
+                for target, vector in zip(targets(b_whole), transposed(vectors), strict=False):
+                    target.store(a_whole, vector)
+            with part:
+                live = (smaller(counts[0] - a, tile), smaller(counts[1] - b, tile))
+                to = [target.at(a) for target in islice(targets(b), tile)]
+                _copy_part(code, source.at(a * source_step + b), source_step, to, live, vector_bytes)
+
+
+def evenly(target: Pointer, step: Traced) -> Callable[[Traced], Iterator[Pointer]]:
+    """Places `step` elements apart."""
+    return lambda b: (target.at((b + n) * step) for n in count())
+
+
+def _copy_part(
+    code: Code,
+    source: Pointer,
+    source_step: Traced,
+    targets: Sequence[Pointer],
+    live: tuple[Traced, Traced],
+    vector_bytes: int,
+) -> None:
+    """A tile at the edge: with masks, where the CPU has them for such elements, else element by element."""
+    (live_a, live_b), tile = live, len(targets)
+    by_mask = source.element.bitwidth >= 32 or vector_bytes >= 64
+    mask_a, mask_b = (code.live(count, tile) if by_mask else None for count in live)
+    if by_mask:  # rows that are not there are read as the last one
+        places = [source_step * smaller(code.integer(n), live_a - 1) for n in range(tile)]
+        vectors = transposed([source.load(place, tile, mask_b) for place in places])
+    for n, target in enumerate(targets):
+        with code.when(live_b > n):
+            if by_mask:
+                target.store(0, vectors[n], mask_a)
+                continue
+            with code.loop(live_a) as a:
+                target.store(a, source.load(a * source_step + n))
+
+
+def transposed(vectors: list[Traced]) -> list[Traced]:
+    """The columns of a square matrix given as its rows.
+
+    Blocks of as many elements as a lane of 128 bits holds are transposed within the lanes (unpack instructions), then
+    whole lanes change places.
+    """
+    size, group = len(vectors), _LANE_BYTES * 8 // vectors[0].element.bitwidth
+    columns = [_transposed_in_lanes(vectors[first : first + group]) for first in range(0, size, group)]
+    result = [_transposed_lanes([block[column] for block in columns], group) for column in range(group)]
+    return [result[column][lane] for lane in range(size // group) for column in range(group)]
+
+
+def _transposed_in_lanes(vectors: list[Traced]) -> list[Traced]:
+    """Every lane of n vectors of n elements a lane, seen as the rows of a matrix, transposed.
+
+    Each round interleaves a row with the one half the matrix further on; log2(n) rounds do it.
+    """
+    group, width = len(vectors), vectors[0].value.type.count
+    halves = [
+        [lane + start + i // 2 + (i % 2) * width for lane in range(0, width, group) for i in range(group)]
+        for start in (0, group // 2)
+    ]
+    for _ in range(group.bit_length() - 1):
+        pairs = zip(vectors[: group // 2], vectors[group // 2 :], strict=True)
+        vectors = [shuffled(low, high, half) for low, high in pairs for half in halves]
+    return vectors
+
+
+def _transposed_lanes(vectors: list[Traced], group: int) -> list[Traced]:
+    """As many vectors as they have lanes: lane i of result j is lane j of vector i.
+
+    Even lanes of neighbours make the even results, odd ones the odd results: the same problem at half the size.
+    """
+    if len(vectors) == 1:
+        return vectors
+    width = vectors[0].value.type.count
+    lanes = [[first * group + i for first in range(odd, 2 * width // group, 2) for i in range(group)] for odd in (0, 1)]
+    pairs = list(zip(vectors[::2], vectors[1::2], strict=True))
+    even, odd = (_transposed_lanes([shuffled(*pair, order) for pair in pairs], group) for order in lanes)
+    return [vector for both in zip(even, odd, strict=True) for vector in both]
+
+
+def shuffled(a: Traced, b: Traced, order: list[int]) -> Traced:
+    """The vector of the elements `order` of a and b one after the other."""
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), len(order)), order)
+    return a.like(a.builder.shuffle_vector(a.value, b.value, mask))
