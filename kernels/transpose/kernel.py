@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import llvmlite.ir as ir
 from numba import types
 
-from jitonnx.kernels.code import Code, Pointer, emitted, remainder, smaller
+from jitonnx.kernels.code import Code, Pointer, emitted, gathered, remainder, shuffled, smaller
 from jitonnx.kernels.memory import copy_bytes
 from jitonnx.kernels.trace import Traced, select
 from jitonnx.kernels.transpose.spec import COPY, TILES, TransposeSpec
@@ -113,7 +112,7 @@ class _Kernel:
             planes = [source.load(size["a_source"] * plane + start, tile) for plane in range(count)]
             for number in range(count):
                 places = range(number * tile, (number + 1) * tile)
-                group = _gathered(planes, [place % count * tile + place // count for place in places])
+                group = gathered(planes, [place % count * tile + place // count for place in places])
                 target.store(start * count + number * tile, group)
         with code.loop(b_stop, whole) as at:
             for plane in range(count):
@@ -126,7 +125,7 @@ class _Kernel:
         with code.loop(whole, a, tile) as start:
             groups = [source.load(start * count + number * tile, tile) for number in range(count)]
             for plane in range(count):
-                one = _gathered(groups, [place * count + plane for place in range(tile)])
+                one = gathered(groups, [place * count + plane for place in range(tile)])
                 target.store(size["b_target"] * plane + start, one)
         with code.loop(a_stop, whole) as at:
             for plane in range(count):
@@ -170,20 +169,6 @@ class _Kernel:
                 target.store(size["b_target"] * i, vector, mask_a)
 
 
-def _gathered(vectors: list[Traced], order: list[int]) -> Traced:
-    """The vector of elements `order` of all `vectors` one after another: one shuffle for each vector but the first."""
-    width, result = len(order), vectors[0]
-    places = [at if at < width else 0 for at in order]
-    for number, vector in enumerate(vectors[1:], 1):
-        first = number * width
-        places = [
-            width + at - first if first <= at < first + width else place
-            for at, place in zip(order, places, strict=True)
-        ]
-        result, places = _shuffled(result, vector, places), list(range(width))
-    return result
-
-
 def _transposed(vectors: list[Traced], group: int) -> list[Traced]:
     """The columns of a square matrix given as its rows: vectors with 128-bit lanes of `group` elements.
 
@@ -207,7 +192,7 @@ def _transposed_in_lanes(vectors: list[Traced]) -> list[Traced]:
     ]
     for _ in range(group.bit_length() - 1):
         pairs = zip(vectors[: group // 2], vectors[group // 2 :], strict=True)
-        vectors = [_shuffled(low, high, half) for low, high in pairs for half in halves]
+        vectors = [shuffled(low, high, half) for low, high in pairs for half in halves]
     return vectors
 
 
@@ -221,10 +206,5 @@ def _transposed_lanes(vectors: list[Traced], group: int) -> list[Traced]:
     width = vectors[0].value.type.count
     lanes = [[first * group + i for first in range(odd, 2 * width // group, 2) for i in range(group)] for odd in (0, 1)]
     pairs = list(zip(vectors[::2], vectors[1::2], strict=True))
-    even, odd = (_transposed_lanes([_shuffled(*pair, order) for pair in pairs], group) for order in lanes)
+    even, odd = (_transposed_lanes([shuffled(*pair, order) for pair in pairs], group) for order in lanes)
     return [vector for both in zip(even, odd, strict=True) for vector in both]
-
-
-def _shuffled(a: Traced, b: Traced, order: list[int]) -> Traced:
-    mask = ir.Constant(ir.VectorType(ir.IntType(32), len(order)), order)
-    return a.like(a.builder.shuffle_vector(a.value, b.value, mask))
