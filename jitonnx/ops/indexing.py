@@ -527,9 +527,12 @@ class Range(Operator):
         if start.dtype == object:
             return contents_array([first.item() + i * step.item() for i in range(size)], (size,))
         wide = np.float64 if start.dtype == np.float64 else np.float32 if start.dtype.kind not in "iu" else start.dtype
-        result = np.arange(size, dtype=wide)
-        result *= step.astype(wide)
-        result += first.astype(wide)
+        counted = np.arange(size, dtype=np.int32 if size < 1 << 31 else np.int64)  # of floats it is half as fast
+        result = counted.astype(wide, copy=False)
+        if step != 1:
+            result *= step.astype(wide)
+        if first != 0:
+            result += first.astype(wide)
         return result.astype(start.dtype, copy=False)
 
     def lower(self, to: Lowering, start: Value, limit: Value, delta: Value) -> Value:
