@@ -570,7 +570,8 @@ def _owned(arrays: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
     owned = []
     for array in arrays:
         if isinstance(array, np.ndarray):
-            own = array.flags.owndata and array.flags.c_contiguous and array.flags.writeable and id(array) not in taken
+            flags = array.flags
+            own = flags.owndata and flags.c_contiguous and flags.writeable and id(array) not in taken
             array = array if own else array.copy(order="C")
             taken.add(id(array))
         owned.append(array)
@@ -578,7 +579,8 @@ def _owned(arrays: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
 
 
 def _lookup(values: Mapping[Value, Any], value: Value) -> Any:
-    return values.get(value, value.constant)
+    found = values.get(value)
+    return value.constant if found is None else found
 
 
 def _read_by(nodes: Sequence[Node]) -> dict[Value, None]:
