@@ -13,10 +13,11 @@ evaluates the operators on NumPy, and the code is made in the background when th
 from __future__ import annotations
 
 import enum
+import functools
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from jitonnx.ir.computation import Host
 from jitonnx.ir.dims import evaluate
 from jitonnx.ir.graph import Graph, Node, Value
 from jitonnx.ir.lowering import lower
-from jitonnx.ir.operator import evaluate_arrays
+from jitonnx.ir.operator import as_tuple
 from jitonnx.ir.types import UNKNOWN, TensorType, type_of
 from jitonnx.kept import Kept, KeptJobs, When
 from jitonnx.model.evaluate import evaluate as evaluate_graph
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     import logging
 
 Shapes = tuple[tuple[int, ...], ...]
+Runner: TypeAlias = Callable[[Sequence[Any]], list[Any]]
+"""Gives the outputs for inputs whose types and shapes have been checked."""
 ENGINES_KEPT = 64
 """Engines for one set of shapes alone kept at most; the least recently used go."""
 WEIGHT_BYTES = 1 << 16
@@ -222,7 +225,10 @@ class Engine:
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The outputs for inputs in the order of the graph's, whose types have been checked."""
-        shapes = tuple(np.shape(array) for array in inputs)
+        shapes = tuple([np.shape(array) for array in inputs])
+        known = self._programs.find(shapes)
+        if known is not None:
+            return known.run(inputs)
         engine: Engine | None = self
         while engine is not None and engine.sizes(shapes) is None:
             engine = engine._specialised(shapes, engine._when())
@@ -230,10 +236,15 @@ class Engine:
             assert self._source is not None
             return on_numpy(self._source, inputs)
         if engine.cut is not None:
-            return engine.cut.run(inputs, engine.sizes(shapes) or {})
+            return engine.cut.runner(engine.sizes(shapes) or {})(inputs)
         ready = engine.program(shapes)
         assert ready is not None, "Bug: a graph is neither cut nor compiled"
         return ready.run(inputs)
+
+    def runner(self, shapes: Shapes) -> Runner | None:
+        """What does as `run` for inputs of these shapes, where the graph is cut; None where it is not."""
+        sizes = None if self.cut is None else self.sizes(shapes)
+        return None if self.cut is None or sizes is None else self.cut.runner(sizes)
 
     def sizes(self, shapes: Shapes) -> dict[str, int] | None:
         """Values of the dimension variables; None if what this engine assumes of them does not hold."""
@@ -386,31 +397,38 @@ class Cut:
         """The nodes that NumPy evaluates, each with the reason."""
         return "; ".join(f"{node.operator.name} node '{node.name}': {why}" for node, why in self.reasons.items())
 
-    def run(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
-        """The outputs of the whole graph. `sizes`: values of the inputs' dimension variables."""
+    def runner(self, sizes: Mapping[str, int]) -> Runner:
+        """What gives the outputs of the whole graph for inputs; `sizes`: values of their dimension variables."""
         numbers = {value: _evaluated(value, sizes) for value in self._dimensions}
+        known = tuple(array.tobytes() for array in numbers.values())
+        return functools.partial(self._run, numbers, known)
+
+    def _run(self, numbers: Mapping[Value, np.ndarray], known: tuple[bytes, ...], inputs: Sequence[Any]) -> list[Any]:
+        """numbers: the values that the sizes tell; known: their bytes, to find the engine of the rest by."""
         values: dict[Value, Any] = {**numbers, **dict(zip(self._inputs, inputs, strict=True))}
         if self.head is not None:
             values.update(zip(self._from_head, self.head.run(inputs), strict=True))
         _evaluate_all(self.nodes, values)
         if self._rest:
             crossing = [values[value] for value in self._crossing]
-            tail = self._tail(crossing, numbers)
+            tail = self._tail(crossing, numbers, known)
             if tail is None:
                 _evaluate_all(self._rest, values)
             else:
                 values.update(zip(self._outputs, tail.run(crossing), strict=True))
         return _owned([_lookup(values, value) for value in self._outputs], inputs)
 
-    def _tail(self, arrays: Sequence[Any], numbers: Mapping[Value, np.ndarray]) -> Engine | None:
-        types = [type_of(array) if isinstance(array, np.ndarray) else UNKNOWN for array in arrays]
-        key = (tuple((kind.dtype, kind.shape) for kind in types), *(array.tobytes() for array in numbers.values()))
-        known = {value: Value(value.name, type_of(array), array) for value, array in numbers.items()}
+    def _tail(
+        self, arrays: Sequence[Any], numbers: Mapping[Value, np.ndarray], known: tuple[bytes, ...]
+    ) -> Engine | None:
+        kinds = [(array.dtype, array.shape) if isinstance(array, np.ndarray) else None for array in arrays]
 
         def make(stop: threading.Event | None) -> Engine:
-            return self._make(self._rest, self._crossing, types, self._outputs, known, stop)
+            types = [type_of(array) if isinstance(array, np.ndarray) else UNKNOWN for array in arrays]
+            constants = {value: Value(value.name, type_of(array), array) for value, array in numbers.items()}
+            return self._make(self._rest, self._crossing, types, self._outputs, constants, stop)
 
-        return self.tails.get(key, make, self._tail_when)
+        return self.tails.get((*kinds, *known), make, self._tail_when)
 
     def _make(
         self,
@@ -477,6 +495,11 @@ class BackgroundEngine:
         engine = self.found()
         return None if engine is None else engine.program(shapes)
 
+    def runner(self, shapes: Shapes) -> Runner | None:
+        """As the engine's; None also while there is none."""
+        engine = self.found()
+        return None if engine is None else engine.runner(shapes)
+
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The outputs for inputs whose types have been checked."""
         graph, engine = self._graph, self.found()
@@ -519,16 +542,20 @@ def _host_nodes(graph: Graph) -> dict[Node, str]:
 
 
 def _evaluate_all(nodes: Sequence[Node], values: dict[Value, Any]) -> None:
-    """Evaluate nodes, producers first, on NumPy; what they give is added to `values`."""
-    for node in nodes:
-        arguments = [None if value is None else _lookup(values, value) for value in node.inputs]
-        values.update(zip(node.outputs, _evaluate(node, arguments), strict=False))
+    """Evaluate nodes, producers first, on NumPy; what they give is added to `values`.
+
+    Floating-point warnings are silenced once for all: infinities and NaN are results.
+    """
+    with np.errstate(all="ignore"):
+        for node in nodes:
+            arguments = [None if value is None else _lookup(values, value) for value in node.inputs]
+            values.update(zip(node.outputs, _evaluate(node, arguments), strict=False))
 
 
 def _evaluate(node: Node, arguments: Sequence[Any]) -> tuple[Any, ...]:
     """A node's outputs on NumPy. RuntimeException names the node and what it was given."""
     try:
-        return evaluate_arrays(node.operator, arguments)
+        return as_tuple(node.operator.evaluate(*arguments))
     except (ValueError, TypeError, IndexError, ArithmeticError) as error:
         given = ", ".join("absent" if x is None else f"{x.dtype}{list(x.shape)}" for x in arguments)
         raise RuntimeException(
@@ -543,7 +570,8 @@ def _owned(arrays: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
     owned = []
     for array in arrays:
         if isinstance(array, np.ndarray):
-            own = array.flags.owndata and array.flags.c_contiguous and array.flags.writeable and id(array) not in taken
+            flags = array.flags
+            own = flags.owndata and flags.c_contiguous and flags.writeable and id(array) not in taken
             array = array if own else array.copy(order="C")
             taken.add(id(array))
         owned.append(array)
@@ -551,7 +579,8 @@ def _owned(arrays: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
 
 
 def _lookup(values: Mapping[Value, Any], value: Value) -> Any:
-    return values.get(value, value.constant)
+    found = values.get(value)
+    return value.constant if found is None else found
 
 
 def _read_by(nodes: Sequence[Node]) -> dict[Value, None]:

@@ -7,7 +7,7 @@ none, become arrays of the input's type if that type can hold them.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -67,6 +67,36 @@ def read(value: Any, declared: Declaration) -> np.ndarray:
         _check_type(array, declared)
     array = _check_shape(array, declared)
     return np.require(array, array.dtype.newbyteorder("="), ["C", "A", "E"])
+
+
+def plain_entry(
+    declared: Sequence[Declaration], shapes: Sequence[tuple[int, ...]], run: Callable[[list[Any]], list[Any]]
+) -> Callable[[Any], list[Any] | None] | None:
+    """What runs a dict of plain arrays of these shapes, and gives None where anything about it is unusual.
+
+    None if inputs are no tensors of numbers: those need a closer look at every run.
+    """
+    expected = []
+    for entry, shape in zip(declared, shapes, strict=True):
+        if entry.dtype is None or entry.dtype is DType.STRING:
+            return None
+        expected.append((entry.name, entry.dtype.numpy, shape))
+
+    def enter(feeds: Any) -> list[Any] | None:
+        if type(feeds) is not dict or len(feeds) != len(expected):
+            return None
+        arrays = []
+        for name, dtype, shape in expected:
+            array = feeds.get(name)
+            if type(array) is not np.ndarray or array.dtype != dtype or array.shape != shape:
+                return None
+            flags = array.flags
+            if not (flags.c_contiguous and flags.aligned):
+                return None
+            arrays.append(array)
+        return run(arrays)
+
+    return enter
 
 
 # ---------------------------------------------------------------------------------------------- kinds of values

@@ -27,6 +27,7 @@ class Ready:
     ) -> None:
         self.executable = Executable(program, addresses, threads, flags)
         self.entry: Entry | None = self.executable.entry(release_gil=not keep_gil)
+        self._names = [spec.name for spec in program.inputs]
 
     def memory_bytes(self) -> int:
         """What it holds: intermediate results and tables, not weights."""
@@ -37,4 +38,5 @@ class Ready:
 
         InvalidArgument names the nodes that met an error in the data.
         """
-        return self.executable.run(inputs)
+        outputs = None if self.entry is None else self.entry(dict(zip(self._names, inputs, strict=True)))
+        return self.executable.run(inputs) if outputs is None else outputs

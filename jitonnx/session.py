@@ -246,7 +246,11 @@ class InferenceSession:
         with _explained():
             program = bound.engine.program(shapes)
             if program is None:
-                return bound.engine.run(arrays)
+                outputs = bound.engine.run(arrays)
+                runner = None if self._profile else bound.engine.runner(shapes)
+                if runner is not None:
+                    self._entry = feeding.plain_entry(bound.declared, shapes, runner) or self._entry
+                return outputs
         if self._profile is not None:
             return self._profile.run(program.executable, arrays)
         if program.entry is not None:

@@ -299,6 +299,26 @@ def smaller(a: Traced, b: Traced | int) -> Traced:
     return select(a < b, a, b)
 
 
+def gathered(vectors: Sequence[Traced], order: Sequence[int]) -> Traced:
+    """The vector of elements `order` of all `vectors` one after another: one shuffle for each vector but the first."""
+    width, result = len(order), vectors[0]
+    places = [at if at < width else 0 for at in order]
+    for number, vector in enumerate(vectors[1:], 1):
+        first = number * width
+        places = [
+            width + at - first if first <= at < first + width else place
+            for at, place in zip(order, places, strict=True)
+        ]
+        result, places = shuffled(result, vector, places), list(range(width))
+    return result
+
+
+def shuffled(a: Traced, b: Traced, order: Sequence[int]) -> Traced:
+    """Elements `order` of two vectors one after the other."""
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), len(order)), list(order))
+    return a.like(a.builder.shuffle_vector(a.value, b.value, mask))
+
+
 def convert(x: Traced, element: types.Type) -> Traced:
     """Floats as floats of another width; integers as wider or narrower ones."""
     old, builder = x.element, x.builder

@@ -33,6 +33,9 @@ from jitonnx.kernels.llvm import splat as splat
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 
+LINE_BYTES = 64
+"""Of a cache line, on most CPUs."""
+
 
 class Vector(types.Type):
     """`lanes` numbers of Numba type `element` (types.boolean: a mask)."""
@@ -352,6 +355,49 @@ def store_part(typingctx: Any, p: Any, index: Any, value: Any, live: Any) -> Any
         return context.get_dummy_value()
 
     return (types.void(p, types.intp, value, types.intp), generate) if isinstance(value, Vector) else None
+
+
+@intrinsic
+def stream(typingctx: Any, p: Any, index: Any, value: Any) -> Any:
+    """As `store`, past the caches, to a place aligned to the vector's size or to `LINE_BYTES`; see `drain`.
+
+    For results far larger than the caches: a line that is written as a whole is not read before.
+    """
+
+    def generate(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        stored = builder.store(
+            _to_memory(builder, args[2], value), _typed(builder, args[0], args[1], _memory_type(value))
+        )
+        stored.align = min(LINE_BYTES, value.lanes * _alignment(value))
+        stored.set_metadata("nontemporal", builder.module.add_metadata([_I32(1)]))
+        return context.get_dummy_value()
+
+    return (types.void(p, types.intp, value), generate) if isinstance(value, Vector) else None
+
+
+@intrinsic
+def drain(typingctx: Any) -> Any:
+    """Make what was streamed visible to other threads, as what was stored is: at the end of a kernel that streams."""
+
+    def generate(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+@intrinsic(prefer_literal=True)
+def before_aligned(typingctx: Any, p: Any, index: Any, lanes: Any) -> Any:
+    """How many elements, fewer than `lanes`, p[index] is away from a place that vectors can be streamed to."""
+    count = _lanes(lanes)
+
+    def generate(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
+        itemsize = context.get_abi_sizeof(context.get_value_type(p.dtype))
+        address = builder.ptrtoint(builder.gep(args[0], [args[1]]), _I64)
+        away = builder.and_(builder.neg(address), _I64(min(LINE_BYTES, count * itemsize) - 1))
+        return builder.udiv(away, _I64(itemsize))
+
+    return (types.intp(p, types.intp, lanes), generate) if count is not None else None
 
 
 def masked_load(builder: ir.IRBuilder, where: ir.Value, typ: ir.VectorType, mask: ir.Value, alignment: int) -> ir.Value:

@@ -54,6 +54,8 @@ def region_source(spec: RegionSpec) -> str:
             source.line("last_column = min(columns, first_column + columns_each)")
             with source.block("for row in range(first_row, min(rows, first_row + rows_each)):"):
                 _emit_row(source, spec)
+        if spec.streams:
+            source.line("drain()")
     return source.text
 
 
@@ -72,6 +74,11 @@ def _emit_row(source: Source, spec: RegionSpec) -> None:
         offset = " + ".join(f"c{loop} * sizes[{first + loop}]" for loop in range(outer)) or "0"
         source.line(f"q{number} = advance(p{number}, {offset})")
     source.line("j = first_column")
+    if spec.streams:  # a part of a vector, up to where whole ones are aligned
+        source.line(f"live = min(before_aligned(q{len(spec.inputs)}, j, LANES), last_column - j)")
+        with source.block("if live > 0:"):
+            _emit_body(source, spec, part=True)
+            source.line("j += live")
     with source.block("while j + LANES <= last_column:"):
         _emit_body(source, spec, part=False)
         source.line("j += LANES")
@@ -93,7 +100,8 @@ def _emit_body(source: Source, spec: RegionSpec, part: bool) -> None:
         if spec.exprs[number].op == "constant" or _is_scalar(spec.exprs[number], spec.rank):
             value = f"broadcast({value}, LANES)"
         if movement == UNIT:
-            source.line(f"store_part(q{target}, j, {value}, live)" if part else f"store(q{target}, j, {value})")
+            store = "stream" if spec.streams else "store"
+            source.line(f"store_part(q{target}, j, {value}, live)" if part else f"{store}(q{target}, j, {value})")
         else:
             live = "live" if part else "LANES"
             source.line(f"scatter(q{target}, j * s{target}, s{target}, {value}, {live})")

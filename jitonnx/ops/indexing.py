@@ -520,16 +520,19 @@ class Range(Operator):
         return TensorType(start.dtype, (_range_size(first, last, step),))
 
     def evaluate(self, start: np.ndarray, limit: np.ndarray, delta: np.ndarray) -> np.ndarray:
-        first, last, step = (x.reshape(()) for x in (start, limit, delta))
-        size = _range_size(first.item(), last.item(), step.item())
+        first, last, step = start.item(), limit.item(), delta.item()
+        size = _range_size(first, last, step)
         if not isinstance(size, int):
             raise DataDependentError("a range of symbolic length")
         if start.dtype == object:
-            return contents_array([first.item() + i * step.item() for i in range(size)], (size,))
+            return contents_array([first + i * step for i in range(size)], (size,))
         wide = np.float64 if start.dtype == np.float64 else np.float32 if start.dtype.kind not in "iu" else start.dtype
-        result = np.arange(size, dtype=wide)
-        result *= step.astype(wide)
-        result += first.astype(wide)
+        counted = np.arange(size, dtype=np.int32 if size < 1 << 31 else np.int64)  # of floats it is half as fast
+        result = counted.astype(wide, copy=False)
+        if step != 1:
+            result *= delta.reshape(()).astype(wide)
+        if first != 0:
+            result += start.reshape(()).astype(wide)
         return result.astype(start.dtype, copy=False)
 
     def lower(self, to: Lowering, start: Value, limit: Value, delta: Value) -> Value:

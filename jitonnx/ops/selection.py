@@ -6,6 +6,7 @@ Operators whose output size depends on data are evaluated on NumPy, and so are r
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -188,9 +189,17 @@ class NonZero(_OnHost):
         raise DataDependentError("how many elements are not zero depends on the data")
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        # A scalar has no coordinates, but NumPy's nonzero wants an axis.
-        found = np.array(np.nonzero(np.atleast_1d(x)), np.int64)
-        return found if x.ndim else found[:0]
+        # NumPy's nonzero of several axes takes four times as long as of one, whose places are then told apart.
+        rows = x.reshape(prod(x.shape[:-1]), x.shape[-1] if x.ndim else 1)
+        counts = np.count_nonzero(rows, axis=1)
+        found = np.empty((x.ndim, counts.sum()), np.int64)
+        if not found.size:  # of a scalar, which has no coordinates, too
+            return found
+        np.subtract(np.flatnonzero(rows), (np.arange(len(rows)) * rows.shape[1]).repeat(counts), found[-1])
+        if x.ndim > 1:
+            for axis, places in enumerate(np.unravel_index(np.arange(len(rows)), x.shape[:-1])):
+                found[axis] = places.repeat(counts)
+        return found
 
 
 class Compress(Operator):

@@ -71,9 +71,16 @@ def _region(planner: Planner, group: Group) -> None:
     target = planner.place(group.output, planner.order(group.output))
     names = "+".join(dict.fromkeys(statement.node.operator.name for statement in group.maps))
     reason = "; ".join(group.reasons) or "elementwise"
-    planner.call(
-        region_call([group.expr], inputs, [target], label=f"region {names}", origin=group.origin, reason=reason)
+    call = region_call(
+        [group.expr],
+        inputs,
+        [target],
+        label=f"region {names}",
+        origin=group.origin,
+        reason=reason,
+        streams=planner.outgrows_caches(target),
     )
+    planner.call(call)
 
 
 def _copy_outputs(planner: Planner, lowered: Lowered) -> None:

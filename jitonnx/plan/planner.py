@@ -11,7 +11,7 @@ from typing import NoReturn, TypeAlias
 
 import numpy as np
 
-from jitonnx.ir.dims import DimLike, known, product
+from jitonnx.ir.dims import DimLike, concrete, known, product
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.lowering import Lowered
@@ -176,6 +176,11 @@ class Planner:
     def order(self, value: Value) -> tuple[int, ...]:
         """The memory order chosen for a value."""
         return self._placement.order(value)
+
+    def outgrows_caches(self, tensor: Tensor) -> bool:
+        """Whether a result is so large that it is better written past the caches: none of it would be left in them."""
+        size = concrete(tensor.elements)
+        return size is not None and size * tensor.dtype.itemsize > self.target.l3_bytes
 
     def begin(self, group: Group | None) -> None:
         """What is asked from now on is for this group; None: for the graph as a whole."""

@@ -34,6 +34,8 @@ class RegionSpec(KernelSpec):
     inputs: tuple[tuple[DType, int], ...]
     outputs: tuple[tuple[DType, int], ...]
     exprs: tuple[e.Expr, ...]
+    streams: bool = False
+    """Its one output, of dense rows, is written past the caches, which it would not fit."""
     family: ClassVar[str] = "region"  # generated, not in the library
 
     @property
@@ -66,6 +68,9 @@ def cost(root: e.Expr) -> int:
     return sum(0 if node.op in _FREE else _COSTS.get(node.op, 1) for node in e.children_first(root))
 
 
+_Loop = tuple[int, DimLike, tuple[DimLike, ...]]  # axis, extent, stride of each operand
+
+
 def region_call(
     exprs: Sequence[e.Expr],
     inputs: Sequence[Tensor],
@@ -74,8 +79,12 @@ def region_call(
     label: str,
     origin: Sequence[str],
     reason: str,
+    streams: bool = False,
 ) -> KernelCall:
-    """The call that computes `outputs` (of equal shapes) from `inputs`, which broadcast to them."""
+    """The call that computes `outputs` (of equal shapes) from `inputs`, which broadcast to them.
+
+    streams: the output is too large for the caches, and is written past them if its rows are dense and long enough.
+    """
     shape = outputs[0].shape
     tensors = [broadcast_to(tensor, shape) for tensor in inputs] + list(outputs)
     uses_index = any(node.op == "index" for root in exprs for node in e.children_first(root))
@@ -91,11 +100,24 @@ def region_call(
             (tensor.dtype, _movement(loops[-1][2][len(inputs) + i]) or UNIT) for i, tensor in enumerate(outputs)
         ),
         exprs=tuple(exprs),
+        streams=streams and _can_stream(outputs, loops[-1]),
     )
     sizes: list[DimLike] = [extent for _, extent, _ in loops]
     for number in range(len(tensors)):
         sizes.extend(strides[number] for _, _, strides in loops)
     return KernelCall(spec, tensors, sizes, len(outputs), len(inputs), label=label, origin=tuple(origin), reason=reason)
+
+
+_STREAMED_BYTES = 1024
+"""Of a row at least: both its ends are stored as usual."""
+
+
+def _can_stream(outputs: Sequence[Tensor], inner: _Loop) -> bool:
+    """Whether a region can write its output past the caches: whole vectors of one output, in rows that are long."""
+    _, extent, strides = inner
+    itemsize = outputs[0].dtype.itemsize
+    long = not isinstance(extent, int) or extent * itemsize >= _STREAMED_BYTES
+    return len(outputs) == 1 and itemsize >= 4 and strides[-1] == 1 and long
 
 
 def _renumber(leaf: e.Expr, numbers: dict[int, int]) -> e.Expr | None:
@@ -107,9 +129,6 @@ def _renumber(leaf: e.Expr, numbers: dict[int, int]) -> e.Expr | None:
 
 def _movement(stride: DimLike) -> int:
     return BROADCAST if stride == 0 else UNIT if stride == 1 else STRIDED
-
-
-_Loop = tuple[int, DimLike, tuple[DimLike, ...]]  # axis, extent, stride of each operand
 
 
 def _loops(shape: Sequence[DimLike], tensors: Sequence[Tensor], collapse: bool) -> list[_Loop]:

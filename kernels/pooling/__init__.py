@@ -1,1 +1,1 @@
-"""Pooling over windows of channels-last tensors: maximum (with or without indices), average, Lp norm."""
+"""Pooling over windows: maximum (with or without indices), average, Lp norm; channels-last, or in planes."""

@@ -9,11 +9,12 @@ import numpy as np
 from numba import types
 
 from jitonnx.kernels.code import Code, Mask, convert, each_vector, emitted, larger, remainder, smaller
-from jitonnx.kernels.pooling.spec import PoolSpec
+from jitonnx.kernels.pooling.fold import exceeds, root, step
+from jitonnx.kernels.pooling.planes import Planes
+from jitonnx.kernels.pooling.spec import PoolPlanesSpec, PoolSpec
 from jitonnx.kernels.simd import Vector
 from jitonnx.kernels.tile import Epilogue
-from jitonnx.kernels.trace import Traced, absolute, select, sqrt
-from jitonnx.kernels.vecmath import pow
+from jitonnx.kernels.trace import Traced, select
 
 _AXES = ("depth", "height", "width")
 _STEPS = ("plane", "row", "pixel")
@@ -27,8 +28,10 @@ class Window(NamedTuple):
     padded_taps: Traced
 
 
-def build(spec: PoolSpec, lanes: int, epilogue: Any = None) -> Callable[..., None]:
+def build(spec: PoolSpec | PoolPlanesSpec, lanes: int, epilogue: Any = None) -> Callable[..., None]:
     """The kernel of `spec` for float32 vectors of `lanes`; an epilogue needs float32 elements and no indices."""
+    if isinstance(spec, PoolPlanesSpec):
+        return emitted(lambda code, begin, end: Planes(code, spec, lanes, epilogue).emit(begin, end))
     if epilogue is not None and (spec.element != "float32" or spec.with_indices):
         raise ValueError(f"{spec} takes no epilogue")
     element = getattr(types, spec.element)
@@ -78,8 +81,8 @@ def _size(code: Code, name: str) -> Traced:
 def _offset(code: Code, tensor: str, image: Traced, *coordinates: Traced) -> Traced:
     """Where a pixel, given by its coordinates in the order of the axes, lies in x or y."""
     offset = image * _size(code, f"{tensor}_image")
-    for coordinate, step in zip(coordinates, _STEPS, strict=False):
-        offset = offset + coordinate * _size(code, f"{tensor}_{step}")
+    for coordinate, name in zip(coordinates, _STEPS, strict=False):
+        offset = offset + coordinate * _size(code, f"{tensor}_{name}")
     return offset
 
 
@@ -153,21 +156,15 @@ class _Pixel:
 
         def take(index: Traced) -> None:
             x = convert(self.x.load(index, lanes, mask), self.total)
-            total.set(_step(self.spec, total.get(), x))
+            total.set(step(kind, self.spec.power, total.get(), x))
 
         _each_tap(self.code, windows, [(source, "x")], take)
         result = total.get()
         if kind == "average":
             result = result / self.code.spread(self._divisor(windows), lanes)
         elif kind == "lp":
-            result = self._root(result)
+            result = root(self.code, result, self.spec.power)
         return convert(result, self.element)
-
-    def _root(self, x: Traced) -> Traced:
-        power = self.spec.power
-        if power <= 2:
-            return x if power == 1 else sqrt(x)
-        return self.code.call(pow, x, x.constant(1 / power))
 
 
 def _first_tap(code: Code, x: Traced, windows: list[Window]) -> Traced:
@@ -194,25 +191,6 @@ def _each_tap(
         _each_tap(code, windows, moved, take, axis + 1)
 
 
-def _step(spec: PoolSpec, total: Traced, x: Traced) -> Traced:
-    """The fold's next value."""
-    if spec.kind == "max":
-        return select(_exceeds(x, total), x, total)
-    if spec.kind == "average":
-        return total + x
-    magnitude = absolute(x)
-    product = magnitude
-    for _ in range(spec.power - 1):
-        product = product * magnitude
-    return total + product
-
-
-def _exceeds(a: Traced, b: Traced) -> Traced:
-    if isinstance(a.element, types.Integer) and not a.element.signed:
-        return Traced(a.builder, types.boolean, a.builder.icmp_unsigned(">", a.value, b.value))
-    return a > b
-
-
 class _PixelWithIndices:
     """Emits one output pixel of MaxPool with its second output: vectors of maxima beside vectors of their places."""
 
@@ -235,7 +213,7 @@ class _PixelWithIndices:
 
             def take(at: Traced, place: Traced) -> None:
                 x = self.x.load(at, lanes, mask)
-                better = _exceeds(x, best.get())
+                better = exceeds(x, best.get())
                 best.set(select(better, x, best.get()))
                 best_place.set(select(better, code.spread(place, lanes), best_place.get()))
 

@@ -80,6 +80,101 @@ class PoolSpec(KernelSpec):
         return Work(outputs * window, item * (prod(sizes[:5]) + outputs) + 8 * outputs * self.with_indices)
 
 
+PLANE_STRIDES = (1, 2, 3, 4)
+"""Strides along the width for which planes have a kernel: shuffles take outputs out of so many vectors."""
+
+_UNROLLED = 4
+"""Windows of up to so many rows and columns have code of their own."""
+_ROWS_TOGETHER = 3
+"""Output rows made together where windows move by one row: loads that straddle cache lines bind, and share rows."""
+_BLOCK_BYTES = 12 << 10
+"""Of rows copied for a task: they stay in the first-level cache beside what is written."""
+_LONGEST_VECTOR = 16
+
+
+@dataclass(frozen=True)
+class PoolPlanesSpec(KernelSpec):
+    """As `PoolSpec` of float32 over one or two axes, without dilation, but pixels of a row lie side by side: vectors
+    are of output pixels. Every window has a tap within x.
+
+    Element (n, c, h, w) of x lies at n * x_image + c * x_channel + h * x_row + w, of y likewise; steps of x are not
+    negative. Task: a block of output rows of a plane. Where windows reach beyond x, or vectors beyond its end, the
+    rows that a task reads are copied first, with padding all around: zeros to be added, or the nearest elements again
+    to be compared. Maxima are as of `PoolSpec`; sums are sums of rows. To the epilogue, batch is n, row c and
+    column oh * out_width + ow.
+    """
+
+    kind: str
+    count_include_pad: bool
+    power: int
+    stride: int
+    """Along the width, one of PLANE_STRIDES."""
+    window: tuple[int, int] = (0, 0)
+    """Its height and width; (0, 0): any."""
+    rows: int = 1
+    """So many output rows are made together, which read mostly the same rows: for windows that move by one row."""
+
+    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "y")
+    SIZES: ClassVar[tuple[str, ...]] = (
+        *("images", "channels", "height", "width", "out_height", "out_width"),
+        *("x_image", "x_channel", "x_row", "y_image", "y_channel", "y_row"),
+        *("kernel_height", "kernel_width", "stride_height"),
+        *("pad_height", "pad_width", "pad_height_after", "pad_width_after"),
+    )
+    DERIVED: ClassVar[tuple[str, ...]] = ("rows_each", "margin", "reach", "pitch", "padded")
+    """What `complete` appends: output rows of a task; where x begins in a copied row; elements of a row from its
+    padding on that whole vectors read; elements from one copied row to the next; whether windows reach beyond the
+    width."""
+
+    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
+        named = dict(zip(self.SIZES, sizes, strict=True))
+        vectors = -(-named["out_width"] // _LONGEST_VECTOR)
+        reach = vectors * _LONGEST_VECTOR * self.stride + named["kernel_width"] - 1
+        margin = _whole_vectors(named["pad_width"])
+        pitch = margin + _whole_vectors(max(reach - named["pad_width"], named["width"]))
+        beyond = (named["out_width"] - 1) * self.stride + named["kernel_width"] > named["width"]
+        rows = (_BLOCK_BYTES // (4 * pitch) - named["kernel_height"]) // named["stride_height"] + 1
+        rows_each = max(1, min(rows, named["out_height"]))
+        return [*sizes, rows_each, margin, reach, pitch, int(beyond or named["pad_width"] > 0)]
+
+    @property
+    def size_count(self) -> int:
+        return len(self.SIZES) + len(self.DERIVED)
+
+    def tasks(self, sizes: Sequence[int]) -> int:
+        images, channels, height, width, out_height, out_width, *_ = sizes
+        blocks = -(-out_height // sizes[len(self.SIZES)])
+        return images * channels * blocks if min(height, width, out_width) > 0 else 0
+
+    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+        """The rows that a task reads, if it has to copy them."""
+        named = dict(zip((*self.SIZES, *self.DERIVED), sizes, strict=False))
+        rows = (named["rows_each"] - 1) * named["stride_height"] + named["kernel_height"]
+        return 4 * rows * named["pitch"]
+
+    def work(self, sizes: Sequence[int]) -> Work:
+        named = dict(zip(self.SIZES, sizes, strict=False))
+        images, channels, height, width, out_height, out_width, *_ = sizes
+        outputs, planes = images * channels * out_height * out_width, images * channels
+        window = named["kernel_height"] * named["kernel_width"]
+        return Work(outputs * window, 4 * (planes * height * width + outputs))
+
+
+def _whole_vectors(elements: int) -> int:
+    return -(-elements // _LONGEST_VECTOR) * _LONGEST_VECTOR
+
+
+def choose_planes(
+    kind: str, window: tuple[int, int], strides: tuple[int, int], count_include_pad: bool = False, power: int = 2
+) -> PoolPlanesSpec:
+    """The spec for pooling planes with windows of this height and width; unused fields have their defaults."""
+    include, power = count_include_pad and kind == "average", power if kind == "lp" else 2
+    if max(window) > _UNROLLED:
+        return PoolPlanesSpec(kind, include, power, strides[1])
+    rows = _ROWS_TOGETHER if window[0] > 1 and strides[0] == 1 else 1
+    return PoolPlanesSpec(kind, include, power, strides[1], window, rows)
+
+
 def choose(
     kind: str, element: str = "float32", with_indices: bool = False, count_include_pad: bool = False, power: int = 2
 ) -> PoolSpec:

@@ -7,11 +7,11 @@ from typing import Any
 
 from numba import types
 
-from jitonnx.kernels.code import Code, Pointer, emitted, remainder, smaller
+from jitonnx.kernels.code import Code, Pointer, emitted, gathered, remainder, smaller
 from jitonnx.kernels.memory import copy_bytes
 from jitonnx.kernels.trace import Traced
 from jitonnx.kernels.transpose.spec import COPY, TILES, TransposeSpec
-from jitonnx.kernels.transpose.tiles import copy_transposed, evenly, shuffled, tile_size
+from jitonnx.kernels.transpose.tiles import copy_transposed, evenly, tile_size
 
 _WORDS = {1: types.uint8, 2: types.uint16, 4: types.uint32, 8: types.uint64}
 
@@ -111,7 +111,7 @@ class _Kernel:
             planes = [source.load(size["a_source"] * plane + start, tile) for plane in range(count)]
             for number in range(count):
                 places = range(number * tile, (number + 1) * tile)
-                group = _gathered(planes, [place % count * tile + place // count for place in places])
+                group = gathered(planes, [place % count * tile + place // count for place in places])
                 target.store(start * count + number * tile, group)
         with code.loop(b_stop, whole) as at:
             for plane in range(count):
@@ -124,7 +124,7 @@ class _Kernel:
         with code.loop(whole, a, tile) as start:
             groups = [source.load(start * count + number * tile, tile) for number in range(count)]
             for plane in range(count):
-                one = _gathered(groups, [place * count + plane for place in range(tile)])
+                one = gathered(groups, [place * count + plane for place in range(tile)])
                 target.store(size["b_target"] * plane + start, one)
         with code.loop(a_stop, whole) as at:
             for plane in range(count):
@@ -139,17 +139,3 @@ class _Kernel:
             *(source.at(a * a_source + b), a_source, evenly(target.at(b * b_target + a), b_target)),
             *((a_stop - a, b_stop - b), self.vector_bytes, a_source >= b_target),
         )
-
-
-def _gathered(vectors: list[Traced], order: list[int]) -> Traced:
-    """The vector of elements `order` of all `vectors` one after another: one shuffle for each vector but the first."""
-    width, result = len(order), vectors[0]
-    places = [at if at < width else 0 for at in order]
-    for number, vector in enumerate(vectors[1:], 1):
-        first = number * width
-        places = [
-            width + at - first if first <= at < first + width else place
-            for at, place in zip(order, places, strict=True)
-        ]
-        result, places = shuffled(result, vector, places), list(range(width))
-    return result

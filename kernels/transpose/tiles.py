@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count, islice
 
-import llvmlite.ir as ir
-
-from jitonnx.kernels.code import Code, Pointer, smaller
+from jitonnx.kernels.code import Code, Pointer, shuffled, smaller
 from jitonnx.kernels.tile import emit_prefetch
 from jitonnx.kernels.trace import Traced, select
 
@@ -129,9 +127,3 @@ def _transposed_lanes(vectors: list[Traced], group: int) -> list[Traced]:
     pairs = list(zip(vectors[::2], vectors[1::2], strict=True))
     even, odd = (_transposed_lanes([shuffled(*pair, order) for pair in pairs], group) for order in lanes)
     return [vector for both in zip(even, odd, strict=True) for vector in both]
-
-
-def shuffled(a: Traced, b: Traced, order: list[int]) -> Traced:
-    """The vector of the elements `order` of a and b one after the other."""
-    mask = ir.Constant(ir.VectorType(ir.IntType(32), len(order)), order)
-    return a.like(a.builder.shuffle_vector(a.value, b.value, mask))

@@ -19,22 +19,27 @@ from tests.kernels.harness import Compiled, assembly
 
 X, Y = e.operand(0, DType.FLOAT), e.operand(1, DType.FLOAT)
 EDGES = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, 3e38, -2.5], np.float32)
+AVX2 = named("haswell")
 _compiled: dict[tuple[RegionSpec, Target], Compiled] = {}
 
 
 def run_region(
-    exprs: Sequence[e.Expr], inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], target: Target
-) -> None:
+    exprs: Sequence[e.Expr],
+    inputs: Sequence[np.ndarray],
+    outputs: Sequence[np.ndarray],
+    target: Target,
+    streams: bool = False,
+) -> RegionSpec:
     """Compute `outputs` in place with a compiled region; equal specs are compiled once."""
-    call = region_call(
-        exprs, [_tensor(a) for a in inputs], [_tensor(a) for a in outputs], label="", origin=(), reason=""
-    )
+    tensors = [_tensor(a) for a in inputs], [_tensor(a) for a in outputs]
+    call = region_call(exprs, *tensors, label="", origin=(), reason="", streams=streams)
     assert isinstance(call.spec, RegionSpec)
     key = call.spec, target
     if key not in _compiled:
         _compiled[key] = Compiled(region_function(call.spec, target.lanes(4)), target)
     sizes = list(call.spec.complete(call.sizes))  # type: ignore[arg-type]
     _compiled[key]([*inputs, *outputs], sizes, call.spec.tasks(sizes), pieces=3)
+    return call.spec
 
 
 def _tensor(array: np.ndarray) -> Tensor:
@@ -122,6 +127,31 @@ def test_several_outputs() -> None:
     run_region([X * 2.0, e.absolute(X)], [x], [first, second], host())
     np.testing.assert_array_equal(first, x * 2)
     np.testing.assert_array_equal(second, np.abs(x))
+
+
+@pytest.mark.parametrize("target", [host(), named("haswell")], ids=["host", "avx2"])
+@pytest.mark.parametrize("dtype", [DType.FLOAT, DType.DOUBLE, DType.INT64])
+@pytest.mark.parametrize("shape", [(20001,), (3, 300), (2, 3, 257), (40000,)], ids=str)
+def test_streamed_output(shape: tuple[int, ...], dtype: DType, target: Target) -> None:
+    """Whatever its alignment and gaps; what lies between its rows stays."""
+    x = (np.random.default_rng(0).standard_normal(shape) * 50).astype(dtype.numpy)
+    operand = e.operand(0, dtype)
+    for start, gap in ((0, 0), (1, 5), (15, 1)):
+        whole = np.full((*shape[:-1], start + shape[-1] + gap), 77, dtype.numpy)
+        spec = run_region([operand + operand], [x], [whole[..., start : start + shape[-1]]], target, streams=True)
+        assert spec.streams
+        np.testing.assert_array_equal(whole[..., start : start + shape[-1]], x + x)
+        assert (whole[..., :start] == 77).all() and (whole[..., start + shape[-1] :] == 77).all()
+
+
+def test_what_can_be_streamed() -> None:
+    x, short, flags = np.ones(3000, np.float32), np.ones((40, 20, 3), np.float32), np.zeros(3000, bool)
+    assert "vmovntps" in assembly(region_function(run_region([X * 2.0], [x], [x], AVX2, True), 8), AVX2)
+    assert not run_region([X * 2.0], [short[..., 0]], [short[..., 0]], AVX2, True).streams  # with gaps
+    assert not run_region([X * 2.0], [short[0]], [short[0, :, ::-1]], AVX2, True).streams
+    assert not run_region([X > 2.0], [x], [flags], AVX2, True).streams
+    assert not run_region([X * 2.0, X * 3.0], [x], [x, np.ones_like(x)], AVX2, True).streams
+    assert not run_region([X * 2.0], [x], [x], AVX2).streams
 
 
 @pytest.mark.parametrize(

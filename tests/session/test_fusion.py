@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import helper
+from onnx.reference import ReferenceEvaluator
 
 import jitonnx
 from jitonnx.ops.convolution import Conv
@@ -202,6 +204,52 @@ def test_pointwise_convolution_of_planes_with_a_residual_that_lies_otherwise() -
     (y,) = session.run(None, {"x": x, "residual": residual})
     want = Conv().evaluate(x.astype(float), weights.astype(float)) + residual.transpose(0, 3, 1, 2)
     np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("images", [2, "n"])
+@pytest.mark.parametrize(
+    ("operator", "shape", "attributes", "planar"),
+    [
+        ("MaxPool", (20, 64), {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}, True),
+        ("AveragePool", (8, 40), {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1}, True),
+        ("AveragePool", (19, 31), {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "count_include_pad": 1}, True),
+        ("MaxPool", (50,), {"kernel_shape": [3], "strides": [3]}, True),
+        ("MaxPool", (20, 33), {"kernel_shape": [3, 3], "dilations": [2, 2]}, False),
+        ("MaxPool", (40, 4), {"kernel_shape": [6, 1], "strides": [1, 5]}, False),
+    ],
+)
+def test_pooling_of_planes(
+    operator: str, shape: tuple[int, ...], attributes: dict[str, Any], planar: bool, images: int | str
+) -> None:
+    """Between a graph's input and output no copies to channels-last and back, with what follows in the kernel."""
+    plain = model(
+        [node(operator, ["x"], ["y"], **attributes)], [tensor("x", [images, CHANNELS, *shape])], [tensor("y", None)]
+    )
+    x = data(1, 2, CHANNELS, *shape)
+    (pooled,) = ReferenceEvaluator(onnx.load_from_string(plain)).run(None, {"x": x})
+    nodes = [node(operator, ["x"], ["p"], **attributes), node("Add", ["p", "r"], ["a"]), node("Relu", ["a"], ["y"])]
+    inputs = [tensor("x", [images, CHANNELS, *shape]), tensor("r", [images, *pooled.shape[1:]])]
+    session = jitonnx.InferenceSession(model(nodes, inputs, [tensor("y", None)]))
+    residual = data(2, *pooled.shape)
+    (y,) = session.run(None, {"x": x, "r": residual})
+    np.testing.assert_allclose(y, np.maximum(pooled + residual, 0), rtol=1e-5, atol=1e-5)
+    assert any("in planes" in label for label in labels(session)) == planar
+    assert any(label.startswith("copy") for label in labels(session)) != planar
+
+
+def test_pooling_of_planes_for_a_convolution() -> None:
+    """What reads the smaller result channels-last gets a copy of that, and not of the image."""
+    weights, x = data(1, OUTPUTS, CHANNELS, 3, 3), data(2, 1, CHANNELS, 32, 32)
+    nodes = [
+        node("MaxPool", ["x"], ["p"], kernel_shape=[2, 2], strides=[2, 2]),
+        node("Conv", ["p", "weights"], ["y"], pads=[1, 1, 1, 1]),
+    ]
+    session = jitonnx.InferenceSession(model(nodes, [tensor("x", x.shape)], [tensor("y", None)], {"weights": weights}))
+    (y,) = session.run(None, {"x": x})
+    pooled = x.reshape(1, CHANNELS, 16, 2, 16, 2).max((3, 5))
+    want = Conv(pads=(1, 1, 1, 1)).evaluate(pooled.astype(float), weights.astype(float))
+    np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-4)
+    assert any("in planes" in label for label in labels(session))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What a session is besides its runs: sources, metadata, defaults, fixed dimensions, pickling, profiles, closing."""
 
 import copy
+import cProfile
 import io
 import json
 import pickle
@@ -15,6 +16,7 @@ from onnx import helper, numpy_helper
 
 from jitonnx import InferenceSession, SessionOptions
 from jitonnx.errors import (
+    Error,
     Fail,
     InvalidArgument,
     InvalidGraph,
@@ -209,6 +211,42 @@ def test_a_shape_that_depends_on_data() -> None:
         np.testing.assert_array_equal(back, -np.maximum(x, 0))
         np.testing.assert_array_equal(before, x.shape)
         np.testing.assert_array_equal(behind, expected.shape)
+
+
+def test_every_run_of_a_cut_graph_checks_its_feeds() -> None:
+    """Plain arrays of shapes that were run before go a short way; all else is looked at as before."""
+    nodes = [node("Relu", ["x"], ["r"]), node("Reshape", ["r", "to"], ["s"]), node("Neg", ["s"], ["y"])]
+    inputs = [tensor("x", ["n", 3]), tensor("to", [2], models.INT64)]
+    session = InferenceSession(model(nodes, inputs, [tensor("y", None)]))
+    to, big = np.array([3, 2]), np.arange(12, dtype=np.float32).reshape(4, 3)[::-1]
+    for x in (X, X, X[::-1], X.astype(">f4"), np.asfortranarray(X), X.tolist(), X, X[:1], big, np.abs(X)):
+        given = np.asarray(x, np.float32)
+        (y,) = session.run(None, {"x": x, "to": np.array([given.size, 1])})
+        np.testing.assert_array_equal(y, -np.maximum(given, 0).reshape(-1, 1))
+        assert y.flags.owndata and y.dtype == np.float32
+    for feeds, text in (
+        ({"x": X.astype(float), "to": to}, "Unexpected input data type"),
+        ({"x": X}, "missing"),
+        ({"x": X, "to": to, "z": to}, "Invalid input name"),
+        ({"x": X[:, :2], "to": to}, "invalid dimensions"),
+        ({"x": X, "to": np.array([4, 4])}, "Reshape"),
+    ):
+        with pytest.raises(Error, match=text):
+            session.run(None, feeds)
+    session.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        session.run(None, {"x": X, "to": to})
+
+
+def test_a_graph_of_one_node_on_numpy_costs_few_python_calls() -> None:
+    inputs = [tensor(name, []) for name in ("start", "limit", "delta")]
+    session = InferenceSession(model([node("Range", ["start", "limit", "delta"], ["y"])], inputs, [tensor("y", None)]))
+    feeds = {name: np.array(value, np.float32) for name, value in (("start", 1), ("limit", 7), ("delta", 2))}
+    session.run(None, feeds)
+    profile = cProfile.Profile()
+    (y,) = profile.runcall(session.run, None, feeds)
+    np.testing.assert_array_equal(y, np.float32([1, 3, 5]))
+    assert sum(entry.callcount for entry in profile.getstats()) < 100
 
 
 def test_outputs_of_a_cut_graph_belong_to_the_caller() -> None:

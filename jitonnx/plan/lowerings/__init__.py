@@ -25,7 +25,7 @@ LOWERINGS: dict[type[c.Computation], str] = {
     c.ReverseSequence: "indexing.reverse_sequence",
     c.MatMul: "products.matmul",
     c.Attention: "products.attention",
-    c.Pool: "windows.pool",
+    c.Pool: "pooling.pool",
     c.LocalResponseNormalize: "windows.local_response_normalize",
     c.Resize: "windows.resize",
     c.Softmax: "rows.softmax",

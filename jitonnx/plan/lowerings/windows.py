@@ -1,4 +1,4 @@
-"""Windows over images: pooling, convolution, resizing. Kernels read and write channels-last."""
+"""Windows over images: convolution, resizing, normalisation over channels. Kernels read and write channels-last."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from jitonnx.ir.types import TensorType
 from jitonnx.kernels.convolution.spec import DepthwiseSpec, DirectSpec, choose_convolution, choose_transposed, live_taps
 from jitonnx.kernels.convolution.transforms import WinogradSpec
 from jitonnx.kernels.lrn.spec import LRNSpec
-from jitonnx.kernels.pooling.spec import ELEMENTS as POOL_ELEMENTS
-from jitonnx.kernels.pooling.spec import choose as choose_pool
 from jitonnx.kernels.resize.spec import OUTSIDE, ResizeAxisSpec, ResizePlanesSpec, Table, pack_runs, pack_table
 from jitonnx.kernels.resize.spec import choose as choose_resize
 from jitonnx.kernels.transpose.spec import INTERLEAVED
@@ -50,44 +48,6 @@ if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner, RowStrides
 
 _D = TypeVar("_D")
-
-
-def pool(planner: Planner, group: Group, statement: Statement) -> None:
-    """MaxPool, AveragePool, LpPool over one to three spatial axes."""
-    computation = statement.computation
-    assert isinstance(computation, c.Pool) and statement.inputs[0] is not None
-    x = planner.channels_last(statement.inputs[0])
-    if x.rank > 5 or x.dtype.numpy.name not in POOL_ELEMENTS[computation.kind]:
-        planner.unplannable(f"{computation.kind} pooling of {x.dtype.text} with {x.rank} axes")
-    order = channels_last_order(x.rank)
-    assert group.output is not None
-    y = planner.place(group.output, order, strict=True)
-    indices = [planner.place(value, order, strict=True) for value in statement.outputs[1:]]
-    spec = choose_pool(
-        computation.kind, x.dtype.numpy.name, bool(indices), computation.count_include_pad, computation.p
-    )
-    sizes: list[DimLike] = [x.shape[0], *spatial(x.shape[2:], 1), x.shape[1], *spatial(y.shape[2:], 1)]
-    sizes += [x.strides[0], *spatial(x.strides[2:], 0), y.strides[0], *spatial(y.strides[2:], 0)]
-    for window in (computation.kernel, computation.strides, computation.dilations):
-        sizes += spatial(window, 1)
-    sizes += [*spatial(computation.pads_before, 0), *spatial(computation.pads_after, 0)]
-    sizes += _index_strides(x, computation.storage_order)
-    call = KernelCall(spec, [x, y, *(indices or [y])], sizes, 1 + len(indices), 1)
-    call.label = f"{computation.kind} pool {'x'.join(map(str, computation.kernel))}"
-    call.reason = "; ".join(["windows over channels-last pixels", *group.reasons])
-    planner.epilogue(group, call, pixel_strides)
-    planner.call(call)
-
-
-def _index_strides(x: Tensor, storage_order: int) -> list[DimLike]:
-    """What a step along image, channel and the spatial axes adds to an index into the flattened operand."""
-    axes = spatial(x.shape[2:], 1)
-    steps: list[DimLike] = []
-    step: DimLike = 1
-    for extent in axes if storage_order else reversed(axes):
-        steps.append(step)
-        step = step * extent
-    return [step * x.shape[1], step, *(steps if storage_order else reversed(steps))]
 
 
 def local_response_normalize(planner: Planner, group: Group, statement: Statement) -> None:
@@ -331,7 +291,7 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
         _direct(planner, group, computation, x, weights, y)
 
 
-_COPY_COST = 0.4  # of a multiply-add of vectors: what an element costs that is copied to another layout
+COPY_COST = 0.4  # of a multiply-add of vectors: what an element costs that is copied to another layout
 
 
 def _stays_planar(planner: Planner, group: Group, x: Tensor) -> bool:
@@ -351,7 +311,7 @@ def _stays_planar(planner: Planner, group: Group, x: Tensor) -> bool:
     channels, outputs = integers([x.shape[1], target.shape[1]])
     if pixels is None:
         return True
-    copies = _COPY_COST * pixels * (channels + outputs)
+    copies = COPY_COST * pixels * (channels + outputs)
     return -(-pixels // lanes) * outputs * channels <= pixels * -(-outputs // lanes) * channels + copies
 
 
@@ -632,8 +592,3 @@ def _add_bias(planner: Planner, group: Group, bias: Value, rank: int) -> None:
             ),
         )
     group.expr, group.operands = biased, [column, *group.operands]
-
-
-def spatial(values: Sequence[DimLike], fill: DimLike) -> list[DimLike]:
-    """One entry each for depth, height and width: axes that an image lacks get `fill` in front."""
-    return [*[fill] * (3 - len(values)), *values]
