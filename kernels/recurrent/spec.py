@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from jitonnx.kernels.packing import zeros
 from jitonnx.kernels.phases import shared_bytes
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
@@ -124,7 +125,7 @@ class RecurrentSpec(KernelSpec):
         """
         directions, _, hidden = r.shape
         padded = self.padded(hidden)
-        packed = np.empty((directions, self.packed_elements(hidden)), self.element)
+        packed = zeros(directions * self.packed_elements(hidden), self.element).reshape(directions, -1)
         by_gate = r.reshape(directions, self.gates, hidden, hidden)
         first_gate = offset = 0
         for gates in self.passes:
