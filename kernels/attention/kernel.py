@@ -6,6 +6,7 @@
         for each row                                                  weights = exp(scale * scores + mask - largest)
         for each panel of v's columns, for each tile of rows          y = weights @ v / sum of weights
 
+Few query rows read k and v where they lie instead (`in_place`).
 All scores of a row are held at once, so the softmax is the exact one, in two passes over a row that stays in the cache.
 """
 
@@ -18,6 +19,7 @@ import llvmlite.ir as ir
 from numba.core import types
 
 from jitonnx.kernels import vecmath
+from jitonnx.kernels.attention.in_place import Matrix, emit_results, emit_scores
 from jitonnx.kernels.attention.spec import BLOCK_TILES, PADDING, TASK_TILES, TASKS, AttentionSpec
 from jitonnx.kernels.code import Code, Pointer, emitted, larger, remainder, smaller
 from jitonnx.kernels.gemm.copy import emit_copy
@@ -46,6 +48,8 @@ class _Head(NamedTuple):
 
     number: Traced
     q: Pointer
+    k: Pointer
+    v: Pointer
     mask: Pointer
     y: Pointer
     first: Traced
@@ -69,10 +73,11 @@ class _Attention:
         """In the order of AttentionSpec.scratch_bytes."""
         spec, size, height = self.spec, self.size, self.spec.rows[0]
         key_columns, value_columns = self._packed(size["keys"]), self._packed(size["value_depth"])
-        self.k_panels = self.code.scratch(types.float32)
-        slack = PADDING * spec.widths[0]
-        self.v_panels = self.k_panels.at((size["depth"] + PADDING) * key_columns + slack)
-        self.scores = self.v_panels.at((size["keys"] + PADDING) * value_columns + slack)
+        self.scores = self.k_panels = self.code.scratch(types.float32)
+        if not spec.never_copies:
+            slack = PADDING * spec.widths[0]
+            self.v_panels = self.k_panels.at((size["depth"] + PADDING) * key_columns + slack)
+            self.scores = self.v_panels.at((size["keys"] + PADDING) * value_columns + slack)
         self.score_row = key_columns + PADDING
         self.results = self.scores.at(self.score_row * (BLOCK_TILES * height))
         self.factors = self.results.at(height * spec.widths[0])
@@ -123,22 +128,26 @@ class _Attention:
             batch, head = number / size["heads"], remainder(number, size["heads"])
             kv_head = head * size["kv_heads"] / size["heads"]
             kv = batch * size["kv_heads"] + kv_head
-            with code.when(~ready.get().equals(kv)):
-                self._function("make_ready", [batch, kv_head], _Attention._make_ready)
-                ready.set(kv)
+            k = self.k.at(batch * size["k_batch"] + kv_head * size["k_head"])
+            v = self.v.at(batch * size["v_batch"] + kv_head * size["v_head"])
+            if not spec.never_copies:
+                needed = ~ready.get().equals(kv)
+                if spec.in_place:
+                    needed = needed & (size["queries"] >= spec.rows[0])
+                with code.when(needed):
+                    self._function("make_ready", [k, v], _Attention._make_ready)
+                    ready.set(kv)
             last = (block + 1).equals(blocks)
             first = block * tiles / blocks * spec.rows[0]
             stop = select(last, size["queries"], (block + 1) * tiles / blocks * spec.rows[0])
             q = self.q.at(batch * size["q_batch"] + head * size["q_head"])
             y = self.y.at(batch * size["y_batch"] + head * size["y_head"])
             mask = self.mask.at(batch * size["mask_batch"] + head * size["mask_head"])
-            self._emit_rows(_Head(number, q, mask, y, first, stop))
+            self._emit_rows(_Head(number, q, k, v, mask, y, first, stop))
 
-    def _make_ready(self, batch: Traced, kv_head: Traced) -> None:
+    def _make_ready(self, k: Pointer, v: Pointer) -> None:
         """Copy k, turned, and v to panels: [depth][width] and [keys][width]."""
         size = self.size
-        k = self.k.at(batch * size["k_batch"] + kv_head * size["k_head"])
-        v = self.v.at(batch * size["v_batch"] + kv_head * size["v_head"])
 
         def copy(source: Pointer, target: Pointer, rows: Traced, columns: Traced, steps: tuple[Traced, Traced]) -> None:
             def panel(column: Traced, width: int) -> None:
@@ -189,6 +198,9 @@ class _Attention:
         self, head: _Head, height: int, tiles: Traced, row_of: Callable[[Traced], Traced], seen: Traced
     ) -> None:
         size = self.size
+        if self._in_place(height):
+            self._emit_scores_in_place(head, height, tiles, row_of, seen)
+            return
 
         def panel(column: Traced, width: int) -> None:
             with self.code.loop(tiles) as tile:
@@ -197,6 +209,34 @@ class _Attention:
                 self._tile(height, width, a, size["q_row"], b, size["depth"], c, self.score_row)
 
         self.panels(size["keys"], panel, seen)
+
+    def _in_place(self, height: int) -> bool:
+        """Whether tiles of this height read k and v where they lie."""
+        return self.spec.in_place and height == self.spec.rows[-1]
+
+    def _emit_scores_in_place(
+        self, head: _Head, height: int, tiles: Traced, row_of: Callable[[Traced], Traced], seen: Traced
+    ) -> None:
+        def write(attention: _Attention, q: Pointer, k: Pointer, scores: Pointer, seen: Traced) -> None:
+            code, size, depth = attention.code, attention.size, attention.size["depth"]
+            rows = Matrix(q, size["q_row"], code.integer(height), depth)
+            keys = Matrix(k, size["k_row"], seen, depth)
+            emit_scores(code, rows, keys, scores, attention.score_row, attention.lanes)
+
+        with self.code.loop(tiles) as tile:
+            q = head.q.at(row_of(tile) * self.size["q_row"])
+            scores = self.scores.at(tile * height * self.score_row)
+            self._function(f"scores_in_place.{height}", [q, head.k, scores, seen], write)
+
+    def _result_in_place(
+        self, height: int, width: int, weights: Pointer, v: Pointer, seen: Traced, columns: Traced
+    ) -> None:
+        def write(attention: _Attention, weights: Pointer, v: Pointer, seen: Traced, columns: Traced) -> None:
+            rows = Matrix(v, attention.size["v_row"], seen, columns)
+            results, row = attention.results, attention.score_row
+            emit_results(attention.code, weights, row, height, rows, results, width, attention.lanes)
+
+        self._function(f"results_in_place.{height}.{width}", [weights, v, seen, columns], write)
 
     def _emit_results(
         self, head: _Head, height: int, tiles: Traced, row_of: Callable[[Traced], Traced], seen: Traced
@@ -208,8 +248,12 @@ class _Attention:
                 attention._write_results(height, width, *place)
 
             with code.loop(tiles) as tile:
-                a, b = self.scores.at(tile * height * self.score_row), self.v_panels.at(column * size["keys"])
-                self._tile(height, width, a, self.score_row, b, seen, self.results, code.integer(width))
+                weights = self.scores.at(tile * height * self.score_row)
+                if self._in_place(height):
+                    self._result_in_place(height, width, weights, head.v.at(column), seen, size["value_depth"] - column)
+                else:
+                    b = self.v_panels.at(column * size["keys"])
+                    self._tile(height, width, weights, self.score_row, b, seen, self.results, code.integer(width))
                 row = row_of(tile)
                 place: list[Traced | Pointer] = [
                     head.y.at(row * size["y_row"]),

@@ -200,17 +200,16 @@ class _Kernel:
 
     def _panel(self, weights: Pointer, source: Pointer, gates: int, count: Traced) -> None:
         """sums[row][gate] = the products of one panel, for all rows of the block."""
-        rows = self.spec.rows
-        if rows == 1:
-            self._tile(weights, source, gates, 1, self.sums)
-            return
-        # From half the rows on, a tile with idle rows is as fast as reading the panel row by row.
-        with self.code.either(count * 2 >= rows) as (whole, part):
-            with whole:
-                self._tile(weights, source, gates, rows, self.sums)
-            with part, self.code.loop(count) as row:
+        tiles = self.spec.tiles
+        done = self.code.integer(0)
+        for height in tiles:
+            # From half the rows on, a tile with idle rows is as fast as reading the panel row by row.
+            idle = height // 2 if tiles[-1] == 1 else 0
+            end = done + (count - done + idle) / height * height
+            with self.code.loop(end, done, height) as row:
                 target = self.sums.at(row * (gates * self.spec.units))
-                self._tile(weights, source.at(row * self.padded), gates, 1, target)
+                self._tile(weights, source.at(row * self.padded), gates, height, target)
+            done = end
 
     def _tile(self, weights: Pointer, source: Pointer, gates: int, rows: int, target: Pointer) -> None:
         """target[row][gate] = Σ_k source[row][k] * weights[k][gate], in `phases` sums over every phases-th k."""

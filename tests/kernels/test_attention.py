@@ -133,6 +133,47 @@ def test_chosen_tiles(target: Target) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=IDS)
+@pytest.mark.parametrize("depth", [1, 5, 16, 33, 64, 80])
+@pytest.mark.parametrize("queries", [1, 2, 6])
+def test_few_rows_in_place(queries: int, depth: int, target: Target) -> None:
+    spec = choose(queries, None, None, target, rows_lie=True)
+    assert spec.in_place and spec.never_copies
+    for keys in (1, 2, 3, 4, 5, 7, 64, 197):
+        check(make(2, 6, queries, keys, depth, depth + 3, kv_heads=2), spec, target)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=IDS)
+def test_rows_unknown_in_place(target: Target) -> None:
+    """From one tile's rows on k and v are copied, below they are read in place, by the same kernel."""
+    for options in ({}, {"causal": True}):
+        spec = general(target, rows_lie=True, **options)
+        assert spec.in_place and not spec.never_copies
+        for queries, keys in ((1, 9), (5, 33), (6, 33), (14, 40)):
+            check(make(2, 3, queries, keys, 20)._replace(causal_offset=keys - queries), spec, target)
+    assert not choose(7, None, None, target, rows_lie=True).in_place
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=IDS)
+def test_masks_in_place(target: Target) -> None:
+    mask = np.random.default_rng(0).random((2, 3, 2, 70)) < 0.7
+    mask[:, :, 1] = False
+    p = make(2, 3, 2, 70, 16)._replace(mask=mask)
+    check(p, choose(2, None, None, target, mask="bool", empty_rows_zero=True, rows_lie=True), target)
+
+
+def test_no_keys_in_place() -> None:
+    spec = choose(1, None, None, host(), rows_lie=True)
+    assert np.isnan(run(make(1, 2, 1, 0, 4), spec, host())).all()
+
+
+def test_nan_in_place() -> None:
+    p = make(1, 2, 2, 20, 16)
+    p.q[0, 0, 1, 2] = np.nan
+    y = run(p, choose(2, None, None, host(), rows_lie=True), host())
+    assert np.isnan(y[0, 1, :16]).all() and np.isfinite(y[0, 0]).all() and np.isfinite(y[0, 1, 16:]).all()
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=IDS)
 def test_nothing_to_do(target: Target) -> None:
     for shape in ((0, 2, 5, 5, 4), (1, 2, 0, 5, 4)):
         assert run(make(*shape), general(target), target).size == 0

@@ -15,8 +15,7 @@ def test_zeros(elements: int, dtype: str) -> None:
     assert first.shape == (elements,) and first.dtype == dtype and not first.any() and not second.any()
     first[:] = 1
     assert not second.any() and not np.shares_memory(first, second)
-    if first.nbytes >= packing._OWN_BYTES:
-        assert first.ctypes.data % 64 == 0
+    assert not elements or first.ctypes.data % 64 == second.ctypes.data % 64 == 0
 
 
 def test_zeros_on_many_threads() -> None:

@@ -176,6 +176,26 @@ def test_hidden_sizes_and_batches(kind: str, linear: bool, batch: int, lanes: in
 
 @pytest.mark.parametrize("lanes", WIDTHS)
 @pytest.mark.parametrize(("kind", "linear"), KINDS)
+@pytest.mark.parametrize("batch", [1, 7, 16, 33])
+def test_blocks_of_several_tiles(kind: str, linear: bool, batch: int, lanes: int) -> None:
+    """As for large weights, at a size that a test can afford."""
+    spec = _spec(kind, lanes, batch, hidden=1024, linear_before_reset=linear, initial=True, lengths=True)
+    assert spec.rows >= min(batch, 16) and spec.rows % spec.tiles[0] == 0
+    for parts in (1, 2):
+        _check(Layer(kind, 37, 5, batch, directions=2, reverse=2), replace(spec, parts=parts), lanes)
+
+
+def test_tiles() -> None:
+    """Equal ones, one for what remains, and where weights are large all rows in one block."""
+    found = [(spec.rows, spec.tiles) for batch in (1, 5, 13, 16) for spec in [_spec("LSTM", 16, batch)]]
+    assert found == [(1, (1,)), (5, (5,)), (5, (5, 3)), (6, (6, 4))]
+    found = [(spec.rows, spec.tiles) for batch in (1, 16, 40) for spec in [_spec("LSTM", 16, batch, hidden=512)]]
+    assert found == [(1, (1,)), (18, (6, 4)), (24, (6, 4))]
+    assert _spec("LSTM", 16, hidden=512).tiles == (4, 1)
+
+
+@pytest.mark.parametrize("lanes", WIDTHS)
+@pytest.mark.parametrize(("kind", "linear"), KINDS)
 def test_unknown_batch_directions_and_lengths(kind: str, linear: bool, lanes: int) -> None:
     for lengths, initial in ((False, False), (True, True)):
         spec = _spec(kind, lanes, linear_before_reset=linear, initial=initial, lengths=lengths)

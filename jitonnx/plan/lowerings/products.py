@@ -160,6 +160,7 @@ def attention(planner: Planner, group: Group, statement: Statement) -> None:
         mask=kind,
         causal=computation.causal,
         empty_rows_zero=computation.masked_rows_zero,
+        rows_lie=k.strides[3] == 1 and v.strides[3] == 1,
     )
     sizes = [batch, heads, k.shape[1], queries, keys, depth, value_depth, *q.strides[:3], *k.strides, *v.strides]
     sizes += [*y.strides[:3], *(mask.strides[:3] if kind else (0, 0, 0))]
