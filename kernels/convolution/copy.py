@@ -61,7 +61,9 @@ class _Copy:
                         self._fill(target, sizes.row_pitch)
 
     def _is_read(self, row: Traced, outputs: tuple[Traced, Traced]) -> Traced:
-        """Whether one of the output rows has a tap on this input row."""
+        """Whether one of the output rows has a tap on this input row; those of several phases read all."""
+        if self.spec.phases != (1, 1):
+            return self.code.integer(0) < 1
         code, sizes, found = self.code, self.sizes, self.code.variable(self.code.integer(0))
         span = (outputs[1] - outputs[0]) * sizes.row_stride
         with code.loop(sizes.row_taps) as tap:
@@ -74,7 +76,9 @@ class _Copy:
         return found.get().equals(1)
 
     def _strand_is_read(self, strand: Traced) -> Traced:
-        """Whether a tap reads columns of this residue modulo the stride."""
+        """Whether a tap reads columns of this residue modulo the stride; phases have a single strand."""
+        if self.spec.phases != (1, 1):
+            return self.code.integer(0) < 1
         code, sizes, found = self.code, self.sizes, self.code.variable(self.code.integer(0))
         with code.loop(sizes.column_taps) as tap:
             residue = remainder(sizes.column_residue + tap * sizes.column_step_residue, sizes.strands)
