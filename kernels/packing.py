@@ -34,6 +34,18 @@ def zeros(elements: int, dtype: np.typing.DTypeLike) -> np.ndarray:
     return _blocks.take(size).view(dtype)
 
 
+def aligned(array: np.ndarray) -> np.ndarray:
+    """A C-contiguous array that begins where a cache line does: itself, or a copy of what is small enough to have been
+    allocated by NumPy, which aligns to 16 bytes. Of a vector that lies in two lines, both are read."""
+    if array.ctypes.data % _ALIGNMENT == 0 or not 0 < array.nbytes < _OWN_BYTES:
+        return array
+    memory = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
+    skip = -memory.ctypes.data % _ALIGNMENT
+    copy = memory[skip : skip + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
+
+
 class _Blocks:
     """Memory handed out of blocks in huge pages. A block is given back when no array lies in it any more."""
 

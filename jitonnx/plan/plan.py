@@ -10,6 +10,7 @@ from dataclasses import field
 
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.graph import Value
+from jitonnx.kernels.packing import aligned
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.memory import Lifetime, lifetimes
 from jitonnx.plan.outline import ArenaBuffer, Call, Constant, Contents, Operand, Outline, PlanTensor
@@ -96,5 +97,5 @@ def _outline(plan: Plan, lives: Mapping[Buffer, Lifetime]) -> Outline:
 def _constant(rows: _Rows, buffer: Buffer) -> Constant:
     if buffer.contents is None:
         assert buffer.array is not None
-        return buffer.array
+        return aligned(buffer.array)
     return Contents(buffer.dtype.numpy, buffer.contents.shape, rows.add_all(list(buffer.contents.flat)))

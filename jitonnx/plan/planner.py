@@ -15,6 +15,7 @@ from jitonnx.ir.dims import DimLike, concrete, known, product
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.lowering import Lowered
+from jitonnx.kernels.packing import aligned
 from jitonnx.mapped import release_pages
 from jitonnx.plan.calls import KernelCall, Stage
 from jitonnx.plan.choices import Choices
@@ -205,7 +206,7 @@ class Planner:
 
     def flag(self, text: str) -> Tensor:
         """A word that a kernel sets to 1 when it meets an error that only the data shows; `text` says what it means."""
-        flag = np.zeros(1, np.int64)
+        flag = aligned(np.zeros(1, np.int64))  # it is told by its address from other constants, which may be copied
         origin = self.node.origin or (self.node.name,)
         self.plan.flags.append(Flag(flag, f"{self.node.operator.name} node {', '.join(map(repr, origin))}: {text}"))
         return self.constant(flag)

@@ -65,3 +65,24 @@ def test_copy_columns(rows: int, columns: int, column_major: bool) -> None:
 
 def test_blocks() -> None:
     assert packing.blocks(5, 2) == [slice(0, 2), slice(2, 4), slice(4, 5)] and packing.blocks(0, 2) == []
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "uint16"])
+@pytest.mark.parametrize("shape", [(), (0, 3), (5,), (7, 3)])
+def test_aligned(shape: tuple[int, ...], dtype: str) -> None:
+    """Small arrays that begin within a cache line are copied, what begins with one stays."""
+    size = int(np.prod(shape))
+    memory = np.zeros(size * np.dtype(dtype).itemsize + 128, np.uint8)
+    start = -memory.ctypes.data % 64 + 8
+    source = memory[start : start + size * np.dtype(dtype).itemsize].view(dtype).reshape(shape)
+    source[...] = np.arange(size).reshape(shape)
+    found = packing.aligned(source)
+    assert not size or found.ctypes.data % 64 == 0
+    assert found.dtype == source.dtype and found.flags.c_contiguous
+    assert found.shape == shape and np.array_equal(found, source)
+    assert packing.aligned(found) is found
+
+
+def test_aligned_leaves_large_arrays() -> None:
+    large = np.zeros((1 << 20) + 1, np.float32)
+    assert packing.aligned(large[1:]).base is large
