@@ -18,7 +18,15 @@ from jitonnx.ir.types import TensorType
 from jitonnx.kernels.convolution.spec import DepthwiseSpec, DirectSpec, choose_convolution, choose_transposed, live_taps
 from jitonnx.kernels.convolution.transforms import WinogradSpec
 from jitonnx.kernels.lrn.spec import LRNSpec
-from jitonnx.kernels.resize.spec import OUTSIDE, ResizeAxisSpec, ResizePlanesSpec, Table, pack_runs, pack_table
+from jitonnx.kernels.resize.spec import (
+    OUTSIDE,
+    ResizeAxisSpec,
+    ResizePlanesSpec,
+    Table,
+    Windows,
+    pack_table,
+    pack_windows,
+)
 from jitonnx.kernels.resize.spec import choose as choose_resize
 from jitonnx.kernels.transpose.spec import INTERLEAVED
 from jitonnx.ops.resampling import axis_table
@@ -78,11 +86,11 @@ def resize(planner: Planner, group: Group, statement: Statement) -> None:
     if source.dtype is not DType.FLOAT and computation.mode != "nearest":
         planner.unplannable(f"resampling of {source.dtype.text}")
     if _is_image_resize(computation, source.shape):
+        if _in_planes(planner, group, computation, source):
+            _resize_planes(planner, group, computation, source)
+            return
         if (factors := _repeats(planner, group, computation, source)) is not None:
             _repeat_pixels(planner, group, source, *factors)
-            return
-        if _writes_planes(planner, group, computation, source):
-            _resize_planes(planner, group, computation, source)
             return
         _resize_image(planner, group, computation, planner.channels_last(statement.inputs[0]))
         return
@@ -163,28 +171,47 @@ def _repeat(planner: Planner, source: Tensor, target: Tensor, axis: int, factor:
     planner.call(copy_call(repeated, written, label="resize nearest", reason=reason))
 
 
-def _writes_planes(planner: Planner, group: Group, computation: c.Resize, source: Tensor) -> bool:
-    """Whether a linear resize of an image is bound for planes of pixels, and grows so much (fourfold or more) that rows
-    widened once, without vectors, cost less than a copy from channels-last."""
+_GROWTH_FOR_PLANES = 4
+"""An image that grows so much is better copied to planes first than copied when it is large."""
+
+
+def _in_planes(planner: Planner, group: Group, computation: c.Resize, source: Tensor) -> bool:
+    """Whether an image is to be resized in planes of pixels, for which its columns need `Windows`."""
     assert group.output is not None
     target = planner.destination(group.output)
-    sizes = [*source.shape[2:], *computation.shape[2:]]
-    if computation.mode != "linear" or computation.antialias or target is None or not known(sizes):
+    if computation.mode not in ("nearest", "linear") or computation.antialias or computation.roi is not None:
         return False
-    height, width, out_height, out_width = integers(sizes)
-    planar = target.strides[3] == 1 and not is_channels_last(target)
-    return planar and computation.roi is None and out_height * out_width >= 4 * height * width
+    if source.dtype is not DType.FLOAT or target is None or not _is_planar(target):
+        return False
+    pixels = [concrete(product(image.shape[2:])) for image in (source, target)]
+    if None in pixels or (not _is_planar(source) and pixels[1] < _GROWTH_FOR_PLANES * pixels[0]):  # type: ignore[operator]
+        return False
+    return _windows(planner, computation, source) is not None
+
+
+def _is_planar(image: Tensor) -> bool:
+    return image.strides[3] == 1 and (image.shape[1] == 1 or not is_channels_last(image))
+
+
+def _windows(planner: Planner, computation: c.Resize, x: Tensor) -> Windows | None:
+    taps = 2 if computation.mode == "linear" else 1
+    width = integers(x.shape[3:])[0]
+    return pack_windows(_packed_table(planner, computation, x, 3, taps), width, planner.target.lanes(4))
 
 
 def _resize_planes(planner: Planner, group: Group, computation: c.Resize, x: Tensor) -> None:
     assert group.output is not None
+    if not _is_planar(x):
+        x = planner.copy(x, tuple(range(4)), "grows much, and is bound for planes of pixels")
     y = planner.place(group.output)
-    rows, _, _ = _table(planner, computation, x, 2, 2)
-    runs, weights = pack_runs(_packed_table(planner, computation, x, 3, 2))
-    columns = [planner.constant(runs), planner.constant(weights)]
-    sizes = [*x.shape[:2], *y.shape[2:], len(runs) - 1, *x.strides, *y.strides[:3]]
-    call = KernelCall(ResizePlanesSpec(), [x, *rows, *columns, y], sizes, 1, 5, label="resize linear to planes")
-    call.reason = "grows much and is bound for planes of pixels"
+    rows, taps, _ = _table(planner, computation, x, 2, 2 if computation.mode == "linear" else 1)
+    windows = _windows(planner, computation, x)
+    assert windows is not None
+    columns = [planner.constant(array) for array in windows]
+    sizes = [*x.shape[:2], x.shape[3], *y.shape[2:], *x.strides[:3], *y.strides[:3]]
+    call = KernelCall(ResizePlanesSpec(taps), [x, *rows, *columns, y], sizes, 1, 6)
+    call.label = f"resize {computation.mode} in planes"
+    call.reason = "tables of positions and weights made with the plan"
     planner.epilogue(group, call, plane_strides, (0, 1, 2, 3))
     planner.call(call)
 
