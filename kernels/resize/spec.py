@@ -185,6 +185,48 @@ class ResizePlanesSpec(KernelSpec):
         return Work(4 * self.taps * outputs, 4 * outputs)
 
 
+REPEATS = (1, 2, 3, 4)
+"""How often pixels can be repeated along a row."""
+_REPEAT_BYTES = 32 << 10
+
+
+@dataclass(frozen=True)
+class RepeatPlanesSpec(KernelSpec):
+    """y[p, h * down + i, w * across + j] = x[p, h, w] for planes p of pixels that lie side by side.
+
+    x's element (n, c, h, w) lies at n * x_image + c * x_channel + h * x_row + w; y is dense. Vectors of x are shuffled
+    to `across` vectors, each of which is stored `down` times. Task: a block of rows of one plane.
+    """
+
+    itemsize: int
+    """Bytes of an element: 1, 2, 4 or 8."""
+    across: int
+    """One of REPEATS."""
+
+    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "y")
+    SIZES: ClassVar[tuple[str, ...]] = (
+        *("images", "channels", "height", "width", "down", "x_image", "x_channel", "x_row"),
+    )
+
+    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
+        """SIZES, then the rows of x in a task."""
+        _, _, height, width, down, *_ = sizes
+        written = width * self.across * down * self.itemsize
+        return [*sizes, max(1, min(height, _REPEAT_BYTES // max(written, 1)))]
+
+    @property
+    def size_count(self) -> int:
+        return len(self.SIZES) + 1
+
+    def tasks(self, sizes: Sequence[int]) -> int:
+        images, channels, height, width, *_ = sizes
+        return images * channels * -(-height // sizes[-1]) if width else 0
+
+    def work(self, sizes: Sequence[int]) -> Work:
+        elements = prod(sizes[:4])
+        return Work(0, self.itemsize * elements * (1 + self.across * sizes[4]))
+
+
 def choose(
     mode: str, row_taps: int, column_taps: int, itemsize: int = 4, extrapolation: float | None = None
 ) -> ResizeSpec:

@@ -14,6 +14,7 @@ from onnx import TensorProto, helper
 from jitonnx.kernels.jit import device
 from jitonnx.kernels.resize.kernel import build
 from jitonnx.kernels.resize.spec import (
+    RepeatPlanesSpec,
     ResizeAxisSpec,
     ResizePlanesSpec,
     ResizeSpec,
@@ -253,3 +254,20 @@ def test_planes_with_an_epilogue() -> None:
     expected = resize_planes(x, axes, lanes) * 2 + place
     np.testing.assert_allclose(resize_planes(x, axes, lanes, epilogue), expected, 1e-6)
     assert resize_planes(x[:0], axes, lanes, epilogue).size == 0
+
+
+@pytest.mark.parametrize("lanes", [4, *WIDTHS])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32, np.float64])
+@pytest.mark.parametrize(("down", "across"), [(1, 2), (2, 1), (2, 2), (3, 3), (1, 4)])
+def test_repeated_pixels(down: int, across: int, dtype: type, lanes: int) -> None:
+    spec = RepeatPlanesSpec(np.dtype(dtype).itemsize, across)
+    for images, channels, height, width in ((2, 3, 4, 5), (1, 2, 3, 16), (1, 1, 2, 1), (2, 1, 70, 67), (1, 3, 2, 33)):
+        wide = np.random.default_rng(0).integers(0, 255, (images, channels, height + 1, width + 2)).astype(dtype)
+        x = wide[:, :, 1:, 2:]  # up to the end of memory
+        y = np.zeros((images, channels, height * down, width * across), dtype)
+        strides = [step // x.itemsize for step in wide.strides[:3]]
+        sizes = list(spec.complete([images, channels, height, width, down, *strides]))
+        memory = guarded(wide).reshape(-1)[wide.shape[3] + 2 :]
+        compiled(spec, lanes)([memory, y], sizes, spec.tasks(sizes), pieces=3)
+        np.testing.assert_array_equal(y, x.repeat(down, 2).repeat(across, 3))
+    assert spec.tasks(spec.complete([2, 0, 3, 4, down, 0, 0, 0])) == 0

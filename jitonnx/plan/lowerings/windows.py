@@ -20,6 +20,8 @@ from jitonnx.kernels.convolution.transforms import WinogradSpec
 from jitonnx.kernels.lrn.spec import LRNSpec
 from jitonnx.kernels.resize.spec import (
     OUTSIDE,
+    REPEATS,
+    RepeatPlanesSpec,
     ResizeAxisSpec,
     ResizePlanesSpec,
     Table,
@@ -28,10 +30,8 @@ from jitonnx.kernels.resize.spec import (
     pack_windows,
 )
 from jitonnx.kernels.resize.spec import choose as choose_resize
-from jitonnx.kernels.transpose.spec import INTERLEAVED
 from jitonnx.ops.resampling import axis_table
 from jitonnx.plan.calls import KernelCall
-from jitonnx.plan.copies import copy_call
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.lowerings.products import gemm
 from jitonnx.plan.lowerings.volumes import (
@@ -86,11 +86,11 @@ def resize(planner: Planner, group: Group, statement: Statement) -> None:
     if source.dtype is not DType.FLOAT and computation.mode != "nearest":
         planner.unplannable(f"resampling of {source.dtype.text}")
     if _is_image_resize(computation, source.shape):
-        if _in_planes(planner, group, computation, source):
-            _resize_planes(planner, group, computation, source)
-            return
         if (factors := _repeats(planner, group, computation, source)) is not None:
             _repeat_pixels(planner, group, source, *factors)
+            return
+        if _in_planes(planner, group, computation, source):
+            _resize_planes(planner, group, computation, source)
             return
         _resize_image(planner, group, computation, planner.channels_last(statement.inputs[0]))
         return
@@ -133,6 +133,8 @@ def _repeats(planner: Planner, group: Group, computation: c.Resize, x: Tensor) -
     target = planner.destination(group.output)
     if computation.mode != "nearest" or group.expr is not None or target is None or not target.contiguous:
         return None
+    if not known([*x.shape[2:], *target.shape[2:]]):
+        return None
     factors = []
     for axis in (2, 3):
         length, output = integers([x.shape[axis], target.shape[axis]])
@@ -141,34 +143,16 @@ def _repeats(planner: Planner, group: Group, computation: c.Resize, x: Tensor) -
         if rest or not factor or not np.array_equal(table.positions[:, 0], np.arange(output) // factor):
             return None
         factors.append(factor)
-    planar = x.strides[3] == 1 and not is_channels_last(x)
-    return (factors[0], factors[1]) if planar and max(factors) > 1 and factors[1] in (1, *INTERLEAVED) else None
+    return (factors[0], factors[1]) if _is_planar(x) and max(factors) > 1 and factors[1] in REPEATS else None
 
 
 def _repeat_pixels(planner: Planner, group: Group, x: Tensor, down: int, across: int) -> None:
-    """Rows first, while they are short, then columns: all rows of all planes are one run for that."""
     assert group.output is not None
     y = planner.place(group.output)
-    if down > 1:
-        tall = y if across == 1 else planner.temporary((*y.shape[:3], x.shape[3]), x.dtype)
-        _repeat(planner, x, tall, 2, down)
-        x = tall
-    if across > 1:
-        _repeat(planner, x, y, 3, across)
-
-
-def _repeat(planner: Planner, source: Tensor, target: Tensor, axis: int, factor: int) -> None:
-    """target[..., i * factor + j, ...] = source[..., i, ...] for all j < factor."""
-
-    def split(values: Sequence[DimLike], outer: DimLike, inner: DimLike) -> tuple[DimLike, ...]:
-        return (*values[:axis], outer, inner, *values[axis + 1 :])
-
-    shape = split(source.shape, source.shape[axis], factor)
-    step = target.strides[axis]
-    repeated = replace(source, shape=shape, strides=split(source.strides, source.strides[axis], 0))
-    written = replace(target, shape=shape, strides=split(target.strides, step * factor, step))
-    reason = f"each pixel {factor} times along axis {axis}"
-    planner.call(copy_call(repeated, written, label="resize nearest", reason=reason))
+    sizes = [*x.shape, down, *x.strides[:3]]
+    call = KernelCall(RepeatPlanesSpec(x.dtype.itemsize, across), [x, y], sizes, 1, 1, label="resize nearest")
+    call.reason = f"each pixel {down} x {across} times"
+    planner.call(call)
 
 
 _GROWTH_FOR_PLANES = 4
