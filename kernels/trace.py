@@ -297,6 +297,26 @@ def lookup(table: Sequence[float], index: Traced, element: types.Type) -> Traced
     return Traced(index.builder, element, _by_registers(index.builder, find, count, entries, index.value))
 
 
+def permuted(low: Traced, high: Traced, index: Traced) -> Traced:
+    """Elements `index` (int32, 0 <= index < 2 * lanes) of two float32 vectors as wide as the CPU's registers."""
+    builder, count = index.builder, index.value.type.count
+    entries = table_entries(low)
+    if entries == count == 16:
+        name = "llvm.x86.avx512.vpermi2var.ps.512"
+        return low.like(_named_call(builder, name, low.value.type, [low.value, index.value, high.value]))
+    if entries == count == 8:
+        found = [
+            half.like(_named_call(builder, "llvm.x86.avx2.permps", low.value.type, [half.value, index.value]))
+            for half in (low, high)
+        ]
+        return select(index < entries, *found)
+    both, result = _joined(builder, low.value, high.value), ir.Constant(low.value.type, ir.Undefined)
+    for lane in map(_I32, range(count)):
+        element = builder.extract_element(both, builder.extract_element(index.value, lane))
+        result = builder.insert_element(result, element, lane)
+    return low.like(result)
+
+
 def _numbers(typ: ir.VectorType, numbers: Sequence[float]) -> ir.Constant:
     """A constant vector; LLVM wants one of zeros written in its own way."""
     if not any(numbers):

@@ -10,24 +10,25 @@ from numba import types
 from jitonnx.kernels.code import Code, Mask, Pointer, convert, each_vector, emitted, remainder
 from jitonnx.kernels.memory import copy_bytes
 from jitonnx.kernels.resize.planes import Planes
-from jitonnx.kernels.resize.spec import ResizeAxisSpec, ResizePlanesSpec, ResizeSpec
+from jitonnx.kernels.resize.repeat import Repeat
+from jitonnx.kernels.resize.spec import RepeatPlanesSpec, ResizeAxisSpec, ResizePlanesSpec, ResizeSpec
 from jitonnx.kernels.simd import Vector
 from jitonnx.kernels.tile import Epilogue
 from jitonnx.kernels.trace import Traced, fma, select
 
 
 def build(
-    spec: ResizeSpec | ResizePlanesSpec | ResizeAxisSpec, lanes: int, epilogue: Any = None
+    spec: ResizeSpec | ResizePlanesSpec | RepeatPlanesSpec | ResizeAxisSpec, lanes: int, epilogue: Any = None
 ) -> Callable[..., None]:
     """The kernel of `spec` for float32 vectors of `lanes`. A ResizeSpec of float32 and planes take an epilogue."""
     if isinstance(spec, ResizePlanesSpec):
         return emitted(lambda code, begin, end: Planes(code, spec, lanes, epilogue).emit(begin, end))
-    if isinstance(spec, ResizeAxisSpec):
-        if epilogue is not None:
-            raise ValueError(f"{spec} takes no epilogue")
-        return emitted(lambda code, begin, end: _Axis(code, spec, lanes).emit(begin, end))
-    if epilogue is not None and spec.itemsize != 4:
+    if epilogue is not None and (isinstance(spec, ResizeAxisSpec | RepeatPlanesSpec) or spec.itemsize != 4):
         raise ValueError(f"{spec} takes no epilogue")
+    if isinstance(spec, ResizeAxisSpec):
+        return emitted(lambda code, begin, end: _Axis(code, spec, lanes).emit(begin, end))
+    if isinstance(spec, RepeatPlanesSpec):
+        return emitted(lambda code, begin, end: Repeat(code, spec, lanes).emit(begin, end))
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
         _MODES[spec.mode](code, spec, lanes, epilogue).emit(begin, end)

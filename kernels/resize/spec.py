@@ -118,41 +118,52 @@ _OVERHANG = 32
 """Elements behind a row of out_width that whole vectors may touch: two vectors of 16."""
 
 
-def pack_runs(table: Table) -> Table:
-    """The columns of a `ResizePlanesSpec` from a table of two taps.
+class Windows(NamedTuple):
+    """The columns of a `ResizePlanesSpec`: vectors of outputs, each of which reads a window of two vectors."""
 
-    positions: int32 [runs + 1, 3], a run of outputs that read the same two columns: these, and the first output; the
-    last row holds the number of outputs. weights: float32 [2, outputs + _OVERHANG].
-    """
-    outputs = len(table.positions)
-    starts = np.flatnonzero(np.r_[True, np.any(table.positions[1:] != table.positions[:-1], axis=1)][:outputs])
-    runs = np.full((len(starts) + 1, 3), outputs, np.int32)
-    runs[:-1, :2], runs[:-1, 2] = table.positions[starts], starts
-    weights = np.zeros((2, outputs + _OVERHANG), np.float32)
-    weights[:, :outputs] = table.weights.T
-    return Table(runs, weights)
+    starts: np.ndarray
+    """int32 [vectors]: the first column of each window; windows lie within the row, if that is so long."""
+    columns: np.ndarray
+    """int32 [taps, vectors * lanes]: the columns that outputs read, counted from the start of their window."""
+    weights: np.ndarray
+    """float32 [taps, vectors * lanes]."""
+
+
+def pack_windows(table: Table, width: int, lanes: int) -> Windows | None:
+    """Windows for a table of one or two taps; None if some vector of outputs reads columns too far apart."""
+    outputs, taps = table.positions.shape
+    padding = ((0, -outputs % lanes), (0, 0))
+    positions = np.pad(table.positions, padding, mode="edge").reshape(-1, lanes * taps)
+    starts = np.minimum(positions.min(axis=1, initial=width), max(0, width - 2 * lanes)).astype(np.int32)
+    columns = (positions - starts[:, None]).reshape(-1, taps)
+    if columns.size and columns.max() >= 2 * lanes:
+        return None
+    weights = np.pad(table.weights, padding)
+    return Windows(starts, np.ascontiguousarray(columns.T), np.ascontiguousarray(weights.T))
 
 
 @dataclass(frozen=True)
 class ResizePlanesSpec(KernelSpec):
-    """As `ResizeSpec` of mode "linear", of two taps each way that are neighbours, but y's pixels lie side by side.
+    """As `ResizeSpec` of mode "nearest" or "linear" (of two taps each way), but pixels of x and y lie side by side.
 
-    Element (n, c, h, w) of x lies at n * x_image + c * x_channel + h * x_row + w * x_pixel, of y likewise with pixels 1
-    apart. An input row is widened to out_width once, from `runs` and `column_weights` (`pack_runs`), and kept for the
-    output rows that need it: where an image grows much this is far less work than summing four products a pixel, and
-    vectors along the row need no transposition. Task: a block of rows of one plane. float32; to the epilogue, batch is
-    n, row c and column oh * out_width + ow.
+    Element (n, c, h, w) of x lies at n * x_image + c * x_channel + h * x_row + w, and y's likewise. An input row is
+    brought to out_width once and kept for the output rows that need it; its vectors are put together from `Windows` by
+    permutations. Rows that shrink to less than half have no windows. Task: a block of rows of one plane. float32; to
+    the epilogue, batch is n, row c and column oh * out_width + ow.
     """
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "rows", "row_weights", "runs", "column_weights", "y")
+    taps: int
+    """1: nearest; 2: linear."""
+
+    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "rows", "row_weights", "starts", "columns", "column_weights", "y")
     SIZES: ClassVar[tuple[str, ...]] = (
-        *("images", "channels", "out_height", "out_width", "runs"),
-        *("x_image", "x_channel", "x_row", "x_pixel", "y_image", "y_channel", "y_row"),
+        *("images", "channels", "width", "out_height", "out_width"),
+        *("x_image", "x_channel", "x_row", "y_image", "y_channel", "y_row"),
     )
 
     def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        """SIZES, then row_block, for 16 tasks or more, and pitch: elements of a widened row."""
-        images, channels, height, width, *_ = sizes
+        """SIZES, then row_block, for 16 tasks or more, and pitch: elements of a row of out_width that is kept."""
+        images, channels, _, height, width, *_ = sizes
         blocks = -(-16 // max(images * channels, 1))
         return [*sizes, max(1, -(-height // blocks)), width + _OVERHANG]
 
@@ -161,17 +172,59 @@ class ResizePlanesSpec(KernelSpec):
         return len(self.SIZES) + 2
 
     def tasks(self, sizes: Sequence[int]) -> int:
-        images, channels, height, width, *_ = sizes
+        images, channels, _, height, width, *_ = sizes
         return images * channels * -(-height // sizes[len(self.SIZES)]) if width else 0
 
     def scratch_bytes(self, sizes: Sequence[int]) -> int:
-        """Two widened rows."""
-        return 2 * 4 * sizes[-1]
+        """The rows that are kept."""
+        return self.taps * 4 * sizes[-1]
 
     def work(self, sizes: Sequence[int]) -> Work:
-        images, channels, height, width, *_ = sizes
+        images, channels, _, height, width, *_ = sizes
         outputs = images * channels * height * width
-        return Work(8 * outputs, 4 * outputs)
+        return Work(4 * self.taps * outputs, 4 * outputs)
+
+
+REPEATS = (1, 2, 3, 4)
+"""How often pixels can be repeated along a row."""
+_REPEAT_BYTES = 32 << 10
+
+
+@dataclass(frozen=True)
+class RepeatPlanesSpec(KernelSpec):
+    """y[p, h * down + i, w * across + j] = x[p, h, w] for planes p of pixels that lie side by side.
+
+    x's element (n, c, h, w) lies at n * x_image + c * x_channel + h * x_row + w; y is dense. Vectors of x are shuffled
+    to `across` vectors, each of which is stored `down` times. Task: a block of rows of one plane.
+    """
+
+    itemsize: int
+    """Bytes of an element: 1, 2, 4 or 8."""
+    across: int
+    """One of REPEATS."""
+
+    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "y")
+    SIZES: ClassVar[tuple[str, ...]] = (
+        *("images", "channels", "height", "width", "down", "x_image", "x_channel", "x_row"),
+    )
+
+    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
+        """SIZES, then the rows of x in a task."""
+        _, _, height, width, down, *_ = sizes
+        written = width * self.across * down * self.itemsize
+        return [*sizes, max(1, min(height, _REPEAT_BYTES // max(written, 1)))]
+
+    @property
+    def size_count(self) -> int:
+        return len(self.SIZES) + 1
+
+    def tasks(self, sizes: Sequence[int]) -> int:
+        images, channels, height, width, *_ = sizes
+        return images * channels * -(-height // sizes[-1]) if width else 0
+
+    def work(self, sizes: Sequence[int]) -> Work:
+        elements = prod(sizes[:4])
+        return Work(0, self.itemsize * elements * (1 + self.across * sizes[4]))
 
 
 def choose(

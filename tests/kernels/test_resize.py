@@ -14,19 +14,22 @@ from onnx import TensorProto, helper
 from jitonnx.kernels.jit import device
 from jitonnx.kernels.resize.kernel import build
 from jitonnx.kernels.resize.spec import (
+    RepeatPlanesSpec,
     ResizeAxisSpec,
     ResizePlanesSpec,
     ResizeSpec,
     Table,
     choose,
-    pack_runs,
     pack_table,
+    pack_windows,
 )
 from jitonnx.ops.resampling import axis_table
 from jitonnx.target import host, named
+from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled
 
 WIDTHS = sorted({8, host().lanes(4)})
+TARGETS = {4: named("x86-64-v2"), 8: named("haswell"), host().lanes(4): host()}
 COORDINATES = (
     *("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric"),
     "tf_crop_and_resize",
@@ -36,7 +39,7 @@ AREA = (0.13, 0.89)  # no ties between neighbours, where rounding would decide
 
 @functools.cache
 def compiled(spec: Any, lanes: int, epilogue: Any = None) -> Compiled:
-    return Compiled(build(spec, lanes, epilogue), host() if lanes == host().lanes(4) else named("haswell"))
+    return Compiled(build(spec, lanes, epilogue), TARGETS[lanes])
 
 
 def reference(x: np.ndarray, spatial: tuple[int, ...], **attributes: Any) -> np.ndarray:
@@ -190,22 +193,23 @@ def test_linear_with_an_axis_that_stays() -> None:
     np.testing.assert_allclose(got, reference(x, (4, 8), mode="linear"), 1e-5, 1e-6)
 
 
-def resize_planes(x: np.ndarray, axes: list[Table], lanes: int, last: bool, epilogue: Any = None) -> np.ndarray:
-    """x [N, C, H, W], channels-last in memory or not, resized to planes whose rows have gaps."""
-    spec = ResizePlanesSpec()
+def resize_planes(x: np.ndarray, axes: list[Table], lanes: int, epilogue: Any = None) -> np.ndarray | None:
+    """x [N, C, H, W], the end of memory behind it, resized to planes whose rows have gaps; None: no windows."""
+    spec = ResizePlanesSpec(axes[0].positions.shape[1])
     images, channels = x.shape[:2]
     height, width = (len(table.positions) for table in axes)
-    memory = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2) if last else x
     wide = np.full((images, channels, height, width + 3), 77, np.float32)
-    runs = pack_runs(axes[1])
-    strides = [*(step // 4 for step in memory.strides), *(step // 4 for step in wide.strides[:3])]
-    sizes = list(spec.complete([images, channels, height, width, len(runs.positions) - 1, *strides]))
+    windows = pack_windows(axes[1], x.shape[3], lanes)
+    if windows is None:
+        return None
+    strides = [step // 4 for array in (x, wide) for step in array.strides[:3]]
+    sizes = list(spec.complete([images, channels, x.shape[3], height, width, *strides]))
     assert len(sizes) == spec.size_count
     results = []
     for pieces in (1, 3):
         wide[:] = 77
         compiled(spec, lanes, epilogue)(
-            [memory, *axes[0], *runs, wide], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces
+            [guarded(x), *axes[0], *windows, wide], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces
         )
         assert (wide[..., width:] == 77).all()
         results.append(wide[..., :width].copy())
@@ -213,17 +217,28 @@ def resize_planes(x: np.ndarray, axes: list[Table], lanes: int, last: bool, epil
     return results[0]
 
 
-@pytest.mark.parametrize("lanes", WIDTHS)
+@pytest.mark.parametrize("lanes", [4, *WIDTHS])
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
 @pytest.mark.parametrize("coordinates", COORDINATES[:-1])
-def test_planes(coordinates: str, lanes: int) -> None:
-    attributes = {"mode": "linear", "coordinate_transformation_mode": coordinates}
-    for extents, outputs in (*UP_AND_DOWN, ((1, 1), (3, 17)), ((3, 2), (40, 33)), ((5, 4), (5, 64)), ((2, 9), (31, 9))):
+def test_planes(coordinates: str, mode: str, lanes: int) -> None:
+    attributes = {"mode": mode, "coordinate_transformation_mode": coordinates}
+    for extents, outputs in (
+        *UP_AND_DOWN,
+        *(((1, 1), (3, 17)), ((3, 2), (40, 33)), ((5, 4), (5, 64)), ((2, 9), (31, 9)), ((7, 33), (5, 17))),
+        *(((6, 64), (12, 32)), ((4, 100), (3, 51)), ((3, 40), (7, 100)), ((3, 15), (4, 8))),
+    ):
         x = np.random.default_rng(0).normal(size=(2, 5, *extents)).astype(np.float32)
-        axes = [pack_table(*table, taps=2) for table in tables(extents, outputs, **attributes)]
-        for last in (False, True):
-            np.testing.assert_allclose(
-                resize_planes(x, axes, lanes, last), reference(x, outputs, **attributes), 1e-5, 1e-5
-            )
+        axes = [pack_table(*table, taps=1 + (mode == "linear")) for table in tables(extents, outputs, **attributes)]
+        resized = resize_planes(x, axes, lanes)
+        assert resized is not None or outputs[1] < extents[1] / 2 + 1
+        if resized is not None:
+            np.testing.assert_allclose(resized, reference(x, outputs, **attributes), 1e-5, 5e-5)
+
+
+def test_columns_too_far_apart_have_no_windows() -> None:
+    tables_of = [pack_table(*table, taps=2) for table in tables((4, 400), (4, 100), mode="linear")]
+    assert pack_windows(tables_of[1], 400, 16) is None
+    assert pack_windows(tables_of[1], 400, 64) is None
 
 
 def test_planes_with_an_epilogue() -> None:
@@ -233,9 +248,26 @@ def test_planes_with_an_epilogue() -> None:
 
     lanes = host().lanes(4)
     x = np.random.default_rng(0).normal(size=(2, 3, 4, 5)).astype(np.float32)
-    axes = tables((4, 5), (6, 7), mode="linear")
+    axes = [pack_table(*table, taps=2) for table in tables((4, 5), (6, 7), mode="linear")]
     starts = np.arange(6)[:, None] * 7 + np.arange(7) // lanes * lanes
     place = np.arange(2)[:, None, None, None] * 10000.0 + np.arange(3)[:, None, None] * 1000 + starts
-    expected = resize_planes(x, axes, lanes, True) * 2 + place
-    np.testing.assert_allclose(resize_planes(x, axes, lanes, True, epilogue), expected, 1e-6)
-    assert resize_planes(x[:0], axes, lanes, True).size == 0
+    expected = resize_planes(x, axes, lanes) * 2 + place
+    np.testing.assert_allclose(resize_planes(x, axes, lanes, epilogue), expected, 1e-6)
+    assert resize_planes(x[:0], axes, lanes, epilogue).size == 0
+
+
+@pytest.mark.parametrize("lanes", [4, *WIDTHS])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32, np.float64])
+@pytest.mark.parametrize(("down", "across"), [(1, 2), (2, 1), (2, 2), (3, 3), (1, 4)])
+def test_repeated_pixels(down: int, across: int, dtype: type, lanes: int) -> None:
+    spec = RepeatPlanesSpec(np.dtype(dtype).itemsize, across)
+    for images, channels, height, width in ((2, 3, 4, 5), (1, 2, 3, 16), (1, 1, 2, 1), (2, 1, 70, 67), (1, 3, 2, 33)):
+        wide = np.random.default_rng(0).integers(0, 255, (images, channels, height + 1, width + 2)).astype(dtype)
+        x = wide[:, :, 1:, 2:]  # up to the end of memory
+        y = np.zeros((images, channels, height * down, width * across), dtype)
+        strides = [step // x.itemsize for step in wide.strides[:3]]
+        sizes = list(spec.complete([images, channels, height, width, down, *strides]))
+        memory = guarded(wide).reshape(-1)[wide.shape[3] + 2 :]
+        compiled(spec, lanes)([memory, y], sizes, spec.tasks(sizes), pieces=3)
+        np.testing.assert_array_equal(y, x.repeat(down, 2).repeat(across, 3))
+    assert spec.tasks(spec.complete([2, 0, 3, 4, down, 0, 0, 0])) == 0

@@ -18,12 +18,20 @@ from jitonnx.ir.types import TensorType
 from jitonnx.kernels.convolution.spec import DepthwiseSpec, DirectSpec, choose_convolution, choose_transposed, live_taps
 from jitonnx.kernels.convolution.transforms import WinogradSpec
 from jitonnx.kernels.lrn.spec import LRNSpec
-from jitonnx.kernels.resize.spec import OUTSIDE, ResizeAxisSpec, ResizePlanesSpec, Table, pack_runs, pack_table
+from jitonnx.kernels.resize.spec import (
+    OUTSIDE,
+    REPEATS,
+    RepeatPlanesSpec,
+    ResizeAxisSpec,
+    ResizePlanesSpec,
+    Table,
+    Windows,
+    pack_table,
+    pack_windows,
+)
 from jitonnx.kernels.resize.spec import choose as choose_resize
-from jitonnx.kernels.transpose.spec import INTERLEAVED
 from jitonnx.ops.resampling import axis_table
 from jitonnx.plan.calls import KernelCall
-from jitonnx.plan.copies import copy_call
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.lowerings.products import gemm
 from jitonnx.plan.lowerings.volumes import (
@@ -81,7 +89,7 @@ def resize(planner: Planner, group: Group, statement: Statement) -> None:
         if (factors := _repeats(planner, group, computation, source)) is not None:
             _repeat_pixels(planner, group, source, *factors)
             return
-        if _writes_planes(planner, group, computation, source):
+        if _in_planes(planner, group, computation, source):
             _resize_planes(planner, group, computation, source)
             return
         _resize_image(planner, group, computation, planner.channels_last(statement.inputs[0]))
@@ -125,6 +133,8 @@ def _repeats(planner: Planner, group: Group, computation: c.Resize, x: Tensor) -
     target = planner.destination(group.output)
     if computation.mode != "nearest" or group.expr is not None or target is None or not target.contiguous:
         return None
+    if not known([*x.shape[2:], *target.shape[2:]]):
+        return None
     factors = []
     for axis in (2, 3):
         length, output = integers([x.shape[axis], target.shape[axis]])
@@ -133,58 +143,59 @@ def _repeats(planner: Planner, group: Group, computation: c.Resize, x: Tensor) -
         if rest or not factor or not np.array_equal(table.positions[:, 0], np.arange(output) // factor):
             return None
         factors.append(factor)
-    planar = x.strides[3] == 1 and not is_channels_last(x)
-    return (factors[0], factors[1]) if planar and max(factors) > 1 and factors[1] in (1, *INTERLEAVED) else None
+    return (factors[0], factors[1]) if _is_planar(x) and max(factors) > 1 and factors[1] in REPEATS else None
 
 
 def _repeat_pixels(planner: Planner, group: Group, x: Tensor, down: int, across: int) -> None:
-    """Rows first, while they are short, then columns: all rows of all planes are one run for that."""
     assert group.output is not None
     y = planner.place(group.output)
-    if down > 1:
-        tall = y if across == 1 else planner.temporary((*y.shape[:3], x.shape[3]), x.dtype)
-        _repeat(planner, x, tall, 2, down)
-        x = tall
-    if across > 1:
-        _repeat(planner, x, y, 3, across)
+    sizes = [*x.shape, down, *x.strides[:3]]
+    call = KernelCall(RepeatPlanesSpec(x.dtype.itemsize, across), [x, y], sizes, 1, 1, label="resize nearest")
+    call.reason = f"each pixel {down} x {across} times"
+    planner.call(call)
 
 
-def _repeat(planner: Planner, source: Tensor, target: Tensor, axis: int, factor: int) -> None:
-    """target[..., i * factor + j, ...] = source[..., i, ...] for all j < factor."""
-
-    def split(values: Sequence[DimLike], outer: DimLike, inner: DimLike) -> tuple[DimLike, ...]:
-        return (*values[:axis], outer, inner, *values[axis + 1 :])
-
-    shape = split(source.shape, source.shape[axis], factor)
-    step = target.strides[axis]
-    repeated = replace(source, shape=shape, strides=split(source.strides, source.strides[axis], 0))
-    written = replace(target, shape=shape, strides=split(target.strides, step * factor, step))
-    reason = f"each pixel {factor} times along axis {axis}"
-    planner.call(copy_call(repeated, written, label="resize nearest", reason=reason))
+_GROWTH_FOR_PLANES = 4
+"""An image that grows so much is better copied to planes first than copied when it is large."""
 
 
-def _writes_planes(planner: Planner, group: Group, computation: c.Resize, source: Tensor) -> bool:
-    """Whether a linear resize of an image is bound for planes of pixels, and grows so much (fourfold or more) that rows
-    widened once, without vectors, cost less than a copy from channels-last."""
+def _in_planes(planner: Planner, group: Group, computation: c.Resize, source: Tensor) -> bool:
+    """Whether an image is to be resized in planes of pixels, for which its columns need `Windows`."""
     assert group.output is not None
     target = planner.destination(group.output)
-    sizes = [*source.shape[2:], *computation.shape[2:]]
-    if computation.mode != "linear" or computation.antialias or target is None or not known(sizes):
+    if computation.mode not in ("nearest", "linear") or computation.antialias or computation.roi is not None:
         return False
-    height, width, out_height, out_width = integers(sizes)
-    planar = target.strides[3] == 1 and not is_channels_last(target)
-    return planar and computation.roi is None and out_height * out_width >= 4 * height * width
+    if source.dtype is not DType.FLOAT or target is None or not _is_planar(target):
+        return False
+    pixels = [concrete(product(image.shape[2:])) for image in (source, target)]
+    if None in pixels or (not _is_planar(source) and pixels[1] < _GROWTH_FOR_PLANES * pixels[0]):  # type: ignore[operator]
+        return False
+    return _windows(planner, computation, source) is not None
+
+
+def _is_planar(image: Tensor) -> bool:
+    return image.strides[3] == 1 and (image.shape[1] == 1 or not is_channels_last(image))
+
+
+def _windows(planner: Planner, computation: c.Resize, x: Tensor) -> Windows | None:
+    taps = 2 if computation.mode == "linear" else 1
+    width = integers(x.shape[3:])[0]
+    return pack_windows(_packed_table(planner, computation, x, 3, taps), width, planner.target.lanes(4))
 
 
 def _resize_planes(planner: Planner, group: Group, computation: c.Resize, x: Tensor) -> None:
     assert group.output is not None
+    if not _is_planar(x):
+        x = planner.copy(x, tuple(range(4)), "grows much, and is bound for planes of pixels")
     y = planner.place(group.output)
-    rows, _, _ = _table(planner, computation, x, 2, 2)
-    runs, weights = pack_runs(_packed_table(planner, computation, x, 3, 2))
-    columns = [planner.constant(runs), planner.constant(weights)]
-    sizes = [*x.shape[:2], *y.shape[2:], len(runs) - 1, *x.strides, *y.strides[:3]]
-    call = KernelCall(ResizePlanesSpec(), [x, *rows, *columns, y], sizes, 1, 5, label="resize linear to planes")
-    call.reason = "grows much and is bound for planes of pixels"
+    rows, taps, _ = _table(planner, computation, x, 2, 2 if computation.mode == "linear" else 1)
+    windows = _windows(planner, computation, x)
+    assert windows is not None
+    columns = [planner.constant(array) for array in windows]
+    sizes = [*x.shape[:2], x.shape[3], *y.shape[2:], *x.strides[:3], *y.strides[:3]]
+    call = KernelCall(ResizePlanesSpec(taps), [x, *rows, *columns, y], sizes, 1, 6)
+    call.label = f"resize {computation.mode} in planes"
+    call.reason = "tables of positions and weights made with the plan"
     planner.epilogue(group, call, plane_strides, (0, 1, 2, 3))
     planner.call(call)
 

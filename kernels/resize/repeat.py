@@ -1,0 +1,59 @@
+"""The kernel that repeats pixels of planes, as `spec.RepeatPlanesSpec` describes it."""
+
+from __future__ import annotations
+
+from numba import types
+
+from jitonnx.kernels.code import Code, Pointer, remainder, shuffled, smaller
+from jitonnx.kernels.resize.spec import RepeatPlanesSpec
+from jitonnx.kernels.trace import Traced
+
+_WORDS = {1: types.uint8, 2: types.uint16, 4: types.uint32, 8: types.uint64}
+_LONGEST_VECTOR = 16
+
+
+class Repeat:
+    """Emits the kernel: a row of x after the other."""
+
+    def __init__(self, code: Code, spec: RepeatPlanesSpec, lanes: int) -> None:
+        self.code, self.across = code, spec.across
+        self.lanes = min(_LONGEST_VECTOR, 4 * lanes // spec.itemsize)
+        self.size = {name: code.size(index) for index, name in enumerate((*spec.SIZES, "row_block"))}
+        self.x, self.y = (code.buffer(index, _WORDS[spec.itemsize]) for index in range(2))
+
+    def emit(self, begin: Traced, end: Traced) -> None:
+        """The tasks."""
+        code, size = self.code, self.size
+        blocks = (size["height"] + size["row_block"] - 1) / size["row_block"]
+        written = size["width"] * self.across * size["down"]
+        with code.loop(end, begin) as task:
+            plane, start = task / blocks, remainder(task, blocks) * size["row_block"]
+            image, channel = plane / size["channels"], remainder(plane, size["channels"])
+            x = self.x.at(image * size["x_image"] + channel * size["x_channel"])
+            y = self.y.at(plane * size["height"] * written)
+            with code.loop(smaller(start + size["row_block"], size["height"]), start) as row:
+                self._row(x.at(row * size["x_row"]), y.at(row * written))
+
+    def _row(self, x: Pointer, y: Pointer) -> None:
+        """Whole vectors, the last of which may be made a second time; rows shorter than one go by elements."""
+        code, width, lanes = self.code, self.size["width"], self.lanes
+        with code.loop(width - (lanes - 1), step=lanes) as column:
+            self._repeat(x, y, column, lanes)
+        with code.when(remainder(width, code.integer(lanes)) > 0), code.either(width > lanes) as (long, short):
+            with long:
+                self._repeat(x, y, width - lanes, lanes)
+            with short, code.loop(width) as column:
+                self._repeat(x, y, column, None)
+
+    def _repeat(self, x: Pointer, y: Pointer, column: Traced, lanes: int | None) -> None:
+        """A vector of pixels, or one pixel."""
+        pixels = x.load(column, lanes)
+        parts = [pixels] * self.across
+        if lanes is not None and self.across > 1:
+            orders = [[(part * lanes + i) // self.across for i in range(lanes)] for part in range(self.across)]
+            parts = [shuffled(pixels, pixels, order) for order in orders]
+        target = y.at(column * self.across)
+        with self.code.loop(self.size["down"]) as copy:
+            row = target.at(copy * self.size["width"] * self.across)
+            for number, part in enumerate(parts):
+                row.store(number * (lanes or 1), part)
