@@ -95,6 +95,7 @@ def emit_accumulate(
     k: ir.Value,
     ahead: tuple[ir.Value, ir.Value] | None = None,
     stored: str = "",
+    next_panel: tuple[ir.Value, ir.Value] | None = None,
 ) -> list[ir.Value]:
     """The sums with the product of some rows of a and a panel of b added; row r of a starts at a + offsets[r]:
 
@@ -107,6 +108,7 @@ def emit_accumulate(
 
     ahead: where memory is that will be needed soon, and how many elements of it to ask for in each step of k.
     stored: float16 or bfloat16 if b's elements are the bits of such numbers, for float32 sums.
+    next_panel: as `ahead`, for a second place.
     """
     vectors, lanes = len(sums) // len(offsets), sums[0].type.count
     counts = [value.type.count for value in sums[:vectors]]
@@ -121,8 +123,9 @@ def emit_accumulate(
     panel = [_load_vector(builder, b_at, v * lanes, count) for v, count in enumerate(counts)]
     if stored:
         panel = [emit_widen(builder, bits, stored) for bits in panel]
-    if ahead is not None:
-        emit_prefetch(builder, builder.gep(ahead[0], [builder.mul(step, ahead[1])]))
+    for wanted in (ahead, next_panel):
+        if wanted is not None:
+            emit_prefetch(builder, builder.gep(wanted[0], [builder.mul(step, wanted[1])]))
     following = []
     for r, offset in enumerate(offsets):
         spread = splat(builder, builder.load(builder.gep(a_at, [offset])), lanes)
