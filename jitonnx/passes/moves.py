@@ -7,10 +7,11 @@ axes concerned, another view, or the graph's output.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
-from jitonnx.ir.dims import DimLike, product
+from jitonnx.ir.dims import DimLike, known, product
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.types import broadcast_shapes, collect_assumptions
 from jitonnx.ops.indexing import Concat
@@ -150,14 +151,15 @@ def transpose_below_concat(node: Node, edit: Edit) -> Result:
 # ---------------------------------------------------------------- reshapes
 
 
-@rule("reshape below elementwise", equation="f(R(a), R(b), c) = R(f(a, b, c))")
+@rule("reshape below elementwise", equation="f(R(a), R(b), c) = R(f(a, b, R'(c)))")
 def reshape_below_elementwise(node: Node, edit: Edit) -> Result:
     """An elementwise operator on what was reshaped alike, before the reshape instead of behind.
 
-    Further operands may be single numbers, or constants along the last axis where the reshape keeps that.
+    Further operands may be single numbers, or constants that are as large as the result, or 1, along whole groups of
+    axes that the reshape regroups.
 
-    before: Reshape [64,768] -> Add of a constant [768]
-    after:  Add of the constant -> Reshape [64,768]
+    before: Reshape [64,3,49,49] to [1,64,3,49,49] -> Add of a constant [1,64,1,49,49]
+    after:  Add of the constant as [64,1,49,49] -> Reshape to [1,64,3,49,49]
     """
     if not node.operator.elementwise or len(node.outputs) != 1 or not ranked(node):
         return None
@@ -166,22 +168,98 @@ def reshape_below_elementwise(node: Node, edit: Edit) -> Result:
         return None
     source = reshapes[0].inputs[0]
     assert source is not None
-    inputs = [_before_reshape(value, source.shape, node.output.shape) for value in node.inputs]
-    if any(new is None for new, old in zip(inputs, node.inputs, strict=False) if old is not None):
-        return None
     if all(_read_elsewhere(one, node, edit) for one in reshapes):
+        return None
+    inputs = [_before_reshape(value, source.shape, node.output.shape, edit) for value in node.inputs]
+    if any(new is None for new, old in zip(inputs, node.inputs, strict=False) if old is not None):
         return None
     edit.shares(reshapes)
     return edit.reshape(edit.add(node.operator, *inputs), node.output.shape)
 
 
-def _before_reshape(value: Value | None, source: Sequence[DimLike], shape: Sequence[DimLike]) -> Value | None:
+def _before_reshape(
+    value: Value | None, source: Sequence[DimLike], shape: Sequence[DimLike], edit: Edit
+) -> Value | None:
+    """What broadcasts against `source` as `value` does against `shape`; None if nothing of its size does."""
     if value is None or (scalar(value) is not None and rank(value) <= min(len(source), 1)):
         return value
     if (found := producer(value, Reshape)) is not None and found.inputs[0] is not None:
         return found.inputs[0] if found.inputs[0].shape == tuple(source) else None
-    along_last = value.producer is None and rank(value) == 1 and value.contents is not None
-    return value if along_last and source and source[-1] == shape[-1] else None
+    contents = value.contents if value.producer is None else None
+    if contents is None or rank(value) > len(shape):
+        return None
+    before = _regrouped((1,) * (len(shape) - contents.ndim) + contents.shape, shape, source)
+    if before is None:
+        return None
+    while len(before) > 1 and before[0] == 1:
+        before = before[1:]
+    if before == contents.shape:
+        return value
+    elements = array(value)
+    return None if elements is None else edit.constant(elements.reshape(before))
+
+
+def _regrouped(shape: Sequence[int], behind: Sequence[DimLike], before: Sequence[DimLike]) -> tuple[int, ...] | None:
+    """The shape of a constant of `shape`, which broadcasts to `behind`, in front of a reshape of `before` to `behind`.
+
+    Axes are taken in the smallest groups that the reshape keeps to itself. In each the constant has to be full, or one
+    element.
+    """
+    groups = _groups(before, behind)
+    if groups is None:
+        return None
+    found: list[int] = []
+    for first, second in groups:
+        given = [shape[axis] for axis in second]
+        if all(size == 1 for size in given):
+            found += [1] * len(first)
+        elif all(size == behind[axis] for size, axis in zip(given, second, strict=True)):
+            sizes = [before[axis] for axis in first]
+            if not all(isinstance(size, int) for size in sizes):
+                return None
+            found += sizes  # type: ignore[arg-type]
+        else:
+            return None
+    return tuple(found)
+
+
+def _groups(before: Sequence[DimLike], behind: Sequence[DimLike]) -> list[tuple[list[int], list[int]]] | None:
+    """The axes of both shapes in the smallest groups of equal sizes, in order; None where sizes are not comparable."""
+    groups: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(before) or j < len(behind):
+        start, other = i, j
+        size: DimLike = 1
+        size_behind: DimLike = 1
+        while (i, j) == (start, other) or size != size_behind:
+            step = _next_axis(size, size_behind, before[i:], behind[j:])
+            if step is None:
+                return None
+            if step == "before":
+                size, i = size * before[i], i + 1
+            else:
+                size_behind, j = size_behind * behind[j], j + 1
+        groups.append((list(range(start, i)), list(range(other, j))))
+    return groups
+
+
+def _next_axis(
+    size: DimLike, size_behind: DimLike, before: Sequence[DimLike], behind: Sequence[DimLike]
+) -> Literal["before", "behind"] | None:
+    """Which side of a group takes its next axis: the smaller one; None where that is not known, or none is left."""
+    if size == size_behind:  # a group begins
+        shorter = bool(before)
+    elif known((size, size_behind)):
+        shorter = size < size_behind  # type: ignore[operator]
+    elif exact_divide(size_behind, size) is not None:
+        shorter = True
+    elif exact_divide(size, size_behind) is not None:
+        shorter = False
+    else:
+        return None
+    if not (before if shorter else behind):
+        return None
+    return "before" if shorter else "behind"
 
 
 @rule("reshape below matmul", MatMul, equation="R(x) W = R'(x W), where R keeps the last axis")
