@@ -148,6 +148,68 @@ def transpose_below_concat(node: Node, edit: Edit) -> Result:
     return edit.add(Transpose(perm=permutation), edit.add(Concat(axis=axis), *(one.inputs[0] for one in found)))
 
 
+@rule("transposes around products", Transpose, equation="T(f(T(x) W)) = T(f)(W' x)")
+def transposes_around_products(node: Node, edit: Edit) -> Result:
+    """A product with a constant matrix between two swaps of the last axes becomes one with the matrix on its left.
+
+    Elementwise operators with constants, and further products, may stand between.
+
+    before: Transpose (0,2,1) -> MatMul by [196,256] -> Add of a constant [256] -> Transpose (0,2,1)
+    after:  MatMul of the matrix as [256,196] with what was transposed -> Add of the constant as [256,1]
+    """
+    if not ranked(node) or not _swaps_last(node):
+        return None
+    steps: list[tuple[Node, int]] = []
+    above = producer(node.inputs[0])
+    while above is not None and not isinstance(above.operator, Transpose):
+        place = _passed_by_swap(above)
+        if place is None or len(above.output.users) != 1:
+            return None
+        steps.append((above, place))
+        above = producer(above.inputs[place])
+    if above is None or not _swaps_last(above) or not any(isinstance(step.operator, MatMul) for step, _ in steps):
+        return None
+    edit.consume([step for step, _ in steps])
+    edit.shares([above])
+    result = above.inputs[0]
+    for step, place in reversed(steps):
+        others = [None if value is None else _swapped(value, rank(step.output), edit) for value in step.inputs]
+        if isinstance(step.operator, MatMul):
+            result = edit.add(MatMul(), others[1], result)
+        else:
+            result = edit.add(step.operator, *others[:place], result, *others[place + 1 :])
+    return result
+
+
+def _swaps_last(node: Node) -> bool:
+    """Whether a Transpose exchanges the last two axes and no others."""
+    count = rank(node.output) if ranked(node) else 0
+    return count >= 2 and _permutation(node) == (*range(count - 2), count - 1, count - 2)
+
+
+def _passed_by_swap(node: Node) -> int | None:
+    """Which input a swap of the last axes may pass to, all others being constants; None if it may not pass."""
+    if not ranked(node) or len(node.outputs) != 1:
+        return None
+    if isinstance(node.operator, MatMul):
+        weight = node.inputs[1]
+        constant = weight is not None and array(weight) is not None and rank(weight) == 2
+        return 0 if constant and node.output.dtype.is_float and rank(node.output) >= 2 else None
+    places = [place for place, value in enumerate(node.inputs) if value is not None and array(value) is None]
+    if not node.operator.elementwise or len(places) != 1:
+        return None
+    return places[0] if node.inputs[places[0]].shape == node.output.shape else None  # type: ignore[union-attr]
+
+
+def _swapped(value: Value, count: int, edit: Edit) -> Value:
+    """A constant with its last two axes exchanged, as an operand of a result of `count` axes; others as they are."""
+    elements = array(value)
+    if elements is None or elements.ndim == 0 or (elements.size == 1 and elements.ndim <= count):
+        return value
+    full = elements.reshape((1,) * (2 - elements.ndim) + elements.shape)
+    return edit.constant(np.ascontiguousarray(np.swapaxes(full, -1, -2)))
+
+
 # ---------------------------------------------------------------- reshapes
 
 
@@ -344,6 +406,7 @@ RULES = (
     transpose_below_elementwise,
     transpose_below_reduction,
     transpose_below_concat,
+    transposes_around_products,
     reshape_below_elementwise,
     reshape_below_matmul,
     expand_below_elementwise,

@@ -1,13 +1,14 @@
-"""Reshapes moved below elementwise operators whose other operands are constants."""
+"""Reshapes moved below elementwise operators, and products freed of the transposes around them."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from jitonnx.ops.activation import Relu
+from jitonnx.ops.activation import Gelu, Relu
 from jitonnx.ops.arithmetic import Add, Mul
-from jitonnx.ops.shape import Reshape
+from jitonnx.ops.matmul import MatMul
+from jitonnx.ops.shape import Reshape, Transpose
 from jitonnx.ops.softmax import Softmax
 from tests.passes.graphs import Build, Value, normal, only, operators, rewritten
 
@@ -71,3 +72,56 @@ def test_random_regroupings(seed: int) -> None:
 
     graph, _ = rewritten(author)
     assert operators(graph)["Add"] == 1
+
+
+def swapped(b: Build, x: Value) -> Value:
+    rank = len(x.shape)
+    return b.op(Transpose(perm=(*range(rank - 2), rank - 1, rank - 2)), x)
+
+
+@pytest.mark.parametrize("lead", [(), (1,), (2,), (2, 3)])
+@pytest.mark.parametrize("constant", [(6,), (5, 1), (5, 6), (1, 5, 6), (1, 1), ()])
+def test_products_between_transposes(lead, constant) -> None:
+    """As MLP-Mixer has it: [tokens, channels] are mixed along the tokens."""
+
+    def author(b: Build) -> Value:
+        x = b.op(Softmax(), b.input(normal(*lead, 4, 5)))
+        y = b.op(MatMul(), swapped(b, x), normal(4, 7, seed=1))
+        y = b.op(Gelu(), b.op(Add(), y, normal(7, seed=2)))
+        y = b.op(MatMul(), y, normal(7, 6, seed=3))
+        return b.op(Softmax(), swapped(b, b.op(Relu(), b.op(Add(), y, normal(*constant, seed=4)))))
+
+    graph, _ = rewritten(author)
+    fits = len(constant) <= len(lead) + 2
+    assert operators(graph).get("Transpose", 0) == (0 if fits else 2)
+    assert operators(graph)["MatMul"] == 2
+
+
+def test_a_product_between_transposes_that_others_read() -> None:
+    def author(b: Build) -> list[Value]:
+        x = b.op(Softmax(), b.input(normal(2, 4, 5)))
+        y = b.op(MatMul(), swapped(b, x), normal(4, 6, seed=1))
+        return [b.op(Softmax(), swapped(b, y)), b.op(Softmax(), y)]
+
+    graph, _ = rewritten(author)
+    assert operators(graph)["Transpose"] == 2
+
+
+@pytest.mark.parametrize(("first", "second"), [((0, 2, 1), (1, 0, 2)), ((1, 0, 2), (0, 2, 1))])
+def test_other_transposes_stay_around_a_product(first, second) -> None:
+    def author(b: Build) -> Value:
+        x = b.op(Transpose(perm=first), b.op(Softmax(), b.input(normal(3, 4, 4))))
+        y = b.op(MatMul(), x, normal(4, 4, seed=1))
+        return b.op(Softmax(), b.op(Transpose(perm=second), y))
+
+    graph, _ = rewritten(author)
+    assert operators(graph)["Transpose"] == 2
+
+
+def test_a_product_of_two_results_between_transposes_stays() -> None:
+    def author(b: Build) -> Value:
+        x = b.op(Softmax(), b.input(normal(3, 4, 4)))
+        return b.op(Softmax(), swapped(b, b.op(MatMul(), swapped(b, x), b.op(Relu(), x))))
+
+    graph, _ = rewritten(author)
+    assert operators(graph)["Transpose"] == 2
