@@ -258,17 +258,7 @@ def _lower_left(condition: Value | None, edit: Edit) -> bool:
 
 def _operands(found: Found, edit: Edit) -> tuple[Value, Value]:
     """q and k, with the numbers that multiply them moved to the scale."""
-    operands = []
-    for value in found.product.inputs:
-        assert value is not None
-        flat = flatten_product(value)
-        factors = list(flat.factors.items())
-        if len(factors) == 1 and factors[0][1] == 1 and flat.nodes and factors[0][0].shape == value.shape:
-            edit.shares(flat.nodes)
-            found.scale *= flat.coefficient
-            value = factors[0][0]
-        operands.append(value)
-    q, transposed = operands
+    q, transposed = (_unscaled(value, found, edit) for value in found.product.inputs if value is not None)
     rank = len(transposed.shape)
     if rank < 2:
         raise Decline(Reason.SHAPE, f"k transposed is {transposed.type}")
@@ -277,6 +267,26 @@ def _operands(found: Found, edit: Edit) -> tuple[Value, Value]:
     if above is not None and above.operator == Transpose(perm=swap) and above.inputs[0] is not None:
         return q, above.inputs[0]
     return q, edit.add(Transpose(perm=swap), transposed)
+
+
+def _unscaled(value: Value, found: Found, edit: Edit) -> Value:
+    """A value without the numbers that multiply it, which the scale takes; views may have moved behind them."""
+    views: list[Node] = []
+    inner = value
+    while (view := producer(inner, Transpose, Reshape)) is not None and len(inner.users) == 1 and ranked(view):
+        views.append(view)
+        assert view.inputs[0] is not None
+        inner = view.inputs[0]
+    flat = flatten_product(inner)
+    factors = list(flat.factors.items())
+    if len(factors) != 1 or factors[0][1] != 1 or not flat.nodes or factors[0][0].shape != inner.shape:
+        return value
+    edit.shares([*flat.nodes, *views])
+    found.scale *= flat.coefficient
+    result = factors[0][0]
+    for view in reversed(views):
+        result = edit.add(view.operator, result, *view.inputs[1:])
+    return result
 
 
 def _four_axes(q: Value, k: Value, v: Value, masks: list[Value], edit: Edit) -> tuple[Value, Value, Value, list[Value]]:

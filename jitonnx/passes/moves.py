@@ -7,10 +7,11 @@ axes concerned, another view, or the graph's output.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
-from jitonnx.ir.dims import DimLike, product
+from jitonnx.ir.dims import DimLike, known, product
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.types import broadcast_shapes, collect_assumptions
 from jitonnx.ops.indexing import Concat
@@ -147,17 +148,80 @@ def transpose_below_concat(node: Node, edit: Edit) -> Result:
     return edit.add(Transpose(perm=permutation), edit.add(Concat(axis=axis), *(one.inputs[0] for one in found)))
 
 
+@rule("transposes around products", Transpose, equation="T(f(T(x) W)) = T(f)(W' x)")
+def transposes_around_products(node: Node, edit: Edit) -> Result:
+    """A product with a constant matrix between two swaps of the last axes becomes one with the matrix on its left.
+
+    Elementwise operators with constants, and further products, may stand between.
+
+    before: Transpose (0,2,1) -> MatMul by [196,256] -> Add of a constant [256] -> Transpose (0,2,1)
+    after:  MatMul of the matrix as [256,196] with what was transposed -> Add of the constant as [256,1]
+    """
+    if not ranked(node) or not _swaps_last(node):
+        return None
+    steps: list[tuple[Node, int]] = []
+    above = producer(node.inputs[0])
+    while above is not None and not isinstance(above.operator, Transpose):
+        place = _passed_by_swap(above)
+        if place is None or len(above.output.users) != 1:
+            return None
+        steps.append((above, place))
+        above = producer(above.inputs[place])
+    if above is None or not _swaps_last(above) or not any(isinstance(step.operator, MatMul) for step, _ in steps):
+        return None
+    edit.consume([step for step, _ in steps])
+    edit.shares([above])
+    result = above.inputs[0]
+    for step, place in reversed(steps):
+        others = [None if value is None else _swapped(value, rank(step.output), edit) for value in step.inputs]
+        if isinstance(step.operator, MatMul):
+            result = edit.add(MatMul(), others[1], result)
+        else:
+            result = edit.add(step.operator, *others[:place], result, *others[place + 1 :])
+    return result
+
+
+def _swaps_last(node: Node) -> bool:
+    """Whether a Transpose exchanges the last two axes and no others."""
+    count = rank(node.output) if ranked(node) else 0
+    return count >= 2 and _permutation(node) == (*range(count - 2), count - 1, count - 2)
+
+
+def _passed_by_swap(node: Node) -> int | None:
+    """Which input a swap of the last axes may pass to, all others being constants; None if it may not pass."""
+    if not ranked(node) or len(node.outputs) != 1:
+        return None
+    if isinstance(node.operator, MatMul):
+        weight = node.inputs[1]
+        constant = weight is not None and array(weight) is not None and rank(weight) == 2
+        return 0 if constant and node.output.dtype.is_float and rank(node.output) >= 2 else None
+    places = [place for place, value in enumerate(node.inputs) if value is not None and array(value) is None]
+    if not node.operator.elementwise or len(places) != 1:
+        return None
+    return places[0] if node.inputs[places[0]].shape == node.output.shape else None  # type: ignore[union-attr]
+
+
+def _swapped(value: Value, count: int, edit: Edit) -> Value:
+    """A constant with its last two axes exchanged, as an operand of a result of `count` axes; others as they are."""
+    elements = array(value)
+    if elements is None or elements.ndim == 0 or (elements.size == 1 and elements.ndim <= count):
+        return value
+    full = elements.reshape((1,) * (2 - elements.ndim) + elements.shape)
+    return edit.constant(np.ascontiguousarray(np.swapaxes(full, -1, -2)))
+
+
 # ---------------------------------------------------------------- reshapes
 
 
-@rule("reshape below elementwise", equation="f(R(a), R(b), c) = R(f(a, b, c))")
+@rule("reshape below elementwise", equation="f(R(a), R(b), c) = R(f(a, b, R'(c)))")
 def reshape_below_elementwise(node: Node, edit: Edit) -> Result:
     """An elementwise operator on what was reshaped alike, before the reshape instead of behind.
 
-    Further operands may be single numbers, or constants along the last axis where the reshape keeps that.
+    Further operands may be single numbers, or constants that are as large as the result, or 1, along whole groups of
+    axes that the reshape regroups.
 
-    before: Reshape [64,768] -> Add of a constant [768]
-    after:  Add of the constant -> Reshape [64,768]
+    before: Reshape [64,3,49,49] to [1,64,3,49,49] -> Add of a constant [1,64,1,49,49]
+    after:  Add of the constant as [64,1,49,49] -> Reshape to [1,64,3,49,49]
     """
     if not node.operator.elementwise or len(node.outputs) != 1 or not ranked(node):
         return None
@@ -166,22 +230,98 @@ def reshape_below_elementwise(node: Node, edit: Edit) -> Result:
         return None
     source = reshapes[0].inputs[0]
     assert source is not None
-    inputs = [_before_reshape(value, source.shape, node.output.shape) for value in node.inputs]
-    if any(new is None for new, old in zip(inputs, node.inputs, strict=False) if old is not None):
-        return None
     if all(_read_elsewhere(one, node, edit) for one in reshapes):
+        return None
+    inputs = [_before_reshape(value, source.shape, node.output.shape, edit) for value in node.inputs]
+    if any(new is None for new, old in zip(inputs, node.inputs, strict=False) if old is not None):
         return None
     edit.shares(reshapes)
     return edit.reshape(edit.add(node.operator, *inputs), node.output.shape)
 
 
-def _before_reshape(value: Value | None, source: Sequence[DimLike], shape: Sequence[DimLike]) -> Value | None:
+def _before_reshape(
+    value: Value | None, source: Sequence[DimLike], shape: Sequence[DimLike], edit: Edit
+) -> Value | None:
+    """What broadcasts against `source` as `value` does against `shape`; None if nothing of its size does."""
     if value is None or (scalar(value) is not None and rank(value) <= min(len(source), 1)):
         return value
     if (found := producer(value, Reshape)) is not None and found.inputs[0] is not None:
         return found.inputs[0] if found.inputs[0].shape == tuple(source) else None
-    along_last = value.producer is None and rank(value) == 1 and value.contents is not None
-    return value if along_last and source and source[-1] == shape[-1] else None
+    contents = value.contents if value.producer is None else None
+    if contents is None or rank(value) > len(shape):
+        return None
+    before = _regrouped((1,) * (len(shape) - contents.ndim) + contents.shape, shape, source)
+    if before is None:
+        return None
+    while len(before) > 1 and before[0] == 1:
+        before = before[1:]
+    if before == contents.shape:
+        return value
+    elements = array(value)
+    return None if elements is None else edit.constant(elements.reshape(before))
+
+
+def _regrouped(shape: Sequence[int], behind: Sequence[DimLike], before: Sequence[DimLike]) -> tuple[int, ...] | None:
+    """The shape of a constant of `shape`, which broadcasts to `behind`, in front of a reshape of `before` to `behind`.
+
+    Axes are taken in the smallest groups that the reshape keeps to itself. In each the constant has to be full, or one
+    element.
+    """
+    groups = _groups(before, behind)
+    if groups is None:
+        return None
+    found: list[int] = []
+    for first, second in groups:
+        given = [shape[axis] for axis in second]
+        if all(size == 1 for size in given):
+            found += [1] * len(first)
+        elif all(size == behind[axis] for size, axis in zip(given, second, strict=True)):
+            sizes = [before[axis] for axis in first]
+            if not all(isinstance(size, int) for size in sizes):
+                return None
+            found += sizes  # type: ignore[arg-type]
+        else:
+            return None
+    return tuple(found)
+
+
+def _groups(before: Sequence[DimLike], behind: Sequence[DimLike]) -> list[tuple[list[int], list[int]]] | None:
+    """The axes of both shapes in the smallest groups of equal sizes, in order; None where sizes are not comparable."""
+    groups: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(before) or j < len(behind):
+        start, other = i, j
+        size: DimLike = 1
+        size_behind: DimLike = 1
+        while (i, j) == (start, other) or size != size_behind:
+            step = _next_axis(size, size_behind, before[i:], behind[j:])
+            if step is None:
+                return None
+            if step == "before":
+                size, i = size * before[i], i + 1
+            else:
+                size_behind, j = size_behind * behind[j], j + 1
+        groups.append((list(range(start, i)), list(range(other, j))))
+    return groups
+
+
+def _next_axis(
+    size: DimLike, size_behind: DimLike, before: Sequence[DimLike], behind: Sequence[DimLike]
+) -> Literal["before", "behind"] | None:
+    """Which side of a group takes its next axis: the smaller one; None where that is not known, or none is left."""
+    if size == size_behind:  # a group begins
+        shorter = bool(before)
+    elif known((size, size_behind)):
+        shorter = size < size_behind  # type: ignore[operator]
+    elif exact_divide(size_behind, size) is not None:
+        shorter = True
+    elif exact_divide(size, size_behind) is not None:
+        shorter = False
+    else:
+        return None
+    if not (before if shorter else behind):
+        return None
+    return "before" if shorter else "behind"
 
 
 @rule("reshape below matmul", MatMul, equation="R(x) W = R'(x W), where R keeps the last axis")
@@ -266,6 +406,7 @@ RULES = (
     transpose_below_elementwise,
     transpose_below_reduction,
     transpose_below_concat,
+    transposes_around_products,
     reshape_below_elementwise,
     reshape_below_matmul,
     expand_below_elementwise,

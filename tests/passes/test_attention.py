@@ -7,7 +7,7 @@ import pytest
 
 from jitonnx.ops.arithmetic import Add, Div, IsNaN, Mul
 from jitonnx.ops.fused import Attention
-from jitonnx.ops.indexing import Range
+from jitonnx.ops.indexing import Range, Split
 from jitonnx.ops.logic import And, Equal, Greater, GreaterOrEqual, Less, LessOrEqual, Not, Where
 from jitonnx.ops.matmul import MatMul
 from jitonnx.ops.reduction import ReduceMax
@@ -279,3 +279,23 @@ def test_declined(author, reason) -> None:
     graph, report = rewritten(lambda b: author(b, *qkv(b, 2, 3)))
     assert operators(graph)["Attention"] == 0
     assert reason in {entry.reason for entry in report.declined}
+
+
+def test_attention_within_windows() -> None:
+    """As Swin has it: a bias for each head, a mask for each window behind a reshape that tells images apart."""
+
+    def author(b: Build) -> Value:
+        x = b.op(Reshape(), b.op(MatMul(), b.input(normal(6, 9, 8)), normal(8, 24, seed=1)), [6, 9, 3, 2, 4])
+        parts = b.ops(Split(axis=2), 3, x, [1, 1, 1])
+        q, k, v = (b.op(Transpose(perm=(0, 2, 1, 3)), b.op(Squeeze(), part, [2])) for part in parts)
+        scores = b.op(MatMul(), b.op(Mul(), q, f(0.5)), swapped(b, k))
+        scores = b.op(Reshape(), b.op(Add(), scores, normal(1, 2, 9, 9, seed=2)), [1, 6, 2, 9, 9])
+        scores = b.op(Reshape(), b.op(Add(), scores, normal(1, 6, 1, 9, 9, seed=3)), [6, 2, 9, 9])
+        return attend(b, scores, v)
+
+    graph, _ = rewritten(author)
+    node = only(graph, Attention)
+    assert isinstance(node.operator, Attention)
+    assert node.operator.scale == 0.5
+    assert node.inputs[3].shape == (6, 2, 9, 9)
+    assert "Mul" not in operators(graph)

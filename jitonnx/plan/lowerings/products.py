@@ -62,6 +62,8 @@ def gemm(
     shape = _merged(batch, m, a, b, out)
     if shape is None:
         a = planner.copy(a, tuple(range(a.rank)), "its leading axes do not fit two loops")
+        shape = _merged(batch, m, a, b, out)
+    if shape is None:
         b = planner.copy(b, tuple(range(b.rank)), "its leading axes do not fit two loops")
         shape = _merged(batch, m, a, b, out)
         assert shape is not None, "Bug: dense matrices do not fit two loops"

@@ -1,0 +1,55 @@
+"""Products whose operands lie so that their leading axes are no rows: what is copied, and what is not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import helper, numpy_helper
+
+import jitonnx
+from jitonnx.ir.lowering import lower
+from jitonnx.model import evaluate, load
+from jitonnx.passes.pipeline import optimize
+from jitonnx.plan.make import make_plan
+from jitonnx.target import host
+
+WINDOWS = [1, 2, 3, 5, 4, 8]
+"""[image, window rows, rows, window columns, columns, channels] of an image of 6x20."""
+
+
+def windows(weights: np.ndarray | None) -> bytes:
+    """An image cut into windows, and these multiplied by weights: constant, or the second input w."""
+    nodes = [
+        helper.make_node("Softmax", ["x"], ["a"]),
+        helper.make_node("Reshape", ["a", "shape"], ["b"]),
+        helper.make_node("Transpose", ["b"], ["c"], perm=[0, 1, 3, 2, 4, 5]),
+        helper.make_node("MatMul", ["c", "w"], ["d"]),
+        helper.make_node("Relu", ["d"], ["y"]),
+    ]
+    inputs = [helper.make_tensor_value_info("x", 1, [1, 6, 20, 8])]
+    constants = [numpy_helper.from_array(np.array(WINDOWS), "shape")]
+    if weights is None:
+        inputs.append(helper.make_tensor_value_info("w", 1, [1, 2, 5, 3, 8, 7]))
+    else:
+        constants.append(numpy_helper.from_array(weights, "w"))
+    graph = helper.make_graph(nodes, "graph", inputs, [helper.make_tensor_value_info("y", 1, None)], constants)
+    opsets = [helper.make_opsetid("", 18)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_windows_of_an_image(constant: bool) -> None:
+    random = np.random.default_rng(3)
+    weights = random.normal(size=(8, 7)).astype(np.float32)
+    data = windows(weights if constant else None)
+    feeds = {"x": random.normal(size=(1, 6, 20, 8)).astype(np.float32)}
+    if not constant:
+        feeds["w"] = random.normal(size=(1, 2, 5, 3, 8, 7)).astype(np.float32)
+    (result,) = jitonnx.InferenceSession(data).run(None, feeds)
+    (expected,) = evaluate(load(data).graph, feeds)
+    np.testing.assert_allclose(result, expected, 1e-5, 1e-6)
+    graph = load(data).graph
+    optimize(graph, 99)
+    labels = [call.label for call in make_plan(lower(graph), host()).calls]
+    assert sum(label.startswith("copy") for label in labels) == 1
+    assert ("gemm 120x7x8" in labels) == constant
