@@ -200,7 +200,8 @@ class SessionOptions(_Options):
           "cached": never; kernels that are not in the kernel cache are an error, ModelRequiresCompilation.
         - `jitonnx.program_megabytes`: memory that programs for different input shapes may hold together (256); those
           used longest ago go first.
-        - `jitonnx.winograd` = "0": 3x3 convolutions do not use Winograd's algorithm, which rounds a little differently.
+        - `jitonnx.winograd` = "0": convolutions of three taps do not use Winograd's algorithm, which rounds a little
+          differently.
         - `jitonnx.keep_model` = "0": the compiled model is neither kept in the kernel cache nor taken from there;
           docs/starting.md tells about it.
         - `optimization.disable_specified_optimizers`: names of rewrites that are not to be made, with ";" between them.

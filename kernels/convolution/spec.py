@@ -4,9 +4,10 @@ Activations are float32 in NHWC: element (n, h, w, c) of x lies at n * x_image +
 c * x_channel, and y's likewise with y_channel = 1; a direct convolution can also read and write planes, whose pixel
 strides are 1. Convolutions over one axis have height 1. Weights come as ONNX has them.
 
-Four kinds of kernel: `DirectSpec` for ONNX's Conv, any of it; `WinogradSpec` for 3x3 ones of stride 1; `DepthwiseSpec`
-for as many groups as input and output channels; `TransposedSpec` for ConvTranspose. `choose_convolution` and
-`choose_transposed` pick one. They take the same sizes (`Problem`), except that `DepthwiseSpec` has its own.
+Four kinds of kernel: `DirectSpec` for ONNX's Conv, any of it; `WinogradSpec` for 3x3, 1x3 and 3x1 taps of stride 1,
+dilated or not; `DepthwiseSpec` for as many groups as input and output channels; `TransposedSpec` for ConvTranspose.
+`choose_convolution` and `choose_transposed` pick one. They take the same sizes (`Problem`), except that `DepthwiseSpec`
+has its own.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, Problem
-from jitonnx.kernels.convolution.transforms import WinogradSpec
+from jitonnx.kernels.convolution.transforms import WinogradSpec, tiles_along
 from jitonnx.kernels.packing import zeros
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
@@ -540,8 +541,8 @@ def choose_convolution(
     """The kernel for ONNX's Conv. `channels` and `out_channels` are those of all groups; out_size and in_size are
     (height, width), None where it is not known; pads those before rows and columns. channels_last: whether x has
     x_channel = 1. An NCHW input needs no copy into NHWC: it is as fast where channels are few, and allowed for any
-    number. winograd: whether errors of up to 5e-6 of the largest output are allowed, and that a NaN or an infinity
-    reaches all outputs of its tile.
+    number. winograd: whether errors of 3e-6 of the largest output (with 256 channels) are allowed, and that a NaN or
+    an infinity reaches all outputs of its tile.
 
     Depthwise when every channel is a group; Winograd where it saves time; else direct. In scratch memory, up to 4
     channels stay side by side ("interleaved": its sums run over kernel_width * channels neighbours at once); more are
@@ -551,9 +552,11 @@ def choose_convolution(
     if groups == channels == out_channels > 1 and channels_last:
         rows, pixels = _depthwise_tile(kernel, dilations, out_size[1], target.vector_registers)
         return DepthwiseSpec(kernel, strides, dilations, pixels, rows)
-    plain = kernel == (3, 3) and strides == dilations == (1, 1) and groups == 1 and channels_last
-    if winograd and plain and (spec := _winograd_if_faster(channels, out_channels, out_size, target)):
-        return spec
+    axes = list(zip(kernel, pads, strides, dilations, out_size, in_size, strict=True))
+    if winograd and strides == (1, 1) and groups == 1 and channels_last:
+        taps = [_read_taps(*axis) for axis in axes]
+        if spec := _winograd_if_faster(kernel, dilations, taps, channels, out_channels, out_size, target):
+            return spec
     merged = _merged_groups(groups, out_channels, lanes)
     own, own_outputs = channels // groups * merged, out_channels // groups * merged
     tile_rows, pixels, vectors = _tile_shape(own_outputs, out_size, lanes, target.vector_registers)
@@ -565,7 +568,6 @@ def choose_convolution(
     far_taps = layout == "blocked" and dilations[1] >= pixels
     sizes = (*in_size, *out_size, *pads)
     if layout == "blocked" and max(dilations) > 1 and None not in sizes:
-        axes = zip(kernel, pads, strides, dilations, out_size, in_size, strict=True)
         live = [_Taps(taps, -(pad or 0), *steps).live(size or 0) for taps, pad, *steps, size in axes]
         tile = (tile_rows, pixels, vectors)
         tile_rows, pixels, vectors, far_taps = _dilated_tile(live, tile, own_outputs, lanes, target.vector_registers)
@@ -583,12 +585,30 @@ def live_taps(taps: int, stride: int, dilation: int, pad: int, size: int, output
     return slice(live[0], live[-1] + 1) if live else slice(0, 0)
 
 
+def _read_taps(
+    kernel: int, pad: int | None, stride: int, dilation: int, outputs: int | None, size: int | None
+) -> float:
+    """Taps along one axis that an output reads on average, those that read padding left out if dilation is wide."""
+    if dilation == 1 or not outputs or size is None or pad is None:
+        return kernel
+    return sum(map(len, _Taps(kernel, -pad, stride, dilation, outputs).live(size))) / outputs
+
+
+_WINOGRAD_TILES = {(3, 3): ((4, 4), (2, 2)), (1, 3): ((1, 4), (1, 2)), (3, 1): ((4, 1), (2, 1))}
+
+
 def _winograd_if_faster(
-    channels: int, out_channels: int, out_size: tuple[int | None, int | None], target: Target
+    kernel: tuple[int, int],
+    dilations: tuple[int, int],
+    taps: Sequence[float],
+    channels: int,
+    out_channels: int,
+    out_size: tuple[int | None, int | None],
+    target: Target,
 ) -> WinogradSpec | None:
     """The Winograd kernel that is a tenth or more faster than direct sums, or None. In cycles, for one image:
 
-    direct      pixels * 9 * C * M / lanes, at 0.95 of the peak
+    direct      pixels * taps * C * M / lanes, at 0.95 of the peak
     Winograd    tiles * n^2 * C * M / lanes, at 0.88 (sums are short: C products), or, if that takes longer, the
                 transformed weights read from the third-level cache at 6 bytes a cycle
                 + tiles * 9 n^2 for the transforms of each vector of input and of output channels (measured: most
@@ -600,18 +620,26 @@ def _winograd_if_faster(
     lanes, wide = target.lanes(4), target.vector_registers >= 32
     vectors = 2 if out_channels > lanes else 1
     outputs_padded = -(-out_channels // (vectors * lanes)) * vectors
-    costs: dict[WinogradSpec | None, float] = {None: 0.9 * height * width * 9 * channels * outputs_padded / 0.95}
-    for outputs in (4, 2):
-        tiles = -(-height // outputs) * -(-width // outputs)
-        rows = min((7, 8) if wide else (6, 5, 4), key=lambda rows: -(-tiles // rows) * rows)
-        spec = WinogradSpec(lanes, outputs, rows, vectors, target.l2_bytes)
-        positions, padded = spec.points**2, -(-tiles // rows) * rows
-        products = padded * positions * channels * outputs_padded / 0.88
-        blocks = -(-tiles // spec.task_tiles(tiles, channels, -(-out_channels // spec.block)))
-        reading = blocks * positions * channels * out_channels * 4 / 6
-        transforms = tiles * 9 * positions * (channels / lanes + outputs_padded)
-        costs[spec] = max(products, reading) + transforms
+    direct = height * width * taps[0] * taps[1] * channels * outputs_padded / 0.95
+    costs: dict[WinogradSpec | None, float] = {None: 0.9 * direct}
+    for outputs in _WINOGRAD_TILES.get(kernel, ()):
+        tiles = [
+            tiles_along(size, tile, dilation) * dilation
+            for size, tile, dilation in zip((height, width), outputs, dilations, strict=True)
+        ]
+        spec = WinogradSpec(lanes, outputs, 8 if wide else 6, vectors, target.l2_bytes)
+        costs[spec] = _winograd_cost(spec, tiles[0] * tiles[1], channels, out_channels)
     return min(costs, key=lambda spec: costs[spec])
+
+
+def _winograd_cost(spec: WinogradSpec, tiles: int, channels: int, out_channels: int) -> float:
+    """The cycles of `_winograd_if_faster` for one image."""
+    output_blocks = -(-out_channels // spec.block)
+    products = max(tiles, spec.product_rows[-1]) * spec.positions * channels * output_blocks * spec.vectors / 0.88
+    blocks = spec.tile_blocks(tiles, channels, output_blocks)
+    reading = blocks * spec.positions * channels * out_channels * 4 / 6
+    transforms = tiles * 9 * spec.positions * (channels / spec.lanes + output_blocks * spec.vectors)
+    return max(products, reading) + transforms
 
 
 def choose_transposed(

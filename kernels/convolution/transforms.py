@@ -6,6 +6,9 @@ kernel g are transformed, multiplied element by element and summed over the inpu
 
     Y = A^T [ (G g G^T) * (B^T d B) ] A        n * n products for m * m outputs: 2.25 times fewer for m = 2, 4 for m = 4
 
+Along an axis on which the kernel has a single tap nothing is transformed: a convolution of 3 taps over one axis takes
+n products for m outputs, 1.5 or 2 times fewer.
+
 The matrices follow from polynomial interpolation (Toom-Cook) at the points 0, ±p for p in `POINTS[m]`, and infinity.
 Points symmetric about 0 make the transforms short. That ±3/4, ±3/2 are used for m = 4 rather than ±1, ±2 makes the
 error four times smaller: 2e-6 of the largest output with 256 channels against 8e-6 (direct sums: 3e-7), measured
@@ -34,10 +37,12 @@ class WinogradBlocking(NamedTuple):
     """What `WinogradSpec.complete` appends to `Problem`."""
 
     tile_rows: int
+    """Rows of tiles of an image; if dilated, of each phase."""
     tile_columns: int
     tiles: int
     """Output tiles of all images."""
     task_tiles: int
+    """The most tiles of a task that there is room for in scratch memory."""
     tile_blocks: int
     output_blocks: int
     chunk: int
@@ -48,26 +53,28 @@ class WinogradBlocking(NamedTuple):
     product_plane: int
     """Elements of one block's products for one position: [tile][channel in block]."""
     ahead: int
-    """Elements of each row of the next block's weights that a product of `rows` tiles asks for; 0: none."""
+    """Elements of each row of the next weights that a product asks for; 0: none."""
     tasks: int
     scratch_bytes: int
 
 
 @dataclass(frozen=True)
 class WinogradSpec(KernelSpec):
-    """A 3x3 convolution, stride, dilation and groups 1, x_channel = 1, channels a multiple of CHANNEL_BLOCK.
+    """A convolution of 3x3, 1x3 or 3x1 taps, stride and groups 1, x_channel = 1, channels a multiple of CHANNEL_BLOCK.
 
-    SIZES are those of `DirectSpec`. A task transforms the input of `task_tiles` tiles, unless the task before did; then
-    for each of the n * n positions multiplies [tiles, channels] by [channels, output channels] for a chunk of output
-    blocks; then transforms the products back, tile by tile, through the epilogue. Scratch memory holds, in this order,
-    a pixel of zeros (the padding), the transformed input and the products.
+    SIZES are those of `DirectSpec`. A task transforms the input of some tiles, unless the task before did; then for
+    each position multiplies [tiles, channels] by [channels, output channels] for a chunk of output blocks; then
+    transforms the products back, tile by tile, through the epilogue. Scratch memory holds, in this order, a pixel of
+    zeros (the padding), the transformed input and the products.
+
+    A convolution of dilation d is one of every d-th pixel for each of the d phases of an axis.
     """
 
     lanes: int
-    outputs: int
-    """Outputs of a tile along each axis, m: 2 or 4."""
+    outputs: tuple[int, int]
+    """Outputs of a tile along each axis, m: 2 or 4; 1 along an axis on which the kernel has one tap."""
     rows: int
-    """Tiles that the innermost product takes at once."""
+    """The most tiles that the innermost product takes at once."""
     vectors: int
     """Vectors of output channels it takes at once."""
     l2_bytes: int = 1 << 20
@@ -81,9 +88,20 @@ class WinogradSpec(KernelSpec):
         return self.vectors * self.lanes
 
     @property
-    def points(self) -> int:
+    def points(self) -> tuple[int, int]:
         """n: input rows and columns of a tile."""
-        return self.outputs + 2
+        rows, columns = self.outputs
+        return _points(rows), _points(columns)
+
+    @property
+    def positions(self) -> int:
+        """Products for each tile, input and output channel."""
+        return self.points[0] * self.points[1]
+
+    @property
+    def product_rows(self) -> tuple[int, int, int]:
+        """How many tiles an innermost product may take: `rows`, or fewer, so that at most one of a task's is idle."""
+        return self.rows, self.rows - 2, self.rows - 4
 
     @property
     def size_count(self) -> int:
@@ -92,49 +110,49 @@ class WinogradSpec(KernelSpec):
     def complete(self, sizes: Sequence[int]) -> Sequence[int]:
         """`Problem`, then `WinogradBlocking`."""
         p = Problem(*sizes)
-        rows, columns = -(-p.out_height // self.outputs), -(-p.out_width // self.outputs)
-        tiles, output_blocks = p.images * rows * columns, -(-p.out_channels // self.block)
-        task_tiles = self.task_tiles(tiles, p.channels, output_blocks)
-        tile_blocks = -(-tiles // task_tiles)
+        rows = tiles_along(p.out_height, self.outputs[0], p.dilation_height)
+        columns = tiles_along(p.out_width, self.outputs[1], p.dilation_width)
+        tiles = p.images * rows * p.dilation_height * columns * p.dilation_width
+        output_blocks = -(-p.out_channels // self.block)
+        tile_blocks = self.tile_blocks(tiles, p.channels, output_blocks)
+        task_tiles = -(-tiles // tile_blocks)
         input_plane = p.channels * task_tiles + _PAD
-        product_plane = task_tiles * self.block + _PAD
-        positions = self.points**2
+        product_plane = (task_tiles + self.rows) * self.block + _PAD
         # A task's products take a quarter of L2, if there are enough tasks with so many blocks.
-        chunk = min(self.l2_bytes // 4 // (4 * positions * product_plane), output_blocks * tile_blocks // 8)
+        chunk = min(self.l2_bytes // 4 // (4 * self.positions * product_plane), output_blocks * tile_blocks // 8)
         chunk = max(1, min(chunk, output_blocks))
         chunks = -(-output_blocks // chunk)
-        scratch = 4 * (p.channels + positions * (input_plane + chunk * product_plane))
-        ahead = self._ahead(p.channels, p.out_channels, -(-min(tiles, task_tiles) // self.rows))
+        scratch = 4 * (p.channels + self.positions * (input_plane + chunk * product_plane))
+        ahead = self._ahead(p.channels, p.out_channels, -(-task_tiles // self.rows))
         blocking = WinogradBlocking(
             *(rows, columns, tiles, task_tiles, tile_blocks, output_blocks, chunk, chunks),
-            *(input_plane, product_plane, ahead, tile_blocks * chunks, scratch),
+            *(input_plane, product_plane, ahead, tile_blocks * chunks if tiles else 0, scratch),
         )
         return [*p, *blocking]
 
     def _ahead(self, channels: int, out_channels: int, products: int) -> int:
-        """`WinogradBlocking.ahead`, where `products` of `rows` tiles use a block's weights.
+        """`WinogradBlocking.ahead`, where `products` of up to `rows` tiles use a block's weights.
 
-        Weights that L2 does not hold come from the third-level cache. A CPU foresees long blocks of them; one of up to
-        16 KiB is over before it has caught up, so the products share out asking for the next: 13 x 13 x 64 to 256 took
-        520 µs without and 317 with it. A single product has no time for it.
+        Weights that L2 does not hold come from the third-level cache or from memory, and a CPU foresees them within a
+        page of 4 KiB only: so the products share out asking for the next.
         """
-        weights = 4 * self.points**2 * channels * out_channels
-        far = weights > self.l2_bytes * 3 // 4 and 4 * channels * self.block <= 16 << 10
-        return self.block // products if far and products > 1 else 0
+        weights = 4 * self.positions * channels * out_channels
+        return self.block // products if weights > self.l2_bytes * 3 // 4 else 0
 
-    def task_tiles(self, tiles: int, channels: int, output_blocks: int) -> int:
-        """Tiles of a task, a multiple of `rows`.
+    def tile_blocks(self, tiles: int, channels: int, output_blocks: int) -> int:
+        """Into how many equal parts tasks cut the tiles.
 
-        The transformed weights are read once a block of tiles, 64 / task_tiles bytes a cycle on a core that does one
-        multiply-add of 16 lanes a cycle: 28 tiles at least if they are too large for three quarters of L2, else 14.
-        More are good as long as the transformed input stays in half of L2 and there are 16 tasks.
+        The transformed weights are read once a part, 64 / tiles bytes a cycle on a core that does one multiply-add of
+        16 lanes a cycle: 28 tiles at least if they are too large for three quarters of L2, else 14. More are good as
+        long as the transformed input stays in half of L2 and there are 16 tasks. Of 3 to 11 parts 4, 8 or 12 are made,
+        which threads can share evenly.
         """
-        position_bytes = 4 * self.points**2 * max(channels, 1)
+        position_bytes = 4 * self.positions * max(channels, 1)
         least = 14 if position_bytes * output_blocks * self.block <= self.l2_bytes * 3 // 4 else 28
         wanted = tiles // max(1, -(-16 // max(output_blocks, 1)))
         count = max(1, min(tiles, max(least, min(self.l2_bytes // 2 // position_bytes, wanted))))
-        even = -(-max(tiles, 1) // -(-max(tiles, 1) // count))
-        return -(-even // self.rows) * self.rows
+        parts = -(-max(tiles, 1) // count)
+        return -(-parts // 4) * 4 if 2 < parts < 12 else parts
 
     def _blocking(self, sizes: Sequence[int]) -> WinogradBlocking:
         start = len(Problem._fields)
@@ -155,34 +173,47 @@ class WinogradSpec(KernelSpec):
         p, blocking = Problem(*sizes[: len(Problem._fields)]), self._blocking(sizes)
         x = p.images * p.height * p.width * p.channels
         y = p.images * p.out_height * p.out_width * p.out_channels
-        weights = self.points**2 * p.channels * p.out_channels
+        weights = self.positions * p.channels * p.out_channels
         return Work(2 * blocking.tiles * weights, 4 * (x + y + weights))
 
     def pack_weights(self, weights: np.ndarray) -> np.ndarray:
-        """Weights [M, C, 3, 3] transformed (in float64, rounded once): [position][block of M][C][M in block]."""
+        """Weights [M, C, kH, kW] transformed (in float64, rounded once): [block of M][position][C][M in block]."""
         outputs, channels = weights.shape[:2]
-        taps, kernel = np.asarray(weights).reshape(outputs, channels, 9), kernel_matrix(self.outputs)
-        transform = np.kron(kernel, kernel)
+        taps = np.asarray(weights).reshape(outputs, channels, -1)
+        transform = np.kron(kernel_matrix(self.outputs[0]), kernel_matrix(self.outputs[1]))
         parts = blocks(outputs, self.block)
         packed = zeros(len(transform) * len(parts) * channels * self.block, np.float32)
-        whole = packed.reshape(len(transform), len(parts), channels, self.block)
+        whole = packed.reshape(len(parts), len(transform), channels, self.block)
 
         def pack(part: int) -> None:
             """One block of outputs, some channels at a time, so that everything stays in the cache."""
             block = taps[parts[part]]
-            given = np.zeros((9, _PACKED_CHANNELS, self.block))
+            given = np.zeros((taps.shape[2], _PACKED_CHANNELS, self.block))
             for some in blocks(channels, _PACKED_CHANNELS):
                 count = some.stop - some.start
                 given[:, :count, : len(block)] = block[:, some].transpose(2, 1, 0)
-                transformed = (transform @ given.reshape(9, -1)).reshape(-1, _PACKED_CHANNELS, self.block)
-                whole[:, part, some] = transformed[:, :count]
+                transformed = (transform @ given.reshape(len(given), -1)).reshape(-1, _PACKED_CHANNELS, self.block)
+                whole[part, :, some] = transformed[:, :count]
 
         for_each(pack, len(parts), packed.nbytes)
         return packed
 
 
 def kernel_matrix(outputs: int) -> np.ndarray:
-    """G [n, 3]: for each finite point p [1, p, p^2] / Π (p - q) over the other points q; for infinity [0, 0, 1]."""
+    """G [n, 3], or [[1]] for one tap: for each finite point p [1, p, p^2] / Π (p - q) over the other
+    points q; for infinity [0, 0, 1]."""
+    if outputs == 1:
+        return np.ones((1, 1))
     finite = [0.0, *(sign * p for p in POINTS[outputs] for sign in (1, -1))]
     rows = [np.array([1, p, p * p]) / np.prod([p - q for q in finite if q != p]) for p in finite]
     return np.array([*rows, [0, 0, 1]])
+
+
+def tiles_along(outputs: int, tile: int, dilation: int) -> int:
+    """Tiles of `tile` outputs along one axis; for a dilated convolution, in each phase."""
+    return -(-outputs // (tile * dilation))
+
+
+def _points(outputs: int) -> int:
+    """Input elements along one axis of a tile: with three taps, or with one."""
+    return outputs + 2 if outputs > 1 else 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import llvmlite.ir as ir
@@ -36,7 +37,7 @@ class _Memory:
         sizes = WinogradSizes(code)
         self.zeros = code.scratch(types.float32)
         self.inputs = self.zeros.at(sizes.channels)
-        self.products = self.inputs.at(sizes.input_plane * spec.points**2)
+        self.products = self.inputs.at(sizes.input_plane * spec.positions)
 
 
 class _Winograd:
@@ -53,18 +54,15 @@ class _Winograd:
         held = code.variable(code.integer(-1))
         with code.loop(end, begin) as task:
             tile_block, strip = task / sizes.chunks, remainder(task, sizes.chunks)
-            first = tile_block * sizes.task_tiles
-            count = smaller(sizes.task_tiles, sizes.tiles - first)
+            first = tile_block * sizes.tiles / sizes.tile_blocks
+            count = (tile_block + 1) * sizes.tiles / sizes.tile_blocks - first
             with code.when(~tile_block.equals(held.get())):
                 held.set(tile_block)
                 with code.loop(count) as tile:
                     code.subroutine("transform_input", [first + tile, tile], self._transform_input, inline=False)
             start = strip * sizes.chunk
             stop = smaller(start + sizes.chunk, sizes.output_blocks)
-            rows = code.loop(count, step=spec.rows)
-            with code.loop(spec.points**2) as position, code.loop(stop, start) as block, rows as row:
-                arguments = [position, block, block - start, row]
-                code.subroutine("multiply", arguments, self._multiply, inline=False)
+            code.subroutine("multiply_all", [start, stop, count], self._multiply_all, inline=False)
             with code.loop(stop, start) as block, code.loop(count) as tile:
                 arguments = [block, block - start, first + tile, tile]
                 code.subroutine("transform_output", arguments, self._transform_output, inline=False)
@@ -73,48 +71,91 @@ class _Winograd:
 
     def _transform_input(self, code: Code, number: Traced, place: Traced) -> None:
         """B^T d B of tile `number` for all channels, to place `place` of the task's tiles."""
-        sizes, spec, n = WinogradSizes(code), self.spec, self.spec.points
+        sizes, spec = WinogradSizes(code), self.spec
+        (rows, columns), (row_outputs, column_outputs) = spec.points, spec.outputs
         pixels = self._pixels(code, number)
         with code.loop(sizes.channels, step=spec.lanes) as channel:
-            columns = [
-                _transform([pixels(i, j).load(channel, spec.lanes) for i in range(n)], POINTS[spec.outputs])
-                for j in range(n)
+            transformed = [
+                _transform([pixels(i, j).load(channel, spec.lanes) for i in range(rows)], row_outputs)
+                for j in range(columns)
             ]
             block, within = channel / CHANNEL_BLOCK, remainder(channel, code.integer(CHANNEL_BLOCK))
             target = _Memory(code, spec).inputs.at((block * sizes.task_tiles + place) * CHANNEL_BLOCK + within)
-            for i in range(n):
-                row = _transform([column[i] for column in columns], POINTS[spec.outputs])
+            for i in range(rows):
+                row = _transform([column[i] for column in transformed], column_outputs)
                 for j, value in enumerate(row):
-                    target.store(sizes.input_plane * (i * n + j), value)
+                    target.store(sizes.input_plane * (i * columns + j), value)
 
     def _pixels(self, code: Code, number: Traced) -> Callable[[int, int], Pointer]:
-        """Pointers to the n * n input pixels of a tile; to the zeros for those outside the image."""
-        sizes, spec, n = WinogradSizes(code), self.spec, self.spec.points
-        image, tile_row, tile_column = _tile_place(code, number)
-        top = tile_row * spec.outputs - sizes.pad_top
-        left = tile_column * spec.outputs - sizes.pad_left
+        """Pointers to the input pixels of a tile; to the zeros for those outside the image."""
+        sizes, spec = WinogradSizes(code), self.spec
+        rows, columns = spec.points
+        image, out_row, out_column = self._place(code, number)
+        top, left = out_row - sizes.pad_top, out_column - sizes.pad_left
         zeros, x = _Memory(code, spec).zeros, code.buffer(0, types.float32).at(image * sizes.x_image)
-        table = cgutils.alloca_once(code.builder, x.value.type, size=n * n)
-        inside_columns = [(left + j >= 0) & (left + j < sizes.width) for j in range(n)]
-        for i in range(n):
-            inside_row = (top + i >= 0) & (top + i < sizes.height)
-            for j in range(n):
-                pixel = x.at((top + i) * sizes.x_row + (left + j) * sizes.x_pixel)
+        table = cgutils.alloca_once(code.builder, x.value.type, size=rows * columns)
+        at_columns = [left + sizes.dilation_width * j for j in range(columns)]
+        inside_columns = [(column >= 0) & (column < sizes.width) for column in at_columns]
+        for i in range(rows):
+            row = top + sizes.dilation_height * i
+            inside_row = (row >= 0) & (row < sizes.height)
+            for j in range(columns):
+                pixel = x.at(row * sizes.x_row + at_columns[j] * sizes.x_pixel)
                 chosen = code.builder.select((inside_row & inside_columns[j]).value, pixel.value, zeros.value)
-                code.builder.store(chosen, code.builder.gep(table, [_I64(i * n + j)]))
-        return lambda i, j: Pointer(code, types.float32, code.builder.load(code.builder.gep(table, [_I64(i * n + j)])))
+                code.builder.store(chosen, code.builder.gep(table, [_I64(i * columns + j)]))
 
-    def _multiply(self, code: Code, position: Traced, block: Traced, number: Traced, row: Traced) -> None:
-        """`rows` tiles from `row` on times output block `block` (the task's `number`-th), at one position."""
+        def pixel_at(i: int, j: int) -> Pointer:
+            place = code.builder.gep(table, [_I64(i * columns + j)])
+            return Pointer(code, types.float32, code.builder.load(place))
+
+        return pixel_at
+
+    def _multiply_all(self, code: Code, start: Traced, stop: Traced, count: Traced) -> None:
+        """The products of a task's tiles with output blocks start … stop - 1, at all positions.
+
+        A product takes `rows` tiles as long as enough are left for the last one or two. Each asks for a part of the
+        weights of the next block, or of the first at the next position.
+        """
+        sizes, spec = WinogradSizes(code), self.spec
+        most, fewer, least = spec.product_rows
+        whole = (count - 3) / code.integer(most) * most  # 3 … most + 2 are left, unless there are fewer than 3 at all
+        two_more = count - whole > most
+        last = select(two_more, whole + fewer, whole)
+        left = count - last
+        with code.loop(spec.positions) as position, code.loop(stop, start) as block:
+            ends = block + 1 >= stop
+            next_block, next_position = select(ends, start, block + 1), select(ends, position + 1, position)
+            b, ahead = self._weights(code, block, position), self._weights(code, next_block, next_position)
+
+            def multiply(rows: int, row: Traced) -> None:
+                asked = ahead.at(row / code.integer(most) * sizes.ahead * sizes.channels)
+                arguments: list[Traced | Pointer] = [position, block - start, row, b, asked]
+                code.subroutine(f"multiply_{rows}", arguments, partial(self._multiply, rows), inline=False)
+
+            with code.loop(whole, step=most) as row:
+                multiply(most, row)
+            with code.when(two_more):
+                multiply(fewer, whole)
+            with code.when(left > fewer):
+                multiply(most, last)
+            with code.when((left > least) & (left <= fewer)):
+                multiply(fewer, last)
+            with code.when((left > 0) & (left <= least)):
+                multiply(least, last)
+
+    def _weights(self, code: Code, block: Traced, position: Traced) -> Pointer:
+        """The transformed weights of an output block at a position."""
+        channels = WinogradSizes(code).channels
+        return code.buffer(1, types.float32).at((block * self.spec.positions + position) * channels * self.spec.block)
+
+    def _multiply(
+        self, rows: int, code: Code, position: Traced, number: Traced, row: Traced, b: Pointer, ahead: Pointer
+    ) -> None:
+        """`rows` tiles from `row` on times the weights b of the task's `number`-th output block, at one position."""
         sizes, spec, memory = WinogradSizes(code), self.spec, _Memory(code, self.spec)
-        sums = [code.variable(code.number(types.float32, 0, spec.lanes)) for _ in range(spec.rows * spec.vectors)]
+        sums = [code.variable(code.number(types.float32, 0, spec.lanes)) for _ in range(rows * spec.vectors)]
         a = memory.inputs.at(position * sizes.input_plane + row * CHANNEL_BLOCK)
-        b = code.buffer(1, types.float32).at((position * sizes.output_blocks + block) * sizes.channels * spec.block)
-        # The next weights in memory most often are those of the next block.
-        ahead = b.at(
-            sizes.channels * select(sizes.ahead > 0, row / code.integer(spec.rows) * sizes.ahead + spec.block, 0)
-        )
-        offsets = [_I64(r * CHANNEL_BLOCK) for r in range(spec.rows)]
+        offsets = [_I64(r * CHANNEL_BLOCK) for r in range(rows)]
         with code.loop(sizes.channels, step=CHANNEL_BLOCK) as channel:
             values = [variable.get() for variable in sums]
             added = emit_accumulate(
@@ -125,58 +166,79 @@ class _Winograd:
             )
             for variable, value, new in zip(sums, values, added, strict=True):
                 variable.set(value.like(new))
-        plane = number * spec.points**2 + position
+        plane = number * spec.positions + position
         target = memory.products.at(plane * sizes.product_plane + row * spec.block)
         for index, variable in enumerate(sums):
             target.store(index * spec.lanes, variable.get())
 
     def _transform_output(self, code: Code, block: Traced, number: Traced, tile: Traced, place: Traced) -> None:
         """A^T m A of one tile for the channels of a block, through the epilogue to y."""
-        sizes, spec, n, m = WinogradSizes(code), self.spec, self.spec.points, self.spec.outputs
-        image, tile_row, tile_column = _tile_place(code, tile)
-        out_row, out_column = tile_row * m, tile_column * m
-        plane = number * n**2 * sizes.product_plane + place * spec.block
+        sizes, spec = WinogradSizes(code), self.spec
+        (rows, columns), (row_outputs, column_outputs) = spec.points, spec.outputs
+        image, out_row, out_column = self._place(code, tile)
+        row_step, column_step = sizes.dilation_height, sizes.dilation_width
+        plane = number * spec.positions * sizes.product_plane + place * spec.block
         y = code.buffer(2, types.float32).at(
             image * sizes.y_image + out_row * sizes.y_row + out_column * sizes.y_pixel + block * spec.block
         )
         live = sizes.out_channels - block * spec.block
+        live_columns = (sizes.out_width - out_column + (column_step - 1)) / column_step
         with code.loop(smaller(live, spec.block), step=spec.lanes) as start:
             source = _Memory(code, spec).products.at(plane + start)
-            columns = [
+            transformed = [
                 _transform_back(
-                    [source.load(sizes.product_plane * (i * n + j), spec.lanes) for i in range(n)], POINTS[m]
+                    [source.load(sizes.product_plane * (i * columns + j), spec.lanes) for i in range(rows)], row_outputs
                 )
-                for j in range(n)
+                for j in range(columns)
             ]
-            for i in range(m):
-                values = _transform_back([column[i] for column in columns], POINTS[m])
-                with code.when(out_row + i < sizes.out_height):
-                    pixel = (out_row + i) * sizes.out_width + out_column
+            for i in range(row_outputs):
+                values = _transform_back([column[i] for column in transformed], column_outputs)
+                row = out_row + row_step * i
+                with code.when((row < sizes.out_height) & (live_columns > 0)):
                     emit_finish(
-                        *(code.context, code.builder, self.epilogue, (m, 1), [value.value for value in values]),
-                        *(y.at(sizes.y_row * i + start).value, sizes.y_pixel.value, (live - start).value),
-                        code.place(image, pixel, block * spec.block + start),
-                        (sizes.out_width - out_column).value,
+                        *(code.context, code.builder, self.epilogue, (column_outputs, 1)),
+                        [value.value for value in values],
+                        *(y.at(sizes.y_row * row_step * i + start).value, (sizes.y_pixel * column_step).value),
+                        (live - start).value,
+                        code.place(image, row * sizes.out_width + out_column, block * spec.block + start),
+                        *(live_columns.value, column_step.value),
                     )
 
+    def _place(self, code: Code, number: Traced) -> tuple[Traced, Traced, Traced]:
+        """(image, row, column) of the first output of a tile; its others are the dilation apart.
 
-def _tile_place(code: Code, number: Traced) -> tuple[Traced, Traced, Traced]:
-    """(image, row of tiles, column of tiles) of a tile."""
-    sizes = WinogradSizes(code)
-    row, column = number / sizes.tile_columns, remainder(number, sizes.tile_columns)
-    return row / sizes.tile_rows, remainder(row, sizes.tile_rows), column
+        Of a dilated convolution every d-th row and column are an ordinary one, with tiles of its own.
+        """
+        sizes = WinogradSizes(code)
+        grid_columns = sizes.tile_columns * sizes.dilation_width
+        above, column = number / grid_columns, remainder(number, grid_columns)
+        grid_rows = sizes.tile_rows * sizes.dilation_height
+        image, row = above / grid_rows, remainder(above, grid_rows)
+        return (
+            image,
+            _first_output(row, sizes.tile_rows, sizes.dilation_height, self.spec.outputs[0]),
+            _first_output(column, sizes.tile_columns, sizes.dilation_width, self.spec.outputs[1]),
+        )
+
+
+def _first_output(number: Traced, tiles: Traced, dilation: Traced, outputs: int) -> Traced:
+    """The first output along one axis of tile `number` of the `tiles` of each phase."""
+    return number / tiles + remainder(number, tiles) * dilation * outputs
 
 
 # ---------------------------------------------------------------- transforms of one axis
 
 
-def _transform(d: Sequence[Traced], points: Sequence[float]) -> list[Traced]:
+def _transform(d: Sequence[Traced], outputs: int) -> list[Traced]:
     """B^T d. With c the coefficients of Π (x^2 - q^2) over the points other than p, and C over all points:
 
     row 0:         Σ C_i d_2i
     rows ±p:       Σ c_i d_2i+2  ±  p Σ c_i d_2i+1
     row infinity:  Σ C_i d_2i+1
     """
+    if outputs == 1:
+        return list(d)
+    points = POINTS[outputs]
     whole = _even_polynomial(points)
     rows = [_combine(d[0::2], whole)]
     for p in points:
@@ -186,16 +248,19 @@ def _transform(d: Sequence[Traced], points: Sequence[float]) -> list[Traced]:
     return [*rows, _combine(d[1::2], whole)]
 
 
-def _transform_back(m: Sequence[Traced], points: Sequence[float]) -> list[Traced]:
-    """A^T m: y_i = Σ p^i (m_+p + (-1)^i m_-p), with m_0 in y_0 and m_infinity in the last."""
+def _transform_back(m: Sequence[Traced], count: int) -> list[Traced]:
+    """A^T m: y_i = Σ p^i (m_+p + (-1)^i m_-p), with m_0 in y_0 and m_infinity in the last; `count` outputs."""
+    if count == 1:
+        return list(m)
+    points = POINTS[count]
     plus = [m[1 + 2 * k] + m[2 + 2 * k] for k in range(len(points))]
     minus = [m[1 + 2 * k] - m[2 + 2 * k] for k in range(len(points))]
     outputs = []
-    for i in range(2 * len(points)):
+    for i in range(count):
         terms, coefficients = (minus if i % 2 else plus), [p**i for p in points]
         if i == 0:
             terms, coefficients = [m[0], *terms], [1.0, *coefficients]
-        if i == 2 * len(points) - 1:
+        if i == count - 1:
             terms, coefficients = [m[-1], *terms], [1.0, *coefficients]
         outputs.append(_combine(terms, coefficients))
     return outputs

@@ -302,6 +302,12 @@ WINOGRAD = [
     Case((6, 3), 16, 5, pads=(2, 2, 2, 2), images=3),
     Case((1, 1), 32, 40),
     Case((33, 18), 16, 20, images=2),
+    Case((28, 39), 32, 33),
+    Case((9, 13), 16, 33, dilations=(2, 3), pads=(2, 3, 2, 3), images=2),
+    Case((5, 4), 32, 16, dilations=(4, 6), pads=(5, 6, 3, 6)),
+    Case((1, 75), 32, 20, kernel=(1, 3), pads=(0, 1, 0, 1)),
+    Case((11, 6), 16, 40, kernel=(1, 3), dilations=(1, 2), pads=(0, 0, 0, 1), images=2),
+    Case((9, 7), 16, 33, kernel=(3, 1), dilations=(2, 1), pads=(1, 0, 2, 0)),
 ]
 TRANSPOSED = [replace(case, transposed=True) for case in TRANSPOSED]
 DEPTHWISE = [replace(case, groups=case.channels) for case in DEPTHWISE]
@@ -341,10 +347,11 @@ def test_depthwise_tiles_of_any_number_of_rows(case: Case, rows: int) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("outputs", (2, 4))
+@pytest.mark.parametrize("outputs", ((2, 2), (4, 4), (4, 2)))
 @pytest.mark.parametrize("case", WINOGRAD, ids=str)
-def test_winograd(case: Case, outputs: int, target: str) -> None:
-    check(case, WinogradSpec(named(target).lanes(4), outputs, rows=5, vectors=2), target)
+def test_winograd(case: Case, outputs: tuple[int, int], target: str) -> None:
+    down, across = (tile if taps > 1 else 1 for tile, taps in zip(outputs, case.kernel, strict=True))
+    check(case, WinogradSpec(named(target).lanes(4), (down, across), rows=5, vectors=2), target)
 
 
 def test_winograd_is_as_exact_as_promised() -> None:
@@ -354,7 +361,7 @@ def test_winograd_is_as_exact_as_promised() -> None:
     x = rng.standard_normal((1, 12, 12, 256)).astype(np.float32)
     w = (rng.standard_normal(case.weights_shape) / 48).astype(np.float32)
     expected = reference(case, x, w)
-    for outputs, bound in ((2, 2e-6), (4, 5e-6)):
+    for outputs, bound in (((2, 2), 2e-6), ((4, 4), 5e-6)):
         spec = WinogradSpec(host().lanes(4), outputs, rows=5, vectors=2)
         y = np.zeros(expected.shape, np.float32)
         sizes = spec.complete(_sizes(case, spec, (36864, 3072, 256, 1), (4608, 384, 32)))
@@ -363,12 +370,20 @@ def test_winograd_is_as_exact_as_promised() -> None:
 
 
 def test_winograd_is_chosen_where_it_saves_time() -> None:
-    def outputs(channels: int, out_channels: int, size: int | None, strides: tuple[int, int] = (1, 1)) -> int | None:
-        spec = choose_convolution((3, 3), strides, (1, 1), 1, channels, out_channels, (size, size), named("x86-64-v4"))
+    def outputs(
+        channels: int, out_channels: int, size: int | None, strides: tuple[int, int] = (1, 1), dilation: int = 1
+    ) -> tuple[int, int] | None:
+        geometry = ((3, 3), strides, (dilation, dilation), 1)
+        sizes = {"in_size": (size, size), "pads": (dilation, dilation)}
+        spec = choose_convolution(*geometry, channels, out_channels, (size, size), named("x86-64-v4"), **sizes)
         return spec.outputs if isinstance(spec, WinogradSpec) else None
 
-    assert outputs(64, 64, 56) == outputs(128, 128, 28) == outputs(256, 256, 14) == 4
-    assert outputs(512, 512, 7) == 2
+    assert outputs(64, 64, 56) == outputs(128, 128, 28) == outputs(256, 256, 14) == (4, 4)
+    assert outputs(512, 512, 7) == (2, 2)
+    assert outputs(256, 256, 28, dilation=2) == outputs(512, 512, 28, dilation=4) == (4, 4)
+    assert outputs(256, 256, 28, dilation=12) is outputs(256, 256, 28, dilation=24) is None
+    row = choose_convolution((1, 3), (1, 1), (1, 1), 1, 80, 384, (1, 3000), named("x86-64-v4"))
+    assert isinstance(row, WinogradSpec) and row.outputs == (1, 4)
     assert outputs(3, 64, 224) is outputs(64, 64, 56, (2, 2)) is outputs(64, 64, None) is outputs(16, 16, 1) is None
 
 
