@@ -59,97 +59,104 @@ class _Direct:
         self.scratch = code.scratch(types.float32)
 
     def emit(self, begin: Traced, end: Traced) -> None:
-        held = self.code.variable(self.code.integer(-1))
+        held, sizes = self.code.variable(self.code.integer(-1)), DirectSizes(self.code, 0)
         with self.code.loop(end, begin) as task:
-            sizes = DirectSizes(self.code, self._phase_of(task))
-            number = task - sizes.first_task
-            strip, place = remainder(number, sizes.chunks), number / sizes.chunks
+            strip, place = remainder(task, sizes.chunks), task / sizes.chunks
             start = remainder(place, sizes.row_blocks) * sizes.row_block
-            stop = smaller(start + sizes.row_block, sizes.out_rows)
+            stop = smaller(start + sizes.row_block, sizes.rows)
             outer = place / sizes.row_blocks
             image, group = outer / sizes.group_count, remainder(outer, sizes.group_count)
             first, end_row = self._input_rows(sizes, start, stop)
-            with self.code.when(~(task - strip).equals(held.get())):
-                held.set(task - strip)
+            with self.code.when(~place.equals(held.get())):
+                held.set(place)
                 channel = group * sizes.channels_in_group
                 source = self.x.at(image * sizes.x_image + channel * sizes.x_channel)
                 emit_copy_rows(sizes, self.spec, source, self.scratch, (first, end_row), (start, stop))
             self._task(sizes, strip, image, group, (first, start, stop))
 
-    def _phase_of(self, task: Traced) -> Traced | int:
-        """The last phase that starts with this task or before."""
-        if self.spec.phases == 1:
-            return 0
-        number = self.code.variable(self.code.integer(0))
-        with (
-            self.code.loop(self.spec.phases) as phase,
-            self.code.when(DirectSizes(self.code, phase).first_task <= task),
-        ):
-            number.set(phase)
-        return number.get()
-
     def _input_rows(self, sizes: DirectSizes, start: Traced, stop: Traced) -> tuple[Traced, Traced]:
         """(first, end) of the input rows that outputs start … stop - 1 read: in the image, unless tiles span rows."""
-        reach = (sizes.row_taps - 1) * sizes.row_dilation
-        first = sizes.row_first + start * sizes.row_stride + smaller(reach, 0)
-        end = sizes.row_first + (stop - 1) * sizes.row_stride + larger(reach, 0) + 1
+        first = sizes.rows_first + start * sizes.rows_step
+        end = sizes.rows_first + (stop - 1) * sizes.rows_step + sizes.rows_reach
         return (first, end) if self.spec.spans_rows else (larger(first, 0), smaller(end, sizes.height))
 
     def _task(
         self, sizes: DirectSizes, strip: Traced, image: Traced, group: Traced, rows: tuple[Traced, Traced, Traced]
     ) -> None:
-        spec, block = self.spec, self.spec.block
         first, start, stop = rows
-        products = sizes.total_depth * sizes.row_taps * sizes.column_taps * block
+        block, (_, across) = self.spec.block, self.spec.phases
         data = self.scratch.at(first * sizes.row_pitch * -1)
         begin = strip * sizes.chunk
-        with self.code.loop(smaller(begin + sizes.chunk, sizes.output_blocks), begin) as part:
-            panel = self.w.at(sizes.weights + (group * sizes.output_blocks + part) * products)
-            column, live = group * sizes.outputs_in_group + part * block, sizes.outputs_in_group - part * block
+        with self.code.loop(smaller(begin + sizes.chunk, sizes.parts), begin) as part:
+            number, down = remainder(part, sizes.output_blocks), part / sizes.output_blocks
+            column, live = group * sizes.outputs_in_group + number * block, sizes.outputs_in_group - number * block
             y = self.y.at(image * sizes.y_image + column * sizes.y_channel)
-            place = (image, column, live)
-            if spec.y_planes:
-                self._planes(sizes, (data, panel, y), place, (start, stop))
+            place, panel = (image, column, live), group * sizes.output_blocks + number
+            of_row = DirectSizes(self.code, 0 if self.spec.phases == (1, 1) else down * across)
+            row_range = (start, smaller(stop, of_row.out_rows))
+            if self.spec.y_planes:
+                self._planes(of_row, (data, panel, y), place, row_range)
             else:
-                pitches = (sizes.out_row_step * sizes.y_row, sizes.out_column_step * sizes.y_pixel)
-                y = y.at(sizes.out_row_first * sizes.y_row + sizes.out_column_first * sizes.y_pixel)
-                columns = (self.code.integer(0), sizes.out_columns)
-                self._tiles(sizes, (data, panel, y), pitches, place, (start, stop), columns)
+                with self._columns(of_row) as phase:
+                    pitches = (phase.out_row_step * phase.y_row, phase.out_column_step * phase.y_pixel)
+                    target = y.at(phase.out_row_first * phase.y_row + phase.out_column_first * phase.y_pixel)
+                    columns = (self.code.integer(0), phase.out_columns)
+                    self._tiles(phase, (data, self._panel(phase, panel), target), pitches, place, row_range, columns)
+
+    @contextmanager
+    def _columns(self, of_row: DirectSizes) -> Iterator[DirectSizes]:
+        """The sizes of each phase along the columns, given those of the first one."""
+        if self.spec.phases == (1, 1):
+            yield of_row
+            return
+        with self.code.loop(self.spec.phases[1]) as across:
+            yield DirectSizes(self.code, of_row.phase + across)
+
+    def _panel(self, phase: DirectSizes, number: Traced) -> Pointer:
+        """The packed weights of output block `number` of all groups."""
+        products = phase.total_depth * phase.row_taps * phase.column_taps * self.spec.block
+        return self.w.at(phase.weights + number * products)
 
     def _planes(
         self,
-        sizes: DirectSizes,
-        pointers: tuple[Pointer, Pointer, Pointer],
+        of_row: DirectSizes,
+        operands: tuple[Pointer, Traced, Pointer],
         place: tuple[Traced, Traced, Traced],
         rows: _Range,
     ) -> None:
-        """Output rows of one block of channels, by way of scratch memory to planes at y."""
-        data, panel, y = pointers
-        block, stage = self.spec.block, self.scratch.at(sizes.stage)
-        with self._pieces(sizes, *rows) as (piece, columns):
-            width = columns[1] - columns[0]
-            origin = stage.at((piece[0] * width + columns[0]) * -block)
-            pitches = (width * block, self.code.integer(block))
-            self._tiles(sizes, (data, panel, origin), pitches, place, piece, columns)
-            self._write_planes(sizes, stage, y, place[2], piece, columns)
+        """Output rows of one block of channels, by way of scratch memory to planes at y. Scratch memory holds the
+        columns of all phases as y has them; rows of one phase lie apart in y."""
+        data, panel, y = operands
+        block, across, stage = self.spec.block, self.spec.phases[1], self.scratch.at(of_row.stage)
+        with self._pieces(of_row, *rows) as (piece, columns):
+            first, end = columns[0] * across, smaller(columns[1] * across, of_row.out_width)
+            pitches = ((end - first) * block, self.code.integer(block * across))
+            origin = stage.at((piece[0] * (end - first) + first) * -block)
+            with self._columns(of_row) as phase:
+                target = origin.at(phase.out_column_first * block) if across > 1 else origin
+                here = (columns[0], smaller(columns[1], phase.out_columns))
+                self._tiles(phase, (data, self._panel(phase, panel), target), pitches, place, piece, here)
+            target = y.at(of_row.out_row_first * of_row.y_row + piece[0] * of_row.out_row_step * of_row.y_row + first)
+            row_step = of_row.out_row_step * of_row.y_row
+            self._write_planes(stage, target, place[2], (piece[1] - piece[0], end - first), row_step)
 
     @contextmanager
     def _pieces(self, sizes: DirectSizes, start: Traced, stop: Traced) -> Iterator[tuple[_Range, _Range]]:
-        """The rows start … stop - 1 and all columns in pieces that scratch memory has room for."""
-        code = self.code
+        """The rows start … stop - 1 and the columns of all phases in pieces that scratch memory has room for; the last
+        columns may be more than there are."""
+        code, across = self.code, self.spec.phases[1]
         with (
             code.loop(stop, start, sizes.staged_rows) as row,
-            code.loop(sizes.out_columns, 0, sizes.staged_columns) as column,
+            code.loop((sizes.out_width + across - 1) / code.integer(across), 0, sizes.staged_columns) as column,
         ):
-            end, end_column = row + sizes.staged_rows, column + sizes.staged_columns
-            yield (row, smaller(end, stop)), (column, smaller(end_column, sizes.out_columns))
+            yield (row, smaller(row + sizes.staged_rows, stop)), (column, column + sizes.staged_columns)
 
     def _write_planes(
-        self, sizes: DirectSizes, stage: Pointer, y: Pointer, live: Traced, rows: _Range, columns: _Range
+        self, stage: Pointer, y: Pointer, live: Traced, size: tuple[Traced, Traced], row_step: Traced
     ) -> None:
-        """Output from scratch memory, where channels lie side by side, to planes of pixels."""
-        block, width = self.spec.block, columns[1] - columns[0]
-        target = y.at(rows[0] * sizes.y_row + columns[0])
+        """Output of a size (rows, columns) from scratch memory, where channels lie side by side, to planes of pixels,
+        whose rows are row_step apart."""
+        block = self.spec.block
 
         def body(
             code: Code, stage: Pointer, y: Pointer, height: Traced, width: Traced, row_step: Traced, live: Traced
@@ -164,8 +171,7 @@ class _Direct:
                     *((width, smaller(live, block)), 4 * self.spec.lanes),
                 )
 
-        arguments: list[Traced | Pointer] = [stage, target, rows[1] - rows[0], width, sizes.y_row, live]
-        self.code.subroutine("write_planes", arguments, body, inline=False)
+        self.code.subroutine("write_planes", [stage, y, *size, row_step, live], body, inline=False)
 
     def _tiles(
         self,

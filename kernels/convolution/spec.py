@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from math import gcd
+from math import gcd, prod
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
@@ -45,11 +45,32 @@ class Blocking(NamedTuple):
     total_depth: int
     """The sum of the depths of all blocks: the last one may be shorter."""
     output_blocks: int
+    parts: int
+    """The output blocks of each phase along the rows: a task does some of them for its rows."""
+    strands: int
+    strand_first: int
+    """Place 0 of a strand holds its element of this number (negative: padding)."""
+    strand_columns: int
+    """Places of a strand."""
+    strand_valid: int
+    """Elements of the longest strand: a tap that lies behind them, or before 0, in all of a tile is left out."""
+    block_pitch: int
+    row_pitch: int
+    rows_first: int
+    """The first input row that output row 0 of any phase reads."""
+    rows_step: int
+    rows_reach: int
+    """Input rows that one output row of all phases reads, from the first to the last."""
+    rows: int
+    """Output rows of the phase that has most."""
+    row_block: int
+    """Output rows of a task, of each phase."""
+    row_blocks: int
     chunk: int
-    """Output blocks of a task."""
+    """Parts of a task."""
     chunks: int
     staged_rows: int
-    """Output rows and columns that go by way of scratch memory together, to be written as planes; else 0."""
+    """Output rows and columns of each phase that go by way of scratch memory together, to be written as planes."""
     staged_columns: int
     stage: int
     """Where in scratch memory they lie."""
@@ -67,7 +88,6 @@ class Phase(NamedTuple):
     added.
     """
 
-    first_task: int
     weights: int
     """Where its packed weights start."""
     out_rows: int
@@ -85,18 +105,6 @@ class Phase(NamedTuple):
     column_residue: int
     column_step: int
     column_step_residue: int
-    strands: int
-    strand_first: int
-    """Place 0 of a strand holds its element of this number (negative: padding)."""
-    strand_columns: int
-    """Places of a strand."""
-    strand_valid: int
-    """Elements of the longest strand: a tap that lies behind them, or before 0, in all of a tile is left out."""
-    block_pitch: int
-    row_pitch: int
-    row_block: int
-    """Output rows of a task."""
-    row_blocks: int
 
 
 @dataclass(frozen=True)
@@ -130,6 +138,13 @@ class _Taps:
     def span(self, outputs: int) -> int:
         """Input indices from the first to the last that `outputs` neighbouring outputs read."""
         return max(outputs - 1, 0) * self.stride + self.reach
+
+
+def _all(phases: Sequence[_Taps]) -> _Taps:
+    """What all phases read along one axis, whose strides are equal, as if it were one: every input in between."""
+    first = min(taps.lowest for taps in phases)
+    reach = max(taps.lowest + taps.reach for taps in phases) - first
+    return _Taps(reach, first, phases[0].stride, 1, max(taps.outputs for taps in phases))
 
 
 def _transposed_taps(phase: int, size: int, stride: int, dilation: int, pad: int, outputs: int) -> _Taps:
@@ -210,8 +225,9 @@ class DirectSpec(KernelSpec):
         return self.vectors * self.lanes
 
     @property
-    def phases(self) -> int:
-        return 1
+    def phases(self) -> tuple[int, int]:
+        """Phases along rows and columns."""
+        return 1, 1
 
     @property
     def spans_rows(self) -> bool:
@@ -221,82 +237,84 @@ class DirectSpec(KernelSpec):
     # ------------------------------------------------------------ sizes
 
     def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        """`Problem`, then `Blocking`, then a `Phase` for each phase."""
+        """`Problem`, then `Blocking`, then a `Phase` for each phase, row by row."""
         problem = Problem(*sizes)
-        blocking = self._blocking(problem)
-        phases = [self._phase(problem, blocking, rows, columns) for rows, columns in self._axes(problem)]
-        chunk = self._chunk(problem, blocking, max(phase.row_block for phase in phases))
-        blocking = blocking._replace(chunk=chunk, chunks=-(-blocking.output_blocks // chunk))
-        tasks, weights, scratch = 0, 0, 0
-        for number, (phase, (rows, columns)) in enumerate(zip(phases, self._axes(problem), strict=True)):
-            phases[number] = phase._replace(first_task=tasks, weights=weights)
-            tasks += problem.images * blocking.group_count * phase.row_blocks * blocking.chunks
-            packed = blocking.group_count * blocking.output_blocks * self.block * blocking.channels_in_group
-            weights += packed * rows.taps * columns.taps
-            scratch = max(scratch, self._slots(problem, rows, phase.row_block) * phase.row_pitch)
-        stage = -(-scratch // CHANNEL_BLOCK) * CHANNEL_BLOCK
-        staged = blocking.staged_rows * blocking.staged_columns * self.block
-        blocking = blocking._replace(stage=stage, tasks=tasks, scratch_bytes=4 * (stage + staged))
+        row_taps, column_taps = self._axes(problem)
+        blocking = self._blocking(problem, _all(row_taps), _all(column_taps))
+        phases, weights = [], 0
+        packed = blocking.group_count * blocking.output_blocks * self.block * blocking.channels_in_group
+        for rows in row_taps:
+            for columns in column_taps:
+                phases.append(self._phase(rows, columns, weights))
+                weights += packed * rows.taps * columns.taps
         return [*problem, *blocking, *(value for phase in phases for value in phase)]
 
-    def _axes(self, problem: Problem) -> list[tuple[_Taps, _Taps]]:
-        """Rows and columns of each phase."""
+    def _axes(self, problem: Problem) -> tuple[list[_Taps], list[_Taps]]:
+        """The phases along rows and along columns."""
         p = problem
         rows = _Taps(p.kernel_height, -p.pad_top, p.stride_height, p.dilation_height, p.out_height)
         columns = _Taps(p.kernel_width, -p.pad_left, p.stride_width, p.dilation_width, p.out_width)
-        return [(rows, columns)]
+        return [rows], [columns]
 
-    def _blocking(self, problem: Problem) -> Blocking:
-        """All but tasks and scratch memory."""
+    def _blocking(self, problem: Problem, rows: _Taps, columns: _Taps) -> Blocking:
+        """`rows` and `columns`: what all phases read."""
         groups = problem.groups // self.merged_groups
         channels, outputs = problem.channels // groups, problem.out_channels // groups
+        output_blocks = -(-outputs // self.block)
         blocks, depth, total = {
             "blocked": (-(-channels // CHANNEL_BLOCK), CHANNEL_BLOCK, channels),
             "planar": (channels, problem.kernel_width, problem.kernel_width * channels),
             "interleaved": (1, problem.kernel_width * channels, problem.kernel_width * channels),
         }[self.layout]
-        output_blocks = -(-outputs // self.block)
-        staged = self._staged(problem) if self.y_planes else (0, 0)
-        return Blocking(groups, channels, outputs, blocks, depth, total, output_blocks, 1, 0, *staged, 0, 0, 0)
+        strands = self._strands(problem, columns)
+        block_pitch = (
+            strands[0] * strands[2] * {"blocked": CHANNEL_BLOCK, "planar": 1, "interleaved": channels}[self.layout]
+        )
+        row_pitch, parts = block_pitch * blocks, self.phases[0] * output_blocks
+        row_block = self._row_block(problem, problem.images * groups * parts, rows, row_pitch)
+        row_blocks = -(-rows.outputs // row_block) if columns.outputs else 0
+        chunk = self._chunk(problem, parts, row_block, channels)
+        chunks = -(-parts // chunk)
+        stage = -(-self._slots(problem, rows, row_block) * row_pitch // CHANNEL_BLOCK) * CHANNEL_BLOCK
+        staged = self._staged(columns.outputs) if self.y_planes else (0, 0)
+        scratch = stage + staged[0] * staged[1] * self.phases[1] * self.block
+        return Blocking(
+            *(groups, channels, outputs, blocks, depth, total, output_blocks, parts),
+            *(*strands, block_pitch, row_pitch, rows.lowest, rows.stride, rows.reach, rows.outputs),
+            *(row_block, row_blocks, chunk, chunks, *staged, stage),
+            *(problem.images * groups * row_blocks * chunks, 4 * scratch),
+        )
 
-    def _staged(self, problem: Problem) -> tuple[int, int]:
-        """(rows, columns) of output that are collected before they are written as planes: whole tiles, in half of a
+    def _staged(self, width: int) -> tuple[int, int]:
+        """(rows, columns) of each phase that are collected before they are written as planes: whole tiles, in half of a
         first-level cache of 32 KiB, and if possible a multiple of 16 pixels, which are transposed as whole tiles."""
-        most = max(_STAGED_BYTES // 4 // self.block, self.pixels)
-        if problem.out_width > most:
+        across = self.phases[1]
+        most = max(_STAGED_BYTES // 4 // self.block // across, self.pixels)
+        if width > most:
             counts = range(self.pixels, most + 1, self.pixels)
-            return 1, max(counts, key=lambda count: (count % 16 == 0, count))
-        width = max(problem.out_width, 1)
+            return 1, max(counts, key=lambda count: (count * across % 16 == 0, count))
+        width = max(width, 1)
         rows = range(self.tile_rows, max(most // width, self.tile_rows) + 1, self.tile_rows)
         return max(rows, key=lambda count: (count * width % 16 == 0, count)), width
 
-    def _phase(self, problem: Problem, blocking: Blocking, rows: _Taps, columns: _Taps) -> Phase:
-        """All but first_task and weights."""
-        if self.layout == "blocked":
-            strands = self._strands(problem, columns)
-            block_pitch = strands[0] * strands[2] * CHANNEL_BLOCK
-            taps = (columns.taps, *divmod(columns.first, columns.stride), *divmod(columns.dilation, columns.stride))
-        else:
-            places = columns.span(-(-columns.outputs // self.pixels) * self.pixels)
-            strands = (1, columns.lowest, places, places)
-            block_pitch = places * (blocking.channels_in_group if self.layout == "interleaved" else 1)
-            taps = (1, columns.lowest, 0, 0, 0)
-        row_pitch = block_pitch * blocking.channel_blocks
-        row_block = self._row_block(problem, blocking, rows, row_pitch)
+    def _phase(self, rows: _Taps, columns: _Taps, weights: int) -> Phase:
+        taps = (columns.taps, *divmod(columns.first, columns.stride), *divmod(columns.dilation, columns.stride))
         return Phase(
-            *(0, 0, rows.outputs, columns.outputs),
+            *(weights, rows.outputs, columns.outputs),
             *(rows.out_first, rows.out_step, columns.out_first, columns.out_step),
             *(rows.taps, rows.first, rows.stride, rows.dilation),
-            *(*taps, *strands, block_pitch, row_pitch, row_block),
-            -(-rows.outputs // row_block) if columns.outputs else 0,
+            *(taps if self.layout == "blocked" else (1, columns.lowest, 0, 0, 0)),
         )
 
     def _strands(self, problem: Problem, columns: _Taps) -> tuple[int, int, int, int]:
-        """(strands, strand_first, strand_columns, strand_valid) of the blocked layout.
+        """(strands, strand_first, strand_columns, strand_valid); without blocks of channels, columns are one strand.
 
         Tiles are `pixels` wide, the last one too. A tap that reads nothing valid in a tile is left out of it, so that
         no tile reads further than pixels - 1 away from what is valid: dilations as large as the image cost no memory.
         """
+        if self.layout != "blocked":
+            places = columns.span(-(-columns.outputs // self.pixels) * self.pixels)
+            return 1, columns.lowest, places, places
         tiles = columns.outputs + self.pixels - 1
         valid = -(-problem.width // columns.stride)
         first = max(columns.lowest // columns.stride, 1 - self.pixels)
@@ -304,9 +322,9 @@ class DirectSpec(KernelSpec):
         count = min(highest, valid + self.pixels - 2) - first + 1
         return columns.stride, first, max(count, self.pixels), valid
 
-    def _row_block(self, problem: Problem, blocking: Blocking, rows: _Taps, row_pitch: int) -> int:
+    def _row_block(self, problem: Problem, others: int, rows: _Taps, row_pitch: int) -> int:
         """Output rows of a task: their copy fills at most half of L2 (the weights of a block take the rest), and there
-        are about 16 tasks, unless so few rows were left that most are copied twice.
+        are about 16 tasks (each for one of `others`), unless so few rows were left that most are copied twice.
 
         With far taps the copy may fill twice L2: the weights of all taps do not fit anyway, and a tile reads few bytes
         of the copy a multiply-add.
@@ -314,19 +332,18 @@ class DirectSpec(KernelSpec):
         fitting = (self.l2_bytes // 2 // max(4 * row_pitch, 1) - rows.reach) // rows.stride + 1
         if self.far_taps:
             copied = 2 * self.l2_bytes // max(4 * row_pitch, 1)
-            fitting = rows.outputs if copied >= problem.height else copied // max(rows.taps, 1)
-        others = problem.images * self.phases * blocking.group_count * blocking.output_blocks
+            fitting = rows.outputs if copied >= problem.height else copied // max(problem.kernel_height, 1)
         wanted = max(-(-rows.outputs // -(-16 // max(others, 1))), min(rows.reach, 4))
         block = max(1, min(fitting, wanted, rows.outputs))
         if self.tile_rows > 1:
             return -(-block // self.tile_rows) * self.tile_rows
         return -(-rows.outputs // -(-rows.outputs // block)) if rows.outputs else 1
 
-    def _chunk(self, problem: Problem, blocking: Blocking, rows: int) -> int:
-        """Output blocks of a task: one, or as many as make 1 MFLOP (about 10 µs)."""
-        pixels = rows * problem.out_width // self.phases
-        taps = problem.kernel_height * problem.kernel_width * blocking.channels_in_group
-        return max(1, min(blocking.output_blocks, 1_000_000 // max(2 * pixels * self.block * taps, 1)))
+    def _chunk(self, problem: Problem, parts: int, rows: int, channels: int) -> int:
+        """Parts of a task: one, or as many as make 1 MFLOP (about 10 µs)."""
+        pixels = rows * problem.out_width
+        taps = problem.kernel_height * problem.kernel_width * channels // (self.phases[0] * self.phases[1])
+        return max(1, min(parts, 1_000_000 // max(2 * pixels * self.block * taps, 1)))
 
     def _slots(self, problem: Problem, rows: _Taps, row_block: int) -> int:
         """Input rows that a task copies, at most."""
@@ -339,7 +356,7 @@ class DirectSpec(KernelSpec):
 
     @property
     def size_count(self) -> int:
-        return len(Problem._fields) + len(Blocking._fields) + self.phases * len(Phase._fields)
+        return len(Problem._fields) + len(Blocking._fields) + prod(self.phases) * len(Phase._fields)
 
     def tasks(self, sizes: Sequence[int]) -> int:
         return self._blocking_of(sizes).tasks
@@ -410,10 +427,10 @@ class TransposedSpec(DirectSpec):
     strides: tuple[int, int] = (1, 1)
 
     @property
-    def phases(self) -> int:
-        return self.strides[0] * self.strides[1]
+    def phases(self) -> tuple[int, int]:
+        return self.strides
 
-    def _axes(self, problem: Problem) -> list[tuple[_Taps, _Taps]]:
+    def _axes(self, problem: Problem) -> tuple[list[_Taps], list[_Taps]]:
         p, (down, across) = problem, self.strides
         rows = [
             _transposed_taps(phase, p.kernel_height, down, p.dilation_height, p.pad_top, p.out_height)
@@ -423,7 +440,7 @@ class TransposedSpec(DirectSpec):
             _transposed_taps(phase, p.kernel_width, across, p.dilation_width, p.pad_left, p.out_width)
             for phase in range(across)
         ]
-        return [(row, column) for row in rows for column in columns]
+        return rows, columns
 
     def work(self, sizes: Sequence[int]) -> Work:
         return _work(Problem(*sizes[: len(Problem._fields)]), transposed=True)

@@ -316,7 +316,7 @@ def test_direct(case: Case, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("case", DIRECT, ids=str)
+@pytest.mark.parametrize("case", [*DIRECT, *TRANSPOSED], ids=str)
 def test_planes(case: Case, target: str) -> None:
     """Input and output in planes of pixels, whose rows lie together or apart."""
     spec = choose(case, named(target))
@@ -484,7 +484,9 @@ def test_tiles_are_cut_where_that_leaves_out_taps() -> None:
 def test_transposed_on_any_problem(case: Case, extra: tuple[int, int]) -> None:
     case = replace(case, transposed=True, strides=(2, 3), out_extra=extra)
     if min(case.out_size) > 0:
-        check(case, TransposedSpec(host().lanes(4), 5, 2, strides=(2, 3)), "host")
+        spec = TransposedSpec(host().lanes(4), 5, 2, strides=(2, 3))
+        check(case, spec, "host")
+        check(case, replace(spec, x_planes=True, y_planes=True), "host", channels_last=False, gap=extra[0])
 
 
 def test_taps_that_read_only_padding_can_be_cut_off() -> None:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner, RowStrides
 
 _D = TypeVar("_D")
+_Direct = TypeVar("_Direct", bound=DirectSpec)
 
 
 def pool(planner: Planner, group: Group, statement: Statement) -> None:
@@ -488,12 +489,9 @@ def _direct(
         _concrete_pair(x.shape[2:]),
         _concrete_pair(computation.pads_before, 0),
     )
-    if isinstance(spec, DirectSpec) and (planes := _bound_for_planes(planner, group, y)) is not None:
-        spec, y = replace(spec, y_planes=True), planes
-    elif isinstance(spec, DirectSpec) and spec.spans_rows and pixels_as_rows(y) is None:
-        spec = replace(spec, tile_rows=1)  # rows of a concatenation along the width: no tile runs from one to the next
-    if other_order and isinstance(spec, DirectSpec) and spec.layout == "blocked" and x.strides[-1] == 1:
-        spec = replace(spec, x_planes=True)
+    if isinstance(spec, DirectSpec):
+        spec, y = _writing(planner, group, spec, y)
+        spec, x = _reading(planner, spec, x)
     elif other_order:
         x = planner.copy(x, channels_last_order(x.rank), "needed channels-last")
     geometry = _Geometry.of(x, y)
@@ -514,13 +512,23 @@ def _direct(
     planner.call(call)
 
 
-def _bound_for_planes(planner: Planner, group: Group, y: Tensor) -> Tensor | None:
-    """The result placed where it is bound for, if that is planes of pixels."""
+def _writing(planner: Planner, group: Group, spec: _Direct, y: Tensor) -> tuple[_Direct, Tensor]:
+    """The spec that writes the result, and where: planes of pixels if it is bound for such."""
     assert group.output is not None
     target = planner.destination(group.output)
     if target is None or target.shape != y.shape or is_channels_last(target) or target.strides[-1] != 1:
-        return None
-    return planner.place(group.output)
+        # Where rows do not follow each other (a concatenation along the width) no tile runs from one to the next.
+        return (replace(spec, tile_rows=1) if spec.spans_rows and pixels_as_rows(y) is None else spec), y
+    return replace(spec, y_planes=True), planner.place(group.output)
+
+
+def _reading(planner: Planner, spec: _Direct, x: Tensor) -> tuple[_Direct, Tensor]:
+    """The spec that reads x, which is copied if there is none."""
+    if is_channels_last(x) or spec.layout == "planar":
+        return spec, x
+    if spec.layout == "blocked" and x.strides[-1] == 1:
+        return replace(spec, x_planes=True), x
+    return spec, planner.copy(x, channels_last_order(x.rank), "needed channels-last")
 
 
 _ALGORITHMS = {DirectSpec: "convolution", DepthwiseSpec: "depthwise", WinogradSpec: "Winograd"}
@@ -543,7 +551,7 @@ def transposed_convolution(planner: Planner, group: Group, statement: Statement)
         planner.unplannable(
             "a transposed convolution of computed weights, over more than two axes, or of another type than float"
         )
-    x = planner.channels_last(image)
+    x = planner.tensor(image)
     y = planner.place(group.output, channels_last_order(x.rank), strict=True)
     if bias is not None:
         _add_bias(planner, group, bias, x.rank)
@@ -551,13 +559,15 @@ def transposed_convolution(planner: Planner, group: Group, statement: Statement)
     out_channels = array.shape[1] * computation.group
     height, width = (dim if isinstance(dim, int) else None for dim in _pair(y.shape[2:]))
     spec = choose_transposed(strides, computation.group, out_channels, (height, width), planner.target)
+    spec, y = _writing(planner, group, spec, y)
+    spec, x = _reading(planner, spec, x)
     packed = planner.packed(
         weights, lambda w: spec.pack_weights(_square(w), computation.group, dilations), (spec, dilations)
     )
     geometry = _Geometry.of(x, y)
     sizes = [x.shape[0], *geometry.size, array.shape[0], *geometry.out_size, out_channels, computation.group]
     sizes += [*kernel_size, *strides, *dilations, *_pair(computation.pads_before, 0)]
-    sizes += [*geometry.x, x.strides[1], *geometry.y]
+    sizes += [*geometry.x, x.strides[1], *geometry.y, y.strides[1]]
     call = KernelCall(spec, [x, packed, y], list(sizes), 1, 2)
     call.label = f"transposed convolution {kernel_size[0]}x{kernel_size[1]} {array.shape[0]}->{out_channels}"
     call.reason = "; ".join(group.reasons)
