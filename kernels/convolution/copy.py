@@ -6,7 +6,7 @@ after another, each of `strand_columns` places, of which place 0 is number `stra
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from numba.core import types
 
@@ -50,15 +50,38 @@ class _Copy:
 
     def emit(self, x: Pointer, rows: Pointer, inputs: tuple[Traced, Traced], outputs: tuple[Traced, Traced]) -> None:
         code, sizes = self.code, self.sizes
-        copy_row = {"blocked": self._blocked, "planar": self._planar, "interleaved": self._interleaved}
+        if not self.spec.x_planes:
+            copy = {"blocked": self._blocked, "planar": self._planar, "interleaved": self._interleaved}
+            self._rows(x, rows, inputs, outputs, sizes.row_pitch, copy[self.spec.layout])
+            return
+        # All rows of some planes, which follow each other in memory, before the next planes.
+        with code.loop(sizes.channel_blocks) as block:
+            live = smaller(sizes.channels_in_group - block * CHANNEL_BLOCK, CHANNEL_BLOCK)
+            self._rows(
+                *(x.at(block * CHANNEL_BLOCK * sizes.x_channel), rows.at(block * sizes.block_pitch), inputs, outputs),
+                sizes.block_pitch,
+                lambda source, target: self._block_of_planes(source, target, live),
+            )
+
+    def _rows(
+        self,
+        x: Pointer,
+        rows: Pointer,
+        inputs: tuple[Traced, Traced],
+        outputs: tuple[Traced, Traced],
+        size: Traced,
+        copy: Callable[[Pointer, Pointer], None],
+    ) -> None:
+        """Each row by `copy`; those outside the image become `size` zeros, or stay as they are."""
+        code, sizes = self.code, self.sizes
         with code.loop(inputs[1], inputs[0]) as row:
             target = rows.at((row - inputs[0]) * sizes.row_pitch)
             with code.either((row >= 0) & (row < sizes.height)) as (inside, outside):
                 with inside, code.when(self._is_read(row, outputs)):
-                    copy_row[self.spec.layout](x.at(row * sizes.x_row), target)
+                    copy(x.at(row * sizes.x_row), target)
                 with outside:
                     if self.spec.spans_rows:
-                        self._fill(target, sizes.row_pitch)
+                        self._fill(target, size)
 
     def _is_read(self, row: Traced, outputs: tuple[Traced, Traced]) -> Traced:
         """Whether one of the output rows has a tap on this input row; those of several phases read all."""
@@ -90,9 +113,6 @@ class _Copy:
 
     def _blocked(self, source: Pointer, target: Pointer) -> None:
         """[block of channels][strand][place][CHANNEL_BLOCK]: whole cache lines."""
-        if self.spec.x_planes:
-            self._blocked_from_planes(source, target)
-            return
         code, sizes = self.code, self.sizes
         places, strands = sizes.strand_columns, sizes.strands
         with code.loop(strands) as strand, code.when(self._strand_is_read(strand)):
@@ -112,31 +132,27 @@ class _Copy:
                         self._copy_pixels(*pixels, live)
                 self._fill(block_target.at(end * CHANNEL_BLOCK), (places - end) * CHANNEL_BLOCK)
 
-    def _blocked_from_planes(self, source: Pointer, target: Pointer) -> None:
-        """The same from planes: the padding of each strand, then pixels as they come, whichever strand is theirs."""
+    def _block_of_planes(self, source: Pointer, target: Pointer, live: Traced) -> None:
+        """One block of `live` channels from planes: the padding of each strand, then pixels as they come, whichever
+        strand is theirs."""
         code, sizes = self.code, self.sizes
         places, strands, first = sizes.strand_columns, sizes.strands, sizes.strand_first
         start = larger(first, 0) * strands
         pixels = smaller(sizes.width, (first + places) * strands) - start
-        with code.loop(sizes.channel_blocks) as block:
-            block_target, channel = target.at(block * sizes.block_pitch), block * CHANNEL_BLOCK
-            with code.loop(strands) as strand:
-                begin, end = self._valid_places((sizes.width - strand + strands - 1) / strands)
-                strand_target = block_target.at(strand * places * CHANNEL_BLOCK)
-                self._fill(strand_target, begin * CHANNEL_BLOCK)
-                self._fill(strand_target.at(end * CHANNEL_BLOCK), (places - end) * CHANNEL_BLOCK)
+        with code.loop(strands) as strand:
+            begin, end = self._valid_places((sizes.width - strand + strands - 1) / strands)
+            strand_target = target.at(strand * places * CHANNEL_BLOCK)
+            self._fill(strand_target, begin * CHANNEL_BLOCK)
+            self._fill(strand_target.at(end * CHANNEL_BLOCK), (places - end) * CHANNEL_BLOCK)
 
-            def targets(pixel: Traced, block_target: Pointer = block_target) -> Iterator[Pointer]:
-                place, strand = (pixel + start) / strands - first, remainder(pixel + start, strands)
-                while True:
-                    yield block_target.at((strand * places + place) * CHANNEL_BLOCK)
-                    last = (strand + 1).equals(strands)
-                    place, strand = place + select(last, code.integer(1), 0), select(last, code.integer(0), strand + 1)
+        def targets(pixel: Traced) -> Iterator[Pointer]:
+            place, strand = (pixel + start) / strands - first, remainder(pixel + start, strands)
+            while True:
+                yield target.at((strand * places + place) * CHANNEL_BLOCK)
+                last = (strand + 1).equals(strands)
+                place, strand = place + select(last, code.integer(1), 0), select(last, code.integer(0), strand + 1)
 
-            live = smaller(sizes.channels_in_group - channel, CHANNEL_BLOCK)
-            planes = source.at(channel * sizes.x_channel + start)
-            counts, ahead = (live, pixels), sizes.x_channel * CHANNEL_BLOCK
-            copy_transposed(code, planes, sizes.x_channel, targets, counts, 4 * self.spec.lanes, ahead=ahead)
+        copy_transposed(code, source.at(start), sizes.x_channel, targets, (live, pixels), 4 * self.spec.lanes)
 
     def _copy_pixels(self, source: Pointer, target: Pointer, step: Traced, count: Traced, live: Traced | None) -> None:
         mask = None if live is None else self.code.live(live, CHANNEL_BLOCK)

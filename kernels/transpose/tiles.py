@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import count, islice
 
 from jitonnx.kernels.code import Code, Pointer, shuffled, smaller
-from jitonnx.kernels.tile import emit_prefetch
 from jitonnx.kernels.trace import Traced, select
 
 _LARGEST_TILE = 16
@@ -26,14 +25,12 @@ def copy_transposed(
     counts: tuple[Traced, Traced],
     vector_bytes: int,
     b_first: Traced | None = None,
-    ahead: Traced | None = None,
 ) -> None:
     """target[b][a] = source[a * source_step + b] for a < counts[0], b < counts[1].
 
     Vectors along b become vectors along a. `targets(b)` gives the places of target[b], target[b + 1], …; `evenly` makes
-    it where they are evenly apart. `b_first`: whether tiles follow each other along b first (else along a). `ahead`:
-    how many elements behind a tile lies what will be read soon. The last tile along an axis overlaps the one before
-    where it would stand out.
+    it where they are evenly apart. `b_first`: whether tiles follow each other along b first (else along a). The last
+    tile along an axis overlaps the one before where it would stand out.
     """
     tile = tile_size(vector_bytes, source.element.bitwidth // 8)
     b_first = b_first or code.integer(0) < 1
@@ -47,9 +44,6 @@ def copy_transposed(
                 a_whole, b_whole = smaller(a, counts[0] - tile), smaller(b, counts[1] - tile)
                 from_ = source.at(a_whole * source_step + b_whole)
                 vectors = [from_.load(source_step * n, tile) for n in range(tile)]
-                if ahead is not None:
-                    for n in range(tile):
-                        emit_prefetch(code.builder, from_.at(source_step * n + ahead).value)
                 for target, vector in zip(targets(b_whole), transposed(vectors), strict=False):
                     target.store(a_whole, vector)
             with part:
