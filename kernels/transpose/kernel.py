@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import llvmlite.ir as ir
 from numba import types
 
-from jitonnx.kernels.code import Code, Pointer, emitted, gathered, remainder, shuffled, smaller
+from jitonnx.kernels.code import Code, Pointer, emitted, gathered, larger, remainder, shuffled, smaller
 from jitonnx.kernels.memory import copy_bytes
 from jitonnx.kernels.trace import Traced, select
-from jitonnx.kernels.transpose.spec import COPY, TILES, TransposeSpec
+from jitonnx.kernels.transpose.spec import COPY, LARGEST_TILE, TILES, TransposeSpec
 
 _WORDS = {1: types.uint8, 2: types.uint16, 4: types.uint32, 8: types.uint64}
-_LARGEST_TILE = 16
 _LANE_BYTES = 16  # of the parts of a register within which shuffling is cheapest
 
 
@@ -32,21 +32,21 @@ class _Kernel:
         self.interleaved = spec.interleaved
         self.size = {name: code.size(index) for index, name in enumerate(spec.SIZES)}
         self.outer = spec.SIZES.index("outer_0_extent")
-        self.tile = min(_LARGEST_TILE, vector_bytes // spec.itemsize)
+        self.tile = min(LARGEST_TILE, vector_bytes // spec.itemsize)
         word = _WORDS[spec.itemsize]
         self.source, self.target = code.buffer(0, word), code.buffer(1, word)
 
     def emit(self, begin: Traced, end: Traced) -> None:
         """The tasks: blocks of a fastest, then blocks of b, then the other axes."""
         code, size = self.code, self.size
-        a_blocks, b_blocks = ((size[f"{x}_extent"] + size[f"{x}_block"] - 1) / size[f"{x}_block"] for x in "ab")
+        a_blocks, b_blocks = (
+            (size[f"{x}_extent"] + size[f"{x}_slack"] + size[f"{x}_block"] - 1) / size[f"{x}_block"] for x in "ab"
+        )
         with code.loop(end, begin) as task:
-            a_start = remainder(task, a_blocks) * size["a_block"]
-            b_start = remainder(task / a_blocks, b_blocks) * size["b_block"]
             source, target = self._place(task / (a_blocks * b_blocks))
             bounds = [
-                *(a_start, smaller(a_start + size["a_block"], size["a_extent"])),
-                *(b_start, smaller(b_start + size["b_block"], size["b_extent"])),
+                *self._bounds("a", remainder(task, a_blocks), target),
+                *self._bounds("b", remainder(task / a_blocks, b_blocks), source),
             ]
             with code.when(size["mode"].equals(COPY)):
                 self._runs(source, target, *bounds)
@@ -54,6 +54,19 @@ class _Kernel:
                 self._transpose(source, target, *bounds)
             with code.when(size["mode"] > TILES):
                 self._elements(source, target, *bounds)
+
+    def _bounds(self, axis: str, block: Traced, rows: Pointer) -> tuple[Traced, Traced]:
+        """Start and stop of a block along an axis along which the rows at `rows` are contiguous."""
+        size = self.size
+        shift = select(size[f"{axis}_slack"] > 0, self._misalignment(rows), 0)
+        start = block * size[f"{axis}_block"] - shift
+        return larger(start, 0), smaller(start + size[f"{axis}_block"], size[f"{axis}_extent"])
+
+    def _misalignment(self, rows: Pointer) -> Traced:
+        """How many elements a pointer is behind a place aligned as tiles are."""
+        code = self.code
+        address = code.integer(code.builder.ptrtoint(rows.value, ir.IntType(64)))
+        return (address & (self.tile * self.itemsize - 1)) / self.itemsize
 
     def _place(self, number: Traced) -> tuple[Pointer, Pointer]:
         """Where the inner axes start, at place `number` of the others."""
@@ -136,22 +149,33 @@ class _Kernel:
         code, size, tile = self.code, self.size, self.tile
         # The tensor whose rows are further apart is walked along its rows: fewer streams, fewer pages.
         b_first = size["a_source"] >= size["b_target"]
+        first_a, first_b = self._first_tile("a", a, target), self._first_tile("b", b, source)
         tiles_a, tiles_b = (
-            (stop - start + (tile - 1)) / code.integer(tile) for start, stop in ((a, a_stop), (b, b_stop))
+            (stop - start + (tile - 1)) / code.integer(tile) for start, stop in ((first_a, a_stop), (first_b, b_stop))
         )
         slow, fast = select(b_first, tiles_a, tiles_b), select(b_first, tiles_b, tiles_a)
         with code.loop(slow) as i, code.loop(fast) as j:
-            column, row = a + select(b_first, i, j) * tile, b + select(b_first, j, i) * tile
+            column, live_a = self._within(first_a + select(b_first, i, j) * tile, a, a_stop)
+            row, live_b = self._within(first_b + select(b_first, j, i) * tile, b, b_stop)
             from_ = source.at(column * size["a_source"] + row)
             to = target.at(row * size["b_target"] + column)
-            live_a, live_b = a_stop - column, b_stop - row
             with code.either((live_a >= tile) & (live_b >= tile)) as (whole, part):
                 with whole:
                     vectors = [from_.load(size["a_source"] * n, tile) for n in range(tile)]
                     for n, vector in enumerate(_transposed(vectors, _LANE_BYTES // self.itemsize)):
                         to.store(size["b_target"] * n, vector)
                 with part:
-                    self._part_of_tile(from_, to, smaller(live_a, tile), smaller(live_b, tile))
+                    self._part_of_tile(from_, to, live_a, live_b)
+
+    def _first_tile(self, axis: str, start: Traced, rows: Pointer) -> Traced:
+        """Where the tiles of a block begin: at its start, or before it, so that the second one is aligned."""
+        behind = self._misalignment(rows.at(start))
+        return start - select(self.size[f"{axis}_slack"] > 0, behind, 0)
+
+    def _within(self, tile: Traced, start: Traced, stop: Traced) -> tuple[Traced, Traced]:
+        """The first element that a tile has within a block, and how many."""
+        first = larger(tile, start)
+        return first, smaller(tile + self.tile, stop) - first
 
     def _part_of_tile(self, source: Pointer, target: Pointer, live_a: Traced, live_b: Traced) -> None:
         """A tile at the edge: with masks, where the target has them for such elements, else element by element."""

@@ -19,6 +19,13 @@ _ENOUGH_TASKS. Long ones are kinder to the hardware's prefetching: 2048 x 2048 f
 _ENOUGH_TASKS = 8
 
 
+_ALIASING_BYTES = 1024
+"""Rows whose distance is a multiple of this share few sets of the first-level cache: a line that two tiles touch is
+gone before the second comes. There, tiles begin where cache lines do."""
+_ALIGNED_EXTENT = 128
+"""From this extent on: a tile more along the axis then matters little."""
+LARGEST_TILE = 16
+
 INTERLEAVED = (2, 3, 4)
 """Numbers of elements side by side that have code of their own."""
 
@@ -41,7 +48,8 @@ class TransposeSpec(KernelSpec):
 
     GIVEN: the extents of up to 8 axes, their strides in source, then in target, all in elements; axes that are not
     there have extent 1. `complete` orders and merges the axes and finds the two inner ones: a (contiguous in target
-    where one is) and b (contiguous in source, or the longest left). Task: a block of them, at one place of the others.
+    where one is) and b (contiguous in source, or the longest left). Task: a block of them, at one place of the others;
+    along an axis with slack, blocks begin up to that many elements earlier, where lines of the cache do.
     """
 
     itemsize: int
@@ -58,6 +66,7 @@ class TransposeSpec(KernelSpec):
     SIZES: ClassVar[tuple[str, ...]] = (
         *GIVEN,
         *("mode", "a_extent", "a_source", "a_target", "a_block", "b_extent", "b_source", "b_target", "b_block"),
+        *("a_slack", "b_slack"),
         *("outer_tasks", "outer_rank"),
         *(f"outer_{axis}_{what}" for axis in range(MAX_RANK - 1) for what in ("extent", "source", "target")),
     )
@@ -84,10 +93,16 @@ class TransposeSpec(KernelSpec):
         axes = [Axis(*given[axis::MAX_RANK]) for axis in range(MAX_RANK)]
         mode, a, b, outer = _plan(axes)
         blocks = self._blocks(mode, a, b, prod(axis.extent for axis in outer))
-        inner = [mode, *a, blocks[0], *b, blocks[1]]
+        slack = [self._slack(mode, axis, step) for axis, step in ((a, b.target), (b, a.source))]
+        inner = [mode, *a, blocks[0], *b, blocks[1], *slack]
         padding = [Axis(1, 0, 0)] * (MAX_RANK - 1 - len(outer))
         flat = [number for axis in (*outer, *padding) for number in axis]
         return [*given, *inner, prod(axis.extent for axis in outer), len(outer), *flat]
+
+    def _slack(self, mode: int, axis: Axis, step: int) -> int:
+        """How much earlier than at a multiple of their extent blocks may begin; rows along `axis` are `step` apart."""
+        aliasing = step * self.itemsize % _ALIASING_BYTES == 0 and axis.extent >= _ALIGNED_EXTENT
+        return LARGEST_TILE - 1 if mode == TILES and not self.interleaved and aliasing else 0
 
     def _blocks(self, mode: int, a: Axis, b: Axis, outer: int) -> tuple[int, int]:
         """Extents of a task along a and b."""
@@ -107,7 +122,7 @@ class TransposeSpec(KernelSpec):
         named = dict(zip(self.SIZES, sizes, strict=False))
         if 0 in sizes[:MAX_RANK]:
             return 0
-        blocks = [-(-named[f"{axis}_extent"] // named[f"{axis}_block"]) for axis in "ab"]
+        blocks = [-(-(named[f"{axis}_extent"] + named[f"{axis}_slack"]) // named[f"{axis}_block"]) for axis in "ab"]
         return blocks[0] * blocks[1] * named["outer_tasks"]
 
     def work(self, sizes: Sequence[int]) -> Work:

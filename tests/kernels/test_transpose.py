@@ -120,3 +120,18 @@ def test_pixels_of_few_channels(count: int, itemsize: int, lanes: int) -> None:
                 back = np.full((2, channels, length + 1), 255, planes.dtype)
                 check(inside[..., :channels], back[..., :length].transpose(0, 2, 1), lanes, 3, interleaved=count)
                 assert (back[..., length:] == 255).all()
+
+
+@pytest.mark.parametrize("lanes", WIDTHS)
+@pytest.mark.parametrize("itemsize", [1, 2, 4, 8])
+def test_aligned_tiles(itemsize: int, lanes: int) -> None:
+    """Rows a power of two apart: tiles begin where cache lines do, wherever the tensors begin."""
+    pitch = 2048 // itemsize
+    for rows, columns, first in itertools.product((128, 131, 150, 257), (128, 133), (0, 1, 5)):
+        x = numbers((rows, pitch), itemsize).reshape(-1)
+        source = np.lib.stride_tricks.as_strided(x[first:], (rows - 1, columns), (2048, itemsize))
+        whole = np.full(columns * 2 * pitch + 40, 255, x.dtype)
+        target = np.lib.stride_tricks.as_strided(whole[3 * first :], (rows - 1, columns), (itemsize, 4096))
+        assert check(source, target, lanes, pieces=3) == TILES
+        target[...] = 255
+        assert (whole == 255).all()
