@@ -1,4 +1,4 @@
-"""The transposing copy: two inner axes by runs, by square tiles in registers or by elements, in blocks a task."""
+"""The transposing copy: two inner axes by runs, tiles in registers, shuffles or elements, in blocks a task."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numba import types
 from jitonnx.kernels.code import Code, Pointer, emitted, gathered, larger, remainder, shuffled, smaller
 from jitonnx.kernels.memory import copy_bytes
 from jitonnx.kernels.trace import Traced, select
-from jitonnx.kernels.transpose.spec import COPY, LARGEST_TILE, TILES, TransposeSpec
+from jitonnx.kernels.transpose.spec import COPY, ELEMENTS, FILL, LARGEST_TILE, STRIDED, TILES, TransposeSpec
 
 _WORDS = {1: types.uint8, 2: types.uint16, 4: types.uint32, 8: types.uint64}
 _LANE_BYTES = 16  # of the parts of a register within which shuffling is cheapest
@@ -29,7 +29,7 @@ class _Kernel:
 
     def __init__(self, code: Code, spec: TransposeSpec, vector_bytes: int) -> None:
         self.code, self.itemsize, self.vector_bytes = code, spec.itemsize, vector_bytes
-        self.interleaved = spec.interleaved
+        self.interleaved, self.step = spec.interleaved, spec.step
         self.size = {name: code.size(index) for index, name in enumerate(spec.SIZES)}
         self.outer = spec.SIZES.index("outer_0_extent")
         self.tile = min(LARGEST_TILE, vector_bytes // spec.itemsize)
@@ -52,8 +52,13 @@ class _Kernel:
                 self._runs(source, target, *bounds)
             with code.when(size["mode"].equals(TILES)):
                 self._transpose(source, target, *bounds)
-            with code.when(size["mode"] > TILES):
+            with code.when(size["mode"].equals(ELEMENTS)):
                 self._elements(source, target, *bounds)
+            with code.when(size["mode"].equals(FILL)):
+                self._fill(source, target, *bounds)
+            if self.step:
+                with code.when(size["mode"].equals(STRIDED)):
+                    self._strided(source, target, *bounds)
 
     def _bounds(self, axis: str, block: Traced, rows: Pointer) -> tuple[Traced, Traced]:
         """Start and stop of a block along an axis along which the rows at `rows` are contiguous."""
@@ -81,7 +86,7 @@ class _Kernel:
             target.set(target.get() + coordinate * code.size(axis + 2))
         return self.source.at(source.get()), self.target.at(target.get())
 
-    # ------------------------------------------------------------ the three ways
+    # ------------------------------------------------------------ the ways
 
     def _runs(self, source: Pointer, target: Pointer, a: Traced, a_stop: Traced, b: Traced, b_stop: Traced) -> None:
         """Both are contiguous along a."""
@@ -97,6 +102,48 @@ class _Kernel:
         with code.loop(b_stop, b) as row, code.loop(a_stop, a) as column:
             value = source.load(row * size["b_source"] + column * size["a_source"])
             target.store(row * size["b_target"] + column * size["a_target"], value)
+
+    def _fill(self, source: Pointer, target: Pointer, a: Traced, a_stop: Traced, b: Traced, b_stop: Traced) -> None:
+        """The source has one element for all of a, the target is contiguous along it."""
+        code, size, tile = self.code, self.size, self.tile
+        with code.loop(b_stop, b) as row:
+            value, to = source.load(row * size["b_source"]), target.at(row * size["b_target"])
+            vector = code.spread(value, tile)
+            with code.loop(a_stop - tile, a, tile) as column:
+                to.store(column, vector)
+            # The last vector may write elements a second time.
+            with code.either(a_stop - a >= tile) as (long, short):
+                with long:
+                    to.store(a_stop - tile, vector)
+                with short, code.loop(a_stop, a) as column:
+                    to.store(column, value)
+
+    def _strided(self, source: Pointer, target: Pointer, a: Traced, a_stop: Traced, b: Traced, b_stop: Traced) -> None:
+        """The source's elements are `step` apart along a, along which the target is contiguous."""
+        code, size, tile = self.code, self.size, self.tile
+        with code.loop(b_stop, b) as row:
+            from_, to = source.at(row * size["b_source"]), target.at(row * size["b_target"])
+            with code.loop(a_stop - tile, a, tile) as column:
+                to.store(column, self._apart(from_, column, last=False))
+            with code.either(a_stop - a > tile) as (long, short):
+                with long:
+                    to.store(a_stop - tile, self._apart(from_, a_stop - tile, last=True))
+                with short, code.loop(a_stop, a) as column:
+                    to.store(column, from_.load(column * self.step))
+
+    def _apart(self, row: Pointer, column: Traced, last: bool) -> Traced:
+        """A vector of elements `step` apart, the first of which is number `column`.
+
+        What lies between them is read, too, but nothing before a row's first element or behind its last: the last
+        vectors are loaded so that they end with that.
+        """
+        tile, step = self.tile, self.step
+        if step < 0:
+            vector = row.load(column * step - (tile - 1), tile)
+            return shuffled(vector, vector, range(tile - 1, -1, -1))
+        phase = step - 1 if last else 0
+        vectors = [row.load(column * step - phase + part * tile, tile) for part in range(step)]
+        return gathered(vectors, range(phase, step * tile, step))
 
     def _transpose(
         self, source: Pointer, target: Pointer, a: Traced, a_stop: Traced, b: Traced, b_stop: Traced
