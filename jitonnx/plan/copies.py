@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jitonnx.ir import expr as e
 from jitonnx.ir.dims import DimLike
-from jitonnx.kernels.transpose.spec import INTERLEAVED, MAX_RANK, TransposeSpec
+from jitonnx.kernels.transpose.spec import INTERLEAVED, MAX_RANK, STEPS, TransposeSpec
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.region import region_call
 from jitonnx.plan.tensor import Tensor
@@ -17,10 +17,18 @@ def copy_call(source: Tensor, target: Tensor, *, label: str, reason: str) -> Ker
     for values, fill in ((source.shape, 1), (source.strides, 0), (target.strides, 0)):
         sizes += [*(values[axis] for axis in axes), *[fill] * (MAX_RANK - len(axes))]
     if len(axes) <= MAX_RANK:
-        spec = TransposeSpec(source.dtype.itemsize, _interleaved(source, target))
+        spec = TransposeSpec(source.dtype.itemsize, _interleaved(source, target), _step(source, target))
         return KernelCall(spec, [source, target], sizes, 1, 1, label=label, reason=reason)
     expr = e.operand(0, source.dtype)
     return region_call([expr], [source], [target], label=label, origin=(), reason=reason)
+
+
+def _step(source: Tensor, target: Tensor) -> int:
+    """How far apart the source's elements lie along the axis that the target is contiguous along, if that has code of
+    its own; else 0."""
+    axes = zip(target.shape, source.strides, target.strides, strict=True)
+    steps = [step for dim, step, contiguous in axes if dim != 1 and contiguous == 1]
+    return steps[0] if steps and isinstance(steps[0], int) and steps[0] in STEPS else 0
 
 
 def _interleaved(source: Tensor, target: Tensor) -> int:

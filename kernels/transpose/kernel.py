@@ -1,16 +1,17 @@
-"""The transposing copy: two inner axes by runs, by square tiles in registers or by elements, in blocks a task."""
+"""The transposing copy: two inner axes by runs, tiles in registers, shuffles or elements, in blocks a task."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import llvmlite.ir as ir
 from numba import types
 
-from jitonnx.kernels.code import Code, Pointer, emitted, gathered, remainder, smaller
+from jitonnx.kernels.code import Code, Pointer, emitted, gathered, larger, remainder, shuffled, smaller
 from jitonnx.kernels.memory import copy_bytes
-from jitonnx.kernels.trace import Traced
-from jitonnx.kernels.transpose.spec import COPY, TILES, TransposeSpec
+from jitonnx.kernels.trace import Traced, select
+from jitonnx.kernels.transpose.spec import COPY, ELEMENTS, FILL, STRIDED, TILES, TransposeSpec
 from jitonnx.kernels.transpose.tiles import copy_transposed, evenly, tile_size
 
 _WORDS = {1: types.uint8, 2: types.uint16, 4: types.uint32, 8: types.uint64}
@@ -28,7 +29,7 @@ class _Kernel:
 
     def __init__(self, code: Code, spec: TransposeSpec, vector_bytes: int) -> None:
         self.code, self.itemsize, self.vector_bytes = code, spec.itemsize, vector_bytes
-        self.interleaved = spec.interleaved
+        self.interleaved, self.step = spec.interleaved, spec.step
         self.size = {name: code.size(index) for index, name in enumerate(spec.SIZES)}
         self.outer = spec.SIZES.index("outer_0_extent")
         self.tile = tile_size(vector_bytes, spec.itemsize)
@@ -38,21 +39,39 @@ class _Kernel:
     def emit(self, begin: Traced, end: Traced) -> None:
         """The tasks: blocks of a fastest, then blocks of b, then the other axes."""
         code, size = self.code, self.size
-        a_blocks, b_blocks = ((size[f"{x}_extent"] + size[f"{x}_block"] - 1) / size[f"{x}_block"] for x in "ab")
+        a_blocks, b_blocks = (
+            (size[f"{x}_extent"] + size[f"{x}_slack"] + size[f"{x}_block"] - 1) / size[f"{x}_block"] for x in "ab"
+        )
         with code.loop(end, begin) as task:
-            a_start = remainder(task, a_blocks) * size["a_block"]
-            b_start = remainder(task / a_blocks, b_blocks) * size["b_block"]
             source, target = self._place(task / (a_blocks * b_blocks))
             bounds = [
-                *(a_start, smaller(a_start + size["a_block"], size["a_extent"])),
-                *(b_start, smaller(b_start + size["b_block"], size["b_extent"])),
+                *self._bounds("a", remainder(task, a_blocks), target),
+                *self._bounds("b", remainder(task / a_blocks, b_blocks), source),
             ]
             with code.when(size["mode"].equals(COPY)):
                 self._runs(source, target, *bounds)
             with code.when(size["mode"].equals(TILES)):
                 self._transpose(source, target, *bounds)
-            with code.when(size["mode"] > TILES):
+            with code.when(size["mode"].equals(ELEMENTS)):
                 self._elements(source, target, *bounds)
+            with code.when(size["mode"].equals(FILL)):
+                self._fill(source, target, *bounds)
+            if self.step:
+                with code.when(size["mode"].equals(STRIDED)):
+                    self._strided(source, target, *bounds)
+
+    def _bounds(self, axis: str, block: Traced, rows: Pointer) -> tuple[Traced, Traced]:
+        """Start and stop of a block along an axis along which the rows at `rows` are contiguous."""
+        size = self.size
+        shift = select(size[f"{axis}_slack"] > 0, self._misalignment(rows), 0)
+        start = block * size[f"{axis}_block"] - shift
+        return larger(start, 0), smaller(start + size[f"{axis}_block"], size[f"{axis}_extent"])
+
+    def _misalignment(self, rows: Pointer) -> Traced:
+        """How many elements a pointer is behind a place aligned as tiles are."""
+        code = self.code
+        address = code.integer(code.builder.ptrtoint(rows.value, ir.IntType(64)))
+        return (address & (self.tile * self.itemsize - 1)) / self.itemsize
 
     def _place(self, number: Traced) -> tuple[Pointer, Pointer]:
         """Where the inner axes start, at place `number` of the others."""
@@ -67,7 +86,7 @@ class _Kernel:
             target.set(target.get() + coordinate * code.size(axis + 2))
         return self.source.at(source.get()), self.target.at(target.get())
 
-    # ------------------------------------------------------------ the three ways
+    # ------------------------------------------------------------ the ways
 
     def _runs(self, source: Pointer, target: Pointer, a: Traced, a_stop: Traced, b: Traced, b_stop: Traced) -> None:
         """Both are contiguous along a."""
@@ -83,6 +102,48 @@ class _Kernel:
         with code.loop(b_stop, b) as row, code.loop(a_stop, a) as column:
             value = source.load(row * size["b_source"] + column * size["a_source"])
             target.store(row * size["b_target"] + column * size["a_target"], value)
+
+    def _fill(self, source: Pointer, target: Pointer, a: Traced, a_stop: Traced, b: Traced, b_stop: Traced) -> None:
+        """The source has one element for all of a, the target is contiguous along it."""
+        code, size, tile = self.code, self.size, self.tile
+        with code.loop(b_stop, b) as row:
+            value, to = source.load(row * size["b_source"]), target.at(row * size["b_target"])
+            vector = code.spread(value, tile)
+            with code.loop(a_stop - tile, a, tile) as column:
+                to.store(column, vector)
+            # The last vector may write elements a second time.
+            with code.either(a_stop - a >= tile) as (long, short):
+                with long:
+                    to.store(a_stop - tile, vector)
+                with short, code.loop(a_stop, a) as column:
+                    to.store(column, value)
+
+    def _strided(self, source: Pointer, target: Pointer, a: Traced, a_stop: Traced, b: Traced, b_stop: Traced) -> None:
+        """The source's elements are `step` apart along a, along which the target is contiguous."""
+        code, size, tile = self.code, self.size, self.tile
+        with code.loop(b_stop, b) as row:
+            from_, to = source.at(row * size["b_source"]), target.at(row * size["b_target"])
+            with code.loop(a_stop - tile, a, tile) as column:
+                to.store(column, self._apart(from_, column, last=False))
+            with code.either(a_stop - a > tile) as (long, short):
+                with long:
+                    to.store(a_stop - tile, self._apart(from_, a_stop - tile, last=True))
+                with short, code.loop(a_stop, a) as column:
+                    to.store(column, from_.load(column * self.step))
+
+    def _apart(self, row: Pointer, column: Traced, last: bool) -> Traced:
+        """A vector of elements `step` apart, the first of which is number `column`.
+
+        What lies between them is read, too, but nothing before a row's first element or behind its last: the last
+        vectors are loaded so that they end with that.
+        """
+        tile, step = self.tile, self.step
+        if step < 0:
+            vector = row.load(column * step - (tile - 1), tile)
+            return shuffled(vector, vector, range(tile - 1, -1, -1))
+        phase = step - 1 if last else 0
+        vectors = [row.load(column * step - phase + part * tile, tile) for part in range(step)]
+        return gathered(vectors, range(phase, step * tile, step))
 
     def _transpose(
         self, source: Pointer, target: Pointer, a: Traced, a_stop: Traced, b: Traced, b_stop: Traced
@@ -133,9 +194,18 @@ class _Kernel:
     def _tiles(self, source: Pointer, target: Pointer, a: Traced, a_stop: Traced, b: Traced, b_stop: Traced) -> None:
         """source is contiguous along b, target along a: square tiles."""
         a_source, b_target = self.size["a_source"], self.size["b_target"]
+        before = [
+            select(self.size[f"{axis}_slack"] > 0, self._misalignment(rows), 0)
+            for axis, rows in (("a", target.at(a)), ("b", source.at(b)))
+        ]
         # The tensor whose rows are further apart is walked along its rows: fewer streams, fewer pages.
         copy_transposed(
             self.code,
-            *(source.at(a * a_source + b), a_source, evenly(target.at(b * b_target + a), b_target)),
-            *((a_stop - a, b_stop - b), self.vector_bytes, a_source >= b_target),
+            source.at(a * a_source + b),
+            a_source,
+            evenly(target.at(b * b_target + a), b_target),
+            (a_stop - a, b_stop - b),
+            self.vector_bytes,
+            b_first=a_source >= b_target,
+            before=before,
         )

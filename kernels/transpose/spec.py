@@ -19,6 +19,13 @@ _ENOUGH_TASKS. Long ones are kinder to the hardware's prefetching: 2048 x 2048 f
 _ENOUGH_TASKS = 8
 
 
+_ALIASING_BYTES = 1024
+"""Rows whose distance is a multiple of this share few sets of the first-level cache: a line that two tiles touch is
+gone before the second comes. There, tiles begin where cache lines do."""
+_ALIGNED_EXTENT = 128
+"""From this extent on: a tile more along the axis then matters little."""
+LARGEST_TILE = 16
+
 INTERLEAVED = (2, 3, 4)
 """Numbers of elements side by side that have code of their own."""
 
@@ -31,8 +38,14 @@ class Axis(NamedTuple):
     target: int
 
 
-COPY, TILES, ELEMENTS = 0, 1, 2
-"""What is done along the two inner axes: runs copied, square tiles transposed in registers, single elements moved."""
+STEPS = (-1, 2, 3, 4)
+"""Distances of a source's elements, along the axis that the target is contiguous along, that have code of their own."""
+
+COPY, TILES, ELEMENTS, FILL, STRIDED = range(5)
+"""What is done along the two inner axes: runs copied, square tiles transposed in registers, single elements moved, one
+element repeated, elements some way apart put together by shuffles."""
+_FILLED_EXTENT = 16
+"""Shorter axes are not worth a mode in which only the target is contiguous."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +54,8 @@ class TransposeSpec(KernelSpec):
 
     GIVEN: the extents of up to 8 axes, their strides in source, then in target, all in elements; axes that are not
     there have extent 1. `complete` orders and merges the axes and finds the two inner ones: a (contiguous in target
-    where one is) and b (contiguous in source, or the longest left). Task: a block of them, at one place of the others.
+    where one is) and b (contiguous in source, or the longest left). Task: a block of them, at one place of the others;
+    along an axis with slack, blocks begin up to that many elements earlier, where lines of the cache do.
     """
 
     itemsize: int
@@ -50,6 +64,9 @@ class TransposeSpec(KernelSpec):
     """So many elements, 2 to 4, lie side by side in one of the tensors, and in planes in the other (the pixels of an
     image of few channels): they are put together or taken apart by shuffles, 2 to 4 vectors at a time, where square
     tiles would be mostly empty. 0: for any extents. Those of another number, or with gaps, are copied all the same."""
+    step: int = 0
+    """So far apart, one of STEPS, lie the source's elements along the axis that the target is contiguous along; others
+    are copied all the same. 0: any way."""
 
     BUFFERS: ClassVar[tuple[str, ...]] = ("source", "target")
     GIVEN: ClassVar[tuple[str, ...]] = tuple(
@@ -58,6 +75,7 @@ class TransposeSpec(KernelSpec):
     SIZES: ClassVar[tuple[str, ...]] = (
         *GIVEN,
         *("mode", "a_extent", "a_source", "a_target", "a_block", "b_extent", "b_source", "b_target", "b_block"),
+        *("a_slack", "b_slack"),
         *("outer_tasks", "outer_rank"),
         *(f"outer_{axis}_{what}" for axis in range(MAX_RANK - 1) for what in ("extent", "source", "target")),
     )
@@ -67,6 +85,8 @@ class TransposeSpec(KernelSpec):
             raise ValueError(f"no transposing copy for elements of {self.itemsize} bytes")
         if self.interleaved not in (0, *INTERLEAVED):
             raise ValueError(f"no transposing copy of {self.interleaved} interleaved elements")
+        if self.step not in (0, *STEPS):
+            raise ValueError(f"no transposing copy of elements {self.step} apart")
 
     def arguments(
         self, shape: Sequence[int], source_strides: Sequence[int], target_strides: Sequence[int]
@@ -82,12 +102,18 @@ class TransposeSpec(KernelSpec):
         """GIVEN -> SIZES."""
         given = list(sizes[: len(self.GIVEN)])
         axes = [Axis(*given[axis::MAX_RANK]) for axis in range(MAX_RANK)]
-        mode, a, b, outer = _plan(axes)
+        mode, a, b, outer = _plan(axes, self.step)
         blocks = self._blocks(mode, a, b, prod(axis.extent for axis in outer))
-        inner = [mode, *a, blocks[0], *b, blocks[1]]
+        slack = [self._slack(mode, axis, step) for axis, step in ((a, b.target), (b, a.source))]
+        inner = [mode, *a, blocks[0], *b, blocks[1], *slack]
         padding = [Axis(1, 0, 0)] * (MAX_RANK - 1 - len(outer))
         flat = [number for axis in (*outer, *padding) for number in axis]
         return [*given, *inner, prod(axis.extent for axis in outer), len(outer), *flat]
+
+    def _slack(self, mode: int, axis: Axis, step: int) -> int:
+        """How much earlier than at a multiple of their extent blocks may begin; rows along `axis` are `step` apart."""
+        aliasing = step * self.itemsize % _ALIASING_BYTES == 0 and axis.extent >= _ALIGNED_EXTENT
+        return LARGEST_TILE - 1 if mode == TILES and not self.interleaved and aliasing else 0
 
     def _blocks(self, mode: int, a: Axis, b: Axis, outer: int) -> tuple[int, int]:
         """Extents of a task along a and b."""
@@ -107,22 +133,25 @@ class TransposeSpec(KernelSpec):
         named = dict(zip(self.SIZES, sizes, strict=False))
         if 0 in sizes[:MAX_RANK]:
             return 0
-        blocks = [-(-named[f"{axis}_extent"] // named[f"{axis}_block"]) for axis in "ab"]
+        blocks = [-(-(named[f"{axis}_extent"] + named[f"{axis}_slack"]) // named[f"{axis}_block"]) for axis in "ab"]
         return blocks[0] * blocks[1] * named["outer_tasks"]
 
     def work(self, sizes: Sequence[int]) -> Work:
         return Work(0, 2 * self.itemsize * prod(sizes[:MAX_RANK]))
 
 
-def _plan(axes: Sequence[Axis]) -> tuple[int, Axis, Axis, list[Axis]]:
-    """(mode, a, b, other axes from the outermost on) for axes in any order."""
+def _plan(axes: Sequence[Axis], step: int) -> tuple[int, Axis, Axis, list[Axis]]:
+    """(mode, a, b, other axes from the outermost on) for axes in any order; step: that of the spec."""
     left = _merged(sorted((axis for axis in axes if axis.extent != 1), key=lambda axis: -abs(axis.target)))
     nothing = Axis(1, 0, 0)
     runs = [axis for axis in left if axis.source == 1 and axis.target == 1]
     along_target = [axis for axis in left if axis.target == 1]
     along_source = [axis for axis in left if axis.source == 1]
+    spread = [axis for axis in along_target if axis.source in (0, step or 0) and axis.extent >= _FILLED_EXTENT]
     if runs:
         mode, a = COPY, runs[0]
+    elif spread:
+        mode, a = STRIDED if spread[0].source else FILL, spread[0]
     elif along_target and along_source:
         mode, a = TILES, along_target[0]
     else:

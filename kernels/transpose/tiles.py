@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count, islice
 
-from jitonnx.kernels.code import Code, Pointer, shuffled, smaller
+from jitonnx.kernels.code import Code, Pointer, larger, shuffled, smaller
 from jitonnx.kernels.trace import Traced, select
+from jitonnx.kernels.transpose.spec import LARGEST_TILE
 
-_LARGEST_TILE = 16
 _LANE_BYTES = 16  # of the parts of a register within which shuffling is cheapest
 
 
 def tile_size(vector_bytes: int, itemsize: int) -> int:
     """Rows and columns of a tile of such elements."""
-    return min(_LARGEST_TILE, vector_bytes // itemsize)
+    return min(LARGEST_TILE, vector_bytes // itemsize)
 
 
 def copy_transposed(
@@ -25,31 +25,36 @@ def copy_transposed(
     counts: tuple[Traced, Traced],
     vector_bytes: int,
     b_first: Traced | None = None,
+    before: Sequence[Traced] | None = None,
 ) -> None:
     """target[b][a] = source[a * source_step + b] for a < counts[0], b < counts[1].
 
     Vectors along b become vectors along a. `targets(b)` gives the places of target[b], target[b + 1], …; `evenly` makes
-    it where they are evenly apart. `b_first`: whether tiles follow each other along b first (else along a). The last
-    tile along an axis overlaps the one before where it would stand out.
+    it where they are evenly apart. `b_first`: whether tiles follow each other along b first (else along a). `before`:
+    how many elements in front of the first, along a and b, the grid of tiles begins. The first and the last tile along
+    an axis overlap their neighbours where they would stand out.
     """
     tile = tile_size(vector_bytes, source.element.bitwidth // 8)
     b_first = b_first or code.integer(0) < 1
-    tiles_a, tiles_b = ((count + (tile - 1)) / code.integer(tile) for count in counts)
+    before_a, before_b = before or (code.integer(0), code.integer(0))
+    grid = (counts[0] + before_a, counts[1] + before_b)
+    tiles_a, tiles_b = ((extent + (tile - 1)) / code.integer(tile) for extent in grid)
     slow, fast = select(b_first, tiles_a, tiles_b), select(b_first, tiles_b, tiles_a)
     whole_tiles = (counts[0] >= tile) & (counts[1] >= tile)
     with code.loop(slow) as i, code.loop(fast) as j:
-        a, b = select(b_first, i, j) * tile, select(b_first, j, i) * tile
+        a, b = select(b_first, i, j) * tile - before_a, select(b_first, j, i) * tile - before_b
+        first_a, first_b = larger(a, 0), larger(b, 0)
         with code.either(whole_tiles) as (whole, part):
             with whole:
-                a_whole, b_whole = smaller(a, counts[0] - tile), smaller(b, counts[1] - tile)
+                a_whole, b_whole = smaller(first_a, counts[0] - tile), smaller(first_b, counts[1] - tile)
                 from_ = source.at(a_whole * source_step + b_whole)
                 vectors = [from_.load(source_step * n, tile) for n in range(tile)]
                 for target, vector in zip(targets(b_whole), transposed(vectors), strict=False):
                     target.store(a_whole, vector)
             with part:
-                live = (smaller(counts[0] - a, tile), smaller(counts[1] - b, tile))
-                to = [target.at(a) for target in islice(targets(b), tile)]
-                _copy_part(code, source.at(a * source_step + b), source_step, to, live, vector_bytes)
+                live = (smaller(a + tile, counts[0]) - first_a, smaller(b + tile, counts[1]) - first_b)
+                to = [target.at(first_a) for target in islice(targets(first_b), tile)]
+                _copy_part(code, source.at(first_a * source_step + first_b), source_step, to, live, vector_bytes)
 
 
 def evenly(target: Pointer, step: Traced) -> Callable[[Traced], Iterator[Pointer]]:

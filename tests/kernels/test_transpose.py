@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from jitonnx.kernels.transpose.kernel import build
-from jitonnx.kernels.transpose.spec import COPY, ELEMENTS, INTERLEAVED, TILES, TransposeSpec
+from jitonnx.kernels.transpose.spec import COPY, ELEMENTS, FILL, INTERLEAVED, STEPS, STRIDED, TILES, TransposeSpec
 from jitonnx.target import host, named
+from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled
 
 DTYPES = {1: np.uint8, 2: np.uint16, 4: np.float32, 8: np.int64}
@@ -23,10 +24,12 @@ def compiled(spec: TransposeSpec, lanes: int) -> Compiled:
     return Compiled(build(spec, lanes), target)
 
 
-def check(source: np.ndarray, target: np.ndarray, lanes: int, pieces: int = 1, interleaved: int = 0) -> int:
+def check(
+    source: np.ndarray, target: np.ndarray, lanes: int, pieces: int = 1, interleaved: int = 0, step: int = 0
+) -> int:
     """Copy between two views of one shape; returns the mode taken."""
     item = source.itemsize
-    spec = TransposeSpec(item, interleaved)
+    spec = TransposeSpec(item, interleaved, step)
     sizes = spec.arguments(
         source.shape, [step // item for step in source.strides], [step // item for step in target.strides]
     )
@@ -120,3 +123,47 @@ def test_pixels_of_few_channels(count: int, itemsize: int, lanes: int) -> None:
                 back = np.full((2, channels, length + 1), 255, planes.dtype)
                 check(inside[..., :channels], back[..., :length].transpose(0, 2, 1), lanes, 3, interleaved=count)
                 assert (back[..., length:] == 255).all()
+
+
+@pytest.mark.parametrize("lanes", WIDTHS)
+@pytest.mark.parametrize("itemsize", [1, 2, 4, 8])
+def test_aligned_tiles(itemsize: int, lanes: int) -> None:
+    """Rows a power of two apart: tiles begin where cache lines do, wherever the tensors begin."""
+    pitch = 2048 // itemsize
+    for rows, columns, first in itertools.product((128, 131, 150, 257), (128, 133), (0, 1, 5)):
+        x = numbers((rows, pitch), itemsize).reshape(-1)
+        source = np.lib.stride_tricks.as_strided(x[first:], (rows - 1, columns), (2048, itemsize))
+        whole = np.full(columns * 2 * pitch + 40, 255, x.dtype)
+        target = np.lib.stride_tricks.as_strided(whole[3 * first :], (rows - 1, columns), (itemsize, 4096))
+        assert check(source, target, lanes, pieces=3) == TILES
+        target[...] = 255
+        assert (whole == 255).all()
+
+
+@pytest.mark.parametrize("lanes", WIDTHS)
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("itemsize", [1, 2, 4, 8])
+def test_elements_some_way_apart(itemsize: int, step: int, lanes: int) -> None:
+    """Up to the last element of memory, and down to the first."""
+    for rows, columns in ((3, 16), (2, 17), (3, 33), (2, 64), (1, 70), (2, 20000), (4, 5)):
+        width = (columns - 1) * abs(step) + 1
+        x = guarded(numbers((rows, width), itemsize))
+        y = np.full((rows, columns + 2), 255, x.dtype)
+        mode = check(x[:, ::step], y[:, 1:-1], lanes, pieces=2, step=step)
+        assert mode == (STRIDED if columns >= 16 else ELEMENTS)
+        assert (y[:, [0, -1]] == 255).all()
+        y[:] = 255
+        assert check(x[:, ::step], y[:, 1:-1], lanes) == ELEMENTS
+        other = x[:, :columns]
+        assert check(other, np.zeros_like(other), lanes, step=step) == COPY
+
+
+@pytest.mark.parametrize("lanes", WIDTHS)
+@pytest.mark.parametrize("itemsize", [1, 2, 4, 8])
+def test_one_element_repeated(itemsize: int, lanes: int) -> None:
+    for rows, columns in ((3, 16), (2, 17), (5, 31), (2, 64), (300, 70), (2, 20000), (40, 3)):
+        x, y = numbers((rows, 1), itemsize), np.full((rows, columns + 2), 255, DTYPES[itemsize])
+        mode = check(np.broadcast_to(x, (rows, columns)), y[:, 1:-1], lanes, pieces=3)
+        assert (mode == FILL) == (columns >= 16)
+        assert (y[:, [0, -1]] == 255).all()
+    check(np.broadcast_to(numbers((1, 1), itemsize), (40, 50)), np.zeros((40, 50), DTYPES[itemsize]), lanes)
