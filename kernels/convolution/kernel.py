@@ -19,11 +19,11 @@ import llvmlite.ir as ir
 from numba.core import types
 
 from jitonnx.kernels.code import Code, Pointer, emitted, larger, remainder, smaller
-from jitonnx.kernels.convolution import depthwise, winograd
+from jitonnx.kernels.convolution import depthwise, planes, winograd
 from jitonnx.kernels.convolution.copy import emit_copy_rows
 from jitonnx.kernels.convolution.problem import Problem
 from jitonnx.kernels.convolution.sizes import DirectSizes
-from jitonnx.kernels.convolution.spec import DepthwiseSpec, DirectSpec, WinogradSpec
+from jitonnx.kernels.convolution.spec import DepthwisePlanesSpec, DepthwiseSpec, DirectSpec, WinogradSpec
 from jitonnx.kernels.simd import Vector
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.kernels.tile import Epilogue, emit_accumulate, emit_finish, emit_prefetch_result
@@ -39,6 +39,8 @@ def build(spec: KernelSpec, lanes: int, epilogue: Callable[..., Any] | None = No
     """The kernel of any spec of this family, for vectors of `lanes` float32."""
     if isinstance(spec, DepthwiseSpec):
         return depthwise.build(spec, lanes, epilogue)
+    if isinstance(spec, DepthwisePlanesSpec):
+        return planes.build(spec, lanes, epilogue)
     if isinstance(spec, WinogradSpec) and spec.lanes == lanes:
         return winograd.build(spec, epilogue)
     if not isinstance(spec, DirectSpec) or spec.lanes != lanes:

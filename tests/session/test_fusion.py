@@ -191,6 +191,38 @@ def test_pointwise_convolution_of_planes(
         assert any(label.startswith("copy") for label in labels(session)) != planar
 
 
+@pytest.mark.parametrize("images", [1, "n"])
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize(("shape", "planar"), [((9, 64), True), ((5, 7), False), (("h", "w"), True)])
+def test_depthwise_convolution_of_planes(
+    shape: Sequence[int | str], planar: bool, step: int, images: int | str
+) -> None:
+    """Between a graph's input and output no copies to channels-last and back, where rows are vectors long."""
+    weights, bias = data(1, CHANNELS, 1, 3, 3), data(2, CHANNELS)
+    attributes: dict[str, Any] = {"strides": [step] * 2, "pads": [1, 1, 1, 1], "group": CHANNELS}
+    nodes = [
+        node("Conv", ["x", "weights", "bias"], ["c"], **attributes),
+        node("Mul", ["c", "gate"], ["g"]),
+        node("Add", ["g", "residual"], ["r"]),
+        node("Relu", ["r"], ["y"]),
+    ]
+    grid = list(shape) if step == 1 else ["a", "b"] if "h" in shape else [-(-size // step) for size in shape]
+    inputs = [tensor("x", [images, CHANNELS, *shape]), tensor("gate", [1, CHANNELS, 1, 1])]
+    inputs.append(tensor("residual", [images, CHANNELS, *grid]))
+    session = jitonnx.InferenceSession(model(nodes, inputs, [tensor("y", None)], {"weights": weights, "bias": bias}))
+    for count in (1, 3, 0) if images == "n" else (images,):
+        for size in [(6, 37), (1, 1)] if "h" in shape else [shape]:
+            x, gate = data(3, count, CHANNELS, *size), data(5, 1, CHANNELS, 1, 1)
+            residual = data(4, count, CHANNELS, *(-(-extent // step) for extent in size))
+            (y,) = session.run(None, {"x": x, "gate": gate, "residual": residual})
+            wide = Conv(strides=(step,) * 2, pads=(1, 1, 1, 1), group=CHANNELS).evaluate(
+                x.astype(float), weights.astype(float), bias.astype(float)
+            )
+            np.testing.assert_allclose(y, np.maximum(wide * gate + residual, 0), rtol=1e-4, atol=1e-4)
+    if step == 1:
+        assert any(label.startswith("copy") for label in labels(session)) != planar
+
+
 def test_pointwise_convolution_of_planes_with_a_residual_that_lies_otherwise() -> None:
     """A channels-last residual is copied into planes for the epilogue."""
     weights, x, residual = data(1, OUTPUTS, CHANNELS, 1, 1), data(2, 2, CHANNELS, *IMAGE), data(3, 2, *IMAGE, OUTPUTS)

@@ -15,7 +15,15 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Statement
 from jitonnx.ir.types import TensorType
-from jitonnx.kernels.convolution.spec import DepthwiseSpec, DirectSpec, choose_convolution, choose_transposed, live_taps
+from jitonnx.kernels.convolution.spec import (
+    DepthwisePlanesSpec,
+    DepthwiseSpec,
+    DirectSpec,
+    choose_convolution,
+    choose_depthwise_planes,
+    choose_transposed,
+    live_taps,
+)
 from jitonnx.kernels.convolution.transforms import WinogradSpec
 from jitonnx.kernels.lrn.spec import LRNSpec
 from jitonnx.kernels.resize.spec import (
@@ -279,6 +287,9 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     if factors is None and _is_matrix_product(computation, array) and _stays_planar(planner, group, x):
         _planar_product(planner, group, weights, x, bias)
         return
+    if spec := _depthwise_in_planes(planner, group, computation, array, x):
+        _planar_depthwise(planner, group, computation, spec, weights, x, bias)
+        return
     y = planner.place(group.output, channels_last_order(x.rank), strict=True)
     if bias is not None:
         _add_bias(planner, group, bias, x.rank)
@@ -312,12 +323,8 @@ def _stays_planar(planner: Planner, group: Group, x: Tensor) -> bool:
     Two copies are spared, but then vectors are of pixels, not of output channels: 49 pixels fill 64 lanes. An unknown
     number of pixels is taken for many.
     """
-    assert group.output is not None
-    target = planner.destination(group.output)
-    if target is None or not all(
-        not is_channels_last(image) and (planes := plane_strides(image)) is not None and planes[2] == 1
-        for image in (x, target)
-    ):
+    target = _between_planes(planner, group, x)
+    if target is None:
         return False
     pixels, lanes = concrete(product(target.shape[2:])), planner.target.lanes(4)
     channels, outputs = integers([x.shape[1], target.shape[1]])
@@ -325,6 +332,18 @@ def _stays_planar(planner: Planner, group: Group, x: Tensor) -> bool:
         return True
     copies = COPY_COST * pixels * (channels + outputs)
     return -(-pixels // lanes) * outputs * channels <= pixels * -(-outputs // lanes) * channels + copies
+
+
+def _between_planes(planner: Planner, group: Group, x: Tensor) -> Tensor | None:
+    """Where a result is bound for, if that and x lie in planes of pixels."""
+    assert group.output is not None
+    target = planner.destination(group.output)
+    if target is None or not all(
+        not is_channels_last(image) and (planes := plane_strides(image)) is not None and planes[2] == 1
+        for image in (x, target)
+    ):
+        return None
+    return target
 
 
 def _planar_product(planner: Planner, group: Group, weights: Tensor, x: Tensor, bias: Value | None) -> None:
@@ -338,6 +357,42 @@ def _planar_product(planner: Planner, group: Group, weights: Tensor, x: Tensor, 
     assert planes is not None and out is not None
     planner.note("a 1x1 convolution is a product of weights and planes of pixels")
     gemm(planner, group, matrix, planes, out, _planes, order=tuple(range(x.rank)))
+
+
+def _depthwise_in_planes(
+    planner: Planner, group: Group, computation: c.Convolution, weights: np.ndarray, x: Tensor
+) -> DepthwisePlanesSpec | None:
+    """The kernel of a depthwise convolution from planes of pixels to such, where that is faster; else None."""
+    outputs, own_channels, *kernel = weights.shape
+    if len(kernel) != 2 or (own_channels, computation.group) != (1, outputs) or outputs == 1:
+        return None
+    target = _between_planes(planner, group, x)
+    if target is None:
+        return None
+    strides, dilations = _pair(computation.strides), _pair(computation.dilations)
+    return choose_depthwise_planes(_pair(kernel), strides, dilations, concrete(target.shape[3]), planner.target)
+
+
+def _planar_depthwise(
+    planner: Planner,
+    group: Group,
+    computation: c.Convolution,
+    spec: DepthwisePlanesSpec,
+    weights: Tensor,
+    x: Tensor,
+    bias: Value | None,
+) -> None:
+    assert group.output is not None
+    y = planner.place(group.output)
+    if bias is not None:
+        _add_bias(planner, group, bias, x.rank)
+    sizes = [x.shape[0], *x.shape[2:], x.shape[1], *y.shape[2:], *computation.pads_before]
+    sizes += [*x.strides[:3], *y.strides[:3]]
+    call = KernelCall(spec, [x, planner.packed(weights, spec.pack_weights, spec), y], sizes, 1, 2)
+    call.label = f"depthwise {'x'.join(map(str, spec.kernel))} {x.shape[1]}->{x.shape[1]}"
+    call.reason = "; ".join(["from planes of pixels to such", *group.reasons])
+    planner.epilogue(group, call, plane_strides, (0, 1, 2, 3))
+    planner.call(call)
 
 
 def _planes(tensor: Tensor) -> Tensor | None:
