@@ -6,7 +6,7 @@ Settled before the calls are made, since what reads a value decides where it is 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from jitonnx.ir import computation as c
@@ -14,7 +14,16 @@ from jitonnx.ir.dims import DimLike, product
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowered, Statement
 from jitonnx.plan.fusion import Group
-from jitonnx.plan.tensor import Buffer, Tensor, channels_last_order, dense_tensor, row_major
+from jitonnx.plan.tensor import (
+    Buffer,
+    Tensor,
+    apply_view,
+    channels_last_order,
+    dense_tensor,
+    in_order,
+    row_major,
+    same_strides,
+)
 
 IMAGES = (
     c.Convolution,
@@ -37,8 +46,9 @@ class Placement:
         self._orders: dict[Value, tuple[int, ...]] = {}
         self._destinations: dict[Value, Callable[[], Tensor]] = {}
         self._choose_orders(groups)
-        self._choose_outputs(lowered)
-        self._choose_destinations(lowered, groups)
+        made = _made(groups)
+        self._choose_outputs(lowered, made)
+        self._choose_destinations(lowered, groups, made)
 
     def order(self, value: Value) -> tuple[int, ...]:
         """The memory order of a value's axes, outermost first."""
@@ -73,9 +83,13 @@ class Placement:
                 permutation = group.anchor.computation.permutation
                 self._orders[value] = tuple(permutation.index(axis) for axis in order)
 
-    def _choose_outputs(self, lowered: Lowered) -> None:
-        """Graph outputs, and values that become one by reshapes alone, are written where the output is to lie."""
+    def _choose_outputs(self, lowered: Lowered, made: set[Value | None]) -> None:
+        """Graph outputs, and values that become one by reshapes alone, are written where the output is to lie.
+
+        So is what transposes and reshapes turn into such a value, if it would lie in that order anyway.
+        """
         reshaped = {s.outputs[0]: s.inputs[0] for s in lowered.statements if isinstance(s.computation, c.Reshape)}
+        views = {s.outputs[0]: s for s in lowered.statements if isinstance(s.computation, c.Reshape | c.Transpose)}
         given = set(lowered.inputs)
         for number, value in enumerate(lowered.outputs):
             if value in self._destinations or value in given or value.contents is not None:
@@ -88,16 +102,27 @@ class Placement:
                 continue
             tensor = Tensor(buffer, 0, root.shape, row_major(root.shape))
             self._destinations[root] = lambda tensor=tensor: tensor  # type: ignore[misc]
+            self._choose_behind(views, root, tensor, made)
 
-    def _choose_destinations(self, lowered: Lowered, groups: Sequence[Group]) -> None:
+    def _choose_behind(
+        self, views: Mapping[Value, Statement], value: Value, tensor: Tensor, made: set[Value | None]
+    ) -> None:
+        """What views turn into `value`, lying as `tensor`, is made there, if that is in the order chosen for it."""
+        while value in views:
+            before, operand = _before(views[value], tensor), views[value].inputs[0]
+            if before is None or operand is None:
+                return
+            tensor, value = before, operand
+        free = value in made and value not in self._destinations
+        if free and same_strides(tensor, in_order(value.shape, self.order(value))):
+            self._destinations[value] = lambda: tensor
+
+    def _choose_destinations(self, lowered: Lowered, groups: Sequence[Group], made: set[Value | None]) -> None:
         """What is joined or written into is made in its place: operands of concatenations, data of scatters.
 
         Walked backwards, so that a concatenation that is itself an operand of a later one lies inside that, and so does
         one whose operands are the first ones of a later one.
         """
-        made = {
-            group.output for group in groups if group.anchor is None or not isinstance(group.anchor.computation, c.View)
-        }
         read = Counter(value for statement in lowered.statements for value in statement.inputs)
         read.update(lowered.outputs)
         kinds = (c.Concat, c.ScatterElements, c.ScatterND)
@@ -133,6 +158,22 @@ class Placement:
 
     def _whole(self, value: Value) -> Tensor:
         return dense_tensor(value.name, value.shape, value.dtype, self.order(value))
+
+
+def _before(statement: Statement, tensor: Tensor) -> Tensor | None:
+    """The operand of a reshape or transpose whose result is this tensor; None: its elements do not lie so."""
+    view, (value,) = statement.computation, statement.inputs
+    assert isinstance(view, c.View) and value is not None
+    if isinstance(view, c.Transpose):
+        return apply_view(c.Transpose(tuple(view.permutation.index(axis) for axis in range(tensor.rank))), tensor)
+    return apply_view(c.Reshape(tuple(value.shape)), tensor)
+
+
+def _made(groups: Sequence[Group]) -> set[Value | None]:
+    """What kernels write: no views."""
+    return {
+        group.output for group in groups if group.anchor is None or not isinstance(group.anchor.computation, c.View)
+    }
 
 
 def _longest_prefix(statement: Statement, earlier: Sequence[Statement]) -> Statement | None:

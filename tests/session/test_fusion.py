@@ -328,3 +328,34 @@ def test_nearest_pixels_of_planes_are_repeated(down: int, across: int, dtype: ty
         np.testing.assert_array_equal(y, x.repeat(down, 2).repeat(across, 3))
     if across < 5 and down * across > 1 and dtype in (np.float32, np.float64):
         assert set(labels(session)) == {"resize nearest"}
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("reshaped", [True, False])
+@pytest.mark.parametrize("given", ["neither", "read", "output"])
+def test_channels_last_output_is_written_in_place(given: str, reshaped: bool, known: bool) -> None:
+    """A convolution's result lies channels-last: turned so, it is a graph output without a copy, also if others read
+    it, but not if it is to lie otherwise in another output."""
+    weights = data(1, OUTPUTS, CHANNELS, 3, 3)
+    nodes = [node("Conv", ["x", "weights"], ["c"]), node("Transpose", ["c"], ["t"], perm=[0, 2, 3, 1])]
+    nodes += [node("Reshape", ["t", "shape"], ["y"])] if reshaped else [node("Identity", ["t"], ["y"])]
+    nodes += [node("ReduceMax", ["c"], ["other"], keepdims=0)] if given == "read" else []
+    outputs = {"neither": ["y"], "read": ["y", "other"], "output": ["y", "c"]}[given]
+    x = data(2, 2, CHANNELS, 7, 5)
+    source = model(
+        nodes,
+        [tensor("x", list(x.shape) if known else ["n", CHANNELS, "h", "w"])],
+        [tensor(name, None) for name in outputs],
+        {"weights": weights, "shape": np.array([0, -1, OUTPUTS], np.int64)},
+    )
+    session = jitonnx.InferenceSession(source)
+    result = dict(zip(outputs, session.run(None, {"x": x}), strict=True))
+    windows = np.lib.stride_tricks.sliding_window_view(x.astype(float), (3, 3), (2, 3))
+    want = np.einsum("nchwij,ocij->nhwo", windows, weights)
+    np.testing.assert_allclose(result["y"], want.reshape(2, -1, OUTPUTS) if reshaped else want, 1e-4, 1e-4)
+    if given == "read":
+        np.testing.assert_allclose(result["other"], want.max(), 1e-5)
+    if given == "output":
+        np.testing.assert_allclose(result["c"], want.transpose(0, 3, 1, 2), 1e-4, 1e-4)
+    results = sum(label.startswith("copy") for label in labels(session)) - 1  # the first copy is the input's
+    assert results == (given == "output"), labels(session)
