@@ -10,6 +10,7 @@ from jitonnx.ir.operator import attributes_of
 from jitonnx.passes import (
     activations,
     attention,
+    branches,
     cleanup,
     fold,
     gathers,
@@ -40,6 +41,7 @@ RULES: tuple[Rule, ...] = (
     *norms.RULES,
     *attention.RULES,
     *weights.RULES,
+    *branches.RULES,
     *padding.RULES,
     views,
     *moves.RULES,
@@ -100,7 +102,7 @@ def _run(edit: Edit, level: int, disabled: frozenset[str], full: bool) -> None:
         # Recognition before arithmetic on weights: the factors of a Gelu or of an attention must not be absorbed.
         changed |= step("recognition", *activations.RULES, *norms.RULES, *attention.RULES)
         # Arithmetic before views: Gemm becomes MatMul, which reshapes can pass.
-        changed |= step("weights", *weights.RULES, *padding.RULES)
+        changed |= step("weights", *weights.RULES, *branches.RULES, *padding.RULES)
         # Views last, for they move away what the patterns above have between their parts.
         changed |= step("views", views, *moves.RULES)
         if not changed:

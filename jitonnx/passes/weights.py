@@ -50,8 +50,8 @@ def batch_normalization(node: Node, edit: Edit) -> Result:
     factor = scale / np.sqrt(variance + operator.epsilon)
     shape = (-1, *(1,) * (len(x.shape) - 2)) if operator.spatial and len(x.shape) > 2 else factor.shape
     summand = bias - mean * factor
-    scaled = edit.add(Mul(), x, _constant(factor.reshape(shape), x, edit))
-    return edit.add(Add(), scaled, _constant(summand.reshape(shape), x, edit))
+    scaled = edit.add(Mul(), x, finite_constant(factor.reshape(shape), x, edit))
+    return edit.add(Add(), scaled, finite_constant(summand.reshape(shape), x, edit))
 
 
 @rule("gemm", Gemm, equation="alpha A' B' + beta C = A' (alpha B') + (beta C)")
@@ -82,16 +82,16 @@ def _times(value: Value, factor: float, edit: Edit) -> Value:
         return value
     elements = array(value)
     if elements is not None:
-        return _constant(elements.astype(_wide(elements.dtype)) * factor, value, edit)
-    return edit.add(Mul(), value, _constant(np.asarray(factor), value, edit))
+        return finite_constant(elements.astype(wide(elements.dtype)) * factor, value, edit)
+    return edit.add(Mul(), value, finite_constant(np.asarray(factor), value, edit))
 
 
-def _wide(dtype: np.dtype) -> np.dtype:
+def wide(dtype: np.dtype) -> np.dtype:
     """The type in which a constant is computed: float32 for weights of that size, float64 above."""
     return np.dtype(np.float64 if dtype == np.float64 else np.float32)
 
 
-def _constant(elements: np.ndarray, like: Value, edit: Edit) -> Value:
+def finite_constant(elements: np.ndarray, like: Value, edit: Edit) -> Value:
     """A constant in the element type of `like`. Decline if it would not be finite there."""
     with np.errstate(over="ignore"):
         given = np.asarray(elements.astype(like.dtype.numpy, copy=False))
@@ -134,7 +134,7 @@ def absorb(node: Node, edit: Edit) -> Result:
     before: Conv -> Mul by [64,1,1] -> Add of [64,1,1]
     after:  Conv with other weights and bias
     """
-    found = _constant_operand(node)
+    found = constant_operand(node)
     if found is None or not ranked(node) or not node.output.dtype.is_float:
         return None
     y, step = found
@@ -148,7 +148,8 @@ def absorb(node: Node, edit: Edit) -> Result:
     return rewritten
 
 
-def _constant_operand(node: Node) -> tuple[Value, Step] | None:
+def constant_operand(node: Node) -> tuple[Value, Step] | None:
+    """What a product, quotient, sum or difference does with a constant, and to what; None if it has none."""
     a, b = node.inputs
     if a is None or b is None:
         return None
@@ -184,17 +185,17 @@ def _convolution(above: Node, step: Step, edit: Edit) -> Value | None:
     edit.consume([above])
     factor, summand = vectors
     if step.factor is not None:
-        _check_copy(weight, above)
+        check_copy(weight, above)
         kernel = (1,) * (elements.ndim - 2)
         if transposed:
             split = elements.reshape(operator.group, -1, *elements.shape[1:])
-            scaled = split * factor.astype(_wide(elements.dtype)).reshape(operator.group, 1, -1, *kernel)
+            scaled = split * factor.astype(wide(elements.dtype)).reshape(operator.group, 1, -1, *kernel)
         else:
-            scaled = elements * factor.astype(_wide(elements.dtype)).reshape(-1, 1, *kernel)
-        weight = _constant(scaled.reshape(elements.shape), weight, edit)
+            scaled = elements * factor.astype(wide(elements.dtype)).reshape(-1, 1, *kernel)
+        weight = finite_constant(scaled.reshape(elements.shape), weight, edit)
     total = summand if offset is None else offset.astype(np.float64) * factor + summand
     if bias is not None or step.summand is not None:
-        bias = _constant(total, above.output, edit)
+        bias = finite_constant(total, above.output, edit)
     return edit.add(operator, x, weight, bias) if bias is not None else edit.add(operator, x, weight)
 
 
@@ -205,7 +206,7 @@ def _weights(value: Value, name: str) -> np.ndarray:
     return elements
 
 
-def _check_copy(weight: Value, node: Node) -> None:
+def check_copy(weight: Value, node: Node) -> None:
     """Decline to make a second copy of a large tensor that others read."""
     elements = array(weight)
     if elements is not None and elements.nbytes > LARGE and any(user is not node for user in weight.users):
@@ -222,14 +223,14 @@ def _matmul(above: Node, step: Step, edit: Edit) -> Value | None:
     if vectors is None:
         return None
     edit.consume([above])
-    _check_copy(weight, above)
-    scaled = elements * vectors[0].astype(_wide(elements.dtype))
-    return edit.add(above.operator, x, _constant(scaled, weight, edit))
+    check_copy(weight, above)
+    scaled = elements * vectors[0].astype(wide(elements.dtype))
+    return edit.add(above.operator, x, finite_constant(scaled, weight, edit))
 
 
 def _add(above: Node, step: Step, edit: Edit) -> Value | None:
     """(z + b) * f = z f + b f, where z absorbs f; (z + b) + s = z + (b + s)."""
-    found = _constant_operand(above)
+    found = constant_operand(above)
     if found is None:
         return None
     z, inner = found
@@ -238,7 +239,7 @@ def _add(above: Node, step: Step, edit: Edit) -> Value | None:
     if step.factor is None:
         assert step.summand is not None
         edit.consume([above])
-        return edit.add(Add(), z, _constant(inner.summand + step.summand, above.output, edit))
+        return edit.add(Add(), z, finite_constant(inner.summand + step.summand, above.output, edit))
     absorber = _ABSORBERS.get(type(z.producer.operator))
     if absorber is None or absorber is _add or z.shape != above.output.shape or z is not z.producer.outputs[0]:
         return None
@@ -246,18 +247,18 @@ def _add(above: Node, step: Step, edit: Edit) -> Value | None:
     scaled = absorber(z.producer, step, edit)
     if scaled is None:
         return None
-    return edit.add(Add(), scaled, _constant(inner.summand * step.factor, above.output, edit))
+    return edit.add(Add(), scaled, finite_constant(inner.summand * step.factor, above.output, edit))
 
 
 def _mul(above: Node, step: Step, edit: Edit) -> Value | None:
     """(z * g) * f = z * (g f)."""
-    found = _constant_operand(above)
+    found = constant_operand(above)
     if found is None or step.factor is None or found[1].factor is None:
         return None
     z, inner = found
     assert inner.factor is not None
     edit.consume([above])
-    return edit.add(Mul(), z, _constant(inner.factor * step.factor, above.output, edit))
+    return edit.add(Mul(), z, finite_constant(inner.factor * step.factor, above.output, edit))
 
 
 def _channel_norm(above: Node, step: Step, edit: Edit) -> Value | None:
@@ -273,7 +274,7 @@ def _channel_norm(above: Node, step: Step, edit: Edit) -> Value | None:
     edit.consume([above])
     factor, summand = vectors
     parameters = (given[0] * factor, given[1] * factor + summand)
-    return edit.add(above.operator, x, *(_constant(one, scale, edit) for one in parameters))
+    return edit.add(above.operator, x, *(finite_constant(one, scale, edit) for one in parameters))
 
 
 def _trailing_norm(above: Node, step: Step, edit: Edit) -> Value | None:
@@ -295,9 +296,9 @@ def _trailing_norm(above: Node, step: Step, edit: Edit) -> Value | None:
     shape = np.broadcast_shapes(given[0].shape, *(_inner(part).shape for part in parts))
     factor = _inner(step.factor) if step.factor is not None else np.ones(())
     summand = _inner(step.summand) if step.summand is not None else np.zeros(())
-    inputs = [x, _constant(np.broadcast_to(given[0] * factor, shape), scale, edit)]
+    inputs = [x, finite_constant(np.broadcast_to(given[0] * factor, shape), scale, edit)]
     if bias is not None or step.summand is not None:
-        inputs.append(_constant(np.broadcast_to(given[1] * factor + summand, shape), scale, edit))
+        inputs.append(finite_constant(np.broadcast_to(given[1] * factor + summand, shape), scale, edit))
     return edit.add(operator, *inputs)
 
 
