@@ -146,7 +146,8 @@ class WinogradSpec(KernelSpec):
         three quarters of it, a part has 16 tiles (64 channels, 224 x 224 pixels: 12.6 ms with 12 to 16 tiles, 14.2 with
         56), or 14 where there would be fewer than 16 tasks. Larger weights are read once a part, 64 / tiles bytes a
         cycle on a core that does one multiply-add of 16 lanes a cycle: parts have 28 tiles, or 64 from 8 times L2 on,
-        most of which comes from memory. Of 3 to 11 parts 4, 8 or 12 are made, which threads can share evenly.
+        most of which comes from memory. Of 3 to 11 parts 4, 8 or 12 are made, of more an even number, which threads
+        can share evenly.
         """
         weights = 4 * self.positions * channels * output_blocks * self.block
         if weights <= self.l2_bytes * 3 // 4:
@@ -154,7 +155,8 @@ class WinogradSpec(KernelSpec):
         else:
             count = 28 if weights < 8 * self.l2_bytes else 64
         parts = -(-max(tiles, 1) // count)
-        return -(-parts // 4) * 4 if 2 < parts < 12 else parts
+        even = 1 if parts <= 2 else 4 if parts < 12 else 2
+        return -(-parts // even) * even
 
     def _blocking(self, sizes: Sequence[int]) -> WinogradBlocking:
         start = len(Problem._fields)
