@@ -712,11 +712,11 @@ def _winograd_if_faster(
 def _winograd_cost(spec: WinogradSpec, tiles: int, channels: int, out_channels: int) -> float:
     """The cycles of `_winograd_if_faster` for one image."""
     output_blocks = -(-out_channels // spec.block)
+    weights = 4 * spec.positions * channels * out_channels
     products = max(tiles, spec.product_rows[-1]) * spec.positions * channels * output_blocks * spec.vectors / 0.88
-    blocks = spec.tile_blocks(tiles, channels, output_blocks)
-    reading = blocks * spec.positions * channels * out_channels * 4 / 6
+    reads = 1 if weights <= spec.l2_bytes * 3 // 4 else spec.tile_blocks(tiles, channels, output_blocks)
     transforms = tiles * 9 * spec.positions * (channels / spec.lanes + output_blocks * spec.vectors)
-    return max(products, reading) + transforms
+    return max(products, reads * weights / 6) + transforms
 
 
 def choose_transposed(

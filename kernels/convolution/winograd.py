@@ -15,7 +15,7 @@ from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK
 from jitonnx.kernels.convolution.sizes import WinogradSizes
 from jitonnx.kernels.convolution.transforms import POINTS, WinogradSpec
 from jitonnx.kernels.simd import Vector
-from jitonnx.kernels.tile import Epilogue, emit_accumulate, emit_finish
+from jitonnx.kernels.tile import Epilogue, emit_accumulate, emit_finish, emit_prefetch
 from jitonnx.kernels.trace import Traced, fma, select
 
 _I64 = ir.IntType(64)
@@ -70,15 +70,22 @@ class _Winograd:
     # ------------------------------------------------------------ steps
 
     def _transform_input(self, code: Code, number: Traced, place: Traced) -> None:
-        """B^T d B of tile `number` for all channels, to place `place` of the task's tiles."""
+        """B^T d B of tile `number` for all channels, to place `place` of the task's tiles.
+
+        The pixels that are new in the next tile are asked for: of so many rows at once a CPU foresees nothing.
+        """
         sizes, spec = WinogradSizes(code), self.spec
         (rows, columns), (row_outputs, column_outputs) = spec.points, spec.outputs
         pixels = self._pixels(code, number)
+        next_tile = sizes.x_pixel * sizes.dilation_width * column_outputs
         with code.loop(sizes.channels, step=spec.lanes) as channel:
             transformed = [
                 _transform([pixels(i, j).load(channel, spec.lanes) for i in range(rows)], row_outputs)
                 for j in range(columns)
             ]
+            for i in range(rows):
+                for j in range(columns - column_outputs, columns):
+                    emit_prefetch(code.builder, pixels(i, j).at(channel + next_tile).value)
             block, within = channel / CHANNEL_BLOCK, remainder(channel, code.integer(CHANNEL_BLOCK))
             target = _Memory(code, spec).inputs.at((block * sizes.task_tiles + place) * CHANNEL_BLOCK + within)
             for i in range(rows):
@@ -172,7 +179,7 @@ class _Winograd:
             target.store(index * spec.lanes, variable.get())
 
     def _transform_output(self, code: Code, block: Traced, number: Traced, tile: Traced, place: Traced) -> None:
-        """A^T m A of one tile for the channels of a block, through the epilogue to y."""
+        """A^T m A of one tile for the channels of a block, through the epilogue to y; the next tile's are asked for."""
         sizes, spec = WinogradSizes(code), self.spec
         (rows, columns), (row_outputs, column_outputs) = spec.points, spec.outputs
         image, out_row, out_column = self._place(code, tile)
@@ -194,6 +201,9 @@ class _Winograd:
             for i in range(row_outputs):
                 values = _transform_back([column[i] for column in transformed], column_outputs)
                 row = out_row + row_step * i
+                next_tile = y.at(sizes.y_row * row_step * i + sizes.y_pixel * column_step * column_outputs + start)
+                for j in range(column_outputs):
+                    emit_prefetch(code.builder, next_tile.at(sizes.y_pixel * column_step * j).value, write=True)
                 with code.when((row < sizes.out_height) & (live_columns > 0)):
                     emit_finish(
                         *(code.context, code.builder, self.epilogue, (column_outputs, 1)),
