@@ -158,6 +158,34 @@ def test_convolution_of_planes(size: Sequence[int | str]) -> None:
     assert not any(label.startswith("copy") for label in labels(session))
 
 
+@pytest.mark.parametrize(
+    ("size", "kernel"),
+    [
+        *((size, kernel) for size in [(9, 14), ("h", "w")] for kernel in [(1, 1), (3, 1), (1, 3)]),
+        *(((8, 6, 7), kernel) for kernel in [(1, 1, 1), (1, 3, 1), (3, 1, 1)]),
+        ((19,), (1,)),
+    ],
+)
+@pytest.mark.parametrize("last", [False, True])
+def test_strided_convolution_of_one_tap(last: bool, size: Sequence[int | str], kernel: Sequence[int]) -> None:
+    """Along axes of one tap only every second pixel is read, of channels-last images and of planes."""
+    axes = len(size)
+    weights = data(1, OUTPUTS, CHANNELS, *kernel)
+    pads = tuple(extent // 2 for extent in kernel) * 2
+    nodes = [node("Relu", ["x"], ["r"]), node("Conv", ["r", "weights"], ["c"], strides=[2] * axes, pads=pads)]
+    if last:  # between convolutions images lie channels-last
+        nodes[0] = node("MaxPool", ["x"], ["r"], kernel_shape=[1] * axes)
+    nodes.append(node("Neg", ["c"], ["y"]))
+    source = model(nodes, [tensor("x", [2, CHANNELS, *size])], [tensor("y", None)], {"weights": weights})
+    session = jitonnx.InferenceSession(source)
+    for extents in ((9, 40), (1, 1)) if "h" in size else (size,):
+        x = data(3, 2, CHANNELS, *extents)
+        wide = x.astype(float) if last else np.maximum(x.astype(float), 0)
+        want = -Conv(strides=(2,) * axes, pads=pads).evaluate(wide, weights.astype(float))
+        (y,) = session.run(None, {"x": x})
+        np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("images", [1, 3, "n"])
 @pytest.mark.parametrize("step", [1, 2])
 @pytest.mark.parametrize(("shape", "planar"), [((4, 8), True), ((3, 3), False), ((32,), True), (("h", "w"), True)])

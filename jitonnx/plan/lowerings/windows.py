@@ -464,6 +464,22 @@ def _without_dead_taps(
     return replace(computation, pads_before=tuple(before), pads_after=(0,) * len(before)), pruned
 
 
+def _without_steps(computation: c.Convolution, weights: Tensor, x: Tensor) -> tuple[c.Convolution, Tensor]:
+    """The convolution of the pixels that are read alone: along an axis of one tap, strides can be x's instead. Where
+    pixels lie side by side they stay so, for kernels that read planes."""
+    strides, shape, steps = list(computation.strides), list(x.shape), list(x.strides)
+    for axis, (step, pad) in enumerate(zip(strides, computation.pads_before, strict=True)):
+        if (
+            weights.shape[axis - len(strides)] != 1
+            or pad != 0
+            or (axis == len(strides) - 1 and not is_channels_last(x))
+        ):
+            continue
+        shape[2 + axis] = (shape[2 + axis] + step - 1) // step
+        strides[axis], steps[2 + axis] = 1, steps[2 + axis] * step
+    return replace(computation, strides=tuple(strides)), replace(x, shape=tuple(shape), strides=tuple(steps))
+
+
 PLANAR_CHANNELS = 4
 """Up to so many input channels, an image in channel order is read as it is: the first layer of most models."""
 
@@ -496,6 +512,7 @@ def _direct(
     rows: RowStrides = pixel_strides,
 ) -> None:
     """Calls the kernel for images x and y; `rows`: how its epilogue addresses tensors of the result's shape."""
+    computation, x = _without_steps(computation, weights, x)
     out_channels, own_channels, *kernel_size = _image_shape(weights.shape)
     kernel, strides, dilations = _pair(kernel_size), _pair(computation.strides), _pair(computation.dilations)
     channels = own_channels * computation.group
