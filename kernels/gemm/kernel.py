@@ -66,16 +66,18 @@ class _Product(NamedTuple):
     row: Traced
     column: Traced
     next_b: Pointer
-    """The panel behind this one in memory."""
-    next_step: Traced
-    """Elements of that to ask for in each step of k: a cache line, or 0."""
+    """What to ask for meanwhile, a cache line in each step of k."""
 
     def below(self, r: Traced, height: int, width: int) -> _Product:
         """The rows from r on, for tiles of so many rows: the first few tiles each ask for a part of the next panel."""
-        tile, line = r / height, _LINE_BYTES // (self.b.element.bitwidth // 8)
+        tile, line = r / height, _line(self.b.element)
         place = self._replace(a=self.a.at(r * self.a_row), c=self.c.at(r * self.c_row), row=self.row + r)
-        next_step = select(tile < -(-width // line), self.next_step, 0)
-        return place._replace(next_b=self.next_b.at(tile * self.k * self.next_step), next_step=next_step)
+        return place._replace(next_b=self.next_b.at(select(tile < -(-width // line), tile * self.k * line, 0)))
+
+
+def _line(element: types.Type) -> int:
+    """Elements in a cache line."""
+    return _LINE_BYTES // (element.bitwidth // 8)
 
 
 class _Gemm:
@@ -120,8 +122,8 @@ class _Gemm:
                 with self.code.when(condition):
                     panel, b_row = self._panel_of_b(b, column, live, rows, width)
                     here = (c.at(column), size["c_row"], live, batch, first_row, column)
-                    ahead = (panel.at(size["k"] * width), self._next_step(panel, first_row, rows))
-                    self._emit_strip(width, _Product(a, a_row, panel, b_row, size["k"], *here, *ahead), rows)
+                    next_panel = self._next_panel(panel, width, first_row, rows)
+                    self._emit_strip(width, _Product(a, a_row, panel, b_row, size["k"], *here, next_panel), rows)
 
     def _width_cases(self, live: Traced) -> list[tuple[Traced, int]]:
         """For each tile width, whether it is the narrowest that suffices for `live` columns (or the widest at all)."""
@@ -129,12 +131,11 @@ class _Gemm:
         cases = [(live > below, width) for width, below in zip(widths, (*widths[1:], 0), strict=True)]
         return [cases[0], *((condition & (live <= width), width) for condition, width in cases[1:])]
 
-    def _next_step(self, panel: Pointer, first_row: Traced, rows: Traced) -> Traced:
-        """Elements of the next packed panel to ask for in a step of k: a line, if this one is used no more after these
-        rows. Where a single tile uses it, memory has no time left to be asked for more."""
-        line = _LINE_BYTES // (panel.element.bitwidth // 8)
-        last = first_row + rows >= self.size["m"]
-        return select(last & (rows > self.spec.rows[0]), self.code.integer(line), 0)
+    def _next_panel(self, panel: Pointer, width: int, first_row: Traced, rows: Traced) -> Pointer:
+        """The panel behind this one, if this one is used no more after these rows; else itself, which is near anyway.
+        Where a single tile uses it, memory has no time left to be asked for more."""
+        last = (first_row + rows >= self.size["m"]) & (rows > self.spec.rows[0])
+        return panel.at(select(last, self.size["k"] * width, 0))
 
     def _rows_of_a(self, a: Pointer, rows: Traced) -> tuple[Pointer, Traced]:
         """The task's rows with unit column stride, and their row stride."""
@@ -192,7 +193,7 @@ class _Gemm:
         12544 x 64 x 147). So is a part of the next panel (16 x 1024 x 1024: 13 % less time, 128 x 768 x 3072: 3 %; all
         tiles asking for a smaller part each, and for lines several times, took 3 % more)."""
         dense = product.a_row < product.k * 2
-        next_panel = (product.next_b.value, product.next_step.value) if self.spec.b_packed else None
+        next_panel = (product.next_b.value, _I64(_line(product.b.element))) if self.spec.b_packed else None
         starts = range(0, width, self.lanes)
         zeros = [code.number(self.element, 0, min(self.lanes, width - start)).value for start in starts]
         emit_prefetch_result(code.builder, product.c.value, product.c_row.value, (height, width))
