@@ -12,8 +12,8 @@ they were built, so `batch * seq * 384 // 384 == seq * batch`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from typing import TypeAlias, Union
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, TypeAlias, Union
 
 DimLike: TypeAlias = Union[int, "Dim"]
 _Monomial: TypeAlias = "tuple[_Atom, ...]"  # sorted; a power repeats its atom
@@ -149,6 +149,14 @@ def ceil_divide(a: DimLike, b: DimLike) -> DimLike:
     return -(-a // b)
 
 
+def exact_divide(a: DimLike, b: DimLike) -> DimLike | None:
+    """a / b where b divides a for all values of the variables, else None."""
+    if b == 0:
+        return None
+    quotient = floor_divide(a, b)
+    return quotient if quotient * b == a else None
+
+
 def product(dims: Iterable[DimLike]) -> DimLike:
     """The product of dimensions; 1 of none."""
     return math.prod(dims)  # type: ignore[arg-type]
@@ -157,6 +165,48 @@ def product(dims: Iterable[DimLike]) -> DimLike:
 def known(dims: Iterable[DimLike]) -> bool:
     """Whether all are plain integers."""
     return all(isinstance(dim, int) for dim in dims)
+
+
+def matched_axes(before: Sequence[DimLike], behind: Sequence[DimLike]) -> list[tuple[list[int], list[int]]] | None:
+    """The axes of two shapes of equally many elements in the smallest groups of equal sizes, in order.
+
+    None where sizes are not comparable.
+    """
+    groups: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(before) or j < len(behind):
+        start, other = i, j
+        size: DimLike = 1
+        size_behind: DimLike = 1
+        while (i, j) == (start, other) or size != size_behind:
+            step = _next_axis(size, size_behind, before[i:], behind[j:])
+            if step is None:
+                return None
+            if step == "before":
+                size, i = size * before[i], i + 1
+            else:
+                size_behind, j = size_behind * behind[j], j + 1
+        groups.append((list(range(start, i)), list(range(other, j))))
+    return groups
+
+
+def _next_axis(
+    size: DimLike, size_behind: DimLike, before: Sequence[DimLike], behind: Sequence[DimLike]
+) -> Literal["before", "behind"] | None:
+    """Which side of a group takes its next axis: the smaller one; None where that is not known, or none is left."""
+    if size == size_behind:  # a group begins
+        shorter = bool(before)
+    elif known((size, size_behind)):
+        shorter = size < size_behind  # type: ignore[operator]
+    elif exact_divide(size_behind, size) is not None:
+        shorter = True
+    elif exact_divide(size, size_behind) is not None:
+        shorter = False
+    else:
+        return None
+    if not (before if shorter else behind):
+        return None
+    return "before" if shorter else "behind"
 
 
 def concrete(dim: DimLike) -> int | None:

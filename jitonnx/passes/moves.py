@@ -7,11 +7,10 @@ axes concerned, another view, or the graph's output.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 
-from jitonnx.ir.dims import DimLike, known, product
+from jitonnx.ir.dims import DimLike, exact_divide, matched_axes, product
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.types import broadcast_shapes, collect_assumptions
 from jitonnx.ops.indexing import Concat
@@ -30,7 +29,6 @@ from jitonnx.ops.reduction import (
 )
 from jitonnx.ops.shape import Expand, Reshape, Transpose
 from jitonnx.passes.rewriting import Edit, Result, array, producer, rank, ranked, rule, scalar
-from jitonnx.passes.views import exact_divide
 
 REDUCTIONS = (
     ReduceL1,
@@ -267,7 +265,7 @@ def _regrouped(shape: Sequence[int], behind: Sequence[DimLike], before: Sequence
     Axes are taken in the smallest groups that the reshape keeps to itself. In each the constant has to be full, or one
     element.
     """
-    groups = _groups(before, behind)
+    groups = matched_axes(before, behind)
     if groups is None:
         return None
     found: list[int] = []
@@ -283,45 +281,6 @@ def _regrouped(shape: Sequence[int], behind: Sequence[DimLike], before: Sequence
         else:
             return None
     return tuple(found)
-
-
-def _groups(before: Sequence[DimLike], behind: Sequence[DimLike]) -> list[tuple[list[int], list[int]]] | None:
-    """The axes of both shapes in the smallest groups of equal sizes, in order; None where sizes are not comparable."""
-    groups: list[tuple[list[int], list[int]]] = []
-    i = j = 0
-    while i < len(before) or j < len(behind):
-        start, other = i, j
-        size: DimLike = 1
-        size_behind: DimLike = 1
-        while (i, j) == (start, other) or size != size_behind:
-            step = _next_axis(size, size_behind, before[i:], behind[j:])
-            if step is None:
-                return None
-            if step == "before":
-                size, i = size * before[i], i + 1
-            else:
-                size_behind, j = size_behind * behind[j], j + 1
-        groups.append((list(range(start, i)), list(range(other, j))))
-    return groups
-
-
-def _next_axis(
-    size: DimLike, size_behind: DimLike, before: Sequence[DimLike], behind: Sequence[DimLike]
-) -> Literal["before", "behind"] | None:
-    """Which side of a group takes its next axis: the smaller one; None where that is not known, or none is left."""
-    if size == size_behind:  # a group begins
-        shorter = bool(before)
-    elif known((size, size_behind)):
-        shorter = size < size_behind  # type: ignore[operator]
-    elif exact_divide(size_behind, size) is not None:
-        shorter = True
-    elif exact_divide(size, size_behind) is not None:
-        shorter = False
-    else:
-        return None
-    if not (before if shorter else behind):
-        return None
-    return "before" if shorter else "behind"
 
 
 @rule("reshape below matmul", MatMul, equation="R(x) W = R'(x W), where R keeps the last axis")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jitonnx.ir.dims import DimLike, floor_divide, product
+from jitonnx.ir.dims import DimLike, exact_divide, product
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ops.indexing import Slice, Split
 from jitonnx.ops.shape import Flatten, Identity, Reshape, Squeeze, Transpose, Unsqueeze
@@ -107,14 +107,6 @@ def identity(shape: Sequence[DimLike]) -> View:
     """The view of a tensor as it is."""
     axes = tuple((Factor(axis, 1, dim),) if dim != 1 else () for axis, dim in enumerate(shape))
     return View(tuple(shape), (0,) * len(axes), axes)
-
-
-def exact_divide(a: DimLike, b: DimLike) -> DimLike | None:
-    """a / b where b divides a for all values of the variables, else None."""
-    if b == 0:
-        return None
-    quotient = floor_divide(a, b)
-    return quotient if quotient * b == a else None
 
 
 def _joined(factors: list[Factor]) -> list[Factor]:

@@ -14,7 +14,7 @@ from jitonnx.plan.placement import Placement
 from jitonnx.plan.plan import Plan
 from jitonnx.plan.planner import Planner
 from jitonnx.plan.region import region_call
-from jitonnx.plan.tensor import Buffer, Tensor, apply_view, row_major
+from jitonnx.plan.tensor import Buffer, Tensor, apply_view, orders_around, row_major
 from jitonnx.target import Target
 
 
@@ -49,19 +49,25 @@ def _view(planner: Planner, statement: Statement) -> None:
     assert isinstance(statement.computation, c.View)
     seen = apply_view(statement.computation, planner.tensor(value))
     if seen is None:
-        seen = apply_view(statement.computation, _row_major(planner, value))
+        seen = apply_view(statement.computation, _gathered(planner, value, statement.computation))
         assert seen is not None
     planner.bind(statement.outputs[0], seen)
 
 
-def _row_major(planner: Planner, value: Value) -> Tensor:
+def _gathered(planner: Planner, value: Value, view: c.View) -> Tensor:
     """A view's operand made dense: in the graph output that the view is to become, if it is, else in new memory."""
     tensor, target = planner.tensor(value), planner.destination(value)
-    if tensor.contiguous or target is None or not target.contiguous:
-        return planner.dense(value)
-    planner.copy_into(tensor, target, "a graph output")
-    planner.bind(value, target)
-    return target
+    if target is not None and target.contiguous and not tensor.contiguous:
+        planner.copy_into(tensor, target, "a graph output")
+        planner.bind(value, target)
+        return target
+    orders = orders_around(view, value.shape, planner.order(value))
+    if orders is not None:
+        target = planner.temporary(value.shape, value.dtype, orders[0])
+        if apply_view(view, target) is not None:
+            planner.copy_into(tensor, target, "needed without gaps")
+            return target
+    return planner.dense(value)
 
 
 def _region(planner: Planner, group: Group) -> None:

@@ -21,6 +21,7 @@ from jitonnx.plan.tensor import (
     channels_last_order,
     dense_tensor,
     in_order,
+    orders_around,
     row_major,
     same_strides,
 )
@@ -60,28 +61,40 @@ class Placement:
         return None if make is None else make()
 
     def _choose_orders(self, groups: Sequence[Group]) -> None:
-        """Channels-last for what image kernels make, and for elementwise results of such values."""
+        """Channels-last for what image kernels make, and for views and elementwise results of such values."""
+        kept: set[Value] = set()
+        """Values that lie as kernels made them for their own sake: views of these are read and written likewise."""
+        regrouped: set[Value] = set()
+        """Images reshaped. What joins several is rarely for image kernels: the results of a detector, for instance."""
         for group in groups:
             value = group.output
             if value is None or value.type.shape is None:
                 continue
             rank = len(value.shape)
-            if group.anchor is not None and isinstance(group.anchor.computation, IMAGES) and rank >= 3:
+            computation = None if group.anchor is None else group.anchor.computation
+            if isinstance(computation, IMAGES) and rank >= 3:
                 self._orders[value] = channels_last_order(rank)
-            elif group.anchor is None or isinstance(group.anchor.computation, c.Concat | c.Reduce | c.Pad):
+                kept.add(value)
+            elif isinstance(computation, c.Attention):
+                self._orders[value] = HEADS_INSIDE
+                kept.add(value)
+            elif computation is None or isinstance(computation, c.Concat | c.Reduce | c.Pad):
                 sources = group.operands if group.anchor is None else group.anchor.inputs
                 for source in sources:
+                    if isinstance(computation, c.Concat) and source in regrouped:
+                        continue
                     if source in self._orders and len(source.shape) == rank:
                         self._orders[value] = self._orders[source]
+                        kept.update([value] if source in kept else [])
                         break
-            elif isinstance(group.anchor.computation, c.Attention):
-                self._orders[value] = HEADS_INSIDE
-            elif isinstance(group.anchor.computation, c.Transpose):
+            elif isinstance(computation, c.View):
+                assert group.anchor is not None and group.anchor.inputs[0] is not None
                 source = group.anchor.inputs[0]
-                assert source is not None
-                order = self.order(source)
-                permutation = group.anchor.computation.permutation
-                self._orders[value] = tuple(permutation.index(axis) for axis in order)
+                seen = orders_around(computation, source.shape, self.order(source))
+                if seen is not None and (source in kept or isinstance(computation, c.Transpose)):
+                    self._orders[value] = tuple(seen[1])
+                    kept.update([value] if source in kept else [])
+                    regrouped.update([value] if isinstance(computation, c.Reshape) or source in regrouped else [])
 
     def _choose_outputs(self, lowered: Lowered, made: set[Value | None]) -> None:
         """Graph outputs, and values that become one by reshapes alone, are written where the output is to lie.

@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from jitonnx.ir import computation as c
-from jitonnx.ir.dims import DimLike, integers, product
+from jitonnx.ir.dims import DimLike, integers, matched_axes, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.records import dataclass
 
@@ -149,6 +149,25 @@ def apply_view(view: c.View, tensor: Tensor) -> Tensor | None:
     if merged is None and tensor.contiguous:  # symbolic sizes whose products cannot be matched group by group
         merged = row_major(view.shape)
     return None if merged is None else Tensor(tensor.buffer, tensor.offset, view.shape, merged)
+
+
+def orders_around(view: c.View, shape: Sequence[DimLike], order: Sequence[int]) -> tuple[list[int], list[int]] | None:
+    """A memory order in which an operand of `shape` can be seen through a view, and the result's order then.
+
+    order: how the operand's axes lie; the innermost stay so, and a reshape's other axes lie row-major. None: not known.
+    """
+    if isinstance(view, c.Transpose):
+        return list(order), [view.permutation.index(axis) for axis in order]
+    if isinstance(view, c.Slice):
+        return list(order), list(order)
+    groups = matched_axes(shape, view.shape) if isinstance(view, c.Reshape) else None
+    if groups is None:
+        return None
+    inner = next((axis for axis in reversed(order) if shape[axis] != 1), None)
+    last = [group for group in groups if inner in group[0]]
+    sequence = [group for group in groups if group not in last] + last
+    before, behind = zip(*sequence, strict=True) if sequence else ((), ())
+    return list(itertools.chain(*before)), list(itertools.chain(*behind))
 
 
 def broadcast_to(tensor: Tensor, shape: Sequence[DimLike]) -> Tensor:

@@ -70,3 +70,33 @@ def test_what_is_known_is_an_int() -> None:
 def test_missing_variable_is_named() -> None:
     with pytest.raises(KeyError, match="seq"):
         evaluate(BATCH * SEQ, {"batch": 1})
+
+
+def test_exact_divide() -> None:
+    assert dims.exact_divide(BATCH * SEQ * 6, SEQ * 2) == BATCH * 3
+    assert dims.exact_divide(7, 2) is None
+    assert dims.exact_divide(BATCH, SEQ) is None
+    assert dims.exact_divide(3, 0) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "behind", "groups"),
+    [
+        ((2, 3, 4), (6, 4), [([0, 1], [0]), ([2], [1])]),
+        ((4, 6), (3, 8), [([0, 1], [0, 1])]),
+        ((1, 5), (5, 1), [([0], []), ([1], [0]), ([], [1])]),
+        ((BATCH, SEQ, 12), (BATCH * SEQ, 3, 4), [([0, 1], [0]), ([2], [1, 2])]),
+        ((BATCH * 6, 5), (BATCH, 2, 3, 5), [([0], [0, 1, 2]), ([1], [3])]),
+        ((0, 3), (0, 3), None),
+        ((), (), []),
+        ((BATCH, SEQ), (SEQ, BATCH), None),
+        ((0, 3), (3, 0), None),
+        ((2, 3), (7,), None),
+    ],
+)
+def test_matched_axes(
+    before: tuple[DimLike, ...],
+    behind: tuple[DimLike, ...],
+    groups: list[tuple[list[int], list[int]]] | None,
+) -> None:
+    assert dims.matched_axes(before, behind) == groups

@@ -10,7 +10,7 @@ from jitonnx.ops.activation import Relu
 from jitonnx.ops.indexing import Slice, Split
 from jitonnx.ops.shape import Flatten, Identity, Reshape, Squeeze, Transpose, Unsqueeze
 from jitonnx.ops.softmax import Softmax
-from jitonnx.passes.views import Step, apply_step, exact_divide, identity
+from jitonnx.passes.views import Step, apply_step, identity
 from tests.passes.graphs import Build, Value, normal, operators, rewritten
 
 batch, seq = variable("batch"), variable("seq")
@@ -85,13 +85,6 @@ def test_what_does_not_compose_is_left_alone() -> None:
     assert written((4, 3), ("transpose", (1, 0)), ("reshape", (2, 6))) is None  # 2 splits an axis of 3
     assert written((batch, seq), ("reshape", (seq, batch))) is None
     assert written((4, 6), ("reshape", (24,)), ("slice", (1,), (1,), (23,))) is None
-
-
-def test_exact_divide() -> None:
-    assert exact_divide(batch * seq * 6, seq * 2) == batch * 3
-    assert exact_divide(7, 2) is None
-    assert exact_divide(batch, seq) is None
-    assert exact_divide(3, 0) is None
 
 
 @pytest.mark.parametrize("seed", range(60))

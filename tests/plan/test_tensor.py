@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +12,16 @@ from hypothesis import strategies as st
 from jitonnx.ir import computation as c
 from jitonnx.ir.dims import variable
 from jitonnx.ir.dtypes import DType
-from jitonnx.plan.tensor import Buffer, Tensor, apply_view, channels_last, reshape_strides, row_major
+from jitonnx.plan.tensor import (
+    Buffer,
+    Tensor,
+    apply_view,
+    channels_last,
+    in_order,
+    orders_around,
+    reshape_strides,
+    row_major,
+)
 
 
 def tensor_of(array: np.ndarray) -> Tensor:
@@ -90,3 +101,26 @@ def test_reshape_of_symbolic_shapes() -> None:
     assert reshape_strides((b, s, 384), row_major((b, s, 384)), (b, s, 12, 32)) == (384 * s, 384, 32, 1)
     assert reshape_strides((b * s, 384), (384, 1), (b, s, 384)) == (384 * s, 384, 1)
     assert reshape_strides((b, 12, s, 32), (s * 384, 32, 384, 1), (b * 12, s, 32)) is None
+
+
+@given(views(), st.randoms())
+def test_orders_around_views(case: tuple[np.ndarray, list[c.View], np.ndarray], random: Any) -> None:
+    """An operand that lies in the order that was found can be seen through the view, its innermost axis last."""
+    shape = case[0].shape
+    for view in case[1]:
+        order = random.sample(range(len(shape)), len(shape))
+        found = orders_around(view, shape, order)
+        behind = tuple(shape[axis] for axis in view.permutation) if isinstance(view, c.Transpose) else view.shape
+        if found is not None:
+            assert sorted(found[0]) == list(range(len(shape)))
+            assert sorted(found[1]) == list(range(len(behind)))
+            inner = [axis for axis in order if shape[axis] != 1]
+            buffer = Buffer("test", "arena", int(np.prod(shape)), DType.INT64)
+            seen = apply_view(view, Tensor(buffer, 0, shape, in_order(shape, found[0])))
+            assert seen is not None
+            if inner and isinstance(view, c.Reshape):
+                last = [axis for axis in found[1] if behind[axis] != 1][-1]
+                assert seen.strides[last] == 1
+        else:
+            assert isinstance(view, c.Broadcast)
+        shape = behind
