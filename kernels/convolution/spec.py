@@ -4,10 +4,10 @@ Activations are float32 in NHWC: element (n, h, w, c) of x lies at n * x_image +
 c * x_channel, and y's likewise with y_channel = 1; a direct convolution can also read and write planes, whose pixel
 strides are 1. Convolutions over one axis have height 1. Weights come as ONNX has them.
 
-Four kinds of kernel: `DirectSpec` for ONNX's Conv, any of it; `WinogradSpec` for 3x3, 1x3 and 3x1 taps of stride 1,
-dilated or not; `DepthwiseSpec` for as many groups as input and output channels; `TransposedSpec` for ConvTranspose.
-`choose_convolution` and `choose_transposed` pick one. They take the same sizes (`Problem`), except that `DepthwiseSpec`
-has its own.
+Five kinds of kernel: `DirectSpec` for ONNX's Conv, any of it; `WinogradSpec` for 3x3, 1x3 and 3x1 taps of stride 1,
+dilated or not; `DepthwiseSpec` for as many groups as input and output channels, `DepthwisePlanesSpec` for the same
+where images lie in NCHW; `TransposedSpec` for ConvTranspose. `choose_convolution`, `choose_depthwise_planes` and
+`choose_transposed` pick one. They take the same sizes (`Problem`), except that the depthwise ones have their own.
 """
 
 from __future__ import annotations

@@ -382,6 +382,7 @@ def _planar_depthwise(
     x: Tensor,
     bias: Value | None,
 ) -> None:
+    """Calls the kernel that `_depthwise_in_planes` chose."""
     assert group.output is not None
     y = planner.place(group.output)
     if bias is not None:
