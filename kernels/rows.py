@@ -35,19 +35,24 @@ class Vectors:
         # A long prologue or epilogue is not repeated more than need be.
         self.vectors = VECTORS if prologue is None and epilogue is None else 2
 
-    def each(self, columns: Traced, body: Callable[[int, Traced, Traced | None], None]) -> None:
+    def each(self, columns: Traced, body: Callable[[int, Traced, Traced | None], None], rows: int = 1) -> None:
         """body(slot, column, live) for every vector of a row; live is None where all lanes are.
 
-        Slots 0 <= slot < self.vectors are emitted one after the other for neighbouring vectors; the rest of the row,
-        whole vectors and a part of one, uses slot 0.
+        Slots 0 <= slot < self.slots(rows) are emitted one after the other for neighbouring vectors; the rest of the
+        row, whole vectors and a part of one, uses slot 0. rows: how many rows the body goes through at a time.
         """
-        block = self.vectors * self.lanes
+        slots = self.slots(rows)
+        block = slots * self.lanes
         whole = columns - remainder(columns, self.code.integer(block))
         with self.code.loop(whole, 0, block) as column:
-            for slot in range(self.vectors):
+            for slot in range(slots):
                 body(slot, column + slot * self.lanes, None)
         with self.code.loop(columns, whole, self.lanes) as column:
             body(0, column, columns - column)
+
+    def slots(self, rows: int = 1) -> int:
+        """How many vectors of each of `rows` rows are worked on at once."""
+        return max(1, self.vectors // rows)
 
     def fold(
         self,
@@ -57,18 +62,30 @@ class Vectors:
         value: Callable[[Traced, Traced | None], Traced],
     ) -> Traced:
         """The vector combine(…) of value(column, live) over a row; lanes that are not live count as `initial`."""
+        return self.folds(1, columns, initial, combine, lambda column, live: [value(column, live)])[0]
+
+    def folds(
+        self,
+        rows: int,
+        columns: Traced,
+        initial: float,
+        combine: Callable[[Traced, Traced], Traced],
+        values: Callable[[Traced, Traced | None], list[Traced]],
+    ) -> list[Traced]:
+        """As `fold`, for several rows at a time: values(column, live) has one of each."""
         start = self.code.number(self.element, initial, self.lanes)
-        totals = [self.code.variable(start) for _ in range(self.vectors)]
+        totals = [[self.code.variable(start) for _ in range(rows)] for _ in range(self.slots(rows))]
 
         def body(slot: int, column: Traced, live: Traced | None) -> None:
-            x = self.only_live(value(column, live), live, initial)
-            totals[slot].set(combine(totals[slot].get(), x))
+            for total, x in zip(totals[slot], values(column, live), strict=True):
+                total.set(combine(total.get(), self.only_live(x, live, initial)))
 
-        self.each(columns, body)
-        values = [total.get() for total in totals]
-        while len(values) > 1:
-            values = [combine(a, b) for a, b in zip(values[::2], values[1::2], strict=True)]
-        return values[0]
+        self.each(columns, body, rows)
+        results = [[total.get() for total in slot] for slot in totals]
+        while len(results) > 1:
+            pairs = zip(results[::2], results[1::2], strict=True)
+            results = [[combine(a, b) for a, b in zip(*pair, strict=True)] for pair in pairs]
+        return results[0]
 
     def only_live(self, x: Traced, live: Traced | None, other: float) -> Traced:
         """x with `other` in the lanes that are not live."""

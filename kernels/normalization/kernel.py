@@ -7,7 +7,7 @@ from typing import Any
 
 from numba.core import types
 
-from jitonnx.kernels.code import Code, Pointer, emitted, remainder
+from jitonnx.kernels.code import Code, Pointer, emitted, remainder, smaller
 from jitonnx.kernels.normalization import channels_last
 from jitonnx.kernels.normalization.spec import GroupApplySpec, GroupNormSpec, GroupStatisticsSpec, LayerNormSpec
 from jitonnx.kernels.rows import Vectors, as_element, float_from_bits, unit_range
@@ -39,64 +39,87 @@ def _add(a: Traced, b: Traced) -> Traced:
 # ---------------------------------------------------------------- rows
 
 
+_TOGETHER = 2
+"""Rows done at a time: a mean and a variance are chains of dependent operations, which hide each other's latency, and
+rows share the loads of scale and bias."""
+
+
 def _emit_rows(spec: LayerNormSpec, vectors: Vectors, begin: Traced, end: Traced) -> None:
     code, element = vectors.code, vectors.element
-    x, scale, bias, y, kept = (code.buffer(i, element) for i in range(len(spec.BUFFERS)))
-    rows, columns, x_row, y_row, kept_row = (code.size(i) for i in range(5))
-    smallest, count = float_from_bits(code, 5, element), as_element(columns, element)
+    rows, columns = code.size(0), code.size(1)
     first, stop = unit_range(code, begin, end, rows, columns)
-    with code.loop(stop, first) as row:
-        target = y.at(row * y_row)
-        values = _Values(vectors, x.at(row * x_row), row)
-        if spec.keep:
-            values.keep(kept.at(row * kept_row))
-        elif vectors.has_prologue:
-            values.keep(target)
-        if spec.kind == "rms":
-            squares = vectors.fold(columns, 0.0, _add, lambda column, live: _square(values.first(column, live)))
-            mean, factor = None, 1.0 / sqrt(vectors.sum(squares) / count + smallest)
-        else:
-            mean = vectors.sum(vectors.fold(columns, 0.0, _add, values.first)) / count
-            squares = _squared_differences(vectors, columns, mean, values.again)
-            factor = 1.0 / sqrt(vectors.sum(squares) / count + smallest)
-            mean = code.spread(mean, vectors.lanes)
-        factor = code.spread(factor, vectors.lanes)
+    with code.loop(stop, first, _TOGETHER) as row:
+        # The last row of an odd number is done twice at the same time.
+        numbers = [row, *(smaller(row + place, stop - 1) for place in range(1, _TOGETHER))]
+        _emit_some_rows(spec, vectors, numbers, float_from_bits(code, 5, element), as_element(columns, element))
 
-        def finish(slot: int, column: Traced, live: Traced | None) -> None:
-            lanes = vectors.lanes
-            value = values.again(column, live)
-            value = (value if mean is None else value - mean) * factor
-            if spec.scale and spec.bias:
-                value = fma(value, scale.load(column, lanes, live), bias.load(column, lanes, live))
-            elif spec.scale:
-                value = value * scale.load(column, lanes, live)
-            elif spec.bias:
-                value = value + bias.load(column, lanes, live)
-            target.store(column, vectors.epilogue(value, code.integer(0), row, column, live), live)
 
-        vectors.each(columns, finish)
+def _emit_some_rows(spec: LayerNormSpec, vectors: Vectors, rows: list[Traced], smallest: Traced, count: Traced) -> None:
+    """The rows of these numbers. Of each vector all rows are read before any is written: a row may be there twice."""
+    code, lanes = vectors.code, vectors.lanes
+    scale, bias, y = (code.buffer(index, vectors.element) for index in (1, 2, 3))
+    columns, y_row = code.size(1), code.size(3)
+    values = _Values(spec, vectors, rows)
+    means: list[Traced] | None = None
+
+    def differences(column: Traced, live: Traced | None, change: Callable[[Traced], Traced]) -> list[Traced]:
+        """What `change` makes of each row's values less their mean."""
+        assert means is not None
+        return [change(x - mean) for x, mean in zip(values.again(column, live), means, strict=True)]
+
+    if spec.kind == "rms":
+        squares = vectors.folds(
+            len(rows), columns, 0.0, _add, lambda column, live: [_square(x) for x in values.first(column, live)]
+        )
+    else:
+        means = [
+            code.spread(vectors.sum(total) / count, lanes)
+            for total in vectors.folds(len(rows), columns, 0.0, _add, values.first)
+        ]
+        squares = vectors.folds(len(rows), columns, 0.0, _add, lambda column, live: differences(column, live, _square))
+    factors = [code.spread(1.0 / sqrt(vectors.sum(total) / count + smallest), lanes) for total in squares]
+
+    def finish(slot: int, column: Traced, live: Traced | None) -> None:
+        found = values.again(column, live) if means is None else differences(column, live, lambda x: x)
+        scaled = [x * factor for x, factor in zip(found, factors, strict=True)]
+        if spec.scale and spec.bias:
+            scaled = [fma(x, scale.load(column, lanes, live), bias.load(column, lanes, live)) for x in scaled]
+        elif spec.scale:
+            scaled = [x * scale.load(column, lanes, live) for x in scaled]
+        elif spec.bias:
+            scaled = [x + bias.load(column, lanes, live) for x in scaled]
+        stage = zip(scaled, rows, strict=True)
+        results = [vectors.epilogue(x, code.integer(0), row, column, live) for x, row in stage]
+        for row, result in zip(rows, results, strict=True):
+            y.at(row * y_row).store(column, result, live)
+
+    vectors.each(columns, finish, len(rows))
 
 
 class _Values:
-    """A row's values: read, put through the prologue and maybe stored at first, then read where they are."""
+    """Rows' values: read, put through the prologue and maybe stored at first, then read where they are."""
 
-    def __init__(self, vectors: Vectors, x: Pointer, row: Traced) -> None:
-        self._vectors, self._x, self._row = vectors, x, row
-        self._kept: Pointer | None = None
+    def __init__(self, spec: LayerNormSpec, vectors: Vectors, rows: list[Traced]) -> None:
+        code, element = vectors.code, vectors.element
+        self._vectors, self._rows = vectors, rows
+        self._x = [code.buffer(0, element).at(row * code.size(2)) for row in rows]
+        self._kept: list[Pointer] | None = None
+        if spec.keep:
+            self._kept = [code.buffer(4, element).at(row * code.size(4)) for row in rows]
+        elif vectors.has_prologue:
+            self._kept = [code.buffer(3, element).at(row * code.size(3)) for row in rows]
 
-    def keep(self, kept: Pointer) -> None:
-        self._kept = kept
-
-    def first(self, column: Traced, live: Traced | None) -> Traced:
+    def first(self, column: Traced, live: Traced | None) -> list[Traced]:
         vectors = self._vectors
-        value = self._x.load(column, vectors.lanes, live)
-        value = vectors.prologue(value, vectors.code.integer(0), self._row, column, live)
-        if self._kept is not None:
-            self._kept.store(column, value, live)
-        return value
+        values = [x.load(column, vectors.lanes, live) for x in self._x]
+        stage = zip(values, self._rows, strict=True)
+        values = [vectors.prologue(x, vectors.code.integer(0), row, column, live) for x, row in stage]
+        for kept, value in zip(self._kept or (), values, strict=False):
+            kept.store(column, value, live)
+        return values
 
-    def again(self, column: Traced, live: Traced | None) -> Traced:
-        return (self._kept or self._x).load(column, self._vectors.lanes, live)
+    def again(self, column: Traced, live: Traced | None) -> list[Traced]:
+        return [place.load(column, self._vectors.lanes, live) for place in self._kept or self._x]
 
 
 def _square(x: Traced) -> Traced:

@@ -101,6 +101,28 @@ def test_layer_norm_with_residual_and_activation() -> None:
             np.testing.assert_array_equal(kept, x + residual)
 
 
+@pytest.mark.parametrize("rows", [1, 2, 7])
+@pytest.mark.parametrize("target", TARGETS, ids=["host", "avx2"])
+def test_layer_norm_in_place(target: Target, rows: int) -> None:
+    """The result over x, and the sum over the residual: the last of an odd number of rows is done twice at once."""
+    lanes = target.lanes(4)
+
+    @device
+    def prologue(x, buffers, sizes, batch, row, column, live):
+        return x + load_part(pointer(buffers, 5, types.float32), row * sizes[1] + column, live, lanes)
+
+    rng = np.random.default_rng(3)
+    for columns in (5, 100, 160):
+        x, residual = (rng.standard_normal((rows, columns)).astype(np.float32) for _ in range(2))
+        scale, bias = (rng.standard_normal(columns).astype(np.float32) for _ in range(2))
+        total, spec = x + residual, LayerNormSpec(keep=True)
+        sizes = [rows, columns, columns, columns, columns, float_bits(EPSILON)]
+        kernel = Compiled(build(spec, lanes, prologue=prologue), target)
+        kernel([x, scale, bias, x, residual, residual], sizes, spec.tasks(sizes))
+        np.testing.assert_array_equal(residual, total)
+        np.testing.assert_allclose(x, layer_reference(total, spec, scale, bias), rtol=3e-6, atol=1e-5)
+
+
 def group_reference(x: np.ndarray, groups: int, scale: np.ndarray, bias: np.ndarray, spec: Any) -> np.ndarray:
     """x: [images, channels, positions]."""
     split = x.astype(np.float64).reshape(x.shape[0], groups, -1)
