@@ -1,4 +1,4 @@
-"""What the convolution kernels are, without compiling them: which one for which layer, its arguments, packed weights.
+"""What the convolution kernels are, without compiling them: their arguments, tasks and packed weights.
 
 Activations are float32 in NHWC: element (n, h, w, c) of x lies at n * x_image + h * x_row + w * x_pixel +
 c * x_channel, and y's likewise with y_channel = 1; a direct convolution can also read and write planes, whose pixel
@@ -6,30 +6,27 @@ strides are 1. Convolutions over one axis have height 1. Weights come as ONNX ha
 
 Five kinds of kernel: `DirectSpec` for ONNX's Conv, any of it; `WinogradSpec` for 3x3, 1x3 and 3x1 taps of stride 1,
 dilated or not; `DepthwiseSpec` for as many groups as input and output channels, `DepthwisePlanesSpec` for the same
-where images lie in NCHW; `TransposedSpec` for ConvTranspose. `choose_convolution`, `choose_depthwise_planes` and
-`choose_transposed` pick one. They take the same sizes (`Problem`), except that the depthwise ones have their own.
+where images lie in NCHW; `TransposedSpec` for ConvTranspose. They take the same sizes (`Problem`), except that the
+depthwise ones have their own. `choose.py` picks one for a layer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
 from math import gcd, prod
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, Problem
-from jitonnx.kernels.convolution.transforms import WinogradSpec, tiles_along
+from jitonnx.kernels.convolution.taps import Taps, joined, phase_taps, transposed_taps
+from jitonnx.kernels.convolution.transforms import WinogradSpec as WinogradSpec
 from jitonnx.kernels.packing import zeros
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
-if TYPE_CHECKING:
-    from jitonnx.target import Target
-
-
 _STAGED_BYTES = 16 << 10
+"""Results of a direct convolution that are collected before they go to planes: half of a first-level cache at most."""
 
 
 class Blocking(NamedTuple):
@@ -109,66 +106,6 @@ class Phase(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Taps:
-    """Taps along one axis: output t, which is number out_first + t * out_step, reads input first + t * stride +
-    tap * dilation."""
-
-    taps: int
-    first: int
-    stride: int
-    dilation: int
-    outputs: int
-    out_first: int = 0
-    out_step: int = 1
-
-    @property
-    def lowest(self) -> int:
-        """The smallest input index of output 0."""
-        return self.first + min(0, (self.taps - 1) * self.dilation)
-
-    @property
-    def reach(self) -> int:
-        """Input indices from the smallest to the largest that one output reads, both counted."""
-        return max(self.taps - 1, 0) * abs(self.dilation) + 1
-
-    def live(self, size: int) -> list[frozenset[int]]:
-        """For every output the taps that read one of the input indices 0 … size - 1."""
-        starts = (self.first + output * self.stride for output in range(self.outputs))
-        return [frozenset(k for k in range(self.taps) if 0 <= at + k * self.dilation < size) for at in starts]
-
-    def span(self, outputs: int) -> int:
-        """Input indices from the first to the last that `outputs` neighbouring outputs read."""
-        return max(outputs - 1, 0) * self.stride + self.reach
-
-
-def _all(phases: Sequence[_Taps]) -> _Taps:
-    """What all phases read along one axis, whose strides are equal, as if it were one: every input in between."""
-    first = min(taps.lowest for taps in phases)
-    reach = max(taps.lowest + taps.reach for taps in phases) - first
-    return _Taps(reach, first, phases[0].stride, 1, max(taps.outputs for taps in phases))
-
-
-def _transposed_taps(phase: int, size: int, stride: int, dilation: int, pad: int, outputs: int) -> _Taps:
-    """The outputs o of a transposed convolution with (o + pad) % stride == phase, as an ordinary convolution.
-
-    y[o] = Σ_k x[(o + pad - k * dilation) / stride] w[k] over the k that divide (`_phase_taps`). With o = t * stride +
-    phase - pad and k * dilation = phase + m * stride this reads x[t - m]: where k goes up by stride / g, m goes up by
-    dilation / g, g = gcd(stride, dilation).
-    """
-    taps = _phase_taps(phase, size, stride, dilation)
-    start = -((phase - pad) // stride)  # the smallest t with o >= 0
-    first_output = start * stride + phase - pad
-    count = max(0, -((first_output - outputs) // stride))
-    shift = (taps[0] * dilation - phase) // stride if taps else 0
-    return _Taps(len(taps), start - shift, 1, -(dilation // gcd(stride, dilation)), count, first_output, stride)
-
-
-def _phase_taps(phase: int, size: int, stride: int, dilation: int) -> list[int]:
-    """The taps of a transposed convolution's kernel that contribute to outputs of `phase`."""
-    return [k for k in range(size) if k * dilation % stride == phase]
-
-
-@dataclass(frozen=True)
 class DirectSpec(KernelSpec):
     """Convolution as a GEMM over shifted rows of pixels, for every kernel size, stride, dilation, padding and group.
 
@@ -241,7 +178,7 @@ class DirectSpec(KernelSpec):
         """`Problem`, then `Blocking`, then a `Phase` for each phase, row by row."""
         problem = Problem(*sizes)
         row_taps, column_taps = self._axes(problem)
-        blocking = self._blocking(problem, _all(row_taps), _all(column_taps))
+        blocking = self._blocking(problem, joined(row_taps), joined(column_taps))
         phases, weights = [], 0
         packed = blocking.group_count * blocking.output_blocks * self.block * blocking.channels_in_group
         for rows in row_taps:
@@ -250,14 +187,14 @@ class DirectSpec(KernelSpec):
                 weights += packed * rows.taps * columns.taps
         return [*problem, *blocking, *(value for phase in phases for value in phase)]
 
-    def _axes(self, problem: Problem) -> tuple[list[_Taps], list[_Taps]]:
+    def _axes(self, problem: Problem) -> tuple[list[Taps], list[Taps]]:
         """The phases along rows and along columns."""
         p = problem
-        rows = _Taps(p.kernel_height, -p.pad_top, p.stride_height, p.dilation_height, p.out_height)
-        columns = _Taps(p.kernel_width, -p.pad_left, p.stride_width, p.dilation_width, p.out_width)
+        rows = Taps(p.kernel_height, -p.pad_top, p.stride_height, p.dilation_height, p.out_height)
+        columns = Taps(p.kernel_width, -p.pad_left, p.stride_width, p.dilation_width, p.out_width)
         return [rows], [columns]
 
-    def _blocking(self, problem: Problem, rows: _Taps, columns: _Taps) -> Blocking:
+    def _blocking(self, problem: Problem, rows: Taps, columns: Taps) -> Blocking:
         """`rows` and `columns`: what all phases read."""
         groups = problem.groups // self.merged_groups
         channels, outputs = problem.channels // groups, problem.out_channels // groups
@@ -298,7 +235,7 @@ class DirectSpec(KernelSpec):
         rows = range(self.tile_rows, max(most // width, self.tile_rows) + 1, self.tile_rows)
         return max(rows, key=lambda count: (count * width % 16 == 0, count)), width
 
-    def _phase(self, rows: _Taps, columns: _Taps, weights: int) -> Phase:
+    def _phase(self, rows: Taps, columns: Taps, weights: int) -> Phase:
         taps = (columns.taps, *divmod(columns.first, columns.stride), *divmod(columns.dilation, columns.stride))
         return Phase(
             *(weights, rows.outputs, columns.outputs),
@@ -307,7 +244,7 @@ class DirectSpec(KernelSpec):
             *(taps if self.layout == "blocked" else (1, columns.lowest, 0, 0, 0)),
         )
 
-    def _strands(self, problem: Problem, columns: _Taps) -> tuple[int, int, int, int]:
+    def _strands(self, problem: Problem, columns: Taps) -> tuple[int, int, int, int]:
         """(strands, strand_first, strand_columns, strand_valid); without blocks of channels, columns are one strand.
 
         Tiles are `pixels` wide, the last one too. A tap that reads nothing valid in a tile is left out of it, so that
@@ -323,7 +260,7 @@ class DirectSpec(KernelSpec):
         count = min(highest, valid + self.pixels - 2) - first + 1
         return columns.stride, first, max(count, self.pixels), valid
 
-    def _row_block(self, problem: Problem, others: int, rows: _Taps, row_pitch: int) -> int:
+    def _row_block(self, problem: Problem, others: int, rows: Taps, row_pitch: int) -> int:
         """Output rows of a task: their copy fills at most half of L2 (the weights of a block take the rest), and there
         are about 16 tasks (each for one of `others`), unless so few rows were left that most are copied twice.
 
@@ -346,7 +283,7 @@ class DirectSpec(KernelSpec):
         taps = problem.kernel_height * problem.kernel_width * channels // (self.phases[0] * self.phases[1])
         return max(1, min(parts, 1_000_000 // max(2 * pixels * self.block * taps, 1)))
 
-    def _slots(self, problem: Problem, rows: _Taps, row_block: int) -> int:
+    def _slots(self, problem: Problem, rows: Taps, row_block: int) -> int:
         """Input rows that a task copies, at most."""
         span = rows.span(row_block)
         return span if self.spans_rows else min(span, problem.height)
@@ -431,14 +368,14 @@ class TransposedSpec(DirectSpec):
     def phases(self) -> tuple[int, int]:
         return self.strides
 
-    def _axes(self, problem: Problem) -> tuple[list[_Taps], list[_Taps]]:
+    def _axes(self, problem: Problem) -> tuple[list[Taps], list[Taps]]:
         p, (down, across) = problem, self.strides
         rows = [
-            _transposed_taps(phase, p.kernel_height, down, p.dilation_height, p.pad_top, p.out_height)
+            transposed_taps(phase, p.kernel_height, down, p.dilation_height, p.pad_top, p.out_height)
             for phase in range(down)
         ]
         columns = [
-            _transposed_taps(phase, p.kernel_width, across, p.dilation_width, p.pad_left, p.out_width)
+            transposed_taps(phase, p.kernel_width, across, p.dilation_width, p.pad_left, p.out_width)
             for phase in range(across)
         ]
         return rows, columns
@@ -454,9 +391,9 @@ class TransposedSpec(DirectSpec):
         merged = _merge_groups(swapped.reshape(-1, channels // groups, height, width), groups, self.merged_groups)
         parts = []
         for p in range(self.strides[0]):
-            row_taps = _phase_taps(p, height, self.strides[0], dilations[0])
+            row_taps = phase_taps(p, height, self.strides[0], dilations[0])
             for q in range(self.strides[1]):
-                column_taps = _phase_taps(q, width, self.strides[1], dilations[1])
+                column_taps = phase_taps(q, width, self.strides[1], dilations[1])
                 parts.append(self._pack_taps(merged[:, :, :, row_taps][..., column_taps]).reshape(-1))
         return np.concatenate(parts)
 
@@ -572,268 +509,3 @@ def _depthwise_work(sizes: Sequence[int], kernel: tuple[int, int]) -> Work:
     x, y = (images * h * w * channels for h, w in ((height, width), (out_height, out_width)))
     taps = kernel[0] * kernel[1]
     return Work(2 * y * taps, 4 * (x + y + taps * channels))
-
-
-# ---------------------------------------------------------------- choosing
-
-
-def choose_convolution(
-    kernel: tuple[int, int],
-    strides: tuple[int, int],
-    dilations: tuple[int, int],
-    groups: int,
-    channels: int,
-    out_channels: int,
-    out_size: tuple[int | None, int | None],
-    target: Target,
-    channels_last: bool = True,
-    winograd: bool = True,
-    in_size: tuple[int | None, int | None] = (None, None),
-    pads: tuple[int | None, int | None] = (0, 0),
-) -> DirectSpec | DepthwiseSpec | WinogradSpec:
-    """The kernel for ONNX's Conv. `channels` and `out_channels` are those of all groups; out_size and in_size are
-    (height, width), None where it is not known; pads those before rows and columns. channels_last: whether x has
-    x_channel = 1. An NCHW input needs no copy into NHWC: it is as fast where channels are few, and allowed for any
-    number. winograd: whether errors of 3e-6 of the largest output (with 256 channels) are allowed, and that a NaN or
-    an infinity reaches all outputs of its tile.
-
-    Depthwise when every channel is a group; Winograd where it saves time; else direct. In scratch memory, up to 4
-    channels stay side by side ("interleaved": its sums run over kernel_width * channels neighbours at once); more are
-    worth blocks of a cache line.
-    """
-    lanes = target.lanes(4)
-    if groups == channels == out_channels > 1 and channels_last:
-        rows, pixels = _depthwise_tile(kernel, dilations, out_size[1], target.vector_registers)
-        return DepthwiseSpec(kernel, strides, dilations, pixels, rows)
-    axes = list(zip(kernel, pads, strides, dilations, out_size, in_size, strict=True))
-    if winograd and strides == (1, 1) and groups == 1 and channels_last:
-        taps = [_read_taps(*axis) for axis in axes]
-        if spec := _winograd_if_faster(kernel, dilations, taps, channels, out_channels, out_size, target):
-            return spec
-    merged = _merged_groups(groups, out_channels, lanes)
-    own, own_outputs = channels // groups * merged, out_channels // groups * merged
-    tile_rows, pixels, vectors = _tile_shape(own_outputs, out_size, lanes, target.vector_registers)
-    layout, step, tap_step = "blocked", CHANNEL_BLOCK, 1
-    if not channels_last or (own <= 4 and dilations[1] != 1):
-        layout, step, tap_step = "planar", strides[1], dilations[1]
-    elif own <= 4:
-        layout, step = "interleaved", strides[1] * own
-    far_taps = layout == "blocked" and dilations[1] >= pixels
-    sizes = (*in_size, *out_size, *pads)
-    if layout == "blocked" and max(dilations) > 1 and None not in sizes:
-        live = [_Taps(taps, -(pad or 0), *steps).live(size or 0) for taps, pad, *steps, size in axes]
-        tile = (tile_rows, pixels, vectors)
-        tile_rows, pixels, vectors, far_taps = _dilated_tile(live, tile, own_outputs, lanes, target.vector_registers)
-    return DirectSpec(lanes, pixels, vectors, tile_rows, layout, step, tap_step, far_taps, merged, target.l2_bytes)
-
-
-def choose_depthwise_planes(
-    kernel: tuple[int, int],
-    strides: tuple[int, int],
-    dilations: tuple[int, int],
-    out_width: int | None,
-    target: Target,
-) -> DepthwisePlanesSpec | None:
-    """The kernel for a depthwise convolution whose image lies in planes and whose result is wanted so; None where it
-    takes longer than copies into channels-last and back. An unknown width is taken for a large one.
-
-    In multiply-adds for a vector of outputs, as measured: a tap costs 1.45, as its inputs seldom begin with a cache
-    line, and 2.2 if every second element is picked; channels-last one, and every element copied a half. With 3x3 taps,
-    planes take 0.55 of the time on 112 x 112 and 56 x 56 pixels (with strides of 2, 0.5), 0.75 on 28 x 28.
-    """
-    lanes, (down, across) = target.lanes(4), strides
-    if across > 2 or (out_width is not None and out_width < lanes):
-        return None
-    vectors = 1.0 if out_width is None else -(-out_width // lanes) * lanes / out_width
-    taps = kernel[0] * kernel[1]
-    if vectors * ((1.45 if across == 1 else 2.2) * taps + 2) > taps + 0.5 * lanes * (1 + down * across):
-        return None
-    return DepthwisePlanesSpec(kernel, strides, dilations, rows=8 if target.vector_registers >= 32 else 4)
-
-
-def live_taps(taps: int, stride: int, dilation: int, pad: int, size: int, outputs: int) -> slice:
-    """The taps along one axis that read anything but padding, as a slice of the kernel.
-
-    A kernel cut to them, with pad - start * dilation in front, gives the same outputs (pads may become negative, which
-    the kernels here take). A 3x3 kernel of dilation 24 on 16x16 pixels is a 1x1 one.
-    """
-    last = (outputs - 1) * stride - pad
-    live = [k for k in range(taps) if last + k * dilation >= 0 and k * dilation - pad < size]
-    return slice(live[0], live[-1] + 1) if live else slice(0, 0)
-
-
-def _read_taps(
-    kernel: int, pad: int | None, stride: int, dilation: int, outputs: int | None, size: int | None
-) -> float:
-    """Taps along one axis that an output reads on average, those that read padding left out if dilation is wide."""
-    if dilation == 1 or not outputs or size is None or pad is None:
-        return kernel
-    return sum(map(len, _Taps(kernel, -pad, stride, dilation, outputs).live(size))) / outputs
-
-
-_WINOGRAD_TILES = {(3, 3): ((4, 4), (2, 2)), (1, 3): ((1, 4), (1, 2)), (3, 1): ((4, 1), (2, 1))}
-
-
-def _winograd_if_faster(
-    kernel: tuple[int, int],
-    dilations: tuple[int, int],
-    taps: Sequence[float],
-    channels: int,
-    out_channels: int,
-    out_size: tuple[int | None, int | None],
-    target: Target,
-) -> WinogradSpec | None:
-    """The Winograd kernel that is a tenth or more faster than direct sums, or None. In cycles, for one image:
-
-    direct      pixels * taps * C * M / lanes, at 0.95 of the peak
-    Winograd    tiles * n^2 * C * M / lanes, at 0.88 (sums are short: C products), or, if that takes longer, the
-                transformed weights read from the third-level cache at 6 bytes a cycle
-                + tiles * 9 n^2 for the transforms of each vector of input and of output channels (measured: most
-                of it waits for the second-level cache)
-    """
-    height, width = out_size
-    if channels % CHANNEL_BLOCK or not channels or not out_channels or not height or not width:
-        return None
-    lanes, wide = target.lanes(4), target.vector_registers >= 32
-    vectors = 2 if out_channels > lanes else 1
-    outputs_padded = -(-out_channels // (vectors * lanes)) * vectors
-    direct = height * width * taps[0] * taps[1] * channels * outputs_padded / 0.95
-    costs: dict[WinogradSpec | None, float] = {None: 0.9 * direct}
-    for outputs in _WINOGRAD_TILES.get(kernel, ()):
-        tiles = [
-            tiles_along(size, tile, dilation) * dilation
-            for size, tile, dilation in zip((height, width), outputs, dilations, strict=True)
-        ]
-        spec = WinogradSpec(lanes, outputs, 8 if wide else 6, vectors, target.l2_bytes)
-        costs[spec] = _winograd_cost(spec, tiles[0] * tiles[1], channels, out_channels)
-    return min(costs, key=lambda spec: costs[spec])
-
-
-def _winograd_cost(spec: WinogradSpec, tiles: int, channels: int, out_channels: int) -> float:
-    """The cycles of `_winograd_if_faster` for one image."""
-    output_blocks = -(-out_channels // spec.block)
-    weights = 4 * spec.positions * channels * out_channels
-    products = max(tiles, spec.product_rows[-1]) * spec.positions * channels * output_blocks * spec.vectors / 0.88
-    reads = 1 if weights <= spec.l2_bytes * 3 // 4 else spec.tile_blocks(tiles, channels, output_blocks)
-    transforms = tiles * 9 * spec.positions * (channels / spec.lanes + output_blocks * spec.vectors)
-    return max(products, reads * weights / 6) + transforms
-
-
-def choose_transposed(
-    strides: tuple[int, int],
-    groups: int,
-    out_channels: int,
-    out_size: tuple[int | None, int | None],
-    target: Target,
-) -> TransposedSpec:
-    """The kernel for ONNX's ConvTranspose (x_channel = 1); `out_channels` are those of all groups."""
-    lanes = target.lanes(4)
-    merged = _merged_groups(groups, out_channels, lanes)
-    phase_width = None if out_size[1] is None else -(-out_size[1] // strides[1])
-    _, pixels, vectors = _tile_shape(out_channels // groups * merged, (1, phase_width), lanes, target.vector_registers)
-    return TransposedSpec(lanes, pixels, vectors, merged_groups=merged, l2_bytes=target.l2_bytes, strides=strides)
-
-
-def _merged_groups(groups: int, out_channels: int, lanes: int) -> int:
-    """How many groups run as one: as many as fill a vector with output channels.
-
-    A vector that g groups share takes g times the products and g times fewer vectors: the same work as with one group
-    in a vector that is 1 / g full, with fuller tiles and unmasked stores.
-    """
-    outputs = max(out_channels // groups, 1)
-    return max((n for n in range(1, groups + 1) if groups % n == 0 and n * outputs <= lanes), default=1)
-
-
-def _tile_shape(
-    out_channels: int, out_size: tuple[int | None, int | None], lanes: int, registers: int
-) -> tuple[int, int, int]:
-    """(rows, pixels, vectors) of the tile that takes the least time, by a rough count.
-
-    rows * pixels * vectors sums and `vectors` weights stay in registers; with 16 registers one more holds the spread
-    input, with 32 (AVX-512) the multiply-add spreads it. A row of tiles is cut evenly: 32 pixels are 3 * 11, not
-    2 * 14 + 4. Rows that fill half a tile or less share one. The count: multiply-adds, those for padding included, and
-    a share for loads, larger with narrow vectors, of which a core does twice as many multiply-adds a cycle; then fewer
-    than 10 sums leave it waiting for results.
-    """
-    height, width = out_size
-    wide = registers >= 32
-    costs = {}
-    for vectors, most in ((2, 14), (3, 9), (1, 28)) if wide else ((2, 6), (3, 4), (1, 12)):
-        pixels, columns = most, 1.0
-        if width is not None:
-            tiles = -(-max(width, 1) // most)
-            pixels = -(-max(width, 1) // tiles)
-            columns = tiles * pixels / max(width, 1)
-        rows = 1 if width is None else max(1, min(most // pixels, height or 1))
-        sums = rows * pixels * vectors
-        loads = (rows * pixels + vectors) / sums
-        time = -(-out_channels // (vectors * lanes)) * vectors * columns * (1 + loads * (0.1 if wide else 0.3))
-        time *= 1.0 if vectors == 2 else 1.02  # few different kernels in a model
-        costs[rows, pixels, vectors] = time if wide else time * max(1.0, 10 / sums)
-    return min(costs, key=lambda shape: costs[shape])
-
-
-def _dilated_tile(
-    live: Sequence[Sequence[frozenset[int]]],
-    dense: tuple[int, int, int],
-    out_channels: int,
-    lanes: int,
-    registers: int,
-) -> tuple[int, int, int, bool]:
-    """(rows, pixels, vectors, far_taps) for a dilated convolution; live: the taps of every output row and column.
-
-    `dense` is the best tile without regard to taps, which does those that any of its pixels reads; a tile cut at
-    padding does only what all its pixels read, but many are not full. The count is that of `_tile_shape` times the
-    taps, where a step of fewer than 6 pixels waits for its weights. Cut tiles must save a tenth: they are a kernel of
-    their own.
-    """
-    share = 0.1 if registers >= 32 else 0.3
-
-    def step(rows: int, pixels: int, vectors: int) -> float:
-        sums = rows * pixels
-        return max(6, sums + (sums + vectors) / vectors * share) * -(-out_channels // (vectors * lanes)) * vectors
-
-    def cut(rows: int, pixels: int, vectors: int) -> float:
-        columns = sum(taps * -(-length // pixels) for taps, length in runs[1])
-        whole = sum(taps * (length // rows) for taps, length in runs[0])
-        single = sum(taps * (length % rows) for taps, length in runs[0])
-        return columns * (whole * step(rows, pixels, vectors) + single * step(1, pixels, vectors))
-
-    runs = [[(len(taps), len(list(same))) for taps, same in groupby(axis)] for axis in live]
-    most = {2: 14, 3: 9, 1: 28} if registers >= 32 else {2: 6, 3: 4, 1: 12}
-    shapes = [
-        (rows, pixels, vectors)
-        for vectors, sums in most.items()
-        for rows in (1, 2, 3, 4)
-        for pixels in range(1, sums // rows + 1)
-    ]
-    best = min(shapes, key=lambda shape: cut(*shape))
-    uncut = step(*dense) * _tile_taps(live[0], dense[0]) * _tile_taps(live[1], dense[1])
-    far = cut(*best) < 0.9 * uncut
-    return (*(best if far else dense), far)
-
-
-def _tile_taps(live: Sequence[frozenset[int]], size: int) -> int:
-    """The taps of all tiles of `size` neighbours, each doing what any of its outputs reads."""
-    return sum(len(frozenset().union(*live[at : at + size])) for at in range(0, len(live), size))
-
-
-def _depthwise_tile(
-    kernel: tuple[int, int], dilations: tuple[int, int], width: int | None, registers: int
-) -> tuple[int, int]:
-    """(rows, pixels) of a depthwise tile: sums, the weights of a row of taps and the inputs in flight stay in
-    registers.
-
-    2 x 4 for kernels of up to 3 rows and for dilated ones: an input comes from the second-level cache 2 times instead
-    of 3, which is what bounds them. Larger kernels have products enough for every input, and would take long to
-    compile: a single row, of 7 pixels where that divides the width (112, 56, 28, 14 and 7 are common), else an even
-    cut.
-    """
-    if kernel[0] <= 3 or max(dilations) > 1:
-        return 2, 4
-    most = 8 if registers >= 32 else max(4, min(8, registers - 2 - kernel[1]))
-    if width is None:
-        return 1, most
-    if width % 7 == 0 and most >= 7:
-        return 1, 7
-    return 1, -(-max(width, 1) // -(-max(width, 1) // most))

@@ -14,16 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba.core import types
 
+from jitonnx.kernels.convolution.choose import choose_convolution, choose_transposed
 from jitonnx.kernels.convolution.kernel import build
-from jitonnx.kernels.convolution.spec import (
-    DepthwiseSpec,
-    DirectSpec,
-    TransposedSpec,
-    WinogradSpec,
-    choose_convolution,
-    choose_transposed,
-    live_taps,
-)
+from jitonnx.kernels.convolution.spec import DepthwiseSpec, DirectSpec, TransposedSpec, WinogradSpec
+from jitonnx.kernels.convolution.taps import live_taps
 from jitonnx.kernels.jit import device
 from jitonnx.kernels.simd import at_least, load_part, pointer
 from jitonnx.kernels.spec import KernelSpec

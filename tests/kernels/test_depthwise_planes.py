@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from numba.core import types
 
+from jitonnx.kernels.convolution.choose import choose_depthwise_planes
 from jitonnx.kernels.convolution.kernel import build
-from jitonnx.kernels.convolution.spec import DepthwisePlanesSpec, choose_depthwise_planes
+from jitonnx.kernels.convolution.spec import DepthwisePlanesSpec
 from jitonnx.kernels.jit import device
 from jitonnx.kernels.simd import at_least, load_part, pointer
 from jitonnx.target import host, named

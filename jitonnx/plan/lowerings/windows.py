@@ -15,15 +15,9 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Statement
 from jitonnx.ir.types import TensorType
-from jitonnx.kernels.convolution.spec import (
-    DepthwisePlanesSpec,
-    DepthwiseSpec,
-    DirectSpec,
-    choose_convolution,
-    choose_depthwise_planes,
-    choose_transposed,
-    live_taps,
-)
+from jitonnx.kernels.convolution.choose import choose_convolution, choose_depthwise_planes, choose_transposed
+from jitonnx.kernels.convolution.spec import DepthwisePlanesSpec, DepthwiseSpec, DirectSpec
+from jitonnx.kernels.convolution.taps import live_taps
 from jitonnx.kernels.convolution.transforms import WinogradSpec
 from jitonnx.kernels.lrn.spec import LRNSpec
 from jitonnx.kernels.resize.spec import (
