@@ -9,6 +9,9 @@ from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.region import region_call
 from jitonnx.plan.tensor import Tensor
 
+COPY_COST = 0.4
+"""What an element costs that is copied to another layout, in multiply-adds of vectors."""
+
 
 def copy_call(source: Tensor, target: Tensor, *, label: str, reason: str) -> KernelCall:
     """The call that copies `source` to `target`, of equal shape and any strides; one kernel an item size."""

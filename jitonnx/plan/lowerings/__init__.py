@@ -27,7 +27,7 @@ LOWERINGS: dict[type[c.Computation], str] = {
     c.Attention: "products.attention",
     c.Pool: "pooling.pool",
     c.LocalResponseNormalize: "windows.local_response_normalize",
-    c.Resize: "windows.resize",
+    c.Resize: "resizing.resize",
     c.Softmax: "rows.softmax",
     c.Reduce: "rows.reduce",
     c.ArgReduce: "rows.arg_reduce",
@@ -54,7 +54,7 @@ def lowering_of(computation: c.Computation) -> Callable[..., Any]:
 def takes_epilogue(statement: Statement) -> bool:
     """Whether elementwise statements behind this one can run in its kernel."""
     if isinstance(statement.computation, c.Resize):
-        from jitonnx.plan.lowerings.windows import resizes_images
+        from jitonnx.plan.lowerings.resizing import resizes_images
 
         return resizes_images(statement)
     return isinstance(statement.computation, _EPILOGUE) and len(statement.outputs) == 1

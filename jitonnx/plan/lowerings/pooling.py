@@ -12,8 +12,8 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Statement
 from jitonnx.kernels.pooling.spec import ELEMENTS, PLANE_STRIDES, choose, choose_planes
 from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.copies import COPY_COST
 from jitonnx.plan.fusion import Group
-from jitonnx.plan.lowerings.windows import COPY_COST
 from jitonnx.plan.tensor import Tensor, channels_last_order, is_channels_last, pixel_strides, plane_strides
 from jitonnx.records import dataclass
 

@@ -1,4 +1,4 @@
-"""Windows over images: convolution, resizing, normalisation over channels. Kernels read and write channels-last."""
+"""Windows over images: convolution, and normalisation over neighbouring channels."""
 
 from __future__ import annotations
 
@@ -20,20 +20,8 @@ from jitonnx.kernels.convolution.spec import DepthwisePlanesSpec, DepthwiseSpec,
 from jitonnx.kernels.convolution.taps import live_taps
 from jitonnx.kernels.convolution.transforms import WinogradSpec
 from jitonnx.kernels.lrn.spec import LRNSpec
-from jitonnx.kernels.resize.spec import (
-    OUTSIDE,
-    REPEATS,
-    RepeatPlanesSpec,
-    ResizeAxisSpec,
-    ResizePlanesSpec,
-    Table,
-    Windows,
-    pack_table,
-    pack_windows,
-)
-from jitonnx.kernels.resize.spec import choose as choose_resize
-from jitonnx.ops.resampling import axis_table
 from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.copies import COPY_COST
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.lowerings.products import gemm
 from jitonnx.plan.lowerings.volumes import (
@@ -76,188 +64,6 @@ def local_response_normalize(planner: Planner, group: Group, statement: Statemen
     call = KernelCall(spec, [x, y], list(sizes), 1, 1, label=f"LRN {computation.size}", reason="; ".join(group.reasons))
     planner.epilogue(group, call, pixel_strides)
     planner.call(call)
-
-
-def resize(planner: Planner, group: Group, statement: Statement) -> None:
-    """Resize: both spatial axes of an image in one kernel, other axes one after the other."""
-    computation = statement.computation
-    assert isinstance(computation, c.Resize) and statement.inputs[0] is not None and group.output is not None
-    source, shape = planner.tensor(statement.inputs[0]), computation.shape
-    changing = _resampled_axes(computation, source.shape)
-    planner.need_concrete([source.shape[axis] for axis in changing] + [shape[axis] for axis in changing])
-    if source.dtype is not DType.FLOAT and computation.mode != "nearest":
-        planner.unplannable(f"resampling of {source.dtype.text}")
-    if _is_image_resize(computation, source.shape):
-        if (factors := _repeats(planner, group, computation, source)) is not None:
-            _repeat_pixels(planner, group, source, *factors)
-            return
-        if _in_planes(planner, group, computation, source):
-            _resize_planes(planner, group, computation, source)
-            return
-        _resize_image(planner, group, computation, planner.channels_last(statement.inputs[0]))
-        return
-    assert group.expr is None, "Bug: resampling axis by axis has no epilogue"
-    if source.dtype is not DType.FLOAT:
-        planner.unplannable(f"resampling of axes {changing} of {source.dtype.text}")
-    tensor = planner.dense(statement.inputs[0])
-    lengths, outputs = (integers([dims[axis] for axis in changing]) for dims in (source.shape, shape))
-    growth = {axis: output / max(length, 1) for axis, length, output in zip(changing, lengths, outputs, strict=True)}
-    for axis in sorted(changing, key=lambda axis: growth[axis]):  # the one that shrinks most first
-        tensor = _resize_axis(planner, computation, source, tensor, axis)
-    out = planner.place(statement.outputs[0])
-    planner.copy_into(tensor, out, "resampled axis by axis")
-
-
-def resizes_images(statement: Statement) -> bool:
-    """Whether a Resize is done by the kernel for images, which takes an epilogue."""
-    assert isinstance(statement.computation, c.Resize) and statement.inputs[0] is not None
-    return _is_image_resize(statement.computation, statement.inputs[0].shape)
-
-
-def _is_image_resize(computation: c.Resize, shape: Sequence[DimLike]) -> bool:
-    return len(shape) == 4 and set(_resampled_axes(computation, shape)) <= {2, 3}
-
-
-def _resampled_axes(computation: c.Resize, shape: Sequence[DimLike]) -> list[int]:
-    """The axes that are not copied as they are; one that keeps its size may yet be scaled or cut to a region."""
-    rank = len(shape)
-    scales, roi = computation.scales or (1.0,) * rank, computation.roi or ((0.0, 1.0),) * rank
-    return [
-        axis
-        for axis in range(rank)
-        if shape[axis] != computation.shape[axis] or scales[axis] != 1.0 or roi[axis] != (0.0, 1.0)
-    ]
-
-
-def _repeats(planner: Planner, group: Group, computation: c.Resize, x: Tensor) -> tuple[int, int] | None:
-    """(rows, columns) that each pixel becomes, if planes of pixels become larger ones by mere repetition."""
-    assert group.output is not None
-    target = planner.destination(group.output)
-    if computation.mode != "nearest" or group.expr is not None or target is None or not target.contiguous:
-        return None
-    if not known([*x.shape[2:], *target.shape[2:]]):
-        return None
-    factors = []
-    for axis in (2, 3):
-        length, output = integers([x.shape[axis], target.shape[axis]])
-        factor, rest = divmod(output, max(length, 1))
-        table = _packed_table(planner, computation, x, axis, 1)
-        if rest or not factor or not np.array_equal(table.positions[:, 0], np.arange(output) // factor):
-            return None
-        factors.append(factor)
-    return (factors[0], factors[1]) if _is_planar(x) and max(factors) > 1 and factors[1] in REPEATS else None
-
-
-def _repeat_pixels(planner: Planner, group: Group, x: Tensor, down: int, across: int) -> None:
-    assert group.output is not None
-    y = planner.place(group.output)
-    sizes = [*x.shape, down, *x.strides[:3]]
-    call = KernelCall(RepeatPlanesSpec(x.dtype.itemsize, across), [x, y], sizes, 1, 1, label="resize nearest")
-    call.reason = f"each pixel {down} x {across} times"
-    planner.call(call)
-
-
-_GROWTH_FOR_PLANES = 4
-"""An image that grows so much is better copied to planes first than copied when it is large."""
-
-
-def _in_planes(planner: Planner, group: Group, computation: c.Resize, source: Tensor) -> bool:
-    """Whether an image is to be resized in planes of pixels, for which its columns need `Windows`."""
-    assert group.output is not None
-    target = planner.destination(group.output)
-    if computation.mode not in ("nearest", "linear") or computation.antialias or computation.roi is not None:
-        return False
-    if source.dtype is not DType.FLOAT or target is None or not _is_planar(target):
-        return False
-    pixels = [concrete(product(image.shape[2:])) for image in (source, target)]
-    if None in pixels or (not _is_planar(source) and pixels[1] < _GROWTH_FOR_PLANES * pixels[0]):  # type: ignore[operator]
-        return False
-    return _windows(planner, computation, source) is not None
-
-
-def _is_planar(image: Tensor) -> bool:
-    return image.strides[3] == 1 and (image.shape[1] == 1 or not is_channels_last(image))
-
-
-def _windows(planner: Planner, computation: c.Resize, x: Tensor) -> Windows | None:
-    taps = 2 if computation.mode == "linear" else 1
-    width = integers(x.shape[3:])[0]
-    return pack_windows(_packed_table(planner, computation, x, 3, taps), width, planner.target.lanes(4))
-
-
-def _resize_planes(planner: Planner, group: Group, computation: c.Resize, x: Tensor) -> None:
-    assert group.output is not None
-    if not _is_planar(x):
-        x = planner.copy(x, tuple(range(4)), "grows much, and is bound for planes of pixels")
-    y = planner.place(group.output)
-    rows, taps, _ = _table(planner, computation, x, 2, 2 if computation.mode == "linear" else 1)
-    windows = _windows(planner, computation, x)
-    assert windows is not None
-    columns = [planner.constant(array) for array in windows]
-    sizes = [*x.shape[:2], x.shape[3], *y.shape[2:], *x.strides[:3], *y.strides[:3]]
-    call = KernelCall(ResizePlanesSpec(taps), [x, *rows, *columns, y], sizes, 1, 6)
-    call.label = f"resize {computation.mode} in planes"
-    call.reason = "tables of positions and weights made with the plan"
-    planner.epilogue(group, call, plane_strides, (0, 1, 2, 3))
-    planner.call(call)
-
-
-def _table(
-    planner: Planner, computation: c.Resize, source: Tensor, axis: int, taps: int
-) -> tuple[list[Tensor], int, bool]:
-    """The table of an axis as constants (positions, weights), its taps, and whether some outputs lie outside."""
-    packed = _packed_table(planner, computation, source, axis, taps)
-    constants = [planner.constant(packed.positions), planner.constant(packed.weights)]
-    outside = packed.positions.size > 0 and packed.positions[:, 0].min() == OUTSIDE
-    return constants, packed.positions.shape[1], bool(outside)
-
-
-def _packed_table(planner: Planner, computation: c.Resize, source: Tensor, axis: int, taps: int) -> Table:
-    """The table of an axis, filled up to `taps` taps."""
-    length, output = source.shape[axis], computation.shape[axis]
-    planner.need_concrete([length, output])
-    assert isinstance(length, int) and isinstance(output, int)
-    table = axis_table(
-        length,
-        output,
-        computation.scales[axis] if computation.scales is not None else output / max(length, 1),
-        computation.roi[axis] if computation.roi is not None else None,
-        mode=computation.mode,
-        coordinates=computation.coordinates,
-        nearest=computation.nearest,
-        cubic_coefficient=computation.cubic_coefficient,
-        exclude_outside=computation.exclude_outside,
-        antialias=computation.antialias,
-    )
-    return pack_table(table.indices, table.weights, table.outside, max(taps, table.indices.shape[1]))
-
-
-def _resize_image(planner: Planner, group: Group, computation: c.Resize, x: Tensor) -> None:
-    assert group.output is not None
-    y = planner.place(group.output, channels_last_order(4), strict=True)
-    taps = 2 if computation.mode == "linear" else 1
-    rows, row_taps, rows_outside = _table(planner, computation, x, 2, taps)
-    columns, column_taps, columns_outside = _table(planner, computation, x, 3, taps)
-    outside = computation.extrapolation if rows_outside or columns_outside else None
-    spec = choose_resize(computation.mode, row_taps, column_taps, x.dtype.itemsize, outside)
-    sizes = [x.shape[0], x.shape[3], x.shape[1], *y.shape[2:], row_taps, column_taps]
-    sizes += [x.strides[0], *x.strides[2:], y.strides[0], *y.strides[2:]]
-    call = KernelCall(spec, [x, *rows, *columns, y], list(sizes), 1, 5, label=f"resize {computation.mode}")
-    call.reason = "tables of positions and weights made with the plan"
-    planner.epilogue(group, call, pixel_strides)
-    planner.call(call)
-
-
-def _resize_axis(planner: Planner, computation: c.Resize, source: Tensor, x: Tensor, axis: int) -> Tensor:
-    """A dense tensor with one axis resampled."""
-    table, taps, outside = _table(planner, computation, source, axis, 1)
-    shape = [*x.shape[:axis], computation.shape[axis], *x.shape[axis + 1 :]]
-    y = planner.temporary(shape, x.dtype)
-    inner = product(shape[axis + 1 :])
-    sizes = [product(shape[:axis]), shape[axis], inner, taps, x.shape[axis] * inner, inner, shape[axis] * inner, inner]
-    spec = ResizeAxisSpec(computation.extrapolation if outside else None)
-    planner.call(KernelCall(spec, [x, *table, y], sizes, 1, 3, label=f"resize axis {axis}", reason=computation.mode))
-    return y
 
 
 def convolution(planner: Planner, group: Group, statement: Statement) -> None:
@@ -306,9 +112,6 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
         _volume(planner, group, computation, x, weights, y)
     else:
         _direct(planner, group, computation, x, weights, y)
-
-
-COPY_COST = 0.4  # of a multiply-add of vectors: what an element costs that is copied to another layout
 
 
 def _stays_planar(planner: Planner, group: Group, x: Tensor) -> bool:
