@@ -186,8 +186,7 @@ class Code:
 
     def part(self, x: Traced, first: int, lanes: int) -> Traced:
         """Lanes first, …, first + lanes - 1 of a wider vector."""
-        chosen = ir.Constant(ir.VectorType(ir.IntType(32), lanes), list(range(first, first + lanes)))
-        return x.like(self.builder.shuffle_vector(x.value, ir.Constant(x.value.type, ir.Undefined), chosen))
+        return shuffled(x, x, range(first, first + lanes))
 
 
 class Mask:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from numba import types
+
 from jitonnx.kernels.code import Code, Pointer
 from jitonnx.kernels.trace import Traced
+
+WORDS = {1: types.uint8, 2: types.uint16, 4: types.uint32, 8: types.uint64}
+"""What elements are moved as, by their size in bytes."""
 
 
 def copy_bytes(code: Code, target: Pointer, source: Pointer, count: Traced, vector_bytes: int) -> None:

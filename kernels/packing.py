@@ -39,9 +39,7 @@ def aligned(array: np.ndarray) -> np.ndarray:
     allocated by NumPy, which aligns to 16 bytes. Of a vector that lies in two lines, both are read."""
     if array.ctypes.data % _ALIGNMENT == 0 or not 0 < array.nbytes < _OWN_BYTES:
         return array
-    memory = np.empty(array.nbytes + _ALIGNMENT, np.uint8)
-    skip = -memory.ctypes.data % _ALIGNMENT
-    copy = memory[skip : skip + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy = zeros(array.size, array.dtype).reshape(array.shape)
     copy[...] = array
     return copy
 

@@ -196,8 +196,8 @@ def _next_axis(
     """Which side of a group takes its next axis: the smaller one; None where that is not known, or none is left."""
     if size == size_behind:  # a group begins
         shorter = bool(before)
-    elif known((size, size_behind)):
-        shorter = size < size_behind  # type: ignore[operator]
+    elif isinstance(size, int) and isinstance(size_behind, int):
+        shorter = size < size_behind
     elif exact_divide(size_behind, size) is not None:
         shorter = True
     elif exact_divide(size, size_behind) is not None:

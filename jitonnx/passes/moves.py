@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jitonnx.ir.dims import DimLike, exact_divide, matched_axes, product
+from jitonnx.ir.dims import DimLike, exact_divide, integers, known, matched_axes, product
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.types import broadcast_shapes, collect_assumptions
 from jitonnx.ops.indexing import Concat
@@ -193,10 +193,11 @@ def _passed_by_swap(node: Node) -> int | None:
         weight = node.inputs[1]
         constant = weight is not None and array(weight) is not None and rank(weight) == 2
         return 0 if constant and node.output.dtype.is_float and rank(node.output) >= 2 else None
-    places = [place for place, value in enumerate(node.inputs) if value is not None and array(value) is None]
-    if not node.operator.elementwise or len(places) != 1:
+    varying = [(place, x) for place, x in enumerate(node.inputs) if x is not None and array(x) is None]
+    if not node.operator.elementwise or len(varying) != 1:
         return None
-    return places[0] if node.inputs[places[0]].shape == node.output.shape else None  # type: ignore[union-attr]
+    ((place, x),) = varying
+    return place if x.shape == node.output.shape else None
 
 
 def _swapped(value: Value, count: int, edit: Edit) -> Value:
@@ -275,9 +276,9 @@ def _regrouped(shape: Sequence[int], behind: Sequence[DimLike], before: Sequence
             found += [1] * len(first)
         elif all(size == behind[axis] for size, axis in zip(given, second, strict=True)):
             sizes = [before[axis] for axis in first]
-            if not all(isinstance(size, int) for size in sizes):
+            if not known(sizes):
                 return None
-            found += sizes  # type: ignore[arg-type]
+            found += integers(sizes)
         else:
             return None
     return tuple(found)

@@ -203,7 +203,7 @@ class Edit:
                 stack.extend(value.producer for value in given if value.producer is not None)
                 for value in given:
                     # What was made of these weights stands for them; another graph of the model may read them again.
-                    if (constant := value.constant) is not None and not any(user in self.graph for user in value.users):
+                    if (constant := value.constant) is not None and not value.users:
                         release_pages(constant)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from jitonnx.ir import computation as c
 from jitonnx.ir.dims import DimLike, integers, matched_axes, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.records import dataclass
+
+_D = TypeVar("_D")
 
 
 @dataclass(eq=False)
@@ -227,6 +230,11 @@ def pixel_strides(tensor: Tensor) -> tuple[DimLike, DimLike, DimLike] | None:
     """Strides of an image by (image, linear pixel, channel): how window kernels address their epilogue's operands."""
     matrix = pixels_as_rows(tensor)
     return None if matrix is None else matrix.strides  # type: ignore[return-value]
+
+
+def pair(values: Sequence[_D], fill: int = 1) -> tuple[_D, _D]:
+    """Values by height and width; an image of one axis has height `fill`."""
+    return (values[0], values[1]) if len(values) == 2 else (fill, values[0])  # type: ignore[return-value]
 
 
 def plane_strides(tensor: Tensor) -> tuple[DimLike, DimLike, DimLike] | None:

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import llvmlite.ir as ir
 from numba.core import types
 
-from jitonnx.kernels.code import Code, Pointer, Variable, larger, remainder, smaller
+from jitonnx.kernels.code import Code, Pointer, Variable, larger, remainder, shuffled, smaller
 from jitonnx.kernels.trace import Traced, fma
 
 _KEYS = 4
@@ -106,9 +105,5 @@ def _folded(x: Traced, y: Traced, order: Sequence[tuple[int, int]]) -> Traced:
     """Of each four lanes of x, and of y, the first two plus the last two, in this order of (x or y, lane)."""
     lanes = x.value.type.count
     first = [four + side * lanes + lane for four in range(0, lanes, 4) for side, lane in order]
-    masks = ([lane + half for lane in first] for half in (0, 2))
-    low, high = (
-        x.like(x.builder.shuffle_vector(x.value, y.value, ir.Constant(ir.VectorType(ir.IntType(32), lanes), mask)))
-        for mask in masks
-    )
+    low, high = (shuffled(x, y, [lane + half for lane in first]) for half in (0, 2))
     return low + high

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import llvmlite.ir as ir
 from numba.core import types
 
-from jitonnx.kernels.code import Code, Mask, Pointer, Variable, emitted, larger, remainder, smaller
+from jitonnx.kernels.code import Code, Mask, Pointer, Variable, emitted, larger, shuffled, smaller
 from jitonnx.kernels.convolution.spec import DepthwisePlanesSpec
+from jitonnx.kernels.planes import each_block_of_rows
 from jitonnx.kernels.simd import Vector
 from jitonnx.kernels.tile import Epilogue, emit_finish
 from jitonnx.kernels.trace import Traced, fma
@@ -33,11 +33,8 @@ class _Planes:
 
     def emit(self, begin: Traced, end: Traced) -> None:
         code, size, (height, width) = self.code, self.size, self.spec.kernel
-        blocks = (size["out_height"] + size["row_block"] - 1) / size["row_block"]
-        with code.loop(end, begin) as task:
-            plane, start = task / blocks, remainder(task, blocks) * size["row_block"]
-            stop = smaller(start + size["row_block"], size["out_height"])
-            image, channel = plane / size["channels"], remainder(plane, size["channels"])
+        with each_block_of_rows(code, begin, end, size["out_height"], size["row_block"], size["channels"]) as rows:
+            image, channel = rows.image, rows.channel
             x, y = (
                 code.buffer(number, types.float32).at(image * size[f"{name}_image"] + channel * size[f"{name}_channel"])
                 for number, name in ((0, "x"), (2, "y"))
@@ -45,12 +42,12 @@ class _Planes:
             w = code.buffer(1, types.float32).at(channel * (height * width))
             weights = [[code.spread(w.load(i * width + j), self.lanes) for j in range(width)] for i in range(height)]
             with (
-                code.loop(stop, start, self.spec.rows) as row,
+                code.loop(rows.stop, rows.start, self.spec.rows) as row,
                 code.loop(size["out_width"], step=self.lanes) as start_column,
             ):
                 column = larger(smaller(start_column, size["out_width"] - self.lanes), 0)
                 sums = self._sums(x, weights, row, column)
-                self._finish(y, sums, (row, stop), column, (image, channel))
+                self._finish(y, sums, (row, rows.stop), column, (image, channel))
 
     def _sums(self, x: Pointer, weights: list[list[Traced]], row: Traced, column: Traced) -> list[Variable]:
         """The sums of a tile; loads that may leave the image have masks, the others none."""
@@ -110,10 +107,7 @@ class _Planes:
         piece = loaded[at // step * step]
         if step == 1:
             return piece
-        chosen = ir.Constant(ir.VectorType(ir.IntType(32), self.lanes), [at % 2 + 2 * i for i in range(self.lanes)])
-        return piece.like(
-            self.code.builder.shuffle_vector(piece.value, ir.Constant(piece.value.type, ir.Undefined), chosen)
-        )
+        return shuffled(piece, piece, range(at % 2, 2 * self.lanes, 2))
 
     def _finish(
         self,

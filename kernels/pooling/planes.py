@@ -10,6 +10,7 @@ import llvmlite.ir as ir
 from numba import types
 
 from jitonnx.kernels.code import Code, Pointer, gathered, larger, remainder, smaller
+from jitonnx.kernels.planes import each_block_of_rows
 from jitonnx.kernels.pooling.fold import root, step, term
 from jitonnx.kernels.pooling.spec import PoolPlanesSpec
 from jitonnx.kernels.simd import Vector
@@ -29,14 +30,11 @@ class Planes:
     def emit(self, begin: Traced, end: Traced) -> None:
         """The tasks."""
         code, size, together = self.code, self.size, self.spec.rows
-        blocks = (size["out_height"] + size["rows_each"] - 1) / size["rows_each"]
         if self.spec.kind != "max":
             rows = (size["rows_each"] - 1) * size["stride_height"] + size["kernel_height"]
             self._fill(code.scratch(types.float32), rows * size["pitch"], code.integer(0), self._zero(None))
-        with code.loop(end, begin) as task:
-            plane, start = task / blocks, remainder(task, blocks) * size["rows_each"]
-            stop = smaller(start + size["rows_each"], size["out_height"])
-            place = plane / size["channels"], remainder(plane, size["channels"])
+        with each_block_of_rows(code, begin, end, size["out_height"], size["rows_each"], size["channels"]) as block:
+            place, start, stop = (block.image, block.channel), block.start, block.stop
             origin, pitch = self._source(*place, start, stop)
             y = self.y.at(place[0] * size["y_image"] + place[1] * size["y_channel"])
             whole = stop - remainder(stop - start, code.integer(together))

@@ -6,7 +6,8 @@ from typing import Any
 
 from numba import types
 
-from jitonnx.kernels.code import Code, Mask, Pointer, convert, each_vector, remainder, smaller
+from jitonnx.kernels.code import Code, Mask, Pointer, convert, each_vector, remainder
+from jitonnx.kernels.planes import each_block_of_rows
 from jitonnx.kernels.resize.spec import ResizePlanesSpec
 from jitonnx.kernels.simd import Vector
 from jitonnx.kernels.tile import Epilogue
@@ -28,14 +29,12 @@ class Planes:
     def emit(self, begin: Traced, end: Traced) -> None:
         """The tasks."""
         code, size, taps = self.code, self.size, self.taps
-        blocks = (size["out_height"] + size["row_block"] - 1) / size["row_block"]
-        with code.loop(end, begin) as task:
-            plane, start = task / blocks, remainder(task, blocks) * size["row_block"]
-            image, channel = plane / size["channels"], remainder(plane, size["channels"])
+        with each_block_of_rows(code, begin, end, size["out_height"], size["row_block"], size["channels"]) as rows:
+            image, channel = rows.image, rows.channel
             x = self.buffer["x"].at(image * size["x_image"] + channel * size["x_channel"])
             y = self.buffer["y"].at(image * size["y_image"] + channel * size["y_channel"])
             held = [code.variable(code.integer(-1)) for _ in range(taps)]
-            with code.loop(smaller(start + size["row_block"], size["out_height"]), start) as row:
+            with code.loop(rows.stop, rows.start) as row:
                 positions = [convert(self.buffer["rows"].load(row * taps + tap), types.int64) for tap in range(taps)]
                 widened = [self._widened(x, position, held) for position in positions]
                 weights = [self.buffer["row_weights"].load(row * taps + tap) for tap in range(taps)]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from numba import types
-
-from jitonnx.kernels.code import Code, Pointer, remainder, shuffled, smaller
+from jitonnx.kernels.code import Code, Pointer, remainder, shuffled
+from jitonnx.kernels.memory import WORDS
+from jitonnx.kernels.planes import each_block_of_rows
 from jitonnx.kernels.resize.spec import RepeatPlanesSpec
 from jitonnx.kernels.trace import Traced
 
-_WORDS = {1: types.uint8, 2: types.uint16, 4: types.uint32, 8: types.uint64}
 _LONGEST_VECTOR = 16
 
 
@@ -19,19 +18,16 @@ class Repeat:
         self.code, self.across = code, spec.across
         self.lanes = min(_LONGEST_VECTOR, 4 * lanes // spec.itemsize)
         self.size = {name: code.size(index) for index, name in enumerate((*spec.SIZES, "row_block"))}
-        self.x, self.y = (code.buffer(index, _WORDS[spec.itemsize]) for index in range(2))
+        self.x, self.y = (code.buffer(index, WORDS[spec.itemsize]) for index in range(2))
 
     def emit(self, begin: Traced, end: Traced) -> None:
         """The tasks."""
         code, size = self.code, self.size
-        blocks = (size["height"] + size["row_block"] - 1) / size["row_block"]
         written = size["width"] * self.across * size["down"]
-        with code.loop(end, begin) as task:
-            plane, start = task / blocks, remainder(task, blocks) * size["row_block"]
-            image, channel = plane / size["channels"], remainder(plane, size["channels"])
-            x = self.x.at(image * size["x_image"] + channel * size["x_channel"])
-            y = self.y.at(plane * size["height"] * written)
-            with code.loop(smaller(start + size["row_block"], size["height"]), start) as row:
+        with each_block_of_rows(code, begin, end, size["height"], size["row_block"], size["channels"]) as rows:
+            x = self.x.at(rows.image * size["x_image"] + rows.channel * size["x_channel"])
+            y = self.y.at(rows.plane * size["height"] * written)
+            with code.loop(rows.stop, rows.start) as row:
                 self._row(x.at(row * size["x_row"]), y.at(row * written))
 
     def _row(self, x: Pointer, y: Pointer) -> None:

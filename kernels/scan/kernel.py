@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import llvmlite.ir as ir
 from numba.core import types
 
-from jitonnx.kernels.code import Code, Mask, Pointer, Variable, emitted, remainder, smaller
+from jitonnx.kernels.code import Code, Mask, Pointer, Variable, emitted, remainder, shuffled, smaller
 from jitonnx.kernels.rows import unit_range
 from jitonnx.kernels.scan.spec import COLUMNS, ScanSpec
 from jitonnx.kernels.trace import Traced
@@ -84,25 +83,21 @@ class _Scan:
         before.set(self._combine(total, self._last_lane(x)))
         return self._combine(total, self._shifted(x, 1) if self.spec.exclusive else x)
 
-    def _shuffle(self, a: Traced, b: Traced, chosen: list[int]) -> Traced:
-        mask = ir.Constant(ir.VectorType(ir.IntType(32), len(chosen)), chosen)
-        return a.like(a.builder.shuffle_vector(a.value, b.value, mask))
-
     def _shifted(self, x: Traced, distance: int) -> Traced:
         """Lane i is lane i - distance of x, or neutral."""
         lanes = self.lanes
         chosen = [i - distance if i >= distance else lanes for i in range(lanes)]
-        return self._shuffle(x, self.neutral, chosen)
+        return shuffled(x, self.neutral, chosen)
 
     def _last_lane(self, x: Traced) -> Traced:
-        return self._shuffle(x, x, [self.lanes - 1] * self.lanes)
+        return shuffled(x, x, [self.lanes - 1] * self.lanes)
 
     def _first_lane(self, x: Traced) -> Traced:
         return x.like(x.builder.extract_element(x.value, self.code.integer(0).value))
 
     def _turned(self, x: Traced) -> Traced:
         """The lanes in the order of the scan."""
-        return self._shuffle(x, x, list(reversed(range(self.lanes)))) if self.spec.reverse else x
+        return shuffled(x, x, list(reversed(range(self.lanes)))) if self.spec.reverse else x
 
     def columns(
         self,

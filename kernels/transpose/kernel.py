@@ -6,15 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import llvmlite.ir as ir
-from numba import types
 
 from jitonnx.kernels.code import Code, Pointer, emitted, gathered, larger, remainder, shuffled, smaller
-from jitonnx.kernels.memory import copy_bytes
+from jitonnx.kernels.memory import WORDS, copy_bytes
 from jitonnx.kernels.trace import Traced, select
 from jitonnx.kernels.transpose.spec import COPY, ELEMENTS, FILL, STRIDED, TILES, TransposeSpec
 from jitonnx.kernels.transpose.tiles import copy_transposed, evenly, tile_size
-
-_WORDS = {1: types.uint8, 2: types.uint16, 4: types.uint32, 8: types.uint64}
 
 
 def build(spec: TransposeSpec, lanes: int, epilogue: Any = None) -> Callable[..., None]:
@@ -33,7 +30,7 @@ class _Kernel:
         self.size = {name: code.size(index) for index, name in enumerate(spec.SIZES)}
         self.outer = spec.SIZES.index("outer_0_extent")
         self.tile = tile_size(vector_bytes, spec.itemsize)
-        word = _WORDS[spec.itemsize]
+        word = WORDS[spec.itemsize]
         self.source, self.target = code.buffer(0, word), code.buffer(1, word)
 
     def emit(self, begin: Traced, end: Traced) -> None:

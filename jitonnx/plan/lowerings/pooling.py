@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from jitonnx.ir import computation as c
 from jitonnx.ir.dims import DimLike, integers, known
@@ -14,13 +14,11 @@ from jitonnx.kernels.pooling.spec import ELEMENTS, PLANE_STRIDES, choose, choose
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.copies import COPY_COST
 from jitonnx.plan.fusion import Group
-from jitonnx.plan.tensor import Tensor, channels_last_order, is_channels_last, pixel_strides, plane_strides
+from jitonnx.plan.tensor import Tensor, channels_last_order, is_channels_last, pair, pixel_strides, plane_strides
 from jitonnx.records import dataclass
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
-
-_D = TypeVar("_D")
 
 
 def pool(planner: Planner, group: Group, statement: Statement) -> None:
@@ -62,16 +60,16 @@ def _pool_planes(planner: Planner, group: Group, computation: c.Pool, x: Tensor)
     order = tuple(range(x.rank))
     bound = planner.destination(group.output) is not None
     y = planner.place(group.output) if bound else planner.temporary(group.output.shape, group.output.dtype)
-    window, strides = _rows_columns(computation.kernel, 1), _rows_columns(computation.strides, 1)
+    window, strides = pair(computation.kernel, 1), pair(computation.strides, 1)
     spec = choose_planes(computation.kind, window, strides, computation.count_include_pad, computation.p)
-    sizes: list[DimLike] = [*x.shape[:2], *_rows_columns(x.shape[2:], 1), *_rows_columns(y.shape[2:], 1)]
+    sizes: list[DimLike] = [*x.shape[:2], *pair(x.shape[2:], 1), *pair(y.shape[2:], 1)]
     for tensor in (x, y):
-        sizes += [*tensor.strides[:2], _rows_columns(tensor.strides[2:], 0)[0]]
+        sizes += [*tensor.strides[:2], pair(tensor.strides[2:], 0)[0]]
     sizes += [
         *window,
         strides[0],
-        *_rows_columns(computation.pads_before, 0),
-        *_rows_columns(computation.pads_after, 0),
+        *pair(computation.pads_before, 0),
+        *pair(computation.pads_after, 0),
     ]
     call = KernelCall(spec, [x, y], sizes, 1, 1)
     call.label = f"{computation.kind} pool {'x'.join(map(str, computation.kernel))} in planes"
@@ -134,11 +132,11 @@ class _Window:
     def of(cls, computation: c.Pool, x: Tensor, y: Value) -> _Window | None:
         """None where the kernel for planes does not do it, or only a run tells the sizes."""
         dims = [*x.shape[1:], *y.shape[2:], *computation.pads_before, *computation.pads_after]
-        strides = _rows_columns(computation.strides, 1)
+        strides = pair(computation.strides, 1)
         if not known(dims) or strides[1] not in PLANE_STRIDES or any(d != 1 for d in computation.dilations):
             return None
-        size, out = _rows_columns(integers(x.shape[2:]), 1), _rows_columns(integers(y.shape[2:]), 1)
-        kernel, before = _rows_columns(computation.kernel, 1), _rows_columns(integers(computation.pads_before), 0)
+        size, out = pair(integers(x.shape[2:]), 1), pair(integers(y.shape[2:]), 1)
+        kernel, before = pair(computation.kernel, 1), pair(integers(computation.pads_before), 0)
         axes = list(zip(size, out, kernel, strides, before, strict=True))
         if any(b >= k or (o - 1) * s - b >= n for n, o, k, s, b in axes):
             return None  # a window has no tap within x
@@ -176,8 +174,3 @@ def _index_strides(x: Tensor, storage_order: int) -> list[DimLike]:
 def _spatial(values: Sequence[DimLike], fill: DimLike) -> list[DimLike]:
     """One entry each for depth, height and width: axes that an image lacks get `fill` in front."""
     return [*[fill] * (3 - len(values)), *values]
-
-
-def _rows_columns(values: Sequence[_D], fill: _D) -> tuple[_D, _D]:
-    """Entries for height and width; an image of one axis has height `fill`."""
-    return (values[0], values[1]) if len(values) == 2 else (fill, values[0])

@@ -129,8 +129,8 @@ def _in_planes(planner: Planner, group: Group, computation: c.Resize, source: Te
         return False
     if source.dtype is not DType.FLOAT or target is None or not _is_planar(target):
         return False
-    pixels = [concrete(product(image.shape[2:])) for image in (source, target)]
-    if None in pixels or (not _is_planar(source) and pixels[1] < _GROWTH_FOR_PLANES * pixels[0]):  # type: ignore[operator]
+    before, behind = (concrete(product(image.shape[2:])) for image in (source, target))
+    if before is None or behind is None or (not _is_planar(source) and behind < _GROWTH_FOR_PLANES * before):
         return False
     return _windows(planner, computation, source) is not None
 

@@ -36,6 +36,7 @@ from jitonnx.plan.tensor import (
     Tensor,
     channels_last_order,
     is_channels_last,
+    pair,
     pixel_strides,
     pixels_as_rows,
     plane_strides,
@@ -45,7 +46,6 @@ from jitonnx.records import dataclass
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner, RowStrides
 
-_D = TypeVar("_D")
 _Direct = TypeVar("_Direct", bound=DirectSpec)
 
 
@@ -166,8 +166,8 @@ def _depthwise_in_planes(
     target = _between_planes(planner, group, x)
     if target is None:
         return None
-    strides, dilations = _pair(computation.strides), _pair(computation.dilations)
-    return choose_depthwise_planes(_pair(kernel), strides, dilations, concrete(target.shape[3]), planner.target)
+    strides, dilations = pair(computation.strides), pair(computation.dilations)
+    return choose_depthwise_planes(pair(kernel), strides, dilations, concrete(target.shape[3]), planner.target)
 
 
 def _planar_depthwise(
@@ -312,9 +312,9 @@ def _direct(
     """Calls the kernel for images x and y; `rows`: how its epilogue addresses tensors of the result's shape."""
     computation, x = _without_steps(computation, weights, x)
     out_channels, own_channels, *kernel_size = _image_shape(weights.shape)
-    kernel, strides, dilations = _pair(kernel_size), _pair(computation.strides), _pair(computation.dilations)
+    kernel, strides, dilations = pair(kernel_size), pair(computation.strides), pair(computation.dilations)
     channels = own_channels * computation.group
-    height, width = (dim if isinstance(dim, int) else None for dim in _pair(y.shape[2:]))
+    height, width = (dim if isinstance(dim, int) else None for dim in pair(y.shape[2:]))
     other_order = not is_channels_last(x) and not _has_few_channels(x, computation)
     spec = choose_convolution(
         kernel,
@@ -336,7 +336,7 @@ def _direct(
     elif other_order:
         x = planner.copy(x, channels_last_order(x.rank), "needed channels-last")
     geometry = _Geometry.of(x, y)
-    pads = _pair(computation.pads_before, 0)
+    pads = pair(computation.pads_before, 0)
     sizes = [x.shape[0], *geometry.size, channels, *geometry.out_size]
     if isinstance(spec, DepthwiseSpec):
         sizes += [*pads, *geometry.x, *geometry.y]
@@ -396,9 +396,9 @@ def transposed_convolution(planner: Planner, group: Group, statement: Statement)
     y = planner.place(group.output, channels_last_order(x.rank), strict=True)
     if bias is not None:
         _add_bias(planner, group, bias, x.rank)
-    kernel_size, strides, dilations = _pair(array.shape[2:]), _pair(computation.strides), _pair(computation.dilations)
+    kernel_size, strides, dilations = pair(array.shape[2:]), pair(computation.strides), pair(computation.dilations)
     out_channels = array.shape[1] * computation.group
-    height, width = (dim if isinstance(dim, int) else None for dim in _pair(y.shape[2:]))
+    height, width = (dim if isinstance(dim, int) else None for dim in pair(y.shape[2:]))
     spec = choose_transposed(strides, computation.group, out_channels, (height, width), planner.target)
     spec, y = _writing(planner, group, spec, y)
     spec, x = _reading(planner, spec, x)
@@ -407,7 +407,7 @@ def transposed_convolution(planner: Planner, group: Group, statement: Statement)
     )
     geometry = _Geometry.of(x, y)
     sizes = [x.shape[0], *geometry.size, array.shape[0], *geometry.out_size, out_channels, computation.group]
-    sizes += [*kernel_size, *strides, *dilations, *_pair(computation.pads_before, 0)]
+    sizes += [*kernel_size, *strides, *dilations, *pair(computation.pads_before, 0)]
     sizes += [*geometry.x, x.strides[1], *geometry.y, y.strides[1]]
     call = KernelCall(spec, [x, packed, y], list(sizes), 1, 2)
     call.label = f"transposed convolution {kernel_size[0]}x{kernel_size[1]} {array.shape[0]}->{out_channels}"
@@ -427,8 +427,8 @@ class _Geometry:
 
     @classmethod
     def of(cls, x: Tensor, y: Tensor) -> _Geometry:
-        strides = [(tensor.strides[0], *_pair(tensor.strides[2:], 0)) for tensor in (x, y)]
-        return cls(_pair(x.shape[2:]), _pair(y.shape[2:]), strides[0], (y.strides[0], *_row_strides(y)))
+        strides = [(tensor.strides[0], *pair(tensor.strides[2:], 0)) for tensor in (x, y)]
+        return cls(pair(x.shape[2:]), pair(y.shape[2:]), strides[0], (y.strides[0], *_row_strides(y)))
 
 
 def _row_strides(tensor: Tensor) -> tuple[DimLike, DimLike]:
@@ -438,14 +438,9 @@ def _row_strides(tensor: Tensor) -> tuple[DimLike, DimLike]:
     return tensor.strides[2], tensor.strides[3]
 
 
-def _pair(values: Sequence[_D], fill: int = 1) -> tuple[_D, _D]:
-    """Values by height and width; an image of one axis has height `fill`."""
-    return (values[0], values[1]) if len(values) == 2 else (fill, values[0])  # type: ignore[return-value]
-
-
 def _concrete_pair(values: Sequence[DimLike], fill: int = 1) -> tuple[int | None, int | None]:
-    """As `_pair`, None for what only a run tells."""
-    height, width = _pair(values, fill)
+    """As `pair`, None for what only a run tells."""
+    height, width = pair(values, fill)
     return concrete(height), concrete(width)
 
 
