@@ -24,6 +24,7 @@ _CPUS_WITH_AVX512 = (
     "znver4",
     "znver5",
 )
+_CPUS_WITH_VBMI2 = ("icelake-server", "sapphirerapids", "znver4", "znver5")
 _CPUS_WITH_AVX2 = ("x86-64-v3", "haswell", "broadwell", "skylake", "alderlake", "znver1", "znver2", "znver3")
 _CPUS_WITH_SSE = ("x86-64-v2",)
 _ARM = ("aarch64", "arm64")
@@ -53,6 +54,14 @@ class Target:
         if "+f16c" in listed or "-f16c" in listed:
             return "+f16c" in listed
         return self.cpu in _CPUS_WITH_AVX2 + _CPUS_WITH_AVX512 or _on_arm()
+
+    @property
+    def shifts_pairs(self) -> bool:
+        """Whether it shifts pairs of vector elements (funnel shifts) by one instruction: VBMI2 of AVX-512."""
+        listed = self.features.split(",")
+        if "+avx512vbmi2" in listed or "-avx512vbmi2" in listed:
+            return "+avx512vbmi2" in listed
+        return self.cpu in _CPUS_WITH_VBMI2
 
     @property
     def key(self) -> str:

@@ -251,6 +251,11 @@ def to_float(integers: Traced) -> Traced:
     )
 
 
+def funnel_left(high: Traced, low: Traced, count: int) -> Traced:
+    """The upper half of the integers high:low shifted left by `count` bits."""
+    return _call("fshl", high, low, count)
+
+
 def narrow(integers: Traced) -> Traced:
     """The low 32 bits of 64-bit integers."""
     return Traced(

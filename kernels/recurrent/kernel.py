@@ -10,6 +10,7 @@ a panel does not depend on who works on it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from jitonnx.kernels.code import Code, Mask, Pointer, emitted, larger, remainder
 from jitonnx.kernels.meeting import Meeting
 from jitonnx.kernels.recurrent.activations import activate
 from jitonnx.kernels.recurrent.spec import RecurrentSpec
-from jitonnx.kernels.trace import Traced, fma, select
+from jitonnx.kernels.trace import Traced, bits, fma, funnel_left, select, to_float
 
 
 def build(spec: RecurrentSpec, lanes: int, epilogue: Any = None) -> Callable[..., None]:
@@ -42,6 +43,12 @@ class _Row(NamedTuple):
     time: Traced
     active: Traced | None
     """Whether the step is within the row's length; None where all rows are as long."""
+
+
+def _widened(a: Traced, b: Traced, c: Traced) -> list[Traced]:
+    """The four vectors, but for their scales, that `fixed24.pack` made three of."""
+    d = funnel_left(a, funnel_left(b, c, 24), 24)
+    return [to_float(x) for x in (a, b, c << 8, d)]
 
 
 def _odd(x: Traced) -> Traced:
@@ -172,7 +179,8 @@ class _Kernel:
                 self.buffer[name].store(self._state_offset(row, unit), value, mask)
 
     def _step(self, first: Traced, count: Traced, step: Traced) -> None:
-        weights = self.buffer["recurrent_weights"].at(self.direction * (self.padded * self.padded * self.spec.gates))
+        each = self._stored(self.padded) + int(self.spec.fixed)  # vectors of a gate of a panel
+        weights = self.buffer["recurrent_weights"].at(self.direction * (each * self.padded * self.spec.gates))
         first_gate = 0
         for number, gates in enumerate(self.spec.passes):
             source = self.reset_h if first_gate else self._h(step)
@@ -181,9 +189,9 @@ class _Kernel:
                 self.code.loop(self.last_panel - self.first_panel) as at,
             ):
                 panel = select(_odd(step), self.last_panel - 1 - at, self.first_panel + at)
-                self._panel(weights.at(panel * self.padded * (gates * self.spec.units)), source, gates, count)
+                self._panel(weights.at(panel * each * (gates * self.spec.units)), source, gates, count)
                 self._update(first, count, step, panel * self.spec.units, first_gate)
-            weights = weights.at(self.padded * self.padded * gates)
+            weights = weights.at(self.padded * each * gates)
             first_gate += gates
 
     @contextmanager
@@ -215,6 +223,7 @@ class _Kernel:
         """target[row][gate] = Σ_k source[row][k] * weights[k][gate], in `phases` sums over every phases-th k."""
         code, units = self.code, self.spec.units
         phases = self.spec.phases if rows == 1 else 1
+        depth = max(phases, 4 // math.gcd(4, gates)) if self.spec.fixed else phases
         zero = code.number(self.element, 0, units)
         sums = {
             (row, gate, phase): code.variable(zero)
@@ -222,19 +231,35 @@ class _Kernel:
             for gate in range(gates)
             for phase in range(phases)
         }
-        with code.loop(self.size["hidden"], step=phases) as k:
-            for phase in range(phases):
-                panel = [weights.load((k + phase) * (gates * units) + gate * units, units) for gate in range(gates)]
+        with code.loop(self.size["hidden"], step=depth) as k:
+            panel = self._weights(weights, k * gates, depth * gates)
+            for number in range(depth):
                 for row in range(rows):
-                    spread = code.spread(source.load(self.padded * row + k + phase), units)
+                    spread = code.spread(source.load(self.padded * row + k + number), units)
                     for gate in range(gates):
-                        sums[row, gate, phase].set(fma(spread, panel[gate], sums[row, gate, phase].get()))
+                        part = sums[row, gate, number % phases]
+                        part.set(fma(spread, panel[number * gates + gate], part.get()))
         for row in range(rows):
             for gate in range(gates):
                 total = sums[row, gate, 0].get()
                 for phase in range(1, phases):
                     total = total + sums[row, gate, phase].get()
+                if self.spec.fixed:
+                    total = total * weights.load((self._stored(self.padded) * gates + gate) * units, units)
                 target.store((row * gates + gate) * units, total)
+
+    def _weights(self, panel: Pointer, first: Traced, count: int) -> list[Traced]:
+        """`count` vectors of weights from `first` on; in fixed point, both are multiples of four."""
+        units, step = self.spec.units, 3 if self.spec.fixed else 4
+        start = self._stored(first) * units
+        loaded = [panel.load(start + i * units, units) for i in range(count * step // 4)]
+        if not self.spec.fixed:
+            return loaded
+        return [vector for i in range(0, len(loaded), 3) for vector in _widened(*map(bits, loaded[i : i + 3]))]
+
+    def _stored(self, vectors: Traced) -> Traced:
+        """How many vectors so many vectors of weights take."""
+        return vectors * 3 / 4 if self.spec.fixed else vectors
 
     # ------------------------------------------------------------ gates
 

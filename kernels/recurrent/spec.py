@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from jitonnx.kernels import fixed24
 from jitonnx.kernels.packing import zeros
 from jitonnx.kernels.phases import shared_bytes
 from jitonnx.kernels.spec import KernelSpec, Work
@@ -71,6 +72,8 @@ class RecurrentSpec(KernelSpec):
     """Sums that a single row's products are split into, every phases-th k; a power of two, at most `units`."""
     element: str = "float32"
     """Element type of all tensors but lengths: float32 or float64."""
+    fixed: bool = False
+    """R, of float32, lies as 24-bit fixed-point numbers (`fixed24`)."""
     linear_before_reset: bool = False
     input_forget: bool = False
     peepholes: bool = False
@@ -121,7 +124,8 @@ class RecurrentSpec(KernelSpec):
 
     def packed_elements(self, hidden: int) -> int:
         """Elements of one direction's packed R."""
-        return self.gates * self.padded(hidden) ** 2
+        padded = self.padded(hidden)
+        return self.gates * padded * (padded * 3 // 4 + 1 if self.fixed else padded)
 
     def pack(self, r: np.ndarray) -> np.ndarray:
         """R [directions, gates * hidden, hidden] -> recurrent_weights [directions, packed_elements(hidden)].
@@ -129,6 +133,7 @@ class RecurrentSpec(KernelSpec):
         Panels of `units` hidden units, one behind the other in the order in which a step reads them: for each k,
         the units' weights of each gate, [panel][k][gate][unit]. A GRU that resets before the product has the panels
         of gates z and r first and those of gate h behind them. Units and k are padded with zeros to whole panels.
+        In fixed point, three vectors of units lie for every four, and a panel ends with the scales of each gate.
         """
         directions, _, hidden = r.shape
         padded = self.padded(hidden)
@@ -139,9 +144,11 @@ class RecurrentSpec(KernelSpec):
             whole = np.zeros((directions, gates, padded, padded), self.element)
             whole[:, :, :hidden, :hidden] = by_gate[:, first_gate : first_gate + gates]
             panels = whole.reshape(directions, gates, -1, self.units, padded).transpose(0, 2, 4, 1, 3)
-            elements = gates * padded * padded
-            packed[:, offset : offset + elements] = panels.reshape(directions, elements)
-            first_gate, offset = first_gate + gates, offset + elements
+            if self.fixed:
+                panels = _fixed_panels(panels)
+            end = offset + panels[0].size
+            packed[:, offset:end] = panels.reshape(directions, -1)
+            first_gate, offset = first_gate + gates, end
         return packed
 
     def tasks(self, sizes: Sequence[int]) -> int:
@@ -187,6 +194,14 @@ class RecurrentSpec(KernelSpec):
         if unknown := set(strides) - set(dense):
             raise TypeError(f"RecurrentSpec.arguments has no {', '.join(sorted(unknown))}")
         return [steps, batch, directions, hidden, reverse, *(dense | strides).values()]
+
+
+def _fixed_panels(panels: np.ndarray) -> np.ndarray:
+    """Panels [directions, panel, k, gates, units] in fixed point: [directions, panel, vector, units]."""
+    *outer, k, gates, units = panels.shape
+    scales = fixed24.scales(np.moveaxis(panels, 2, -1))
+    quads = fixed24.numbers(panels, scales[:, :, None]).reshape(*outer, k * gates // 4, 4, units)
+    return np.concatenate([fixed24.pack(quads).reshape(*outer, -1, units).view(np.float32), scales], axis=2)
 
 
 def choose(

@@ -205,6 +205,18 @@ def test_unknown_batch_directions_and_lengths(kind: str, linear: bool, lanes: in
 
 
 @pytest.mark.parametrize("lanes", WIDTHS)
+@pytest.mark.parametrize(("kind", "linear"), KINDS)
+@pytest.mark.parametrize("batch", [1, 2, None])
+def test_weights_in_fixed_point(kind: str, linear: bool, batch: int | None, lanes: int) -> None:
+    spec = _spec(kind, lanes, batch, fixed=True, linear_before_reset=linear, initial=True, lengths=True)
+    for hidden in (1, 15, 17, 40):
+        for rows in (batch,) if batch else (1, 4, 6):
+            layer = Layer(kind, hidden, 6, rows, directions=2, reverse=2)
+            _check(layer, spec, lanes)
+            _check(layer, replace(spec, parts=2), lanes)
+
+
+@pytest.mark.parametrize("lanes", WIDTHS)
 def test_lstm_options(lanes: int) -> None:
     for options in (
         {"peepholes": True},

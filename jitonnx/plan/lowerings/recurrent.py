@@ -8,9 +8,11 @@ import numpy as np
 
 from jitonnx.ir import computation as c
 from jitonnx.ir import expr as e
+from jitonnx.ir.dims import Dim
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Statement
 from jitonnx.ir.types import TensorType, type_of
+from jitonnx.kernels import fixed24
 from jitonnx.kernels.recurrent.spec import GATES, RecurrentSpec
 from jitonnx.kernels.recurrent.spec import choose as choose_recurrent
 from jitonnx.plan.calls import KernelCall
@@ -22,6 +24,8 @@ from jitonnx.plan.tensor import Tensor, row_major
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
 
+_MOST_ROWS_IN_FIXED_POINT = 2
+"""Rows of a batch for which a step is bound by reading weights, not by multiplying them."""
 _REVERSE = {"forward": 0, "reverse": 1, "bidirectional": 2}
 """Which directions run backwards, by bits."""
 
@@ -56,6 +60,7 @@ def recurrent(planner: Planner, group: Group, statement: Statement) -> None:
         batch=batch if isinstance(batch, int) else None,
         hidden=hidden,
         element=x.dtype.numpy.name,
+        fixed=_in_fixed_point(planner, recurrence, batch),
         linear_before_reset=computation.linear_before_reset,
         input_forget=computation.input_forget,
         peepholes=peepholes is not None,
@@ -66,6 +71,19 @@ def recurrent(planner: Planner, group: Group, statement: Statement) -> None:
         last=any(read[1:]),
     )
     _time_loop(planner, group, statement, spec, gates, recurrence, recurrent_bias)
+
+
+def _in_fixed_point(planner: Planner, recurrence: np.ndarray, batch: Dim | int) -> bool:
+    """Whether steps are bound by reading R from beyond the first-level cache, and 24 bits hold it well enough."""
+    target = planner.target
+    return (
+        planner.choices.fixed24
+        and target.shifts_pairs
+        and recurrence.dtype == np.float32
+        and recurrence[0].nbytes > target.l1_bytes
+        and not (isinstance(batch, int) and batch > _MOST_ROWS_IN_FIXED_POINT)
+        and fixed24.fit(recurrence)
+    )
 
 
 def _constant(planner: Planner, value: Value | None) -> np.ndarray | None:
@@ -149,6 +167,8 @@ def _time_loop(
         shared = _zeros(planner, (directions, spec.shared_elements(hidden)), gates, "what threads share, and count in")
     call = KernelCall(spec, [gates, *constants, *given, y, last_h, last_c, shared], list(sizes), 4, 7)
     call.label, call.reason = f"{computation.kind} {computation.direction} {hidden}", "the whole time loop"
+    if spec.fixed:
+        call.reason += ", reading weights of 24 bits"
     planner.call(call)
 
 
