@@ -203,8 +203,8 @@ class SessionOptions(_Options):
         - `jitonnx.winograd` = "0": convolutions of three taps do not use Winograd's algorithm, which rounds a little
           differently.
         - `jitonnx.fixed24` = "0": the recurrent weights of LSTM, GRU and RNN keep their float32 values. Else, for
-          batches of one or two and on CPUs with AVX-512 VBMI2, they are rounded to 24-bit fixed-point numbers, an error
-          of at most 2**-24 of the largest weight of the same unit and gate, unless that one is far above the others.
+          a batch of one and on CPUs with AVX-512 VBMI2, they are rounded to 24-bit fixed-point numbers, an error of at
+          most 2**-24 of the largest weight of the same unit and gate, unless that one is far above the others.
         - `jitonnx.keep_model` = "0": the compiled model is neither kept in the kernel cache nor taken from there;
           docs/starting.md tells about it.
         - `optimization.disable_specified_optimizers`: names of rewrites that are not to be made, with ";" between them.
