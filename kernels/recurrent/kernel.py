@@ -11,7 +11,7 @@ a panel does not depend on who works on it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -73,7 +73,7 @@ class _Kernel:
         self.first_panel, self.last_panel = code.integer(0), self.panels
         self.state = self.padded * spec.rows
         self._place_states(code.scratch(self.element))
-        self.sums = code.scratch(self.element).at(self.state * 5)
+        self.sums = self.first_sums = code.scratch(self.element).at(self.state * 5)
 
     def _place_states(self, memory: Pointer) -> None:
         """h before and after a step, c, z, r * h."""
@@ -184,15 +184,28 @@ class _Kernel:
         first_gate = 0
         for number, gates in enumerate(self.spec.passes):
             source = self.reset_h if first_gate else self._h(step)
-            with (
-                self._phase(step * len(self.spec.passes) + (number + self.spec.initial)),
-                self.code.loop(self.last_panel - self.first_panel) as at,
-            ):
-                panel = select(_odd(step), self.last_panel - 1 - at, self.first_panel + at)
-                self._panel(weights.at(panel * each * (gates * self.spec.units)), source, gates, count)
-                self._update(first, count, step, panel * self.spec.units, first_gate)
+            with self._phase(step * len(self.spec.passes) + (number + self.spec.initial)):
+                for work in self._turns():
+                    with self._panels_in_turn(step, gates) as panel:
+                        if "products" in work:
+                            self._panel(weights.at(panel * each * (gates * self.spec.units)), source, gates, count)
+                        if "gates" in work:
+                            self._update(first, count, step, panel * self.spec.units, first_gate)
             weights = weights.at(self.padded * each * gates)
             first_gate += gates
+
+    def _turns(self) -> Sequence[Sequence[str]]:
+        """What is done panel after panel. A single row's gates follow all products: several panels' chains overlap."""
+        return [["products"], ["gates"]] if self.spec.rows == 1 else [["products", "gates"]]
+
+    @contextmanager
+    def _panels_in_turn(self, step: Traced, gates: int) -> Iterator[Traced]:
+        """A loop over the panels at hand, upwards and downwards by turns, with the place of each panel's sums."""
+        with self.code.loop(self.last_panel - self.first_panel) as at:
+            panel = select(_odd(step), self.last_panel - 1 - at, self.first_panel + at)
+            if self.spec.rows == 1:
+                self.sums = self.first_sums.at(panel * (gates * self.spec.units))
+            yield panel
 
     @contextmanager
     def _each_panel(self, first: Traced, count: Traced) -> Iterator[tuple[Traced, Traced, Traced, Mask]]:

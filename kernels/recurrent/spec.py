@@ -173,9 +173,10 @@ class RecurrentSpec(KernelSpec):
         return shared_bytes(self.parts) // np.dtype(self.element).itemsize
 
     def scratch_bytes(self, sizes: Sequence[int]) -> int:
-        """Five states (h before and after a step, c, z, r * h) and one panel's sums, for each row."""
-        hidden = sizes[3]
-        return self.rows * (5 * self.padded(hidden) + self.gates * self.units) * np.dtype(self.element).itemsize
+        """Five states (h before and after a step, c, z, r * h) and a panel's sums, or all panels' for a single row."""
+        padded = self.padded(sizes[3])
+        sums = self.gates * (padded if self.rows == 1 else self.units)
+        return self.rows * (5 * padded + sums) * np.dtype(self.element).itemsize
 
     def work(self, sizes: Sequence[int]) -> Work:
         steps, batch, directions, hidden = sizes[:4]
