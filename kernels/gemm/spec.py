@@ -84,7 +84,7 @@ class GemmSpec(KernelSpec):
         cache (a panel of 48 columns and k = 3072 has 590 KB), while a may come from the third. So the more rows use a
         panel the better: a task gets up to 1 MB of a, 4 MB where it first copies the panel. Up to that a product is cut
         by columns, a panel a task, and by rows only until there are 16 tasks. A task is not made smaller than 2**18
-        multiplications, about 5 microseconds.
+        multiplications, about 5 microseconds; than 2**16 for a single row, which takes as long to read as many weights.
         """
         if 0 in (m, n, batch):
             return 1, 1
@@ -94,7 +94,8 @@ class GemmSpec(KernelSpec):
         tiles_in_cache = max(1, a_bytes // (depth * height * self.itemsize))
         wanted = min(_TASKS, m * n * depth * batch // _TASK_PRODUCTS) // (panels * batch)
         tiles_each = -(-tiles // min(tiles, max(1, wanted, -(-tiles // tiles_in_cache))))
-        panels_each = max(1, _TASK_PRODUCTS // (tiles_each * height * depth * width))
+        least = _TASK_PRODUCTS * min(m, 4) // 4
+        panels_each = max(1, least // (tiles_each * height * depth * width))
         column_blocks = -(-panels // min(panels, panels_each))
         return tiles_each * height, -(-panels // column_blocks) * width
 
