@@ -105,7 +105,10 @@ def _all_shapes(
                 "(--shape INPUT=1,2,3 to `jitonnx compile`), or run the model with the shapes first"
             )
         return [(one, one) for one in found]
-    return list(dict.fromkeys(_ordered(declared, one) for one in ([shapes] if isinstance(shapes, Mapping) else shapes)))
+    sets = [shapes] if isinstance(shapes, Mapping) else shapes
+    if not isinstance(sets, Sequence) or not all(isinstance(one, Mapping) for one in sets):
+        raise TypeError(f"shapes are a dict of shapes by input name, or a list of such; got {shapes!r}")
+    return list(dict.fromkeys(_ordered(declared, one) for one in sets))
 
 
 def _open(declared: Sequence[Declaration]) -> str:

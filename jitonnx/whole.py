@@ -16,7 +16,7 @@ import weakref
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
-from jitonnx.entries import COMPILE, CPU_NAME, EXTERNAL_DATA_FOLDER, GEMM, KEEP_MODEL
+from jitonnx.entries import COMPILE, CPU_NAME, EXTERNAL_DATA_FOLDER, GEMM, KEEP_MODEL, switch
 from jitonnx.errors import ModelRequiresCompilation
 from jitonnx.runtime.artifact import Argument, Artifact, ArtifactError, ModelInfo, open_artifact
 from jitonnx.runtime.cpu import cpu_identity
@@ -74,7 +74,7 @@ def find_whole(source: object, options: SessionOptions, disabled: Collection[str
 
 def _is_excluded(options: SessionOptions) -> bool:
     """Whether sessions with these options always load and compile the model."""
-    if options.entry(KEEP_MODEL) == "0":
+    if not switch(options, KEEP_MODEL, True):
         return True
     if options.enable_profiling:  # of the loading too
         return True

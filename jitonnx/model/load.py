@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import stat
 import warnings
 from pathlib import Path
 from typing import Any
@@ -94,8 +95,9 @@ def _map(path: Path, given: Any) -> memoryview:
     if path.is_dir():
         raise InvalidProtobuf(f"Load model from {given} failed:Protobuf parsing failed: the path is a folder")
     with open(path, "rb") as file:
-        if not os.fstat(file.fileno()).st_size:
-            return memoryview(b"")  # cannot be mapped
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode) or not found.st_size:
+            return memoryview(file.read())  # pipes and empty files cannot be mapped
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 

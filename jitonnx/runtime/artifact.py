@@ -114,9 +114,11 @@ def is_artifact(source: object) -> bool:
     if not isinstance(source, str | os.PathLike):
         return False
     try:
+        if not os.path.isfile(source):  # a look into a pipe would take away what it gives
+            return False
         with open(source, "rb") as file:
             return file.read(len(MAGIC)) == MAGIC
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 

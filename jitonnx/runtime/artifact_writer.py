@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import zlib
 from collections.abc import Mapping, Sequence
@@ -112,6 +113,8 @@ def _used(contents: Contents) -> list[str]:
 
 def _replace(path: Path, front: bytes, constants: Mapping[int, Array], durable: bool) -> None:
     """Write under another name, then move to the place."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder to write to", str(path.parent))
     temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
