@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jitonnx.engine import Compiled, Engine, Shapes
+from jitonnx.engine import Compiled, Engine
 from jitonnx.environment import get_version_string
 from jitonnx.errors import Fail, InvalidArgument
 from jitonnx.inputs import Size, choose_shapes, ends
@@ -16,7 +16,7 @@ from jitonnx.runtime.artifact import ModelInfo, SavedPlan, SavedProgram, ShapeRa
 from jitonnx.runtime.artifact_writer import Contents, write
 from jitonnx.runtime.cpu import cpu_needed
 from jitonnx.runtime.driver import driver_code
-from jitonnx.runtime.program import Flag
+from jitonnx.runtime.program import Flag, Shapes
 from jitonnx.whole import model_info
 
 if TYPE_CHECKING:

@@ -63,10 +63,12 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
     from jitonnx.background import Workshop
-    from jitonnx.engine import BackgroundEngine, Engine, Shapes
+    from jitonnx.background_engine import BackgroundEngine
+    from jitonnx.engine import Engine
     from jitonnx.ir.graph import Graph
     from jitonnx.model import Model
     from jitonnx.profiling import Profile
+    from jitonnx.runtime.program import Shapes
     from jitonnx.saving import NamedShapes
 
 Outputs: TypeAlias = list[Any]
@@ -455,7 +457,8 @@ class InferenceSession:
         self._opsets = dict(model.opset_imports)
 
     def _engine(self, graph: Graph) -> Engine | BackgroundEngine:
-        from jitonnx.engine import BackgroundEngine, CompileMode, Engine
+        from jitonnx.background_engine import BackgroundEngine
+        from jitonnx.engine import CompileMode, Engine
 
         settings, cache, workshop = self._settings, _kernel_cache(default_directory()), self._workshop
         assert workshop is not None

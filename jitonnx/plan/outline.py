@@ -17,7 +17,7 @@ from jitonnx.ir import dims
 from jitonnx.ir.dims import Dim, DimLike
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.plan.memory import Lifetime, assign_offsets
-from jitonnx.runtime.program import Program, Slot, Space, Step, TensorSpec
+from jitonnx.runtime.program import Program, Shapes, Slot, Space, Step, TensorSpec
 
 GRAIN_MICROSECONDS = 10.0
 """The estimated time on one core of what a thread takes of a call at a time, at least. Taking costs 20 to 100 ns."""
@@ -76,7 +76,6 @@ class PlanTensor(NamedTuple):
 
 Array: TypeAlias = npt.NDArray[np.generic]
 Constant: TypeAlias = Array | Contents
-Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 class Outline:

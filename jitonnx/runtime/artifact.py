@@ -27,7 +27,7 @@ from .driver import adopt
 from .layout import ALIGNMENT, aligned_bytes
 from .loader import LoadError, load
 from .mapping import Linked, MappedCode
-from .program import SPACES, Flag, Program, Slot, Step, TensorSpec
+from .program import SPACES, Flag, Program, Shapes, Slot, Step, TensorSpec
 from .trust import distrust
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ _DIGEST_BYTES = SHA256_BYTES
 HEADER_OFFSET = PROLOGUE.size + _DIGEST_BYTES
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
-Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 class ArtifactError(RuntimeError):
