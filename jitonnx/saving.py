@@ -12,12 +12,11 @@ from jitonnx.environment import get_version_string
 from jitonnx.errors import Fail, InvalidArgument
 from jitonnx.inputs import Size, choose_shapes, ends
 from jitonnx.ir.declaration import Declaration
-from jitonnx.runtime.artifact import ModelInfo, SavedPlan, SavedProgram, ShapeRange
+from jitonnx.runtime.artifact import Argument, ModelInfo, SavedPlan, SavedProgram, ShapeRange
 from jitonnx.runtime.artifact_writer import Contents, write
 from jitonnx.runtime.cpu import cpu_needed
 from jitonnx.runtime.driver import driver_code
 from jitonnx.runtime.program import Flag, Shapes
-from jitonnx.whole import model_info
 
 if TYPE_CHECKING:
     from jitonnx.session import InferenceSession
@@ -91,6 +90,16 @@ def write_whole(engine: Engine, info: ModelInfo, path: Path) -> int:
         driver_code(engine.cache),
     )
     return write(path, contents, durable=True)
+
+
+def model_info(session: InferenceSession, opsets: Mapping[str, int]) -> ModelInfo:
+    """What an artifact says about the model of a session."""
+    return ModelInfo(
+        [Argument(entry.name, entry.type, entry.shape) for entry in session.declared_inputs],
+        [Argument(entry.name, entry.type, tuple(entry.shape)) for entry in session.get_outputs()],
+        session.get_modelmeta(),
+        opsets,
+    )
 
 
 def _all_shapes(

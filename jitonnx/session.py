@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
 from jitonnx import feeds as feeding
 from jitonnx import whole
+from jitonnx.description import ModelNode, argument_arg, input_arg, model_nodes, output_arg
 from jitonnx.entries import (
     DISABLED,
     EXTERNAL_DATA_FOLDER,
@@ -38,17 +39,7 @@ from jitonnx.entries import (
 from jitonnx.errors import Fail, InvalidArgument, ModelLoadCanceled, NoSuchFile, RuntimeException
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.errors import GraphError, InferenceError
-from jitonnx.metadata import (
-    ModelMetadata,
-    ModelNode,
-    NodeArg,
-    argument_arg,
-    input_arg,
-    model_metadata,
-    model_nodes,
-    output_arg,
-    saved_metadata,
-)
+from jitonnx.metadata import ModelMetadata, NodeArg
 from jitonnx.options import RunOptions, SessionOptions
 from jitonnx.providers import CPU, check_providers
 from jitonnx.runtime.artifact import Artifact, ArtifactError, is_artifact, open_artifact
@@ -353,7 +344,7 @@ class InferenceSession:
         self._overridable_meta: list[NodeArg] = []
         self._outputs_meta = [argument_arg(argument) for argument in model.outputs]
         self._output_names = [argument.name for argument in model.outputs]
-        self._model_meta = saved_metadata(model)
+        self._model_meta = model.metadata
         self._nodes: list[ModelNode] = []
         self._overridable: dict[str, Declaration] = {}
         self._with_defaults: Graph | None = None
@@ -383,8 +374,11 @@ class InferenceSession:
         if kept_as is None or _in_background(engine) or isinstance(engine, SavedEngine):
             return
         if whole.is_settled(kept_as) and whole.can_keep(model, engine):
+            from jitonnx.saving import model_info
+
             assert self._workshop is not None
-            self._workshop.submit(whole.keeping(self, engine, kept_as, model.opset_imports))
+            info = model_info(self, model.opset_imports)
+            self._workshop.submit(whole.keeping(engine, kept_as, info, self._sess_options))
 
     def _load_whole(self) -> None:
         """Make what a session that was opened from the kernel cache lacks: the graph, its nodes, plan and reports.
@@ -452,7 +446,7 @@ class InferenceSession:
             for declared, value in zip(model.outputs, model.graph.outputs, strict=True)
         ]
         self._output_names = [declared.name for declared in model.outputs]
-        self._model_meta = model_metadata(model.metadata)
+        self._model_meta = model.metadata
         self._nodes = model_nodes(model.graph)
         self._opsets = dict(model.opset_imports)
 

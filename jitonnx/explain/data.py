@@ -9,12 +9,12 @@ from math import prod
 from typing import Any
 
 from jitonnx.codegen.code import code_of
+from jitonnx.description import ModelNode
 from jitonnx.engine import Engine
 from jitonnx.errors import Fail
 from jitonnx.explain.equations import equations
 from jitonnx.ir.dims import DimLike, evaluate
 from jitonnx.ir.graph import Node
-from jitonnx.metadata import ModelNode
 from jitonnx.passes.report import Applied, Declined
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.outline import microseconds, threads_for

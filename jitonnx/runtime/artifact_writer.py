@@ -250,14 +250,15 @@ def _cpu(cpu: CpuNeeded) -> pb.Cpu:
 
 
 def _model(model: ModelInfo) -> pb.ModelInfo:
+    metadata = model.metadata
     return pb.ModelInfo(
-        producer_name=model.producer_name,
-        graph_name=model.graph_name,
-        domain=model.domain,
-        description=model.description,
-        graph_description=model.graph_description,
-        version=model.version,
-        custom_metadata=model.custom_metadata,
+        producer_name=metadata.producer_name,
+        graph_name=metadata.graph_name,
+        domain=metadata.domain,
+        description=metadata.description,
+        graph_description=metadata.graph_description,
+        version=metadata.version,
+        custom_metadata=metadata.custom_metadata_map,
         opsets=model.opsets,
         inputs=[_argument(argument) for argument in model.inputs],
         outputs=[_argument(argument) for argument in model.outputs],
