@@ -41,7 +41,6 @@ from jitonnx.plan.planner import ConcreteShapesNeeded, UnplannableError
 from jitonnx.ready import PROGRAM_BYTES, PROGRAMS_KEPT, Ready, Runner
 from jitonnx.records import dataclass
 from jitonnx.runtime.cache import KernelCache
-from jitonnx.runtime.cpu import cpu_needed
 from jitonnx.runtime.images import find_linked, load_linked
 from jitonnx.runtime.program import Shapes
 from jitonnx.target import Target, host
@@ -118,7 +117,7 @@ class Engine:
         self.settings, self.cache, self.progress, self.workshop = settings, cache, progress, workshop
         self.stop = stop
         self.target = settings.target or host()
-        self.foreign = cpu_needed(self.target).problem() if settings.target else None
+        self.foreign = self.target.needed.problem() if settings.target else None
         """Why this machine cannot run the code; None if it can. Code for other CPUs is made to be saved."""
         self._input_types = [value.type for value in graph.inputs]
         dynamic = any(not kind.static for kind in self._input_types)

@@ -14,7 +14,6 @@ from jitonnx.inputs import Size, choose_shapes, ends
 from jitonnx.ir.declaration import Declaration
 from jitonnx.runtime.artifact import Argument, ModelInfo, SavedPlan, SavedProgram, ShapeRange
 from jitonnx.runtime.artifact_writer import Contents, write
-from jitonnx.runtime.cpu import cpu_needed
 from jitonnx.runtime.driver import driver_code
 from jitonnx.runtime.program import Flag, Shapes
 
@@ -57,7 +56,7 @@ def save(
         path,
         Contents(
             get_version_string(),
-            cpu_needed(engine.target),
+            engine.target.needed,
             threads,
             model_info(session, opsets),
             programs,
@@ -81,7 +80,7 @@ def write_whole(engine: Engine, info: ModelInfo, path: Path) -> int:
     compiled, program = _program(engine, engine.only_shapes)
     contents = Contents(
         get_version_string(),
-        cpu_needed(engine.target),
+        engine.target.needed,
         engine.settings.threads,
         info,
         [program],
