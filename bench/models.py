@@ -15,6 +15,7 @@ haswell` adds jitonnx compiled for another CPU that this one can stand for: what
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import math
 import resource
@@ -24,7 +25,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -69,13 +70,21 @@ def open_openvino(path: Path, threads: int, feeds: Feeds) -> Run:
     return lambda: list(request.infer(feeds).values())
 
 
-RUNTIMES: dict[str, Callable[[Path, int, Feeds], Run]] = {
-    "jitonnx": open_jitonnx,
-    "onnxruntime": open_onnxruntime,
-    "openvino": open_openvino,
-}
-FOR_CPU = "for "
-"""In front of a CPU's name: jitonnx compiled for it."""
+class Runtime(NamedTuple):
+    """What runs the models. name: the head of its column. open: gives the call that runs a model once."""
+
+    name: str
+    open: Callable[[Path, int, Feeds], Run]
+
+
+def runtimes(openvino: bool = False, cpu: str | None = None) -> list[Runtime]:
+    """jitonnx and onnxruntime; OpenVINO, and jitonnx compiled for another CPU, if wanted."""
+    found = [Runtime("jitonnx", open_jitonnx), Runtime("onnxruntime", open_onnxruntime)]
+    if openvino:
+        found.append(Runtime("openvino", open_openvino))
+    if cpu:
+        found.append(Runtime(f"for {cpu}", functools.partial(open_jitonnx, cpu=cpu)))
+    return found
 
 
 def time_in_turns(runs: Sequence[Run], rounds: int, block_seconds: float = BLOCK_SECONDS) -> list[float]:
@@ -123,24 +132,20 @@ def _block(run: Run, length: int) -> float:
     return statistics.median(times)
 
 
-def measure(path: Path, threads: int, runtimes: Sequence[str], rounds: int) -> dict[str, Any]:
-    """One row of the table: milliseconds by runtime, and the difference to onnxruntime's outputs."""
-    with np.load(path.with_suffix(".npz")) as stored:
-        feeds = {name: stored[name] for name in stored.files}
-    runs = [_open(name, path, threads, feeds) for name in runtimes]
+def measure(path: Path, threads: int, chosen: Sequence[Runtime], rounds: int) -> dict[str, Any]:
+    """One row of the table: milliseconds by runtime, and the difference of the first two's outputs."""
+    runs = _open_all(path, threads, chosen)
     seconds = time_in_turns(runs, rounds)
     row: dict[str, Any] = {"model": path.stem, "threads": threads}
-    row |= {name: 1e3 * value for name, value in zip(runtimes, seconds, strict=True)}
-    if {"jitonnx", "onnxruntime"} <= set(runtimes):
-        row["difference"] = difference(runs[runtimes.index("jitonnx")](), runs[runtimes.index("onnxruntime")]())
-    return row
+    row |= {runtime.name: 1e3 * value for runtime, value in zip(chosen, seconds, strict=True)}
+    return row | {"difference": difference(runs[0](), runs[1]())}
 
 
-def _open(runtime: str, path: Path, threads: int, feeds: Feeds) -> Run:
-    """`runtime`: one of RUNTIMES, or jitonnx for another CPU as "for haswell"."""
-    if runtime.startswith(FOR_CPU):
-        return open_jitonnx(path, threads, feeds, runtime.removeprefix(FOR_CPU))
-    return RUNTIMES[runtime](path, threads, feeds)
+def _open_all(path: Path, threads: int, chosen: Sequence[Runtime]) -> list[Run]:
+    """What runs the model with each runtime."""
+    with np.load(path.with_suffix(".npz")) as stored:
+        feeds = {name: stored[name] for name in stored.files}
+    return [runtime.open(path, threads, feeds) for runtime in chosen]
 
 
 def difference(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> float:
@@ -153,18 +158,14 @@ def difference(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> floa
     return worst
 
 
-def peak_memory(path: Path, threads: int, runtime: str) -> float:
-    """Peak resident megabytes of a process that loads the model with one runtime and runs it once."""
-    command = [sys.executable, "-m", "bench.models", "--peak", runtime, "--threads", str(threads), "--", str(path)]
-    answer = subprocess.run(command, check=True, capture_output=True, text=True)
+def peak_memory(path: Path, threads: int, runtime: Runtime, arguments: Sequence[str]) -> float:
+    """Peak resident megabytes of a process that loads the model with one runtime and runs it once.
+
+    arguments: those that chose the runtimes of this process.
+    """
+    command = [sys.executable, "-m", "bench.models", *arguments, "--peak", runtime.name, "--threads", str(threads)]
+    answer = subprocess.run([*command, "--", str(path)], check=True, capture_output=True, text=True)
     return float(answer.stdout.split()[-1])
-
-
-def _print_peak(path: Path, threads: int, runtime: str) -> None:
-    with np.load(path.with_suffix(".npz")) as stored:
-        feeds = {name: stored[name] for name in stored.files}
-    _open(runtime, path, threads, feeds)()
-    print(_own_peak())
 
 
 def _own_peak() -> float:
@@ -176,19 +177,19 @@ def _own_peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def print_table(rows: Sequence[dict[str, Any]], runtimes: Sequence[str]) -> None:
-    """The rows, and the geometric mean of each ratio by number of threads."""
-    others = [name for name in runtimes if name != "jitonnx"]
+def print_table(rows: Sequence[dict[str, Any]], chosen: Sequence[Runtime]) -> None:
+    """The rows, and the geometric mean of each ratio to the first runtime, jitonnx, by number of threads."""
+    others = [runtime.name for runtime in chosen[1:]]
     head = f"{'model':22} {'threads':>7} {'jitonnx ms':>11}"
     head += "".join(f" {name + ' ms':>15} {'ratio':>6}" for name in others) + f" {'difference':>11}"
     print(head)
     for row in rows:
         line = f"{row['model']:22} {row['threads']:7} {row['jitonnx']:11.4g}"
         line += "".join(f" {row[name]:15.4g} {row[name] / row['jitonnx']:6.2f}" for name in others)
-        print(line + (f" {row['difference']:11.1e}" if "difference" in row else ""))
+        print(f"{line} {row['difference']:11.1e}")
     for threads in sorted({row["threads"] for row in rows}):
-        chosen = [row for row in rows if row["threads"] == threads]
-        means = [statistics.geometric_mean(row[name] / row["jitonnx"] for row in chosen) for name in others]
+        equal = [row for row in rows if row["threads"] == threads]
+        means = [statistics.geometric_mean(row[name] / row["jitonnx"] for row in equal) for name in others]
         texts = [f"{name} / jitonnx {mean:.3f}" for name, mean in zip(others, means, strict=True)]
         print(f"geometric mean, {threads} thread{'s' if threads > 1 else ''}: {', '.join(texts)}")
 
@@ -206,25 +207,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--peak", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     threads = [int(number) for number in options.threads.split(",")]
+    chosen = runtimes(options.openvino, options.cpu)
     if options.peak:
-        _print_peak(options.folder, threads[0], options.peak)
+        (run,) = _open_all(options.folder, threads[0], [entry for entry in chosen if entry.name == options.peak])
+        run()
+        print(_own_peak())
         return
-    runtimes = ["jitonnx", "onnxruntime", *(["openvino"] if options.openvino else [])]
-    runtimes += [FOR_CPU + options.cpu] if options.cpu else []
     paths = [
         path for path in sorted(options.folder.glob("*.onnx")) if not options.models or path.stem in options.models
     ]
     rows = []
     for path in paths:
         for number in threads:
-            rows.append(measure(path, number, runtimes, options.rounds))
-            print_table(rows[-1:], runtimes)
+            rows.append(measure(path, number, chosen, options.rounds))
+            print_table(rows[-1:], chosen)
     print()
-    print_table(rows, runtimes)
+    print_table(rows, chosen)
     if options.memory:
-        print(f"\n{'peak memory, MB':22}" + "".join(f" {name:>12}" for name in runtimes))
+        flags = [*(["--openvino"] if options.openvino else []), *(["--cpu", options.cpu] if options.cpu else [])]
+        print(f"\n{'peak memory, MB':22}" + "".join(f" {entry.name:>12}" for entry in chosen))
         for path in paths:
-            print(f"{path.stem:22}" + "".join(f" {peak_memory(path, threads[0], name):12.0f}" for name in runtimes))
+            peaks = [peak_memory(path, threads[0], entry, flags) for entry in chosen]
+            print(f"{path.stem:22}" + "".join(f" {peak:12.0f}" for peak in peaks))
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1))
 

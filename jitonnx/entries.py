@@ -32,6 +32,28 @@ KEEP_MODEL = "jitonnx.keep_model"
 """Configuration entry: "0" neither keeps the compiled model in the kernel cache nor opens one that is kept there."""
 
 
+_SWITCHES = (WINOGRAD, VERIFY, KEEP_MODEL)
+_OWN = (GEMM, CPU_NAME, COMPILE, PROGRAM_MEGABYTES, *_SWITCHES)
+
+
+def check_entries(options: SessionOptions) -> None:
+    """InvalidArgument for keys that look like jitonnx's own and are not, and for switches that are neither "0" nor "1".
+
+    Keys of onnxruntime that mean nothing here are no errors.
+    """
+    for key in options.entry_keys():
+        if key.startswith("jitonnx.") and key not in _OWN:
+            raise InvalidArgument(f"there is no session configuration entry {key}; jitonnx has {', '.join(_OWN)}")
+    for key in _SWITCHES:
+        if options.entry(key) not in (None, "", "0", "1"):
+            raise InvalidArgument(f"the session configuration entry {key} is {options.entry(key)!r}; give '0' or '1'")
+
+
+def switch(options: SessionOptions, key: str, default: bool) -> bool:
+    """What an entry that is "0" or "1" says."""
+    return options.entry(key) == "1" if options.entry(key) else default
+
+
 def program_bytes(options: SessionOptions) -> int:
     """The memory that programs for different shapes may hold. InvalidArgument for what is no number above 0."""
     text = options.entry(PROGRAM_MEGABYTES) or ""

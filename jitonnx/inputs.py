@@ -54,8 +54,10 @@ def joined(low: Mapping[str, Shape], high: Mapping[str, Shape]) -> dict[str, tup
 
 
 def _end(name: str, size: Size, which: int) -> int:
-    if not isinstance(size, tuple):
+    if isinstance(size, int | np.integer):
         return int(size)
+    if not isinstance(size, tuple):
+        raise InvalidArgument(f"{size!r} is no size for {name!r}: give an integer, or a range as (1, 512)")
     if len(size) != 2 or not 0 <= size[0] <= size[1]:
         raise InvalidArgument(f"{size} is no range of sizes for {name!r}: give the least and the largest, as (1, 512)")
     return int(size[which])
@@ -91,10 +93,15 @@ def _check_dimensions(inputs: Sequence[Declaration], dimensions: Mapping[str, in
         raise InvalidArgument(
             f"the model has no dimension {name!r}; its named dimensions are: {', '.join(sorted(known)) or 'none'}"
         )
+    for name, size in dimensions.items():
+        if size < 0:
+            raise InvalidArgument(f"dimension {name!r} is given the size {size}; give one of at least 0")
 
 
 def _take_over(declared: Declaration, shape: Shape, chosen: ChosenShapes) -> None:
     """Use a shape that was given, and the sizes it gives to named dimensions."""
+    if any(size < 0 for size in shape):
+        raise InvalidArgument(f"{declared.name!r} is given the shape {list(shape)}, which has a negative size")
     if declared.shape is not None:
         if len(shape) != len(declared.shape):
             raise InvalidArgument(f"{declared.name!r} has the shape {list(declared.shape)}; {list(shape)} does not fit")

@@ -188,7 +188,8 @@ class SessionOptions(_Options):
     use_per_session_threads = _flag(True)
 
     def add_session_config_entry(self, key: str, value: str) -> None:
-        """Set a configuration entry. Any key is kept; these mean something:
+        """Set a configuration entry. Any key is kept; making a session is refused (InvalidArgument) if one that begins
+        with "jitonnx." is unknown, or a value of those makes no sense. These mean something:
 
         - `session.strict_shape_type_inference` = "1": inputs that disagree on a dimension are an error, not a warning.
         - `session.model_external_initializers_file_folder_path`: where a model from bytes has its external data.
@@ -221,6 +222,10 @@ class SessionOptions(_Options):
         """A configuration entry, None if there is none of this key. (Not in onnxruntime.)"""
         return self._entries.get(key)
 
+    def entry_keys(self) -> list[str]:
+        """The keys of the configuration entries. (Not in onnxruntime.)"""
+        return list(self._entries)
+
     def settled(self) -> str:
         """All that was set, as text that is the same for equal options. (Not in onnxruntime.)
 
@@ -243,8 +248,15 @@ class SessionOptions(_Options):
         return bool(self._values.get("load_cancelled"))
 
     def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
-        """Fix the size of a named dimension: the model is compiled for it, and other sizes are refused."""
-        self._dimensions[_instance(name, str)] = operator.index(size)
+        """Fix the size of a named dimension: the model is compiled for it, and other sizes are refused.
+
+        InvalidArgument for a negative size.
+        """
+        if not isinstance(name, str) or not hasattr(size, "__index__"):
+            raise TypeError(f"give the name of a dimension, a str, and its size, an int; got {name!r} and {size!r}")
+        if operator.index(size) < 0:
+            raise errors.InvalidArgument(f"dimension {name!r} is fixed to {size}; give a size of at least 0")
+        self._dimensions[name] = operator.index(size)
 
     def add_free_dimension_override_by_denotation(self, denotation: str, size: int) -> NoReturn:
         """Not supported: NotImplemented."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from jitonnx.errors import InvalidArgument
@@ -44,6 +44,8 @@ def check_providers(providers: Any, provider_options: Any, options: SessionOptio
 
     providers: None, a name, or a sequence of names and of (name, options) pairs.
     """
+    if providers is not None and not isinstance(providers, Iterable):
+        raise TypeError(f"providers are names, or pairs of a name and a dict of options; got {providers!r}")
     given = [providers] if isinstance(providers, str) else list(providers or ())
     if provider_options is not None and len(provider_options) != len(given):
         raise ValueError("'providers' and 'provider_options' should be the same length if both are given.")

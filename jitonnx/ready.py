@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from jitonnx.runtime.entry import Entry
 from jitonnx.runtime.executable import Executable
 from jitonnx.runtime.program import Flag, Program
 
+Runner: TypeAlias = Callable[[Sequence[Any]], list[Any]]
+"""Gives the outputs for inputs whose types and shapes have been checked."""
 PROGRAMS_KEPT = 1024
 """Programs (one a set of input shapes) that an engine keeps at most; the least recently used go."""
 PROGRAM_BYTES = 256 << 20

@@ -12,7 +12,8 @@ from jitonnx.errors import InvalidArgument
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.dtypes import DType
 from jitonnx.ready import PROGRAM_BYTES, Ready
-from jitonnx.runtime.artifact import Argument, Artifact, Shapes
+from jitonnx.runtime.artifact import Argument, Artifact
+from jitonnx.runtime.program import Shapes
 
 if TYPE_CHECKING:
     from jitonnx.saved_ranges import SavedRanges

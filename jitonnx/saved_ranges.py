@@ -12,7 +12,8 @@ from jitonnx.kept import Kept
 from jitonnx.plan.outline import Outline, holds
 from jitonnx.plan.outline_message import OutlineError, from_message
 from jitonnx.ready import PROGRAMS_KEPT, Ready
-from jitonnx.runtime.artifact import Artifact, SavedPlan, Shapes
+from jitonnx.runtime.artifact import Artifact, SavedPlan
+from jitonnx.runtime.program import Shapes
 
 
 class SavedRanges:

@@ -7,17 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jitonnx.engine import Compiled, Engine, Shapes
+from jitonnx.engine import Compiled, Engine
 from jitonnx.environment import get_version_string
 from jitonnx.errors import Fail, InvalidArgument
 from jitonnx.inputs import Size, choose_shapes, ends
 from jitonnx.ir.declaration import Declaration
-from jitonnx.runtime.artifact import ModelInfo, SavedPlan, SavedProgram, ShapeRange
+from jitonnx.runtime.artifact import Argument, ModelInfo, SavedPlan, SavedProgram, ShapeRange
 from jitonnx.runtime.artifact_writer import Contents, write
-from jitonnx.runtime.cpu import cpu_needed
 from jitonnx.runtime.driver import driver_code
-from jitonnx.runtime.program import Flag
-from jitonnx.whole import model_info
+from jitonnx.runtime.program import Flag, Shapes
 
 if TYPE_CHECKING:
     from jitonnx.session import InferenceSession
@@ -58,7 +56,7 @@ def save(
         path,
         Contents(
             get_version_string(),
-            cpu_needed(engine.target),
+            engine.target.needed,
             threads,
             model_info(session, opsets),
             programs,
@@ -82,7 +80,7 @@ def write_whole(engine: Engine, info: ModelInfo, path: Path) -> int:
     compiled, program = _program(engine, engine.only_shapes)
     contents = Contents(
         get_version_string(),
-        cpu_needed(engine.target),
+        engine.target.needed,
         engine.settings.threads,
         info,
         [program],
@@ -91,6 +89,16 @@ def write_whole(engine: Engine, info: ModelInfo, path: Path) -> int:
         driver_code(engine.cache),
     )
     return write(path, contents, durable=True)
+
+
+def model_info(session: InferenceSession, opsets: Mapping[str, int]) -> ModelInfo:
+    """What an artifact says about the model of a session."""
+    return ModelInfo(
+        [Argument(entry.name, entry.type, entry.shape) for entry in session.declared_inputs],
+        [Argument(entry.name, entry.type, tuple(entry.shape)) for entry in session.get_outputs()],
+        session.get_modelmeta(),
+        opsets,
+    )
 
 
 def _all_shapes(
@@ -105,7 +113,10 @@ def _all_shapes(
                 "(--shape INPUT=1,2,3 to `jitonnx compile`), or run the model with the shapes first"
             )
         return [(one, one) for one in found]
-    return list(dict.fromkeys(_ordered(declared, one) for one in ([shapes] if isinstance(shapes, Mapping) else shapes)))
+    sets = [shapes] if isinstance(shapes, Mapping) else shapes
+    if not isinstance(sets, Sequence) or not all(isinstance(one, Mapping) for one in sets):
+        raise TypeError(f"shapes are a dict of shapes by input name, or a list of such; got {shapes!r}")
+    return list(dict.fromkeys(_ordered(declared, one) for one in sets))
 
 
 def _open(declared: Sequence[Declaration]) -> str:

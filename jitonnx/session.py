@@ -25,28 +25,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
 from jitonnx import feeds as feeding
 from jitonnx import whole
+from jitonnx.description import ModelNode, argument_arg, input_arg, model_nodes, output_arg
 from jitonnx.entries import (
     DISABLED,
     EXTERNAL_DATA_FOLDER,
     MODEL_FORMAT,
     STRICT,
     VERIFY,
+    check_entries,
     program_bytes,
+    switch,
 )
-from jitonnx.errors import Fail, InvalidArgument, ModelLoadCanceled
+from jitonnx.errors import Fail, InvalidArgument, ModelLoadCanceled, NoSuchFile, RuntimeException
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.errors import GraphError, InferenceError
-from jitonnx.metadata import (
-    ModelMetadata,
-    ModelNode,
-    NodeArg,
-    argument_arg,
-    input_arg,
-    model_metadata,
-    model_nodes,
-    output_arg,
-    saved_metadata,
-)
+from jitonnx.metadata import ModelMetadata, NodeArg
 from jitonnx.options import RunOptions, SessionOptions
 from jitonnx.providers import CPU, check_providers
 from jitonnx.runtime.artifact import Artifact, ArtifactError, is_artifact, open_artifact
@@ -61,15 +54,19 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
     from jitonnx.background import Workshop
-    from jitonnx.engine import BackgroundEngine, Engine, Shapes
+    from jitonnx.background_engine import BackgroundEngine
+    from jitonnx.engine import Engine
     from jitonnx.ir.graph import Graph
     from jitonnx.model import Model
     from jitonnx.profiling import Profile
+    from jitonnx.runtime.program import Shapes
     from jitonnx.saving import NamedShapes
 
 Outputs: TypeAlias = list[Any]
 
 THREAD_VARIABLES = ("JITONNX_NUM_THREADS", "ORT_INTRA_OP_NUM_THREADS")
+MOST_THREADS = 1 << 16
+"""Far above what machines have. Every thread that a run may use has its own memory, used or not."""
 _KNOWN_KEYWORDS = {"enable_fallback", "read_config_from_model", "disabled_optimizers"}
 
 
@@ -119,6 +116,7 @@ class InferenceSession:
         if unknown := sorted(set(kwargs) - _KNOWN_KEYWORDS):
             warnings.warn(f"InferenceSession does not know the arguments {', '.join(unknown)}", stacklevel=2)
         self._sess_options = _own_options(sess_options)
+        check_entries(self._sess_options)
         check_providers(providers, provider_options, self._sess_options)
         self._source = _kept_source(path_or_bytes)
         self._providers_asked = (providers, provider_options)
@@ -198,6 +196,8 @@ class InferenceSession:
 
     def _run(self, output_names: Any, feeds: Mapping[str, Any], run_options: RunOptions | None) -> Outputs:
         """Any run at all."""
+        if run_options is not None and not isinstance(run_options, RunOptions):
+            raise TypeError(f"run_options is a {type(run_options).__name__}, not a jitonnx.RunOptions")
         selection = self._selection(output_names)
         if run_options is not None and run_options.terminate:
             raise Fail("Exiting due to terminate flag being set to true.")
@@ -332,7 +332,7 @@ class InferenceSession:
         if options.replaced_initializers() or options.fixed_dimensions():
             raise Fail("initializers and dimensions can be replaced in a model, but not in an artifact made of it")
         try:
-            artifact = open_artifact(self._source, options.entry(VERIFY) == "1")
+            artifact = open_artifact(self._source, switch(options, VERIFY, False))
         except ArtifactError as error:
             raise Fail(str(error)) from error
         self._take(artifact, _thread_count(options.intra_op_num_threads, artifact.threads))
@@ -344,7 +344,7 @@ class InferenceSession:
         self._overridable_meta: list[NodeArg] = []
         self._outputs_meta = [argument_arg(argument) for argument in model.outputs]
         self._output_names = [argument.name for argument in model.outputs]
-        self._model_meta = saved_metadata(model)
+        self._model_meta = model.metadata
         self._nodes: list[ModelNode] = []
         self._overridable: dict[str, Declaration] = {}
         self._with_defaults: Graph | None = None
@@ -360,7 +360,7 @@ class InferenceSession:
         if self._kept_as is None:
             return False
         cache = _kernel_cache(default_directory())
-        artifact = whole.open_whole(cache, self._kept_as, options.entry(VERIFY) == "1")
+        artifact = whole.open_whole(cache, self._kept_as, switch(options, VERIFY, False))
         if artifact is None:
             return False
         self._take(artifact, threads)
@@ -374,8 +374,11 @@ class InferenceSession:
         if kept_as is None or _in_background(engine) or isinstance(engine, SavedEngine):
             return
         if whole.is_settled(kept_as) and whole.can_keep(model, engine):
+            from jitonnx.saving import model_info
+
             assert self._workshop is not None
-            self._workshop.submit(whole.keeping(self, engine, kept_as, model.opset_imports))
+            info = model_info(self, model.opset_imports)
+            self._workshop.submit(whole.keeping(engine, kept_as, info, self._sess_options))
 
     def _load_whole(self) -> None:
         """Make what a session that was opened from the kernel cache lacks: the graph, its nodes, plan and reports.
@@ -443,12 +446,13 @@ class InferenceSession:
             for declared, value in zip(model.outputs, model.graph.outputs, strict=True)
         ]
         self._output_names = [declared.name for declared in model.outputs]
-        self._model_meta = model_metadata(model.metadata)
+        self._model_meta = model.metadata
         self._nodes = model_nodes(model.graph)
         self._opsets = dict(model.opset_imports)
 
     def _engine(self, graph: Graph) -> Engine | BackgroundEngine:
-        from jitonnx.engine import BackgroundEngine, CompileMode, Engine
+        from jitonnx.background_engine import BackgroundEngine
+        from jitonnx.engine import CompileMode, Engine
 
         settings, cache, workshop = self._settings, _kernel_cache(default_directory()), self._workshop
         assert workshop is not None
@@ -684,11 +688,15 @@ def _call_back(future: Future[Outputs], callback: Callable[[Outputs, Any, str], 
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Errors about a graph leave as Fail. They name the node, its operator and its inputs already."""
+    """Errors about a graph leave as Fail: they name the node, its operator and its inputs already. A lack of memory
+    leaves as RuntimeException.
+    """
     try:
         yield
     except (GraphError, InferenceError) as error:
         raise Fail(str(error)) from error
+    except MemoryError as error:
+        raise RuntimeException(f"There is not enough memory for the model at these sizes: {error}") from error
 
 
 def _own_options(given: Any) -> SessionOptions:
@@ -703,6 +711,7 @@ def _own_options(given: Any) -> SessionOptions:
 
 def _disabled_rewrites(names: Iterable[str], options: SessionOptions) -> frozenset[str]:
     """The rewrites that the user forbids. Warns of names that no rewrite has: those of onnxruntime's optimizers."""
+    names = [names] if isinstance(names, str) else names
     wanted = {*names, *filter(None, (options.entry(DISABLED) or "").split(";"))}
     if not wanted:
         return frozenset()
@@ -718,8 +727,11 @@ def _disabled_rewrites(names: Iterable[str], options: SessionOptions) -> frozens
 
 def _kept_source(source: Any) -> Any:
     """A path as str, or bytes: what a pickled session is loaded from again."""
-    if isinstance(source, str | Path | os.PathLike):
-        return os.fsdecode(source)
+    if isinstance(source, str | os.PathLike):
+        path = os.fsdecode(source)
+        if "\0" in path:
+            raise NoSuchFile(f"Load model from {path!r} failed. File doesn't exist: the path has a null character")
+        return path
     if isinstance(source, bytearray | memoryview):
         return bytes(source)
     if hasattr(source, "SerializeToString"):
@@ -744,13 +756,19 @@ def _thread_count(asked: int, saved: int = 0) -> int:
     """Threads of a run: as asked, else as the environment says, else as the artifact does, else the CPUs that this
     process may use.
     """
+    if asked > MOST_THREADS:
+        raise InvalidArgument(
+            f"intra_op_num_threads is {asked}; give at most {MOST_THREADS}, or 0 for the CPUs there are"
+        )
     if asked > 0:
         return asked
     for name in THREAD_VARIABLES:
         text = os.environ.get(name, "").strip()
         if text:
-            if not text.isdecimal() or int(text) < 1:
-                raise InvalidArgument(f"the environment variable {name} is {text!r}; it should be a number above 0")
+            if not text.isdecimal() or not 1 <= int(text) <= MOST_THREADS:
+                raise InvalidArgument(
+                    f"the environment variable {name} is {text!r}; it should be a number from 1 to {MOST_THREADS}"
+                )
             return int(text)
     return saved or allowed_cpus()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jitonnx.engine import CompileMode, Settings
-from jitonnx.entries import COMPILE, CPU_NAME, FIXED24, GEMM, WINOGRAD, program_bytes
+from jitonnx.entries import COMPILE, CPU_NAME, FIXED24, GEMM, WINOGRAD, program_bytes, switch
 from jitonnx.errors import InvalidArgument
 from jitonnx.options import SessionOptions
 from jitonnx.plan.choices import Choices
@@ -53,4 +53,6 @@ def _choices(options: SessionOptions) -> Choices:
         raise InvalidArgument(f"the session configuration entry {GEMM} is {gemm!r}; give 'own' or 'blas'")
     if gemm == "blas" and not BlasSpec().available:
         raise InvalidArgument(f"the session configuration entry {GEMM} is 'blas', which needs SciPy: pip install scipy")
-    return Choices(winograd=options.entry(WINOGRAD) != "0", fixed24=options.entry(FIXED24) != "0", blas=gemm == "blas")
+    return Choices(
+        winograd=switch(options, WINOGRAD, True), fixed24=switch(options, FIXED24, True), blas=gemm == "blas"
+    )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from jitonnx.records import dataclass
 from jitonnx.runtime.cache import KernelCache
-from jitonnx.runtime.cpu import cpu_identity
+from jitonnx.runtime.cpu import CpuNeeded, cpu_identity, cpu_needed
 
 _CPUS_WITH_AVX512 = (
     "x86-64-v4",
@@ -67,6 +67,11 @@ class Target:
     def key(self) -> str:
         """What of the target changes code, for cache keys."""
         return f"{self.cpu}/{self.features}/{self.vector_bytes}/{self.vector_registers}"
+
+    @property
+    def needed(self) -> CpuNeeded:
+        """What code made for it needs of a machine."""
+        return cpu_needed(self.cpu, self.features, self.vector_bytes)
 
 
 @functools.cache

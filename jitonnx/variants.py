@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.engine import extract
 from jitonnx.errors import InvalidArgument
 from jitonnx.ir.dims import substitute, variable
+from jitonnx.ir.extract import extract
 from jitonnx.ir.graph import Graph, Value
 from jitonnx.ir.types import TensorType, type_of
 from jitonnx.model import Declaration, Model

@@ -16,22 +16,21 @@ import weakref
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
-from jitonnx.entries import COMPILE, CPU_NAME, EXTERNAL_DATA_FOLDER, GEMM, KEEP_MODEL
+from jitonnx.entries import COMPILE, CPU_NAME, EXTERNAL_DATA_FOLDER, GEMM, KEEP_MODEL, switch
 from jitonnx.errors import ModelRequiresCompilation
-from jitonnx.runtime.artifact import Argument, Artifact, ArtifactError, ModelInfo, open_artifact
+from jitonnx.runtime.artifact import Artifact, ArtifactError, ModelInfo, open_artifact
 from jitonnx.runtime.cpu import cpu_identity
 from jitonnx.runtime.digest import sha256
 from jitonnx.versions import source_stamps, versions
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection
 
     from jitonnx.engine import Engine
     from jitonnx.model import Model
     from jitonnx.options import SessionOptions
     from jitonnx.runtime.cache import KernelCache
-    from jitonnx.session import InferenceSession
 
 LIMIT = 64 << 20
 """Bytes of weights above which a model is not kept: the start of a large one goes into its weights in any case, and a
@@ -74,7 +73,7 @@ def find_whole(source: object, options: SessionOptions, disabled: Collection[str
 
 def _is_excluded(options: SessionOptions) -> bool:
     """Whether sessions with these options always load and compile the model."""
-    if options.entry(KEEP_MODEL) == "0":
+    if not switch(options, KEEP_MODEL, True):
         return True
     if options.enable_profiling:  # of the loading too
         return True
@@ -127,15 +126,17 @@ def can_keep(model: Model, engine: Engine) -> bool:
 
 
 def keeping(
-    session: InferenceSession, engine: Engine, whole: Whole, opsets: Mapping[str, int]
+    engine: Engine, whole: Whole, info: ModelInfo, options: SessionOptions
 ) -> Callable[[threading.Event], None]:
-    """A job for the background that keeps a compiled model, and holds neither the session nor its engine.
+    """A job for the background that keeps a compiled model, and does not hold its engine.
+
+    options: of the session, whose log is told.
 
     What cannot be written, or is not in the cache any more when it comes to that, is not kept, and the log says so. A
     job that has begun goes on to its end, as most processes that end soon were started for a single run: it takes a few
     tenths of a second, and who ends the interpreter waits for it (`background.EXIT_SECONDS`).
     """
-    made, info, options = weakref.ref(engine), model_info(session, opsets), session.get_session_options()
+    made = weakref.ref(engine)
 
     def keep(_: threading.Event) -> None:
         kept = made()
@@ -155,23 +156,6 @@ def keeping(
             session_logger(options.log_severity_level, options.logid).info(text)
 
     return keep
-
-
-def model_info(session: InferenceSession, opsets: Mapping[str, int]) -> ModelInfo:
-    """What an artifact says about the model of a session."""
-    meta = session.get_modelmeta()
-    return ModelInfo(
-        [Argument(entry.name, entry.type, entry.shape) for entry in session.declared_inputs],
-        [Argument(entry.name, entry.type, tuple(entry.shape)) for entry in session.get_outputs()],
-        meta.producer_name,
-        meta.graph_name,
-        meta.domain,
-        meta.description,
-        meta.graph_description,
-        meta.version,
-        meta.custom_metadata_map,
-        opsets,
-    )
 
 
 def _stamps() -> list[tuple[str, int, int]]:

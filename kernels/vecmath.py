@@ -99,11 +99,6 @@ def expm1(x: Traced) -> Traced:
 
 # log1p(f) = f - f**2 / 2 + f**3 * P(f), 1/sqrt(2) <= 1 + f <= sqrt(2) (relative error 5.8e-9)
 _LOG1P = (0.3333333, -0.2500082, 0.20001242, -0.16623409, 0.14201596, -0.1315964, 0.12762019, -0.07636014)
-# log2(1 + f) = f * log2(e) + f**2 * P(f) (relative error 4.7e-9)
-_LOG2 = (
-    *(-0.72134733, 0.48089817, -0.36069843, 0.28857377, -0.23958118, 0.20444842, -0.19119194, 0.18721946),
-    -0.110964656,
-)
 # 2 * atanh(s) = 2 * s + s**3 * P(s**2), |s| <= 3 - 2 * sqrt(2) (relative error 1.2e-18)
 _ATANH = (
     *(0.6666666666666735, 0.3999999999940964, 0.2857142874356442, 0.22222198445914643, 0.1818357130726897),
@@ -170,24 +165,6 @@ def log(x: Traced) -> Traced:
 def log1p(x: Traced) -> Traced:
     """log(1 + x), error below 2 ulp: `log`, with what 1 + x lost to rounding added to the fraction."""
     return _log1p(x)
-
-
-@vector_function
-def log2(x: Traced) -> Traced:
-    """Logarithm to base 2, error below 1 ulp (float64: 1.5): as `log`; log2(e) is carried in two parts."""
-    f, e, _ = _fraction(x)
-    high, low = format_of(x).log2_e
-    if x.width == 32:
-        rest = fma(f * f, polynomial(f, _LOG2), f * low)
-        return _logarithm_edges(x, e + fma(f, high, rest))
-    s = f / (f + 2.0)
-    square, half = s * s, 0.5 * f * f
-    rest = s * fma(square, polynomial(square, _ATANH), half)
-    total = f - half
-    lost = ((f - total) - half) - fma(0.5 * f, f, -half) + rest
-    product, error = _product(total, total.constant(high))
-    result, carried = _sum(e, product)
-    return _logarithm_edges(x, result + (carried + (error + fma(lost, high, total * low))))
 
 
 # ---------------------------------------------------------------- double-double arithmetic (T. J. Dekker, 1971)
@@ -422,39 +399,15 @@ def elu(x: Traced, alpha: Traced) -> Traced:
 
 
 @vector_function
-def selu(x: Traced, alpha: Traced, gamma: Traced) -> Traced:
-    """gamma * x for x > 0, else gamma * alpha * expm1(x); error below 3 ulp."""
-    return gamma * select(x > 0.0, x, alpha * _expm1(x))
-
-
-@vector_function
-def celu(x: Traced, alpha: Traced) -> Traced:
-    """max(x, 0) + min(alpha * expm1(x / alpha), 0); error below 3 ulp."""
-    return at_least(x, 0.0) + at_most(alpha * _expm1(x / alpha), 0.0)
-
-
-@vector_function
 def hard_sigmoid(x: Traced, alpha: Traced, beta: Traced) -> Traced:
     """alpha * x + beta (rounded once), bounded to [0, 1]."""
     return at_most(at_least(fma(x, alpha, beta), 0.0), 1.0)
 
 
 @vector_function
-def hard_swish(x: Traced) -> Traced:
-    """x * max(0, min(1, x / 6 + 0.5))."""
-    return x * at_most(at_least(fma(x, 1.0 / 6.0, x.constant(0.5)), 0.0), 1.0)
-
-
-@vector_function
 def reciprocal(x: Traced) -> Traced:
     """1 / x, correctly rounded."""
     return 1.0 / x
-
-
-@vector_function
-def rsqrt(x: Traced) -> Traced:
-    """1 / sqrt(x), error at most 1.5 ulp: both steps correctly rounded."""
-    return 1.0 / sqrt(x)
 
 
 @vector_function

@@ -97,7 +97,7 @@ def _emit_body(source: Source, spec: RegionSpec, part: bool) -> None:
     for number, (_, movement) in enumerate(spec.outputs):
         target = len(spec.inputs) + number
         value = results[number]
-        if spec.exprs[number].op == "constant" or _is_scalar(spec.exprs[number], spec.rank):
+        if spec.exprs[number].op == "constant" or _is_scalar(spec.exprs[number]):
             value = f"broadcast({value}, LANES)"
         if movement == UNIT:
             store = "stream" if spec.streams else "store"
@@ -121,6 +121,6 @@ def _leaf(leaf: e.Expr, rank: int) -> str:
     return "iota(j, LANES)" if leaf.value == rank - 1 else f"broadcast(c{leaf.value}, LANES)"
 
 
-def _is_scalar(root: e.Expr, rank: int) -> bool:
+def _is_scalar(root: e.Expr) -> bool:
     """Whether an expression is made of constants only, so that no vector gives it its width."""
     return not any(node.op in ("operand", "index") for node in e.children_first(root))

@@ -9,17 +9,18 @@ from math import prod
 from typing import Any
 
 from jitonnx.codegen.code import code_of
-from jitonnx.engine import Engine, Shapes
+from jitonnx.description import ModelNode
+from jitonnx.engine import Engine
 from jitonnx.errors import Fail
 from jitonnx.explain.equations import equations
 from jitonnx.ir.dims import DimLike, evaluate
 from jitonnx.ir.graph import Node
-from jitonnx.metadata import ModelNode
 from jitonnx.passes.report import Applied, Declined
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.outline import microseconds, threads_for
 from jitonnx.plan.region import RegionSpec
 from jitonnx.plan.tensor import Buffer, Tensor
+from jitonnx.runtime.program import Shapes
 from jitonnx.session import InferenceSession
 
 

@@ -17,7 +17,6 @@ class Declaration(NamedTuple):
     """Element type of a tensor; None for other kinds, and where the file says nothing."""
     shape: tuple[int | str | None, ...] | None
     """Integers, names of dimension variables, None for unknown ones; None: not even the rank is known."""
-    doc_string: str = ""
 
     @property
     def is_tensor(self) -> bool:

@@ -119,12 +119,12 @@ def variable(name: str) -> Dim:
 
 def maximum(a: DimLike, b: DimLike) -> DimLike:
     """The larger of two dimensions."""
-    return _extremum("max", max, a, b)
+    return _extremum("max", a, b)
 
 
 def minimum(a: DimLike, b: DimLike) -> DimLike:
     """The smaller of two dimensions."""
-    return _extremum("min", min, a, b)
+    return _extremum("min", a, b)
 
 
 def floor_divide(a: DimLike, b: DimLike) -> DimLike:
@@ -309,7 +309,7 @@ def _atom(function: str, arguments: tuple[DimLike, ...]) -> Dim:
     return Dim((((_Atom(function, arguments),), 1),))
 
 
-def _extremum(name: str, function: Callable[..., int], a: DimLike, b: DimLike) -> DimLike:
+def _extremum(name: str, a: DimLike, b: DimLike) -> DimLike:
     difference = a - b
     if isinstance(difference, int):  # also where both are the same expression
         return a if (difference >= 0) == (name == "max") else b

@@ -281,6 +281,8 @@ def _settled_contents(node: Node, types: Sequence[TensorType]) -> tuple[np.ndarr
         results = as_tuple(node.operator.evaluate(*arrays))
     except DataDependentError:  # dimension expressions that stay undecided, as in a comparison
         return nothing
+    except IndexError as error:
+        raise InferenceError(str(error)) from error
     return tuple(_as_numbers(np.asarray(result, object), type) for result, type in zip(results, types, strict=False))
 
 

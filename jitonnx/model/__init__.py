@@ -2,6 +2,6 @@
 
 from jitonnx.model.evaluate import evaluate
 from jitonnx.model.load import load
-from jitonnx.model.types import Declaration, Metadata, Model
+from jitonnx.model.types import Declaration, Model
 
-__all__ = ["Declaration", "Metadata", "Model", "evaluate", "load"]
+__all__ = ["Declaration", "Model", "evaluate", "load"]

@@ -1,8 +1,8 @@
-"""A graph run node by node on NumPy: the ground truth that compiled programs are tested against."""
+"""A graph, or some of its nodes, one by one on NumPy: the ground truth that compiled programs are tested against."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from jitonnx.errors import RuntimeException
 from jitonnx.ir import dims
 from jitonnx.ir.dims import Dim, DimLike
 from jitonnx.ir.graph import Graph, Node, Value
-from jitonnx.ir.operator import evaluate_arrays
+from jitonnx.ir.operator import as_tuple
 
 
 def evaluate(graph: Graph, feeds: Mapping[str, Any]) -> list[np.ndarray]:
@@ -27,16 +27,51 @@ def evaluate(graph: Graph, feeds: Mapping[str, Any]) -> list[np.ndarray]:
         if value is None:
             return None
         if value not in arrays and value.producer is None:
-            return _known(value, variables)
+            return known(value, variables)
         return arrays[value]
 
     last_use = _last_uses(graph)
-    for node in graph:
-        inputs = [array_of(value) for value in node.inputs]
-        arrays.update(zip(node.outputs, _run(node, inputs), strict=False))
-        for value in last_use.get(node, ()):
-            arrays.pop(value, None)
+    with _silent():
+        for node in graph:
+            inputs = [array_of(value) for value in node.inputs]
+            arrays.update(zip(node.outputs, _evaluate(node, inputs), strict=False))
+            for value in last_use.get(node, ()):
+                arrays.pop(value, None)
     return [array_of(value) for value in graph.outputs]
+
+
+def on_numpy(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+    """The graph's outputs for inputs in its order; arrays of their own, which the caller may keep and change."""
+    feeds = {value.name: array for value, array in zip(graph.inputs, inputs, strict=True)}
+    return owned(evaluate(graph, feeds), inputs)
+
+
+def evaluate_nodes(nodes: Sequence[Node], values: dict[Value, Any]) -> None:
+    """Evaluate nodes, producers first; what they give is added to `values`. Errors as `evaluate` has them."""
+    with _silent():
+        for node in nodes:
+            inputs = [None if value is None else look_up(values, value) for value in node.inputs]
+            values.update(zip(node.outputs, _evaluate(node, inputs), strict=False))
+
+
+def look_up(values: Mapping[Value, Any], value: Value) -> Any:
+    """What `values` has for a value, or the value's own elements if it is a constant."""
+    found = values.get(value)
+    return value.constant if found is None else found
+
+
+def owned(arrays: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+    """The arrays, each C-contiguous memory of its own: copied where it may be an input, a constant or a view."""
+    taken = {id(array) for array in inputs}
+    results = []
+    for array in arrays:
+        if isinstance(array, np.ndarray):
+            flags = array.flags
+            own = flags.owndata and flags.c_contiguous and flags.writeable and id(array) not in taken
+            array = array if own else array.copy(order="C")
+            taken.add(id(array))
+        results.append(array)
+    return results
 
 
 def bind_dimensions(graph: Graph, feeds: Mapping[str, Any]) -> dict[str, int]:
@@ -50,8 +85,8 @@ def bind_dimensions(graph: Graph, feeds: Mapping[str, Any]) -> dict[str, int]:
     return bound
 
 
-def _known(value: Value, variables: Mapping[str, int]) -> np.ndarray:
-    """A constant, or a vector of dimensions that a rewrite made."""
+def known(value: Value, variables: Mapping[str, int]) -> np.ndarray:
+    """The elements of a constant, or of a value that holds dimensions, for values of their variables."""
     constant = value.constant
     if constant is None:
         assert value.contents is not None, f"Bug: {value} is neither computed nor known"
@@ -61,6 +96,11 @@ def _known(value: Value, variables: Mapping[str, int]) -> np.ndarray:
 
         constant = np.vectorize(size, otypes=[np.int64])(value.contents)
     return constant.astype(value.dtype.numpy, copy=False)
+
+
+def _silent() -> np.errstate:
+    """No floating-point warnings: infinities and NaN are results. Once for all nodes, as it takes a microsecond."""
+    return np.errstate(all="ignore")
 
 
 def _last_uses(graph: Graph) -> dict[Node, list[Value]]:
@@ -77,9 +117,9 @@ def _last_uses(graph: Graph) -> dict[Node, list[Value]]:
     return ends
 
 
-def _run(node: Node, inputs: list[Any]) -> tuple[Any, ...]:
+def _evaluate(node: Node, inputs: Sequence[Any]) -> tuple[Any, ...]:
     try:
-        return evaluate_arrays(node.operator, inputs)
+        return as_tuple(node.operator.evaluate(*inputs))
     except (ValueError, TypeError, IndexError, ArithmeticError) as error:
         given = ", ".join("absent" if x is None else f"{x.dtype}{list(x.shape)}" for x in inputs)
         raise RuntimeException(

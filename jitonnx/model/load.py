@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import mmap
 import os
+import stat
 import warnings
 from pathlib import Path
 from typing import Any
 
 from jitonnx.errors import Fail, InvalidProtobuf, NoSuchFile
 from jitonnx.ir.graph import Value
+from jitonnx.metadata import UNSET_VERSION, ModelMetadata
 from jitonnx.model.build import Builder
 from jitonnx.model.check import check_model, domain_of, initializer_names
 from jitonnx.model.external import ExternalData
 from jitonnx.model.tensors import TensorReader
-from jitonnx.model.types import Declaration, Metadata, Model, declaration
+from jitonnx.model.types import Declaration, Model, declaration
 from jitonnx.model.wire import parse
 from jitonnx.proto import ModelProto
 
@@ -94,8 +96,9 @@ def _map(path: Path, given: Any) -> memoryview:
     if path.is_dir():
         raise InvalidProtobuf(f"Load model from {given} failed:Protobuf parsing failed: the path is a folder")
     with open(path, "rb") as file:
-        if not os.fstat(file.fileno()).st_size:
-            return memoryview(b"")  # cannot be mapped
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode) or not found.st_size:
+            return memoryview(file.read())  # pipes and empty files cannot be mapped
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
@@ -108,16 +111,15 @@ def _external(path: Path | None, folder: str | os.PathLike[str] | None) -> Exter
     return ExternalData(path.parent, (Path(os.path.realpath(path.parent)), real.parent))
 
 
-def _metadata(proto: ModelProto) -> Metadata:
-    return Metadata(
+def _metadata(proto: ModelProto) -> ModelMetadata:
+    return ModelMetadata(
         producer_name=proto.producer_name,
-        producer_version=proto.producer_version,
-        domain=proto.domain,
-        version=proto.model_version,
-        doc_string=proto.doc_string,
         graph_name=proto.graph.name,
-        graph_doc_string=proto.graph.doc_string,
-        custom={entry.key: entry.value for entry in proto.metadata_props},
+        domain=proto.domain,
+        description=proto.doc_string,
+        graph_description=proto.graph.doc_string,
+        version=proto.model_version or UNSET_VERSION,
+        custom_metadata_map={entry.key: entry.value for entry in proto.metadata_props},
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import keyword
 import re
-from collections.abc import Mapping
 from dataclasses import field
 
 from jitonnx.ir.declaration import Declaration
@@ -13,24 +12,9 @@ from jitonnx.ir.dims import Dim, variable
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph
 from jitonnx.ir.types import TensorType
+from jitonnx.metadata import ModelMetadata
 from jitonnx.proto import TypeProto, ValueInfoProto
 from jitonnx.records import dataclass
-
-
-@dataclass(frozen=True)
-class Metadata:
-    """What a model says about itself."""
-
-    producer_name: str = ""
-    producer_version: str = ""
-    domain: str = ""
-    version: int = 0
-    """The model's own version; 0 where the file gives none."""
-    doc_string: str = ""
-    graph_name: str = ""
-    graph_doc_string: str = ""
-    custom: Mapping[str, str] = field(default_factory=dict)
-    """The file's `metadata_props`."""
 
 
 @dataclass
@@ -42,7 +26,7 @@ class Model:
     opset_imports: dict[str, int]
     """Operator-set version by domain; "" is ai.onnx."""
     ir_version: int
-    metadata: Metadata
+    metadata: ModelMetadata
     inputs: list[Declaration]
     """The inputs that have to be fed."""
     outputs: list[Declaration]
@@ -98,7 +82,7 @@ def declaration(info: ValueInfoProto) -> Declaration:
     """What a ValueInfoProto declares."""
     tensor = info.type.tensor_type if info.type.HasField("tensor_type") else None
     dtype = _dtype(tensor.elem_type) if tensor is not None else None
-    return Declaration(info.name, type_text(info.type), dtype, _shape(tensor), info.doc_string)
+    return Declaration(info.name, type_text(info.type), dtype, _shape(tensor))
 
 
 def tensor_type(declared: Declaration, dimensions: Dimensions) -> TensorType:

@@ -26,9 +26,6 @@ class Lifetime(NamedTuple):
     first: int
     last: int
 
-    def overlaps(self, other: Lifetime) -> bool:
-        return self.first <= other.last and other.first <= self.last
-
 
 def lifetimes(calls: Sequence[KernelCall]) -> dict[Buffer, Lifetime]:
     """The lifetime of every arena buffer that a call touches."""

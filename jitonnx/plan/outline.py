@@ -17,13 +17,14 @@ from jitonnx.ir import dims
 from jitonnx.ir.dims import Dim, DimLike
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.plan.memory import Lifetime, assign_offsets
-from jitonnx.runtime.program import Program, Slot, Space, Step, TensorSpec
+from jitonnx.runtime.program import Program, Shapes, Slot, Space, Step, TensorSpec
 
 GRAIN_MICROSECONDS = 10.0
 """The estimated time on one core of what a thread takes of a call at a time, at least. Taking costs 20 to 100 ns."""
 
 SERIAL_MICROSECONDS = 6.0
-"""A call estimated to take less is done by the calling thread alone: waking the others costs as much."""
+"""A call estimated to take less is done by the calling thread alone. Measured on models of many short calls (ShuffleNet
+v2, MobileNet v3 small, two threads): 2 to 8 differ by less than 1 %, 12 costs 1 to 3 %, 20 costs 3 to 10 %."""
 
 GIL_STEPS, GIL_MICROSECONDS = 64, 20.0
 """Runs of fewer steps that are estimated to take less time keep the GIL: letting it go and taking it again costs about
@@ -76,7 +77,6 @@ class PlanTensor(NamedTuple):
 
 Array: TypeAlias = npt.NDArray[np.generic]
 Constant: TypeAlias = Array | Contents
-Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 class Outline:

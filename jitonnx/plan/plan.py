@@ -33,8 +33,7 @@ class Plan:
 
     def prepare(self) -> None:
         """Settle what all instantiations share: lifetimes, and the outline that programs are made of."""
-        self._lives = lifetimes(self.calls)
-        self.outline = _outline(self, self._lives)
+        self.outline = _outline(self, lifetimes(self.calls))
 
     def instantiate(self, sizes: Mapping[str, int], symbols: Sequence[str], threads: int) -> Program:
         """The program for values of the dimension variables. `symbols`: the kernel symbol of each call."""
@@ -43,10 +42,6 @@ class Plan:
     def sized(self, sizes: Mapping[str, int]) -> Iterator[tuple[KernelCall, tuple[int, ...]]]:
         """Each call with the sizes that its kernel gets for values of the dimension variables, its stages' left out."""
         return zip(self.calls, self.outline.completed(sizes), strict=True)
-
-    def lifetime(self, buffer: Buffer) -> Lifetime:
-        """When an arena buffer is in use."""
-        return self._lives[buffer]
 
 
 class _Rows:

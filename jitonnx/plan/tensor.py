@@ -131,6 +131,13 @@ def is_channels_last(tensor: Tensor) -> bool:
     return tensor.rank >= 3 and (tensor.strides[1] == 1 or tensor.shape[1] == 1)
 
 
+def in_planes(tensor: Tensor) -> bool:
+    """Whether an image lies in planes: the pixels of a row side by side, as kernels need it whose vectors are of
+    pixels. An image of one channel may lie both so and channels-last.
+    """
+    return tensor.strides[-1] == 1 and (tensor.shape[1] == 1 or not is_channels_last(tensor))
+
+
 def apply_view(view: c.View, tensor: Tensor) -> Tensor | None:
     """The tensor seen through a view; None where the memory does not allow it (a reshape across gaps): copy first."""
     if isinstance(view, c.Transpose):

@@ -21,13 +21,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from jitonnx.metadata import ModelMetadata
+
 from .cpu import CpuNeeded
 from .digest import SHA256_BYTES, sha256
 from .driver import adopt
 from .layout import ALIGNMENT, aligned_bytes
 from .loader import LoadError, load
 from .mapping import Linked, MappedCode
-from .program import SPACES, Flag, Program, Slot, Step, TensorSpec
+from .program import SPACES, Flag, Program, Shapes, Slot, Step, TensorSpec
 from .trust import distrust
 
 if TYPE_CHECKING:
@@ -44,7 +46,6 @@ _DIGEST_BYTES = SHA256_BYTES
 HEADER_OFFSET = PROLOGUE.size + _DIGEST_BYTES
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
-Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 class ArtifactError(RuntimeError):
@@ -60,17 +61,11 @@ class Argument(NamedTuple):
 
 
 class ModelInfo(NamedTuple):
-    """What users may ask about the model; the names are those of onnxruntime's ModelMetadata."""
+    """What users may ask about the model."""
 
     inputs: Sequence[Argument]
     outputs: Sequence[Argument]
-    producer_name: str
-    graph_name: str
-    domain: str
-    description: str
-    graph_description: str
-    version: int
-    custom_metadata: Mapping[str, str]
+    metadata: ModelMetadata
     opsets: Mapping[str, int]
 
 
@@ -114,9 +109,11 @@ def is_artifact(source: object) -> bool:
     if not isinstance(source, str | os.PathLike):
         return False
     try:
+        if not os.path.isfile(source):  # a look into a pipe would take away what it gives
+            return False
         with open(source, "rb") as file:
             return file.read(len(MAGIC)) == MAGIC
-    except OSError:
+    except (OSError, ValueError):
         return False
 
 
@@ -162,9 +159,7 @@ class Artifact:
     def model(self) -> ModelInfo:
         """What the model says about itself."""
         model = self._header.model
-        return ModelInfo(
-            [_argument(argument) for argument in model.inputs],
-            [_argument(argument) for argument in model.outputs],
+        metadata = ModelMetadata(
             model.producer_name,
             model.graph_name,
             model.domain,
@@ -172,8 +167,9 @@ class Artifact:
             model.graph_description,
             model.version,
             dict(model.custom_metadata),
-            dict(model.opsets),
         )
+        inputs, outputs = ([_argument(argument) for argument in found] for found in (model.inputs, model.outputs))
+        return ModelInfo(inputs, outputs, metadata, dict(model.opsets))
 
     def explanation(self) -> str:
         """What `jitonnx explain` printed when the artifact was made; "" if it was left out."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import zlib
 from collections.abc import Mapping, Sequence
@@ -112,6 +113,8 @@ def _used(contents: Contents) -> list[str]:
 
 def _replace(path: Path, front: bytes, constants: Mapping[int, Array], durable: bool) -> None:
     """Write under another name, then move to the place."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder to write to", str(path.parent))
     temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
@@ -247,14 +250,15 @@ def _cpu(cpu: CpuNeeded) -> pb.Cpu:
 
 
 def _model(model: ModelInfo) -> pb.ModelInfo:
+    metadata = model.metadata
     return pb.ModelInfo(
-        producer_name=model.producer_name,
-        graph_name=model.graph_name,
-        domain=model.domain,
-        description=model.description,
-        graph_description=model.graph_description,
-        version=model.version,
-        custom_metadata=model.custom_metadata,
+        producer_name=metadata.producer_name,
+        graph_name=metadata.graph_name,
+        domain=metadata.domain,
+        description=metadata.description,
+        graph_description=metadata.graph_description,
+        version=metadata.version,
+        custom_metadata=metadata.custom_metadata_map,
         opsets=model.opsets,
         inputs=[_argument(argument) for argument in model.inputs],
         outputs=[_argument(argument) for argument in model.outputs],

@@ -10,10 +10,7 @@ import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from jitonnx.target import Target
+from typing import NamedTuple
 
 _CPUINFO = Path("/proc/cpuinfo")
 _CPUINFO_BYTES = 16 << 10
@@ -124,18 +121,20 @@ def this_machine() -> tuple[str, str]:
     return os.uname().machine, sys.platform
 
 
-def cpu_needed(target: Target) -> CpuNeeded:
-    """What code made for a target needs: the features that it lists, or, where it lists none, those that a CPU of its
-    name has. ValueError if that is not known.
+def cpu_needed(name: str, features: str, vector_bytes: int) -> CpuNeeded:
+    """What code made for a CPU needs. ValueError if that is not known.
+
+    name, features: as LLVM has them ("+avx2,+fma"). What counts are the features that are listed, or, where there are
+    none, those that a CPU of the name has.
     """
-    listed = [name[1:] for name in target.features.split(",") if name.startswith("+")]
+    listed = [feature[1:] for feature in features.split(",") if feature.startswith("+")]
     if this_machine()[0] != "x86_64":  # goes by the name alone
         listed = []
-    elif not listed and target.cpu not in _NAMED:
-        raise ValueError(f"what a CPU {target.cpu!r} has is not known; choose one of: host, {', '.join(_NAMED)}")
+    elif not listed and name not in _NAMED:
+        raise ValueError(f"what a CPU {name!r} has is not known; choose one of: host, {', '.join(_NAMED)}")
     else:
-        listed = sorted(set(listed or _NAMED[target.cpu]) - _ON_REQUEST)
-    return CpuNeeded(*this_machine(), target.cpu, tuple(listed), target.vector_bytes)
+        listed = sorted(set(listed or _NAMED[name]) - _ON_REQUEST)
+    return CpuNeeded(*this_machine(), name, tuple(listed), vector_bytes)
 
 
 def available(features: Iterable[str]) -> set[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from jitonnx.errors import InvalidArgument
+from jitonnx.errors import InvalidArgument, RuntimeException
 
 from .driver import driver
 from .entry import Entry, make_entry
@@ -46,8 +46,8 @@ class Executable:
         """The outputs for these inputs, in the program's order; new C-contiguous arrays, which the caller owns.
 
         An input is used in place if it is C-contiguous, aligned and in native byte order, and is copied otherwise. The
-        GIL is free while kernels run. Raises TypeError or ValueError for a wrong number, type or shape of inputs, and
-        InvalidArgument with the texts of the flags that kernels have set.
+        GIL is free while kernels run. Raises TypeError or ValueError for a wrong number, type or shape of inputs,
+        InvalidArgument with the texts of the flags that kernels have set, RuntimeException for a lack of memory.
         """
         arrays = self._ready(inputs)
         outputs = self._new_outputs()
@@ -102,13 +102,20 @@ class Executable:
         self._pool.trim()
 
     def _new_outputs(self) -> list[Array]:
-        return [np.empty(spec.shape, spec.dtype) for spec in self.program.outputs]
+        return [_new_output(spec) for spec in self.program.outputs]
 
     def _ready(self, inputs: Sequence[Array]) -> list[Array]:
         specs = self.program.inputs
         if len(inputs) != len(specs):
             raise ValueError(f"the program has {len(specs)} inputs, but {len(inputs)} were given")
         return [_ready(array, spec) for array, spec in zip(inputs, specs, strict=True)]
+
+
+def _new_output(spec: TensorSpec) -> Array:
+    try:
+        return np.empty(spec.shape, spec.dtype)
+    except MemoryError as error:
+        raise RuntimeException(f"There is not enough memory for output {spec.name!r}: {error}") from error
 
 
 def _ready(array: Array, spec: TensorSpec) -> Array:

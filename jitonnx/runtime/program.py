@@ -21,6 +21,9 @@ import numpy.typing as npt
 Space: TypeAlias = Literal["arena", "constant", "input", "output"]
 SPACES: tuple[Space, ...] = ("arena", "constant", "input", "output")
 
+Shapes: TypeAlias = tuple[tuple[int, ...], ...]
+"""A shape for each input, in order: what a program is made for."""
+
 
 class Slot(NamedTuple):
     """Where an operand lies: `offset` bytes into the arena, or into constant, input or output number `index`."""

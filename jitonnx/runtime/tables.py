@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from jitonnx.errors import Fail
 
 from .layout import ALIGNMENT, MOST_UNITS, PATCH, ROW, SEPARATION, WORD_BYTES, Record, address, records
 from .program import SPACES, Flag, Program, Step
@@ -50,8 +53,10 @@ def make_tables(program: Program, addresses: Mapping[str, int], threads: int, fl
 
     flags: those among its constants; each frame has words of its own for them, as runs that overlap may differ.
 
-    Raises ValueError, beginning with "Bug:", for a program that would read or write outside of its memory.
+    Raises Fail for tensors beyond all memory, and ValueError, beginning with "Bug:", for a program that would read or
+    write outside of its own.
     """
+    _check_bytes(program)
     steps = program.steps
     shares = [max(0, min(step.threads, step.tasks, threads)) for step in steps]
     shared = [index for index, share in enumerate(shares) if share > 1]
@@ -126,6 +131,15 @@ def _patches(slots: Words, input_count: int) -> Record:
     return patches
 
 
+def _check_bytes(program: Program) -> None:
+    """All sizes in bytes are numbers of 64 bits."""
+    for spec in (*program.inputs, *program.outputs):
+        if math.prod(spec.shape) * spec.dtype.itemsize >= 1 << 63:
+            raise Fail(f"{spec.name!r} would have the shape {list(spec.shape)}, which is beyond all memory")
+    if program.arena_bytes >= 1 << 63:
+        raise Fail(f"intermediate results would take {program.arena_bytes} bytes, which is beyond all memory")
+
+
 def _check_slots(program: Program, slots: Words) -> None:
     """Every operand begins within the memory that it names."""
     for number, constant in enumerate(program.constants):
@@ -135,7 +149,7 @@ def _check_slots(program: Program, slots: Words) -> None:
     limits = np.array(
         [program.arena_bytes]
         + [constant.nbytes for constant in program.constants]
-        + [itemsize * int(np.prod(shape, dtype=np.int64)) for itemsize, shape in tensors],
+        + [itemsize * math.prod(shape) for itemsize, shape in tensors],
         np.int64,
     )
     counts = np.array([1, len(program.constants), len(program.inputs), len(program.outputs)], np.int64)

@@ -111,10 +111,6 @@ class _ChannelsLast(KernelSpec):
         wanted = min(BLOCKS, max(1, pixels * channels // TASK_ELEMENTS))
         return -(-pixels // -(-pixels // wanted)) if pixels else 0
 
-    def partial_elements(self, sizes: Sequence[int]) -> int:
-        """Elements of `partial`, which hands the statistics from one step to the other."""
-        return sizes[0] * self.blocks(sizes) * 2 * sizes[2]
-
     def tasks(self, sizes: Sequence[int]) -> int:
         return sizes[0] * self.blocks(sizes) if sizes[2] else 0
 

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 import jitonnx
-from jitonnx import errors, saving
+from jitonnx import errors
 from jitonnx.runtime import artifact as reader
 from jitonnx.runtime import artifact_writer
 from jitonnx.runtime.artifact import PAGE_BYTES, ArtifactError, open_artifact
 from jitonnx.runtime.cpu import CpuNeeded
 from jitonnx.runtime.linker import UnlinkableError
+from jitonnx.target import Target
 from tests.artifact.models import Parts, elementwise, images, pairs, parts, small_cnn, spoil
 from tests.session.models import INT64, model, node, tensor
 
@@ -294,7 +295,7 @@ def test_truncated(cnn: Path, keep: int) -> None:
     ],
 )
 def test_other_cpu(tmp_path: Path, other: CpuNeeded, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(saving, "cpu_needed", lambda _: other)
+    monkeypatch.setattr(Target, "needed", other)
     path = tmp_path / "cnn.jitonnx"
     jitonnx.InferenceSession(small_cnn()).save(path)
     monkeypatch.setattr(reader, "MappedCode", _never)

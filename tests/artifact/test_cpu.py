@@ -3,12 +3,12 @@
 import pytest
 
 from jitonnx.runtime import cpu
-from jitonnx.runtime.cpu import CpuNeeded, available, cpu_needed, this_machine
+from jitonnx.runtime.cpu import CpuNeeded, available, this_machine
 from jitonnx.target import Target, host, named
 
 
 def test_this_machine_runs_its_own_code() -> None:
-    assert cpu_needed(host()).problem() is None
+    assert host().needed.problem() is None
 
 
 def test_linux_and_llvm_agree(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,11 +24,11 @@ def test_linux_and_llvm_agree(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(this_machine()[0] != "x86_64", reason="the names are those of x86-64")
 def test_named() -> None:
-    assert set(cpu_needed(named("x86-64-v3")).features) < set(cpu_needed(named("x86-64-v4")).features)
+    assert set(named("x86-64-v3").needed.features) < set(named("x86-64-v4").needed.features)
     for name in cpu._NAMED:
-        assert cpu_needed(named(name)).name == name
+        assert named(name).needed.name == name
     with pytest.raises(ValueError, match="CPU 'z80' has is not known"):
-        cpu_needed(Target("z80", "", 16, 16, 1, 1, 1))
+        _ = Target("z80", "", 16, 16, 1, 1, 1).needed
 
 
 def test_unknown_features_are_missing() -> None:

@@ -160,7 +160,7 @@ def run_channels_last(x: np.ndarray, groups: int, spec: GroupApplySpec, target: 
     scale, bias = affine(channels)
     first = GroupStatisticsSpec()
     sizes = [*x.shape, x.strides[0] // 4, x.strides[1] // 4]
-    partial = np.full(first.partial_elements(sizes), np.nan, np.float32)
+    partial = np.full((images, first.blocks(sizes), 2, channels), np.nan, np.float32)
     prologue = {"prologue": fused["prologue"]} if "prologue" in fused else {}
     statistics = Compiled(channels_last.build(first, target.lanes(4), **prologue), target)
     statistics([x, partial], sizes, first.tasks(sizes), pieces=pieces)

@@ -17,6 +17,7 @@ from jitonnx import errors
 from jitonnx.ir.dims import Dim, variable
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.types import TensorType
+from jitonnx.metadata import ModelMetadata
 from jitonnx.model import evaluate, load
 from jitonnx.proto import ModelProto
 from tests.model.models import X, add_model, model_of, tensor_input
@@ -262,18 +263,11 @@ def test_declared_shape_that_is_wrong_is_a_warning() -> None:
 
 def test_what_a_model_says() -> None:
     proto = add_model()
-    proto.producer_name, proto.producer_version, proto.domain, proto.model_version = "maker", "1.2", "org", 7
+    proto.producer_name, proto.domain, proto.model_version = "maker", "org", 7
     proto.doc_string, proto.graph.doc_string = "about", "about the graph"
     helper.set_model_props(proto, {"key": "value"})
     model = load(proto)
-    m = model.metadata
-    assert (m.producer_name, m.producer_version, m.domain, m.version) == ("maker", "1.2", "org", 7)
-    assert (m.doc_string, m.graph_doc_string, m.graph_name, m.custom) == (
-        "about",
-        "about the graph",
-        "g",
-        {"key": "value"},
-    )
+    assert model.metadata == ModelMetadata("maker", "g", "org", "about", "about the graph", 7, {"key": "value"})
     assert (model.ir_version, model.opset_imports) == (10, {"": 20})
     assert [(d.name, d.type, d.shape) for d in model.inputs] == [("x", "tensor(float)", (2, 3))]
     assert [(d.name, d.type, d.dtype, d.shape) for d in model.outputs] == [("y", "tensor(float)", DType.FLOAT, (2, 3))]

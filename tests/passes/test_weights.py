@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jitonnx.engine import specialise
 from jitonnx.ir.dtypes import DType
+from jitonnx.ir.extract import specialise
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.activation import Relu
 from jitonnx.ops.arithmetic import Add, Div, Mul, Sub

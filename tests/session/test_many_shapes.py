@@ -14,8 +14,8 @@ import pytest
 
 import jitonnx
 from jitonnx.background import Workshop
-from jitonnx.engine import specialise
 from jitonnx.ir.dtypes import DType
+from jitonnx.ir.extract import specialise
 from jitonnx.ir.types import TensorType
 from jitonnx.kept import Kept, KeptJobs, When
 from jitonnx.ops.arithmetic import Mul

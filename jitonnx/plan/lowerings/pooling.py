@@ -14,7 +14,15 @@ from jitonnx.kernels.pooling.spec import ELEMENTS, PLANE_STRIDES, choose, choose
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.copies import COPY_COST
 from jitonnx.plan.fusion import Group
-from jitonnx.plan.tensor import Tensor, channels_last_order, is_channels_last, pair, pixel_strides, plane_strides
+from jitonnx.plan.tensor import (
+    Tensor,
+    channels_last_order,
+    in_planes,
+    is_channels_last,
+    pair,
+    pixel_strides,
+    plane_strides,
+)
 from jitonnx.records import dataclass
 
 if TYPE_CHECKING:
@@ -85,9 +93,9 @@ def _is_for_planes(planner: Planner, group: Group, statement: Statement) -> bool
     computation, value = statement.computation, statement.inputs[0]
     assert isinstance(computation, c.Pool) and value is not None and group.output is not None
     x, target = planner.tensor(value), planner.destination(group.output)
-    if len(statement.outputs) > 1 or x.dtype is not DType.FLOAT or x.rank not in (3, 4) or not _is_planar(x):
+    if len(statement.outputs) > 1 or x.dtype is not DType.FLOAT or x.rank not in (3, 4):
         return False
-    if target is not None and not _is_planar(target):
+    if not all(in_planes(image) and _steps_forwards(image) for image in (x, target) if image is not None):
         return False
     window = _Window.of(computation, x, group.output)
     if window is None:
@@ -104,10 +112,10 @@ def _is_for_planes(planner: Planner, group: Group, statement: Statement) -> bool
     return planes < last
 
 
-def _is_planar(tensor: Tensor) -> bool:
-    """Whether the pixels of a row lie side by side, with known steps forwards from row to row and plane to plane."""
-    steps = [stride for stride, dim in zip(tensor.strides, tensor.shape, strict=True) if dim != 1]
-    return tensor.strides[-1] == 1 and all(isinstance(step, int) and step > 0 for step in steps)
+def _steps_forwards(image: Tensor) -> bool:
+    """Whether all steps between pixels, rows and planes are known and forwards, as the kernel's windows need it."""
+    steps = [stride for stride, dim in zip(image.strides, image.shape, strict=True) if dim != 1]
+    return all(isinstance(step, int) and step > 0 for step in steps)
 
 
 _VECTOR_COST = 8

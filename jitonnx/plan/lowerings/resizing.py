@@ -29,7 +29,7 @@ from jitonnx.plan.fusion import Group
 from jitonnx.plan.tensor import (
     Tensor,
     channels_last_order,
-    is_channels_last,
+    in_planes,
     pixel_strides,
     plane_strides,
 )
@@ -105,7 +105,7 @@ def _repeats(planner: Planner, group: Group, computation: c.Resize, x: Tensor) -
         if rest or not factor or not np.array_equal(table.positions[:, 0], np.arange(output) // factor):
             return None
         factors.append(factor)
-    return (factors[0], factors[1]) if _is_planar(x) and max(factors) > 1 and factors[1] in REPEATS else None
+    return (factors[0], factors[1]) if in_planes(x) and max(factors) > 1 and factors[1] in REPEATS else None
 
 
 def _repeat_pixels(planner: Planner, group: Group, x: Tensor, down: int, across: int) -> None:
@@ -127,16 +127,12 @@ def _in_planes(planner: Planner, group: Group, computation: c.Resize, source: Te
     target = planner.destination(group.output)
     if computation.mode not in ("nearest", "linear") or computation.antialias or computation.roi is not None:
         return False
-    if source.dtype is not DType.FLOAT or target is None or not _is_planar(target):
+    if source.dtype is not DType.FLOAT or target is None or not in_planes(target):
         return False
     before, behind = (concrete(product(image.shape[2:])) for image in (source, target))
-    if before is None or behind is None or (not _is_planar(source) and behind < _GROWTH_FOR_PLANES * before):
+    if before is None or behind is None or (not in_planes(source) and behind < _GROWTH_FOR_PLANES * before):
         return False
     return _windows(planner, computation, source) is not None
-
-
-def _is_planar(image: Tensor) -> bool:
-    return image.strides[3] == 1 and (image.shape[1] == 1 or not is_channels_last(image))
 
 
 def _windows(planner: Planner, computation: c.Resize, x: Tensor) -> Windows | None:
@@ -147,7 +143,7 @@ def _windows(planner: Planner, computation: c.Resize, x: Tensor) -> Windows | No
 
 def _resize_planes(planner: Planner, group: Group, computation: c.Resize, x: Tensor) -> None:
     assert group.output is not None
-    if not _is_planar(x):
+    if not in_planes(x):
         x = planner.copy(x, tuple(range(4)), "grows much, and is bound for planes of pixels")
     y = planner.place(group.output)
     rows, taps, _ = _table(planner, computation, x, 2, 2 if computation.mode == "linear" else 1)

@@ -1,0 +1,73 @@
+"""What a session tells about a model, from its graph and its declarations or from an artifact."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from jitonnx.ir.declaration import Declaration
+from jitonnx.metadata import NodeArg
+
+if TYPE_CHECKING:
+    from jitonnx.ir.dims import DimLike
+    from jitonnx.ir.graph import Graph
+    from jitonnx.ir.types import TensorType
+    from jitonnx.runtime.artifact import Argument
+
+
+def argument_arg(argument: Argument) -> NodeArg:
+    """An input or output of a model that an artifact was made of."""
+    return NodeArg(argument.name, argument.type, list(argument.shape or ()))
+
+
+def input_arg(declared: Declaration) -> NodeArg:
+    """An input as it is declared."""
+    return NodeArg(declared.name, declared.type, list(declared.shape or ()))
+
+
+def output_arg(declared: Declaration, inferred: TensorType, dimensions: Mapping[str, str]) -> NodeArg:
+    """An output: what is inferred where that is a number, else what is declared, else what is inferred.
+
+    `dimensions`: the file's name of each dimension variable.
+    """
+    kind = declared.type
+    if declared.dtype is None and inferred.dtype is not None:
+        kind = f"tensor({inferred.dtype.text})"
+    if inferred.shape is None:
+        return NodeArg(declared.name, kind, list(declared.shape or ()))
+    known = [_named(dim, dimensions) for dim in inferred.shape]
+    if declared.shape is None or len(declared.shape) != len(known):
+        return NodeArg(declared.name, kind, known)
+    merged = [
+        found if isinstance(found, int) or said is None else said
+        for found, said in zip(known, declared.shape, strict=True)
+    ]
+    return NodeArg(declared.name, kind, merged)
+
+
+def _named(dim: DimLike, dimensions: Mapping[str, str]) -> int | str | None:
+    """A dimension as a file would have it: a number, a variable's name, or None for any other expression."""
+    return dim if isinstance(dim, int) else dimensions.get(str(dim))
+
+
+class ModelNode(NamedTuple):
+    """A node as the model has it, before anything is rewritten."""
+
+    name: str
+    """What `origin` calls it in the graph, in rewrites and in the plan."""
+    operator: str
+    inputs: tuple[str, ...]
+    outputs: tuple[tuple[str, TensorType], ...]
+
+
+def model_nodes(graph: Graph) -> list[ModelNode]:
+    """The nodes of a graph that was just loaded."""
+    return [
+        ModelNode(
+            (node.origin or (node.name,))[0],
+            node.operator.name,
+            tuple(value.name if value is not None else "" for value in node.inputs),
+            tuple((value.name, value.type) for value in node.outputs),
+        )
+        for node in graph
+    ]

@@ -1,0 +1,99 @@
+"""What users give by mistake, to sessions, options and `save`: each is refused with words that name it."""
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jitonnx
+from jitonnx import errors
+from tests.session.models import FLOAT, model, node, relu_add, tensor
+
+X = np.zeros((2, 3), np.float32)
+
+
+def options(**entries: str) -> jitonnx.SessionOptions:
+    """Options with configuration entries of jitonnx's own."""
+    made = jitonnx.SessionOptions()
+    for key, value in entries.items():
+        made.add_session_config_entry(f"jitonnx.{key}", value)
+    return made
+
+
+def session(*arguments: Any, **keywords: Any) -> jitonnx.InferenceSession:
+    return jitonnx.InferenceSession(relu_add(), *arguments, **keywords)
+
+
+def threads(count: int) -> jitonnx.SessionOptions:
+    made = jitonnx.SessionOptions()
+    made.intra_op_num_threads = count
+    return made
+
+
+def fixed(size: Any) -> jitonnx.SessionOptions:
+    made = jitonnx.SessionOptions()
+    made.add_free_dimension_override_by_name("N", size)
+    return made
+
+
+def expanded(*shape: int) -> jitonnx.InferenceSession:
+    """y = x, expanded to a shape."""
+    nodes = [node("Expand", ["x", "shape"], ["y"])]
+    return jitonnx.InferenceSession(
+        model(nodes, [tensor("x", [2, 3])], [tensor("y", None)], {"shape": np.array(shape, np.int64)})
+    )
+
+
+def beyond(dim: int | str) -> jitonnx.InferenceSession:
+    """An entry of x's shape that it does not have."""
+    nodes = [node("Shape", ["x"], ["shape"]), node("Gather", ["shape", "place"], ["y"])]
+    return jitonnx.InferenceSession(
+        model(nodes, [tensor("x", [dim, 3], FLOAT)], [tensor("y", None, 7)], {"place": np.array([8])})
+    )
+
+
+REFUSED: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
+    ("entry unknown", lambda: session(options(nonsense="1")), errors.InvalidArgument, "no session .* jitonnx.nonsense"),
+    ("winograd", lambda: session(options(winograd="x")), errors.InvalidArgument, "winograd is 'x'; give '0' or '1'"),
+    ("keep_model", lambda: session(options(keep_model="no")), errors.InvalidArgument, "keep_model is 'no'"),
+    ("threads", lambda: session(threads(2**70)), errors.InvalidArgument, "intra_op_num_threads is 118059.*at most"),
+    ("dimension below 0", lambda: fixed(-1), errors.InvalidArgument, "dimension 'N' is fixed to -1"),
+    ("dimension as text", lambda: fixed("3"), TypeError, "its size, an int; got 'N' and '3'"),
+    ("providers", lambda: session(providers=5), TypeError, "providers are names.*got 5"),
+    ("run options", lambda: session().run(None, {"x": X}, 5), TypeError, "run_options is a int"),
+    ("path", lambda: jitonnx.InferenceSession("a\0b"), errors.NoSuchFile, "null character"),
+    ("save: size below 0", lambda: session().save("a", {"x": (-2, 3)}), errors.InvalidArgument, "negative size"),
+    ("save: text", lambda: session().save("a", {"x": "23"}), errors.InvalidArgument, "'2' is no size for 'x'"),
+    ("save: fraction", lambda: session().save("a", {"x": (2.5, 3)}), errors.InvalidArgument, "2.5 is no size for 'x'"),
+    ("save: list", lambda: session().save("a", [(2, 3)]), TypeError, "dict of shapes by input name"),
+    ("save: folder", lambda: session().save("/no/a", {"x": (2, 3)}), FileNotFoundError, "no such folder.*: '/no'"),
+    ("no memory", lambda: expanded(2**40, 2, 3).run(None, {"x": X}), errors.RuntimeException, "not enough memory"),
+    ("beyond memory", lambda: expanded(2**62, 2, 3), errors.Fail, "beyond all memory"),
+    ("index, symbolic", lambda: beyond("N"), errors.Fail, "Gather node 'make_y'.*index 8 is out of bounds"),
+    ("index, constant", lambda: beyond(4), errors.Fail, "Gather node 'make_y'.*index 8 is out of bounds"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "text"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_refused_with_a_reason(call: Callable[[], Any], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        call()
+
+
+def test_one_disabled_rewrite_need_not_be_a_list() -> None:
+    with pytest.warns(UserWarning, match="no rewrite is named nothing;"):
+        session(disabled_optimizers="nothing")
+
+
+def test_a_model_through_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "model.onnx"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(relu_add()))
+    writer.start()
+    made = jitonnx.InferenceSession(str(pipe))
+    writer.join()
+    assert made.run(None, {"x": X})[0].tolist() == [[1, 2, 3]] * 2
