@@ -38,6 +38,7 @@ class Kept(Generic[_T]):
         self._number, self._size, self._limit = number, size, limit
         self._lock = threading.RLock()
         self._entries: OrderedDict[Any, _T] = OrderedDict()
+        self._known_bytes, self._uncounted = 0, 0
 
     def get(self, key: Any, make: Callable[[], _T]) -> _T:
         """What is kept under `key`, made if need be."""
@@ -76,16 +77,26 @@ class Kept(Generic[_T]):
         return len(self._entries)
 
     def _shrink(self) -> None:
+        """Let go of what is too much, now that one more was made.
+
+        Sizes change as things are used. Asking all at every new shape would take longer than making it, so all are
+        asked when an eighth of them is new.
+        """
         while len(self._entries) > self._number:
             self._let_go()
         if self._size is None:
             return
-        excess = self.bytes - self._limit
-        while excess > 0 and len(self._entries) > 1:
-            excess -= self._size(self._let_go())
+        self._uncounted += 1
+        self._known_bytes += self._size(next(reversed(self._entries.values())))
+        if 8 * self._uncounted >= len(self._entries):
+            self._known_bytes, self._uncounted = self.bytes, 0
+        while self._known_bytes > self._limit and len(self._entries) > 1:
+            self._let_go()
 
-    def _let_go(self) -> _T:
-        return self._entries.popitem(last=False)[1]
+    def _let_go(self) -> None:
+        gone = self._entries.popitem(last=False)[1]
+        if self._size is not None:
+            self._known_bytes -= self._size(gone)
 
 
 class KeptJobs(Generic[_T]):

@@ -237,7 +237,7 @@ def _kernels(
             reads=tuple(_operand(tensor, sizes, outputs) for tensor in _distinct(call.read)),
             writes=tuple(_operand(tensor, sizes, outputs) for tensor in _distinct(call.written)),
             tasks=tasks,
-            threads=threads_for(work, tasks, engine.settings.threads),
+            threads=threads_for(estimate, tasks, engine.settings.threads),
             flops=work.flops,
             bytes=work.bytes,
             scratch=call.spec.scratch_bytes(complete),

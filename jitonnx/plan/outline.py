@@ -16,7 +16,7 @@ import numpy.typing as npt
 from jitonnx.ir import dims
 from jitonnx.ir.dims import Dim, DimLike
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.plan.memory import Lifetime, assign_offsets
+from jitonnx.plan.memory import ALIGNMENT, Lifetime, assign_offsets
 from jitonnx.runtime.program import Program, Shapes, Slot, Space, Step, TensorSpec
 
 GRAIN_MICROSECONDS = 10.0
@@ -50,6 +50,20 @@ class Call(NamedTuple):
     stage_sizes: tuple[int, ...]
     operands: tuple[Operand, ...]
     label: str
+
+
+class Derived(NamedTuple):
+    """What follows of a call from its spec and the values of its sizes.
+
+    complete: the sizes that the kernel gets, its stages' left out; sizes: with these. microseconds: a rough time.
+    """
+
+    complete: tuple[int, ...]
+    sizes: tuple[int, ...]
+    tasks: int
+    microseconds: float
+    grain: int
+    scratch: int
 
 
 class ArenaBuffer(NamedTuple):
@@ -99,32 +113,33 @@ class Outline:
         self.inputs, self.outputs, self.calls = inputs, outputs, calls
         self.arena, self.constants, self.assumptions, self.numbers = arena, constants, assumptions, numbers
         self._evaluate = _evaluator(numbers)
-        self._settled = [[_settled(operand, numbers) for operand in call.operands] for call in calls]
         self._lives = [buffer.life for buffer in arena]
+        self._last_arena: tuple[list[int], tuple[list[int], int]] | None = None
+        places: dict[Operand, int] = {}
+        self._places = [[places.setdefault(operand, len(places)) for operand in call.operands] for call in calls]
+        self._operands = [(operand, _settled(operand, numbers)) for operand in places]
+        kinds: dict[_Kind, int] = {}
+        self._kind_of = [kinds.setdefault(_Kind(call.spec, call.sizes, call.stage_sizes), len(kinds)) for call in calls]
+        self._derivations = [_Derivation(kind) for kind in kinds]
 
     def instantiate(self, sizes: Mapping[str, int], symbols: Sequence[str], threads: int) -> Program:
         """The program for values of the dimension variables. `symbols`: the kernel symbol of each call."""
         values = self._evaluate(sizes)
-        offsets, arena_bytes = assign_offsets([values[buffer.bytes] for buffer in self.arena], self._lives)
+        offsets, arena_bytes = self._arena(values)
+        slots = [settled or _slot(operand, offsets, values) for operand, settled in self._operands]
         steps = []
-        for call, symbol, settled in zip(self.calls, symbols, self._settled, strict=True):
-            complete = _complete(call, values)
-            tasks = call.spec.tasks(complete)
-            if tasks == 0:
+        for call, symbol, places, derived in zip(self.calls, symbols, self._places, self._derive(values), strict=True):
+            if derived.tasks == 0:
                 continue
-            slots = [
-                slot or _slot(operand, offsets, values) for slot, operand in zip(settled, call.operands, strict=True)
-            ]
-            work = call.spec.work(complete)
             steps.append(
                 Step(
                     symbol,
-                    tuple(slots),
-                    (*complete, *[values[row] for row in call.stage_sizes]),
-                    tasks,
-                    threads_for(work, tasks, threads),
-                    max(call.spec.grain(complete), grain_for(work, tasks)),
-                    call.spec.scratch_bytes(complete),
+                    tuple([slots[place] for place in places]),
+                    derived.sizes,
+                    derived.tasks,
+                    threads_for(derived.microseconds, derived.tasks, threads),
+                    derived.grain,
+                    derived.scratch,
                     call.label,
                 )
             )
@@ -138,19 +153,26 @@ class Outline:
 
     def completed(self, sizes: Mapping[str, int]) -> Iterator[tuple[int, ...]]:
         """The sizes that each call's kernel gets for values of the dimension variables, its stages' left out."""
-        values = self._evaluate(sizes)
-        return (_complete(call, values) for call in self.calls)
+        return (derived.complete for derived in self._derive(self._evaluate(sizes)))
 
     def is_short(self, program: Program, sizes: Mapping[str, int]) -> bool:
         """Whether a run of the program for these sizes is too short to let go of the GIL for."""
         if len(program.steps) > GIL_STEPS:
             return False
-        estimate = 0.0
-        for call, complete in zip(self.calls, self.completed(sizes), strict=True):
-            estimate += microseconds(call.spec.work(complete))
-            if estimate > GIL_MICROSECONDS:
-                return False
-        return True
+        return sum(derived.microseconds for derived in self._derive(self._evaluate(sizes))) <= GIL_MICROSECONDS
+
+    def _arena(self, values: Sequence[int]) -> tuple[list[int], int]:
+        """`assign_offsets` for the arena; what it gave last is kept, as sizes in cache lines change seldom."""
+        lines = [-(-values[buffer.bytes] // ALIGNMENT) * ALIGNMENT for buffer in self.arena]
+        last = self._last_arena
+        if last is None or last[0] != lines:
+            self._last_arena = last = lines, assign_offsets(lines, self._lives)
+        return last[1]
+
+    def _derive(self, values: Sequence[int]) -> list[Derived]:
+        """What follows of each call. Calls of a kind, such as those of equal layers, share it."""
+        derived = [derivation(values) for derivation in self._derivations]
+        return [derived[kind] for kind in self._kind_of]
 
     def assumed(self) -> list[tuple[DimLike, DimLike]]:
         """What has to be equal for the plan to hold."""
@@ -186,14 +208,51 @@ def microseconds(work: Work) -> float:
     return max(work.flops / 50e3, work.bytes / 20e3)
 
 
-def threads_for(work: Work, tasks: int, threads: int) -> int:
-    """How many of `threads` threads a call is shared among."""
-    return 1 if microseconds(work) < SERIAL_MICROSECONDS else max(1, min(threads, tasks))
+def threads_for(microseconds: float, tasks: int, threads: int) -> int:
+    """How many of `threads` threads a call of an estimated time is shared among."""
+    return 1 if microseconds < SERIAL_MICROSECONDS else max(1, min(threads, tasks))
 
 
-def grain_for(work: Work, tasks: int) -> int:
-    """How many tasks of a call a thread takes at a time at least."""
-    return min(tasks, math.ceil(tasks * GRAIN_MICROSECONDS / max(microseconds(work), GRAIN_MICROSECONDS)))
+def grain_for(microseconds: float, tasks: int) -> int:
+    """How many tasks of a call of an estimated time a thread takes at a time at least."""
+    return min(tasks, math.ceil(tasks * GRAIN_MICROSECONDS / max(microseconds, GRAIN_MICROSECONDS)))
+
+
+class _Kind(NamedTuple):
+    """What calls with the same `Derived` have in common. sizes, stage_sizes: as those of `Call`."""
+
+    spec: KernelSpec
+    sizes: tuple[int, ...]
+    stage_sizes: tuple[int, ...]
+
+
+class _Derivation:
+    """Makes the `Derived` of a kind of calls, and keeps the last: most sizes are those of the program before."""
+
+    def __init__(self, kind: _Kind) -> None:
+        self._kind = kind
+        self._last: tuple[list[int], Derived] | None = None
+
+    def __call__(self, values: Sequence[int]) -> Derived:
+        spec, sizes, stage_sizes = self._kind
+        given = [values[row] for row in sizes]
+        stages = [values[row] for row in stage_sizes]
+        last, key = self._last, [*given, *stages]
+        if last is not None and last[0] == key:
+            return last[1]
+        derived = _derived(spec, given, stages)
+        self._last = key, derived
+        return derived
+
+
+def _derived(spec: KernelSpec, given: Sequence[int], stages: Sequence[int]) -> Derived:
+    complete = tuple(spec.complete(given))
+    tasks = spec.tasks(complete)
+    if tasks == 0:
+        return Derived(complete, (), 0, 0.0, 1, 0)
+    estimate = microseconds(spec.work(complete))
+    grain = max(spec.grain(complete), grain_for(estimate, tasks))
+    return Derived(complete, (*complete, *stages), tasks, estimate, grain, spec.scratch_bytes(complete))
 
 
 def _evaluator(numbers: Sequence[DimLike]) -> Callable[[Mapping[str, int]], list[int]]:
@@ -214,10 +273,6 @@ def _evaluator(numbers: Sequence[DimLike]) -> Callable[[Mapping[str, int]], list
         return values
 
     return evaluate
-
-
-def _complete(call: Call, values: Sequence[int]) -> tuple[int, ...]:
-    return tuple(call.spec.complete([values[row] for row in call.sizes]))
 
 
 def _settled(operand: Operand, numbers: Sequence[DimLike]) -> Slot | None:

@@ -80,7 +80,8 @@ class _EntryKeeper:
         self._pool = pool
         self._names = [sys.intern(spec.name) for spec in program.inputs]
         self._types = [spec.dtype for spec in program.outputs]
-        self._shapes = [np.array(spec.shape, np.int64) for spec in (*program.inputs, *program.outputs)]
+        shapes = [spec.shape for spec in (*program.inputs, *program.outputs)]
+        self._shapes = np.array([size for shape in shapes for size in shape], np.int64)
         self._inputs = records(ENTRY_INPUT, len(program.inputs))
         self._outputs = records(ENTRY_OUTPUT, len(program.outputs))
         self._record = records(ENTRY)
@@ -88,13 +89,14 @@ class _EntryKeeper:
         self._large = self._outputs["large"].any()
         if self._large:
             blocks().serve(self)
-        input_shapes, output_shapes = self._shapes[: len(self._names)], self._shapes[len(self._names) :]
         self._inputs["name"] = [id(name) for name in self._names]
         self._inputs["type_number"] = [spec.dtype.num for spec in program.inputs]
         self._outputs["descriptor"] = [id(kind) for kind in self._types]
-        for rows, shapes in ((self._inputs, input_shapes), (self._outputs, output_shapes)):
-            rows["rank"] = [len(shape) for shape in shapes]
-            rows["shape"] = [address(shape) for shape in shapes]
+        ranks = np.array([len(shape) for shape in shapes], np.int64)
+        places = address(self._shapes) + (np.cumsum(ranks) - ranks) * WORD_BYTES
+        first_output = len(self._inputs)
+        self._inputs["rank"], self._outputs["rank"] = ranks[:first_output], ranks[first_output:]
+        self._inputs["shape"], self._outputs["shape"] = places[:first_output], places[first_output:]
         _fill(
             self._record,
             pool=pool.address,

@@ -60,18 +60,16 @@ def make_tables(program: Program, addresses: Mapping[str, int], threads: int, fl
     steps = program.steps
     shares = [max(0, min(step.threads, step.tasks, threads)) for step in steps]
     shared = [index for index, share in enumerate(shares) if share > 1]
-    slots = np.array(
-        [(_CODES[slot.space], slot.index, slot.offset) for step in steps for slot in step.slots], np.int64
-    ).reshape(-1, 3)
+    slots = _slots(steps)
     _check_slots(program, slots)
-    sizes = np.array([size for step in steps for size in step.sizes], np.int64)
+    sizes, begins = _sizes(steps)
     space, index, offset = slots.T
     constants, in_frame = _constants(program, flags)
     is_constant = space == _CONSTANT
     number = np.where(is_constant, index, 0)
     scratch = max((step.scratch for step in steps), default=0)
     return Tables(
-        rows=_rows(steps, addresses, shares, address(sizes)),
+        rows=_rows(steps, addresses, shares, address(sizes) + begins * WORD_BYTES),
         sizes=sizes,
         pointers=np.where(is_constant, constants[number], 0) + offset,
         in_arena=(space == _ARENA) | (is_constant & in_frame[number]),
@@ -100,10 +98,30 @@ def _constants(program: Program, flags: Sequence[Flag]) -> tuple[Words, npt.NDAr
     return places, in_frame
 
 
-def _rows(steps: Sequence[Step], addresses: Mapping[str, int], shares: list[int], sizes: int) -> Record:
+def _slots(steps: Sequence[Step]) -> Words:
+    """Space, index and offset of each operand of each step, in columns."""
+    slots = [slot for step in steps for slot in step.slots]
+    spaces = [_CODES[slot.space] for slot in slots]
+    return np.array([spaces, [slot.index for slot in slots], [slot.offset for slot in slots]], np.int64).T
+
+
+def _sizes(steps: Sequence[Step]) -> tuple[Words, Words]:
+    """The sizes of all steps, and where those of each begin. Equal layers share one tuple, which lies there once."""
+    places: dict[int, int] = {}
+    sizes: list[int] = []
+    begins = []
+    for step in steps:
+        begin = places.setdefault(id(step.sizes), len(sizes))
+        if begin == len(sizes):
+            sizes += step.sizes
+        begins.append(begin)
+    return np.array(sizes, np.int64), np.array(begins, np.int64)
+
+
+def _rows(steps: Sequence[Step], addresses: Mapping[str, int], shares: list[int], sizes: Words) -> Record:
+    """`sizes`: the address of the sizes of each step."""
     rows = records(ROW, len(steps))
     pointer_counts = np.array([len(step.slots) for step in steps], np.int64)
-    size_counts = np.array([len(step.sizes) for step in steps], np.int64)
     tasks = np.array([step.tasks for step in steps], np.int64)
     split = np.maximum(np.array(shares, np.int64), 1)
     unit = np.maximum(1, -(-tasks // MOST_UNITS))
@@ -111,7 +129,7 @@ def _rows(steps: Sequence[Step], addresses: Mapping[str, int], shares: list[int]
     least = np.array([step.grain for step in steps], np.int64)
     rows["kernel"] = [addresses[step.kernel] for step in steps]
     rows["pointers"] = (np.cumsum(pointer_counts) - pointer_counts) * WORD_BYTES
-    rows["sizes"] = sizes + (np.cumsum(size_counts) - size_counts) * WORD_BYTES
+    rows["sizes"] = sizes
     rows["tasks"] = tasks
     rows["threads"] = shares
     rows["unit"] = unit

@@ -101,6 +101,17 @@ def test_kept_lets_go_of_what_was_used_longest_ago() -> None:
     assert kept.keys() == ["e"] and list(kept) == [b"." * 100] and len(kept) == 1
 
 
+def test_kept_sees_what_grows_later() -> None:
+    kept: Kept[list[int]] = Kept(1000, len, 400)
+    for key in range(100):
+        kept.get(key, lambda: [0])
+    for entry in kept:
+        entry.extend(range(9))
+    for key in range(100, 113):
+        kept.get(key, lambda: [0])
+    assert kept.bytes <= 400 and kept.keys()[-1] == 112
+
+
 def test_what_is_left_to_the_background() -> None:
     workshop = Workshop()
     kept: KeptJobs[int] = KeptJobs(2, workshop)
