@@ -10,12 +10,22 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK
-from jitonnx.kernels.convolution.spec import DepthwisePlanesSpec, DepthwiseSpec, DirectSpec, TransposedSpec
-from jitonnx.kernels.convolution.taps import Taps
+from jitonnx.kernels.convolution.spec import (
+    DepthwisePlanesSpec,
+    DepthwiseSpec,
+    DirectSpec,
+    GroupedSpec,
+    TransposedSpec,
+)
+from jitonnx.kernels.convolution.taps import Taps, readers
 from jitonnx.kernels.convolution.transforms import WinogradSpec, tiles_along
 
 if TYPE_CHECKING:
     from jitonnx.target import Target
+
+_NARROW_GROUPS = (2, 4, 8)
+"""Channels of groups that `GroupedSpec` is for, on CPUs that permute a vector of so many lanes by an index. With 16
+channels, a vector of AVX-512, the direct kernel needs no permutations and is as fast."""
 
 
 def choose_convolution(
@@ -38,7 +48,8 @@ def choose_convolution(
     number. winograd: whether errors of 3e-6 of the largest output (with 256 channels) are allowed, and that a NaN or
     an infinity reaches all outputs of its tile.
 
-    Depthwise when every channel is a group; Winograd where it saves time; else direct. In scratch memory, up to 4
+    Depthwise when every channel is a group; in groups of 2, 4 or 8 channels by permutations where the CPU has such of a
+    whole vector; Winograd where it saves time; else direct. In scratch memory, up to 4
     channels stay side by side ("interleaved": its sums run over kernel_width * channels neighbours at once); more are
     worth blocks of a cache line.
     """
@@ -51,6 +62,17 @@ def choose_convolution(
         taps = [_read_taps(*axis) for axis in axes]
         if spec := _winograd_if_faster(kernel, dilations, taps, channels, out_channels, out_size, target):
             return spec
+    width = channels // groups
+    if width == out_channels // groups and width in _NARROW_GROUPS and channels_last and lanes >= max(_NARROW_GROUPS):
+        columns = (kernel[1], strides[1], dilations[1])
+        tile_rows, pixels = _grouped_tile(columns, out_size, target.vector_registers)
+        return GroupedSpec(
+            *(lanes, pixels, 1, tile_rows),
+            merged_groups=CHANNEL_BLOCK // width,
+            l2_bytes=target.l2_bytes,
+            group_width=width,
+            columns=columns,
+        )
     merged = _merged_groups(groups, out_channels, lanes)
     own, own_outputs = channels // groups * merged, out_channels // groups * merged
     tile_rows, pixels, vectors = _tile_shape(own_outputs, out_size, lanes, target.vector_registers)
@@ -162,6 +184,34 @@ def choose_transposed(
     phase_width = None if out_size[1] is None else -(-out_size[1] // strides[1])
     _, pixels, vectors = _tile_shape(out_channels // groups * merged, (1, phase_width), lanes, target.vector_registers)
     return TransposedSpec(lanes, pixels, vectors, merged_groups=merged, l2_bytes=target.l2_bytes, strides=strides)
+
+
+def _grouped_tile(
+    columns: tuple[int, int, int], out_size: tuple[int | None, int | None], registers: int
+) -> tuple[int, int]:
+    """(rows, pixels) of a tile of a convolution in narrow groups: by a count of cycles as in `_tile_shape`.
+
+    Sums, the taps of a kernel row, the permutation and inputs stay in registers; with 32 of these more than 16 sums
+    bring nothing. A step is the multiply-adds of one channel, but at least what a sum has to wait for itself (4 cycles
+    each), a third of the permutations and loads that stand beside them, and 3 for the loop.
+    """
+    (taps, stride, dilation), (height, width) = columns, out_size
+    wide = registers >= 32
+    most = 16 if wide else max(registers - min(taps, 7) - 4, 6)
+
+    def step(rows: int, pixels: int) -> float:
+        loaded = rows * len(readers(pixels, stride, taps, dilation))
+        return taps * max(rows * pixels, 4 if wide else 8) + (loaded + taps) / 3 + 3
+
+    def time(shape: tuple[int, int]) -> float:
+        rows, pixels = shape
+        tiles = 1 / pixels if width is None else -(-max(width, 1) // pixels)
+        single = (height or 1) % rows
+        return tiles * ((height or 1) // rows * step(rows, pixels) + single * step(1, pixels))
+
+    shapes = [(rows, pixels) for rows in (1, 2, 3, 4) for pixels in range(1, most // rows + 1)]
+    allowed = [(rows, pixels) for rows, pixels in shapes if rows == 1 or (pixels == width and rows <= (height or 1))]
+    return min(allowed, key=time)
 
 
 def _merged_groups(groups: int, out_channels: int, lanes: int) -> int:

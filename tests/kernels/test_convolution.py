@@ -16,7 +16,8 @@ from numba.core import types
 
 from jitonnx.kernels.convolution.choose import choose_convolution, choose_transposed
 from jitonnx.kernels.convolution.kernel import build
-from jitonnx.kernels.convolution.spec import DepthwiseSpec, DirectSpec, TransposedSpec, WinogradSpec
+from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK
+from jitonnx.kernels.convolution.spec import DepthwiseSpec, DirectSpec, GroupedSpec, TransposedSpec, WinogradSpec
 from jitonnx.kernels.convolution.taps import live_taps
 from jitonnx.kernels.jit import device
 from jitonnx.kernels.simd import at_least, load_part, pointer
@@ -257,6 +258,18 @@ DIRECT = [
     Case((5, 6), 66, 66, groups=2, kernel=(1, 1), pads=(0, 0, 0, 0)),
     Case((4, 4), 3, 8, kernel=(9, 9), pads=(5, 4, 6, 4)),
 ]
+GROUPED = [
+    Case((9, 9), 24, 24, groups=6),
+    Case((9, 14), 32, 32, groups=8, images=2),
+    Case((7, 7), 40, 40, groups=5),
+    Case((7, 7), 104, 104, groups=13, strides=(2, 2)),
+    Case((9, 28), 36, 36, groups=18, kernel=(5, 5), pads=(2, 2, 2, 2)),
+    Case((13, 16), 20, 20, groups=5, strides=(3, 2), dilations=(2, 3), pads=(0, 1, 2, 0)),
+    Case((3, 40), 16, 16, groups=2, kernel=(1, 7), strides=(1, 3), dilations=(1, 2), pads=(0, 3, 0, 9)),
+    Case((5, 6), 8, 8, groups=4, kernel=(1, 1), strides=(2, 2), pads=(0, 0, 0, 0)),
+    Case((8, 17), 12, 12, groups=3, dilations=(12, 12), pads=(12, 12, 12, 12)),
+    Case((3, 4), 48, 48, groups=6, kernel=(9, 8), pads=(5, 4, 6, 4)),
+]
 DEPTHWISE = [
     Case((7, 7), 16, 16),
     Case((9, 14), 35, 35, images=2),
@@ -316,7 +329,24 @@ def test_direct(case: Case, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("case", [*DIRECT, *TRANSPOSED], ids=str)
+@pytest.mark.parametrize("case", GROUPED, ids=str)
+def test_narrow_groups(case: Case, target: str) -> None:
+    spec = choose(case, named(target))
+    assert isinstance(spec, GroupedSpec)
+    check(case, spec, target)
+
+
+def test_other_groups_are_merged_or_direct() -> None:
+    """Groups of 3, 12 or 16 channels, those of other outputs than inputs, and vectors that a CPU does not permute."""
+    for case in (Case((9, 9), 24, 24, groups=8), Case((9, 9), 24, 24, groups=2), Case((9, 9), 32, 32, groups=2)):
+        assert type(choose(case, named("x86-64-v4"))) is DirectSpec
+    assert type(choose(Case((9, 9), 16, 32, groups=4), named("x86-64-v4"))) is DirectSpec
+    assert type(choose(Case((9, 9), 16, 16, groups=4), named("x86-64-v2"))) is DirectSpec
+    assert type(choose(Case((9, 9), 16, 16, groups=4), named("x86-64-v3"))) is GroupedSpec
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("case", [*DIRECT, *GROUPED, *TRANSPOSED], ids=str)
 def test_planes(case: Case, target: str) -> None:
     """Input and output in planes of pixels, whose rows lie together or apart."""
     spec = choose(case, named(target))
@@ -387,7 +417,7 @@ def test_transposed(case: Case, target: str) -> None:
     check(case, choose(case, named(target)), target)
 
 
-@pytest.mark.parametrize("case", [*DIRECT[::4], *DEPTHWISE[::5], *TRANSPOSED[::5]], ids=str)
+@pytest.mark.parametrize("case", [*DIRECT[::4], *GROUPED[::4], *DEPTHWISE[::5], *TRANSPOSED[::5]], ids=str)
 def test_size_unknown_when_chosen(case: Case) -> None:
     check(case, choose(case, host(), known_size=False), "host")
 
@@ -399,7 +429,7 @@ def test_channels_first_input(case: Case) -> None:
     check(case, spec, "host", channels_last=False)
 
 
-@pytest.mark.parametrize("case", [DIRECT[0], DIRECT[2], DEPTHWISE[1], TRANSPOSED[1]], ids=str)
+@pytest.mark.parametrize("case", [DIRECT[0], DIRECT[2], GROUPED[0], DEPTHWISE[1], TRANSPOSED[1]], ids=str)
 def test_without_epilogue(case: Case) -> None:
     check(case, choose(case, host()), "host", epilogue=False)
 
@@ -411,6 +441,7 @@ def test_nothing_to_do() -> None:
         empty = replace(case, kernel=(1, 1), pads=(0, 0, 0, 0))
         check(empty, spec, "host")
         check(empty, replace(spec, y_planes=True), "host")
+    check(replace(GROUPED[0], images=0), choose(GROUPED[0], host()), "host")
     check(replace(DEPTHWISE[0], images=0), choose(DEPTHWISE[0], host()), "host")
 
 
@@ -457,6 +488,18 @@ def test_direct_on_any_problem(case: Case, vectors: tuple[int, int]) -> None:
 def test_tiles_of_several_rows_on_any_problem(case: Case) -> None:
     if case.out_size[1] == 3:
         check(case, DirectSpec(host().lanes(4), 3, 2, tile_rows=3), "host")
+
+
+@settings(max_examples=60)
+@given(case=problems(), width=st.sampled_from((2, 4, 8)), groups=st.integers(1, 9), pixels=st.sampled_from((3, 14)))
+def test_narrow_groups_on_any_problem(case: Case, width: int, groups: int, pixels: int) -> None:
+    case = replace(case, channels=width * groups, outputs=width * groups, groups=groups)
+    columns = (case.kernel[1], case.strides[1], case.dilations[1])
+    spec = GroupedSpec(
+        host().lanes(4), pixels, 1, merged_groups=CHANNEL_BLOCK // width, group_width=width, columns=columns
+    )
+    check(case, spec, "host")
+    check(case, replace(spec, x_planes=True, y_planes=True), "host", channels_last=False, gap=0)
 
 
 @settings(max_examples=40)
@@ -508,7 +551,7 @@ def test_taps_that_read_only_padding_can_be_cut_off() -> None:
 
 def test_nan_and_infinity_pass_through() -> None:
     """Where a window holds them, and nowhere else: padding and neighbours do not spread them."""
-    for groups, outputs in ((1, 32), (16, 16)):
+    for groups, outputs in ((1, 32), (4, 16), (16, 16)):
         case = Case((6, 9), 16, outputs, groups=groups)
         spec = choose(case, host())
         x, w = np.ones((1, 6, 9, 16), np.float32), np.ones(case.weights_shape, np.float32)
