@@ -58,9 +58,9 @@ def choose_convolution(
         rows, pixels = _depthwise_tile(kernel, dilations, out_size[1], target.vector_registers)
         return DepthwiseSpec(kernel, strides, dilations, pixels, rows)
     axes = list(zip(kernel, pads, strides, dilations, out_size, in_size, strict=True))
-    if winograd and strides == (1, 1) and groups == 1 and channels_last:
+    if winograd and strides == (1, 1) and channels_last:
         taps = [_read_taps(*axis) for axis in axes]
-        if spec := _winograd_if_faster(kernel, dilations, taps, channels, out_channels, out_size, target):
+        if spec := _winograd_if_faster(kernel, dilations, taps, groups, channels, out_channels, out_size, target):
             return spec
     width = channels // groups
     if width == out_channels // groups and width in _NARROW_GROUPS and channels_last and lanes >= max(_NARROW_GROUPS):
@@ -130,6 +130,7 @@ def _winograd_if_faster(
     kernel: tuple[int, int],
     dilations: tuple[int, int],
     taps: Sequence[float],
+    groups: int,
     channels: int,
     out_channels: int,
     out_size: tuple[int | None, int | None],
@@ -142,14 +143,21 @@ def _winograd_if_faster(
                 transformed weights read from the third-level cache at 6 bytes a cycle
                 + tiles * 9 n^2 for the transforms of each vector of input and of output channels (measured: most
                 of it waits for the second-level cache)
+
+    C are the channels of a group, M the outputs of all.
     """
     height, width = out_size
-    if channels % CHANNEL_BLOCK or not channels or not out_channels or not height or not width:
+    own, own_outputs = channels // groups, out_channels // groups
+    if own % CHANNEL_BLOCK or not own or not own_outputs or not height or not width:
         return None
     lanes, wide = target.lanes(4), target.vector_registers >= 32
-    vectors = 2 if out_channels > lanes else 1
+    vectors = 2 if own_outputs > lanes else 1
+    if groups > 1:
+        if own_outputs % lanes:
+            return None
+        vectors = 1 if own_outputs % (2 * lanes) else 2
     outputs_padded = -(-out_channels // (vectors * lanes)) * vectors
-    direct = height * width * taps[0] * taps[1] * channels * outputs_padded / 0.95
+    direct = height * width * taps[0] * taps[1] * own * outputs_padded / 0.95
     costs: dict[WinogradSpec | None, float] = {None: 0.9 * direct}
     for outputs in _WINOGRAD_TILES.get(kernel, ()):
         tiles = [
@@ -157,16 +165,16 @@ def _winograd_if_faster(
             for size, tile, dilation in zip((height, width), outputs, dilations, strict=True)
         ]
         spec = WinogradSpec(lanes, outputs, 8 if wide else 6, vectors, target.l2_bytes)
-        costs[spec] = _winograd_cost(spec, tiles[0] * tiles[1], channels, out_channels)
+        costs[spec] = _winograd_cost(spec, tiles[0] * tiles[1], groups, channels, out_channels)
     return min(costs, key=lambda spec: costs[spec])
 
 
-def _winograd_cost(spec: WinogradSpec, tiles: int, channels: int, out_channels: int) -> float:
+def _winograd_cost(spec: WinogradSpec, tiles: int, groups: int, channels: int, out_channels: int) -> float:
     """The cycles of `_winograd_if_faster` for one image."""
-    output_blocks = -(-out_channels // spec.block)
-    weights = 4 * spec.positions * channels * out_channels
-    products = max(tiles, spec.product_rows[-1]) * spec.positions * channels * output_blocks * spec.vectors / 0.88
-    reads = 1 if weights <= spec.l2_bytes * 3 // 4 else spec.tile_blocks(tiles, channels, output_blocks)
+    output_blocks, own = -(-out_channels // spec.block), channels // groups
+    weights = 4 * spec.positions * own * out_channels
+    products = max(tiles, spec.product_rows[-1]) * spec.positions * own * output_blocks * spec.vectors / 0.88
+    reads = 1 if weights <= spec.l2_bytes * 3 // 4 else spec.tile_blocks(tiles, own, output_blocks)
     transforms = tiles * 9 * spec.positions * (channels / spec.lanes + output_blocks * spec.vectors)
     return max(products, reads * weights / 6) + transforms
 

@@ -316,6 +316,12 @@ WINOGRAD = [
     Case((11, 6), 16, 40, kernel=(1, 3), dilations=(1, 2), pads=(0, 0, 0, 1), images=2),
     Case((9, 7), 16, 33, kernel=(3, 1), dilations=(2, 1), pads=(1, 0, 2, 0)),
 ]
+WINOGRAD_GROUPS = [
+    Case((7, 7), 80, 80, groups=5),
+    Case((14, 15), 64, 96, groups=2, images=2),
+    Case((9, 30), 96, 32, groups=2, dilations=(2, 1), pads=(2, 1, 0, 2)),
+    Case((29, 11), 192, 192, groups=4),
+]
 TRANSPOSED = [replace(case, transposed=True) for case in TRANSPOSED]
 DEPTHWISE = [replace(case, groups=case.channels) for case in DEPTHWISE]
 
@@ -378,6 +384,16 @@ def test_winograd(case: Case, outputs: tuple[int, int], target: str) -> None:
     check(case, WinogradSpec(named(target).lanes(4), (down, across), rows=5, vectors=2), target)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("l2_bytes", (1 << 16, 1 << 20))
+@pytest.mark.parametrize("case", WINOGRAD_GROUPS, ids=str)
+def test_winograd_in_groups(case: Case, l2_bytes: int, target: str) -> None:
+    """Few or many groups a task, and one or several blocks of outputs a group."""
+    check(case, WinogradSpec(named(target).lanes(4), (4, 4), rows=8, vectors=1, l2_bytes=l2_bytes), target)
+    if case.outputs // case.groups % 32 == 0:
+        check(case, WinogradSpec(named(target).lanes(4), (2, 2), rows=8, vectors=2, l2_bytes=l2_bytes), target)
+
+
 def test_winograd_is_as_exact_as_promised() -> None:
     """The largest error over the largest output, normal random data: 5e-6 (m = 4) and 2e-6 (m = 2) at 256 channels."""
     rng = np.random.default_rng(0)
@@ -395,9 +411,14 @@ def test_winograd_is_as_exact_as_promised() -> None:
 
 def test_winograd_is_chosen_where_it_saves_time() -> None:
     def outputs(
-        channels: int, out_channels: int, size: int | None, strides: tuple[int, int] = (1, 1), dilation: int = 1
+        channels: int,
+        out_channels: int,
+        size: int | None,
+        strides: tuple[int, int] = (1, 1),
+        dilation: int = 1,
+        groups: int = 1,
     ) -> tuple[int, int] | None:
-        geometry = ((3, 3), strides, (dilation, dilation), 1)
+        geometry = ((3, 3), strides, (dilation, dilation), groups)
         sizes = {"in_size": (size, size), "pads": (dilation, dilation)}
         spec = choose_convolution(*geometry, channels, out_channels, (size, size), named("x86-64-v4"), **sizes)
         return spec.outputs if isinstance(spec, WinogradSpec) else None
@@ -408,6 +429,8 @@ def test_winograd_is_chosen_where_it_saves_time() -> None:
     assert outputs(256, 256, 28, dilation=12) is outputs(256, 256, 28, dilation=24) is None
     row = choose_convolution((1, 3), (1, 1), (1, 1), 1, 80, 384, (1, 3000), named("x86-64-v4"))
     assert isinstance(row, WinogradSpec) and row.outputs == (1, 4)
+    assert outputs(512, 512, 14, groups=32) == outputs(512, 512, 14, groups=8) == (4, 4)
+    assert outputs(256, 256, 28, groups=32) is outputs(480, 480, 14, groups=20) is None  # 8, 24 channels a group
     assert outputs(3, 64, 224) is outputs(64, 64, 56, (2, 2)) is outputs(64, 64, None) is outputs(16, 16, 1) is None
 
 
