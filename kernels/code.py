@@ -220,6 +220,14 @@ class Pointer:
         """The pointer `index` elements further."""
         return Pointer(self._code, self.element, self._address(index))
 
+    def not_before(self, index: Traced) -> Pointer:
+        """This pointer, of which LLVM knows no more than that it cannot be had before `index`: what is read through it
+        in a loop over `index` is read anew each time, and not kept in registers, or on the stack for want of such."""
+        typ = self.value.type
+        signature = ir.FunctionType(typ, [typ, index.value.type])
+        value = self._code.builder.asm(signature, "", "=r,0,r", [self.value, index.value], side_effect=False)
+        return Pointer(self._code, self.element, value)
+
     def as_bytes(self) -> Pointer:
         """The same address, as a pointer to uint8."""
         value = self._code.builder.bitcast(self.value, _I8.as_pointer())

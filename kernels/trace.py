@@ -322,6 +322,22 @@ def permuted(low: Traced, high: Traced, index: Traced) -> Traced:
     return low.like(result)
 
 
+def reordered(x: Traced, index: Traced) -> Traced:
+    """Elements `index` (int32, 0 <= index < lanes) of a float32 vector as wide as the CPU's registers."""
+    builder, count = x.builder, index.value.type.count
+    entries = table_entries(x)
+    if entries == count and count in _REORDERING:
+        return x.like(_named_call(builder, _REORDERING[count], x.value.type, [x.value, index.value]))
+    result = ir.Constant(x.value.type, ir.Undefined)
+    for lane in map(_I32, range(count)):
+        element = builder.extract_element(x.value, builder.extract_element(index.value, lane))
+        result = builder.insert_element(result, element, lane)
+    return x.like(result)
+
+
+_REORDERING = {8: "llvm.x86.avx2.permps", 16: "llvm.x86.avx512.permvar.sf.512"}
+
+
 def _numbers(typ: ir.VectorType, numbers: Sequence[float]) -> ir.Constant:
     """A constant vector; LLVM wants one of zeros written in its own way."""
     if not any(numbers):

@@ -10,12 +10,22 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK
-from jitonnx.kernels.convolution.spec import DepthwisePlanesSpec, DepthwiseSpec, DirectSpec, TransposedSpec
-from jitonnx.kernels.convolution.taps import Taps
+from jitonnx.kernels.convolution.spec import (
+    DepthwisePlanesSpec,
+    DepthwiseSpec,
+    DirectSpec,
+    GroupedSpec,
+    TransposedSpec,
+)
+from jitonnx.kernels.convolution.taps import Taps, readers
 from jitonnx.kernels.convolution.transforms import WinogradSpec, tiles_along
 
 if TYPE_CHECKING:
     from jitonnx.target import Target
+
+_NARROW_GROUPS = (2, 4, 8)
+"""Channels of groups that `GroupedSpec` is for, on CPUs that permute a vector of so many lanes by an index. With 16
+channels, a vector of AVX-512, the direct kernel needs no permutations and is as fast."""
 
 
 def choose_convolution(
@@ -38,7 +48,8 @@ def choose_convolution(
     number. winograd: whether errors of 3e-6 of the largest output (with 256 channels) are allowed, and that a NaN or
     an infinity reaches all outputs of its tile.
 
-    Depthwise when every channel is a group; Winograd where it saves time; else direct. In scratch memory, up to 4
+    Depthwise when every channel is a group; in groups of 2, 4 or 8 channels by permutations where the CPU has such of a
+    whole vector; Winograd where it saves time; else direct. In scratch memory, up to 4
     channels stay side by side ("interleaved": its sums run over kernel_width * channels neighbours at once); more are
     worth blocks of a cache line.
     """
@@ -47,10 +58,21 @@ def choose_convolution(
         rows, pixels = _depthwise_tile(kernel, dilations, out_size[1], target.vector_registers)
         return DepthwiseSpec(kernel, strides, dilations, pixels, rows)
     axes = list(zip(kernel, pads, strides, dilations, out_size, in_size, strict=True))
-    if winograd and strides == (1, 1) and groups == 1 and channels_last:
+    if winograd and strides == (1, 1) and channels_last:
         taps = [_read_taps(*axis) for axis in axes]
-        if spec := _winograd_if_faster(kernel, dilations, taps, channels, out_channels, out_size, target):
+        if spec := _winograd_if_faster(kernel, dilations, taps, groups, channels, out_channels, out_size, target):
             return spec
+    width = channels // groups
+    if width == out_channels // groups and width in _NARROW_GROUPS and channels_last and lanes >= max(_NARROW_GROUPS):
+        columns = (kernel[1], strides[1], dilations[1])
+        tile_rows, pixels = _grouped_tile(columns, out_size, target.vector_registers)
+        return GroupedSpec(
+            *(lanes, pixels, 1, tile_rows),
+            merged_groups=CHANNEL_BLOCK // width,
+            l2_bytes=target.l2_bytes,
+            group_width=width,
+            columns=columns,
+        )
     merged = _merged_groups(groups, out_channels, lanes)
     own, own_outputs = channels // groups * merged, out_channels // groups * merged
     tile_rows, pixels, vectors = _tile_shape(own_outputs, out_size, lanes, target.vector_registers)
@@ -108,6 +130,7 @@ def _winograd_if_faster(
     kernel: tuple[int, int],
     dilations: tuple[int, int],
     taps: Sequence[float],
+    groups: int,
     channels: int,
     out_channels: int,
     out_size: tuple[int | None, int | None],
@@ -120,14 +143,21 @@ def _winograd_if_faster(
                 transformed weights read from the third-level cache at 6 bytes a cycle
                 + tiles * 9 n^2 for the transforms of each vector of input and of output channels (measured: most
                 of it waits for the second-level cache)
+
+    C are the channels of a group, M the outputs of all.
     """
     height, width = out_size
-    if channels % CHANNEL_BLOCK or not channels or not out_channels or not height or not width:
+    own, own_outputs = channels // groups, out_channels // groups
+    if own % CHANNEL_BLOCK or not own or not own_outputs or not height or not width:
         return None
     lanes, wide = target.lanes(4), target.vector_registers >= 32
-    vectors = 2 if out_channels > lanes else 1
+    vectors = 2 if own_outputs > lanes else 1
+    if groups > 1:
+        if own_outputs % lanes:
+            return None
+        vectors = 1 if own_outputs % (2 * lanes) else 2
     outputs_padded = -(-out_channels // (vectors * lanes)) * vectors
-    direct = height * width * taps[0] * taps[1] * channels * outputs_padded / 0.95
+    direct = height * width * taps[0] * taps[1] * own * outputs_padded / 0.95
     costs: dict[WinogradSpec | None, float] = {None: 0.9 * direct}
     for outputs in _WINOGRAD_TILES.get(kernel, ()):
         tiles = [
@@ -135,16 +165,16 @@ def _winograd_if_faster(
             for size, tile, dilation in zip((height, width), outputs, dilations, strict=True)
         ]
         spec = WinogradSpec(lanes, outputs, 8 if wide else 6, vectors, target.l2_bytes)
-        costs[spec] = _winograd_cost(spec, tiles[0] * tiles[1], channels, out_channels)
+        costs[spec] = _winograd_cost(spec, tiles[0] * tiles[1], groups, channels, out_channels)
     return min(costs, key=lambda spec: costs[spec])
 
 
-def _winograd_cost(spec: WinogradSpec, tiles: int, channels: int, out_channels: int) -> float:
+def _winograd_cost(spec: WinogradSpec, tiles: int, groups: int, channels: int, out_channels: int) -> float:
     """The cycles of `_winograd_if_faster` for one image."""
-    output_blocks = -(-out_channels // spec.block)
-    weights = 4 * spec.positions * channels * out_channels
-    products = max(tiles, spec.product_rows[-1]) * spec.positions * channels * output_blocks * spec.vectors / 0.88
-    reads = 1 if weights <= spec.l2_bytes * 3 // 4 else spec.tile_blocks(tiles, channels, output_blocks)
+    output_blocks, own = -(-out_channels // spec.block), channels // groups
+    weights = 4 * spec.positions * own * out_channels
+    products = max(tiles, spec.product_rows[-1]) * spec.positions * own * output_blocks * spec.vectors / 0.88
+    reads = 1 if weights <= spec.l2_bytes * 3 // 4 else spec.tile_blocks(tiles, own, output_blocks)
     transforms = tiles * 9 * spec.positions * (channels / spec.lanes + output_blocks * spec.vectors)
     return max(products, reads * weights / 6) + transforms
 
@@ -162,6 +192,34 @@ def choose_transposed(
     phase_width = None if out_size[1] is None else -(-out_size[1] // strides[1])
     _, pixels, vectors = _tile_shape(out_channels // groups * merged, (1, phase_width), lanes, target.vector_registers)
     return TransposedSpec(lanes, pixels, vectors, merged_groups=merged, l2_bytes=target.l2_bytes, strides=strides)
+
+
+def _grouped_tile(
+    columns: tuple[int, int, int], out_size: tuple[int | None, int | None], registers: int
+) -> tuple[int, int]:
+    """(rows, pixels) of a tile of a convolution in narrow groups: by a count of cycles as in `_tile_shape`.
+
+    Sums, the taps of a kernel row, the permutation and inputs stay in registers; with 32 of these more than 16 sums
+    bring nothing. A step is the multiply-adds of one channel, but at least what a sum has to wait for itself (4 cycles
+    each), a third of the permutations and loads that stand beside them, and 3 for the loop.
+    """
+    (taps, stride, dilation), (height, width) = columns, out_size
+    wide = registers >= 32
+    most = 16 if wide else max(registers - min(taps, 7) - 4, 6)
+
+    def step(rows: int, pixels: int) -> float:
+        loaded = rows * len(readers(pixels, stride, taps, dilation))
+        return taps * max(rows * pixels, 4 if wide else 8) + (loaded + taps) / 3 + 3
+
+    def time(shape: tuple[int, int]) -> float:
+        rows, pixels = shape
+        tiles = 1 / pixels if width is None else -(-max(width, 1) // pixels)
+        single = (height or 1) % rows
+        return tiles * ((height or 1) // rows * step(rows, pixels) + single * step(1, pixels))
+
+    shapes = [(rows, pixels) for rows in (1, 2, 3, 4) for pixels in range(1, most // rows + 1)]
+    allowed = [(rows, pixels) for rows, pixels in shapes if rows == 1 or (pixels == width and rows <= (height or 1))]
+    return min(allowed, key=time)
 
 
 def _merged_groups(groups: int, out_channels: int, lanes: int) -> int:

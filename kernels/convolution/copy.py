@@ -23,21 +23,22 @@ def emit_copy_rows(
     spec: DirectSpec,
     x: Pointer,
     rows: Pointer,
+    channels: Traced,
     inputs: tuple[Traced, Traced],
     outputs: tuple[Traced, Traced],
 ) -> None:
     """Copy the input rows `inputs` (first, end) as far as output rows `outputs` (first, end) read them.
 
-    `x` points at the first channel of an image's group. Row i goes to rows[(i - first) * row_pitch]; rows outside the
-    image become zeros if the spec's tiles span rows, else their places are left as they are.
+    `x` points at the first of `channels` channels of an image's group. Row i goes to rows[(i - first) * row_pitch];
+    rows outside the image become zeros if the spec's tiles span rows, else their places are left as they are.
     """
     phase = sizes.code.integer(sizes.phase)
     sizes.code.subroutine(
         "copy_rows",
-        [x, rows, *inputs, *outputs, phase],
-        lambda code, x, rows, first, end, start, stop, phase: _Copy(DirectSizes(code, phase), spec).emit(
-            x, rows, (first, end), (start, stop)
-        ),
+        [x, rows, channels, *inputs, *outputs, phase],
+        lambda code, x, rows, channels, first, end, start, stop, phase: _Copy(
+            DirectSizes(code, phase), spec, channels
+        ).emit(x, rows, (first, end), (start, stop)),
         inline=False,
     )
 
@@ -45,8 +46,8 @@ def emit_copy_rows(
 class _Copy:
     """Emits the copy in a function of its own."""
 
-    def __init__(self, sizes: DirectSizes, spec: DirectSpec) -> None:
-        self.sizes, self.code, self.spec = sizes, sizes.code, spec
+    def __init__(self, sizes: DirectSizes, spec: DirectSpec, channels: Traced) -> None:
+        self.sizes, self.code, self.spec, self.channels = sizes, sizes.code, spec, channels
 
     def emit(self, x: Pointer, rows: Pointer, inputs: tuple[Traced, Traced], outputs: tuple[Traced, Traced]) -> None:
         code, sizes = self.code, self.sizes
@@ -56,7 +57,7 @@ class _Copy:
             return
         # All rows of some planes, which follow each other in memory, before the next planes.
         with code.loop(sizes.channel_blocks) as block:
-            live = smaller(sizes.channels_in_group - block * CHANNEL_BLOCK, CHANNEL_BLOCK)
+            live = smaller(self.channels - block * CHANNEL_BLOCK, CHANNEL_BLOCK)
             self._rows(
                 *(x.at(block * CHANNEL_BLOCK * sizes.x_channel), rows.at(block * sizes.block_pitch), inputs, outputs),
                 sizes.block_pitch,
@@ -121,7 +122,7 @@ class _Copy:
             column = source.at((sizes.strand_first + begin) * pixel + strand * sizes.x_pixel)
             with code.loop(sizes.channel_blocks) as block:
                 channel = block * CHANNEL_BLOCK
-                live = sizes.channels_in_group - channel
+                live = self.channels - channel
                 block_target = target.at(block * sizes.block_pitch + strand * places * CHANNEL_BLOCK)
                 pixels = (column.at(channel), block_target.at(begin * CHANNEL_BLOCK), pixel, end - begin)
                 self._fill(block_target, begin * CHANNEL_BLOCK)
@@ -163,7 +164,7 @@ class _Copy:
         """[channel][place]; any strides of x, fast where pixels lie side by side."""
         code, sizes = self.code, self.sizes
         begin, end = self._valid_places(sizes.width)
-        with code.loop(sizes.channels_in_group) as channel:
+        with code.loop(self.channels) as channel:
             row = source.at(channel * sizes.x_channel + (sizes.strand_first + begin) * sizes.x_pixel)
             row_target = target.at(channel * sizes.block_pitch)
             self._fill(row_target, begin)
@@ -176,7 +177,7 @@ class _Copy:
 
     def _interleaved(self, source: Pointer, target: Pointer) -> None:
         """[place][channel]: a row as it is."""
-        code, sizes, channels = self.code, self.sizes, self.sizes.channels_in_group
+        code, sizes, channels = self.code, self.sizes, self.channels
         begin, end = self._valid_places(sizes.width)
         row, row_target = source.at((sizes.strand_first + begin) * sizes.x_pixel), target.at(begin * channels)
         self._fill(target, begin * channels)

@@ -11,6 +11,7 @@ from numba.core import types
 
 from jitonnx.kernels.code import Code, Mask, Pointer, Variable, emitted, larger, remainder, smaller
 from jitonnx.kernels.convolution.spec import DepthwiseSpec
+from jitonnx.kernels.convolution.taps import readers
 from jitonnx.kernels.jit import lowering_target
 from jitonnx.kernels.simd import Vector
 from jitonnx.kernels.tile import Epilogue, emit_finish, emit_prefetch, emit_prefetch_result
@@ -40,8 +41,12 @@ class _Depthwise:
     def __init__(self, code: Code, spec: DepthwiseSpec, lanes: int, epilogue: Epilogue) -> None:
         self.code, self.spec, self.lanes, self.epilogue = code, spec, lanes, epilogue
         self.size = {name: code.size(number) for number, name in enumerate((*spec.SIZES, "row_block"))}
-        self.row_users = _users(0, spec.rows, spec)
-        self.column_users = _users(1, spec.pixels, spec)
+        self.row_users, self.column_users = (
+            readers(outputs, step * stride, taps, dilation)
+            for outputs, step, stride, taps, dilation in zip(
+                (spec.rows, spec.pixels), spec.steps, spec.strides, spec.kernel, spec.dilations, strict=True
+            )
+        )
         target = lowering_target()
         needed = spec.rows * spec.pixels + prod(spec.kernel) + _OTHER_REGISTERS
         self.holds_weights = target is not None and needed <= target.vector_registers
@@ -198,13 +203,3 @@ class _Depthwise:
                 for row_sums, row_weights in zip(sums, weights, strict=True):
                     for pixel, tap in self.column_users[column]:
                         row_sums[pixel].set(fma(value, row_weights[tap], row_sums[pixel].get()))
-
-
-def _users(axis: int, outputs: int, spec: DepthwiseSpec) -> dict[int, list[tuple[int, int]]]:
-    """For each input index along an axis, from a tile's first on: the outputs of the tile and the taps that use it."""
-    users: dict[int, list[tuple[int, int]]] = {}
-    for output in range(outputs):
-        for tap in range(spec.kernel[axis]):
-            at = output * spec.steps[axis] * spec.strides[axis] + tap * spec.dilations[axis]
-            users.setdefault(at, []).append((output, tap))
-    return users

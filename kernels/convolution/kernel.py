@@ -23,14 +23,14 @@ from jitonnx.kernels.convolution import depthwise, planes, winograd
 from jitonnx.kernels.convolution.copy import emit_copy_rows
 from jitonnx.kernels.convolution.problem import Problem
 from jitonnx.kernels.convolution.sizes import DirectSizes
-from jitonnx.kernels.convolution.spec import DepthwisePlanesSpec, DepthwiseSpec, DirectSpec, WinogradSpec
+from jitonnx.kernels.convolution.spec import DepthwisePlanesSpec, DepthwiseSpec, DirectSpec, GroupedSpec, WinogradSpec
 from jitonnx.kernels.simd import Vector
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.kernels.tile import Epilogue, emit_accumulate, emit_finish, emit_prefetch_result
-from jitonnx.kernels.trace import Traced, select
+from jitonnx.kernels.trace import Traced, fma, reordered, select
 from jitonnx.kernels.transpose.tiles import copy_transposed, evenly
 
-_I64 = ir.IntType(64)
+_I32, _I64 = ir.IntType(32), ir.IntType(64)
 _Range = tuple[Traced, Traced]
 """First and end."""
 
@@ -73,7 +73,8 @@ class _Direct:
                 held.set(place)
                 channel = group * sizes.channels_in_group
                 source = self.x.at(image * sizes.x_image + channel * sizes.x_channel)
-                emit_copy_rows(sizes, self.spec, source, self.scratch, (first, end_row), (start, stop))
+                own = smaller(sizes.channels_in_group, sizes.channels - channel)
+                emit_copy_rows(sizes, self.spec, source, self.scratch, own, (first, end_row), (start, stop))
             self._task(sizes, strip, image, group, (first, start, stop))
 
     def _input_rows(self, sizes: DirectSizes, start: Traced, stop: Traced) -> tuple[Traced, Traced]:
@@ -91,19 +92,23 @@ class _Direct:
         begin = strip * sizes.chunk
         with self.code.loop(smaller(begin + sizes.chunk, sizes.parts), begin) as part:
             number, down = remainder(part, sizes.output_blocks), part / sizes.output_blocks
-            column, live = group * sizes.outputs_in_group + number * block, sizes.outputs_in_group - number * block
+            column = group * sizes.outputs_in_group + number * block
+            live = smaller(sizes.outputs_in_group - number * block, sizes.out_channels - column)
+            # Outputs of narrow groups read the channels of their own number.
+            source = data.at(number * block) if isinstance(self.spec, GroupedSpec) else data
             y = self.y.at(image * sizes.y_image + column * sizes.y_channel)
             place, panel = (image, column, live), group * sizes.output_blocks + number
             of_row = DirectSizes(self.code, 0 if self.spec.phases == (1, 1) else down * across)
             row_range = (start, smaller(stop, of_row.out_rows))
             if self.spec.y_planes:
-                self._planes(of_row, (data, panel, y), place, row_range)
+                self._planes(of_row, (source, panel, y), place, row_range)
             else:
                 with self._columns(of_row) as phase:
                     pitches = (phase.out_row_step * phase.y_row, phase.out_column_step * phase.y_pixel)
                     target = y.at(phase.out_row_first * phase.y_row + phase.out_column_first * phase.y_pixel)
                     columns = (self.code.integer(0), phase.out_columns)
-                    self._tiles(phase, (data, self._panel(phase, panel), target), pitches, place, row_range, columns)
+                    operands = (source, self._panel(phase, panel), target)
+                    self._tiles(phase, operands, pitches, place, row_range, columns)
 
     @contextmanager
     def _columns(self, of_row: DirectSizes) -> Iterator[DirectSizes]:
@@ -235,7 +240,10 @@ class _Direct:
         def body(code: Code, *values: Any) -> None:
             *arguments, phase = values
             phase_sizes = DirectSizes(code, 0 if constant_phase else phase)
-            _Tile(phase_sizes, self.spec, self.epilogue, tile_rows).emit(*arguments)
+            if isinstance(self.spec, GroupedSpec):
+                _GroupedTile(phase_sizes, self.spec, self.epilogue, tile_rows).emit(*arguments)
+            else:
+                _Tile(phase_sizes, self.spec, self.epilogue, tile_rows).emit(*arguments)
 
         code = self.code
         axis = (sizes.kernel_width, sizes.pad_left * -1, sizes.stride_width, sizes.dilation_width, sizes.width)
@@ -377,3 +385,46 @@ class _Tile:
         )
         for variable, old, new in zip(sums, values, added, strict=True):
             variable.set(old.like(new))
+
+
+class _GroupedTile(_Tile):
+    """Emits one tile of a convolution in groups narrower than a vector."""
+
+    spec: GroupedSpec
+
+    def _taps_of_block(
+        self, sums: list[Any], data: Pointer, panel: Pointer, top: Traced, left: Traced, row_tap: Traced, part: Traced
+    ) -> None:
+        """The taps of one kernel row. An input is loaded and spread within its group once for all taps that read it."""
+        code, sizes, spec = self.code, self.sizes, self.spec
+        lanes, width, taps = spec.lanes, spec.group_width, spec.columns[0]
+        first_of_group = ir.Constant(ir.VectorType(_I32, lanes), [lane // width * width for lane in range(lanes)])
+        pitch = sizes.row_stride * sizes.row_pitch
+        with self._row(top, row_tap) as row:
+            rows = [data.at(row * sizes.row_pitch + pitch * number) for number in range(self.tile_rows)]
+            places = self._places(left)
+            with code.loop(width) as channel:
+                wanted = Traced(code.builder, types.int32, code.builder.trunc(channel.value, _I32))
+                index = code.spread(wanted, lanes) + Traced(code.builder, types.int32, first_of_group)
+                panel_row = panel.at((row_tap * width + channel) * (taps * lanes))
+                weights = [panel_row.load(tap * lanes, lanes) for tap in range(taps)]
+                for number, source in enumerate(rows):
+                    strands = [source.at(place * spec.step).not_before(channel) for place in places]
+                    for column, users in spec.readers.items():
+                        above, residue = divmod(column, spec.columns[1])
+                        spread = reordered(strands[residue].load(above * spec.step, lanes), index)
+                        for pixel, tap in users:
+                            total = sums[number * spec.pixels + pixel]
+                            total.set(fma(spread, weights[tap], total.get()))
+
+    def _places(self, left: Traced) -> list[Traced]:
+        """For each input column 0 … stride - 1 behind the first one of output pixel `left`: its place in a copied
+        row."""
+        sizes, stride = self.sizes, self.spec.columns[1]
+        places = []
+        for behind in range(stride):
+            residue = sizes.column_residue + behind
+            carry = select(residue >= stride, self.code.integer(1), 0)
+            number = sizes.column_first + left + carry
+            places.append((residue - carry * stride) * sizes.strand_columns + number - sizes.strand_first)
+        return places

@@ -4,10 +4,10 @@ Activations are float32 in NHWC: element (n, h, w, c) of x lies at n * x_image +
 c * x_channel, and y's likewise with y_channel = 1; a direct convolution can also read and write planes, whose pixel
 strides are 1. Convolutions over one axis have height 1. Weights come as ONNX has them.
 
-Five kinds of kernel: `DirectSpec` for ONNX's Conv, any of it; `WinogradSpec` for 3x3, 1x3 and 3x1 taps of stride 1,
-dilated or not; `DepthwiseSpec` for as many groups as input and output channels, `DepthwisePlanesSpec` for the same
-where images lie in NCHW; `TransposedSpec` for ConvTranspose. They take the same sizes (`Problem`), except that the
-depthwise ones have their own. `choose.py` picks one for a layer.
+Six kinds of kernel: `DirectSpec` for ONNX's Conv, any of it; `GroupedSpec` for groups of a few channels;
+`WinogradSpec` for 3x3, 1x3 and 3x1 taps of stride 1, dilated or not; `DepthwiseSpec` for as many groups as input and
+output channels, `DepthwisePlanesSpec` for the same where images lie in NCHW; `TransposedSpec` for ConvTranspose. They
+take the same sizes (`Problem`), except that the depthwise ones have their own. `choose.py` picks one for a layer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, Problem
-from jitonnx.kernels.convolution.taps import Taps, joined, phase_taps, transposed_taps
+from jitonnx.kernels.convolution.taps import Taps, joined, phase_taps, readers, transposed_taps
 from jitonnx.kernels.convolution.transforms import WinogradSpec as WinogradSpec  # saved plans look for specs here
 from jitonnx.kernels.packing import zeros
 from jitonnx.kernels.spec import KernelSpec, Work
@@ -196,14 +196,12 @@ class DirectSpec(KernelSpec):
 
     def _blocking(self, problem: Problem, rows: Taps, columns: Taps) -> Blocking:
         """`rows` and `columns`: what all phases read."""
-        groups = problem.groups // self.merged_groups
-        channels, outputs = problem.channels // groups, problem.out_channels // groups
+        groups = -(-problem.groups // self.merged_groups)
+        channels, outputs = (
+            count // problem.groups * self.merged_groups for count in (problem.channels, problem.out_channels)
+        )
         output_blocks = -(-outputs // self.block)
-        blocks, depth, total = {
-            "blocked": (-(-channels // CHANNEL_BLOCK), CHANNEL_BLOCK, channels),
-            "planar": (channels, problem.kernel_width, problem.kernel_width * channels),
-            "interleaved": (1, problem.kernel_width * channels, problem.kernel_width * channels),
-        }[self.layout]
+        blocks, depth, total = self._depths(problem, channels)
         strands = self._strands(problem, columns)
         block_pitch = (
             strands[0] * strands[2] * {"blocked": CHANNEL_BLOCK, "planar": 1, "interleaved": channels}[self.layout]
@@ -222,6 +220,14 @@ class DirectSpec(KernelSpec):
             *(row_block, row_blocks, chunk, chunks, *staged, stage),
             *(problem.images * groups * row_blocks * chunks, 4 * scratch),
         )
+
+    def _depths(self, problem: Problem, channels: int) -> tuple[int, int, int]:
+        """(channel_blocks, depth, total_depth) for a group of `channels`, merged ones counted together."""
+        return {
+            "blocked": (-(-channels // CHANNEL_BLOCK), CHANNEL_BLOCK, channels),
+            "planar": (channels, problem.kernel_width, problem.kernel_width * channels),
+            "interleaved": (1, problem.kernel_width * channels, problem.kernel_width * channels),
+        }[self.layout]
 
     def _staged(self, width: int) -> tuple[int, int]:
         """(rows, columns) of each phase that are collected before they are written as planes: whole tiles, in half of a
@@ -396,6 +402,48 @@ class TransposedSpec(DirectSpec):
                 column_taps = phase_taps(q, width, self.strides[1], dilations[1])
                 parts.append(self._pack_taps(merged[:, :, :, row_taps][..., column_taps]).reshape(-1))
         return np.concatenate(parts)
+
+
+@dataclass(frozen=True)
+class GroupedSpec(DirectSpec):
+    """Conv in groups of as many output as input channels, 2 or more: a divisor of a vector's lanes.
+
+    Beside CHANNEL_BLOCK output channels lie the input channels of the same numbers, and no others are read for them:
+    so these are one group of `DirectSpec` (`merged_groups` says how many groups they are; the last may be fewer). For
+    each channel of a group in turn, an input vector is permuted so that every lane holds that channel of its own
+    group, and multiplied with all taps of a kernel row that read it. With 3 taps and 14 pixels 42 multiply-adds stand
+    beside 16 permutations, and no product is of a zero. Therefore the kernel's columns are constants here.
+    """
+
+    group_width: int = 2
+    """Input, and output, channels of a group."""
+    columns: tuple[int, int, int] = (1, 1, 1)
+    """Along the rows: kernel size, stride and dilation."""
+
+    @property
+    def readers(self) -> dict[int, list[tuple[int, int]]]:
+        """Input columns that a row of a tile reads, from its first on: the output pixels and taps that do."""
+        taps, stride, dilation = self.columns
+        return readers(self.pixels, stride, taps, dilation)
+
+    def _depths(self, problem: Problem, channels: int) -> tuple[int, int, int]:
+        return 1, self.group_width, self.group_width
+
+    def _strands(self, problem: Problem, columns: Taps) -> tuple[int, int, int, int]:
+        """All places that any tap of a tile reads: none is left out."""
+        first = columns.lowest // columns.stride
+        tiles = -(-columns.outputs // self.pixels) * self.pixels
+        last = (columns.lowest + columns.reach - 1) // columns.stride + tiles
+        return columns.stride, first, last - first, -(-problem.width // columns.stride)
+
+    def pack_weights(self, weights: np.ndarray, groups: int = 1) -> np.ndarray:
+        """Weights [M, C / groups, kH, kW] as [block of M][kernel row][channel of the group][column][M in block]."""
+        outputs, _, height, width = weights.shape
+        merged = -(-groups // self.merged_groups)
+        padded = np.zeros((merged * CHANNEL_BLOCK, *weights.shape[1:]), np.float32)
+        padded[:outputs] = weights
+        packed = padded.reshape(-1, self.lanes, self.group_width, height, width).transpose(0, 3, 2, 4, 1)
+        return np.ascontiguousarray(packed).reshape(-1)
 
 
 @dataclass(frozen=True)

@@ -68,6 +68,16 @@ def phase_taps(phase: int, size: int, stride: int, dilation: int) -> list[int]:
     return [k for k in range(size) if k * dilation % stride == phase]
 
 
+def readers(outputs: int, step: int, taps: int, dilation: int) -> dict[int, list[tuple[int, int]]]:
+    """For each input index along one axis, from the first on: which (output, tap) read it, of `outputs` outputs that
+    are `step` inputs apart."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for output in range(outputs):
+        for tap in range(taps):
+            found.setdefault(output * step + tap * dilation, []).append((output, tap))
+    return found
+
+
 def live_taps(taps: int, stride: int, dilation: int, pad: int, size: int, outputs: int) -> slice:
     """The taps along one axis that read anything but padding, as a slice of the kernel.
 

@@ -45,8 +45,12 @@ class WinogradBlocking(NamedTuple):
     """The most tiles of a task that there is room for in scratch memory."""
     tile_blocks: int
     output_blocks: int
+    group_channels: int
+    """Input channels of a group."""
+    group_blocks: int
+    """Blocks of output channels of a group."""
     chunk: int
-    """Blocks of output channels of a task."""
+    """Blocks of output channels of a task: whole groups if there are several."""
     chunks: int
     input_plane: int
     """Elements of transformed input for one of the n * n positions: [channel block][tile][CHANNEL_BLOCK]."""
@@ -60,12 +64,13 @@ class WinogradBlocking(NamedTuple):
 
 @dataclass(frozen=True)
 class WinogradSpec(KernelSpec):
-    """A convolution of 3x3, 1x3 or 3x1 taps, stride and groups 1, x_channel = 1, channels a multiple of CHANNEL_BLOCK.
+    """A convolution of 3x3, 1x3 or 3x1 taps, stride 1, x_channel = 1, in groups whose input channels are a multiple of
+    CHANNEL_BLOCK; of several groups output channels are a multiple of `block`.
 
-    SIZES are those of `DirectSpec`. A task transforms the input of some tiles, unless the task before did; then for
-    each position multiplies [tiles, channels] by [channels, output channels] for a chunk of output blocks; then
-    transforms the products back, tile by tile, through the epilogue. Scratch memory holds, in this order, a pixel of
-    zeros (the padding), the transformed input and the products.
+    SIZES are those of `DirectSpec`. A task transforms the input of some tiles, of the groups it needs, unless the task
+    before did; then for each position multiplies [tiles, channels] by [channels, output channels] for a chunk of output
+    blocks; then transforms the products back, tile by tile, through the epilogue. Scratch memory holds, in this order,
+    a pixel of zeros (the padding), the transformed input and the products.
 
     A convolution of dilation d is one of every d-th pixel for each of the d phases of an axis.
     """
@@ -114,21 +119,31 @@ class WinogradSpec(KernelSpec):
         columns = tiles_along(p.out_width, self.outputs[1], p.dilation_width)
         tiles = p.images * rows * p.dilation_height * columns * p.dilation_width
         output_blocks = -(-p.out_channels // self.block)
-        tile_blocks = self.tile_blocks(tiles, p.channels, output_blocks)
+        group_channels, group_blocks = p.channels // p.groups, max(1, output_blocks // p.groups)
+        tile_blocks = self.tile_blocks(tiles, group_channels, output_blocks)
         task_tiles = -(-tiles // tile_blocks)
-        input_plane = p.channels * task_tiles + _PAD
         product_plane = (task_tiles + self.rows) * self.block + _PAD
         # A task's products take a quarter of L2, if there are enough tasks with so many blocks.
         chunk = min(self.l2_bytes // 4 // (4 * self.positions * product_plane), output_blocks * tile_blocks // 8)
         chunk = max(1, min(chunk, output_blocks))
+        if p.groups > 1:
+            chunk = self._whole_groups(chunk, group_channels, group_blocks, task_tiles)
         chunks = -(-output_blocks // chunk)
+        input_plane = -(-chunk // group_blocks) * group_channels * task_tiles + _PAD
         scratch = 4 * (p.channels + self.positions * (input_plane + chunk * product_plane))
-        ahead = self._ahead(p.channels, p.out_channels, -(-task_tiles // self.rows))
+        ahead = self._ahead(group_channels, p.out_channels, -(-task_tiles // self.rows))
         blocking = WinogradBlocking(
-            *(rows, columns, tiles, task_tiles, tile_blocks, output_blocks, chunk, chunks),
+            *(rows, columns, tiles, task_tiles, tile_blocks, output_blocks),
+            *(group_channels, group_blocks, chunk, chunks),
             *(input_plane, product_plane, ahead, tile_blocks * chunks if tiles else 0, scratch),
         )
         return [*p, *blocking]
+
+    def _whole_groups(self, chunk: int, channels: int, blocks: int, tiles: int) -> int:
+        """About `chunk` output blocks that are whole groups of `channels` and `blocks` each: so many that the
+        transformed input of `tiles` tiles, too, takes a quarter of L2 at most."""
+        fitting = self.l2_bytes // 4 // max(4 * self.positions * channels * tiles, 1)
+        return max(1, min(chunk // blocks, fitting)) * blocks
 
     def _ahead(self, channels: int, out_channels: int, products: int) -> int:
         """`WinogradBlocking.ahead`, where `products` of up to `rows` tiles use a block's weights.
@@ -167,7 +182,8 @@ class WinogradSpec(KernelSpec):
 
     def grain(self, sizes: Sequence[int]) -> int:
         """The tasks that share a transformed input: a thread that takes fewer transforms it again for the next."""
-        return self._blocking(sizes).chunks
+        blocking = self._blocking(sizes)
+        return blocking.chunks if blocking.group_blocks == blocking.output_blocks else 1
 
     def scratch_bytes(self, sizes: Sequence[int]) -> int:
         return self._blocking(sizes).scratch_bytes
@@ -177,11 +193,12 @@ class WinogradSpec(KernelSpec):
         p, blocking = Problem(*sizes[: len(Problem._fields)]), self._blocking(sizes)
         x = p.images * p.height * p.width * p.channels
         y = p.images * p.out_height * p.out_width * p.out_channels
-        weights = self.positions * p.channels * p.out_channels
+        weights = self.positions * blocking.group_channels * p.out_channels
         return Work(2 * blocking.tiles * weights, 4 * (x + y + weights))
 
     def pack_weights(self, weights: np.ndarray) -> np.ndarray:
-        """Weights [M, C, kH, kW] transformed (in float64, rounded once): [block of M][position][C][M in block]."""
+        """Weights [M, C / groups, kH, kW] transformed (in float64, rounded once): [block of M][position][channel of the
+        group][M in block]."""
         outputs, channels = weights.shape[:2]
         taps = np.asarray(weights).reshape(outputs, channels, -1)
         transform = np.kron(kernel_matrix(self.outputs[0]), kernel_matrix(self.outputs[1]))

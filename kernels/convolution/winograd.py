@@ -56,12 +56,16 @@ class _Winograd:
             tile_block, strip = task / sizes.chunks, remainder(task, sizes.chunks)
             first = tile_block * sizes.tiles / sizes.tile_blocks
             count = (tile_block + 1) * sizes.tiles / sizes.tile_blocks - first
-            with code.when(~tile_block.equals(held.get())):
-                held.set(tile_block)
-                with code.loop(count) as tile:
-                    code.subroutine("transform_input", [first + tile, tile], self._transform_input, inline=False)
             start = strip * sizes.chunk
             stop = smaller(start + sizes.chunk, sizes.output_blocks)
+            group, end_group = start / sizes.group_blocks, (stop - 1) / sizes.group_blocks + 1
+            input_number = tile_block * sizes.groups + group
+            with code.when(~input_number.equals(held.get())):
+                held.set(input_number)
+                channels = (group * sizes.group_channels, end_group * sizes.group_channels)
+                with code.loop(count) as tile:
+                    arguments = [first + tile, tile, *channels]
+                    code.subroutine("transform_input", arguments, self._transform_input, inline=False)
             code.subroutine("multiply_all", [start, stop, count], self._multiply_all, inline=False)
             with code.loop(stop, start) as block, code.loop(count) as tile:
                 arguments = [block, block - start, first + tile, tile]
@@ -69,8 +73,8 @@ class _Winograd:
 
     # ------------------------------------------------------------ steps
 
-    def _transform_input(self, code: Code, number: Traced, place: Traced) -> None:
-        """B^T d B of tile `number` for all channels, to place `place` of the task's tiles.
+    def _transform_input(self, code: Code, number: Traced, place: Traced, first: Traced, end: Traced) -> None:
+        """B^T d B of tile `number` for channels first … end - 1, to place `place` of the task's tiles.
 
         The pixels that are new in the next tile are asked for: of so many rows at once a CPU foresees nothing.
         """
@@ -78,7 +82,7 @@ class _Winograd:
         (rows, columns), (row_outputs, column_outputs) = spec.points, spec.outputs
         pixels = self._pixels(code, number)
         next_tile = sizes.x_pixel * sizes.dilation_width * column_outputs
-        with code.loop(sizes.channels, step=spec.lanes) as channel:
+        with code.loop(end, first, spec.lanes) as channel:
             transformed = [
                 _transform([pixels(i, j).load(channel, spec.lanes) for i in range(rows)], row_outputs)
                 for j in range(columns)
@@ -86,7 +90,7 @@ class _Winograd:
             for i in range(rows):
                 for j in range(columns - column_outputs, columns):
                     emit_prefetch(code.builder, pixels(i, j).at(channel + next_tile).value)
-            block, within = channel / CHANNEL_BLOCK, remainder(channel, code.integer(CHANNEL_BLOCK))
+            block, within = (channel - first) / CHANNEL_BLOCK, remainder(channel - first, code.integer(CHANNEL_BLOCK))
             target = _Memory(code, spec).inputs.at((block * sizes.task_tiles + place) * CHANNEL_BLOCK + within)
             for i in range(rows):
                 row = _transform([column[i] for column in transformed], column_outputs)
@@ -135,8 +139,9 @@ class _Winograd:
             b, ahead = self._weights(code, block, position), self._weights(code, next_block, next_position)
 
             def multiply(rows: int, row: Traced) -> None:
-                asked = ahead.at(row / code.integer(most) * sizes.ahead * sizes.channels)
-                arguments: list[Traced | Pointer] = [position, block - start, row, b, asked]
+                asked = ahead.at(row / code.integer(most) * sizes.ahead * sizes.group_channels)
+                group = block / sizes.group_blocks - start / sizes.group_blocks
+                arguments: list[Traced | Pointer] = [position, block - start, group, row, b, asked]
                 code.subroutine(f"multiply_{rows}", arguments, partial(self._multiply, rows), inline=False)
 
             with code.loop(whole, step=most) as row:
@@ -152,18 +157,28 @@ class _Winograd:
 
     def _weights(self, code: Code, block: Traced, position: Traced) -> Pointer:
         """The transformed weights of an output block at a position."""
-        channels = WinogradSizes(code).channels
+        channels = WinogradSizes(code).group_channels
         return code.buffer(1, types.float32).at((block * self.spec.positions + position) * channels * self.spec.block)
 
     def _multiply(
-        self, rows: int, code: Code, position: Traced, number: Traced, row: Traced, b: Pointer, ahead: Pointer
+        self,
+        rows: int,
+        code: Code,
+        position: Traced,
+        number: Traced,
+        group: Traced,
+        row: Traced,
+        b: Pointer,
+        ahead: Pointer,
     ) -> None:
-        """`rows` tiles from `row` on times the weights b of the task's `number`-th output block, at one position."""
+        """`rows` tiles from `row` on times the weights b of the task's `number`-th output block, which reads its
+        `group`-th group of channels, at one position."""
         sizes, spec, memory = WinogradSizes(code), self.spec, _Memory(code, self.spec)
         sums = [code.variable(code.number(types.float32, 0, spec.lanes)) for _ in range(rows * spec.vectors)]
-        a = memory.inputs.at(position * sizes.input_plane + row * CHANNEL_BLOCK)
+        first = group * sizes.group_channels * sizes.task_tiles
+        a = memory.inputs.at(position * sizes.input_plane + first + row * CHANNEL_BLOCK)
         offsets = [_I64(r * CHANNEL_BLOCK) for r in range(rows)]
-        with code.loop(sizes.channels, step=CHANNEL_BLOCK) as channel:
+        with code.loop(sizes.group_channels, step=CHANNEL_BLOCK) as channel:
             values = [variable.get() for variable in sums]
             added = emit_accumulate(
                 *(code.builder, types.float32, [value.value for value in values]),

@@ -16,7 +16,8 @@ from numba.core import types
 
 from jitonnx.kernels.convolution.choose import choose_convolution, choose_transposed
 from jitonnx.kernels.convolution.kernel import build
-from jitonnx.kernels.convolution.spec import DepthwiseSpec, DirectSpec, TransposedSpec, WinogradSpec
+from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK
+from jitonnx.kernels.convolution.spec import DepthwiseSpec, DirectSpec, GroupedSpec, TransposedSpec, WinogradSpec
 from jitonnx.kernels.convolution.taps import live_taps
 from jitonnx.kernels.jit import device
 from jitonnx.kernels.simd import at_least, load_part, pointer
@@ -257,6 +258,18 @@ DIRECT = [
     Case((5, 6), 66, 66, groups=2, kernel=(1, 1), pads=(0, 0, 0, 0)),
     Case((4, 4), 3, 8, kernel=(9, 9), pads=(5, 4, 6, 4)),
 ]
+GROUPED = [
+    Case((9, 9), 24, 24, groups=6),
+    Case((9, 14), 32, 32, groups=8, images=2),
+    Case((7, 7), 40, 40, groups=5),
+    Case((7, 7), 104, 104, groups=13, strides=(2, 2)),
+    Case((9, 28), 36, 36, groups=18, kernel=(5, 5), pads=(2, 2, 2, 2)),
+    Case((13, 16), 20, 20, groups=5, strides=(3, 2), dilations=(2, 3), pads=(0, 1, 2, 0)),
+    Case((3, 40), 16, 16, groups=2, kernel=(1, 7), strides=(1, 3), dilations=(1, 2), pads=(0, 3, 0, 9)),
+    Case((5, 6), 8, 8, groups=4, kernel=(1, 1), strides=(2, 2), pads=(0, 0, 0, 0)),
+    Case((8, 17), 12, 12, groups=3, dilations=(12, 12), pads=(12, 12, 12, 12)),
+    Case((3, 4), 48, 48, groups=6, kernel=(9, 8), pads=(5, 4, 6, 4)),
+]
 DEPTHWISE = [
     Case((7, 7), 16, 16),
     Case((9, 14), 35, 35, images=2),
@@ -303,6 +316,12 @@ WINOGRAD = [
     Case((11, 6), 16, 40, kernel=(1, 3), dilations=(1, 2), pads=(0, 0, 0, 1), images=2),
     Case((9, 7), 16, 33, kernel=(3, 1), dilations=(2, 1), pads=(1, 0, 2, 0)),
 ]
+WINOGRAD_GROUPS = [
+    Case((7, 7), 80, 80, groups=5),
+    Case((14, 15), 64, 96, groups=2, images=2),
+    Case((9, 30), 96, 32, groups=2, dilations=(2, 1), pads=(2, 1, 0, 2)),
+    Case((29, 11), 192, 192, groups=4),
+]
 TRANSPOSED = [replace(case, transposed=True) for case in TRANSPOSED]
 DEPTHWISE = [replace(case, groups=case.channels) for case in DEPTHWISE]
 
@@ -316,7 +335,24 @@ def test_direct(case: Case, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("case", [*DIRECT, *TRANSPOSED], ids=str)
+@pytest.mark.parametrize("case", GROUPED, ids=str)
+def test_narrow_groups(case: Case, target: str) -> None:
+    spec = choose(case, named(target))
+    assert isinstance(spec, GroupedSpec)
+    check(case, spec, target)
+
+
+def test_other_groups_are_merged_or_direct() -> None:
+    """Groups of 3, 12 or 16 channels, those of other outputs than inputs, and vectors that a CPU does not permute."""
+    for case in (Case((9, 9), 24, 24, groups=8), Case((9, 9), 24, 24, groups=2), Case((9, 9), 32, 32, groups=2)):
+        assert type(choose(case, named("x86-64-v4"))) is DirectSpec
+    assert type(choose(Case((9, 9), 16, 32, groups=4), named("x86-64-v4"))) is DirectSpec
+    assert type(choose(Case((9, 9), 16, 16, groups=4), named("x86-64-v2"))) is DirectSpec
+    assert type(choose(Case((9, 9), 16, 16, groups=4), named("x86-64-v3"))) is GroupedSpec
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("case", [*DIRECT, *GROUPED, *TRANSPOSED], ids=str)
 def test_planes(case: Case, target: str) -> None:
     """Input and output in planes of pixels, whose rows lie together or apart."""
     spec = choose(case, named(target))
@@ -348,6 +384,16 @@ def test_winograd(case: Case, outputs: tuple[int, int], target: str) -> None:
     check(case, WinogradSpec(named(target).lanes(4), (down, across), rows=5, vectors=2), target)
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("l2_bytes", (1 << 16, 1 << 20))
+@pytest.mark.parametrize("case", WINOGRAD_GROUPS, ids=str)
+def test_winograd_in_groups(case: Case, l2_bytes: int, target: str) -> None:
+    """Few or many groups a task, and one or several blocks of outputs a group."""
+    check(case, WinogradSpec(named(target).lanes(4), (4, 4), rows=8, vectors=1, l2_bytes=l2_bytes), target)
+    if case.outputs // case.groups % 32 == 0:
+        check(case, WinogradSpec(named(target).lanes(4), (2, 2), rows=8, vectors=2, l2_bytes=l2_bytes), target)
+
+
 def test_winograd_is_as_exact_as_promised() -> None:
     """The largest error over the largest output, normal random data: 5e-6 (m = 4) and 2e-6 (m = 2) at 256 channels."""
     rng = np.random.default_rng(0)
@@ -365,9 +411,14 @@ def test_winograd_is_as_exact_as_promised() -> None:
 
 def test_winograd_is_chosen_where_it_saves_time() -> None:
     def outputs(
-        channels: int, out_channels: int, size: int | None, strides: tuple[int, int] = (1, 1), dilation: int = 1
+        channels: int,
+        out_channels: int,
+        size: int | None,
+        strides: tuple[int, int] = (1, 1),
+        dilation: int = 1,
+        groups: int = 1,
     ) -> tuple[int, int] | None:
-        geometry = ((3, 3), strides, (dilation, dilation), 1)
+        geometry = ((3, 3), strides, (dilation, dilation), groups)
         sizes = {"in_size": (size, size), "pads": (dilation, dilation)}
         spec = choose_convolution(*geometry, channels, out_channels, (size, size), named("x86-64-v4"), **sizes)
         return spec.outputs if isinstance(spec, WinogradSpec) else None
@@ -378,6 +429,8 @@ def test_winograd_is_chosen_where_it_saves_time() -> None:
     assert outputs(256, 256, 28, dilation=12) is outputs(256, 256, 28, dilation=24) is None
     row = choose_convolution((1, 3), (1, 1), (1, 1), 1, 80, 384, (1, 3000), named("x86-64-v4"))
     assert isinstance(row, WinogradSpec) and row.outputs == (1, 4)
+    assert outputs(512, 512, 14, groups=32) == outputs(512, 512, 14, groups=8) == (4, 4)
+    assert outputs(256, 256, 28, groups=32) is outputs(480, 480, 14, groups=20) is None  # 8, 24 channels a group
     assert outputs(3, 64, 224) is outputs(64, 64, 56, (2, 2)) is outputs(64, 64, None) is outputs(16, 16, 1) is None
 
 
@@ -387,7 +440,7 @@ def test_transposed(case: Case, target: str) -> None:
     check(case, choose(case, named(target)), target)
 
 
-@pytest.mark.parametrize("case", [*DIRECT[::4], *DEPTHWISE[::5], *TRANSPOSED[::5]], ids=str)
+@pytest.mark.parametrize("case", [*DIRECT[::4], *GROUPED[::4], *DEPTHWISE[::5], *TRANSPOSED[::5]], ids=str)
 def test_size_unknown_when_chosen(case: Case) -> None:
     check(case, choose(case, host(), known_size=False), "host")
 
@@ -399,7 +452,7 @@ def test_channels_first_input(case: Case) -> None:
     check(case, spec, "host", channels_last=False)
 
 
-@pytest.mark.parametrize("case", [DIRECT[0], DIRECT[2], DEPTHWISE[1], TRANSPOSED[1]], ids=str)
+@pytest.mark.parametrize("case", [DIRECT[0], DIRECT[2], GROUPED[0], DEPTHWISE[1], TRANSPOSED[1]], ids=str)
 def test_without_epilogue(case: Case) -> None:
     check(case, choose(case, host()), "host", epilogue=False)
 
@@ -411,6 +464,7 @@ def test_nothing_to_do() -> None:
         empty = replace(case, kernel=(1, 1), pads=(0, 0, 0, 0))
         check(empty, spec, "host")
         check(empty, replace(spec, y_planes=True), "host")
+    check(replace(GROUPED[0], images=0), choose(GROUPED[0], host()), "host")
     check(replace(DEPTHWISE[0], images=0), choose(DEPTHWISE[0], host()), "host")
 
 
@@ -457,6 +511,18 @@ def test_direct_on_any_problem(case: Case, vectors: tuple[int, int]) -> None:
 def test_tiles_of_several_rows_on_any_problem(case: Case) -> None:
     if case.out_size[1] == 3:
         check(case, DirectSpec(host().lanes(4), 3, 2, tile_rows=3), "host")
+
+
+@settings(max_examples=60)
+@given(case=problems(), width=st.sampled_from((2, 4, 8)), groups=st.integers(1, 9), pixels=st.sampled_from((3, 14)))
+def test_narrow_groups_on_any_problem(case: Case, width: int, groups: int, pixels: int) -> None:
+    case = replace(case, channels=width * groups, outputs=width * groups, groups=groups)
+    columns = (case.kernel[1], case.strides[1], case.dilations[1])
+    spec = GroupedSpec(
+        host().lanes(4), pixels, 1, merged_groups=CHANNEL_BLOCK // width, group_width=width, columns=columns
+    )
+    check(case, spec, "host")
+    check(case, replace(spec, x_planes=True, y_planes=True), "host", channels_last=False, gap=0)
 
 
 @settings(max_examples=40)
@@ -508,7 +574,7 @@ def test_taps_that_read_only_padding_can_be_cut_off() -> None:
 
 def test_nan_and_infinity_pass_through() -> None:
     """Where a window holds them, and nowhere else: padding and neighbours do not spread them."""
-    for groups, outputs in ((1, 32), (16, 16)):
+    for groups, outputs in ((1, 32), (4, 16), (16, 16)):
         case = Case((6, 9), 16, outputs, groups=groups)
         spec = choose(case, host())
         x, w = np.ones((1, 6, 9, 16), np.float32), np.ones(case.weights_shape, np.float32)

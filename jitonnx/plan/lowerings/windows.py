@@ -16,7 +16,7 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Statement
 from jitonnx.ir.types import TensorType
 from jitonnx.kernels.convolution.choose import choose_convolution, choose_depthwise_planes, choose_transposed
-from jitonnx.kernels.convolution.spec import DepthwisePlanesSpec, DepthwiseSpec, DirectSpec
+from jitonnx.kernels.convolution.spec import DepthwisePlanesSpec, DepthwiseSpec, DirectSpec, GroupedSpec
 from jitonnx.kernels.convolution.taps import live_taps
 from jitonnx.kernels.convolution.transforms import WinogradSpec
 from jitonnx.kernels.lrn.spec import LRNSpec
@@ -372,7 +372,12 @@ def _reading(planner: Planner, spec: _Direct, x: Tensor) -> tuple[_Direct, Tenso
     return spec, planner.copy(x, channels_last_order(x.rank), "needed channels-last")
 
 
-_ALGORITHMS = {DirectSpec: "convolution", DepthwiseSpec: "depthwise", WinogradSpec: "Winograd"}
+_ALGORITHMS = {
+    DirectSpec: "convolution",
+    GroupedSpec: "grouped convolution",
+    DepthwiseSpec: "depthwise",
+    WinogradSpec: "Winograd",
+}
 
 
 def _pack(spec: DirectSpec | DepthwiseSpec | WinogradSpec, weights: np.ndarray, groups: int) -> np.ndarray:
