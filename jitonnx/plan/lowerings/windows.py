@@ -167,7 +167,7 @@ def _depthwise_in_planes(
     if target is None:
         return None
     strides, dilations = pair(computation.strides), pair(computation.dilations)
-    return choose_depthwise_planes(pair(kernel), strides, dilations, concrete(target.shape[3]), planner.target)
+    return choose_depthwise_planes(pair(kernel), strides, dilations, _concrete_pair(target.shape[2:]), planner.target)
 
 
 def _planar_depthwise(
