@@ -94,24 +94,31 @@ def choose_depthwise_planes(
     kernel: tuple[int, int],
     strides: tuple[int, int],
     dilations: tuple[int, int],
-    out_width: int | None,
+    out_size: tuple[int | None, int | None],
     target: Target,
 ) -> DepthwisePlanesSpec | None:
     """The kernel for a depthwise convolution whose image lies in planes and whose result is wanted so; None where it
-    takes longer than copies into channels-last and back. An unknown width is taken for a large one.
+    takes longer than copies into channels-last and back. An unknown size is taken for a large one.
 
     In multiply-adds for a vector of outputs, as measured: a tap costs 1.45, as its inputs seldom begin with a cache
-    line, and 2.2 if every second element is picked; channels-last one, and every element copied a half. With 3x3 taps,
-    planes take 0.55 of the time on 112 x 112 and 56 x 56 pixels (with strides of 2, 0.5), 0.75 on 28 x 28.
+    line, and 1.15 where weights do not fit into registers, so that there are more products for an input; 2.2 and 2.4 if
+    every second element is picked; channels-last one, and every element copied a half. With 3x3 taps, planes take 0.55
+    of the time on 112 x 112 and 56 x 56 pixels (with strides of 2, 0.5), 0.75 on 28 x 28; with 7x7, 0.6 and 0.9 on 112
+    x 112 and 56 x 56, and 1.1 on 28 x 28.
     """
-    lanes, (down, across) = target.lanes(4), strides
-    if across > 2 or (out_width is not None and out_width < lanes):
+    lanes, (down, across), (height, width) = target.lanes(4), strides, out_size
+    if across > 2 or (width is not None and width < lanes):
         return None
-    vectors = 1.0 if out_width is None else -(-out_width // lanes) * lanes / out_width
-    taps = kernel[0] * kernel[1]
-    if vectors * ((1.45 if across == 1 else 2.2) * taps + 2) > taps + 0.5 * lanes * (1 + down * across):
+    most = 8 if target.vector_registers >= 32 else 4
+    rows = min(range(most // 2 + 1, most + 1), key=lambda rows: (-(-(height or most) // rows) * rows, -rows))
+    spec = DepthwisePlanesSpec(kernel, strides, dilations, rows)
+    taps, holds_weights = kernel[0] * kernel[1], spec.holds_weights(target.vector_registers)
+    step = lanes // 2 if spec.halves(lanes) and not holds_weights else lanes
+    vectors = 1.0 if width is None else -(-width // step) * step / width
+    tap = (1.45 if across == 1 else 2.2) if holds_weights else (1.15 if across == 1 else 2.4)
+    if vectors * (tap * taps + 2) > taps + 0.5 * lanes * (1 + down * across):
         return None
-    return DepthwisePlanesSpec(kernel, strides, dilations, rows=8 if target.vector_registers >= 32 else 4)
+    return spec
 
 
 def _read_taps(

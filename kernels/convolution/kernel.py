@@ -26,11 +26,12 @@ from jitonnx.kernels.convolution.sizes import DirectSizes
 from jitonnx.kernels.convolution.spec import DepthwisePlanesSpec, DepthwiseSpec, DirectSpec, GroupedSpec, WinogradSpec
 from jitonnx.kernels.simd import Vector
 from jitonnx.kernels.spec import KernelSpec
-from jitonnx.kernels.tile import Epilogue, emit_accumulate, emit_finish, emit_prefetch_result
+from jitonnx.kernels.tile import Epilogue, emit_accumulate, emit_finish, emit_prefetch, emit_prefetch_result
 from jitonnx.kernels.trace import Traced, fma, reordered, select
 from jitonnx.kernels.transpose.tiles import copy_transposed, evenly
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
+_LINE = 16  # floats in a cache line
 _Range = tuple[Traced, Traced]
 """First and end."""
 
@@ -107,8 +108,8 @@ class _Direct:
                     pitches = (phase.out_row_step * phase.y_row, phase.out_column_step * phase.y_pixel)
                     target = y.at(phase.out_row_first * phase.y_row + phase.out_column_first * phase.y_pixel)
                     columns = (self.code.integer(0), phase.out_columns)
-                    operands = (source, self._panel(phase, panel), target)
-                    self._tiles(phase, operands, pitches, place, row_range, columns)
+                    pointers = (source, self._panel(phase, panel), target, y)
+                    self._tiles(phase, pointers, pitches, place, row_range, columns)
 
     @contextmanager
     def _columns(self, of_row: DirectSizes) -> Iterator[DirectSizes]:
@@ -142,7 +143,7 @@ class _Direct:
             with self._columns(of_row) as phase:
                 target = origin.at(phase.out_column_first * block) if across > 1 else origin
                 here = (columns[0], smaller(columns[1], phase.out_columns))
-                self._tiles(phase, (data, self._panel(phase, panel), target), pitches, place, piece, here)
+                self._tiles(phase, (data, self._panel(phase, panel), target, y), pitches, place, piece, here)
             target = y.at(of_row.out_row_first * of_row.y_row + piece[0] * of_row.out_row_step * of_row.y_row + first)
             row_step = of_row.out_row_step * of_row.y_row
             self._write_planes(stage, target, place[2], (piece[1] - piece[0], end - first), row_step)
@@ -183,7 +184,7 @@ class _Direct:
     def _tiles(
         self,
         sizes: DirectSizes,
-        pointers: tuple[Pointer, Pointer, Pointer],
+        pointers: tuple[Pointer, Pointer, Pointer, Pointer],
         pitches: tuple[Traced, Traced],
         place: tuple[Traced, Traced, Traced],
         rows: _Range,
@@ -223,7 +224,7 @@ class _Direct:
         self,
         sizes: DirectSizes,
         tile_rows: int,
-        pointers: tuple[Pointer, Pointer, Pointer],
+        pointers: tuple[Pointer, Pointer, Pointer, Pointer],
         pitches: tuple[Traced, Traced],
         place: tuple[Traced, Traced, Traced],
         rows: _Range,
@@ -234,7 +235,7 @@ class _Direct:
         The tile is a function of its own: its stores would otherwise stand in all these loops, which LLVM would search
         for what it can move out of them, for longer than everything else takes.
         """
-        data, panel, y = pointers
+        data, panel, y, planes = pointers
         constant_phase = isinstance(sizes.phase, int)
 
         def body(code: Code, *values: Any) -> None:
@@ -252,7 +253,7 @@ class _Direct:
             code.loop(rows[1], rows[0], tile_rows) as t,
             code.loop(end, first, self.spec.pixels) as left,
         ):
-            arguments: list[Traced | Pointer] = [data, panel, y, *pitches, *place, t, left, end]
+            arguments: list[Traced | Pointer] = [data, panel, y, planes, *pitches, *place, t, left, end]
             arguments.append(code.integer(sizes.phase))
             code.subroutine(f"tile.{tile_rows}", arguments, body, inline=False)
 
@@ -268,6 +269,7 @@ class _Tile:
         data: Pointer,
         panel: Pointer,
         y: Pointer,
+        planes: Pointer,
         row_pitch: Traced,
         pixel_pitch: Traced,
         image: Traced,
@@ -279,7 +281,8 @@ class _Tile:
     ) -> None:
         """The tile whose first pixel is number `left` of the phase's row t; pixels from `end` on are not stored.
 
-        `data` is where input row 0 would be.
+        `data` is where input row 0 would be, `planes` the first pixel of the first channel's plane, if the result goes
+        to such.
         """
         spec, sizes = self.spec, self.sizes
         # Pixels that lie evenly apart: with far taps those of one row, else all of the tile.
@@ -288,7 +291,9 @@ class _Tile:
         out_row = sizes.out_row_first + t * sizes.out_row_step
         out_column = sizes.out_column_first + left * sizes.out_column_step
         target, pixel = y.at(t * row_pitch + left * pixel_pitch), out_row * sizes.out_width + out_column
-        if not spec.y_planes:
+        if spec.y_planes:
+            self._prefetch_planes(planes.at(out_row * sizes.y_row + left * sizes.out_column_step))
+        else:
             for row in range(rows):
                 emit_prefetch_result(
                     self.code.builder, target.at(row_pitch * row).value, pixel_pitch.value, (shape[0], spec.block)
@@ -305,6 +310,14 @@ class _Tile:
                     sizes.out_column_step.value,
                 ),
             )
+
+    def _prefetch_planes(self, y: Pointer) -> None:
+        """Ask for the lines of all channels that the tile's results will be written to, y being the place of its first
+        pixel. Phases of a row, whose pixels lie between each other, ask for one line after the other."""
+        y = y.at(self.sizes.out_column_first * _LINE)
+        for number in range(self.spec.block):
+            for pixel in range(0, self.tile_rows * self.spec.pixels, _LINE):
+                emit_prefetch(self.code.builder, y.at(self.sizes.y_channel * number + pixel).value, write=True)
 
     def _sums(self, data: Pointer, panel: Pointer, top: Traced, left: Traced) -> list[ir.Value]:
         """The sums of a tile whose first tap is on input row `top` and whose first output pixel is `left`."""

@@ -2,54 +2,104 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 from numba.core import types
 
 from jitonnx.kernels.code import Code, Mask, Pointer, Variable, emitted, larger, shuffled, smaller
 from jitonnx.kernels.convolution.spec import DepthwisePlanesSpec
+from jitonnx.kernels.jit import lowering_target
 from jitonnx.kernels.planes import each_block_of_rows
 from jitonnx.kernels.simd import Vector
-from jitonnx.kernels.tile import Epilogue, emit_finish
+from jitonnx.kernels.tile import Epilogue, emit_finish, first_lanes
 from jitonnx.kernels.trace import Traced, fma
+
+_Weights = Pointer | list[list[Traced]]
+_MaskAt = Callable[[Traced], Mask | None]
+"""The mask of a piece of a row that begins so many elements behind the tile's first input; None: all of it is there."""
 
 
 def build(spec: DepthwisePlanesSpec, lanes: int, epilogue: Callable[..., Any] | None = None) -> Callable[..., None]:
     """The kernel of `spec` for vectors of `lanes` float32."""
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
-        _Planes(code, spec, lanes, Epilogue(epilogue, Vector(types.float32, lanes))).emit(begin, end)
+        _emit(code, spec, lanes, Epilogue(epilogue, Vector(types.float32, lanes)), begin, end)
 
     return emitted(body)
 
 
-class _Planes:
-    """Emits the kernel."""
+def _emit(code: Code, spec: DepthwisePlanesSpec, lanes: int, epilogue: Epilogue, begin: Traced, end: Traced) -> None:
+    size = {name: code.size(number) for number, name in enumerate((*spec.SIZES, "row_block"))}
+    width, target = size["out_width"], lowering_target()
+    whole = _Tile(code, spec, size, epilogue, lanes, target is not None and spec.holds_weights(target.vector_registers))
+    # Where many taps make it worthwhile, and the CPU takes half of the time for it, half a vector ends a row.
+    half = None if whole.holds_weights or not spec.halves(lanes) else replace(whole, lanes=lanes // 2)
+    with each_block_of_rows(code, begin, end, size["out_height"], size["row_block"], size["channels"]) as rows:
+        place = (rows.image, rows.channel)
+        x, y = (
+            code.buffer(number, types.float32).at(place[0] * size[f"{name}_image"] + place[1] * size[f"{name}_channel"])
+            for number, name in ((0, "x"), (2, "y"))
+        )
+        weights = whole.weights(code.buffer(1, types.float32).at(rows.channel * (spec.kernel[0] * spec.kernel[1])))
+        with code.loop(rows.stop, rows.start, spec.rows) as row, code.loop(width, step=lanes) as column:
+            operands = (x, weights, y, (row, rows.stop), column, place)
+            if half is None:
+                whole.emit(*operands)
+            else:
+                with code.either(width - column <= half.lanes) as (short, long):
+                    with short:
+                        half.emit(*operands)
+                    with long:
+                        whole.emit(*operands)
 
-    def __init__(self, code: Code, spec: DepthwisePlanesSpec, lanes: int, epilogue: Epilogue) -> None:
-        self.code, self.spec, self.lanes, self.epilogue = code, spec, lanes, epilogue
-        self.size = {name: code.size(number) for number, name in enumerate((*spec.SIZES, "row_block"))}
 
-    def emit(self, begin: Traced, end: Traced) -> None:
-        code, size, (height, width) = self.code, self.size, self.spec.kernel
-        with each_block_of_rows(code, begin, end, size["out_height"], size["row_block"], size["channels"]) as rows:
-            image, channel = rows.image, rows.channel
-            x, y = (
-                code.buffer(number, types.float32).at(image * size[f"{name}_image"] + channel * size[f"{name}_channel"])
-                for number, name in ((0, "x"), (2, "y"))
-            )
-            w = code.buffer(1, types.float32).at(channel * (height * width))
-            weights = [[code.spread(w.load(i * width + j), self.lanes) for j in range(width)] for i in range(height)]
-            with (
-                code.loop(rows.stop, rows.start, self.spec.rows) as row,
-                code.loop(size["out_width"], step=self.lanes) as start_column,
-            ):
-                column = larger(smaller(start_column, size["out_width"] - self.lanes), 0)
-                sums = self._sums(x, weights, row, column)
-                self._finish(y, sums, (row, rows.stop), column, (image, channel))
+@dataclass
+class _Tile:
+    """Emits a tile: `spec.rows` rows of one vector of pixels."""
 
-    def _sums(self, x: Pointer, weights: list[list[Traced]], row: Traced, column: Traced) -> list[Variable]:
+    code: Code
+    spec: DepthwisePlanesSpec
+    size: dict[str, Traced]
+    epilogue: Epilogue
+    lanes: int
+    """Pixels of the tile, those of the epilogue's vectors or half as many."""
+    holds_weights: bool
+    """Whether all weights are loaded before the first tile of a plane, else a column of taps in each tile."""
+
+    @property
+    def users(self) -> list[tuple[int, list[tuple[int, int]]]]:
+        """The input rows of a tile, each with the outputs and the row taps that read it."""
+        users: dict[int, list[tuple[int, int]]] = {}
+        for output in range(self.spec.rows):
+            for tap in range(self.spec.kernel[0]):
+                row = output * self.spec.strides[0] + tap * self.spec.dilations[0]
+                users.setdefault(row, []).append((output, tap))
+        return sorted(users.items())
+
+    def weights(self, w: Pointer) -> _Weights:
+        """What all tiles of a plane keep of its weights."""
+        if not self.holds_weights:
+            return w
+        height, width = self.spec.kernel
+        return [[self.code.spread(w.load(i * width + j), self.lanes) for j in range(width)] for i in range(height)]
+
+    def emit(
+        self,
+        x: Pointer,
+        weights: _Weights,
+        y: Pointer,
+        rows: tuple[Traced, Traced],
+        start_column: Traced,
+        plane: tuple[Traced, Traced],
+    ) -> None:
+        """Output rows from rows[0] on, those below rows[1], from start_column on; plane: image and channel."""
+        column = larger(smaller(start_column, self.size["out_width"] - self.lanes), 0)
+        self._finish(y, self._sums(x, weights, rows[0], column), rows, column, plane)
+
+    def _sums(self, x: Pointer, weights: _Weights, row: Traced, column: Traced) -> list[Variable]:
         """The sums of a tile; loads that may leave the image have masks, the others none."""
         code, size, spec = self.code, self.size, self.spec
         sums = [code.variable(code.number(types.float32, 0, self.lanes)) for _ in range(spec.rows)]
@@ -57,17 +107,13 @@ class _Planes:
         x = x.at(top * size["x_row"] + left)
         inside = (left >= 0) & (left + spec.reach(self.lanes) <= size["width"])
         with code.either(inside) as (whole, edge):
-            with whole:
-                self._add_rows(sums, x, weights, top, {at: None for at in self._pieces()})
-            with edge:
-                self._add_rows(sums, x, weights, top, {at: self._mask(left + at) for at in self._pieces()})
+            for branch, mask_at in ((whole, lambda at: None), (edge, lambda at: self._mask(left + at))):
+                with branch:
+                    if isinstance(weights, Pointer):
+                        self._add_columns(sums, x, weights, top, mask_at)
+                    else:
+                        self._add_rows(sums, x, weights, top, mask_at)
         return sums
-
-    def _pieces(self) -> list[int]:
-        """Where a row is loaded from, in elements from the tile's first input on: a piece holds the inputs of a tap,
-        with a stride of 2 those of an even place and of the odd one behind it."""
-        step = self.spec.strides[1]
-        return sorted({tap * self.spec.dilations[1] // step * step for tap in range(self.spec.kernel[1])})
 
     def _mask(self, first: Traced) -> Mask:
         """Which elements of a piece lie in the image."""
@@ -77,37 +123,48 @@ class _Planes:
         return Mask(((places >= 0) & (places < width)).value)
 
     def _add_rows(
-        self,
-        sums: list[Variable],
-        x: Pointer,
-        weights: list[list[Traced]],
-        top: Traced,
-        pieces: dict[int, Mask | None],
+        self, sums: list[Variable], x: Pointer, weights: list[list[Traced]], top: Traced, mask_at: _MaskAt
     ) -> None:
-        """The products of the input rows in the image: of each with the outputs and the taps that use it."""
-        code, size, spec = self.code, self.size, self.spec
-        users: dict[int, list[tuple[int, int]]] = {}
-        for output in range(spec.rows):
-            for tap in range(spec.kernel[0]):
-                users.setdefault(output * spec.strides[0] + tap * spec.dilations[0], []).append((output, tap))
-        for row, outputs in sorted(users.items()):
-            with code.when((top + row >= 0) & (top + row < size["height"])):
-                loaded = {
-                    at: x.load(size["x_row"] * row + at, self.lanes * spec.strides[1], mask)
-                    for at, mask in pieces.items()
-                }
-                for column_tap in range(spec.kernel[1]):
-                    value = self._inputs(loaded, column_tap * spec.dilations[1])
-                    for output, tap in outputs:
+        """The products of the input rows in the image: of each with the outputs and the taps that use it.
+
+        Pieces of a row are loaded: a piece holds the inputs of a tap, with a stride of 2 those of an even place and of
+        the odd one behind it.
+        """
+        step, dilation = self.spec.strides[1], self.spec.dilations[1]
+        pieces = sorted({tap * dilation // step * step for tap in range(self.spec.kernel[1])})
+        masks = {at: mask_at(self.code.integer(at)) for at in pieces}
+        for row, users in self.users:
+            with self._row(x, top, row) as x_row:
+                loaded = {at: x_row.load(at, self.lanes * step, masks[at]) for at in pieces}
+                for column_tap in range(self.spec.kernel[1]):
+                    at = column_tap * dilation
+                    value = self._picked(loaded[at // step * step], at % step)
+                    for output, tap in users:
                         sums[output].set(fma(value, weights[tap][column_tap], sums[output].get()))
 
-    def _inputs(self, loaded: dict[int, Traced], at: int) -> Traced:
-        """What the outputs of a tile read at a tap, the elements at, at + stride, … of a row."""
+    def _add_columns(self, sums: list[Variable], x: Pointer, weights: Pointer, top: Traced, mask_at: _MaskAt) -> None:
+        """The same, a column of taps after the other: their weights stay in registers, and rows are loaded anew."""
+        (height, width), step = self.spec.kernel, self.spec.strides[1]
+        with self.code.loop(width) as column_tap:
+            at = column_tap * self.spec.dilations[1]
+            mask = mask_at(at)
+            spread = [self.code.spread(weights.load(column_tap + tap * width), self.lanes) for tap in range(height)]
+            for row, users in self.users:
+                with self._row(x, top, row) as x_row:
+                    value = self._picked(x_row.load(at, self.lanes * step, mask), 0)
+                    for output, tap in users:
+                        sums[output].set(fma(value, spread[tap], sums[output].get()))
+
+    @contextmanager
+    def _row(self, x: Pointer, top: Traced, row: int) -> Iterator[Pointer]:
+        """Input row `row` of the tile, if that is in the image."""
+        with self.code.when((top + row >= 0) & (top + row < self.size["height"])):
+            yield x.at(self.size["x_row"] * row)
+
+    def _picked(self, piece: Traced, first: int) -> Traced:
+        """What the outputs of a tile read of a piece, from its element `first` on, a stride apart."""
         step = self.spec.strides[1]
-        piece = loaded[at // step * step]
-        if step == 1:
-            return piece
-        return shuffled(piece, piece, range(at % 2, 2 * self.lanes, 2))
+        return piece if step == 1 else shuffled(piece, piece, range(first, step * self.lanes, step))
 
     def _finish(
         self,
@@ -119,13 +176,16 @@ class _Planes:
     ) -> None:
         """Store the tile: rows from rows[0] on, those below rows[1]."""
         code, size, (image, channel) = self.code, self.size, plane
-        live = size["out_width"] - column
+        live, vector = size["out_width"] - column, self.epilogue.vector.lanes
+        if self.lanes < vector:
+            live = smaller(live, self.lanes)
         for number, value in enumerate(sums):
             row = rows[0] + number
             with code.when(row < rows[1]):
                 target = y.at(row * size["y_row"] + column)
+                total = first_lanes(code.builder, value.get().value, vector)
                 emit_finish(
-                    *(code.context, code.builder, self.epilogue, (1, 1), [value.get().value]),
+                    *(code.context, code.builder, self.epilogue, (1, 1), [total]),
                     *(target.value, code.integer(0).value, live.value),
                     code.place(image, channel, row * size["out_width"] + column),
                 )

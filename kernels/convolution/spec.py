@@ -508,8 +508,10 @@ class DepthwisePlanesSpec(KernelSpec):
     """Depthwise convolution of an image that lies in planes of pixels into such: vectors of pixels of a row.
 
     A task makes a block of rows of one plane, in tiles of `rows` by one vector: their sums stay in registers, and an
-    input is loaded once for all of the tile's rows. With a column stride of 2, two vectors are loaded and the elements
-    picked. The last vector of a row overlaps the one before where it would stand out. Weights are [channels, kH * kW].
+    input is loaded once for all of the tile's rows; where there are more weights than registers, once for each column
+    of taps, whose weights then stay there. With a column stride of 2, two vectors are loaded and the elements picked.
+    The last vector of a row overlaps the one before where it would stand out, or is half a vector (`halves`). Weights
+    are [channels, kH * kW].
     To the epilogue, batch is the image, row the channel and column out_row * out_width + out_column; an element may be
     made twice, by one task.
     """
@@ -525,10 +527,19 @@ class DepthwisePlanesSpec(KernelSpec):
         *("x_image", "x_channel", "x_row", "y_image", "y_channel", "y_row"),
     )
 
+    def holds_weights(self, registers: int) -> bool:
+        """Whether sums and the weights of all taps fit into so many registers."""
+        return self.rows + self.kernel[0] * self.kernel[1] <= registers
+
+    @staticmethod
+    def halves(lanes: int) -> bool:
+        """Whether half a vector may end a row: CPUs that split vectors of 64 bytes do it in half of the time. It is for
+        many taps, of weights that are not held."""
+        return 4 * lanes >= 64
+
     def reach(self, lanes: int) -> int:
         """Elements of a row from a vector's first input to the last that is loaded for it."""
-        step = self.strides[1]
-        return (self.kernel[1] - 1) * self.dilations[1] // step * step + lanes * step
+        return (self.kernel[1] - 1) * self.dilations[1] + lanes * self.strides[1]
 
     def complete(self, sizes: Sequence[int]) -> Sequence[int]:
         """SIZES, then row_block: the output rows of a task, whole tiles, few planes being cut into 16 tasks."""

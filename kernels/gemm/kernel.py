@@ -19,7 +19,7 @@ from jitonnx.kernels.code import Code, Pointer, emitted, remainder, smaller
 from jitonnx.kernels.gemm.blas import BlasSpec, build_blas
 from jitonnx.kernels.gemm.copy import emit_copy
 from jitonnx.kernels.gemm.scale import build_scale
-from jitonnx.kernels.gemm.spec import LONGEST_VECTOR, NEAR_BYTES, GemmSpec, ScaleSpec
+from jitonnx.kernels.gemm.spec import LONGEST_VECTOR, NEAR_BYTES, NEAR_DEPTH, NEAR_ROWS, GemmSpec, ScaleSpec
 from jitonnx.kernels.simd import Vector
 from jitonnx.kernels.tile import Epilogue, emit_accumulate, emit_finish, emit_prefetch_result, first_lanes
 from jitonnx.kernels.trace import Traced, select
@@ -157,7 +157,7 @@ class _Gemm:
         # A copy costs more than it saves for few rows, or while b as a whole stays near; then whole vectors are read
         # where they are.
         near = size["k"] * size["b_row"] <= NEAR_BYTES // self.spec.itemsize
-        few_rows = rows <= 2 * self.spec.rows[0]
+        few_rows = (rows <= 2 * self.spec.rows[0]) | ((rows <= NEAR_ROWS) & (size["k"] <= NEAR_DEPTH))
         in_place = size["b_column"].equals(1) & (live >= width) & (near | few_rows)
         with code.when(~in_place):
             shape, strides = (size["k"], smaller(live, width)), (size["b_row"], size["b_column"])

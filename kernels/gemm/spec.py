@@ -22,6 +22,11 @@ NEAR_BYTES = 3 << 20
 """A run-time b of up to so many bytes is read in place. Measured with 128 to 256 rows: 0.93 to 0.95 of the FMA limit at
 768 x 768 (2.4 MB; copied 0.86), but 0.84 at 1000 x 1000 (copied 0.94) and 0.5 at 4096 x 4096 (copied 0.8)."""
 
+NEAR_ROWS, NEAR_DEPTH = 64, 1024
+"""A larger one is read in place where so many rows at most use a panel of at most so many rows of b. A copy waits for
+the third-level cache, tiles multiply meanwhile. Measured: 1.1 to 1.2 of the speed with 24 to 64 rows and k of 96 to
+1000, even where b's rows lie a power of two apart; 0.98 to 1.05 with 128 rows, and 0.45 with k = 4096."""
+
 _A_BYTES, _A_BYTES_COPYING = 1 << 20, 4 << 20
 _TASKS = 16
 _TASK_PRODUCTS = 1 << 18

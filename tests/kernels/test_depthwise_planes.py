@@ -36,6 +36,9 @@ CASES = [
     Case((20, 75), 2, 2, dilations=(3, 3), strides=(2, 2), pads=(3, 3, 3, 3)),
     Case((4, 5), 2, 2, dilations=(9, 9), pads=(9, 9, 9, 9)),
     Case((2, 18), 2, 2, kernel=(7, 7), pads=(3, 3, 3, 3)),
+    Case((19, 40), 2, 2, kernel=(7, 7), pads=(3, 3, 3, 3)),
+    Case((11, 37), 2, 2, kernel=(6, 7), strides=(2, 1), dilations=(1, 2), pads=(2, 5, 3, 6)),
+    Case((9, 5), 2, 2, kernel=(5, 7), pads=(2, 3, 2, 3)),
 ]
 CASES = [replace(case, groups=case.channels) for case in CASES]
 
@@ -141,10 +144,11 @@ def test_nothing_to_do() -> None:
         ((3, 3), (1, 1), None, True),
         ((3, 3), (3, 3), 112, False),
         ((3, 3), (1, 1), 7, False),
-        ((7, 7), (1, 1), 112, False),
+        ((7, 7), (1, 1), 112, True),
+        ((7, 7), (1, 1), 20, False),
     ],
 )
 def test_where_planes_are_faster(
     kernel: tuple[int, int], strides: tuple[int, int], width: int | None, chosen: bool
 ) -> None:
-    assert (choose_depthwise_planes(kernel, strides, (1, 1), width, host()) is not None) == chosen
+    assert (choose_depthwise_planes(kernel, strides, (1, 1), (width, width), host()) is not None) == chosen

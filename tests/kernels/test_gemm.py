@@ -213,7 +213,7 @@ def test_gemm_strides(cpu: str, a_in_place: bool) -> None:
         np.testing.assert_array_equal(product(kernel, spec, a, shared), a @ shared, f"{m}x{n}x{k} {form} shared")
 
 
-@pytest.mark.parametrize("rows", [7, 60])
+@pytest.mark.parametrize("rows", [7, 60, 70])
 def test_gemm_large_runtime_b(rows: int) -> None:
     """Too large to be read in place by many rows: panels are copied."""
     lanes = lanes_of("host")

@@ -84,8 +84,8 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     if array.ndim not in (3, 4, 5):
         planner.unplannable(f"a convolution over {array.ndim - 2} spatial axes")
     x = planner.tensor(image)
-    if factors is None and _is_matrix_product(computation, array) and _stays_planar(planner, group, x):
-        _planar_product(planner, group, weights, x, bias)
+    if factors is None and _is_pixelwise(computation, array) and _stays_planar(planner, group, x):
+        _planar_product(planner, group, weights, _read_pixels(planner, computation, x), bias)
         return
     if spec := _depthwise_in_planes(planner, group, computation, array, x):
         _planar_depthwise(planner, group, computation, spec, weights, x, bias)
@@ -117,8 +117,8 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
 def _stays_planar(planner: Planner, group: Group, x: Tensor) -> bool:
     """Whether an image lies in planes of pixels, its 1x1 convolution is wanted so, and is cheaper so.
 
-    Two copies are spared, but then vectors are of pixels, not of output channels: 49 pixels fill 64 lanes. An unknown
-    number of pixels is taken for many.
+    Two copies are spared, one if not all pixels are read, but then vectors are of pixels, not of output channels: 49
+    pixels fill 64 lanes. An unknown number of pixels is taken for many.
     """
     target = _between_planes(planner, group, x)
     if target is None:
@@ -127,7 +127,7 @@ def _stays_planar(planner: Planner, group: Group, x: Tensor) -> bool:
     channels, outputs = integers([x.shape[1], target.shape[1]])
     if pixels is None:
         return True
-    copies = COPY_COST * pixels * (channels + outputs)
+    copies = COPY_COST * pixels * (outputs + (channels if target.shape[2:] == x.shape[2:] else 0))
     return -(-pixels // lanes) * outputs * channels <= pixels * -(-outputs // lanes) * channels + copies
 
 
@@ -156,6 +156,16 @@ def _planar_product(planner: Planner, group: Group, weights: Tensor, x: Tensor, 
     gemm(planner, group, matrix, planes, out, _planes, order=tuple(range(x.rank)))
 
 
+def _read_pixels(planner: Planner, computation: c.Convolution, x: Tensor) -> Tensor:
+    """The pixels of planes that a 1x1 convolution with strides reads, side by side."""
+    if all(step == 1 for step in computation.strides):
+        return x
+    steps = list(zip(x.shape[2:], x.strides[2:], computation.strides, strict=True))
+    shape = (*x.shape[:2], *((dim + step - 1) // step for dim, _, step in steps))
+    read = replace(x, shape=shape, strides=(*x.strides[:2], *(stride * step for _, stride, step in steps)))
+    return planner.copy(read, tuple(range(x.rank)), "the pixels that a convolution with strides reads")
+
+
 def _depthwise_in_planes(
     planner: Planner, group: Group, computation: c.Convolution, weights: np.ndarray, x: Tensor
 ) -> DepthwisePlanesSpec | None:
@@ -167,7 +177,7 @@ def _depthwise_in_planes(
     if target is None:
         return None
     strides, dilations = pair(computation.strides), pair(computation.dilations)
-    return choose_depthwise_planes(pair(kernel), strides, dilations, concrete(target.shape[3]), planner.target)
+    return choose_depthwise_planes(pair(kernel), strides, dilations, _concrete_pair(target.shape[2:]), planner.target)
 
 
 def _planar_depthwise(
@@ -462,10 +472,15 @@ def _image_shape(weights: Sequence[DimLike]) -> list[int]:
     return [outputs, channels, *kernel] if len(kernel) < 3 else [outputs, kernel[0] * channels, *kernel[1:]]
 
 
+def _is_pixelwise(computation: c.Convolution, weights: np.ndarray) -> bool:
+    """A 1x1 convolution that neither pads nor groups."""
+    ones = (*weights.shape[2:], computation.group)
+    return all(value == 1 for value in ones) and not any((*computation.pads_before, *computation.pads_after))
+
+
 def _is_matrix_product(computation: c.Convolution, weights: np.ndarray) -> bool:
     """A 1x1 convolution that neither strides nor pads nor groups."""
-    ones = (*weights.shape[2:], *computation.strides, computation.group)
-    return all(value == 1 for value in ones) and not any((*computation.pads_before, *computation.pads_after))
+    return _is_pixelwise(computation, weights) and all(step == 1 for step in computation.strides)
 
 
 def _add_bias(planner: Planner, group: Group, bias: Value, rank: int) -> None:
