@@ -29,6 +29,9 @@ from jitonnx.kernels.simd import Vector, live_mask, masked_load, masked_store, s
 from jitonnx.kernels.tile import Epilogue, not_unrolled
 from jitonnx.kernels.trace import Traced, select
 
+REGISTER_LANE_BYTES = 16
+"""Of the parts of a vector register within which shuffling is cheapest."""
+
 _I8, _I64 = ir.IntType(8), ir.IntType(64)
 _ELEMENTS = {types.float16: ir.HalfType(), types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
 
@@ -86,6 +89,12 @@ class Code:
     def scratch(self, element: types.Type) -> Pointer:
         """This thread's own memory."""
         return Pointer(self, element, self.builder.bitcast(self._scratch, llvm_element(element).as_pointer()))
+
+    def memory(self, element: types.Type, count: int) -> Pointer:
+        """Room for `count` elements on the stack, for this call of the kernel; nothing is in it at first."""
+        place = cgutils.alloca_once(self.builder, llvm_element(element), size=count)
+        place.align = 64
+        return Pointer(self, element, place)
 
     def _invariant(self, pointer: ir.Value, index: int | Traced) -> ir.Value:
         loaded = self.builder.load(self.builder.gep(pointer, [self.integer(index).value]))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from numba.core import types
 
 from jitonnx.kernels import simd
-from jitonnx.kernels.code import Code, convert, larger, remainder, smaller
+from jitonnx.kernels.code import REGISTER_LANE_BYTES, Code, convert, larger, remainder, shuffled, smaller
 from jitonnx.kernels.sharing import TASK_ELEMENTS
 from jitonnx.kernels.simd import Vector
 from jitonnx.kernels.tile import Epilogue
@@ -115,6 +115,42 @@ class Vectors:
             lanes //= 2
             vector = larger_lanes(self.code.part(vector, 0, lanes), self.code.part(vector, lanes, lanes))
         return vector.like(vector.builder.extract_element(vector.value, self.code.integer(0).value))
+
+
+def across_rows(rows: Sequence[Traced], combine: Callable[[Traced, Traced], Traced]) -> Traced:
+    """Each of as many vectors as they have lanes combined across its lanes: lane i of the result is that of rows[i].
+
+    Each round halves the vectors: of a pair, half the lanes of both are combined with the other halves. A row costs
+    two shuffles and one operation, where on its own it would take log2(lanes) of each, one waiting for the other.
+    """
+    vectors, lanes = list(rows), len(rows)
+    register_lane = min(lanes, REGISTER_LANE_BYTES * 8 // vectors[0].element.bitwidth)
+    owner = [0] * lanes  # of each lane, which row of this vector's it holds a part of
+    while len(vectors) > 1:
+        within = register_lane if len(set(owner)) < register_lane else lanes
+        low, high = _halves(owner, within)
+        pairs = zip(vectors[::2], vectors[1::2], strict=True)
+        vectors = [combine(shuffled(*pair, low), shuffled(*pair, high)) for pair in pairs]
+        both = [*owner, *(row + len(set(owner)) for row in owner)]
+        owner = [both[lane] for lane in low]
+    return shuffled(vectors[0], vectors[0], [owner.index(row) for row in range(lanes)])
+
+
+def _halves(owner: Sequence[int], within: int) -> tuple[list[int], list[int]]:
+    """Lanes of a pair of vectors such that each row of both has as many in the first list as in the second.
+
+    They come from the same stretch of `within` lanes, from the first vector, then from the second: what one shuffle
+    instruction does.
+    """
+    halves: tuple[list[int], list[int]] = ([], [])
+    for start in range(0, len(owner), within):
+        stretch = range(start, start + within)
+        for first in (0, len(owner)):
+            for lane in stretch:
+                before = sum(owner[other] == owner[lane] for other in stretch if other < lane)
+                count = sum(owner[other] == owner[lane] for other in stretch)
+                halves[2 * before >= count].append(first + lane)
+    return halves
 
 
 def as_element(count: Traced, element: types.Type) -> Traced:

@@ -216,7 +216,12 @@ def at_most(x: Traced, bound: Traced | float) -> Traced:
 
 
 def isnan(x: Traced) -> Traced:
-    return Traced(x.builder, types.boolean, x.builder.fcmp_unordered("uno", x.value, x.value))
+    return unordered("uno", x, x)
+
+
+def unordered(comparison: str, a: Traced, b: Traced) -> Traced:
+    """Whether floats compare so (">", "<", …) or one of them is NaN."""
+    return Traced(a.builder, types.boolean, a.builder.fcmp_unordered(comparison, a.value, b.value))
 
 
 def bits(x: Traced) -> Traced:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,12 +11,14 @@ import numpy as np
 from numba.core import types
 
 from jitonnx.kernels import simd, vecmath
-from jitonnx.kernels.code import Code, Mask, Pointer, convert, emitted, remainder, smaller
+from jitonnx.kernels.code import Code, Pointer, convert, emitted, remainder, smaller
 from jitonnx.kernels.reduction.spec import COLUMNS, ReductionSpec
-from jitonnx.kernels.rows import VECTORS, Vectors, unit_range
-from jitonnx.kernels.trace import Traced, absolute, isnan, select, sqrt, to_float
+from jitonnx.kernels.rows import VECTORS, Vectors, across_rows, unit_range
+from jitonnx.kernels.trace import Traced, absolute, bits, isnan, select, sqrt, to_float, unordered
 
 Slice = Callable[[Traced, "Traced | None"], Traced]
+Part = Callable[[Traced], tuple[Traced, Pointer, Pointer, Traced]]
+"""Of a unit's number: its slice's number, where it begins, where its result goes, its length."""
 
 
 def build(spec: ReductionSpec, lanes: int, epilogue: Any = None, prologue: Any = None) -> Callable[..., None]:
@@ -27,12 +30,11 @@ def build(spec: ReductionSpec, lanes: int, epilogue: Any = None, prologue: Any =
     def body(code: Code, begin: Traced, end: Traced) -> None:
         vectors = Vectors(code, element, lanes, prologue, epilogue)
         x, y = code.buffer(0, element), code.buffer(1, types.int64 if spec.is_index else element)
-        emit = (_Indices if spec.is_index else _Values)(spec, vectors)
+        emit: _Indices | _Values = (_Indices if spec.is_index else _Values)(spec, vectors)
         outer, length, inner, x_outer, x_step, y_outer, _ = (code.size(i) for i in range(len(spec.SIZES)))
         each = (length + (spec.parts - 1)) / spec.parts
 
         def part(slices: Traced) -> tuple[Traced, Pointer, Pointer, Traced]:
-            """Of a part's number: its slice's number, where it begins, where its result goes, its length."""
             if spec.parts == 1:
                 return slices, x.at(slices * x_outer), y.at(slices * y_outer), length
             number, piece = slices / spec.parts, remainder(slices, code.integer(spec.parts))
@@ -41,10 +43,7 @@ def build(spec: ReductionSpec, lanes: int, epilogue: Any = None, prologue: Any =
             return number, source, y.at(number * y_outer + piece * inner), smaller(each, length - start)
 
         if spec.last:
-            first, stop = unit_range(code, begin, end, outer * spec.parts, each)
-            with code.loop(stop, first) as row:
-                number, source, target, here = part(row)
-                emit.row(source, target, number, here)
+            emit.rows(part, *unit_range(code, begin, end, outer * spec.parts, each))
             return
         blocks = (inner + (COLUMNS - 1)) / COLUMNS
         first, stop = unit_range(code, begin, end, outer * spec.parts * blocks, each * COLUMNS)
@@ -67,13 +66,20 @@ def build(spec: ReductionSpec, lanes: int, epilogue: Any = None, prologue: Any =
 # ---------------------------------------------------------------- what the kinds do
 
 
+_SHORT = 16
+"""Rows of up to so many vectors are reduced together."""
+
+
 class _Kind(NamedTuple):
-    """result = finish(combine over change(x)), lane by lane, then `across` the lanes."""
+    """result = finish(combine over change(x)), lane by lane, then across the lanes."""
 
     change: Callable[[Traced], Traced]
     combine: Callable[[Traced, Traced], Traced]
-    across: Any
     initial: float
+    add: Callable[[Traced, Traced], Traced]
+    """combine(total, x) where no NaN need come through: those of x are noted aside if `notes_nan`. One instruction
+    where the extreme with NaN takes four, and masks, which are slow to combine."""
+    notes_nan: bool = False
 
 
 def _same(x: Traced) -> Traced:
@@ -96,14 +102,35 @@ def _minimum(a: Traced, b: Traced) -> Traced:
 
 def _kind(kind: str, element: str) -> _Kind:
     if kind in ("max", "min"):
-        limits = (-np.inf, np.inf) if element.startswith("float") else (np.iinfo(element).min, np.iinfo(element).max)
-        if kind == "max":
-            return _Kind(_same, _maximum, simd.reduce_max, limits[0])
-        return _Kind(_same, _minimum, simd.reduce_min, limits[1])
+        is_float, largest = element.startswith("float"), kind == "max"
+        limits = (-np.inf, np.inf) if is_float else (np.iinfo(element).min, np.iinfo(element).max)
+        if largest:
+            return _Kind(_same, _maximum, limits[0], lambda total, x: select(x > total, x, total), is_float)
+        return _Kind(_same, _minimum, limits[1], lambda total, x: select(x < total, x, total), is_float)
     if kind == "prod":
-        return _Kind(_same, lambda a, b: a * b, simd.reduce_mul, 1)
+        return _Kind(_same, operator.mul, 1, operator.mul)
     change = {"l1": _magnitude, "l2": lambda x: x * x, "sum_square": lambda x: x * x}.get(kind, _same)
-    return _Kind(change, lambda a, b: a + b, simd.reduce_add, 0)
+    return _Kind(change, operator.add, 0, operator.add)
+
+
+class _Total:
+    """A vector that values are combined into."""
+
+    def __init__(self, code: Code, kind: _Kind, element: types.Type, lanes: int) -> None:
+        self._kind = kind
+        initial = code.number(element, kind.initial, lanes)
+        self._total = code.variable(initial)
+        self._nan = code.variable(bits(initial) ^ bits(initial)) if kind.notes_nan else None
+
+    def add(self, x: Traced) -> None:
+        self._total.set(self._kind.add(self._total.get(), x))
+        if self._nan is not None:
+            self._nan.set(select(isnan(x), -1, self._nan.get()))
+
+    def get(self) -> Traced:
+        """The total; NaN in the lanes where one was added."""
+        total = self._total.get()
+        return total if self._nan is None else select(self._nan.get().equals(0), total, np.nan)
 
 
 class _Values:
@@ -116,27 +143,86 @@ class _Values:
         self.blocks = (8, 2) if short else (vectors.vectors,)
         """How many vectors of columns are reduced at once, and what remains of them."""
 
-    def row(self, x: Pointer, y: Pointer, row: Traced, length: Traced) -> None:
+    def rows(self, part: Part, first: Traced, stop: Traced) -> None:
+        """Units [first, stop): each folded into one vector, then as many as it has lanes at once across the lanes."""
+        code, lanes, element = self.code, self.vectors.lanes, self.vectors.element
+        folded, shifts = code.memory(element, lanes * lanes), code.memory(element, lanes)
+        zero, together = code.integer(0), self.spec.parts == 1 and len(self.blocks) > 1
+        with code.loop(stop, first, lanes) as start:
+            here = smaller(stop - start, lanes)
+            if together:
+                length = part(zero)[3]
+                with code.either(length <= _SHORT * lanes) as (short, long):
+                    with short:
+                        self._short_rows(part, start, here, folded)
+                    with long:
+                        self._long_rows(part, start, here, folded, shifts)
+            else:
+                self._long_rows(part, start, here, folded, shifts)
+            total = across_rows([folded.load(i * lanes, lanes) for i in range(lanes)], self.kind.combine)
+            shift = shifts.load(0, lanes) if self.spec.kind == "log_sum_exp" else None
+            result = self.vectors.epilogue(self._finish(total, shift), zero, zero, start, here)
+            y, step = part(start)[2], code.size(self.spec.SIZES.index("y_outer"))
+            with code.either(step.equals(1)) as (dense, apart):
+                with dense:
+                    y.store(0, result, here)
+                with apart:
+                    folded.store(0, result)
+                    with code.loop(here) as i:
+                        part(start + i)[2].store(0, folded.load(i))
+
+    def _long_rows(self, part: Part, start: Traced, here: Traced, folded: Pointer, shifts: Pointer) -> None:
+        """Units start, …, start + here - 1 as rows of `folded`, one after the other."""
+        code, lanes = self.code, self.vectors.lanes
+        with code.loop(here) as i:
+            number, source, _, length = part(start + i)
+            shift = None
+            if self.spec.kind == "log_sum_exp":
+                largest = self._folded(source, number, length, _kind("max", self.spec.element), _same)
+                shift = _finite(code.call(simd.reduce_max, largest))
+                shifts.store(i, shift)
+            folded.store(i * lanes, self._row(source, number, length, shift))
+
+    def _short_rows(self, part: Part, start: Traced, here: Traced, folded: Pointer) -> None:
+        """The same, half as many as there are lanes at once: with few vectors a row, loops cost more than they do.
+
+        Rows that are not there are done as the last one is.
+        """
+        code, lanes, kind = self.code, self.vectors.lanes, self.kind
+        with code.loop(here, step=lanes // 2) as first:
+            _, source, _, length = part(start + first)
+            step, places = code.size(self.spec.SIZES.index("x_outer")), [code.integer(0)]
+            for i in range(1, lanes // 2):
+                places.append(places[-1] + select(here - first > i, step, 0))
+            totals = [_Total(code, kind, self.vectors.element, lanes) for _ in places]
+            with code.loop(length, step=lanes) as column:
+                live = length - column
+                mask = code.live(live, lanes)
+                for place, total in zip(places, totals, strict=True):
+                    loaded = kind.change(source.load(place + column, lanes, mask))
+                    total.add(self.vectors.only_live(loaded, live, kind.initial))
+            for i, total in enumerate(totals):
+                folded.store((first + i) * lanes, total.get())
+
+    def _row(self, x: Pointer, row: Traced, length: Traced, shift: Traced | None) -> Traced:
+        if shift is None:
+            return self._folded(x, row, length, self.kind, self.kind.change)
+        spread = self.code.spread(shift, self.vectors.lanes)
+        return self._folded(x, row, length, self.kind, lambda x: self.code.call(vecmath.exp, x - spread))
+
+    def _folded(
+        self, x: Pointer, row: Traced, length: Traced, kind: _Kind, change: Callable[[Traced], Traced]
+    ) -> Traced:
+        """change(x) combined over a row, as a vector."""
         vectors, code, lanes = self.vectors, self.code, self.vectors.lanes
-        zero = code.integer(0)
+        totals = [_Total(code, kind, vectors.element, lanes) for _ in range(vectors.slots())]
 
-        def value(column: Traced, live: Traced | None) -> Traced:
-            return vectors.prologue(x.load(column, lanes, live), zero, row, column, live)
+        def body(slot: int, column: Traced, live: Traced | None) -> None:
+            loaded = vectors.prologue(x.load(column, lanes, live), code.integer(0), row, column, live)
+            totals[slot].add(vectors.only_live(change(loaded), live, kind.initial))
 
-        def total(kind: _Kind, change: Callable[[Traced], Traced]) -> Traced:
-            folded = vectors.fold(length, kind.initial, kind.combine, lambda column, live: change(value(column, live)))
-            return code.call(kind.across, folded)
-
-        shift = None
-        if self.spec.kind == "log_sum_exp":
-            shift = _finite(total(_kind("max", self.spec.element), _same))
-            spread = code.spread(shift, lanes)
-            result = total(self.kind, lambda x: code.call(vecmath.exp, x - spread))
-        else:
-            result = total(self.kind, self.kind.change)
-        result = code.spread(self._finish(result, shift), lanes)
-        result = vectors.epilogue(result, zero, zero, row, code.integer(1))
-        y.store(0, result, code.integer(1))
+        vectors.each(length, body)
+        return functools.reduce(kind.combine, [total.get() for total in totals])
 
     def columns(
         self,
@@ -156,13 +242,12 @@ class _Values:
         rows = self.blocks[0] // several  # at once, for as many independent sums as there are with several columns
 
         def total(kind: _Kind, change: Callable[[Traced, int], Traced]) -> list[Traced]:
-            initial = code.number(vectors.element, kind.initial, lanes)
-            totals = [[code.variable(initial) for _ in range(rows)] for _ in columns]
+            totals = [[_Total(code, kind, vectors.element, lanes) for _ in range(rows)] for _ in columns]
 
             def add(k: Traced, row: int) -> None:
                 for v, column in enumerate(columns):
                     loaded = vectors.prologue(x.load(k * x_step + column, lanes, mask), batch, k, column, live)
-                    totals[v][row].set(kind.combine(totals[v][row].get(), change(loaded, v)))
+                    totals[v][row].add(change(loaded, v))
 
             whole = length - remainder(length, code.integer(rows))
             with code.loop(whole, step=rows) as k:
@@ -185,13 +270,12 @@ class _Values:
             y.store(column, vectors.epilogue(finished, batch, code.integer(0), column, live), mask)
 
     def _finish(self, total: Traced, shift: Traced | None) -> Traced:
-        """The result from a combined value: a scalar, or a vector of results."""
+        """A vector of results from combined values."""
         kind, code, element = self.spec.kind, self.code, self.vectors.element
         if kind == "mean":
             whole = code.size(self.spec.SIZES.index("count"))
             count = convert(to_float(whole), element) if total.is_float else convert(whole, element)
-            if _is_vector(total):
-                count = code.spread(count, self.vectors.lanes)
+            count = code.spread(count, self.vectors.lanes)
             # An integer mean of nothing is 0 here; dividing by 0 would stop the process.
             return total / (count if total.is_float else select(count.equals(0), count.constant(1), count))
         if kind == "l2":
@@ -200,10 +284,6 @@ class _Values:
             logarithm = code.call(vecmath.log, total)
             return logarithm if shift is None else logarithm + shift
         return total
-
-
-def _is_vector(x: Traced) -> bool:
-    return hasattr(x.value.type, "count")
 
 
 def _finite(x: Traced) -> Traced:
@@ -221,35 +301,57 @@ class _Indices:
         self.spec, self.vectors, self.code = spec, vectors, vectors.code
         self.integer = types.int32 if vectors.element.bitwidth == 32 else types.int64
         self.largest = spec.kind == "arg_max"
-        self.blocks = (vectors.vectors,)
+        many_registers = vectors.lanes * vectors.element.bitwidth >= 512
+        self.blocks = (8, 2) if many_registers and not vectors.has_prologue else (vectors.vectors,)
 
     def _better(self, x: Traced, best: Traced) -> Traced:
         """Whether x takes the place of an earlier best; a NaN beats all numbers."""
         if self.spec.select_last_index:
             better = x >= best if self.largest else x <= best
             return better | isnan(x) if x.is_float else better
-        better = x > best if self.largest else x < best
-        return better | (isnan(x) & ~isnan(best)) if x.is_float else better
+        if x.is_float:
+            return unordered(">" if self.largest else "<", x, best) & ~isnan(best)
+        return x > best if self.largest else x < best
 
-    def row(self, x: Pointer, y: Pointer, row: Traced, length: Traced) -> None:
+    def rows(self, part: Part, first: Traced, stop: Traced) -> None:
+        """Units [first, stop), one after the other."""
+        with self.code.loop(stop, first) as unit:
+            row, x, y, length = part(unit)
+            self._row(x, y, row, length)
+
+    def _row(self, x: Pointer, y: Pointer, row: Traced, length: Traced) -> None:
         vectors, code, lanes = self.vectors, self.code, self.vectors.lanes
         zero = code.integer(0)
 
         def load(column: Traced, live: Traced | None) -> Traced:
             return vectors.prologue(x.load(column, lanes, live), zero, row, column, live)
 
-        best, where = code.variable(self._first(load, lanes)), code.variable(self._spread(zero))
+        slots = range(vectors.slots())
+        first = self._first(load, lanes)
+        bests = [code.variable(first) for _ in slots]
+        places = [code.variable(self._spread(zero)) for _ in slots]
 
         def body(slot: int, column: Traced, live: Traced | None) -> None:
-            value, index = load(column, live), self._indices(column)
-            better = self._better(value, best.get())
+            value, best = load(column, live), bests[slot].get()
+            better = self._better(value, best)
             if live is not None:
                 better = better & Traced(code.builder, types.boolean, code.live(live, lanes).value)
-            best.set(select(better, value, best.get()))
-            where.set(select(better, index, where.get()))
+            bests[slot].set(select(better, value, best))
+            places[slot].set(select(better, self._indices(column), places[slot].get()))
 
         vectors.each(length, body)
-        y.store(0, convert(self._across(best.get(), where.get()), types.int64))
+        lanes_best = list(zip((b.get() for b in bests), (p.get() for p in places), strict=True))
+        y.store(0, convert(self._across(*functools.reduce(self._better_lanes, lanes_best)), types.int64))
+
+    def _better_lanes(self, a: tuple[Traced, Traced], b: tuple[Traced, Traced]) -> tuple[Traced, Traced]:
+        """Of each lane the better of two bests and its index, of equal ones the first or the last."""
+        (best, where), (other, elsewhere) = a, b
+        equal = other.equals(best)
+        if best.is_float:
+            equal = equal | (isnan(other) & isnan(best))
+        nearer = elsewhere > where if self.spec.select_last_index else elsewhere < where
+        better = select(equal, nearer, self._better(other, best))
+        return select(better, other, best), select(better, elsewhere, where)
 
     def columns(
         self,
@@ -261,34 +363,26 @@ class _Indices:
         x_step: Traced,
         length: Traced,
     ) -> None:
-        code, lanes = self.code, self.vectors.lanes
+        vectors, code, lanes = self.vectors, self.code, self.vectors.lanes
         first, live = place
         mask = None if live is None else code.live(live, lanes)
-        for v in range(several):
-            self._column_vector(x, y, (batch, first + v * lanes, live, mask), x_step, length)
+        columns = [first + v * lanes for v in range(several)]
 
-    def _column_vector(
-        self,
-        x: Pointer,
-        y: Pointer,
-        place: tuple[Traced, Traced, Traced | None, Mask | None],
-        x_step: Traced,
-        length: Traced,
-    ) -> None:
-        vectors, code, lanes = self.vectors, self.code, self.vectors.lanes
-        batch, column, live, mask = place
-
-        def load(k: Traced) -> Traced:
+        def load(k: Traced, column: Traced) -> Traced:
             return vectors.prologue(x.load(k * x_step + column, lanes, mask), batch, k, column, live)
 
         zero = code.integer(0)
-        best, where = code.variable(load(zero)), code.variable(self._spread(zero))
+        bests = [code.variable(load(zero, column)) for column in columns]
+        places = [code.variable(self._spread(zero)) for _ in columns]
         with code.loop(length, 1) as k:
-            value = load(k)
-            better = self._better(value, best.get())
-            best.set(select(better, value, best.get()))
-            where.set(select(better, self._spread(k), where.get()))
-        y.store(column, convert(where.get(), types.int64), mask)
+            index = self._spread(k)
+            for column, best, where in zip(columns, bests, places, strict=True):
+                value = load(k, column)
+                better = self._better(value, best.get())
+                best.set(select(better, value, best.get()))
+                where.set(select(better, index, where.get()))
+        for column, where in zip(columns, places, strict=True):
+            y.store(column, convert(where.get(), types.int64), mask)
 
     def _first(self, load: Slice, lanes: int) -> Traced:
         """The slice's first element in all lanes."""

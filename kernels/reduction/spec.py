@@ -42,8 +42,8 @@ class ReductionSpec(KernelSpec):
 
     prologue(value, buffers, sizes, batch, row, column, live) -> Vector is applied to x as it is read: with `last`,
     batch is 0, row is o and column k; otherwise batch is o, row k and column i. The epilogue, of the same form, is
-    applied to y: with `last`, batch and row are 0, column is o and one lane is live; otherwise batch is o, row is 0 and
-    column i.
+    applied to y: with `last`, batch and row are 0 and the lanes are the slices from o = column on; otherwise
+    batch is o, row is 0 and column i.
 
     Sums keep several partial ones; integers wrap around, and their mean is rounded towards zero. max and min of a slice
     with a NaN are NaN; the index of an extreme is then that of a NaN, as in NumPy. An empty slice gives what the

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count, islice
 
-from jitonnx.kernels.code import Code, Pointer, larger, shuffled, smaller
+from jitonnx.kernels.code import REGISTER_LANE_BYTES, Code, Pointer, larger, shuffled, smaller
 from jitonnx.kernels.trace import Traced, select
 from jitonnx.kernels.transpose.spec import LARGEST_TILE
-
-_LANE_BYTES = 16  # of the parts of a register within which shuffling is cheapest
 
 
 def tile_size(vector_bytes: int, itemsize: int) -> int:
@@ -92,7 +90,7 @@ def transposed(vectors: list[Traced]) -> list[Traced]:
     Blocks of as many elements as a lane of 128 bits holds are transposed within the lanes (unpack instructions), then
     whole lanes change places.
     """
-    size, group = len(vectors), _LANE_BYTES * 8 // vectors[0].element.bitwidth
+    size, group = len(vectors), REGISTER_LANE_BYTES * 8 // vectors[0].element.bitwidth
     columns = [_transposed_in_lanes(vectors[first : first + group]) for first in range(0, size, group)]
     result = [_transposed_lanes([block[column] for block in columns], group) for column in range(group)]
     return [result[column][lane] for lane in range(size // group) for column in range(group)]

@@ -213,3 +213,39 @@ def test_many_tasks_give_the_same_bits_however_split() -> None:
     x = np.random.default_rng(2).standard_normal((64, 3000)).astype(np.float32)
     for spec, data in ((ReductionSpec("sum"), x), (ReductionSpec("sum", False), x.reshape(4, 16, 3000))):
         np.testing.assert_array_equal(run(spec, data, host(), 1), run(spec, data, host(), 5))
+
+
+@pytest.mark.parametrize("kind", ["sum", "max", "min", "prod", "mean", "l2"])
+def test_many_rows_at_once(kind: str) -> None:
+    """Groups of rows that end anywhere, into dense results: the same bits however the rows are shared out."""
+    for target in TARGETS:
+        for element in ("float32", "float64"):
+            spec = ReductionSpec(kind, True, element)
+            for outer, length in ((1, 1), (7, 4), (16, 17), (33, 49), (1000, 129), (70, 300)):
+                x = sample((outer, length), spec)
+                if kind in ("max", "min"):
+                    x[outer // 2, length // 3] = np.nan
+                    x[0] = -np.inf if kind == "max" else np.inf
+                sizes = [outer, length, 1, length, 1, 1, length]
+                results = []
+                for pieces in (1, 3):
+                    y = np.full(outer + 3, 7, element)
+                    compiled(spec, target)([x, y], sizes, spec.tasks(sizes), pieces=pieces)
+                    assert (y[outer:] == 7).all()
+                    results.append(y[:outer])
+                np.testing.assert_array_equal(*results)
+                compare(results[0], x, spec)
+
+
+@pytest.mark.parametrize("last_index", [True, False])
+def test_index_among_several_vectors(last_index: bool) -> None:
+    """Ties and NaN that lie in different vectors of one step through a row."""
+    rng = np.random.default_rng(1)
+    for target in TARGETS:
+        for kind in ARG_KINDS:
+            x = rng.integers(0, 2, (40, 517)).astype(np.float32)
+            x[20:][rng.random((20, 517)) < 0.01] = np.nan
+            for last in (True, False):
+                spec = ReductionSpec(kind, last, select_last_index=last_index)
+                given = x if last else np.ascontiguousarray(x.T)[None]
+                compare(run(spec, given, target), given, spec)
