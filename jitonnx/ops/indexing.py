@@ -17,7 +17,7 @@ from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, Te
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Shape as Dims
 from jitonnx.ir.types import TensorType, assume_equal, contents_array
-from jitonnx.ops.base import constant_of, integers, non_negative, normalize_axis, same_dtype
+from jitonnx.ops.base import BOOLS, NUMBERS, constant_of, integers, non_negative, normalize_axis, same_dtype
 
 INDICES = frozenset((DType.INT32, DType.INT64))
 
@@ -508,6 +508,7 @@ class Range(Operator):
     versions = (11, 27)
     inputs = ("start", "limit", "delta")
     outputs = ("output",)
+    types = NUMBERS
     symbolic = True
 
     stash_type: int = 1
@@ -562,6 +563,7 @@ class ConstantOfShape(Operator):
     versions = (9, 20, 21, 23, 24, 25)
     inputs = ("input",)
     outputs = ("output",)
+    types = frozenset({DType.INT64})
     symbolic = True
 
     value: Tensor = Tensor(np.zeros(1, np.float32))
@@ -591,6 +593,7 @@ class OneHot(Operator):
     versions = (9, 11, 28)
     inputs = ("indices", "depth", "values")
     outputs = ("output",)
+    types = NUMBERS
 
     axis: int = -1
     negative_from_end: bool = internal(default=True)
@@ -635,6 +638,7 @@ class EyeLike(Operator):
     versions = (9, 22)
     inputs = ("input",)
     outputs = ("output",)
+    types = NUMBERS | BOOLS
 
     dtype: int | None = None
     k: int = 0
