@@ -203,6 +203,9 @@ class SessionOptions(_Options):
           used longest ago go first.
         - `jitonnx.winograd` = "0": convolutions of three taps do not use Winograd's algorithm, which rounds a little
           differently.
+        - `jitonnx.gemm` = "blas": matrix products call SciPy's BLAS; "own": the kernels of jitonnx, as without it.
+        - `jitonnx.cpu`: compile for this CPU (LLVM's name, as "x86-64-v3"), to save the model for other machines.
+        - `jitonnx.verify` = "1": opening an artifact compares all of it with its checksums, its weights too.
         - `jitonnx.keep_model` = "0": the compiled model is neither kept in the kernel cache nor taken from there;
           docs/starting.md tells about it.
         - `optimization.disable_specified_optimizers`: names of rewrites that are not to be made, with ";" between them.

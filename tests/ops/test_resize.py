@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jitonnx.ir.dims import evaluate, variable
-from jitonnx.ops.resampling import scaled
+from jitonnx.ir.resampling import scaled
 from tests.ops.harness import Case, case, check, check_refused, retyped
 
 RANDOM = np.random.default_rng(0)
