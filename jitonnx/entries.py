@@ -32,7 +32,7 @@ KEEP_MODEL = "jitonnx.keep_model"
 """Configuration entry: "0" neither keeps the compiled model in the kernel cache nor opens one that is kept there."""
 
 
-_SWITCHES = (WINOGRAD, VERIFY, KEEP_MODEL)
+_SWITCHES = (WINOGRAD, FIXED24, VERIFY, KEEP_MODEL)
 _OWN = (GEMM, CPU_NAME, COMPILE, PROGRAM_MEGABYTES, *_SWITCHES)
 
 

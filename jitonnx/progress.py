@@ -15,7 +15,8 @@ INTERVAL_SECONDS = 0.1
 
 
 class TerminalProgress:
-    """`show(done, all)` writes one line to a terminal, again and again; it is cleared when all is done, or by `clear`.
+    """`show(done, all)` writes one line to a terminal, again and again; it is cleared when all is done, by `clear`, or
+    at the end of a `with` statement.
 
     stream: where to; by default standard error. Nothing is written where that is no terminal. May be called by several
     threads.
@@ -46,6 +47,12 @@ class TerminalProgress:
         """Take the line away."""
         with self._lock:
             self._clear()
+
+    def __enter__(self) -> TerminalProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
 
     def _write(self, done: int, total: int, taken: float) -> None:
         if self._stream is not None and self._stream.isatty():

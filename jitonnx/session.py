@@ -18,16 +18,16 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
 from jitonnx import feeds as feeding
 from jitonnx import whole
+from jitonnx.arguments import disabled_rewrites, kept_source, own_options, thread_count
 from jitonnx.description import ModelNode, argument_arg, input_arg, model_nodes, output_arg
 from jitonnx.entries import (
-    DISABLED,
     EXTERNAL_DATA_FOLDER,
     MODEL_FORMAT,
     STRICT,
@@ -36,7 +36,7 @@ from jitonnx.entries import (
     program_bytes,
     switch,
 )
-from jitonnx.errors import Fail, InvalidArgument, ModelLoadCanceled, NoSuchFile, RuntimeException
+from jitonnx.errors import Fail, InvalidArgument, ModelLoadCanceled, RuntimeException
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.errors import GraphError, InferenceError
 from jitonnx.metadata import ModelMetadata, NodeArg
@@ -44,7 +44,6 @@ from jitonnx.options import RunOptions, SessionOptions
 from jitonnx.providers import CPU, check_providers
 from jitonnx.runtime.artifact import Artifact, ArtifactError, is_artifact, open_artifact
 from jitonnx.runtime.cache import KernelCache, default_directory
-from jitonnx.runtime.threads import allowed_cpus
 from jitonnx.saved import SavedEngine
 
 if TYPE_CHECKING:
@@ -64,9 +63,6 @@ if TYPE_CHECKING:
 
 Outputs: TypeAlias = list[Any]
 
-THREAD_VARIABLES = ("JITONNX_NUM_THREADS", "ORT_INTRA_OP_NUM_THREADS")
-MOST_THREADS = 1 << 16
-"""Far above what machines have. Every thread that a run may use has its own memory, used or not."""
 _KNOWN_KEYWORDS = {"enable_fallback", "read_config_from_model", "disabled_optimizers"}
 
 
@@ -115,12 +111,12 @@ class InferenceSession:
     ) -> None:
         if unknown := sorted(set(kwargs) - _KNOWN_KEYWORDS):
             warnings.warn(f"InferenceSession does not know the arguments {', '.join(unknown)}", stacklevel=2)
-        self._sess_options = _own_options(sess_options)
+        self._sess_options = own_options(sess_options)
         check_entries(self._sess_options)
         check_providers(providers, provider_options, self._sess_options)
-        self._source = _kept_source(path_or_bytes)
+        self._source = kept_source(path_or_bytes)
         self._providers_asked = (providers, provider_options)
-        self._disabled = _disabled_rewrites(kwargs.get("disabled_optimizers") or (), self._sess_options)
+        self._disabled = disabled_rewrites(kwargs.get("disabled_optimizers") or (), self._sess_options)
         self._model_path = self._source if isinstance(self._source, str) else None
         if self._sess_options.log_severity_level != -1:
             _ = self._logger  # which refuses a severity that there is not
@@ -335,7 +331,7 @@ class InferenceSession:
             artifact = open_artifact(self._source, switch(options, VERIFY, False))
         except ArtifactError as error:
             raise Fail(str(error)) from error
-        self._take(artifact, _thread_count(options.intra_op_num_threads, artifact.threads))
+        self._take(artifact, thread_count(options.intra_op_num_threads, artifact.threads))
 
     def _take(self, artifact: Artifact, threads: int) -> None:
         """Take everything from an artifact."""
@@ -355,7 +351,7 @@ class InferenceSession:
     def _open_whole(self) -> bool:
         """Take everything from what the kernel cache keeps of the model as a whole; False if it keeps nothing."""
         options = self._sess_options
-        threads = _thread_count(options.intra_op_num_threads)
+        threads = thread_count(options.intra_op_num_threads)
         self._kept_as = whole.find_whole(self._source, options, self._disabled, threads)
         if self._kept_as is None:
             return False
@@ -411,7 +407,7 @@ class InferenceSession:
         self._with_defaults = copied(model.graph) if model.overridable else None
         self._overriding = {}
         self._settings = engine_settings(
-            self._sess_options, self._disabled, _thread_count(self._sess_options.intra_op_num_threads)
+            self._sess_options, self._disabled, thread_count(self._sess_options.intra_op_num_threads)
         )
         self._workshop = Workshop()
         weakref.finalize(self, self._workshop.close)
@@ -460,27 +456,20 @@ class InferenceSession:
             return BackgroundEngine(graph, settings, cache, workshop, self._logger)
         if progress is not None:
             return Engine(graph, settings, cache, progress, workshop)
-        with self._progress_on_terminal() as show:
-            return Engine(graph, settings, cache, show, workshop)
-
-    @contextmanager
-    def _progress_on_terminal(self) -> Iterator[Callable[[int, int], None] | None]:
-        """A function that shows progress on a terminal, if this session's log says as much as warnings."""
-        if sys.stderr is None or not sys.stderr.isatty():
-            yield None  # without a look at the log: importing `logging` takes 3 ms
-            return
-        import logging
-
-        if not self._logger.isEnabledFor(logging.WARNING):
-            yield None
-            return
+        if not self._shows_progress():
+            return Engine(graph, settings, cache, None, workshop)
         from jitonnx.progress import TerminalProgress
 
-        shown = TerminalProgress()
-        try:
-            yield shown.show
-        finally:
-            shown.clear()
+        with TerminalProgress() as terminal:
+            return Engine(graph, settings, cache, terminal.show, workshop)
+
+    def _shows_progress(self) -> bool:
+        """Whether there is a terminal to show progress on, and this session's log says as much as warnings."""
+        if sys.stderr is None or not sys.stderr.isatty():
+            return False  # without a look at the log: importing `logging` takes 3 ms
+        import logging
+
+        return self._logger.isEnabledFor(logging.WARNING)
 
     def _warm_up(self) -> None:
         """Make the program of a model that runs with one set of shapes only."""
@@ -699,78 +688,12 @@ def _explained() -> Iterator[None]:
         raise RuntimeException(f"There is not enough memory for the model at these sizes: {error}") from error
 
 
-def _own_options(given: Any) -> SessionOptions:
-    """A copy of the options, so that later changes to them change nothing here."""
-    if given is None:
-        return SessionOptions()
-    if not isinstance(given, SessionOptions):
-        hint = "; give providers as providers=[...]" if isinstance(given, list | tuple | str) else ""
-        raise TypeError(f"sess_options is a {type(given).__name__}, not a jitonnx.SessionOptions{hint}")
-    return copy.copy(given)
-
-
-def _disabled_rewrites(names: Iterable[str], options: SessionOptions) -> frozenset[str]:
-    """The rewrites that the user forbids. Warns of names that no rewrite has: those of onnxruntime's optimizers."""
-    names = [names] if isinstance(names, str) else names
-    wanted = {*names, *filter(None, (options.entry(DISABLED) or "").split(";"))}
-    if not wanted:
-        return frozenset()
-    from jitonnx.passes.pipeline import RULES
-
-    known = wanted & {rule.name for rule in RULES}
-    if wanted - known:
-        warnings.warn(
-            f"no rewrite is named {', '.join(sorted(wanted - known))}; the names are in docs/passes.md", stacklevel=3
-        )
-    return frozenset(known)
-
-
-def _kept_source(source: Any) -> Any:
-    """A path as str, or bytes: what a pickled session is loaded from again."""
-    if isinstance(source, str | os.PathLike):
-        path = os.fsdecode(source)
-        if "\0" in path:
-            raise NoSuchFile(f"Load model from {path!r} failed. File doesn't exist: the path has a null character")
-        return path
-    if isinstance(source, bytearray | memoryview):
-        return bytes(source)
-    if hasattr(source, "SerializeToString"):
-        return source.SerializeToString()
-    if hasattr(source, "read"):
-        content = source.read()
-        if not isinstance(content, bytes | bytearray):
-            raise TypeError(f"the file object gives {type(content).__name__}; open it in binary mode ('rb')")
-        return bytes(content)
-    return source
-
-
 def _profile(options: SessionOptions) -> Profile | None:
     if not options.enable_profiling:
         return None
     from jitonnx.profiling import Profile
 
     return Profile(options.profile_file_prefix)
-
-
-def _thread_count(asked: int, saved: int = 0) -> int:
-    """Threads of a run: as asked, else as the environment says, else as the artifact does, else the CPUs that this
-    process may use.
-    """
-    if asked > MOST_THREADS:
-        raise InvalidArgument(
-            f"intra_op_num_threads is {asked}; give at most {MOST_THREADS}, or 0 for the CPUs there are"
-        )
-    if asked > 0:
-        return asked
-    for name in THREAD_VARIABLES:
-        text = os.environ.get(name, "").strip()
-        if text:
-            if not text.isdecimal() or not 1 <= int(text) <= MOST_THREADS:
-                raise InvalidArgument(
-                    f"the environment variable {name} is {text!r}; it should be a number from 1 to {MOST_THREADS}"
-                )
-            return int(text)
-    return saved or allowed_cpus()
 
 
 @functools.cache

@@ -252,6 +252,7 @@ def infer(node: Node, wanted: int) -> tuple[tuple[TensorType, ...], tuple[np.nda
     if any(value is not None and value.dtype is None for value in node.inputs):
         return (UNKNOWN,) * wanted, (None,) * wanted
     try:
+        node.operator.check_types(node.inputs)
         types = as_tuple(node.operator.infer(*node.inputs))
         contents = _settled_contents(node, types)
     except DataDependentError:

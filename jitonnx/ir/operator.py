@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from jitonnx.ir.dtypes import DType
 from jitonnx.ir.errors import InferenceError
 from jitonnx.ir.types import TensorType
 from jitonnx.records import dataclass
@@ -89,6 +90,8 @@ class Operator:
     inputs: ClassVar[tuple[str, ...]] = ()
     """ONNX's names of the inputs; a trailing "?" marks an optional one, a trailing "*" a repeated last one."""
     outputs: ClassVar[tuple[str, ...]] = ()
+    types: ClassVar[frozenset[DType] | None] = None
+    """Element types that the first input may have; None: any. Looked at before `infer` is called."""
     elementwise: ClassVar[bool] = False
     """One scalar expression with broadcasting: every output element depends on one element of each input."""
     commutative: ClassVar[bool] = False
@@ -105,6 +108,14 @@ class Operator:
     @classmethod
     def upgrade(cls, node: RawNode) -> None:
         """Bring a node of an older version to the newest form, in place: called before its attributes are read."""
+
+    @classmethod
+    def check_types(cls, inputs: Sequence[Value | None]) -> None:
+        """InferenceError unless the first input has one of `types`."""
+        given = inputs[0] if inputs else None
+        if cls.types is not None and given is not None and given.dtype not in cls.types:
+            allowed = ", ".join(dtype.text for dtype in sorted(cls.types))
+            raise InferenceError(f"{given.name!r} is of type {given.dtype.text}; allowed are {allowed}")
 
     # A declaration names its inputs one by one. `*Any, **Any` is what type checkers let it narrow in that way.
 

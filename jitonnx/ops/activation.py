@@ -13,7 +13,7 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType, broadcast_shapes
-from jitonnx.ops.base import FLOATS, NUMBERS, SIGNED, Elementwise, check_dtype, same_dtype, via_float32
+from jitonnx.ops.base import FLOATS, NUMBERS, SIGNED, SUMMABLE, Elementwise, same_dtype, via_float32
 from jitonnx.ops.elementary import erf
 from jitonnx.ops.shape import Unsqueeze
 
@@ -80,7 +80,6 @@ class Gelu(_Activation):
     def infer(self, x: Value) -> TensorType:
         if self.approximate not in ("none", "tanh"):
             raise InferenceError(f"approximate is {self.approximate!r}; 'none' and 'tanh' are known")
-        check_dtype(x, self.types)
         return x.type
 
     @via_float32
@@ -157,7 +156,7 @@ class PRelu(_Activation):
 
     versions = (1, 6, 7, 9, 16)
     inputs = ("X", "slope")
-    types = FLOATS | {DType.INT32, DType.INT64, DType.UINT32, DType.UINT64}
+    types = SUMMABLE
 
     @classmethod
     def upgrade(cls, node: RawNode) -> None:
@@ -172,7 +171,6 @@ class PRelu(_Activation):
 
     def infer(self, x: Value, slope: Value) -> TensorType:
         same_dtype(x, slope)
-        check_dtype(x, self.types)
         if len(slope.shape) > len(x.shape) or broadcast_shapes(x.shape, slope.shape) is None:
             raise InferenceError(f"slope {slope.type} does not broadcast to {x.type}")
         return x.type

@@ -15,7 +15,7 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import Shape, TensorType, assume_equal, broadcast_shapes
-from jitonnx.ops.base import FLOATS, check_dtype, lower_floating, widen
+from jitonnx.ops.base import FLOATS, lower_halves, widen
 
 
 class _Heads(NamedTuple):
@@ -41,6 +41,7 @@ class Attention(Operator):
     versions = (23, 24, 25)
     inputs = ("Q", "K", "V", "attn_mask?", "past_key?", "past_value?", "nonpad_kv_seqlen?")
     outputs = ("Y", "present_key", "present_value", "qk_matmul_output")
+    types = FLOATS
 
     is_causal: bool = False
     kv_num_heads: int | None = None
@@ -76,7 +77,6 @@ class Attention(Operator):
         past_value: Value | None = None,
         lengths: Value | None = None,
     ) -> tuple[TensorType, ...]:
-        check_dtype(q, FLOATS)
         if (past_key is None) != (past_value is None):
             raise InferenceError("past_key and past_value must be given together")
         if past_key is not None and lengths is not None:
@@ -163,7 +163,7 @@ class Attention(Operator):
 
     # ------------------------------------------------------------ lowering
 
-    @lower_floating
+    @lower_halves
     def lower(
         self,
         to: Lowering,
@@ -286,6 +286,7 @@ class RotaryEmbedding(Operator):
     versions = (23,)
     inputs = ("X", "cos_cache", "sin_cache", "position_ids?")
     outputs = ("Y",)
+    types = FLOATS
 
     interleaved: bool = False
     num_heads: int | None = None
@@ -339,7 +340,7 @@ class RotaryEmbedding(Operator):
         half = floor_divide(turned, 2)
         return (0, half, 1), (half, turned, 1)
 
-    @lower_floating
+    @lower_halves
     def lower(self, to: Lowering, x: Value, cosines: Value, sines: Value, positions: Value | None = None) -> Value:
         shape = self._shape(x.shape)
         turned, depth = self._turned(shape), shape[3]

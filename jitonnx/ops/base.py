@@ -20,6 +20,8 @@ FLOATS = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT, DType.DOUBLE})
 SIGNED = frozenset({DType.INT8, DType.INT16, DType.INT32, DType.INT64})
 INTEGERS = SIGNED | {DType.UINT8, DType.UINT16, DType.UINT32, DType.UINT64}
 NUMBERS = FLOATS | INTEGERS
+SUMMABLE = FLOATS | {DType.INT32, DType.INT64, DType.UINT32, DType.UINT64}
+"""What sums and products of many elements take: small integers would overflow."""
 BOOLS = frozenset({DType.BOOL})
 
 
@@ -31,8 +33,6 @@ class Elementwise(Operator):
     """
 
     elementwise = True
-    types: ClassVar[frozenset[DType] | None] = None
-    """Element types that the first input may have; None: any."""
     result: ClassVar[DType | None] = None
     """Element type of the output where it is not the inputs' (BOOL for comparisons)."""
 
@@ -43,7 +43,6 @@ class Elementwise(Operator):
     def infer_dtype(self, *inputs: Value) -> DType:
         """Element type of the output. InferenceError if the inputs' types differ."""
         same_dtype(*inputs)
-        check_dtype(inputs[0], self.types)
         return self.result or inputs[0].dtype
 
     def infer(self, *inputs: Any, **unused: Any) -> TensorType:
@@ -77,9 +76,9 @@ def same_dtype(*inputs: Value) -> None:
         raise InferenceError(f"inputs have different element types: {', '.join(v.dtype.text for v in inputs)}")
 
 
-def check_dtype(value: Value, allowed: frozenset[DType] | None) -> None:
-    """InferenceError unless the value's element type is one of `allowed` (None: any)."""
-    if allowed is not None and value.dtype not in allowed:
+def check_dtype(value: Value, allowed: frozenset[DType]) -> None:
+    """InferenceError unless an input other than the first (see `Operator.types`) has one of the `allowed` types."""
+    if value.dtype not in allowed:
         names = ", ".join(dtype.text for dtype in sorted(allowed))
         raise InferenceError(f"{value.name!r} is of type {value.dtype.text}; allowed are {names}")
 

@@ -9,7 +9,7 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import Shape, TensorType, assume_equal
-from jitonnx.ops.base import factor, lower_floating, same_dtype, widen
+from jitonnx.ops.base import FLOATS, factor, lower_halves, same_dtype, widen
 from jitonnx.ops.windows import Windows, extent, padded, slide, spatial_rank, spread
 
 
@@ -19,6 +19,7 @@ class _Convolution(Operator):
     versions = (1, 11, 22)
     inputs = ("X", "W", "B?")
     outputs = ("Y",)
+    types = FLOATS
 
     auto_pad: str = "NOTSET"
     dilations: tuple[int, ...] | None = None
@@ -63,7 +64,7 @@ class Conv(_Convolution):
         y = convolve(widen(x), factor(w), self._windows(x.shape, w.shape), self.group)
         return _add_bias(y, bias).astype(x.dtype, copy=False)
 
-    @lower_floating
+    @lower_halves
     def lower(self, to: Lowering, x: Value, w: Value, bias: Value | None = None) -> Value:
         windows = self._windows(x.shape, w.shape)
         computation = c.Convolution(windows.strides, windows.dilations, windows.before, windows.after, self.group)
@@ -123,7 +124,7 @@ class ConvTranspose(_Convolution):
         y = convolve_transposed(widen(x), factor(w), self._windows(x.shape, w.shape), self.group)
         return _add_bias(y, bias).astype(x.dtype, copy=False)
 
-    @lower_floating
+    @lower_halves
     def lower(self, to: Lowering, x: Value, w: Value, bias: Value | None = None) -> Value:
         windows = self._windows(x.shape, w.shape)
         computation = c.TransposedConvolution(

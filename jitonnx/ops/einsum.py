@@ -12,7 +12,7 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType, broadcast_shapes
-from jitonnx.ops.base import lower_floating, present, same_dtype, widen
+from jitonnx.ops.base import NUMBERS, lower_floating, present, same_dtype, widen
 from jitonnx.records import dataclass
 
 Labels = tuple[str, ...]
@@ -35,6 +35,7 @@ class Einsum(Operator):
     versions = (12, 28)
     inputs = ("Inputs*",)
     outputs = ("Output",)
+    types = NUMBERS
 
     equation: str
 

@@ -9,7 +9,7 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType, assume_equal
-from jitonnx.ops.base import lower_floating, widen
+from jitonnx.ops.base import FLOATS, lower_halves, widen
 
 
 class Attention(Operator):
@@ -23,6 +23,7 @@ class Attention(Operator):
     versions = (1,)
     inputs = ("q", "k", "v", "mask?")
     outputs = ("output",)
+    types = FLOATS
 
     scale: float = 1.0
     causal: bool = False
@@ -56,7 +57,7 @@ class Attention(Operator):
             weights = np.where(np.isnan(weights), 0, weights)
         return np.matmul(weights.astype(v.dtype, copy=False), v).astype(dtype, copy=False)
 
-    @lower_floating
+    @lower_halves
     def lower(self, to: Lowering, q: Value, k: Value, v: Value, mask: Value | None = None) -> Value:
         computation = c.Attention(self.scale, self.causal, self.masked_rows_zero)
         return to.emit(computation, (q, k, v) if mask is None else (q, k, v, mask), self.infer(q, k, v, mask))

@@ -13,9 +13,7 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import DataDependentError
 from jitonnx.ir.types import is_symbolic
 from jitonnx.ops.arithmetic import Binary
-from jitonnx.ops.base import INTEGERS, NUMBERS, Elementwise, check_dtype, same_dtype
-
-BOOLS = frozenset((DType.BOOL,))
+from jitonnx.ops.base import BOOLS, INTEGERS, NUMBERS, Elementwise, same_dtype
 
 
 class _Pairwise(Binary):
@@ -158,11 +156,11 @@ class Where(Elementwise):
     versions = (9, 16)
     inputs = ("condition", "X", "Y")
     outputs = ("output",)
+    types = BOOLS
     symbolic = True
 
     def infer_dtype(self, *inputs: Value) -> DType:
-        condition, x, y = inputs
-        check_dtype(condition, BOOLS)
+        _, x, y = inputs
         same_dtype(x, y)
         return x.dtype
 

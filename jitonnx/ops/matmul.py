@@ -12,7 +12,7 @@ from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType, assume_equal, broadcast_shapes
-from jitonnx.ops.base import factor, lower_floating, same_dtype, widen
+from jitonnx.ops.base import SUMMABLE, factor, lower_floating, same_dtype, widen
 
 PIECE_BYTES = 1 << 20
 """Of a matrix that is copied to be multiplied: a part of the second-level cache."""
@@ -25,6 +25,7 @@ class MatMul(Operator):
     versions = (1, 9, 13)
     inputs = ("A", "B")
     outputs = ("Y",)
+    types = SUMMABLE
 
     def infer(self, a: Value, b: Value) -> TensorType:
         same_dtype(a, b)
@@ -56,6 +57,7 @@ class Gemm(Operator):
     versions = (1, 6, 7, 9, 11, 13)
     inputs = ("A", "B", "C?")
     outputs = ("Y",)
+    types = SUMMABLE
 
     alpha: float = 1.0
     beta: float = 1.0

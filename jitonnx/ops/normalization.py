@@ -13,7 +13,7 @@ from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType, assume_equal
-from jitonnx.ops.base import lower_floating, normalize_axis, widen
+from jitonnx.ops.base import FLOATS, lower_halves, normalize_axis, widen
 
 
 class BatchNormalization(Operator):
@@ -25,6 +25,7 @@ class BatchNormalization(Operator):
     versions = (1, 6, 7, 9, 14, 15)
     inputs = ("X", "scale", "B", "input_mean", "input_var")
     outputs = ("Y", "running_mean", "running_var")
+    types = FLOATS
 
     epsilon: float = 1e-5
     momentum: float = 0.9
@@ -70,7 +71,7 @@ class BatchNormalization(Operator):
         scale, bias, mean, variance = (widen(array).astype(x.dtype, copy=False).reshape(shape) for array in parameters)
         return scale * ((x - mean) / np.sqrt(variance + x.dtype.type(self.epsilon))) + bias
 
-    @lower_floating
+    @lower_halves
     def lower(self, to: Lowering, x: Value, *parameters: Value) -> Value | tuple[Value, ...]:
         if self.training_mode:
             return to.host(self, (x, *parameters), self.infer(x, *parameters)[: to.wanted])
@@ -115,6 +116,7 @@ class InstanceNormalization(Operator):
     versions = (1, 6, 22)
     inputs = ("input", "scale", "B")
     outputs = ("output",)
+    types = FLOATS
 
     epsilon: float = 1e-5
 
@@ -133,7 +135,7 @@ class InstanceNormalization(Operator):
         channels = (-1, *(1,) * (x.ndim - 2))
         return (normal * widen(scale).reshape(channels) + widen(bias).reshape(channels)).astype(x.dtype, copy=False)
 
-    @lower_floating
+    @lower_halves
     def lower(self, to: Lowering, x: Value, scale: Value, bias: Value) -> Value:
         return to.emit(c.GroupNormalize(None, self.epsilon), (x, scale, bias), x.type)
 
@@ -147,6 +149,7 @@ class GroupNormalization(Operator):
     versions = (18, 21)
     inputs = ("X", "scale", "bias")
     outputs = ("Y",)
+    types = FLOATS
 
     num_groups: int
     epsilon: float = 1e-5
@@ -175,7 +178,7 @@ class GroupNormalization(Operator):
         factor, summand = (np.repeat(widen(array), repeats).reshape(channels) for array in (scale, bias))
         return (normal * factor + summand).astype(x.dtype, copy=False)
 
-    @lower_floating
+    @lower_halves
     def lower(self, to: Lowering, x: Value, scale: Value, bias: Value) -> Value:
         if self.by_group:
             scale, bias = self._by_channel(to, scale, x.shape[1]), self._by_channel(to, bias, x.shape[1])
@@ -236,6 +239,7 @@ class LayerNormalization(_OverTrailingAxes):
     versions = (17,)
     inputs = ("X", "Scale", "B?")
     outputs = ("Y", "Mean", "InvStdDev")
+    types = FLOATS
 
     def infer(self, x: Value, scale: Value, bias: Value | None = None) -> tuple[TensorType, ...]:
         axis = self._check(x, *(value for value in (scale, bias) if value is not None))
@@ -257,7 +261,7 @@ class LayerNormalization(_OverTrailingAxes):
         kind = self._statistics(DType.DOUBLE if wide.dtype == np.float64 else DType.FLOAT).numpy
         return y.astype(x.dtype, copy=False), mean.astype(kind, copy=False), inverse.astype(kind, copy=False)
 
-    @lower_floating
+    @lower_halves
     def lower(self, to: Lowering, x: Value, scale: Value, bias: Value | None = None) -> tuple[Value, ...]:
         y, *statistics = self._lower(to, "layer", x, scale, bias)
         return (y, *(to.cast(value, self._statistics(x.dtype)) for value in statistics))
@@ -269,6 +273,7 @@ class RMSNormalization(_OverTrailingAxes):
     versions = (23,)
     inputs = ("X", "scale")
     outputs = ("Y",)
+    types = FLOATS
 
     def infer(self, x: Value, scale: Value) -> TensorType:
         self._statistics(x.dtype)
@@ -282,7 +287,7 @@ class RMSNormalization(_OverTrailingAxes):
         y = wide / np.sqrt(squares + wide.dtype.type(self.epsilon))
         return (y * widen(scale)).astype(scale.dtype, copy=False)
 
-    @lower_floating
+    @lower_halves
     def lower(self, to: Lowering, x: Value, scale: Value) -> Value:
         return to.cast(self._lower(to, "rms", x, to.cast(scale, x.dtype), None)[0], scale.dtype)
 
@@ -293,6 +298,7 @@ class MeanVarianceNormalization(Operator):
     versions = (9, 13)
     inputs = ("X",)
     outputs = ("Y",)
+    types = FLOATS
 
     axes: tuple[int, ...] = (0, 2, 3)
 
@@ -309,7 +315,7 @@ class MeanVarianceNormalization(Operator):
         spread = np.sqrt((deviation * deviation).mean(axis=axes, keepdims=True))
         return (deviation / (spread + wide.dtype.type(1e-9))).astype(x.dtype, copy=False)
 
-    @lower_floating
+    @lower_halves
     def lower(self, to: Lowering, x: Value) -> Value:
         axes = self._axes(len(x.shape))
         a, b = e.operand(0, x.dtype), e.operand(1, x.dtype)
@@ -324,6 +330,7 @@ class LpNormalization(Operator):
     versions = (1, 22)
     inputs = ("input",)
     outputs = ("output",)
+    types = FLOATS
 
     axis: int = -1
     p: int = 2
@@ -341,7 +348,7 @@ class LpNormalization(Operator):
         norm = norm if self.p == 1 else np.sqrt(norm)
         return np.where(norm == 0, wide.dtype.type(0), wide / norm).astype(x.dtype, copy=False)
 
-    @lower_floating
+    @lower_halves
     def lower(self, to: Lowering, x: Value) -> Value:
         axis = normalize_axis(self.axis, len(x.shape))
         norm = to.reduce("l1" if self.p == 1 else "l2", x, (axis,), True)
@@ -355,6 +362,7 @@ class LRN(Operator):
     versions = (1, 13)
     inputs = ("X",)
     outputs = ("Y",)
+    types = FLOATS
 
     size: int
     alpha: float = 1e-4
@@ -377,7 +385,7 @@ class LRN(Operator):
         alpha, beta, bias = (wide.dtype.type(value) for value in (self.alpha, self.beta, self.bias))
         return (wide / (bias + alpha / self.size * total) ** beta).astype(x.dtype, copy=False)
 
-    @lower_floating
+    @lower_halves
     def lower(self, to: Lowering, x: Value) -> Value:
         return to.emit(c.LocalResponseNormalize(self.size, self.alpha, self.beta, self.bias), (x,), x.type)
 

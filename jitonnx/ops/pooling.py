@@ -14,7 +14,7 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import Shape, TensorType
-from jitonnx.ops.base import lower_floating, lower_halves, widen
+from jitonnx.ops.base import FLOATS, NUMBERS, lower_halves, widen
 from jitonnx.ops.windows import Windows, padded, per_axis, slide, spatial_rank, tap_slices
 
 
@@ -52,6 +52,7 @@ class MaxPool(_Pool):
 
     versions = (1, 8, 10, 11, 12, 22)
     outputs = ("Y", "Indices")
+    types = NUMBERS
 
     storage_order: int = 0
 
@@ -90,6 +91,7 @@ class AveragePool(_Pool):
     """The mean of each window, over the elements in X or, with count_include_pad, over those in the padded X."""
 
     versions = (1, 7, 10, 11, 19, 22)
+    types = FLOATS
 
     count_include_pad: bool = False
 
@@ -111,7 +113,7 @@ class AveragePool(_Pool):
             counts.append(((positions >= low) & (positions < high)).sum(axis=1))
         return functools.reduce(np.multiply.outer, counts)
 
-    @lower_floating
+    @lower_halves
     def lower(self, to: Lowering, x: Value) -> Value:
         return to.emit(self._computation("average", x, self.count_include_pad), (x,), self._type(x))
 
@@ -127,6 +129,7 @@ class LpPool(_Pool):
     """The p-norm of each window: the sum of |x| ** p, to the power of 1 / p."""
 
     versions = (1, 2, 11, 18, 22)
+    types = FLOATS
 
     p: float = 2  # an integer since version 2
 
@@ -139,7 +142,7 @@ class LpPool(_Pool):
         total = _window_sum(np.abs(wide) ** wide.dtype.type(self.p), self._windows(x.shape))
         return (total ** wide.dtype.type(1 / self.p)).astype(x.dtype, copy=False)
 
-    @lower_floating
+    @lower_halves
     def lower(self, to: Lowering, x: Value) -> Value:
         if self.p != int(self.p):
             (y,) = to.host(self, (x,), (self._type(x),))
@@ -158,6 +161,7 @@ class _GlobalPool(Operator):
     versions: ClassVar[tuple[int, ...]] = (1, 22)
     inputs = ("X",)
     outputs = ("Y",)
+    types = FLOATS
 
     def infer(self, x: Value) -> TensorType:
         if len(x.shape) < 2:
@@ -175,7 +179,7 @@ class GlobalAveragePool(_GlobalPool):
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return widen(x).mean(axis=_spatial(x.ndim), keepdims=True).astype(x.dtype, copy=False)
 
-    @lower_floating
+    @lower_halves
     def lower(self, to: Lowering, x: Value) -> Value:
         return to.reduce("mean", x, _spatial(len(x.shape)), True)
 
@@ -186,7 +190,7 @@ class GlobalMaxPool(_GlobalPool):
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return x.max(axis=_spatial(x.ndim), keepdims=True)
 
-    @lower_floating
+    @lower_halves
     def lower(self, to: Lowering, x: Value) -> Value:
         return to.reduce("max", x, _spatial(len(x.shape)), True)
 
@@ -207,7 +211,7 @@ class GlobalLpPool(_GlobalPool):
         total = (np.abs(wide) ** wide.dtype.type(self.p)).sum(axis=_spatial(x.ndim), keepdims=True)
         return (total ** wide.dtype.type(1 / self.p)).astype(x.dtype, copy=False)
 
-    @lower_floating
+    @lower_halves
     def lower(self, to: Lowering, x: Value) -> Value:
         axes = _spatial(len(x.shape))
         if self.p in (1, 2):

@@ -21,7 +21,7 @@ from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType, assume_equal
-from jitonnx.ops.base import lower_floating, widen
+from jitonnx.ops.base import FLOATS, lower_halves, widen
 
 
 class _Activation(NamedTuple):
@@ -265,6 +265,7 @@ class LSTM(_Recurrent):
     versions = (1, 7, 14, 22)
     inputs = ("X", "W", "R", "B?", "sequence_lens?", "initial_h?", "initial_c?", "P?")
     outputs = ("Y", "Y_h", "Y_c")
+    types = FLOATS
     gates = 4
     default_activations = ("Sigmoid", "Tanh", "Tanh")
 
@@ -297,7 +298,7 @@ class LSTM(_Recurrent):
         cell = forget * cell + i * g(new)
         return f(o + p_o * cell) * last(cell), cell
 
-    @lower_floating
+    @lower_halves
     def lower(self, to: Lowering, *operands: Value | None) -> tuple[Value, ...]:
         return self._lower(to, operands, self.infer(*operands))  # type: ignore[arg-type]
 
@@ -308,6 +309,7 @@ class GRU(_Recurrent):
     versions = (1, 3, 7, 14, 22)
     inputs = ("X", "W", "R", "B?", "sequence_lens?", "initial_h?")
     outputs = ("Y", "Y_h")
+    types = FLOATS
     gates = 3
     default_activations = ("Sigmoid", "Tanh")
 
@@ -343,7 +345,7 @@ class GRU(_Recurrent):
         h = (1 - z) * g(candidate) + z * h
         return h, h
 
-    @lower_floating
+    @lower_halves
     def lower(self, to: Lowering, *operands: Value | None) -> tuple[Value, ...]:
         return self._lower(to, operands, self.infer(*operands))  # type: ignore[arg-type]
 
@@ -354,6 +356,7 @@ class RNN(_Recurrent):
     versions = (1, 7, 14, 22)
     inputs = ("X", "W", "R", "B?", "sequence_lens?", "initial_h?")
     outputs = ("Y", "Y_h")
+    types = FLOATS
     gates = 1
     default_activations = ("Tanh",)
 
@@ -378,7 +381,7 @@ class RNN(_Recurrent):
         h = f(x + h @ direction.r.T + (direction.bias_w + direction.bias_r))
         return h, h
 
-    @lower_floating
+    @lower_halves
     def lower(self, to: Lowering, *operands: Value | None) -> tuple[Value, ...]:
         return self._lower(to, operands, self.infer(*operands))  # type: ignore[arg-type]
 

@@ -15,9 +15,14 @@ from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import FLOATS, NUMBERS, check_dtype, constant_of, lower_halves, normalize_axis, via_float32
-
-_WIDE = FLOATS | {DType.INT32, DType.INT64, DType.UINT32, DType.UINT64}
+from jitonnx.ops.base import (
+    NUMBERS,
+    SUMMABLE,
+    constant_of,
+    lower_halves,
+    normalize_axis,
+    via_float32,
+)
 
 
 class _Reduce(Operator):
@@ -25,7 +30,7 @@ class _Reduce(Operator):
 
     inputs = ("data", "axes?")
     outputs = ("reduced",)
-    types: ClassVar[frozenset[DType]] = _WIDE
+    types: ClassVar[frozenset[DType]] = SUMMABLE
     kind: ClassVar[str]
     """The computation's kind (see `jitonnx.ir.computation.Reduce`)."""
     axes_since: ClassVar[int] = 18
@@ -48,7 +53,6 @@ class _Reduce(Operator):
         return self._axes(len(data.shape), None if axes is None else constant_of(axes, "axes"))
 
     def infer(self, data: Value, axes: Value | None = None) -> TensorType:
-        check_dtype(data, self.types)
         gone = self._axes_of(data, axes)
         sizes = (
             (1 if axis in gone else size) for axis, size in enumerate(data.shape) if self.keepdims or axis not in gone
@@ -121,7 +125,7 @@ class ReduceMax(_Reduce):
     """The largest element; NaN if one is NaN. Of nothing: minus infinity, or the smallest integer, or False."""
 
     versions = (1, 11, 12, 13, 18, 20)
-    types = _WIDE | {DType.INT8, DType.UINT8, DType.BOOL}
+    types = SUMMABLE | {DType.INT8, DType.UINT8, DType.BOOL}
     kind = "max"
 
     def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
@@ -132,7 +136,7 @@ class ReduceMin(_Reduce):
     """The smallest element; NaN if one is NaN. Of nothing: infinity, or the largest integer, or True."""
 
     versions = (1, 11, 12, 13, 18, 20)
-    types = _WIDE | {DType.INT8, DType.UINT8, DType.BOOL}
+    types = SUMMABLE | {DType.INT8, DType.UINT8, DType.BOOL}
     kind = "min"
 
     def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
@@ -203,6 +207,7 @@ class _ArgReduce(Operator):
     versions = (1, 11, 12, 13)
     inputs = ("data",)
     outputs = ("reduced",)
+    types = NUMBERS
     kind: ClassVar[str]
 
     axis: int = 0
@@ -210,7 +215,6 @@ class _ArgReduce(Operator):
     select_last_index: int = 0
 
     def infer(self, data: Value) -> TensorType:
-        check_dtype(data, NUMBERS)
         axis = normalize_axis(self.axis, len(data.shape))
         kept = (1,) if self.keepdims else ()
         return TensorType(DType.INT64, (*data.shape[:axis], *kept, *data.shape[axis + 1 :]))

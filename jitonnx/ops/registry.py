@@ -6,6 +6,7 @@ The list of families is explicit: an operator exists because its module is named
 from __future__ import annotations
 
 import functools
+import importlib
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -19,56 +20,38 @@ DOMAINS = {"": 28}
 """Domains known here, with the newest operator-set version of each."""
 
 
+_FAMILIES = (
+    "activation",
+    "arithmetic",
+    "attention",
+    "blocks",
+    "cast",
+    "convolution",
+    "einsum",
+    "filling",
+    "gather",
+    "logic",
+    "matmul",
+    "normalization",
+    "pieces",
+    "pooling",
+    "recurrent",
+    "reduction",
+    "resize",
+    "scatter",
+    "selection",
+    "shape",
+    "softmax",
+    "trigonometry",
+)
+"""The modules of this folder that declare ONNX's operators."""
+
+
 @functools.cache
 def registry() -> dict[tuple[str, str], type[Operator]]:
     """Every declared operator by (domain, name)."""
-    from jitonnx.ops import (
-        activation,
-        arithmetic,
-        attention,
-        blocks,
-        cast,
-        convolution,
-        einsum,
-        indexing,
-        logic,
-        matmul,
-        normalization,
-        pooling,
-        recurrent,
-        reduction,
-        resize,
-        scatter,
-        selection,
-        shape,
-        softmax,
-        trigonometry,
-    )
-
-    families = (
-        activation,
-        arithmetic,
-        attention,
-        blocks,
-        cast,
-        convolution,
-        einsum,
-        indexing,
-        logic,
-        matmul,
-        normalization,
-        pooling,
-        recurrent,
-        reduction,
-        resize,
-        scatter,
-        selection,
-        shape,
-        softmax,
-        trigonometry,
-    )
-    operators = [operator for family in families for operator in family.OPERATORS]
-    return {(operator.domain, operator.__name__): operator for operator in operators}
+    modules = [importlib.import_module(f"jitonnx.ops.{family}") for family in _FAMILIES]
+    return {(operator.domain, operator.__name__): operator for module in modules for operator in module.OPERATORS}
 
 
 def build(node: RawNode, opset: int) -> Operator:

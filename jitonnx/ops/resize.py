@@ -13,9 +13,9 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator, internal
 from jitonnx.ir.raw import RawNode
+from jitonnx.ir.resampling import COORDINATES, NEAREST, axis_table, resample, scaled
 from jitonnx.ir.types import Shape, TensorType
 from jitonnx.ops.base import constant_of, lower_floating, normalize_axis, widen
-from jitonnx.ops.resampling import COORDINATES, NEAREST, axis_table, resample, scaled
 
 _POLICIES = ("stretch", "not_larger", "not_smaller")
 

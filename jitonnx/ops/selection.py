@@ -20,7 +20,15 @@ from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Shape as Dims
 from jitonnx.ir.types import TensorType, assume_equal
-from jitonnx.ops.base import FLOATS, NUMBERS, check_dtype, constant_of, is_narrow, lower_halves, normalize_axis
+from jitonnx.ops.base import (
+    NUMBERS,
+    SUMMABLE,
+    check_dtype,
+    constant_of,
+    is_narrow,
+    lower_halves,
+    normalize_axis,
+)
 
 
 class _OnHost(Operator):
@@ -41,6 +49,7 @@ class _Cumulative(Operator):
 
     inputs = ("x", "axis")
     outputs = ("y",)
+    types = SUMMABLE
     function: ClassVar[Callable[..., np.ndarray]]
     neutral: ClassVar[int]
     kind: ClassVar[str]
@@ -49,7 +58,6 @@ class _Cumulative(Operator):
     reverse: int = 0
 
     def infer(self, x: Value, axis: Value) -> TensorType:
-        check_dtype(x, FLOATS | {DType.INT32, DType.INT64, DType.UINT32, DType.UINT64})
         if not x.shape:
             raise InferenceError("a scalar has no axis to go along")
         if axis.constant is not None:
@@ -106,6 +114,7 @@ class TopK(Operator):
     versions = (1, 10, 11, 24)
     inputs = ("X", "K")
     outputs = ("Values", "Indices")
+    types = NUMBERS
 
     axis: int = -1
     largest: int = 1
@@ -118,7 +127,6 @@ class TopK(Operator):
             node.attribute_to_input("k", 1)
 
     def infer(self, x: Value, k: Value) -> tuple[TensorType, TensorType]:
-        check_dtype(x, NUMBERS)
         axis = normalize_axis(self.axis, len(x.shape))
         (count,) = constant_of(k, "K")
         size = x.shape[axis]

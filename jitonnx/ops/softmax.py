@@ -13,7 +13,7 @@ from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import Operator, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import lower_floating, normalize_axis, widen
+from jitonnx.ops.base import FLOATS, lower_halves, normalize_axis, widen
 
 
 class _Softmax(Operator):
@@ -22,6 +22,7 @@ class _Softmax(Operator):
     versions = (1, 11, 13)
     inputs = ("input",)
     outputs = ("output",)
+    types = FLOATS
 
     axis: int = -1
     flatten: bool = internal(default=False)
@@ -45,7 +46,7 @@ class _Softmax(Operator):
         """The function along `axis`."""
         raise NotImplementedError
 
-    @lower_floating
+    @lower_halves
     def lower(self, to: Lowering, x: Value) -> Value:
         axis = normalize_axis(self.axis, len(x.shape))
         rows = to.reshape(x, (*x.shape[:axis], product(x.shape[axis:]))) if self.flatten else x

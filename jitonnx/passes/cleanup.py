@@ -9,8 +9,8 @@ from jitonnx.ir.graph import Graph, Node, Value
 from jitonnx.ops.activation import Relu
 from jitonnx.ops.arithmetic import Abs, Add, Ceil, Floor, Max, Mean, Min, Neg, Round, Sign, Sum
 from jitonnx.ops.cast import Cast, CastLike
-from jitonnx.ops.indexing import Concat, Pad, Split, Tile
 from jitonnx.ops.logic import Not
+from jitonnx.ops.pieces import Concat, Pad, Split, Tile
 from jitonnx.ops.pooling import AveragePool, MaxPool
 from jitonnx.ops.reduction import ReduceMax, ReduceMean, ReduceMin, ReduceProd, ReduceSum
 from jitonnx.ops.resize import Resize

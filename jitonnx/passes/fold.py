@@ -17,7 +17,7 @@ from jitonnx.ir.operator import Operator, attributes_of, evaluate_arrays
 from jitonnx.mapped import release_pages
 from jitonnx.ops.arithmetic import Add, Div, Mul, Pow, Sub
 from jitonnx.ops.cast import Cast
-from jitonnx.ops.indexing import ConstantOfShape
+from jitonnx.ops.filling import ConstantOfShape
 from jitonnx.ops.logic import And, Not, Or, Where, Xor
 from jitonnx.ops.shape import Expand, Reshape
 from jitonnx.passes.index import Analysis

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.graph import Node, Value
-from jitonnx.ops.indexing import Concat, Gather, GatherElements, GatherND
+from jitonnx.ops.gather import Gather, GatherElements, GatherND
+from jitonnx.ops.pieces import Concat
 from jitonnx.ops.shape import Expand, Transpose
 from jitonnx.passes.index import Affine, Analysis, fit, not_negative
 from jitonnx.passes.report import Reason

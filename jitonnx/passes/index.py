@@ -21,7 +21,7 @@ from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.operator import Operator, evaluate_arrays
 from jitonnx.ops.arithmetic import Add, Mul, Neg, Sub
 from jitonnx.ops.cast import Cast
-from jitonnx.ops.indexing import ConstantOfShape, Range
+from jitonnx.ops.filling import ConstantOfShape, Range
 from jitonnx.ops.logic import Equal, Greater, GreaterOrEqual, Less, LessOrEqual
 from jitonnx.ops.shape import Expand
 from jitonnx.passes.rewriting import array

@@ -13,8 +13,8 @@ import numpy as np
 from jitonnx.ir.dims import DimLike, exact_divide, integers, known, matched_axes, product
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.types import broadcast_shapes, collect_assumptions
-from jitonnx.ops.indexing import Concat
 from jitonnx.ops.matmul import MatMul
+from jitonnx.ops.pieces import Concat
 from jitonnx.ops.reduction import (
     ReduceL1,
     ReduceL2,

@@ -8,7 +8,7 @@ import numpy as np
 
 from jitonnx.ir.graph import Node
 from jitonnx.ops.convolution import Conv
-from jitonnx.ops.indexing import Pad
+from jitonnx.ops.pieces import Pad
 from jitonnx.ops.pooling import AveragePool, MaxPool
 from jitonnx.passes.report import Reason
 from jitonnx.passes.rewriting import Decline, Edit, Result, array, producer, ranked, rule

@@ -6,8 +6,8 @@ import numpy as np
 
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ops.arithmetic import Add
-from jitonnx.ops.indexing import Split
 from jitonnx.ops.matmul import MatMul
+from jitonnx.ops.pieces import Split
 from jitonnx.passes.rewriting import Edit, Level, Result, array, ranked, rule
 
 

@@ -10,7 +10,7 @@ from jitonnx.ir.dims import integers, known
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ops.arithmetic import Add
 from jitonnx.ops.convolution import Conv
-from jitonnx.ops.indexing import Concat
+from jitonnx.ops.pieces import Concat
 from jitonnx.ops.shape import Expand
 from jitonnx.passes.report import Reason
 from jitonnx.passes.rewriting import Decline, Edit, Level, Result, array, producer, rank, ranked, rule

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from jitonnx.ir.dims import DimLike, exact_divide, product
 from jitonnx.ir.graph import Node, Value
-from jitonnx.ops.indexing import Slice, Split
+from jitonnx.ops.pieces import Slice, Split
 from jitonnx.ops.shape import Flatten, Identity, Reshape, Squeeze, Transpose, Unsqueeze
 from jitonnx.passes.rewriting import Edit, Result, ranked, rule
 from jitonnx.records import dataclass

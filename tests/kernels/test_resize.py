@@ -11,6 +11,7 @@ import onnx.reference
 import pytest
 from onnx import TensorProto, helper
 
+from jitonnx.ir.resampling import axis_table
 from jitonnx.kernels.jit import device
 from jitonnx.kernels.resize.kernel import build
 from jitonnx.kernels.resize.spec import (
@@ -23,7 +24,6 @@ from jitonnx.kernels.resize.spec import (
     pack_table,
     pack_windows,
 )
-from jitonnx.ops.resampling import axis_table
 from jitonnx.target import host, named
 from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled

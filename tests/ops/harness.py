@@ -26,9 +26,11 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from jitonnx import errors
 from jitonnx.ir import dims
 from jitonnx.ir.dtypes import of_numpy
 from jitonnx.ir.graph import Graph
@@ -132,6 +134,18 @@ def check(case: Case, run_compiled: Runner | None = None) -> None:
     if run_compiled is not None:
         for position, (result, expected) in enumerate(zip(run_compiled(model, feeds), results, strict=True)):
             assert_same(result, expected, case, f"compiled output {position}")
+
+
+def check_refused(case: Case, text: str) -> None:
+    """AssertionError unless loading the case's model fails, with words that name the node and match `text`."""
+    with pytest.raises(errors.Error, match=text) as caught:
+        load(build(case))
+    assert f"{case.operator} node 'node'" in str(caught.value)
+
+
+def ints(*values: int) -> Array:
+    """A vector of int64: axes, shapes, positions."""
+    return np.array(values, np.int64)
 
 
 def assert_same(result: Array, expected: Array, case: Case, what: str) -> None:

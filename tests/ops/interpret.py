@@ -18,7 +18,7 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowered
 from jitonnx.ir.operator import evaluate_arrays
 from jitonnx.ops.base import is_narrow
-from jitonnx.ops.indexing import GatherElements, GatherND
+from jitonnx.ops.gather import GatherElements, GatherND
 from jitonnx.ops.reduction import OPERATORS, ArgMax, ArgMin
 from jitonnx.ops.scatter import ScatterElements, ScatterND
 from jitonnx.ops.selection import CumProd, CumSum, ReverseSequence, TopK

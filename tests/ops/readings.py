@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from jitonnx.ir import computation as c
-from jitonnx.ir import dims
-from jitonnx.ops import convolution, fused, normalization, pooling, recurrent, resampling, softmax
+from jitonnx.ir import dims, resampling
+from jitonnx.ops import convolution, fused, normalization, pooling, recurrent, softmax
 from jitonnx.ops.windows import Windows, extent
 
 Arrays = list[Any]

@@ -4,9 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from jitonnx.errors import Error
-from jitonnx.model import load
-from tests.ops.harness import Case, build, case, check, each_version, retyped
+from tests.ops.harness import Case, case, check, check_refused, each_version, retyped
 
 RANDOM = np.random.default_rng(0)
 
@@ -67,5 +65,4 @@ def test_einsum(case: Case) -> None:
     ids=str,
 )
 def test_refused(refused: Case, text: str) -> None:
-    with pytest.raises(Error, match=text):
-        load(build(refused))
+    check_refused(refused, text)

@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.ops.harness import Case, case, check, each_version, retyped
+from tests.ops.harness import Case, case, check, each_version, ints, retyped
 
 RANDOM = np.random.default_rng(6)
 X = RANDOM.uniform(0.5, 2, (3, 4, 5)).astype(np.float32)
@@ -17,10 +17,6 @@ NAMES = ["L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum",
 AXES_SINCE = {name: 13 if name == "Sum" else 18 for name in NAMES}
 ARG = ("ArgMax", "ArgMin")
 NEWEST = {"Sum": 13, "Max": 20, "Min": 20}
-
-
-def ints(*values: int) -> np.ndarray:
-    return np.array(values, np.int64)
 
 
 CASES: list[Case] = [

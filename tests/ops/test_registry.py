@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from onnx import defs, helper
 
+from jitonnx.ir.dtypes import DType
 from jitonnx.ir.operator import Operator
+from jitonnx.ops.base import BOOLS, NUMBERS
 from jitonnx.ops.registry import DOMAINS, registry
 from tests.ops.tables import all_cases
 
@@ -60,6 +62,18 @@ def test_inputs_and_outputs_are_those_of_onnx(declaration: type[Operator]) -> No
 
 
 @every_operator
+def test_types_are_those_of_onnx(declaration: type[Operator]) -> None:
+    """What any version takes as its first input is taken; an operator of numbers or truth values says so."""
+    names = {f"tensor({dtype.text})": dtype for dtype in DType}
+    versions = (schemas()[declaration.domain, declaration.__name__][version] for version in declaration.versions)
+    allowed = {
+        names[text] for schema in versions for entry in schema.inputs[:1] for text in entry.types if text in names
+    }
+    assert declaration.types is not None or not allowed or not allowed <= NUMBERS | BOOLS
+    assert declaration.types is None or allowed <= declaration.types
+
+
+@every_operator
 def test_attributes_are_those_of_onnx(declaration: type[Operator]) -> None:
     schema, declared = newest(declaration), attributes(declaration)
     assert set(declared) == set(schema.attributes)
@@ -85,7 +99,7 @@ def test_declaration_has_all_its_parts(declaration: type[Operator]) -> None:
 
 
 @cache
-def tested() -> set[tuple[str, str, int]]:
+def covered() -> set[tuple[str, str, int]]:
     """Domain, name and version of every operator in a table of cases."""
     found = set()
     for case in all_cases():
@@ -96,5 +110,5 @@ def tested() -> set[tuple[str, str, int]]:
 
 @every_operator
 def test_every_version_has_a_case(declaration: type[Operator]) -> None:
-    missing = [v for v in declaration.versions if (declaration.domain, declaration.__name__, v) not in tested()]
+    missing = [v for v in declaration.versions if (declaration.domain, declaration.__name__, v) not in covered()]
     assert not missing, f"no case for {declaration.__name__} of version {missing}"

@@ -3,18 +3,12 @@
 import numpy as np
 import pytest
 
-from jitonnx.errors import Fail
-from jitonnx.model import load
-from tests.ops.harness import Case, build, case, check, each_version, retyped
+from tests.ops.harness import Case, case, check, check_refused, each_version, ints, retyped
 
 RANDOM = np.random.default_rng(4)
 X = RANDOM.normal(size=(2, 3, 4)).astype(np.float32)
 ONES = RANDOM.normal(size=(1, 3, 1, 4)).astype(np.float32)
 WORDS = np.array([["a", "b"], ["c", "d"]], object)
-
-
-def ints(*values: int) -> np.ndarray:
-    return np.array(values, np.int64)
 
 
 CASES: list[Case] = [
@@ -76,7 +70,7 @@ def test_shape(case: Case) -> None:
     check(case)
 
 
-FAULTS = [
+REFUSED = [
     (case("Reshape", 14, X, ints(5, -1), constants=(1,)), "24 elements"),
     (case("Reshape", 14, X, ints(-1, -1), constants=(1,)), "more than one -1"),
     (case("Reshape", 14, X, ints(2, 3, 4, 0), constants=(1,)), "rank 3"),
@@ -90,8 +84,6 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("case", "text"), FAULTS, ids=str)
-def test_fault_is_named(case: Case, text: str) -> None:
-    with pytest.raises(Fail, match=text) as caught:
-        load(build(case))
-    assert f"{case.operator} node 'node'" in str(caught.value) and "float[2,3,4]" in str(caught.value)
+@pytest.mark.parametrize(("case", "text"), REFUSED, ids=str)
+def test_refused(case: Case, text: str) -> None:
+    check_refused(case, text)

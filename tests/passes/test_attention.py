@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from jitonnx.ops.arithmetic import Add, Div, IsNaN, Mul
+from jitonnx.ops.filling import Range
 from jitonnx.ops.fused import Attention
-from jitonnx.ops.indexing import Range, Split
 from jitonnx.ops.logic import And, Equal, Greater, GreaterOrEqual, Less, LessOrEqual, Not, Where
 from jitonnx.ops.matmul import MatMul
+from jitonnx.ops.pieces import Split
 from jitonnx.ops.reduction import ReduceMax
 from jitonnx.ops.shape import Expand, Reshape, Shape, Squeeze, Transpose, Unsqueeze
 from jitonnx.ops.softmax import Softmax

@@ -9,8 +9,8 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ops.activation import Relu, Sigmoid
 from jitonnx.ops.arithmetic import Abs, Add, Max, Mul, Neg, Sub, Sum
 from jitonnx.ops.cast import Cast, CastLike
-from jitonnx.ops.indexing import Concat, Pad, Slice, Split, Tile
 from jitonnx.ops.logic import Greater, Not
+from jitonnx.ops.pieces import Concat, Pad, Slice, Split, Tile
 from jitonnx.ops.pooling import AveragePool, MaxPool
 from jitonnx.ops.reduction import ReduceMax, ReduceMean, ReduceSum
 from jitonnx.ops.resize import Resize

@@ -9,8 +9,10 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ops.activation import Relu
 from jitonnx.ops.arithmetic import Add, Div, Max, Mul, Pow, Sub
 from jitonnx.ops.cast import Cast
-from jitonnx.ops.indexing import Concat, ConstantOfShape, Gather, GatherElements, GatherND, Range, Slice, Tile
+from jitonnx.ops.filling import ConstantOfShape, Range
+from jitonnx.ops.gather import Gather, GatherElements, GatherND
 from jitonnx.ops.logic import And, GreaterOrEqual, Not, Or, Where, Xor
+from jitonnx.ops.pieces import Concat, Slice, Tile
 from jitonnx.ops.shape import Expand, Reshape, Shape, Squeeze, Transpose, Unsqueeze
 from jitonnx.passes import optimize
 from jitonnx.passes.report import Reason

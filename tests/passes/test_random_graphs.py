@@ -10,10 +10,11 @@ import pytest
 from jitonnx.ir.graph import Value
 from jitonnx.ops.activation import Relu, Sigmoid
 from jitonnx.ops.arithmetic import Add, Div, Mul, Neg, Sub
-from jitonnx.ops.indexing import Concat, Gather, Slice, Split
+from jitonnx.ops.gather import Gather
 from jitonnx.ops.logic import Where
 from jitonnx.ops.matmul import Gemm, MatMul
 from jitonnx.ops.normalization import LayerNormalization
+from jitonnx.ops.pieces import Concat, Slice, Split
 from jitonnx.ops.reduction import ReduceMax, ReduceMean
 from jitonnx.ops.shape import Expand, Flatten, Identity, Reshape, Squeeze, Transpose, Unsqueeze
 from jitonnx.ops.softmax import Softmax

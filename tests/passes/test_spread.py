@@ -7,7 +7,7 @@ import pytest
 
 from jitonnx.ops.activation import Relu
 from jitonnx.ops.convolution import Conv
-from jitonnx.ops.indexing import Concat
+from jitonnx.ops.pieces import Concat
 from jitonnx.ops.pooling import GlobalAveragePool
 from jitonnx.ops.resize import Resize
 from jitonnx.ops.shape import Expand

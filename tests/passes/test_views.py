@@ -7,7 +7,7 @@ import pytest
 
 from jitonnx.ir.dims import variable
 from jitonnx.ops.activation import Relu
-from jitonnx.ops.indexing import Slice, Split
+from jitonnx.ops.pieces import Slice, Split
 from jitonnx.ops.shape import Flatten, Identity, Reshape, Squeeze, Transpose, Unsqueeze
 from jitonnx.ops.softmax import Softmax
 from jitonnx.passes.views import Step, apply_step, identity

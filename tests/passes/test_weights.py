@@ -11,7 +11,6 @@ from jitonnx.ir.types import TensorType
 from jitonnx.ops.activation import Relu
 from jitonnx.ops.arithmetic import Add, Div, Mul, Sub
 from jitonnx.ops.convolution import Conv, ConvTranspose
-from jitonnx.ops.indexing import Pad, Split
 from jitonnx.ops.matmul import Gemm, MatMul
 from jitonnx.ops.normalization import (
     BatchNormalization,
@@ -20,6 +19,7 @@ from jitonnx.ops.normalization import (
     LayerNormalization,
     RMSNormalization,
 )
+from jitonnx.ops.pieces import Pad, Split
 from jitonnx.ops.pooling import AveragePool, MaxPool
 from jitonnx.ops.shape import Reshape, Transpose
 from jitonnx.passes import optimize

@@ -58,15 +58,7 @@ def gemm(
     m, n, k = out.shape[-2], out.shape[-1], a.shape[-1]
     if factors is not None and factors.shape[0] != 1:  # each image has a b of its own
         b = replace(b, shape=(factors.shape[0], k, n), strides=(k * n, *b.strides))
-    a, b = broadcast_to(a, (*batch, m, k)), broadcast_to(b, (*batch, k, n))
-    shape = _merged(batch, m, a, b, out)
-    if shape is None:
-        a = planner.copy(a, tuple(range(a.rank)), "its leading axes do not fit two loops")
-        shape = _merged(batch, m, a, b, out)
-    if shape is None:
-        b = planner.copy(b, tuple(range(b.rank)), "its leading axes do not fit two loops")
-        shape = _merged(batch, m, a, b, out)
-        assert shape is not None, "Bug: dense matrices do not fit two loops"
+    a, b, shape = _two_loops(planner, broadcast_to(a, (*batch, m, k)), broadcast_to(b, (*batch, k, n)), out)
     if planner.choices.blas and factors is None and _blas(planner, group, shape, a, b, out):
         return
     plain = replace(b, shape=b.shape[-2:], strides=b.strides[-2:])
@@ -96,6 +88,20 @@ def gemm(
     call.notes.append("b packed when the program is built" if constant else "b packed as it is used")
     planner.epilogue(group, call, lambda tensor: _rows(as_matrix(tensor), shape), order)
     planner.call(call)
+
+
+def _two_loops(planner: Planner, a: Tensor, b: Tensor, out: Tensor) -> tuple[Tensor, Tensor, _Gemm]:
+    """Operands whose leading axes at most two loops go along, copied where they have to be; and the product then."""
+    batch, m = out.shape[:-2], out.shape[-2]
+    shape = _merged(batch, m, a, b, out)
+    if shape is None:
+        a = planner.copy(a, tuple(range(a.rank)), "its leading axes do not fit two loops")
+        shape = _merged(batch, m, a, b, out)
+    if shape is None:
+        b = planner.copy(b, tuple(range(b.rank)), "its leading axes do not fit two loops")
+        shape = _merged(batch, m, a, b, out)
+        assert shape is not None, "Bug: dense matrices do not fit two loops"
+    return a, b, shape
 
 
 def _scaled(planner: Planner, spec: GemmSpec, packed: Tensor, factors: Tensor, n: DimLike) -> Tensor:

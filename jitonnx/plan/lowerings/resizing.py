@@ -11,6 +11,7 @@ from jitonnx.ir import computation as c
 from jitonnx.ir.dims import DimLike, concrete, integers, known, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.lowering import Statement
+from jitonnx.ir.resampling import axis_table
 from jitonnx.kernels.resize.spec import (
     OUTSIDE,
     REPEATS,
@@ -23,7 +24,6 @@ from jitonnx.kernels.resize.spec import (
     pack_windows,
 )
 from jitonnx.kernels.resize.spec import choose as choose_resize
-from jitonnx.ops.resampling import axis_table
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.tensor import (

@@ -33,6 +33,7 @@ from jitonnx.plan.tensor import (
     is_channels_last,
     pixel_strides,
     pixels_as_rows,
+    plane_strides,
     reshape_strides,
 )
 
@@ -163,32 +164,45 @@ def _row_vector(planner: Planner, value: Value, shape: Sequence[DimLike]) -> Ten
 
 
 def group_normalize(planner: Planner, group: Group, statement: Statement) -> None:
-    """InstanceNormalization and GroupNormalization: the channels' statistics, then the normalised image."""
+    """InstanceNormalization and GroupNormalization."""
     computation = statement.computation
     assert isinstance(computation, c.GroupNormalize)
     image, scale, bias = statement.inputs
     assert image is not None and scale is not None and bias is not None and group.output is not None
     _check_float(planner, image)
     x = planner.tensor(image)
-    groups = computation.groups or x.shape[1]
     scales = [_row_vector(planner, value, value.shape) for value in (scale, bias)]
     matrix = pixels_as_rows(x) if is_channels_last(x) else None
     if matrix is None and x.contiguous:
         y = planner.place(group.output, tuple(range(x.rank)))
         if y.contiguous:
-            spec = GroupNormSpec(element=x.dtype.numpy.name)
-            positions = product(x.shape[2:])
-            sizes = [x.shape[0], x.shape[1], positions, groups, x.strides[0], x.strides[1], y.strides[0], y.strides[1]]
-            sizes.append(float_bits(computation.epsilon))
-            call = KernelCall(spec, [x, *scales, y], sizes, 1, 3, label="group norm", reason="channels first")
-            planner.epilogue(group, call, _channel_rows, tuple(range(x.rank)))
-            planner.call(call)
+            _group_normalize_planes(planner, group, computation, [x, *scales, y])
             return
     if matrix is None:
         x = planner.copy(x, channels_last_order(x.rank), "needed channels-last, pixels evenly spaced")
-        matrix = pixels_as_rows(x)
+    _group_normalize_channels_last(planner, group, computation, x, scales)
+
+
+def _group_normalize_planes(
+    planner: Planner, group: Group, computation: c.GroupNormalize, tensors: Sequence[Tensor]
+) -> None:
+    """One call for x, scale, bias and y; x and y are contiguous."""
+    x, _, _, y = tensors
+    sizes = [*x.shape[:2], product(x.shape[2:]), computation.groups or x.shape[1], *x.strides[:2], *y.strides[:2]]
+    sizes.append(float_bits(computation.epsilon))
+    spec = GroupNormSpec(element=x.dtype.numpy.name)
+    call = KernelCall(spec, list(tensors), sizes, 1, 3, label="group norm", reason="channels first")
+    planner.epilogue(group, call, plane_strides, tuple(range(x.rank)))
+    planner.call(call)
+
+
+def _group_normalize_channels_last(
+    planner: Planner, group: Group, computation: c.GroupNormalize, x: Tensor, scales: Sequence[Tensor]
+) -> None:
+    """The channels' statistics, then the normalised image."""
+    assert group.output is not None
     y = planner.place(group.output, channels_last_order(x.rank), strict=True)
-    out = pixels_as_rows(y)
+    matrix, out = pixels_as_rows(x), pixels_as_rows(y)
     if out is None:
         y = planner.move(group.output, channels_last_order(x.rank))
         out = pixels_as_rows(y)
@@ -197,23 +211,14 @@ def group_normalize(planner: Planner, group: Group, statement: Statement) -> Non
     element = x.dtype.numpy.name
     partial = planner.temporary((images, BLOCKS, 2, channels), x.dtype)
     sizes = [images, pixels, channels, *matrix.strides[:2]]
-    reason = "; ".join(group.reasons)
-    planner.call(
-        KernelCall(
-            GroupStatisticsSpec(element), [x, partial], list(sizes), 1, 1, label="group statistics", reason=reason
-        )
-    )
-    sizes += [groups, *out.strides[:2], float_bits(computation.epsilon)]
+    first = KernelCall(GroupStatisticsSpec(element), [x, partial], list(sizes), 1, 1, label="group statistics")
+    first.reason = "; ".join(group.reasons)
+    planner.call(first)
+    sizes += [computation.groups or channels, *out.strides[:2], float_bits(computation.epsilon)]
     apply = GroupApplySpec(element=element)
     call = KernelCall(apply, [x, partial, *scales, y], sizes, 1, 4, label="group norm", reason="channels last")
     planner.epilogue(group, call, pixel_strides)
     planner.call(call)
-
-
-def _channel_rows(tensor: Tensor) -> tuple[DimLike, DimLike, DimLike] | None:
-    """Strides of an image by (image, channel, linear position)."""
-    matrix = pixels_as_rows(tensor)
-    return None if matrix is None else (matrix.strides[0], matrix.strides[2], matrix.strides[1])
 
 
 def reduce(planner: Planner, group: Group, statement: Statement) -> None:

@@ -1,0 +1,211 @@
+"""Tensors whose elements follow from their coordinates: ranges, constants, one-hot codes, diagonals, triangles."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from jitonnx.ir import expr as e
+from jitonnx.ir.dims import Dim, DimLike, ceil_divide
+from jitonnx.ir.dtypes import DType, of_numpy
+from jitonnx.ir.graph import Value
+from jitonnx.ir.lowering import Lowering
+from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, Tensor, internal
+from jitonnx.ir.raw import RawNode
+from jitonnx.ir.types import TensorType, contents_array
+from jitonnx.ops.base import BOOLS, NUMBERS, constant_of, integers, non_negative, normalize_axis, same_dtype
+
+
+class Range(Operator):
+    """start, start + delta, ... up to before limit."""
+
+    versions = (11, 27)
+    inputs = ("start", "limit", "delta")
+    outputs = ("output",)
+    types = NUMBERS
+    symbolic = True
+
+    stash_type: int = 1
+
+    def infer(self, start: Value, limit: Value, delta: Value) -> TensorType:
+        same_dtype(start, limit, delta)
+        (first,), (last,), (step,) = (
+            constant_of(value, name) for value, name in ((start, "start"), (limit, "limit"), (delta, "delta"))
+        )
+        return TensorType(start.dtype, (_range_size(first, last, step),))
+
+    def evaluate(self, start: np.ndarray, limit: np.ndarray, delta: np.ndarray) -> np.ndarray:
+        first, last, step = start.item(), limit.item(), delta.item()
+        size = _range_size(first, last, step)
+        if not isinstance(size, int):
+            raise DataDependentError("a range of symbolic length")
+        if start.dtype == object:
+            return contents_array([first + i * step for i in range(size)], (size,))
+        wide = np.float64 if start.dtype == np.float64 else np.float32 if start.dtype.kind not in "iu" else start.dtype
+        counted = np.arange(size, dtype=np.int32 if size < 1 << 31 else np.int64)  # of floats it is half as fast
+        result = counted.astype(wide, copy=False)
+        if step != 1:
+            result *= delta.reshape(()).astype(wide)
+        if first != 0:
+            result += start.reshape(()).astype(wide)
+        return result.astype(start.dtype, copy=False)
+
+    def lower(self, to: Lowering, start: Value, limit: Value, delta: Value) -> Value:
+        type = self.infer(start, limit, delta)
+        dtype = start.dtype
+        wide = DType.FLOAT if dtype in (DType.FLOAT16, DType.BFLOAT16) else dtype
+        if start.constant is not None and delta.constant is not None:
+            first, step = (e.constant(known.item(), wide) for known in (start.constant, delta.constant))
+            return to.fill(e.cast(e.cast(e.index(0), wide) * step + first, dtype), type.shape)  # type: ignore[arg-type]
+        counted = to.fill(e.cast(e.index(0), wide), type.shape)  # type: ignore[arg-type]
+        position, first, step = (e.operand(i, kind) for i, kind in enumerate((wide, dtype, dtype)))
+        expression = e.cast(position * e.cast(step, wide) + e.cast(first, wide), dtype)
+        return to.map(expression, counted, to.reshape(start, ()), to.reshape(delta, ()))
+
+
+def _range_size(start: Any, limit: Any, delta: Any) -> DimLike:
+    if isinstance(delta, Dim) or delta == 0:
+        raise InferenceError(f"delta is {delta}")
+    if isinstance(start, Dim) or isinstance(limit, Dim):
+        return non_negative(ceil_divide(limit - start, delta) if delta > 0 else ceil_divide(start - limit, -delta))
+    return max(math.ceil((limit - start) / delta), 0) if math.isfinite(limit - start) else 0
+
+
+class ConstantOfShape(Operator):
+    """A tensor of the shape given, all elements equal to `value` (a tensor of one element; float 0 by default)."""
+
+    versions = (9, 20, 21, 23, 24, 25)
+    inputs = ("input",)
+    outputs = ("output",)
+    types = frozenset({DType.INT64})
+    symbolic = True
+
+    value: Tensor = Tensor(np.zeros(1, np.float32))
+
+    def infer(self, shape: Value) -> TensorType:
+        if self.value.array.size != 1:
+            raise InferenceError(f"value has {self.value.array.size} elements; one is needed")
+        sizes = constant_of(shape, "input")
+        if any(isinstance(size, int) and size < 0 for size in sizes):
+            raise InferenceError(f"shape {sizes} has a negative size")
+        return TensorType(of_numpy(self.value.array.dtype), tuple(sizes))
+
+    def evaluate(self, shape: np.ndarray) -> np.ndarray:
+        return np.full(tuple(integers(shape, "input").tolist()), self.value.array.reshape(()))
+
+    def lower(self, to: Lowering, shape: Value) -> Value:
+        type = self.infer(shape)
+        return to.fill(e.constant(self.value.array.item(), type.dtype), type.shape)  # type: ignore[arg-type]
+
+
+class OneHot(Operator):
+    """values[1] where the coordinate on the new axis `axis` equals the index, else values[0].
+
+    Indices in [-depth, depth) count from the end if negative; others give values[0] everywhere.
+    """
+
+    versions = (9, 11, 28)
+    inputs = ("indices", "depth", "values")
+    outputs = ("output",)
+    types = NUMBERS
+
+    axis: int = -1
+    negative_from_end: bool = internal(default=True)
+
+    @classmethod
+    def upgrade(cls, node: RawNode) -> None:
+        node.attributes["negative_from_end"] = node.version >= 11
+
+    def infer(self, indices: Value, depth: Value, values: Value) -> TensorType:
+        (size,) = constant_of(depth, "depth")
+        axis = normalize_axis(self.axis, len(indices.shape) + 1)
+        size = size if isinstance(size, Dim) else int(size)
+        return TensorType(values.dtype, (*indices.shape[:axis], size, *indices.shape[axis:]))
+
+    def evaluate(self, indices: np.ndarray, depth: np.ndarray, values: np.ndarray) -> np.ndarray:
+        size = int(depth.reshape(()))
+        axis = normalize_axis(self.axis, indices.ndim + 1)
+        at = indices.astype(np.int64) if indices.dtype.kind != "f" else np.trunc(indices)
+        if self.negative_from_end:
+            at = np.where((at < 0) & (at >= -size), at + size, at)
+        coordinates = np.arange(size).reshape([-1 if a == axis else 1 for a in range(indices.ndim + 1)])
+        return np.where(np.expand_dims(at, axis) == coordinates, values[1], values[0]).astype(values.dtype)
+
+    def lower(self, to: Lowering, indices: Value, depth: Value, values: Value) -> Value:
+        type = self.infer(indices, depth, values)
+        shape: Any = type.shape
+        axis = normalize_axis(self.axis, len(shape))
+        spread = to.broadcast(to.reshape(indices, (*shape[:axis], 1, *shape[axis + 1 :])), shape)
+        off, on = (to.reshape(to.slice(values, (i,), (1,), (1,)), ()) for i in (0, 1))
+        at, low, high = e.cast(e.operand(0, indices.dtype), DType.INT64), *(e.operand(i, values.dtype) for i in (1, 2))
+        hit = e.equal(at, e.index(axis))
+        if self.negative_from_end:
+            size = to.dimensions(contents_array((shape[axis],), ()))
+            hit = e.logical_or(hit, e.equal(at + e.operand(3, DType.INT64), e.index(axis)))
+            return to.map(e.where(hit, high, low), spread, off, on, size)
+        return to.map(e.where(hit, high, low), spread, off, on)
+
+
+class EyeLike(Operator):
+    """Ones on diagonal `k` of a matrix of the input's shape, zeros elsewhere; of type `dtype`, or the input's."""
+
+    versions = (9, 22)
+    inputs = ("input",)
+    outputs = ("output",)
+    types = NUMBERS | BOOLS
+
+    dtype: int | None = None
+    k: int = 0
+
+    def _dtype(self, given: DType) -> DType:
+        return given if self.dtype is None else DType(self.dtype)
+
+    def infer(self, x: Value) -> TensorType:
+        if len(x.shape) != 2:
+            raise InferenceError(f"{x.type} is no matrix")
+        return TensorType(self._dtype(x.dtype), x.shape)
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return np.eye(x.shape[0], x.shape[1], self.k).astype(self._dtype(of_numpy(x.dtype)).numpy)
+
+    def lower(self, to: Lowering, x: Value) -> Value:
+        diagonal = e.equal(e.index(1), e.index(0) + self.k)
+        return to.fill(e.cast(diagonal, self._dtype(x.dtype)), x.shape)
+
+
+class Trilu(Operator):
+    """The upper (or lower) triangle of the last two axes, from diagonal `k` on; zeros elsewhere."""
+
+    versions = (14,)
+    inputs = ("input", "k?")
+    outputs = ("output",)
+
+    upper: int = 1
+
+    def infer(self, x: Value, k: Value | None = None) -> TensorType:
+        if len(x.shape) < 2:
+            raise InferenceError(f"{x.type} has no last two axes")
+        return x.type
+
+    def evaluate(self, x: np.ndarray, k: np.ndarray | None = None) -> np.ndarray:
+        offset = 0 if k is None else int(k.reshape(()))
+        keep = np.tri(x.shape[-2], x.shape[-1], offset - 1 if self.upper else offset, dtype=bool)
+        empty: Any = "" if x.dtype == object else x.dtype.type(0)
+        return np.where(~keep if self.upper else keep, x, empty).astype(x.dtype)
+
+    def lower(self, to: Lowering, x: Value, k: Value | None = None) -> Value:
+        rank, operands = len(x.shape), [x]
+        offset: e.Expr = e.constant(0, DType.INT64)
+        if k is not None and k.constant is not None:
+            offset = e.constant(k.constant.item(), DType.INT64)
+        elif k is not None:
+            operands.append(to.reshape(k, ()))
+            offset = e.operand(1, DType.INT64)
+        difference = e.index(rank - 1) - e.index(rank - 2)
+        keep = difference >= offset if self.upper else difference <= offset
+        return to.map(e.where(keep, e.operand(0, x.dtype), 0), *operands)
+
+
+OPERATORS = (ConstantOfShape, EyeLike, OneHot, Range, Trilu)

@@ -1,0 +1,139 @@
+"""Gathering: elements at places that indices name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jitonnx.ir import computation as c
+from jitonnx.ir.dims import DimLike, minimum
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Value
+from jitonnx.ir.lowering import Lowering
+from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
+from jitonnx.ir.types import TensorType, assume_equal
+from jitonnx.ops.base import integers, normalize_axis
+
+INDICES = frozenset((DType.INT32, DType.INT64))
+
+
+def check_indices(indices: Value) -> None:
+    """InferenceError unless the indices are int32 or int64."""
+    if indices.dtype not in INDICES:
+        raise InferenceError(f"indices {indices.name!r} are {indices.dtype.text}; int32 or int64 is needed")
+
+
+def check_within(indices: Value, data: Value, axis: int) -> None:
+    """InferenceError if the indices are larger than the data along another axis than `axis`."""
+    for position, (size, limit) in enumerate(zip(indices.shape, data.shape, strict=True)):
+        if position == axis:
+            continue
+        if isinstance(size, int) and isinstance(limit, int) and size > limit:
+            raise InferenceError(f"axis {position} of indices {indices.type} is larger than that of data {data.type}")
+        assume_equal(minimum(size, limit), size)  # sizes that break it get a graph of their own, and the error above
+
+
+class Gather(Operator):
+    """data[..., indices, ...] along `axis`; negative indices count from the end."""
+
+    versions = (1, 11, 13)
+    inputs = ("data", "indices")
+    outputs = ("output",)
+    symbolic = True
+
+    axis: int = 0
+
+    def infer(self, data: Value, indices: Value) -> TensorType:
+        check_indices(indices)
+        axis = self._axis(len(data.shape))
+        return TensorType(data.dtype, (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]))
+
+    def _axis(self, rank: int) -> int:
+        if rank == 0:
+            raise InferenceError("a scalar has no axis to gather along")
+        return normalize_axis(self.axis, rank)
+
+    def evaluate(self, data: np.ndarray, indices: np.ndarray) -> np.ndarray:
+        return np.take(data, integers(indices, "indices"), axis=self._axis(data.ndim))
+
+    def lower(self, to: Lowering, data: Value, indices: Value) -> Value:
+        """A single known index is a slice."""
+        axis = self._axis(len(data.shape))
+        at = indices.constant
+        if at is not None and at.size == 1 and self._inside(int(at.item()), data.shape[axis]):
+            size = data.shape[axis]
+            start = int(at.item()) if at.item() >= 0 else size + int(at.item())
+            starts = tuple(start if position == axis else 0 for position in range(len(data.shape)))
+            part = (*data.shape[:axis], 1, *data.shape[axis + 1 :])
+            shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
+            return to.reshape(to.slice(data, starts, (1,) * len(data.shape), part), shape)
+        return to.emit(c.Gather(axis), (data, indices), self.infer(data, indices))
+
+    @staticmethod
+    def _inside(index: int, size: DimLike) -> bool:
+        """Whether an index is valid for every size of the axis that can be fed."""
+        return isinstance(size, int) and -size <= index < size
+
+
+class GatherElements(Operator):
+    """out[i, j, ...] = data with the coordinate on `axis` replaced by indices[i, j, ...]."""
+
+    versions = (11, 13)
+    inputs = ("data", "indices")
+    outputs = ("output",)
+
+    axis: int = 0
+
+    def infer(self, data: Value, indices: Value) -> TensorType:
+        check_indices(indices)
+        axis = normalize_axis(self.axis, len(data.shape))
+        if len(indices.shape) != len(data.shape):
+            raise InferenceError(f"data {data.type} and indices {indices.type} have different ranks")
+        check_within(indices, data, axis)
+        return TensorType(data.dtype, indices.shape)
+
+    def evaluate(self, data: np.ndarray, indices: np.ndarray) -> np.ndarray:
+        axis = normalize_axis(self.axis, data.ndim)
+        grid: list[Any] = list(np.indices(indices.shape, sparse=True))
+        grid[axis] = indices
+        return data[tuple(grid)]
+
+    def lower(self, to: Lowering, data: Value, indices: Value) -> Value:
+        axis = normalize_axis(self.axis, len(data.shape))
+        return to.emit(c.GatherElements(axis), (data, indices), self.infer(data, indices))
+
+
+class GatherND(Operator):
+    """Slices of data, addressed by the last axis of indices, behind `batch_dims` leading axes that both share."""
+
+    versions = (11, 12, 13)
+    inputs = ("data", "indices")
+    outputs = ("output",)
+
+    batch_dims: int = 0
+
+    def infer(self, data: Value, indices: Value) -> TensorType:
+        batch, depth = self.batch_dims, indices.shape[-1] if indices.shape else None
+        if not isinstance(depth, int):
+            raise DataDependentError(f"the output's rank depends on the last size of {indices.name!r}")
+        if indices.dtype is not DType.INT64:
+            raise InferenceError(f"indices {indices.name!r} are {indices.dtype.text}; int64 is needed")
+        if not (0 <= batch < len(indices.shape) and batch + depth <= len(data.shape)):
+            raise InferenceError(f"indices {indices.type} do not address {data.type} with batch_dims {batch}")
+        if not all(assume_equal(a, b) for a, b in zip(data.shape[:batch], indices.shape[:batch], strict=True)):
+            raise InferenceError(f"data {data.type} and indices {indices.type} differ in their {batch} batch axes")
+        return TensorType(data.dtype, (*indices.shape[:-1], *data.shape[batch + depth :]))
+
+    def evaluate(self, data: np.ndarray, indices: np.ndarray) -> np.ndarray:
+        batch, depth = self.batch_dims, indices.shape[-1]
+        shape = (*indices.shape[:-1], *data.shape[batch + depth :])
+        rows = indices.reshape(*indices.shape[:batch], -1, depth)
+        grid = np.indices(rows.shape[:-1], sparse=True)[:batch]
+        return data[(*grid, *np.moveaxis(rows, -1, 0))].reshape(shape)
+
+    def lower(self, to: Lowering, data: Value, indices: Value) -> Value:
+        return to.emit(c.GatherND(self.batch_dims), (data, indices), self.infer(data, indices))
+
+
+OPERATORS = (Gather, GatherElements, GatherND)

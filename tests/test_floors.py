@@ -1,0 +1,59 @@
+"""What may import what: the floors of docs/architecture.md, from the bottom up."""
+
+import ast
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ALLOWED = {
+    "proto": set(),
+    "ir": {"records"},
+    "runtime": {"proto", "errors", "metadata"},
+    "ops": {"ir", "records"},
+    "model": {"proto", "ir", "ops", "errors", "metadata", "records"},
+    "passes": {"ir", "ops", "mapped", "records"},
+    "kernels": {"target", "mapped", "records"},
+    "plan": {"ir", "kernels", "proto", "runtime", "target", "mapped", "records"},
+    "codegen": {"ir", "kernels", "plan", "runtime", "target", "background", "errors", "records", "versions"},
+}
+"""By folder, the other parts of jitonnx that its modules import."""
+
+
+def folder(place: str) -> Path:
+    """Where a package of jitonnx lies: an installed one has `kernels` and `proto` elsewhere than a checkout."""
+    return Path(importlib.import_module(f"jitonnx.{place}").__path__[0])
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The modules of jitonnx that a file imports when it runs; what only type checkers read is left out."""
+    waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            waiting += node.orelse
+            continue
+        if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module is not None:
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+        waiting += ast.iter_child_nodes(node)
+
+
+@pytest.mark.parametrize("place", ALLOWED)
+def test_a_floor_imports_what_is_below(place: str) -> None:
+    allowed = ALLOWED[place] | {place}
+    read = {(module, path.name) for path in folder(place).rglob("*.py") for module in imported(path)}
+    ours = {(module.split(".")[1], name) for module, name in read if module.startswith("jitonnx.")}
+    assert {(part, name) for part, name in ours if part not in allowed} == set()
+    assert {part for part, _ in ours} >= ALLOWED[place], "something is allowed that nobody needs"
+
+
+def test_planning_needs_no_compiler() -> None:
+    """Of kernels the planner knows the specs, and never the modules that import Numba."""
+    names = {module for path in folder("plan").rglob("*.py") for module in imported(path)}
+    kernels = {module.rpartition(".")[0] for module in names if module.startswith("jitonnx.kernels.")}
+    assert kernels
+    for module in kernels:
+        text = folder("kernels").joinpath(*module.split(".")[2:]).with_suffix(".py").read_text(encoding="utf-8")
+        whole = [node for node in ast.parse(text).body if isinstance(node, ast.Import | ast.ImportFrom)]
+        assert not any("numba" in ast.unparse(node) for node in whole), module
