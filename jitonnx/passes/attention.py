@@ -109,13 +109,23 @@ def _regroup(value: Value, before: tuple[DimLike, ...], behind: tuple[DimLike, .
 
 
 def _regrouped_mask(mask: Value, before: tuple[DimLike, ...], behind: tuple[DimLike, ...], edit: Edit) -> Value:
-    """As `_regroup`, for a mask: it has all of the leading axes, or is the same along all."""
-    given = mask.shape[:-2]
-    if before == behind or not given:
-        return mask
-    if all(size == 1 for size in given):
-        return edit.reshape(mask, mask.shape[-2:])
-    return _regroup(mask, before, behind, edit)
+    """As `_regroup`, for a mask: along axes that are put together or split it is whole, or the same."""
+    given = (1,) * (len(before) + 2 - len(mask.shape)) + mask.shape[:-2]
+    groups = dims.matched_axes(before, behind)
+    lead: list[DimLike] = []
+    for first, second in groups or []:
+        sizes = [given[axis] for axis in first]
+        if all(size == 1 for size in sizes):
+            lead += [1] * len(second)
+        elif sizes == [before[axis] for axis in first]:
+            lead += [behind[axis] for axis in second]
+        else:
+            groups = None
+    if groups is None:
+        raise Decline(
+            Reason.SHAPE, f"the mask {mask.type} is broadcast within the axes {before}, which become {behind}"
+        )
+    return edit.reshape(mask, (*lead, *mask.shape[-2:]))
 
 
 # ---------------------------------------------------------------- the scores
@@ -380,12 +390,13 @@ def _two_axes(lead: tuple[DimLike, ...]) -> tuple[DimLike, DimLike]:
 
 def _four_axes_of_mask(mask: Value, lead: tuple[DimLike, ...], edit: Edit) -> Value:
     """A mask for scores of one, or more than two, leading axes, as one for [batch, heads, rows, columns]."""
-    given = mask.shape[:-2]
-    if not given or (len(given) == 1 and len(lead) > 1):
+    if len(mask.shape) <= 2:
         return mask
-    batch = given[:-1] if len(lead) > 1 else given
-    if any(size != 1 for size in batch) and (len(given) != len(lead) or batch != lead[: len(batch)]):
-        raise Decline(Reason.SHAPE, f"the mask {mask.type} is broadcast along some of the axes {lead}")
+    given = (1,) * (len(lead) + 2 - len(mask.shape)) + mask.shape[:-2]
+    count = max(1, len(lead) - 1)
+    if any(size != 1 for size in given[:count]) and given[:count] != lead[:count]:
+        given = (*lead[:count], *given[count:])
+        mask = edit.add(Expand(), mask, edit.dims((*given, *mask.shape[-2:])))
     return edit.reshape(mask, (*_two_axes(given), *mask.shape[-2:]))
 
 

@@ -260,7 +260,9 @@ def test_one_head_of_keys_and_values_is_shared_by_broadcasting() -> None:
     assert only(graph, Attention).inputs[1].shape == (2, 1, 7, 4)
 
 
-@pytest.mark.parametrize("shape", [None, (3, 5, 7), (2, 4, 3, 5, 7), (2, 4, 1, 1, 7), (1, 1, 3, 5, 7)])
+@pytest.mark.parametrize(
+    "shape", [None, (3, 5, 7), (2, 4, 3, 5, 7), (2, 4, 1, 1, 7), (1, 1, 3, 5, 7), (4, 1, 5, 7), (2, 1, 3, 5, 7)]
+)
 def test_more_leading_axes_than_two(shape) -> None:
     def author(b: Build) -> Value:
         q, k, v = qkv(b, 2, 4, 3, columns=7)
@@ -270,7 +272,7 @@ def test_more_leading_axes_than_two(shape) -> None:
     graph, _ = rewritten(author)
     node = only(graph, Attention)
     assert node.inputs[0].shape == (8, 3, 5, 4)
-    assert set(operators(graph)) <= {"Attention", "Reshape"}
+    assert set(operators(graph)) <= {"Attention", "Reshape", "Expand"}
 
 
 @pytest.mark.parametrize("zeroed", [False, True])
@@ -297,6 +299,18 @@ def test_heads_in_the_batch_but_for_the_mask(bias, together, zeroed) -> None:
     assert node.operator.scale == pytest.approx(0.5) and node.operator.masked_rows_zero is zeroed
     assert node.inputs[0].shape == (2, 3, 5, 4)
     assert set(operators(graph)) <= {"Attention", "Reshape", "Add"}
+
+
+def test_a_bias_for_the_heads_and_a_mask_for_the_windows() -> None:
+    def author(b: Build) -> Value:
+        q, k, v = qkv(b, 8, 3)
+        scores = b.op(Add(), scale_scores(b, q, k), b.input(normal(1, 3, 5, 5, seed=8)))
+        scores = b.op(Add(), b.op(Reshape(), scores, [2, 4, 3, 5, 5]), b.input(normal(1, 4, 1, 5, 5, seed=9)))
+        return attend(b, b.op(Reshape(), scores, [8, 3, 5, 5]), v)
+
+    graph, _ = rewritten(author)
+    assert operators(graph)["Softmax"] == 0
+    assert only(graph, Attention).inputs[0].shape == (8, 3, 5, 4)
 
 
 # ---------------------------------------------------------------- what stays
