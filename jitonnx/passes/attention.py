@@ -10,6 +10,7 @@ from dataclasses import field
 
 import numpy as np
 
+from jitonnx.ir import dims
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Node, Value
@@ -39,6 +40,8 @@ class Found:
     product: Node
     """The MatMul of q and k transposed."""
     scale: float
+    lead: tuple[DimLike, ...]
+    """The leading axes of the scores where masks are added; those of the product may be grouped otherwise."""
     masks: list[Value] = field(default_factory=list)
     """Added to the scores; a boolean one blocks where it is false."""
     causal: bool = False
@@ -53,27 +56,76 @@ class Found:
 def attention(node: Node, edit: Edit) -> Result:
     """The whole of an attention as one operator; see the module for before and after."""
     weights, v = node.inputs
-    zeroed = _zeroed_rows(weights)
-    softmax = producer(zeroed[0].inputs[2] if zeroed else weights, Softmax)
-    if softmax is None or v is None or not ranked(node) or not ranked(softmax):
+    if weights is None or v is None or not ranked(node):
         return None
-    inner = [*zeroed, softmax]
-    scores = softmax.inputs[0]
-    assert scores is not None and isinstance(softmax.operator, Softmax)
+    inner, regrouped = _above_regrouping(weights)
+    zeroed = _zeroed_rows(inner)
+    softmax = producer(zeroed[0].inputs[2] if zeroed else inner, Softmax)
+    if softmax is None or not ranked(softmax):
+        return None
+    assert softmax.inputs[0] is not None and isinstance(softmax.operator, Softmax)
+    scores, around = _above_regrouping(softmax.inputs[0])
     found, nodes = _scores(scores, edit)
     if found is None:
         return None
-    edit.consume([*inner, *nodes, found.product])
-    if softmax.operator.flatten or softmax.operator.axis % len(scores.shape) != len(scores.shape) - 1:
+    edit.consume([*regrouped, *zeroed, softmax, *around, *nodes, found.product])
+    rank = len(softmax.output.shape)
+    if softmax.operator.flatten or softmax.operator.axis % rank != rank - 1:
         raise Decline(Reason.ATTRIBUTE, f"softmax over axis {softmax.operator.axis}")
     if not node.output.dtype.is_float:
         raise Decline(Reason.DTYPE, node.output.dtype.text)
     q, k = _operands(found, edit)
     masks = _remaining_masks(found, scores, edit)
+    q, k = (_regroup(value, found.product.output.shape[:-2], found.lead, edit) for value in (q, k))
+    v = _regroup(v, weights.shape[:-2], found.lead, edit)
     q, k, v, masks = _four_axes(q, k, v, masks, edit)
     operator = Attention(scale=found.scale, causal=found.causal, masked_rows_zero=bool(zeroed))
     result = edit.add(operator, q, k, v, *masks)
     return edit.reshape(result, node.output.shape)
+
+
+# ---------------------------------------------------------------- leading axes
+
+
+def _above_regrouping(value: Value) -> tuple[Value, list[Node]]:
+    """What lies above the reshapes of a value that keep its last two axes, and these: [B, H, S, T] as [B H, S, T]."""
+    reshapes: list[Node] = []
+    while (reshape := producer(value, Reshape)) is not None and ranked(reshape):
+        source = reshape.inputs[0]
+        if source is None or len(source.shape) < 3 or len(value.shape) < 3 or source.shape[-2:] != value.shape[-2:]:
+            break
+        reshapes.append(reshape)
+        value = source
+    return value, reshapes
+
+
+def _regroup(value: Value, before: tuple[DimLike, ...], behind: tuple[DimLike, ...], edit: Edit) -> Value:
+    """An operand of a product with the leading axes `before`, which become `behind`."""
+    if before == behind:
+        return value
+    if value.shape[:-2] != before:
+        raise Decline(Reason.SHAPE, f"{value.type} is broadcast to {before} before that becomes {behind}")
+    return edit.reshape(value, (*behind, *value.shape[-2:]))
+
+
+def _regrouped_mask(mask: Value, before: tuple[DimLike, ...], behind: tuple[DimLike, ...], edit: Edit) -> Value:
+    """As `_regroup`, for a mask: along axes that are put together or split it is whole, or the same."""
+    given = (1,) * (len(before) + 2 - len(mask.shape)) + mask.shape[:-2]
+    groups = dims.matched_axes(before, behind)
+    lead: list[DimLike] = []
+    for first, second in groups or []:
+        sizes = [given[axis] for axis in first]
+        if all(size == 1 for size in sizes):
+            lead += [1] * len(second)
+        elif sizes == [before[axis] for axis in first]:
+            lead += [behind[axis] for axis in second]
+        else:
+            groups = None
+    if groups is None:
+        raise Decline(
+            Reason.SHAPE, f"the mask {mask.type} is broadcast within the axes {before}, which become {behind}"
+        )
+    return edit.reshape(mask, (*lead, *mask.shape[-2:]))
 
 
 # ---------------------------------------------------------------- the scores
@@ -111,12 +163,25 @@ def _over_rows(largest: Node, softmax: Node) -> bool:
 
 def _scores(value: Value, edit: Edit) -> tuple[Found | None, list[Node]]:
     """Scores as scale * MatMul + masks, or as a choice between such and a number that blocks."""
+    above, reshapes = _above_regrouping(value)
+    if reshapes:
+        found, nodes = _scores(above, edit)
+        if found is None or above.shape[:-2] != found.lead:
+            return None, []
+        lead = value.shape[:-2]
+        found.masks = [_regrouped_mask(mask, found.lead, lead, edit) for mask in found.masks]
+        found.lead = lead
+        return found, [*reshapes, *nodes]
     where = producer(value, Where)
     if where is not None:
         return _blocked_scores(where, edit)
     flat = flatten_sum(value)
     products = [(summand, sign) for summand, sign in flat.summands if _scaled_product(summand) is not None]
-    if len(products) != 1 or flat.constant != 0:
+    if flat.constant != 0:
+        return None, []
+    if not products:
+        return _masked_scores(value, edit)
+    if len(products) != 1:
         return None, []
     (summand, sign), nodes = products[0], list(flat.nodes)
     scaled = _scaled_product(summand)
@@ -125,7 +190,22 @@ def _scores(value: Value, edit: Edit) -> tuple[Found | None, list[Node]]:
     masks = [other for other, _ in flat.summands if other is not summand]
     if any(other_sign < 0 for other, other_sign in flat.summands if other is not summand):
         return None, []
-    return Found(product, scale * sign, masks), nodes + through
+    return Found(product, scale * sign, product.output.shape[:-2], masks), nodes + through
+
+
+def _masked_scores(value: Value, edit: Edit) -> tuple[Found | None, list[Node]]:
+    """Scores whose leading axes are regrouped before masks are added."""
+    flat = flatten_sum(value)
+    regrouped = [(summand, sign) for summand, sign in flat.summands if _above_regrouping(summand)[1]]
+    for summand, sign in regrouped:
+        if sign < 0 or summand.shape != value.shape or summand is value:
+            continue
+        found, nodes = _scores(summand, edit)
+        others = [(other, other_sign) for other, other_sign in flat.summands if other is not summand]
+        if found is not None and all(other_sign > 0 for _, other_sign in others):
+            found.masks += [other for other, _ in others]
+            return found, [*flat.nodes, *nodes]
+    return None, []
 
 
 def _scaled_product(value: Value) -> tuple[Node, float, list[Node]] | None:
@@ -169,8 +249,8 @@ def _remaining_masks(found: Found, scores: Value, edit: Edit) -> list[Value]:
     left: list[Value] = []
     for mask in found.masks:
         with collect_assumptions(set()):
-            shape = broadcast_shapes(found.product.output.shape, mask.shape)
-        if shape != found.product.output.shape:
+            shape = broadcast_shapes((*found.lead, *found.product.output.shape[-2:]), mask.shape)
+        if shape != (*found.lead, *found.product.output.shape[-2:]):
             raise Decline(Reason.SHAPE, f"the mask {mask.type} is larger than the scores {scores.type}")
         while (expanded := producer(mask, Expand)) is not None and expanded.inputs[0] is not None:
             mask = expanded.inputs[0]
@@ -291,16 +371,33 @@ def _unscaled(value: Value, found: Found, edit: Edit) -> Value:
 
 def _four_axes(q: Value, k: Value, v: Value, masks: list[Value], edit: Edit) -> tuple[Value, Value, Value, list[Value]]:
     """All of them as [batch, heads, rows, columns]; without heads each entry of the batch has one."""
-    rank = len(q.shape)
-    if rank not in (3, 4) or len(k.shape) != rank or len(v.shape) != rank:
+    rank, lead = len(q.shape), q.shape[:-2]
+    if rank < 3 or len(k.shape) != rank or len(v.shape) != rank:
         raise Decline(Reason.SHAPE, f"q {q.type}, k {k.type}, v {v.type}")
-    if not q.shape[:-2] == k.shape[:-2] == v.shape[:-2] or k.shape[-2] != v.shape[-2]:
+    shared = rank > 3 and k.shape[:-2] == (*lead[:-1], 1)
+    if not (k.shape[:-2] == lead or shared) or k.shape[:-1] != v.shape[:-1]:
         raise Decline(Reason.SHAPE, f"q {q.type}, k {k.type} and v {v.type} are broadcast against each other")
     if rank == 4:
         return q, _shared_heads(k, edit), _shared_heads(v, edit), masks
-    q, k, v = (edit.reshape(value, (value.shape[0], 1, *value.shape[1:])) for value in (q, k, v))
-    deep = [edit.reshape(mask, (mask.shape[0], 1, *mask.shape[1:])) if len(mask.shape) == 3 else mask for mask in masks]
-    return q, k, v, deep
+    q, k, v = (edit.reshape(value, (*_two_axes(value.shape[:-2]), *value.shape[-2:])) for value in (q, k, v))
+    return q, k, v, [_four_axes_of_mask(mask, lead, edit) for mask in masks]
+
+
+def _two_axes(lead: tuple[DimLike, ...]) -> tuple[DimLike, DimLike]:
+    """Leading axes as those of batch and heads: the last of several is that of the heads."""
+    return (lead[0], 1) if len(lead) == 1 else (dims.product(lead[:-1]), lead[-1])
+
+
+def _four_axes_of_mask(mask: Value, lead: tuple[DimLike, ...], edit: Edit) -> Value:
+    """A mask for scores of one, or more than two, leading axes, as one for [batch, heads, rows, columns]."""
+    if len(mask.shape) <= 2:
+        return mask
+    given = (1,) * (len(lead) + 2 - len(mask.shape)) + mask.shape[:-2]
+    count = max(1, len(lead) - 1)
+    if any(size != 1 for size in given[:count]) and given[:count] != lead[:count]:
+        given = (*lead[:count], *given[count:])
+        mask = edit.add(Expand(), mask, edit.dims((*given, *mask.shape[-2:])))
+    return edit.reshape(mask, (*_two_axes(given), *mask.shape[-2:]))
 
 
 def _shared_heads(value: Value, edit: Edit) -> Value:

@@ -134,7 +134,11 @@ class Planner:
         return self.copy(tensor, channels_last_order(tensor.rank), "needed channels-last")
 
     def copy(self, tensor: Tensor, order: Sequence[int], why: str) -> Tensor:
-        """A dense copy of a tensor with its axes in memory in `order`."""
+        """A dense copy of a tensor with its axes in memory in `order`. A constant is copied with the plan."""
+        array = _whole_constant(tensor)
+        if array is not None:
+            back = np.argsort(order)
+            return self.packed(tensor, lambda array: array.transpose(order).copy().transpose(back), tuple(order))
         target = self.temporary(tensor.shape, tensor.dtype, order)
         self.copy_into(tensor, target, why)
         return target
@@ -259,3 +263,11 @@ def _written_in(tensor: Tensor, order: Sequence[int]) -> bool:
     """Whether the tensor's innermost axis is that of `order`."""
     inner = order[-1] if order else None
     return inner is None or tensor.strides[inner] == 1 or tensor.shape[inner] == 1
+
+
+def _whole_constant(tensor: Tensor) -> np.ndarray | None:
+    """The elements of a constant; None where only a run tells its sizes, or a copy of it would take more memory."""
+    settled = tensor.buffer.array is not None and known((*tensor.shape, *tensor.strides, tensor.offset))
+    elements = concrete(product(tensor.shape))
+    larger = elements is None or elements > (concrete(tensor.buffer.elements) or 0)
+    return None if not settled or larger else tensor.constant

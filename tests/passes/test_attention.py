@@ -251,6 +251,69 @@ def test_repeated_keys_and_values_are_shared() -> None:
     assert only(graph, Attention).inputs[1].shape == (2, 3, 5, 4)
 
 
+def test_one_head_of_keys_and_values_is_shared_by_broadcasting() -> None:
+    def author(b: Build) -> Value:
+        q, k, v = b.input(normal(2, 6, 5, 4)), b.input(normal(2, 1, 7, 4, seed=1)), b.input(normal(2, 1, 7, 4, seed=2))
+        return attend(b, b.op(Add(), scale_scores(b, q, k), b.input(normal(2, 1, 1, 7, seed=3))), v)
+
+    graph, _ = rewritten(author)
+    assert operators(graph) == {"Attention": 1}
+    assert only(graph, Attention).inputs[1].shape == (2, 1, 7, 4)
+
+
+@pytest.mark.parametrize(
+    "shape", [None, (3, 5, 7), (2, 4, 3, 5, 7), (2, 4, 1, 1, 7), (1, 1, 3, 5, 7), (4, 1, 5, 7), (2, 1, 3, 5, 7)]
+)
+def test_more_leading_axes_than_two(shape) -> None:
+    def author(b: Build) -> Value:
+        q, k, v = qkv(b, 2, 4, 3, columns=7)
+        scores = scale_scores(b, q, k)
+        return attend(b, scores if shape is None else b.op(Add(), scores, b.input(normal(*shape, seed=9))), v)
+
+    graph, _ = rewritten(author)
+    node = only(graph, Attention)
+    assert node.inputs[0].shape == (8, 3, 5, 4)
+    assert set(operators(graph)) <= {"Attention", "Reshape", "Expand"}
+
+
+@pytest.mark.parametrize("zeroed", [False, True])
+@pytest.mark.parametrize("together", ["before the softmax", "behind the softmax"])
+@pytest.mark.parametrize("bias", [None, (6, 1, 7), (1, 5, 7), (5, 7)])
+def test_heads_in_the_batch_but_for_the_mask(bias, together, zeroed) -> None:
+    """As with torch.bmm: [B H, S, T] becomes [B, H, S, T] to be masked, and is put together again."""
+
+    def author(b: Build) -> Value:
+        q, k, v = qkv(b, 6, columns=7)
+        scores = scale_scores(b, q, k)
+        scores = scores if bias is None else b.op(Add(), scores, b.input(normal(*bias, seed=8)))
+        scores = b.op(Reshape(), scores, [2, 3, 5, 7])
+        scores = b.op(Add(), scores, b.input(normal(2, 1, 1, 7, seed=9)))
+        if together == "before the softmax":
+            return attend(b, b.op(Reshape(), scores, [6, 5, 7]), v, zeroed)
+        p = b.op(Softmax(axis=-1), scores)
+        p = b.op(Where(), b.op(IsNaN(), p), f(0), p) if zeroed else p
+        return b.op(MatMul(), b.op(Reshape(), p, [6, 5, 7]), v)
+
+    graph, _ = rewritten(author)
+    node = only(graph, Attention)
+    assert isinstance(node.operator, Attention)
+    assert node.operator.scale == pytest.approx(0.5) and node.operator.masked_rows_zero is zeroed
+    assert node.inputs[0].shape == (2, 3, 5, 4)
+    assert set(operators(graph)) <= {"Attention", "Reshape", "Add"}
+
+
+def test_a_bias_for_the_heads_and_a_mask_for_the_windows() -> None:
+    def author(b: Build) -> Value:
+        q, k, v = qkv(b, 8, 3)
+        scores = b.op(Add(), scale_scores(b, q, k), b.input(normal(1, 3, 5, 5, seed=8)))
+        scores = b.op(Add(), b.op(Reshape(), scores, [2, 4, 3, 5, 5]), b.input(normal(1, 4, 1, 5, 5, seed=9)))
+        return attend(b, b.op(Reshape(), scores, [8, 3, 5, 5]), v)
+
+    graph, _ = rewritten(author)
+    assert operators(graph)["Softmax"] == 0
+    assert only(graph, Attention).inputs[0].shape == (8, 3, 5, 4)
+
+
 # ---------------------------------------------------------------- what stays
 
 
@@ -265,6 +328,12 @@ def test_weights_that_are_read_elsewhere() -> None:
     assert Reason.OTHER_USES in {entry.reason for entry in report.declined}
 
 
+def regrouped_masks(b: Build, scores: Value) -> Value:
+    """A mask that is the same along one of the axes that are put together."""
+    masked = b.op(Add(), scores, b.input(normal(2, 1, 5, 5, seed=9)))
+    return b.op(Reshape(), b.op(Add(), b.op(Reshape(), masked, [6, 5, 5]), b.input(normal(6, 1, 1))), [2, 3, 5, 5])
+
+
 @pytest.mark.parametrize(
     ("author", "reason"),
     [
@@ -274,6 +343,7 @@ def test_weights_that_are_read_elsewhere() -> None:
             Reason.NOT_EXACT,
         ),
         (lambda b, q, k, v: attend(b, b.op(Add(), unscaled(b, q, k), normal(7, 2, 3, 5, 5)), v), Reason.SHAPE),
+        (lambda b, q, k, v: attend(b, regrouped_masks(b, unscaled(b, q, k)), v), Reason.SHAPE),
     ],
 )
 def test_declined(author, reason) -> None:

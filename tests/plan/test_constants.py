@@ -51,3 +51,21 @@ def test_words_for_errors_in_the_data_stay_what_they_are() -> None:
         plan = planned(nodes, {"x": (1, [5, 3]), "i": (7, [2])}, {})
         places = {constant.ctypes.data for constant in plan.outline.constants if not isinstance(constant, Contents)}
         assert len(plan.flags) == 1 and plan.flags[0].word.ctypes.data in places
+
+
+def test_a_constant_in_another_order_is_copied_with_the_plan() -> None:
+    """Convolutions write channels last, and what is added to a whole image lies as planes in the file."""
+    arrays = {
+        "w": np.ones((24, 24, 3, 3), np.float32),
+        "m": np.arange(24 * 9 * 9, dtype=np.float32).reshape(1, 24, 9, 9),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node("Add", ["a", "m"], ["s"]),
+        helper.make_node("GlobalAveragePool", ["s"], ["y"]),
+    ]
+    plan = planned(nodes, {"x": (1, [1, 24, 9, 9])}, arrays)
+    of_constants = [call for call in plan.calls if call.label.startswith("copy constant")]
+    assert not of_constants
+    wanted = arrays["m"][0].reshape(24, 81).T.ravel()
+    assert any(np.array_equal(np.ravel(constant), wanted) for constant in plan.outline.constants)  # type: ignore[arg-type]

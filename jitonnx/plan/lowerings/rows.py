@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
 
 
+INNER_ELEMENTS = 16
+"""An inner loop of fewer elements fills no vector: copying, so that the loop along the axes is innermost, is faster."""
+
+
 class Loops(NamedTuple):
     """A tensor as outer x length x inner elements: what lies outside of some axes in memory, they, what is inside."""
 
@@ -62,7 +66,7 @@ def three_loops(axes: Sequence[int], *tensors: Tensor) -> Loops | None:
     extents = [product(tensors[0].shape[axis] for axis in group) for group in groups]
     strides = []
     for tensor in tensors:
-        merged = [_merge(tensor, group, extent) for group, extent in zip(groups, extents, strict=True)]
+        merged = [_merge(tensor, group) for group in groups]
         if None in merged:
             return None
         strides.append((merged[0], merged[1], merged[2]))
@@ -72,19 +76,28 @@ def three_loops(axes: Sequence[int], *tensors: Tensor) -> Loops | None:
 
 
 def _nest(axes: Sequence[int], tensor: Tensor) -> tuple[list[int], list[int], list[int]] | None:
-    """The axes that lie outside of `axes` in memory, those themselves, those inside; None if interleaved."""
+    """The axes of an outer loop, `axes`, and the axes of an inner loop; None if memory does not allow it.
+
+    Outer is what lies outside of `axes` in memory, inner what lies inside. Where that makes no three loops, all that is
+    not innermost is the outer loop, if the inner one is then long enough to be done in vectors: a maximum over the
+    first axis of every other row of a matrix.
+    """
     order = [axis for axis in memory_order(tensor) if tensor.shape[axis] != 1]
-    middle = [position for position, axis in enumerate(order) if axis in axes]
+    middle = [axis for axis in order if axis in axes]
     if not middle:
         return order, [], []
-    if middle[-1] - middle[0] != len(middle) - 1:
-        return None
-    return order[: middle[0]], order[middle[0] : middle[-1] + 1], order[middle[-1] + 1 :]
+    before, behind = order.index(middle[0]), order.index(middle[-1]) + 1
+    nests = [(order[:before], middle, order[behind:])] if behind - before == len(middle) else []
+    inside = next((order[i:] for i in range(behind, len(order)) if _merge(tensor, order[i:]) == 1), [])
+    if (concrete(product(tensor.shape[axis] for axis in inside)) or 0) >= INNER_ELEMENTS:
+        nests.append(([axis for axis in order if axis not in (*middle, *inside)], middle, inside))
+    return next((nest for nest in nests if all(_merge(tensor, group) is not None for group in nest)), None)
 
 
-def _merge(tensor: Tensor, axes: Sequence[int], extent: DimLike) -> DimLike | None:
+def _merge(tensor: Tensor, axes: Sequence[int]) -> DimLike | None:
     """The stride of some axes walked as one; None if there is none."""
-    merged = reshape_strides([tensor.shape[axis] for axis in axes], [tensor.strides[axis] for axis in axes], (extent,))
+    shape = [tensor.shape[axis] for axis in axes]
+    merged = reshape_strides(shape, [tensor.strides[axis] for axis in axes], (product(shape),))
     return None if merged is None else merged[0]
 
 
