@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import llvmlite.ir as ir
 from numba.core import types
@@ -31,7 +31,8 @@ from jitonnx.kernels.trace import Traced, fma, reordered, select
 from jitonnx.kernels.transpose.tiles import copy_transposed, evenly
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
-_LINE = 16  # floats in a cache line
+_LINE = 16
+"""Elements of a cache line."""
 _Range = tuple[Traced, Traced]
 """First and end."""
 
@@ -258,6 +259,25 @@ class _Direct:
             code.subroutine(f"tile.{tile_rows}", arguments, body, inline=False)
 
 
+class _Weights(NamedTuple):
+    """Where a tile finds its weights, and what it asks for of those that follow in memory."""
+
+    panel: Pointer
+    following: Pointer
+    block: int
+    ahead: Traced
+
+    def at(self, products: Traced) -> _Weights:
+        """Behind so many products."""
+        panel, following = self.panel.at(products * self.block), self.following.at(products * self.ahead)
+        return self._replace(panel=panel, following=following)
+
+    def ask(self, code: Code, products: Traced) -> None:
+        """Ask for as much of those that follow as is this tile's share beside so many products."""
+        with code.loop(products * self.ahead, step=_LINE) as place:
+            emit_prefetch(code.builder, self.following.at(place).value)
+
+
 class _Tile:
     """Emits one tile: `tile_rows` output rows of `pixels` pixels by one block of channels."""
 
@@ -298,7 +318,7 @@ class _Tile:
                 emit_prefetch_result(
                     self.code.builder, target.at(row_pitch * row).value, pixel_pitch.value, (shape[0], spec.block)
                 )
-        sums = self._sums(data, panel, sizes.row_first + t * sizes.row_stride, left)
+        sums = self._sums(data, self._weights(panel, t, left), sizes.row_first + t * sizes.row_stride, left)
         count = shape[0] * shape[1]
         for row in range(rows):
             emit_finish(
@@ -319,42 +339,57 @@ class _Tile:
             for pixel in range(0, self.tile_rows * self.spec.pixels, _LINE):
                 emit_prefetch(self.code.builder, y.at(self.sizes.y_channel * number + pixel).value, write=True)
 
-    def _sums(self, data: Pointer, panel: Pointer, top: Traced, left: Traced) -> list[ir.Value]:
+    def _weights(self, panel: Pointer, t: Traced, left: Traced) -> _Weights:
+        """The weights of a tile, and its share of those that follow."""
+        sizes, spec, code = self.sizes, self.spec, self.code
+        tiles_across = (sizes.out_columns + (spec.pixels - 1)) / code.integer(spec.pixels)
+        tile = t / code.integer(spec.tile_rows) * tiles_across + left / code.integer(spec.pixels)
+        products = sizes.total_depth * sizes.row_taps * sizes.column_taps
+        return _Weights(panel, panel.at(products * (spec.block + tile * sizes.ahead)), spec.block, sizes.ahead)
+
+    def _sums(self, data: Pointer, weights: _Weights, top: Traced, left: Traced) -> list[ir.Value]:
         """The sums of a tile whose first tap is on input row `top` and whose first output pixel is `left`."""
         code, sizes, spec = self.code, self.sizes, self.spec
         zero = code.number(types.float32, 0, spec.lanes)
         sums = [code.variable(zero) for _ in range(self.tile_rows * spec.pixels * spec.vectors)]
         if spec.far_taps:
             with code.loop(sizes.row_taps) as row_tap:
-                self._tap_after_tap(sums, data, panel, top, left, row_tap)
+                self._tap_after_tap(sums, data, weights, top, left, row_tap)
         else:
             with code.loop(sizes.channel_blocks) as part, code.loop(sizes.row_taps) as row_tap:
-                self._taps_of_block(sums, data, panel, top, left, row_tap, part)
+                self._taps_of_block(sums, data, weights, top, left, row_tap, part)
         return [variable.get().value for variable in sums]
 
     def _taps_of_block(
-        self, sums: list[Any], data: Pointer, panel: Pointer, top: Traced, left: Traced, row_tap: Traced, part: Traced
+        self,
+        sums: list[Any],
+        data: Pointer,
+        weights: _Weights,
+        top: Traced,
+        left: Traced,
+        row_tap: Traced,
+        part: Traced,
     ) -> None:
         """The taps of one kernel row on one block of channels."""
-        sizes, block = self.sizes, self.spec.block
+        sizes = self.sizes
         deep = smaller(sizes.depth, sizes.total_depth - part * sizes.depth)
         first = part * sizes.depth * sizes.row_taps * sizes.column_taps + row_tap * sizes.column_taps * deep
         with self._row(top, row_tap) as row:
             a = data.at(part * sizes.block_pitch + row * sizes.row_pitch)
             with self._column_taps(left) as (tap, place):
-                self._add(sums, a.at(place * self.spec.step), panel.at((first + tap * deep) * block), deep)
+                self._add(sums, a.at(place * self.spec.step), weights.at(first + tap * deep), deep)
 
     def _tap_after_tap(
-        self, sums: list[Any], data: Pointer, panel: Pointer, top: Traced, left: Traced, row_tap: Traced
+        self, sums: list[Any], data: Pointer, weights: _Weights, top: Traced, left: Traced, row_tap: Traced
     ) -> None:
         """The taps of one kernel row, each on all blocks of channels."""
-        sizes, block = self.sizes, self.spec.block
+        sizes = self.sizes
         with self._row(top, row_tap) as row, self._column_taps(left) as (tap, place):
             a = data.at(row * sizes.row_pitch + place * self.spec.step)
-            b = panel.at((row_tap * sizes.column_taps + tap) * sizes.total_depth * block)
+            b = weights.at((row_tap * sizes.column_taps + tap) * sizes.total_depth)
             with self.code.loop(sizes.channel_blocks) as part:
                 deep = smaller(sizes.depth, sizes.total_depth - part * sizes.depth)
-                self._add(sums, a.at(part * sizes.block_pitch), b.at(part * sizes.depth * block), deep)
+                self._add(sums, a.at(part * sizes.block_pitch), b.at(part * sizes.depth), deep)
 
     @contextmanager
     def _row(self, top: Traced, row_tap: Traced) -> Iterator[Traced]:
@@ -385,16 +420,18 @@ class _Tile:
             number.set(number.get() + sizes.column_step + select(carry, code.integer(1), 0))
             residue.set(select(carry, following - sizes.strands, following))
 
-    def _add(self, sums: list[Any], a: Pointer, b: Pointer, deep: Traced) -> None:
+    def _add(self, sums: list[Any], a: Pointer, b: _Weights, deep: Traced) -> None:
         spec, sizes = self.spec, self.sizes
         pitch = sizes.row_stride * sizes.row_pitch
         offsets = [
             (pitch * row + pixel * spec.step).value for row in range(self.tile_rows) for pixel in range(spec.pixels)
         ]
+        if spec.asks_ahead:
+            b.ask(self.code, deep)
         values = [variable.get() for variable in sums]
         added = emit_accumulate(
             *(self.code.builder, types.float32, [value.value for value in values], a.value, offsets),
-            *(_I64(spec.tap_step), b.value, _I64(spec.block), deep.value),
+            *(_I64(spec.tap_step), b.panel.value, _I64(spec.block), deep.value),
         )
         for variable, old, new in zip(sums, values, added, strict=True):
             variable.set(old.like(new))
@@ -406,7 +443,14 @@ class _GroupedTile(_Tile):
     spec: GroupedSpec
 
     def _taps_of_block(
-        self, sums: list[Any], data: Pointer, panel: Pointer, top: Traced, left: Traced, row_tap: Traced, part: Traced
+        self,
+        sums: list[Any],
+        data: Pointer,
+        weights: _Weights,
+        top: Traced,
+        left: Traced,
+        row_tap: Traced,
+        part: Traced,
     ) -> None:
         """The taps of one kernel row. An input is loaded and spread within its group once for all taps that read it."""
         code, sizes, spec = self.code, self.sizes, self.spec
@@ -416,11 +460,13 @@ class _GroupedTile(_Tile):
         with self._row(top, row_tap) as row:
             rows = [data.at(row * sizes.row_pitch + pitch * number) for number in range(self.tile_rows)]
             places = self._places(left)
+            if spec.asks_ahead:
+                weights.at(row_tap * (width * taps)).ask(code, code.integer(width * taps))
             with code.loop(width) as channel:
                 wanted = Traced(code.builder, types.int32, code.builder.trunc(channel.value, _I32))
                 index = code.spread(wanted, lanes) + Traced(code.builder, types.int32, first_of_group)
-                panel_row = panel.at((row_tap * width + channel) * (taps * lanes))
-                weights = [panel_row.load(tap * lanes, lanes) for tap in range(taps)]
+                of_channel = weights.at((row_tap * width + channel) * taps)
+                factors = [of_channel.panel.load(tap * lanes, lanes) for tap in range(taps)]
                 for number, source in enumerate(rows):
                     strands = [source.at(place * spec.step).not_before(channel) for place in places]
                     for column, users in spec.readers.items():
@@ -428,7 +474,7 @@ class _GroupedTile(_Tile):
                         spread = reordered(strands[residue].load(above * spec.step, lanes), index)
                         for pixel, tap in users:
                             total = sums[number * spec.pixels + pixel]
-                            total.set(fma(spread, weights[tap], total.get()))
+                            total.set(fma(spread, factors[tap], total.get()))
 
     def _places(self, left: Traced) -> list[Traced]:
         """For each input column 0 … stride - 1 behind the first one of output pixel `left`: its place in a copied

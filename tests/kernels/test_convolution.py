@@ -16,8 +16,15 @@ from numba.core import types
 
 from jitonnx.kernels.convolution.choose import choose_convolution, choose_transposed
 from jitonnx.kernels.convolution.kernel import build
-from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK
-from jitonnx.kernels.convolution.spec import DepthwiseSpec, DirectSpec, GroupedSpec, TransposedSpec, WinogradSpec
+from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, Problem
+from jitonnx.kernels.convolution.spec import (
+    Blocking,
+    DepthwiseSpec,
+    DirectSpec,
+    GroupedSpec,
+    TransposedSpec,
+    WinogradSpec,
+)
 from jitonnx.kernels.convolution.taps import live_taps
 from jitonnx.kernels.jit import device
 from jitonnx.kernels.simd import at_least, load_part, pointer
@@ -538,6 +545,19 @@ def test_planes_on_any_problem(case: Case, tile: tuple[int, int, int, bool], gap
 def test_tiles_cut_at_padding_on_any_problem(case: Case, tile: tuple[int, int, int]) -> None:
     rows, pixels, vectors = tile
     check(case, DirectSpec(host().lanes(4), pixels, vectors, rows, far_taps=True), "host")
+
+
+def test_tiles_of_small_images_ask_for_the_next_weights() -> None:
+    """7x7 pixels are four tiles of 2 x 7, which take a quarter each; 28x28 are too many."""
+
+    def ahead(size: int, target: str) -> int:
+        case = Case((size, size), 512, 512)
+        spec = DirectSpec(named(target).lanes(4), 7, 2, tile_rows=2)
+        sizes = spec.complete(_sizes(case, spec, (512 * size**2, 512 * size, 512, 1), (512 * size**2, 512 * size, 512)))
+        return Blocking(*sizes[len(Problem._fields) :][: len(Blocking._fields)]).ahead
+
+    assert ahead(7, "x86-64-v4") == 8
+    assert ahead(28, "x86-64-v4") == ahead(7, "haswell") == 0
 
 
 def test_tiles_are_cut_where_that_leaves_out_taps() -> None:
