@@ -80,3 +80,29 @@ def test_pointwise_of_an_unknown_size() -> None:
     data = model("Conv", ("n", 20, "h", "w"), weights, (1, 12, 1, 1), strides=[2, 2])
     assert labels(data) == ["copy", "gemm"]
     check(data, (2, 20, 9, 14), (1, 12, 1, 1))
+
+
+@pytest.mark.parametrize(("strides", "copies"), [([1, 1], 0), ([2, 2], 1), ([1, 2], 0), ([2, 1], 1)], ids=str)
+def test_pointwise_between_images(strides: list[int], copies: int) -> None:
+    """The same between kernels that work channels-last. Of rows of 18 pixels, every second pixel is evenly spaced."""
+    random = np.random.default_rng(2)
+    given = {
+        "first": random.normal(size=(20, 5, 3, 3)),
+        "w": random.normal(size=(12, 20, 1, 1)),
+        "last": random.normal(size=(7, 12, 3, 3)),
+    }
+    nodes = [
+        helper.make_node("Conv", ["x", "first"], ["a"]),
+        helper.make_node("Conv", ["a", "w"], ["b"], strides=strides),
+        helper.make_node("Conv", ["b", "last"], ["y"]),
+    ]
+    inputs = [helper.make_tensor_value_info("x", 1, [2, 5, 17, 20])]
+    used = [numpy_helper.from_array(array.astype(np.float32), name) for name, array in given.items()]
+    graph = helper.make_graph(nodes, "graph", inputs, [helper.make_tensor_value_info("y", 1, None)], used)
+    opsets = [helper.make_opsetid("", 18)]
+    data = helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
+    assert labels(data) == ["convolution", *["copy"] * copies, "gemm", "convolution"]
+    feeds = {"x": random.normal(size=(2, 5, 17, 20)).astype(np.float32)}
+    (made,) = jitonnx.InferenceSession(data).run(None, feeds)
+    (expected,) = evaluate(load(data).graph, feeds)
+    np.testing.assert_allclose(made, expected, 1e-4, 2e-4)
