@@ -1,4 +1,5 @@
-"""Convolutions from planes of pixels to such, as single nodes have them: which kernels, and what they compute."""
+"""Convolutions that are products, from planes of pixels to such, as single nodes have them, and between kernels that
+work channels-last: which kernels, and what they compute."""
 
 from __future__ import annotations
 
@@ -82,27 +83,91 @@ def test_pointwise_of_an_unknown_size() -> None:
     check(data, (2, 20, 9, 14), (1, 12, 1, 1))
 
 
-@pytest.mark.parametrize(("strides", "copies"), [([1, 1], 0), ([2, 2], 1), ([1, 2], 0), ([2, 1], 1)], ids=str)
-def test_pointwise_between_images(strides: list[int], copies: int) -> None:
-    """The same between kernels that work channels-last. Of rows of 18 pixels, every second pixel is evenly spaced."""
-    random = np.random.default_rng(2)
-    given = {
-        "first": random.normal(size=(20, 5, 3, 3)),
-        "w": random.normal(size=(12, 20, 1, 1)),
-        "last": random.normal(size=(7, 12, 3, 3)),
-    }
+def between(node: object, shape: Sequence[int | str], given: dict[str, np.ndarray]) -> bytes:
+    """The node, from "a" to "b", between convolutions with "first" and "last"; "c" is relu("a")."""
     nodes = [
         helper.make_node("Conv", ["x", "first"], ["a"]),
-        helper.make_node("Conv", ["a", "w"], ["b"], strides=strides),
+        helper.make_node("Relu", ["a"], ["c"]),
+        node,
         helper.make_node("Conv", ["b", "last"], ["y"]),
     ]
-    inputs = [helper.make_tensor_value_info("x", 1, [2, 5, 17, 20])]
+    inputs = [helper.make_tensor_value_info("x", 1, shape)]
+    used = [numpy_helper.from_array(array.astype(np.float32), name) for name, array in given.items()]
+    graph = helper.make_graph(nodes, "graph", inputs, [helper.make_tensor_value_info("y", 1, None)], used)
+    opsets = [helper.make_opsetid("", 18)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
+
+
+def check_between(data: bytes, shape: Sequence[int]) -> None:
+    feeds = {"x": np.random.default_rng(4).normal(size=shape).astype(np.float32)}
+    (made,) = jitonnx.InferenceSession(data).run(None, feeds)
+    (expected,) = evaluate(load(data).graph, feeds)
+    np.testing.assert_allclose(made, expected, 1e-4, 5e-4)
+
+
+@pytest.mark.parametrize(("strides", "copies"), [([1, 1], 0), ([2, 2], 1), ([1, 2], 0), ([2, 1], 1)], ids=str)
+def test_pointwise_between_images(strides: list[int], copies: int) -> None:
+    """Of rows of 18 pixels, every second pixel is evenly spaced."""
+    random = np.random.default_rng(2)
+    shapes = {"first": (20, 5, 3, 3), "w": (12, 20, 1, 1), "last": (7, 12, 3, 3)}
+    given = {name: random.normal(size=dims) for name, dims in shapes.items()}
+    data = between(helper.make_node("Conv", ["c", "w"], ["b"], strides=strides), (2, 5, 17, 20), given)
+    assert labels(data) == ["convolution", *["copy"] * copies, "gemm", "convolution"]
+    check_between(data, (2, 5, 17, 20))
+
+
+TRANSPOSED: tuple[tuple[tuple[int | str, ...], int, list[int], dict[str, object], int], ...] = (
+    ((1, 5, 8, 9), 11, [2, 2], {}, 4),
+    ((3, 5, 8, 9), 35, [2, 3], {}, 6),
+    ((2, 5, 30), 11, [4], {}, 4),
+    (("n", 5, "h", "w"), 11, [2, 2], {}, 4),
+    ((1, 5, 8, 9), 11, [2, 2], {"pads": [0, 0, 1, 1], "output_padding": [1, 1]}, 4),
+    ((1, 5, 8, 9), 11, [2, 2], {"pads": [1, 1, 0, 0]}, 0),
+    ((1, 5, 8, 9), 11, [2, 2], {"output_padding": [1, 0]}, 0),
+    ((1, 5, 8, 9), 10, [2, 2], {"group": 2}, 0),
+)
+"""The image, the output channels, strides and kernel, other attributes, and how many products."""
+
+
+@pytest.mark.parametrize(("shape", "outputs", "strides", "options", "products"), TRANSPOSED, ids=str)
+def test_transposed_convolution_that_makes_blocks(
+    shape: tuple[int | str, ...], outputs: int, strides: list[int], options: dict[str, object], products: int
+) -> None:
+    """ConvTranspose whose windows do not overlap is a product for each place in them."""
+    random, axes = np.random.default_rng(2), len(shape) - 2
+    given = {
+        "first": random.normal(size=(20, 5, *[2] * axes)),
+        "w": random.normal(size=(20, outputs // int(str(options.get("group", 1))), *strides)),
+        "bias": random.normal(size=outputs),
+        "last": random.normal(size=(7, outputs, *[2] * axes)),
+    }
+    node = helper.make_node("ConvTranspose", ["c", "w", "bias"], ["b"], strides=strides, **options)
+    data = between(node, shape, given)
+    middle = ["gemm"] * products or ["transposed"]
+    assert labels(data) == ["convolution", *middle, "convolution"]
+    check_between(data, [dim if isinstance(dim, int) else size for dim, size in zip(shape, (2, 5, 7, 6), strict=False)])
+
+
+@pytest.mark.parametrize("added", [(2, 12, 18, 16), (2, 12, 1, 1), (1, 1, 18, 1), (1, 12, 1, 1)], ids=str)
+def test_transposed_convolution_with_a_sum(added: tuple[int, ...]) -> None:
+    """What is added may differ from place to place or from image to image: the blocks are not products then."""
+    random = np.random.default_rng(2)
+    given = {"first": random.normal(size=(20, 5, 1, 1)), "w": random.normal(size=(20, 12, 2, 2))}
+    nodes = [
+        helper.make_node("Conv", ["x", "first"], ["a"]),
+        helper.make_node("Relu", ["a"], ["c"]),
+        helper.make_node("ConvTranspose", ["c", "w"], ["b"], strides=[2, 2]),
+        helper.make_node("Add", ["b", "r"], ["d"]),
+        helper.make_node("LRN", ["d"], ["y"], size=3),
+    ]
+    shapes = {"x": (2, 5, 9, 8), "r": added}
+    inputs = [helper.make_tensor_value_info(name, 1, dims) for name, dims in shapes.items()]
     used = [numpy_helper.from_array(array.astype(np.float32), name) for name, array in given.items()]
     graph = helper.make_graph(nodes, "graph", inputs, [helper.make_tensor_value_info("y", 1, None)], used)
     opsets = [helper.make_opsetid("", 18)]
     data = helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
-    assert labels(data) == ["convolution", *["copy"] * copies, "gemm", "convolution"]
-    feeds = {"x": random.normal(size=(2, 5, 17, 20)).astype(np.float32)}
+    assert ("transposed" in labels(data)) == (added != (1, 12, 1, 1))
+    feeds = {name: random.normal(size=dims).astype(np.float32) for name, dims in shapes.items()}
     (made,) = jitonnx.InferenceSession(data).run(None, feeds)
     (expected,) = evaluate(load(data).graph, feeds)
-    np.testing.assert_allclose(made, expected, 1e-4, 2e-4)
+    np.testing.assert_allclose(made, expected, 1e-4, 1e-4)
