@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product as product_of
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -34,6 +35,7 @@ from jitonnx.plan.lowerings.volumes import (
 from jitonnx.plan.region import region_call
 from jitonnx.plan.tensor import (
     Tensor,
+    broadcast_to,
     channels_last_order,
     is_channels_last,
     pair,
@@ -96,11 +98,12 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     computation, weights = _without_dead_taps(computation, weights, x, y)
     array = weights.constant
     assert array is not None
-    if group.scaling is not None or (_is_matrix_product(computation, array) and not _has_few_channels(x, computation)):
+    is_product = _is_matrix_product(computation, array) or (_is_pixelwise(computation, array) and is_channels_last(x))
+    if group.scaling is not None or (is_product and not _has_few_channels(x, computation)):
         x = planner.channels_last(image)
-    if _is_matrix_product(computation, array):
-        matrix, out = pixels_as_rows(x), pixels_as_rows(y)
-        if matrix is not None and out is not None:
+    if is_product and (out := pixels_as_rows(y)) is not None:
+        matrix = pixels_as_rows(_read_pixels(planner, computation, x))
+        if matrix is not None:
             planner.note("a 1x1 convolution is a product of pixels and weights")
             swapped = replace(weights, shape=weights.shape[1::-1], strides=weights.strides[1::-1])
             rows = None if factors is None else _by_channel(planner.tensor(factors))
@@ -157,13 +160,19 @@ def _planar_product(planner: Planner, group: Group, weights: Tensor, x: Tensor, 
 
 
 def _read_pixels(planner: Planner, computation: c.Convolution, x: Tensor) -> Tensor:
-    """The pixels of planes that a 1x1 convolution with strides reads, side by side."""
+    """The pixels that a 1x1 convolution with strides reads: those of planes side by side, others evenly spaced.
+
+    With their copy, a product takes 0.9 to 0.96 of the time of a kernel for windows.
+    """
     if all(step == 1 for step in computation.strides):
         return x
-    steps = list(zip(x.shape[2:], x.strides[2:], computation.strides, strict=True))
-    shape = (*x.shape[:2], *((dim + step - 1) // step for dim, _, step in steps))
-    read = replace(x, shape=shape, strides=(*x.strides[:2], *(stride * step for _, stride, step in steps)))
-    return planner.copy(read, tuple(range(x.rank)), "the pixels that a convolution with strides reads")
+    read = _every_step(x, computation.strides, (0,) * len(computation.strides))
+    order = tuple(range(x.rank))
+    if is_channels_last(x):
+        order = channels_last_order(x.rank)
+        if pixels_as_rows(read) is not None:
+            return read
+    return planner.copy(read, order, "the pixels that a convolution with strides reads")
 
 
 def _depthwise_in_planes(
@@ -411,6 +420,9 @@ def transposed_convolution(planner: Planner, group: Group, statement: Statement)
     y = planner.place(group.output, channels_last_order(x.rank), strict=True)
     if bias is not None:
         _add_bias(planner, group, bias, x.rank)
+    if _makes_blocks(planner, group, computation, array, x, y):
+        _blocks_of_pixels(planner, group, computation, weights, x, y)
+        return
     kernel_size, strides, dilations = pair(array.shape[2:]), pair(computation.strides), pair(computation.dilations)
     out_channels = array.shape[1] * computation.group
     height, width = (dim if isinstance(dim, int) else None for dim in pair(y.shape[2:]))
@@ -429,6 +441,67 @@ def transposed_convolution(planner: Planner, group: Group, statement: Statement)
     call.reason = "; ".join(group.reasons)
     planner.epilogue(group, call, pixel_strides)
     planner.call(call)
+
+
+def _makes_blocks(
+    planner: Planner, group: Group, computation: c.TransposedConvolution, weights: np.ndarray, x: Tensor, y: Tensor
+) -> bool:
+    """Whether a transposed convolution makes a block of its own of each pixel, and is faster as a product for each
+    place in the blocks: channels-last, where weights stay in the second-level cache, as each row of pixels reads them,
+    and if its epilogue's operands are the same for all pixels.
+    """
+    assert group.output is not None
+    blocks = tuple(dim * step for dim, step in zip(x.shape[2:], computation.strides, strict=True))
+    apart = weights.shape[2:] == computation.strides and y.shape[2:] == blocks and computation.group == 1
+    if not apart or any(computation.pads_before) or any(dilation != 1 for dilation in computation.dilations):
+        return False
+    if not all(_is_by_channel(broadcast_to(planner.tensor(value), y.shape)) for value in group.operands):
+        return False
+    target = planner.destination(group.output) or y
+    near = 4 * weights.shape[0] * weights.shape[1] <= planner.target.l2_bytes // 2
+    return near and all(is_channels_last(tensor) for tensor in (x, y, target))
+
+
+def _is_by_channel(image: Tensor) -> bool:
+    """Whether all pixels of all images are the same, and channels lie side by side or are the same, too."""
+    others = (dim == 1 or stride == 0 for dim, stride in zip(image.shape, image.strides, strict=True))
+    return image.strides[1] in (0, 1) and all(alike for axis, alike in enumerate(others) if axis != 1)
+
+
+def _blocks_of_pixels(
+    planner: Planner, group: Group, computation: c.TransposedConvolution, weights: Tensor, x: Tensor, y: Tensor
+) -> None:
+    """The products of `_makes_blocks`: rows of pixels times weights, into pixels of y that are strides apart."""
+    planner.note("a product for each place in the blocks that pixels become")
+    for place in product_of(*map(range, computation.strides)):
+        matrix = replace(
+            weights,
+            offset=weights.offset + sum(at * step for at, step in zip(place, weights.strides[2:], strict=True)),
+            shape=weights.shape[:2],
+            strides=weights.strides[:2],
+        )
+
+        def there(tensor: Tensor, place: tuple[int, ...] = place) -> Tensor:
+            return _channels_behind(_every_step(tensor, computation.strides, place))
+
+        gemm(planner, group, _channels_behind(x), matrix, there(y), there)
+
+
+def _every_step(image: Tensor, steps: Sequence[int], first: Sequence[int]) -> Tensor:
+    """The pixels `first`, first + steps, … of an image."""
+    axes = list(zip(image.shape[2:], image.strides[2:], steps, first, strict=True))
+    return replace(
+        image,
+        offset=image.offset + sum((at * stride for _, stride, _, at in axes), 0),
+        shape=(*image.shape[:2], *((dim - at + step - 1) // step for dim, _, step, at in axes)),
+        strides=(*image.strides[:2], *(stride * step for _, stride, step, _ in axes)),
+    )
+
+
+def _channels_behind(image: Tensor) -> Tensor:
+    """An image as [N, spatial..., C]."""
+    shape, strides = image.shape, image.strides
+    return replace(image, shape=(shape[0], *shape[2:], shape[1]), strides=(strides[0], *strides[2:], strides[1]))
 
 
 @dataclass(frozen=True)
