@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import llvmlite.ir as ir
@@ -34,34 +35,41 @@ class _Kernel:
         self.source, self.target = code.buffer(0, word), code.buffer(1, word)
 
     def emit(self, begin: Traced, end: Traced) -> None:
-        """The tasks: blocks of a fastest, then blocks of b, then the other axes."""
+        """The tasks: blocks of a fastest, then blocks of b and c, then the other axes."""
         code, size = self.code, self.size
         a_blocks, b_blocks = (
             (size[f"{x}_extent"] + size[f"{x}_slack"] + size[f"{x}_block"] - 1) / size[f"{x}_block"] for x in "ab"
         )
+        c_blocks = (size["c_extent"] + size["c_block"] - 1) / size["c_block"]
         with code.loop(end, begin) as task:
-            source, target = self._place(task / (a_blocks * b_blocks))
-            bounds = [
-                *self._bounds("a", remainder(task, a_blocks), target),
-                *self._bounds("b", remainder(task / a_blocks, b_blocks), source),
-            ]
-            with code.when(size["mode"].equals(COPY)):
-                self._runs(source, target, *bounds)
+            a, rest = remainder(task, a_blocks), task / a_blocks
+            b, rest = remainder(rest, b_blocks), rest / b_blocks
+            source, target = self._place(rest / c_blocks)
+            first = remainder(rest, c_blocks) * size["c_block"]
+            steps = smaller(size["c_block"], size["c_extent"] - first)
+            source, target = source.at(first * size["c_source"]), target.at(first * size["c_target"])
+            bounds = [*self._bounds("a", a), *self._bounds("b", b)]
+            for mode, way in {COPY: self._runs, ELEMENTS: self._elements, FILL: self._fill}.items():
+                with code.when(size["mode"].equals(mode)):
+                    way(source, target, *bounds)
             with code.when(size["mode"].equals(TILES)):
-                self._transpose(source, target, *bounds)
-            with code.when(size["mode"].equals(ELEMENTS)):
-                self._elements(source, target, *bounds)
-            with code.when(size["mode"].equals(FILL)):
-                self._fill(source, target, *bounds)
+                self._transpose(source, target, steps, a, b)
             if self.step:
-                with code.when(size["mode"].equals(STRIDED)):
-                    self._strided(source, target, *bounds)
+                with code.when(size["mode"].equals(STRIDED)), self._each(steps, source, target) as (from_, to):
+                    self._strided(from_, to, *bounds)
 
-    def _bounds(self, axis: str, block: Traced, rows: Pointer) -> tuple[Traced, Traced]:
-        """Start and stop of a block along an axis along which the rows at `rows` are contiguous."""
+    @contextmanager
+    def _each(self, steps: Traced, source: Pointer, target: Pointer) -> Iterator[tuple[Pointer, Pointer]]:
+        """The block for each of a task's `steps` places along c."""
+        with self.code.loop(steps) as c:
+            yield source.at(c * self.size["c_source"]), target.at(c * self.size["c_target"])
+
+    def _bounds(self, axis: str, block: Traced, rows: Pointer | None = None) -> tuple[Traced, Traced]:
+        """Start and stop of a block along an axis along which the rows at `rows`, if given, are contiguous."""
         size = self.size
-        shift = select(size[f"{axis}_slack"] > 0, self._misalignment(rows), 0)
-        start = block * size[f"{axis}_block"] - shift
+        start = block * size[f"{axis}_block"]
+        if rows is not None:
+            start = start - select(size[f"{axis}_slack"] > 0, self._misalignment(rows), 0)
         return larger(start, 0), smaller(start + size[f"{axis}_block"], size[f"{axis}_extent"])
 
     def _misalignment(self, rows: Pointer) -> Traced:
@@ -142,24 +150,22 @@ class _Kernel:
         vectors = [row.load(column * step - phase + part * tile, tile) for part in range(step)]
         return gathered(vectors, range(phase, step * tile, step))
 
-    def _transpose(
-        self, source: Pointer, target: Pointer, a: Traced, a_stop: Traced, b: Traced, b_stop: Traced
-    ) -> None:
+    def _transpose(self, source: Pointer, target: Pointer, steps: Traced, a: Traced, b: Traced) -> None:
         """source is contiguous along b, target along a."""
         code, size, count = self.code, self.size, self.interleaved
         if not count:
-            self._tiles(source, target, a, a_stop, b, b_stop)
+            self._tiles(source, target, a, b)
             return
         together = size["a_extent"].equals(count) & size["b_target"].equals(count)
         apart = size["b_extent"].equals(count) & size["a_source"].equals(count)
         with code.either(together) as (yes, no):
-            with yes:
-                self._put_together(source, target, b, b_stop)
-            with no, code.either(apart) as (yes_apart, neither):
-                with yes_apart:
-                    self._take_apart(source, target, a, a_stop)
+            with yes, self._each(steps, source, target) as (from_, to):
+                self._put_together(from_, to, *self._bounds("b", b))
+            with no, code.either(apart) as (also, neither):
+                with also, self._each(steps, source, target) as (from_, to):
+                    self._take_apart(from_, to, *self._bounds("a", a))
                 with neither:
-                    self._tiles(source, target, a, a_stop, b, b_stop)
+                    self._tiles(source, target, a, b)
 
     def _put_together(self, source: Pointer, target: Pointer, b: Traced, b_stop: Traced) -> None:
         """Planes, `a_source` apart, to groups of `interleaved` elements without gaps."""
@@ -188,8 +194,9 @@ class _Kernel:
             for plane in range(count):
                 target.store(size["b_target"] * plane + at, source.load(at * count + plane))
 
-    def _tiles(self, source: Pointer, target: Pointer, a: Traced, a_stop: Traced, b: Traced, b_stop: Traced) -> None:
+    def _tiles(self, source: Pointer, target: Pointer, a_block: Traced, b_block: Traced) -> None:
         """source is contiguous along b, target along a: square tiles."""
+        (a, a_stop), (b, b_stop) = self._bounds("a", a_block, target), self._bounds("b", b_block, source)
         a_source, b_target = self.size["a_source"], self.size["b_target"]
         before = [
             select(self.size[f"{axis}_slack"] > 0, self._misalignment(rows), 0)

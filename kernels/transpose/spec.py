@@ -46,6 +46,8 @@ COPY, TILES, ELEMENTS, FILL, STRIDED = range(5)
 element repeated, elements some way apart put together by shuffles."""
 _FILLED_EXTENT = 16
 """Shorter axes are not worth a mode in which only the target is contiguous."""
+_REPEATED_EXTENT = 8
+"""Longer axes spare nearly all of what it costs to find a place along all axes."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,9 @@ class TransposeSpec(KernelSpec):
 
     GIVEN: the extents of up to 8 axes, their strides in source, then in target, all in elements; axes that are not
     there have extent 1. `complete` orders and merges the axes and finds the two inner ones: a (contiguous in target
-    where one is) and b (contiguous in source, or the longest left). Task: a block of them, at one place of the others;
-    along an axis with slack, blocks begin up to that many elements earlier, where lines of the cache do.
+    where one is) and b (contiguous in source, or the longest left), and c, along which shuffles are repeated in a task.
+    Task: a block of these, at one place of the others; along an axis with slack, blocks begin up to that many elements
+    earlier, where lines of the cache do.
     """
 
     itemsize: int
@@ -75,7 +78,7 @@ class TransposeSpec(KernelSpec):
     SIZES: ClassVar[tuple[str, ...]] = (
         *GIVEN,
         *("mode", "a_extent", "a_source", "a_target", "a_block", "b_extent", "b_source", "b_target", "b_block"),
-        *("a_slack", "b_slack"),
+        *("a_slack", "b_slack", "c_extent", "c_source", "c_target", "c_block"),
         *("outer_tasks", "outer_rank"),
         *(f"outer_{axis}_{what}" for axis in range(MAX_RANK - 1) for what in ("extent", "source", "target")),
     )
@@ -105,7 +108,12 @@ class TransposeSpec(KernelSpec):
         mode, a, b, outer = _plan(axes, self.step)
         blocks = self._blocks(mode, a, b, prod(axis.extent for axis in outer))
         slack = [self._slack(mode, axis, step) for axis, step in ((a, b.target), (b, a.source))]
-        inner = [mode, *a, blocks[0], *b, blocks[1], *slack]
+        c = _repeated(outer)
+        outer = [axis for axis in outer if axis is not c]
+        each = self.itemsize * min(a.extent, blocks[0]) * min(b.extent, blocks[1])
+        repeated = mode == STRIDED or (mode == TILES and self._by_shuffles(a, b))
+        repeats = max(1, _BLOCK_BYTES // max(1, each)) if repeated else 1
+        inner = [mode, *a, blocks[0], *b, blocks[1], *slack, *c, repeats]
         padding = [Axis(1, 0, 0)] * (MAX_RANK - 1 - len(outer))
         flat = [number for axis in (*outer, *padding) for number in axis]
         return [*given, *inner, prod(axis.extent for axis in outer), len(outer), *flat]
@@ -114,6 +122,11 @@ class TransposeSpec(KernelSpec):
         """How much earlier than at a multiple of their extent blocks may begin; rows along `axis` are `step` apart."""
         aliasing = step * self.itemsize % _ALIASING_BYTES == 0 and axis.extent >= _ALIGNED_EXTENT
         return LARGEST_TILE - 1 if mode == TILES and not self.interleaved and aliasing else 0
+
+    def _by_shuffles(self, a: Axis, b: Axis) -> bool:
+        """Whether `interleaved` elements lie side by side without gaps."""
+        count = self.interleaved
+        return count != 0 and (count, count) in ((a.extent, b.target), (b.extent, a.source))
 
     def _blocks(self, mode: int, a: Axis, b: Axis, outer: int) -> tuple[int, int]:
         """Extents of a task along a and b."""
@@ -134,7 +147,7 @@ class TransposeSpec(KernelSpec):
         if 0 in sizes[:MAX_RANK]:
             return 0
         blocks = [-(-(named[f"{axis}_extent"] + named[f"{axis}_slack"]) // named[f"{axis}_block"]) for axis in "ab"]
-        return blocks[0] * blocks[1] * named["outer_tasks"]
+        return prod(blocks) * -(-named["c_extent"] // named["c_block"]) * named["outer_tasks"]
 
     def work(self, sizes: Sequence[int]) -> Work:
         return Work(0, 2 * self.itemsize * prod(sizes[:MAX_RANK]))
@@ -161,6 +174,12 @@ def _plan(axes: Sequence[Axis], step: int) -> tuple[int, Axis, Axis, list[Axis]]
     if mode == TILES:
         b = along_source[0]
     return mode, a, b, [axis for axis in left if axis is not b]
+
+
+def _repeated(outer: Sequence[Axis]) -> Axis:
+    """The axis c: the innermost that is not short, so that what is written follows what was written before."""
+    long = [axis for axis in outer if axis.extent >= _REPEATED_EXTENT]
+    return long[-1] if long else max(outer, key=lambda axis: axis.extent, default=Axis(1, 0, 0))
 
 
 def _merged(axes: Sequence[Axis]) -> list[Axis]:

@@ -167,3 +167,18 @@ def test_one_element_repeated(itemsize: int, lanes: int) -> None:
         assert (mode == FILL) == (columns >= 16)
         assert (y[:, [0, -1]] == 255).all()
     check(np.broadcast_to(numbers((1, 1), itemsize), (40, 50)), np.zeros((40, 50), DTYPES[itemsize]), lanes)
+
+
+@pytest.mark.parametrize("lanes", WIDTHS)
+@pytest.mark.parametrize("count", INTERLEAVED)
+def test_shuffles_are_repeated_along_another_axis(count: int, lanes: int) -> None:
+    """Depth to space, space to depth, and every so manyth element: tasks of several places, the last of fewer."""
+    for rows, columns in ((57, 33), (300, 61), (9, 17), (5, 200)):
+        blocks = numbers((3, count, count, rows, columns), 4)
+        view = blocks.transpose(0, 3, 1, 4, 2)
+        assert check(view, np.zeros(view.shape, blocks.dtype), lanes, pieces=3, interleaved=count) == TILES
+        image = numbers((3, rows, count, columns, count), 4)
+        back = image.transpose(0, 2, 4, 1, 3)
+        check(back, np.zeros(back.shape, image.dtype), lanes, pieces=2, interleaved=count, step=count)
+        apart = numbers((3, count * rows, count * columns), 4)[:, ::count, ::count]
+        assert check(apart, np.zeros(apart.shape, np.float32), lanes, pieces=3, step=count) == STRIDED
