@@ -237,6 +237,11 @@ class Pointer:
         value = self._code.builder.asm(signature, "", "=r,0,r", [self.value, index.value], side_effect=False)
         return Pointer(self._code, self.element, value)
 
+    def unless(self, condition: Traced, other: Pointer) -> Pointer:
+        """This pointer, or `other` where the condition holds."""
+        value = self._code.builder.select(condition.value, other.value, self.value)
+        return Pointer(self._code, self.element, value)
+
     def as_bytes(self) -> Pointer:
         """The same address, as a pointer to uint8."""
         value = self._code.builder.bitcast(self.value, _I8.as_pointer())

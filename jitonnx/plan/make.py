@@ -6,6 +6,7 @@ from jitonnx.ir import computation as c
 from jitonnx.ir.dims import product
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowered, Statement
+from jitonnx.plan.ahead import ask_ahead
 from jitonnx.plan.choices import Choices
 from jitonnx.plan.fusion import Group, fuse
 from jitonnx.plan.halves import place_halves
@@ -37,6 +38,7 @@ def make_plan(lowered: Lowered, target: Target, choices: Choices | None = None) 
     planner.begin(None)
     _copy_outputs(planner, lowered)
     plan = planner.plan
+    ask_ahead(plan.calls)
     used = {tensor.buffer for call in plan.calls for tensor in call.tensors}
     plan.constants = [buffer for buffer in plan.constants if buffer in used]
     plan.prepare()

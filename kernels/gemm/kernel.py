@@ -67,12 +67,21 @@ class _Product(NamedTuple):
     column: Traced
     next_b: Pointer
     """What to ask for meanwhile, a cache line in each step of k."""
+    later: Pointer
+    """What the other tiles are to ask for."""
+    later_end: Traced
+    """How many elements of it."""
 
     def below(self, r: Traced, height: int, width: int) -> _Product:
-        """The rows from r on, for tiles of so many rows: the first few tiles each ask for a part of the next panel."""
+        """The rows from r on, for tiles of so many rows: the first few tiles each ask for a part of the next panel, the
+        others for parts of what is read later."""
         tile, line = r / height, _line(self.b.element)
         place = self._replace(a=self.a.at(r * self.a_row), c=self.c.at(r * self.c_row), row=self.row + r)
-        return place._replace(next_b=self.next_b.at(select(tile < -(-width // line), tile * self.k * line, 0)))
+        first = -(-width // line)
+        part = (tile - first) * self.k * line
+        for_later = (tile >= first) & (part < self.later_end)
+        next_b = self.next_b.at(select(tile < first, tile * self.k * line, 0))
+        return place._replace(next_b=next_b.unless(for_later, self.later.at(part)))
 
 
 def _line(element: types.Type) -> int:
@@ -123,7 +132,10 @@ class _Gemm:
                     panel, b_row = self._panel_of_b(b, column, live, rows, width)
                     here = (c.at(column), size["c_row"], live, batch, first_row, column)
                     next_panel = self._next_panel(panel, width, first_row, rows)
-                    self._emit_strip(width, _Product(a, a_row, panel, b_row, size["k"], *here, next_panel), rows)
+                    later = self._later(panel, first_row, column)
+                    self._emit_strip(
+                        width, _Product(a, a_row, panel, b_row, size["k"], *here, next_panel, *later), rows
+                    )
 
     def _width_cases(self, live: Traced) -> list[tuple[Traced, int]]:
         """For each tile width, whether it is the narrowest that suffices for `live` columns (or the widest at all)."""
@@ -136,6 +148,21 @@ class _Gemm:
         Where a single tile uses it, memory has no time left to be asked for more."""
         last = (first_row + rows >= self.size["m"]) & (rows > self.spec.rows[0])
         return panel.at(select(last, self.size["k"] * width, 0))
+
+    def _later(self, panel: Pointer, first_row: Traced, column: Traced) -> tuple[Pointer, Traced]:
+        """What a strip of tiles asks for on behalf of a later kernel, and how many elements of it."""
+        code, size, width = self.code, self.size, self.code.integer(self.spec.widths[0])
+        if not self.spec.later:
+            return panel, code.integer(0)
+        pointer, share, begin = panel, code.integer(0), code.integer(0)
+        strips = (size["n"] + (width - 1)) / width
+        strip = first_row / size["task_rows"] * strips + column / width
+        for buffer, number in zip(self.spec.later[::2], self.spec.later[1::2], strict=True):
+            end, each = code.size(number), code.size(number + 1)
+            here = (strip >= begin) & (strip < end)
+            pointer = pointer.unless(here, code.buffer(buffer, panel.element).at((strip - begin) * each))
+            share, begin = select(here, each, share), end
+        return pointer, share
 
     def _rows_of_a(self, a: Pointer, rows: Traced) -> tuple[Pointer, Traced]:
         """The task's rows with unit column stride, and their row stride."""
@@ -162,8 +189,7 @@ class _Gemm:
         with code.when(~in_place):
             shape, strides = (size["k"], smaller(live, width)), (size["b_row"], size["b_column"])
             emit_copy(code, source, strides, shape, self.scratch, code.integer(width), self.lanes)
-        panel = code.builder.select(in_place.value, source.value, self.scratch.value)
-        return Pointer(code, self.element, panel), select(in_place, size["b_row"], width)
+        return self.scratch.unless(in_place, source), select(in_place, size["b_row"], width)
 
     def _emit_strip(self, width: int, product: _Product, rows: Traced) -> None:
         """All rows of the task times one panel."""

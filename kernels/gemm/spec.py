@@ -61,6 +61,11 @@ class GemmSpec(KernelSpec):
     b_stored: str = ""
     """float16 or bfloat16: packed b lies in 16 bits and is widened to float32 as it is read; else it lies as `element`.
     For float32 b whose elements are all such numbers (`stored_type`), so that results stay the same."""
+    later: tuple[int, ...] = ()
+    """Where the kernel finds what it asks for on behalf of later kernels: pairs of a buffer's number and of a size's.
+    The size is the number of the strip of tiles (one panel of b in one task) at which those that ask for the buffer
+    end, where those for the next one begin; the size behind it, how many elements of it each of them asks for. For
+    packed b and a single matrix."""
 
     BUFFERS: ClassVar[tuple[str, ...]] = ("a", "b", "c")
     GIVEN: ClassVar[tuple[str, ...]] = (

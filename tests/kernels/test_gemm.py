@@ -6,6 +6,7 @@ import functools
 import itertools
 import math
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -322,6 +323,21 @@ def test_gemm_is_cut_into_tasks_to_share() -> None:
     for m, n, k in [(128, 768, 768), (49, 512, 2048), (3136, 64, 64), (12544, 64, 147), (1, 1000, 2048)]:
         spec = choose_gemm(m, n, k, 1, target)
         assert spec.tasks(spec.arguments(m=m, n=n, k=k)) >= 8
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_gemm_asking_for_what_later_kernels_read(cpu: str, pieces: int) -> None:
+    """It computes the same, and only asks: for a buffer of one element, and beyond any, without touching them."""
+    rng, lanes, spec = np.random.default_rng(5), lanes_of(cpu), GemmSpec((6, 4, 1), (32, 16))
+    asking = replace(spec, later=(4, 18, 3, 20))
+    plain, kernel = compiled(spec, cpu, lanes, bias_relu), compiled(asking, cpu, lanes, bias_relu)
+    for m, n, k in [(1, 1, 1), (6, 32, 3), (97, 83, 40), (500, 33, 17)]:
+        a, b, bias = matrices(rng, 1, 1, m, k), matrices(rng, 1, 1, k, n), guarded(matrices(rng, n))
+        expected = product(plain, spec, a, b, bias, pieces=pieces)
+        for shares in [(0, 0, 0, 0), (1, 16, 2, 1 << 20), (2, 160, 2, 16), (1 << 30, 32, 1 << 31, 32)]:
+            found = product(kernel, asking, a, b, bias, guarded(bias[:1]), pieces=pieces, more_sizes=shares)
+            np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("cpu", CPUS)

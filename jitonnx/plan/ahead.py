@@ -1,0 +1,113 @@
+"""Weights of products of few rows, asked for ahead of their turn.
+
+A product of one row reads each weight once, and waits for memory where the weights have left the caches since the run
+before, be it for those of other layers or for another program's data. Products of many rows wait for nothing but their
+multiply-adds. So those that come before ask for the weights, half of their tiles a cache line in each step of k.
+Measured, with other programs on the machine: 1 x 1000 x 1280 takes 75 to 90 us instead of 145, 1 x 48 x 1152 (of
+squeeze-and-excite) 3.5 instead of 12, and those who ask 2 to 7 % longer. Of the whole of EfficientNet, LCNet, MobileNet
+v3 and v4 that is 1 to 3 %.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field, replace
+
+from jitonnx.ir.dims import concrete
+from jitonnx.kernels.gemm.spec import GemmSpec
+from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.tensor import Tensor
+from jitonnx.records import dataclass
+
+_FEW_ROWS, _MANY_ROWS = 4, 32
+_LEAST_BYTES, _MOST_BYTES = 64 << 10, 8 << 20
+"""Weights worth asking for; more would be thrown out again before they are read."""
+_NEAR_CALLS = 64
+"""So far before its turn a call may be asked for."""
+_LINE_BYTES = 64
+_REQUESTS = 2
+"""Tensors that a call asks for, at most. Kernels are compiled for this number, whichever it is."""
+
+
+@dataclass(eq=False)
+class _Carrier:
+    """A product of many rows, and what it asks for: tensors, each with the strips of tiles that ask and their share."""
+
+    call: KernelCall
+    strips: int
+    lines: int
+    """Cache lines that a strip can ask for."""
+    requests: list[tuple[Tensor, int, int]] = field(default_factory=list)
+
+    @property
+    def free(self) -> int:
+        """Strips that do not ask yet."""
+        return self.strips - sum(strips for _, strips, _ in self.requests) if len(self.requests) < _REQUESTS else 0
+
+    @property
+    def kernel(self) -> tuple[object, ...]:
+        """Equal for calls that may share a kernel."""
+        return self.call.spec, len(self.call.tensors), len(self.call.stage_sizes)
+
+    def ask(self, weights: Tensor, first: int, end: int) -> int:
+        """Ask for the weights' bytes from `first` up to `end`, or some of them; gives how many."""
+        strips = min(self.free, -(-(end - first) // (self.lines * _LINE_BYTES)))
+        if not strips:
+            return 0
+        share = min(self.lines, -(-(end - first) // (strips * _LINE_BYTES))) * _LINE_BYTES
+        part = replace(weights, offset=weights.offset + first // weights.dtype.itemsize)
+        self.requests.append((part, strips, share // 4))
+        self.call.notes.append(f"asks for {strips * share} bytes of weights of a later product")
+        return strips * share
+
+    def settle(self) -> None:
+        """Put the requests into the call: buffers and sizes behind all others."""
+        call, spec, later, end = self.call, self.call.spec, [], 0
+        assert isinstance(spec, GemmSpec)
+        nothing = (call.tensors[1], 0, 0)
+        for tensor, strips, share in [*self.requests, *[nothing] * (_REQUESTS - len(self.requests))]:
+            end += strips
+            later += [len(call.tensors), spec.size_count + len(call.stage_sizes)]
+            call.tensors.append(tensor)
+            call.stage_sizes.extend([end, share])
+        call.spec = replace(spec, later=tuple(later))
+
+
+def ask_ahead(calls: Sequence[KernelCall]) -> None:
+    """Let products of many rows ask for the weights of those of few rows that follow."""
+    carriers = [_carrier(call) for call in calls]
+    for number, call in enumerate(calls):
+        wanted, asked = _bytes_read_once(call), 0
+        for carrier in reversed(carriers[max(0, number - _NEAR_CALLS) : number]):
+            if asked < wanted and carrier is not None:
+                asked += carrier.ask(call.tensors[1], asked, wanted)
+    asking = {carrier.kernel for carrier in carriers if carrier is not None and carrier.requests}
+    for carrier in carriers:
+        if carrier is not None and carrier.kernel in asking:  # with no request too: a second kernel would be compiled
+            carrier.settle()
+
+
+def _bytes_read_once(call: KernelCall) -> int:
+    """Of packed constant weights that a product of few rows reads; 0 for any other call."""
+    if not isinstance(call.spec, GemmSpec) or not call.spec.b_packed:
+        return 0
+    rows, b = concrete(call.sizes[0]), call.tensors[1].buffer
+    size = concrete(b.bytes)
+    if rows is None or rows > _FEW_ROWS or size is None or b.space != "constant":
+        return 0
+    return size if _LEAST_BYTES <= size <= _MOST_BYTES else 0
+
+
+def _carrier(call: KernelCall) -> _Carrier | None:
+    """The call as one that can ask: a single product of known, many rows and packed weights."""
+    spec = call.spec
+    if not isinstance(spec, GemmSpec) or not spec.b_packed or spec.itemsize != 4:
+        return None
+    m, n, k, outer, inner = map(concrete, call.sizes[:5])
+    if m is None or n is None or k is None or (outer, inner) != (1, 1) or m < _MANY_ROWS:
+        return None
+    task_rows, _ = spec.blocks(m, n, k, 1)
+    tiles = min(m, task_rows) // spec.rows[0]  # of a strip; the first few of them ask for its next panel
+    tiles = min(tiles // 2, tiles - -(-4 * spec.widths[0] // _LINE_BYTES))
+    strips = -(-m // task_rows) * -(-n // spec.widths[0])
+    return _Carrier(call, strips, tiles * k) if tiles * k > 0 else None
