@@ -105,14 +105,22 @@ class _Tile:
         sums = [code.variable(code.number(types.float32, 0, self.lanes)) for _ in range(spec.rows)]
         top, left = row * spec.strides[0] - size["pad_top"], column * spec.strides[1] - size["pad_left"]
         x = x.at(top * size["x_row"] + left)
+
+        def add(mask_at: _MaskAt) -> None:
+            if isinstance(weights, Pointer):
+                self._add_columns(sums, x, weights, top, mask_at)
+            else:
+                self._add_rows(sums, x, weights, top, mask_at)
+
+        if self.lanes < self.epilogue.vector.lanes:  # at the end of a row: code without masks would seldom run
+            add(lambda at: self._mask(left + at))
+            return sums
         inside = (left >= 0) & (left + spec.reach(self.lanes) <= size["width"])
         with code.either(inside) as (whole, edge):
-            for branch, mask_at in ((whole, lambda at: None), (edge, lambda at: self._mask(left + at))):
-                with branch:
-                    if isinstance(weights, Pointer):
-                        self._add_columns(sums, x, weights, top, mask_at)
-                    else:
-                        self._add_rows(sums, x, weights, top, mask_at)
+            with whole:
+                add(lambda at: None)
+            with edge:
+                add(lambda at: self._mask(left + at))
         return sums
 
     def _mask(self, first: Traced) -> Mask:
