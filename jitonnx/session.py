@@ -451,12 +451,13 @@ class InferenceSession:
         self._opsets = dict(model.opset_imports)
 
     def _engine(self, graph: Graph) -> Engine | BackgroundEngine:
-        from jitonnx.background_engine import BackgroundEngine
         from jitonnx.engine import CompileMode, Engine
 
         settings, cache, workshop = self._settings, _kernel_cache(default_directory()), self._workshop
         assert workshop is not None
         if settings.compile is CompileMode.BACKGROUND and settings.target is None:
+            from jitonnx.background_engine import BackgroundEngine
+
             return BackgroundEngine(graph, settings, cache, workshop, self._logger)
         if progress is not None:
             return Engine(graph, settings, cache, progress, workshop)
