@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +17,9 @@ from jitonnx.model.evaluate import on_numpy
 from jitonnx.ready import Ready, Runner
 from jitonnx.runtime.cache import KernelCache
 from jitonnx.runtime.program import Shapes
+
+if TYPE_CHECKING:
+    import logging
 
 
 class BackgroundEngine:

@@ -22,14 +22,17 @@ class NodeArg:
 
     @property
     def name(self) -> str:
+        """What it is fed or asked for by."""
         return self._name
 
     @property
     def type(self) -> str:
+        """In onnxruntime's words: `tensor(float)`, `tensor(int64)`, …"""
         return self._type
 
     @property
     def shape(self) -> list[int | str | None]:
+        """A new list: int for a fixed dimension, str for a named one, None for one that nothing is known of."""
         return list(self._shape)
 
     def __repr__(self) -> str:

@@ -138,13 +138,17 @@ class InferenceSession:
         input_feed: Mapping[str, Any],
         run_options: RunOptions | None = None,
     ) -> Outputs:
-        """The outputs for these inputs: new arrays, which the caller owns.
+        """The outputs for these inputs: new C-contiguous arrays, which the caller owns.
 
         output_names: which outputs, in which order; None or nothing: all, in the model's order.
-        input_feed: an array for every input, by name. Lists and numbers become arrays of the input's type; an array
-        must have that type.
+        input_feed: for every input, by name, an array of the type and shape that `get_inputs` tells: of any strides and
+        byte order, writeable or not; it is not changed. Lists and numbers become arrays of the input's type. Anything
+        else with `__array__` or `__dlpack__` will do.
+        run_options: a `RunOptions`, of which only `terminate` means something.
 
-        InvalidArgument (also a ValueError) names the input or output that does not fit, and what would.
+        InvalidArgument (also a ValueError) names the input or output that does not fit, and what would; TypeError says
+        that the names or the feeds are of the wrong kind. RuntimeException is about the run itself: an operator that
+        fails, or a lack of memory.
         """
         if run_options is None and (not output_names or output_names == self._output_names):
             outputs = self._entry(input_feed)
@@ -447,12 +451,13 @@ class InferenceSession:
         self._opsets = dict(model.opset_imports)
 
     def _engine(self, graph: Graph) -> Engine | BackgroundEngine:
-        from jitonnx.background_engine import BackgroundEngine
         from jitonnx.engine import CompileMode, Engine
 
         settings, cache, workshop = self._settings, _kernel_cache(default_directory()), self._workshop
         assert workshop is not None
         if settings.compile is CompileMode.BACKGROUND and settings.target is None:
+            from jitonnx.background_engine import BackgroundEngine
+
             return BackgroundEngine(graph, settings, cache, workshop, self._logger)
         if progress is not None:
             return Engine(graph, settings, cache, progress, workshop)

@@ -71,6 +71,9 @@ class _Direction(NamedTuple):
 class _Recurrent(Operator):
     """What the three layers share: attributes, shapes, directions, sequence lengths."""
 
+    inputs: ClassVar[tuple[str, ...]] = ("X", "W", "R", "B?", "sequence_lens?", "initial_h?")
+    outputs: ClassVar[tuple[str, ...]] = ("Y", "Y_h")
+    types = FLOATS
     gates: ClassVar[int]
     default_activations: ClassVar[tuple[str, ...]]
 
@@ -130,8 +133,7 @@ class _Recurrent(Operator):
 
     # ------------------------------------------------------------ types
 
-    def _infer(self, states: int, x: Value, w: Value, r: Value, *others: Value | None) -> tuple[TensorType, ...]:
-        """Types of Y and of `states` last states."""
+    def infer(self, x: Value, w: Value, r: Value, *others: Value | None) -> tuple[TensorType, ...]:
         if len(x.shape) != 3 or len(w.shape) != 3 or len(r.shape) != 3:
             raise InferenceError(f"X, W and R need three axes each: {x.type}, {w.type}, {r.type} given")
         if self.layout not in (0, 1):
@@ -156,14 +158,24 @@ class _Recurrent(Operator):
             if len(value.shape) != len(shape) or not all(map(assume_equal, value.shape, shape)):
                 raise InferenceError(f"{name} has the type {value.type}, expected the shape {list(map(str, shape))}")
         state = TensorType(x.dtype, self._state_shape(batch, hidden))
-        if self.layout:
-            return (TensorType(x.dtype, (batch, steps, self.directions, hidden)), *(state,) * states)
-        return (TensorType(x.dtype, (steps, self.directions, batch, hidden)), *(state,) * states)
+        y = (batch, steps, self.directions, hidden) if self.layout else (steps, self.directions, batch, hidden)
+        return (TensorType(x.dtype, y), *(state,) * (len(self.outputs) - 1))
 
     def _state_shape(self, batch: DimLike, hidden: DimLike) -> tuple[DimLike, ...]:
         return (batch, self.directions, hidden) if self.layout else (self.directions, batch, hidden)
 
     # ------------------------------------------------------------ evaluation
+
+    def evaluate(
+        self,
+        x: np.ndarray,
+        w: np.ndarray,
+        r: np.ndarray,
+        b: np.ndarray | None = None,
+        sequence_lens: np.ndarray | None = None,
+        initial_h: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, ...]:
+        return self._evaluate(x, w, r, b, sequence_lens, (initial_h,))[:2]
 
     def _evaluate(
         self,
@@ -241,8 +253,10 @@ class _Recurrent(Operator):
 
     # ------------------------------------------------------------ lowering
 
-    def _lower(self, to: Lowering, operands: Sequence[Value | None], types: Sequence[TensorType]) -> tuple[Value, ...]:
+    @lower_halves
+    def lower(self, to: Lowering, *operands: Value | None) -> tuple[Value, ...]:
         """c.Recurrent, which has layout 0, with transposes around it for layout 1."""
+        types = self.infer(*operands)  # type: ignore[arg-type]
         if not all(isinstance(dim, int) for dim in types[0].shape[-1:]):  # type: ignore[index]
             return to.host(self, operands, types[: to.wanted])
         hidden = types[0].shape[-1]  # type: ignore[index]
@@ -265,14 +279,10 @@ class LSTM(_Recurrent):
     versions = (1, 7, 14, 22)
     inputs = ("X", "W", "R", "B?", "sequence_lens?", "initial_h?", "initial_c?", "P?")
     outputs = ("Y", "Y_h", "Y_c")
-    types = FLOATS
     gates = 4
     default_activations = ("Sigmoid", "Tanh", "Tanh")
 
     input_forget: bool = False
-
-    def infer(self, x: Value, w: Value, r: Value, *others: Value | None) -> tuple[TensorType, ...]:
-        return self._infer(2, x, w, r, *others)
 
     def evaluate(
         self,
@@ -298,36 +308,15 @@ class LSTM(_Recurrent):
         cell = forget * cell + i * g(new)
         return f(o + p_o * cell) * last(cell), cell
 
-    @lower_halves
-    def lower(self, to: Lowering, *operands: Value | None) -> tuple[Value, ...]:
-        return self._lower(to, operands, self.infer(*operands))  # type: ignore[arg-type]
-
 
 class GRU(_Recurrent):
     """Gated recurrent unit; outputs Y, Y_h. Gates in the order z, r, h."""
 
     versions = (1, 3, 7, 14, 22)
-    inputs = ("X", "W", "R", "B?", "sequence_lens?", "initial_h?")
-    outputs = ("Y", "Y_h")
-    types = FLOATS
     gates = 3
     default_activations = ("Sigmoid", "Tanh")
 
     linear_before_reset: bool = False
-
-    def infer(self, x: Value, w: Value, r: Value, *others: Value | None) -> tuple[TensorType, ...]:
-        return self._infer(1, x, w, r, *others)
-
-    def evaluate(
-        self,
-        x: np.ndarray,
-        w: np.ndarray,
-        r: np.ndarray,
-        b: np.ndarray | None = None,
-        sequence_lens: np.ndarray | None = None,
-        initial_h: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, ...]:
-        return self._evaluate(x, w, r, b, sequence_lens, (initial_h,))[:2]
 
     def _step(
         self, x: np.ndarray, h: np.ndarray, cell: np.ndarray, direction: _Direction
@@ -345,34 +334,13 @@ class GRU(_Recurrent):
         h = (1 - z) * g(candidate) + z * h
         return h, h
 
-    @lower_halves
-    def lower(self, to: Lowering, *operands: Value | None) -> tuple[Value, ...]:
-        return self._lower(to, operands, self.infer(*operands))  # type: ignore[arg-type]
-
 
 class RNN(_Recurrent):
     """The simple recurrent layer H = f(X Wᵀ + H Rᵀ + B); outputs Y, Y_h."""
 
     versions = (1, 7, 14, 22)
-    inputs = ("X", "W", "R", "B?", "sequence_lens?", "initial_h?")
-    outputs = ("Y", "Y_h")
-    types = FLOATS
     gates = 1
     default_activations = ("Tanh",)
-
-    def infer(self, x: Value, w: Value, r: Value, *others: Value | None) -> tuple[TensorType, ...]:
-        return self._infer(1, x, w, r, *others)
-
-    def evaluate(
-        self,
-        x: np.ndarray,
-        w: np.ndarray,
-        r: np.ndarray,
-        b: np.ndarray | None = None,
-        sequence_lens: np.ndarray | None = None,
-        initial_h: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, ...]:
-        return self._evaluate(x, w, r, b, sequence_lens, (initial_h,))[:2]
 
     def _step(
         self, x: np.ndarray, h: np.ndarray, cell: np.ndarray, direction: _Direction
@@ -380,10 +348,6 @@ class RNN(_Recurrent):
         (f,) = direction.functions
         h = f(x + h @ direction.r.T + (direction.bias_w + direction.bias_r))
         return h, h
-
-    @lower_halves
-    def lower(self, to: Lowering, *operands: Value | None) -> tuple[Value, ...]:
-        return self._lower(to, operands, self.infer(*operands))  # type: ignore[arg-type]
 
 
 OPERATORS = (GRU, LSTM, RNN)

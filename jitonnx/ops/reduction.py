@@ -246,9 +246,7 @@ class ArgMin(_ArgReduce):
     kind = "min"
 
 
-OPERATORS = (
-    ArgMax,
-    ArgMin,
+REDUCTIONS = (
     ReduceL1,
     ReduceL2,
     ReduceLogSum,
@@ -260,3 +258,6 @@ OPERATORS = (
     ReduceSum,
     ReduceSumSquare,
 )
+"""Those that fold elements into one; rewrites move transposes past them."""
+
+OPERATORS = (ArgMax, ArgMin, *REDUCTIONS)

@@ -15,33 +15,9 @@ from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.types import broadcast_shapes, collect_assumptions
 from jitonnx.ops.matmul import MatMul
 from jitonnx.ops.pieces import Concat
-from jitonnx.ops.reduction import (
-    ReduceL1,
-    ReduceL2,
-    ReduceLogSum,
-    ReduceLogSumExp,
-    ReduceMax,
-    ReduceMean,
-    ReduceMin,
-    ReduceProd,
-    ReduceSum,
-    ReduceSumSquare,
-)
+from jitonnx.ops.reduction import REDUCTIONS
 from jitonnx.ops.shape import Expand, Reshape, Transpose
 from jitonnx.passes.rewriting import Edit, Result, array, producer, rank, ranked, rule, scalar
-
-REDUCTIONS = (
-    ReduceL1,
-    ReduceL2,
-    ReduceLogSum,
-    ReduceLogSumExp,
-    ReduceMax,
-    ReduceMean,
-    ReduceMin,
-    ReduceProd,
-    ReduceSum,
-    ReduceSumSquare,
-)
 
 
 @rule("transpose below elementwise", equation="f(T(a), T(b), c) = T(f(a, b, T'(c)))")
