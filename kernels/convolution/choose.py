@@ -49,9 +49,9 @@ def choose_convolution(
     an infinity reaches all outputs of its tile.
 
     Depthwise when every channel is a group; in groups of 2, 4 or 8 channels by permutations where the CPU has such of a
-    whole vector; Winograd, of several groups with whole blocks of channels, where it saves time; else direct. In scratch memory, up to 4
-    channels stay side by side ("interleaved": its sums run over kernel_width * channels neighbours at once); more are
-    worth blocks of a cache line.
+    whole vector; Winograd, of several groups with whole blocks of channels, where it saves time; else direct. In
+    scratch memory, up to 4 channels stay side by side ("interleaved": its sums run over kernel_width * channels
+    neighbours at once); more are worth blocks of a cache line.
     """
     lanes = target.lanes(4)
     if groups == channels == out_channels > 1 and channels_last:
