@@ -49,9 +49,9 @@ def choose_convolution(
     an infinity reaches all outputs of its tile.
 
     Depthwise when every channel is a group; in groups of 2, 4 or 8 channels by permutations where the CPU has such of a
-    whole vector; Winograd where it saves time; else direct. In scratch memory, up to 4
-    channels stay side by side ("interleaved": its sums run over kernel_width * channels neighbours at once); more are
-    worth blocks of a cache line.
+    whole vector; Winograd, of several groups with whole blocks of channels, where it saves time; else direct. In
+    scratch memory, up to 4 channels stay side by side ("interleaved": its sums run over kernel_width * channels
+    neighbours at once); more are worth blocks of a cache line.
     """
     lanes = target.lanes(4)
     if groups == channels == out_channels > 1 and channels_last:
@@ -155,12 +155,13 @@ def _winograd_if_faster(
     """
     height, width = out_size
     own, own_outputs = channels // groups, out_channels // groups
-    if own % CHANNEL_BLOCK or not own or not own_outputs or not height or not width:
+    if not own or not own_outputs or not height or not width:
         return None
+    part_block = own % CHANNEL_BLOCK != 0
     lanes, wide = target.lanes(4), target.vector_registers >= 32
     vectors = 2 if own_outputs > lanes else 1
     if groups > 1:
-        if own_outputs % lanes:
+        if own_outputs % lanes or part_block:
             return None
         vectors = 1 if own_outputs % (2 * lanes) else 2
     outputs_padded = -(-out_channels // (vectors * lanes)) * vectors
@@ -171,7 +172,7 @@ def _winograd_if_faster(
             tiles_along(size, tile, dilation) * dilation
             for size, tile, dilation in zip((height, width), outputs, dilations, strict=True)
         ]
-        spec = WinogradSpec(lanes, outputs, 8 if wide else 6, vectors, target.l2_bytes)
+        spec = WinogradSpec(lanes, outputs, 8 if wide else 6, vectors, target.l2_bytes, part_block)
         costs[spec] = _winograd_cost(spec, tiles[0] * tiles[1], groups, channels, out_channels)
     return min(costs, key=lambda spec: costs[spec])
 
@@ -182,7 +183,7 @@ def _winograd_cost(spec: WinogradSpec, tiles: int, groups: int, channels: int, o
     weights = 4 * spec.positions * own * out_channels
     products = max(tiles, spec.product_rows[-1]) * spec.positions * own * output_blocks * spec.vectors / 0.88
     reads = 1 if weights <= spec.l2_bytes * 3 // 4 else spec.tile_blocks(tiles, own, output_blocks)
-    transforms = tiles * 9 * spec.positions * (channels / spec.lanes + output_blocks * spec.vectors)
+    transforms = tiles * 9 * spec.positions * (-(-channels // spec.lanes) + output_blocks * spec.vectors)
     return max(products, reads * weights / 6) + transforms
 
 

@@ -22,7 +22,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from jitonnx.kernels.convolution.problem import Problem
+from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, Problem
 from jitonnx.kernels.packing import blocks, for_each, zeros
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
@@ -45,6 +45,8 @@ class WinogradBlocking(NamedTuple):
     """The most tiles of a task that there is room for in scratch memory."""
     tile_blocks: int
     output_blocks: int
+    padded_channels: int
+    """Input channels, rounded up to whole blocks."""
     group_channels: int
     """Input channels of a group."""
     group_blocks: int
@@ -64,8 +66,8 @@ class WinogradBlocking(NamedTuple):
 
 @dataclass(frozen=True)
 class WinogradSpec(KernelSpec):
-    """A convolution of 3x3, 1x3 or 3x1 taps, stride 1, x_channel = 1, in groups whose input channels are a multiple of
-    CHANNEL_BLOCK; of several groups output channels are a multiple of `block`.
+    """A convolution of 3x3, 1x3 or 3x1 taps, stride 1, x_channel = 1. Of several groups the input channels are a
+    multiple of CHANNEL_BLOCK each, and the output channels of `block`.
 
     SIZES are those of `DirectSpec`. A task transforms the input of some tiles, of the groups it needs, unless the task
     before did; then for each position multiplies [tiles, channels] by [channels, output channels] for a chunk of output
@@ -83,6 +85,8 @@ class WinogradSpec(KernelSpec):
     vectors: int
     """Vectors of output channels it takes at once."""
     l2_bytes: int = 1 << 20
+    part_block: bool = False
+    """Whether the last block of input channels is not full: it is then read by masks."""
 
     BUFFERS: ClassVar[tuple[str, ...]] = ("x", "w", "y")
     SIZES: ClassVar[tuple[str, ...]] = Problem._fields
@@ -120,21 +124,23 @@ class WinogradSpec(KernelSpec):
         tiles = p.images * rows * p.dilation_height * columns * p.dilation_width
         output_blocks = -(-p.out_channels // self.block)
         group_channels, group_blocks = p.channels // p.groups, max(1, output_blocks // p.groups)
+        padded = -(-p.channels // CHANNEL_BLOCK) * CHANNEL_BLOCK
         tile_blocks = self.tile_blocks(tiles, group_channels, output_blocks)
         task_tiles = -(-tiles // tile_blocks)
         product_plane = (task_tiles + self.rows) * self.block + _PAD
         # A task's products take a quarter of L2, if there are enough tasks with so many blocks.
         chunk = min(self.l2_bytes // 4 // (4 * self.positions * product_plane), output_blocks * tile_blocks // 8)
-        chunk = max(1, min(chunk, output_blocks))
+        chunk, held = max(1, min(chunk, output_blocks)), padded
         if p.groups > 1:
             chunk = self._whole_groups(chunk, group_channels, group_blocks, task_tiles)
+            held = chunk // group_blocks * group_channels
         chunks = -(-output_blocks // chunk)
-        input_plane = -(-chunk // group_blocks) * group_channels * task_tiles + _PAD
-        scratch = 4 * (p.channels + self.positions * (input_plane + chunk * product_plane))
+        input_plane = held * task_tiles + _PAD
+        scratch = 4 * (padded + self.positions * (input_plane + chunk * product_plane))
         ahead = self._ahead(group_channels, p.out_channels, -(-task_tiles // self.rows))
         blocking = WinogradBlocking(
             *(rows, columns, tiles, task_tiles, tile_blocks, output_blocks),
-            *(group_channels, group_blocks, chunk, chunks),
+            *(padded, group_channels, group_blocks, chunk, chunks),
             *(input_plane, product_plane, ahead, tile_blocks * chunks if tiles else 0, scratch),
         )
         return [*p, *blocking]

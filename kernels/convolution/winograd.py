@@ -36,7 +36,7 @@ class _Memory:
     def __init__(self, code: Code, spec: WinogradSpec) -> None:
         sizes = WinogradSizes(code)
         self.zeros = code.scratch(types.float32)
-        self.inputs = self.zeros.at(sizes.channels)
+        self.inputs = self.zeros.at(sizes.padded_channels)
         self.products = self.inputs.at(sizes.input_plane * spec.positions)
 
 
@@ -83,8 +83,9 @@ class _Winograd:
         pixels = self._pixels(code, number)
         next_tile = sizes.x_pixel * sizes.dilation_width * column_outputs
         with code.loop(end, first, spec.lanes) as channel:
+            live = code.live(end - channel, spec.lanes) if spec.part_block else None
             transformed = [
-                _transform([pixels(i, j).load(channel, spec.lanes) for i in range(rows)], row_outputs)
+                _transform([pixels(i, j).load(channel, spec.lanes, live) for i in range(rows)], row_outputs)
                 for j in range(columns)
             ]
             for i in range(rows):
@@ -127,21 +128,25 @@ class _Winograd:
         A product takes `rows` tiles as long as enough are left for the last one or two. Each asks for a part of the
         weights of the next block, or of the first at the next position.
         """
-        sizes, spec = WinogradSizes(code), self.spec
+        sizes, spec, memory = WinogradSizes(code), self.spec, _Memory(code, self.spec)
         most, fewer, least = spec.product_rows
         whole = (count - 3) / code.integer(most) * most  # 3 … most + 2 are left, unless there are fewer than 3 at all
         two_more = count - whole > most
         last = select(two_more, whole + fewer, whole)
         left = count - last
+        group = code.variable(code.integer(0))
         with code.loop(spec.positions) as position, code.loop(stop, start) as block:
+            group.set(select(block.equals(start), code.integer(0), group.get()))
             ends = block + 1 >= stop
             next_block, next_position = select(ends, start, block + 1), select(ends, position + 1, position)
             b, ahead = self._weights(code, block, position), self._weights(code, next_block, next_position)
+            channel = group.get() * sizes.group_channels
+            inputs = memory.inputs.at(position * sizes.input_plane + channel * sizes.task_tiles)
+            products = memory.products.at(((block - start) * spec.positions + position) * sizes.product_plane)
 
             def multiply(rows: int, row: Traced) -> None:
                 asked = ahead.at(row / code.integer(most) * sizes.ahead * sizes.group_channels)
-                group = block / sizes.group_blocks - start / sizes.group_blocks
-                arguments: list[Traced | Pointer] = [position, block - start, group, row, b, asked]
+                arguments = [inputs.at(row * CHANNEL_BLOCK), products.at(row * spec.block), b, asked]
                 code.subroutine(f"multiply_{rows}", arguments, partial(self._multiply, rows), inline=False)
 
             with code.loop(whole, step=most) as row:
@@ -154,42 +159,32 @@ class _Winograd:
                 multiply(fewer, last)
             with code.when((left > 0) & (left <= least)):
                 multiply(least, last)
+            following = group.get() + 1
+            group.set(select(block + 1 - start >= following * sizes.group_blocks, following, group.get()))
 
     def _weights(self, code: Code, block: Traced, position: Traced) -> Pointer:
         """The transformed weights of an output block at a position."""
         channels = WinogradSizes(code).group_channels
         return code.buffer(1, types.float32).at((block * self.spec.positions + position) * channels * self.spec.block)
 
-    def _multiply(
-        self,
-        rows: int,
-        code: Code,
-        position: Traced,
-        number: Traced,
-        group: Traced,
-        row: Traced,
-        b: Pointer,
-        ahead: Pointer,
-    ) -> None:
-        """`rows` tiles from `row` on times the weights b of the task's `number`-th output block, which reads its
-        `group`-th group of channels, at one position."""
-        sizes, spec, memory = WinogradSizes(code), self.spec, _Memory(code, self.spec)
+    def _multiply(self, rows: int, code: Code, a: Pointer, target: Pointer, b: Pointer, ahead: Pointer) -> None:
+        """The transformed input a of `rows` tiles at one position times the weights b of an output block, to target."""
+        sizes, spec = WinogradSizes(code), self.spec
         sums = [code.variable(code.number(types.float32, 0, spec.lanes)) for _ in range(rows * spec.vectors)]
-        first = group * sizes.group_channels * sizes.task_tiles
-        a = memory.inputs.at(position * sizes.input_plane + first + row * CHANNEL_BLOCK)
         offsets = [_I64(r * CHANNEL_BLOCK) for r in range(rows)]
         with code.loop(sizes.group_channels, step=CHANNEL_BLOCK) as channel:
+            deep = code.integer(CHANNEL_BLOCK)
+            if spec.part_block:
+                deep = smaller(sizes.group_channels - channel, CHANNEL_BLOCK)
             values = [variable.get() for variable in sums]
             added = emit_accumulate(
                 *(code.builder, types.float32, [value.value for value in values]),
                 *(a.at(channel * sizes.task_tiles).value, offsets, _I64(1)),
-                *(b.at(channel * spec.block).value, _I64(spec.block), _I64(CHANNEL_BLOCK)),
+                *(b.at(channel * spec.block).value, _I64(spec.block), deep.value),
                 (ahead.at(channel * sizes.ahead).value, sizes.ahead.value),
             )
             for variable, value, new in zip(sums, values, added, strict=True):
                 variable.set(value.like(new))
-        plane = number * spec.positions + position
-        target = memory.products.at(plane * sizes.product_plane + row * spec.block)
         for index, variable in enumerate(sums):
             target.store(index * spec.lanes, variable.get())
 

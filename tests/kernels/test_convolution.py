@@ -323,6 +323,14 @@ WINOGRAD = [
     Case((11, 6), 16, 40, kernel=(1, 3), dilations=(1, 2), pads=(0, 0, 0, 1), images=2),
     Case((9, 7), 16, 33, kernel=(3, 1), dilations=(2, 1), pads=(1, 0, 2, 0)),
 ]
+WINOGRAD_PARTS = [
+    Case((7, 7), 26, 26),
+    Case((9, 30), 52, 33, images=2),
+    Case((14, 5), 20, 40, dilations=(1, 2), pads=(0, 2, 1, 2)),
+    Case((6, 6), 3, 17),
+    Case((1, 33), 31, 16, kernel=(1, 3), pads=(0, 1, 0, 1)),
+]
+"""Input channels that are no multiple of CHANNEL_BLOCK."""
 WINOGRAD_GROUPS = [
     Case((7, 7), 80, 80, groups=5),
     Case((14, 15), 64, 96, groups=2, images=2),
@@ -392,6 +400,15 @@ def test_winograd(case: Case, outputs: tuple[int, int], target: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("outputs", ((2, 2), (4, 4)))
+@pytest.mark.parametrize("case", WINOGRAD_PARTS, ids=str)
+def test_winograd_of_any_number_of_channels(case: Case, outputs: tuple[int, int], target: str) -> None:
+    down, across = (tile if taps > 1 else 1 for tile, taps in zip(outputs, case.kernel, strict=True))
+    spec = WinogradSpec(named(target).lanes(4), (down, across), rows=5, vectors=2, part_block=True)
+    check(case, spec, target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("l2_bytes", (1 << 16, 1 << 20))
 @pytest.mark.parametrize("case", WINOGRAD_GROUPS, ids=str)
 def test_winograd_in_groups(case: Case, l2_bytes: int, target: str) -> None:
@@ -438,6 +455,7 @@ def test_winograd_is_chosen_where_it_saves_time() -> None:
     assert isinstance(row, WinogradSpec) and row.outputs == (1, 4)
     assert outputs(512, 512, 14, groups=32) == outputs(512, 512, 14, groups=8) == (4, 4)
     assert outputs(256, 256, 28, groups=32) is outputs(480, 480, 14, groups=20) is None  # 8, 24 channels a group
+    assert outputs(26, 26, 56) == outputs(104, 104, 14) == (4, 4)
     assert outputs(3, 64, 224) is outputs(64, 64, 56, (2, 2)) is outputs(64, 64, None) is outputs(16, 16, 1) is None
 
 
