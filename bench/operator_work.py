@@ -9,7 +9,7 @@ both take less time than a call that does nothing, the call binds.
 from __future__ import annotations
 
 import timeit
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -52,7 +52,8 @@ class Work(NamedTuple):
     flops: int
     bytes: int
     element_bytes: int
-    """Size of the elements that the arithmetic is on: the FMA peak is that of float32, of float64 half."""
+    """Size of the elements that the arithmetic is on: the FMA peak is that of float32, of float64 half, of bool four
+    times that."""
 
 
 def work(model: onnx.ModelProto, net: Net, outputs: Sequence[np.ndarray]) -> Work:
@@ -63,7 +64,18 @@ def work(model: onnx.ModelProto, net: Net, outputs: Sequence[np.ndarray]) -> Wor
         read[net.picked] = written
     shapes = _shapes(model)
     flops = sum(_flops(node, shapes, net.weights) for node in model.graph.node)
-    return Work(flops, sum(read.values()) + written, max(4, outputs[0].itemsize))
+    return Work(flops, sum(read.values()) + written, _element_bytes(net.feeds.values(), outputs[0]))
+
+
+def _element_bytes(feeds: Iterable[np.ndarray], output: np.ndarray) -> int:
+    """Size of the elements that arithmetic is on: of integers and truth values alone the widest, of floats 4 or more.
+
+    A vector instruction does four times as many int8 or bool as float32; float16 is computed with as float32.
+    """
+    arrays = [*feeds, output]
+    if all(array.dtype.kind in "biu" for array in arrays):
+        return max(array.itemsize for array in arrays)
+    return max(4, output.itemsize)
 
 
 class Bound(NamedTuple):

@@ -706,14 +706,65 @@ def _safe_divisor(builder: ir.IRBuilder, element: types.Type, a: ir.Value, b: ir
     return builder.select(trap, one, b)
 
 
+def _quotient(builder: ir.IRBuilder, element: types.Type, a: ir.Value, b: ir.Value) -> ir.Value:
+    """a / b truncated, for b that does not trap. Vector units divide floats only.
+
+    The truncated quotient of floats of p bits is that of the integers where these are at most 2^p: a quotient that is
+    no integer is at least 1 / b away from one, which is more than rounding moves it by: a / b / 2^p. So float64 serves
+    integers of 32 bits, and those of 64 as long as they are that small; otherwise all lanes are divided one by one.
+    """
+    if not isinstance(a.type, ir.VectorType):
+        return _arithmetic(builder, "/", element, a, b)
+    if element.bitwidth < 64:
+        return _quotient_of_floats(builder, ir.FloatType() if element.bitwidth < 32 else ir.DoubleType(), element, a, b)
+    small = builder.and_(*(_within_double(builder, element, x) for x in (a, b)))
+    with builder.if_else(_all_lanes_hold(builder, small)) as (fast, slow):
+        with fast:
+            by_floats = _quotient_of_floats(builder, ir.DoubleType(), types.int64, a, b)
+            after_fast = builder.block
+        with slow:
+            one_by_one = _arithmetic(builder, "/", element, a, b)
+            after_slow = builder.block
+    result = builder.phi(a.type)
+    result.add_incoming(by_floats, after_fast)
+    result.add_incoming(one_by_one, after_slow)
+    return result
+
+
+def _quotient_of_floats(
+    builder: ir.IRBuilder, scalar: ir.Type, element: types.Type, a: ir.Value, b: ir.Value
+) -> ir.Value:
+    floats = ir.VectorType(scalar, a.type.count)
+    signed = element.signed
+    a_float, b_float = ((builder.sitofp if signed else builder.uitofp)(x, floats) for x in (a, b))
+    return (builder.fptosi if signed else builder.fptoui)(builder.fdiv(a_float, b_float), a.type)
+
+
+def _within_double(builder: ir.IRBuilder, element: types.Type, x: ir.Value) -> ir.Value:
+    """In which lanes a 64-bit integer is at most 2^53, and at least -2^53."""
+    limit = 1 << 53
+    if element.signed:
+        x = builder.add(x, ir.Constant(x.type, all_lanes(x.type, limit)))
+        limit *= 2
+    return builder.icmp_unsigned("<=", x, ir.Constant(x.type, all_lanes(x.type, limit)))
+
+
+def _all_lanes_hold(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
+    count = mask.type.count
+    return builder.icmp_unsigned("==", builder.bitcast(mask, ir.IntType(count)), ir.Constant(ir.IntType(count), -1))
+
+
 def _divide_integer(builder: ir.IRBuilder, element: types.Type, a: ir.Value, b: ir.Value) -> ir.Value:
-    return _arithmetic(builder, "/", element, a, _safe_divisor(builder, element, a, b))
+    return _quotient(builder, element, a, _safe_divisor(builder, element, a, b))
 
 
 def _remainder(builder: ir.IRBuilder, element: types.Type, a: ir.Value, b: ir.Value) -> ir.Value:
     if isinstance(element, types.Float):
         return float_remainder(builder, element, a, b)
-    return _arithmetic(builder, "%", element, a, _safe_divisor(builder, element, a, b))
+    b = _safe_divisor(builder, element, a, b)
+    if not isinstance(a.type, ir.VectorType):
+        return _arithmetic(builder, "%", element, a, b)
+    return builder.sub(a, builder.mul(_quotient(builder, element, a, b), b))
 
 
 def _modulo(builder: ir.IRBuilder, element: types.Type, a: ir.Value, b: ir.Value) -> ir.Value:

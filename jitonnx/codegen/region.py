@@ -26,12 +26,20 @@ from typing import Any
 
 from jitonnx.codegen.source import NUMBA_TYPES, Source, compile_source, emit_expr, namespace
 from jitonnx.ir import expr as e
+from jitonnx.ir.dtypes import HALVES
 from jitonnx.plan.region import BROADCAST, UNIT, RegionSpec
 
 
 def region_function(spec: RegionSpec, lanes: int) -> Callable[..., Any]:
-    """The kernel of a region."""
-    return compile_source(region_source(spec), "kernel", namespace(lanes))
+    """The kernel of a region, for vectors of 4 * lanes bytes."""
+    return compile_source(region_source(spec), "kernel", namespace(lanes * 4 // _widest(spec)))
+
+
+def _widest(spec: RegionSpec) -> int:
+    """Bytes, at most 4, of the widest type that a region computes with: narrow elements fill a vector by more lanes."""
+    dtypes = {node.dtype for root in spec.exprs for node in e.children_first(root)}
+    dtypes.update(dtype for dtype, _ in (*spec.inputs, *spec.outputs))
+    return max(4 if dtype in HALVES else min(4, dtype.itemsize) for dtype in dtypes)
 
 
 def region_source(spec: RegionSpec) -> str:

@@ -7,7 +7,17 @@ from typing import Any
 
 from numba.core import types
 
-from jitonnx.kernels.code import Code, Mask, Pointer, Variable, emitted, remainder, shuffled, smaller
+from jitonnx.kernels.code import (
+    REGISTER_LANE_BYTES,
+    Code,
+    Mask,
+    Pointer,
+    Variable,
+    emitted,
+    remainder,
+    shuffled,
+    smaller,
+)
 from jitonnx.kernels.rows import unit_range
 from jitonnx.kernels.scan.spec import COLUMNS, ScanSpec
 from jitonnx.kernels.trace import Traced
@@ -74,20 +84,30 @@ class _Scan:
             y.store(at, old if self.spec.exclusive else total.get())
 
     def _vector(self, x: Traced, before: Variable) -> Traced:
-        """The scan of one vector behind all `before`, whose total is then in all lanes of `before`."""
-        distance, total = 1, before.get()
-        while distance < self.lanes:
-            x = self._combine(x, self._shifted(x, distance))
+        """The scan of one vector behind all `before`, whose total is then in all lanes of `before`.
+
+        First stretches of 128 bits, within which shuffles are cheap, then what lies in front of each stretch.
+        """
+        total, within = before.get(), min(self.lanes, REGISTER_LANE_BYTES * 8 // self.element.bitwidth)
+        distance = 1
+        while distance < within:
+            x = self._combine(x, self._shifted(x, distance, within))
             distance *= 2
+        last = shuffled(x, x, [lane // within * within + within - 1 for lane in range(self.lanes)])
+        offset = self._shifted(last, within)  # what the stretches in front of each one come to
+        while distance < self.lanes:
+            offset = self._combine(offset, self._shifted(offset, distance))
+            distance *= 2
+        x = self._combine(x, offset)
         # From one vector to the next there is only one operation to wait for.
         before.set(self._combine(total, self._last_lane(x)))
         return self._combine(total, self._shifted(x, 1) if self.spec.exclusive else x)
 
-    def _shifted(self, x: Traced, distance: int) -> Traced:
-        """Lane i is lane i - distance of x, or neutral."""
+    def _shifted(self, x: Traced, distance: int, within: int | None = None) -> Traced:
+        """Lane i is lane i - distance of x, or neutral where that is in front of its stretch of `within` lanes."""
         lanes = self.lanes
-        chosen = [i - distance if i >= distance else lanes for i in range(lanes)]
-        return shuffled(x, self.neutral, chosen)
+        stretch = within or lanes
+        return shuffled(x, self.neutral, [i - distance if i % stretch >= distance else lanes for i in range(lanes)])
 
     def _last_lane(self, x: Traced) -> Traced:
         return shuffled(x, x, [self.lanes - 1] * self.lanes)

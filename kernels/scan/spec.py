@@ -23,8 +23,9 @@ class ScanSpec(KernelSpec):
 
     Element (o, k, i) of x lies at o * x_outer + k * x_step + i, that of y at o * y_outer + k * y_step + i. With `last`,
     inner and both steps are 1 and go unread, and vectors lie along the axis itself: lanes of a vector are added up by
-    doubling distances, then what came before. Otherwise vectors lie along inner, and each lane is added up in order.
-    A result depends on the width of vectors, not on how tasks are split. Integers wrap around, unsigned ones alike.
+    doubling distances, within stretches of 128 bits and then over them, then what came before. Otherwise vectors lie
+    along inner, and each lane is added up in order. A result depends on the width of vectors, not on how tasks are
+    split. Integers wrap around, unsigned ones alike.
 
     Task: rows of about as many elements as `sharing` says, or blocks of 64 columns.
     """

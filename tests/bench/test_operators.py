@@ -78,6 +78,22 @@ def test_work_counts_what_is_picked_not_what_there_is():
 
 
 @pytest.mark.parametrize(
+    "case, dtype, element_bytes",
+    [
+        ("logic/Not", bool, 1),
+        ("logic/Equal int64", bool, 8),
+        ("logic/Greater", bool, 4),
+        ("arithmetic/Max int8", np.int8, 1),
+        ("logic/Cast float16 to float32", np.float32, 4),
+        ("logic/Cast float32 to float64", np.float64, 8),
+    ],
+)
+def test_work_knows_what_a_vector_holds(case, dtype, element_bytes):
+    model, net = next(cases([case])).make()
+    assert work(model, net, [np.zeros((1, 128, 28, 28), dtype)]).element_bytes == element_bytes
+
+
+@pytest.mark.parametrize(
     "needed, bound",
     [
         (Work(10**6, 1000, 4), Bound("FMA", 10**6)),

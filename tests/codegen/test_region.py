@@ -164,3 +164,22 @@ def test_code_uses_vector_registers(target: Target, register: str) -> None:
     text = assembly(region_function(call.spec, target.lanes(4)), target)
     assert text.count(register) > 20
     assert "vfmadd" in text
+
+
+@pytest.mark.parametrize("target", [host(), AVX2], ids=["host", "avx2"])
+@pytest.mark.parametrize("dtype", [DType.BOOL, DType.INT8, DType.UINT8, DType.INT16, DType.UINT16])
+def test_narrow_elements_fill_vectors(dtype: DType, target: Target) -> None:
+    """Regions of small types alone have more lanes; mixed with wider ones they do not."""
+    rng = np.random.default_rng(0)
+    high = 2 if dtype is DType.BOOL else 100
+    both = e.operand(0, dtype), e.operand(1, dtype)
+    chosen = e.where(e.binary("ne", *both), *both)
+    exprs = [e.binary("eq", *both), chosen, e.cast(chosen, DType.FLOAT)]
+    exprs.append(e.logical_and(*both) if dtype is DType.BOOL else e.maximum(*both))
+    for shape in ((1,), (33,), (200,), (3, 65), (20001,)):
+        a, b = (rng.integers(0, high, shape).astype(dtype.numpy) for _ in range(2))
+        for expr in exprs:
+            check(expr, a, b, target=target)
+    spread = rng.integers(0, high, (5, 1)).astype(dtype.numpy), rng.integers(0, high, (5, 70)).astype(dtype.numpy)
+    for expr in exprs:
+        check(expr, *spread, target=target)

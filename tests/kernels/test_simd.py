@@ -155,3 +155,38 @@ def test_integer_division_never_traps(name: str, dtype: type) -> None:
     np.testing.assert_array_equal(y[:4], by_zero)
     if name == "divide_integer" and info.min < 0:
         np.testing.assert_array_equal(y[4:8], np.negative(a[4:8]))  # the smallest integer stays what it is
+
+
+@pytest.mark.parametrize("cpu", TARGETS)
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.int32, np.uint32, np.int64, np.uint64])
+def test_integer_division_is_exact(dtype: type, cpu: str) -> None:
+    """Quotients that nearly are integers, and operands around what floats hold exactly, against Python's integers."""
+    target, element, info = named(cpu), INTEGERS[dtype], np.iinfo(dtype)
+    lanes = max(2, target.lanes(np.dtype(dtype).itemsize))
+    rng = np.random.default_rng(0)
+    top = min(info.max, 1 << 53)
+    divisors = [1, 2, 3, 7, 10, 127, info.max, info.max - 1, top // 3, min(info.max, (1 << 26) + 1), min(info.max, top)]
+    divisors += [int(x) for x in rng.integers(1, info.max, 10, dtype=dtype)]
+    pairs = []
+    for divisor in divisors:
+        for bound in (top, info.max, min(info.max, top + 1)):
+            near = bound // divisor * divisor
+            pairs += [(a, divisor) for a in (near - 1, near, near + 1, bound) if 0 <= a <= info.max]
+    if info.min < 0:
+        pairs += [(s * a, t * b) for a, b in pairs for s, t in ((-1, 1), (1, -1), (-1, -1))]
+    pairs += [(0, 1)] * (-len(pairs) % lanes)
+    a, b = (np.array(numbers, dtype) for numbers in zip(*pairs, strict=True))
+    quotients = [abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1) for x, y in pairs]
+    rests = [x - q * y for (x, y), q in zip(pairs, quotients, strict=True)]
+
+    def kernel(buffers, sizes, begin, end, scratch):
+        p, q = pointer(buffers, 0, element), pointer(buffers, 1, element)
+        y, z = pointer(buffers, 2, element), pointer(buffers, 3, element)
+        for j in range(0, sizes[0], lanes):
+            store(y, j, simd.divide_integer(load(p, j, lanes), load(q, j, lanes)))
+            store(z, j, simd.remainder(load(p, j, lanes), load(q, j, lanes)))
+
+    y, z = np.empty_like(a), np.empty_like(a)
+    Compiled(kernel, target)([a, b, y, z], [a.size], 1)
+    np.testing.assert_array_equal(y, np.array(quotients, dtype))
+    np.testing.assert_array_equal(z, np.array(rests, dtype))
