@@ -546,14 +546,12 @@ def _keep_nan(builder: ir.IRBuilder, element: types.Type, a: ir.Value, otherwise
 
 _COMBINE: dict[str, Callable[[ir.IRBuilder, types.Type, ir.Value, ir.Value], ir.Value]] = {
     "add": lambda builder, element, a, b: _arithmetic(builder, "+", element, a, b),
-    "mul": lambda builder, element, a, b: _arithmetic(builder, "*", element, a, b),
     "max": _larger,
     "min": _smaller,
     "or": lambda builder, element, a, b: builder.or_(a, b),
     "and": lambda builder, element, a, b: builder.and_(a, b),
 }
 reduce_add = _reduction("add", "sum")
-reduce_mul = _reduction("mul", "product")
 reduce_max = _reduction("max", "largest (NaN if any is)")
 reduce_min = _reduction("min", "smallest (NaN if any is)")
 reduce_or = _reduction("or", "disjunction")
