@@ -39,9 +39,13 @@ def test_extremes_of_all_four() -> None:
 
 def test_which_weights_fit() -> None:
     weights = np.random.default_rng(0).normal(size=(2, 3, 100)).astype(np.float32)
-    assert fixed24.fit(weights) and fixed24.fit(np.zeros((2, 3), np.float32)) and fixed24.fit(weights[..., :0])
-    assert fixed24.fit(weights * np.float32(1e-20)) and not fixed24.fit(weights * np.float32(1e-30))
+    assert (
+        fixed24.fit_24_bits(weights)
+        and fixed24.fit_24_bits(np.zeros((2, 3), np.float32))
+        and fixed24.fit_24_bits(weights[..., :0])
+    )
+    assert fixed24.fit_24_bits(weights * np.float32(1e-20)) and not fixed24.fit_24_bits(weights * np.float32(1e-30))
     for value in (100.0, np.inf, np.nan):
         spoilt = weights.copy()
         spoilt[1, 2, 50] = value
-        assert not fixed24.fit(spoilt)
+        assert not fixed24.fit_24_bits(spoilt)

@@ -12,7 +12,7 @@ from jitonnx.ir.dims import Dim
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Statement
 from jitonnx.ir.types import TensorType, type_of
-from jitonnx.kernels import fixed24
+from jitonnx.kernels.fixed24 import fit_24_bits
 from jitonnx.kernels.recurrent.spec import GATES, RecurrentSpec
 from jitonnx.kernels.recurrent.spec import choose as choose_recurrent
 from jitonnx.plan.calls import KernelCall
@@ -83,7 +83,7 @@ def _in_fixed_point(planner: Planner, recurrence: np.ndarray, batch: Dim | int) 
         and recurrence.dtype == np.float32
         and recurrence[0].nbytes > target.l1_bytes
         and batch == 1
-        and fixed24.fit(recurrence)
+        and fit_24_bits(recurrence)
     )
 
 
