@@ -50,18 +50,17 @@ class Target:
     @property
     def converts_halves(self) -> bool:
         """Whether it has instructions between float16 and float32: F16C on x86, which all CPUs with AVX2 have."""
-        listed = self.features.split(",")
-        if "+f16c" in listed or "-f16c" in listed:
-            return "+f16c" in listed
-        return self.cpu in _CPUS_WITH_AVX2 + _CPUS_WITH_AVX512 or _on_arm()
+        return self._has("f16c", self.cpu in _CPUS_WITH_AVX2 + _CPUS_WITH_AVX512 or _on_arm())
 
     @property
     def shifts_pairs(self) -> bool:
         """Whether it shifts pairs of vector elements (funnel shifts) by one instruction: VBMI2 of AVX-512."""
+        return self._has("avx512vbmi2", self.cpu in _CPUS_WITH_VBMI2)
+
+    def _has(self, feature: str, otherwise: bool) -> bool:
+        """Whether it has a feature, as its own list says; `otherwise` where that says nothing."""
         listed = self.features.split(",")
-        if "+avx512vbmi2" in listed or "-avx512vbmi2" in listed:
-            return "+avx512vbmi2" in listed
-        return self.cpu in _CPUS_WITH_VBMI2
+        return f"+{feature}" in listed or (otherwise and f"-{feature}" not in listed)
 
     @property
     def key(self) -> str:

@@ -44,6 +44,46 @@ def splat(builder: ir.IRBuilder, scalar: ir.Value, lanes: int) -> ir.Value:
     return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_I32, lanes), [0] * lanes))
 
 
+def arithmetic(builder: ir.IRBuilder, name: str, element: types.Type, a: ir.Value, b: ir.Value) -> ir.Value:
+    """a + b and the like, by the operator's sign. Integers are divided as LLVM does it: by 0 is a trap."""
+    if isinstance(element, types.Float):
+        return {"+": builder.fadd, "-": builder.fsub, "*": builder.fmul, "/": builder.fdiv, "%": builder.frem}[name](
+            a, b, flags=("contract",)
+        )
+    signed = element != types.boolean and element.signed
+    operations = {
+        "+": builder.add,
+        "-": builder.sub,
+        "*": builder.mul,
+        "&": builder.and_,
+        "|": builder.or_,
+        "^": builder.xor,
+        "<<": builder.shl,
+        ">>": builder.ashr if signed else builder.lshr,
+        "/": builder.sdiv if signed else builder.udiv,
+        "%": builder.srem if signed else builder.urem,
+    }
+    return operations[name](a, b)
+
+
+def comparison(builder: ir.IRBuilder, name: str, element: types.Type, a: ir.Value, b: ir.Value) -> ir.Value:
+    """a < b and the like, by the operator's sign; with a NaN, only != holds."""
+    if isinstance(element, types.Float):
+        return builder.fcmp_unordered(name, a, b) if name == "!=" else builder.fcmp_ordered(name, a, b)
+    return (
+        builder.icmp_signed(name, a, b)
+        if element != types.boolean and element.signed
+        else builder.icmp_unsigned(name, a, b)
+    )
+
+
+def holds_everywhere(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
+    """Whether a condition holds in all lanes of a vector, or of a scalar."""
+    if not isinstance(mask.type, ir.VectorType):
+        return mask
+    return llvm_intrinsic(builder, "vector.reduce.and", ir.IntType(1), [mask], mask.type)
+
+
 def float_to_integer(builder: ir.IRBuilder, value: ir.Value, new: types.Integer, to: ir.Type) -> ir.Value:
     """Floats as integers of type `new`, saturated, NaN as 0. LLVM's own operation for it goes lane by lane."""
     smallest, largest = (-(1 << (new.bitwidth - 1)) if new.signed else 0), (1 << (new.bitwidth - new.signed)) - 1
@@ -68,8 +108,7 @@ def float_remainder(builder: ir.IRBuilder, element: types.Float, a: ir.Value, b:
     bound = builder.fmul(divisor, ir.Constant(typ, all_lanes(typ, 2.0 ** {16: 10, 32: 22, 64: 51}[element.bitwidth])))
     finite = builder.fcmp_ordered("<", divisor, ir.Constant(typ, all_lanes(typ, float("inf"))))
     small = builder.and_(builder.fcmp_ordered("<", size, bound), finite)  # no NaN, no divisor of 0
-    everywhere = llvm_intrinsic(builder, "vector.reduce.and", ir.IntType(1), [small], small.type) if _wide(a) else small
-    with builder.if_else(everywhere, likely=True) as (fast, slow):
+    with builder.if_else(holds_everywhere(builder, small), likely=True) as (fast, slow):
         with fast:
             quotient = llvm_intrinsic(builder, "trunc", typ, [builder.fdiv(size, divisor)], typ)
             rest = llvm_intrinsic(builder, "fma", typ, [builder.fneg(quotient), divisor, size], typ)
@@ -82,10 +121,6 @@ def float_remainder(builder: ir.IRBuilder, element: types.Float, a: ir.Value, b:
     result.add_incoming(near, near_block)
     result.add_incoming(far, far_block)
     return result
-
-
-def _wide(value: ir.Value) -> bool:
-    return isinstance(value.type, ir.VectorType)
 
 
 def all_lanes(typ: ir.Type, number: float) -> Any:

@@ -25,8 +25,9 @@ from numba.core.imputils import lower_builtin
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, models, register_model
 
+from jitonnx.kernels.division import emit_division, emit_modulo, emit_remainder
 from jitonnx.kernels.jit import BYTES
-from jitonnx.kernels.llvm import all_lanes, float_remainder, float_to_integer
+from jitonnx.kernels.llvm import all_lanes, arithmetic, comparison, float_to_integer
 from jitonnx.kernels.llvm import llvm_intrinsic as llvm_intrinsic
 from jitonnx.kernels.llvm import mangle as mangle
 from jitonnx.kernels.llvm import splat as splat
@@ -139,37 +140,6 @@ def _common(*arguments: types.Type) -> types.Type | None:
 # ---------------------------------------------------------------- operators
 
 
-def _arithmetic(builder: ir.IRBuilder, name: str, element: types.Type, a: ir.Value, b: ir.Value) -> ir.Value:
-    if isinstance(element, types.Float):
-        return {"+": builder.fadd, "-": builder.fsub, "*": builder.fmul, "/": builder.fdiv, "%": builder.frem}[name](
-            a, b, flags=("contract",)
-        )
-    signed = element != types.boolean and element.signed
-    operations = {
-        "+": builder.add,
-        "-": builder.sub,
-        "*": builder.mul,
-        "&": builder.and_,
-        "|": builder.or_,
-        "^": builder.xor,
-        "<<": builder.shl,
-        ">>": builder.ashr if signed else builder.lshr,
-        "/": builder.sdiv if signed else builder.udiv,
-        "%": builder.srem if signed else builder.urem,
-    }
-    return operations[name](a, b)
-
-
-def _comparison(builder: ir.IRBuilder, name: str, element: types.Type, a: ir.Value, b: ir.Value) -> ir.Value:
-    if isinstance(element, types.Float):
-        return builder.fcmp_unordered(name, a, b) if name == "!=" else builder.fcmp_ordered(name, a, b)
-    return (
-        builder.icmp_signed(name, a, b)
-        if element != types.boolean and element.signed
-        else builder.icmp_unsigned(name, a, b)
-    )
-
-
 _ARITHMETIC = {
     operator.add: "+",
     operator.sub: "-",
@@ -211,7 +181,7 @@ def _register_operator(function: Callable[..., Any], name: str, compare: bool) -
         common = _common(*sig.args)
         assert isinstance(common, Vector)
         a, b = (_fit(context, builder, value, typ, common) for value, typ in zip(args, sig.args, strict=True))
-        return (_comparison if compare else _arithmetic)(builder, name, common.element, a, b)
+        return (comparison if compare else arithmetic)(builder, name, common.element, a, b)
 
     lower_builtin(function, Vector, Vector)(lower)
     lower_builtin(function, Vector, types.Any)(lower)
@@ -526,12 +496,12 @@ def _reduction(name: str, float_name: str) -> Any:
 
 
 def _larger(builder: ir.IRBuilder, element: types.Type, a: ir.Value, b: ir.Value) -> ir.Value:
-    greater = builder.select(_comparison(builder, ">", element, a, b), a, b)
+    greater = builder.select(comparison(builder, ">", element, a, b), a, b)
     return _keep_nan(builder, element, a, greater)
 
 
 def _smaller(builder: ir.IRBuilder, element: types.Type, a: ir.Value, b: ir.Value) -> ir.Value:
-    less = builder.select(_comparison(builder, "<", element, a, b), a, b)
+    less = builder.select(comparison(builder, "<", element, a, b), a, b)
     return _keep_nan(builder, element, a, less)
 
 
@@ -545,7 +515,7 @@ def _keep_nan(builder: ir.IRBuilder, element: types.Type, a: ir.Value, otherwise
 
 
 _COMBINE: dict[str, Callable[[ir.IRBuilder, types.Type, ir.Value, ir.Value], ir.Value]] = {
-    "add": lambda builder, element, a, b: _arithmetic(builder, "+", element, a, b),
+    "add": lambda builder, element, a, b: arithmetic(builder, "+", element, a, b),
     "max": _larger,
     "min": _smaller,
 }
@@ -613,13 +583,13 @@ at_least = elementwise(
     "at_least",
     2,
     "max(x, bound) for a bound that is not NaN: one instruction, a NaN in x stays.",
-    lambda builder, element, x, bound: builder.select(_comparison(builder, ">", element, bound, x), bound, x),
+    lambda builder, element, x, bound: builder.select(comparison(builder, ">", element, bound, x), bound, x),
 )
 at_most = elementwise(
     "at_most",
     2,
     "min(x, bound) for a bound that is not NaN: one instruction, a NaN in x stays.",
-    lambda builder, element, x, bound: builder.select(_comparison(builder, "<", element, bound, x), bound, x),
+    lambda builder, element, x, bound: builder.select(comparison(builder, "<", element, bound, x), bound, x),
 )
 sqrt = elementwise("sqrt", 1, "Square root, correctly rounded.", _unary_llvm("sqrt"))
 floor = elementwise("floor", 1, "Largest integer not above.", _unary_llvm("floor"))
@@ -690,95 +660,13 @@ def isinf(typingctx: Any, value: Any) -> Any:
     return _like(value, types.boolean)(value), generate
 
 
-def _safe_divisor(builder: ir.IRBuilder, element: types.Type, a: ir.Value, b: ir.Value) -> ir.Value:
-    """b, or 1 where dividing by it would trap: 0, and -1 under the smallest integer."""
-    one, zero = ir.Constant(b.type, all_lanes(b.type, 1)), ir.Constant(b.type, None)
-    trap = builder.icmp_unsigned("==", b, zero)
-    if element.signed:
-        smallest = ir.Constant(a.type, all_lanes(a.type, -(1 << (element.bitwidth - 1))))
-        overflow = builder.and_(
-            builder.icmp_unsigned("==", a, smallest),
-            builder.icmp_unsigned("==", b, ir.Constant(b.type, all_lanes(b.type, -1))),
-        )
-        trap = builder.or_(trap, overflow)
-    return builder.select(trap, one, b)
-
-
-def _quotient(builder: ir.IRBuilder, element: types.Type, a: ir.Value, b: ir.Value) -> ir.Value:
-    """a / b truncated, for b that does not trap. Vector units divide floats only.
-
-    The truncated quotient of floats of p bits is that of the integers where these are at most 2^p: a quotient that is
-    no integer is at least 1 / b away from one, which is more than rounding moves it by: a / b / 2^p. So float64 serves
-    integers of 32 bits, and those of 64 as long as they are that small; otherwise all lanes are divided one by one.
-    """
-    if not isinstance(a.type, ir.VectorType):
-        return _arithmetic(builder, "/", element, a, b)
-    if element.bitwidth < 64:
-        return _quotient_of_floats(builder, ir.FloatType() if element.bitwidth < 32 else ir.DoubleType(), element, a, b)
-    small = builder.and_(*(_within_double(builder, element, x) for x in (a, b)))
-    with builder.if_else(_all_lanes_hold(builder, small)) as (fast, slow):
-        with fast:
-            by_floats = _quotient_of_floats(builder, ir.DoubleType(), types.int64, a, b)
-            after_fast = builder.block
-        with slow:
-            one_by_one = _arithmetic(builder, "/", element, a, b)
-            after_slow = builder.block
-    result = builder.phi(a.type)
-    result.add_incoming(by_floats, after_fast)
-    result.add_incoming(one_by_one, after_slow)
-    return result
-
-
-def _quotient_of_floats(
-    builder: ir.IRBuilder, scalar: ir.Type, element: types.Type, a: ir.Value, b: ir.Value
-) -> ir.Value:
-    floats = ir.VectorType(scalar, a.type.count)
-    signed = element.signed
-    a_float, b_float = ((builder.sitofp if signed else builder.uitofp)(x, floats) for x in (a, b))
-    return (builder.fptosi if signed else builder.fptoui)(builder.fdiv(a_float, b_float), a.type)
-
-
-def _within_double(builder: ir.IRBuilder, element: types.Type, x: ir.Value) -> ir.Value:
-    """In which lanes a 64-bit integer is at most 2^53, and at least -2^53."""
-    limit = 1 << 53
-    if element.signed:
-        x = builder.add(x, ir.Constant(x.type, all_lanes(x.type, limit)))
-        limit *= 2
-    return builder.icmp_unsigned("<=", x, ir.Constant(x.type, all_lanes(x.type, limit)))
-
-
-def _all_lanes_hold(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
-    count = mask.type.count
-    return builder.icmp_unsigned("==", builder.bitcast(mask, ir.IntType(count)), ir.Constant(ir.IntType(count), -1))
-
-
-def _divide_integer(builder: ir.IRBuilder, element: types.Type, a: ir.Value, b: ir.Value) -> ir.Value:
-    return _quotient(builder, element, a, _safe_divisor(builder, element, a, b))
-
-
-def _remainder(builder: ir.IRBuilder, element: types.Type, a: ir.Value, b: ir.Value) -> ir.Value:
-    if isinstance(element, types.Float):
-        return float_remainder(builder, element, a, b)
-    b = _safe_divisor(builder, element, a, b)
-    if not isinstance(a.type, ir.VectorType):
-        return _arithmetic(builder, "%", element, a, b)
-    return builder.sub(a, builder.mul(_quotient(builder, element, a, b), b))
-
-
-def _modulo(builder: ir.IRBuilder, element: types.Type, a: ir.Value, b: ir.Value) -> ir.Value:
-    rest, zero = _remainder(builder, element, a, b), ir.Constant(b.type, None)
-    if not isinstance(element, types.Float) and not element.signed:
-        return rest
-    differ = builder.xor(_comparison(builder, "<", element, rest, zero), _comparison(builder, "<", element, b, zero))
-    wrong = builder.and_(differ, _comparison(builder, "!=", element, rest, zero))
-    return builder.select(wrong, _arithmetic(builder, "+", element, rest, b), rest)
-
-
 divide_integer = elementwise(
-    "divide_integer", 2, "a / b for integers, truncated; a where b is 0 or the quotient overflows.", _divide_integer
+    "divide_integer", 2, "a / b for integers, truncated; a where b is 0 or the quotient overflows.", emit_division
 )
-remainder = elementwise("remainder", 2, "The rest of a / b, a's sign (C's fmod; 0 for an integer b of 0).", _remainder)
-modulo = elementwise("modulo", 2, "The rest of a / b, b's sign (Python's %; 0 for an integer b of 0).", _modulo)
+remainder = elementwise(
+    "remainder", 2, "The rest of a / b, a's sign (C's fmod; 0 for an integer b of 0).", emit_remainder
+)
+modulo = elementwise("modulo", 2, "The rest of a / b, b's sign (Python's %; 0 for an integer b of 0).", emit_modulo)
 
 
 @intrinsic(prefer_literal=True)
