@@ -247,7 +247,9 @@ def start(mode: str, tmp_path: Path) -> subprocess.Popen[str]:
     nodes = [node("Relu", ["x"], ["r"])]
     nodes += [node("Softmax", ["r"], [f"s{axis}"], axis=axis) for axis in range(4)]
     nodes += [node("LogSoftmax", ["r"], [f"l{axis}"], axis=axis) for axis in range(4)]
-    nodes += [node("MaxPool", ["r"], [f"p{size}"], kernel_shape=[size, size]) for size in range(2, 9)]
+    # More kernels than are compiled before the interrupt comes, however late a busy machine sends it.
+    sizes = [(height, width) for height in range(2, 9) for width in range(2, 9)]
+    nodes += [node("MaxPool", ["r"], [f"p{h}.{w}"], kernel_shape=[h, w]) for h, w in sizes]
     outputs = [tensor(name, None) for n in nodes[1:] for name in n.output]
     path.write_bytes(model(nodes, [tensor("x", (1, 16, 20, 20))], outputs))
     environment = {**os.environ, "JITONNX_CACHE_DIR": str(tmp_path / "kernels")}
