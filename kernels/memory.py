@@ -1,4 +1,4 @@
-"""Moving bytes: the copy of a run of memory, for kernels that rearrange tensors."""
+"""Moving bytes: runs of memory copied or filled, for kernels that rearrange tensors."""
 
 from __future__ import annotations
 
@@ -51,3 +51,15 @@ def _both_ends(target: Pointer, source: Pointer, count: Traced, width: int) -> N
     first, last = source.load(0, width), source.load(count - width, width)
     target.store(0, first)
     target.store(count - width, last)
+
+
+def fill(code: Code, target: Pointer, value: Traced, count: Traced, lanes: int) -> None:
+    """Set `count` elements to `value`, by vectors of `lanes`; the last vector may write elements a second time."""
+    vector = code.spread(value, lanes)
+    with code.loop(count - lanes, step=lanes) as at:
+        target.store(at, vector)
+    with code.either(count >= lanes) as (long, short):
+        with long:
+            target.store(count - lanes, vector)
+        with short, code.loop(count) as at:
+            target.store(at, value)

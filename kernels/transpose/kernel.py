@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from jitonnx.kernels.code import Code, Pointer, emitted, gathered, larger, remainder, shuffled, smaller
-from jitonnx.kernels.memory import WORDS, copy_bytes
+from jitonnx.kernels.memory import WORDS, copy_bytes, fill
 from jitonnx.kernels.trace import Traced, select
 from jitonnx.kernels.transpose.spec import COPY, ELEMENTS, FILL, STRIDED, TILES, TransposeSpec
 from jitonnx.kernels.transpose.tiles import copy_transposed, evenly, tile_size
@@ -113,16 +113,8 @@ class _Kernel:
         """The source has one element for all of a, the target is contiguous along it."""
         code, size, tile = self.code, self.size, self.tile
         with code.loop(b_stop, b) as row:
-            value, to = source.load(row * size["b_source"]), target.at(row * size["b_target"])
-            vector = code.spread(value, tile)
-            with code.loop(a_stop - tile, a, tile) as column:
-                to.store(column, vector)
-            # The last vector may write elements a second time.
-            with code.either(a_stop - a >= tile) as (long, short):
-                with long:
-                    to.store(a_stop - tile, vector)
-                with short, code.loop(a_stop, a) as column:
-                    to.store(column, value)
+            to = target.at(row * size["b_target"] + a)
+            fill(code, to, source.load(row * size["b_source"]), a_stop - a, tile)
 
     def _strided(self, source: Pointer, target: Pointer, a: Traced, a_stop: Traced, b: Traced, b_stop: Traced) -> None:
         """The source's elements are `step` apart along a, along which the target is contiguous."""
