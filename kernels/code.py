@@ -141,6 +141,10 @@ class Code:
 
     # ------------------------------------------------------------ calls
 
+    def drain(self) -> None:
+        """Make what was streamed visible to other threads, as what was stored is: at the end of a kernel."""
+        self.builder.fence("seq_cst")
+
     def call(self, function: Any, *arguments: Traced) -> Traced:
         """An intrinsic of one result (simd's, vecmath's) on values."""
         operands = [_numba_type(argument) for argument in arguments]
@@ -270,6 +274,18 @@ class Pointer:
             return
         mask = live if isinstance(live, Mask) else self._code.live(live, value.value.type.count)
         masked_store(builder, value.value, where, mask.value, self._alignment)
+
+    def stream(self, index: Traced | int, value: Traced) -> None:
+        """As `store` of a vector to a place aligned to its size, past the caches: a line that is written as a whole is
+        not read before. See `drain`."""
+        builder = self._code.builder
+        stored = builder.store(value.value, builder.bitcast(self._address(index), value.value.type.as_pointer()))
+        stored.align = value.value.type.count * self._alignment
+        stored.set_metadata("nontemporal", builder.module.add_metadata([ir.IntType(32)(1)]))
+
+    def misalignment(self, size: int) -> Traced:
+        """How many bytes this is behind a multiple of `size`, a power of two."""
+        return self._code.integer(self._code.builder.ptrtoint(self.value, _I64)) & (size - 1)
 
     def _address(self, index: Traced | int) -> ir.Value:
         return self._code.builder.gep(self.value, [self._code.integer(index).value])

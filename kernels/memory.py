@@ -1,4 +1,4 @@
-"""Moving bytes: the copy of a run of memory, for kernels that rearrange tensors."""
+"""Moving bytes: runs of memory copied or filled, for kernels that rearrange tensors."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ WORDS = {1: types.uint8, 2: types.uint16, 4: types.uint32, 8: types.uint64}
 """What elements are moved as, by their size in bytes."""
 
 
-def copy_bytes(code: Code, target: Pointer, source: Pointer, count: Traced, vector_bytes: int) -> None:
+def copy_bytes(
+    code: Code, target: Pointer, source: Pointer, count: Traced, vector_bytes: int, streams: bool = False
+) -> None:
     """Copy `count` bytes between pointers to uint8 that do not overlap; `vector_bytes`: a vector register's.
 
     From one vector on, whole vectors and then the last one, which may write bytes a second time: no masks and no loop
-    over what is left. Shorter runs are two moves of the largest power of two that fits, one from each end.
+    over what is left. Shorter runs are two moves of the largest power of two that fits, one from each end. `streams`:
+    whole vectors are written past the caches (see `Code.drain`).
     """
     width = 16
     with code.when(count >= vector_bytes):
-        _whole_vectors(code, target, source, count, vector_bytes)
+        _whole_vectors(code, target, source, count, vector_bytes, streams)
     while width * 2 < vector_bytes:
         width *= 2
     while width:
@@ -28,16 +31,19 @@ def copy_bytes(code: Code, target: Pointer, source: Pointer, count: Traced, vect
         width //= 2
 
 
-def _whole_vectors(code: Code, target: Pointer, source: Pointer, count: Traced, width: int) -> None:
+def _whole_vectors(code: Code, target: Pointer, source: Pointer, count: Traced, width: int, streams: bool) -> None:
     # Loads before stores: the compiler must assume that the runs overlap.
-    four = 4 * width
-    with code.loop(count - (four - 1), step=four) as at:
-        vectors = [source.load(at + part, width) for part in range(0, four, width)]
-        for part, vector in zip(range(0, four, width), vectors, strict=True):
-            target.store(at + part, vector)
-    done = (count / code.integer(four)) * four
-    with code.loop(count - (width - 1), done, width) as at:
-        target.store(at, source.load(at, width))
+    four, done = 4 * width, code.integer(0)
+    if streams:  # the first vector reaches to where the next ones are aligned
+        target.store(0, source.load(0, width))
+        done = (width - target.misalignment(width)) & (width - 1)
+    for step in (four, width):
+        with code.loop(count - (step - 1), done, step) as at:
+            vectors = [source.load(at + part, width) for part in range(0, step, width)]
+            for part, vector in zip(range(0, step, width), vectors, strict=True):
+                (target.stream if streams else target.store)(at + part, vector)
+        if step == four:
+            done = done + (count - done) / code.integer(four) * four
     target.store(count - width, source.load(count - width, width))
 
 
@@ -45,3 +51,15 @@ def _both_ends(target: Pointer, source: Pointer, count: Traced, width: int) -> N
     first, last = source.load(0, width), source.load(count - width, width)
     target.store(0, first)
     target.store(count - width, last)
+
+
+def fill(code: Code, target: Pointer, value: Traced, count: Traced, lanes: int) -> None:
+    """Set `count` elements to `value`, by vectors of `lanes`; the last vector may write elements a second time."""
+    vector = code.spread(value, lanes)
+    with code.loop(count - lanes, step=lanes) as at:
+        target.store(at, vector)
+    with code.either(count >= lanes) as (long, short):
+        with long:
+            target.store(count - lanes, vector)
+        with short, code.loop(count) as at:
+            target.store(at, value)

@@ -13,17 +13,20 @@ COPY_COST = 0.4
 """What an element costs that is copied to another layout, in multiply-adds of vectors."""
 
 
-def copy_call(source: Tensor, target: Tensor, *, label: str, reason: str) -> KernelCall:
-    """The call that copies `source` to `target`, of equal shape and any strides; one kernel an item size."""
+def copy_call(source: Tensor, target: Tensor, *, label: str, reason: str, streams: bool = False) -> KernelCall:
+    """The call that copies `source` to `target`, of equal shape and any strides; one kernel an item size.
+
+    streams: the target is too large for the caches, and is written past them.
+    """
     axes = [axis for axis in range(source.rank) if source.shape[axis] != 1]
     sizes: list[DimLike] = []
     for values, fill in ((source.shape, 1), (source.strides, 0), (target.strides, 0)):
         sizes += [*(values[axis] for axis in axes), *[fill] * (MAX_RANK - len(axes))]
     if len(axes) <= MAX_RANK:
-        spec = TransposeSpec(source.dtype.itemsize, _interleaved(source, target), _step(source, target))
+        spec = TransposeSpec(source.dtype.itemsize, _interleaved(source, target), _step(source, target), streams)
         return KernelCall(spec, [source, target], sizes, 1, 1, label=label, reason=reason)
     expr = e.operand(0, source.dtype)
-    return region_call([expr], [source], [target], label=label, origin=(), reason=reason)
+    return region_call([expr], [source], [target], label=label, origin=(), reason=reason, streams=streams)
 
 
 def _step(source: Tensor, target: Tensor) -> int:

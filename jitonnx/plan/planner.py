@@ -145,7 +145,8 @@ class Planner:
 
     def copy_into(self, source: Tensor, target: Tensor, why: str) -> None:
         """Copy elements between tensors of equal shape."""
-        self.call(copy_call(source, target, label=f"copy {source.buffer.name}", reason=why))
+        streams = self.outgrows_caches(target)
+        self.call(copy_call(source, target, label=f"copy {source.buffer.name}", reason=why, streams=streams))
 
     # ------------------------------------------------------------ results
 

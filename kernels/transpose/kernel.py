@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import llvmlite.ir as ir
-
 from jitonnx.kernels.code import Code, Pointer, emitted, gathered, larger, remainder, shuffled, smaller
-from jitonnx.kernels.memory import WORDS, copy_bytes
+from jitonnx.kernels.memory import WORDS, copy_bytes, fill
 from jitonnx.kernels.trace import Traced, select
 from jitonnx.kernels.transpose.spec import COPY, ELEMENTS, FILL, STRIDED, TILES, TransposeSpec
 from jitonnx.kernels.transpose.tiles import copy_transposed, evenly, tile_size
+
+_CROWDED_BYTES = 2048
+"""Rows so far apart share two sets of the first-level cache."""
 
 
 def build(spec: TransposeSpec, lanes: int, epilogue: Any = None) -> Callable[..., None]:
@@ -27,7 +28,7 @@ class _Kernel:
 
     def __init__(self, code: Code, spec: TransposeSpec, vector_bytes: int) -> None:
         self.code, self.itemsize, self.vector_bytes = code, spec.itemsize, vector_bytes
-        self.interleaved, self.step = spec.interleaved, spec.step
+        self.interleaved, self.step, self.streams = spec.interleaved, spec.step, spec.streams
         self.size = {name: code.size(index) for index, name in enumerate(spec.SIZES)}
         self.outer = spec.SIZES.index("outer_0_extent")
         self.tile = tile_size(vector_bytes, spec.itemsize)
@@ -57,6 +58,8 @@ class _Kernel:
             if self.step:
                 with code.when(size["mode"].equals(STRIDED)), self._each(steps, source, target) as (from_, to):
                     self._strided(from_, to, *bounds)
+        if self.streams:
+            code.drain()
 
     @contextmanager
     def _each(self, steps: Traced, source: Pointer, target: Pointer) -> Iterator[tuple[Pointer, Pointer]]:
@@ -74,9 +77,7 @@ class _Kernel:
 
     def _misalignment(self, rows: Pointer) -> Traced:
         """How many elements a pointer is behind a place aligned as tiles are."""
-        code = self.code
-        address = code.integer(code.builder.ptrtoint(rows.value, ir.IntType(64)))
-        return (address & (self.tile * self.itemsize - 1)) / self.itemsize
+        return rows.misalignment(self.tile * self.itemsize) / self.itemsize
 
     def _place(self, number: Traced) -> tuple[Pointer, Pointer]:
         """Where the inner axes start, at place `number` of the others."""
@@ -99,7 +100,7 @@ class _Kernel:
         count = (a_stop - a) * self.itemsize
         with code.loop(b_stop, b) as row:
             from_, to = source.at(row * size["b_source"] + a), target.at(row * size["b_target"] + a)
-            copy_bytes(code, to.as_bytes(), from_.as_bytes(), count, self.vector_bytes)
+            copy_bytes(code, to.as_bytes(), from_.as_bytes(), count, self.vector_bytes, self.streams)
 
     def _elements(self, source: Pointer, target: Pointer, a: Traced, a_stop: Traced, b: Traced, b_stop: Traced) -> None:
         """One by one: neither has a contiguous axis, or one is too short for tiles."""
@@ -112,16 +113,8 @@ class _Kernel:
         """The source has one element for all of a, the target is contiguous along it."""
         code, size, tile = self.code, self.size, self.tile
         with code.loop(b_stop, b) as row:
-            value, to = source.load(row * size["b_source"]), target.at(row * size["b_target"])
-            vector = code.spread(value, tile)
-            with code.loop(a_stop - tile, a, tile) as column:
-                to.store(column, vector)
-            # The last vector may write elements a second time.
-            with code.either(a_stop - a >= tile) as (long, short):
-                with long:
-                    to.store(a_stop - tile, vector)
-                with short, code.loop(a_stop, a) as column:
-                    to.store(column, value)
+            to = target.at(row * size["b_target"] + a)
+            fill(code, to, source.load(row * size["b_source"]), a_stop - a, tile)
 
     def _strided(self, source: Pointer, target: Pointer, a: Traced, a_stop: Traced, b: Traced, b_stop: Traced) -> None:
         """The source's elements are `step` apart along a, along which the target is contiguous."""
@@ -202,7 +195,10 @@ class _Kernel:
             select(self.size[f"{axis}_slack"] > 0, self._misalignment(rows), 0)
             for axis, rows in (("a", target.at(a)), ("b", source.at(b)))
         ]
-        # The tensor whose rows are further apart is walked along its rows: fewer streams, fewer pages.
+        # The tensor whose rows are further apart is walked along its rows: fewer streams, fewer pages. Rows of the
+        # target that share few sets of a cache are, in any case: a store that misses costs more than a load.
+        crowded = (b_target * self.itemsize & (_CROWDED_BYTES - 1)).equals(0)
+        b_first = (a_source >= b_target) & ~crowded
         copy_transposed(
             self.code,
             source.at(a * a_source + b),
@@ -210,6 +206,7 @@ class _Kernel:
             evenly(target.at(b * b_target + a), b_target),
             (a_stop - a, b_stop - b),
             self.vector_bytes,
-            b_first=a_source >= b_target,
+            b_first=self.code.integer(0) < 1 if self.streams else b_first,
             before=before,
+            streams=self.streams,
         )

@@ -25,6 +25,8 @@ gone before the second comes. There, tiles begin where cache lines do."""
 _ALIGNED_EXTENT = 128
 """From this extent on: a tile more along the axis then matters little."""
 LARGEST_TILE = 16
+_STREAMED_BYTES = 64
+"""What is streamed at once: in rows whose distance is a multiple of this, tiles can begin where lines do."""
 
 INTERLEAVED = (2, 3, 4)
 """Numbers of elements side by side that have code of their own."""
@@ -70,6 +72,8 @@ class TransposeSpec(KernelSpec):
     step: int = 0
     """So far apart, one of STEPS, lie the source's elements along the axis that the target is contiguous along; others
     are copied all the same. 0: any way."""
+    streams: bool = False
+    """Runs and tiles of whole cache lines are written past the caches, which the target would not fit."""
 
     BUFFERS: ClassVar[tuple[str, ...]] = ("source", "target")
     GIVEN: ClassVar[tuple[str, ...]] = tuple(
@@ -120,7 +124,8 @@ class TransposeSpec(KernelSpec):
 
     def _slack(self, mode: int, axis: Axis, step: int) -> int:
         """How much earlier than at a multiple of their extent blocks may begin; rows along `axis` are `step` apart."""
-        aliasing = step * self.itemsize % _ALIASING_BYTES == 0 and axis.extent >= _ALIGNED_EXTENT
+        period = _STREAMED_BYTES if self.streams else _ALIASING_BYTES
+        aliasing = step * self.itemsize % period == 0 and axis.extent >= _ALIGNED_EXTENT
         return LARGEST_TILE - 1 if mode == TILES and not self.interleaved and aliasing else 0
 
     def _by_shuffles(self, a: Axis, b: Axis) -> bool:

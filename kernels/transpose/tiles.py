@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import count, islice
 
 from jitonnx.kernels.code import REGISTER_LANE_BYTES, Code, Pointer, larger, shuffled, smaller
+from jitonnx.kernels.simd import LINE_BYTES
 from jitonnx.kernels.trace import Traced, select
 from jitonnx.kernels.transpose.spec import LARGEST_TILE
 
@@ -24,15 +25,19 @@ def copy_transposed(
     vector_bytes: int,
     b_first: Traced | None = None,
     before: Sequence[Traced] | None = None,
+    streams: bool = False,
 ) -> None:
     """target[b][a] = source[a * source_step + b] for a < counts[0], b < counts[1].
 
     Vectors along b become vectors along a. `targets(b)` gives the places of target[b], target[b + 1], …; `evenly` makes
     it where they are evenly apart. `b_first`: whether tiles follow each other along b first (else along a). `before`:
-    how many elements in front of the first, along a and b, the grid of tiles begins. The first and the last tile along
-    an axis overlap their neighbours where they would stand out.
+    how many elements in front of the first, along a and b, the grid of tiles begins. `streams`: whole lines of the
+    caches are written past them. The first and the last tile along an axis overlap their neighbours where they would
+    stand out.
     """
-    tile = tile_size(vector_bytes, source.element.bitwidth // 8)
+    itemsize = source.element.bitwidth // 8
+    tile = tile_size(vector_bytes, itemsize)
+    streams = streams and tile * itemsize == LINE_BYTES
     b_first = b_first or code.integer(0) < 1
     before_a, before_b = before or (code.integer(0), code.integer(0))
     grid = (counts[0] + before_a, counts[1] + before_b)
@@ -48,7 +53,7 @@ def copy_transposed(
                 from_ = source.at(a_whole * source_step + b_whole)
                 vectors = [from_.load(source_step * n, tile) for n in range(tile)]
                 for target, vector in zip(targets(b_whole), transposed(vectors), strict=False):
-                    target.store(a_whole, vector)
+                    _store(code, target.at(a_whole), vector, streams)
             with part:
                 live = (smaller(a + tile, counts[0]) - first_a, smaller(b + tile, counts[1]) - first_b)
                 to = [target.at(first_a) for target in islice(targets(first_b), tile)]
@@ -58,6 +63,18 @@ def copy_transposed(
 def evenly(target: Pointer, step: Traced) -> Callable[[Traced], Iterator[Pointer]]:
     """Places `step` elements apart."""
     return lambda b: (target.at((b + n) * step) for n in count())
+
+
+def _store(code: Code, target: Pointer, vector: Traced, streams: bool) -> None:
+    """A vector, past the caches if it `streams` and is an aligned line of them."""
+    if not streams:
+        target.store(0, vector)
+        return
+    with code.either(target.misalignment(LINE_BYTES).equals(0)) as (aligned, other):
+        with aligned:
+            target.stream(0, vector)
+        with other:
+            target.store(0, vector)
 
 
 def _copy_part(

@@ -25,11 +25,17 @@ def compiled(spec: TransposeSpec, lanes: int) -> Compiled:
 
 
 def check(
-    source: np.ndarray, target: np.ndarray, lanes: int, pieces: int = 1, interleaved: int = 0, step: int = 0
+    source: np.ndarray,
+    target: np.ndarray,
+    lanes: int,
+    pieces: int = 1,
+    interleaved: int = 0,
+    step: int = 0,
+    streams: bool = False,
 ) -> int:
     """Copy between two views of one shape; returns the mode taken."""
     item = source.itemsize
-    spec = TransposeSpec(item, interleaved, step)
+    spec = TransposeSpec(item, interleaved, step, streams)
     sizes = spec.arguments(
         source.shape, [step // item for step in source.strides], [step // item for step in target.strides]
     )
@@ -73,6 +79,29 @@ def test_runs_of_every_length(itemsize: int, lanes: int) -> None:
         mode = check(x[:, :, 2 : 2 + length].transpose(1, 0, 2), whole[:, :, 1:-1], lanes)
         assert mode == (ELEMENTS if length == 1 else COPY)
         assert (whole[:, :, [0, -1]] == 255).all()
+
+
+@pytest.mark.parametrize("lanes", WIDTHS)
+@pytest.mark.parametrize("itemsize", [1, 2, 4, 8])
+def test_past_the_caches(itemsize: int, lanes: int) -> None:
+    """Rows of the target that begin at lines of the cache, or all in different places, from any place on."""
+    for (rows, columns), start in itertools.product(((64, 48), (160, 33), (131, 144), (5, 300)), (0, 1, 7)):
+        x = numbers((rows, columns), itemsize)
+        memory = np.full(rows * columns + 64, 255, x.dtype)
+        for view in (x.T, x):
+            target = memory[start : start + x.size].reshape(view.shape)
+            mode = check(view, target, lanes, pieces=2, streams=True)
+            assert mode == (TILES if view is not x else COPY)
+            assert (memory[:start] == 255).all() and (memory[start + x.size :] == 255).all()
+            memory[:] = 255
+
+
+@pytest.mark.parametrize("lanes", WIDTHS)
+def test_rows_that_share_sets_of_the_cache(lanes: int) -> None:
+    x = numbers((200, 512), 4)
+    target = np.zeros((512, 512), x.dtype)
+    assert check(x.T, target[:, 8:208], lanes, pieces=2) == TILES
+    assert (target[:, :8] == 0).all() and (target[:, 208:] == 0).all()
 
 
 @pytest.mark.parametrize("itemsize", [1, 4])

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from jitonnx.ir import computation as c
-from jitonnx.ir import expr as e
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.lowering import Statement
-from jitonnx.plan.copies import copy_call
+from jitonnx.kernels.axes import MAX_RANK
+from jitonnx.kernels.pad.spec import PadSpec
+from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
-from jitonnx.plan.region import region_call
+from jitonnx.plan.region import memory_order
 from jitonnx.plan.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -36,57 +39,30 @@ def concat(planner: Planner, group: Group, statement: Statement) -> None:
 
 
 def pad(planner: Planner, group: Group, statement: Statement) -> None:
-    """The result is made of boxes: the operand's own, and around it copies of its edges, mirrored or filled."""
+    """The operand, and around it what its edges continue to, or a value."""
     computation, value = statement.computation, statement.outputs[0]
     assert isinstance(computation, c.Pad) and statement.inputs[0] is not None
-    source = planner.tensor(statement.inputs[0])
-    target = planner.place(value, planner.order(value))
-    if computation.mode == "constant":
-        _fill(planner, statement, target)
-    axes = [_pieces(computation, axis, dim) for axis, dim in enumerate(source.shape)]
-    for box in itertools.product(*axes):
-        piece_from, piece_to = source, target
-        for axis, (to_start, from_start, step, length) in enumerate(box):
-            piece_from = _stretch(piece_from, axis, from_start, step, length)
-            piece_to = _stretch(piece_to, axis, to_start, 1, length)
-        planner.call(copy_call(piece_from, piece_to, label=f"pad {value.name}", reason=computation.mode))
-
-
-def _fill(planner: Planner, statement: Statement, target: Tensor) -> None:
-    """Every element of `target` set to the padding value."""
+    source, target = planner.tensor(statement.inputs[0]), planner.place(value, planner.order(value))
+    if target.rank > MAX_RANK:
+        planner.unplannable(f"it has more than {MAX_RANK} axes")
+    order = memory_order(target)
+    if not _along_rows(target, order):
+        target = planner.move(value, order)
+    if not _along_rows(source, [axis for axis in order if target.shape[axis] != 1]):
+        source = planner.copy(source, order, "needed along the rows of the padded")
     given = statement.inputs[1] if len(statement.inputs) > 1 else None
-    if given is None:
-        expr, operands = e.constant(0, target.dtype), []
-    else:
-        expr, operands = e.operand(0, target.dtype), [planner.tensor(given)]
-    planner.call(region_call([expr], operands, [target], label="pad fill", origin=(), reason="padding value"))
+    itemsize = target.dtype.itemsize
+    filling = planner.tensor(given) if given is not None else planner.constant(np.zeros(1, f"u{itemsize}"))
+    sizes: list[DimLike] = []
+    for values, nothing in zip(
+        (target.shape, target.strides, source.strides, computation.before, source.shape), (1, 0, 0, 0, 1), strict=True
+    ):
+        sizes += [*values, *[nothing] * (MAX_RANK - len(values))]
+    spec = PadSpec(itemsize, computation.mode)
+    call = KernelCall(spec, [source, filling, target], sizes, 1, 2, label=f"pad {value.name}", reason=computation.mode)
+    planner.call(call)
 
 
-_Piece = tuple[DimLike, DimLike, int, DimLike]  # start in the result, start in the operand, step, length
-
-
-def _pieces(computation: c.Pad, axis: int, dim: DimLike) -> list[_Piece]:
-    """How one axis of the result is put together from stretches of the operand's axis."""
-    before, after = computation.before[axis], computation.after[axis]
-    cut_before, cut_after = (max(0, -amount) if isinstance(amount, int) else 0 for amount in (before, after))
-    start = before + cut_before
-    middle: _Piece = (start, cut_before, 1, dim - cut_before - cut_after)
-    pieces = [middle]
-    if computation.mode == "constant":
-        return pieces
-    end = start + middle[3]
-    last = dim - 1
-    around = {
-        "edge": ((0, 0, 0, start), (end, last, 0, after)),
-        "reflect": ((0, start, -1, start), (end, last - 1, -1, after)),
-        "wrap": ((0, dim - start, 1, start), (end, 0, 1, after)),
-    }[computation.mode]
-    return pieces + [piece for piece in around if not (isinstance(piece[3], int) and piece[3] <= 0)]
-
-
-def _stretch(tensor: Tensor, axis: int, start: DimLike, step: int, length: DimLike) -> Tensor:
-    """`length` elements along one axis from `start` on, `step` apart."""
-    strides, shape = list(tensor.strides), list(tensor.shape)
-    offset = tensor.offset + start * strides[axis]
-    strides[axis], shape[axis] = strides[axis] * step, length
-    return Tensor(tensor.buffer, offset, tuple(shape), tuple(strides))
+def _along_rows(tensor: Tensor, order: Sequence[int]) -> bool:
+    """Whether elements lie side by side along the last axis of `order`."""
+    return not order or tensor.strides[order[-1]] == 1 or tensor.shape[order[-1]] == 1

@@ -1,0 +1,1 @@
+"""Pad: elements added before and after, or cut, along axes."""
