@@ -32,7 +32,7 @@ from jitonnx.kernels.trace import Traced, select
 REGISTER_LANE_BYTES = 16
 """Of the parts of a vector register within which shuffling is cheapest."""
 
-_I8, _I64 = ir.IntType(8), ir.IntType(64)
+_I64 = ir.IntType(64)
 _ELEMENTS = {types.float16: ir.HalfType(), types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
 
 
@@ -248,8 +248,12 @@ class Pointer:
 
     def as_bytes(self) -> Pointer:
         """The same address, as a pointer to uint8."""
-        value = self._code.builder.bitcast(self.value, _I8.as_pointer())
-        return Pointer(self._code, types.uint8, value)
+        return self.to(types.uint8)
+
+    def to(self, element: types.Type) -> Pointer:
+        """The same address, as a pointer to `element`."""
+        value = self._code.builder.bitcast(self.value, llvm_element(element).as_pointer())
+        return Pointer(self._code, element, value)
 
     def load(self, index: Traced | int, lanes: int | None = None, live: Traced | Mask | None = None) -> Traced:
         """p[index], or the vector p[index : index + lanes]; lanes that are not live are 0 and not read."""

@@ -96,6 +96,7 @@ def emit_accumulate(
     ahead: tuple[ir.Value, ir.Value] | None = None,
     stored: str = "",
     next_panel: tuple[ir.Value, ir.Value] | None = None,
+    places: ir.Value | None = None,
 ) -> list[ir.Value]:
     """The sums with the product of some rows of a and a panel of b added; row r of a starts at a + offsets[r]:
 
@@ -109,6 +110,7 @@ def emit_accumulate(
     ahead: where memory is that will be needed soon, and how many elements of it to ask for in each step of k.
     stored: float16 or bfloat16 if b's elements are the bits of such numbers, for float32 sums.
     next_panel: as `ahead`, for a second place.
+    places: int64 [k], where a's elements of each p lie, instead of p * a_step.
     """
     vectors, lanes = len(sums) // len(offsets), sums[0].type.count
     counts = [value.type.count for value in sums[:vectors]]
@@ -126,9 +128,10 @@ def emit_accumulate(
     for wanted in (ahead, next_panel):
         if wanted is not None:
             emit_prefetch(builder, builder.gep(wanted[0], [builder.mul(step, wanted[1])]))
+    source = a_at if places is None else builder.gep(a, [builder.load(builder.gep(places, [step]))])
     following = []
     for r, offset in enumerate(offsets):
-        spread = splat(builder, builder.load(builder.gep(a_at, [offset])), lanes)
+        spread = splat(builder, builder.load(builder.gep(source, [offset])), lanes)
         if counts[-1] < lanes:
             spread = _opaque(builder, spread)
         for v in range(vectors):

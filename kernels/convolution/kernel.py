@@ -7,6 +7,7 @@ The loops, outermost first:
         for each block of output channels      its weights stay in the second-level cache
             for each tile of the rows          a function of its own
                 for each block of input channels, row tap, column tap, channel of the block: sums in registers
+                or, of few channels, for each of a list of inputs
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ class _Direct:
 
     def emit(self, begin: Traced, end: Traced) -> None:
         held, sizes = self.code.variable(self.code.integer(-1)), DirectSizes(self.code, 0)
+        if self.spec.layout != "blocked":
+            self._list_places(sizes)
         with self.code.loop(end, begin) as task:
             strip, place = remainder(task, sizes.chunks), task / sizes.chunks
             start = remainder(place, sizes.row_blocks) * sizes.row_block
@@ -78,6 +81,14 @@ class _Direct:
                 own = smaller(sizes.channels_in_group, sizes.channels - channel)
                 emit_copy_rows(sizes, self.spec, source, self.scratch, own, (first, end_row), (start, stop))
             self._task(sizes, strip, image, group, (first, start, stop))
+
+    def _list_places(self, sizes: DirectSizes) -> None:
+        """Where the inputs of a pixel lie, in the order of the weights, from its first one on."""
+        code, depth = self.code, sizes.depth
+        places = _places_list(sizes)
+        with code.loop(sizes.row_taps) as row_tap, code.loop(sizes.channel_blocks) as part, code.loop(depth) as i:
+            place = row_tap * sizes.row_dilation * sizes.row_pitch + part * sizes.block_pitch + i * self.spec.tap_step
+            places.store(row_tap * sizes.total_depth + part * depth + i, place)
 
     def _input_rows(self, sizes: DirectSizes, start: Traced, stop: Traced) -> tuple[Traced, Traced]:
         """(first, end) of the input rows that outputs start … stop - 1 read: in the image, unless tiles span rows."""
@@ -259,6 +270,11 @@ class _Direct:
             code.subroutine(f"tile.{tile_rows}", arguments, body, inline=False)
 
 
+def _places_list(sizes: DirectSizes) -> Pointer:
+    """The list of a pixel's inputs."""
+    return sizes.code.scratch(types.float32).at(sizes.places).to(types.int64)
+
+
 class _Weights(NamedTuple):
     """Where a tile finds its weights, and what it asks for of those that follow in memory."""
 
@@ -352,13 +368,28 @@ class _Tile:
         code, sizes, spec = self.code, self.sizes, self.spec
         zero = code.number(types.float32, 0, spec.lanes)
         sums = [code.variable(zero) for _ in range(self.tile_rows * spec.pixels * spec.vectors)]
-        if spec.far_taps:
+        if spec.layout != "blocked":
+            self._all_inputs(sums, data.at(top * sizes.row_pitch + left * spec.step), weights, top)
+        elif spec.far_taps:
             with code.loop(sizes.row_taps) as row_tap:
                 self._tap_after_tap(sums, data, weights, top, left, row_tap)
         else:
             with code.loop(sizes.channel_blocks) as part, code.loop(sizes.row_taps) as row_tap:
                 self._taps_of_block(sums, data, weights, top, left, row_tap, part)
         return [variable.get().value for variable in sums]
+
+    def _all_inputs(self, sums: list[Any], first: Pointer, weights: _Weights, top: Traced) -> None:
+        """All products, by the list of inputs; those of rows outside the image, at its ends, are left out."""
+        code, sizes = self.code, self.sizes
+        begin, end = code.variable(code.integer(0)), code.variable(sizes.row_taps)
+        above, below = 0 - top - (self.tile_rows - 1) * sizes.row_stride, sizes.height - top
+        with code.when((above > 0) | (below <= (sizes.row_taps - 1) * sizes.row_dilation)):
+            dilation = sizes.row_dilation
+            begin.set(larger(above + dilation - 1, 0) / dilation)
+            end.set(smaller(larger(below + dilation - 1, 0) / dilation, sizes.row_taps))
+        skipped = begin.get() * sizes.total_depth
+        places = _places_list(sizes).at(skipped)
+        self._add(sums, first, weights.at(skipped), end.get() * sizes.total_depth - skipped, places)
 
     def _taps_of_block(
         self,
@@ -403,9 +434,6 @@ class _Tile:
     def _column_taps(self, left: Traced) -> Iterator[tuple[Traced, Traced]]:
         """For each tap of a row that reads anything of the image: its number, and the place of the first pixel."""
         code, sizes, spec = self.code, self.sizes, self.spec
-        if spec.layout != "blocked":
-            yield code.integer(0), left
-            return
         number, residue = code.variable(sizes.column_first), code.variable(sizes.column_residue)
         with code.loop(sizes.column_taps) as tap:
             nearest = number.get() + left
@@ -420,7 +448,7 @@ class _Tile:
             number.set(number.get() + sizes.column_step + select(carry, code.integer(1), 0))
             residue.set(select(carry, following - sizes.strands, following))
 
-    def _add(self, sums: list[Any], a: Pointer, b: _Weights, deep: Traced) -> None:
+    def _add(self, sums: list[Any], a: Pointer, b: _Weights, deep: Traced, places: Pointer | None = None) -> None:
         spec, sizes = self.spec, self.sizes
         pitch = sizes.row_stride * sizes.row_pitch
         offsets = [
@@ -432,6 +460,7 @@ class _Tile:
         added = emit_accumulate(
             *(self.code.builder, types.float32, [value.value for value in values], a.value, offsets),
             *(_I64(spec.tap_step), b.panel.value, _I64(spec.block), deep.value),
+            places=None if places is None else places.value,
         )
         for variable, old, new in zip(sums, values, added, strict=True):
             variable.set(old.like(new))

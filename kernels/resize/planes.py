@@ -6,19 +6,19 @@ from typing import Any
 
 from numba import types
 
-from jitonnx.kernels.code import Code, Mask, Pointer, convert, each_vector, remainder
+from jitonnx.kernels.code import Code, Mask, Pointer, convert, each_vector, remainder, smaller
 from jitonnx.kernels.planes import each_block_of_rows
 from jitonnx.kernels.resize.spec import ResizePlanesSpec
 from jitonnx.kernels.simd import Vector
 from jitonnx.kernels.tile import Epilogue
-from jitonnx.kernels.trace import Traced, fma, permuted, select
+from jitonnx.kernels.trace import Traced, fma, permuted, reordered
 
 
 class Planes:
-    """Emits the kernel: input rows of out_width in scratch memory, of which one or two make each output row."""
+    """Emits the kernel: input rows of out_width in scratch memory, of which `taps` make each output row."""
 
     def __init__(self, code: Code, spec: ResizePlanesSpec, lanes: int, epilogue: Any) -> None:
-        self.code, self.taps, self.lanes = code, spec.taps, lanes
+        self.code, self.spec, self.taps, self.lanes = code, spec, spec.taps, lanes
         self.epilogue = Epilogue(epilogue, Vector(types.float32, lanes))
         self.size = {name: code.size(index) for index, name in enumerate((*spec.SIZES, "row_block", "pitch"))}
         elements = {"rows": types.int32, "starts": types.int32, "columns": types.int32}
@@ -33,68 +33,89 @@ class Planes:
             image, channel = rows.image, rows.channel
             x = self.buffer["x"].at(image * size["x_image"] + channel * size["x_channel"])
             y = self.buffer["y"].at(image * size["y_image"] + channel * size["y_channel"])
-            held = [code.variable(code.integer(-1)) for _ in range(taps)]
+            held = code.memory(types.int64, self.spec.places)
+            for place in range(self.spec.places):
+                held.store(place, code.integer(-1))
             with code.loop(rows.stop, rows.start) as row:
                 positions = [convert(self.buffer["rows"].load(row * taps + tap), types.int64) for tap in range(taps)]
                 widened = [self._widened(x, position, held) for position in positions]
                 weights = [self.buffer["row_weights"].load(row * taps + tap) for tap in range(taps)]
                 self._blend(y.at(row * size["y_row"]), widened, weights, (image, channel, row * size["out_width"]))
 
-    def _widened(self, x: Pointer, row: Traced, held: list[Any]) -> Pointer:
-        """Where row `row` of a plane lies with out_width columns; `held`: the rows that lie in the places for them.
+    def _widened(self, x: Pointer, row: Traced, held: Pointer) -> Pointer:
+        """Where row `row` of a plane lies with out_width columns; `held`: which group of rows lies in each place.
 
-        Of two places a row has that of its parity: the two rows that an output row needs are neighbours.
+        The rows that an output row needs are neighbours, so groups that lie `places` apart are not needed together.
         """
-        odd = remainder(row, self.code.integer(len(held))).equals(1)
-        target = self.code.scratch(types.float32).at(select(odd, self.size["pitch"], 0))
-        with self.code.when(~select(odd, held[-1].get(), held[0].get()).equals(row)):
-            for place, number in enumerate(held):
-                number.set(select(odd if place else ~odd, row, number.get()))
-            self._widen(x.at(row * self.size["x_row"]), target)
-        return target
+        code, size, together = self.code, self.size, self.spec.together
+        group = row / together
+        place = remainder(group, code.integer(self.spec.places))
+        target = code.scratch(types.float32).at(place * (size["pitch"] * together))
+        with code.when(~held.load(place).equals(group)):
+            held.store(place, group)
+            first = group * together
+            numbers = [smaller(first + number, size["height"] - 1) if number else first for number in range(together)]
+            self._widen([x.at(number * size["x_row"]) for number in numbers], target)
+        return target.at((row - group * together) * size["pitch"])
 
-    def _widen(self, x: Pointer, target: Pointer) -> None:
-        """A row with out_width columns; rows shorter than a window are read by parts of vectors."""
-        code, size, lanes = self.code, self.size, self.lanes
+    def _widen(self, rows: list[Pointer], target: Pointer) -> None:
+        """Rows with out_width columns, to memory `pitch` apart; rows shorter than a window are read by parts of
+        vectors. Rows made together share the loads of columns and weights."""
+        code, size, lanes, parts = self.code, self.size, self.lanes, self.spec.window
 
         def vectors(masked: bool) -> None:
             with code.loop((size["out_width"] + (lanes - 1)) / code.integer(lanes)) as number:
                 start = convert(self.buffer["starts"].load(number), types.int64)
-                live = [size["width"] - start - part * lanes if masked else None for part in range(2)]
-                window = [x.load(start + part * lanes, lanes, live[part]) for part in range(2)]
-                target.store(number * lanes, self._outputs(window, number * lanes))
+                live = [size["width"] - start - part * lanes if masked else None for part in range(parts)]
+                columns, weights = self._taps(number * lanes)
+                for place, x in enumerate(rows):
+                    window = [x.load(start + part * lanes, lanes, live[part]) for part in range(parts)]
+                    inputs = [
+                        reordered(window[0], column) if parts == 1 else permuted(window[0], window[1], column)
+                        for column in columns
+                    ]
+                    target.store(size["pitch"] * place + number * lanes, _weighted(inputs, weights))
 
-        with code.either(size["width"] >= 2 * lanes) as (long, short):
+        with code.either(size["width"] >= parts * lanes) as (long, short):
             with long:
                 vectors(masked=False)
             with short:
                 vectors(masked=True)
 
-    def _outputs(self, window: list[Traced], column: Traced) -> Traced:
-        """The outputs from `column` on, which read this window."""
-        lanes, columns, weights = self.lanes, self.buffer["columns"], self.buffer["column_weights"]
-        padded = (self.size["out_width"] + (lanes - 1)) / self.code.integer(lanes) * lanes
+    def _taps(self, column: Traced) -> tuple[list[Traced], list[Traced]]:
+        """The columns within their window, and the weights, that outputs from `column` on have: of each tap a vector.
+        A single tap has no weight."""
+        padded = (self.size["out_width"] + (self.lanes - 1)) / self.code.integer(self.lanes) * self.lanes
         places = [column + tap * padded for tap in range(self.taps)]
-        taps = [permuted(window[0], window[1], columns.load(place, lanes)) for place in places]
-        if self.taps == 1:
-            return taps[0]
-        return fma(taps[1], weights.load(places[1], lanes), taps[0] * weights.load(places[0], lanes))
+        columns, weights = (
+            [self.buffer[name].load(place, self.lanes) for place in places] for name in ("columns", "column_weights")
+        )
+        return columns, weights if self.taps > 1 else []
 
     def _blend(
         self, y: Pointer, rows: list[Pointer], weights: list[Traced], place: tuple[Traced, Traced, Traced]
     ) -> None:
-        """An output row from one or two widened rows; place: image, channel, number of the first pixel."""
+        """An output row from widened rows; place: image, channel, number of the first pixel."""
         code, lanes, (image, channel, pixel) = self.code, self.lanes, place
 
         def piece(first: Traced, width: int, mask: Mask | None, live: Traced) -> None:
-            above, below = rows[0].load(first, width), rows[-1].load(first, width)
-            if self.taps == 2:
-                above = fma(below, code.spread(weights[1], width), above * code.spread(weights[0], width))
+            factors = [code.spread(weight, width) for weight in weights] if self.taps > 1 else []
+            blended = _weighted([row.load(first, width) for row in rows], factors)
             for start in range(0, width, lanes):
                 rest = None if mask is None else live - start
                 here = code.integer(lanes) if rest is None else rest
-                value = code.part(above, start, lanes)
+                value = code.part(blended, start, lanes)
                 value = code.epilogue(self.epilogue, value, image, channel, pixel + first + start, here)
                 y.store(first + start, value, rest)
 
         each_vector(code, self.size["out_width"], lanes, piece)
+
+
+def _weighted(values: list[Traced], weights: list[Traced]) -> Traced:
+    """Σ value * weight; without weights the value alone."""
+    if not weights:
+        return values[0]
+    total = values[0] * weights[0]
+    for value, weight in zip(values[1:], weights[1:], strict=True):
+        total = fma(value, weight, total)
+    return total

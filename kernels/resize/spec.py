@@ -119,7 +119,7 @@ _OVERHANG = 32
 
 
 class Windows(NamedTuple):
-    """The columns of a `ResizePlanesSpec`: vectors of outputs, each of which reads a window of two vectors."""
+    """The columns of a `ResizePlanesSpec`: vectors of outputs, each of which reads a window of one or two vectors."""
 
     starts: np.ndarray
     """int32 [vectors]: the first column of each window; windows lie within the row, if that is so long."""
@@ -129,14 +129,14 @@ class Windows(NamedTuple):
     """float32 [taps, vectors * lanes]."""
 
 
-def pack_windows(table: Table, width: int, lanes: int) -> Windows | None:
-    """Windows for a table of one or two taps; None if some vector of outputs reads columns too far apart."""
+def pack_windows(table: Table, width: int, lanes: int, vectors: int) -> Windows | None:
+    """Windows of one or two vectors for a table; None if some vector of outputs reads columns too far apart."""
     outputs, taps = table.positions.shape
     padding = ((0, -outputs % lanes), (0, 0))
     positions = np.pad(table.positions, padding, mode="edge").reshape(-1, lanes * taps)
-    starts = np.minimum(positions.min(axis=1, initial=width), max(0, width - 2 * lanes)).astype(np.int32)
+    starts = np.minimum(positions.min(axis=1, initial=width), max(0, width - vectors * lanes)).astype(np.int32)
     columns = (positions - starts[:, None]).reshape(-1, taps)
-    if columns.size and columns.max() >= 2 * lanes:
+    if columns.size and columns.max() >= vectors * lanes:
         return None
     weights = np.pad(table.weights, padding)
     return Windows(starts, np.ascontiguousarray(columns.T), np.ascontiguousarray(weights.T))
@@ -144,7 +144,7 @@ def pack_windows(table: Table, width: int, lanes: int) -> Windows | None:
 
 @dataclass(frozen=True)
 class ResizePlanesSpec(KernelSpec):
-    """As `ResizeSpec` of mode "nearest" or "linear" (of two taps each way), but pixels of x and y lie side by side.
+    """As `ResizeSpec`, but pixels of x and y lie side by side, and the taps of an output are neighbours, each way.
 
     Element (n, c, h, w) of x lies at n * x_image + c * x_channel + h * x_row + w, and y's likewise. An input row is
     brought to out_width once and kept for the output rows that need it; its vectors are put together from `Windows` by
@@ -153,17 +153,26 @@ class ResizePlanesSpec(KernelSpec):
     """
 
     taps: int
-    """1: nearest; 2: linear."""
+    """1: nearest; 2: linear; 4: cubic."""
+    window: int = 2
+    """Vectors of a window: one, for which a simpler permutation does, where rows grow; else two."""
+    together: int = 1
+    """So many input rows are brought to out_width at a time: two that follow each other, unless few rows are read."""
 
     BUFFERS: ClassVar[tuple[str, ...]] = ("x", "rows", "row_weights", "starts", "columns", "column_weights", "y")
     SIZES: ClassVar[tuple[str, ...]] = (
-        *("images", "channels", "width", "out_height", "out_width"),
+        *("images", "channels", "height", "width", "out_height", "out_width"),
         *("x_image", "x_channel", "x_row", "y_image", "y_channel", "y_row"),
     )
 
+    @property
+    def places(self) -> int:
+        """Groups of `together` rows that are kept: as many as hold taps of one output."""
+        return -(-(self.taps - 1) // self.together) + 1
+
     def complete(self, sizes: Sequence[int]) -> Sequence[int]:
         """SIZES, then row_block, for 16 tasks or more, and pitch: elements of a row of out_width that is kept."""
-        images, channels, _, height, width, *_ = sizes
+        images, channels, _, _, height, width, *_ = sizes
         blocks = -(-16 // max(images * channels, 1))
         return [*sizes, max(1, -(-height // blocks)), width + _OVERHANG]
 
@@ -172,15 +181,15 @@ class ResizePlanesSpec(KernelSpec):
         return len(self.SIZES) + 2
 
     def tasks(self, sizes: Sequence[int]) -> int:
-        images, channels, _, height, width, *_ = sizes
+        images, channels, _, _, height, width, *_ = sizes
         return images * channels * -(-height // sizes[len(self.SIZES)]) if width else 0
 
     def scratch_bytes(self, sizes: Sequence[int]) -> int:
         """The rows that are kept."""
-        return self.taps * 4 * sizes[-1]
+        return self.places * self.together * 4 * sizes[-1]
 
     def work(self, sizes: Sequence[int]) -> Work:
-        images, channels, _, height, width, *_ = sizes
+        images, channels, _, _, height, width, *_ = sizes
         outputs = images * channels * height * width
         return Work(4 * self.taps * outputs, 4 * outputs)
 

@@ -264,6 +264,8 @@ DIRECT = [
     Case((6, 7), 10, 20, groups=10),
     Case((5, 6), 66, 66, groups=2, kernel=(1, 1), pads=(0, 0, 0, 0)),
     Case((4, 4), 3, 8, kernel=(9, 9), pads=(5, 4, 6, 4)),
+    Case((5, 20), 3, 20, kernel=(5, 3), strides=(2, 1), dilations=(7, 2), pads=(9, 2, 30, 2)),
+    Case((6, 14), 2, 20, kernel=(3, 1), strides=(3, 1), pads=(7, 0, 8, 0), images=2),
 ]
 GROUPED = [
     Case((9, 9), 24, 24, groups=6),

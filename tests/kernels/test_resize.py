@@ -193,17 +193,19 @@ def test_linear_with_an_axis_that_stays() -> None:
     np.testing.assert_allclose(got, reference(x, (4, 8), mode="linear"), 1e-5, 1e-6)
 
 
-def resize_planes(x: np.ndarray, axes: list[Table], lanes: int, epilogue: Any = None) -> np.ndarray | None:
+def resize_planes(
+    x: np.ndarray, axes: list[Table], lanes: int, epilogue: Any = None, window: int = 2, together: int = 1
+) -> np.ndarray | None:
     """x [N, C, H, W], the end of memory behind it, resized to planes whose rows have gaps; None: no windows."""
-    spec = ResizePlanesSpec(axes[0].positions.shape[1])
+    spec = ResizePlanesSpec(axes[0].positions.shape[1], window, together)
     images, channels = x.shape[:2]
     height, width = (len(table.positions) for table in axes)
     wide = np.full((images, channels, height, width + 3), 77, np.float32)
-    windows = pack_windows(axes[1], x.shape[3], lanes)
+    windows = pack_windows(axes[1], x.shape[3], lanes, window)
     if windows is None:
         return None
     strides = [step // 4 for array in (x, wide) for step in array.strides[:3]]
-    sizes = list(spec.complete([images, channels, x.shape[3], height, width, *strides]))
+    sizes = list(spec.complete([*x.shape, height, width, *strides]))
     assert len(sizes) == spec.size_count
     results = []
     for pieces in (1, 3):
@@ -218,9 +220,9 @@ def resize_planes(x: np.ndarray, axes: list[Table], lanes: int, epilogue: Any = 
 
 
 @pytest.mark.parametrize("lanes", [4, *WIDTHS])
-@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@pytest.mark.parametrize(("mode", "taps"), [("nearest", 1), ("linear", 2), ("cubic", 4)])
 @pytest.mark.parametrize("coordinates", COORDINATES[:-1])
-def test_planes(coordinates: str, mode: str, lanes: int) -> None:
+def test_planes(coordinates: str, mode: str, taps: int, lanes: int) -> None:
     attributes = {"mode": mode, "coordinate_transformation_mode": coordinates}
     for extents, outputs in (
         *UP_AND_DOWN,
@@ -228,17 +230,18 @@ def test_planes(coordinates: str, mode: str, lanes: int) -> None:
         *(((6, 64), (12, 32)), ((4, 100), (3, 51)), ((3, 40), (7, 100)), ((3, 15), (4, 8))),
     ):
         x = np.random.default_rng(0).normal(size=(2, 5, *extents)).astype(np.float32)
-        axes = [pack_table(*table, taps=1 + (mode == "linear")) for table in tables(extents, outputs, **attributes)]
-        resized = resize_planes(x, axes, lanes)
-        assert resized is not None or outputs[1] < extents[1] / 2 + 1
-        if resized is not None:
-            np.testing.assert_allclose(resized, reference(x, outputs, **attributes), 1e-5, 5e-5)
+        axes = [pack_table(*table, taps=taps) for table in tables(extents, outputs, **attributes)]
+        resized = [resize_planes(x, axes, lanes, None, *how) for how in ((1, 1), (1, 2), (2, 1), (2, 2))]
+        assert resized[-1] is not None or outputs[1] < extents[1] / 2 + taps
+        for result in resized:
+            if result is not None:
+                np.testing.assert_allclose(result, reference(x, outputs, **attributes), 1e-5, 5e-5)
 
 
 def test_columns_too_far_apart_have_no_windows() -> None:
     tables_of = [pack_table(*table, taps=2) for table in tables((4, 400), (4, 100), mode="linear")]
-    assert pack_windows(tables_of[1], 400, 16) is None
-    assert pack_windows(tables_of[1], 400, 64) is None
+    assert pack_windows(tables_of[1], 400, 16, 2) is None
+    assert pack_windows(tables_of[1], 400, 64, 2) is None
 
 
 def test_planes_with_an_epilogue() -> None:

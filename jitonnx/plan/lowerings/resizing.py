@@ -117,6 +117,8 @@ def _repeat_pixels(planner: Planner, group: Group, x: Tensor, down: int, across:
     planner.call(call)
 
 
+_TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
+"""Of each mode, without antialias."""
 _GROWTH_FOR_PLANES = 4
 """An image that grows so much is better copied to planes first than copied when it is large."""
 
@@ -125,8 +127,10 @@ def _in_planes(planner: Planner, group: Group, computation: c.Resize, source: Te
     """Whether an image is to be resized in planes of pixels, for which its columns need `Windows`."""
     assert group.output is not None
     target = planner.destination(group.output)
-    if computation.mode not in ("nearest", "linear") or computation.antialias or computation.roi is not None:
+    if computation.antialias or computation.roi is not None:
         return False
+    if computation.mode == "cubic" and set(_resampled_axes(computation, source.shape)) != {2, 3}:
+        return False  # taps of weight 0, for an axis that stays, would make NaN of infinity
     if source.dtype is not DType.FLOAT or target is None or not in_planes(target):
         return False
     before, behind = (concrete(product(image.shape[2:])) for image in (source, target))
@@ -135,10 +139,13 @@ def _in_planes(planner: Planner, group: Group, computation: c.Resize, source: Te
     return _windows(planner, computation, source) is not None
 
 
-def _windows(planner: Planner, computation: c.Resize, x: Tensor) -> Windows | None:
-    taps = 2 if computation.mode == "linear" else 1
-    width = integers(x.shape[3:])[0]
-    return pack_windows(_packed_table(planner, computation, x, 3, taps), width, planner.target.lanes(4))
+def _windows(planner: Planner, computation: c.Resize, x: Tensor) -> tuple[Windows, int] | None:
+    """The windows of an image's columns, and their vectors, as few as can be."""
+    table, width = _packed_table(planner, computation, x, 3, _TAPS[computation.mode]), integers(x.shape[3:])[0]
+    for vectors in (1, 2):
+        if (windows := pack_windows(table, width, planner.target.lanes(4), vectors)) is not None:
+            return windows, vectors
+    return None
 
 
 def _resize_planes(planner: Planner, group: Group, computation: c.Resize, x: Tensor) -> None:
@@ -146,12 +153,15 @@ def _resize_planes(planner: Planner, group: Group, computation: c.Resize, x: Ten
     if not in_planes(x):
         x = planner.copy(x, tuple(range(4)), "grows much, and is bound for planes of pixels")
     y = planner.place(group.output)
-    rows, taps, _ = _table(planner, computation, x, 2, 2 if computation.mode == "linear" else 1)
-    windows = _windows(planner, computation, x)
-    assert windows is not None
+    rows, taps, _ = _table(planner, computation, x, 2, _TAPS[computation.mode])
+    found = _windows(planner, computation, x)
+    assert found is not None
+    windows, vectors = found
     columns = [planner.constant(array) for array in windows]
-    sizes = [*x.shape[:2], x.shape[3], *y.shape[2:], *x.strides[:3], *y.strides[:3]]
-    call = KernelCall(ResizePlanesSpec(taps), [x, *rows, *columns, y], sizes, 1, 6)
+    height, out_height = integers([x.shape[2], y.shape[2]])
+    spec = ResizePlanesSpec(taps, vectors, 2 if height <= 2 * out_height else 1)
+    sizes = [*x.shape, *y.shape[2:], *x.strides[:3], *y.strides[:3]]
+    call = KernelCall(spec, [x, *rows, *columns, y], sizes, 1, 6)
     call.label = f"resize {computation.mode} in planes"
     call.reason = "tables of positions and weights made with the plan"
     planner.epilogue(group, call, plane_strides, (0, 1, 2, 3))
