@@ -108,6 +108,14 @@ class Vectors:
     def sum(self, vector: Traced) -> Traced:
         return self.code.call(simd.reduce_add, vector)
 
+    def sums(self, rows: Sequence[Traced]) -> Traced:
+        """The sum across each row's lanes; rows: a power of two, no more than there are lanes."""
+        lanes, parts = self.lanes, list(rows)
+        while lanes > len(rows):
+            lanes //= 2
+            parts = [self.code.part(part, 0, lanes) + self.code.part(part, lanes, lanes) for part in parts]
+        return across_rows(parts, lambda a, b: a + b)
+
     def largest(self, vector: Traced) -> Traced:
         """The largest lane; any lane if one is NaN."""
         lanes = self.lanes
@@ -134,6 +142,11 @@ def across_rows(rows: Sequence[Traced], combine: Callable[[Traced, Traced], Trac
         both = [*owner, *(row + len(set(owner)) for row in owner)]
         owner = [both[lane] for lane in low]
     return shuffled(vectors[0], vectors[0], [owner.index(row) for row in range(lanes)])
+
+
+def in_all_lanes(x: Traced, lanes: int) -> list[Traced]:
+    """Of each lane of a vector the vector that has it in all `lanes`."""
+    return [shuffled(x, x, [lane] * lanes) for lane in range(x.value.type.count)]
 
 
 def _halves(owner: Sequence[int], within: int) -> tuple[list[int], list[int]]:

@@ -10,7 +10,7 @@ from numba.core import types
 from jitonnx.kernels.code import Code, Pointer, emitted, remainder, smaller
 from jitonnx.kernels.normalization import channels_last
 from jitonnx.kernels.normalization.spec import GroupApplySpec, GroupNormSpec, GroupStatisticsSpec, LayerNormSpec
-from jitonnx.kernels.rows import Vectors, as_element, float_from_bits, unit_range
+from jitonnx.kernels.rows import Vectors, as_element, float_from_bits, in_all_lanes, unit_range
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.kernels.trace import Traced, fma, sqrt
 
@@ -39,23 +39,25 @@ def _add(a: Traced, b: Traced) -> Traced:
 # ---------------------------------------------------------------- rows
 
 
-_TOGETHER = 2
-"""Rows done at a time: a mean and a variance are chains of dependent operations, which hide each other's latency, and
-rows share the loads of scale and bias."""
-
-
 def _emit_rows(spec: LayerNormSpec, vectors: Vectors, begin: Traced, end: Traced) -> None:
-    code, element = vectors.code, vectors.element
+    code, element, lanes = vectors.code, vectors.element, vectors.lanes
     rows, columns = code.size(0), code.size(1)
     first, stop = unit_range(code, begin, end, rows, columns)
-    with code.loop(stop, first, _TOGETHER) as row:
-        # The last row of an odd number is done twice at the same time.
-        numbers = [row, *(smaller(row + place, stop - 1) for place in range(1, _TOGETHER))]
-        _emit_some_rows(spec, vectors, numbers, float_from_bits(code, 5, element), as_element(columns, element))
+    together = min(spec.together, lanes)
+    epsilon, count = (
+        code.spread(x, together) for x in (float_from_bits(code, 5, element), as_element(columns, element))
+    )
+    with code.loop(stop, first, together) as row:
+        # Rows that are not there are done as the last one is, at the same time.
+        numbers = [row, *(smaller(row + place, stop - 1) for place in range(1, together))]
+        _emit_some_rows(spec, vectors, numbers, epsilon, count)
 
 
-def _emit_some_rows(spec: LayerNormSpec, vectors: Vectors, rows: list[Traced], smallest: Traced, count: Traced) -> None:
-    """The rows of these numbers. Of each vector all rows are read before any is written: a row may be there twice."""
+def _emit_some_rows(spec: LayerNormSpec, vectors: Vectors, rows: list[Traced], epsilon: Traced, count: Traced) -> None:
+    """The rows of these numbers; epsilon and count: in all lanes, as many as there are rows.
+
+    Of each vector all rows are read before any is written: a row may be there twice.
+    """
     code, lanes = vectors.code, vectors.lanes
     scale, bias, y = (code.buffer(index, vectors.element) for index in (1, 2, 3))
     columns, y_row = code.size(1), code.size(3)
@@ -72,12 +74,10 @@ def _emit_some_rows(spec: LayerNormSpec, vectors: Vectors, rows: list[Traced], s
             len(rows), columns, 0.0, _add, lambda column, live: [_square(x) for x in values.first(column, live)]
         )
     else:
-        means = [
-            code.spread(vectors.sum(total) / count, lanes)
-            for total in vectors.folds(len(rows), columns, 0.0, _add, values.first)
-        ]
+        means = in_all_lanes(vectors.sums(vectors.folds(len(rows), columns, 0.0, _add, values.first)) / count, lanes)
         squares = vectors.folds(len(rows), columns, 0.0, _add, lambda column, live: differences(column, live, _square))
-    factors = [code.spread(1.0 / sqrt(vectors.sum(total) / count + smallest), lanes) for total in squares]
+    factors = in_all_lanes(1.0 / sqrt(vectors.sums(squares) / count + epsilon), lanes)
+    targets = [y.at(row * y_row).settled() for row in rows]
 
     def finish(slot: int, column: Traced, live: Traced | None) -> None:
         found = values.again(column, live) if means is None else differences(column, live, lambda x: x)
@@ -90,8 +90,8 @@ def _emit_some_rows(spec: LayerNormSpec, vectors: Vectors, rows: list[Traced], s
             scaled = [x + bias.load(column, lanes, live) for x in scaled]
         stage = zip(scaled, rows, strict=True)
         results = [vectors.epilogue(x, code.integer(0), row, column, live) for x, row in stage]
-        for row, result in zip(rows, results, strict=True):
-            y.at(row * y_row).store(column, result, live)
+        for target, result in zip(targets, results, strict=True):
+            target.store(column, result, live)
 
     vectors.each(columns, finish, len(rows))
 
@@ -102,12 +102,12 @@ class _Values:
     def __init__(self, spec: LayerNormSpec, vectors: Vectors, rows: list[Traced]) -> None:
         code, element = vectors.code, vectors.element
         self._vectors, self._rows = vectors, rows
-        self._x = [code.buffer(0, element).at(row * code.size(2)) for row in rows]
+        self._x = [code.buffer(0, element).at(row * code.size(2)).settled() for row in rows]
         self._kept: list[Pointer] | None = None
         if spec.keep:
-            self._kept = [code.buffer(4, element).at(row * code.size(4)) for row in rows]
+            self._kept = [code.buffer(4, element).at(row * code.size(4)).settled() for row in rows]
         elif vectors.has_prologue:
-            self._kept = [code.buffer(3, element).at(row * code.size(3)) for row in rows]
+            self._kept = [code.buffer(3, element).at(row * code.size(3)).settled() for row in rows]
 
     def first(self, column: Traced, live: Traced | None) -> list[Traced]:
         vectors = self._vectors

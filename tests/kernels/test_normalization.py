@@ -17,6 +17,7 @@ from jitonnx.kernels.normalization.spec import (
     GroupNormSpec,
     GroupStatisticsSpec,
     LayerNormSpec,
+    choose_rows,
     float_bits,
 )
 from jitonnx.kernels.simd import load_part, pointer
@@ -60,6 +61,26 @@ def test_layer_norm(kind: str, affine: tuple[bool, bool], target: Target) -> Non
         x = (np.random.default_rng(columns).standard_normal((5, columns + 2)) * 3 + 1).astype(np.float32)[:, :columns]
         y, _, scale, bias = run_layer(spec, target, x, 2)
         np.testing.assert_allclose(y, layer_reference(x, spec, scale, bias), rtol=3e-6, atol=5e-6)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=["host", "avx2"])
+@pytest.mark.parametrize("element", ["float32", "float64"])
+@pytest.mark.parametrize("together", [1, 2, 4])
+def test_rows_together(together: int, element: str, target: Target) -> None:
+    spec = LayerNormSpec(element=element, together=together)
+    for rows in (1, 2, 3, 4, 5, 9):
+        x = np.random.default_rng(rows).standard_normal((rows, 53)).astype(element)
+        x[rows // 2, 7] = np.nan  # which spoils its own row only
+        y, _, scale, bias = run_layer(spec, target, x)
+        np.testing.assert_allclose(y, layer_reference(x, spec, scale, bias), rtol=3e-6, atol=5e-6)
+
+
+def test_choose_rows() -> None:
+    assert [
+        choose_rows("rms", True, False, "float32", *extents).together
+        for extents in ((1, 768), (None, 768), (5, 768), (5, 4096), (5, None))
+    ] == [1, 4, 4, 2, 4]
+    assert choose_rows("rms", True, False, "float64", 5, 768).together == 2
 
 
 def test_nothing_to_normalize() -> None:

@@ -17,7 +17,7 @@ from jitonnx.kernels.normalization.spec import (
     GroupApplySpec,
     GroupNormSpec,
     GroupStatisticsSpec,
-    LayerNormSpec,
+    choose_rows,
     float_bits,
 )
 from jitonnx.kernels.reduction.spec import ELEMENTS
@@ -145,7 +145,9 @@ def normalize(planner: Planner, group: Group, statement: Statement) -> None:
     vectors = [
         None if value is None else _row_vector(planner, value, x.shape[computation.axis :]) for value in (scale, bias)
     ]
-    spec = LayerNormSpec(computation.kind, vectors[0] is not None, vectors[1] is not None, element=x.dtype.numpy.name)
+    scaled, shifted = (vector is not None for vector in vectors)
+    rows, columns = concrete(loops.outer), concrete(loops.length)
+    spec = choose_rows(computation.kind, scaled, shifted, x.dtype.numpy.name, rows, columns)
     (x_row, _, _), (y_row, _, _) = loops.strides
     sizes = [loops.outer, loops.length, x_row, y_row, 0, float_bits(computation.epsilon)]
     tensors = [x, vectors[0] or y, vectors[1] or y, y, y]
