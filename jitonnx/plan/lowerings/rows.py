@@ -280,9 +280,9 @@ def _reduce(
         y_outer = _outer_stride(x, y, axes, keepdims)
         assert y_outer is not None, "Bug: a dense result is not two loops"
     outer, length, inner = loops[:3]
-    extents = {"outer": concrete(outer), "length": concrete(length)}
-    *first, spec = choose_reduction(kind, concrete(inner), x.dtype.numpy.name, last, **extents)
     x_outer, x_step, _ = loops.strides[0]
+    known = {"outer": concrete(outer), "length": concrete(length), "x_outer": concrete(x_outer)}
+    *first, spec = choose_reduction(kind, concrete(inner), x.dtype.numpy.name, last, **known)
     strides, rest = (x_outer, x_step), length
     for of_parts in first:
         parts = of_parts.parts
