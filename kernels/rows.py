@@ -109,22 +109,23 @@ class Vectors:
     def sum(self, vector: Traced) -> Traced:
         return self.code.call(simd.reduce_add, vector)
 
-    def sums(self, rows: Sequence[Traced]) -> Traced:
-        """The sum across each row's lanes; rows: a power of two, no more than there are lanes."""
+    def across(self, rows: Sequence[Traced], combine: Callable[[Traced, Traced], Traced]) -> Traced:
+        """Each row combined across its lanes, in a lane each; rows: a power of two, no more than there are lanes."""
         lanes, parts = self.lanes, list(rows)
         while lanes > len(rows):
             lanes //= 2
-            parts = [self.code.part(part, 0, lanes) + self.code.part(part, lanes, lanes) for part in parts]
-        (total,) = across_rows([(part,) for part in parts], lambda a, b: (a[0] + b[0],))
+            parts = [combine(self.code.part(part, 0, lanes), self.code.part(part, lanes, lanes)) for part in parts]
+        (total,) = across_rows([(part,) for part in parts], lambda a, b: (combine(*a, *b),))
         return total
+
+    def sums(self, rows: Sequence[Traced]) -> Traced:
+        """The sum across each row's lanes, as `across`."""
+        return self.across(rows, lambda a, b: a + b)
 
     def largest(self, vector: Traced) -> Traced:
         """The largest lane; any lane if one is NaN."""
-        lanes = self.lanes
-        while lanes > 1:
-            lanes //= 2
-            vector = larger_lanes(self.code.part(vector, 0, lanes), self.code.part(vector, lanes, lanes))
-        return vector.like(vector.builder.extract_element(vector.value, self.code.integer(0).value))
+        best = self.across([vector], larger_lanes)
+        return vector.like(vector.builder.extract_element(best.value, self.code.integer(0).value))
 
 
 Parts = tuple[Traced, ...]
