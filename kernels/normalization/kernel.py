@@ -7,7 +7,7 @@ from typing import Any
 
 from numba.core import types
 
-from jitonnx.kernels.code import Code, Pointer, emitted, remainder, smaller
+from jitonnx.kernels.code import Code, Pointer, emitted, larger, remainder, smaller
 from jitonnx.kernels.normalization import channels_last
 from jitonnx.kernels.normalization.spec import GroupApplySpec, GroupNormSpec, GroupStatisticsSpec, LayerNormSpec
 from jitonnx.kernels.rows import Vectors, as_element, float_from_bits, in_all_lanes, unit_range
@@ -126,15 +126,51 @@ def _square(x: Traced) -> Traced:
     return x * x
 
 
-def _squared_differences(
-    vectors: Vectors, columns: Traced, mean: Traced, value: Callable[[Traced, Traced | None], Traced]
-) -> Traced:
-    """The sums of (value - mean)**2, lane by lane."""
-    spread = vectors.code.spread(mean, vectors.lanes)
-    return vectors.fold(columns, 0.0, _add, lambda column, live: _square(value(column, live) - spread))
-
-
 # ---------------------------------------------------------------- groups of channels, channels first
+
+
+_BLOCK_BYTES = 1 << 14
+"""Half of a first-level cache: what of a group is read twice, for its mean and its variance, before the next is."""
+
+
+def _statistics(
+    vectors: Vectors, image: Traced, x: Pointer, x_channel: Traced, channels: tuple[Traced, Traced], positions: Traced
+) -> tuple[Traced, Traced]:
+    """The mean of some channels, and the sum of (value - mean)**2.
+
+    Those of blocks, of a part of a channel or of several channels, are merged (T. F. Chan, G. H. Golub, R. J. LeVeque,
+    1979): what lies in the second-level cache or beyond is read once.
+    """
+    code, element, lanes = vectors.code, vectors.element, vectors.lanes
+    elements = code.integer(_BLOCK_BYTES * 8 // element.bitwidth)
+    done, mean, squares = (code.variable(code.number(element, 0.0)) for _ in range(3))
+    with code.loop(channels[1], channels[0], larger(elements / positions, 1)) as first:
+        stop = smaller(first + larger(elements / positions, 1), channels[1])
+        with code.loop(positions, 0, elements) as start:
+            width = smaller(positions - start, elements)
+
+            def total(change: Callable[[Traced], Traced]) -> Traced:
+                sums = code.variable(code.number(element, 0.0, lanes))
+                with code.loop(stop, first) as channel:
+                    row = x.at(channel * x_channel + start)
+
+                    def value(column: Traced, live: Traced | None) -> Traced:
+                        loaded = row.load(column, lanes, live)
+                        return change(vectors.prologue(loaded, image, channel, start + column, live))
+
+                    sums.set(sums.get() + vectors.fold(width, 0.0, _add, value))
+                return vectors.sum(sums.get())
+
+            count = as_element((stop - first) * width, element)
+            block_mean = total(lambda x: x) / count
+            spread = code.spread(block_mean, lanes)
+            block_squares = total(lambda x: _square(x - spread))
+            share = count / (done.get() + count)
+            difference = block_mean - mean.get()
+            squares.set(squares.get() + block_squares + difference * difference * (done.get() * share))
+            mean.set(fma(difference, share, mean.get()))
+            done.set(done.get() + count)
+    return mean.get(), squares.get()
 
 
 def _emit_groups(spec: GroupNormSpec, vectors: Vectors, begin: Traced, end: Traced) -> None:
@@ -147,21 +183,8 @@ def _emit_groups(spec: GroupNormSpec, vectors: Vectors, begin: Traced, end: Trac
         image, first = task / groups, remainder(task, groups) * each
         source, target = x.at(image * x_image), y.at(image * y_image)
 
-        def over_group(value: Callable[[Callable[..., Traced]], Traced]) -> Traced:
-            """The sum over the group's channels of what `value` makes of a channel's loads."""
-            total = code.variable(code.number(element, 0.0, lanes))
-            with code.loop(first + each, first) as channel:
-                row = source.at(channel * x_channel)
-
-                def load(column: Traced, live: Traced | None) -> Traced:
-                    return vectors.prologue(row.load(column, lanes, live), image, channel, column, live)
-
-                total.set(total.get() + value(load))
-            return vectors.sum(total.get())
-
-        mean = over_group(lambda load: vectors.fold(positions, 0.0, _add, load)) / count
-        squares = over_group(lambda load: _squared_differences(vectors, positions, mean, load))
-        factor = 1.0 / sqrt(squares / count + smallest)
+        mean, squares = _statistics(vectors, image, source, x_channel, (first, first + each), positions)
+        factor = channels_last.inverse_deviation(spec, squares / count, smallest)
         with code.loop(first + each, first) as channel:
             row, out = source.at(channel * x_channel), target.at(channel * y_channel)
             scaled = code.spread(factor * scale.load(channel) if spec.scale else factor, lanes)

@@ -96,8 +96,11 @@ class GroupNormSpec(KernelSpec):
     scale: bool = True
     bias: bool = True
     element: str = "float32"
+    outside: bool = False
+    """Divided by sqrt(variance) + epsilon, not by sqrt(variance + epsilon)."""
 
     BUFFERS: ClassVar[tuple[str, ...]] = ("x", "scale", "bias", "y")
+    """scale and bias are not touched unless the field says so."""
     SIZES: ClassVar[tuple[str, ...]] = (
         *("images", "channels", "positions", "groups"),
         *("x_image", "x_channel", "y_image", "y_channel", "epsilon_bits"),
@@ -164,6 +167,8 @@ class GroupApplySpec(_ChannelsLast):
     scale: bool = True
     bias: bool = True
     element: str = "float32"
+    outside: bool = False
+    """As in `GroupNormSpec`."""
 
     BUFFERS: ClassVar[tuple[str, ...]] = ("x", "partial", "scale", "bias", "y")
     SIZES: ClassVar[tuple[str, ...]] = (

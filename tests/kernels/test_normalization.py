@@ -147,7 +147,8 @@ def test_layer_norm_in_place(target: Target, rows: int) -> None:
 def group_reference(x: np.ndarray, groups: int, scale: np.ndarray, bias: np.ndarray, spec: Any) -> np.ndarray:
     """x: [images, channels, positions]."""
     split = x.astype(np.float64).reshape(x.shape[0], groups, -1)
-    split = (split - split.mean(2, keepdims=True)) / np.sqrt(split.var(2, keepdims=True) + EPSILON)
+    inside, outside = (0.0, EPSILON) if spec.outside else (EPSILON, 0.0)
+    split = (split - split.mean(2, keepdims=True)) / (np.sqrt(split.var(2, keepdims=True) + inside) + outside)
     y = split.reshape(x.shape)
     y = y * scale[:, None] if spec.scale else y
     return y + bias[:, None] if spec.bias else y
@@ -162,7 +163,7 @@ SHAPES = [(1, 4, 1, 2), (2, 6, 5, 3), (1, 32, 49, 8), (3, 20, 130, 20), (2, 18, 
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=["host", "avx2"])
-@pytest.mark.parametrize("spec", [GroupNormSpec(), GroupNormSpec(False, False)])
+@pytest.mark.parametrize("spec", [GroupNormSpec(), GroupNormSpec(False, False, outside=True)])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_group_norm_channels_first(shape: tuple[int, ...], spec: GroupNormSpec, target: Target) -> None:
     _, channels, positions, groups = shape
@@ -173,6 +174,21 @@ def test_group_norm_channels_first(shape: tuple[int, ...], spec: GroupNormSpec, 
     sizes = [*shape, *strides, float_bits(EPSILON)]
     Compiled(build(spec, target.lanes(4)), target)([x, scale, bias, y], sizes, spec.tasks(sizes), pieces=2)
     np.testing.assert_allclose(y, group_reference(x, groups, scale, bias, spec), rtol=5e-6, atol=5e-6)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=["host", "avx2"])
+def test_group_norm_of_many_blocks(target: Target) -> None:
+    """Parts of channels and several channels at a time, with a mean that the variance drowns in."""
+    for shape in ((2, 3, 9001, 3), (1, 4, 9001, 2), (1, 66, 200, 2), (1, 3, 4096, 3)):
+        _, channels, positions, groups = shape
+        x = np.random.default_rng(0).standard_normal(shape[:3]).astype(np.float32)
+        x += (1000 * np.arange(shape[1], dtype=np.float32) // (channels // groups))[:, None]
+        scale, bias = affine(channels)
+        y, spec = np.empty_like(x), GroupNormSpec(False, False)
+        strides = [channels * positions, positions] * 2
+        sizes = [*shape, *strides, float_bits(EPSILON)]
+        Compiled(build(spec, target.lanes(4)), target)([x, scale, bias, y], sizes, spec.tasks(sizes))
+        np.testing.assert_allclose(y, group_reference(x, groups, scale, bias, spec), atol=5e-4)
 
 
 def run_channels_last(x: np.ndarray, groups: int, spec: GroupApplySpec, target: Target, pieces: int, **fused: Any):
@@ -193,7 +209,7 @@ def run_channels_last(x: np.ndarray, groups: int, spec: GroupApplySpec, target: 
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=["host", "avx2"])
-@pytest.mark.parametrize("spec", [GroupApplySpec(), GroupApplySpec(False, False)])
+@pytest.mark.parametrize("spec", [GroupApplySpec(), GroupApplySpec(False, False, outside=True)])
 @pytest.mark.parametrize("shape", [*SHAPES, (2, 64, 4096, 16)])
 def test_group_norm_channels_last(shape: tuple[int, ...], spec: GroupApplySpec, target: Target) -> None:
     images, channels, positions, groups = shape

@@ -179,19 +179,19 @@ def _row_vector(planner: Planner, value: Value, shape: Sequence[DimLike]) -> Ten
 
 
 def group_normalize(planner: Planner, group: Group, statement: Statement) -> None:
-    """InstanceNormalization and GroupNormalization."""
+    """InstanceNormalization, GroupNormalization, and MeanVarianceNormalization of images by themselves."""
     computation = statement.computation
     assert isinstance(computation, c.GroupNormalize)
     image, scale, bias = statement.inputs
-    assert image is not None and scale is not None and bias is not None and group.output is not None
+    assert image is not None and group.output is not None
     _check_float(planner, image)
     x = planner.tensor(image)
-    scales = [_row_vector(planner, value, value.shape) for value in (scale, bias)]
+    scales = [None if value is None else _row_vector(planner, value, value.shape) for value in (scale, bias)]
     matrix = pixels_as_rows(x) if is_channels_last(x) else None
     if matrix is None and x.contiguous:
         y = planner.place(group.output, tuple(range(x.rank)))
         if y.contiguous:
-            _group_normalize_planes(planner, group, computation, [x, *scales, y])
+            _group_normalize_planes(planner, group, computation, scales, x, y)
             return
     if matrix is None:
         x = planner.copy(x, channels_last_order(x.rank), "needed channels-last, pixels evenly spaced")
@@ -199,20 +199,25 @@ def group_normalize(planner: Planner, group: Group, statement: Statement) -> Non
 
 
 def _group_normalize_planes(
-    planner: Planner, group: Group, computation: c.GroupNormalize, tensors: Sequence[Tensor]
+    planner: Planner,
+    group: Group,
+    computation: c.GroupNormalize,
+    scales: Sequence[Tensor | None],
+    x: Tensor,
+    y: Tensor,
 ) -> None:
     """One call for x, scale, bias and y; x and y are contiguous."""
-    x, _, _, y = tensors
     sizes = [*x.shape[:2], product(x.shape[2:]), computation.groups or x.shape[1], *x.strides[:2], *y.strides[:2]]
     sizes.append(float_bits(computation.epsilon))
-    spec = GroupNormSpec(element=x.dtype.numpy.name)
-    call = KernelCall(spec, list(tensors), sizes, 1, 3, label="group norm", reason="channels first")
+    scaled, shifted = (s is not None for s in scales)
+    spec = GroupNormSpec(scaled, shifted, x.dtype.numpy.name, computation.outside)
+    call = KernelCall(spec, [x, *(s or y for s in scales), y], sizes, 1, 3, label="group norm", reason="channels first")
     planner.epilogue(group, call, plane_strides, tuple(range(x.rank)))
     planner.call(call)
 
 
 def _group_normalize_channels_last(
-    planner: Planner, group: Group, computation: c.GroupNormalize, x: Tensor, scales: Sequence[Tensor]
+    planner: Planner, group: Group, computation: c.GroupNormalize, x: Tensor, scales: Sequence[Tensor | None]
 ) -> None:
     """The channels' statistics, then the normalised image."""
     assert group.output is not None
@@ -230,8 +235,11 @@ def _group_normalize_channels_last(
     first.reason = "; ".join(group.reasons)
     planner.call(first)
     sizes += [computation.groups or channels, *out.strides[:2], float_bits(computation.epsilon)]
-    apply = GroupApplySpec(element=element)
-    call = KernelCall(apply, [x, partial, *scales, y], sizes, 1, 4, label="group norm", reason="channels last")
+    scaled, shifted = (s is not None for s in scales)
+    apply = GroupApplySpec(scaled, shifted, element, computation.outside)
+    call = KernelCall(
+        apply, [x, partial, *(s or y for s in scales), y], sizes, 1, 4, label="group norm", reason="channels last"
+    )
     planner.epilogue(group, call, pixel_strides)
     planner.call(call)
 
