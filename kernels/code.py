@@ -241,6 +241,13 @@ class Pointer:
         value = self._code.builder.asm(signature, "", "=r,0,r", [self.value, index.value], side_effect=False)
         return Pointer(self._code, self.element, value)
 
+    def settled(self) -> Pointer:
+        """This pointer, of which LLVM does not know how it was computed: it is not computed anew in every round of a
+        loop."""
+        typ = self.value.type
+        value = self._code.builder.asm(ir.FunctionType(typ, [typ]), "", "=r,0", [self.value], side_effect=False)
+        return Pointer(self._code, self.element, value)
+
     def unless(self, condition: Traced, other: Pointer) -> Pointer:
         """This pointer, or `other` where the condition holds."""
         value = self._code.builder.select(condition.value, other.value, self.value)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from numba.core import types
 
 from jitonnx.kernels import simd
-from jitonnx.kernels.code import REGISTER_LANE_BYTES, Code, convert, larger, remainder, shuffled, smaller
+from jitonnx.kernels.code import REGISTER_LANE_BYTES, Code, convert, gathered, larger, remainder, shuffled, smaller
 from jitonnx.kernels.sharing import TASK_ELEMENTS
 from jitonnx.kernels.simd import Vector
 from jitonnx.kernels.tile import Epilogue
@@ -108,32 +109,72 @@ class Vectors:
     def sum(self, vector: Traced) -> Traced:
         return self.code.call(simd.reduce_add, vector)
 
+    def across(self, rows: Sequence[Traced], combine: Callable[[Traced, Traced], Traced]) -> Traced:
+        """Each row combined across its lanes, in a lane each; rows: a power of two, no more than there are lanes."""
+        lanes, parts = self.lanes, list(rows)
+        while lanes > len(rows):
+            lanes //= 2
+            parts = [combine(self.code.part(part, 0, lanes), self.code.part(part, lanes, lanes)) for part in parts]
+        (total,) = across_rows([(part,) for part in parts], lambda a, b: (combine(*a, *b),))
+        return total
+
+    def sums(self, rows: Sequence[Traced]) -> Traced:
+        """The sum across each row's lanes, as `across`."""
+        return self.across(rows, lambda a, b: a + b)
+
     def largest(self, vector: Traced) -> Traced:
         """The largest lane; any lane if one is NaN."""
-        lanes = self.lanes
-        while lanes > 1:
-            lanes //= 2
-            vector = larger_lanes(self.code.part(vector, 0, lanes), self.code.part(vector, lanes, lanes))
-        return vector.like(vector.builder.extract_element(vector.value, self.code.integer(0).value))
+        best = self.across([vector], larger_lanes)
+        return vector.like(vector.builder.extract_element(best.value, self.code.integer(0).value))
 
 
-def across_rows(rows: Sequence[Traced], combine: Callable[[Traced, Traced], Traced]) -> Traced:
-    """Each of as many vectors as they have lanes combined across its lanes: lane i of the result is that of rows[i].
+Parts = tuple[Traced, ...]
+"""Vectors that belong together lane by lane: values, or values and the index of each."""
+
+
+def across_rows(rows: Sequence[Parts], combine: Callable[[Parts, Parts], Parts]) -> Parts:
+    """Each of as many rows as they have lanes combined across its lanes: lane i of the result is that of rows[i].
 
     Each round halves the vectors: of a pair, half the lanes of both are combined with the other halves. A row costs
     two shuffles and one operation, where on its own it would take log2(lanes) of each, one waiting for the other.
     """
     vectors, lanes = list(rows), len(rows)
-    register_lane = min(lanes, REGISTER_LANE_BYTES * 8 // vectors[0].element.bitwidth)
+    register_lane = min(lanes, REGISTER_LANE_BYTES * 8 // vectors[0][0].element.bitwidth)
     owner = [0] * lanes  # of each lane, which row of this vector's it holds a part of
     while len(vectors) > 1:
         within = register_lane if len(set(owner)) < register_lane else lanes
         low, high = _halves(owner, within)
         pairs = zip(vectors[::2], vectors[1::2], strict=True)
-        vectors = [combine(shuffled(*pair, low), shuffled(*pair, high)) for pair in pairs]
+        vectors = [combine(_shuffled_parts(a, b, low), _shuffled_parts(a, b, high)) for a, b in pairs]
         both = [*owner, *(row + len(set(owner)) for row in owner)]
         owner = [both[lane] for lane in low]
-    return shuffled(vectors[0], vectors[0], [owner.index(row) for row in range(lanes)])
+    return _shuffled_parts(vectors[0], vectors[0], [owner.index(row) for row in range(lanes)])
+
+
+def across_packed(vectors: Sequence[Parts], length: int, combine: Callable[[Parts, Parts], Parts]) -> Parts:
+    """Rows of `length` elements, one after the other in `length` vectors, each combined: lane i has that of row i.
+
+    As long as rows are of even length, neighbours are combined: that halves rows and vectors. Then each column is
+    gathered, and these are combined.
+    """
+    rows, lanes = list(vectors), vectors[0][0].value.type.count
+    while length > 1 and length % 2 == 0:
+        even, odd = range(0, 2 * lanes, 2), range(1, 2 * lanes, 2)
+        pairs = zip(rows[::2], rows[1::2], strict=True)
+        rows = [combine(_shuffled_parts(a, b, even), _shuffled_parts(a, b, odd)) for a, b in pairs]
+        length //= 2
+    places = [range(column, length * lanes, length) for column in range(length)]
+    columns = [tuple(gathered(part, place) for part in zip(*rows, strict=True)) for place in places]
+    return functools.reduce(combine, columns)
+
+
+def _shuffled_parts(a: Parts, b: Parts, order: Sequence[int]) -> Parts:
+    return tuple(shuffled(x, y, order) for x, y in zip(a, b, strict=True))
+
+
+def in_all_lanes(x: Traced, lanes: int) -> list[Traced]:
+    """Of each lane of a vector the vector that has it in all `lanes`."""
+    return [shuffled(x, x, [lane] * lanes) for lane in range(x.value.type.count)]
 
 
 def _halves(owner: Sequence[int], within: int) -> tuple[list[int], list[int]]:

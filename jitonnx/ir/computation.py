@@ -211,13 +211,15 @@ class Normalize(Computation):
 
 @dataclass(frozen=True)
 class GroupNormalize(Computation):
-    """x [N, C, spatial...], scale [C], bias [C]: each group of C / groups adjacent channels normalised over itself.
+    """x [N, C, spatial...], scale? [C], bias? [C]: each group of C / groups adjacent channels normalised over itself.
 
-    groups None: every channel is its own group (InstanceNormalization).
+    groups None: every channel is its own group (InstanceNormalization). Divided by sqrt(variance + epsilon), or if
+    `outside` by sqrt(variance) + epsilon (MeanVarianceNormalization).
     """
 
     groups: int | None
     epsilon: float
+    outside: bool = False
 
 
 @dataclass(frozen=True)

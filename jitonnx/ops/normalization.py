@@ -292,6 +292,10 @@ class RMSNormalization(_OverTrailingAxes):
         return to.cast(self._lower(to, "rms", x, to.cast(scale, x.dtype), None)[0], scale.dtype)
 
 
+_DEVIATION_EPSILON = 1e-9
+"""What MeanVarianceNormalization adds to the standard deviation."""
+
+
 class MeanVarianceNormalization(Operator):
     """(X - mean) / (standard deviation + 1e-9) over `axes`."""
 
@@ -313,15 +317,20 @@ class MeanVarianceNormalization(Operator):
         wide, axes = widen(x), self._axes(x.ndim)
         deviation = wide - wide.mean(axis=axes, keepdims=True)
         spread = np.sqrt((deviation * deviation).mean(axis=axes, keepdims=True))
-        return (deviation / (spread + wide.dtype.type(1e-9))).astype(x.dtype, copy=False)
+        return (deviation / (spread + wide.dtype.type(_DEVIATION_EPSILON))).astype(x.dtype, copy=False)
 
     @lower_halves
     def lower(self, to: Lowering, x: Value) -> Value:
         axes = self._axes(len(x.shape))
+        # Images by themselves: an axis of one element may be among the axes or not.
+        images = {axis for axis in axes if axis != 0 or x.shape[0] != 1}
+        for groups, normalized in ((None, set(range(2, len(x.shape)))), (1, set(range(1, len(x.shape))))):
+            if len(x.shape) > 2 and images == normalized:
+                return to.emit(c.GroupNormalize(groups, _DEVIATION_EPSILON, outside=True), (x, None, None), x.type)
         a, b = e.operand(0, x.dtype), e.operand(1, x.dtype)
         deviation = to.map(a - b, x, to.reduce("mean", x, axes, True))
         variance = to.reduce("mean", to.map(a * a, deviation), axes, True)
-        return to.map(a / (e.sqrt(b) + 1e-9), deviation, variance)
+        return to.map(a / (e.sqrt(b) + _DEVIATION_EPSILON), deviation, variance)
 
 
 class LpNormalization(Operator):

@@ -9,7 +9,7 @@ from typing import Any
 from numba.core import types
 
 from jitonnx.kernels.code import Code, Mask, emitted, larger, remainder, smaller
-from jitonnx.kernels.normalization.spec import BLOCKS, GroupApplySpec, GroupStatisticsSpec
+from jitonnx.kernels.normalization.spec import BLOCKS, GroupApplySpec, GroupNormSpec, GroupStatisticsSpec
 from jitonnx.kernels.rows import Vectors, as_element, float_from_bits
 from jitonnx.kernels.sharing import TASK_ELEMENTS
 from jitonnx.kernels.trace import Traced, fma, sqrt
@@ -26,6 +26,11 @@ def build(
         step.emit(begin, end)
 
     return emitted(body)
+
+
+def inverse_deviation(spec: GroupNormSpec | GroupApplySpec, variance: Traced, epsilon: Traced) -> Traced:
+    """What a value's difference from the mean is multiplied by."""
+    return 1.0 / (sqrt(variance) + epsilon if spec.outside else sqrt(variance + epsilon))
 
 
 class _Step:
@@ -162,7 +167,7 @@ class _Apply(_Step):
         with code.loop(first + each, first) as channel:
             difference = self.mean.load(channel) - mean
             squares.set(squares.get() + fma(difference * difference, pixels, self.factor.load(channel)))
-        factor = 1.0 / sqrt(squares.get() / (count * pixels) + self.epsilon)
+        factor = inverse_deviation(self.spec, squares.get() / (count * pixels), self.epsilon)
         with code.loop(first + each, first) as channel:
             self.mean.store(channel, mean)
             self.factor.store(channel, factor * self.scale.load(channel) if self.spec.scale else factor)

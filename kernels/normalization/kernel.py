@@ -7,10 +7,10 @@ from typing import Any
 
 from numba.core import types
 
-from jitonnx.kernels.code import Code, Pointer, emitted, remainder, smaller
+from jitonnx.kernels.code import Code, Pointer, emitted, larger, remainder, smaller
 from jitonnx.kernels.normalization import channels_last
 from jitonnx.kernels.normalization.spec import GroupApplySpec, GroupNormSpec, GroupStatisticsSpec, LayerNormSpec
-from jitonnx.kernels.rows import Vectors, as_element, float_from_bits, unit_range
+from jitonnx.kernels.rows import Vectors, as_element, float_from_bits, in_all_lanes, unit_range
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.kernels.trace import Traced, fma, sqrt
 
@@ -39,23 +39,25 @@ def _add(a: Traced, b: Traced) -> Traced:
 # ---------------------------------------------------------------- rows
 
 
-_TOGETHER = 2
-"""Rows done at a time: a mean and a variance are chains of dependent operations, which hide each other's latency, and
-rows share the loads of scale and bias."""
-
-
 def _emit_rows(spec: LayerNormSpec, vectors: Vectors, begin: Traced, end: Traced) -> None:
-    code, element = vectors.code, vectors.element
+    code, element, lanes = vectors.code, vectors.element, vectors.lanes
     rows, columns = code.size(0), code.size(1)
     first, stop = unit_range(code, begin, end, rows, columns)
-    with code.loop(stop, first, _TOGETHER) as row:
-        # The last row of an odd number is done twice at the same time.
-        numbers = [row, *(smaller(row + place, stop - 1) for place in range(1, _TOGETHER))]
-        _emit_some_rows(spec, vectors, numbers, float_from_bits(code, 5, element), as_element(columns, element))
+    together = min(spec.together, lanes)
+    epsilon, count = (
+        code.spread(x, together) for x in (float_from_bits(code, 5, element), as_element(columns, element))
+    )
+    with code.loop(stop, first, together) as row:
+        # Rows that are not there are done as the last one is, at the same time.
+        numbers = [row, *(smaller(row + place, stop - 1) for place in range(1, together))]
+        _emit_some_rows(spec, vectors, numbers, epsilon, count)
 
 
-def _emit_some_rows(spec: LayerNormSpec, vectors: Vectors, rows: list[Traced], smallest: Traced, count: Traced) -> None:
-    """The rows of these numbers. Of each vector all rows are read before any is written: a row may be there twice."""
+def _emit_some_rows(spec: LayerNormSpec, vectors: Vectors, rows: list[Traced], epsilon: Traced, count: Traced) -> None:
+    """The rows of these numbers; epsilon and count: in all lanes, as many as there are rows.
+
+    Of each vector all rows are read before any is written: a row may be there twice.
+    """
     code, lanes = vectors.code, vectors.lanes
     scale, bias, y = (code.buffer(index, vectors.element) for index in (1, 2, 3))
     columns, y_row = code.size(1), code.size(3)
@@ -72,12 +74,10 @@ def _emit_some_rows(spec: LayerNormSpec, vectors: Vectors, rows: list[Traced], s
             len(rows), columns, 0.0, _add, lambda column, live: [_square(x) for x in values.first(column, live)]
         )
     else:
-        means = [
-            code.spread(vectors.sum(total) / count, lanes)
-            for total in vectors.folds(len(rows), columns, 0.0, _add, values.first)
-        ]
+        means = in_all_lanes(vectors.sums(vectors.folds(len(rows), columns, 0.0, _add, values.first)) / count, lanes)
         squares = vectors.folds(len(rows), columns, 0.0, _add, lambda column, live: differences(column, live, _square))
-    factors = [code.spread(1.0 / sqrt(vectors.sum(total) / count + smallest), lanes) for total in squares]
+    factors = in_all_lanes(1.0 / sqrt(vectors.sums(squares) / count + epsilon), lanes)
+    targets = [y.at(row * y_row).settled() for row in rows]
 
     def finish(slot: int, column: Traced, live: Traced | None) -> None:
         found = values.again(column, live) if means is None else differences(column, live, lambda x: x)
@@ -90,8 +90,8 @@ def _emit_some_rows(spec: LayerNormSpec, vectors: Vectors, rows: list[Traced], s
             scaled = [x + bias.load(column, lanes, live) for x in scaled]
         stage = zip(scaled, rows, strict=True)
         results = [vectors.epilogue(x, code.integer(0), row, column, live) for x, row in stage]
-        for row, result in zip(rows, results, strict=True):
-            y.at(row * y_row).store(column, result, live)
+        for target, result in zip(targets, results, strict=True):
+            target.store(column, result, live)
 
     vectors.each(columns, finish, len(rows))
 
@@ -102,12 +102,12 @@ class _Values:
     def __init__(self, spec: LayerNormSpec, vectors: Vectors, rows: list[Traced]) -> None:
         code, element = vectors.code, vectors.element
         self._vectors, self._rows = vectors, rows
-        self._x = [code.buffer(0, element).at(row * code.size(2)) for row in rows]
+        self._x = [code.buffer(0, element).at(row * code.size(2)).settled() for row in rows]
         self._kept: list[Pointer] | None = None
         if spec.keep:
-            self._kept = [code.buffer(4, element).at(row * code.size(4)) for row in rows]
+            self._kept = [code.buffer(4, element).at(row * code.size(4)).settled() for row in rows]
         elif vectors.has_prologue:
-            self._kept = [code.buffer(3, element).at(row * code.size(3)) for row in rows]
+            self._kept = [code.buffer(3, element).at(row * code.size(3)).settled() for row in rows]
 
     def first(self, column: Traced, live: Traced | None) -> list[Traced]:
         vectors = self._vectors
@@ -126,15 +126,51 @@ def _square(x: Traced) -> Traced:
     return x * x
 
 
-def _squared_differences(
-    vectors: Vectors, columns: Traced, mean: Traced, value: Callable[[Traced, Traced | None], Traced]
-) -> Traced:
-    """The sums of (value - mean)**2, lane by lane."""
-    spread = vectors.code.spread(mean, vectors.lanes)
-    return vectors.fold(columns, 0.0, _add, lambda column, live: _square(value(column, live) - spread))
-
-
 # ---------------------------------------------------------------- groups of channels, channels first
+
+
+_BLOCK_BYTES = 1 << 14
+"""Half of a first-level cache: what of a group is read twice, for its mean and its variance, before the next is."""
+
+
+def _statistics(
+    vectors: Vectors, image: Traced, x: Pointer, x_channel: Traced, channels: tuple[Traced, Traced], positions: Traced
+) -> tuple[Traced, Traced]:
+    """The mean of some channels, and the sum of (value - mean)**2.
+
+    Those of blocks, of a part of a channel or of several channels, are merged (T. F. Chan, G. H. Golub, R. J. LeVeque,
+    1979): what lies in the second-level cache or beyond is read once.
+    """
+    code, element, lanes = vectors.code, vectors.element, vectors.lanes
+    elements = code.integer(_BLOCK_BYTES * 8 // element.bitwidth)
+    done, mean, squares = (code.variable(code.number(element, 0.0)) for _ in range(3))
+    with code.loop(channels[1], channels[0], larger(elements / positions, 1)) as first:
+        stop = smaller(first + larger(elements / positions, 1), channels[1])
+        with code.loop(positions, 0, elements) as start:
+            width = smaller(positions - start, elements)
+
+            def total(change: Callable[[Traced], Traced]) -> Traced:
+                sums = code.variable(code.number(element, 0.0, lanes))
+                with code.loop(stop, first) as channel:
+                    row = x.at(channel * x_channel + start)
+
+                    def value(column: Traced, live: Traced | None) -> Traced:
+                        loaded = row.load(column, lanes, live)
+                        return change(vectors.prologue(loaded, image, channel, start + column, live))
+
+                    sums.set(sums.get() + vectors.fold(width, 0.0, _add, value))
+                return vectors.sum(sums.get())
+
+            count = as_element((stop - first) * width, element)
+            block_mean = total(lambda x: x) / count
+            spread = code.spread(block_mean, lanes)
+            block_squares = total(lambda x: _square(x - spread))
+            share = count / (done.get() + count)
+            difference = block_mean - mean.get()
+            squares.set(squares.get() + block_squares + difference * difference * (done.get() * share))
+            mean.set(fma(difference, share, mean.get()))
+            done.set(done.get() + count)
+    return mean.get(), squares.get()
 
 
 def _emit_groups(spec: GroupNormSpec, vectors: Vectors, begin: Traced, end: Traced) -> None:
@@ -147,21 +183,8 @@ def _emit_groups(spec: GroupNormSpec, vectors: Vectors, begin: Traced, end: Trac
         image, first = task / groups, remainder(task, groups) * each
         source, target = x.at(image * x_image), y.at(image * y_image)
 
-        def over_group(value: Callable[[Callable[..., Traced]], Traced]) -> Traced:
-            """The sum over the group's channels of what `value` makes of a channel's loads."""
-            total = code.variable(code.number(element, 0.0, lanes))
-            with code.loop(first + each, first) as channel:
-                row = source.at(channel * x_channel)
-
-                def load(column: Traced, live: Traced | None) -> Traced:
-                    return vectors.prologue(row.load(column, lanes, live), image, channel, column, live)
-
-                total.set(total.get() + value(load))
-            return vectors.sum(total.get())
-
-        mean = over_group(lambda load: vectors.fold(positions, 0.0, _add, load)) / count
-        squares = over_group(lambda load: _squared_differences(vectors, positions, mean, load))
-        factor = 1.0 / sqrt(squares / count + smallest)
+        mean, squares = _statistics(vectors, image, source, x_channel, (first, first + each), positions)
+        factor = channels_last.inverse_deviation(spec, squares / count, smallest)
         with code.loop(first + each, first) as channel:
             row, out = source.at(channel * x_channel), target.at(channel * y_channel)
             scaled = code.spread(factor * scale.load(channel) if spec.scale else factor, lanes)

@@ -49,6 +49,9 @@ class LayerNormSpec(KernelSpec):
     keep: bool = False
     """The prologue's values are stored to `kept` too (a residual stream)."""
     element: str = "float32"
+    together: int = 4
+    """Rows done at a time, a power of two: their chains of dependent operations hide each other's latency, the sums
+    across their lanes cost a fraction, and they share the loads of scale and bias."""
 
     BUFFERS: ClassVar[tuple[str, ...]] = ("x", "scale", "bias", "y", "kept")
     """scale, bias and kept are not touched unless the field says so."""
@@ -68,6 +71,18 @@ class LayerNormSpec(KernelSpec):
         return Work(8 * elements, (3 if self.keep else 2) * elements * np.dtype(self.element).itemsize)
 
 
+def choose_rows(
+    kind: str, scale: bool, bias: bool, element: str, rows: int | None, columns: int | None
+) -> LayerNormSpec:
+    """The kernel for so many rows of so many columns; None: known only at run time.
+
+    Four rows at a time, two where those would fill most of the first-level cache of 32 KB, and one where there is one.
+    """
+    row_bytes = (columns or 0) * np.dtype(element).itemsize
+    together = 1 if rows == 1 else 2 if 4 * row_bytes > 1 << 14 else 4
+    return LayerNormSpec(kind, scale, bias, element=element, together=together)
+
+
 @dataclass(frozen=True)
 class GroupNormSpec(KernelSpec):
     """GroupNormalization of channels-first tensors; InstanceNormalization where groups = channels.
@@ -81,8 +96,11 @@ class GroupNormSpec(KernelSpec):
     scale: bool = True
     bias: bool = True
     element: str = "float32"
+    outside: bool = False
+    """Divided by sqrt(variance) + epsilon, not by sqrt(variance + epsilon)."""
 
     BUFFERS: ClassVar[tuple[str, ...]] = ("x", "scale", "bias", "y")
+    """scale and bias are not touched unless the field says so."""
     SIZES: ClassVar[tuple[str, ...]] = (
         *("images", "channels", "positions", "groups"),
         *("x_image", "x_channel", "y_image", "y_channel", "epsilon_bits"),
@@ -149,6 +167,8 @@ class GroupApplySpec(_ChannelsLast):
     scale: bool = True
     bias: bool = True
     element: str = "float32"
+    outside: bool = False
+    """As in `GroupNormSpec`."""
 
     BUFFERS: ClassVar[tuple[str, ...]] = ("x", "partial", "scale", "bias", "y")
     SIZES: ClassVar[tuple[str, ...]] = (

@@ -7,13 +7,14 @@ import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import llvmlite.ir as ir
 import numpy as np
 from numba.core import types
 
 from jitonnx.kernels import simd, vecmath
-from jitonnx.kernels.code import Code, Pointer, convert, emitted, remainder, smaller
+from jitonnx.kernels.code import Code, Pointer, convert, emitted, llvm_element, remainder, smaller
 from jitonnx.kernels.reduction.spec import COLUMNS, ReductionSpec
-from jitonnx.kernels.rows import VECTORS, Vectors, across_rows, unit_range
+from jitonnx.kernels.rows import VECTORS, Parts, Vectors, across_packed, across_rows, unit_range
 from jitonnx.kernels.trace import Traced, absolute, bits, isnan, select, sqrt, to_float, unordered
 
 Slice = Callable[[Traced, "Traced | None"], Traced]
@@ -22,9 +23,10 @@ Part = Callable[[Traced], tuple[Traced, Pointer, Pointer, Traced]]
 
 
 def build(spec: ReductionSpec, lanes: int, epilogue: Any = None, prologue: Any = None) -> Callable[..., None]:
-    """The kernel of `spec` for vectors of `lanes` elements (of spec.element). arg_max and arg_min take no epilogue."""
-    if spec.is_index and epilogue is not None:
-        raise ValueError(f"{spec} takes no epilogue")
+    """The kernel of `spec` for vectors of `lanes` elements (of spec.element). arg_max and arg_min take no epilogue,
+    packed slices no prologue."""
+    if (spec.is_index and epilogue is not None) or (spec.packed and prologue is not None):
+        raise ValueError(f"{spec} takes no {'prologue' if spec.packed else 'epilogue'}")
     element = getattr(types, spec.element)
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
@@ -42,6 +44,9 @@ def build(spec: ReductionSpec, lanes: int, epilogue: Any = None, prologue: Any =
             source = x.at(number * x_outer + start * x_step)
             return number, source, y.at(number * y_outer + piece * inner), smaller(each, length - start)
 
+        if spec.packed:
+            _emit_packed(spec, vectors, emit, part, *unit_range(code, begin, end, outer, length))
+            return
         if spec.last:
             emit.rows(part, *unit_range(code, begin, end, outer * spec.parts, each))
             return
@@ -61,6 +66,46 @@ def build(spec: ReductionSpec, lanes: int, epilogue: Any = None, prologue: Any =
                 emit.columns(source, target, batch, (column, end_column - column), 1, x_step, here)
 
     return emitted(body)
+
+
+def _store_rows(code: Code, part: Part, start: Traced, here: Traced, result: Traced, spec: ReductionSpec) -> None:
+    """The results of units start, …, start + here - 1, at most as many as there are lanes, to where each belongs."""
+    y, step = part(start)[2], code.size(spec.SIZES.index("y_outer"))
+    with code.either(step.equals(1)) as (dense, apart):
+        with dense:
+            y.store(0, result, here)
+        with apart:
+            lanes = result.value.type.count
+            results = code.memory(result.element, lanes)
+            results.store(0, result)
+            with code.loop(here) as i:
+                part(start + i)[2].store(0, results.load(i))
+
+
+def _emit_packed(
+    spec: ReductionSpec, vectors: Vectors, emit: _Values | _Indices, part: Part, first: Traced, stop: Traced
+) -> None:
+    """Slices [first, stop), as many as a vector has lanes at a time, from as many vectors as a slice has elements."""
+    code, lanes, length = vectors.code, vectors.lanes, spec.packed
+    x, zero = code.buffer(0, vectors.element), code.integer(0)
+
+    def some(start: Traced, live: Traced | None) -> None:
+        """Slices start, start + 1, …: as many as there are lanes, or the live ones."""
+        loaded = []
+        for v in range(length):
+            rest = None if live is None else live * length - v * lanes
+            value = x.load(start * length + v * lanes, lanes, rest)
+            loaded.append(value)
+        result = emit.packed(loaded, length)
+        if not spec.is_index:
+            result = vectors.epilogue(result, zero, zero, start, live)
+        _store_rows(code, part, start, code.integer(lanes) if live is None else live, result, spec)
+
+    whole = stop - remainder(stop - first, code.integer(lanes))
+    with code.loop(whole, first, lanes) as start:
+        some(start, None)
+    with code.when(whole < stop):
+        some(whole, stop - whole)
 
 
 # ---------------------------------------------------------------- what the kinds do
@@ -159,17 +204,19 @@ class _Values:
                         self._long_rows(part, start, here, folded, shifts)
             else:
                 self._long_rows(part, start, here, folded, shifts)
-            total = across_rows([folded.load(i * lanes, lanes) for i in range(lanes)], self.kind.combine)
+            (total,) = across_rows([(folded.load(i * lanes, lanes),) for i in range(lanes)], self._combine)
             shift = shifts.load(0, lanes) if self.spec.kind == "log_sum_exp" else None
             result = self.vectors.epilogue(self._finish(total, shift), zero, zero, start, here)
-            y, step = part(start)[2], code.size(self.spec.SIZES.index("y_outer"))
-            with code.either(step.equals(1)) as (dense, apart):
-                with dense:
-                    y.store(0, result, here)
-                with apart:
-                    folded.store(0, result)
-                    with code.loop(here) as i:
-                        part(start + i)[2].store(0, folded.load(i))
+            _store_rows(code, part, start, here, result, self.spec)
+
+    def packed(self, vectors: list[Traced], length: int) -> Traced:
+        """A vector of results, from as many slices' elements one after the other."""
+        changed = [(self.kind.change(x),) for x in vectors]
+        (total,) = across_packed(changed, length, self._combine)
+        return self._finish(total, None)
+
+    def _combine(self, a: Parts, b: Parts) -> Parts:
+        return (self.kind.combine(*a, *b),)
 
     def _long_rows(self, part: Part, start: Traced, here: Traced, folded: Pointer, shifts: Pointer) -> None:
         """Units start, …, start + here - 1 as rows of `folded`, one after the other."""
@@ -194,12 +241,13 @@ class _Values:
             step, places = code.size(self.spec.SIZES.index("x_outer")), [code.integer(0)]
             for i in range(1, lanes // 2):
                 places.append(places[-1] + select(here - first > i, step, 0))
-            totals = [_Total(code, kind, self.vectors.element, lanes) for _ in places]
+            rows = [source.at(place).settled() for place in places]
+            totals = [_Total(code, kind, self.vectors.element, lanes) for _ in rows]
             with code.loop(length, step=lanes) as column:
                 live = length - column
                 mask = code.live(live, lanes)
-                for place, total in zip(places, totals, strict=True):
-                    loaded = kind.change(source.load(place + column, lanes, mask))
+                for row, total in zip(rows, totals, strict=True):
+                    loaded = kind.change(row.load(column, lanes, mask))
                     total.add(self.vectors.only_live(loaded, live, kind.initial))
             for i, total in enumerate(totals):
                 folded.store((first + i) * lanes, total.get())
@@ -314,12 +362,34 @@ class _Indices:
         return x > best if self.largest else x < best
 
     def rows(self, part: Part, first: Traced, stop: Traced) -> None:
-        """Units [first, stop), one after the other."""
-        with self.code.loop(stop, first) as unit:
-            row, x, y, length = part(unit)
-            self._row(x, y, row, length)
+        """As `_Values.rows`: a row's lanes have bests of their own until as many rows as there are lanes are done."""
+        code, lanes = self.code, self.vectors.lanes
+        bests, places = code.memory(self.vectors.element, lanes * lanes), code.memory(self.integer, lanes * lanes)
+        with code.loop(stop, first, lanes) as start:
+            here = smaller(stop - start, lanes)
+            with code.loop(here) as i:
+                row, x, _, length = part(start + i)
+                best, where = self._row(x, row, length)
+                bests.store(i * lanes, best)
+                places.store(i * lanes, where)
+            rows = [(bests.load(i * lanes, lanes), places.load(i * lanes, lanes)) for i in range(lanes)]
+            _, where = across_rows(rows, self._better_lanes)
+            _store_rows(code, part, start, here, convert(where, types.int64), self.spec)
 
-    def _row(self, x: Pointer, y: Pointer, row: Traced, length: Traced) -> None:
+    def packed(self, vectors: list[Traced], length: int) -> Traced:
+        """As `_Values.packed`, of indices."""
+        lanes = self.vectors.lanes
+        columns = [[(v * lanes + lane) % length for lane in range(lanes)] for v in range(length)]
+        pairs = [(x, self._constant(column)) for x, column in zip(vectors, columns, strict=True)]
+        _, where = across_packed(pairs, length, self._better_lanes)
+        return convert(where, types.int64)
+
+    def _constant(self, indices: list[int]) -> Traced:
+        typ = ir.VectorType(llvm_element(self.integer), len(indices))
+        return Traced(self.code.builder, self.integer, ir.Constant(typ, indices))
+
+    def _row(self, x: Pointer, row: Traced, length: Traced) -> tuple[Traced, Traced]:
+        """Of each lane the best that it came by and its index."""
         vectors, code, lanes = self.vectors, self.code, self.vectors.lanes
         zero = code.integer(0)
 
@@ -341,9 +411,9 @@ class _Indices:
 
         vectors.each(length, body)
         lanes_best = list(zip((b.get() for b in bests), (p.get() for p in places), strict=True))
-        y.store(0, convert(self._across(*functools.reduce(self._better_lanes, lanes_best)), types.int64))
+        return functools.reduce(self._better_lanes, lanes_best)
 
-    def _better_lanes(self, a: tuple[Traced, Traced], b: tuple[Traced, Traced]) -> tuple[Traced, Traced]:
+    def _better_lanes(self, a: Parts, b: Parts) -> tuple[Traced, Traced]:
         """Of each lane the better of two bests and its index, of equal ones the first or the last."""
         (best, where), (other, elsewhere) = a, b
         equal = other.equals(best)
@@ -396,15 +466,3 @@ class _Indices:
     def _indices(self, column: Traced) -> Traced:
         """column, column + 1, …"""
         return self._spread(column) + convert(self.code.iota(self.vectors.lanes), self.integer)
-
-    def _across(self, best: Traced, where: Traced) -> Traced:
-        """The index of the best lane; of equal ones the first or last."""
-        code, lanes = self.code, self.vectors.lanes
-        extreme = code.spread(code.call(simd.reduce_max if self.largest else simd.reduce_min, best), lanes)
-        chosen = best.equals(extreme)
-        if best.is_float:
-            chosen = chosen | isnan(best)  # then the extreme is NaN, and nothing equals it
-        limits = np.iinfo(str(self.integer))
-        if self.spec.select_last_index:
-            return code.call(simd.reduce_max, select(chosen, where, limits.min))
-        return code.call(simd.reduce_min, select(chosen, where, limits.max))

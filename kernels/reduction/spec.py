@@ -57,6 +57,9 @@ class ReductionSpec(KernelSpec):
     select_last_index: bool = False
     """arg_max and arg_min: of equal extremes take the last one, not the first."""
     parts: int = 1
+    packed: int = 0
+    """With `last`: if not 0, slices have so many elements and lie one right behind the other. Vectors are then read
+    whole, whatever slices their elements belong to."""
 
     BUFFERS: ClassVar[tuple[str, ...]] = ("x", "y")
     SIZES: ClassVar[tuple[str, ...]] = ("outer", "length", "inner", "x_outer", "x_step", "y_outer", "count")
@@ -87,6 +90,12 @@ class ReductionSpec(KernelSpec):
         return Work(each * results * length, results * (length * itemsize + (8 if self.is_index else itemsize)))
 
 
+def _few(length: int | None) -> bool:
+    """Whether slices of `length` neighbours are better reduced packed: up to 16, in halves as long as these are even,
+    and then up to 5, which takes 20 shuffles of a vector."""
+    return length is not None and 1 < length <= 16 and length // (length & -length) <= 5
+
+
 def choose(
     kind: str,
     inner: int | None,
@@ -95,6 +104,7 @@ def choose(
     *,
     outer: int | None = None,
     length: int | None = None,
+    x_outer: int | None = None,
 ) -> list[ReductionSpec]:
     """The kernels for a reduction of the middle one of [outer, length, inner]; None: known only at run time.
 
@@ -102,7 +112,9 @@ def choose(
     fewer than 8 units of work threads would wait for each other; an unknown length is taken for long.
     """
     last = inner == 1
-    whole = ReductionSpec(kind, last, element, select_last_index)
+    is_packed = last and length == x_outer and kind != "log_sum_exp" and _few(length)
+    packed = (length or 0) if is_packed else 0
+    whole = ReductionSpec(kind, last, element, select_last_index, packed=packed)
     if whole.is_index or outer is None or inner is None:
         return [whole]
     units = outer * -(-inner // COLUMNS)

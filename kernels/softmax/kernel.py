@@ -9,7 +9,7 @@ from numba.core import types
 
 from jitonnx.kernels import vecmath
 from jitonnx.kernels.code import Code, Pointer, emitted, remainder, smaller
-from jitonnx.kernels.rows import Vectors, larger_lanes, unit_range
+from jitonnx.kernels.rows import Vectors, in_all_lanes, larger_lanes, unit_range
 from jitonnx.kernels.softmax.spec import COLUMNS, SoftmaxSpec
 from jitonnx.kernels.trace import Traced
 
@@ -26,8 +26,12 @@ def build(spec: SoftmaxSpec, lanes: int, epilogue: Any = None, prologue: Any = N
         outer, length, inner, x_outer, x_step, y_outer, y_step = (code.size(i) for i in range(len(spec.SIZES)))
         if spec.last:
             first, stop = unit_range(code, begin, end, outer, length)
-            with code.loop(stop, first) as row:
-                _Row(vectors, spec.kind, length).emit(x.at(row * x_outer), y.at(row * y_outer), row)
+            together = min(spec.together, lanes)
+            with code.loop(stop, first, together) as row:
+                # Rows that are not there are done as the last one is, at the same time.
+                rows = [row, *(smaller(row + place, stop - 1) for place in range(1, together))]
+                places = [(x.at(r * x_outer).settled(), y.at(r * y_outer).settled()) for r in rows]
+                _Rows(vectors, spec.kind, length, rows, places).emit()
             return
         blocks = (inner + (COLUMNS - 1)) / COLUMNS
         first, stop = unit_range(code, begin, end, outer * blocks, length * COLUMNS)
@@ -40,48 +44,63 @@ def build(spec: SoftmaxSpec, lanes: int, epilogue: Any = None, prologue: Any = N
     return emitted(body)
 
 
-class _Row:
-    """A slice whose elements are neighbours."""
+class _Rows:
+    """Slices whose elements are neighbours, several at a time.
 
-    def __init__(self, vectors: Vectors, kind: str, length: Traced) -> None:
-        self.vectors, self.kind, self.length = vectors, kind, length
+    Of each vector all rows are read before any is written: a row may be there twice.
+    """
 
-    def emit(self, x: Pointer, y: Pointer, row: Traced) -> None:
-        vectors, code, lanes = self.vectors, self.vectors.code, self.vectors.lanes
-        zero = code.integer(0)
+    def __init__(
+        self, vectors: Vectors, kind: str, length: Traced, rows: list[Traced], places: list[tuple[Pointer, Pointer]]
+    ) -> None:
+        self.vectors, self.kind, self.length, self.rows = vectors, kind, length, rows
+        self.x, self.y = ([place[i] for place in places] for i in range(2))
         # Once the prologue has been applied, y holds what is to be read.
-        source = y if vectors.has_prologue else x
+        self.source = self.y if vectors.has_prologue else self.x
 
-        def value(column: Traced, live: Traced | None) -> Traced:
-            loaded = vectors.prologue(x.load(column, lanes, live), zero, row, column, live)
-            if vectors.has_prologue:
-                y.store(column, loaded, live)
-            return loaded
-
+    def emit(self) -> None:
+        vectors, code, lanes, count = self.vectors, self.vectors.code, self.vectors.lanes, len(self.rows)
         # A NaN need not come through here: its exponential spoils the sum.
-        largest = vectors.largest(vectors.fold(self.length, _LOWEST, larger_lanes, value))
-        spread = code.spread(largest, lanes)
+        lane_bests = vectors.folds(count, self.length, _LOWEST, larger_lanes, self._first)
+        largest = in_all_lanes(vectors.across(lane_bests, larger_lanes), lanes)
 
-        def exponential(column: Traced, live: Traced | None) -> Traced:
-            power = code.call(vecmath.exp_flush, source.load(column, lanes, live) - spread)
+        def exponentials(column: Traced, live: Traced | None) -> list[Traced]:
+            differences = zip(self._load(self.source, column, live), largest, strict=True)
+            powers = [code.call(vecmath.exp_flush, x - best) for x, best in differences]
             if self.kind == "softmax":
-                y.store(column, power, live)
-            return power
+                self._store(column, powers, live)
+            return powers
 
-        total = vectors.sum(vectors.fold(self.length, 0.0, lambda a, b: a + b, exponential))
-        if self.kind == "softmax":
-            factor = code.spread(1.0 / total, lanes)
-        else:
-            factor = code.spread(code.call(vecmath.log, total), lanes)
+        totals = vectors.sums(vectors.folds(count, self.length, 0.0, lambda a, b: a + b, exponentials))
+        factors = in_all_lanes(1.0 / totals if self.kind == "softmax" else code.call(vecmath.log, totals), lanes)
 
         def finish(slot: int, column: Traced, live: Traced | None) -> None:
             if self.kind == "softmax":
-                result = y.load(column, lanes, live) * factor
+                results = [x * factor for x, factor in zip(self._load(self.y, column, live), factors, strict=True)]
             else:
-                result = source.load(column, lanes, live) - spread - factor
-            y.store(column, vectors.epilogue(result, zero, row, column, live), live)
+                values = zip(self._load(self.source, column, live), largest, factors, strict=True)
+                results = [x - best - factor for x, best, factor in values]
+            stage = zip(results, self.rows, strict=True)
+            self._store(column, [vectors.epilogue(x, code.integer(0), row, column, live) for x, row in stage], live)
 
-        vectors.each(self.length, finish)
+        vectors.each(self.length, finish, count)
+
+    def _first(self, column: Traced, live: Traced | None) -> list[Traced]:
+        """Of each row a vector that is read for the first time."""
+        vectors, loaded = self.vectors, self._load(self.x, column, live)
+        if not vectors.has_prologue:
+            return loaded
+        zero = vectors.code.integer(0)
+        values = [vectors.prologue(x, zero, row, column, live) for x, row in zip(loaded, self.rows, strict=True)]
+        self._store(column, values, live)
+        return values
+
+    def _load(self, places: list[Pointer], column: Traced, live: Traced | None) -> list[Traced]:
+        return [place.load(column, self.vectors.lanes, live) for place in places]
+
+    def _store(self, column: Traced, values: list[Traced], live: Traced | None) -> None:
+        for place, value in zip(self.y, values, strict=True):
+            place.store(column, value, live)
 
 
 class _Columns:

@@ -15,6 +15,8 @@ KINDS = ("softmax", "log_softmax")
 COLUMNS = 64
 """Columns of a unit of work when the axis is not the last one."""
 
+_SHORT = 256
+
 
 @dataclass(frozen=True)
 class SoftmaxSpec(KernelSpec):
@@ -32,6 +34,8 @@ class SoftmaxSpec(KernelSpec):
     last: bool = True
     element: str = "float32"
     """"float32" or "float64"."""
+    together: int = 1
+    """With `last`: slices done at a time, a power of two."""
 
     BUFFERS: ClassVar[tuple[str, ...]] = ("x", "y")
     SIZES: ClassVar[tuple[str, ...]] = ("outer", "length", "inner", "x_outer", "x_step", "y_outer", "y_step")
@@ -60,5 +64,9 @@ class SoftmaxSpec(KernelSpec):
 def choose(
     outer: int | None, length: int | None, inner: int | None, kind: str, element: str = "float32"
 ) -> SoftmaxSpec:
-    """The kernel for a softmax over the middle one of [outer, length, inner]; None: known only at run time."""
-    return SoftmaxSpec(kind, inner == 1, element)
+    """The kernel for a softmax over the middle one of [outer, length, inner]; None: known only at run time.
+
+    Several slices at a time hide each other's latency; a long one has enough to do of its own.
+    """
+    several = inner == 1 and outer != 1 and length is not None and length <= _SHORT
+    return SoftmaxSpec(kind, inner == 1, element, 4 if several else 1)

@@ -17,6 +17,7 @@ from jitonnx.kernels.normalization.spec import (
     GroupNormSpec,
     GroupStatisticsSpec,
     LayerNormSpec,
+    choose_rows,
     float_bits,
 )
 from jitonnx.kernels.simd import load_part, pointer
@@ -60,6 +61,26 @@ def test_layer_norm(kind: str, affine: tuple[bool, bool], target: Target) -> Non
         x = (np.random.default_rng(columns).standard_normal((5, columns + 2)) * 3 + 1).astype(np.float32)[:, :columns]
         y, _, scale, bias = run_layer(spec, target, x, 2)
         np.testing.assert_allclose(y, layer_reference(x, spec, scale, bias), rtol=3e-6, atol=5e-6)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=["host", "avx2"])
+@pytest.mark.parametrize("element", ["float32", "float64"])
+@pytest.mark.parametrize("together", [1, 2, 4])
+def test_rows_together(together: int, element: str, target: Target) -> None:
+    spec = LayerNormSpec(element=element, together=together)
+    for rows in (1, 2, 3, 4, 5, 9):
+        x = np.random.default_rng(rows).standard_normal((rows, 53)).astype(element)
+        x[rows // 2, 7] = np.nan  # which spoils its own row only
+        y, _, scale, bias = run_layer(spec, target, x)
+        np.testing.assert_allclose(y, layer_reference(x, spec, scale, bias), rtol=3e-6, atol=5e-6)
+
+
+def test_choose_rows() -> None:
+    assert [
+        choose_rows("rms", True, False, "float32", *extents).together
+        for extents in ((1, 768), (None, 768), (5, 768), (5, 4096), (5, None))
+    ] == [1, 4, 4, 2, 4]
+    assert choose_rows("rms", True, False, "float64", 5, 768).together == 2
 
 
 def test_nothing_to_normalize() -> None:
@@ -126,7 +147,8 @@ def test_layer_norm_in_place(target: Target, rows: int) -> None:
 def group_reference(x: np.ndarray, groups: int, scale: np.ndarray, bias: np.ndarray, spec: Any) -> np.ndarray:
     """x: [images, channels, positions]."""
     split = x.astype(np.float64).reshape(x.shape[0], groups, -1)
-    split = (split - split.mean(2, keepdims=True)) / np.sqrt(split.var(2, keepdims=True) + EPSILON)
+    inside, outside = (0.0, EPSILON) if spec.outside else (EPSILON, 0.0)
+    split = (split - split.mean(2, keepdims=True)) / (np.sqrt(split.var(2, keepdims=True) + inside) + outside)
     y = split.reshape(x.shape)
     y = y * scale[:, None] if spec.scale else y
     return y + bias[:, None] if spec.bias else y
@@ -141,7 +163,7 @@ SHAPES = [(1, 4, 1, 2), (2, 6, 5, 3), (1, 32, 49, 8), (3, 20, 130, 20), (2, 18, 
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=["host", "avx2"])
-@pytest.mark.parametrize("spec", [GroupNormSpec(), GroupNormSpec(False, False)])
+@pytest.mark.parametrize("spec", [GroupNormSpec(), GroupNormSpec(False, False, outside=True)])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_group_norm_channels_first(shape: tuple[int, ...], spec: GroupNormSpec, target: Target) -> None:
     _, channels, positions, groups = shape
@@ -152,6 +174,21 @@ def test_group_norm_channels_first(shape: tuple[int, ...], spec: GroupNormSpec, 
     sizes = [*shape, *strides, float_bits(EPSILON)]
     Compiled(build(spec, target.lanes(4)), target)([x, scale, bias, y], sizes, spec.tasks(sizes), pieces=2)
     np.testing.assert_allclose(y, group_reference(x, groups, scale, bias, spec), rtol=5e-6, atol=5e-6)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=["host", "avx2"])
+def test_group_norm_of_many_blocks(target: Target) -> None:
+    """Parts of channels and several channels at a time, with a mean that the variance drowns in."""
+    for shape in ((2, 3, 9001, 3), (1, 4, 9001, 2), (1, 66, 200, 2), (1, 3, 4096, 3)):
+        _, channels, positions, groups = shape
+        x = np.random.default_rng(0).standard_normal(shape[:3]).astype(np.float32)
+        x += (1000 * np.arange(shape[1], dtype=np.float32) // (channels // groups))[:, None]
+        scale, bias = affine(channels)
+        y, spec = np.empty_like(x), GroupNormSpec(False, False)
+        strides = [channels * positions, positions] * 2
+        sizes = [*shape, *strides, float_bits(EPSILON)]
+        Compiled(build(spec, target.lanes(4)), target)([x, scale, bias, y], sizes, spec.tasks(sizes))
+        np.testing.assert_allclose(y, group_reference(x, groups, scale, bias, spec), atol=5e-4)
 
 
 def run_channels_last(x: np.ndarray, groups: int, spec: GroupApplySpec, target: Target, pieces: int, **fused: Any):
@@ -172,7 +209,7 @@ def run_channels_last(x: np.ndarray, groups: int, spec: GroupApplySpec, target: 
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=["host", "avx2"])
-@pytest.mark.parametrize("spec", [GroupApplySpec(), GroupApplySpec(False, False)])
+@pytest.mark.parametrize("spec", [GroupApplySpec(), GroupApplySpec(False, False, outside=True)])
 @pytest.mark.parametrize("shape", [*SHAPES, (2, 64, 4096, 16)])
 def test_group_norm_channels_last(shape: tuple[int, ...], spec: GroupApplySpec, target: Target) -> None:
     images, channels, positions, groups = shape

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any
 
 import numpy as np
@@ -249,3 +250,46 @@ def test_index_among_several_vectors(last_index: bool) -> None:
                 spec = ReductionSpec(kind, last, select_last_index=last_index)
                 given = x if last else np.ascontiguousarray(x.T)[None]
                 compare(run(spec, given, target), given, spec)
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=["host", "avx2"])
+@pytest.mark.parametrize("kind", ["mean", "max", "prod", "sum_square", "log_sum", "arg_max", "arg_min"])
+def test_packed_slices(kind: str, target: Target) -> None:
+    for length, element in itertools.product((2, 3, 4, 5, 6, 16), ("float32", "int64")):
+        if kind in FLOAT_KINDS and element == "int64":
+            continue
+        (spec,) = choose(kind, 1, element, kind == "arg_min", outer=35, length=length, x_outer=length)
+        assert spec.packed == length
+        x = sample((35, length), spec)
+        if element == "float32" and kind != "log_sum":
+            x[::5, length // 2], x[3] = np.nan, -np.inf
+        x[20:30] = 1  # ties
+        compare(run(spec, x, target), x, spec)
+        y = np.empty(38, np.int64 if spec.is_index else x.dtype)
+        y[35:] = 7
+        sizes = [35, length, 1, length, 1, 1, length]
+        compiled(spec, target)([x, y], sizes, spec.tasks(sizes))
+        compare(y[:35], x, spec)
+        assert (y[35:] == 7).all()
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=["host", "avx2"])
+@pytest.mark.parametrize("element", ["float32", "float64", "int32"])
+@pytest.mark.parametrize("last_index", [False, True])
+def test_indices_of_many_rows(last_index: bool, element: str, target: Target) -> None:
+    for kind, length in itertools.product(ARG_KINDS, (1, 7, 21, 80)):
+        spec = ReductionSpec(kind, element=element, select_last_index=last_index)
+        x = np.random.default_rng(length).integers(0, 6, (37, length)).astype(element)
+        if element != "int32":
+            x[5:30:4, length // 2 :: 2] = np.nan
+        compare(run(spec, x, target), x, spec)
+
+
+def test_what_is_packed() -> None:
+    def packed(length: int, x_outer: int, kind: str = "sum", inner: int = 1) -> int:
+        return choose(kind, inner, outer=100, length=length, x_outer=x_outer)[0].packed
+
+    assert [length for length in range(20) if packed(length, length)] == [2, 3, 4, 5, 6, 8, 10, 12, 16]
+    assert packed(4, 5) == packed(4, 4, "log_sum_exp") == packed(4, 4, inner=8) == 0
+    with pytest.raises(ValueError, match="takes no prologue"):
+        build(ReductionSpec("sum", packed=4), 16, prologue=print)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from numba.core import types
@@ -9,7 +11,7 @@ from numba.core import types
 from jitonnx.kernels.jit import device
 from jitonnx.kernels.simd import load_part, pointer
 from jitonnx.kernels.softmax.kernel import build
-from jitonnx.kernels.softmax.spec import SoftmaxSpec
+from jitonnx.kernels.softmax.spec import SoftmaxSpec, choose
 from jitonnx.target import host, named
 from tests.kernels.harness import Compiled
 
@@ -36,10 +38,10 @@ def run(spec: SoftmaxSpec, compiled: Compiled, x: np.ndarray, y: np.ndarray, pie
     compiled([x, y, *others], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces)
 
 
-@pytest.fixture(scope="module", params=[(k, t) for k in ("softmax", "log_softmax") for t in TARGETS], ids=str)
+@pytest.fixture(scope="module", params=itertools.product(("softmax", "log_softmax"), (1, 4), TARGETS), ids=str)
 def rows(request):
-    kind, target = request.param
-    spec = SoftmaxSpec(kind, True)
+    kind, together, target = request.param
+    spec = SoftmaxSpec(kind, True, together=together)
     return spec, Compiled(build(spec, target.lanes(4)), target)
 
 
@@ -96,17 +98,17 @@ def test_columns(columns, inner: int) -> None:
 
 
 def test_float64() -> None:
-    for last in (True, False):
-        spec = SoftmaxSpec("softmax", last, "float64")
+    for last, together in ((True, 1), (True, 4), (False, 1)):
+        spec = SoftmaxSpec("softmax", last, "float64", together)
         x = np.random.default_rng(1).standard_normal((3, 37) if last else (3, 37, 11)) * 30
         y = np.empty_like(x)
         run(spec, Compiled(build(spec, host().lanes(8))), x, y, 1)
         np.testing.assert_allclose(y, reference(x, 1, "softmax"), rtol=1e-14)
 
 
-@pytest.mark.parametrize("last", [True, False])
+@pytest.mark.parametrize(("last", "together"), [(True, 1), (True, 4), (False, 1)])
 @pytest.mark.parametrize("kind", ["softmax", "log_softmax"])
-def test_prologue_and_epilogue(kind: str, last: bool) -> None:
+def test_prologue_and_epilogue(kind: str, last: bool, together: int) -> None:
     """softmax(x * 0.5 + mask[column]) * gate[column]."""
     lanes = host().lanes(4)
 
@@ -118,10 +120,15 @@ def test_prologue_and_epilogue(kind: str, last: bool) -> None:
     def epilogue(x, buffers, sizes, batch, row, column, live):
         return x * load_part(pointer(buffers, 3, types.float32), column, live, lanes)
 
-    spec = SoftmaxSpec(kind, last)
+    spec = SoftmaxSpec(kind, last, together=together)
     shape = (5, 75) if last else (2, 9, 75)
     rng = np.random.default_rng(2)
     x, mask, gate = (rng.standard_normal(s).astype(np.float32) for s in (shape, 75, 75))
     y = np.empty_like(x)
     run(spec, Compiled(build(spec, lanes, epilogue, prologue)), x, y, 1, mask, gate)
     np.testing.assert_allclose(y, reference(x * 0.5 + mask, 1, kind) * gate, rtol=3e-6, atol=3e-6)
+
+
+def test_choose() -> None:
+    extents = ((100, 29, 1), (None, 29, 1), (1, 29, 1), (100, None, 1), (100, 1000, 1), (100, 29, 7))
+    assert [choose(*extent, "softmax").together for extent in extents] == [4, 4, 1, 1, 1, 1]

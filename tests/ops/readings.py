@@ -96,6 +96,9 @@ def _normalize(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> 
 
 def _group_normalize(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> np.ndarray:
     groups = x.groups or operands[0].shape[1]
+    if x.outside:
+        split = operands[0].reshape(operands[0].shape[0], groups, -1)
+        return normalization.MeanVarianceNormalization(axes=(2,)).evaluate(split).reshape(operands[0].shape)
     return normalization.GroupNormalization(num_groups=groups, epsilon=x.epsilon).evaluate(*operands)
 
 

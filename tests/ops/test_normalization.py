@@ -97,6 +97,10 @@ CASES: list[Case] = [
     *retyped(case("RMSNormalization", 23, normal(2, 3, 4), normal(4)), np.float64, *NARROW),
     *each_version("MeanVarianceNormalization", X),
     *each_version("MeanVarianceNormalization", X, axes=[1, -1]),
+    *each_version("MeanVarianceNormalization", X[:1]),
+    *each_version("MeanVarianceNormalization", X, axes=[2, 3]),
+    *each_version("MeanVarianceNormalization", X[:1], axes=[0, 1, 2, 3]),
+    *each_version("MeanVarianceNormalization", X[:1, :, :, :1], axes=[1, 2]),
 ]
 
 ZEROS = normal(2, 3, 4)

@@ -17,7 +17,7 @@ from jitonnx.kernels.normalization.spec import (
     GroupApplySpec,
     GroupNormSpec,
     GroupStatisticsSpec,
-    LayerNormSpec,
+    choose_rows,
     float_bits,
 )
 from jitonnx.kernels.reduction.spec import ELEMENTS
@@ -145,7 +145,9 @@ def normalize(planner: Planner, group: Group, statement: Statement) -> None:
     vectors = [
         None if value is None else _row_vector(planner, value, x.shape[computation.axis :]) for value in (scale, bias)
     ]
-    spec = LayerNormSpec(computation.kind, vectors[0] is not None, vectors[1] is not None, element=x.dtype.numpy.name)
+    scaled, shifted = (vector is not None for vector in vectors)
+    rows, columns = concrete(loops.outer), concrete(loops.length)
+    spec = choose_rows(computation.kind, scaled, shifted, x.dtype.numpy.name, rows, columns)
     (x_row, _, _), (y_row, _, _) = loops.strides
     sizes = [loops.outer, loops.length, x_row, y_row, 0, float_bits(computation.epsilon)]
     tensors = [x, vectors[0] or y, vectors[1] or y, y, y]
@@ -177,19 +179,19 @@ def _row_vector(planner: Planner, value: Value, shape: Sequence[DimLike]) -> Ten
 
 
 def group_normalize(planner: Planner, group: Group, statement: Statement) -> None:
-    """InstanceNormalization and GroupNormalization."""
+    """InstanceNormalization, GroupNormalization, and MeanVarianceNormalization of images by themselves."""
     computation = statement.computation
     assert isinstance(computation, c.GroupNormalize)
     image, scale, bias = statement.inputs
-    assert image is not None and scale is not None and bias is not None and group.output is not None
+    assert image is not None and group.output is not None
     _check_float(planner, image)
     x = planner.tensor(image)
-    scales = [_row_vector(planner, value, value.shape) for value in (scale, bias)]
+    scales = [None if value is None else _row_vector(planner, value, value.shape) for value in (scale, bias)]
     matrix = pixels_as_rows(x) if is_channels_last(x) else None
     if matrix is None and x.contiguous:
         y = planner.place(group.output, tuple(range(x.rank)))
         if y.contiguous:
-            _group_normalize_planes(planner, group, computation, [x, *scales, y])
+            _group_normalize_planes(planner, group, computation, scales, x, y)
             return
     if matrix is None:
         x = planner.copy(x, channels_last_order(x.rank), "needed channels-last, pixels evenly spaced")
@@ -197,20 +199,25 @@ def group_normalize(planner: Planner, group: Group, statement: Statement) -> Non
 
 
 def _group_normalize_planes(
-    planner: Planner, group: Group, computation: c.GroupNormalize, tensors: Sequence[Tensor]
+    planner: Planner,
+    group: Group,
+    computation: c.GroupNormalize,
+    scales: Sequence[Tensor | None],
+    x: Tensor,
+    y: Tensor,
 ) -> None:
     """One call for x, scale, bias and y; x and y are contiguous."""
-    x, _, _, y = tensors
     sizes = [*x.shape[:2], product(x.shape[2:]), computation.groups or x.shape[1], *x.strides[:2], *y.strides[:2]]
     sizes.append(float_bits(computation.epsilon))
-    spec = GroupNormSpec(element=x.dtype.numpy.name)
-    call = KernelCall(spec, list(tensors), sizes, 1, 3, label="group norm", reason="channels first")
+    scaled, shifted = (s is not None for s in scales)
+    spec = GroupNormSpec(scaled, shifted, x.dtype.numpy.name, computation.outside)
+    call = KernelCall(spec, [x, *(s or y for s in scales), y], sizes, 1, 3, label="group norm", reason="channels first")
     planner.epilogue(group, call, plane_strides, tuple(range(x.rank)))
     planner.call(call)
 
 
 def _group_normalize_channels_last(
-    planner: Planner, group: Group, computation: c.GroupNormalize, x: Tensor, scales: Sequence[Tensor]
+    planner: Planner, group: Group, computation: c.GroupNormalize, x: Tensor, scales: Sequence[Tensor | None]
 ) -> None:
     """The channels' statistics, then the normalised image."""
     assert group.output is not None
@@ -228,8 +235,11 @@ def _group_normalize_channels_last(
     first.reason = "; ".join(group.reasons)
     planner.call(first)
     sizes += [computation.groups or channels, *out.strides[:2], float_bits(computation.epsilon)]
-    apply = GroupApplySpec(element=element)
-    call = KernelCall(apply, [x, partial, *scales, y], sizes, 1, 4, label="group norm", reason="channels last")
+    scaled, shifted = (s is not None for s in scales)
+    apply = GroupApplySpec(scaled, shifted, element, computation.outside)
+    call = KernelCall(
+        apply, [x, partial, *(s or y for s in scales), y], sizes, 1, 4, label="group norm", reason="channels last"
+    )
     planner.epilogue(group, call, pixel_strides)
     planner.call(call)
 
@@ -278,9 +288,9 @@ def _reduce(
         y_outer = _outer_stride(x, y, axes, keepdims)
         assert y_outer is not None, "Bug: a dense result is not two loops"
     outer, length, inner = loops[:3]
-    extents = {"outer": concrete(outer), "length": concrete(length)}
-    *first, spec = choose_reduction(kind, concrete(inner), x.dtype.numpy.name, last, **extents)
     x_outer, x_step, _ = loops.strides[0]
+    known = {"outer": concrete(outer), "length": concrete(length), "x_outer": concrete(x_outer)}
+    *first, spec = choose_reduction(kind, concrete(inner), x.dtype.numpy.name, last, **known)
     strides, rest = (x_outer, x_step), length
     for of_parts in first:
         parts = of_parts.parts
