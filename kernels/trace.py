@@ -370,6 +370,37 @@ def scale_by_power(x: Traced, exponent: Traced) -> Traced:
     return x.like(_by_registers(x.builder, scale, count, entries, x.value, exponent.value))
 
 
+def splits_floats() -> bool:
+    """Whether the CPU has instructions for `exponent_of` and `fraction_of`: those of AVX-512."""
+    return scales_by_power()
+
+
+def exponent_of(x: Traced) -> Traced:
+    """floor(log2(|x|)) of float32, denormal numbers included; -inf at 0, inf at infinities."""
+    return _split(x, "getexp", [])
+
+
+def fraction_of(x: Traced) -> Traced:
+    """x over a power of two, in [3/4, 3/2), of float32; 1 at zeros and at inf, NaN below 0."""
+    return _split(x, "getmant", [_I32(0b1011)])  # NaN for negative numbers, the interval
+
+
+def _split(x: Traced, name: str, kind: list[ir.Value]) -> Traced:
+    typ = ir.VectorType(ir.FloatType(), 16)
+    others = [*kind, ir.Constant(typ, None), ir.Constant(ir.IntType(16), -1), _I32(4)]  # all lanes, the CPU's rounding
+    return _by_instruction(x, f"mask.{name}.ps.512", typ, others)
+
+
+def _by_instruction(x: Traced, name: str, typ: ir.VectorType, others: list[ir.Value]) -> Traced:
+    """An operation of AVX-512 on x, whose intrinsic takes `others` as well."""
+
+    def apply(value: ir.Value) -> ir.Value:
+        return _named_call(x.builder, f"llvm.x86.avx512.{name}", typ, [value, *others])
+
+    count = x.value.type.count if isinstance(x.value.type, ir.VectorType) else 0
+    return x.like(_by_registers(x.builder, apply, count, typ.count, x.value))
+
+
 def _named_call(builder: ir.IRBuilder, name: str, result: ir.Type, arguments: Sequence[ir.Value]) -> ir.Value:
     function = builder.module.globals.get(name) or ir.Function(
         builder.module, ir.FunctionType(result, [argument.type for argument in arguments]), name

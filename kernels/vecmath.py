@@ -14,7 +14,7 @@ all exponents; denormal arguments and results are included unless a docstring sa
 
 from __future__ import annotations
 
-from jitonnx.kernels import exponential
+from jitonnx.kernels import exponential, logarithm
 from jitonnx.kernels.exponential import exp_of_minus, exp_of_minus_and_1, format_of, half_exp, half_expm1, tanh_by_table
 from jitonnx.kernels.gaussian import erf as erf
 from jitonnx.kernels.gaussian import gelu as gelu
@@ -27,7 +27,6 @@ from jitonnx.kernels.trace import (
     bits,
     copysign,
     fma,
-    from_bits,
     isnan,
     polynomial,
     rint,
@@ -35,7 +34,6 @@ from jitonnx.kernels.trace import (
     select,
     sqrt,
     to_double,
-    to_float,
     to_single,
     vector_function,
 )
@@ -95,76 +93,19 @@ def expm1(x: Traced) -> Traced:
     return copysign(_expm1(x), x)
 
 
-# ---------------------------------------------------------------- logarithms
-
-# log1p(f) = f - f**2 / 2 + f**3 * P(f), 1/sqrt(2) <= 1 + f <= sqrt(2) (relative error 5.8e-9)
-_LOG1P = (0.3333333, -0.2500082, 0.20001242, -0.16623409, 0.14201596, -0.1315964, 0.12762019, -0.07636014)
-# 2 * atanh(s) = 2 * s + s**3 * P(s**2), |s| <= 3 - 2 * sqrt(2) (relative error 1.2e-18)
-_ATANH = (
-    *(0.6666666666666735, 0.3999999999940964, 0.2857142874356442, 0.22222198445914643, 0.1818357130726897),
-    *(0.15313862088928756, 0.1479793662544951),
-)
-
-
-def _fraction(x: Traced) -> tuple[Traced, Traced, Traced]:
-    """f, e, scale: x = (1 + f) * 2**e with 1 + f in [1/sqrt(2), sqrt(2)), and 2**(1 - e), for x > 0 and finite.
-
-    The scale holds for 1 - e above the least exponent, and is 0 there.
-    """
-    form = format_of(x)
-    lift = form.mantissa + 1
-    tiny = x < form.least_normal
-    pattern = bits(select(tiny, x * 2.0**lift, x))
-    low = pattern.constant(0x3F3504F3 if x.width == 32 else 0x3FE6A09E667F3BCD)  # 1/sqrt(2)
-    two = (form.bias + 1) << form.mantissa
-    exponent = (pattern - low) >> form.mantissa
-    shift = exponent << form.mantissa
-    e = to_float(exponent) + select(tiny, x.constant(-lift), 0.0)
-    return from_bits(pattern - shift) - 1.0, e, from_bits(pattern.constant(two) - shift)
-
-
-def _log_of(f: Traced, e: Traced) -> Traced:
-    """log((1 + f) * 2**e). float64: K. C. Ng's form with s = f / (2 + f), as in fdlibm's e_log.c."""
-    form = format_of(f)
-    if f.width == 32:
-        square = f * f
-        rest = fma(square * f, polynomial(f, _LOG1P), fma(square, -0.5, e * form.ln2[1]))
-        return fma(e, form.ln2[0], f + rest)
-    s = f / (f + 2.0)
-    square, half = s * s, 0.5 * f * f
-    rest = fma(s, fma(square, polynomial(square, _ATANH), half), e * form.ln2[1])
-    return fma(e, form.ln2[0], f - (half - rest))
-
-
-def _logarithm_edges(x: Traced, result: Traced) -> Traced:
-    """`result` for positive finite x; else what a logarithm is there: -inf at 0, inf at inf, NaN below 0 and at NaN."""
-    edge = select(x.equals(0.0), x.constant(-_INFINITY), _NAN)
-    return select(x.equals(_INFINITY), x, select(x > 0.0, result, edge))
-
-
-def _log(x: Traced) -> Traced:
-    f, e, _ = _fraction(x)
-    return _logarithm_edges(x, _log_of(f, e))
-
-
-def _log1p(x: Traced) -> Traced:
-    total = x + 1.0
-    lost = x - (total - 1.0)  # of x, when 1 was added; goes back in at the scale of the fraction
-    f, e, double = _fraction(total)
-    f = fma(0.5 * lost, double, f)
-    return copysign(_logarithm_edges(total, _log_of(f, e)), x)
+# ---------------------------------------------------------------- logarithms and powers
 
 
 @vector_function
 def log(x: Traced) -> Traced:
     """Natural logarithm, error below 1 ulp: exponent times ln 2 and a polynomial on [1/sqrt(2), sqrt(2)]."""
-    return _log(x)
+    return logarithm.log(x)
 
 
 @vector_function
 def log1p(x: Traced) -> Traced:
     """log(1 + x), error below 2 ulp: `log`, with what 1 + x lost to rounding added to the fraction."""
-    return _log1p(x)
+    return logarithm.log1p(x)
 
 
 # ---------------------------------------------------------------- double-double arithmetic (T. J. Dekker, 1971)
@@ -207,7 +148,7 @@ def _log2_pair(x: Traced) -> tuple[Traced, Traced]:
 
     log(1 + f) = 2 * atanh(s) = 2 * s * (1 + s**2 / 3 + …), s = f / (2 + f), with the two leading terms in two parts.
     """
-    f, e, _ = _fraction(x)
+    f, e, _ = logarithm.split(x)
     divisor = f + 2.0
     divisor_rest = f - (divisor - 2.0)
     s = f / divisor
@@ -231,7 +172,7 @@ def _log2_pair(x: Traced) -> tuple[Traced, Traced]:
 def _power_single(base: Traced, exponent: Traced) -> Traced:
     """base**exponent of float32, base >= 0, computed in float64."""
     wide = to_double(base)
-    f, e, _ = _fraction(wide)
+    f, e, _ = logarithm.split(wide)
     log = _power_logarithm(wide, fma(f, polynomial(f, _LOG2_MIDDLE), e))
     return to_single(exponential.exp2_flush(at_most(at_least(log * to_double(exponent), -200.0), 200.0), _EXP2_MIDDLE))
 
@@ -344,7 +285,7 @@ def asinh(x: Traced) -> Traced:
     a = absolute(x)
     large, square = a > _LARGE, a * a
     near = a + square / (sqrt(square + 1.0) + 1.0)
-    return copysign(_log1p(select(large, a - 1.0, near)) + select(large, a.constant(_LN2), 0.0), x)
+    return copysign(logarithm.log1p(select(large, a - 1.0, near)) + select(large, a.constant(_LN2), 0.0), x)
 
 
 @vector_function
@@ -352,7 +293,7 @@ def acosh(x: Traced) -> Traced:
     """Inverse hyperbolic cosine, error below 2.5 ulp, NaN below 1: log1p(t + sqrt(t * (t + 2))), t = x - 1."""
     t = x - 1.0
     large = x > _LARGE
-    result = _log1p(select(large, t, t + sqrt(t * (t + 2.0)))) + select(large, x.constant(_LN2), 0.0)
+    result = logarithm.log1p(select(large, t, t + sqrt(t * (t + 2.0)))) + select(large, x.constant(_LN2), 0.0)
     return select(x < 1.0, _NAN, result)
 
 
@@ -360,7 +301,7 @@ def acosh(x: Traced) -> Traced:
 def atanh(x: Traced) -> Traced:
     """Inverse hyperbolic tangent, error below 2.5 ulp, NaN outside [-1, 1]: log1p(2 * |x| / (1 - |x|)) / 2."""
     a = absolute(x)
-    return copysign(0.5 * _log1p(2.0 * a / (1.0 - a)), x)
+    return copysign(0.5 * logarithm.log1p(2.0 * a / (1.0 - a)), x)
 
 
 @vector_function
@@ -372,10 +313,10 @@ def softplus(x: Traced) -> Traced:
     """
     power = exponential.exp(-absolute(x))
     if x.width == 64:
-        return at_least(x, 0.0) + _log1p(power)
+        return at_least(x, 0.0) + logarithm.log1p(power)
     high = power > 2**0.5 - 1.0
     f = select(high, fma(power, 0.5, -0.5), power)
-    return at_least(x, 0.0) + _log_of(f, select(high, x.constant(1.0), 0.0))
+    return at_least(x, 0.0) + logarithm.log_of(f, select(high, x.constant(1.0), 0.0))
 
 
 @vector_function
