@@ -26,6 +26,7 @@ from numba.core import types
 from numba.core.errors import NumbaTypeError
 
 from jitonnx.kernels.jit import lowering_target
+from jitonnx.kernels.llvm import holds_everywhere
 from jitonnx.kernels.simd import elementwise, llvm_intrinsic, splat
 
 _INTEGERS = {32: types.int32, 64: types.int64}
@@ -203,6 +204,26 @@ def select(condition: Traced, a: Traced | float, b: Traced | float) -> Traced:
     model = a if isinstance(a, Traced) else b
     assert isinstance(model, Traced)
     return model.like(model.builder.select(condition.value, model.fit(a).value, model.fit(b).value))
+
+
+def replaced(condition: Traced, values: Sequence[Traced], others: Callable[[], Sequence[Traced]]) -> list[Traced]:
+    """`values`, and others() in the lanes where the condition holds; what these take is skipped if it does nowhere.
+
+    For rare cases: a lane's result does not depend on what is in the other lanes.
+    """
+    builder = values[0].builder
+    nowhere = holds_everywhere(builder, builder.not_(condition.value))
+    before = builder.block
+    with builder.if_then(builder.not_(nowhere), likely=False):
+        chosen = [select(condition, other, value) for other, value in zip(others(), values, strict=True)]
+        inside = builder.block
+    results = []
+    for value, choice in zip(values, chosen, strict=True):
+        result = builder.phi(value.value.type)
+        result.add_incoming(value.value, before)
+        result.add_incoming(choice.value, inside)
+        results.append(value.like(result))
+    return results
 
 
 def at_least(x: Traced, bound: Traced | float) -> Traced:
