@@ -27,7 +27,7 @@ from jitonnx.kernels.trace import (
     to_float,
 )
 
-_INFINITY, _NAN = float("inf"), float("nan")
+INFINITY, _NAN = float("inf"), float("nan")
 
 # log1p(f) = f - f**2 / 2 + f**3 * P(f), 1/sqrt(2) <= 1 + f <= sqrt(2) (relative error 5.8e-9)
 _LOG1P = (0.3333333, -0.2500082, 0.20001242, -0.16623409, 0.14201596, -0.1315964, 0.12762019, -0.07636014)
@@ -86,13 +86,13 @@ def log_of(f: Traced, e: Traced) -> Traced:
 
 def _logarithm_edges(x: Traced, result: Traced) -> Traced:
     """`result` for positive finite x; else what a logarithm is there: -inf at 0, inf at inf, NaN below 0 and at NaN."""
-    edge = select(x.equals(0.0), x.constant(-_INFINITY), _NAN)
-    return select(x.equals(_INFINITY), x, select(x > 0.0, result, edge))
+    edge = select(x.equals(0.0), x.constant(-INFINITY), _NAN)
+    return select(x.equals(INFINITY), x, select(x > 0.0, result, edge))
 
 
 def log(x: Traced) -> Traced:
     """log(x)."""
-    if _has_table(x):
+    if has_table(x):
         return _log_by_table(x)
     f, e, _ = split(x)
     return _logarithm_edges(x, log_of(f, e))
@@ -102,15 +102,22 @@ def log1p(x: Traced) -> Traced:
     """log(1 + x)."""
     total = x + 1.0
     lost = x - (total - 1.0)  # of x, when 1 was added; goes back in at the scale of the fraction
-    if _has_table(x):
-        return copysign(_log_by_table(total, select(total < _INFINITY, lost, 0.0)), x)
+    if has_table(x):
+        return copysign(_log_by_table(total, select(total < INFINITY, lost, 0.0)), x)
     f, e, double = split(total)
     f = fma(0.5 * lost, double, f)
     return copysign(_logarithm_edges(total, log_of(f, e)), x)
 
 
-def _has_table(x: Traced) -> bool:
+def has_table(x: Traced) -> bool:
+    """Whether logarithms of x's type are made by a table."""
     return x.width == 32 and splits_floats()
+
+
+def fraction_and_exponent(x: Traced) -> tuple[Traced, Traced, Traced]:
+    """m, -e, i of float32: x = m * 2**e with m in [3/4, 3/2), whose part of the table is i modulo 32."""
+    fraction = fraction_of(x)
+    return fraction, exponent_of(fraction) - exponent_of(x), bits(fraction) >> 18
 
 
 def _log_by_table(x: Traced, rest: Traced | None = None) -> Traced:
@@ -118,9 +125,7 @@ def _log_by_table(x: Traced, rest: Traced | None = None) -> Traced:
 
     At 0, at inf, below 0 and at NaN the exponent and the fraction make the result what it has to be.
     """
-    fraction = fraction_of(x)
-    minus_e = exponent_of(fraction) - exponent_of(x)
-    index = bits(fraction) >> 18  # modulo 32
+    fraction, minus_e, index = fraction_and_exponent(x)
     reciprocal = lookup(_RECIPROCALS, index, x.element)
     r = fma(fraction, reciprocal, -1.0)
     if rest is not None:

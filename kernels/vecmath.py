@@ -19,6 +19,7 @@ from jitonnx.kernels.exponential import exp_of_minus, exp_of_minus_and_1, format
 from jitonnx.kernels.gaussian import erf as erf
 from jitonnx.kernels.gaussian import gelu as gelu
 from jitonnx.kernels.gaussian import gelu_tanh as gelu_tanh
+from jitonnx.kernels.power import power_of_magnitude
 from jitonnx.kernels.trace import (
     Traced,
     absolute,
@@ -33,8 +34,6 @@ from jitonnx.kernels.trace import (
     scales_by_power,
     select,
     sqrt,
-    to_double,
-    to_single,
     vector_function,
 )
 from jitonnx.kernels.trigonometry import acos as acos
@@ -108,99 +107,15 @@ def log1p(x: Traced) -> Traced:
     return logarithm.log1p(x)
 
 
-# ---------------------------------------------------------------- double-double arithmetic (T. J. Dekker, 1971)
-
-
-def _product(a: Traced, b: Traced) -> tuple[Traced, Traced]:
-    """a * b as its rounded value and the rest, exactly."""
-    high = a * b
-    return high, fma(a, b, -high)
-
-
-def _sum(a: Traced, b: Traced) -> tuple[Traced, Traced]:
-    """a + b as its rounded value and the rest, exactly, when |a| >= |b| or a = 0."""
-    high = a + b
-    return high, b - (high - a)
-
-
-# ---------------------------------------------------------------- power
-
-# log2(1 + f) = f * P(f) in float64 (relative error 1.6e-11), and exp2(r), |r| <= 1/2 (4.1e-11): pow of float32
-_LOG2_MIDDLE = (
-    *(1.4426950408687043, -0.7213475208691107, 0.480898361393702, -0.3606736747058151, 0.28853729380807724),
-    *(-0.24045317405492503, 0.20617534955728714, -0.18030037376572527, 0.15876980802804086, -0.14315912638803818),
-    *(0.14475060660190353, -0.1428279244816367, 0.07735418923849662),
-)
-_EXP2_MIDDLE = (
-    *(0.9999999999613742, 0.6931471807298613, 0.24022651201177095, 0.05550410350186787, 0.009618026846242975),
-    *(0.001333392415193342, 0.00015469422443863248, 1.5201790423248018e-05),
-)
-# 2 * atanh(s) = 2 * s + 2/3 * s**3 + s**5 * P(s**2) (error 1.5e-22 of s)
-_ATANH_TAIL = (
-    *(0.39999999999999974, 0.2857142857144701, 0.22222222217086626, 0.1818181892418107, 0.15384553276010465),
-    *(0.13336453032998688, 0.11672113870612105, 0.12011179688001486),
-)
-_THIRD = (0.3333333333333333, 1.850371707708594e-17)
-
-
-def _log2_pair(x: Traced) -> tuple[Traced, Traced]:
-    """log2(x) of float64 in two parts, relative error about 2**-65; x > 0 and finite.
-
-    log(1 + f) = 2 * atanh(s) = 2 * s * (1 + s**2 / 3 + …), s = f / (2 + f), with the two leading terms in two parts.
-    """
-    f, e, _ = logarithm.split(x)
-    divisor = f + 2.0
-    divisor_rest = f - (divisor - 2.0)
-    s = f / divisor
-    s_rest = fma(-s, divisor_rest, fma(-s, divisor, f)) / divisor
-    square, square_rest = _product(s, s)
-    square_rest = fma(2.0 * s, s_rest, square_rest)
-    term, term_rest = _product(square, square.constant(_THIRD[0]))
-    term_rest = term_rest + fma(square, _THIRD[1], square_rest * _THIRD[0])
-    series, series_rest = _sum(term, 0.5 * square * square * polynomial(square, _ATANH_TAIL))
-    series, carried = _sum(series.constant(1.0), series)
-    series_rest = series_rest + carried + term_rest
-    log, log_rest = _product(2.0 * s, series)
-    log_rest = log_rest + fma(2.0 * s, series_rest, 2.0 * s_rest * series)
-    high, low = format_of(x).log2_e
-    product, rest = _product(log, log.constant(high))
-    rest = rest + fma(log_rest, high, log * low)
-    result, carried = _sum(e, product)
-    return _sum(result, carried + rest)
-
-
-def _power_single(base: Traced, exponent: Traced) -> Traced:
-    """base**exponent of float32, base >= 0, computed in float64."""
-    wide = to_double(base)
-    f, e, _ = logarithm.split(wide)
-    log = _power_logarithm(wide, fma(f, polynomial(f, _LOG2_MIDDLE), e))
-    return to_single(exponential.exp2_flush(at_most(at_least(log * to_double(exponent), -200.0), 200.0), _EXP2_MIDDLE))
-
-
-def _power_double(base: Traced, exponent: Traced) -> Traced:
-    """base**exponent of float64, base >= 0: the logarithm is carried in two parts through the product."""
-    log, log_rest = _log2_pair(base)
-    log = _power_logarithm(base, log)
-    product, rest = _product(log, exponent)
-    rest = fma(log_rest, exponent, rest)
-    clamped = at_most(at_least(product, -1100.0), 1100.0)
-    rest = select(product.equals(clamped), rest, 0.0)
-    return exponential.exp2(clamped, rest)
-
-
-def _power_logarithm(base: Traced, log: Traced) -> Traced:
-    return select(base.equals(0.0), base.constant(-_INFINITY), select(base.equals(_INFINITY), base, log))
-
-
 @vector_function
 def pow(x: Traced, y: Traced) -> Traced:
     """x**y as C's pow for zeros, infinities, NaN and negative x; error below 1 ulp (float64: 2).
 
-    exp2(y * log2(x)); float32 in float64 arithmetic, float64 with the logarithm in two parts (P. Markstein, 2000).
+    exp2(y * log2(x)) with the logarithm in two parts (P. Markstein, 2000); float32 without AVX-512 in float64.
     """
     magnitude = absolute(x)
     bounded = at_most(at_least(y, -1e30), 1e30)  # 0 * inf would spoil 1**inf; nothing else changes
-    power = (_power_single if x.width == 32 else _power_double)(magnitude, bounded)
+    power = power_of_magnitude(magnitude, bounded)
     whole, half = rint(y).equals(y), 0.5 * y
     odd = whole & ~rint(half).equals(half)
     negative = bits(x) < 0
