@@ -26,6 +26,7 @@ from numba.core import types
 from numba.core.errors import NumbaTypeError
 
 from jitonnx.kernels.jit import lowering_target
+from jitonnx.kernels.llvm import holds_everywhere
 from jitonnx.kernels.simd import elementwise, llvm_intrinsic, splat
 
 _INTEGERS = {32: types.int32, 64: types.int64}
@@ -205,6 +206,26 @@ def select(condition: Traced, a: Traced | float, b: Traced | float) -> Traced:
     return model.like(model.builder.select(condition.value, model.fit(a).value, model.fit(b).value))
 
 
+def replaced(condition: Traced, values: Sequence[Traced], others: Callable[[], Sequence[Traced]]) -> list[Traced]:
+    """`values`, and others() in the lanes where the condition holds; what these take is skipped if it does nowhere.
+
+    For rare cases: a lane's result does not depend on what is in the other lanes.
+    """
+    builder = values[0].builder
+    nowhere = holds_everywhere(builder, builder.not_(condition.value))
+    before = builder.block
+    with builder.if_then(builder.not_(nowhere), likely=False):
+        chosen = [select(condition, other, value) for other, value in zip(others(), values, strict=True)]
+        inside = builder.block
+    results = []
+    for value, choice in zip(values, chosen, strict=True):
+        result = builder.phi(value.value.type)
+        result.add_incoming(value.value, before)
+        result.add_incoming(choice.value, inside)
+        results.append(value.like(result))
+    return results
+
+
 def at_least(x: Traced, bound: Traced | float) -> Traced:
     """max(x, bound); a NaN in x stays."""
     return select(x.fit(bound) > x, bound, x)
@@ -368,6 +389,37 @@ def scale_by_power(x: Traced, exponent: Traced) -> Traced:
         return _named_call(x.builder, name, typ, [a, b, ir.Constant(typ, None), all_lanes, as_set])
 
     return x.like(_by_registers(x.builder, scale, count, entries, x.value, exponent.value))
+
+
+def splits_floats() -> bool:
+    """Whether the CPU has instructions for `exponent_of` and `fraction_of`: those of AVX-512."""
+    return scales_by_power()
+
+
+def exponent_of(x: Traced) -> Traced:
+    """floor(log2(|x|)) of float32, denormal numbers included; -inf at 0, inf at infinities."""
+    return _split(x, "getexp", [])
+
+
+def fraction_of(x: Traced) -> Traced:
+    """x over a power of two, in [3/4, 3/2), of float32; 1 at zeros and at inf, NaN below 0."""
+    return _split(x, "getmant", [_I32(0b1011)])  # NaN for negative numbers, the interval
+
+
+def _split(x: Traced, name: str, kind: list[ir.Value]) -> Traced:
+    typ = ir.VectorType(ir.FloatType(), 16)
+    others = [*kind, ir.Constant(typ, None), ir.Constant(ir.IntType(16), -1), _I32(4)]  # all lanes, the CPU's rounding
+    return _by_instruction(x, f"mask.{name}.ps.512", typ, others)
+
+
+def _by_instruction(x: Traced, name: str, typ: ir.VectorType, others: list[ir.Value]) -> Traced:
+    """An operation of AVX-512 on x, whose intrinsic takes `others` as well."""
+
+    def apply(value: ir.Value) -> ir.Value:
+        return _named_call(x.builder, f"llvm.x86.avx512.{name}", typ, [value, *others])
+
+    count = x.value.type.count if isinstance(x.value.type, ir.VectorType) else 0
+    return x.like(_by_registers(x.builder, apply, count, typ.count, x.value))
 
 
 def _named_call(builder: ir.IRBuilder, name: str, result: ir.Type, arguments: Sequence[ir.Value]) -> ir.Value:

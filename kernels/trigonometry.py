@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jitonnx.kernels.exponential import format_of
 from jitonnx.kernels.trace import (
     Traced,
     absolute,
@@ -13,6 +14,7 @@ from jitonnx.kernels.trace import (
     from_bits,
     narrow,
     polynomial,
+    replaced,
     select,
     sqrt,
     to_double,
@@ -36,12 +38,18 @@ _COS = {
         *(2.087570309055912e-09, -1.1358615968988668e-11),
     ),
 }
-# pi / 2: high and low part; float64 in 33 bits, 33 bits and the rest
+# tan(r) = r + r**3 * P(r**2), |r| <= 0.788 (relative error 1.9e-8)
+_TAN = (0.33333147, 0.13339071, 0.05338841, 0.024513027, 0.0029850625, 0.009466287)
+# pi / 2: high and low part; in three parts, those of float64 of 33 bits, 33 bits and the rest
 _HALF_PI = {
     32: (1.5707963705062866, -4.371138828673793e-08),
     64: (1.5707963267948966, 6.123233995736766e-17),
 }
-_HALF_PI_PARTS = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21)
+_HALF_PI_PARTS = {
+    32: (1.5707963705062866, -4.371138828673793e-08, -1.7150994166548195e-15),
+    64: (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21),
+}
+_TWO_OVER_PI = 0.6366197723675814
 # asin(x) = x + x**3 * P(x**2), x <= 1/2 (relative error 4.8e-9, 1.5e-17)
 _ASIN = {
     32: (0.16666752, 0.074953094, 0.045469113, 0.024185166, 0.042157292),
@@ -65,19 +73,34 @@ _ATAN = {
 def _quadrant(x: Traced) -> tuple[Traced, Traced | float, Traced]:
     """r, rest, q: x = r + rest + q * pi / 2, |r| <= pi / 4; q counts modulo 4, in its low bits.
 
-    Always in float64, whose rounding errors go to `rest`, or vanish in float32. The reduction is exact enough for
-    float32 arguments up to 2**40 and float64 ones up to 2**30. Beyond, r is wrong but stays within its bounds.
+    float32 takes pi / 2 in three parts, of which the first is subtracted without rounding: r has an error below 1 ulp
+    for |x| <= 2**17. What is larger is reduced in float64, and exactly enough up to 2**40; float64 up to 2**30. Beyond,
+    r is wrong but stays within its bounds.
     """
-    wide = x if x.width == 64 else to_double(x)
-    magic = 1.5 * 2.0**52  # a sum with it ends in the nearest integer
-    shifted = fma(wide, 0.6366197723675814, magic)
-    count = shifted - magic
-    high, middle, low = _HALF_PI_PARTS
-    first = fma(count, -high, wide)
+    if x.width == 64:
+        return _quadrant_of_double(x)
+    shifted = fma(x, _TWO_OVER_PI, x.constant(format_of(x).magic))
+    count = shifted - format_of(x).magic
+    r = x
+    for part in _HALF_PI_PARTS[32]:
+        r = fma(count, -part, r)
+    r, quadrant = replaced(absolute(x) > 2.0**17, (r, bits(shifted)), lambda: _quadrant_of_huge(x))
+    return r, 0.0, quadrant
+
+
+def _quadrant_of_huge(x: Traced) -> tuple[Traced, Traced]:
+    """r and q of float32, whose rest vanishes."""
+    r, _, quadrant = _quadrant_of_double(to_double(x))
+    return to_single(r), narrow(quadrant)
+
+
+def _quadrant_of_double(x: Traced) -> tuple[Traced, Traced, Traced]:
+    shifted = fma(x, _TWO_OVER_PI, x.constant(format_of(x).magic))
+    count = shifted - format_of(x).magic
+    high, middle, low = _HALF_PI_PARTS[64]
+    first = fma(count, -high, x)
     second = fma(count, -middle, first)
     r = at_most(at_least(fma(count, -low, second), -0.7855), 0.7855)
-    if x.width == 32:
-        return to_single(r), 0.0, narrow(bits(shifted))
     rest = fma(count, -low, second - r) + fma(count, -middle, first - second)
     return r, at_most(at_least(rest, -1e-15), 1e-15), bits(shifted)
 
@@ -103,7 +126,7 @@ def _flip(x: Traced, quadrant: Traced) -> Traced:
 def sin(x: Traced) -> Traced:
     """Sine, error below 2 ulp (float64: 1) for |x| <= 2**40 (float64: 2**30), beyond that within [-1, 1] only.
 
-    Reduced by multiples of pi / 2 in float64 (W. J. Cody and W. Waite), polynomials for sine and cosine on the rest.
+    Reduced by multiples of pi / 2 (W. J. Cody and W. Waite, 1980), polynomials for sine and cosine on the rest.
     """
     r, rest, quadrant = _quadrant(absolute(x))
     sine, cosine = _sine_and_cosine(r, rest)
@@ -122,11 +145,18 @@ def cos(x: Traced) -> Traced:
 
 @vector_function
 def tan(x: Traced) -> Traced:
-    """Tangent, error below 4 ulp (float64: 2.5) in the range of `sin`: sine over cosine, or minus its inverse."""
+    """Tangent, error below 3 ulp (float64: 2.5) in the range of `sin`: that of what the reduction leaves, or minus its
+    inverse. float32 has a polynomial for it, float64 takes sine over cosine.
+    """
     r, rest, quadrant = _quadrant(absolute(x))
-    sine, cosine = _sine_and_cosine(r, rest)
     even = (quadrant & 1).equals(0)
-    value = select(even, sine, -cosine) / select(even, cosine, sine)
+    if x.width == 32:
+        square = r * r
+        near = fma(r * square, polynomial(square, _TAN), r)
+        value = select(even, near, -1.0 / near)
+    else:
+        sine, cosine = _sine_and_cosine(r, rest)
+        value = select(even, sine, -cosine) / select(even, cosine, sine)
     return from_bits(bits(value) ^ (bits(x) & bits(x.constant(-0.0))))
 
 

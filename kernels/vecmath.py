@@ -14,11 +14,12 @@ all exponents; denormal arguments and results are included unless a docstring sa
 
 from __future__ import annotations
 
-from jitonnx.kernels import exponential
+from jitonnx.kernels import exponential, logarithm
 from jitonnx.kernels.exponential import exp_of_minus, exp_of_minus_and_1, format_of, half_exp, half_expm1, tanh_by_table
 from jitonnx.kernels.gaussian import erf as erf
 from jitonnx.kernels.gaussian import gelu as gelu
 from jitonnx.kernels.gaussian import gelu_tanh as gelu_tanh
+from jitonnx.kernels.power import power_of_magnitude
 from jitonnx.kernels.trace import (
     Traced,
     absolute,
@@ -27,16 +28,12 @@ from jitonnx.kernels.trace import (
     bits,
     copysign,
     fma,
-    from_bits,
     isnan,
     polynomial,
     rint,
     scales_by_power,
     select,
     sqrt,
-    to_double,
-    to_float,
-    to_single,
     vector_function,
 )
 from jitonnx.kernels.trigonometry import acos as acos
@@ -95,171 +92,30 @@ def expm1(x: Traced) -> Traced:
     return copysign(_expm1(x), x)
 
 
-# ---------------------------------------------------------------- logarithms
-
-# log1p(f) = f - f**2 / 2 + f**3 * P(f), 1/sqrt(2) <= 1 + f <= sqrt(2) (relative error 5.8e-9)
-_LOG1P = (0.3333333, -0.2500082, 0.20001242, -0.16623409, 0.14201596, -0.1315964, 0.12762019, -0.07636014)
-# 2 * atanh(s) = 2 * s + s**3 * P(s**2), |s| <= 3 - 2 * sqrt(2) (relative error 1.2e-18)
-_ATANH = (
-    *(0.6666666666666735, 0.3999999999940964, 0.2857142874356442, 0.22222198445914643, 0.1818357130726897),
-    *(0.15313862088928756, 0.1479793662544951),
-)
-
-
-def _fraction(x: Traced) -> tuple[Traced, Traced, Traced]:
-    """f, e, scale: x = (1 + f) * 2**e with 1 + f in [1/sqrt(2), sqrt(2)), and 2**(1 - e), for x > 0 and finite.
-
-    The scale holds for 1 - e above the least exponent, and is 0 there.
-    """
-    form = format_of(x)
-    lift = form.mantissa + 1
-    tiny = x < form.least_normal
-    pattern = bits(select(tiny, x * 2.0**lift, x))
-    low = pattern.constant(0x3F3504F3 if x.width == 32 else 0x3FE6A09E667F3BCD)  # 1/sqrt(2)
-    two = (form.bias + 1) << form.mantissa
-    exponent = (pattern - low) >> form.mantissa
-    shift = exponent << form.mantissa
-    e = to_float(exponent) + select(tiny, x.constant(-lift), 0.0)
-    return from_bits(pattern - shift) - 1.0, e, from_bits(pattern.constant(two) - shift)
-
-
-def _log_of(f: Traced, e: Traced) -> Traced:
-    """log((1 + f) * 2**e). float64: K. C. Ng's form with s = f / (2 + f), as in fdlibm's e_log.c."""
-    form = format_of(f)
-    if f.width == 32:
-        square = f * f
-        rest = fma(square * f, polynomial(f, _LOG1P), fma(square, -0.5, e * form.ln2[1]))
-        return fma(e, form.ln2[0], f + rest)
-    s = f / (f + 2.0)
-    square, half = s * s, 0.5 * f * f
-    rest = fma(s, fma(square, polynomial(square, _ATANH), half), e * form.ln2[1])
-    return fma(e, form.ln2[0], f - (half - rest))
-
-
-def _logarithm_edges(x: Traced, result: Traced) -> Traced:
-    """`result` for positive finite x; else what a logarithm is there: -inf at 0, inf at inf, NaN below 0 and at NaN."""
-    edge = select(x.equals(0.0), x.constant(-_INFINITY), _NAN)
-    return select(x.equals(_INFINITY), x, select(x > 0.0, result, edge))
-
-
-def _log(x: Traced) -> Traced:
-    f, e, _ = _fraction(x)
-    return _logarithm_edges(x, _log_of(f, e))
-
-
-def _log1p(x: Traced) -> Traced:
-    total = x + 1.0
-    lost = x - (total - 1.0)  # of x, when 1 was added; goes back in at the scale of the fraction
-    f, e, double = _fraction(total)
-    f = fma(0.5 * lost, double, f)
-    return copysign(_logarithm_edges(total, _log_of(f, e)), x)
+# ---------------------------------------------------------------- logarithms and powers
 
 
 @vector_function
 def log(x: Traced) -> Traced:
     """Natural logarithm, error below 1 ulp: exponent times ln 2 and a polynomial on [1/sqrt(2), sqrt(2)]."""
-    return _log(x)
+    return logarithm.log(x)
 
 
 @vector_function
 def log1p(x: Traced) -> Traced:
     """log(1 + x), error below 2 ulp: `log`, with what 1 + x lost to rounding added to the fraction."""
-    return _log1p(x)
-
-
-# ---------------------------------------------------------------- double-double arithmetic (T. J. Dekker, 1971)
-
-
-def _product(a: Traced, b: Traced) -> tuple[Traced, Traced]:
-    """a * b as its rounded value and the rest, exactly."""
-    high = a * b
-    return high, fma(a, b, -high)
-
-
-def _sum(a: Traced, b: Traced) -> tuple[Traced, Traced]:
-    """a + b as its rounded value and the rest, exactly, when |a| >= |b| or a = 0."""
-    high = a + b
-    return high, b - (high - a)
-
-
-# ---------------------------------------------------------------- power
-
-# log2(1 + f) = f * P(f) in float64 (relative error 1.6e-11), and exp2(r), |r| <= 1/2 (4.1e-11): pow of float32
-_LOG2_MIDDLE = (
-    *(1.4426950408687043, -0.7213475208691107, 0.480898361393702, -0.3606736747058151, 0.28853729380807724),
-    *(-0.24045317405492503, 0.20617534955728714, -0.18030037376572527, 0.15876980802804086, -0.14315912638803818),
-    *(0.14475060660190353, -0.1428279244816367, 0.07735418923849662),
-)
-_EXP2_MIDDLE = (
-    *(0.9999999999613742, 0.6931471807298613, 0.24022651201177095, 0.05550410350186787, 0.009618026846242975),
-    *(0.001333392415193342, 0.00015469422443863248, 1.5201790423248018e-05),
-)
-# 2 * atanh(s) = 2 * s + 2/3 * s**3 + s**5 * P(s**2) (error 1.5e-22 of s)
-_ATANH_TAIL = (
-    *(0.39999999999999974, 0.2857142857144701, 0.22222222217086626, 0.1818181892418107, 0.15384553276010465),
-    *(0.13336453032998688, 0.11672113870612105, 0.12011179688001486),
-)
-_THIRD = (0.3333333333333333, 1.850371707708594e-17)
-
-
-def _log2_pair(x: Traced) -> tuple[Traced, Traced]:
-    """log2(x) of float64 in two parts, relative error about 2**-65; x > 0 and finite.
-
-    log(1 + f) = 2 * atanh(s) = 2 * s * (1 + s**2 / 3 + …), s = f / (2 + f), with the two leading terms in two parts.
-    """
-    f, e, _ = _fraction(x)
-    divisor = f + 2.0
-    divisor_rest = f - (divisor - 2.0)
-    s = f / divisor
-    s_rest = fma(-s, divisor_rest, fma(-s, divisor, f)) / divisor
-    square, square_rest = _product(s, s)
-    square_rest = fma(2.0 * s, s_rest, square_rest)
-    term, term_rest = _product(square, square.constant(_THIRD[0]))
-    term_rest = term_rest + fma(square, _THIRD[1], square_rest * _THIRD[0])
-    series, series_rest = _sum(term, 0.5 * square * square * polynomial(square, _ATANH_TAIL))
-    series, carried = _sum(series.constant(1.0), series)
-    series_rest = series_rest + carried + term_rest
-    log, log_rest = _product(2.0 * s, series)
-    log_rest = log_rest + fma(2.0 * s, series_rest, 2.0 * s_rest * series)
-    high, low = format_of(x).log2_e
-    product, rest = _product(log, log.constant(high))
-    rest = rest + fma(log_rest, high, log * low)
-    result, carried = _sum(e, product)
-    return _sum(result, carried + rest)
-
-
-def _power_single(base: Traced, exponent: Traced) -> Traced:
-    """base**exponent of float32, base >= 0, computed in float64."""
-    wide = to_double(base)
-    f, e, _ = _fraction(wide)
-    log = _power_logarithm(wide, fma(f, polynomial(f, _LOG2_MIDDLE), e))
-    return to_single(exponential.exp2_flush(at_most(at_least(log * to_double(exponent), -200.0), 200.0), _EXP2_MIDDLE))
-
-
-def _power_double(base: Traced, exponent: Traced) -> Traced:
-    """base**exponent of float64, base >= 0: the logarithm is carried in two parts through the product."""
-    log, log_rest = _log2_pair(base)
-    log = _power_logarithm(base, log)
-    product, rest = _product(log, exponent)
-    rest = fma(log_rest, exponent, rest)
-    clamped = at_most(at_least(product, -1100.0), 1100.0)
-    rest = select(product.equals(clamped), rest, 0.0)
-    return exponential.exp2(clamped, rest)
-
-
-def _power_logarithm(base: Traced, log: Traced) -> Traced:
-    return select(base.equals(0.0), base.constant(-_INFINITY), select(base.equals(_INFINITY), base, log))
+    return logarithm.log1p(x)
 
 
 @vector_function
 def pow(x: Traced, y: Traced) -> Traced:
     """x**y as C's pow for zeros, infinities, NaN and negative x; error below 1 ulp (float64: 2).
 
-    exp2(y * log2(x)); float32 in float64 arithmetic, float64 with the logarithm in two parts (P. Markstein, 2000).
+    exp2(y * log2(x)) with the logarithm in two parts (P. Markstein, 2000); float32 without AVX-512 in float64.
     """
     magnitude = absolute(x)
     bounded = at_most(at_least(y, -1e30), 1e30)  # 0 * inf would spoil 1**inf; nothing else changes
-    power = (_power_single if x.width == 32 else _power_double)(magnitude, bounded)
+    power = power_of_magnitude(magnitude, bounded)
     whole, half = rint(y).equals(y), 0.5 * y
     odd = whole & ~rint(half).equals(half)
     negative = bits(x) < 0
@@ -344,7 +200,7 @@ def asinh(x: Traced) -> Traced:
     a = absolute(x)
     large, square = a > _LARGE, a * a
     near = a + square / (sqrt(square + 1.0) + 1.0)
-    return copysign(_log1p(select(large, a - 1.0, near)) + select(large, a.constant(_LN2), 0.0), x)
+    return copysign(logarithm.log1p(select(large, a - 1.0, near)) + select(large, a.constant(_LN2), 0.0), x)
 
 
 @vector_function
@@ -352,7 +208,7 @@ def acosh(x: Traced) -> Traced:
     """Inverse hyperbolic cosine, error below 2.5 ulp, NaN below 1: log1p(t + sqrt(t * (t + 2))), t = x - 1."""
     t = x - 1.0
     large = x > _LARGE
-    result = _log1p(select(large, t, t + sqrt(t * (t + 2.0)))) + select(large, x.constant(_LN2), 0.0)
+    result = logarithm.log1p(select(large, t, t + sqrt(t * (t + 2.0)))) + select(large, x.constant(_LN2), 0.0)
     return select(x < 1.0, _NAN, result)
 
 
@@ -360,7 +216,7 @@ def acosh(x: Traced) -> Traced:
 def atanh(x: Traced) -> Traced:
     """Inverse hyperbolic tangent, error below 2.5 ulp, NaN outside [-1, 1]: log1p(2 * |x| / (1 - |x|)) / 2."""
     a = absolute(x)
-    return copysign(0.5 * _log1p(2.0 * a / (1.0 - a)), x)
+    return copysign(0.5 * logarithm.log1p(2.0 * a / (1.0 - a)), x)
 
 
 @vector_function
@@ -372,10 +228,10 @@ def softplus(x: Traced) -> Traced:
     """
     power = exponential.exp(-absolute(x))
     if x.width == 64:
-        return at_least(x, 0.0) + _log1p(power)
+        return at_least(x, 0.0) + logarithm.log1p(power)
     high = power > 2**0.5 - 1.0
     f = select(high, fma(power, 0.5, -0.5), power)
-    return at_least(x, 0.0) + _log_of(f, select(high, x.constant(1.0), 0.0))
+    return at_least(x, 0.0) + logarithm.log_of(f, select(high, x.constant(1.0), 0.0))
 
 
 @vector_function
