@@ -201,7 +201,7 @@ class SessionOptions(_Options):
           "cached": never; kernels that are not in the kernel cache are an error, ModelRequiresCompilation.
         - `jitonnx.program_megabytes`: memory that programs for different input shapes may hold together (256); those
           used longest ago go first.
-        - `jitonnx.winograd` = "0": convolutions of three taps do not use Winograd's algorithm, which rounds a little
+        - `jitonnx.winograd` = "0": convolutions of several taps do not use Winograd's algorithm, which rounds a little
           differently.
         - `jitonnx.fixed24` = "0": the recurrent weights of LSTM, GRU and RNN keep their float32 values. Else, for
           a batch of one and on CPUs with AVX-512 VBMI2, they are rounded to 24-bit fixed-point numbers, an error of at

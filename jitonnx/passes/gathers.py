@@ -1,17 +1,22 @@
-"""Gathers whose indices are known functions of coordinates, written as views: slices, transposes, expansions.
+"""Gathers whose indices are known functions of coordinates, written as views: slices, transposes, expansions. Scatters
+with such indices write a box, and become the box joined with slices of what is around it.
 
 before: GatherND(mask [batch, seq], grid [batch, 1, 1, seq, 2]) with grid[b, 0, 0, s] = (b, s)
 after:  Reshape(mask, [batch, 1, 1, seq])
+
+before: ScatterND(scores [h, 50, 50], grid [h, 50, 49, 3], updates) with grid[h, q, k] = (h, q, k + 1)
+after:  Concat(scores[:, :, :1], updates, axis=2)
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jitonnx.ir.dims import DimLike
+from jitonnx.ir.dims import DimLike, concrete, product
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ops.gather import Gather, GatherElements, GatherND
 from jitonnx.ops.pieces import Concat
+from jitonnx.ops.scatter import ScatterND
 from jitonnx.ops.shape import Expand, Transpose
 from jitonnx.passes.index import Affine, Analysis, fit, not_negative
 from jitonnx.passes.report import Reason
@@ -68,6 +73,53 @@ def gather_nd(node: Node, edit: Edit) -> Result:
     first = len(indices.shape) - 1
     functions += [coordinate(first + k, rank) for k in range(len(data.shape) - len(functions))]
     return as_view(data, functions, node.output.shape, edit)
+
+
+@rule("scatter nd of coordinates", ScatterND, equation="data with data[i + offset] = updates = pieces joined")
+def scatter_nd(node: Node, edit: Edit) -> Result:
+    """ScatterND by a grid of coordinates that writes most of data: its updates and what is around them, joined.
+
+    Where little is written, it is written in place.
+    """
+    data, indices, updates = node.inputs
+    assert isinstance(node.operator, ScatterND)
+    if data is None or indices is None or updates is None or node.operator.reduction != "none" or not ranked(node):
+        return None
+    columns = _columns(indices, edit.facts(Analysis)) if isinstance(indices.shape[-1], int) else None
+    if columns is None:
+        return None
+    grid = indices.shape[:-1]
+    sources = [_source(column, grid) for column in columns]
+    moving = [axis for axis in sources if axis is not None]
+    if moving != [axis for axis, size in enumerate(grid) if size != 1]:
+        raise Decline(Reason.SHAPE, "updates lie in another order, or several at the same place")
+    if any(axis is not None and column.coefficients[axis] != 1 for column, axis in zip(columns, sources, strict=True)):
+        raise Decline(Reason.SHAPE, "what is written has gaps")
+    depth = len(columns)
+    starts = [*map(_start, columns, [grid] * depth, data.shape), *[0] * (len(data.shape) - depth)]
+    sizes = (*(1 if axis is None else grid[axis] for axis in sources), *data.shape[depth:])
+    if not all(not_negative(dim - size - start) for dim, size, start in zip(data.shape, sizes, starts, strict=True)):
+        raise Decline(Reason.UNDECIDED, "whether all indices lie in data")
+    written, whole = concrete(product(sizes)), concrete(product(data.shape))
+    if written is None or whole is None or 2 * written < whole:
+        raise Decline(Reason.UNDECIDED if written is None else Reason.TOO_SMALL, f"of {data.type}")
+    return _surrounded(edit.reshape(updates, sizes), starts, data, edit)
+
+
+def _surrounded(box: Value, starts: Sequence[DimLike], data: Value, edit: Edit) -> Value:
+    """`box`, which begins at `starts` in data, joined with slices of data around it, axis by axis from the last."""
+    sizes, steps = list(box.shape), [1] * len(starts)
+    for axis in reversed(range(len(starts))):
+        begin, end, dim = starts[axis], starts[axis] + sizes[axis], data.shape[axis]
+        around = []
+        for start, size in ((0, begin), (end, dim - end)):
+            piece = [*starts[:axis], start, *[0] * (len(starts) - axis - 1)]
+            shape = [*sizes[:axis], size, *data.shape[axis + 1 :]]
+            around.append(slice_node(data, piece, steps, shape, edit) if size != 0 else None)
+        pieces = [piece for piece in (around[0], box, around[1]) if piece is not None]
+        if len(pieces) > 1:
+            box = edit.add(Concat(axis=axis), *pieces)
+    return box
 
 
 def coordinate(axis: int, rank: int) -> Affine:
@@ -159,4 +211,4 @@ def _start(function: Affine, shape: Sequence[DimLike], size: DimLike) -> DimLike
     raise Decline(Reason.UNDECIDED, f"whether index {function.offset} + … counts from the end")
 
 
-RULES = (gather, gather_elements, gather_nd)
+RULES = (gather, gather_elements, gather_nd, scatter_nd)

@@ -22,6 +22,7 @@ class Reason(enum.Enum):
     NOT_FINITE = "the constant would leave the range of its type"
     UNDECIDED = "depends on values or sizes that only a run knows"
     TOO_LARGE = "the constant would take far more memory than what it is made of"
+    TOO_SMALL = "too little is written to read and write everything"
     REFUSED = "the operator refuses these constants"
 
 

@@ -10,7 +10,7 @@ class Choices:
     """Algorithms that a session allows or asks for."""
 
     winograd: bool = True
-    """Convolutions of three taps may use Winograd's algorithm, with errors of 3e-6 of the largest value for 256
+    """Convolutions of several taps may use Winograd's algorithm, with errors of 3e-6 of the largest value for 256
     channels and 1.1e-5 for 4096; direct sums: 3e-7 for 256."""
     fixed24: bool = True
     """Weights that a kernel is bound by reading may lie as 24-bit fixed-point numbers (`kernels.fixed24`)."""

@@ -5,9 +5,10 @@ c * x_channel, and y's likewise with y_channel = 1; a direct convolution can als
 strides are 1. Convolutions over one axis have height 1. Weights come as ONNX has them.
 
 Six kinds of kernel: `DirectSpec` for ONNX's Conv, any of it; `GroupedSpec` for groups of a few channels;
-`WinogradSpec` for 3x3, 1x3 and 3x1 taps of stride 1, dilated or not; `DepthwiseSpec` for as many groups as input and
-output channels, `DepthwisePlanesSpec` for the same where images lie in NCHW; `TransposedSpec` for ConvTranspose. They
-take the same sizes (`Problem`), except that the depthwise ones have their own. `choose.py` picks one for a layer.
+`WinogradSpec` for stride 1, dilated or not, with 2 to 5 taps on both axes or up to 7 on one; `DepthwiseSpec` for as
+many groups as input and output channels, `DepthwisePlanesSpec` for the same where images lie in NCHW; `TransposedSpec`
+for ConvTranspose. They take the same sizes (`Problem`), except that the depthwise ones have their own. `choose.py`
+picks one for a layer.
 """
 
 from __future__ import annotations

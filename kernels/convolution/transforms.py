@@ -1,18 +1,21 @@
 """Winograd convolution without compiling it: the spec, its blocking, and the transforms' coefficients.
 
-The outputs of a 3x3 convolution of stride 1 are made in tiles of m x m. An input tile d of n x n, n = m + 2, and the
-kernel g are transformed, multiplied element by element and summed over the input channels, and transformed back
-(Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2015):
+The outputs of a convolution of r x r taps and stride 1 are made in tiles of m x m. An input tile d of n x n, n = m + r
+- 1, and the kernel g are transformed, multiplied element by element and summed over the input channels, and transformed
+back (Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2015):
 
-    Y = A^T [ (G g G^T) * (B^T d B) ] A        n * n products for m * m outputs: 2.25 times fewer for m = 2, 4 for m = 4
+    Y = A^T [ (G g G^T) * (B^T d B) ] A        n * n products for m * m outputs, which take m * m * r * r else:
+                                               r = 3: 2.25 times fewer for m = 2, 4 for m = 4; r = 5: 2.8 for m = 2
 
-Along an axis on which the kernel has a single tap nothing is transformed: a convolution of 3 taps over one axis takes
-n products for m outputs, 1.5 or 2 times fewer.
+Along an axis on which the kernel has a single tap nothing is transformed: a convolution of r taps over one axis takes
+n products for m outputs, with 3 taps 1.5 or 2 times fewer, with 5 1.7 or 2.5, with 7 1.75.
 
-The matrices follow from polynomial interpolation (Toom-Cook) at the points 0, ±p for p in `POINTS[m]`, and infinity.
-Points symmetric about 0 make the transforms short. That ±3/4, ±3/2 are used for m = 4 rather than ±1, ±2 makes the
+The matrices follow from polynomial interpolation (Toom-Cook) at the points 0, ±p for p in `POINTS[n]`, and infinity.
+Points symmetric about 0 make the transforms short. That ±3/4, ±3/2 are used for n = 6 rather than ±1, ±2 makes the
 error four times smaller: 2e-6 of the largest output with 256 channels against 8e-6 (direct sums: 3e-7), measured
-against float64 on normal random data.
+against float64 on normal random data; of all pairs of eighths up to 2 none is better by more than a sixteenth. Most of
+the error comes from summing so many products of larger numbers. Five taps instead of three change nothing, and n = 8
+over one axis has the error of n = 6 over two.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ from jitonnx.kernels.packing import blocks, for_each, zeros
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
-POINTS: dict[int, tuple[float, ...]] = {2: (1.0,), 4: (0.75, 1.5)}
+POINTS: dict[int, tuple[float, ...]] = {4: (1.0,), 6: (0.75, 1.5), 8: (0.5, 1.0, 2.0)}
+"""By n, the inputs of a tile along an axis."""
 _PACKED_CHANNELS = 16
 """Channels whose weights are transformed at once: 0.2 MB, and a product too small for a BLAS to start threads for."""
 _PAD = 16  # elements between planes, so that the planes' equal places do not all fall into one set of a cache
@@ -66,8 +70,8 @@ class WinogradBlocking(NamedTuple):
 
 @dataclass(frozen=True)
 class WinogradSpec(KernelSpec):
-    """A convolution of 3x3, 1x3 or 3x1 taps, stride 1, x_channel = 1. Of several groups the input channels are a
-    multiple of CHANNEL_BLOCK each, and the output channels of `block`.
+    """A convolution of stride 1, x_channel = 1. Of several groups the input channels are a multiple of CHANNEL_BLOCK
+    each, and the output channels of `block`.
 
     SIZES are those of `DirectSpec`. A task transforms the input of some tiles, of the groups it needs, unless the task
     before did; then for each position multiplies [tiles, channels] by [channels, output channels] for a chunk of output
@@ -79,7 +83,9 @@ class WinogradSpec(KernelSpec):
 
     lanes: int
     outputs: tuple[int, int]
-    """Outputs of a tile along each axis, m: 2 or 4; 1 along an axis on which the kernel has one tap."""
+    """Outputs of a tile along each axis, m; 1 along an axis on which the kernel has one tap."""
+    taps: tuple[int, int]
+    """The kernel's height and width, r. `POINTS` has the n = m + r - 1 of an axis, unless that is 1."""
     rows: int
     """The most tiles that the innermost product takes at once."""
     vectors: int
@@ -99,8 +105,8 @@ class WinogradSpec(KernelSpec):
     @property
     def points(self) -> tuple[int, int]:
         """n: input rows and columns of a tile."""
-        rows, columns = self.outputs
-        return _points(rows), _points(columns)
+        (rows, columns), (row_taps, column_taps) = self.outputs, self.taps
+        return rows + row_taps - 1, columns + column_taps - 1
 
     @property
     def positions(self) -> int:
@@ -207,7 +213,7 @@ class WinogradSpec(KernelSpec):
         group][M in block]."""
         outputs, channels = weights.shape[:2]
         taps = np.asarray(weights).reshape(outputs, channels, -1)
-        transform = np.kron(kernel_matrix(self.outputs[0]), kernel_matrix(self.outputs[1]))
+        transform = np.kron(*map(kernel_matrix, self.points, self.taps))
         parts = blocks(outputs, self.block)
         packed = zeros(len(transform) * len(parts) * channels * self.block, np.float32)
         whole = packed.reshape(len(parts), len(transform), channels, self.block)
@@ -226,21 +232,16 @@ class WinogradSpec(KernelSpec):
         return packed
 
 
-def kernel_matrix(outputs: int) -> np.ndarray:
-    """G [n, 3], or [[1]] for one tap: for each finite point p [1, p, p^2] / Π (p - q) over the other
-    points q; for infinity [0, 0, 1]."""
-    if outputs == 1:
+def kernel_matrix(points: int, taps: int) -> np.ndarray:
+    """G [n, r], or [[1]] for one tap: for each finite point p [1, p, ..., p^(r - 1)] / Π (p - q) over the other
+    points q; for infinity [0, ..., 0, 1]."""
+    if taps == 1:
         return np.ones((1, 1))
-    finite = [0.0, *(sign * p for p in POINTS[outputs] for sign in (1, -1))]
-    rows = [np.array([1, p, p * p]) / np.prod([p - q for q in finite if q != p]) for p in finite]
-    return np.array([*rows, [0, 0, 1]])
+    finite = [0.0, *(sign * p for p in POINTS[points] for sign in (1, -1))]
+    rows = [np.power(p, np.arange(taps)) / np.prod([p - q for q in finite if q != p]) for p in finite]
+    return np.array([*rows, np.eye(taps)[-1]])
 
 
 def tiles_along(outputs: int, tile: int, dilation: int) -> int:
     """Tiles of `tile` outputs along one axis; for a dilated convolution, in each phase."""
     return -(-outputs // (tile * dilation))
-
-
-def _points(outputs: int) -> int:
-    """Input elements along one axis of a tile: with three taps, or with one."""
-    return outputs + 2 if outputs > 1 else 1

@@ -79,14 +79,13 @@ class _Winograd:
         The pixels that are new in the next tile are asked for: of so many rows at once a CPU foresees nothing.
         """
         sizes, spec = WinogradSizes(code), self.spec
-        (rows, columns), (row_outputs, column_outputs) = spec.points, spec.outputs
+        (rows, columns), (_, column_outputs) = spec.points, spec.outputs
         pixels = self._pixels(code, number)
         next_tile = sizes.x_pixel * sizes.dilation_width * column_outputs
         with code.loop(end, first, spec.lanes) as channel:
             live = code.live(end - channel, spec.lanes) if spec.part_block else None
             transformed = [
-                _transform([pixels(i, j).load(channel, spec.lanes, live) for i in range(rows)], row_outputs)
-                for j in range(columns)
+                _transform([pixels(i, j).load(channel, spec.lanes, live) for i in range(rows)]) for j in range(columns)
             ]
             for i in range(rows):
                 for j in range(columns - column_outputs, columns):
@@ -94,7 +93,7 @@ class _Winograd:
             block, within = (channel - first) / CHANNEL_BLOCK, remainder(channel - first, code.integer(CHANNEL_BLOCK))
             target = _Memory(code, spec).inputs.at((block * sizes.task_tiles + place) * CHANNEL_BLOCK + within)
             for i in range(rows):
-                row = _transform([column[i] for column in transformed], column_outputs)
+                row = _transform([column[i] for column in transformed])
                 for j, value in enumerate(row):
                     target.store(sizes.input_plane * (i * columns + j), value)
 
@@ -249,16 +248,16 @@ def _first_output(number: Traced, tiles: Traced, dilation: Traced, outputs: int)
 # ---------------------------------------------------------------- transforms of one axis
 
 
-def _transform(d: Sequence[Traced], outputs: int) -> list[Traced]:
+def _transform(d: Sequence[Traced]) -> list[Traced]:
     """B^T d. With c the coefficients of Π (x^2 - q^2) over the points other than p, and C over all points:
 
     row 0:         Σ C_i d_2i
     rows ±p:       Σ c_i d_2i+2  ±  p Σ c_i d_2i+1
     row infinity:  Σ C_i d_2i+1
     """
-    if outputs == 1:
+    if len(d) == 1:
         return list(d)
-    points = POINTS[outputs]
+    points = POINTS[len(d)]
     whole = _even_polynomial(points)
     rows = [_combine(d[0::2], whole)]
     for p in points:
@@ -270,9 +269,9 @@ def _transform(d: Sequence[Traced], outputs: int) -> list[Traced]:
 
 def _transform_back(m: Sequence[Traced], count: int) -> list[Traced]:
     """A^T m: y_i = Σ p^i (m_+p + (-1)^i m_-p), with m_0 in y_0 and m_infinity in the last; `count` outputs."""
-    if count == 1:
+    if len(m) == 1:
         return list(m)
-    points = POINTS[count]
+    points = POINTS[len(m)]
     plus = [m[1 + 2 * k] + m[2 + 2 * k] for k in range(len(points))]
     minus = [m[1 + 2 * k] - m[2 + 2 * k] for k in range(len(points))]
     outputs = []

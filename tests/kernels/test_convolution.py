@@ -339,6 +339,17 @@ WINOGRAD_GROUPS = [
     Case((9, 30), 96, 32, groups=2, dilations=(2, 1), pads=(2, 1, 0, 2)),
     Case((29, 11), 192, 192, groups=4),
 ]
+WINOGRAD_TAPS = [
+    ((2, 2), Case((13, 14), 32, 33, kernel=(5, 5), pads=(2, 2, 2, 2), images=2)),
+    ((2, 4), Case((9, 15), 16, 33, kernel=(5, 3), pads=(2, 1, 0, 1))),
+    ((3, 3), Case((10, 11), 16, 40, kernel=(2, 4), pads=(1, 0, 0, 2))),
+    ((1, 4), Case((1, 75), 48, 20, kernel=(1, 5), pads=(0, 4, 0, 0))),
+    ((1, 2), Case((1, 19), 16, 20, kernel=(1, 5), dilations=(1, 3), pads=(0, 6, 0, 6))),
+    ((1, 2), Case((5, 13), 20, 36, kernel=(1, 7), pads=(0, 3, 0, 3))),
+    ((2, 1), Case((17, 5), 32, 16, kernel=(7, 1), pads=(3, 0, 3, 0), images=2)),
+    ((2, 2), Case((7, 9), 64, 64, kernel=(5, 5), pads=(2, 2, 2, 2), groups=2)),
+]
+"""Outputs of a tile, and kernels of other sizes than three taps."""
 TRANSPOSED = [replace(case, transposed=True) for case in TRANSPOSED]
 DEPTHWISE = [replace(case, groups=case.channels) for case in DEPTHWISE]
 
@@ -398,7 +409,7 @@ def test_depthwise_tiles_of_any_number_of_rows(case: Case, rows: int) -> None:
 @pytest.mark.parametrize("case", WINOGRAD, ids=str)
 def test_winograd(case: Case, outputs: tuple[int, int], target: str) -> None:
     down, across = (tile if taps > 1 else 1 for tile, taps in zip(outputs, case.kernel, strict=True))
-    check(case, WinogradSpec(named(target).lanes(4), (down, across), rows=5, vectors=2), target)
+    check(case, WinogradSpec(named(target).lanes(4), (down, across), case.kernel, rows=5, vectors=2), target)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -406,7 +417,15 @@ def test_winograd(case: Case, outputs: tuple[int, int], target: str) -> None:
 @pytest.mark.parametrize("case", WINOGRAD_PARTS, ids=str)
 def test_winograd_of_any_number_of_channels(case: Case, outputs: tuple[int, int], target: str) -> None:
     down, across = (tile if taps > 1 else 1 for tile, taps in zip(outputs, case.kernel, strict=True))
-    spec = WinogradSpec(named(target).lanes(4), (down, across), rows=5, vectors=2, part_block=True)
+    spec = WinogradSpec(named(target).lanes(4), (down, across), case.kernel, rows=5, vectors=2, part_block=True)
+    check(case, spec, target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("outputs", "case"), WINOGRAD_TAPS, ids=str)
+def test_winograd_of_other_kernels(outputs: tuple[int, int], case: Case, target: str) -> None:
+    part = case.channels % 16 != 0
+    spec = WinogradSpec(named(target).lanes(4), outputs, case.kernel, rows=5, vectors=2, part_block=part)
     check(case, spec, target)
 
 
@@ -415,24 +434,33 @@ def test_winograd_of_any_number_of_channels(case: Case, outputs: tuple[int, int]
 @pytest.mark.parametrize("case", WINOGRAD_GROUPS, ids=str)
 def test_winograd_in_groups(case: Case, l2_bytes: int, target: str) -> None:
     """Few or many groups a task, and one or several blocks of outputs a group."""
-    check(case, WinogradSpec(named(target).lanes(4), (4, 4), rows=8, vectors=1, l2_bytes=l2_bytes), target)
+    check(case, WinogradSpec(named(target).lanes(4), (4, 4), (3, 3), rows=8, vectors=1, l2_bytes=l2_bytes), target)
     if case.outputs // case.groups % 32 == 0:
-        check(case, WinogradSpec(named(target).lanes(4), (2, 2), rows=8, vectors=2, l2_bytes=l2_bytes), target)
+        check(case, WinogradSpec(named(target).lanes(4), (2, 2), (3, 3), rows=8, vectors=2, l2_bytes=l2_bytes), target)
 
 
-def test_winograd_is_as_exact_as_promised() -> None:
-    """The largest error over the largest output, normal random data: 5e-6 (m = 4) and 2e-6 (m = 2) at 256 channels."""
+@pytest.mark.parametrize(
+    ("kernel", "outputs", "bound"),
+    [
+        ((3, 3), (2, 2), 2e-6),
+        ((3, 3), (4, 4), 5e-6),
+        ((5, 5), (2, 2), 5e-6),
+        ((1, 5), (1, 4), 5e-6),
+        ((7, 1), (2, 1), 5e-6),
+    ],
+)
+def test_winograd_is_as_exact_as_promised(kernel: tuple[int, int], outputs: tuple[int, int], bound: float) -> None:
+    """The largest error over the largest output, normal random data of 256 channels."""
     rng = np.random.default_rng(0)
-    case = Case((12, 12), 256, 32)
+    case = Case((12, 12), 256, 32, kernel=kernel, pads=(kernel[0] // 2, kernel[1] // 2) * 2)
     x = rng.standard_normal((1, 12, 12, 256)).astype(np.float32)
     w = (rng.standard_normal(case.weights_shape) / 48).astype(np.float32)
     expected = reference(case, x, w)
-    for outputs, bound in (((2, 2), 2e-6), ((4, 4), 5e-6)):
-        spec = WinogradSpec(host().lanes(4), outputs, rows=5, vectors=2)
-        y = np.zeros(expected.shape, np.float32)
-        sizes = spec.complete(_sizes(case, spec, (36864, 3072, 256, 1), (4608, 384, 32)))
-        compiled(spec, "host", False)([x, spec.pack_weights(w), y], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes))
-        assert np.abs(y - expected).max() <= bound * np.abs(expected).max()
+    spec = WinogradSpec(host().lanes(4), outputs, kernel, rows=5, vectors=2)
+    y = np.zeros(expected.shape, np.float32)
+    sizes = spec.complete(_sizes(case, spec, (36864, 3072, 256, 1), (4608, 384, 32)))
+    compiled(spec, "host", False)([x, spec.pack_weights(w), y], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes))
+    assert np.abs(y - expected).max() <= bound * np.abs(expected).max()
 
 
 def test_winograd_is_chosen_where_it_saves_time() -> None:
@@ -455,6 +483,10 @@ def test_winograd_is_chosen_where_it_saves_time() -> None:
     assert outputs(256, 256, 28, dilation=12) is outputs(256, 256, 28, dilation=24) is None
     row = choose_convolution((1, 3), (1, 1), (1, 1), 1, 80, 384, (1, 3000), named("x86-64-v4"))
     assert isinstance(row, WinogradSpec) and row.outputs == (1, 4)
+    row = choose_convolution((1, 5), (1, 1), (1, 1), 1, 192, 384, (1, 120), named("x86-64-v4"))
+    assert isinstance(row, WinogradSpec) and row.outputs == (1, 4)
+    square = choose_convolution((5, 5), (1, 1), (1, 1), 1, 48, 64, (28, 28), named("x86-64-v4"))
+    assert isinstance(square, WinogradSpec) and square.outputs == (2, 2)
     assert outputs(512, 512, 14, groups=32) == outputs(512, 512, 14, groups=8) == (4, 4)
     assert outputs(256, 256, 28, groups=32) is outputs(480, 480, 14, groups=20) is None  # 8, 24 channels a group
     assert outputs(26, 26, 56) == outputs(104, 104, 14) == (4, 4)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -13,6 +15,7 @@ from jitonnx.ops.filling import ConstantOfShape, Range
 from jitonnx.ops.gather import Gather, GatherElements, GatherND
 from jitonnx.ops.logic import And, GreaterOrEqual, Not, Or, Where, Xor
 from jitonnx.ops.pieces import Concat, Slice, Tile
+from jitonnx.ops.scatter import ScatterND
 from jitonnx.ops.shape import Expand, Reshape, Shape, Squeeze, Transpose, Unsqueeze
 from jitonnx.passes import optimize
 from jitonnx.passes.report import Reason
@@ -163,6 +166,64 @@ def test_indices_of_unknown_sign_are_declined() -> None:
     graph, report = rewritten(author)
     assert operators(graph)["Gather"] == 1
     assert Reason.UNDECIDED in {entry.reason for entry in report.declined}
+
+
+def box_of_indices(*ranges: range) -> np.ndarray:
+    return np.stack(np.meshgrid(*(np.array(one) for one in ranges), indexing="ij"), -1)
+
+
+BOXES: list[tuple[tuple[range, ...], dict[str, int]]] = [
+    ((range(2), range(1, 5), range(1, 6)), {"Slice": 2, "Concat": 2}),
+    ((range(2), range(4), range(1, 5)), {"Slice": 3, "Concat": 2}),
+    ((range(2), range(1, 5)), {"Slice": 1, "Concat": 1}),
+    ((range(1, 2),), {"Slice": 1, "Concat": 1, "Reshape": 1}),
+    ((range(-1, 0), range(-5, -1)), {"ScatterND": 1}),  # 24 of 60
+    ((range(2), range(-5, -1)), {"Slice": 1, "Concat": 1}),
+    ((range(2), range(5), range(6)), {}),
+]
+"""Ranges along the first axes of data [2, 5, 6], and what is left: slices around the box, joined."""
+
+
+@pytest.mark.parametrize(("ranges", "expected"), BOXES, ids=str)
+def test_scatter_nd_of_a_box_joins_pieces(ranges: tuple[range, ...], expected: dict[str, int]) -> None:
+    indices = box_of_indices(*ranges)
+
+    def author(b: Build) -> Value:
+        data, updates = b.input(normal(2, 5, 6)), b.input(normal(*indices.shape[:-1], *(2, 5, 6)[len(ranges) :]))
+        return b.op(Relu(), b.op(ScatterND(), data, indices, updates))
+
+    found = Counter(operators(rewritten(author)[0]))
+    assert found - Counter({"Reshape": 1}) == Counter({"Relu": 1, **expected}) - Counter({"Reshape": 1})
+
+
+@pytest.mark.parametrize(
+    ("indices", "reduction"),
+    [
+        (box_of_indices(range(0, 6, 2), range(5)), "none"),
+        (box_of_indices(range(5, -1, -1), range(5)), "none"),
+        (box_of_indices(range(6), range(5)).swapaxes(0, 1), "none"),
+        (np.stack([np.arange(5)] * 2, -1), "none"),
+        (box_of_indices(range(6), range(1))[:, [0] * 5], "none"),
+        (box_of_indices(range(6), range(4)), "add"),
+    ],
+    ids=["gaps", "backwards", "transposed", "diagonal", "repeated", "added"],
+)
+def test_scatter_nd_of_other_indices_stays(indices: np.ndarray, reduction: str) -> None:
+    def author(b: Build) -> Value:
+        updates = normal(*indices.shape[:-1])
+        if reduction == "none":
+            updates[:] = 1  # what is written several times is the same
+        return b.op(ScatterND(reduction=reduction), b.input(normal(6, 6)), indices, b.input(updates))
+
+    assert operators(rewritten(author)[0]) == {"ScatterND": 1}
+
+
+def test_scatter_nd_into_sizes_of_a_run_stays() -> None:
+    def author(b: Build) -> Value:
+        data = b.input(normal(6, 5), (6, "seq"))
+        return b.op(ScatterND(), data, box_of_indices(range(6), range(4)), b.input(normal(6, 4)))
+
+    assert operators(rewritten(author)[0]) == {"ScatterND": 1}
 
 
 # ---------------------------------------------------------------- neutral operands

@@ -3,6 +3,9 @@
 y[n, :, d] = Σ_k w[:, :, k] * x[n, :, d * stride + k * dilation - pad], where * is a convolution over height and width,
 is one convolution of images (n, d), whose channels are those of the slices that d reads. To put these side by side
 copies the volume once a depth tap: a few percent of the time of the convolution, which may then be Winograd's.
+
+Where the kernel has depth taps alone, the volume itself is seen as images, whose rows are the slices, and nothing is
+copied.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import numpy as np
 
 from jitonnx.ir import computation as c
 from jitonnx.ir import expr as e
-from jitonnx.ir.dims import DimLike, integers
+from jitonnx.ir.dims import DimLike, integers, product
 from jitonnx.plan.copies import copy_call
 from jitonnx.plan.region import region_call
 from jitonnx.plan.tensor import Tensor, apply_view, channels_last, is_channels_last, pixel_strides, reshape_strides
@@ -39,6 +42,40 @@ def without_depth(computation: c.Convolution) -> c.Convolution:
         pads_before=computation.pads_before[1:],
         pads_after=computation.pads_after[1:],
     )
+
+
+def has_depth_taps_alone(computation: c.Convolution, weights: Sequence[DimLike]) -> bool:
+    """Whether every output reads pixels of its own place only, of several slices."""
+    plain = (*weights[3:], *computation.strides[1:])
+    pads = (*computation.pads_before[1:], *computation.pads_after[1:])
+    return all(value == 1 for value in plain) and not any(pads)
+
+
+def without_width(computation: c.Convolution) -> c.Convolution:
+    """The convolution of images whose rows are slices, over depth and one more axis."""
+    return replace(
+        computation,
+        strides=computation.strides[:2],
+        dilations=computation.dilations[:2],
+        pads_before=computation.pads_before[:2],
+        pads_after=computation.pads_after[:2],
+    )
+
+
+def slices_as_rows(volume: Tensor) -> Tensor | None:
+    """A volume [N, C, D, H, W] as images [N, C, D, H * W]; None if the pixels of a slice are not evenly spaced."""
+    pixels = product(volume.shape[3:])
+    merged = reshape_strides(volume.shape[3:], volume.strides[3:], (pixels,))
+    if merged is None:
+        return None
+    return replace(volume, shape=(*volume.shape[:3], pixels), strides=(*volume.strides[:3], *merged))
+
+
+def rows_as_images(volume: Tensor) -> Tensor:
+    """A single volume [1, C, D, H, W] as images [H, C, D, W]."""
+    order = (3, 1, 2, 4)
+    shape, strides = (tuple(values[axis] for axis in order) for values in (volume.shape, volume.strides))
+    return replace(volume, shape=shape, strides=strides)
 
 
 def slices_as_images(volume: Tensor) -> Tensor | None:

@@ -28,9 +28,13 @@ from jitonnx.plan.lowerings.products import gemm
 from jitonnx.plan.lowerings.volumes import (
     depth_as_channels,
     gather_slices,
+    has_depth_taps_alone,
+    rows_as_images,
     slice_strides,
     slices_as_images,
+    slices_as_rows,
     without_depth,
+    without_width,
 )
 from jitonnx.plan.region import region_call
 from jitonnx.plan.tensor import (
@@ -308,6 +312,8 @@ def _has_few_channels(x: Tensor, computation: c.Convolution) -> bool:
 def _volume(planner: Planner, group: Group, computation: c.Convolution, x: Tensor, weights: Tensor, y: Tensor) -> None:
     """A convolution over three axes as one of images."""
     assert group.output is not None
+    if has_depth_taps_alone(computation, weights.shape) and _depth_alone(planner, group, computation, x, weights, y):
+        return
     taps = weights.shape[2]
     assert isinstance(taps, int)
     x = gather_slices(planner, computation, x, taps, y.shape[2])
@@ -317,6 +323,56 @@ def _volume(planner: Planner, group: Group, computation: c.Convolution, x: Tenso
         assert out is not None
     planner.note(f"{taps} depth taps as channels of images")
     _direct(planner, group, without_depth(computation), x, weights, out, slice_strides)
+
+
+def _depth_alone(
+    planner: Planner, group: Group, computation: c.Convolution, x: Tensor, weights: Tensor, y: Tensor
+) -> bool:
+    """A convolution that has depth taps alone, of the volume as images; False if its slices are copied instead.
+
+    Rows of all pixels of a slice are for kernels that read rows in place. Others copy the rows that a task needs: those
+    of a single volume then have the width of a slice, which leaves an epilogue no linear pixel.
+    """
+    flat = replace(weights, shape=weights.shape[:4], strides=weights.strides[:4])
+    computation = without_width(computation)
+    image, out = slices_as_rows(x), slices_as_rows(y)
+    if image is not None and out is not None:
+        spec = _kernel_spec(planner, computation, image, flat, out)
+        if isinstance(spec, WinogradSpec | DepthwiseSpec):
+            planner.note("depth taps alone: slices are the rows of an image")
+            _direct(planner, group, computation, image, flat, out)
+            return True
+    if y.shape[0] != 1 or not all(_is_by_channel(broadcast_to(planner.tensor(v), y.shape)) for v in group.operands):
+        return False
+    planner.note("depth taps alone: rows are images, of which slices are the rows")
+    _direct(
+        *(planner, group, computation, rows_as_images(x), flat, rows_as_images(y)),
+        lambda operand: pixel_strides(rows_as_images(operand)),
+    )
+    return True
+
+
+def _kernel_spec(
+    planner: Planner, computation: c.Convolution, x: Tensor, weights: Tensor, y: Tensor
+) -> DirectSpec | DepthwiseSpec | WinogradSpec:
+    """The kernel for images x and y."""
+    out_channels, own_channels, *kernel = _image_shape(weights.shape)
+    height, width = (dim if isinstance(dim, int) else None for dim in pair(y.shape[2:]))
+    other_order = not is_channels_last(x) and not _has_few_channels(x, computation)
+    return choose_convolution(
+        pair(kernel),
+        pair(computation.strides),
+        pair(computation.dilations),
+        computation.group,
+        own_channels * computation.group,
+        out_channels,
+        (height, width),
+        planner.target,
+        is_channels_last(x) or other_order,
+        planner.choices.winograd,
+        _concrete_pair(x.shape[2:]),
+        _concrete_pair(computation.pads_before, 0),
+    )
 
 
 def _direct(
@@ -333,26 +389,11 @@ def _direct(
     out_channels, own_channels, *kernel_size = _image_shape(weights.shape)
     kernel, strides, dilations = pair(kernel_size), pair(computation.strides), pair(computation.dilations)
     channels = own_channels * computation.group
-    height, width = (dim if isinstance(dim, int) else None for dim in pair(y.shape[2:]))
-    other_order = not is_channels_last(x) and not _has_few_channels(x, computation)
-    spec = choose_convolution(
-        kernel,
-        strides,
-        dilations,
-        computation.group,
-        channels,
-        out_channels,
-        (height, width),
-        planner.target,
-        is_channels_last(x) or other_order,
-        planner.choices.winograd,
-        _concrete_pair(x.shape[2:]),
-        _concrete_pair(computation.pads_before, 0),
-    )
+    spec = _kernel_spec(planner, computation, x, weights, y)
     if isinstance(spec, DirectSpec):
         spec, y = _writing(planner, group, spec, y)
         spec, x = _reading(planner, spec, x)
-    elif other_order:
+    elif not is_channels_last(x) and not _has_few_channels(x, computation):
         x = planner.copy(x, channels_last_order(x.rank), "needed channels-last")
     geometry = _Geometry.of(x, y)
     pads = pair(computation.pads_before, 0)
