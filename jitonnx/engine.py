@@ -13,6 +13,7 @@ evaluates the operators on NumPy, and the code is made in the background when th
 from __future__ import annotations
 
 import enum
+import functools
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
@@ -35,14 +36,16 @@ from jitonnx.passes.pipeline import optimize
 from jitonnx.passes.report import Report
 from jitonnx.plan.choices import Choices
 from jitonnx.plan.make import make_plan
-from jitonnx.plan.outline import bind, holds
+from jitonnx.plan.outline import Sizing
 from jitonnx.plan.plan import Plan
 from jitonnx.plan.planner import ConcreteShapesNeeded, UnplannableError
-from jitonnx.ready import PROGRAM_BYTES, PROGRAMS_KEPT, Ready, Runner
+from jitonnx.ready import PROGRAM_BYTES, PROGRAMS_KEPT, Ready, Runner, common
 from jitonnx.records import dataclass
 from jitonnx.runtime.cache import KernelCache
+from jitonnx.runtime.frames import FramePool
 from jitonnx.runtime.images import find_linked, load_linked
 from jitonnx.runtime.program import Shapes
+from jitonnx.runtime.tables import Common
 from jitonnx.target import Target, host
 
 WEIGHT_BYTES = 1 << 16
@@ -73,7 +76,7 @@ class Settings:
     choices: Choices = field(default_factory=Choices)
     target: Target | None = None
     program_bytes: int = PROGRAM_BYTES
-    """Memory of the programs kept: intermediate results and tables; the least recently used go."""
+    """Half is for the programs kept, of which the least recently used go, half for the frames that they run in."""
     compile: CompileMode = CompileMode.BEFORE
 
 
@@ -88,10 +91,15 @@ class Compiled:
     objects: Objects
     """Gives the object code by symbol, from the kernel cache or compiled again: only saving needs it."""
 
-    def ready(self, sizes: Mapping[str, int], threads: int) -> Ready:
+    def ready(self, sizes: Mapping[str, int], threads: int, frames: FramePool) -> Ready:
         """The program for values of the dimension variables."""
-        program = self.plan.instantiate(sizes, self.symbols, threads)
-        return Ready(program, self.image, threads, self.plan.flags, self.plan.outline.is_short(program, sizes))
+        outline = self.plan.outline
+        program = outline.instantiate(sizes, self._common.wiring, threads)
+        return Ready(program, self._common, threads, outline.is_short(program, sizes), frames)
+
+    @functools.cached_property
+    def _common(self) -> Common:
+        return common(self.plan.outline, self.symbols, self.image, self.plan.flags)
 
 
 class Engine:
@@ -101,6 +109,7 @@ class Engine:
     progress: called as progress(done, all) while the caller waits for kernels.
     workshop: where to leave work to the background; None: everything is made before the run that needs it.
     stop: given where the engine itself is made in the background; set if nobody wants it any more.
+    frames: whose memory programs run in, where the engine is a part of another.
 
     Raises ModelRequiresCompilation if kernels are not in the cache and may not be compiled.
     """
@@ -113,7 +122,9 @@ class Engine:
         progress: Callable[[int, int], None] | None = None,
         workshop: Workshop | None = None,
         stop: threading.Event | None = None,
+        frames: FramePool | None = None,
     ) -> None:
+        self.frames = frames or FramePool(settings.program_bytes // 2)
         self.settings, self.cache, self.progress, self.workshop = settings, cache, progress, workshop
         self.stop = stop
         self.target = settings.target or host()
@@ -124,7 +135,7 @@ class Engine:
         # A feed may break what the symbolic plan assumes; an engine for its sizes is then made from the loaded graph.
         self._source = specialise(graph, self._input_types) if dynamic else None
         self._engines: KeptJobs[Engine] = KeptJobs(ENGINES_KEPT, workshop)
-        self._programs: Kept[Ready] = Kept(PROGRAMS_KEPT, Ready.memory_bytes, settings.program_bytes)
+        self._programs: Kept[Ready] = Kept(PROGRAMS_KEPT, Ready.memory_bytes, settings.program_bytes // 2)
         self.graph = graph
         self.cut: Cut | None = None
         self.only_concrete = ""
@@ -165,7 +176,11 @@ class Engine:
             ready = None if engine is None else engine.program(shapes)
             return None if ready is None else self._programs.get(shapes, lambda: ready)
         compiled, threads = self.compiled, self.settings.threads
-        return None if compiled is None else self._programs.get(shapes, lambda: compiled.ready(sizes, threads))
+        return (
+            None
+            if compiled is None
+            else self._programs.get(shapes, lambda: compiled.ready(sizes, threads, self.frames))
+        )
 
     def known_program(self, shapes: Shapes) -> Ready | None:
         """The program for these shapes if there is one already."""
@@ -185,8 +200,8 @@ class Engine:
 
     @property
     def program_memory(self) -> int:
-        """Bytes that the programs kept hold: intermediate results and tables, not weights."""
-        return self._programs.bytes
+        """Bytes that the programs kept hold, and the frames that they run in: all but weights."""
+        return self._programs.bytes + self.frames.bytes
 
     def serving(self, shapes: Shapes) -> Engine:
         """The engine that runs inputs of these shapes: this one, or one made for them alone, which is waited for."""
@@ -238,10 +253,12 @@ class Engine:
 
     def sizes(self, shapes: Shapes) -> dict[str, int] | None:
         """Values of the dimension variables; None if what this engine assumes of them does not hold."""
-        known = self._ranked and not self.only_concrete
-        sizes = bind([kind.shape or () for kind in self._input_types], shapes) if known else None
+        return self._sizing(shapes) if self._ranked and not self.only_concrete else None
+
+    @functools.cached_property
+    def _sizing(self) -> Sizing:
         assumptions = self.compiled.plan.assumptions if self.compiled else self.graph.assumptions
-        return sizes if sizes is not None and holds(assumptions, sizes) else None
+        return Sizing([kind.shape or () for kind in self._input_types], assumptions)
 
     def when(self, static: bool = False) -> When:
         """When an engine for one set of shapes is made. static: the model takes no others, as far as is known."""
@@ -266,7 +283,7 @@ class Engine:
     def part(self, graph: Graph, stop: threading.Event | None = None) -> Engine:
         """An engine for a part of this one's model, or for some of its shapes. Arguments as for the class."""
         progress = self.progress if stop is None or stop is self.stop else None
-        return Engine(graph, self.settings, self.cache, progress, self.workshop, stop)
+        return Engine(graph, self.settings, self.cache, progress, self.workshop, stop, self.frames)
 
     def _prepare(self) -> None:
         """Compile the graph, or find where it is to be cut."""

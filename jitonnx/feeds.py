@@ -32,8 +32,9 @@ def check_names(feeds: Any, required: Sequence[str], optional: Iterable[str]) ->
             f"Required inputs ({missing}) are missing from input feed ({list(feeds)}).{_similar(missing[0], feeds)}"
         )
     known = [*required, *optional]
+    among = frozenset(known)
     for name in feeds:
-        if name not in known:
+        if name not in among:
             raise InvalidArgument(
                 f"Invalid input name: {name}. The model's inputs are: {', '.join(known) or 'none'}"
                 f"{_similar(name, known)}"
@@ -60,6 +61,8 @@ def read(value: Any, declared: Declaration) -> np.ndarray:
     Takes arrays (any layout, byte order or subclass), what offers `__array__` or `__dlpack__`, numbers for scalars, and
     nested lists or tuples. InvalidArgument says what does not fit.
     """
+    if _is_ready(value, declared):
+        return value
     array = value if type(value) is np.ndarray else _as_array(value, declared)
     if declared.dtype is DType.STRING:
         array = _strings(array, declared)
@@ -67,6 +70,17 @@ def read(value: Any, declared: Declaration) -> np.ndarray:
         _check_type(array, declared)
     array = _check_shape(array, declared)
     return np.require(array, array.dtype.newbyteorder("="), ["C", "A", "E"])
+
+
+def _is_ready(value: Any, declared: Declaration) -> bool:
+    """Whether a value is an array that is as `read` gives it. Told quickly: most are."""
+    dtype, shape = declared.dtype, declared.shape
+    if type(value) is not np.ndarray or dtype is None or dtype is DType.STRING or value.dtype != dtype.numpy:
+        return False
+    flags, given = value.flags, value.shape
+    if shape is None or len(given) != len(shape) or not (flags.c_contiguous and flags.aligned):
+        return False
+    return all([dim == size for dim, size in zip(shape, given, strict=True) if isinstance(dim, int)])
 
 
 def plain_entry(
@@ -235,13 +249,13 @@ def _expected(declared: Declaration) -> str:
 
 def disagreement(declared: Sequence[Declaration], shapes: Sequence[Sequence[int]]) -> str | None:
     """How inputs disagree on the size of a named dimension; None if they do not."""
-    seen: dict[str, tuple[int, str]] = {}
+    seen: dict[str, tuple[int, int, str]] = {}
     for entry, shape in zip(declared, shapes, strict=True):
         for axis, (dim, size) in enumerate(zip(entry.shape or (), shape, strict=False)):
             if not isinstance(dim, str):
                 continue
-            where = f"axis {axis} of {entry.name!r}"
-            first, place = seen.setdefault(dim, (size, where))
+            first, other, name = seen.setdefault(dim, (size, axis, entry.name))
             if first != size:
-                return f"dimension {dim!r} is {first} on {place}, but {size} on {where}"
+                where = f"axis {axis} of {entry.name!r}"
+                return f"dimension {dim!r} is {first} on axis {other} of {name!r}, but {size} on {where}"
     return None

@@ -199,8 +199,9 @@ class SessionOptions(_Options):
           it is compiled in the background. "before": always before the run that needs it. "background": behind the
           runs, which NumPy does until the code is there; `InferenceSession.compile_status` tells how far it is.
           "cached": never; kernels that are not in the kernel cache are an error, ModelRequiresCompilation.
-        - `jitonnx.program_megabytes`: memory that programs for different input shapes may hold together (256); those
-          used longest ago go first.
+        - `jitonnx.program_megabytes`: memory that programs for different input shapes may hold together (256): half for
+          their tables, of which those used longest ago go first, half for the intermediate results, where memory far
+          larger than a new shape needs is freed.
         - `jitonnx.winograd` = "0": convolutions of several taps do not use Winograd's algorithm, which rounds a little
           differently.
         - `jitonnx.fixed24` = "0": the recurrent weights of LSTM, GRU and RNN keep their float32 values. Else, for

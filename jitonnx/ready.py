@@ -3,36 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
 
 from jitonnx.runtime.entry import Entry
 from jitonnx.runtime.executable import Executable
+from jitonnx.runtime.frames import FramePool
 from jitonnx.runtime.program import Flag, Program
+from jitonnx.runtime.tables import Common
+
+if TYPE_CHECKING:
+    from jitonnx.plan.outline import Outline
 
 Runner: TypeAlias = Callable[[Sequence[Any]], list[Any]]
 """Gives the outputs for inputs whose types and shapes have been checked."""
 PROGRAMS_KEPT = 1024
 """Programs (one a set of input shapes) that an engine keeps at most; the least recently used go."""
 PROGRAM_BYTES = 256 << 20
-"""Memory that the programs of an engine may hold, by default."""
+"""Memory that the programs of an engine may hold, and the frames that they run in, by default."""
 
 
 class Ready:
     """A program that can run, and its native entry where this Python allows one.
 
-    flags: those among its constants.
     keep_gil: the program is so short that letting go of the GIL would cost more than it brings.
+    frames: whose memory it runs in; its own where none are given.
     """
 
     def __init__(
-        self, program: Program, addresses: Mapping[str, int], threads: int, flags: Sequence[Flag], keep_gil: bool
+        self,
+        program: Program,
+        common: Common,
+        threads: int,
+        keep_gil: bool,
+        frames: FramePool | None = None,
     ) -> None:
-        self.executable = Executable(program, addresses, threads, flags)
+        self.executable = Executable(program, common, threads, frames)
         self.entry: Entry | None = self.executable.entry(release_gil=not keep_gil)
         self._names = [spec.name for spec in program.inputs]
 
     def memory_bytes(self) -> int:
-        """What it holds: intermediate results and tables, not weights."""
+        """What it holds besides weights and the frames that it runs in."""
         return self.executable.memory_bytes
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
@@ -42,3 +54,9 @@ class Ready:
         """
         outputs = None if self.entry is None else self.entry(dict(zip(self._names, inputs, strict=True)))
         return self.executable.run(inputs) if outputs is None else outputs
+
+
+def common(outline: Outline, symbols: Sequence[str], addresses: Mapping[str, int], flags: Sequence[Flag]) -> Common:
+    """What all programs of a plan share. symbols: the kernel symbol of each call. flags: those among the constants."""
+    constants = [constant if isinstance(constant, np.ndarray) else None for constant in outline.constants]
+    return Common(outline.wiring(symbols), constants, outline.input_kinds, outline.output_kinds, addresses, flags)

@@ -13,7 +13,9 @@ from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.dtypes import DType
 from jitonnx.ready import PROGRAM_BYTES, Ready
 from jitonnx.runtime.artifact import Argument, Artifact
+from jitonnx.runtime.frames import FramePool
 from jitonnx.runtime.program import Shapes
+from jitonnx.runtime.tables import Common
 
 if TYPE_CHECKING:
     from jitonnx.saved_ranges import SavedRanges
@@ -40,7 +42,8 @@ class SavedEngine:
         self.declared = [_declaration(argument) for argument in artifact.model.inputs]
         self._numbers = {shapes: number for number, shapes in enumerate(artifact.shapes)}
         self._ready: dict[Shapes, Ready] = {}
-        self._ranges = _ranges(artifact, threads, program_bytes) if artifact.ranges else None
+        self._frames = FramePool(program_bytes // 2)
+        self._ranges = _ranges(artifact, threads, program_bytes, self._frames) if artifact.ranges else None
         self._lock = threading.Lock()
         self.foreign: str | None = None
         """Nothing speaks against running the code: opening an artifact has made sure of that."""
@@ -83,9 +86,17 @@ class SavedEngine:
         with self._lock:
             if shapes not in self._ready:
                 saved = self.artifact.program(self._numbers[shapes])
-                self._ready[shapes] = Ready(
-                    saved.program, self.artifact.addresses, self.settings.threads, self.artifact.flags, saved.keeps_gil
+                program = saved.program
+                common = Common(
+                    program.steps.wiring,
+                    program.constants,
+                    program.inputs.kinds,
+                    program.outputs.kinds,
+                    self.artifact.addresses,
+                    self.artifact.flags,
                 )
+                threads = self.settings.threads
+                self._ready[shapes] = Ready(program, common, threads, saved.keeps_gil, self._frames)
             return self._ready[shapes]
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
@@ -120,10 +131,10 @@ class SavedEngine:
         return ", ".join(f"{name} {range_text(least, largest)}" for name, least, largest in ends)
 
 
-def _ranges(artifact: Artifact, threads: int, program_bytes: int) -> SavedRanges:
+def _ranges(artifact: Artifact, threads: int, program_bytes: int, frames: FramePool) -> SavedRanges:
     from jitonnx.saved_ranges import SavedRanges
 
-    return SavedRanges(artifact, threads, program_bytes)
+    return SavedRanges(artifact, threads, program_bytes, frames)
 
 
 def range_text(low: Sequence[int], high: Sequence[int]) -> str:

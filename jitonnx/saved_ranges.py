@@ -11,18 +11,20 @@ from jitonnx.errors import Fail, InvalidArgument
 from jitonnx.kept import Kept
 from jitonnx.plan.outline import Outline, holds
 from jitonnx.plan.outline_message import OutlineError, from_message
-from jitonnx.ready import PROGRAMS_KEPT, Ready
-from jitonnx.runtime.artifact import Artifact, SavedPlan
+from jitonnx.ready import PROGRAMS_KEPT, Ready, common
+from jitonnx.runtime.artifact import Artifact
+from jitonnx.runtime.frames import FramePool
 from jitonnx.runtime.program import Shapes
+from jitonnx.runtime.tables import Common
 
 
 class SavedRanges:
-    """The ranges of an artifact. program_bytes: memory that the programs kept may hold."""
+    """The ranges of an artifact. program_bytes: memory that the programs kept may hold. frames: to run in."""
 
-    def __init__(self, artifact: Artifact, threads: int, program_bytes: int) -> None:
-        self._artifact, self._threads = artifact, threads
-        self._plans: Kept[tuple[SavedPlan, Outline]] = Kept(len(artifact.ranges))
-        self._programs: Kept[Ready] = Kept(PROGRAMS_KEPT, Ready.memory_bytes, program_bytes)
+    def __init__(self, artifact: Artifact, threads: int, program_bytes: int, frames: FramePool) -> None:
+        self._artifact, self._threads, self._frames = artifact, threads, frames
+        self._plans: Kept[tuple[Common, Outline]] = Kept(len(artifact.ranges))
+        self._programs: Kept[Ready] = Kept(PROGRAMS_KEPT, Ready.memory_bytes, program_bytes // 2)
 
     def find(self, shapes: Shapes) -> Ready | None:
         """The program for these shapes if it has been made and kept."""
@@ -36,10 +38,10 @@ class SavedRanges:
         unmet: list[str] = []
         for one in self._artifact.ranges:
             if one.misfit(shapes) is None:
-                saved, outline = self._plan(one.plan)
+                shared, outline = self._plan(one.plan)
                 sizes = outline.sizes(shapes)
                 if sizes is not None:
-                    return self._programs.get(shapes, partial(self._made, saved, outline, sizes))
+                    return self._programs.get(shapes, partial(self._made, shared, outline, sizes))
                 unmet.append(_unmet(outline, shapes))
         if unmet:
             listed = ", ".join(map(str, map(list, shapes)))
@@ -50,26 +52,26 @@ class SavedRanges:
             )
         return None
 
-    def _plan(self, number: int) -> tuple[SavedPlan, Outline]:
-        def made() -> tuple[SavedPlan, Outline]:
+    def _plan(self, number: int) -> tuple[Common, Outline]:
+        def made() -> tuple[Common, Outline]:
             saved = self._artifact.plan(number)
             try:
-                return saved, from_message(saved.message, saved.constants)
+                outline = from_message(saved.message, saved.constants)
             except OutlineError as error:
                 raise Fail(f"{self._artifact.name} is damaged: {error}") from error
+            return common(outline, saved.symbols, self._artifact.addresses, self._artifact.flags), outline
 
         return self._plans.get(number, made)
 
-    def _made(self, saved: SavedPlan, outline: Outline, sizes: dict[str, int]) -> Ready:
-        program = outline.instantiate(sizes, saved.symbols, self._threads)
-        short = outline.is_short(program, sizes)
-        return Ready(program, self._artifact.addresses, self._threads, self._artifact.flags, short)
+    def _made(self, shared: Common, outline: Outline, sizes: dict[str, int]) -> Ready:
+        program = outline.instantiate(sizes, shared.wiring, self._threads)
+        return Ready(program, shared, self._threads, outline.is_short(program, sizes), self._frames)
 
 
 def _unmet(outline: Outline, shapes: Shapes) -> str:
     """What a plan assumes that does not hold for the shapes."""
-    sizes = outline.bound(shapes)
+    sizes = outline.sizes.bound(shapes)
     if sizes is None:
         return "inputs disagree on the size of a dimension that they share"
-    wrong = [f"{a} = {b}" for a, b in outline.assumed() if not holds([(a, b)], sizes)]
+    wrong = [f"{a} = {b}" for a, b in outline.assumed() if not holds((a, b), sizes)]
     return f"the code is for {' and '.join(wrong)}"

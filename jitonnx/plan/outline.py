@@ -6,7 +6,9 @@ this module imports nothing that plans or compiles.
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -17,7 +19,20 @@ from jitonnx.ir import dims
 from jitonnx.ir.dims import Dim, DimLike
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.plan.memory import ALIGNMENT, Lifetime, assign_offsets
-from jitonnx.runtime.program import Program, Shapes, Slot, Space, Step, TensorSpec
+from jitonnx.runtime.program import (
+    SPACES,
+    Program,
+    Shapes,
+    Space,
+    Steps,
+    TensorKinds,
+    Tensors,
+    TensorSpec,
+    Wiring,
+    Words,
+    arena_beyond_memory,
+    beyond_memory,
+)
 
 GRAIN_MICROSECONDS = 10.0
 """The estimated time on one core of what a thread takes of a call at a time, at least. Taking costs 20 to 100 ns."""
@@ -29,6 +44,11 @@ v2, MobileNet v3 small, two threads): 2 to 8 differ by less than 1 %, 12 costs 1
 GIL_STEPS, GIL_MICROSECONDS = 64, 20.0
 """Runs of fewer steps that are estimated to take less time keep the GIL: letting it go and taking it again costs about
 0.1 microseconds, and where other threads want it a switch to them and back."""
+
+_ROOM_BYTES = 512
+"""Room in the arena is counted in so many bytes at least where sizes vary."""
+
+_NO_WORDS = np.zeros(0, np.int64)
 
 
 class Operand(NamedTuple):
@@ -59,7 +79,7 @@ class Derived(NamedTuple):
     """
 
     complete: tuple[int, ...]
-    sizes: tuple[int, ...]
+    sizes: Words
     tasks: int
     microseconds: float
     grain: int
@@ -112,95 +132,135 @@ class Outline:
     ) -> None:
         self.inputs, self.outputs, self.calls = inputs, outputs, calls
         self.arena, self.constants, self.assumptions, self.numbers = arena, constants, assumptions, numbers
-        self._evaluate = _evaluator(numbers)
-        self._lives = [buffer.life for buffer in arena]
-        self._last_arena: tuple[list[int], tuple[list[int], int]] | None = None
-        places: dict[Operand, int] = {}
-        self._places = [[places.setdefault(operand, len(places)) for operand in call.operands] for call in calls]
-        self._operands = [(operand, _settled(operand, numbers)) for operand in places]
+        self._evaluate = _Evaluator([*numbers, 1])
+        self.input_kinds, self._input_rows = _kinds(inputs), _shape_rows(inputs, len(numbers))
+        self.output_kinds, self._output_rows = _kinds(outputs), _shape_rows(outputs, len(numbers))
+        self.sizes = Sizing([[numbers[row] for row in tensor.shape] for tensor in inputs], self.assumed())
+        """Values of the dimension variables for the inputs' shapes; None if these are not what the plan assumes."""
+        self._arena = _Arena(arena, numbers)
+        operands = [operand for call in calls for operand in call.operands]
+        self._offset_rows = np.array([operand.offset for operand in operands], np.int64)
+        self._in_arena = np.array([n for n, operand in enumerate(operands) if operand.space == "arena"], np.int64)
+        self._buffers = np.array([operands[place].index for place in self._in_arena], np.int64)
         kinds: dict[_Kind, int] = {}
-        self._kind_of = [kinds.setdefault(_Kind(call.spec, call.sizes, call.stage_sizes), len(kinds)) for call in calls]
+        kind_of = [kinds.setdefault(_Kind(call.spec, call.sizes, call.stage_sizes), len(kinds)) for call in calls]
+        self._kind_of = np.array(kind_of, np.int64)
         self._derivations = [_Derivation(kind) for kind in kinds]
 
-    def instantiate(self, sizes: Mapping[str, int], symbols: Sequence[str], threads: int) -> Program:
-        """The program for values of the dimension variables. `symbols`: the kernel symbol of each call."""
+    def wiring(self, symbols: Sequence[str]) -> Wiring:
+        """That of all programs. `symbols`: the kernel symbol of each call."""
+        operands = [operand for call in self.calls for operand in call.operands]
+        return Wiring(
+            symbols,
+            [call.label for call in self.calls],
+            np.cumsum([len(call.operands) for call in self.calls], dtype=np.int64),
+            np.array([SPACES.index(operand.space) for operand in operands], np.int64),
+            # Buffers of the arena are told apart by their offsets.
+            np.array([0 if operand.space == "arena" else operand.index for operand in operands], np.int64),
+        )
+
+    def instantiate(self, sizes: Mapping[str, int], wiring: Wiring, threads: int) -> Program:
+        """The program for values of the dimension variables. Fail for tensors beyond all memory.
+
+        This is what a new shape costs: Python that goes by kinds of calls, and NumPy that goes by calls and operands.
+        """
         values = self._evaluate(sizes)
-        offsets, arena_bytes = self._arena(values)
-        slots = [settled or _slot(operand, offsets, values) for operand, settled in self._operands]
-        steps = []
-        for call, symbol, places, derived in zip(self.calls, symbols, self._places, self._derive(values), strict=True):
-            if derived.tasks == 0:
-                continue
-            steps.append(
-                Step(
-                    symbol,
-                    tuple([slots[place] for place in places]),
-                    derived.sizes,
-                    derived.tasks,
-                    threads_for(derived.microseconds, derived.tasks, threads),
-                    derived.grain,
-                    derived.scratch,
-                    call.label,
-                )
-            )
+        numbers = self._words(values)
+        arena, arena_bytes = self._arena(numbers)
+        offsets = numbers[self._offset_rows]
+        offsets[self._in_arena] += arena[self._buffers]
         return Program(
-            steps,
+            self._steps(wiring, offsets, [derivation(values) for derivation in self._derivations], threads),
             arena_bytes,
             [_array(constant, values) for constant in self.constants],
-            [_tensor_spec(tensor, values) for tensor in self.inputs],
-            [_tensor_spec(tensor, values) for tensor in self.outputs],
+            Tensors(self.input_kinds, numbers[self._input_rows]),
+            Tensors(self.output_kinds, numbers[self._output_rows]),
         )
+
+    def _steps(self, wiring: Wiring, offsets: Words, derived: Sequence[Derived], threads: int) -> Steps:
+        """derived: of each kind of calls."""
+        kind_of = self._kind_of
+        tasks, grain, scratch, counts = np.array(
+            [(one.tasks, one.grain, one.scratch, len(one.sizes)) for one in derived] or np.zeros((0, 4)), np.int64
+        ).T
+        shares = np.array([threads_for(one.microseconds, one.tasks, threads) for one in derived], np.int64)
+        return Steps(
+            wiring,
+            offsets,
+            np.concatenate([_NO_WORDS, *(one.sizes for one in derived)]),
+            (counts.cumsum() - counts)[kind_of],
+            counts[kind_of],
+            tasks[kind_of],
+            shares[kind_of],
+            grain[kind_of],
+            scratch[kind_of],
+        )
+
+    def _words(self, values: Sequence[int]) -> Words:
+        try:
+            return self._evaluate.words(values)
+        except OverflowError:
+            for tensor in (*self.inputs, *self.outputs):
+                shape = tuple([values[row] for row in tensor.shape])
+                if math.prod(shape) * tensor.dtype.itemsize >= 1 << 63:
+                    raise beyond_memory(TensorSpec(tensor.name, tensor.dtype, shape)) from None
+            raise arena_beyond_memory(max(values)) from None
 
     def completed(self, sizes: Mapping[str, int]) -> Iterator[tuple[int, ...]]:
         """The sizes that each call's kernel gets for values of the dimension variables, its stages' left out."""
-        return (derived.complete for derived in self._derive(self._evaluate(sizes)))
+        values = self._evaluate(sizes)
+        return (self._derivations[kind](values).complete for kind in self._kind_of)
 
     def is_short(self, program: Program, sizes: Mapping[str, int]) -> bool:
         """Whether a run of the program for these sizes is too short to let go of the GIL for."""
         if len(program.steps) > GIL_STEPS:
             return False
-        return sum(derived.microseconds for derived in self._derive(self._evaluate(sizes))) <= GIL_MICROSECONDS
-
-    def _arena(self, values: Sequence[int]) -> tuple[list[int], int]:
-        """`assign_offsets` for the arena; what it gave last is kept, as sizes in cache lines change seldom."""
-        lines = [-(-values[buffer.bytes] // ALIGNMENT) * ALIGNMENT for buffer in self.arena]
-        last = self._last_arena
-        if last is None or last[0] != lines:
-            self._last_arena = last = lines, assign_offsets(lines, self._lives)
-        return last[1]
-
-    def _derive(self, values: Sequence[int]) -> list[Derived]:
-        """What follows of each call. Calls of a kind, such as those of equal layers, share it."""
+        values = self._evaluate(sizes)
         derived = [derivation(values) for derivation in self._derivations]
-        return [derived[kind] for kind in self._kind_of]
+        return sum(derived[kind].microseconds for kind in self._kind_of) <= GIL_MICROSECONDS
 
     def assumed(self) -> list[tuple[DimLike, DimLike]]:
         """What has to be equal for the plan to hold."""
         return [(self.numbers[a], self.numbers[b]) for a, b in self.assumptions]
 
-    def sizes(self, shapes: Shapes) -> dict[str, int] | None:
-        """Values of the dimension variables for the inputs' shapes; None if these are not what the plan assumes."""
+
+class Sizing:
+    """Reads the values of dimension variables off input shapes.
+
+    declared: the dimensions of each input. assumptions: pairs that have to be equal.
+    """
+
+    def __init__(self, declared: Iterable[Iterable[DimLike]], assumptions: Iterable[tuple[DimLike, DimLike]]) -> None:
+        self._variables = [
+            (number, axis, str(dim))
+            for number, dimensions in enumerate(declared)
+            for axis, dim in enumerate(dimensions)
+            if isinstance(dim, Dim)
+        ]
+        self._assumed = _Evaluator([dim for pair in assumptions for dim in pair])
+
+    def __call__(self, shapes: Shapes) -> dict[str, int] | None:
+        """The values; None if inputs disagree on one, or what has to be equal is not."""
         sizes = self.bound(shapes)
-        return sizes if sizes is not None and holds(self.assumed(), sizes) else None
+        if sizes is None:
+            return None
+        assumed = self._assumed(sizes)
+        return sizes if assumed[::2] == assumed[1::2] else None
 
     def bound(self, shapes: Shapes) -> dict[str, int] | None:
-        """As `sizes`, but for the assumptions."""
-        return bind([[self.numbers[row] for row in tensor.shape] for tensor in self.inputs], shapes)
-
-
-def bind(declared: Iterable[Iterable[DimLike]], shapes: Shapes) -> dict[str, int] | None:
-    """Values of the dimension variables for concrete input shapes; None if inputs disagree on one."""
-    sizes: dict[str, int] = {}
-    for dimensions, shape in zip(declared, shapes, strict=True):
-        for dim, size in zip(dimensions, shape, strict=False):
-            if isinstance(dim, Dim) and sizes.setdefault(str(dim), size) != size:
+        """As a call, but for the assumptions."""
+        sizes: dict[str, int] = {}
+        for number, axis, name in self._variables:
+            size = shapes[number][axis]
+            if sizes.setdefault(name, size) != size:
                 return None
-    return sizes
+        return sizes
 
 
-def holds(assumptions: Iterable[tuple[DimLike, DimLike]], sizes: Mapping[str, int]) -> bool:
-    """Whether the pairs are equal for values of the dimension variables."""
-    return all(dims.evaluate(a, sizes) == dims.evaluate(b, sizes) for a, b in assumptions)
+def holds(assumption: tuple[DimLike, DimLike], sizes: Mapping[str, int]) -> bool:
+    """Whether the two are equal for values of the dimension variables."""
+    a, b = assumption
+    return dims.evaluate(a, sizes) == dims.evaluate(b, sizes)
 
 
 def microseconds(work: Work) -> float:
@@ -230,64 +290,93 @@ class _Derivation:
     """Makes the `Derived` of a kind of calls, and keeps the last: most sizes are those of the program before."""
 
     def __init__(self, kind: _Kind) -> None:
-        self._kind = kind
-        self._last: tuple[list[int], Derived] | None = None
+        self._spec, self._given = kind.spec, len(kind.sizes)
+        self._pick = _picker((*kind.sizes, *kind.stage_sizes))
+        self._last: tuple[tuple[int, ...], Derived] | None = None
 
     def __call__(self, values: Sequence[int]) -> Derived:
-        spec, sizes, stage_sizes = self._kind
-        given = [values[row] for row in sizes]
-        stages = [values[row] for row in stage_sizes]
-        last, key = self._last, [*given, *stages]
+        last, key = self._last, self._pick(values)
         if last is not None and last[0] == key:
             return last[1]
-        derived = _derived(spec, given, stages)
+        derived = _derived(self._spec, key[: self._given], key[self._given :])
         self._last = key, derived
         return derived
+
+
+def _picker(rows: tuple[int, ...]) -> Callable[[Sequence[int]], tuple[int, ...]]:
+    """Takes these items of a sequence."""
+    if len(rows) > 1:
+        return operator.itemgetter(*rows)
+    return lambda values: tuple([values[row] for row in rows])
+
+
+class _Arena:
+    """Places the buffers of an arena, and keeps where it has placed them last.
+
+    Buffers whose sizes are not always the same are given room for an eighth more: so sizes that grow a little, as those
+    of caches do from token to token, leave all where it is.
+    """
+
+    def __init__(self, arena: Sequence[ArenaBuffer], numbers: Sequence[DimLike]) -> None:
+        self._rows = np.array([buffer.bytes for buffer in arena], np.int64)
+        self._varies = np.array([not isinstance(numbers[buffer.bytes], int) for buffer in arena], np.bool_)
+        self._lives = [buffer.life for buffer in arena]
+        self._last: tuple[Words, tuple[Words, int]] | None = None
+
+    def __call__(self, numbers: Words) -> tuple[Words, int]:
+        """The offset of each buffer, and the arena's size."""
+        nbytes = numbers[self._rows]
+        exponents = np.frexp(nbytes)[1]
+        steps = np.where(self._varies, np.maximum(1 << np.maximum(exponents - 4, 0), _ROOM_BYTES), ALIGNMENT)
+        room = -(-nbytes // steps) * steps
+        last = self._last
+        if last is None or not np.array_equal(last[0], room):
+            offsets, total = assign_offsets(room.tolist(), self._lives)
+            self._last = last = room, (np.array(offsets, np.int64), total)
+        return last[1]
 
 
 def _derived(spec: KernelSpec, given: Sequence[int], stages: Sequence[int]) -> Derived:
     complete = tuple(spec.complete(given))
     tasks = spec.tasks(complete)
     if tasks == 0:
-        return Derived(complete, (), 0, 0.0, 1, 0)
+        return Derived(complete, _NO_WORDS, 0, 0.0, 1, 0)
     estimate = microseconds(spec.work(complete))
     grain = max(spec.grain(complete), grain_for(estimate, tasks))
-    return Derived(complete, (*complete, *stages), tasks, estimate, grain, spec.scratch_bytes(complete))
+    return Derived(
+        complete, np.array([*complete, *stages], np.int64), tasks, estimate, grain, spec.scratch_bytes(complete)
+    )
 
 
-def _evaluator(numbers: Sequence[DimLike]) -> Callable[[Mapping[str, int]], list[int]]:
+class _Evaluator:
     """One generated function that evaluates every expression for values of the variables."""
-    settled = [dim if isinstance(dim, int) else 0 for dim in numbers]
-    symbolic = [(row, dim) for row, dim in enumerate(numbers) if not isinstance(dim, int)]
-    names = sorted(set().union(*(dims.variables(dim) for _, dim in symbolic)))
-    # Names of dimensions need not be identifiers, and are not ours.
-    short = {name: f"v{number}" for number, name in enumerate(names)}
-    renamed = {name: dims.variable(identifier) for name, identifier in short.items()}
-    body = ", ".join(dims.python_source(dims.substitute(dim, renamed)) for _, dim in symbolic)
-    function = eval(f"lambda {', '.join(short.values())}: ({body}{',' if body else ''})")
 
-    def evaluate(sizes: Mapping[str, int]) -> list[int]:
-        values = list(settled)
-        for (row, _), result in zip(symbolic, function(*(sizes[name] for name in names)), strict=True):
+    def __init__(self, numbers: Sequence[DimLike]) -> None:
+        self._settled = [dim if isinstance(dim, int) else 0 for dim in numbers]
+        self._rows = [row for row, dim in enumerate(numbers) if not isinstance(dim, int)]
+        symbolic = [numbers[row] for row in self._rows]
+        self._names = sorted(set().union(*map(dims.variables, symbolic)))
+        # Names of dimensions need not be identifiers, and are not ours.
+        short = {name: f"v{number}" for number, name in enumerate(self._names)}
+        renamed = {name: dims.variable(identifier) for name, identifier in short.items()}
+        body = ", ".join(dims.python_source(dims.substitute(dim, renamed)) for dim in symbolic)
+        self._function = eval(f"lambda {', '.join(short.values())}: ({body}{',' if body else ''})")
+
+    def __call__(self, sizes: Mapping[str, int]) -> list[int]:
+        values = list(self._settled)
+        for row, result in zip(self._rows, self._function(*[sizes[name] for name in self._names]), strict=True):
             values[row] = result
         return values
 
-    return evaluate
+    @functools.cached_property
+    def _first_words(self) -> Words:
+        return np.array(self._settled, np.int64)
 
-
-def _settled(operand: Operand, numbers: Sequence[DimLike]) -> Slot | None:
-    """Where an operand lies if that is the same for all sizes."""
-    offset = numbers[operand.offset]
-    if not isinstance(offset, int) or operand.space == "arena":
-        return None
-    return Slot(operand.space, operand.index, offset)
-
-
-def _slot(operand: Operand, arena: Sequence[int], values: Sequence[int]) -> Slot:
-    offset = values[operand.offset]
-    if operand.space == "arena":
-        return Slot("arena", 0, arena[operand.index] + offset)
-    return Slot(operand.space, operand.index, offset)
+    def words(self, values: Sequence[int]) -> Words:
+        """What a call has given as an array. OverflowError for a number beyond 64 bits."""
+        words = self._first_words.copy()
+        words[self._rows] = [values[row] for row in self._rows]
+        return words
 
 
 def _array(constant: Constant, values: Sequence[int]) -> Array:
@@ -296,5 +385,16 @@ def _array(constant: Constant, values: Sequence[int]) -> Array:
     return np.array([values[row] for row in constant.elements], constant.dtype).reshape(constant.shape)
 
 
-def _tensor_spec(tensor: PlanTensor, values: Sequence[int]) -> TensorSpec:
-    return TensorSpec(tensor.name, tensor.dtype, tuple(values[row] for row in tensor.shape))
+def _kinds(tensors: Sequence[PlanTensor]) -> TensorKinds:
+    return TensorKinds(
+        [tensor.name for tensor in tensors],
+        [tensor.dtype for tensor in tensors],
+        [len(tensor.shape) for tensor in tensors],
+    )
+
+
+def _shape_rows(tensors: Sequence[PlanTensor], one: int) -> Words:
+    """Which numbers `Tensors.shapes` are. one: which number is 1."""
+    rank = max((len(tensor.shape) for tensor in tensors), default=0)
+    rows = [(*tensor.shape, *(one for _ in range(rank - len(tensor.shape)))) for tensor in tensors]
+    return np.array(rows, np.int64).reshape(len(tensors), rank)

@@ -37,7 +37,7 @@ class Plan:
 
     def instantiate(self, sizes: Mapping[str, int], symbols: Sequence[str], threads: int) -> Program:
         """The program for values of the dimension variables. `symbols`: the kernel symbol of each call."""
-        return self.outline.instantiate(sizes, symbols, threads)
+        return self.outline.instantiate(sizes, self.outline.wiring(symbols), threads)
 
     def sized(self, sizes: Mapping[str, int]) -> Iterator[tuple[KernelCall, tuple[int, ...]]]:
         """Each call with the sizes that its kernel gets for values of the dimension variables, its stages' left out."""

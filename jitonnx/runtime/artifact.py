@@ -29,7 +29,7 @@ from .driver import adopt
 from .layout import ALIGNMENT, aligned_bytes
 from .loader import LoadError, load
 from .mapping import Linked, MappedCode
-from .program import SPACES, Flag, Program, Shapes, Slot, Step, TensorSpec
+from .program import SPACES, Flag, Program, Shapes, Slot, Step, Steps, Tensors, TensorSpec
 from .trust import distrust
 
 if TYPE_CHECKING:
@@ -181,11 +181,11 @@ class Artifact:
         """A program; its constants are views into the file."""
         saved = self._header.programs[number]
         program = Program(
-            [self._step(step) for step in saved.steps],
+            Steps.of([self._step(step) for step in saved.steps]),
             saved.arena_bytes,
             self._arrays(saved.constants),
-            [_tensor(tensor) for tensor in saved.inputs],
-            [_tensor(tensor) for tensor in saved.outputs],
+            Tensors.of([_tensor(tensor) for tensor in saved.inputs]),
+            Tensors.of([_tensor(tensor) for tensor in saved.outputs]),
         )
         return SavedProgram(program, saved.keeps_gil)
 

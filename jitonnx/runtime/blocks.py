@@ -12,8 +12,6 @@ import functools
 import os
 import weakref
 
-import numpy as np
-
 from .driver import driver
 from .layout import BLOCKS, address, records
 
@@ -85,11 +83,6 @@ class Blocks:
 def blocks() -> Blocks:
     """The process's blocks."""
     return Blocks()
-
-
-def is_large(shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> bool:
-    """Whether an output's memory comes from here."""
-    return int(np.prod(shape, dtype=np.int64)) * dtype.itemsize >= LARGE_BYTES
 
 
 def _after_fork() -> None:

@@ -2,7 +2,8 @@
 from an artifact.
 
 jitonnx_run(frame, stamps)    a whole run; stamps: 0, or where it notes the clock (ns), first and after each step
-jitonnx_take(pool), jitonnx_put_back(pool, frame)
+jitonnx_load(frame, program)  the frame becomes one of the program
+jitonnx_take(pool, program), jitonnx_put_back(pool, frame)
 jitonnx_acquire(team), jitonnx_stop(team)
 jitonnx_entry                 the code of a native entry
 jitonnx_block_…               what `blocks` gives NumPy
@@ -23,7 +24,7 @@ from .cache import KernelCache
 from .digest import sha256
 from .images import load_linked
 
-_EXPORTED = ("run", "take", "put_back", "acquire", "stop", "entry")
+_EXPORTED = ("run", "load", "take", "put_back", "acquire", "stop", "entry")
 _BLOCKS = ("malloc", "calloc", "realloc", "free", "trim")
 SYMBOLS = tuple(f"jitonnx_{name}" for name in (*_EXPORTED, *(f"block_{name}" for name in _BLOCKS)))
 _DARWIN = sys.platform == "darwin"
@@ -35,11 +36,12 @@ _driver: Driver | None = None
 
 
 class Driver(NamedTuple):
-    """The native functions. All but `take` and `put_back` let go of the GIL while they run."""
+    """The native functions. All but `load`, `take` and `put_back` let go of the GIL while they run."""
 
     image: Mapping[str, int]
     run: Callable[[int, int], None]
-    take: Callable[[int], int | None]
+    load: Callable[[int, int], None]
+    take: Callable[[int, int], int | None]
     put_back: Callable[[int, int], None]
     acquire: Callable[[int], int]
     stop: Callable[[int], None]
@@ -74,7 +76,8 @@ def _driver_in(image: Mapping[str, int]) -> Driver:
     return Driver(
         image=image,
         run=ctypes.CFUNCTYPE(None, word, word)(at["run"]),
-        take=ctypes.PYFUNCTYPE(word, word)(at["take"]),
+        load=ctypes.PYFUNCTYPE(None, word, word)(at["load"]),
+        take=ctypes.PYFUNCTYPE(word, word, word)(at["take"]),
         put_back=ctypes.PYFUNCTYPE(None, word, word)(at["put_back"]),
         acquire=ctypes.CFUNCTYPE(ctypes.c_int64, word)(at["acquire"]),
         stop=ctypes.CFUNCTYPE(None, word)(at["stop"]),

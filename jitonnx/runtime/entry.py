@@ -12,28 +12,24 @@ import ctypes
 import functools
 import sys
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from .blocks import blocks, is_large
+from .blocks import LARGE_BYTES, blocks
 from .driver import driver
-from .frames import FramePool
+from .frames import FramePool, Loadable
 from .layout import (
     ENTRY,
-    ENTRY_INPUT,
-    ENTRY_OUTPUT,
     OBJECT_TYPE,
     WORD_BYTES,
     ArrayField,
     DescriptorField,
     Flags,
-    Record,
     address,
-    records,
 )
-from .program import TensorSpec
+from .program import Words
 
 Entry: TypeAlias = Callable[[Mapping[str, npt.NDArray[np.generic]]], "list[npt.NDArray[np.generic]] | None"]
 
@@ -43,10 +39,6 @@ _NEW_FROM_DESCRIPTOR = 94
 
 _SET_HANDLER = 304
 """Where it has PyDataMem_SetHandler."""
-
-_FLEXIBLE_KINDS = "OSUVMm"
-"""Element types whose number alone does not settle what an element is."""
-_FIRST_USER_TYPE = 256
 
 
 class _MethodDefinition(ctypes.Structure):
@@ -60,78 +52,80 @@ class _MethodDefinition(ctypes.Structure):
     )
 
 
-def make_entry(pool: FramePool, release_gil: bool) -> Entry | None:
-    """A native entry into the pool's program, which it keeps alive; None where entries are not supported."""
-    specs = (*pool.program.inputs, *pool.program.outputs)
-    if not supported() or not all(map(_is_plain, specs)):
+def make_entry(loadable: Loadable, pool: FramePool, release_gil: bool) -> Entry | None:
+    """A native entry into a program, which runs in the pool's frames; it keeps both alive. None where entries are not
+    supported.
+    """
+    if not supported() or not loadable.common.signature.is_plain:
         return None
-    keeper = _EntryKeeper(pool, release_gil)
-    new = ctypes.pythonapi.PyCFunction_NewEx
-    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.py_object]
+    keeper = _EntryKeeper(loadable, pool, release_gil)
     # The builtin holds its third argument (meant for its module): with it everything that its code reads.
-    return new(ctypes.addressof(keeper.definition), keeper.capsule, keeper)
+    return _python().new_function(ctypes.addressof(_python().definition), keeper.capsule, keeper)
 
 
 class _EntryKeeper:
     """What a native entry points to."""
 
-    def __init__(self, pool: FramePool, release_gil: bool) -> None:
-        program = pool.program
-        self._pool = pool
-        self._names = [sys.intern(spec.name) for spec in program.inputs]
-        self._types = [spec.dtype for spec in program.outputs]
-        shapes = [spec.shape for spec in (*program.inputs, *program.outputs)]
-        self._shapes = np.array([size for shape in shapes for size in shape], np.int64)
-        self._inputs = records(ENTRY_INPUT, len(program.inputs))
-        self._outputs = records(ENTRY_OUTPUT, len(program.outputs))
-        self._record = records(ENTRY)
-        self._outputs["large"] = [is_large(spec.shape, spec.dtype) for spec in program.outputs]
-        self._large = self._outputs["large"].any()
-        if self._large:
+    def __init__(self, loadable: Loadable, pool: FramePool, release_gil: bool) -> None:
+        program, signature = loadable.program, loadable.common.signature
+        self._loadable, self._pool = loadable, pool
+        self._inputs, self._outputs = signature.inputs.copy(), signature.outputs.copy()
+        self._inputs["shape"] = _rows_of(program.inputs.shapes)
+        self._outputs["shape"] = _rows_of(program.outputs.shapes)
+        self._outputs["large"] = program.outputs.nbytes >= LARGE_BYTES
+        large = self._outputs["large"].any()
+        if large:
             blocks().serve(self)
-        self._inputs["name"] = [id(name) for name in self._names]
-        self._inputs["type_number"] = [spec.dtype.num for spec in program.inputs]
-        self._outputs["descriptor"] = [id(kind) for kind in self._types]
-        ranks = np.array([len(shape) for shape in shapes], np.int64)
-        places = address(self._shapes) + (np.cumsum(ranks) - ranks) * WORD_BYTES
-        first_output = len(self._inputs)
-        self._inputs["rank"], self._outputs["rank"] = ranks[:first_output], ranks[first_output:]
-        self._inputs["shape"], self._outputs["shape"] = places[:first_output], places[first_output:]
-        _fill(
-            self._record,
-            pool=pool.address,
-            input_count=len(self._inputs),
-            inputs=address(self._inputs),
-            output_count=len(self._outputs),
-            outputs=address(self._outputs),
-            release=int(release_gil),
-            none=id(None),
-            dict_type=id(dict),
-            array_type=id(np.ndarray),
-            new_array=_numpy_function(_NEW_FROM_DESCRIPTOR),
-            set_handler=_numpy_function(_SET_HANDLER),
-            large_handler=id(blocks().capsule) if self._large else 0,
+        python = _python()
+        self._record = np.zeros(1, ENTRY)
+        self._record[0] = (
+            pool.address,
+            loadable.address,
+            len(self._inputs),
+            address(self._inputs),
+            len(self._outputs),
+            address(self._outputs),
+            int(release_gil),
+            id(None),
+            id(dict),
+            id(np.ndarray),
+            python.new_array,
+            python.set_handler,
+            id(blocks().capsule) if large else 0,
         )
-        self.capsule = _capsule(address(self._record))
-        self.definition = _MethodDefinition(
+        self.capsule = python.new_capsule(address(self._record), None, None)
+
+
+def _rows_of(shapes: Words) -> Words:
+    """The address of each row."""
+    return address(shapes) + np.arange(len(shapes)) * (shapes.shape[1] * WORD_BYTES)
+
+
+class _Python(NamedTuple):
+    """Functions of Python's and NumPy's C interfaces, and what Python is told of the entry's code."""
+
+    new_function: Callable[[int, object, object], Entry]
+    new_capsule: Callable[[int, None, None], object]
+    new_array: int
+    set_handler: int
+    definition: _MethodDefinition
+
+
+@functools.cache
+def _python() -> _Python:
+    def prototype(*types: type) -> Any:
+        return ctypes.PYFUNCTYPE(ctypes.py_object, *types)
+
+    pointer, thing = ctypes.c_void_p, ctypes.py_object
+    return _Python(
+        prototype(pointer, thing, thing)(("PyCFunction_NewEx", ctypes.pythonapi)),
+        prototype(pointer, pointer, pointer)(("PyCapsule_New", ctypes.pythonapi)),
+        _numpy_function(_NEW_FROM_DESCRIPTOR),
+        _numpy_function(_SET_HANDLER),
+        _MethodDefinition(
             b"run", driver().entry, _METH_O, b"run(feeds) -> list of arrays, or None where run() has to look closer"
-        )
-
-
-def _fill(record: Record, **values: int) -> None:
-    for name, value in values.items():
-        record[name] = value
-
-
-def _is_plain(spec: TensorSpec) -> bool:
-    return spec.dtype.kind not in _FLEXIBLE_KINDS or spec.dtype.num >= _FIRST_USER_TYPE
-
-
-def _capsule(pointer: int) -> object:
-    """A PyCapsule of an address."""
-    new = ctypes.pythonapi.PyCapsule_New
-    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
-    return new(pointer, None, None)
+        ),
+    )
 
 
 def _numpy_function(index: int) -> int:

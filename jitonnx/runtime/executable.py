@@ -1,8 +1,9 @@
-"""A program made ready to run: `Executable(program, addresses, threads).run(inputs)`."""
+"""A program made ready to run: `Executable(program, common, threads).run(inputs)`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 import numpy as np
 import numpy.typing as npt
@@ -11,36 +12,38 @@ from jitonnx.errors import InvalidArgument, RuntimeException
 
 from .driver import driver
 from .entry import Entry, make_entry
-from .frames import Frame, FramePool
+from .frames import Frame, FramePool, Loadable
 from .layout import address
-from .program import Flag, Program, TensorSpec
+from .program import Program, TensorSpec
+from .tables import Common
 from .threads import allowed_cpus
 
 Array = npt.NDArray[np.generic]
 
 
 class Executable:
-    """A program with the addresses of its kernels, ready to run from any Python thread, several at once.
+    """A program that is ready to run from any Python thread, several at once.
 
     program: what to run.
-    addresses: kernel symbols to addresses; a `loader.CodeImage`, which is kept alive, or any mapping.
+    common: with the addresses of its kernels.
     threads: how many threads a run may use, the calling one included; by default the CPUs this process may use.
-    flags: those among the program's constants.
+    frames: whose memory to run in; a pool of its own where none is given.
     """
 
     def __init__(
         self,
         program: Program,
-        addresses: Mapping[str, int],
+        common: Common,
         threads: int | None = None,
-        flags: Sequence[Flag] = (),
+        frames: FramePool | None = None,
     ) -> None:
         if threads is not None and threads < 1:
             raise ValueError(f"threads is {threads}; give 1 or more, or None for all CPUs this process may use")
         self.program = program
         self.threads = allowed_cpus() if threads is None else threads
-        self._flags = list(flags)
-        self._pool = FramePool(program, addresses, self.threads, self._flags)
+        self._loadable = Loadable(program, common, self.threads)
+        self._pool = frames or FramePool()
+        self._pool.expect(self._loadable)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """The outputs for these inputs, in the program's order; new C-contiguous arrays, which the caller owns.
@@ -51,7 +54,7 @@ class Executable:
         """
         arrays = self._ready(inputs)
         outputs = self._new_outputs()
-        with self._pool.frame() as frame:
+        with self.frame() as frame:
             frame.bases[: len(arrays) + len(outputs)] = [address(array) for array in (*arrays, *outputs)]
             driver().run(frame.address, 0)
             self._check(frame)
@@ -64,7 +67,11 @@ class Executable:
         call `run`, which copies what can be used and says what cannot. `release_gil=False` saves some 0.1 microseconds
         and suits programs of a few microseconds.
         """
-        return make_entry(self._pool, release_gil)
+        return make_entry(self._loadable, self._pool, release_gil)
+
+    def frame(self) -> AbstractContextManager[Frame]:
+        """Memory for one run, loaded with the program."""
+        return self._pool.frame(self._loadable)
 
     def profile(self, inputs: Sequence[Array], rounds: int = 1) -> npt.NDArray[np.float64]:
         """Seconds from the end of the step before to the end of each step, by all threads: [rounds, steps].
@@ -80,7 +87,7 @@ class Executable:
 
     def _timed(self, arrays: list[Array], outputs: list[Array], rounds: int) -> npt.NDArray[np.float64]:
         stamps = np.zeros((rounds, len(self.program.steps) + 1), np.int64)
-        with self._pool.frame() as frame:
+        with self.frame() as frame:
             frame.bases[: len(arrays) + len(outputs)] = [address(array) for array in (*arrays, *outputs)]
             for row in stamps:
                 driver().run(frame.address, address(row))
@@ -88,14 +95,15 @@ class Executable:
         return np.diff(stamps, axis=1) * 1e-9
 
     def _check(self, frame: Frame) -> None:
-        if frame.flags.any():
-            met = [flag.text for flag, word in zip(self._flags, frame.flags, strict=True) if word]
+        words = frame.flags(self._loadable)
+        if words.any():
+            met = [flag.text for flag, word in zip(self._loadable.common.flags, words, strict=True) if word]
             raise InvalidArgument("; ".join(met))
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of memory that the program holds besides its constants: its frames, and about what its tables take."""
-        return self._pool.memory_bytes
+        """About the bytes of memory that the program holds besides its constants and the frames that it runs in."""
+        return self._loadable.bytes
 
     def trim(self) -> None:
         """Free the arenas that no run is using. The next run takes memory again."""

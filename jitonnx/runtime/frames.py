@@ -1,102 +1,138 @@
-"""The memory of runs: one frame each, kept in a pool, so that runs that overlap never share an arena."""
+"""The memory of runs: one frame each, kept in a pool, so that runs that overlap never share an arena.
+
+A pool serves any number of programs, those of one model for all its shapes: a frame has the memory of the largest, and
+is loaded with another program in about a microsecond. So a new shape finds memory that the caches hold already, where
+new memory would have to be cleared page by page, and old shapes hold none.
+"""
 
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
+import numpy.typing as npt
 
 from .driver import driver
-from .layout import FRAME, POOL, SEPARATION, WORD_BYTES, address, aligned_bytes, records
-from .program import Flag, Program
-from .tables import Tables, frame_bytes, make_tables
-from .threads import Team, allowed_cpus, team
+from .layout import FRAME, POOL, PROGRAM, SEPARATION, WORD_BYTES, address, aligned_bytes, records
+from .program import Program
+from .tables import Common, make_tables
+from .threads import allowed_cpus, team
 
-STEP_BYTES = 3000
-"""About what a step takes in Python objects and tables, with some five operands."""
+PROGRAM_BYTES, STEP_BYTES = 8000, 250
+"""About what a program takes in Python objects, and each of its steps, with some five operands, in tables."""
+
+_numbers = itertools.count(1)
+
+
+class Loadable:
+    """A program as frames are loaded with it. Arguments as for `make_tables`."""
+
+    def __init__(self, program: Program, common: Common, threads: int) -> None:
+        self.program, self.common = program, common
+        self.tables = tables = make_tables(program, common, threads)
+        self.base_count = len(program.inputs) + len(program.outputs)
+        self.team = team(threads) if tables.participants > 1 else None
+        self._record = np.zeros(1, PROGRAM)
+        self.address = address(self._record)
+        self._record[0] = (
+            next(_numbers),
+            address(tables.rows),
+            len(tables.rows),
+            tables.shared_end,
+            tables.participants,
+            self.team.address if self.team else 0,
+            address(tables.patches),
+            len(tables.patches),
+            tables.scratch_stride,
+            len(common.flags),
+            address(tables.pointers),
+            address(common.in_arena),
+            len(tables.pointers),
+            self.base_count,
+            tables.scratch_begin,
+            tables.memory_bytes,
+        )
+
+    @property
+    def bytes(self) -> int:
+        """About what steps and tables take."""
+        return PROGRAM_BYTES + STEP_BYTES * len(self.program.steps)
 
 
 class Frame:
-    """Arena, scratch memory, pointer table and record of one run at a time.
+    """Memory and pointer table of one run at a time: of this many bytes, pointers, and inputs and outputs.
 
-    `bases` has the addresses of inputs, then outputs; they are set before each run. `flags` are zeros before a run.
+    `bases` has the addresses of inputs, then outputs; they are set before each run.
     """
 
-    def __init__(self, program: Program, tables: Tables, shared_by: Team | None) -> None:
-        self._tables = tables
-        self._memory = aligned_bytes(frame_bytes(tables), SEPARATION)
-        arena = address(self._memory)
-        flags_end = tables.flags_begin + tables.flag_count * WORD_BYTES
-        self.flags = self._memory[tables.flags_begin : flags_end].view(np.int64)
-        self.flags[:] = 0
-        self._pointers = np.where(tables.in_arena, tables.pointers + arena, tables.pointers)
-        self.bases = np.zeros(max(1, len(program.inputs) + len(program.outputs)), np.int64)
-        self._held = np.zeros(max(1, len(program.inputs)), np.int64)
+    def __init__(self, memory_bytes: int, pointers: int, bases: int) -> None:
+        self.memory = aligned_bytes(memory_bytes, SEPARATION)
+        self.pointers = np.zeros(pointers, np.int64)
+        self.bases = np.zeros(bases, np.int64)
+        self._held = np.zeros(bases, np.int64)
         self._record = records(FRAME)
         self.address = address(self._record)
         for name, value in {
-            "rows": address(tables.rows),
-            "row_count": len(tables.rows),
-            "shared_end": tables.shared_end,
-            "participants": tables.participants,
-            "team": shared_by.address if shared_by else 0,
-            "patches": address(tables.patches),
-            "patch_count": len(tables.patches),
-            "pointers": address(self._pointers),
+            "pointers": address(self.pointers),
             "bases": address(self.bases),
             "held": address(self._held),
-            "scratch": arena + self._memory.nbytes - tables.scratch_stride * tables.participants,
-            "scratch_stride": tables.scratch_stride,
-            "flags": arena + tables.flags_begin,
-            "flag_count": tables.flag_count,
+            "memory": address(self.memory),
+            "memory_bytes": memory_bytes,
+            "pointer_limit": pointers,
+            "base_limit": bases,
         }.items():
             self._record[name] = value
 
+    def flags(self, program: Loadable) -> npt.NDArray[np.int64]:
+        """The flags of the program that it is loaded with: zeros before a run."""
+        return self.memory[: WORD_BYTES * len(program.common.flags)].view(np.int64)
+
 
 class FramePool:
-    """The frames of one program, and all that its runs need to stay alive.
+    """Frames for the programs of a model.
 
-    Runs take a frame and give it back. A run that finds none makes one; as many are kept as there are CPUs to use, as
-    more runs than that only happen in bursts.
+    Runs take a frame and give it back. A run that finds none, or one that is too small, makes one; as many are kept as
+    there are CPUs to use, as more runs than that only happen in bursts.
+
+    limit: where all hold more bytes, those that are far too large for a program that is made make way.
     """
 
-    def __init__(
-        self, program: Program, addresses: Mapping[str, int], threads: int, flags: Sequence[Flag] = ()
-    ) -> None:
-        self.program = program
-        self.tables = make_tables(program, addresses, threads, flags)
-        self._code = addresses
-        self._team = team(threads) if self.tables.participants > 1 else None
+    def __init__(self, limit: int | None = None) -> None:
         self._native = driver()
-        self._limit = _frames_kept()
+        self._limit = limit
+        self._number = _frames_kept()
         self._lock = threading.RLock()  # again by the same thread: collecting garbage can run anything
         self._kept: dict[int, Frame] = {}
-        self._free = np.zeros(self._limit, np.int64)
+        self._free = np.zeros(self._number, np.int64)
         self._record = records(POOL)
         self._record["frames"] = address(self._free)
         self.address = address(self._record)
         _pools.add(self)
 
     @contextmanager
-    def frame(self) -> Iterator[Frame]:
-        """A frame for one run."""
-        frame = self._take()
+    def frame(self, program: Loadable) -> Iterator[Frame]:
+        """A frame for one run of the program."""
+        frame = self._take(program)
         try:
             yield frame
         finally:
-            frame.flags[:] = 0
+            frame.flags(program)[:] = 0
             self._put_back(frame)
+
+    def expect(self, program: Loadable) -> None:
+        """Keep to the limit, now that this program is going to be used."""
+        if self._limit is not None and self.bytes > self._limit:
+            self._let_go(lambda frame: frame.memory.nbytes > 2 * program.tables.memory_bytes)
 
     def trim(self) -> None:
         """Free the memory of the frames that no run is using; the next run makes one again."""
-        with self._lock:
-            while free := self._native.take(self.address):
-                del self._kept[free]
+        self._let_go(lambda frame: True)
 
     @property
     def kept(self) -> int:
@@ -104,21 +140,41 @@ class FramePool:
         return len(self._kept)
 
     @property
-    def memory_bytes(self) -> int:
-        """Bytes of the frames, one at least, and about what steps and tables take."""
-        frame = frame_bytes(self.tables)
-        return max(1, self.kept) * frame + STEP_BYTES * len(self.program.steps)
+    def bytes(self) -> int:
+        """Bytes of memory of the frames kept."""
+        with self._lock:
+            return sum(frame.memory.nbytes for frame in self._kept.values())
 
-    def _take(self) -> Frame:
+    def _take(self, program: Loadable) -> Frame:
         with self._lock:
-            free = self._native.take(self.address)
-            if free:
-                return self._kept[free]
-        frame = Frame(self.program, self.tables, self._team)
+            found = self._native.take(self.address, program.address)
+            if found:
+                return self._kept[found]
+            self._drop_last()
+        tables = program.tables
+        frame = Frame(_with_room(tables.memory_bytes), _with_room(len(tables.pointers)), program.base_count)
+        self._native.load(frame.address, program.address)
         with self._lock:
-            if len(self._kept) < self._limit:
+            if len(self._kept) < self._number:
                 self._kept[frame.address] = frame
         return frame
+
+    def _drop_last(self) -> None:
+        """Let go of the free frame that the next run would take, if there is one."""
+        count = int(self._record["count"][0])
+        if count:
+            self._record["count"] = count - 1
+            del self._kept[int(self._free[count - 1])]
+
+    def _let_go(self, unwanted: Callable[[Frame], bool]) -> None:
+        """Let go of the free frames that are unwanted."""
+        with self._lock:
+            free = self._free[: int(self._record["count"][0])].tolist()
+            left = [place for place in free if not unwanted(self._kept[place])]
+            for place in set(free).difference(left):
+                del self._kept[place]
+            self._free[: len(left)] = left
+            self._record["count"] = len(left)
 
     def _put_back(self, frame: Frame) -> None:
         with self._lock:
@@ -130,6 +186,12 @@ class FramePool:
         self._lock = threading.RLock()
         self._record["count"] = len(self._kept)
         self._free[: len(self._kept)] = list(self._kept)
+
+
+def _with_room(size: int) -> int:
+    """A size that is enough also for somewhat more: the next of eight steps between powers of two."""
+    step = max(1, (1 << size.bit_length()) >> 4)
+    return max(1, -(-size // step) * step)
 
 
 @functools.cache

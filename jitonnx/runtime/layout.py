@@ -49,15 +49,26 @@ those of its units / threads."""
 PATCH = _words("pointer", "base", "offset")
 """Before a run: pointer table[pointer] = bases[base] + offset. `pointer` and `base` are byte offsets."""
 
-FRAME = _words(
-    "rows", "row_count", "shared_end", "participants", "team",  # the program's, the same in all frames
-    "patches", "patch_count", "pointers", "bases", "held", "scratch", "scratch_stride",
-    "flags", "flag_count",
+LOADED = (
+    "number", "rows", "row_count", "shared_end", "participants", "team", "patches", "patch_count", "scratch_stride",
+    "flag_count",
 )  # fmt: skip
-"""The memory of one run. `bases` has the addresses of its inputs, then its outputs; `held` the input objects that a
-native entry keeps alive; `scratch` begins the scratch memory of thread 0, `scratch_stride` bytes before that of thread
-1. `flags` are words that kernels set where they find the data in error. `participants` are the threads that share the
-work; no row from `shared_end` on is shared."""
+"""What a frame takes over from the program that it is loaded with, in both records first."""
+
+PROGRAM = _words(*LOADED, "pointers", "in_arena", "pointer_count", "base_count", "scratch_begin", "memory_bytes")
+"""A program, as frames are loaded with it. No two of a process have the same `number`, which is not 0. `pointers` are
+what the pointer table begins as: addresses of constants, and offsets into the frame's memory where the words at
+`in_arena` have all bits set; in the others none. `base_count` inputs and outputs. A frame's memory begins
+with the flags; the scratch memory lies `scratch_begin` bytes into it; `memory_bytes` are needed. `participants` are the
+threads that share the work; no row from `shared_end` on is shared."""
+
+FRAME = _words(
+    *LOADED, "pointers", "bases", "held", "scratch", "flags", "memory", "memory_bytes", "pointer_limit", "base_limit"
+)
+"""The memory of one run, loaded with a program; `number` is 0 before the first. `bases` has the addresses of the
+inputs, then of the outputs; `held` the input objects that a native entry keeps alive; `scratch` begins the scratch
+memory of thread 0, `scratch_stride` bytes before that of thread 1. `flags` are words that kernels set where they find
+the data in error. There is room for `pointer_limit` pointers, `base_limit` inputs and outputs, and `memory_bytes`."""
 
 POOL = _words("count", "frames")
 """Frames that no run is using: the addresses of `count` of them, at the address `frames`."""
@@ -127,6 +138,7 @@ front. Who has set `busy` to 1 may change it."""
 
 ENTRY = _words(
     "pool",
+    "program",
     "input_count",
     "inputs",
     "output_count",

@@ -12,11 +12,14 @@ What is needed at a start are named tuples all over this package: a dataclass ta
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from jitonnx.errors import Fail
 
 Space: TypeAlias = Literal["arena", "constant", "input", "output"]
 SPACES: tuple[Space, ...] = ("arena", "constant", "input", "output")
@@ -55,6 +58,100 @@ class Step(NamedTuple):
     label: str = ""
 
 
+Words: TypeAlias = npt.NDArray[np.int64]
+
+
+class Wiring(NamedTuple):
+    """What steps are apart from numbers: the same in all programs made of one plan.
+
+    kernels, labels: of each step. ends: which operand follows each step's last one. spaces (positions in `SPACES`),
+    indices: of each operand of each step.
+    """
+
+    kernels: Sequence[str]
+    labels: Sequence[str]
+    ends: Words
+    spaces: Words
+    indices: Words
+
+
+class Steps(Sequence[Step]):
+    """Steps in order, as columns of numbers: what tables are made of. One without tasks is passed over.
+
+    offsets: of each operand of each step. sizes: the sizes of all steps, those of each `size_counts` from `size_begins`
+    on; several may have the same. The others: of each step.
+    """
+
+    def __init__(
+        self,
+        wiring: Wiring,
+        offsets: Words,
+        sizes: Words,
+        size_begins: Words,
+        size_counts: Words,
+        tasks: Words,
+        threads: Words,
+        grain: Words,
+        scratch: Words,
+    ) -> None:
+        self.wiring, self.offsets = wiring, offsets
+        self.sizes, self.size_begins, self.size_counts = sizes, size_begins, size_counts
+        self.tasks, self.threads, self.grain, self.scratch = tasks, threads, grain, scratch
+
+    @classmethod
+    def of(cls, steps: Sequence[Step]) -> Steps:
+        """The columns of single steps."""
+        slots = [slot for step in steps for slot in step.slots]
+        wiring = Wiring(
+            [step.kernel for step in steps],
+            [step.label for step in steps],
+            _words(len(step.slots) for step in steps).cumsum(),
+            _words(_CODES[slot.space] for slot in slots),
+            _words(slot.index for slot in slots),
+        )
+        counts = _words(len(step.sizes) for step in steps)
+        return cls(
+            wiring,
+            _words(slot.offset for slot in slots),
+            _words(chain.from_iterable(step.sizes for step in steps)),
+            counts.cumsum() - counts,
+            counts,
+            _words(step.tasks for step in steps),
+            _words(step.threads for step in steps),
+            _words(step.grain for step in steps),
+            _words(step.scratch for step in steps),
+        )
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def __getitem__(self, index: int) -> Step:  # type: ignore[override]  # nobody takes slices
+        index = range(len(self))[index]
+        wiring = self.wiring
+        operands = range(wiring.ends[index - 1] if index else 0, wiring.ends[index])
+        begin = self.size_begins[index]
+        return Step(
+            wiring.kernels[index],
+            tuple(
+                Slot(SPACES[wiring.spaces[place]], int(wiring.indices[place]), int(self.offsets[place]))
+                for place in operands
+            ),
+            tuple(self.sizes[begin : begin + self.size_counts[index]].tolist()),
+            int(self.tasks[index]),
+            int(self.threads[index]),
+            int(self.grain[index]),
+            int(self.scratch[index]),
+            wiring.labels[index],
+        )
+
+
+def _words(numbers: Iterable[int]) -> Words:
+    return np.fromiter(numbers, np.int64)
+
+
+_CODES = {space: code for code, space in enumerate(SPACES)}
+
+
 class TensorSpec(NamedTuple):
     """An input or output: its name, element type and concrete shape."""
 
@@ -63,17 +160,54 @@ class TensorSpec(NamedTuple):
     shape: tuple[int, ...]
 
 
+class TensorKinds(NamedTuple):
+    """What inputs or outputs are apart from sizes: the same in all programs made of one plan."""
+
+    names: Sequence[str]
+    dtypes: Sequence[np.dtype[np.generic]]
+    ranks: Sequence[int]
+
+
+class Tensors(Sequence[TensorSpec]):
+    """Inputs or outputs, in order. shapes: a row each, filled up with ones."""
+
+    def __init__(self, kinds: TensorKinds, shapes: Words) -> None:
+        self.kinds, self.shapes = kinds, shapes
+
+    @classmethod
+    def of(cls, specs: Sequence[TensorSpec]) -> Tensors:
+        """The columns of single tensors."""
+        ranks = [len(spec.shape) for spec in specs]
+        shapes = [(*spec.shape, *(1 for _ in range(max(ranks) - len(spec.shape)))) for spec in specs]
+        kinds = TensorKinds([spec.name for spec in specs], [spec.dtype for spec in specs], ranks)
+        return cls(kinds, np.array(shapes, np.int64).reshape(len(specs), max(ranks, default=0)))
+
+    def __len__(self) -> int:
+        return len(self.shapes)
+
+    def __getitem__(self, index: int) -> TensorSpec:  # type: ignore[override]  # nobody takes slices
+        kinds = self.kinds
+        shape = tuple(self.shapes[index, : kinds.ranks[index]].tolist())
+        return TensorSpec(kinds.names[index], kinds.dtypes[index], shape)
+
+    @property
+    def nbytes(self) -> npt.NDArray[np.float64]:
+        """The bytes of each, beyond 2^53 roughly."""
+        itemsizes = [dtype.itemsize for dtype in self.kinds.dtypes]
+        return self.shapes.prod(axis=1, dtype=np.float64) * itemsizes
+
+
 class Program(NamedTuple):
     """A model made ready for concrete shapes: steps in order, and the memory they work in.
 
     constants: arrays that are used in place and must not change; C-contiguous.
     """
 
-    steps: Sequence[Step]
+    steps: Steps
     arena_bytes: int
     constants: Sequence[npt.NDArray[np.generic]]
-    inputs: Sequence[TensorSpec]
-    outputs: Sequence[TensorSpec]
+    inputs: Tensors
+    outputs: Tensors
 
 
 class Flag(NamedTuple):
@@ -84,3 +218,13 @@ class Flag(NamedTuple):
 
     word: npt.NDArray[np.int64]
     text: str
+
+
+def beyond_memory(tensor: TensorSpec) -> Fail:
+    """The error for an input or output whose bytes take more than 63 bits to count."""
+    return Fail(f"{tensor.name!r} would have the shape {list(tensor.shape)}, which is beyond all memory")
+
+
+def arena_beyond_memory(nbytes: int) -> Fail:
+    """The error for intermediate results whose bytes take more than 63 bits to count."""
+    return Fail(f"intermediate results would take {nbytes} bytes, which is beyond all memory")

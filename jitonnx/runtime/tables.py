@@ -1,190 +1,208 @@
-"""A program as the native driver reads it: rows, sizes, pointers and patches, worked out once for all its frames."""
+"""A program as the native driver reads it: rows, sizes, pointers and patches, worked out once for all its frames.
+
+Steps are columns of numbers, and what does not depend on sizes is worked out once a plan (`Common`), so that a new
+shape costs some calls of NumPy, however many steps there are.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from jitonnx.errors import Fail
-
-from .layout import ALIGNMENT, MOST_UNITS, PATCH, ROW, SEPARATION, WORD_BYTES, Record, address, records
-from .program import SPACES, Flag, Program, Step
+from .layout import ALIGNMENT, MOST_UNITS, PATCH, ROW, SEPARATION, WORD_BYTES, Record, address
+from .program import SPACES, Flag, Program, Steps, TensorKinds, Wiring, Words, arena_beyond_memory, beyond_memory
+from .signature import Signature
 
 _ARENA, _CONSTANT, _INPUT, _OUTPUT = range(len(SPACES))
-_CODES = {space: code for code, space in enumerate(SPACES)}
-
-Words = npt.NDArray[np.int64]
 
 MOST_PIECES = 8
 """A thread's part of a step is taken in pieces that shrink down to this part of it: smaller ones would not make the
 threads' ends more even by much, and each piece costs some 20 ns and what its kernel does once a call."""
 
 
-class Tables(NamedTuple):
-    """What all frames of a program share.
+class Common:
+    """What the programs of one wiring share, with the addresses of its kernels and of the constants that all share.
 
-    rows: a `ROW` a step. sizes: the integer arguments of all steps, which rows point into.
-    pointers: what a frame's pointer table begins as: addresses into constants; offsets into the frame's arena and
-    flags, where `in_arena` says so.
+    constants: None for those that each program has of its own.
+    flags: those among the constants; each frame has words of its own for them, as runs that overlap may differ. They
+    begin a frame's memory; the arena follows, then scratch memory.
+
+    Raises ValueError, beginning with "Bug:", for constants that are not contiguous and operands that there are not.
+    """
+
+    def __init__(
+        self,
+        wiring: Wiring,
+        constants: Sequence[npt.NDArray[np.generic] | None],
+        inputs: TensorKinds,
+        outputs: TensorKinds,
+        addresses: Mapping[str, int],
+        flags: Sequence[Flag] = (),
+    ) -> None:
+        self.wiring, self.addresses, self.flags = wiring, addresses, flags
+        self.signature = Signature(inputs, outputs)
+        tensors = len(inputs.names), len(outputs.names)
+        self.arena_begin = _aligned(WORD_BYTES * len(flags), ALIGNMENT)
+        self._constants = constants
+        """Holds the memory that pointers go to."""
+        starts = np.concatenate([[0], wiring.ends[:-1]]) if len(wiring.ends) else wiring.ends
+        self.rows = np.zeros(len(wiring.kernels), ROW)
+        self.rows["kernel"] = [addresses[kernel] for kernel in wiring.kernels]
+        self.rows["pointers"] = starts * WORD_BYTES
+        places, in_frame = _places(constants, flags)
+        space, index = wiring.spaces, wiring.indices
+        counts = np.array([1, len(constants), *tensors], np.int64)
+        for place in np.flatnonzero((index < 0) | (index >= counts[space])).tolist():
+            raise ValueError(_outside(wiring, place))
+        is_arena, is_constant = space == _ARENA, space == _CONSTANT
+        number = np.where(is_constant, index, 0)
+        self.bases = np.where(is_arena, self.arena_begin, np.where(is_constant, places[number], 0))
+        """What each operand's offset counts from: an address; a place in a frame where `in_arena` has all bits set."""
+        self.in_arena = -(is_arena | (is_constant & in_frame[number])).astype(np.int64)
+        own = np.array([constant is None for constant in constants] or [False])
+        self.own_places = np.flatnonzero(is_constant & own[number])
+        """The operands that are constants of each program's own."""
+        self.outer_places = np.flatnonzero(space >= _INPUT)
+        """The operands in inputs and outputs."""
+        outer = space[self.outer_places]
+        self.patches = np.zeros(len(outer), PATCH)
+        self.patches["pointer"] = self.outer_places * WORD_BYTES
+        further = np.where(outer == _OUTPUT, tensors[0], 0)
+        self.patches["base"] = (index[self.outer_places] + further) * WORD_BYTES
+        self.limit_places = index + (np.cumsum(counts) - counts)[space]
+        """Which number of `limits` is that of an operand's memory."""
+        nbytes = [0 if constant is None else constant.nbytes for constant in constants]
+        self._limits = np.array([0, *nbytes, *(0 for _ in range(sum(tensors)))], np.int64)
+
+    def limits(self, program: Program, tensor_bytes: npt.NDArray[np.float64]) -> Words:
+        """The bytes of arena, constants, inputs and outputs."""
+        limits = self._limits.copy()
+        limits[0] = program.arena_bytes
+        for number in set(self.wiring.indices[self.own_places].tolist()):
+            limits[1 + number] = program.constants[number].nbytes
+        limits[len(limits) - len(tensor_bytes) :] = tensor_bytes
+        return limits
+
+
+class Tables(NamedTuple):
+    """What a program is for frames.
+
+    rows: a `ROW` a step. pointers: what a frame's pointer table begins as: addresses into constants; offsets into the
+    frame's memory where the words of `Common.in_arena` have all bits set.
     patches: the pointers that each run sets.
     participants: how many threads share a run's work; no row from `shared_end` on is shared.
-    scratch_stride: bytes of scratch memory a thread.
-    flags_begin: bytes from the beginning of a frame's memory to its `flag_count` flags, which lie behind the arena.
+    scratch_stride: bytes of scratch memory a thread, which begins `scratch_begin` bytes into the frame's memory.
+    memory_bytes: how much memory a frame needs.
     """
 
     rows: Record
-    sizes: Words
     pointers: Words
-    in_arena: npt.NDArray[np.bool_]
     patches: Record
     participants: int
     shared_end: int
     scratch_stride: int
-    flags_begin: int
-    flag_count: int
+    scratch_begin: int
+    memory_bytes: int
 
 
-def make_tables(program: Program, addresses: Mapping[str, int], threads: int, flags: Sequence[Flag] = ()) -> Tables:
-    """Lay a program out for up to `threads` threads. `addresses` has the addresses of its kernels.
-
-    flags: those among its constants; each frame has words of its own for them, as runs that overlap may differ.
+def make_tables(program: Program, common: Common, threads: int) -> Tables:
+    """Lay a program out for up to `threads` threads. common: of its steps' wiring, and made for its constants.
 
     Raises Fail for tensors beyond all memory, and ValueError, beginning with "Bug:", for a program that would read or
     write outside of its own.
     """
-    _check_bytes(program)
     steps = program.steps
-    shares = [max(0, min(step.threads, step.tasks, threads)) for step in steps]
-    shared = [index for index, share in enumerate(shares) if share > 1]
-    slots = _slots(steps)
-    _check_slots(program, slots)
-    sizes, begins = _sizes(steps)
-    space, index, offset = slots.T
-    constants, in_frame = _constants(program, flags)
-    is_constant = space == _CONSTANT
-    number = np.where(is_constant, index, 0)
-    scratch = max((step.scratch for step in steps), default=0)
+    tensor_bytes = np.concatenate([program.inputs.nbytes, program.outputs.nbytes])
+    _check_bytes(program, tensor_bytes)
+    _check_offsets(steps, common.limits(program, tensor_bytes)[common.limit_places])
+    shares = np.minimum(np.minimum(steps.threads, steps.tasks), threads)
+    shared = np.flatnonzero(shares > 1)
+    participants = int(shares.max()) if len(shared) else 1
+    # Threads write to their scratch memory at the same time, so no two share a pair of cache lines.
+    stride = _aligned(int(steps.scratch.max(initial=0)), SEPARATION)
+    scratch_begin = _aligned(common.arena_begin + program.arena_bytes, SEPARATION)
+    patches = common.patches.copy()
+    patches["offset"] = steps.offsets[common.outer_places]
     return Tables(
-        rows=_rows(steps, addresses, shares, address(sizes) + begins * WORD_BYTES),
-        sizes=sizes,
-        pointers=np.where(is_constant, constants[number], 0) + offset,
-        in_arena=(space == _ARENA) | (is_constant & in_frame[number]),
-        patches=_patches(slots, len(program.inputs)),
-        participants=max(shares, default=0) if shared else 1,
-        shared_end=shared[-1] + 1 if shared else 0,
-        # Threads write to their scratch memory at the same time, so no two share a pair of cache lines.
-        scratch_stride=-(-scratch // SEPARATION) * SEPARATION,
-        flags_begin=_flags_begin(program),
-        flag_count=len(flags),
+        rows=_rows(steps, common, shares),
+        pointers=_bases(program, common) + steps.offsets,
+        patches=patches,
+        participants=participants,
+        shared_end=int(shared[-1]) + 1 if len(shared) else 0,
+        scratch_stride=stride,
+        scratch_begin=scratch_begin,
+        memory_bytes=scratch_begin + stride * participants,
     )
 
 
-def _flags_begin(program: Program) -> int:
-    return -(-program.arena_bytes // ALIGNMENT) * ALIGNMENT
+def _aligned(size: int, alignment: int) -> int:
+    return -(-size // alignment) * alignment
 
 
-def _constants(program: Program, flags: Sequence[Flag]) -> tuple[Words, npt.NDArray[np.bool_]]:
+def _places(
+    constants: Sequence[npt.NDArray[np.generic] | None], flags: Sequence[Flag]
+) -> tuple[Words, npt.NDArray[np.bool_]]:
     """The address of each constant; for one that is a flag its offset in a frame, and True."""
+    for number, constant in enumerate(constants):
+        if constant is not None and not constant.flags.c_contiguous:
+            raise ValueError(f"Bug: constant {number} of shape {constant.shape} is not C-contiguous")
     numbers = {address(flag.word): number for number, flag in enumerate(flags)}
-    places = np.array([address(constant) for constant in program.constants] or [0], np.int64)
+    places = np.array([0 if constant is None else address(constant) for constant in constants] or [0], np.int64)
     in_frame = np.zeros(len(places), np.bool_)
     for index, place in enumerate(places.tolist()):
         if place in numbers:
-            places[index], in_frame[index] = _flags_begin(program) + WORD_BYTES * numbers[place], True
+            places[index], in_frame[index] = WORD_BYTES * numbers[place], True
     return places, in_frame
 
 
-def _slots(steps: Sequence[Step]) -> Words:
-    """Space, index and offset of each operand of each step, in columns."""
-    slots = [slot for step in steps for slot in step.slots]
-    spaces = [_CODES[slot.space] for slot in slots]
-    return np.array([spaces, [slot.index for slot in slots], [slot.offset for slot in slots]], np.int64).T
+def _bases(program: Program, common: Common) -> Words:
+    """`Common.bases` with the addresses of the program's own constants."""
+    own = common.own_places
+    if not len(own):
+        return common.bases
+    bases = common.bases.copy()
+    bases[own] = [address(program.constants[index]) for index in common.wiring.indices[own].tolist()]
+    return bases
 
 
-def _sizes(steps: Sequence[Step]) -> tuple[Words, Words]:
-    """The sizes of all steps, and where those of each begin. Equal layers share one tuple, which lies there once."""
-    places: dict[int, int] = {}
-    sizes: list[int] = []
-    begins = []
-    for step in steps:
-        begin = places.setdefault(id(step.sizes), len(sizes))
-        if begin == len(sizes):
-            sizes += step.sizes
-        begins.append(begin)
-    return np.array(sizes, np.int64), np.array(begins, np.int64)
-
-
-def _rows(steps: Sequence[Step], addresses: Mapping[str, int], shares: list[int], sizes: Words) -> Record:
-    """`sizes`: the address of the sizes of each step."""
-    rows = records(ROW, len(steps))
-    pointer_counts = np.array([len(step.slots) for step in steps], np.int64)
-    tasks = np.array([step.tasks for step in steps], np.int64)
-    split = np.maximum(np.array(shares, np.int64), 1)
+def _rows(steps: Steps, common: Common, shares: Words) -> Record:
+    tasks = steps.tasks
+    split = np.maximum(shares, 1)
     unit = np.maximum(1, -(-tasks // MOST_UNITS))
     units = -(-tasks // unit)
-    least = np.array([step.grain for step in steps], np.int64)
-    rows["kernel"] = [addresses[step.kernel] for step in steps]
-    rows["pointers"] = (np.cumsum(pointer_counts) - pointer_counts) * WORD_BYTES
-    rows["sizes"] = sizes
+    rows = common.rows.copy()
+    rows["sizes"] = address(steps.sizes) + steps.size_begins * WORD_BYTES
     rows["tasks"] = tasks
-    rows["threads"] = shares
+    rows["threads"] = np.maximum(shares, 0)
     rows["unit"] = unit
-    rows["grain"] = np.maximum(-(-least // unit), -(-units // (split * MOST_PIECES)))
+    rows["grain"] = np.maximum(-(-steps.grain // unit), -(-units // (split * MOST_PIECES)))
     rows["quotient"] = units // split
     rows["remainder"] = units % split
     return rows
 
 
-def _patches(slots: Words, input_count: int) -> Record:
-    space, index, offset = slots.T
-    places = np.flatnonzero(space >= _INPUT)
-    patches = records(PATCH, len(places))
-    patches["pointer"] = places * WORD_BYTES
-    patches["base"] = (index[places] + np.where(space[places] == _OUTPUT, input_count, 0)) * WORD_BYTES
-    patches["offset"] = offset[places]
-    return patches
-
-
-def _check_bytes(program: Program) -> None:
-    """All sizes in bytes are numbers of 64 bits."""
-    for spec in (*program.inputs, *program.outputs):
-        if math.prod(spec.shape) * spec.dtype.itemsize >= 1 << 63:
-            raise Fail(f"{spec.name!r} would have the shape {list(spec.shape)}, which is beyond all memory")
+def _check_bytes(program: Program, tensor_bytes: npt.NDArray[np.float64]) -> None:
+    """Fail if any number of bytes takes more than 63 bits."""
+    for number in np.flatnonzero(tensor_bytes >= 1 << 63).tolist():
+        raise beyond_memory([*program.inputs, *program.outputs][number])
     if program.arena_bytes >= 1 << 63:
-        raise Fail(f"intermediate results would take {program.arena_bytes} bytes, which is beyond all memory")
+        raise arena_beyond_memory(program.arena_bytes)
 
 
-def _check_slots(program: Program, slots: Words) -> None:
-    """Every operand begins within the memory that it names."""
-    for number, constant in enumerate(program.constants):
-        if not constant.flags.c_contiguous:
-            raise ValueError(f"Bug: constant {number} of shape {constant.shape} is not C-contiguous")
-    tensors = [(spec.dtype.itemsize, spec.shape) for spec in (*program.inputs, *program.outputs)]
-    limits = np.array(
-        [program.arena_bytes]
-        + [constant.nbytes for constant in program.constants]
-        + [itemsize * math.prod(shape) for itemsize, shape in tensors],
-        np.int64,
+def _check_offsets(steps: Steps, limits: Words) -> None:
+    """Every operand begins within its memory, but for those of steps that are passed over. limits: bytes of it."""
+    for place in np.flatnonzero((steps.offsets < 0) | (steps.offsets > limits)).tolist():
+        if steps.tasks[np.searchsorted(steps.wiring.ends, place, side="right")]:
+            raise ValueError(f"{_outside(steps.wiring, place)} at byte {steps.offsets[place]}")
+
+
+def _outside(wiring: Wiring, place: int) -> str:
+    """Says which operand is wrong."""
+    step = int(np.searchsorted(wiring.ends, place, side="right"))
+    return (
+        f"Bug: step {step} ({wiring.labels[step] or wiring.kernels[step]}) has an operand outside of its memory: "
+        f"{SPACES[wiring.spaces[place]]} {wiring.indices[place]}"
     )
-    counts = np.array([1, len(program.constants), len(program.inputs), len(program.outputs)], np.int64)
-    space, index, offset = slots.T
-    known = (index >= 0) & (index < counts[space])
-    limit = limits[np.where(known, index + (np.cumsum(counts) - counts)[space], 0)]
-    wrong = np.flatnonzero(~known | (offset < 0) | (offset > limit))
-    if len(wrong):
-        step = np.searchsorted(np.cumsum([len(step.slots) for step in program.steps]), wrong[0], side="right")
-        found = program.steps[int(step)]
-        raise ValueError(
-            f"Bug: step {int(step)} ({found.label or found.kernel}) has an operand outside of its memory: "
-            f"{SPACES[space[wrong[0]]]} {index[wrong[0]]} at byte {offset[wrong[0]]}"
-        )
-
-
-def frame_bytes(tables: Tables) -> int:
-    """Bytes of arena, flags and scratch memory that a frame takes."""
-    flags = -(-tables.flag_count * WORD_BYTES // ALIGNMENT) * ALIGNMENT
-    return tables.flags_begin + flags + tables.scratch_stride * tables.participants

@@ -13,9 +13,9 @@ from jitonnx.runtime.executable import Executable
 from jitonnx.runtime.linker import UnlinkableError, link
 from jitonnx.runtime.loader import LoadError
 from jitonnx.runtime.mapping import Linked, MappedCode
-from jitonnx.runtime.program import Program, Slot, Step
+from jitonnx.runtime.program import Program, Slot, Step, Steps, Tensors
 from tests.runtime.kernels import SYMBOLS as KERNELS
-from tests.runtime.kernels import compile_module, floats, object_code
+from tests.runtime.kernels import common, compile_module, floats, object_code
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.uname().machine != "x86_64", reason="only ELF on x86-64 is linked ahead"
@@ -26,9 +26,9 @@ def test_kernels() -> None:
     code = MappedCode(link([object_code()], KERNELS))
     assert set(code) == set(KERNELS) and len(code) == len(KERNELS)
     steps = [Step("scale", (Slot("input", 0), Slot("output", 0)), (8, 3), 2, 2)]
-    program = Program(steps, 0, [], [floats("x", 16)], [floats("y", 16)])
+    program = Program(Steps.of(steps), 0, [], Tensors.of([floats("x", 16)]), Tensors.of([floats("y", 16)]))
     x = np.arange(16, dtype=np.float32)
-    assert np.array_equal(Executable(program, code, 2).run([x])[0], 3 * x)
+    assert np.array_equal(Executable(program, common(program, code), 2).run([x])[0], 3 * x)
 
 
 def test_driver_imports_functions() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import llvmlite.binding as llvm
 import llvmlite.ir as ir
@@ -12,7 +12,8 @@ import numpy as np
 from jitonnx.runtime.executable import Executable
 from jitonnx.runtime.loader import CodeImage, load
 from jitonnx.runtime.native.emit import POINTER, WORD, Code
-from jitonnx.runtime.program import Program, Slot, Step, TensorSpec
+from jitonnx.runtime.program import Flag, Program, Slot, Step, Steps, Tensors, TensorSpec
+from jitonnx.runtime.tables import Common
 
 ARGUMENTS = "ptr buffers, ptr sizes, i64 begin, i64 end, ptr scratch"
 SYMBOLS = ("add_one", "scale", "add", "burn", "record", "own_scratch", "set_words", "nothing")
@@ -135,8 +136,13 @@ def executable(
     constants: Sequence[np.ndarray] = (),
     threads: int = 1,
 ) -> Executable:
-    program = Program(tuple(steps), arena_bytes, list(constants), list(inputs), list(outputs))
-    return Executable(program, image(), threads)
+    program = Program(Steps.of(steps), arena_bytes, list(constants), Tensors.of(inputs), Tensors.of(outputs))
+    return Executable(program, common(program, image()), threads)
+
+
+def common(program: Program, addresses: Mapping[str, int], flags: Sequence[Flag] = ()) -> Common:
+    inputs, outputs = program.inputs.kinds, program.outputs.kinds
+    return Common(program.steps.wiring, program.constants, inputs, outputs, addresses, flags)
 
 
 def floats(name: str, *shape: int) -> TensorSpec:

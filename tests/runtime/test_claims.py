@@ -11,9 +11,9 @@ import pytest
 
 from jitonnx.errors import InvalidArgument
 from jitonnx.runtime.executable import Executable
-from jitonnx.runtime.program import Flag, Program, Slot, Step
+from jitonnx.runtime.program import Flag, Program, Slot, Step, Steps, Tensors
 from jitonnx.runtime.threads import allowed_cpus
-from tests.runtime.kernels import chain, executable, floats, image, words
+from tests.runtime.kernels import chain, common, executable, floats, image, words
 
 X = np.arange(4096, dtype=np.float32)
 
@@ -22,7 +22,7 @@ X = np.arange(4096, dtype=np.float32)
 def test_members_that_never_come_are_not_waited_for(size: int) -> None:
     """The calling thread does the parts of workers that were counted as started, but have no thread."""
     program = chain(40, 4096, 64, size)
-    team = program._pool._team
+    team = program._loadable.team
     assert team is not None
     team._record["started"] = size - 1
     for _ in range(20):
@@ -98,8 +98,8 @@ def _flagged(threads: int) -> tuple[Executable, list[Flag]]:
     """A program that sets flag i if word i of its input is 1."""
     flags = [Flag(np.zeros(1, np.int64), f"flag {number}") for number in range(3)]
     steps = [Step("set_words", (Slot("input", 0), *(Slot("constant", number) for number in range(3))), (3,))]
-    program = Program(steps, 0, [flag.word for flag in flags], [words("met", 3)], [])
-    return Executable(program, image(), threads, flags), flags
+    program = Program(Steps.of(steps), 0, [flag.word for flag in flags], Tensors.of([words("met", 3)]), Tensors.of([]))
+    return Executable(program, common(program, image(), flags), threads), flags
 
 
 def test_flags_belong_to_a_run() -> None:

@@ -42,7 +42,7 @@ def _entry(program: Executable, release_gil: bool = True) -> Entry:
     """The program's entry, with a frame ready."""
     entry = program.entry(release_gil)
     assert entry is not None
-    with program._pool.frame():
+    with program.frame():
         pass
     return entry
 
@@ -197,7 +197,7 @@ def test_short_memory_is_an_error_and_leaves_the_entry_usable() -> None:
     for _ in range(3):
         with pytest.raises(MemoryError):
             entry({})
-    with program._pool.frame():
+    with program.frame():
         assert program._pool.kept == 1
 
 

@@ -208,9 +208,9 @@ def test_frames_are_reused_bounded_and_freed() -> None:
     for _ in range(5):
         program.run([x])
     assert pool.kept == 1
-    with pool.frame() as first, pool.frame() as second:
+    with program.frame() as first, program.frame() as second:
         assert first is not second
-        others = [pool.frame() for _ in range(3 * (os.cpu_count() or 1))]
+        others = [program.frame() for _ in range(3 * (os.cpu_count() or 1))]
         frames = [other.__enter__() for other in others]
         assert len({frame.address for frame in frames}) == len(frames)
         for other in others:
@@ -225,8 +225,8 @@ def test_arena_is_aligned() -> None:
     program = executable(
         [Step("nothing", (Slot("arena", 0, 0), Slot("arena", 0, 64)), scratch=1)], arena_bytes=100, threads=2
     )
-    with program._pool.frame() as frame:
-        assert frame._pointers[0] % 64 == 0 and frame._pointers[1] - frame._pointers[0] == 64
+    with program.frame() as frame:
+        assert frame.pointers[0] % 64 == 0 and frame.pointers[1] - frame.pointers[0] == 64
 
 
 def test_constants_are_used_in_place() -> None:
@@ -234,8 +234,8 @@ def test_constants_are_used_in_place() -> None:
     program = executable(
         [Step("add_one", (Slot("constant", 0), Y), (4,))], outputs=[floats("y", 4)], constants=[constant]
     )
-    with program._pool.frame() as frame:
-        assert frame._pointers[0] == address(constant)
+    with program.frame() as frame:
+        assert frame.pointers[0] == address(constant)
     constant[:] = 7
     np.testing.assert_array_equal(program.run([])[0], [8, 8, 8, 8])
 

@@ -6,15 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitonnx.runtime.layout import MOST_UNITS
-from jitonnx.runtime.program import Program, Slot, Step
+from jitonnx.runtime.program import Program, Slot, Step, Steps, Tensors
 from jitonnx.runtime.tables import make_tables
-from tests.runtime.kernels import executable, floats
+from tests.runtime.kernels import common, executable, floats
 
 
 @given(st.integers(0, 1 << 40), st.integers(1, 1000), st.integers(1, 1 << 20), st.integers(1, 64))
 def test_parts_of_a_step(tasks: int, wanted: int, grain: int, threads: int) -> None:
     """Units number what 16 bits hold and cover all tasks; parts are even; a piece is the grain or more."""
-    tables = make_tables(Program([Step("kernel", (), (), tasks, wanted, grain)], 0, [], [], []), {"kernel": 0}, threads)
+    program = Program(Steps.of([Step("kernel", (), (), tasks, wanted, grain)]), 0, [], Tensors.of([]), Tensors.of([]))
+    tables = make_tables(program, common(program, {"kernel": 0}), threads)
     (row,) = tables.rows
     units = row["quotient"] * row["threads"] + row["remainder"]
     if row["threads"] > 1:

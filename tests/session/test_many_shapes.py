@@ -69,17 +69,23 @@ def test_a_thousand_shapes_take_bounded_memory() -> None:
             gc.collect()
             levels.append(resident_bytes())
             assert made.engine.program_memory <= limit
-    # Without a bound the last 750 would take 750 * (some 130 KB of arena, 10 KB of tables).
+    # Were all kept, with memory of their own, the last 750 would take 750 * (some 130 KB of arena, 10 KB of tables).
     assert levels[-1] - levels[0] < 20 << 20
     assert 10 < len(made.engine.known_shapes()) < 1000
 
 
-def test_the_program_used_last_is_kept_however_large() -> None:
-    made = session(program_megabytes="1")
-    for rows in (3000, 4000, 3000):
+def test_memory_of_a_large_shape_is_used_by_small_ones_and_freed_above_the_bound() -> None:
+    made, small = session(), session(program_megabytes="1")
+    held = []
+    for rows in (3000, 4000, 100, 3000):
         x = np.ones((1, rows, 8), np.float32)
-        np.testing.assert_allclose(made.run(None, {"x": x})[0], expected(x), rtol=1e-5)
-        assert made.engine.known_shapes() == [((1, rows, 8),)]
+        for one in (made, small):
+            np.testing.assert_allclose(one.run(None, {"x": x})[0], expected(x), rtol=1e-5)
+        assert made.engine.frames.kept == 1
+        held.append((made.engine.frames.bytes, small.engine.frames.bytes))
+    (first, _), (most, _), (after, freed), (again, _) = held
+    assert first < most == after == again
+    assert freed < first / 10
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "much", "1.5"])

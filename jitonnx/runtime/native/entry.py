@@ -164,7 +164,7 @@ def _entry(module: ir.Module) -> None:
         decline()
     with code.when(code.compare(code.call("PyDict_Size", code["feeds"]), "!=", count), likely=False):
         decline()
-    frame = code.call("jitonnx_take", pool)
+    frame = code.call("jitonnx_take", pool, code.pointer(entry, ENTRY, "program"))
     with code.when(code.is_null(frame), likely=False):
         decline()
     bases, held = code.pointer(frame, FRAME, "bases"), code.pointer(frame, FRAME, "held")
