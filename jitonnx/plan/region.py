@@ -60,6 +60,7 @@ class RegionSpec(KernelSpec):
 
 _COSTS = {"exp": 10, "log": 12, "erf": 16, "tanh": 14, "sigmoid": 14, "pow": 30, "div": 4, "sqrt": 6}
 _COSTS |= {"silu": 15, "gelu": 19, "gelu_tanh": 19, "softplus": 24, "mish": 18}
+_COSTS |= {"sin": 20, "cos": 20}
 _FREE = ("operand", "constant", "index", "cast")
 
 

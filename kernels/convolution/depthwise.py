@@ -10,12 +10,12 @@ from typing import Any
 from numba.core import types
 
 from jitonnx.kernels.code import Code, Mask, Pointer, Variable, emitted, larger, remainder, smaller
-from jitonnx.kernels.convolution.spec import DepthwiseSpec
+from jitonnx.kernels.convolution.spec import PART_CHANNELS, DepthwiseSpec
 from jitonnx.kernels.convolution.taps import readers
 from jitonnx.kernels.jit import lowering_target
 from jitonnx.kernels.simd import Vector
 from jitonnx.kernels.tile import Epilogue, emit_finish, emit_prefetch, emit_prefetch_result
-from jitonnx.kernels.trace import Traced, fma
+from jitonnx.kernels.trace import Traced, fma, select
 
 _BLOCK_VECTORS = 8
 """Vectors of channels done tile by tile: pieces of 512 bytes of each pixel are read one after the other, which a CPU
@@ -40,7 +40,7 @@ class _Depthwise:
 
     def __init__(self, code: Code, spec: DepthwiseSpec, lanes: int, epilogue: Epilogue) -> None:
         self.code, self.spec, self.lanes, self.epilogue = code, spec, lanes, epilogue
-        self.size = {name: code.size(number) for number, name in enumerate((*spec.SIZES, "row_block"))}
+        self.size = {name: code.size(number) for number, name in enumerate((*spec.SIZES, "row_block", "parts"))}
         self.row_users, self.column_users = (
             readers(outputs, step * stride, taps, dilation)
             for outputs, step, stride, taps, dilation in zip(
@@ -57,21 +57,26 @@ class _Depthwise:
         code, size, (step, _) = self.code, self.size, self.spec.steps
         blocks = (size["out_height"] + size["row_block"] - 1) / size["row_block"]
         with code.loop(end, begin) as task:
-            image, start = task / blocks, remainder(task, blocks) * size["row_block"]
+            above, start = task / blocks, remainder(task, blocks) * size["row_block"]
+            image, part = above / size["parts"], remainder(above, size["parts"])
             stop = smaller(start + size["row_block"], size["out_height"])
+            last = part + 1 >= size["parts"]
+            channels = part * PART_CHANNELS, select(last, size["channels"], (part + 1) * PART_CHANNELS)
             x = code.buffer(0, types.float32).at(image * size["x_image"])
             y = code.buffer(2, types.float32).at(image * size["y_image"])
             tiles = code.loop(stop, start, self.spec.rows * step)
             with tiles as first, code.loop(step) as phase, code.when(first + phase < stop):
-                self._rows(x, y, image, (first + phase, stop))
+                self._rows(x, y, image, (first + phase, stop), channels)
 
-    def _rows(self, x: Pointer, y: Pointer, image: Traced, rows: tuple[Traced, Traced]) -> None:
-        """The output rows of a tile, from rows[0] on, those below rows[1]: for each block of channels all tiles."""
+    def _rows(
+        self, x: Pointer, y: Pointer, image: Traced, rows: tuple[Traced, Traced], channels: tuple[Traced, Traced]
+    ) -> None:
+        """The output rows of a tile, from rows[0] on, those below rows[1]: for each block of `channels` all tiles."""
         code, size, spec, (_, step) = self.code, self.size, self.spec, self.spec.steps
         weights = code.buffer(1, types.float32)
         block, width = _BLOCK_VECTORS * self.lanes, self.spec.pixels * step
-        with code.loop(size["channels"], step=block) as first_channel:
-            end = smaller(first_channel + block, size["channels"])
+        with code.loop(channels[1], channels[0], block) as first_channel:
+            end = smaller(first_channel + block, channels[1])
             with code.loop(size["out_width"], step=width) as start_column, code.loop(step) as phase:
                 # Where neighbours make a tile, the last one stands back, over the one before, to be a whole one.
                 column = start_column + phase

@@ -296,6 +296,7 @@ DEPTHWISE = [
     Case((1, 3), 20, 20, images=2),
     Case((16, 16), 35, 35, kernel=(5, 5), dilations=(4, 4), pads=(8, 8, 8, 8)),
     Case((11, 19), 16, 16, dilations=(4, 6), strides=(2, 4), pads=(4, 5, 3, 7)),
+    Case((5, 75), 270, 270, kernel=(7, 7), pads=(3, 3, 3, 3), images=2),  # in parts of channels
 ]
 TRANSPOSED = [
     Case((4, 5), 16, 32, kernel=(2, 2), strides=(2, 2), pads=(0, 0, 0, 0)),

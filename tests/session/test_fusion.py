@@ -139,6 +139,23 @@ def test_convolutions_joined_along_any_axis(planes: bool, channels: int, axis: i
     np.testing.assert_allclose(y, joined if planes else np.maximum(joined, 0), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("operator", "columns", "axis", "apart"),
+    [("Sin", 3, 1, True), ("Sin", 8, 1, True), ("Sin", 9, 1, False), ("Sin", 3, 0, False), ("Relu", 3, 1, False)],
+)
+def test_costly_operators_joined_as_narrow_columns(operator: str, columns: int, axis: int, apart: bool) -> None:
+    """Few lanes of a vector are no good for a long computation: it is then done densely and copied."""
+    x = data(1, 50, columns)
+    nodes = [node(operator, ["x"], ["a"]), node("Concat", ["x", "a", "x"], ["y"], axis=axis)]
+    session = jitonnx.InferenceSession(model(nodes, [tensor("x", x.shape)], [tensor("y", None)], {}))
+    (y,) = session.run(None, {"x": x})
+    computed = np.sin(x.astype(float)) if operator == "Sin" else np.maximum(x, 0)
+    np.testing.assert_allclose(y, np.concatenate([x, computed, x], axis), rtol=1e-6, atol=1e-6)
+    assert session.engine.compiled is not None
+    written = next(call.tensors[-1] for call in session.engine.compiled.plan.calls if operator in call.label)
+    assert (written.buffer.space != "output") == apart
+
+
 @pytest.mark.parametrize("size", [(9, 40), (14, 14), (1,), ("h", "w")])
 def test_convolution_of_planes(size: Sequence[int | str]) -> None:
     """A direct convolution reads a graph's input and writes its output as they lie, without copies."""
