@@ -310,6 +310,15 @@ def _picker(rows: tuple[int, ...]) -> Callable[[Sequence[int]], tuple[int, ...]]
     return lambda values: tuple([values[row] for row in rows])
 
 
+class _Placed(NamedTuple):
+    """Where the buffers of an arena lie if they have at most `room` bytes each; at least `least` get the same room."""
+
+    room: Words
+    least: Words
+    offsets: Words
+    total: int
+
+
 class _Arena:
     """Places the buffers of an arena, and keeps where it has placed them last.
 
@@ -321,19 +330,23 @@ class _Arena:
         self._rows = np.array([buffer.bytes for buffer in arena], np.int64)
         self._varies = np.array([not isinstance(numbers[buffer.bytes], int) for buffer in arena], np.bool_)
         self._lives = [buffer.life for buffer in arena]
-        self._last: tuple[Words, tuple[Words, int]] | None = None
+        self._last: _Placed | None = None
 
     def __call__(self, numbers: Words) -> tuple[Words, int]:
         """The offset of each buffer, and the arena's size."""
         nbytes = numbers[self._rows]
-        exponents = np.frexp(nbytes)[1]
-        steps = np.where(self._varies, np.maximum(1 << np.maximum(exponents - 4, 0), _ROOM_BYTES), ALIGNMENT)
-        room = -(-nbytes // steps) * steps
         last = self._last
-        if last is None or not np.array_equal(last[0], room):
-            offsets, total = assign_offsets(room.tolist(), self._lives)
-            self._last = last = room, (np.array(offsets, np.int64), total)
-        return last[1]
+        if last is None or (nbytes > last.room).any() or (nbytes < last.least).any():
+            self._last = last = self._placed(nbytes)
+        return last.offsets, last.total
+
+    def _placed(self, nbytes: Words) -> _Placed:
+        below = (1 << np.frexp(nbytes)[1].astype(np.int64)) >> 1  # the power of two at or below
+        steps = np.where(self._varies, np.maximum(below >> 3, _ROOM_BYTES), ALIGNMENT)
+        room = -(-nbytes // steps) * steps
+        least = np.maximum(room - steps + 1, np.where(steps > _ROOM_BYTES, below, 0))
+        offsets, total = assign_offsets(room.tolist(), self._lives)
+        return _Placed(room, least, np.array(offsets, np.int64), total)
 
 
 def _derived(spec: KernelSpec, given: Sequence[int], stages: Sequence[int]) -> Derived:

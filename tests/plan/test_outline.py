@@ -67,6 +67,18 @@ def test_a_program_does_not_depend_on_the_one_before() -> None:
         assert list(made.inputs) == list(alone.inputs) and list(made.outputs) == list(alone.outputs)
 
 
+def test_sizes_that_grow_a_little_leave_the_arena_as_it_is() -> None:
+    """And where it lies depends on the sizes alone, not on those before."""
+    grows, shrinks = planned(), planned()
+    sizes = range(100, 3000, 7)
+    up = [program(grows, 2, past) for past in sizes]
+    down = [program(shrinks, 2, past) for past in reversed(sizes)]
+    for one, other in zip(up, reversed(down), strict=True):
+        np.testing.assert_array_equal(one.steps.offsets, other.steps.offsets)
+        assert one.arena_bytes == other.arena_bytes
+    assert len({one.arena_bytes for one in up}) < len(up) / 4
+
+
 def test_calls_of_equal_layers_share_their_sizes() -> None:
     plan = planned()
     made = program(plan, 1, 8)
