@@ -52,7 +52,7 @@ def planned() -> Plan:
 
 def program(plan: Plan, batch: int, past: int) -> Program:
     sizes = {"batch": batch, "past": past}
-    return plan.instantiate(sizes, [str(number) for number in range(len(plan.calls))], 2)
+    return plan.instantiate(sizes, [str(number) for number in range(len(plan.calls))])
 
 
 SIZES = [(1, 4), (1, 5), (1, 5), (3, 5), (3, 0), (0, 5), (1, 100), (1, 4)]
@@ -82,7 +82,7 @@ def test_sizes_that_grow_a_little_leave_the_arena_as_it_is() -> None:
 def test_calls_of_equal_layers_share_their_sizes() -> None:
     plan = planned()
     made = program(plan, 1, 8)
-    assert len(set(made.steps.size_begins.tolist())) <= len(made.steps) - LAYERS
+    assert len(set(made.steps.columns[0].tolist())) <= len(made.steps) - LAYERS
     assert len(made.steps.sizes) < sum(len(step.sizes) for step in made.steps)
     addresses = {step.kernel: 0 for step in made.steps}
     tables = make_tables(made, common(plan.outline, made.steps.wiring.kernels, addresses, plan.flags), 1)
