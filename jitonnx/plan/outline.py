@@ -388,7 +388,7 @@ class _Evaluator:
 
 
 def _kinds(tensors: Sequence[PlanTensor]) -> TensorKinds:
-    return TensorKinds(
+    return TensorKinds.of(
         [tensor.name for tensor in tensors],
         [tensor.dtype for tensor in tensors],
         [len(tensor.shape) for tensor in tensors],

@@ -12,6 +12,7 @@ What is needed at a start are named tuples all over this package: a dataclass ta
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Literal, NamedTuple, TypeAlias
@@ -148,6 +149,12 @@ class TensorKinds(NamedTuple):
     names: Sequence[str]
     dtypes: Sequence[np.dtype[np.generic]]
     ranks: Sequence[int]
+    itemsizes: Words
+
+    @classmethod
+    def of(cls, names: Sequence[str], dtypes: Sequence[np.dtype[np.generic]], ranks: Sequence[int]) -> TensorKinds:
+        """Those of these names, element types and ranks."""
+        return cls(names, dtypes, ranks, _words(dtype.itemsize for dtype in dtypes))
 
 
 class Tensors(Sequence[TensorSpec]):
@@ -161,7 +168,7 @@ class Tensors(Sequence[TensorSpec]):
         """The columns of single tensors."""
         ranks = [len(spec.shape) for spec in specs]
         shapes = [(*spec.shape, *(1 for _ in range(max(ranks) - len(spec.shape)))) for spec in specs]
-        kinds = TensorKinds([spec.name for spec in specs], [spec.dtype for spec in specs], ranks)
+        kinds = TensorKinds.of([spec.name for spec in specs], [spec.dtype for spec in specs], ranks)
         return cls(kinds, np.array(shapes, np.int64).reshape(len(specs), max(ranks, default=0)))
 
     def __len__(self) -> int:
@@ -172,11 +179,10 @@ class Tensors(Sequence[TensorSpec]):
         shape = tuple(self.shapes[index, : kinds.ranks[index]].tolist())
         return TensorSpec(kinds.names[index], kinds.dtypes[index], shape)
 
-    @property
+    @functools.cached_property
     def nbytes(self) -> npt.NDArray[np.float64]:
         """The bytes of each, beyond 2^53 roughly."""
-        itemsizes = [dtype.itemsize for dtype in self.kinds.dtypes]
-        return self.shapes.prod(axis=1, dtype=np.float64) * itemsizes
+        return self.shapes.prod(axis=1, dtype=np.float64) * self.kinds.itemsizes
 
 
 class Program(NamedTuple):

@@ -73,7 +73,7 @@ class Common:
         nbytes = [0 if constant is None else constant.nbytes for constant in constants]
         self._limits = np.array([0, *nbytes, *(0 for _ in range(sum(tensors)))], np.int64)
 
-        self.patch_count = len(self._patches)
+        self.patch_count, self.in_arena_place = len(self._patches), address(self.in_arena)
         fixed = self._rows, self.limit_places, self._outer_places, self._patches
         self._rows_address, *self._addresses = map(address, fixed)
 
@@ -101,24 +101,31 @@ class Common:
 
 
 class Tables(NamedTuple):
-    """What a program is for frames.
+    """What a program is for frames: one piece of memory, `words`, and the addresses of what lies in it.
 
-    rows: a `ROW` a step. pointers: what a frame's pointer table begins as: addresses into constants; offsets into the
-    frame's memory where the words of `Common.in_arena` have all bits set.
-    patches: the pointers that each run sets.
+    rows: a `ROW` each of `row_count` steps. pointers: what a frame's pointer table begins as: addresses into constants;
+    offsets into the frame's memory where the words of `Common.in_arena` have all bits set. patches: the pointers that
+    each run sets.
     participants: how many threads share a run's work; no row from `shared_end` on is shared.
     scratch_stride: bytes of scratch memory a thread, which begins `scratch_begin` bytes into the frame's memory.
     memory_bytes: how much memory a frame needs.
     """
 
-    rows: Record
-    pointers: Words
-    patches: Record
+    words: Words
+    row_count: int
+    rows: int
+    pointers: int
+    patches: int
     participants: int
     shared_end: int
     scratch_stride: int
     scratch_begin: int
     memory_bytes: int
+
+    @property
+    def records(self) -> Record:
+        """The rows, to be looked at."""
+        return self.words[: self.row_count * ROW.itemsize // WORD_BYTES].view(ROW)
 
 
 def make_tables(program: Program, common: Common, threads: int) -> Tables:
@@ -131,20 +138,24 @@ def make_tables(program: Program, common: Common, threads: int) -> Tables:
     tensor_bytes = np.concatenate([program.inputs.nbytes, program.outputs.nbytes])
     _check_bytes(program, tensor_bytes)
     limits, bases = common.limits(program, tensor_bytes), common.bases(program)
-    rows, pointers = np.empty(len(steps), ROW), np.empty(len(bases), np.int64)
-    patches = np.empty(common.patch_count, PATCH)
+    row_count, count = len(steps), len(bases)
+    row_bytes, pointer_bytes = row_count * ROW.itemsize, count * WORD_BYTES
+    words = np.empty((row_bytes + pointer_bytes + common.patch_count * PATCH.itemsize) // WORD_BYTES, np.int64)
+    rows = address(words)
+    pointers = rows + row_bytes
+    patches = pointers + pointer_bytes
     layout = np.zeros(1, LAYOUT)
     layout[0] = (
         *common.fixed(bases),
-        len(steps),
+        row_count,
         address(steps.columns),
         address(steps.sizes),
         address(steps.offsets),
         address(limits),
         threads,
-        address(rows),
-        address(pointers),
-        address(patches),
+        rows,
+        pointers,
+        patches,
         *(1, 0, 0, 0),
     )
     driver().lay_out(address(layout))
@@ -155,7 +166,9 @@ def make_tables(program: Program, common: Common, threads: int) -> Tables:
     stride = _aligned(scratch, SEPARATION)
     scratch_begin = _aligned(common.arena_begin + program.arena_bytes, SEPARATION)
     memory_bytes = scratch_begin + stride * participants
-    return Tables(rows, pointers, patches, participants, shared_end, stride, scratch_begin, memory_bytes)
+    return Tables(
+        words, row_count, rows, pointers, patches, participants, shared_end, stride, scratch_begin, memory_bytes
+    )
 
 
 def _aligned(size: int, alignment: int) -> int:

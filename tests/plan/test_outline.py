@@ -86,8 +86,8 @@ def test_calls_of_equal_layers_share_their_sizes() -> None:
     assert len(made.steps.sizes) < sum(len(step.sizes) for step in made.steps)
     addresses = {step.kernel: 0 for step in made.steps}
     tables = make_tables(made, common(plan.outline, made.steps.wiring.kernels, addresses, plan.flags), 1)
-    first = tables.rows["sizes"].min()
-    for step, row in zip(made.steps, tables.rows, strict=True):
+    first = tables.records["sizes"].min()
+    for step, row in zip(made.steps, tables.records, strict=True):
         begin = int(row["sizes"] - first) // 8
         assert tuple(made.steps.sizes[begin : begin + len(step.sizes)].tolist()) == step.sizes
 
