@@ -1,7 +1,7 @@
 """A program as the native driver reads it: rows, sizes, pointers and patches, worked out once for all its frames.
 
 Steps are columns of numbers, and what does not depend on sizes is worked out once a plan (`Common`), so that a new
-shape costs some calls of NumPy, however many steps there are.
+shape costs a few calls of NumPy and a native one, however many steps there are.
 """
 
 from __future__ import annotations
