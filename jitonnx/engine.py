@@ -94,7 +94,7 @@ class Compiled:
     def ready(self, sizes: Mapping[str, int], threads: int, frames: FramePool) -> Ready:
         """The program for values of the dimension variables."""
         outline = self.plan.outline
-        program = outline.instantiate(sizes, self._common.wiring, threads)
+        program = outline.instantiate(sizes, self._common.wiring)
         return Ready(program, self._common, threads, outline.is_short(program, sizes), frames)
 
     @functools.cached_property

@@ -61,8 +61,6 @@ def read(value: Any, declared: Declaration) -> np.ndarray:
     Takes arrays (any layout, byte order or subclass), what offers `__array__` or `__dlpack__`, numbers for scalars, and
     nested lists or tuples. InvalidArgument says what does not fit.
     """
-    if _is_ready(value, declared):
-        return value
     array = value if type(value) is np.ndarray else _as_array(value, declared)
     if declared.dtype is DType.STRING:
         array = _strings(array, declared)
@@ -72,15 +70,36 @@ def read(value: Any, declared: Declaration) -> np.ndarray:
     return np.require(array, array.dtype.newbyteorder("="), ["C", "A", "E"])
 
 
-def _is_ready(value: Any, declared: Declaration) -> bool:
-    """Whether a value is an array that is as `read` gives it. Told quickly: most are."""
-    dtype, shape = declared.dtype, declared.shape
-    if type(value) is not np.ndarray or dtype is None or dtype is DType.STRING or value.dtype != dtype.numpy:
-        return False
-    flags, given = value.flags, value.shape
-    if shape is None or len(given) != len(shape) or not (flags.c_contiguous and flags.aligned):
-        return False
-    return all([dim == size for dim, size in zip(shape, given, strict=True) if isinstance(dim, int)])
+class PlainInputs:
+    """Tells quickly whether feeds are what most are: a dict of arrays that can be used as they are."""
+
+    def __init__(self, declared: Sequence[Declaration]) -> None:
+        self._expected: list[tuple[str, np.dtype[Any], int, list[tuple[int, int]]]] | None = []
+        for entry in declared:
+            if entry.dtype is None or entry.dtype is DType.STRING or entry.shape is None:
+                self._expected = None  # these need a closer look at every run
+                return
+            fixed = [(axis, dim) for axis, dim in enumerate(entry.shape) if isinstance(dim, int)]
+            self._expected.append((entry.name, entry.dtype.numpy, len(entry.shape), fixed))
+
+    def arrays(self, feeds: Any) -> list[np.ndarray] | None:
+        """The arrays, in order, as `read` would give them; None if anything about the feeds is unusual."""
+        expected = self._expected
+        if expected is None or type(feeds) is not dict or len(feeds) != len(expected):
+            return None
+        arrays = []
+        for name, dtype, rank, fixed in expected:
+            array = feeds.get(name)
+            if type(array) is not np.ndarray or array.ndim != rank or array.dtype != dtype:
+                return None
+            flags = array.flags
+            if not (flags.c_contiguous and flags.aligned):
+                return None
+            for axis, size in fixed:
+                if array.shape[axis] != size:
+                    return None
+            arrays.append(array)
+        return arrays
 
 
 def plain_entry(
@@ -247,15 +266,28 @@ def _expected(declared: Declaration) -> str:
     return f"{declared.type} of shape [{dims}]"
 
 
-def disagreement(declared: Sequence[Declaration], shapes: Sequence[Sequence[int]]) -> str | None:
-    """How inputs disagree on the size of a named dimension; None if they do not."""
-    seen: dict[str, tuple[int, int, str]] = {}
-    for entry, shape in zip(declared, shapes, strict=True):
-        for axis, (dim, size) in enumerate(zip(entry.shape or (), shape, strict=False)):
-            if not isinstance(dim, str):
-                continue
-            first, other, name = seen.setdefault(dim, (size, axis, entry.name))
-            if first != size:
-                where = f"axis {axis} of {entry.name!r}"
-                return f"dimension {dim!r} is {first} on axis {other} of {name!r}, but {size} on {where}"
-    return None
+class NamedSizes:
+    """The dimensions of inputs that have a name: inputs should agree on their sizes."""
+
+    def __init__(self, declared: Sequence[Declaration]) -> None:
+        self._declared = declared
+        self._places = [
+            (number, axis, dim)
+            for number, entry in enumerate(declared)
+            for axis, dim in enumerate(entry.shape or ())
+            if isinstance(dim, str)
+        ]
+
+    def disagreement(self, shapes: Sequence[Sequence[int]]) -> str | None:
+        """How inputs of these shapes disagree on the size of a named dimension; None if they do not."""
+        seen: dict[str, tuple[int, int, int]] = {}
+        for number, axis, dim in self._places:
+            size = shapes[number][axis]
+            first = seen.setdefault(dim, (size, number, axis))
+            if first[0] != size:
+                there, here = self._where(*first[1:]), self._where(number, axis)
+                return f"dimension {dim!r} is {first[0]} on {there}, but {size} on {here}"
+        return None
+
+    def _where(self, number: int, axis: int) -> str:
+        return f"axis {axis} of {self._declared[number].name!r}"

@@ -41,7 +41,7 @@ class Ready:
     ) -> None:
         self.executable = Executable(program, common, threads, frames)
         self.entry: Entry | None = self.executable.entry(release_gil=not keep_gil)
-        self._names = [spec.name for spec in program.inputs]
+        self._names = program.inputs.kinds.names
 
     def memory_bytes(self) -> int:
         """What it holds besides weights and the frames that it runs in."""

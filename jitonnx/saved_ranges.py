@@ -64,7 +64,7 @@ class SavedRanges:
         return self._plans.get(number, made)
 
     def _made(self, shared: Common, outline: Outline, sizes: dict[str, int]) -> Ready:
-        program = outline.instantiate(sizes, shared.wiring, self._threads)
+        program = outline.instantiate(sizes, shared.wiring)
         return Ready(program, shared, self._threads, outline.is_short(program, sizes), self._frames)
 
 

@@ -20,9 +20,6 @@ from jitonnx.runtime.program import Flag, Shapes
 if TYPE_CHECKING:
     from jitonnx.session import InferenceSession
 
-ANY_THREADS = 1 << 20
-"""Programs are saved for more threads than there are, as the machine that runs them chooses how many."""
-
 NamedShapes = Mapping[str, Sequence[Size]]
 Ends = tuple[Shapes, Shapes]
 """The least and the largest shapes of the inputs; the same for one set of shapes."""
@@ -173,7 +170,7 @@ def _program(engine: Engine, shapes: Shapes) -> tuple[Compiled, SavedProgram]:
     _check_no_blas(serving)
     compiled, sizes = serving.compiled, serving.sizes(shapes)
     assert compiled is not None and sizes is not None, "Bug: an engine that serves shapes is neither cut nor compiled"
-    program = compiled.plan.instantiate(sizes, compiled.symbols, ANY_THREADS)
+    program = compiled.plan.instantiate(sizes, compiled.symbols)
     return compiled, SavedProgram(program, compiled.plan.outline.is_short(program, sizes))
 
 

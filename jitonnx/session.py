@@ -237,12 +237,14 @@ class InferenceSession:
 
     def _carefully(self, feeds: Any) -> Outputs:
         """All outputs, every feed looked at by itself."""
-        feeding.check_names(feeds, self._main.names, self._overridable)
-        bound = self._bound(feeds)
-        arrays = [feeding.read(feeds[declared.name], declared) for declared in bound.declared]
+        bound, arrays = self._main, self._main.plain.arrays(feeds)
+        if arrays is None:
+            feeding.check_names(feeds, self._main.names, self._overridable)
+            bound = self._bound(feeds)
+            arrays = [feeding.read(feeds[declared.name], declared) for declared in bound.declared]
         shapes = tuple(array.shape for array in arrays)
         if bound.engine.known_program(shapes) is None:
-            self._check_agreement(bound.declared, shapes)
+            self._check_agreement(bound, shapes)
         with _explained():
             program = bound.engine.program(shapes)
             if program is None:
@@ -272,9 +274,9 @@ class InferenceSession:
             self._overriding[fed] = _Bound([*self._main.declared, *declared], engine)
         return self._overriding[fed]
 
-    def _check_agreement(self, declared: Sequence[Declaration], shapes: Shapes) -> None:
+    def _check_agreement(self, bound: _Bound, shapes: Shapes) -> None:
         """Warn once of inputs that disagree on a dimension; InvalidArgument in strict mode."""
-        text = feeding.disagreement(declared, shapes)
+        text = bound.named.disagreement(shapes)
         if text is None:
             return
         if self._sess_options.entry(STRICT) == "1":
@@ -652,6 +654,7 @@ class _Bound:
     def __init__(self, declared: Sequence[Declaration], engine: Engine | SavedEngine | BackgroundEngine) -> None:
         self.declared, self.engine = declared, engine
         self.names = [entry.name for entry in declared]
+        self.plain, self.named = feeding.PlainInputs(declared), feeding.NamedSizes(declared)
 
     def known_program(self, feeds: Any) -> Any:
         """The program for feeds of these shapes if there is one; None also if they are not a mapping of arrays."""

@@ -10,7 +10,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -76,14 +76,13 @@ class Derived(NamedTuple):
     """What follows of a call from its spec and the values of its sizes.
 
     complete: the sizes that the kernel gets, its stages' left out; sizes: with these. microseconds: a rough time.
+    numbers: `STEP_COLUMNS`, the first left at 0.
     """
 
     complete: tuple[int, ...]
     sizes: Words
-    tasks: int
     microseconds: float
-    grain: int
-    scratch: int
+    numbers: tuple[int, ...]
 
 
 class ArenaBuffer(NamedTuple):
@@ -132,6 +131,7 @@ class Outline:
     ) -> None:
         self.inputs, self.outputs, self.calls = inputs, outputs, calls
         self.arena, self.constants, self.assumptions, self.numbers = arena, constants, assumptions, numbers
+        self._own_constants = [(n, constant) for n, constant in enumerate(constants) if isinstance(constant, Contents)]
         self._evaluate = _Evaluator([*numbers, 1])
         self.input_kinds, self._input_rows = _kinds(inputs), _shape_rows(inputs, len(numbers))
         self.output_kinds, self._output_rows = _kinds(outputs), _shape_rows(outputs, len(numbers))
@@ -159,7 +159,7 @@ class Outline:
             np.array([0 if operand.space == "arena" else operand.index for operand in operands], np.int64),
         )
 
-    def instantiate(self, sizes: Mapping[str, int], wiring: Wiring, threads: int) -> Program:
+    def instantiate(self, sizes: Mapping[str, int], wiring: Wiring) -> Program:
         """The program for values of the dimension variables. Fail for tensors beyond all memory.
 
         This is what a new shape costs: Python that goes by kinds of calls, and NumPy that goes by calls and operands.
@@ -170,31 +170,26 @@ class Outline:
         offsets = numbers[self._offset_rows]
         offsets[self._in_arena] += arena[self._buffers]
         return Program(
-            self._steps(wiring, offsets, [derivation(values) for derivation in self._derivations], threads),
+            self._steps(wiring, offsets, [derivation(values) for derivation in self._derivations]),
             arena_bytes,
-            [_array(constant, values) for constant in self.constants],
+            self._all_constants(values),
             Tensors(self.input_kinds, numbers[self._input_rows]),
             Tensors(self.output_kinds, numbers[self._output_rows]),
         )
 
-    def _steps(self, wiring: Wiring, offsets: Words, derived: Sequence[Derived], threads: int) -> Steps:
+    def _all_constants(self, values: Sequence[int]) -> list[Array]:
+        constants: list[Any] = [*self.constants]
+        for place, contents in self._own_constants:
+            elements = [values[row] for row in contents.elements]
+            constants[place] = np.array(elements, contents.dtype).reshape(contents.shape)
+        return constants
+
+    def _steps(self, wiring: Wiring, offsets: Words, derived: Sequence[Derived]) -> Steps:
         """derived: of each kind of calls."""
-        kind_of = self._kind_of
-        tasks, grain, scratch, counts = np.array(
-            [(one.tasks, one.grain, one.scratch, len(one.sizes)) for one in derived] or np.zeros((0, 4)), np.int64
-        ).T
-        shares = np.array([threads_for(one.microseconds, one.tasks, threads) for one in derived], np.int64)
-        return Steps(
-            wiring,
-            offsets,
-            np.concatenate([_NO_WORDS, *(one.sizes for one in derived)]),
-            (counts.cumsum() - counts)[kind_of],
-            counts[kind_of],
-            tasks[kind_of],
-            shares[kind_of],
-            grain[kind_of],
-            scratch[kind_of],
-        )
+        kinds = np.array([one.numbers for one in derived] or np.zeros((0, 6)), np.int64).T
+        kinds[0] = kinds[1].cumsum() - kinds[1]
+        sizes = np.concatenate([_NO_WORDS, *[one.sizes for one in derived]])
+        return Steps(wiring, offsets, sizes, np.take(kinds, self._kind_of, axis=1))
 
     def _words(self, values: Sequence[int]) -> Words:
         try:
@@ -310,6 +305,15 @@ def _picker(rows: tuple[int, ...]) -> Callable[[Sequence[int]], tuple[int, ...]]
     return lambda values: tuple([values[row] for row in rows])
 
 
+class _Placed(NamedTuple):
+    """Where the buffers of an arena lie if they have at most `room` bytes each; at least `least` get the same room."""
+
+    room: Words
+    least: Words
+    offsets: Words
+    total: int
+
+
 class _Arena:
     """Places the buffers of an arena, and keeps where it has placed them last.
 
@@ -321,31 +325,35 @@ class _Arena:
         self._rows = np.array([buffer.bytes for buffer in arena], np.int64)
         self._varies = np.array([not isinstance(numbers[buffer.bytes], int) for buffer in arena], np.bool_)
         self._lives = [buffer.life for buffer in arena]
-        self._last: tuple[Words, tuple[Words, int]] | None = None
+        self._last: _Placed | None = None
 
     def __call__(self, numbers: Words) -> tuple[Words, int]:
         """The offset of each buffer, and the arena's size."""
         nbytes = numbers[self._rows]
-        exponents = np.frexp(nbytes)[1]
-        steps = np.where(self._varies, np.maximum(1 << np.maximum(exponents - 4, 0), _ROOM_BYTES), ALIGNMENT)
-        room = -(-nbytes // steps) * steps
         last = self._last
-        if last is None or not np.array_equal(last[0], room):
-            offsets, total = assign_offsets(room.tolist(), self._lives)
-            self._last = last = room, (np.array(offsets, np.int64), total)
-        return last[1]
+        if last is None or (nbytes > last.room).any() or (nbytes < last.least).any():
+            self._last = last = self._placed(nbytes)
+        return last.offsets, last.total
+
+    def _placed(self, nbytes: Words) -> _Placed:
+        below = (1 << np.frexp(nbytes)[1].astype(np.int64)) >> 1  # the power of two at or below
+        steps = np.where(self._varies, np.maximum(below >> 3, _ROOM_BYTES), ALIGNMENT)
+        room = -(-nbytes // steps) * steps
+        least = np.maximum(room - steps + 1, np.where(steps > _ROOM_BYTES, below, 0))
+        offsets, total = assign_offsets(room.tolist(), self._lives)
+        return _Placed(room, least, np.array(offsets, np.int64), total)
 
 
 def _derived(spec: KernelSpec, given: Sequence[int], stages: Sequence[int]) -> Derived:
     complete = tuple(spec.complete(given))
     tasks = spec.tasks(complete)
     if tasks == 0:
-        return Derived(complete, _NO_WORDS, 0, 0.0, 1, 0)
+        return Derived(complete, _NO_WORDS, 0.0, (0, 0, 0, 1, 1, 0))
     estimate = microseconds(spec.work(complete))
     grain = max(spec.grain(complete), grain_for(estimate, tasks))
-    return Derived(
-        complete, np.array([*complete, *stages], np.int64), tasks, estimate, grain, spec.scratch_bytes(complete)
-    )
+    words = np.array([*complete, *stages], np.int64)
+    shares = threads_for(estimate, tasks, tasks)
+    return Derived(complete, words, estimate, (0, len(words), tasks, shares, grain, spec.scratch_bytes(complete)))
 
 
 class _Evaluator:
@@ -379,14 +387,8 @@ class _Evaluator:
         return words
 
 
-def _array(constant: Constant, values: Sequence[int]) -> Array:
-    if not isinstance(constant, Contents):
-        return constant
-    return np.array([values[row] for row in constant.elements], constant.dtype).reshape(constant.shape)
-
-
 def _kinds(tensors: Sequence[PlanTensor]) -> TensorKinds:
-    return TensorKinds(
+    return TensorKinds.of(
         [tensor.name for tensor in tensors],
         [tensor.dtype for tensor in tensors],
         [len(tensor.shape) for tensor in tensors],

@@ -35,9 +35,9 @@ class Plan:
         """Settle what all instantiations share: lifetimes, and the outline that programs are made of."""
         self.outline = _outline(self, lifetimes(self.calls))
 
-    def instantiate(self, sizes: Mapping[str, int], symbols: Sequence[str], threads: int) -> Program:
+    def instantiate(self, sizes: Mapping[str, int], symbols: Sequence[str]) -> Program:
         """The program for values of the dimension variables. `symbols`: the kernel symbol of each call."""
-        return self.outline.instantiate(sizes, self.outline.wiring(symbols), threads)
+        return self.outline.instantiate(sizes, self.outline.wiring(symbols))
 
     def sized(self, sizes: Mapping[str, int]) -> Iterator[tuple[KernelCall, tuple[int, ...]]]:
         """Each call with the sizes that its kernel gets for values of the dimension variables, its stages' left out."""

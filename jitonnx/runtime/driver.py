@@ -2,6 +2,7 @@
 from an artifact.
 
 jitonnx_run(frame, stamps)    a whole run; stamps: 0, or where it notes the clock (ns), first and after each step
+jitonnx_lay_out(layout)       fill a program's tables
 jitonnx_load(frame, program)  the frame becomes one of the program
 jitonnx_take(pool, program), jitonnx_put_back(pool, frame)
 jitonnx_acquire(team), jitonnx_stop(team)
@@ -24,7 +25,7 @@ from .cache import KernelCache
 from .digest import sha256
 from .images import load_linked
 
-_EXPORTED = ("run", "load", "take", "put_back", "acquire", "stop", "entry")
+_EXPORTED = ("run", "lay_out", "load", "take", "put_back", "acquire", "stop", "entry")
 _BLOCKS = ("malloc", "calloc", "realloc", "free", "trim")
 SYMBOLS = tuple(f"jitonnx_{name}" for name in (*_EXPORTED, *(f"block_{name}" for name in _BLOCKS)))
 _DARWIN = sys.platform == "darwin"
@@ -36,10 +37,11 @@ _driver: Driver | None = None
 
 
 class Driver(NamedTuple):
-    """The native functions. All but `load`, `take` and `put_back` let go of the GIL while they run."""
+    """The native functions. All but `lay_out`, `load`, `take` and `put_back` let go of the GIL while they run."""
 
     image: Mapping[str, int]
     run: Callable[[int, int], None]
+    lay_out: Callable[[int], None]
     load: Callable[[int, int], None]
     take: Callable[[int, int], int | None]
     put_back: Callable[[int, int], None]
@@ -76,6 +78,7 @@ def _driver_in(image: Mapping[str, int]) -> Driver:
     return Driver(
         image=image,
         run=ctypes.CFUNCTYPE(None, word, word)(at["run"]),
+        lay_out=ctypes.PYFUNCTYPE(None, word)(at["lay_out"]),
         load=ctypes.PYFUNCTYPE(None, word, word)(at["load"]),
         take=ctypes.PYFUNCTYPE(word, word, word)(at["take"]),
         put_back=ctypes.PYFUNCTYPE(None, word, word)(at["put_back"]),
@@ -117,7 +120,7 @@ def compile_driver() -> bytes:
     import llvmlite.binding as llvm
     import llvmlite.ir as ir
 
-    from .native import blocks, entry, sync, team, walk
+    from .native import blocks, entry, sync, tables, team, walk
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -127,6 +130,7 @@ def compile_driver() -> bytes:
     walk.define_walk(module)
     team.define(module, _SET_MASK)
     walk.define_runs(module)
+    tables.define(module)
     entry.define(module)
     blocks.define(module, sys.platform == "linux")
     parsed = llvm.parse_assembly(str(module))

@@ -29,7 +29,7 @@ from .layout import (
     Flags,
     address,
 )
-from .program import Words
+from .program import Tensors
 
 Entry: TypeAlias = Callable[[Mapping[str, npt.NDArray[np.generic]]], "list[npt.NDArray[np.generic]] | None"]
 
@@ -69,36 +69,33 @@ class _EntryKeeper:
     def __init__(self, loadable: Loadable, pool: FramePool, release_gil: bool) -> None:
         program, signature = loadable.program, loadable.common.signature
         self._loadable, self._pool = loadable, pool
-        self._inputs, self._outputs = signature.inputs.copy(), signature.outputs.copy()
-        self._inputs["shape"] = _rows_of(program.inputs.shapes)
-        self._outputs["shape"] = _rows_of(program.outputs.shapes)
-        self._outputs["large"] = program.outputs.nbytes >= LARGE_BYTES
-        large = self._outputs["large"].any()
-        if large:
+        self._large = (program.outputs.nbytes >= LARGE_BYTES).astype(np.int64)
+        if self._large.any():
             blocks().serve(self)
         python = _python()
         self._record = np.zeros(1, ENTRY)
         self._record[0] = (
             pool.address,
             loadable.address,
-            len(self._inputs),
-            address(self._inputs),
-            len(self._outputs),
-            address(self._outputs),
+            *signature.inputs_place,
+            *_shapes(program.inputs),
+            *signature.outputs_place,
+            *_shapes(program.outputs),
+            address(self._large),
             int(release_gil),
             id(None),
             id(dict),
             id(np.ndarray),
             python.new_array,
             python.set_handler,
-            id(blocks().capsule) if large else 0,
+            id(blocks().capsule),
         )
         self.capsule = python.new_capsule(address(self._record), None, None)
 
 
-def _rows_of(shapes: Words) -> Words:
-    """The address of each row."""
-    return address(shapes) + np.arange(len(shapes)) * (shapes.shape[1] * WORD_BYTES)
+def _shapes(tensors: Tensors) -> tuple[int, int]:
+    """Where the shapes are, and how many bytes apart."""
+    return address(tensors.shapes), tensors.shapes.shape[1] * WORD_BYTES
 
 
 class _Python(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
@@ -44,6 +45,11 @@ class Executable:
         self._loadable = Loadable(program, common, self.threads)
         self._pool = frames or FramePool()
         self._pool.expect(self._loadable)
+
+    @functools.cached_property
+    def _specs(self) -> tuple[list[TensorSpec], list[TensorSpec]]:
+        """The inputs and the outputs."""
+        return list(self.program.inputs), list(self.program.outputs)
 
     def run(self, inputs: Sequence[Array]) -> list[Array]:
         """The outputs for these inputs, in the program's order; new C-contiguous arrays, which the caller owns.
@@ -110,10 +116,10 @@ class Executable:
         self._pool.trim()
 
     def _new_outputs(self) -> list[Array]:
-        return [_new_output(spec) for spec in self.program.outputs]
+        return [_new_output(spec) for spec in self._specs[1]]
 
     def _ready(self, inputs: Sequence[Array]) -> list[Array]:
-        specs = self.program.inputs
+        specs = self._specs[0]
         if len(inputs) != len(specs):
             raise ValueError(f"the program has {len(specs)} inputs, but {len(inputs)} were given")
         return [_ready(array, spec) for array, spec in zip(inputs, specs, strict=True)]

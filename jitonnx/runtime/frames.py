@@ -42,18 +42,18 @@ class Loadable:
         self.address = address(self._record)
         self._record[0] = (
             next(_numbers),
-            address(tables.rows),
-            len(tables.rows),
+            tables.rows,
+            tables.row_count,
             tables.shared_end,
             tables.participants,
             self.team.address if self.team else 0,
-            address(tables.patches),
-            len(tables.patches),
+            tables.patches,
+            common.patch_count,
             tables.scratch_stride,
             len(common.flags),
-            address(tables.pointers),
-            address(common.in_arena),
-            len(tables.pointers),
+            tables.pointers,
+            common.in_arena_place,
+            len(common.in_arena),
             self.base_count,
             tables.scratch_begin,
             tables.memory_bytes,
@@ -152,7 +152,7 @@ class FramePool:
                 return self._kept[found]
             self._drop_last()
         tables = program.tables
-        frame = Frame(_with_room(tables.memory_bytes), _with_room(len(tables.pointers)), program.base_count)
+        frame = Frame(_with_room(tables.memory_bytes), _with_room(len(program.common.in_arena)), program.base_count)
         self._native.load(frame.address, program.address)
         with self._lock:
             if len(self._kept) < self._number:

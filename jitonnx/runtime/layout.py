@@ -46,6 +46,23 @@ ROW = _words("kernel", "pointers", "sizes", "tasks", "threads", "unit", "grain",
 more is shared: claimed in units of `unit` tasks, at least `grain` of them at a time; `quotient` and `remainder` are
 those of its units / threads."""
 
+MOST_PIECES = 8
+"""A thread's part of a step is taken in pieces that shrink down to this part of it: smaller ones would not make the
+threads' ends more even by much, and each piece costs some 20 ns and what its kernel does once a call."""
+
+STEP_COLUMNS = ("size_begin", "size_count", "tasks", "threads", "grain", "scratch")
+"""The numbers of steps, each a row of words: `program.Steps` says what they are."""
+
+LAYOUT = _words(
+    "common_rows", "bases", "limit_places", "outer_places", "common_patches", "operand_count", "patch_count",
+    "step_count", "columns", "sizes", "offsets", "limits", "threads",
+    "rows", "pointers", "patches",
+    "participants", "shared_end", "scratch", "wrong",
+)  # fmt: skip
+"""A program to lay out: what all of its plan have in common (`tables.Common`); its own columns, and the number of
+threads; the tables to fill; and what comes out. `limits[limit_places[i]]` are the bytes of the memory that operand i
+lies in, `outer_places` the operands in inputs and outputs. `wrong` is 1 if an operand begins outside of its memory."""
+
 PATCH = _words("pointer", "base", "offset")
 """Before a run: pointer table[pointer] = bases[base] + offset. `pointer` and `base` are byte offsets."""
 
@@ -141,8 +158,13 @@ ENTRY = _words(
     "program",
     "input_count",
     "inputs",
+    "input_shapes",
+    "input_pitch",
     "output_count",
     "outputs",
+    "output_shapes",
+    "output_pitch",
+    "large",
     "release",
     "none",
     "dict_type",
@@ -151,12 +173,12 @@ ENTRY = _words(
     "set_handler",
     "large_handler",
 )
-"""What a native entry knows of its program. `release`: let go of the GIL during the run. `new_array`:
-PyArray_NewFromDescr. `set_handler`: PyDataMem_SetHandler; `large_handler`: what the memory of large outputs comes from,
-0 if there are none."""
+"""What a native entry knows of its program. The shape of input i is at `input_shapes` + i * `input_pitch`, and so for
+outputs; `large` has a word for each output, 1 where its memory comes from `large_handler`. `release`: let go of the GIL
+during the run. `new_array`: PyArray_NewFromDescr. `set_handler`: PyDataMem_SetHandler."""
 
-ENTRY_INPUT = _words("name", "type_number", "rank", "shape")
-ENTRY_OUTPUT = _words("descriptor", "rank", "shape", "large")
+ENTRY_INPUT = _words("name", "type_number", "rank")
+ENTRY_OUTPUT = _words("descriptor", "rank")
 
 
 OBJECT_TYPE = 8

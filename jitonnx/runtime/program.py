@@ -12,6 +12,7 @@ What is needed at a start are named tuples all over this package: a dataclass ta
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Literal, NamedTuple, TypeAlias
@@ -20,6 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from jitonnx.errors import Fail
+
+from .layout import STEP_COLUMNS
 
 Space: TypeAlias = Literal["arena", "constant", "input", "output"]
 SPACES: tuple[Space, ...] = ("arena", "constant", "input", "output")
@@ -76,27 +79,14 @@ class Wiring(NamedTuple):
 
 
 class Steps(Sequence[Step]):
-    """Steps in order, as columns of numbers: what tables are made of. One without tasks is passed over.
+    """Steps in order, as numbers: what tables are made of. One without tasks is passed over.
 
-    offsets: of each operand of each step. sizes: the sizes of all steps, those of each `size_counts` from `size_begins`
-    on; several may have the same. The others: of each step.
+    offsets: of each operand of each step. sizes: of all steps, several of which may have the same.
+    columns: `STEP_COLUMNS` of each step, as of `Step`; its sizes are `size_count` from `size_begin` on.
     """
 
-    def __init__(
-        self,
-        wiring: Wiring,
-        offsets: Words,
-        sizes: Words,
-        size_begins: Words,
-        size_counts: Words,
-        tasks: Words,
-        threads: Words,
-        grain: Words,
-        scratch: Words,
-    ) -> None:
-        self.wiring, self.offsets = wiring, offsets
-        self.sizes, self.size_begins, self.size_counts = sizes, size_begins, size_counts
-        self.tasks, self.threads, self.grain, self.scratch = tasks, threads, grain, scratch
+    def __init__(self, wiring: Wiring, offsets: Words, sizes: Words, columns: Words) -> None:
+        self.wiring, self.offsets, self.sizes, self.columns = wiring, offsets, sizes, columns
 
     @classmethod
     def of(cls, steps: Sequence[Step]) -> Steps:
@@ -109,38 +99,31 @@ class Steps(Sequence[Step]):
             _words(_CODES[slot.space] for slot in slots),
             _words(slot.index for slot in slots),
         )
-        counts = _words(len(step.sizes) for step in steps)
-        return cls(
-            wiring,
-            _words(slot.offset for slot in slots),
-            _words(chain.from_iterable(step.sizes for step in steps)),
-            counts.cumsum() - counts,
-            counts,
-            _words(step.tasks for step in steps),
-            _words(step.threads for step in steps),
-            _words(step.grain for step in steps),
-            _words(step.scratch for step in steps),
-        )
+        numbers = [(0, len(step.sizes), step.tasks, step.threads, step.grain, step.scratch) for step in steps]
+        columns = np.array(numbers, np.int64).reshape(len(steps), len(STEP_COLUMNS)).T.copy()
+        columns[0] = columns[1].cumsum() - columns[1]
+        sizes = _words(chain.from_iterable(step.sizes for step in steps))
+        return cls(wiring, _words(slot.offset for slot in slots), sizes, columns)
 
     def __len__(self) -> int:
-        return len(self.tasks)
+        return self.columns.shape[1]
 
     def __getitem__(self, index: int) -> Step:  # type: ignore[override]  # nobody takes slices
         index = range(len(self))[index]
         wiring = self.wiring
         operands = range(wiring.ends[index - 1] if index else 0, wiring.ends[index])
-        begin = self.size_begins[index]
+        begin, count, tasks, threads, grain, scratch = self.columns[:, index].tolist()
         return Step(
             wiring.kernels[index],
             tuple(
                 Slot(SPACES[wiring.spaces[place]], int(wiring.indices[place]), int(self.offsets[place]))
                 for place in operands
             ),
-            tuple(self.sizes[begin : begin + self.size_counts[index]].tolist()),
-            int(self.tasks[index]),
-            int(self.threads[index]),
-            int(self.grain[index]),
-            int(self.scratch[index]),
+            tuple(self.sizes[begin : begin + count].tolist()),
+            tasks,
+            threads,
+            grain,
+            scratch,
             wiring.labels[index],
         )
 
@@ -166,6 +149,12 @@ class TensorKinds(NamedTuple):
     names: Sequence[str]
     dtypes: Sequence[np.dtype[np.generic]]
     ranks: Sequence[int]
+    itemsizes: Words
+
+    @classmethod
+    def of(cls, names: Sequence[str], dtypes: Sequence[np.dtype[np.generic]], ranks: Sequence[int]) -> TensorKinds:
+        """Those of these names, element types and ranks."""
+        return cls(names, dtypes, ranks, _words(dtype.itemsize for dtype in dtypes))
 
 
 class Tensors(Sequence[TensorSpec]):
@@ -179,7 +168,7 @@ class Tensors(Sequence[TensorSpec]):
         """The columns of single tensors."""
         ranks = [len(spec.shape) for spec in specs]
         shapes = [(*spec.shape, *(1 for _ in range(max(ranks) - len(spec.shape)))) for spec in specs]
-        kinds = TensorKinds([spec.name for spec in specs], [spec.dtype for spec in specs], ranks)
+        kinds = TensorKinds.of([spec.name for spec in specs], [spec.dtype for spec in specs], ranks)
         return cls(kinds, np.array(shapes, np.int64).reshape(len(specs), max(ranks, default=0)))
 
     def __len__(self) -> int:
@@ -190,11 +179,10 @@ class Tensors(Sequence[TensorSpec]):
         shape = tuple(self.shapes[index, : kinds.ranks[index]].tolist())
         return TensorSpec(kinds.names[index], kinds.dtypes[index], shape)
 
-    @property
+    @functools.cached_property
     def nbytes(self) -> npt.NDArray[np.float64]:
         """The bytes of each, beyond 2^53 roughly."""
-        itemsizes = [dtype.itemsize for dtype in self.kinds.dtypes]
-        return self.shapes.prod(axis=1, dtype=np.float64) * itemsizes
+        return self.shapes.prod(axis=1, dtype=np.float64) * self.kinds.itemsizes
 
 
 class Program(NamedTuple):

@@ -1,7 +1,7 @@
 """A program as the native driver reads it: rows, sizes, pointers and patches, worked out once for all its frames.
 
 Steps are columns of numbers, and what does not depend on sizes is worked out once a plan (`Common`), so that a new
-shape costs some calls of NumPy, however many steps there are.
+shape costs a few calls of NumPy and a native one, however many steps there are.
 """
 
 from __future__ import annotations
@@ -12,15 +12,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .layout import ALIGNMENT, MOST_UNITS, PATCH, ROW, SEPARATION, WORD_BYTES, Record, address
+from .driver import driver
+from .layout import ALIGNMENT, LAYOUT, PATCH, ROW, SEPARATION, WORD_BYTES, Record, address
 from .program import SPACES, Flag, Program, Steps, TensorKinds, Wiring, Words, arena_beyond_memory, beyond_memory
 from .signature import Signature
 
 _ARENA, _CONSTANT, _INPUT, _OUTPUT = range(len(SPACES))
-
-MOST_PIECES = 8
-"""A thread's part of a step is taken in pieces that shrink down to this part of it: smaller ones would not make the
-threads' ends more even by much, and each piece costs some 20 ns and what its kernel does once a call."""
 
 
 class Common:
@@ -49,9 +46,9 @@ class Common:
         self._constants = constants
         """Holds the memory that pointers go to."""
         starts = np.concatenate([[0], wiring.ends[:-1]]) if len(wiring.ends) else wiring.ends
-        self.rows = np.zeros(len(wiring.kernels), ROW)
-        self.rows["kernel"] = [addresses[kernel] for kernel in wiring.kernels]
-        self.rows["pointers"] = starts * WORD_BYTES
+        self._rows = np.zeros(len(wiring.kernels), ROW)
+        self._rows["kernel"] = [addresses[kernel] for kernel in wiring.kernels]
+        self._rows["pointers"] = starts * WORD_BYTES
         places, in_frame = _places(constants, flags)
         space, index = wiring.spaces, wiring.indices
         counts = np.array([1, len(constants), *tensors], np.int64)
@@ -59,53 +56,76 @@ class Common:
             raise ValueError(_outside(wiring, place))
         is_arena, is_constant = space == _ARENA, space == _CONSTANT
         number = np.where(is_constant, index, 0)
-        self.bases = np.where(is_arena, self.arena_begin, np.where(is_constant, places[number], 0))
-        """What each operand's offset counts from: an address; a place in a frame where `in_arena` has all bits set."""
+        self._bases = np.where(is_arena, self.arena_begin, np.where(is_constant, places[number], 0))
         self.in_arena = -(is_arena | (is_constant & in_frame[number])).astype(np.int64)
         own = np.array([constant is None for constant in constants] or [False])
-        self.own_places = np.flatnonzero(is_constant & own[number])
+        self._own_places = np.flatnonzero(is_constant & own[number])
         """The operands that are constants of each program's own."""
-        self.outer_places = np.flatnonzero(space >= _INPUT)
+        self._outer_places = np.flatnonzero(space >= _INPUT)
         """The operands in inputs and outputs."""
-        outer = space[self.outer_places]
-        self.patches = np.zeros(len(outer), PATCH)
-        self.patches["pointer"] = self.outer_places * WORD_BYTES
+        outer = space[self._outer_places]
+        self._patches = np.zeros(len(outer), PATCH)
+        self._patches["pointer"] = self._outer_places * WORD_BYTES
         further = np.where(outer == _OUTPUT, tensors[0], 0)
-        self.patches["base"] = (index[self.outer_places] + further) * WORD_BYTES
+        self._patches["base"] = (index[self._outer_places] + further) * WORD_BYTES
         self.limit_places = index + (np.cumsum(counts) - counts)[space]
         """Which number of `limits` is that of an operand's memory."""
         nbytes = [0 if constant is None else constant.nbytes for constant in constants]
         self._limits = np.array([0, *nbytes, *(0 for _ in range(sum(tensors)))], np.int64)
 
+        self.patch_count, self.in_arena_place = len(self._patches), address(self.in_arena)
+        fixed = self._rows, self.limit_places, self._outer_places, self._patches
+        self._rows_address, *self._addresses = map(address, fixed)
+
+    def fixed(self, bases: Words) -> tuple[int, ...]:
+        """What begins a `LAYOUT`."""
+        return self._rows_address, address(bases), *self._addresses, len(bases), self.patch_count
+
+    def bases(self, program: Program) -> Words:
+        """What each operand's offset counts from: an address; a place in a frame where `in_arena` has all bits set."""
+        own = self._own_places
+        if not len(own):
+            return self._bases
+        bases = self._bases.copy()
+        bases[own] = [address(program.constants[index]) for index in self.wiring.indices[own].tolist()]
+        return bases
+
     def limits(self, program: Program, tensor_bytes: npt.NDArray[np.float64]) -> Words:
         """The bytes of arena, constants, inputs and outputs."""
         limits = self._limits.copy()
         limits[0] = program.arena_bytes
-        for number in set(self.wiring.indices[self.own_places].tolist()):
+        for number in set(self.wiring.indices[self._own_places].tolist()):
             limits[1 + number] = program.constants[number].nbytes
         limits[len(limits) - len(tensor_bytes) :] = tensor_bytes
         return limits
 
 
 class Tables(NamedTuple):
-    """What a program is for frames.
+    """What a program is for frames: one piece of memory, `words`, and the addresses of what lies in it.
 
-    rows: a `ROW` a step. pointers: what a frame's pointer table begins as: addresses into constants; offsets into the
-    frame's memory where the words of `Common.in_arena` have all bits set.
-    patches: the pointers that each run sets.
+    rows: a `ROW` each of `row_count` steps. pointers: what a frame's pointer table begins as: addresses into constants;
+    offsets into the frame's memory where the words of `Common.in_arena` have all bits set. patches: the pointers that
+    each run sets.
     participants: how many threads share a run's work; no row from `shared_end` on is shared.
     scratch_stride: bytes of scratch memory a thread, which begins `scratch_begin` bytes into the frame's memory.
     memory_bytes: how much memory a frame needs.
     """
 
-    rows: Record
-    pointers: Words
-    patches: Record
+    words: Words
+    row_count: int
+    rows: int
+    pointers: int
+    patches: int
     participants: int
     shared_end: int
     scratch_stride: int
     scratch_begin: int
     memory_bytes: int
+
+    @property
+    def records(self) -> Record:
+        """The rows, to be looked at."""
+        return self.words[: self.row_count * ROW.itemsize // WORD_BYTES].view(ROW)
 
 
 def make_tables(program: Program, common: Common, threads: int) -> Tables:
@@ -117,24 +137,37 @@ def make_tables(program: Program, common: Common, threads: int) -> Tables:
     steps = program.steps
     tensor_bytes = np.concatenate([program.inputs.nbytes, program.outputs.nbytes])
     _check_bytes(program, tensor_bytes)
-    _check_offsets(steps, common.limits(program, tensor_bytes)[common.limit_places])
-    shares = np.minimum(np.minimum(steps.threads, steps.tasks), threads)
-    shared = np.flatnonzero(shares > 1)
-    participants = int(shares.max()) if len(shared) else 1
+    limits, bases = common.limits(program, tensor_bytes), common.bases(program)
+    row_count, count = len(steps), len(bases)
+    row_bytes, pointer_bytes = row_count * ROW.itemsize, count * WORD_BYTES
+    words = np.empty((row_bytes + pointer_bytes + common.patch_count * PATCH.itemsize) // WORD_BYTES, np.int64)
+    rows = address(words)
+    pointers = rows + row_bytes
+    patches = pointers + pointer_bytes
+    layout = np.zeros(1, LAYOUT)
+    layout[0] = (
+        *common.fixed(bases),
+        row_count,
+        address(steps.columns),
+        address(steps.sizes),
+        address(steps.offsets),
+        address(limits),
+        threads,
+        rows,
+        pointers,
+        patches,
+        *(1, 0, 0, 0),
+    )
+    driver().lay_out(address(layout))
+    *_, participants, shared_end, scratch, wrong = layout[0].item()
+    if wrong:
+        _check_offsets(steps, limits[common.limit_places])
     # Threads write to their scratch memory at the same time, so no two share a pair of cache lines.
-    stride = _aligned(int(steps.scratch.max(initial=0)), SEPARATION)
+    stride = _aligned(scratch, SEPARATION)
     scratch_begin = _aligned(common.arena_begin + program.arena_bytes, SEPARATION)
-    patches = common.patches.copy()
-    patches["offset"] = steps.offsets[common.outer_places]
+    memory_bytes = scratch_begin + stride * participants
     return Tables(
-        rows=_rows(steps, common, shares),
-        pointers=_bases(program, common) + steps.offsets,
-        patches=patches,
-        participants=participants,
-        shared_end=int(shared[-1]) + 1 if len(shared) else 0,
-        scratch_stride=stride,
-        scratch_begin=scratch_begin,
-        memory_bytes=scratch_begin + stride * participants,
+        words, row_count, rows, pointers, patches, participants, shared_end, stride, scratch_begin, memory_bytes
     )
 
 
@@ -158,32 +191,6 @@ def _places(
     return places, in_frame
 
 
-def _bases(program: Program, common: Common) -> Words:
-    """`Common.bases` with the addresses of the program's own constants."""
-    own = common.own_places
-    if not len(own):
-        return common.bases
-    bases = common.bases.copy()
-    bases[own] = [address(program.constants[index]) for index in common.wiring.indices[own].tolist()]
-    return bases
-
-
-def _rows(steps: Steps, common: Common, shares: Words) -> Record:
-    tasks = steps.tasks
-    split = np.maximum(shares, 1)
-    unit = np.maximum(1, -(-tasks // MOST_UNITS))
-    units = -(-tasks // unit)
-    rows = common.rows.copy()
-    rows["sizes"] = address(steps.sizes) + steps.size_begins * WORD_BYTES
-    rows["tasks"] = tasks
-    rows["threads"] = np.maximum(shares, 0)
-    rows["unit"] = unit
-    rows["grain"] = np.maximum(-(-steps.grain // unit), -(-units // (split * MOST_PIECES)))
-    rows["quotient"] = units // split
-    rows["remainder"] = units % split
-    return rows
-
-
 def _check_bytes(program: Program, tensor_bytes: npt.NDArray[np.float64]) -> None:
     """Fail if any number of bytes takes more than 63 bits."""
     for number in np.flatnonzero(tensor_bytes >= 1 << 63).tolist():
@@ -195,7 +202,7 @@ def _check_bytes(program: Program, tensor_bytes: npt.NDArray[np.float64]) -> Non
 def _check_offsets(steps: Steps, limits: Words) -> None:
     """Every operand begins within its memory, but for those of steps that are passed over. limits: bytes of it."""
     for place in np.flatnonzero((steps.offsets < 0) | (steps.offsets > limits)).tolist():
-        if steps.tasks[np.searchsorted(steps.wiring.ends, place, side="right")]:
+        if steps[int(np.searchsorted(steps.wiring.ends, place, side="right"))].tasks:
             raise ValueError(f"{_outside(steps.wiring, place)} at byte {steps.offsets[place]}")
 
 

@@ -42,9 +42,12 @@ class LoopsSpec(KernelSpec):
         return -(-rows // rows_each) * pieces
 
     def work(self, sizes: Sequence[int]) -> Work:
-        extents = sizes[: self.rank]
-        elements, moved = prod(extents), 0
-        for number, itemsize in enumerate(self.itemsizes):
-            strides = sizes[self.rank * (1 + number) : self.rank * (2 + number)]
-            moved += itemsize * prod(extent for extent, stride in zip(extents, strides, strict=True) if stride)
-        return Work(elements * self.cost, moved)
+        rank = self.rank
+        extents, moved, at = sizes[:rank], 0, rank
+        for touched in self.itemsizes:
+            for extent, stride in zip(extents, sizes[at : at + rank], strict=True):
+                if stride:
+                    touched *= extent
+            moved += touched
+            at += rank
+        return Work(prod(extents) * self.cost, moved)

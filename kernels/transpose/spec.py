@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from math import prod
 from typing import ClassVar, NamedTuple
@@ -39,6 +40,8 @@ class Axis(NamedTuple):
     source: int
     target: int
 
+
+_NOTHING = Axis(1, 0, 0)
 
 STEPS = (-1, 2, 3, 4)
 """Distances of a source's elements, along the axis that the target is contiguous along, that have code of their own."""
@@ -107,20 +110,19 @@ class TransposeSpec(KernelSpec):
 
     def complete(self, sizes: Sequence[int]) -> Sequence[int]:
         """GIVEN -> SIZES."""
-        given = list(sizes[: len(self.GIVEN)])
-        axes = [Axis(*given[axis::MAX_RANK]) for axis in range(MAX_RANK)]
-        mode, a, b, outer = _plan(axes, self.step)
-        blocks = self._blocks(mode, a, b, prod(axis.extent for axis in outer))
-        slack = [self._slack(mode, axis, step) for axis, step in ((a, b.target), (b, a.source))]
+        given = sizes[: len(self.GIVEN)]
+        triples = zip(given[:MAX_RANK], given[MAX_RANK : 2 * MAX_RANK], given[2 * MAX_RANK :], strict=True)
+        mode, a, b, outer = _plan([Axis(*triple) for triple in triples if triple[0] != 1], self.step)
+        blocks = self._blocks(mode, a, b, prod([axis.extent for axis in outer]))
+        slack = self._slack(mode, a, b.target), self._slack(mode, b, a.source)
         c = _repeated(outer)
         outer = [axis for axis in outer if axis is not c]
         each = self.itemsize * min(a.extent, blocks[0]) * min(b.extent, blocks[1])
         repeated = mode == STRIDED or (mode == TILES and self._by_shuffles(a, b))
         repeats = max(1, _BLOCK_BYTES // max(1, each)) if repeated else 1
         inner = [mode, *a, blocks[0], *b, blocks[1], *slack, *c, repeats]
-        padding = [Axis(1, 0, 0)] * (MAX_RANK - 1 - len(outer))
-        flat = [number for axis in (*outer, *padding) for number in axis]
-        return [*given, *inner, prod(axis.extent for axis in outer), len(outer), *flat]
+        flat = [number for axis in outer for number in axis] + [*_NOTHING] * (MAX_RANK - 1 - len(outer))
+        return [*given, *inner, prod([axis.extent for axis in outer]), len(outer), *flat]
 
     def _slack(self, mode: int, axis: Axis, step: int) -> int:
         """How much earlier than at a multiple of their extent blocks may begin; rows along `axis` are `step` apart."""
@@ -148,22 +150,29 @@ class TransposeSpec(KernelSpec):
         return max(1, along_a), max(1, items // max(1, along_a))
 
     def tasks(self, sizes: Sequence[int]) -> int:
-        named = dict(zip(self.SIZES, sizes, strict=False))
         if 0 in sizes[:MAX_RANK]:
             return 0
-        blocks = [-(-(named[f"{axis}_extent"] + named[f"{axis}_slack"]) // named[f"{axis}_block"]) for axis in "ab"]
-        return prod(blocks) * -(-named["c_extent"] // named["c_block"]) * named["outer_tasks"]
+        a_extent, a_block, b_extent, b_block, a_slack, b_slack, c_extent, c_block, outer = _TASK_SIZES(sizes)
+        blocks = -(-(a_extent + a_slack) // a_block) * -(-(b_extent + b_slack) // b_block)
+        return blocks * -(-c_extent // c_block) * outer
 
     def work(self, sizes: Sequence[int]) -> Work:
         return Work(0, 2 * self.itemsize * prod(sizes[:MAX_RANK]))
 
 
+_TASK_SIZES = operator.itemgetter(
+    *map(
+        TransposeSpec.SIZES.index,
+        ("a_extent", "a_block", "b_extent", "b_block", "a_slack", "b_slack", "c_extent", "c_block", "outer_tasks"),
+    )
+)
+
+
 def _plan(axes: Sequence[Axis], step: int) -> tuple[int, Axis, Axis, list[Axis]]:
-    """(mode, a, b, other axes from the outermost on) for axes in any order; step: that of the spec."""
-    left = _merged(sorted((axis for axis in axes if axis.extent != 1), key=lambda axis: -abs(axis.target)))
-    nothing = Axis(1, 0, 0)
-    runs = [axis for axis in left if axis.source == 1 and axis.target == 1]
+    """(mode, a, b, other axes from the outermost on) for axes in any order, but of extent 1; step: the spec's."""
+    left = _merged(sorted(axes, key=_target_distance, reverse=True))
     along_target = [axis for axis in left if axis.target == 1]
+    runs = [axis for axis in along_target if axis.source == 1]
     along_source = [axis for axis in left if axis.source == 1]
     spread = [axis for axis in along_target if axis.source in (0, step or 0) and axis.extent >= _FILLED_EXTENT]
     if runs:
@@ -173,25 +182,31 @@ def _plan(axes: Sequence[Axis], step: int) -> tuple[int, Axis, Axis, list[Axis]]
     elif along_target and along_source:
         mode, a = TILES, along_target[0]
     else:
-        mode, a = ELEMENTS, left[-1] if left else nothing
+        mode, a = ELEMENTS, left[-1] if left else _NOTHING
     left = [axis for axis in left if axis is not a]
-    b = max(left, key=lambda axis: axis.extent, default=nothing)
-    if mode == TILES:
-        b = along_source[0]
+    b = along_source[0] if mode == TILES else max(left, key=_extent, default=_NOTHING)
     return mode, a, b, [axis for axis in left if axis is not b]
 
 
 def _repeated(outer: Sequence[Axis]) -> Axis:
     """The axis c: the innermost that is not short, so that what is written follows what was written before."""
     long = [axis for axis in outer if axis.extent >= _REPEATED_EXTENT]
-    return long[-1] if long else max(outer, key=lambda axis: axis.extent, default=Axis(1, 0, 0))
+    return long[-1] if long else max(outer, key=_extent, default=_NOTHING)
 
 
 def _merged(axes: Sequence[Axis]) -> list[Axis]:
     """Neighbours that both tensors run through without a gap, as one axis."""
     result: list[Axis] = []
     for axis in axes:
-        if result and all(result[-1][i] == axis.extent * axis[i] for i in (1, 2)):
-            axis = Axis(result.pop().extent * axis.extent, axis.source, axis.target)
+        extent, source, target = axis
+        if result and result[-1].source == extent * source and result[-1].target == extent * target:
+            axis = Axis(result.pop().extent * extent, source, target)
         result.append(axis)
     return result
+
+
+def _target_distance(axis: Axis) -> int:
+    return abs(axis.target)
+
+
+_extent = operator.itemgetter(0)

@@ -166,6 +166,7 @@ def test_reference_counts() -> None:
     a, b = X.copy(), X.copy()
     feeds = {"a": a, "b": b}
     counted = (a, b, a.dtype, feeds, np.ndarray, dict, *feeds)
+    program.run([a, b])  # which keeps what it knows of the tensors
     gc.collect()  # what other tests left may hold the dtype
     before = [sys.getrefcount(item) for item in counted]
     result = None

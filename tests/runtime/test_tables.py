@@ -16,7 +16,7 @@ def test_parts_of_a_step(tasks: int, wanted: int, grain: int, threads: int) -> N
     """Units number what 16 bits hold and cover all tasks; parts are even; a piece is the grain or more."""
     program = Program(Steps.of([Step("kernel", (), (), tasks, wanted, grain)]), 0, [], Tensors.of([]), Tensors.of([]))
     tables = make_tables(program, common(program, {"kernel": 0}), threads)
-    (row,) = tables.rows
+    (row,) = tables.records
     units = row["quotient"] * row["threads"] + row["remainder"]
     if row["threads"] > 1:
         assert tables.participants == row["threads"] <= min(tasks, wanted, threads) and tables.shared_end == 1

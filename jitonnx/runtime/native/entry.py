@@ -41,8 +41,9 @@ def define(module: ir.Module) -> None:
 
 def _accepts(module: ir.Module) -> None:
     """1 if the object is an array that kernels can read in place as the given input, else 0."""
-    code = Code(module, "i64 jitonnx_accepts(ptr entry, ptr input, ptr object)")
-    array, expected = code["object"], code["input"]
+    code = Code(module, "i64 jitonnx_accepts(ptr entry, i64 index, ptr object)")
+    array, index = code["object"], code["index"]
+    expected = code.item(code.pointer(code["entry"], ENTRY, "inputs"), ENTRY_INPUT, index)
 
     def require(condition: ir.Value) -> None:
         with code.when(code.build.not_(condition), likely=False):
@@ -58,11 +59,18 @@ def _accepts(module: ir.Module) -> None:
     require(code.equal(code.build.and_(flags, code.number(usable)), usable))
     rank = code.word(expected, ENTRY_INPUT, "rank")
     require(code.equal(code.load_int(code.at(array, ArrayField.RANK), 32), rank))
-    shape, wanted = code.load(code.at(array, ArrayField.SHAPE), POINTER), code.pointer(expected, ENTRY_INPUT, "shape")
+    shape, wanted = code.load(code.at(array, ArrayField.SHAPE), POINTER), _shape(code, code["entry"], "input", index)
     with code.loop(0, rank) as axis:
         offset = code.multiply(axis, WORD_BYTES)
         require(code.equal(code.load(code.at(shape, offset)), code.load(code.at(wanted, offset))))
     code.give(1)
+
+
+def _shape(code: Code, entry: ir.Value, what: str, index: ir.Value) -> ir.Value:
+    """Where the shape of an input or output is."""
+    return code.at(
+        code.pointer(entry, ENTRY, f"{what}_shapes"), code.multiply(index, code.word(entry, ENTRY, f"{what}_pitch"))
+    )
 
 
 def _bind_inputs(module: ir.Module) -> None:
@@ -77,7 +85,7 @@ def _bind_inputs(module: ir.Module) -> None:
         with code.when(code.is_null(value), likely=False):
             code.call("PyErr_Clear")
             code.give(index)
-        with code.when(code.equal(code.call("jitonnx_accepts", entry, expected, value), 0), likely=False):
+        with code.when(code.equal(code.call("jitonnx_accepts", entry, index, value), 0), likely=False):
             code.give(index)
         code.call("Py_IncRef", value)
         offset = code.multiply(index, WORD_BYTES)
@@ -99,9 +107,10 @@ def _make_outputs(module: ir.Module) -> None:
         output = code.item(outputs, ENTRY_OUTPUT, index)
         descriptor = code.pointer(output, ENTRY_OUTPUT, "descriptor")
         rank = code.build.trunc(code.word(output, ENTRY_OUTPUT, "rank"), _INT)
-        shape, none = code.pointer(output, ENTRY_OUTPUT, "shape"), POINTER(None)
+        shape, none = _shape(code, entry, "output", index), POINTER(None)
         code.call("Py_IncRef", descriptor)  # the new array takes this reference
-        large = code.compare(code.word(output, ENTRY_OUTPUT, "large"), "!=", 0)
+        place = code.at(code.pointer(entry, ENTRY, "large"), code.multiply(index, WORD_BYTES))
+        large = code.compare(code.load(place), "!=", 0)
         handler = code.variable(0)
         with code.when(large, likely=False):
             code.build.store(_set_handler(code, code.pointer(entry, ENTRY, "large_handler")), handler)

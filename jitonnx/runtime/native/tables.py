@@ -1,0 +1,86 @@
+"""Laying a program out: its rows, pointers and patches, from the columns of its steps."""
+
+from __future__ import annotations
+
+import llvmlite.ir as ir
+
+from ..layout import LAYOUT, MOST_PIECES, MOST_UNITS, PATCH, ROW, STEP_COLUMNS, WORD_BYTES
+from .emit import Code
+
+
+def define(module: ir.Module) -> None:
+    """Add the function to a module."""
+    _lay_out_row(module)
+    _lay_out(module)
+
+
+def _lay_out(module: ir.Module) -> None:
+    """Fill the tables of a layout, and note what follows of all steps.
+
+    An operand that begins outside of its memory is noted in `wrong`.
+    """
+    code = Code(module, "void jitonnx_lay_out(ptr layout)", exported=True)
+    layout = code["layout"]
+
+    def column(name: str) -> ir.Value:
+        return code.pointer(layout, LAYOUT, name)
+
+    def word(name: str, index: ir.Value) -> ir.Value:
+        return code.load(code.at(column(name), code.multiply(index, WORD_BYTES)))
+
+    with code.loop(0, code.word(layout, LAYOUT, "step_count")) as index:
+        code.call("jitonnx_lay_out_row", layout, index)
+    with code.loop(0, code.word(layout, LAYOUT, "operand_count")) as index:
+        offset = word("offsets", index)
+        limit = word("limits", word("limit_places", index))
+        outside = code.build.or_(code.compare(offset, "<", 0), code.compare(offset, ">", limit))
+        with code.when(outside, likely=False):
+            code.put(layout, LAYOUT, "wrong", 1)
+        pointer = code.at(column("pointers"), code.multiply(index, WORD_BYTES))
+        code.store(pointer, code.add(word("bases", index), offset))
+    with code.loop(0, code.word(layout, LAYOUT, "patch_count")) as index:
+        fixed, patch = (code.item(column(name), PATCH, index) for name in ("common_patches", "patches"))
+        for name in ("pointer", "base"):
+            code.put(patch, PATCH, name, code.word(fixed, PATCH, name))
+        code.put(patch, PATCH, "offset", word("offsets", word("outer_places", index)))
+    code.give()
+
+
+def _lay_out_row(module: ir.Module) -> None:
+    """Fill row `index`: kernel, pointers and sizes, and how threads share its tasks."""
+    code = Code(module, "void jitonnx_lay_out_row(ptr layout, i64 index)")
+    layout, index = code["layout"], code["index"]
+    count = code.word(layout, LAYOUT, "step_count")
+
+    def column(name: str) -> ir.Value:
+        place = code.add(code.multiply(count, STEP_COLUMNS.index(name)), index)
+        return code.load(code.at(code.pointer(layout, LAYOUT, "columns"), code.multiply(place, WORD_BYTES)))
+
+    def ceil_divide(a: ir.Value, b: int | ir.Value) -> ir.Value:
+        above = code.subtract(code.add(a, b), 1)
+        return code.build.sdiv(above, code.number(b))
+
+    tasks = column("tasks")
+    threads = code.smaller(code.smaller(column("threads"), tasks), code.word(layout, LAYOUT, "threads"))
+    split = code.larger(threads, 1)
+    unit = code.larger(ceil_divide(tasks, MOST_UNITS), 1)
+    units = ceil_divide(tasks, unit)
+    fixed, row = (code.item(code.pointer(layout, LAYOUT, name), ROW, index) for name in ("common_rows", "rows"))
+    begin = code.multiply(column("size_begin"), WORD_BYTES)
+    for name, value in {
+        "kernel": code.word(fixed, ROW, "kernel"),
+        "pointers": code.word(fixed, ROW, "pointers"),
+        "sizes": code.add(code.word(layout, LAYOUT, "sizes"), begin),
+        "tasks": tasks,
+        "threads": threads,
+        "unit": unit,
+        "grain": code.larger(ceil_divide(column("grain"), unit), ceil_divide(units, code.multiply(split, MOST_PIECES))),
+        "quotient": code.build.sdiv(units, split),
+        "remainder": code.build.srem(units, split),
+    }.items():
+        code.put(row, ROW, name, value)
+    with code.when(code.compare(threads, ">", 1)):
+        code.put(layout, LAYOUT, "shared_end", code.add(index, 1))
+    for name, value in {"participants": split, "scratch": column("scratch")}.items():
+        code.put(layout, LAYOUT, name, code.larger(code.word(layout, LAYOUT, name), value))
+    code.give()
