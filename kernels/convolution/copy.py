@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from numba.core import types
 
-from jitonnx.kernels.code import Mask, Pointer, larger, remainder, smaller
+from jitonnx.kernels.code import Pointer, larger, remainder, smaller
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK
 from jitonnx.kernels.convolution.sizes import DirectSizes
 from jitonnx.kernels.convolution.spec import DirectSpec
@@ -198,19 +198,13 @@ class _Copy:
 
     def _fill(self, target: Pointer, count: Traced) -> None:
         """target[:count] = 0."""
-        zero = self.code.number(types.float32, 0, self.spec.lanes)
-        self._vectors(count, lambda i, live: target.store(i, zero, live))
+        lanes = self.spec.lanes
+        zero = self.code.number(types.float32, 0, lanes)
+        with self.code.loop(count, step=lanes) as i:
+            target.store(i, zero, count - i)
 
     def _run(self, source: Pointer, target: Pointer, count: Traced) -> None:
         """target[:count] = source[:count]."""
-        self._vectors(count, lambda i, live: target.store(i, source.load(i, self.spec.lanes, live), live))
-
-    def _vectors(self, count: Traced, body: Callable[[Traced, Mask | None], None]) -> None:
-        """body(first element, mask) for vectors of `count` elements; only the last one, if it is not whole, has a mask:
-        such stores take several times as long."""
         lanes = self.spec.lanes
-        whole = count - remainder(count, self.code.integer(lanes))
-        with self.code.loop(whole, step=lanes) as i:
-            body(i, None)
-        with self.code.when(whole < count):
-            body(whole, self.code.live(count - whole, lanes))
+        with self.code.loop(count, step=lanes) as i:
+            target.store(i, source.load(i, lanes, count - i), count - i)

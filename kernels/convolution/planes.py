@@ -17,6 +17,8 @@ from jitonnx.kernels.simd import Vector
 from jitonnx.kernels.tile import Epilogue, emit_finish, first_lanes
 from jitonnx.kernels.trace import Traced, fma
 
+_MOVED = 3
+"""A tap is made of another one by fewer moves."""
 _Weights = Pointer | list[list[Traced]]
 _MaskAt = Callable[[Traced], Mask | None]
 """The mask of a piece of a row that begins so many elements behind the tile's first input; None: all of it is there."""
@@ -136,17 +138,23 @@ class _Tile:
         """The products of the input rows in the image: of each with the outputs and the taps that use it.
 
         Pieces of a row are loaded: a piece holds the inputs of a tap, with a stride of 2 those of an even place and of
-        the odd one behind it.
+        the odd one behind it. Without masks, a tap that lies a stride behind another is that one moved by a lane.
         """
         step, dilation = self.spec.strides[1], self.spec.dilations[1]
-        pieces = sorted({tap * dilation // step * step for tap in range(self.spec.kernel[1])})
+        places = [tap * dilation for tap in range(self.spec.kernel[1])]
+        pieces = sorted({at // step * step for at in places})
         masks = {at: mask_at(self.code.integer(at)) for at in pieces}
+        if step > 1 and masks[0] is None and places[-1] < _MOVED * step:
+            pieces = [0]
         for row, users in self.users:
             with self._row(x, top, row) as x_row:
                 loaded = {at: x_row.load(at, self.lanes * step, masks[at]) for at in pieces}
-                for column_tap in range(self.spec.kernel[1]):
-                    at = column_tap * dilation
-                    value = self._picked(loaded[at // step * step], at % step)
+                for column_tap, at in enumerate(places):
+                    piece, phase = min(at // step * step, pieces[-1]), at % step
+                    value = self._picked(loaded[piece], phase)
+                    for behind in range(piece + step * self.lanes + phase, at + step * self.lanes, step):
+                        following = self.code.spread(x_row.load(behind), self.lanes)
+                        value = shuffled(value, following, range(1, self.lanes + 1))
                     for output, tap in users:
                         sums[output].set(fma(value, weights[tap][column_tap], sums[output].get()))
 

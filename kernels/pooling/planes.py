@@ -9,7 +9,7 @@ from typing import Any
 import llvmlite.ir as ir
 from numba import types
 
-from jitonnx.kernels.code import Code, Pointer, gathered, larger, remainder, smaller
+from jitonnx.kernels.code import Code, Pointer, gathered, larger, remainder, shuffled, smaller
 from jitonnx.kernels.planes import each_block_of_rows
 from jitonnx.kernels.pooling.fold import root, step, term
 from jitonnx.kernels.pooling.spec import PoolPlanesSpec
@@ -151,12 +151,23 @@ class Planes:
         return total + functools.reduce(operator.add, [term(kind, power, x) for x in taps])
 
     def _tap(self, row: Pointer, tap: int, loaded: dict[int, list[Traced]]) -> Traced:
-        """Tap number `tap` of each window: every stride-th element. `loaded`: vectors of this row, by their start."""
+        """Tap number `tap` of each window: every stride-th element. `loaded`: of this row, vectors and earlier taps.
+
+        A tap that lies a stride behind another is that one moved by a lane, with an element more.
+        """
         stride, lanes = self.spec.stride, self.lanes
-        base, phase = tap // stride * stride, tap % stride
-        if base not in loaded:
-            loaded[base] = [row.load(base + part * lanes, lanes) for part in range(stride)]
-        return gathered(loaded[base], range(phase, stride * lanes, stride)) if stride > 1 else loaded[base][0]
+        if stride == 1:
+            return row.load(tap, lanes)
+        moved, phase = divmod(tap, stride)
+        if not loaded:
+            loaded[-1] = [row.load(part * lanes, lanes) for part in range(stride)]
+        if phase not in loaded:
+            loaded[phase] = [gathered(loaded[-1], range(phase, stride * lanes, stride))]
+        result = loaded[phase][0]
+        for number in range(moved):
+            behind = self.code.spread(row.load(stride * (lanes + number) + phase), lanes)
+            result = shuffled(result, behind, range(1, lanes + 1))
+        return result
 
     # ------------------------------------------------------------ what averages divide by
 

@@ -26,6 +26,8 @@ CASES = [
     Case((3, 7), 5, 5),
     Case((10, 33), 2, 2, strides=(2, 2)),
     Case((19, 70), 2, 2, strides=(2, 2), pads=(0, 0, 1, 1)),
+    Case((7, 75), 2, 2, kernel=(2, 5), strides=(1, 2), pads=(0, 2, 0, 2)),
+    Case((9, 72), 2, 2, strides=(2, 2), dilations=(1, 2), pads=(1, 2, 1, 1)),
     Case((12, 37), 2, 2, strides=(3, 1), pads=(2, 0, 0, 2)),
     Case((12, 37), 2, 2, strides=(1, 2), pads=(1, 2, 1, 2)),
     Case((8, 35), 2, 2, kernel=(5, 5), pads=(2, 2, 2, 2)),
