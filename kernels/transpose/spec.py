@@ -109,7 +109,7 @@ class TransposeSpec(KernelSpec):
         """GIVEN -> SIZES."""
         given = list(sizes[: len(self.GIVEN)])
         axes = [Axis(*given[axis::MAX_RANK]) for axis in range(MAX_RANK)]
-        mode, a, b, outer = _plan(axes, self.step)
+        mode, a, b, outer = self._plan(axes)
         blocks = self._blocks(mode, a, b, prod(axis.extent for axis in outer))
         slack = [self._slack(mode, axis, step) for axis, step in ((a, b.target), (b, a.source))]
         c = _repeated(outer)
@@ -121,6 +121,11 @@ class TransposeSpec(KernelSpec):
         padding = [Axis(1, 0, 0)] * (MAX_RANK - 1 - len(outer))
         flat = [number for axis in (*outer, *padding) for number in axis]
         return [*given, *inner, prod(axis.extent for axis in outer), len(outer), *flat]
+
+    def _plan(self, axes: Sequence[Axis]) -> tuple[int, Axis, Axis, list[Axis]]:
+        """(mode, a, b, other axes). Elements side by side are taken apart all at once: read once, not once for each."""
+        found = _plan(axes, 0)
+        return found if found[0] == TILES and self._by_shuffles(*found[1:3]) else _plan(axes, self.step)
 
     def _slack(self, mode: int, axis: Axis, step: int) -> int:
         """How much earlier than at a multiple of their extent blocks may begin; rows along `axis` are `step` apart."""
