@@ -20,13 +20,14 @@ _ENOUGH_TASKS = 8
 
 
 _ALIASING_BYTES = 1024
-"""Rows whose distance is a multiple of this share few sets of the first-level cache: a line that two tiles touch is
-gone before the second comes. There, tiles begin where cache lines do."""
+"""Rows of the source whose distance is a multiple of this share few sets of the first-level cache: a line that two
+tiles touch is gone before the second comes. There, tiles begin where cache lines do."""
 _ALIGNED_EXTENT = 128
 """From this extent on: a tile more along the axis then matters little."""
 LARGEST_TILE = 16
-_STREAMED_BYTES = 64
-"""What is streamed at once: in rows whose distance is a multiple of this, tiles can begin where lines do."""
+_LINE_BYTES = 64
+"""Of a cache line: in rows of the target whose distance is a multiple of this, tiles begin where lines do, so that each
+is written by one store."""
 
 INTERLEAVED = (2, 3, 4)
 """Numbers of elements side by side that have code of their own."""
@@ -111,7 +112,7 @@ class TransposeSpec(KernelSpec):
         axes = [Axis(*given[axis::MAX_RANK]) for axis in range(MAX_RANK)]
         mode, a, b, outer = self._plan(axes)
         blocks = self._blocks(mode, a, b, prod(axis.extent for axis in outer))
-        slack = [self._slack(mode, axis, step) for axis, step in ((a, b.target), (b, a.source))]
+        slack = [self._slack(mode, a, b.target, _LINE_BYTES), self._slack(mode, b, a.source, _ALIASING_BYTES)]
         c = _repeated(outer)
         outer = [axis for axis in outer if axis is not c]
         each = self.itemsize * min(a.extent, blocks[0]) * min(b.extent, blocks[1])
@@ -127,11 +128,13 @@ class TransposeSpec(KernelSpec):
         found = _plan(axes, 0)
         return found if found[0] == TILES and self._by_shuffles(*found[1:3]) else _plan(axes, self.step)
 
-    def _slack(self, mode: int, axis: Axis, step: int) -> int:
-        """How much earlier than at a multiple of their extent blocks may begin; rows along `axis` are `step` apart."""
-        period = _STREAMED_BYTES if self.streams else _ALIASING_BYTES
-        aliasing = step * self.itemsize % period == 0 and axis.extent >= _ALIGNED_EXTENT
-        return LARGEST_TILE - 1 if mode == TILES and not self.interleaved and aliasing else 0
+    def _slack(self, mode: int, axis: Axis, step: int, period: int) -> int:
+        """How much earlier than at a multiple of their extent blocks may begin, to begin where lines of the cache do.
+
+        That is where rows along `axis`, which are `step` apart, lie a multiple of `period` bytes apart.
+        """
+        aligned = step * self.itemsize % period == 0 and axis.extent >= _ALIGNED_EXTENT
+        return LARGEST_TILE - 1 if mode == TILES and not self.interleaved and aligned else 0
 
     def _by_shuffles(self, a: Axis, b: Axis) -> bool:
         """Whether `interleaved` elements lie side by side without gaps."""
