@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from numba import types
 
 from jitonnx.kernels.code import Code, Pointer
@@ -16,19 +18,16 @@ def copy_bytes(
 ) -> None:
     """Copy `count` bytes between pointers to uint8 that do not overlap; `vector_bytes`: a vector register's.
 
-    From one vector on, whole vectors and then the last one, which may write bytes a second time: no masks and no loop
+    From four vectors on, whole vectors and then the last one, which may write bytes a second time: no masks and no loop
     over what is left. Shorter runs are two moves of the largest power of two that fits, one from each end. `streams`:
-    whole vectors are written past the caches (see `Code.drain`).
+    the vectors of long runs are written past the caches (see `Code.drain`).
     """
-    width = 16
-    with code.when(count >= vector_bytes):
-        _whole_vectors(code, target, source, count, vector_bytes, streams)
-    while width * 2 < vector_bytes:
-        width *= 2
-    while width:
-        with code.when((count >= width) & (count < min(2 * width, vector_bytes))):
-            _both_ends(target, source, count, width)
-        width //= 2
+    with code.either(count >= 4 * vector_bytes) as (long, short):
+        with long:
+            _whole_vectors(code, target, source, count, vector_bytes, streams)
+        with short:
+            widths = [1 << n for n in range((2 * vector_bytes).bit_length())]
+            _both_ends(code, target, source, count, widths)
 
 
 def _whole_vectors(code: Code, target: Pointer, source: Pointer, count: Traced, width: int, streams: bool) -> None:
@@ -47,10 +46,21 @@ def _whole_vectors(code: Code, target: Pointer, source: Pointer, count: Traced, 
     target.store(count - width, source.load(count - width, width))
 
 
-def _both_ends(target: Pointer, source: Pointer, count: Traced, width: int) -> None:
-    first, last = source.load(0, width), source.load(count - width, width)
-    target.store(0, first)
-    target.store(count - width, last)
+def _both_ends(code: Code, target: Pointer, source: Pointer, count: Traced, widths: Sequence[int]) -> None:
+    """Fewer than twice the last of `widths` bytes, by the largest that fits, which a binary search finds."""
+    if len(widths) > 1:
+        half = len(widths) // 2
+        with code.either(count >= widths[half]) as (larger, smaller):
+            with larger:
+                _both_ends(code, target, source, count, widths[half:])
+            with smaller:
+                _both_ends(code, target, source, count, widths[:half])
+        return
+    (width,) = widths
+    with code.when(count >= width):
+        first, last = source.load(0, width), source.load(count - width, width)
+        target.store(0, first)
+        target.store(count - width, last)
 
 
 def fill(code: Code, target: Pointer, value: Traced, count: Traced, lanes: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import llvmlite.ir as ir
 from numba import types
 
-from jitonnx.kernels.code import Code, Pointer, emitted, remainder, smaller
+from jitonnx.kernels.code import Code, Pointer, emitted, larger, remainder, smaller
 from jitonnx.kernels.gather.spec import GatherElementsSpec, GatherRowsSpec, ReverseSequenceSpec
 from jitonnx.kernels.indices import WORDS, counted, only_valid, row_start
 from jitonnx.kernels.memory import copy_bytes
@@ -40,19 +40,29 @@ def _gather_rows(code: Code, spec: GatherRowsSpec, vector_bytes: int, begin: Tra
     axes = spec.SIZES.index("data_0") - first_axis
     data, out = code.buffer(0, types.uint8), code.buffer(2, types.uint8)
     indices, error = code.buffer(1, getattr(types, spec.index)), code.buffer(3, types.int64)
-    rows = size["batch"] * size["count"]
-    with code.loop(smaller(end * size["task_rows"], rows), begin * size["task_rows"]) as row:
-        batch, number = row / size["count"], remainder(row, size["count"])
-        place, offset = batch * size["indices_batch"] + number * size["indices_row"], code.variable(code.integer(0))
-        found = code.variable(code.integer(1))
-        with code.loop(size["width"]) as i:
-            index, valid = counted(indices.load(place + i), code.size(i + first_axis))
-            offset.set(offset.get() + index * code.size(i + (first_axis + axes)))
-            found.set(select(valid, found.get(), 0))
-        source = data.at(batch * size["data_batch"] + offset.get())
-        target = out.at(batch * size["out_batch"] + number * size["out_row"])
-        move = functools.partial(copy_bytes, code, target, source, size["run_bytes"], vector_bytes)
-        only_valid(code, found.get().equals(1), error, move)
+    strides = [(code.size(first_axis + i), code.size(first_axis + axes + i)) for i in range(spec.width)]
+    start, stop = (code.integer(bound) * size["task_rows"] for bound in (begin, end))
+    count = larger(size["count"], 1)
+    stop = smaller(stop, size["batch"] * count)
+    with code.loop((stop + (count - 1)) / count, start / count) as batch:
+        before = batch * count
+        with code.loop(smaller(stop - before, count), larger(start - before, 0)) as run:
+            place = batch * size["indices_batch"] + run * size["indices_row"]
+            offset, found = batch * size["data_batch"], code.integer(0) < 1
+            for i, (extent, stride) in enumerate(strides):
+                index, valid = counted(indices.load(place + i), extent)
+                offset, found = offset + index * stride, found & valid
+            target = out.at(batch * size["out_batch"] + run * size["out_row"])
+            run_bytes = spec.piece or size["run_bytes"]
+            move = functools.partial(_copy_run, code, target, data.at(offset), run_bytes, vector_bytes)
+            only_valid(code, found, error, move)
+
+
+def _copy_run(code: Code, target: Pointer, source: Pointer, count: Traced | int, vector_bytes: int) -> None:
+    if isinstance(count, int):
+        target.store(0, source.load(0, count))
+    else:
+        copy_bytes(code, target, source, count, vector_bytes)
 
 
 def _gather_elements(code: Code, spec: GatherElementsSpec, begin: Traced, end: Traced) -> None:

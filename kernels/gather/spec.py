@@ -20,6 +20,9 @@ from jitonnx.records import dataclass
 _TASK_BYTES = 32 << 10
 """About what a task writes."""
 
+PIECES = (1, 2, 4, 8, 16, 32, 64)
+"""Bytes that one or two instructions move."""
+
 
 def _check_index(index: str) -> None:
     if index not in ("int32", "int64"):
@@ -41,19 +44,27 @@ class GatherRowsSpec(KernelSpec):
 
     index: str
     """"int32" or "int64"."""
+    width: int = 1
+    """Indices of a tuple: at most MAX_RANK."""
+    piece: int = 0
+    """Bytes of a run, if they are one of PIECES: they are moved at once, where finding out how costs more. 0: any."""
 
     BUFFERS: ClassVar[tuple[str, ...]] = ("data", "indices", "out", "error")
     GIVEN: ClassVar[tuple[str, ...]] = (
-        *("batch", "count", "run_bytes", "width"),
+        *("batch", "count", "run_bytes"),
         *("data_batch", "indices_batch", "indices_row", "out_batch", "out_row"),
         *(f"extent_{axis}" for axis in range(MAX_RANK)),
         *(f"data_{axis}" for axis in range(MAX_RANK)),
     )
-    """width: indices of a tuple; extent_i, data_i: the extent and byte stride of the axis that index i is of."""
+    """extent_i, data_i: the extent and byte stride of the axis that index i is of."""
     SIZES: ClassVar[tuple[str, ...]] = (*GIVEN, "task_rows")
 
     def __post_init__(self) -> None:
         _check_index(self.index)
+        if not 0 < self.width <= MAX_RANK:
+            raise ValueError(f"index tuples have 1 to {MAX_RANK} elements, not {self.width}")
+        if self.piece not in (0, *PIECES):
+            raise ValueError(f"runs of {self.piece} bytes are not moved at once")
 
     def complete(self, sizes: Sequence[int]) -> Sequence[int]:
         """GIVEN -> SIZES."""
@@ -64,20 +75,18 @@ class GatherRowsSpec(KernelSpec):
         """SIZES of ONNX's Gather from dense data of `shape` along `axis` (>= 0) by `count` indices."""
         run = prod(shape[axis + 1 :]) * itemsize
         place = [shape[axis] * run, 0, 1, count * run, run]
-        return self._arguments([prod(shape[:axis]), count, run, 1], place, [shape[axis]], [run])
+        return self._arguments([prod(shape[:axis]), count, run], place, [shape[axis]], [run])
 
     def gather_nd(
         self, shape: Sequence[int], batch_dims: int, indices_shape: Sequence[int], itemsize: int
     ) -> list[int]:
-        """SIZES of ONNX's GatherND from dense data of `shape` by dense indices."""
-        width, batch = indices_shape[-1], prod(shape[:batch_dims])
+        """SIZES of ONNX's GatherND from dense data of `shape` by dense indices, whose last extent is `width`."""
+        width, batch = self.width, prod(shape[:batch_dims])
         count, extents = prod(indices_shape[batch_dims:-1]), shape[batch_dims : batch_dims + width]
-        if width > MAX_RANK:
-            raise ValueError(f"GatherND addresses at most {MAX_RANK} axes, not {width}")
         strides = [prod(shape[batch_dims + i + 1 :]) * itemsize for i in range(width)]
         run = prod(shape[batch_dims + width :]) * itemsize
         place = [prod(shape[batch_dims:]) * itemsize, count * width, width, count * run, run]
-        return self._arguments([batch, count, run, width], place, extents, strides)
+        return self._arguments([batch, count, run], place, extents, strides)
 
     def _arguments(
         self, counts: list[int], place: list[int], extents: Sequence[int], strides: Sequence[int]
@@ -90,8 +99,8 @@ class GatherRowsSpec(KernelSpec):
         return -(-batch * count // sizes[len(self.GIVEN)]) if run else 0
 
     def work(self, sizes: Sequence[int]) -> Work:
-        batch, count, run, width = sizes[:4]
-        return Work(0, batch * count * (2 * run + width * np.dtype(self.index).itemsize))
+        batch, count, run = sizes[:3]
+        return Work(0, batch * count * (2 * run + self.width * np.dtype(self.index).itemsize))
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,14 @@ _ENOUGH_TASKS = 8
 
 
 _ALIASING_BYTES = 1024
-"""Rows whose distance is a multiple of this share few sets of the first-level cache: a line that two tiles touch is
-gone before the second comes. There, tiles begin where cache lines do."""
+"""Rows of the source whose distance is a multiple of this share few sets of the first-level cache: a line that two
+tiles touch is gone before the second comes. There, tiles begin where cache lines do."""
 _ALIGNED_EXTENT = 128
 """From this extent on: a tile more along the axis then matters little."""
 LARGEST_TILE = 16
-_STREAMED_BYTES = 64
-"""What is streamed at once: in rows whose distance is a multiple of this, tiles can begin where lines do."""
+_LINE_BYTES = 64
+"""Of a cache line: in rows of the target whose distance is a multiple of this, tiles begin where lines do, so that each
+is written by one store."""
 
 INTERLEAVED = (2, 3, 4)
 """Numbers of elements side by side that have code of their own."""
@@ -112,9 +113,9 @@ class TransposeSpec(KernelSpec):
         """GIVEN -> SIZES."""
         given = sizes[: len(self.GIVEN)]
         triples = zip(given[:MAX_RANK], given[MAX_RANK : 2 * MAX_RANK], given[2 * MAX_RANK :], strict=True)
-        mode, a, b, outer = _plan([Axis(*triple) for triple in triples if triple[0] != 1], self.step)
+        mode, a, b, outer = self._plan([Axis(*triple) for triple in triples if triple[0] != 1])
         blocks = self._blocks(mode, a, b, prod([axis.extent for axis in outer]))
-        slack = self._slack(mode, a, b.target), self._slack(mode, b, a.source)
+        slack = self._slack(mode, a, b.target, _LINE_BYTES), self._slack(mode, b, a.source, _ALIASING_BYTES)
         c = _repeated(outer)
         outer = [axis for axis in outer if axis is not c]
         each = self.itemsize * min(a.extent, blocks[0]) * min(b.extent, blocks[1])
@@ -124,11 +125,21 @@ class TransposeSpec(KernelSpec):
         flat = [number for axis in outer for number in axis] + [*_NOTHING] * (MAX_RANK - 1 - len(outer))
         return [*given, *inner, prod([axis.extent for axis in outer]), len(outer), *flat]
 
-    def _slack(self, mode: int, axis: Axis, step: int) -> int:
-        """How much earlier than at a multiple of their extent blocks may begin; rows along `axis` are `step` apart."""
-        period = _STREAMED_BYTES if self.streams else _ALIASING_BYTES
-        aliasing = step * self.itemsize % period == 0 and axis.extent >= _ALIGNED_EXTENT
-        return LARGEST_TILE - 1 if mode == TILES and not self.interleaved and aliasing else 0
+    def _plan(self, axes: Sequence[Axis]) -> tuple[int, Axis, Axis, list[Axis]]:
+        """(mode, a, b, other axes). Elements side by side are taken apart all at once: read once, not once for each."""
+        if self.interleaved:
+            found = _plan(axes, 0)
+            if found[0] == TILES and self._by_shuffles(*found[1:3]):
+                return found
+        return _plan(axes, self.step)
+
+    def _slack(self, mode: int, axis: Axis, step: int, period: int) -> int:
+        """How much earlier than at a multiple of their extent blocks may begin, to begin where lines of the cache do.
+
+        That is where rows along `axis`, which are `step` apart, lie a multiple of `period` bytes apart.
+        """
+        aligned = step * self.itemsize % period == 0 and axis.extent >= _ALIGNED_EXTENT
+        return LARGEST_TILE - 1 if mode == TILES and not self.interleaved and aligned else 0
 
     def _by_shuffles(self, a: Axis, b: Axis) -> bool:
         """Whether `interleaved` elements lie side by side without gaps."""

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from jitonnx.kernels.gather.kernel import build
-from jitonnx.kernels.gather.spec import GatherElementsSpec, GatherRowsSpec, ReverseSequenceSpec
+from jitonnx.kernels.gather.spec import PIECES, GatherElementsSpec, GatherRowsSpec, ReverseSequenceSpec
 from jitonnx.target import host, named
+from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled
 
 DTYPES = {1: np.int8, 2: np.float16, 4: np.float32, 8: np.float64}
@@ -54,6 +55,18 @@ def test_gather_along_each_axis(itemsize: int, index: str, lanes: int) -> None:
             np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.parametrize("lanes", WIDTHS)
+@pytest.mark.parametrize("piece", PIECES)
+def test_runs_moved_at_once(piece: int, lanes: int) -> None:
+    data = numbers((3, 20, piece), np.uint8)
+    indices, out = indices_for(20, (50,)), np.zeros((3, 50, piece), np.uint8)
+    spec = GatherRowsSpec("int64", piece=piece)
+    sizes = spec.gather(data.shape, 1, 50, 1)
+    sizes[spec.SIZES.index("task_rows")] = 7  # tasks that begin and end within a batch
+    assert not run(spec, sizes, guarded(data), guarded(indices), out, lanes)
+    np.testing.assert_array_equal(out, data[:, indices])
+
+
 def test_gather_into_a_wider_buffer() -> None:
     spec, data, indices = GatherRowsSpec("int64"), numbers((100, 24)), indices_for(100, (3000,))
     whole = np.full((3000, 30), 7, np.float32)
@@ -71,7 +84,7 @@ def test_gather_into_a_wider_buffer() -> None:
 def test_gather_nd(width: int, batch_dims: int, lanes: int) -> None:
     shape = (3, 4, 5, 6, 2)
     for index, dtype in (("int64", np.float32), ("int32", np.int8)):
-        spec, data = GatherRowsSpec(index), numbers(shape, dtype)
+        spec, data = GatherRowsSpec(index, width), numbers(shape, dtype)
         batch, extents = shape[:batch_dims], shape[batch_dims : batch_dims + width]
         indices = np.stack([indices_for(extent, (*batch, 7), index) for extent in extents], axis=-1)
         out = np.zeros((*batch, 7, *shape[batch_dims + width :]), dtype)
@@ -151,6 +164,10 @@ def test_nothing_to_do_and_empty_data() -> None:
 def test_wrong_specs_are_refused() -> None:
     with pytest.raises(ValueError, match="int16"):
         GatherRowsSpec("int16")
+    with pytest.raises(ValueError, match="not 9"):
+        GatherRowsSpec("int32", 9)
+    with pytest.raises(ValueError, match="runs of 24 bytes"):
+        GatherRowsSpec("int64", piece=24)
     with pytest.raises(ValueError, match="3 bytes"):
         GatherElementsSpec("int32", 3)
     with pytest.raises(ValueError, match="at most 8 axes"):

@@ -82,6 +82,16 @@ def test_runs_of_every_length(itemsize: int, lanes: int) -> None:
 
 
 @pytest.mark.parametrize("lanes", WIDTHS)
+@pytest.mark.parametrize("count", [2, 3])
+def test_elements_side_by_side_are_read_once(count: int, lanes: int) -> None:
+    """A kernel that knows both ways takes groups without gaps apart; elements some way apart are a way of their own."""
+    x = numbers((5, 70, count), 4)
+    target = np.zeros((count, 5, 70), x.dtype)
+    assert check(x.transpose(2, 0, 1), target, lanes, interleaved=count, step=count) == TILES
+    assert check(x[:, :, :1].transpose(2, 0, 1), target[:1], lanes, interleaved=count, step=count) == STRIDED
+
+
+@pytest.mark.parametrize("lanes", WIDTHS)
 @pytest.mark.parametrize("itemsize", [1, 2, 4, 8])
 def test_past_the_caches(itemsize: int, lanes: int) -> None:
     """Rows of the target that begin at lines of the cache, or all in different places, from any place on."""

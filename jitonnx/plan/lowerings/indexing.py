@@ -13,7 +13,7 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Statement
 from jitonnx.kernels.axes import MAX_RANK
-from jitonnx.kernels.gather.spec import GatherElementsSpec, GatherRowsSpec, ReverseSequenceSpec
+from jitonnx.kernels.gather.spec import PIECES, GatherElementsSpec, GatherRowsSpec, ReverseSequenceSpec
 from jitonnx.kernels.scatter.spec import ScatterElementsSpec, ScatterRowsSpec, word
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
@@ -36,7 +36,7 @@ def gather(planner: Planner, group: Group, statement: Statement) -> None:
         _gather_elements(planner, statement, (data, indices, out), rows, (extent, 1))
         return
     run = run * itemsize
-    sizes = [batch, count, run, 1, extent * run, 0, 1, count * run, run]
+    sizes = [batch, count, run, extent * run, 0, 1, count * run, run]
     _gather_rows(planner, statement, [data, indices, out], sizes, [extent], [run])
 
 
@@ -47,14 +47,14 @@ def gather_nd(planner: Planner, group: Group, statement: Statement) -> None:
     data, indices, out = _gather_operands(planner, statement)
     first, itemsize = computation.batch_dims, data.dtype.itemsize
     width = indices.shape[-1]
-    if not isinstance(width, int) or width > MAX_RANK:
+    if not isinstance(width, int) or not 0 < width <= MAX_RANK:
         planner.unplannable(f"its index tuples have {width} elements")
     extents = data.shape[first : first + width]
     strides = [product(data.shape[first + i + 1 :]) * itemsize for i in range(width)]
     run = product(data.shape[first + width :]) * itemsize
     batch, count = product(data.shape[:first]), product(indices.shape[first:-1])
     place = [product(data.shape[first:]) * itemsize, count * width, width, count * run, run]
-    _gather_rows(planner, statement, [data, indices, out], [batch, count, run, width, *place], extents, strides)
+    _gather_rows(planner, statement, [data, indices, out], [batch, count, run, *place], extents, strides)
 
 
 def _gather_rows(
@@ -68,7 +68,8 @@ def _gather_rows(
     data, indices, out = tensors
     padding = [0] * (MAX_RANK - len(extents))
     sizes = [*head, *extents, *padding, *strides, *padding]
-    spec = GatherRowsSpec(indices.dtype.numpy.name)
+    run = head[2]
+    spec = GatherRowsSpec(indices.dtype.numpy.name, len(extents), run if isinstance(run, int) and run in PIECES else 0)
     error = _error_word(planner, statement, extents)
     call = KernelCall(spec, [data, indices, out, error], sizes, 2, 2, label="gather", reason="rows copied by index")
     planner.call(call)
