@@ -11,6 +11,7 @@ from jitonnx.kernels import vecmath
 from jitonnx.kernels.code import Code, Pointer, emitted, remainder, smaller
 from jitonnx.kernels.rows import Vectors, in_all_lanes, larger_lanes, unit_range
 from jitonnx.kernels.softmax.spec import COLUMNS, SoftmaxSpec
+from jitonnx.kernels.tile import emit_prefetch
 from jitonnx.kernels.trace import Traced
 
 _LOWEST = float("-inf")
@@ -64,7 +65,12 @@ class _Rows:
         lane_bests = vectors.folds(count, self.length, _LOWEST, larger_lanes, self._first)
         largest = in_all_lanes(vectors.across(lane_bests, larger_lanes), lanes)
 
+        # While exponentials keep the core busy, the memory that only the last pass writes is fetched.
+        ask_ahead = self.kind == "log_softmax" and count == 1 and not vectors.has_prologue
+
         def exponentials(column: Traced, live: Traced | None) -> list[Traced]:
+            if ask_ahead and live is None:
+                emit_prefetch(code.builder, self.y[0].at(column).value, write=True)
             differences = zip(self._load(self.source, column, live), largest, strict=True)
             powers = [code.call(vecmath.exp_flush, x - best) for x, best in differences]
             if self.kind == "softmax":

@@ -41,7 +41,7 @@ LOWERINGS: dict[type[c.Computation], str] = {
 }
 """The module of this folder and the function in it; a start imports those that the model needs."""
 
-_EPILOGUE = (c.MatMul, c.Convolution, c.TransposedConvolution, c.Pool, c.GroupNormalize)
+_EPILOGUE = (c.MatMul, c.Convolution, c.TransposedConvolution, c.Pool, c.GroupNormalize, c.Normalize)
 
 
 def lowering_of(computation: c.Computation) -> Callable[..., Any]:

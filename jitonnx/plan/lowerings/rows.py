@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,11 +31,13 @@ from jitonnx.plan.tensor import (
     Tensor,
     broadcast_to,
     channels_last_order,
+    in_order,
     is_channels_last,
     pixel_strides,
     pixels_as_rows,
     plane_strides,
     reshape_strides,
+    same_strides,
 )
 
 if TYPE_CHECKING:
@@ -75,7 +78,10 @@ def three_loops(axes: Sequence[int], *tensors: Tensor) -> Loops | None:
     return Loops(extents[0], extents[1], extents[2], tuple(strides))  # type: ignore[arg-type]
 
 
-def _nest(axes: Sequence[int], tensor: Tensor) -> tuple[list[int], list[int], list[int]] | None:
+_Nest = tuple[list[int], list[int], list[int]]
+
+
+def _nest(axes: Sequence[int], tensor: Tensor) -> _Nest | None:
     """The axes of an outer loop, `axes`, and the axes of an inner loop; None if memory does not allow it.
 
     Outer is what lies outside of `axes` in memory, inner what lies inside. Where that makes no three loops, all that is
@@ -141,9 +147,12 @@ def normalize(planner: Planner, group: Group, statement: Statement) -> None:
     _check_float(planner, image)
     x = planner.tensor(image)
     axes = range(computation.axis, x.rank)
-    x, y, loops = _as_rows(planner, x, statement, axes)
+    assert group.output is not None
+    x, y, loops = _as_rows(planner, x, group.output, axes)
+    order = [axis - computation.axis for axis in memory_order(x) if axis in axes]
     vectors = [
-        None if value is None else _row_vector(planner, value, x.shape[computation.axis :]) for value in (scale, bias)
+        None if value is None else _row_vector(planner, value, x.shape[computation.axis :], order)
+        for value in (scale, bias)
     ]
     scaled, shifted = (vector is not None for vector in vectors)
     rows, columns = concrete(loops.outer), concrete(loops.length)
@@ -151,12 +160,21 @@ def normalize(planner: Planner, group: Group, statement: Statement) -> None:
     (x_row, _, _), (y_row, _, _) = loops.strides
     sizes = [loops.outer, loops.length, x_row, y_row, 0, float_bits(computation.epsilon)]
     tensors = [x, vectors[0] or y, vectors[1] or y, y, y]
-    planner.call(KernelCall(spec, tensors, sizes, 1, 3, label=f"{spec.kind} norm", reason="; ".join(group.reasons)))
+    call = KernelCall(spec, tensors, sizes, 1, 3, label=f"{spec.kind} norm", reason="; ".join(group.reasons))
+    nest = _nest(axes, x)
+    assert nest is not None
+    planner.epilogue(group, call, functools.partial(_row_strides, nest), memory_order(x))
+    planner.call(call)
 
 
-def _as_rows(planner: Planner, x: Tensor, statement: Statement, axes: Sequence[int]) -> tuple[Tensor, Tensor, Loops]:
-    """x and a place for the first output, both as rows of `axes`; x is copied if it lies otherwise."""
-    value = statement.outputs[0]
+def _row_strides(nest: _Nest, tensor: Tensor) -> tuple[DimLike, DimLike, DimLike] | None:
+    """A tensor's strides by (0, row, column) of a kernel over rows; None if rows or columns are not evenly spaced."""
+    row, column = _merge(tensor, nest[0]), _merge(tensor, nest[1])
+    return None if row is None or column is None else (0, row, column)
+
+
+def _as_rows(planner: Planner, x: Tensor, value: Value, axes: Sequence[int]) -> tuple[Tensor, Tensor, Loops]:
+    """x and a place for the result, both as rows of `axes`; x is copied if it lies otherwise."""
     if (loops := three_loops(axes, x)) is None or loops.inner != 1:
         x = planner.copy(x, tuple(range(x.rank)), "needed as rows")
     y = planner.place(value, memory_order(x))
@@ -168,14 +186,15 @@ def _as_rows(planner: Planner, x: Tensor, statement: Statement, axes: Sequence[i
     return x, y, loops
 
 
-def _row_vector(planner: Planner, value: Value, shape: Sequence[DimLike]) -> Tensor:
-    """A scale or bias as one dense vector of a row's elements."""
+def _row_vector(planner: Planner, value: Value, shape: Sequence[DimLike], order: Sequence[int]) -> Tensor:
+    """A scale or bias as one dense vector of a row's elements, whose axes lie in memory in this order."""
     tensor = broadcast_to(planner.tensor(value), shape)
-    if tensor.contiguous:
+    if same_strides(tensor, in_order(shape, order)):
         return tensor
     if tensor.constant is not None:
-        return planner.packed(tensor, np.ascontiguousarray, "dense")
-    return planner.copy(tensor, tuple(range(tensor.rank)), "needed dense")
+        back = np.argsort(order)
+        return planner.packed(tensor, lambda array: array.transpose(order).copy().transpose(back), tuple(order))
+    return planner.copy(tensor, order, "needed dense, in the order of the rows")
 
 
 def group_normalize(planner: Planner, group: Group, statement: Statement) -> None:
@@ -186,7 +205,7 @@ def group_normalize(planner: Planner, group: Group, statement: Statement) -> Non
     assert image is not None and group.output is not None
     _check_float(planner, image)
     x = planner.tensor(image)
-    scales = [None if value is None else _row_vector(planner, value, value.shape) for value in (scale, bias)]
+    scales = [None if value is None else _row_vector(planner, value, value.shape, [0]) for value in (scale, bias)]
     matrix = pixels_as_rows(x) if is_channels_last(x) else None
     if matrix is None and x.contiguous:
         y = planner.place(group.output, tuple(range(x.rank)))
