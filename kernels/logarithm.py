@@ -12,7 +12,6 @@ from __future__ import annotations
 from jitonnx.kernels.exponential import format_of
 from jitonnx.kernels.trace import (
     Traced,
-    at_most,
     bits,
     copysign,
     exponent_of,
@@ -21,7 +20,6 @@ from jitonnx.kernels.trace import (
     from_bits,
     lookup,
     polynomial,
-    scale_by_power,
     select,
     splits_floats,
     to_float,
@@ -103,7 +101,7 @@ def log1p(x: Traced) -> Traced:
     total = x + 1.0
     lost = x - (total - 1.0)  # of x, when 1 was added; goes back in at the scale of the fraction
     if has_table(x):
-        return copysign(_log_by_table(total, select(total < INFINITY, lost, 0.0)), x)
+        return copysign(_log_by_table(total, lost), x)
     f, e, double = split(total)
     f = fma(0.5 * lost, double, f)
     return copysign(_logarithm_edges(total, log_of(f, e)), x)
@@ -121,7 +119,7 @@ def fraction_and_exponent(x: Traced) -> tuple[Traced, Traced, Traced]:
 
 
 def _log_by_table(x: Traced, rest: Traced | None = None) -> Traced:
-    """log(x + rest) for a rest that is small beside x, and 0 where x is 0 or inf.
+    """log(x + rest) for a rest that is small beside x, does not count where x is above 2**100, and is 0 where x is.
 
     At 0, at inf, below 0 and at NaN the exponent and the fraction make the result what it has to be.
     """
@@ -129,7 +127,8 @@ def _log_by_table(x: Traced, rest: Traced | None = None) -> Traced:
     reciprocal = lookup(_RECIPROCALS, index, x.element)
     r = fma(fraction, reciprocal, -1.0)
     if rest is not None:
-        r = fma(scale_by_power(rest, at_most(minus_e, 2.0 * format_of(x).bias)), reciprocal, r)
+        scale = from_bits(bits(fraction) - bits(x) + bits(x.constant(1.0)))  # their fractions are equal: 2**-e
+        r = fma(select(x < 2.0**100, rest * scale, 0.0), reciprocal, r)
     high, low = format_of(x).ln2
     whole = fma(minus_e, -high, lookup([number * 2.0**-17 for number in _LOGARITHMS], index, x.element))
     return whole + fma(r * r, polynomial(r, _LOG1P_BESIDE_TABLE), fma(minus_e, -low, r))

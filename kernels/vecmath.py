@@ -198,9 +198,9 @@ _LARGE = 2.0**30  # sqrt(x**2 + 1) is x from here on, and the functions log(2 * 
 def asinh(x: Traced) -> Traced:
     """Inverse hyperbolic sine, error below 2.5 ulp: log1p(a + a**2 / (1 + sqrt(a**2 + 1))), log(2 * a) for large a."""
     a = absolute(x)
-    large, square = a > _LARGE, a * a
-    near = a + square / (sqrt(square + 1.0) + 1.0)
-    return copysign(logarithm.log1p(select(large, a - 1.0, near)) + select(large, a.constant(_LN2), 0.0), x)
+    large = a > _LARGE
+    near = a + a * a / (sqrt(fma(a, a, 1.0)) + 1.0)
+    return copysign(logarithm.log1p(select(large, a, near)) + select(large, a.constant(_LN2), 0.0), x)
 
 
 @vector_function
