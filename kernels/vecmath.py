@@ -200,7 +200,7 @@ def asinh(x: Traced) -> Traced:
     a = absolute(x)
     large = a > _LARGE
     near = a + a * a / (sqrt(fma(a, a, 1.0)) + 1.0)
-    return copysign(logarithm.log1p(select(large, a, near)) + select(large, a.constant(_LN2), 0.0), x)
+    return copysign(logarithm.log1p(select(large, a - 1.0, near)) + select(large, a.constant(_LN2), 0.0), x)
 
 
 @vector_function
@@ -250,8 +250,9 @@ def mish(x: Traced) -> Traced:
 
 @vector_function
 def elu(x: Traced, alpha: Traced) -> Traced:
-    """x for x > 0, else alpha * expm1(x); error below 2.5 ulp."""
-    return select(x > 0.0, x, alpha * _expm1(x))
+    """x for x >= 0, else alpha * expm1(x); error below 2.5 ulp."""
+    half = half_expm1(at_least(x, -2 * format_of(x).saturation))  # anything for large x
+    return select(x < 0.0, half * (alpha + alpha), x)
 
 
 @vector_function
