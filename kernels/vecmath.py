@@ -198,9 +198,13 @@ def acosh(x: Traced) -> Traced:
 
 @vector_function
 def atanh(x: Traced) -> Traced:
-    """Inverse hyperbolic tangent, error below 2.5 ulp, NaN outside [-1, 1]: log1p(2 * |x| / (1 - |x|)) / 2."""
-    a = absolute(x)
-    return copysign(0.5 * logarithm.log1p(2.0 * a / (1.0 - a)), x)
+    """Inverse hyperbolic tangent, error below 2.5 ulp, NaN outside [-1, 1]: log1p(2 * |x| / (1 - |x|)) / 2.
+
+    Written as 2 * |x| + 2 * |x| * |x| / (1 - |x|), the quotient's roundings do not count for small x.
+    """
+    a = at_most(absolute(x), 2.0)  # the result is NaN above 1
+    twice = a + a
+    return copysign(0.5 * logarithm.log1p(fma(twice, a / (1.0 - a), twice)), x)
 
 
 @vector_function
