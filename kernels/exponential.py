@@ -352,7 +352,7 @@ def _half_expm1_by_table(table: _Table, total: Traced, r: Traced, coefficients: 
     return fma(fma(r * r, polynomial(r, coefficients), r + rest), s, s - 0.5)
 
 
-def tanh_by_table(x: Traced) -> Traced | None:
+def tanh_by_exponential(x: Traced) -> Traced | None:
     """|tanh(x)|, error below 2 ulp, as |e / (e + 1)| with e = expm1(y) / 2; None if there is no table.
 
     y is 2 * |x|. For a small x it is negative, so that the rounding of e + 1 counts half. And the multiple of ln 2

@@ -12,7 +12,6 @@ from __future__ import annotations
 from jitonnx.kernels.exponential import format_of
 from jitonnx.kernels.trace import (
     Traced,
-    at_most,
     bits,
     copysign,
     exponent_of,
@@ -21,7 +20,6 @@ from jitonnx.kernels.trace import (
     from_bits,
     lookup,
     polynomial,
-    scale_by_power,
     select,
     splits_floats,
     to_float,
@@ -42,13 +40,13 @@ _ATANH = (
 # 2**-24 of the result).
 _LOG1P_BESIDE_TABLE = (-0.49999994, 0.3333333, -0.25022295, 0.20012882)
 _RECIPROCALS = (
-    *(1.0, 0.95578045, 0.9307239, 0.89225256, 0.88066745, 0.8441106, 0.8242486, 0.8152427, 0.78807724, 0.7697921),
+    *(1.0, 0.9567435, 0.9307239, 0.89225256, 0.88066745, 0.8441106, 0.8242486, 0.8152427, 0.78807724, 0.7697921),
     *(0.7474869, 0.72803533, 0.72803533, 0.71087205, 0.69387513, 0.6745669, 1.3081623, 1.3020586, 1.2672181),
     *(1.2427363, 1.2249639, 1.2013626, 1.1691363, 1.1529353, 1.1314639, 1.1174376, 1.1047646, 1.0719025, 1.0568392),
     *(1.042083, 1.0, 1.0),
 )
 _LOGARITHMS = (
-    *(0, 5928, 9410, 14943, 16656, 22213, 25334, 26774, 31216, 34293, 38147, 41603, 41603, 44730, 47902, 51601),
+    *(0, 5796, 9410, 14943, 16656, 22213, 25334, 26774, 31216, 34293, 38147, 41603, 41603, 44730, 47902, 51601),
     *(-35209, -34596, -31041, -28484, -26596, -24046, -20482, -18653, -16189, -14554, -13059, -9101, -7246, -5403, 0),
     *(0,),
 )
@@ -103,7 +101,7 @@ def log1p(x: Traced) -> Traced:
     total = x + 1.0
     lost = x - (total - 1.0)  # of x, when 1 was added; goes back in at the scale of the fraction
     if has_table(x):
-        return copysign(_log_by_table(total, select(total < INFINITY, lost, 0.0)), x)
+        return copysign(_log_by_table(total, lost), x)
     f, e, double = split(total)
     f = fma(0.5 * lost, double, f)
     return copysign(_logarithm_edges(total, log_of(f, e)), x)
@@ -121,7 +119,7 @@ def fraction_and_exponent(x: Traced) -> tuple[Traced, Traced, Traced]:
 
 
 def _log_by_table(x: Traced, rest: Traced | None = None) -> Traced:
-    """log(x + rest) for a rest that is small beside x, and 0 where x is 0 or inf.
+    """log(x + rest) for a rest that is small beside x, does not count where x is above 2**100, and is 0 where x is.
 
     At 0, at inf, below 0 and at NaN the exponent and the fraction make the result what it has to be.
     """
@@ -129,7 +127,8 @@ def _log_by_table(x: Traced, rest: Traced | None = None) -> Traced:
     reciprocal = lookup(_RECIPROCALS, index, x.element)
     r = fma(fraction, reciprocal, -1.0)
     if rest is not None:
-        r = fma(scale_by_power(rest, at_most(minus_e, 2.0 * format_of(x).bias)), reciprocal, r)
+        scale = from_bits(bits(fraction) - bits(x) + bits(x.constant(1.0)))  # their fractions are equal: 2**-e
+        r = fma(select(x < 2.0**100, rest * scale, 0.0), reciprocal, r)
     high, low = format_of(x).ln2
     whole = fma(minus_e, -high, lookup([number * 2.0**-17 for number in _LOGARITHMS], index, x.element))
     return whole + fma(r * r, polynomial(r, _LOG1P_BESIDE_TABLE), fma(minus_e, -low, r))

@@ -14,8 +14,8 @@ all exponents; denormal arguments and results are included unless a docstring sa
 
 from __future__ import annotations
 
-from jitonnx.kernels import exponential, logarithm
-from jitonnx.kernels.exponential import exp_of_minus, exp_of_minus_and_1, format_of, half_exp, half_expm1, tanh_by_table
+from jitonnx.kernels import exponential, hyperbolic, logarithm
+from jitonnx.kernels.exponential import exp_of_minus_and_1, format_of, half_exp, half_expm1
 from jitonnx.kernels.gaussian import erf as erf
 from jitonnx.kernels.gaussian import gelu as gelu
 from jitonnx.kernels.gaussian import gelu_tanh as gelu_tanh
@@ -127,15 +127,6 @@ def pow(x: Traced, y: Traced) -> Traced:
 
 # ---------------------------------------------------------------- hyperbolic functions and activations
 
-# tanh(x) = x + x**3 * P(x**2), |x| <= 0.6 (relative error 2.8e-9, 4.1e-18)
-_TANH = {
-    32: (-0.333333, 0.13331936, -0.05378472, 0.020798665, -0.0058980486),
-    64: (
-        *(-0.33333333333333126, 0.13333333333299777, -0.053968253949340954, 0.02186948800348574),
-        *(-0.008863226788502538, 0.0035920374623710735, -0.0014552157673046822, 0.0005871896790171711),
-        *(-0.00023039931972291435, 7.931676335205036e-05, -1.7180096183635222e-05),
-    ),
-}
 # sinh(x) = x + x**3 * P(x**2), |x| <= 1 (relative error 3.0e-10, 2.6e-19)
 _SINH = {
     32: (0.16666667, 0.0083333105, 0.00019842894, 2.7822286e-06),
@@ -160,18 +151,11 @@ def silu(x: Traced) -> Traced:
 
 @vector_function
 def tanh(x: Traced) -> Traced:
-    """Hyperbolic tangent, error below 2 ulp: by expm1(2 * |x|) where the CPU can look exponentials up in a table.
+    """Hyperbolic tangent, error below 2 ulp: by segments, or by expm1(2 * |x|) where the CPU has smaller tables.
 
     Elsewhere an odd polynomial up to 0.6, 1 - 2 / (exp(2 * |x|) + 1) above.
     """
-    magnitude = tanh_by_table(x)
-    if magnitude is None:
-        a = at_most(absolute(x), format_of(x).saturation)
-        square = a * a
-        near = fma(a * square, polynomial(square, _TANH[x.width]), a)
-        far = 1.0 - 2.0 / (exp_of_minus(-2.0 * a) + 1.0)
-        magnitude = select(a < 0.6, near, far)
-    return copysign(magnitude, x)
+    return hyperbolic.tanh(x)
 
 
 @vector_function
@@ -198,8 +182,8 @@ _LARGE = 2.0**30  # sqrt(x**2 + 1) is x from here on, and the functions log(2 * 
 def asinh(x: Traced) -> Traced:
     """Inverse hyperbolic sine, error below 2.5 ulp: log1p(a + a**2 / (1 + sqrt(a**2 + 1))), log(2 * a) for large a."""
     a = absolute(x)
-    large, square = a > _LARGE, a * a
-    near = a + square / (sqrt(square + 1.0) + 1.0)
+    large = a > _LARGE
+    near = a + a * a / (sqrt(fma(a, a, 1.0)) + 1.0)
     return copysign(logarithm.log1p(select(large, a - 1.0, near)) + select(large, a.constant(_LN2), 0.0), x)
 
 
@@ -214,9 +198,13 @@ def acosh(x: Traced) -> Traced:
 
 @vector_function
 def atanh(x: Traced) -> Traced:
-    """Inverse hyperbolic tangent, error below 2.5 ulp, NaN outside [-1, 1]: log1p(2 * |x| / (1 - |x|)) / 2."""
-    a = absolute(x)
-    return copysign(0.5 * logarithm.log1p(2.0 * a / (1.0 - a)), x)
+    """Inverse hyperbolic tangent, error below 2.5 ulp, NaN outside [-1, 1]: log1p(2 * |x| / (1 - |x|)) / 2.
+
+    Written as 2 * |x| + 2 * |x| * |x| / (1 - |x|), the quotient's roundings do not count for small x.
+    """
+    a = at_most(absolute(x), 2.0)  # the result is NaN above 1
+    twice = a + a
+    return copysign(0.5 * logarithm.log1p(fma(twice, a / (1.0 - a), twice)), x)
 
 
 @vector_function
@@ -250,8 +238,9 @@ def mish(x: Traced) -> Traced:
 
 @vector_function
 def elu(x: Traced, alpha: Traced) -> Traced:
-    """x for x > 0, else alpha * expm1(x); error below 2.5 ulp."""
-    return select(x > 0.0, x, alpha * _expm1(x))
+    """x for x >= 0, else alpha * expm1(x); error below 2.5 ulp."""
+    half = half_expm1(at_least(x, -2 * format_of(x).saturation))  # anything for large x
+    return select(x < 0.0, half * (alpha + alpha), x)
 
 
 @vector_function

@@ -227,6 +227,7 @@ BINARY: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "fmod": np.fmod,
     "mod": np.mod,
     "pow": np.power,
+    "elu": lambda x, alpha: np.where(x < 0, alpha * np.expm1(np.minimum(x, 0)), x),
     "maximum": np.maximum,
     "minimum": np.minimum,
     "eq": np.equal,
@@ -256,8 +257,8 @@ BINARY: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 (floor, ceil, trunc, round_even, isnan, isinf, logical_not, bitwise_not) = map(
     _unary_function, ("floor", "ceil", "trunc", "round", "isnan", "isinf", "logical_not", "bitwise_not")
 )
-(fmod, mod, power, maximum, minimum, equal, not_equal) = map(
-    _binary_function, ("fmod", "mod", "pow", "maximum", "minimum", "eq", "ne")
+(fmod, mod, power, elu, maximum, minimum, equal, not_equal) = map(
+    _binary_function, ("fmod", "mod", "pow", "elu", "maximum", "minimum", "eq", "ne")
 )
 (logical_and, logical_or, logical_xor, bitwise_and, bitwise_or, bitwise_xor, shift_left, shift_right) = map(
     _binary_function,

@@ -52,7 +52,7 @@ class Celu(_Activation):
         return np.maximum(x, 0) + np.minimum(alpha * np.expm1(x / alpha), 0)
 
     def scalar(self, x: e.Expr) -> e.Expr:
-        return e.maximum(x, 0) + e.minimum(e.expm1(x / self.alpha) * self.alpha, 0)
+        return e.where(x < 0, e.expm1(x / self.alpha) * self.alpha, x)
 
 
 class Elu(_Activation):
@@ -67,7 +67,7 @@ class Elu(_Activation):
         return np.where(x < 0, x.dtype.type(self.alpha) * np.expm1(x), x)
 
     def scalar(self, x: e.Expr) -> e.Expr:
-        return e.where(x < 0, e.expm1(x) * self.alpha, x)
+        return e.elu(x, self.alpha)
 
 
 class Gelu(_Activation):
@@ -216,7 +216,7 @@ class Selu(_Activation):
         return np.where(x > 0, x, self.alpha * np.expm1(x)) * self.gamma
 
     def scalar(self, x: e.Expr) -> e.Expr:
-        return e.where(x > 0, x, e.expm1(x) * self.alpha) * self.gamma
+        return e.elu(x, self.alpha) * self.gamma
 
 
 class Shrink(_Activation):

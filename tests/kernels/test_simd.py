@@ -181,12 +181,14 @@ def test_integer_division_is_exact(dtype: type, cpu: str) -> None:
 
     def kernel(buffers, sizes, begin, end, scratch):
         p, q = pointer(buffers, 0, element), pointer(buffers, 1, element)
-        y, z = pointer(buffers, 2, element), pointer(buffers, 3, element)
+        y, z, m = pointer(buffers, 2, element), pointer(buffers, 3, element), pointer(buffers, 4, element)
         for j in range(0, sizes[0], lanes):
+            store(m, j, simd.modulo(load(p, j, lanes), load(q, j, lanes)))
             store(y, j, simd.divide_integer(load(p, j, lanes), load(q, j, lanes)))
             store(z, j, simd.remainder(load(p, j, lanes), load(q, j, lanes)))
 
-    y, z = np.empty_like(a), np.empty_like(a)
-    Compiled(kernel, target)([a, b, y, z], [a.size], 1)
+    y, z, m = np.empty_like(a), np.empty_like(a), np.empty_like(a)
+    Compiled(kernel, target)([a, b, y, z, m], [a.size], 1)
+    np.testing.assert_array_equal(m, np.array([x % y for x, y in pairs], dtype))
     np.testing.assert_array_equal(y, np.array(quotients, dtype))
     np.testing.assert_array_equal(z, np.array(rests, dtype))

@@ -382,11 +382,12 @@ def test_far_out_gaussian_functions_are_their_limits(name: str, bound: float, cp
     np.testing.assert_array_equal(low, -np.ones_like(x) if name == "erf" else np.zeros_like(x))
 
 
-@pytest.mark.parametrize("name", ["erf", "gelu"])
+@pytest.mark.parametrize("name", ["erf", "gelu", "tanh"])
 def test_segments_meet_without_a_step(name: str) -> None:
     """Around each end of a segment, where neighbours take other coefficients."""
-    ends = np.arange(1, 64).astype(np.float32) / 8
-    ends = ends[ends < (7.6 if name == "gelu" else 3.8)].view(np.int32)
+    half = 1167 / 8192 if name == "tanh" else 1 / 8
+    ends = (np.arange(1, 64) * half).astype(np.float32)
+    ends = ends[ends < {"gelu": 7.6, "erf": 3.8, "tanh": 9.5}[name]].view(np.int32)
     x = (ends[:, None] + np.arange(-40, 41, dtype=np.int32)).reshape(-1).view(np.float32)
     for signed in (x, -x):
         exact = CASES[name].exact(signed.astype(np.float64))
