@@ -167,10 +167,18 @@ class _Total:
         self._total = code.variable(initial)
         self._nan = code.variable(bits(initial) ^ bits(initial)) if kind.notes_nan else None
 
-    def add(self, x: Traced) -> None:
-        self._total.set(self._kind.add(self._total.get(), x))
+    def add(self, *values: Traced) -> None:
+        """As many values as a power of two: those of pairs with each other, and so on, and what is left with the total.
+        So operations wait for each other less, and rounding errors are smaller."""
+        combined = values
+        while len(combined) > 1:
+            combined = tuple(map(self._kind.add, combined[::2], combined[1::2]))
+        self._total.set(self._kind.add(self._total.get(), *combined))
         if self._nan is not None:
-            self._nan.set(select(isnan(x), -1, self._nan.get()))
+            nan = self._nan.get()
+            for x in values:
+                nan = select(isnan(x), -1, nan)
+            self._nan.set(nan)
 
     def get(self) -> Traced:
         """The total; NaN in the lanes where one was added."""
@@ -184,15 +192,18 @@ class _Values:
     def __init__(self, spec: ReductionSpec, vectors: Vectors) -> None:
         self.spec, self.vectors, self.code = spec, vectors, vectors.code
         self.kind = _kind(spec.kind, spec.element)
-        short = spec.kind != "log_sum_exp" and vectors.vectors == VECTORS  # neither exponentials nor stages
-        self.blocks = (8, 2) if short else (vectors.vectors,)
+        self.short = spec.kind != "log_sum_exp" and vectors.vectors == VECTORS
+        """Neither exponentials nor stages."""
+        self.blocks = (8, 2) if self.short else (vectors.vectors,)
         """How many vectors of columns are reduced at once, and what remains of them."""
+        self.together = 8 if self.short else 1
+        """How many rows of columns. As many whatever the number of vectors: equal columns have equal results."""
 
     def rows(self, part: Part, first: Traced, stop: Traced) -> None:
         """Units [first, stop): each folded into one vector, then as many as it has lanes at once across the lanes."""
         code, lanes, element = self.code, self.vectors.lanes, self.vectors.element
         folded, shifts = code.memory(element, lanes * lanes), code.memory(element, lanes)
-        zero, together = code.integer(0), self.spec.parts == 1 and len(self.blocks) > 1
+        zero, together = code.integer(0), self.spec.parts == 1 and self.short
         with code.loop(stop, first, lanes) as start:
             here = smaller(stop - start, lanes)
             if together:
@@ -287,24 +298,22 @@ class _Values:
         mask = None if live is None else code.live(live, lanes)
         columns = [first + v * lanes for v in range(several)]
 
-        rows = self.blocks[0] // several  # at once, for as many independent sums as there are with several columns
-
         def total(kind: _Kind, change: Callable[[Traced, int], Traced]) -> list[Traced]:
-            totals = [[_Total(code, kind, vectors.element, lanes) for _ in range(rows)] for _ in columns]
+            totals = [_Total(code, kind, vectors.element, lanes) for _ in columns]
 
-            def add(k: Traced, row: int) -> None:
+            def add(k: Traced, rows: int) -> None:
                 for v, column in enumerate(columns):
-                    loaded = vectors.prologue(x.load(k * x_step + column, lanes, mask), batch, k, column, live)
-                    totals[v][row].add(change(loaded, v))
+                    loaded = [x.load((k + row) * x_step + column, lanes, mask) for row in range(rows)]
+                    given = [vectors.prologue(x, batch, k + row, column, live) for row, x in enumerate(loaded)]
+                    totals[v].add(*(change(x, v) for x in given))
 
-            whole = length - remainder(length, code.integer(rows))
-            with code.loop(whole, step=rows) as k:
-                for row in range(rows):
-                    add(k + row, row)
-            if rows > 1:
+            whole = length - remainder(length, code.integer(self.together))
+            with code.loop(whole, step=self.together) as k:
+                add(k, self.together)
+            if self.together > 1:
                 with code.loop(length, whole) as k:
-                    add(k, 0)
-            return [functools.reduce(kind.combine, [t.get() for t in column]) for column in totals]
+                    add(k, 1)
+            return [total.get() for total in totals]
 
         shifts: list[Traced | None] = [None] * several
         if self.spec.kind == "log_sum_exp":

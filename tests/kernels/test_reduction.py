@@ -118,6 +118,15 @@ def test_avx2_and_sizes(kind: str) -> None:
             compare(run(spec, x, target), x, spec)
 
 
+@pytest.mark.parametrize("kind", ["mean", "prod", "log_sum_exp"])
+def test_equal_columns_have_equal_results(kind: str) -> None:
+    """Whichever vector a column lies in: the order of the sum does not depend on the number of columns."""
+    spec, column = ReductionSpec(kind, False), np.random.default_rng(0).uniform(0.5, 1.5, (1, 169, 1))
+    for target in TARGETS:
+        results = [run(spec, np.repeat(column.astype(np.float32), n, 2), target) for n in (1000, 130, 24, 3)]
+        assert len({float(value) for y in results for value in y.ravel()}) == 1
+
+
 @pytest.mark.parametrize("spec", [s for s in SPECS if not s.is_index and s.element in ("float32", "int64")], ids=str)
 def test_empty_slices(spec: ReductionSpec) -> None:
     x = np.zeros((2, 0) if spec.last else (2, 0, 5), spec.element)
