@@ -69,7 +69,7 @@ def measure(case: Case, limits: Limits, rounds: int, block_seconds: float = BLOC
     import onnxruntime
 
     import jitonnx
-    from jitonnx.engine import Engine
+    from jitonnx.engine.pipeline import Engine
 
     model, net = case.make()
     data, feeds = model.SerializeToString(), net.feeds

@@ -47,7 +47,7 @@ class Result(NamedTuple):
 def stream_of(model: Path, count: int, batch: int, length: int, seed: int) -> list[Feeds]:
     """Random inputs of `count` different sets of shapes, in random order."""
     import jitonnx
-    from jitonnx.inputs import choose_shapes, random_feeds
+    from jitonnx.api.inputs import choose_shapes, random_feeds
 
     session = jitonnx.InferenceSession(str(model))
     declared = session.declared_inputs

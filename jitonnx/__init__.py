@@ -12,7 +12,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jitonnx.environment import (
+    from jitonnx.api.environment import (
         disable_telemetry_events,
         enable_telemetry_events,
         get_all_providers,
@@ -23,10 +23,7 @@ if TYPE_CHECKING:
         has_collective_ops,
         preload_dlls,
     )
-    from jitonnx.errors import Error
-    from jitonnx.log import set_default_logger_severity
-    from jitonnx.metadata import ModelMetadata, NodeArg
-    from jitonnx.options import (
+    from jitonnx.api.options import (
         ExecutionMode,
         ExecutionOrder,
         GraphOptimizationLevel,
@@ -34,30 +31,33 @@ if TYPE_CHECKING:
         RunOptions,
         SessionOptions,
     )
+    from jitonnx.errors import Error
+    from jitonnx.log import set_default_logger_severity
+    from jitonnx.metadata import ModelMetadata, NodeArg
     from jitonnx.session import InferenceSession
 
     __version__: str
 
 _PLACES = {
     "InferenceSession": "session",
-    "SessionOptions": "options",
-    "RunOptions": "options",
-    "GraphOptimizationLevel": "options",
-    "ExecutionMode": "options",
-    "ExecutionOrder": "options",
-    "OrtExecutionProviderDevicePolicy": "options",
+    "SessionOptions": "api.options",
+    "RunOptions": "api.options",
+    "GraphOptimizationLevel": "api.options",
+    "ExecutionMode": "api.options",
+    "ExecutionOrder": "api.options",
+    "OrtExecutionProviderDevicePolicy": "api.options",
     "NodeArg": "metadata",
     "ModelMetadata": "metadata",
     "Error": "errors",
-    "get_available_providers": "environment",
-    "get_all_providers": "environment",
-    "get_device": "environment",
-    "get_version_string": "environment",
-    "get_build_info": "environment",
-    "enable_telemetry_events": "environment",
-    "disable_telemetry_events": "environment",
-    "preload_dlls": "environment",
-    "has_collective_ops": "environment",
+    "get_available_providers": "api.environment",
+    "get_all_providers": "api.environment",
+    "get_device": "api.environment",
+    "get_version_string": "api.environment",
+    "get_build_info": "api.environment",
+    "enable_telemetry_events": "api.environment",
+    "disable_telemetry_events": "api.environment",
+    "preload_dlls": "api.environment",
+    "has_collective_ops": "api.environment",
     "set_default_logger_severity": "log",
 }
 """The module of each public name."""
@@ -89,7 +89,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        value: Any = importlib.import_module("jitonnx.environment").get_version_string()
+        value: Any = importlib.import_module("jitonnx.api.environment").get_version_string()
     elif name in _PLACES:
         value = getattr(importlib.import_module(f"jitonnx.{_PLACES[name]}"), name)
     else:

@@ -23,11 +23,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
-from jitonnx import feeds as feeding
-from jitonnx import whole
-from jitonnx.arguments import disabled_rewrites, kept_source, own_options, thread_count
-from jitonnx.description import ModelNode, argument_arg, input_arg, model_nodes, output_arg
-from jitonnx.entries import (
+from jitonnx.api import feeds as feeding
+from jitonnx.api.arguments import disabled_rewrites, kept_source, own_options, thread_count
+from jitonnx.api.description import ModelNode, argument_arg, input_arg, model_nodes, output_arg
+from jitonnx.api.entries import (
     EXTERNAL_DATA_FOLDER,
     MODEL_FORMAT,
     STRICT,
@@ -36,15 +35,16 @@ from jitonnx.entries import (
     program_bytes,
     switch,
 )
+from jitonnx.api.options import RunOptions, SessionOptions
+from jitonnx.api.providers import CPU, check_providers
 from jitonnx.errors import Fail, InvalidArgument, ModelLoadCanceled, RuntimeException
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.errors import GraphError, InferenceError
 from jitonnx.metadata import ModelMetadata, NodeArg
-from jitonnx.options import RunOptions, SessionOptions
-from jitonnx.providers import CPU, check_providers
 from jitonnx.runtime.artifact import Artifact, ArtifactError, is_artifact, open_artifact
 from jitonnx.runtime.cache import KernelCache, default_directory
-from jitonnx.saved import SavedEngine
+from jitonnx.saved import whole
+from jitonnx.saved.engine import SavedEngine
 
 if TYPE_CHECKING:
     import logging
@@ -52,14 +52,14 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeIs
 
-    from jitonnx.background import Workshop
-    from jitonnx.background_engine import BackgroundEngine
-    from jitonnx.engine import Engine
+    from jitonnx.api.profiling import Profile
+    from jitonnx.engine.background import BackgroundEngine
+    from jitonnx.engine.pipeline import Engine
     from jitonnx.ir.graph import Graph
+    from jitonnx.jobs import Workshop
     from jitonnx.model import Model
-    from jitonnx.profiling import Profile
     from jitonnx.runtime.program import Shapes
-    from jitonnx.saving import NamedShapes
+    from jitonnx.saved.saving import NamedShapes
 
 Outputs: TypeAlias = list[Any]
 
@@ -265,7 +265,7 @@ class InferenceSession:
         if not fed:
             return self._main
         if fed not in self._overriding:
-            from jitonnx.variants import with_inputs
+            from jitonnx.model.variants import with_inputs
 
             assert self._with_defaults is not None
             declared = [self._overridable[name] for name in fed]
@@ -376,7 +376,7 @@ class InferenceSession:
         if kept_as is None or _in_background(engine) or isinstance(engine, SavedEngine):
             return
         if whole.is_settled(kept_as) and whole.can_keep(model, engine):
-            from jitonnx.saving import model_info
+            from jitonnx.saved.saving import model_info
 
             assert self._workshop is not None
             info = model_info(self, model.opset_imports)
@@ -404,9 +404,9 @@ class InferenceSession:
             self._whole = None
 
     def _compile(self, model: Model) -> None:
-        from jitonnx.background import Workshop
-        from jitonnx.settings import engine_settings
-        from jitonnx.variants import copied
+        from jitonnx.api.settings import engine_settings
+        from jitonnx.jobs import Workshop
+        from jitonnx.model.variants import copied
 
         self._describe(model)
         self._overridable = {declared.name: declared for declared in model.overridable}
@@ -428,7 +428,7 @@ class InferenceSession:
 
     def _loaded(self, source: Any) -> Model:
         from jitonnx.model import load
-        from jitonnx.variants import with_dimensions, with_initializers
+        from jitonnx.model.variants import with_dimensions, with_initializers
 
         self._check_options()
         options = self._sess_options
@@ -453,19 +453,19 @@ class InferenceSession:
         self._opsets = dict(model.opset_imports)
 
     def _engine(self, graph: Graph) -> Engine | BackgroundEngine:
-        from jitonnx.engine import CompileMode, Engine
+        from jitonnx.engine.pipeline import CompileMode, Engine
 
         settings, cache, workshop = self._settings, _kernel_cache(default_directory()), self._workshop
         assert workshop is not None
         if settings.compile is CompileMode.BACKGROUND and settings.target is None:
-            from jitonnx.background_engine import BackgroundEngine
+            from jitonnx.engine.background import BackgroundEngine
 
             return BackgroundEngine(graph, settings, cache, workshop, self._logger)
         if progress is not None:
             return Engine(graph, settings, cache, progress, workshop)
         if not self._shows_progress():
             return Engine(graph, settings, cache, None, workshop)
-        from jitonnx.progress import TerminalProgress
+        from jitonnx.api.progress import TerminalProgress
 
         with TerminalProgress() as terminal:
             return Engine(graph, settings, cache, terminal.show, workshop)
@@ -505,7 +505,7 @@ class InferenceSession:
         with parts that are evaluated on NumPy, or that has to be planned for each shape where a range is wanted. (Not
         in onnxruntime.)
         """
-        from jitonnx.saving import save
+        from jitonnx.saved.saving import save
 
         if isinstance(self.engine, SavedEngine):  # which has loaded the model where the cache kept it
             raise Fail("the session was opened from an artifact: copy that file, or open the model to save it anew")
@@ -699,7 +699,7 @@ def _explained() -> Iterator[None]:
 def _profile(options: SessionOptions) -> Profile | None:
     if not options.enable_profiling:
         return None
-    from jitonnx.profiling import Profile
+    from jitonnx.api.profiling import Profile
 
     return Profile(options.profile_file_prefix)
 

@@ -16,7 +16,9 @@ ALLOWED = {
     "passes": {"ir", "ops", "mapped", "records"},
     "kernels": {"target", "mapped", "records"},
     "plan": {"ir", "kernels", "proto", "runtime", "target", "mapped", "records"},
-    "codegen": {"ir", "kernels", "plan", "runtime", "target", "background", "errors", "records", "versions"},
+    "codegen": {"ir", "kernels", "plan", "runtime", "target", "errors", "jobs", "records", "versions"},
+    "engine": {"ir", "model", "passes", "plan", "codegen", "runtime", "target", "errors", "jobs", "records"},
+    "api": {"ir", "kernels", "passes", "plan", "engine", "runtime", "target", "errors", "metadata", "records"},
 }
 """By folder, the other parts of jitonnx that its modules import."""
 

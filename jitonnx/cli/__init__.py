@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status: 0, 1 after a message about what went wrong, 130 after Ctrl-C."""
     options = parser().parse_args(arguments)
     if options.version:
-        from jitonnx.environment import get_version_string
+        from jitonnx.api.environment import get_version_string
 
         print(f"jitonnx {get_version_string()}")
         return 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
-    from jitonnx.inputs import ChosenShapes, Size
+    from jitonnx.api.inputs import ChosenShapes, Size
     from jitonnx.session import InferenceSession
 
 LEVELS = {"none": 0, "basic": 1, "extended": 2, "all": 99}
@@ -110,8 +110,8 @@ def session_of(
 
     entries: session configuration entries.
     """
-    from jitonnx.entries import COMPILE
-    from jitonnx.options import GraphOptimizationLevel, SessionOptions
+    from jitonnx.api.entries import COMPILE
+    from jitonnx.api.options import GraphOptimizationLevel, SessionOptions
     from jitonnx.session import InferenceSession
 
     session_options = SessionOptions()
@@ -127,7 +127,7 @@ def session_of(
 
 def shapes_of(session: InferenceSession, options: argparse.Namespace) -> ChosenShapes:
     """Shapes for the session's inputs, from the command line or by default. Says what was assumed."""
-    from jitonnx.inputs import DEFAULT_SIZE, choose_shapes
+    from jitonnx.api.inputs import DEFAULT_SIZE, choose_shapes
 
     chosen = choose_shapes(session.declared_inputs, dict(options.shape), dict(options.dim))
     if chosen.assumed:
@@ -140,7 +140,7 @@ def feeds_of(session: InferenceSession, options: argparse.Namespace) -> dict[str
     """Inputs from the file named on the command line, or random ones."""
     import numpy as np
 
-    from jitonnx.inputs import random_feeds
+    from jitonnx.api.inputs import random_feeds
 
     if options.input is None:
         return random_feeds(session.declared_inputs, shapes_of(session, options).shapes, options.seed)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jitonnx.cli.common import add_inputs, add_model, session_of
 
 if TYPE_CHECKING:
-    from jitonnx.inputs import Size
+    from jitonnx.api.inputs import Size
 
 
 def add(subparsers: Any) -> None:
@@ -33,11 +33,11 @@ def add(subparsers: Any) -> None:
 
 def main(options: argparse.Namespace) -> None:
     """Compile, write, and say what is in the file."""
-    from jitonnx.entries import CPU_NAME
+    from jitonnx.api.entries import CPU_NAME
+    from jitonnx.api.inputs import choose_shapes, ends, joined
     from jitonnx.errors import InvalidArgument
     from jitonnx.explain.units import nbytes
-    from jitonnx.inputs import choose_shapes, ends, joined
-    from jitonnx.saved import range_text
+    from jitonnx.saved.engine import range_text
 
     session = session_of(options, {CPU_NAME: options.cpu})
     declared = session.declared_inputs

@@ -20,9 +20,9 @@ def add(subparsers: Any) -> None:
 
 def main(options: argparse.Namespace) -> None:
     """Print the explanation, or write the page."""
+    from jitonnx.api.inputs import random_feeds
     from jitonnx.explain import as_html, as_text, compiled_engine, explain
-    from jitonnx.inputs import random_feeds
-    from jitonnx.saved import SavedEngine
+    from jitonnx.saved.engine import SavedEngine
 
     session = session_of(options)
     if isinstance(session.engine, SavedEngine) and not (options.html or options.details):

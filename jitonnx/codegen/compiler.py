@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
-from jitonnx import background
-from jitonnx.background import LOOK_SECONDS, StoppedError
+from jitonnx import jobs
 from jitonnx.codegen.code import Code
+from jitonnx.jobs import LOOK_SECONDS, StoppedError
 from jitonnx.runtime.cache import KernelCache
 from jitonnx.target import Target
 
@@ -175,7 +175,7 @@ class _Compilation:
     def _make_way(self) -> None:
         """Behind the runs, wait for first runs to be over."""
         if self._behind:
-            background.first_runs.wait(self._stop)
+            jobs.first_runs.wait(self._stop)
 
     def _answered(self, answers: IO[bytes], starting: bool = False) -> bool:
         """Wait for something to read; False if nobody wants it any more."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, fields
 from math import prod
 from typing import Any
 
+from jitonnx.api.description import ModelNode
 from jitonnx.codegen.code import code_of
-from jitonnx.description import ModelNode
-from jitonnx.engine import Engine
+from jitonnx.engine.pipeline import Engine
 from jitonnx.errors import Fail
 from jitonnx.explain.equations import equations
 from jitonnx.ir.dims import DimLike, evaluate

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import jitonnx
-from jitonnx import whole
 from jitonnx.errors import Fail, InvalidArgument
 from jitonnx.explain import as_text, explain
 from jitonnx.runtime.cache import KernelCache
+from jitonnx.saved import whole
 from jitonnx.session import InferenceSession
 from tests.artifact.models import elementwise, images, small_cnn
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jitonnx.engine import Engine, Settings
+from jitonnx.engine.pipeline import Engine, Settings
 from jitonnx.model import evaluate, load
 from jitonnx.runtime.cache import KernelCache
 from tests.conftest import CACHE_VARIABLE

@@ -7,12 +7,12 @@ import pytest
 from onnx import helper, numpy_helper
 
 import jitonnx
+from jitonnx.engine.ready import common
 from jitonnx.ir.lowering import lower
 from jitonnx.model import load
 from jitonnx.passes.pipeline import optimize
 from jitonnx.plan.make import make_plan
 from jitonnx.plan.plan import Plan
-from jitonnx.ready import common
 from jitonnx.runtime.program import Program
 from jitonnx.runtime.tables import make_tables
 from jitonnx.target import host

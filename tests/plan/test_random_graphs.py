@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from jitonnx.engine import Engine, Settings
+from jitonnx.engine.pipeline import Engine, Settings
 from jitonnx.model.evaluate import evaluate
 from jitonnx.runtime.cache import KernelCache
 from tests.plan.random_graphs import Recipe, recipes

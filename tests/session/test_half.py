@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 
 import jitonnx
-from jitonnx.engine import Engine, Settings
+from jitonnx.engine.pipeline import Engine, Settings
 from jitonnx.ir import computation as c
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.lowering import Lowered, lower

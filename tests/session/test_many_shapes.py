@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import jitonnx
-from jitonnx.background import Workshop
+from jitonnx.engine.kept import Kept, KeptJobs, When
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.extract import specialise
 from jitonnx.ir.types import TensorType
-from jitonnx.kept import Kept, KeptJobs, When
+from jitonnx.jobs import Workshop
 from jitonnx.ops.arithmetic import Mul
 from tests.passes.graphs import Build, normal
 from tests.session.models import model, node, tensor

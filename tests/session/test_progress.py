@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import jitonnx
-from jitonnx.progress import TerminalProgress
+from jitonnx.api.progress import TerminalProgress
 from tests.session import models
 
 
@@ -94,8 +94,8 @@ def test_sessions_show_progress_unless_their_log_is_silent(
     severity: int, shown: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(os.environ, "JITONNX_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr("jitonnx.progress.PATIENCE_SECONDS", 0.0)
-    monkeypatch.setattr("jitonnx.progress.INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr("jitonnx.api.progress.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("jitonnx.api.progress.INTERVAL_SECONDS", 0.0)
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     options = jitonnx.SessionOptions()
     options.log_severity_level = severity

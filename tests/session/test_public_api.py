@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import jitonnx
-from jitonnx.environment import get_build_info
+from jitonnx.api.environment import get_build_info
 
 ROOT = Path(__file__).parents[2]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from jitonnx.engine import CompileMode, Settings
-from jitonnx.entries import COMPILE, CPU_NAME, FIXED24, GEMM, WINOGRAD, program_bytes, switch
+from jitonnx.api.entries import COMPILE, CPU_NAME, FIXED24, GEMM, WINOGRAD, program_bytes, switch
+from jitonnx.api.options import SessionOptions
+from jitonnx.engine.pipeline import CompileMode, Settings
 from jitonnx.errors import InvalidArgument
-from jitonnx.options import SessionOptions
 from jitonnx.plan.choices import Choices
 from jitonnx.target import Target, named
 

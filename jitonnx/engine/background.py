@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jitonnx import background
-from jitonnx.background import Job, Workshop
-from jitonnx.engine import Engine, Settings
+from jitonnx import jobs
+from jitonnx.engine.pipeline import Engine, Settings
+from jitonnx.engine.ready import Ready, Runner
 from jitonnx.ir.extract import specialise
 from jitonnx.ir.graph import Graph
+from jitonnx.jobs import Job, Workshop
 from jitonnx.model.evaluate import on_numpy
-from jitonnx.ready import Ready, Runner
 from jitonnx.runtime.cache import KernelCache
 from jitonnx.runtime.program import Shapes
 
@@ -90,7 +90,7 @@ class BackgroundEngine:
         self._shapes[tuple(np.shape(array) for array in inputs)] = None
         if self.numpy_runs > 1:
             return on_numpy(graph, inputs)
-        with background.first_runs:
+        with jobs.first_runs:
             return on_numpy(graph, inputs)
 
     def _keep(self, made: Engine | None) -> Engine | None:

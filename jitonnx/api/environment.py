@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import platform
 
-from jitonnx.providers import ALL, CPU
+from jitonnx.api.providers import ALL, CPU
 
 
 def get_available_providers() -> list[str]:

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jitonnx.engine.kept import KeptJobs
+from jitonnx.engine.ready import Runner
 from jitonnx.ir.computation import Host
 from jitonnx.ir.extract import extract
 from jitonnx.ir.graph import Graph, Node, Value
 from jitonnx.ir.lowering import lower
 from jitonnx.ir.types import UNKNOWN, TensorType, type_of
-from jitonnx.kept import KeptJobs
 from jitonnx.model.evaluate import evaluate_nodes, known, look_up, owned
-from jitonnx.ready import Runner
 
 if TYPE_CHECKING:
-    from jitonnx.engine import Engine
+    from jitonnx.engine.pipeline import Engine
 
 ENGINES_KEPT = 64
 """Engines for one set of shapes alone kept at most; the least recently used go."""

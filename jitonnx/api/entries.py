@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jitonnx.engine.ready import PROGRAM_BYTES
 from jitonnx.errors import InvalidArgument
-from jitonnx.ready import PROGRAM_BYTES
 
 if TYPE_CHECKING:
-    from jitonnx.options import SessionOptions
+    from jitonnx.api.options import SessionOptions
 
 STRICT = "session.strict_shape_type_inference"
 EXTERNAL_DATA_FOLDER = "session.model_external_initializers_file_folder_path"

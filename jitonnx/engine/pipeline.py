@@ -21,16 +21,17 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.background import Workshop, linking
 from jitonnx.codegen.code import code_of
 from jitonnx.codegen.objects import Objects
-from jitonnx.cut import ENGINES_KEPT, Cut, host_nodes
+from jitonnx.engine.cut import ENGINES_KEPT, Cut, host_nodes
+from jitonnx.engine.kept import Kept, KeptJobs, When
+from jitonnx.engine.ready import PROGRAM_BYTES, PROGRAMS_KEPT, Ready, Runner, common
 from jitonnx.errors import Fail
 from jitonnx.ir.extract import specialise
 from jitonnx.ir.graph import Graph, Node, Value
 from jitonnx.ir.lowering import lower
 from jitonnx.ir.types import UNKNOWN, TensorType
-from jitonnx.kept import Kept, KeptJobs, When
+from jitonnx.jobs import Workshop, linking
 from jitonnx.model.evaluate import on_numpy
 from jitonnx.passes.pipeline import optimize
 from jitonnx.passes.report import Report
@@ -39,7 +40,6 @@ from jitonnx.plan.make import make_plan
 from jitonnx.plan.outline import Sizing
 from jitonnx.plan.plan import Plan
 from jitonnx.plan.planner import ConcreteShapesNeeded, UnplannableError
-from jitonnx.ready import PROGRAM_BYTES, PROGRAMS_KEPT, Ready, Runner, common
 from jitonnx.records import dataclass
 from jitonnx.runtime.cache import KernelCache
 from jitonnx.runtime.frames import FramePool

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
-from jitonnx.background import Job, Workshop
+from jitonnx.jobs import Job, Workshop
 
 _T = TypeVar("_T")
 

@@ -16,7 +16,7 @@ import weakref
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
-from jitonnx.entries import COMPILE, CPU_NAME, EXTERNAL_DATA_FOLDER, GEMM, KEEP_MODEL, switch
+from jitonnx.api.entries import COMPILE, CPU_NAME, EXTERNAL_DATA_FOLDER, GEMM, KEEP_MODEL, switch
 from jitonnx.errors import ModelRequiresCompilation
 from jitonnx.runtime.artifact import Artifact, ArtifactError, ModelInfo, open_artifact
 from jitonnx.runtime.cpu import cpu_identity
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Collection
 
-    from jitonnx.engine import Engine
+    from jitonnx.api.options import SessionOptions
+    from jitonnx.engine.pipeline import Engine
     from jitonnx.model import Model
-    from jitonnx.options import SessionOptions
     from jitonnx.runtime.cache import KernelCache
 
 LIMIT = 64 << 20
@@ -142,7 +142,7 @@ def keeping(
         kept = made()
         if kept is None:
             return
-        from jitonnx.saving import write_whole
+        from jitonnx.saved.saving import write_whole
 
         try:
             size = kept.cache.keep_model(whole.place, whole.key, lambda path: write_whole(kept, info, path))

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from jitonnx.engine.ready import PROGRAM_BYTES, Ready
 from jitonnx.errors import InvalidArgument
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.dtypes import DType
-from jitonnx.ready import PROGRAM_BYTES, Ready
 from jitonnx.runtime.artifact import Argument, Artifact
 from jitonnx.runtime.frames import FramePool
 from jitonnx.runtime.program import Shapes
 from jitonnx.runtime.tables import Common
 
 if TYPE_CHECKING:
-    from jitonnx.saved_ranges import SavedRanges
+    from jitonnx.saved.ranges import SavedRanges
 
 _LISTED = 8
 """How many sets of shapes an error lists."""
@@ -132,7 +132,7 @@ class SavedEngine:
 
 
 def _ranges(artifact: Artifact, threads: int, program_bytes: int, frames: FramePool) -> SavedRanges:
-    from jitonnx.saved_ranges import SavedRanges
+    from jitonnx.saved.ranges import SavedRanges
 
     return SavedRanges(artifact, threads, program_bytes, frames)
 

@@ -6,8 +6,8 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from jitonnx.api.options import SessionOptions
 from jitonnx.errors import InvalidArgument
-from jitonnx.options import SessionOptions
 
 CPU = "CPUExecutionProvider"
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from functools import partial
 
+from jitonnx.engine.kept import Kept
+from jitonnx.engine.ready import PROGRAMS_KEPT, Ready, common
 from jitonnx.errors import Fail, InvalidArgument
-from jitonnx.kept import Kept
 from jitonnx.plan.outline import Outline, holds
 from jitonnx.plan.outline_message import OutlineError, from_message
-from jitonnx.ready import PROGRAMS_KEPT, Ready, common
 from jitonnx.runtime.artifact import Artifact
 from jitonnx.runtime.frames import FramePool
 from jitonnx.runtime.program import Shapes

@@ -8,9 +8,9 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-from jitonnx.entries import DISABLED
+from jitonnx.api.entries import DISABLED
+from jitonnx.api.options import SessionOptions
 from jitonnx.errors import InvalidArgument, NoSuchFile
-from jitonnx.options import SessionOptions
 from jitonnx.runtime.threads import allowed_cpus
 
 THREAD_VARIABLES = ("JITONNX_NUM_THREADS", "ORT_INTRA_OP_NUM_THREADS")

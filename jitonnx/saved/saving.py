@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jitonnx.engine import Compiled, Engine
-from jitonnx.environment import get_version_string
+from jitonnx.api.environment import get_version_string
+from jitonnx.api.inputs import Size, choose_shapes, ends
+from jitonnx.engine.pipeline import Compiled, Engine
 from jitonnx.errors import Fail, InvalidArgument
-from jitonnx.inputs import Size, choose_shapes, ends
 from jitonnx.ir.declaration import Declaration
 from jitonnx.runtime.artifact import Argument, ModelInfo, SavedPlan, SavedProgram, ShapeRange
 from jitonnx.runtime.artifact_writer import Contents, write

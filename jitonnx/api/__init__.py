@@ -1,0 +1,1 @@
+"""The face beside `InferenceSession`: what users give and what they are told, under onnxruntime's names."""
