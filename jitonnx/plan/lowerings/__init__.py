@@ -26,7 +26,7 @@ LOWERINGS: dict[type[c.Computation], str] = {
     c.MatMul: "products.matmul",
     c.Attention: "products.attention",
     c.Pool: "pooling.pool",
-    c.LocalResponseNormalize: "windows.local_response_normalize",
+    c.LocalResponseNormalize: "lrn.local_response_normalize",
     c.Resize: "resizing.resize",
     c.Softmax: "rows.softmax",
     c.Reduce: "rows.reduce",
@@ -36,8 +36,8 @@ LOWERINGS: dict[type[c.Computation], str] = {
     c.Normalize: "rows.normalize",
     c.GroupNormalize: "rows.group_normalize",
     c.Recurrent: "recurrent.recurrent",
-    c.Convolution: "windows.convolution",
-    c.TransposedConvolution: "windows.transposed_convolution",
+    c.Convolution: "convolution.convolution",
+    c.TransposedConvolution: "transposed.transposed_convolution",
 }
 """The module of this folder and the function in it; a start imports those that the model needs."""
 
@@ -64,6 +64,6 @@ def takes_scaling(statement: Statement, factors: Value) -> bool:
     """Whether this statement can multiply its weights instead of its first operand by `factors`, and better does."""
     if not isinstance(statement.computation, c.Convolution):
         return False
-    from jitonnx.plan.lowerings.windows import takes_scaling
+    from jitonnx.plan.lowerings.convolution import takes_scaling
 
     return takes_scaling(statement, factors)

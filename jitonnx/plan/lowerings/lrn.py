@@ -1,0 +1,34 @@
+"""Normalisation over neighbouring channels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jitonnx.ir import computation as c
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.lowering import Statement
+from jitonnx.kernels.lrn.spec import LRNSpec
+from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.fusion import Group
+from jitonnx.plan.lowerings.windows import Geometry
+from jitonnx.plan.tensor import channels_last_order, pixel_strides
+
+if TYPE_CHECKING:
+    from jitonnx.plan.planner import Planner
+
+
+def local_response_normalize(planner: Planner, group: Group, statement: Statement) -> None:
+    """LRN: windows over neighbouring channels."""
+    computation = statement.computation
+    assert isinstance(computation, c.LocalResponseNormalize) and statement.inputs[0] is not None
+    assert group.output is not None
+    if statement.inputs[0].dtype is not DType.FLOAT or len(statement.inputs[0].shape) not in (3, 4):
+        planner.unplannable(f"LRN of {statement.inputs[0].type}")
+    x = planner.channels_last(statement.inputs[0])
+    y = planner.place(group.output, channels_last_order(x.rank), strict=True)
+    geometry = Geometry.of(x, y)
+    spec = LRNSpec(computation.size, computation.alpha, computation.beta, computation.bias)
+    sizes = [x.shape[0], *geometry.size, x.shape[1], *geometry.x, *geometry.y]
+    call = KernelCall(spec, [x, y], list(sizes), 1, 1, label=f"LRN {computation.size}", reason="; ".join(group.reasons))
+    planner.epilogue(group, call, pixel_strides)
+    planner.call(call)
