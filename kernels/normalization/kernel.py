@@ -167,7 +167,8 @@ def _statistics(
             block_squares = total(lambda x: _square(x - spread))
             share = count / (done.get() + count)
             difference = block_mean - mean.get()
-            squares.set(squares.get() + block_squares + difference * difference * (done.get() * share))
+            # The weight is 0 for the first block, whose difference alone may be too large to be squared.
+            squares.set(squares.get() + block_squares + difference * (difference * (done.get() * share)))
             mean.set(fma(difference, share, mean.get()))
             done.set(done.get() + count)
     return mean.get(), squares.get()

@@ -191,6 +191,15 @@ def test_group_norm_of_many_blocks(target: Target) -> None:
         np.testing.assert_allclose(y, group_reference(x, groups, scale, bias, spec), atol=5e-4)
 
 
+@pytest.mark.parametrize("target", TARGETS, ids=["host", "avx2"])
+def test_group_norm_of_a_mean_too_large_to_be_squared(target: Target) -> None:
+    x = (1e20 + 1e15 * np.arange(2 * 9).reshape(1, 2, 9)).astype(np.float32)
+    y, spec = np.empty_like(x), GroupNormSpec(False, False)
+    sizes = [1, 2, 9, 2, 18, 9, 18, 9, float_bits(EPSILON)]
+    Compiled(build(spec, target.lanes(4)), target)([x, y, y, y], sizes, spec.tasks(sizes))
+    np.testing.assert_allclose(y, group_reference(x, 2, *affine(2), spec), atol=1e-2)
+
+
 def run_channels_last(x: np.ndarray, groups: int, spec: GroupApplySpec, target: Target, pieces: int, **fused: Any):
     """x: [images, pixels, channels]; gives y and the tasks."""
     images, pixels, channels = x.shape
