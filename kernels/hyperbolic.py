@@ -13,7 +13,7 @@ from jitonnx.kernels.trace import (
     lookup,
     polynomial,
     select,
-    splits_floats,
+    table_entries,
 )
 
 # tanh(x) = x + x**3 * P(x**2), |x| <= 0.6 (relative error 2.8e-9, 4.1e-18)
@@ -74,7 +74,7 @@ _TANH_SEGMENTS = (
 
 def tanh(x: Traced) -> Traced:
     """tanh(x)."""
-    if x.width == 32 and splits_floats():
+    if table_entries(x) == 16:
         return copysign(_by_segments(absolute(x)), x)
     magnitude = tanh_by_exponential(x)
     if magnitude is None:

@@ -517,11 +517,9 @@ def _keep_nan(builder: ir.IRBuilder, element: types.Type, a: ir.Value, otherwise
 _COMBINE: dict[str, Callable[[ir.IRBuilder, types.Type, ir.Value, ir.Value], ir.Value]] = {
     "add": lambda builder, element, a, b: arithmetic(builder, "+", element, a, b),
     "max": _larger,
-    "min": _smaller,
 }
 reduce_add = _reduction("add", "sum")
 reduce_max = _reduction("max", "largest (NaN if any is)")
-reduce_min = _reduction("min", "smallest (NaN if any is)")
 
 
 # ---------------------------------------------------------------- functions of scalars and vectors

@@ -82,6 +82,11 @@ class PlainInputs:
             fixed = [(axis, dim) for axis, dim in enumerate(entry.shape) if isinstance(dim, int)]
             self._expected.append((entry.name, entry.dtype.numpy, len(entry.shape), fixed))
 
+    @property
+    def possible(self) -> bool:
+        """Whether any feeds are: there are none for inputs that are no tensors of numbers, or of unknown rank."""
+        return self._expected is not None
+
     def arrays(self, feeds: Any) -> list[np.ndarray] | None:
         """The arrays, in order, as `read` would give them; None if anything about the feeds is unusual."""
         expected = self._expected
@@ -109,25 +114,13 @@ def plain_entry(
 
     None if inputs are no tensors of numbers: those need a closer look at every run.
     """
-    expected = []
-    for entry, shape in zip(declared, shapes, strict=True):
-        if entry.dtype is None or entry.dtype is DType.STRING:
-            return None
-        expected.append((entry.name, entry.dtype.numpy, shape))
+    plain = PlainInputs([entry._replace(shape=shape) for entry, shape in zip(declared, shapes, strict=True)])
+    if not plain.possible:
+        return None
 
     def enter(feeds: Any) -> list[Any] | None:
-        if type(feeds) is not dict or len(feeds) != len(expected):
-            return None
-        arrays = []
-        for name, dtype, shape in expected:
-            array = feeds.get(name)
-            if type(array) is not np.ndarray or array.dtype != dtype or array.shape != shape:
-                return None
-            flags = array.flags
-            if not (flags.c_contiguous and flags.aligned):
-                return None
-            arrays.append(array)
-        return run(arrays)
+        arrays = plain.arrays(feeds)
+        return None if arrays is None else run(arrays)
 
     return enter
 

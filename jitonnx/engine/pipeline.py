@@ -25,7 +25,7 @@ from jitonnx.codegen.code import code_of
 from jitonnx.codegen.objects import Objects
 from jitonnx.engine.cut import ENGINES_KEPT, Cut, host_nodes
 from jitonnx.engine.kept import Kept, KeptJobs, When
-from jitonnx.engine.ready import PROGRAM_BYTES, PROGRAMS_KEPT, Ready, Runner, common
+from jitonnx.engine.ready import PROGRAM_BYTES, PROGRAMS_KEPT, Ready, Runner, common, split_memory
 from jitonnx.errors import Fail
 from jitonnx.ir.extract import specialise
 from jitonnx.ir.graph import Graph, Node, Value
@@ -124,7 +124,8 @@ class Engine:
         stop: threading.Event | None = None,
         frames: FramePool | None = None,
     ) -> None:
-        self.frames = frames or FramePool(settings.program_bytes // 2)
+        table_bytes, frame_bytes = split_memory(settings.program_bytes)
+        self.frames = frames or FramePool(frame_bytes)
         self.settings, self.cache, self.progress, self.workshop = settings, cache, progress, workshop
         self.stop = stop
         self.target = settings.target or host()
@@ -135,7 +136,7 @@ class Engine:
         # A feed may break what the symbolic plan assumes; an engine for its sizes is then made from the loaded graph.
         self._source = specialise(graph, self._input_types) if dynamic else None
         self._engines: KeptJobs[Engine] = KeptJobs(ENGINES_KEPT, workshop)
-        self._programs: Kept[Ready] = Kept(PROGRAMS_KEPT, Ready.memory_bytes, settings.program_bytes // 2)
+        self._programs: Kept[Ready] = Kept(PROGRAMS_KEPT, Ready.memory_bytes, table_bytes)
         self.graph = graph
         self.cut: Cut | None = None
         self.only_concrete = ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from jitonnx.engine.ready import PROGRAM_BYTES, Ready
+from jitonnx.engine.ready import PROGRAM_BYTES, Ready, split_memory
 from jitonnx.errors import InvalidArgument
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.dtypes import DType
@@ -33,7 +33,8 @@ class RunSettings(NamedTuple):
 class SavedEngine:
     """The programs of an artifact; each is made ready when its shapes are first fed.
 
-    program_bytes: memory that programs made for ranges of shapes may hold; the least recently used go.
+    program_bytes: memory that programs made for ranges of shapes may hold, of which the least recently used go, and
+    the frames that all run in.
     """
 
     def __init__(self, artifact: Artifact, threads: int, program_bytes: int = PROGRAM_BYTES) -> None:
@@ -42,8 +43,9 @@ class SavedEngine:
         self.declared = [_declaration(argument) for argument in artifact.model.inputs]
         self._numbers = {shapes: number for number, shapes in enumerate(artifact.shapes)}
         self._ready: dict[Shapes, Ready] = {}
-        self._frames = FramePool(program_bytes // 2)
-        self._ranges = _ranges(artifact, threads, program_bytes, self._frames) if artifact.ranges else None
+        table_bytes, frame_bytes = split_memory(program_bytes)
+        self._frames = FramePool(frame_bytes)
+        self._ranges = _ranges(artifact, threads, table_bytes, self._frames) if artifact.ranges else None
         self._lock = threading.Lock()
         self.foreign: str | None = None
         """Nothing speaks against running the code: opening an artifact has made sure of that."""
@@ -131,10 +133,10 @@ class SavedEngine:
         return ", ".join(f"{name} {range_text(least, largest)}" for name, least, largest in ends)
 
 
-def _ranges(artifact: Artifact, threads: int, program_bytes: int, frames: FramePool) -> SavedRanges:
+def _ranges(artifact: Artifact, threads: int, table_bytes: int, frames: FramePool) -> SavedRanges:
     from jitonnx.saved.ranges import SavedRanges
 
-    return SavedRanges(artifact, threads, program_bytes, frames)
+    return SavedRanges(artifact, threads, table_bytes, frames)
 
 
 def range_text(low: Sequence[int], high: Sequence[int]) -> str:

@@ -19,12 +19,12 @@ from jitonnx.runtime.tables import Common
 
 
 class SavedRanges:
-    """The ranges of an artifact. program_bytes: memory that the programs kept may hold. frames: to run in."""
+    """The ranges of an artifact. table_bytes: memory that the programs kept may hold. frames: to run in."""
 
-    def __init__(self, artifact: Artifact, threads: int, program_bytes: int, frames: FramePool) -> None:
+    def __init__(self, artifact: Artifact, threads: int, table_bytes: int, frames: FramePool) -> None:
         self._artifact, self._threads, self._frames = artifact, threads, frames
         self._plans: Kept[tuple[Common, Outline]] = Kept(len(artifact.ranges))
-        self._programs: Kept[Ready] = Kept(PROGRAMS_KEPT, Ready.memory_bytes, program_bytes // 2)
+        self._programs: Kept[Ready] = Kept(PROGRAMS_KEPT, Ready.memory_bytes, table_bytes)
 
     def find(self, shapes: Shapes) -> Ready | None:
         """The program for these shapes if it has been made and kept."""

@@ -51,8 +51,8 @@ def resize(planner: Planner, group: Group, statement: Statement) -> None:
         if (factors := _repeats(planner, group, computation, source)) is not None:
             _repeat_pixels(planner, group, source, *factors)
             return
-        if _in_planes(planner, group, computation, source):
-            _resize_planes(planner, group, computation, source)
+        if found := _plane_windows(planner, group, computation, source):
+            _resize_planes(planner, group, computation, source, *found)
             return
         _resize_image(planner, group, computation, planner.channels_last(statement.inputs[0]))
         return
@@ -123,40 +123,37 @@ _GROWTH_FOR_PLANES = 4
 """An image that grows so much is better copied to planes first than copied when it is large."""
 
 
-def _in_planes(planner: Planner, group: Group, computation: c.Resize, source: Tensor) -> bool:
-    """Whether an image is to be resized in planes of pixels, for which its columns need `Windows`."""
+def _plane_windows(planner: Planner, group: Group, computation: c.Resize, source: Tensor) -> tuple[Windows, int] | None:
+    """The windows of its columns, and their vectors, if an image is to be resized in planes of pixels."""
     assert group.output is not None
     target = planner.destination(group.output)
     if computation.antialias or computation.roi is not None:
-        return False
+        return None
     if computation.mode == "cubic" and set(_resampled_axes(computation, source.shape)) != {2, 3}:
-        return False  # taps of weight 0, for an axis that stays, would make NaN of infinity
+        return None  # taps of weight 0, for an axis that stays, would make NaN of infinity
     if source.dtype is not DType.FLOAT or target is None or not in_planes(target):
-        return False
+        return None
     before, behind = (concrete(product(image.shape[2:])) for image in (source, target))
     if before is None or behind is None or (not in_planes(source) and behind < _GROWTH_FOR_PLANES * before):
-        return False
-    return _windows(planner, computation, source) is not None
-
-
-def _windows(planner: Planner, computation: c.Resize, x: Tensor) -> tuple[Windows, int] | None:
-    """The windows of an image's columns, and their vectors, as few as can be."""
-    table, width = _packed_table(planner, computation, x, 3, _TAPS[computation.mode]), integers(x.shape[3:])[0]
-    for vectors in (1, 2):
+        return None
+    table, width = (
+        _packed_table(planner, computation, source, 3, _TAPS[computation.mode]),
+        integers(source.shape[3:])[0],
+    )
+    for vectors in (1, 2):  # as few as can be
         if (windows := pack_windows(table, width, planner.target.lanes(4), vectors)) is not None:
             return windows, vectors
     return None
 
 
-def _resize_planes(planner: Planner, group: Group, computation: c.Resize, x: Tensor) -> None:
+def _resize_planes(
+    planner: Planner, group: Group, computation: c.Resize, x: Tensor, windows: Windows, vectors: int
+) -> None:
     assert group.output is not None
     if not in_planes(x):
         x = planner.copy(x, tuple(range(4)), "grows much, and is bound for planes of pixels")
     y = planner.place(group.output)
     rows, taps, _ = _table(planner, computation, x, 2, _TAPS[computation.mode])
-    found = _windows(planner, computation, x)
-    assert found is not None
-    windows, vectors = found
     columns = [planner.constant(array) for array in windows]
     height, out_height = integers([x.shape[2], y.shape[2]])
     spec = ResizePlanesSpec(taps, vectors, 2 if height <= 2 * out_height else 1)
