@@ -9,6 +9,7 @@ The interface is onnxruntime's. Names are imported when they are first used, so 
 """
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -37,6 +38,11 @@ if TYPE_CHECKING:
     from jitonnx.session import InferenceSession
 
     __version__: str
+
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+if not os.path.isdir(os.path.join(_FOLDER, "kernels")):
+    # In a clone `kernels/` and `proto/` stand beside this folder; installing maps them into it (setup.py).
+    __path__.append(os.path.dirname(_FOLDER))
 
 _PLACES = {
     "InferenceSession": "session",

@@ -16,6 +16,7 @@ import weakref
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
+import jitonnx
 from jitonnx.api.entries import COMPILE, CPU_NAME, EXTERNAL_DATA_FOLDER, GEMM, KEEP_MODEL, switch
 from jitonnx.errors import ModelRequiresCompilation
 from jitonnx.runtime.artifact import Artifact, ArtifactError, ModelInfo, open_artifact
@@ -66,7 +67,7 @@ def find_whole(source: object, options: SessionOptions, disabled: Collection[str
     identity, cpu = identity_of(path), cpu_identity()
     if identity is None or cpu is None:  # asking LLVM for the CPU would cost more than is gained
         return None
-    place = repr((_FORMAT, path, options.settled(), sorted(disabled), threads, cpu, os.path.dirname(__file__)))
+    place = repr((_FORMAT, path, options.settled(), sorted(disabled), threads, cpu, os.path.dirname(jitonnx.__file__)))
     facts = (place, identity, versions(), _stamps())
     return Whole(place, sha256(repr(facts).encode()).hexdigest(), path, identity)
 
@@ -160,9 +161,9 @@ def keeping(
 
 def _stamps() -> list[tuple[str, int, int]]:
     """Of all of jitonnx's own sources."""
-    package = os.path.dirname(__file__)
+    package = os.path.dirname(jitonnx.__file__)
     found = source_stamps(package)
-    for name in ("jitonnx.kernels", "jitonnx.proto"):  # an editable install has them elsewhere
+    for name in ("jitonnx.kernels", "jitonnx.proto"):  # a clone and an editable install have them elsewhere
         spec = find_spec(name)
         for folder in (spec and spec.submodule_search_locations) or ():
             if os.path.dirname(folder) != package:

@@ -11,6 +11,10 @@ import numpy as np
 import pytest
 
 import jitonnx
+import jitonnx.kernels.spec
+import jitonnx.passes.pipeline
+import jitonnx.plan.make
+import jitonnx.proto.messages
 from jitonnx.errors import Fail, InvalidArgument
 from jitonnx.explain import as_text, explain
 from jitonnx.runtime.cache import KernelCache
@@ -205,3 +209,16 @@ def test_least_recently_used_model_is_removed(opened: tuple[InferenceSession, In
     os.utime(path, (1, 1))
     KernelCache(limit=KernelCache().info().bytes).put("other", bytes(10))
     assert not path.exists()
+
+
+def test_every_source_of_ours_is_told_apart() -> None:
+    """A model that other sources of jitonnx compiled is not opened: each of its packages counts."""
+    stamped = {path for path, _, _ in whole._stamps()}
+    modules = [
+        jitonnx.session,
+        jitonnx.plan.make,
+        jitonnx.passes.pipeline,
+        jitonnx.kernels.spec,
+        jitonnx.proto.messages,
+    ]
+    assert {str(module.__file__) for module in modules} <= stamped

@@ -128,3 +128,25 @@ def test_a_second_start_does_not_import_numba(tmp_path: Path) -> None:
     )
     first, second = (_python(source, JITONNX_CACHE_DIR=str(tmp_path), PYTHONPATH=str(ROOT)) for _ in range(2))
     assert (first.strip(), second.strip()) == ("True", "False")
+
+
+def test_a_clone_works_in_place(tmp_path: Path) -> None:
+    """In a clone's folder its own sources are imported, all of them, whatever is installed besides."""
+    (tmp_path / "jitonnx").symlink_to(ROOT / "jitonnx")
+    for part in ("kernels", "proto"):
+        (tmp_path / part).symlink_to(ROOT / part)
+    code = (
+        "import jitonnx.kernels.spec, jitonnx.proto.messages as m, sys\n"
+        "for module in (jitonnx, jitonnx.kernels.spec, m): print(module.__file__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True, env=_numpy_path()
+    )
+    assert all(Path(line).is_relative_to(tmp_path) for line in done.stdout.splitlines()), done.stdout
+
+
+def _numpy_path() -> dict[str, str]:
+    """An environment in which the packages we need are found, and no installed jitonnx."""
+    import numpy
+
+    return {**os.environ, "PYTHONPATH": str(Path(numpy.__file__).parents[1])}
