@@ -11,8 +11,7 @@ import os
 from pathlib import Path
 
 from jitonnx.records import dataclass
-from jitonnx.runtime.cache import KernelCache
-from jitonnx.runtime.cpu import CpuNeeded, cpu_identity, cpu_needed
+from jitonnx.runtime.cpu import CpuNeeded, cpu_needed, described
 
 _CPUS_WITH_AVX512 = (
     "x86-64-v4",
@@ -76,37 +75,10 @@ class Target:
 @functools.cache
 def host() -> Target:
     """The CPU this process runs on."""
-    name, features = _described()
+    name, features = described()
     listed = features.split(",")
     width, registers = _vectors("+avx512f" in listed, "+avx2" in listed)
     return Target(name, features, width, registers, *_caches())
-
-
-def _described() -> tuple[str, str]:
-    """LLVM's name of this CPU, and its features.
-
-    They are kept with the kernels, as importing LLVM to ask for them takes 20 ms of each start. What Linux says of the
-    CPU tells whether it is still the same one.
-    """
-    facts = cpu_identity()
-    if facts is None:
-        return _asked_of_llvm()
-    import llvmlite  # the package alone; LLVM itself is in llvmlite.binding
-
-    cache, key = KernelCache(), f"host {llvmlite.__version__} {facts}"
-    known = cache.get(key)
-    if known is not None:
-        name, _, features = known.decode().partition("\n")
-        return name, features
-    name, features = _asked_of_llvm()
-    cache.put(key, f"{name}\n{features}".encode())
-    return name, features
-
-
-def _asked_of_llvm() -> tuple[str, str]:
-    import llvmlite.binding as llvm
-
-    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
 
 
 @functools.cache

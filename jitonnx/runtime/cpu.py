@@ -1,16 +1,20 @@
 """The CPU that compiled code needs, and whether this one has it.
 
 Features go by LLVM's names. On Linux on x86-64 they are looked up in /proc/cpuinfo, as importing LLVM for the question
-takes longer than all the rest of opening an artifact; elsewhere LLVM is asked.
+takes longer than all the rest of opening an artifact. For names that Linux does not tell, such as those of next year's
+CPUs, LLVM is asked once a machine: its answer is kept in the kernel cache.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
+
+from .cache import KernelCache
 
 _CPUINFO = Path("/proc/cpuinfo")
 _CPUINFO_BYTES = 16 << 10
@@ -55,10 +59,11 @@ _ON_REQUEST = frozenset(
         "amx-avx512 amx-bf16 amx-complex amx-fp16 amx-fp8 amx-int8 amx-movrs amx-tf32 amx-tile avx512vp2intersect "
         "cldemote clflushopt clwb clzero enqcmd fsgsbase hreset invpcid kl lwp movdir64b movdiri mwaitx pconfig pku "
         "prefetchi prfchw ptwrite rdpid rdpru rdrnd rdseed rtm serialize sgx shstk tsxldtrk uintr usermsr waitpkg "
-        "wbnoinvd widekl xsave xsavec xsaveopt xsaves"
+        "wbnoinvd widekl xsave xsavec xsaveopt xsaves avx10.1"
     )
 )
-"""Features whose instructions LLVM emits only for intrinsics that no kernel uses: a CPU without them will do."""
+"""Features whose instructions LLVM emits only for intrinsics that no kernel uses: a CPU without them will do. (None
+belong to avx10.1, a name for parts of AVX-512 that are listed beside it.)"""
 
 _V2 = _names("sse3 ssse3 sse4.1 sse4.2 popcnt cx16 sahf crc32")
 _V3 = [*_V2, *_names("avx avx2 bmi bmi2 f16c fma lzcnt movbe")]
@@ -90,6 +95,16 @@ _NAMED = {
 """What LLVM takes a CPU of a name to have, of all that it uses by itself (llvm/lib/Target/X86/X86.td)."""
 
 
+class Described(NamedTuple):
+    """What LLVM says of this CPU.
+
+    name: its own name of it. features: all features that LLVM knows, each with a sign: "+avx2,-avx512f".
+    """
+
+    name: str
+    features: str
+
+
 class CpuNeeded(NamedTuple):
     """What compiled code needs of a machine.
 
@@ -108,8 +123,8 @@ class CpuNeeded(NamedTuple):
         here = this_machine()
         if (self.architecture, self.system) != here:
             return f"it was compiled for {self.architecture} on {self.system}, and this is {here[0]} on {here[1]}"
-        if self.architecture != "x86_64" and self.name != _llvm_name():
-            return f"it was compiled for the CPU {self.name}, and this one is {_llvm_name()}"
+        if self.architecture != "x86_64" and self.name != described().name:
+            return f"it was compiled for the CPU {self.name}, and this one is {described().name}"
         missing = sorted(set(self.features) - available(self.features))
         if missing:
             return f"it was compiled for the CPU {self.name}, and this one lacks: {', '.join(missing)}"
@@ -143,7 +158,10 @@ def available(features: Iterable[str]) -> set[str]:
     flags = _linux_flags()
     known = {name for name in asked if name in _LINUX_NAMES} if flags else set()
     found = {name for name in known if _LINUX_NAMES[name] in flags}
-    return found | _llvm_features(asked - known)
+    if asked == known:
+        return found
+    listed = frozenset(described().features.split(","))
+    return found | {name for name in asked - known if f"+{name}" in listed}
 
 
 def _linux_flags() -> frozenset[str]:
@@ -171,16 +189,37 @@ def _cpuinfo() -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in lines}
 
 
-def _llvm_name() -> str:
+@functools.cache
+def described() -> Described:
+    """What LLVM says of this CPU.
+
+    It is kept with the kernels, as importing LLVM takes 20 ms of each start. What Linux says of the CPU tells whether
+    it is still the same one; where Linux says nothing, LLVM is asked in each process.
+    """
+    key = description_key()
+    if key is None:
+        return _asked_of_llvm()
+    cache = KernelCache()
+    known = cache.get(key)
+    if known is not None:
+        name, _, features = known.decode().partition("\n")
+        return Described(name, features)
+    answer = _asked_of_llvm()
+    cache.put(key, "\n".join(answer).encode())
+    return answer
+
+
+def description_key() -> str | None:
+    """Where the kernel cache keeps what LLVM says of this CPU; None where that is not kept."""
+    facts = cpu_identity()
+    if facts is None:
+        return None
+    import llvmlite  # the package alone; LLVM itself is in llvmlite.binding
+
+    return f"host {llvmlite.__version__} {facts}"
+
+
+def _asked_of_llvm() -> Described:
     import llvmlite.binding as llvm
 
-    return str(llvm.get_host_cpu_name())
-
-
-def _llvm_features(asked: set[str]) -> set[str]:
-    """Those of the features that LLVM finds."""
-    if not asked:
-        return set()
-    import llvmlite.binding as llvm
-
-    return {name for name in asked if llvm.get_host_cpu_features().get(name, False)}
+    return Described(llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())

@@ -1,25 +1,30 @@
 """What code needs of a CPU, and whether this one has it."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from jitonnx.runtime import cpu
 from jitonnx.runtime.cpu import CpuNeeded, available, this_machine
 from jitonnx.target import Target, host, named
 
+ROOT = Path(__file__).parents[2]
+
 
 def test_this_machine_runs_its_own_code() -> None:
     assert host().needed.problem() is None
 
 
-def test_linux_and_llvm_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_linux_and_llvm_agree() -> None:
     """What /proc/cpuinfo tells of the features that LLVM knows by name is what LLVM finds."""
     import llvmlite.binding as llvm
 
-    known = {name for name in cpu._LINUX_NAMES if name in llvm.get_host_cpu_features()}
-    asked = known or {"fp"}
-    told = available(asked)
-    monkeypatch.setattr(cpu, "_linux_flags", frozenset)
-    assert available(asked) == told
+    found = llvm.get_host_cpu_features()
+    known = {name for name in cpu._LINUX_NAMES if name in found} or {"fp"}
+    assert available(known) == {name for name in known if found[name]}
 
 
 @pytest.mark.skipif(this_machine()[0] != "x86_64", reason="the names are those of x86-64")
@@ -34,3 +39,35 @@ def test_named() -> None:
 def test_unknown_features_are_missing() -> None:
     needed = CpuNeeded(*this_machine(), host().cpu, ("avx4096",), 512)
     assert str(needed.problem()).endswith("lacks: avx4096")
+
+
+_STARTS = """
+import sys
+from jitonnx.runtime.cpu import available
+print(*available(["avx2", *sys.argv[1:]]))
+print(*sys.modules)
+"""
+
+
+@pytest.mark.skipif(cpu.cpu_identity() is None, reason="nothing tells whether a CPU is still the same one")
+def test_unknown_features_are_asked_once(tmp_path: Path) -> None:
+    """LLVM is asked for names that Linux does not have by the first process that wants them, and then no more."""
+    import llvmlite.binding as llvm
+
+    features = llvm.get_host_cpu_features()
+    unknown = {name for name in features if name not in cpu._LINUX_NAMES}
+    assert len(unknown) > 20
+
+    def start(*names: str) -> tuple[set[str], set[str]]:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "JITONNX_CACHE_DIR": str(tmp_path / "cache")}
+        command = [sys.executable, "-c", _STARTS, *names]
+        output = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+        found, modules = output.splitlines()
+        return set(found.split()) - {"avx2"}, set(modules.split())
+
+    if "avx2" in cpu._LINUX_NAMES and cpu._linux_flags():
+        assert "llvmlite" not in start()[1] and not (tmp_path / "cache").exists()
+    for names, asks in ((unknown, True), (unknown, False), ({"of-next-year"}, False)):
+        found, modules = start(*names)
+        assert found == {name for name in names if features.get(name)}
+        assert ("llvmlite.binding" in modules) == asks

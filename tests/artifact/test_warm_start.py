@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import jitonnx
+from jitonnx.runtime.artifact import ArtifactError, open_artifact
 from jitonnx.runtime.cache import KernelCache
+from jitonnx.runtime.cpu import described, description_key
 from tests.artifact.models import images, small_cnn
 
 ROOT = Path(__file__).parents[2]
@@ -68,6 +70,22 @@ def test_warm_start_imports_no_compiler(model: Path) -> None:
     if IS_LINKED_AHEAD:
         unwanted |= {"llvmlite.binding", "llvmlite.ir", "jitonnx.runtime.linker"}
     assert not unwanted & modules
+    assert np.array_equal(np.load(model.parent / "0.npy"), np.load(model.parent / "1.npy"))
+
+
+@pytest.mark.skipif(not IS_LINKED_AHEAD, reason="the loader of other systems imports LLVM")
+def test_warm_start_with_features_of_next_year(model: Path) -> None:
+    """Features that LLVM lists and we do not know cost a start with a filled cache nothing."""
+    known = described()
+    cache = KernelCache(model.parent / "cache")
+    cache.put(description_key(), f"{known.name}\n{known.features},+of-next-year,-of-the-year-after".encode())
+    assert {"numba", "llvmlite.binding"} <= finish(start(model))[0]
+    (kept,) = cache.directory.glob("*.model")
+    with pytest.raises(ArtifactError, match="this one lacks: of-next-year"):
+        open_artifact(kept)  # this process's own description of the CPU has no such feature
+    for number in (1, 2):  # from the whole model, and from its kernels
+        assert not {"numba", "llvmlite.binding", "llvmlite.ir"} & finish(start(model, number))[0]
+        kept.unlink()
     assert np.array_equal(np.load(model.parent / "0.npy"), np.load(model.parent / "1.npy"))
 
 

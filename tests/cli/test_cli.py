@@ -40,7 +40,7 @@ def test_demo(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_demo_as_a_script() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "jitonnx.cli", "demo"], capture_output=True, text=True, timeout=300, env={**os.environ}
+        [sys.executable, "-m", "jitonnx", "demo"], capture_output=True, text=True, timeout=300, env={**os.environ}
     )
     assert done.returncode == 0, done.stderr
     assert "test images right" in done.stdout

@@ -1,0 +1,7 @@
+"""`python -m jitonnx`, for where the script `jitonnx` is not on the path."""
+
+import sys
+
+from jitonnx.cli import main
+
+sys.exit(main())

@@ -1,7 +1,0 @@
-"""`python -m jitonnx.cli`, for where the script `jitonnx` is not on the path."""
-
-import sys
-
-from jitonnx.cli import main
-
-sys.exit(main())
