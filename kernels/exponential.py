@@ -6,6 +6,9 @@ goes to a polynomial. n is 1 on some CPUs. Where a register can be used as a tab
 AVX-512: 16), the fraction of the multiple picks its power of two there (P. T. P. Tang, 1989), which saves half of the
 multiply-adds: they are what limits exponentials on a CPU that has other units for additions, bounds and permutations.
 
+None of them gives a denormal number, nor computes with one: a result below `Format.least_power` is 0. Many CPUs take a
+hundred cycles and more for an operation with denormal numbers, and attention with a mask is full of such powers.
+
 The table's numbers are 2**(i/n) * (1 + shift), with a shift that leaves each of them almost a float32; the polynomial
 divides by it. Where 1 must be taken off again (`expm1_scaled`), they are exact, and a second table holds their rests.
 """
@@ -28,6 +31,7 @@ from jitonnx.kernels.trace import (
     polynomial,
     scale_by_power,
     scales_by_power,
+    select,
     table_entries,
 )
 
@@ -42,7 +46,6 @@ class Format(NamedTuple):
     bias: int  # of the exponent
     least_normal: float
     overflow: float  # exp(x) is infinite above; rounded up
-    underflow: float  # exp(x) is 0 below; rounded down
     ln2: tuple[float, float]  # high part with zeros at its end, so that its multiples by exponents are exact; rest
     log2_e: tuple[float, float]  # high and low part
     saturation: float  # tanh(x) is 1, and 1 + exp(-2 * x) too, above
@@ -52,6 +55,16 @@ class Format(NamedTuple):
         """1.5 * 2**mantissa: added to a small number, rounds it to an integer, which stands in the sum's low bits."""
         return 1.5 * 2.0**self.mantissa
 
+    @property
+    def least_power(self) -> float:
+        """The least x for which 2**x is computed, and found a normal number however it is rounded; below, it is 0."""
+        return 1.0 - self.bias + 2.0**-16
+
+    @property
+    def least_exponent(self) -> float:
+        """The least x for which e**x is computed, as `least_power` for 2**x."""
+        return self.least_power / LOG2_E
+
 
 _FORMATS = {
     32: Format(
@@ -59,7 +72,6 @@ _FORMATS = {
         bias=127,
         least_normal=2.0**-126,
         overflow=89.0,
-        underflow=-104.0,
         ln2=(0.693145751953125, 1.428606765330187e-06),
         log2_e=(1.4426950216293335, 1.925963033500011e-08),
         saturation=10.0,
@@ -69,7 +81,6 @@ _FORMATS = {
         bias=1023,
         least_normal=2.0**-1022,
         overflow=710.0,
-        underflow=-746.0,
         ln2=(0.6931471805598903, 5.497923018708371e-14),
         log2_e=(1.4426950408889634, 2.0355273740931033e-17),
         saturation=20.0,
@@ -246,29 +257,30 @@ def _grown(table: _Table, total: Traced, growth: Traced) -> Traced:
 
 
 def exp(x: Traced) -> Traced:
-    """e**x, rounded to denormal numbers and infinity where it is one."""
+    """e**x; 0 instead of denormal numbers, infinity where it is one."""
     form = format_of(x)
-    x = at_most(at_least(x, form.underflow), form.overflow)
-    return exp_power(x).scaled() if scales_by_power() else exp_power(x, 2 * form.bias).rounded()
+    bounded = at_most(at_least(x, form.least_exponent), form.overflow)
+    power = exp_power(bounded).scaled() if scales_by_power() else exp_power(bounded, 2 * form.bias).rounded()
+    return _or_0(x < form.least_exponent, power)
 
 
 def exp_flush(x: Traced) -> Traced:
-    """e**x for x <= 88 (float64: 709); it may be 0 instead of a denormal number."""
-    form = format_of(x)
-    if scales_by_power():
-        return exp_power(at_least(x, form.underflow)).scaled()
-    # Below this, the biased exponent is 0 and the power of two with it.
-    return exp_power(at_least(x, -(form.bias - 0.25) / LOG2_E), form.bias).flushed()
+    """e**x for x <= 88 (float64: 709); 0 instead of denormal numbers."""
+    least = format_of(x).least_exponent
+    bounded = at_least(x, least)
+    power = exp_power(bounded).scaled() if scales_by_power() else exp_power(bounded, format_of(x).bias).flushed()
+    return _or_0(x < least, power)
 
 
 def exp_of_minus(x: Traced) -> Traced:
-    """exp(-x), but it may be 0 instead of a denormal number, and inf from 2**(bias + 1/2) on."""
-    power = exp_power(_bounded_for_minus(x), _offset_of_minus(x), sign=-1)
-    return power.scaled() if scales_by_power() else power.flushed()
+    """exp(-x), inf from 2**(bias + 1/2) on; 0 instead of denormal numbers."""
+    most = -format_of(x).least_exponent
+    power = exp_power(at_most(_bounded_for_minus(x), most), _offset_of_minus(x), sign=-1)
+    return _or_0(x > most, power.scaled() if scales_by_power() else power.flushed())
 
 
-def exp_of_minus_and_1(x: Traced) -> Traced:
-    """1 + exp(-x), inf from 2**(bias + 1/2) on.
+def exp_of_minus_and_1(x: Traced, least: float | None = None) -> Traced:
+    """1 + exp(-x), inf from 2**(bias + 1/2) on; for an x below `least`, where that is given, as for `least`.
 
     By a table, it takes two multiply-adds less than `exp_of_minus`. The polynomial's leading coefficient is 1, the true
     one being in the table. And ln 2 has one part: float32 has it with a relative error of 2.7e-9, which adds as much
@@ -276,8 +288,8 @@ def exp_of_minus_and_1(x: Traced) -> Traced:
     """
     table = _table_of(x)
     if table is None:
-        return exp_of_minus(x) + 1.0
-    bounded = _bounded_for_minus(x)
+        return exp_of_minus(x if least is None else at_least(x, least)) + 1.0
+    bounded = at_most(_bounded_for_minus(x, least), 2.0 * format_of(x).saturation)
     magic = format_of(x).magic / table.steps + _offset_of_minus(x)
     total = fma(bounded, -LOG2_E, magic)
     count = total - magic
@@ -293,16 +305,16 @@ def _offset_of_minus(x: Traced) -> float:
     return 0.0 if scales_by_power() else format_of(x).bias
 
 
-def _bounded_for_minus(x: Traced) -> Traced:
-    """x within bounds behind which exp(-x) is 0 or infinite, as the one of the two functions that finishes it needs it.
+def _bounded_for_minus(x: Traced, least: float | None = None) -> Traced:
+    """x, at least `least`: by default what makes exp(-x) infinite in the function that finishes it.
 
-    Where that is `flushed`, a biased exponent of 0 stands for 0 and the largest for inf.
+    Where that is `flushed`, the largest biased exponent stands for inf.
     """
     form = format_of(x)
-    if scales_by_power():
-        return at_most(at_least(x, -form.overflow), -form.underflow)
-    largest = form.bias + (1.25 if _table_of(x) else 0.75)
-    return at_most(at_least(x, -largest / LOG2_E), (form.bias - 0.25) / LOG2_E)
+    if least is None:
+        largest = form.bias + (1.25 if _table_of(x) else 0.75)
+        least = -form.overflow if scales_by_power() else -largest / LOG2_E
+    return at_least(x, least)
 
 
 def exp2(x: Traced, rest: Traced | None = None) -> Traced:
@@ -313,10 +325,15 @@ def exp2(x: Traced, rest: Traced | None = None) -> Traced:
 
 
 def exp2_flush(x: Traced, coefficients: tuple[float, ...] | None = None) -> Traced:
-    """2**x for -bias < x < bias + 3/2; 0 or rounded for a denormal number. By `coefficients` if there are any."""
+    """2**x for least_power <= x < bias + 3/2. By `coefficients` if there are any."""
     if coefficients is None and scales_by_power():
         return exp2_power(x).scaled()
     return exp2_power(x, format_of(x).bias, coefficients=coefficients).flushed()
+
+
+def _or_0(low: Traced, power: Traced) -> Traced:
+    """0 where `low` is true, else the power: one instruction, or a part of the one that makes the power."""
+    return select(low, power.constant(0.0), power)
 
 
 def half_exp(x: Traced) -> Traced:

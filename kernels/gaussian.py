@@ -198,11 +198,11 @@ def gelu(x: Traced) -> Traced:
     """0.5 * x * (1 + erf(x / sqrt(2))) = max(x, 0) - |x| * Phi(-|x|), without that formula's loss for negative x.
 
     Error below 2.5 ulp for x >= -1; for negative x it grows as x**2 does, to 45 ulp at -6 (by segments 6; float64: 70).
-    Below -12 (by segments -7.625; float64: -38) the result is 0, and at minus infinity NaN, as the formula has it.
+    Below -12 (by segments -7.625; float64: -37.5) the result is 0, and at minus infinity NaN, as the formula has it.
 
     float32 takes Phi(-a) by segments, or as 2**P(a).
     """
-    bound = 38.0 if x.width == 64 else _TAIL_BOUND if _has_segments(x) else 12.0
+    bound = 37.5 if x.width == 64 else _TAIL_BOUND if _has_segments(x) else 12.0
     size = at_least(-x, at_most(x, bound))  # |x|; the bound where x is above it
     if _has_segments(x):
         tail = _tail_by_segments(size)
@@ -214,7 +214,7 @@ def gelu(x: Traced) -> Traced:
 
 
 def _tail_double(a: Traced) -> Traced:
-    """Phi(-a) of float64 for 0 <= a <= 38."""
+    """Phi(-a) of float64 for 0 <= a <= 37.5, all of which are normal numbers."""
     scaled = a * 0.7071067811865476
     inner = fma(scaled, -polynomial(scaled * scaled, _ERF[64]), 1.0 - scaled)
     return 0.5 * select(scaled < 1.0, inner, _erfc_double(scaled))
@@ -232,7 +232,7 @@ def gelu_tanh(x: Traced) -> Traced:
     if x.width == 64:
         return x / (exp_of_minus(x * fma(x * x, 0.044715 * _SQRT_8_PI, x.constant(_SQRT_8_PI))) + 1.0)
     # To base 2 and rounded once more, which loses nothing that the product has not lost, and needs no reduction.
-    scale, bias = -_SQRT_8_PI * LOG2_E, format_of(x).bias
+    scale, form = -_SQRT_8_PI * LOG2_E, format_of(x)
     exponent = x * fma(x * x, 0.044715 * scale, x.constant(scale))
-    bounded = at_most(at_least(exponent, -bias + 0.25), bias + 1.25)
+    bounded = at_most(at_least(exponent, -form.mantissa - 2.0), form.bias + 1.25)  # 2**-25 + 1 is 1
     return x / (exponential.exp2_flush(bounded) + 1.0)

@@ -8,7 +8,8 @@ the pieces are put together by arithmetic on exponents. The polynomials were fit
 each time.
 
 Error bounds are in ulp (units in the last place) of the exact result, measured by tests/kernels/test_vecmath.py over
-all exponents; denormal arguments and results are included unless a docstring says otherwise. NaN gives NaN.
+all exponents; denormal arguments and results are included unless a docstring says otherwise. NaN gives NaN. What goes
+through exponentials gives 0 instead of a denormal number, and computes with none for arguments that are none.
 `round` to even (`rint`), `sqrt`, `floor` and the like are in simd.py.
 """
 
@@ -31,7 +32,6 @@ from jitonnx.kernels.trace import (
     isnan,
     polynomial,
     rint,
-    scales_by_power,
     select,
     sqrt,
     vector_function,
@@ -49,13 +49,14 @@ _INFINITY, _NAN = float("inf"), float("nan")
 
 @vector_function
 def exp(x: Traced) -> Traced:
-    """e**x, error below 1 ulp. Cody and Waite's reduction by multiples of ln 2, a polynomial on what is left."""
+    """e**x, error below 1 ulp, 0 instead of denormal results: Cody and Waite's reduction by multiples of ln 2, a
+    polynomial on what is left."""
     return exponential.exp(x)
 
 
 @vector_function
 def exp_flush(x: Traced) -> Traced:
-    """e**x for x <= 88 (float64: 709), maybe 0 instead of denormal results; else error below 1 ulp.
+    """e**x for x <= 88 (float64: 709), error below 1 ulp, 0 instead of denormal results.
 
     For softmax and the like, whose arguments are at most 0: less work than `exp`.
     """
@@ -64,20 +65,18 @@ def exp_flush(x: Traced) -> Traced:
 
 @vector_function
 def exp2(x: Traced) -> Traced:
-    """2**x, error below 1 ulp: the integer part goes to the exponent, a polynomial does the rest."""
+    """2**x, error below 1 ulp, 0 instead of denormal results: the integer part goes to the exponent, a polynomial does
+    the rest."""
     form = format_of(x)
-    return exponential.exp2(at_most(at_least(x, -form.bias - form.mantissa - 2.0), form.bias + 2.0))
+    power = exponential.exp2(at_most(at_least(x, form.least_power), form.bias + 2.0))
+    return select(x < form.least_power, 0.0, power)
 
 
 @vector_function
 def exp2_flush(x: Traced) -> Traced:
-    """2**x for x < bias, maybe 0 instead of results below 2**-126 (float64: 2**-1022); else error below 1 ulp.
-
-    It is 0 for very low x, -inf among them.
-    """
-    form = format_of(x)
-    zero_below = form.bias + form.mantissa + 2.0 if scales_by_power() else form.bias - 0.25
-    return exponential.exp2_flush(at_least(x, -zero_below))
+    """2**x for x < bias, error below 1 ulp, 0 instead of denormal results; -inf gives 0."""
+    least = format_of(x).least_power
+    return select(x < least, 0.0, exponential.exp2_flush(at_least(x, least)))
 
 
 def _expm1(x: Traced) -> Traced:
@@ -140,7 +139,8 @@ _SINH = {
 @vector_function
 def sigmoid(x: Traced) -> Traced:
     """1 / (1 + exp(-x)), error below 3 ulp for x >= -20, 6 ulp below (float64: 2.5); 0 instead of denormal results."""
-    return 1.0 / exp_of_minus_and_1(x)
+    least = format_of(x).least_exponent
+    return select(x < least, 0.0, 1.0 / exp_of_minus_and_1(x, least))
 
 
 @vector_function
@@ -214,12 +214,16 @@ def softplus(x: Traced) -> Traced:
     The logarithm is of a number in [1, 2], which needs no exponent taken out: above sqrt(2) its half is in the range of
     the polynomial.
     """
-    power = exponential.exp(-absolute(x))
+    power = exponential.exp_flush(-absolute(x))
+    negligible = 2.0 ** -(format_of(x).mantissa + 2)  # below, log1p(power) is power, and its square may be denormal
+    bounded = at_least(power, negligible)
     if x.width == 64:
-        return at_least(x, 0.0) + logarithm.log1p(power)
-    high = power > 2**0.5 - 1.0
-    f = select(high, fma(power, 0.5, -0.5), power)
-    return at_least(x, 0.0) + logarithm.log_of(f, select(high, x.constant(1.0), 0.0))
+        log_of_sum = logarithm.log1p(bounded)
+    else:
+        high = bounded > 2**0.5 - 1.0
+        f = select(high, fma(bounded, 0.5, -0.5), bounded)
+        log_of_sum = logarithm.log_of(f, select(high, x.constant(1.0), 0.0))
+    return at_least(x, 0.0) + select(power < negligible, power, log_of_sum)
 
 
 @vector_function
@@ -231,7 +235,7 @@ def softsign(x: Traced) -> Traced:
 @vector_function
 def mish(x: Traced) -> Traced:
     """x * tanh(softplus(x)) as x * n / (n + 2), n = e * (e + 2), e = exp(x); error below 4.5 ulp for normal results."""
-    e = exponential.exp(at_most(x, 2 * format_of(x).saturation))
+    e = exponential.exp_flush(at_most(x, 2 * format_of(x).saturation))
     n = e * (e + 2.0)
     return x * (n / (n + 2.0))
 
