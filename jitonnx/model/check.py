@@ -22,13 +22,22 @@ FunctionKey = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Opsets:
-    """Operator-set versions by domain, as a model or a function imports them."""
+    """Operator-set versions by domain, as a model or a function imports them.
+
+    A domain may be imported several times, also by both of its names: "All nodes in the graph will bind against the
+    operator with the same-domain/same-op_type operator with the HIGHEST version in the referenced operator sets"
+    (onnx.proto).
+    """
 
     versions: Mapping[str, int]
 
     @classmethod
     def of(cls, proto: ModelProto | FunctionProto) -> Opsets:
-        return cls({domain_of(entry.domain): entry.version for entry in proto.opset_import})
+        versions: dict[str, int] = {}
+        for entry in proto.opset_import:
+            domain = domain_of(entry.domain)
+            versions[domain] = max(entry.version, versions.get(domain, entry.version))
+        return cls(versions)
 
 
 def domain_of(domain: str) -> str:

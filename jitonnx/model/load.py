@@ -13,7 +13,7 @@ from jitonnx.errors import Fail, InvalidProtobuf, NoSuchFile
 from jitonnx.ir.graph import Value
 from jitonnx.metadata import UNSET_VERSION, ModelMetadata
 from jitonnx.model.build import Builder
-from jitonnx.model.check import check_model, domain_of, initializer_names
+from jitonnx.model.check import Opsets, check_model, initializer_names
 from jitonnx.model.external import ExternalData
 from jitonnx.model.tensors import TensorReader
 from jitonnx.model.types import Declaration, Model, declaration
@@ -53,7 +53,7 @@ def load(source: Any, *, external_data_folder: str | os.PathLike[str] | None = N
     inputs, overridable = _split_inputs(proto)
     return Model(
         graph=graph,
-        opset_imports={domain_of(entry.domain): entry.version for entry in proto.opset_import},
+        opset_imports=dict(Opsets.of(proto).versions),
         ir_version=proto.ir_version,
         metadata=_metadata(proto),
         inputs=inputs,

@@ -51,6 +51,19 @@ def test_functions_call_functions_and_names_do_not_clash() -> None:
     np.testing.assert_array_equal(y, 3 * X)
 
 
+def test_a_domain_imported_twice_binds_to_the_highest_version() -> None:
+    """Since 13 the axes of ReduceSum are an input."""
+    body = [
+        helper.make_node("Constant", [], ["one"], value_ints=[1]),
+        helper.make_node("ReduceSum", ["a", "one"], ["b"]),
+    ]
+    rows = function("Rows", ["a"], ["b"], body, opset=13)
+    for version in (11, 12):
+        rows.opset_import.append(helper.make_opsetid("ai.onnx", version))
+    (y,) = run([call("Rows", ["x"], ["y"])], [rows])
+    np.testing.assert_array_equal(y, X.sum(axis=1, keepdims=True))
+
+
 def test_names_in_the_graph_tell_the_call() -> None:
     body = [helper.make_node("Relu", ["a"], ["h"], name="r"), helper.make_node("Add", ["h", "h"], ["b"])]
     model = model_of([call("F", ["x"], ["y"], name="f1")], ["x"], ["y"], functions=[function("F", ["a"], ["b"], body)],

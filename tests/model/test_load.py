@@ -292,6 +292,22 @@ def test_the_oldest_models_have_no_operator_sets() -> None:
     np.testing.assert_array_equal(evaluate(load(proto).graph, {"x": X})[0], np.maximum(X, 0))
 
 
+SOFTMAX = np.random.default_rng(3).standard_normal((2, 3, 4)).astype(np.float32)
+"""Before 13 a Softmax without an axis is one over all axes but the first, since 13 over the last."""
+
+
+@pytest.mark.parametrize("imports", [(("", 12), ("", 13)), (("", 13), ("", 12)), (("ai.onnx", 13), ("", 12))])
+def test_a_domain_imported_twice_binds_to_the_highest_version(imports: tuple[tuple[str, int], ...]) -> None:
+    proto = model_of([helper.make_node("Softmax", ["x"], ["y"])], [tensor_input("x", (2, 3, 4))],
+                     [tensor_input("y", (2, 3, 4))])  # fmt: skip
+    del proto.opset_import[:]
+    proto.opset_import.extend(helper.make_opsetid(*entry) for entry in imports)
+    model = load(proto)
+    assert model.opset_imports == {"": 13}
+    (y,) = evaluate(model.graph, {"x": SOFTMAX})
+    np.testing.assert_allclose(y.sum(axis=-1), np.ones((2, 3)), rtol=1e-6)
+
+
 def test_outputs_may_be_inputs_and_constants() -> None:
     proto = model_of([], ["x"], ["x", "w"], [numpy_helper.from_array(X, "w")])
     first, second = evaluate(load(proto).graph, {"x": X + 1})
