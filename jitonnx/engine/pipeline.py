@@ -2,9 +2,9 @@
 
     graph ─ optimise ─▶ lower ─▶ plan (once, symbolic) ─▶ compile (once) ─▶ instantiate (once a set of sizes) ─▶ run
 
-`Engine` holds what one model needs and keeps its programs by input shapes. Where only a run can tell a shape, or an
-operator has no kernel, the graph is cut: the part before runs natively, the node is evaluated on NumPy, and the part
-behind is an engine of its own, made for what came out.
+`Engine` holds what one model needs and keeps its programs by input shapes. Where only a run can tell a shape, an
+operator has no kernel, or values are strings, the graph is cut: the part before runs natively, the node is evaluated on
+NumPy, and the part behind is an engine of its own, made for what came out.
 
 For what has to be compiled for one set of shapes alone, a run does not wait unless told to (`CompileMode`): it
 evaluates the operators on NumPy, and the code is made in the background when the shapes come back.
@@ -23,7 +23,7 @@ import numpy as np
 
 from jitonnx.codegen.code import code_of
 from jitonnx.codegen.objects import Objects
-from jitonnx.engine.cut import ENGINES_KEPT, Cut, host_nodes
+from jitonnx.engine.cut import ENGINES_KEPT, Cut, host_nodes, returns_strings
 from jitonnx.engine.kept import Kept, KeptJobs, When
 from jitonnx.engine.ready import PROGRAM_BYTES, PROGRAMS_KEPT, Ready, Runner, common, split_memory
 from jitonnx.errors import Fail
@@ -291,7 +291,7 @@ class Engine:
         on_host: dict[Node, str] = {}
         while True:
             on_host |= host_nodes(self.graph)
-            if on_host:
+            if on_host or returns_strings(self.graph):
                 self.cut = Cut(self, on_host)
                 return
             try:

@@ -53,7 +53,7 @@ class Value:
     @property
     def constant(self) -> np.ndarray | None:
         """The elements where all are known numbers, with the value's own dtype."""
-        if self.contents is None or (self.contents.dtype == object and is_symbolic(self.contents)):
+        if self.contents is None or (self.type.dtype is not DType.STRING and is_symbolic(self.contents)):
             return None
         return self.contents
 
@@ -303,7 +303,7 @@ def _folded(node: Node, types: Sequence[TensorType]) -> tuple[np.ndarray | None,
 
 def _as_numbers(contents: np.ndarray, type: TensorType) -> np.ndarray:
     """Contents without dimension expressions become an array of the value's own dtype."""
-    if contents.dtype != object or is_symbolic(contents) or type.dtype is None:
+    if contents.dtype != object or type.dtype in (None, DType.STRING) or is_symbolic(contents):
         return contents
     return contents.astype(type.dtype.numpy)
 

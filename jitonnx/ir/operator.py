@@ -152,7 +152,8 @@ class Tensor:
         self.array = array
 
     def _key(self) -> tuple[Any, ...]:
-        return self.array.dtype.str, self.array.shape, self.array.tobytes()
+        elements = tuple(self.array.flat) if self.array.dtype == object else self.array.tobytes()
+        return self.array.dtype.str, self.array.shape, elements
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tensor) and self._key() == other._key()
@@ -179,4 +180,17 @@ def as_tuple(result: Any) -> tuple[Any, ...]:
 def evaluate_arrays(operator: Operator, inputs: Sequence[np.ndarray | None]) -> tuple[Any, ...]:
     """The outputs of `operator` for NumPy arrays, floating-point warnings silenced: infinities and NaN are results."""
     with np.errstate(all="ignore"):
-        return as_tuple(operator.evaluate(*inputs))
+        return results_of(operator, inputs)
+
+
+def results_of(operator: Operator, inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """The outputs of `operator`: arrays, also where NumPy gives the element of a tensor of rank 0."""
+    return tuple(map(_as_array, as_tuple(operator.evaluate(*inputs))))
+
+
+def _as_array(result: Any) -> Any:
+    if isinstance(result, str):  # of which NumPy would make an array of another type than `object`
+        scalar = np.empty((), object)
+        scalar[()] = result
+        return scalar
+    return np.asarray(result) if isinstance(result, np.generic) else result

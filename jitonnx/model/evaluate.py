@@ -11,7 +11,7 @@ from jitonnx.errors import RuntimeException
 from jitonnx.ir import dims
 from jitonnx.ir.dims import Dim, DimLike
 from jitonnx.ir.graph import Graph, Node, Value
-from jitonnx.ir.operator import as_tuple
+from jitonnx.ir.operator import results_of
 
 
 def evaluate(graph: Graph, feeds: Mapping[str, Any]) -> list[np.ndarray]:
@@ -57,7 +57,7 @@ def evaluate_nodes(nodes: Sequence[Node], values: dict[Value, Any]) -> None:
 def look_up(values: Mapping[Value, Any], value: Value) -> Any:
     """What `values` has for a value, or the value's own elements if it is a constant."""
     found = values.get(value)
-    return value.constant if found is None else found
+    return known(value, {}) if found is None else found
 
 
 def owned(arrays: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
@@ -86,7 +86,10 @@ def bind_dimensions(graph: Graph, feeds: Mapping[str, Any]) -> dict[str, int]:
 
 
 def known(value: Value, variables: Mapping[str, int]) -> np.ndarray:
-    """The elements of a constant, or of a value that holds dimensions, for values of their variables."""
+    """The elements of a constant, or of a value that holds dimensions, for values of their variables.
+
+    A view, so that `owned` copies what is the graph's.
+    """
     constant = value.constant
     if constant is None:
         assert value.contents is not None, f"Bug: {value} is neither computed nor known"
@@ -95,7 +98,7 @@ def known(value: Value, variables: Mapping[str, int]) -> np.ndarray:
             return dims.evaluate(element, variables)
 
         constant = np.vectorize(size, otypes=[np.int64])(value.contents)
-    return constant.astype(value.dtype.numpy, copy=False)
+    return constant.astype(value.dtype.numpy, copy=False).view()
 
 
 def _silent() -> np.errstate:
@@ -119,7 +122,7 @@ def _last_uses(graph: Graph) -> dict[Node, list[Value]]:
 
 def _evaluate(node: Node, inputs: Sequence[Any]) -> tuple[Any, ...]:
     try:
-        return as_tuple(node.operator.evaluate(*inputs))
+        return results_of(node.operator, inputs)
     except (ValueError, TypeError, IndexError, ArithmeticError) as error:
         given = ", ".join("absent" if x is None else f"{x.dtype}{list(x.shape)}" for x in inputs)
         raise RuntimeException(

@@ -38,6 +38,10 @@ class Buffer:
     contents: np.ndarray | None = None
     """The elements of a constant that depend on the sizes of a run: an object array with dimension expressions."""
 
+    def __post_init__(self) -> None:
+        # References to Python's objects, read or written as bytes, would not be counted.
+        assert self.dtype is not DType.STRING, f"Bug: the strings of {self.name!r} would lie in native memory"
+
     @property
     def bytes(self) -> DimLike:
         return self.elements * self.dtype.itemsize

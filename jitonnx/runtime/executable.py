@@ -61,7 +61,7 @@ class Executable:
         arrays = self._ready(inputs)
         outputs = self._new_outputs()
         with self.frame() as frame:
-            frame.bases[: len(arrays) + len(outputs)] = [address(array) for array in (*arrays, *outputs)]
+            frame.bases[: len(arrays) + len(outputs)] = _places(arrays, outputs)
             driver().run(frame.address, 0)
             self._check(frame)
         return outputs
@@ -94,7 +94,7 @@ class Executable:
     def _timed(self, arrays: list[Array], outputs: list[Array], rounds: int) -> npt.NDArray[np.float64]:
         stamps = np.zeros((rounds, len(self.program.steps) + 1), np.int64)
         with self.frame() as frame:
-            frame.bases[: len(arrays) + len(outputs)] = [address(array) for array in (*arrays, *outputs)]
+            frame.bases[: len(arrays) + len(outputs)] = _places(arrays, outputs)
             for row in stamps:
                 driver().run(frame.address, address(row))
             self._check(frame)
@@ -123,6 +123,11 @@ class Executable:
         if len(inputs) != len(specs):
             raise ValueError(f"the program has {len(specs)} inputs, but {len(inputs)} were given")
         return [_ready(array, spec) for array, spec in zip(inputs, specs, strict=True)]
+
+
+def _places(inputs: Sequence[Array], outputs: Sequence[Array]) -> list[int]:
+    """Where inputs and outputs lie in memory. Inputs of strings, of which only the shape counts, lie in none."""
+    return [0 if array.dtype.hasobject else address(array) for array in inputs] + [address(array) for array in outputs]
 
 
 def _new_output(spec: TensorSpec) -> Array:

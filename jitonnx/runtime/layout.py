@@ -220,7 +220,9 @@ def offset(record: np.dtype[np.void], field: str) -> int:
 
 
 def address(array: npt.NDArray[np.generic]) -> int:
-    """Where an array's first element lies in memory."""
+    """Where an array's first element lies in memory, for native code to read or write."""
+    if array.dtype.hasobject:
+        raise TypeError("Bug: native code would read or write references to Python's objects, which it cannot count")
     return int(array.ctypes.data)
 
 

@@ -144,7 +144,10 @@ class TensorSpec(NamedTuple):
 
 
 class TensorKinds(NamedTuple):
-    """What inputs or outputs are apart from sizes: the same in all programs made of one plan."""
+    """What inputs or outputs are apart from sizes: the same in all programs made of one plan.
+
+    Inputs of strings have the type `object` and no bytes: no kernel reads them, only their shapes count.
+    """
 
     names: Sequence[str]
     dtypes: Sequence[np.dtype[np.generic]]
@@ -154,7 +157,7 @@ class TensorKinds(NamedTuple):
     @classmethod
     def of(cls, names: Sequence[str], dtypes: Sequence[np.dtype[np.generic]], ranks: Sequence[int]) -> TensorKinds:
         """Those of these names, element types and ranks."""
-        return cls(names, dtypes, ranks, _words(dtype.itemsize for dtype in dtypes))
+        return cls(names, dtypes, ranks, _words(0 if dtype.hasobject else dtype.itemsize for dtype in dtypes))
 
 
 class Tensors(Sequence[TensorSpec]):

@@ -54,6 +54,7 @@ class Common:
         counts = np.array([1, len(constants), *tensors], np.int64)
         for place in np.flatnonzero((index < 0) | (index >= counts[space])).tolist():
             raise ValueError(_outside(wiring, place))
+        _check_memory(wiring, inputs, outputs)
         is_arena, is_constant = space == _ARENA, space == _CONSTANT
         number = np.where(is_constant, index, 0)
         self._bases = np.where(is_arena, self.arena_begin, np.where(is_constant, places[number], 0))
@@ -98,6 +99,15 @@ class Common:
             limits[1 + number] = program.constants[number].nbytes
         limits[len(limits) - len(tensor_bytes) :] = tensor_bytes
         return limits
+
+
+def _check_memory(wiring: Wiring, inputs: TensorKinds, outputs: TensorKinds) -> None:
+    """No output is of Python's objects, and no operand lies in an input of such, which has a shape and no memory."""
+    read = set(wiring.indices[wiring.spaces == _INPUT].tolist())
+    objects = [name for name, dtype in zip(outputs.names, outputs.dtypes, strict=True) if dtype.hasobject]
+    objects += [name for number, name in enumerate(inputs.names) if inputs.dtypes[number].hasobject and number in read]
+    if objects:
+        raise ValueError(f"Bug: native code would read or write the strings of {', '.join(map(repr, objects))}")
 
 
 class Tables(NamedTuple):
