@@ -6,7 +6,9 @@ The order in which faults are reported is that of onnxruntime, and so are the te
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
+from jitonnx import errors
 from jitonnx.errors import Fail, InvalidArgument, InvalidGraph
 from jitonnx.ops.registry import DOMAINS, registry
 from jitonnx.proto import IR_VERSION, AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto
@@ -15,6 +17,8 @@ from jitonnx.records import dataclass
 FIRST_IR_WITH_OPSETS = 3
 HANDLED_BY_THE_LOADER = {("", "Constant")}
 """Operators without a declaration: they never become nodes."""
+IMPORTED_ANYWAY = {"ai.onnx.ml", "ai.onnx.training", "com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc"}
+"""Domains that onnxruntime takes for imported, in version 1: models made for it leave the import out."""
 
 FunctionKey = tuple[str, str, str]
 """Domain, name and overload of a function, or of the call that means it."""
@@ -93,19 +97,34 @@ def _check_opsets(model: ModelProto) -> None:
 
 
 def _check_operators(model: ModelProto, functions: set[FunctionKey]) -> None:
-    """InvalidGraph with every operator that cannot be run, not only the first."""
+    """Of every operator that cannot be run, not only the first: InvalidGraph if the model itself is wrong about one,
+    errors.NotImplemented if jitonnx lacks them.
+    """
     known = set(registry()) | HANDLED_BY_THE_LOADER
     imports = Opsets.of(model)
-    faults: dict[str, int] = {}
+    faults: dict[_Fault, int] = {}
     bodies = [(list(model.graph.node), imports)] + [(list(f.node), Opsets.of(f)) for f in model.functions]
     for nodes, opsets in bodies:
         for node in _with_subgraphs(nodes):
             fault = _operator_fault(node, opsets, known, functions, model.ir_version)
             if fault is not None:
                 faults[fault] = faults.get(fault, 0) + 1
-    if faults:
-        lines = "".join(f"\n  {fault} ({count} node{'s' * (count > 1)})" for fault, count in sorted(faults.items()))
+    if not faults:
+        return
+    lines = "".join(f"\n  {fault.text} ({count} node{'s' * (count > 1)})" for fault, count in sorted(faults.items()))
+    if any(fault.is_the_models for fault in faults):
         raise InvalidGraph(f"This is an invalid model. Operators that jitonnx cannot run:{lines}")
+    raise errors.NotImplemented(
+        f"Could not find an implementation for operators of the model, which jitonnx lacks:{lines}"
+    )
+
+
+class _Fault(NamedTuple):
+    """Why an operator cannot be run."""
+
+    text: str
+    is_the_models: bool = False
+    """Whether the model breaks ONNX's rules; else it may be right, and the operator is missing here."""
 
 
 def _operator_fault(
@@ -114,26 +133,28 @@ def _operator_fault(
     known: set[tuple[str, str]],
     functions: set[FunctionKey],
     ir_version: int,
-) -> str | None:
+) -> _Fault | None:
     domain = domain_of(node.domain)
     if function_key(node) in functions:
         return None
-    version = opsets.versions.get(domain, 1 if ir_version < FIRST_IR_WITH_OPSETS else None)
+    default = 1 if ir_version < FIRST_IR_WITH_OPSETS or domain in IMPORTED_ANYWAY else None
+    version = opsets.versions.get(domain, default)
     if version is None:
-        return f"No opset import for domain {domain or 'ai.onnx'!r}, which {node.op_type} needs"
+        return _Fault(f"No opset import for domain {domain or 'ai.onnx'!r}, which {node.op_type} needs", True)
     if domain not in DOMAINS:
-        return f"{domain}:{node.op_type}({version}) is not a registered function/op"
+        return _Fault(f"{domain}:{node.op_type}({version}) is not a registered function/op")
     if (domain, node.op_type) not in known:
         import difflib
 
         close = difflib.get_close_matches(node.op_type, [name for place, name in known if place == domain], 2, 0.8)
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
-        return f"No Op registered for {node.op_type} with domain_version of {version}{hint}"
+        return _Fault(f"No Op registered for {node.op_type} with domain_version of {version}{hint}")
     declaration = registry().get((domain, node.op_type))
     if declaration is not None and version < declaration.versions[0]:
-        return (
+        return _Fault(
             f"No Op registered for {node.op_type} with domain_version of {version}; "
-            f"it exists since {declaration.versions[0]}"
+            f"it exists since {declaration.versions[0]}",
+            True,
         )
     return None
 

@@ -71,5 +71,5 @@ def test_body_may_not_define_names_anew() -> None:
 
 
 def test_unsupported_operators_in_bodies_are_listed() -> None:
-    with pytest.raises(errors.InvalidGraph, match="No Op registered for Foo"):
+    with pytest.raises(errors.NotImplemented, match="No Op registered for Foo"):
         load(applied([helper.make_node("Foo", ["i"], ["r"])]))
