@@ -18,7 +18,7 @@ from jitonnx.api.description import ModelNode
 from jitonnx.api.entries import STRICT, check_entries
 from jitonnx.api.options import RunOptions, SessionOptions
 from jitonnx.api.providers import CPU, check_providers
-from jitonnx.api.running import Outputs, Runs, in_background
+from jitonnx.api.running import Outputs, Runs, explained, in_background
 from jitonnx.errors import Fail
 from jitonnx.ir.declaration import Declaration
 from jitonnx.metadata import ModelMetadata, NodeArg
@@ -158,7 +158,8 @@ class InferenceSession:
         if isinstance(self.engine, SavedEngine):  # which has loaded the model where the cache kept it
             raise Fail("the session was opened from an artifact: copy that file, or open the model to save it anew")
         threads = max(0, self._sess_options.intra_op_num_threads)
-        return save(self, path, shapes, model_info(self._model), threads)
+        with explained():
+            return save(self, path, shapes, model_info(self._model), threads)
 
     # ------------------------------------------------------------ about the model
 

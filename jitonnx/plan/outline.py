@@ -202,8 +202,12 @@ class Outline:
             raise arena_beyond_memory(max(values)) from None
 
     def completed(self, sizes: Mapping[str, int]) -> Iterator[tuple[int, ...]]:
-        """The sizes that each call's kernel gets for values of the dimension variables, its stages' left out."""
+        """The sizes that each call's kernel gets for values of the dimension variables, its stages' left out.
+
+        Fail for tensors beyond all memory.
+        """
         values = self._evaluate(sizes)
+        self._words(values)
         return (self._derivations[kind](values).complete for kind in self._kind_of)
 
     def is_short(self, program: Program, sizes: Mapping[str, int]) -> bool:
