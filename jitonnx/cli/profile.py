@@ -32,7 +32,7 @@ def main(options: argparse.Namespace) -> None:
     shapes = tuple(array.shape for array in arrays)
     ready = session.engine.program(shapes)
     if ready is None:
-        raise errors.NotImplemented("a model that is cut, because a shape in it depends on data, has no one program")
+        raise errors.NotImplemented("a model of which NumPy evaluates a part has no one program to time")
     ready.executable.profile(arrays, 3)
     times = np.median(ready.executable.profile(arrays, options.rounds), axis=0)
     explanation = explain(session, dict(zip(feeds, shapes, strict=True)))
