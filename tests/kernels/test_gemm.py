@@ -119,9 +119,11 @@ def lanes_of(cpu: str, element: str = "float32") -> int:
 # ---------------------------------------------------------------- values
 
 
+@pytest.mark.parametrize("asking", [{}, {"near": 24, "paced": True}], ids=["lines", "paced"])
 @pytest.mark.parametrize("cpu", CPUS)
-def test_gemm_tile_edges(cpu: str) -> None:
-    spec, lanes = WIDEST[cpu], lanes_of(cpu)
+def test_gemm_tile_edges(cpu: str, asking: dict[str, Any]) -> None:
+    """Whichever way memory is asked for what comes next."""
+    spec, lanes = replace(WIDEST[cpu], **asking), lanes_of(cpu)
     kernel = compiled(spec, cpu, lanes)
     rng = np.random.default_rng(0)
     edges = sorted({0, 1, *(w + d for w in (lanes, *spec.widths) for d in (-1, 0, 1)), 3 * spec.widths[0] + 1})
@@ -310,6 +312,20 @@ def test_choose_gemm_covers_and_fits() -> None:
         for rows in [m] if m is not None else range(20):
             arguments = spec.arguments(m=rows, n=n or 5, k=3)
             assert (spec.tasks(arguments) == 0) == (rows == 0)
+
+
+def test_gemm_asks_for_b_as_the_core_needs_it() -> None:
+    intel, zen = named("sapphirerapids"), named("znver4")
+    far = choose_gemm(128, 3072, 768, 1, intel)
+    assert (far.near, far.paced) == (24, True)
+    assert choose_gemm(128, 3072, 64, 1, intel).near == 0, "the panel stays in the first-level cache"
+    assert not choose_gemm(128, 16, 768, 1, intel).paced, "there is one panel"
+    assert not choose_gemm(128, 3072, 768, 1, intel, packed_b=False).near
+    row = choose_gemm(1, 4096, 4096, 1, intel)
+    assert (row.rows, row.widths, row.paced) == ((1,), (16,), False)
+    for m, n in ((128, 3072), (1, 4096)):
+        spec = choose_gemm(m, n, 768, 1, zen)
+        assert (spec.near, spec.paced) == (0, False)
 
 
 def test_gemm_tasks_cover_known_rows_only() -> None:
