@@ -75,8 +75,8 @@ class _Product(NamedTuple):
     """How many elements of the next panel a tile asks for in each step of k."""
 
     def below(self, r: Traced, height: int, width: int, paced: bool) -> _Product:
-        """The rows from r on, for tiles of so many rows: the first tiles each ask for a part of the next panel. Parts of
-        what is read later are asked for by the others; if `paced`, by all, in the place of their rows of a."""
+        """The rows from r on, for tiles of so many rows: the first tiles each ask for a part of the next panel. The
+        others ask for parts of what is read later; if `paced`, all do, in the place of their rows of a."""
         tile, line, pace = r / height, _line(self.b.element), self.pace
         place = self._replace(a=self.a.at(r * self.a_row), c=self.c.at(r * self.c_row), row=self.row + r)
         first = (pace + (width - 1)) / pace
@@ -223,9 +223,8 @@ class _Gemm:
 
             end = done + (rows - done) / height * height
             with code.loop(end, done, height) as r:
-                code.subroutine(
-                    f"tile.{height}.{width}", product.below(r, height, width, self.spec.paced), write, inline=False
-                )
+                arguments = product.below(r, height, width, self.spec.paced)
+                code.subroutine(f"tile.{height}.{width}", arguments, write, inline=False)
             done = end
 
     def _write_tile(self, code: Code, height: int, width: int, product: _Product) -> None:

@@ -342,10 +342,10 @@ def test_gemm_is_cut_into_tasks_to_share() -> None:
 
 
 @pytest.mark.parametrize("cpu", CPUS)
-@pytest.mark.parametrize("pieces", [1, 3])
-def test_gemm_asking_for_what_later_kernels_read(cpu: str, pieces: int) -> None:
+@pytest.mark.parametrize(("pieces", "paced"), [(1, False), (3, False), (3, True)])
+def test_gemm_asking_for_what_later_kernels_read(cpu: str, pieces: int, paced: bool) -> None:
     """It computes the same, and only asks: for a buffer of one element, and beyond any, without touching them."""
-    rng, lanes, spec = np.random.default_rng(5), lanes_of(cpu), GemmSpec((6, 4, 1), (32, 16))
+    rng, lanes, spec = np.random.default_rng(5), lanes_of(cpu), GemmSpec((6, 4, 1), (32, 16), paced=paced)
     asking = replace(spec, later=(4, 18, 3, 20))
     plain, kernel = compiled(spec, cpu, lanes, bias_relu), compiled(asking, cpu, lanes, bias_relu)
     for m, n, k in [(1, 1, 1), (6, 32, 3), (97, 83, 40), (500, 33, 17)]:
