@@ -88,8 +88,8 @@ def choose_convolution(
         tile = (tile_rows, pixels, vectors)
         tile_rows, pixels, vectors, far_taps = _dilated_tile(live, tile, own_outputs, lanes, target.vector_registers)
     near = target.steps_near() if layout == "blocked" else 0  # whatever the panel's size: few kernels for a model
-    tile = (pixels, vectors, tile_rows, layout, step, tap_step, far_taps)
-    return DirectSpec(lanes, *tile, merged, target.l2_bytes, near=near)
+    row = (layout, step, tap_step, far_taps)
+    return DirectSpec(lanes, pixels, vectors, tile_rows, *row, merged, target.l2_bytes, near=near)
 
 
 def choose_depthwise_planes(
