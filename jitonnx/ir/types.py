@@ -80,7 +80,7 @@ def collect_assumptions(into: set[tuple[DimLike, DimLike]]) -> Iterator[None]:
 
 def assume_equal(a: DimLike, b: DimLike) -> bool:
     """Take two dimensions to be equal, noting it where it is not certain; False if they cannot be."""
-    if a == b:
+    if a == b or a - b == 0:
         return True
     if isinstance(a, int) and isinstance(b, int):
         return False

@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from jitonnx.ir import expr as e
-from jitonnx.ir.dims import Dim, DimLike, maximum
+from jitonnx.ir.dims import DimLike, maximum
 from jitonnx.ir.dtypes import HALVES, DType, of_numpy
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple
-from jitonnx.ir.types import Shape, TensorType, assume_equal, broadcast_shapes, is_symbolic
+from jitonnx.ir.types import Shape, TensorType, broadcast_shapes, is_symbolic
 
 FLOATS = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT, DType.DOUBLE})
 SIGNED = frozenset({DType.INT8, DType.INT16, DType.INT32, DType.INT64})
@@ -173,11 +173,8 @@ def integers(array: np.ndarray, what: str) -> np.ndarray:
 
 
 def non_negative(dim: DimLike) -> DimLike:
-    """The size max(dim, 0). One that may be negative is assumed not to be, which keeps expressions simple."""
-    if isinstance(dim, Dim) and any(coefficient < 0 for _, coefficient in dim.terms):
-        assume_equal(maximum(dim, 0), dim)
-        return dim
-    return dim if isinstance(dim, Dim) else max(dim, 0)
+    """The size max(dim, 0)."""
+    return maximum(dim, 0)
 
 
 def is_narrow(dtype: np.dtype[Any]) -> bool:
