@@ -261,8 +261,7 @@ def _parse(x: np.ndarray, dtype: DType) -> np.ndarray:
 
 def _integer(text: str, dtype: DType) -> int:
     """std::stoll; for unsigned types std::stoull, which takes negative numbers too."""
-    found = _INTEGER.match(text)
-    number = int(found[1]) if found else None
+    number = int(found[1]) if (found := _INTEGER.match(text)) else None
     low, high = (-(2**63), 2**63) if dtype.name.startswith("INT") else (1 - 2**64, 2**64)
     if number is None or not low <= number < high:
         raise ValueError(f"{text!r} is no {dtype.text}")
@@ -271,6 +270,12 @@ def _integer(text: str, dtype: DType) -> int:
 
 def _number(text: str, dtype: DType) -> float:
     """std::stod, but for numbers too small for normal ones, which it refuses."""
+    if text.isascii() and text[:1] > " " and "_" not in text:  # where Python reads a number, C reads the same
+        try:
+            if math.isfinite(number := float(text)):
+                return number
+        except ValueError:
+            pass
     found = _NUMBER.match(text)
     if not found:
         raise ValueError(f"{text!r} is no {dtype.text}")
