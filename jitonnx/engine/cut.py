@@ -61,7 +61,7 @@ class Cut:
             else None
         )
         self.tails: KeptJobs[Engine] = KeptJobs(ENGINES_KEPT, engine.workshop)
-        self._tail_when = engine.when(static=all(value.type.static for value in self._crossing))
+        self._tail_when = engine.when(lasting=all(value.type.static for value in self._crossing))
 
     def explained(self) -> str:
         """The nodes that NumPy evaluates, each with the reason; and outputs of strings."""
@@ -113,7 +113,8 @@ class Cut:
         replaced: Mapping[Value, Value] | None = None,
         stop: threading.Event | None = None,
     ) -> Engine:
-        return self._engine.part(extract(nodes, inputs, types, outputs, replaced), stop)
+        assumptions = self._engine.graph.assumptions.apart()
+        return self._engine.part(extract(nodes, inputs, types, outputs, replaced, assumptions), stop)
 
 
 def host_nodes(graph: Graph) -> dict[Node, str]:

@@ -58,6 +58,15 @@ class Kept(Generic[_T]):
                 return self._entries[key]
             return None
 
+    def first(self, fits: Callable[[_T], bool]) -> _T | None:
+        """Of the things kept for which `fits` says so the one used last, if there is any."""
+        with self._lock:
+            for key, entry in reversed(self._entries.items()):
+                if fits(entry):
+                    self._entries.move_to_end(key)
+                    return entry
+            return None
+
     def keys(self) -> list[Any]:
         """What things are kept for, those used longest ago first."""
         with self._lock:
@@ -153,6 +162,14 @@ class KeptJobs(Generic[_T]):
         with self._lock:
             self._jobs.pop(key, None)
         return self._made.get(key, lambda: made)
+
+    def first(self, fits: Callable[[_T], bool]) -> _T | None:
+        """Of the things made for which `fits` says so the one used last, if there is any."""
+        with self._lock:
+            done = [key for key, job in self._jobs.items() if job.state == "compiled"]
+        for key in done:
+            self.find(key)
+        return self._made.first(fits)
 
     def __iter__(self) -> Iterator[_T]:
         return iter(self._made)

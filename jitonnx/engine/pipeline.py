@@ -15,7 +15,7 @@ from __future__ import annotations
 import enum
 import functools
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -26,8 +26,11 @@ from jitonnx.codegen.objects import Objects
 from jitonnx.engine.cut import ENGINES_KEPT, Cut, host_nodes, returns_strings
 from jitonnx.engine.kept import Kept, KeptJobs, When
 from jitonnx.engine.ready import PROGRAM_BYTES, PROGRAMS_KEPT, Ready, Runner, common, split_memory
-from jitonnx.errors import Fail
-from jitonnx.ir.extract import specialise
+from jitonnx.errors import Fail, InvalidArgument
+from jitonnx.ir.assumptions import Assumptions, holds
+from jitonnx.ir.dims import Dim, DimLike, variable, variables
+from jitonnx.ir.errors import GraphError
+from jitonnx.ir.extract import solved, specialise
 from jitonnx.ir.graph import Graph, Node, Value
 from jitonnx.ir.lowering import lower
 from jitonnx.ir.types import UNKNOWN, TensorType
@@ -133,8 +136,8 @@ class Engine:
         """Why this machine cannot run the code; None if it can. Code for other CPUs is made to be saved."""
         self._input_types = [value.type for value in graph.inputs]
         dynamic = any(not kind.static for kind in self._input_types)
-        # A feed may break what the symbolic plan assumes; an engine for its sizes is then made from the loaded graph.
-        self._source = specialise(graph, self._input_types) if dynamic else None
+        # A feed may break what is assumed here; an engine for sizes like its own is then made from the loaded graph.
+        self._source = specialise(graph, self._input_types, graph.assumptions.apart()) if dynamic else None
         self._engines: KeptJobs[Engine] = KeptJobs(ENGINES_KEPT, workshop)
         self._programs: Kept[Ready] = Kept(PROGRAMS_KEPT, Ready.memory_bytes, table_bytes)
         self.graph = graph
@@ -143,11 +146,23 @@ class Engine:
         """Why nothing was planned on symbolic sizes, so that each set of shapes has an engine of its own; else ""."""
         self.compiled: Compiled | None = None
         self.report = Report(settings.optimization_level)
-        # Where not even the rank of an input is known, nothing can be planned before a run.
-        self._ranked = all(kind.shape is not None or kind == UNKNOWN for kind in self._input_types)
-        if self._ranked:
-            self.report = optimize(graph, settings.optimization_level, disabled=settings.disabled_rewrites)
+        self.unplanned = self._take_sizes()
+        """Why nothing can be planned before a run has shown shapes; "" if it was."""
+        if not self.unplanned:
+            self.report = optimize(self.graph, settings.optimization_level, disabled=settings.disabled_rewrites)
             self._prepare()
+
+    def _take_sizes(self) -> str:
+        """Put the sizes that the graph's assumptions fix in their places; why that can't be done, "" if it could."""
+        if not all(kind.shape is not None or kind == UNKNOWN for kind in self._input_types):
+            return "not even the rank of an input is known before the run"
+        try:
+            self.graph = solved(self.graph)
+        except GraphError as error:
+            if self.graph.assumptions.examples is not None or not self._source:
+                raise
+            return f"no sizes are like most models have them: {error}"
+        return ""
 
     @property
     def input_types(self) -> Sequence[TensorType]:
@@ -173,7 +188,7 @@ class Engine:
             raise Fail(f"the model can be saved but not run here: {self.foreign}")
         sizes = self.sizes(shapes)
         if sizes is None:
-            engine = self._specialised(shapes) if self.when() is When.NOW else self._engines.find(shapes)
+            engine = self._other(shapes, ask=False)
             ready = None if engine is None else engine.program(shapes)
             return None if ready is None else self._programs.get(shapes, lambda: ready)
         compiled, threads = self.compiled, self.settings.threads
@@ -204,9 +219,19 @@ class Engine:
         """Bytes that the programs kept hold, and the frames that they run in: all but weights."""
         return self._programs.bytes + self.frames.bytes
 
+    @property
+    def variants(self) -> list[Engine]:
+        """The engines made for inputs that this one has no plan for."""
+        return list(dict.fromkeys(self._engines))
+
     def serving(self, shapes: Shapes) -> Engine:
         """The engine that runs inputs of these shapes: this one, or one made for them alone, which is waited for."""
-        return self if self.sizes(shapes) is not None else self._specialised(shapes).serving(shapes)
+        engine = self
+        while engine.sizes(shapes) is None:
+            other = engine._other(shapes, When.NOW)
+            assert other is not None, "Bug: an engine that is waited for is not made"
+            engine = other
+        return engine
 
     def serving_all(self, fixed: Sequence[Sequence[int | None]]) -> Engine:
         """The engine for all shapes with these sizes, of which None may be any: this one if it has a plan for them.
@@ -214,7 +239,7 @@ class Engine:
         Fail says why no single plan serves them.
         """
         engine = self
-        if self.compiled is None and self._ranked and self._source is not None:
+        if self.compiled is None and not self.unplanned and self._source is not None:
             types = [_fixed(kind, sizes) for kind, sizes in zip(self._input_types, fixed, strict=True)]
             engine = self if types == self._input_types else self.part(specialise(self._source, types))
         if engine.compiled is None:
@@ -223,8 +248,8 @@ class Engine:
 
     def _why_not_all(self) -> str:
         """Why there is no plan for all shapes that the inputs may have."""
-        if not self._ranked:
-            return "not even the rank of an input is known before the run"
+        if self.unplanned:
+            return self.unplanned
         if self.cut is not None:
             return f"parts of the model are evaluated on NumPy: {self.cut.explained()}"
         return self.only_concrete
@@ -237,7 +262,7 @@ class Engine:
             return known.run(inputs)
         engine: Engine | None = self
         while engine is not None and engine.sizes(shapes) is None:
-            engine = engine._specialised(shapes, engine.when())
+            engine = engine._other(shapes)
         if engine is None:
             assert self._source is not None
             return on_numpy(self._source, inputs)
@@ -253,33 +278,113 @@ class Engine:
         return None if self.cut is None or sizes is None else self.cut.runner(sizes)
 
     def sizes(self, shapes: Shapes) -> dict[str, int] | None:
-        """Values of the dimension variables; None if what this engine assumes of them does not hold."""
-        return self._sizing(shapes) if self._ranked and not self.only_concrete else None
+        """Values of the dimension variables; None if there is no plan for them here."""
+        return None if self.unplanned or self.only_concrete else self._sizing(shapes)
+
+    def _accepts(self, shapes: Shapes) -> bool:
+        """Whether shapes are what is assumed here."""
+        fits = all(kind.rank in (None, len(shape)) for kind, shape in zip(self._input_types, shapes, strict=True))
+        return not self.unplanned and fits and self._sizing(shapes) is not None
 
     @functools.cached_property
     def _sizing(self) -> Sizing:
         assumptions = self.compiled.plan.assumptions if self.compiled else self.graph.assumptions
         return Sizing([kind.shape or () for kind in self._input_types], assumptions)
 
-    def when(self, static: bool = False) -> When:
-        """When an engine for one set of shapes is made. static: the model takes no others, as far as is known."""
+    def when(self, lasting: bool = False) -> When:
+        """When an engine for other inputs is made. lasting: it serves many sets of shapes, or there is but one."""
         mode = self.settings.compile
         if self.workshop is None or mode in (CompileMode.BEFORE, CompileMode.CACHED):
             return When.NOW
-        if not static:
+        if not lasting:
             return When.AGAIN
         return When.BEHIND if mode is CompileMode.BACKGROUND else When.NOW
 
-    def _specialised(self, shapes: Shapes, when: When = When.NOW) -> Any:
-        """The engine for sizes that break an assumption of this one; None while it is left to the background."""
+    def _other(self, shapes: Shapes, when: When | None = None, ask: bool = True) -> Engine | None:
+        """An engine for inputs that this one has no plan for; None while it is left to the background.
+
+        when: it is made, if not at the usual time. ask: for it, if it is one of those that are left to the background.
+
+        InvalidArgument names the node that has no meaning for such sizes.
+        """
+        when = when or self.when(lasting=not self.only_concrete)
+        if not self.only_concrete:
+            found = self._engines.first(lambda engine: engine._accepts(shapes))
+            if found is not None:
+                return found
+            self._check_demands(shapes)
+        if when is not When.NOW and not ask:
+            return self._engines.find(shapes)
+        return self._engines.get(shapes, lambda stop: self._made_for(shapes, stop), when)
+
+    def _made_for(self, shapes: Shapes, stop: threading.Event | None) -> Engine:
+        """An engine for inputs that this one has no plan for: for all that are alike in what had to be assumed.
+
+        Where nothing can be planned on symbolic sizes, for these shapes alone.
+        """
         source = self._source
         assert source is not None, "Bug: shapes of a model without variables were not checked"
-        types = [TensorType(kind.dtype, shape) for kind, shape in zip(self._input_types, shapes, strict=True)]
-
-        def make(stop: threading.Event | None) -> Engine:
+        if self.only_concrete:
+            types = [TensorType(kind.dtype, shape) for kind, shape in zip(self._input_types, shapes, strict=True)]
             return self.part(specialise(source, types), stop)
+        found = self._engines.first(lambda engine: engine._accepts(shapes))  # by now, perhaps
+        if found is not None:
+            return found
+        types, examples = self._types_like(shapes)
+        try:
+            made = self.part(specialise(source, types, Assumptions(examples)), stop)
+        except GraphError as error:
+            raise self._misfit(shapes, examples, error) from error
+        assert made._accepts(shapes), "Bug: a graph made after the example of some sizes does not hold for them"
+        return made
 
-        return self._engines.get(shapes, make, when)
+    def _types_like(self, shapes: Shapes) -> tuple[list[TensorType], dict[str, int]]:
+        """Input types of the ranks of `shapes`, and their variables' values. Those of the model if shapes fit them.
+
+        Where they do not, as inputs disagree on a dimension that they share, all sizes are independent.
+        """
+        if not any(kind.shape is None for kind in self._input_types):
+            bound = self._sizing.bound(shapes)
+            if bound is not None:
+                return self._input_types, bound
+        types, sizes = [], {}
+        for number, (kind, shape) in enumerate(zip(self._input_types, shapes, strict=True)):
+            dims: list[DimLike] = []
+            for axis, (size, dim) in enumerate(zip(shape, kind.shape or [None] * len(shape), strict=True)):
+                name = f"input{number}_{axis}"
+                dims.append(dim if isinstance(dim, int) else variable(name))
+                if not isinstance(dim, int):
+                    sizes[name] = size
+            types.append(TensorType(kind.dtype, tuple(dims)))
+        return types, sizes
+
+    def _check_demands(self, shapes: Shapes) -> None:
+        """InvalidArgument if a node has no meaning for sizes that are otherwise as they are assumed to be here."""
+        sizes = None if self.unplanned else self._sizing.bound(shapes)
+        if sizes is None:
+            return
+        assumptions = self.graph.assumptions
+        broken = [pair for pair in assumptions if not holds(pair, sizes)]
+        if all(map(assumptions.demanded_by, broken)):
+            a, b = pair = broken[0]
+            raise self._misfit(shapes, variables(a) | variables(b), f"{assumptions.demanded_by(pair)} needs {a} = {b}")
+
+    def _misfit(self, shapes: Shapes, names: Collection[str], why: object) -> InvalidArgument:
+        """The error for inputs of sizes that a node has no meaning for. names: the dimension variables to blame."""
+        assert self._source is not None
+        fixed = [TensorType(kind.dtype, shape) for kind, shape in zip(self._input_types, shapes, strict=True)]
+        try:
+            specialise(self._source, fixed)
+        except GraphError as error:  # tells the sizes that the node gets
+            why = error
+        blamed = [
+            f"axis {axis} of {value.name!r} is {size}"
+            for value, kind, shape in zip(self.graph.inputs, self._input_types, shapes, strict=True)
+            for axis, (size, dim) in enumerate(zip(shape, kind.shape or (), strict=False))
+            if isinstance(dim, Dim) and not variables(dim).isdisjoint(names)
+        ]
+        given = [f"{value.name!r} is {list(shape)}" for value, shape in zip(self.graph.inputs, shapes, strict=True)]
+        return InvalidArgument(f"the inputs do not fit the model, as {' and '.join(blamed or given)}: {why}")
 
     def part(self, graph: Graph, stop: threading.Event | None = None) -> Engine:
         """An engine for a part of this one's model, or for some of its shapes. Arguments as for the class."""

@@ -6,14 +6,66 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from jitonnx.ir.assumptions import Assumptions, Pair, solve
 from jitonnx.ir.dims import Dim, DimLike, substitute, variable, variables
 from jitonnx.ir.graph import Graph, Node, Value
 from jitonnx.ir.types import TensorType, contents_array, is_symbolic
 
+ROUNDS = 8
+"""Sizes that are put in their places may fix others; more often than so many times they are not looked for."""
 
-def specialise(graph: Graph, types: Sequence[TensorType]) -> Graph:
-    """A copy of `graph` for other input types, everything inferred anew. Constants' arrays are shared."""
-    return extract(list(graph), graph.inputs, types, graph.outputs)
+
+def specialise(graph: Graph, types: Sequence[TensorType], assumptions: Assumptions | None = None) -> Graph:
+    """A copy of `graph` for other input types, everything inferred anew. Constants' arrays are shared.
+
+    assumptions: what is taken for granted about sizes from the beginning.
+    """
+    return extract(list(graph), graph.inputs, types, graph.outputs, assumptions=assumptions)
+
+
+def solved(graph: Graph) -> Graph:
+    """The graph with sizes put in their places that what it assumes fixes: `k` is 7 where a matrix of 7 rows is read.
+
+    The types of its inputs are over the variables that are left, its `given_shapes` over all. The graph itself where
+    nothing is fixed. GraphError where no sizes at all are what it assumes.
+    """
+    declared = [value.type for value in graph.inputs]
+    order = list(
+        dict.fromkeys(name for type in declared for dim in type.shape or () for name in sorted(variables(dim)))
+    )
+    source, known = graph, 0
+    for _ in range(ROUNDS):
+        values, used = solve(graph.assumptions, order)
+        settled = _settled(graph)
+        if len(values) + len(settled) == known:
+            break
+        known = len(values) + len(settled)
+        assumptions = Assumptions(graph.assumptions.examples)
+        assumptions.settled = {dim: size for dim, (size, _) in settled.items()}
+        for pair in (*used, *(pair for _, pair in settled.values())):
+            assumptions.note(*pair, graph.assumptions.demanded_by(pair))
+        graph = specialise(source, [_substituted(type, values) for type in declared], assumptions)
+        graph.given_shapes = [type.shape or () for type in declared]
+    return graph
+
+
+def _settled(graph: Graph) -> dict[DimLike, tuple[DimLike, Pair]]:
+    """Sizes in a graph, expressions, that are assumed to be certain numbers; and the assumptions that say so."""
+    found: dict[DimLike, tuple[DimLike, Pair]] = {}
+    for a, b in graph.assumptions:
+        expression, number = (b, a) if isinstance(a, int) else (a, b)
+        if isinstance(number, int):
+            found[expression] = number, (a, b)
+    if found:
+        present = {dim for node in graph for value in node.outputs for dim in value.type.shape or ()}
+        present.update(graph.assumptions.settled)
+    return {dim: entry for dim, entry in found.items() if dim in present}
+
+
+def _substituted(type: TensorType, values: Mapping[str, DimLike]) -> TensorType:
+    if type.shape is None:
+        return type
+    return TensorType(type.dtype, tuple(substitute(dim, values) for dim in type.shape))
 
 
 def extract(
@@ -22,6 +74,7 @@ def extract(
     types: Sequence[TensorType],
     outputs: Sequence[Value],
     replaced: Mapping[Value, Value] | None = None,
+    assumptions: Assumptions | None = None,
 ) -> Graph:
     """A graph of some nodes (producers first), with `inputs` of the given types as its inputs.
 
@@ -29,7 +82,7 @@ def extract(
     value that several graphs read would keep all of them alive, and take the users in one for users in the others.
     Those that hold dimension expressions hold them over the new types' variables.
     """
-    copy = Graph()
+    copy = Graph(assumptions=assumptions)
     sizes = _sizes([value.type for value in inputs], types)
     values: dict[Value, Value] = dict(replaced or {})
     for value, kind in zip(inputs, types, strict=True):

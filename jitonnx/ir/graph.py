@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.ir.dims import DimLike
+from jitonnx.ir.assumptions import Assumptions, noting
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.errors import GraphError
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple, evaluate_arrays
-from jitonnx.ir.types import UNKNOWN, Shape, TensorType, collect_assumptions, contents_array, is_symbolic, type_of
+from jitonnx.ir.types import UNKNOWN, Shape, TensorType, contents_array, is_symbolic, type_of
 
 CONTENTS_LIMIT = 1024
 """Largest number of elements of a tensor whose symbolic contents are followed: shapes and index vectors, not data."""
@@ -91,12 +91,15 @@ class Node:
 class Graph:
     """A computation: inputs, outputs, and nodes in an order in which producers come before users."""
 
-    def __init__(self, name: str = "") -> None:
+    def __init__(self, name: str = "", assumptions: Assumptions | None = None) -> None:
+        """assumptions: what is taken for granted about sizes from the beginning."""
         self.name = name
         self.inputs: list[Value] = []
+        self.given_shapes: list[Shape] | None = None
+        """The shapes of the inputs over all variables, where their types are over those alone that nothing fixes."""
         self.outputs: list[Value] = []
-        self.assumptions: set[tuple[DimLike, DimLike]] = set()
-        """Pairs of dimensions taken to be equal; a feed for which one fails needs a graph made for its sizes."""
+        self.assumptions = Assumptions() if assumptions is None else assumptions
+        """Pairs of dimensions taken to be equal; a feed for which one fails needs a graph made for sizes like it."""
         self._nodes: dict[Node, None] = {}
         self._names: set[str] = set()
         self._counters: dict[str, int] = {}
@@ -145,8 +148,10 @@ class Graph:
         """
         node = Node(name or self._fresh(operator.name), operator, tuple(inputs), tuple(origin))
         wanted = list(outputs) if outputs is not None else [f"{node.name}_output"]
-        with collect_assumptions(self.assumptions):
+        with noting(self.assumptions, lambda: short_name(node)):
             types, contents = infer(node, len(wanted))
+        if self.assumptions.settled:
+            types = tuple(self._settled(type) for type in types)
         node.outputs = tuple(
             Value(self._claim(wanted[i] or f"{node.name}_unused"), types[i], contents[i], node)
             for i in range(min(len(wanted), len(types)))
@@ -219,6 +224,12 @@ class Graph:
                 stack.pop()
         self._nodes = order
 
+    def _settled(self, type: TensorType) -> TensorType:
+        """The type with numbers for the sizes that the assumptions settle."""
+        if type.shape is None or type.static:
+            return type
+        return TensorType(type.dtype, tuple(self.assumptions.settled.get(dim, dim) for dim in type.shape))
+
     def _claim(self, name: str) -> str:
         if name in self._names:
             name = self._fresh(name)
@@ -235,6 +246,12 @@ class Graph:
 def producers(node: Node) -> list[Node]:
     """The nodes whose outputs `node` reads."""
     return [value.producer for value in node.inputs if value is not None and value.producer is not None]
+
+
+def short_name(node: Node) -> str:
+    """A node as users know it: its operator and its name in the model, or its outputs where it has none."""
+    name = (node.origin or (node.name,))[0]
+    return name if name.startswith(f"{node.operator.name} node ") else f"{node.operator.name} node {name!r}"
 
 
 def describe(node: Node) -> str:

@@ -12,11 +12,12 @@ import numpy as np
 
 from jitonnx.ir import computation as c
 from jitonnx.ir import expr as e
+from jitonnx.ir.assumptions import Assumptions, noting
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import COMPILED, HALVES, DType
 from jitonnx.ir.graph import Graph, Node, Value, describe
 from jitonnx.ir.operator import InferenceError, Operator, as_tuple
-from jitonnx.ir.types import TensorType, broadcast_shapes, is_symbolic, type_of
+from jitonnx.ir.types import Shape, TensorType, broadcast_shapes, is_symbolic, type_of
 from jitonnx.records import dataclass
 
 
@@ -158,16 +159,25 @@ class Lowering:
 
 @dataclass
 class Lowered:
-    """A graph as statements: the planner's input."""
+    """A graph as statements: the planner's input.
+
+    given_shapes: of the inputs, over the variables that the assumptions are about; see `Graph.given_shapes`.
+    """
 
     inputs: list[Value]
     outputs: list[Value]
     statements: list[Statement]
-    assumptions: set[tuple[DimLike, DimLike]]
+    given_shapes: list[Shape]
+    assumptions: Assumptions
 
 
 def lower(graph: Graph) -> Lowered:
     """The statements of a graph whose types are inferred. Errors name the node."""
+    with noting(graph.assumptions.apart()):
+        return _lowered(graph)
+
+
+def _lowered(graph: Graph) -> Lowered:
     to = Lowering()
     values: dict[Value, Value] = {}
 
@@ -191,9 +201,18 @@ def lower(graph: Graph) -> Lowered:
         except InferenceError as error:
             raise InferenceError(f"{describe(node)}: {error}") from error
         for value, result in zip(node.outputs, results, strict=False):
-            values[value] = result
+            values[value] = _settled(to, result, value.type)
     outputs = [values.get(value, value) for value in graph.outputs]
-    return Lowered(list(graph.inputs), outputs, to.statements, set(graph.assumptions))
+    given_shapes = graph.given_shapes or [value.shape for value in graph.inputs]
+    return Lowered(list(graph.inputs), outputs, to.statements, given_shapes, graph.assumptions)
+
+
+def _settled(to: Lowering, result: Value, type: TensorType) -> Value:
+    """What an operator gives, seen with the numbers that the graph's assumptions settle in the place of its sizes."""
+    if type.shape is None or type.shape == result.type.shape or result.type.shape is None:
+        return result
+    sizes = tuple(b if isinstance(b, int) else a for a, b in zip(result.shape, type.shape, strict=True))
+    return to.broadcast(result, sizes)
 
 
 def _compiled(node: Node) -> bool:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from jitonnx.ir.assumptions import assume_equal
 from jitonnx.ir.dims import Dim, DimLike, known, product
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.records import dataclass
@@ -65,48 +64,31 @@ def contents_array(elements: Any, shape: tuple[int, ...]) -> np.ndarray:
     return array.reshape(shape)
 
 
-_assumptions: ContextVar[set[tuple[DimLike, DimLike]] | None] = ContextVar("assumptions", default=None)
-
-
-@contextmanager
-def collect_assumptions(into: set[tuple[DimLike, DimLike]]) -> Iterator[None]:
-    """Within the block, `assume_equal` notes its pairs in `into`."""
-    token = _assumptions.set(into)
-    try:
-        yield
-    finally:
-        _assumptions.reset(token)
-
-
-def assume_equal(a: DimLike, b: DimLike) -> bool:
-    """Take two dimensions to be equal, noting it where it is not certain; False if they cannot be."""
-    if a == b or a - b == 0:
-        return True
-    if isinstance(a, int) and isinstance(b, int):
-        return False
-    noted = _assumptions.get()
-    if noted is not None:
-        noted.add((a, b))
-    return True
-
-
 def broadcast_shapes(*shapes: Sequence[DimLike]) -> Shape | None:
     """The shape that NumPy's broadcasting gives; None if the shapes do not fit.
 
-    A variable dimension beside an integer above 1, or beside another variable, is assumed to equal it.
+    A variable dimension beside an integer above 1, or beside another variable, is assumed to equal it, or to be 1.
     """
     result: list[DimLike] = []
     for position in range(1, max(map(len, shapes), default=0) + 1):
         chosen: DimLike = 1
         for shape in shapes:
-            dim = shape[-position] if position <= len(shape) else 1
-            if dim == 1 or dim == chosen:
-                continue
-            if chosen == 1:
-                chosen = dim
-            elif not assume_equal(chosen, dim):
+            both = _broadcast(chosen, shape[-position] if position <= len(shape) else 1)
+            if both is None:
                 return None
-            elif isinstance(dim, int):
-                chosen = dim
+            chosen = both
         result.append(chosen)
     return tuple(reversed(result))
+
+
+def _broadcast(a: DimLike, b: DimLike) -> DimLike | None:
+    """What two sizes broadcast to; None if they do not fit."""
+    if b == 1 or a == b:
+        return a
+    if a == 1:
+        return b
+    if assume_equal(a, b):
+        return b if isinstance(b, int) else a
+    if assume_equal(b, 1):
+        return a
+    return b if assume_equal(a, 1) else None

@@ -9,12 +9,13 @@ import numpy as np
 
 from jitonnx.ir import computation as c
 from jitonnx.ir import expr as e
+from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dims import DimLike, floor_divide
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
-from jitonnx.ir.types import Shape, TensorType, assume_equal, broadcast_shapes
+from jitonnx.ir.types import Shape, TensorType, broadcast_shapes
 from jitonnx.ops.base import FLOATS, lower_halves, widen
 
 
@@ -86,7 +87,7 @@ class Attention(Operator):
         heads = self._heads(q.shape, k.shape, v.shape, None if past_key is None else past_key.shape)
         batch, count, rows, depth = heads.q
         pairs = ((batch, heads.k[0]), (batch, heads.v[0]), (depth, heads.k[3]), (heads.k[2], heads.v[2]))
-        if not all(assume_equal(a, b) for a, b in (*pairs, (heads.k[1], heads.v[1]))):
+        if not all(demand_equal(a, b) for a, b in (*pairs, (heads.k[1], heads.v[1]))):
             raise InferenceError(f"Q {q.type}, K {k.type} and V {v.type} do not fit each other")
         if isinstance(count, int) and isinstance(heads.k[1], int) and count % heads.k[1]:
             raise InferenceError(f"{count} heads of Q do not divide among {heads.k[1]} of K and V")
@@ -312,7 +313,7 @@ class RotaryEmbedding(Operator):
         half = floor_divide(self._turned(shape), 2)
         rank = 3 if positions is None else 2
         for name, cache in (("cos_cache", cosines), ("sin_cache", sines)):
-            if len(cache.shape) != rank or not assume_equal(cache.shape[-1], half):
+            if len(cache.shape) != rank or not demand_equal(cache.shape[-1], half):
                 raise InferenceError(f"{name} has the type {cache.type}: rank {rank} and {half} columns expected")
         if positions is not None and broadcast_shapes(positions.shape, (shape[0], shape[2])) is None:
             raise InferenceError(f"position_ids has the type {positions.type}: [batch, sequence] expected")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from jitonnx.ir import computation as c
+from jitonnx.ir.assumptions import demand_equal
+from jitonnx.ir.dims import maximum
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
-from jitonnx.ir.types import Shape, TensorType, assume_equal
+from jitonnx.ir.types import Shape, TensorType
 from jitonnx.ops.base import FLOATS, factor, lower_halves, same_dtype, widen
 from jitonnx.ops.windows import Windows, extent, padded, slide, spatial_rank, spread
 
@@ -33,15 +35,15 @@ class _Convolution(Operator):
         if len(w) != len(x):
             raise InferenceError(f"W has rank {len(w)} and X rank {len(x)}: they must be equal")
         given = self.kernel_shape
-        if given and (len(given) != len(w) - 2 or not all(map(assume_equal, given, w[2:]))):
+        if given and (len(given) != len(w) - 2 or not all(map(demand_equal, given, w[2:]))):
             raise InferenceError(f"kernel_shape {list(given)} contradicts W's spatial axes {list(map(str, w[2:]))}")
         return w[2:]
 
     def _check_channels(self, x: Value, channels: object, bias: Value | None, out: object) -> None:
         """X must have `channels` channels, and the bias one element for each of `out`."""
-        if not assume_equal(x.shape[1], channels):  # type: ignore[arg-type]
+        if not demand_equal(x.shape[1], channels):  # type: ignore[arg-type]
             raise InferenceError(f"X has {x.shape[1]} channels, but W and group {self.group} take {channels}")
-        if bias is not None and (len(bias.shape) != 1 or not assume_equal(bias.shape[0], out)):  # type: ignore[arg-type]
+        if bias is not None and (len(bias.shape) != 1 or not demand_equal(bias.shape[0], out)):  # type: ignore[arg-type]
             raise InferenceError(f"B has the shape {bias.type}, but there are {out} output channels")
 
 
@@ -114,7 +116,7 @@ class ConvTranspose(_Convolution):
         spatial_rank(x)
         same_dtype(*(value for value in (x, w, bias) if value is not None))
         windows = self._windows(x.shape, w.shape)
-        if any(isinstance(out, int) and out < 0 for out in windows.output):
+        if not all(demand_equal(maximum(out, 0), out) for out in windows.output):
             raise InferenceError(f"pads {list(self.pads or ())} leave nothing of the output: {list(windows.output)}")
         channels = w.shape[1] * self.group
         self._check_channels(x, w.shape[0], bias, channels)

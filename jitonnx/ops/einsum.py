@@ -101,7 +101,8 @@ class Einsum(Operator):
 
 def _squeezed(to: Lowering, x: _Labelled, sizes: dict[str, DimLike]) -> _Labelled:
     """x without the axes of size 1 that are broadcast."""
-    labels = tuple(label for label, dim in zip(x.labels, x.value.shape, strict=True) if dim == sizes[label])
+    # Other sizes that look different are assumed to be equal.
+    labels = tuple(label for label, dim in zip(x.labels, x.value.shape, strict=True) if dim != 1 or sizes[label] == 1)
     return _Labelled(to.reshape(x.value, tuple(x.size(label) for label in labels)), labels)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from jitonnx.ir import computation as c
+from jitonnx.ir.assumptions import assume_equal
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
-from jitonnx.ir.types import TensorType, assume_equal
+from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import FLOATS, lower_halves, widen
 
 

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 
 from jitonnx.ir import computation as c
+from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dims import DimLike, minimum
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
-from jitonnx.ir.types import TensorType, assume_equal
+from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import integers, normalize_axis
 
 INDICES = frozenset((DType.INT32, DType.INT64))
@@ -29,9 +30,8 @@ def check_within(indices: Value, data: Value, axis: int) -> None:
     for position, (size, limit) in enumerate(zip(indices.shape, data.shape, strict=True)):
         if position == axis:
             continue
-        if isinstance(size, int) and isinstance(limit, int) and size > limit:
+        if not demand_equal(minimum(size, limit), size):
             raise InferenceError(f"axis {position} of indices {indices.type} is larger than that of data {data.type}")
-        assume_equal(minimum(size, limit), size)  # sizes that break it get a graph of their own, and the error above
 
 
 class Gather(Operator):
@@ -121,7 +121,7 @@ class GatherND(Operator):
             raise InferenceError(f"indices {indices.name!r} are {indices.dtype.text}; int64 is needed")
         if not (0 <= batch < len(indices.shape) and batch + depth <= len(data.shape)):
             raise InferenceError(f"indices {indices.type} do not address {data.type} with batch_dims {batch}")
-        if not all(assume_equal(a, b) for a, b in zip(data.shape[:batch], indices.shape[:batch], strict=True)):
+        if not all(demand_equal(a, b) for a, b in zip(data.shape[:batch], indices.shape[:batch], strict=True)):
             raise InferenceError(f"data {data.type} and indices {indices.type} differ in their {batch} batch axes")
         return TensorType(data.dtype, (*indices.shape[:-1], *data.shape[batch + depth :]))
 

@@ -7,11 +7,12 @@ from typing import Literal
 import numpy as np
 
 from jitonnx.ir import expr as e
+from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
-from jitonnx.ir.types import TensorType, assume_equal, broadcast_shapes
+from jitonnx.ir.types import TensorType, broadcast_shapes
 from jitonnx.ops.base import SUMMABLE, factor, lower_floating, same_dtype, widen
 
 PIECE_BYTES = 1 << 20
@@ -32,7 +33,7 @@ class MatMul(Operator):
         if not a.shape or not b.shape:
             raise InferenceError("a scalar has no matrix product: rank 1 at least expected")
         depth = b.shape[-2] if len(b.shape) > 1 else b.shape[0]
-        if not assume_equal(a.shape[-1], depth):
+        if not demand_equal(a.shape[-1], depth):
             raise InferenceError(f"the last axis of A ({a.shape[-1]}) and the next to last of B ({depth}) differ")
         batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
         if batch is None:
@@ -74,7 +75,7 @@ class Gemm(Operator):
             raise InferenceError(f"A and B must be matrices: {a.type} and {b.type} given (MatMul takes other ranks)")
         rows, depth = reversed(a.shape) if self.transA else a.shape
         other, columns = reversed(b.shape) if self.transB else b.shape
-        if not assume_equal(depth, other):
+        if not demand_equal(depth, other):
             raise InferenceError(f"inner axes of A ({depth}) and B ({other}) differ (transA, transB counted in)")
         if c is not None and not _fits(broadcast_shapes((rows, columns), c.shape), (rows, columns)):
             raise InferenceError(f"C ({c.type}) does not broadcast to [{rows},{columns}]")
@@ -125,7 +126,7 @@ def _scaled(x: e.Expr, factor: float) -> e.Expr:
 
 
 def _fits(shape: tuple | None, expected: tuple) -> bool:
-    return shape is not None and len(shape) == 2 and all(map(assume_equal, shape, expected))
+    return shape is not None and len(shape) == 2 and all(map(demand_equal, shape, expected))
 
 
 OPERATORS = (Gemm, MatMul)

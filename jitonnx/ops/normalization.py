@@ -6,13 +6,14 @@ import numpy as np
 
 from jitonnx.ir import computation as c
 from jitonnx.ir import expr as e
+from jitonnx.ir.assumptions import assume_equal, demand_equal
 from jitonnx.ir.dims import DimLike, floor_divide
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator, internal
 from jitonnx.ir.raw import RawNode
-from jitonnx.ir.types import TensorType, assume_equal
+from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import FLOATS, lower_halves, normalize_axis, widen
 
 
@@ -44,7 +45,7 @@ class BatchNormalization(Operator):
             raise InferenceError("X is a scalar: [N, C, spatial...] expected")
         shape = (x.shape[1] if len(x.shape) > 1 else 1,) if self.spatial else x.shape[1:]
         for name, value in zip(self.inputs[1:], parameters, strict=True):
-            if len(value.shape) != len(shape) or not all(map(assume_equal, value.shape, shape)):
+            if len(value.shape) != len(shape) or not all(map(demand_equal, value.shape, shape)):
                 raise InferenceError(f"{name} has the type {value.type}, expected the shape {list(map(str, shape))}")
         if not self.training_mode:
             return (x.type,)
@@ -99,7 +100,7 @@ class BatchNormalization(Operator):
 def _check_channels(x: Value, parameters: dict[str, Value], size: DimLike) -> None:
     """InferenceError unless each parameter is a vector with `size` elements."""
     for name, value in parameters.items():
-        if len(value.shape) != 1 or not assume_equal(value.shape[0], size):
+        if len(value.shape) != 1 or not demand_equal(value.shape[0], size):
             raise InferenceError(f"{name} has the type {value.type}; X ({x.type}) needs a vector of {size}")
 
 
@@ -209,7 +210,7 @@ class _OverTrailingAxes(Operator):
         axis = normalize_axis(self.axis, len(x.shape))
         for value in parameters:
             if len(value.shape) > len(x.shape) or not all(
-                dim == 1 or assume_equal(dim, other)
+                dim == 1 or assume_equal(dim, other) or assume_equal(dim, 1)
                 for dim, other in zip(value.shape[::-1], x.shape[::-1], strict=False)
             ):
                 raise InferenceError(f"{value} does not broadcast to X ({x.type})")

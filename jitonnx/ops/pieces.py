@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from jitonnx.ir import computation as c
-from jitonnx.ir.dims import Dim, DimLike, ceil_divide, maximum, minimum, not_negative
+from jitonnx.ir.assumptions import assume_equal, demand_equal
+from jitonnx.ir.dims import Dim, DimLike, ceil_divide, maximum, minimum
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Shape as Dims
-from jitonnx.ir.types import TensorType, assume_equal
+from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import constant_of, integers, non_negative, normalize_axis, same_dtype
 
 # ---------------------------------------------------------------------------------------------- slicing
@@ -99,19 +100,20 @@ def _extent(start: DimLike, end: DimLike, step: int, size: DimLike) -> tuple[Dim
     Where there are no elements the first position may lie outside.
     """
     if step > 0:
-        first, last = _at_least(_from_front(start, size), 0), _at_most(_from_front(end, size), size)
+        first, last = _at_least(_from_front(start, size), 0), _at_least(_at_most(_from_front(end, size), size), 0)
         return first, non_negative(ceil_divide(last - first, step))
     first, last = _at_most(_from_front(start, size), size - 1), _at_least(_from_front(end, size), -1)
     return first, non_negative(ceil_divide(first - last, -step))
 
 
 def _from_front(position: DimLike, size: DimLike) -> DimLike:
-    """A position that may count from the end."""
-    return size + position if _negative(position) else position
-
-
-def _negative(dim: DimLike) -> bool:
-    return all(coefficient < 0 for _, coefficient in dim.terms) if isinstance(dim, Dim) else dim < 0
+    """A position that may count from the end. One of an uncertain sign, computed from sizes, is assumed not to."""
+    if isinstance(position, int):
+        return position if position >= 0 else size + position
+    if any(coefficient < 0 for _, coefficient in position.terms) and not assume_equal(maximum(position, 0), position):
+        assume_equal(maximum(position + 1, 0), 0)
+        return size + position
+    return position
 
 
 def _at_least(position: DimLike, lowest: int) -> DimLike:
@@ -119,9 +121,12 @@ def _at_least(position: DimLike, lowest: int) -> DimLike:
     to be, as max would stay in every shape that follows."""
     if isinstance(position, int):
         return max(position, lowest)
-    if any(not monomial and coefficient < -(2**30) for monomial, coefficient in position.terms):
-        return lowest
-    assume_equal(maximum(position, lowest), position)
+    above = position - lowest
+    if isinstance(above, Dim) and any(coefficient < 0 for _, coefficient in above.terms):
+        if any(not monomial and coefficient < -(2**30) for monomial, coefficient in above.terms):
+            return lowest
+        if not assume_equal(maximum(position, lowest), position) and assume_equal(maximum(position, lowest), lowest):
+            return lowest
     return position
 
 
@@ -131,9 +136,11 @@ def _at_most(position: DimLike, highest: DimLike) -> DimLike:
         return min(position, highest)
     if isinstance(position, int):
         return highest if position >= 2**31 - 1 else position if position <= 0 else minimum(position, highest)
-    if not_negative(position - highest):
+    over = position - highest
+    if isinstance(over, int):
+        return highest if over > 0 else position
+    if not assume_equal(minimum(position, highest), position) and assume_equal(minimum(position, highest), highest):
         return highest
-    assume_equal(minimum(position, highest), position)
     return position
 
 
@@ -159,7 +166,7 @@ class Split(Operator):
 
     def _sizes(self, size: DimLike, split: list[Any] | None) -> list[DimLike]:
         if split is not None:
-            if not assume_equal(size, sum(split)):
+            if not demand_equal(size, sum(split)):
                 raise InferenceError(f"split {split} does not add up to {size}, the size of axis {self.axis}")
             return split
         if self.num_outputs is None or self.num_outputs < 1:
@@ -167,13 +174,12 @@ class Split(Operator):
         count = self.num_outputs
         if not isinstance(size, int):
             part = size // count
-            assume_equal(part * count, size)  # the usual case; another size gets a graph made for it
-            return [part] * count
-        if self.equal and size % count:
+            if (demand_equal if self.equal else assume_equal)(part * count, size):
+                return [part] * count
+        if self.equal and size % count != 0:
             raise InferenceError(f"axis {self.axis} of size {size} does not divide into {count} equal parts")
-        part = -(-size // count)
-        sizes = [min(part, max(size - position * part, 0)) for position in range(count)]
-        return list(sizes)
+        whole = ceil_divide(size, count)
+        return [minimum(whole, maximum(size - position * whole, 0)) for position in range(count)]
 
     def infer(self, x: Value, split: Value | None = None) -> tuple[TensorType, ...]:
         axis = normalize_axis(self.axis, len(x.shape))
@@ -227,7 +233,7 @@ class Concat(Operator):
         shape = list(first)
         for value in inputs[1:]:
             if len(value.shape) != len(first) or not all(
-                assume_equal(a, b)
+                demand_equal(a, b)
                 for position, (a, b) in enumerate(zip(shape, value.shape, strict=True))
                 if position != axis
             ):

@@ -15,12 +15,13 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from jitonnx.ir import computation as c
+from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
-from jitonnx.ir.types import TensorType, assume_equal
+from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import FLOATS, lower_halves, widen
 
 
@@ -155,7 +156,7 @@ class _Recurrent(Operator):
             if value is not None:
                 expected[name.removesuffix("?")] = (value, shapes[name.removesuffix("?")])
         for name, (value, shape) in expected.items():
-            if len(value.shape) != len(shape) or not all(map(assume_equal, value.shape, shape)):
+            if len(value.shape) != len(shape) or not all(map(demand_equal, value.shape, shape)):
                 raise InferenceError(f"{name} has the type {value.type}, expected the shape {list(map(str, shape))}")
         state = TensorType(x.dtype, self._state_shape(batch, hidden))
         y = (batch, steps, self.directions, hidden) if self.layout else (steps, self.directions, batch, hidden)

@@ -9,12 +9,13 @@ import numpy as np
 
 from jitonnx.ir import computation as c
 from jitonnx.ir import expr as e
+from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dims import DimLike, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
-from jitonnx.ir.types import TensorType, assume_equal, contents_array
+from jitonnx.ir.types import TensorType, contents_array
 from jitonnx.ops.base import is_narrow, lower_halves, normalize_axis, same_dtype
 from jitonnx.ops.gather import check_indices, check_within
 
@@ -76,7 +77,7 @@ class ScatterElements(_Scatter):
     def infer(self, data: Value, indices: Value, updates: Value) -> TensorType:
         axis = normalize_axis(self.axis, len(data.shape))
         ranks = {len(value.shape) for value in (data, indices, updates)}
-        if len(ranks) > 1 or not all(map(assume_equal, indices.shape, updates.shape)):
+        if len(ranks) > 1 or not all(map(demand_equal, indices.shape, updates.shape)):
             raise InferenceError(f"indices {indices.type} and updates {updates.type} do not fit data {data.type}")
         check_within(indices, data, axis)
         return self._check(data, indices, updates)
@@ -122,7 +123,7 @@ class ScatterND(_Scatter):
         if not 1 <= depth <= len(data.shape):
             raise InferenceError(f"indices {indices.type} do not address data {data.type}")
         expected: tuple[DimLike, ...] = (*indices.shape[:-1], *data.shape[depth:])
-        if len(expected) != len(updates.shape) or not all(map(assume_equal, expected, updates.shape)):
+        if len(expected) != len(updates.shape) or not all(map(demand_equal, expected, updates.shape)):
             raise InferenceError(f"updates {updates.type} should have the shape {list(expected)}")
         if indices.dtype is not DType.INT64:
             raise InferenceError(f"indices {indices.name!r} are {indices.dtype.text}; int64 is needed")
@@ -153,7 +154,7 @@ class TensorScatter(Operator):
         if axis == 0:
             raise InferenceError("axis is 0, which is the batch")
         pairs = zip(cache.shape, update.shape, strict=True) if len(cache.shape) == len(update.shape) else [(0, 1)]
-        if not all(assume_equal(a, b) for position, (a, b) in enumerate(pairs) if position != axis):
+        if not all(demand_equal(a, b) for position, (a, b) in enumerate(pairs) if position != axis):
             raise InferenceError(f"update {update.type} does not fit cache {cache.type}")
         return cache.type
 

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from jitonnx.ir import computation as c
+from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dims import DimLike, minimum, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
@@ -19,7 +20,7 @@ from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Shape as Dims
-from jitonnx.ir.types import TensorType, assume_equal
+from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import (
     NUMBERS,
     SUMMABLE,
@@ -130,9 +131,8 @@ class TopK(Operator):
         axis = normalize_axis(self.axis, len(x.shape))
         (count,) = constant_of(k, "K")
         size = x.shape[axis]
-        if isinstance(count, int) and isinstance(size, int) and not 0 <= count <= size:
+        if (isinstance(count, int) and count < 0) or not demand_equal(minimum(count, size), count):
             raise InferenceError(f"K is {count}, but axis {axis} of {x.type} has {size} elements")
-        assume_equal(minimum(count, size), count)  # sizes that break it get a graph of their own, and the error above
         shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
         return TensorType(x.dtype, shape), TensorType(DType.INT64, shape)
 
@@ -173,13 +173,6 @@ class Unique(_OnHost):
 
     def evaluate(self, x: np.ndarray) -> tuple[np.ndarray, ...]:
         axis = None if self.axis is None else normalize_axis(self.axis, x.ndim)
-        if axis is not None and x.dtype == object:  # which NumPy has no order for along an axis: compared by rank
-            strings, ranks = np.unique(x, return_inverse=True)
-            values, *places = self._unique(ranks.reshape(x.shape), axis)
-            return strings[values], *places
-        return self._unique(x, axis)
-
-    def _unique(self, x: np.ndarray, axis: int | None) -> tuple[np.ndarray, ...]:
         values, first, inverse, counts = np.unique(
             x, return_index=True, return_inverse=True, return_counts=True, axis=axis
         )
@@ -265,7 +258,7 @@ class ReverseSequence(Operator):
     def infer(self, x: Value, lengths: Value) -> TensorType:
         if {self.batch_axis, self.time_axis} != {0, 1} or len(x.shape) < 2:
             raise InferenceError(f"batch_axis {self.batch_axis} and time_axis {self.time_axis} have to be 0 and 1")
-        if not (len(lengths.shape) == 1 and assume_equal(lengths.shape[0], x.shape[self.batch_axis])):
+        if not (len(lengths.shape) == 1 and demand_equal(lengths.shape[0], x.shape[self.batch_axis])):
             raise InferenceError(f"sequence_lens {lengths.type} does not give a length for each sequence of {x.type}")
         check_dtype(lengths, frozenset({DType.INT64}))
         return x.type

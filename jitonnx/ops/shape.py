@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from jitonnx.ir import expr as e
-from jitonnx.ir.dims import DimLike, floor_divide, product
+from jitonnx.ir.assumptions import assume_equal, demand_equal, is_one, shown_equal
+from jitonnx.ir.dims import Dim, DimLike, floor_divide, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Shape as Dims
-from jitonnx.ir.types import TensorType, assume_equal, broadcast_shapes, contents_array
+from jitonnx.ir.types import TensorType, broadcast_shapes, contents_array
 from jitonnx.ops.base import constant_of, integers, normalize_axis
 
 
@@ -84,15 +85,16 @@ class Reshape(Operator):
             raise InferenceError(f"shape {wanted} has more than one -1")
         if any(isinstance(size, int) and size < -1 for size in wanted):
             raise InferenceError(f"shape {wanted} has a size below -1")
-        sizes = [
-            self._copied(given, axis) if size == 0 and not self.allowzero else size for axis, size in enumerate(wanted)
-        ]
+        sizes = [self._copied(given, axis) if self._copies(size) else size for axis, size in enumerate(wanted)]
         if -1 not in wanted:
             return tuple(sizes)
         rest = product(size for size in sizes if size != -1)
         if rest == 0:
             raise InferenceError(f"shape {wanted} leaves the size -1 undetermined beside a size of 0")
         return tuple(floor_divide(product(given), rest) if size == -1 else size for size in sizes)
+
+    def _copies(self, size: DimLike) -> bool:
+        return not self.allowzero and (size == 0 or (isinstance(size, Dim) and shown_equal(size, 0)))
 
     def _copied(self, given: Dims, axis: int) -> DimLike:
         if axis >= len(given):
@@ -102,8 +104,10 @@ class Reshape(Operator):
         return given[axis]
 
     def infer(self, data: Value, shape: Value) -> TensorType:
-        wanted = self._shape(data.shape, constant_of(shape, "shape"))
-        if not assume_equal(product(data.shape), product(wanted)):
+        sizes = constant_of(shape, "shape")
+        wanted = self._shape(data.shape, sizes)
+        may_copy = not self.allowzero and any(isinstance(size, Dim) for size in sizes)  # where the size is 0
+        if not (assume_equal if may_copy else demand_equal)(product(data.shape), product(wanted)):
             raise InferenceError(
                 f"{data.type} has {product(data.shape)} elements and cannot take the shape {list(wanted)}"
             )
@@ -157,10 +161,10 @@ class Squeeze(Operator):
 
     def _shape(self, shape: Dims, axes: list[int] | None) -> Dims:
         if axes is None:
-            return tuple(size for size in shape if size != 1)
+            return tuple(size for size in shape if not is_one(size))
         gone = {normalize_axis(axis, len(shape), "axes") for axis in axes}
         for axis in gone:
-            if not assume_equal(shape[axis], 1):
+            if not demand_equal(shape[axis], 1):
                 raise InferenceError(f"axis {axis} of shape {list(shape)} has size {shape[axis]}, not 1")
         return tuple(size for axis, size in enumerate(shape) if axis not in gone)
 

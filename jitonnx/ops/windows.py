@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dims import DimLike, ceil_divide, floor_divide, maximum, minimum
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError
@@ -95,7 +96,7 @@ def slide(
         check_auto_pad(auto_pad)
         before, after = split_pads(None if auto_pad == "VALID" else pads, rank)
         output = tuple(_steps(*axis, ceil_mode) for axis in zip(size, covers, strides, before, after, strict=True))
-        if any(isinstance(out, int) and out < 0 for out in output):
+        if not all(demand_equal(maximum(out, 0), out) for out in output):
             raise InferenceError(f"a window of extent {list(covers)} is larger than the padded input {list(size)}")
     return Windows(tuple(kernel), strides, dilations, before, after, output)
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jitonnx.ir.dims import DimLike, concrete, not_negative, product
+from jitonnx.ir.assumptions import assume_equal, noting
+from jitonnx.ir.dims import DimLike, concrete, product
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ops.gather import Gather, GatherElements, GatherND
 from jitonnx.ops.pieces import Concat
 from jitonnx.ops.scatter import ScatterND
 from jitonnx.ops.shape import Expand, Transpose
-from jitonnx.passes.index import Affine, Analysis, fit
+from jitonnx.passes.index import Affine, Analysis, fit, not_negative
 from jitonnx.passes.report import Reason
 from jitonnx.passes.rewriting import Decline, Edit, Result, array, producer, ranked, rule
 from jitonnx.passes.views import slice_node
@@ -174,9 +175,9 @@ def as_view(data: Value, functions: Sequence[Affine], shape: Sequence[DimLike], 
     )
     value = data if whole else slice_node(data, starts, steps, sizes, edit)
     differ = [(a, b) for a, b in zip(value.shape, sizes, strict=True) if a != b]
-    if any(isinstance(a, int) and isinstance(b, int) for a, b in differ):
-        raise Decline(Reason.REFUSED, f"indices lie outside of {data.type}")
-    edit.graph.assumptions.update(differ)
+    with noting(edit.graph.assumptions):
+        if not all(assume_equal(a, b) for a, b in differ):
+            raise Decline(Reason.REFUSED, f"indices lie outside of {data.type}")
     order = sorted(range(len(sources)), key=lambda k: -1 if sources[k] is None else sources[k])  # type: ignore[return-value,arg-type]
     if order != list(range(len(order))):
         value = edit.add(Transpose(perm=tuple(order)), value)

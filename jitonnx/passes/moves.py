@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from jitonnx.ir.assumptions import noting
 from jitonnx.ir.dims import DimLike, exact_divide, integers, known, matched_axes, product
 from jitonnx.ir.graph import Node, Value
-from jitonnx.ir.types import broadcast_shapes, collect_assumptions
+from jitonnx.ir.types import broadcast_shapes
 from jitonnx.ops.matmul import MatMul
 from jitonnx.ops.pieces import Concat
 from jitonnx.ops.reduction import REDUCTIONS
@@ -316,7 +317,7 @@ def expand_below_elementwise(node: Node, edit: Edit) -> Result:
     if not expansions or not all(ranked(one) for one in expansions):
         return None
     inputs = [found.inputs[0] if (found := producer(value, Expand)) is not None else value for value in node.inputs]
-    with collect_assumptions(set()):
+    with noting(edit.graph.assumptions.apart()):
         shape = broadcast_shapes(*(value.shape for value in inputs if value is not None))
     edit.shares(expansions)
     result = edit.add(node.operator, *inputs)

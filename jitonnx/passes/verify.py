@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from jitonnx.ir.assumptions import Pair, noting
 from jitonnx.ir.dims import Dim, DimLike
 from jitonnx.ir.graph import Graph, GraphError, Node, Value, describe, infer
-from jitonnx.ir.types import TensorType, collect_assumptions
-
-Assumptions = Collection[tuple[DimLike, DimLike]]
+from jitonnx.ir.types import TensorType
 
 
 def verify(graph: Graph, full: bool = False, after: str = "") -> None:
@@ -46,17 +45,17 @@ def verify(graph: Graph, full: bool = False, after: str = "") -> None:
 
 
 def _verify_types(graph: Graph, node: Node, where: str) -> None:
-    noted: set[tuple[DimLike, DimLike]] = set()
-    with collect_assumptions(noted):
+    noted = graph.assumptions.apart()
+    with noting(noted):
         types, _ = infer(node, len(node.outputs))
-    equal = graph.assumptions | noted
+    equal = {*graph.assumptions, *noted}
     for value, inferred in zip(node.outputs, types, strict=False):
         if not same_type(value.type, inferred, equal):
             taken = f"its output {value.name!r} is taken for {value.type}"
             raise GraphError(f"Bug{where}: {describe(node)} gives {inferred}, and {taken}")
 
 
-def same_type(a: TensorType, b: TensorType, assumptions: Assumptions) -> bool:
+def same_type(a: TensorType, b: TensorType, assumptions: Collection[Pair]) -> bool:
     """Whether two types are equal, given pairs of dimensions that are taken to be equal. UNKNOWN equals only itself."""
     if a.dtype is not b.dtype or a.rank != b.rank:
         return False
@@ -65,7 +64,7 @@ def same_type(a: TensorType, b: TensorType, assumptions: Assumptions) -> bool:
     return all(same_dim(one, other, assumptions) for one, other in zip(a.shape, b.shape, strict=False))
 
 
-def same_dim(a: DimLike, b: DimLike, assumptions: Assumptions) -> bool:
+def same_dim(a: DimLike, b: DimLike, assumptions: Collection[Pair]) -> bool:
     """Whether two dimensions are equal under the assumptions, also where they occur inside products and sums."""
     if a == b:
         return True
@@ -75,7 +74,7 @@ def same_dim(a: DimLike, b: DimLike, assumptions: Assumptions) -> bool:
     return _canonical(a, classes) == _canonical(b, classes)
 
 
-def _classes(assumptions: Assumptions) -> dict[DimLike, DimLike]:
+def _classes(assumptions: Collection[Pair]) -> dict[DimLike, DimLike]:
     """For each assumed dimension the representative of its class; an integer where there is one."""
     parent: dict[DimLike, DimLike] = {}
 

@@ -15,6 +15,7 @@ gathered from tables. Results are the same bits either way.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from jitonnx.ir import computation as c
 from jitonnx.ir import expr as e
@@ -35,7 +36,7 @@ def place_halves(lowered: Lowered, takes_epilogue: Callable[[Statement], bool]) 
         widening.add(statement)
     last = lowered.statements[-1].node
     outputs = [widening.as_it_is(value, last) for value in lowered.outputs]
-    return Lowered(lowered.inputs, outputs, widening.statements, lowered.assumptions)
+    return replace(lowered, outputs=outputs, statements=widening.statements)
 
 
 # ---------------------------------------------------------------- which values

@@ -202,12 +202,8 @@ class Outline:
             raise arena_beyond_memory(max(values)) from None
 
     def completed(self, sizes: Mapping[str, int]) -> Iterator[tuple[int, ...]]:
-        """The sizes that each call's kernel gets for values of the dimension variables, its stages' left out.
-
-        Fail for tensors beyond all memory.
-        """
+        """The sizes that each call's kernel gets for values of the dimension variables, its stages' left out."""
         values = self._evaluate(sizes)
-        self._words(values)
         return (self._derivations[kind](values).complete for kind in self._kind_of)
 
     def is_short(self, program: Program, sizes: Mapping[str, int]) -> bool:
@@ -243,7 +239,10 @@ class Sizing:
         sizes = self.bound(shapes)
         if sizes is None:
             return None
-        assumed = self._assumed(sizes)
+        try:
+            assumed = self._assumed(sizes)
+        except ZeroDivisionError:
+            return None
         return sizes if assumed[::2] == assumed[1::2] else None
 
     def bound(self, shapes: Shapes) -> dict[str, int] | None:
@@ -254,12 +253,6 @@ class Sizing:
             if sizes.setdefault(name, size) != size:
                 return None
         return sizes
-
-
-def holds(assumption: tuple[DimLike, DimLike], sizes: Mapping[str, int]) -> bool:
-    """Whether the two are equal for values of the dimension variables."""
-    a, b = assumption
-    return dims.evaluate(a, sizes) == dims.evaluate(b, sizes)
 
 
 def microseconds(work: Work) -> float:
@@ -367,17 +360,12 @@ class _Evaluator:
         self._settled = [dim if isinstance(dim, int) else 0 for dim in numbers]
         self._rows = [row for row, dim in enumerate(numbers) if not isinstance(dim, int)]
         symbolic = [numbers[row] for row in self._rows]
-        found = dims.atoms(symbolic)
+        self._names = sorted(set().union(*map(dims.variables, symbolic)))
         # Names of dimensions need not be identifiers, and are not ours.
-        names = {atom: f"v{number}" for number, atom in enumerate(found)}
-        variables = [atom for atom in found if atom.function == "variable"]
-        self._names = [atom.text for atom in variables]
-        lines = [f"{names[atom]} = {dims.atom_source(atom, names)}" for atom in found if atom.function != "variable"]
-        result = "".join(f"{dims.python_source(dim, names)}, " for dim in symbolic)
-        head = f"def evaluate({', '.join(names[atom] for atom in variables)}):"
-        scope: dict[str, Any] = {}
-        exec("\n    ".join([head, *lines, f"return ({result})"]), scope)
-        self._function = scope["evaluate"]
+        short = {name: f"v{number}" for number, name in enumerate(self._names)}
+        renamed = {name: dims.variable(identifier) for name, identifier in short.items()}
+        body = ", ".join(dims.python_source(dims.substitute(dim, renamed)) for dim in symbolic)
+        self._function = eval(f"lambda {', '.join(short.values())}: ({body}{',' if body else ''})")
 
     def __call__(self, sizes: Mapping[str, int]) -> list[int]:
         values = list(self._settled)

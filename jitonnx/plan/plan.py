@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 
+from jitonnx.ir.assumptions import Assumptions
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.graph import Value
+from jitonnx.ir.types import Shape
 from jitonnx.kernels.packing import aligned
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.memory import Lifetime, lifetimes
@@ -25,9 +27,11 @@ class Plan:
 
     inputs: list[Value]
     outputs: list[Value]
+    given_shapes: list[Shape]
+    """Of the inputs, over all variables that the assumptions are about; see `Graph.given_shapes`."""
+    assumptions: Assumptions
     calls: list[KernelCall] = field(default_factory=list)
     constants: list[Buffer] = field(default_factory=list)
-    assumptions: set[tuple[DimLike, DimLike]] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     flags: list[Flag] = field(default_factory=list)
 
@@ -79,7 +83,10 @@ def _outline(plan: Plan, lives: Mapping[Buffer, Lifetime]) -> Outline:
         for call in plan.calls
     ]
     return Outline(
-        inputs=[PlanTensor(value.name, value.dtype.numpy, rows.add_all(value.shape)) for value in plan.inputs],
+        inputs=[
+            PlanTensor(value.name, value.dtype.numpy, rows.add_all(shape))
+            for value, shape in zip(plan.inputs, plan.given_shapes, strict=True)
+        ],
         outputs=[PlanTensor(value.name, value.dtype.numpy, rows.add_all(value.shape)) for value in plan.outputs],
         calls=calls,
         arena=[ArenaBuffer(rows.add(buffer.bytes), life) for buffer, life in lives.items()],

@@ -57,7 +57,7 @@ class Planner:
 
     def __init__(self, lowered: Lowered, target: Target, choices: Choices, placement: Placement) -> None:
         self.target, self.choices, self._placement = target, choices, placement
-        self.plan = Plan(lowered.inputs, lowered.outputs, assumptions=set(lowered.assumptions))
+        self.plan = Plan(lowered.inputs, lowered.outputs, lowered.given_shapes, lowered.assumptions)
         self._tensors: dict[Value, Tensor] = {}
         self._constants: dict[tuple[object, ...], Buffer] = {}
         self._packed: dict[tuple[object, ...], Tensor] = {}

@@ -10,7 +10,8 @@ from functools import partial
 from jitonnx.engine.kept import Kept
 from jitonnx.engine.ready import PROGRAMS_KEPT, Ready, common
 from jitonnx.errors import Fail, InvalidArgument
-from jitonnx.plan.outline import Outline, holds
+from jitonnx.ir.assumptions import holds
+from jitonnx.plan.outline import Outline
 from jitonnx.plan.outline_message import OutlineError, from_message
 from jitonnx.runtime.artifact import Artifact
 from jitonnx.runtime.frames import FramePool

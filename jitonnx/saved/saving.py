@@ -18,7 +18,6 @@ from jitonnx.runtime.driver import driver_code
 from jitonnx.runtime.program import Flag, Shapes
 
 if TYPE_CHECKING:
-    from jitonnx.opening import OpenedModel
     from jitonnx.session import InferenceSession
 
 NamedShapes = Mapping[str, Sequence[Size]]
@@ -30,10 +29,10 @@ def save(
     session: InferenceSession,
     path: str | os.PathLike[str],
     shapes: NamedShapes | Sequence[NamedShapes] | None,
-    info: ModelInfo,
+    opsets: Mapping[str, int],
     threads: int,
 ) -> int:
-    """Write a session's model, about which `info` tells, with programs for `shapes`; returns the file's size in bytes.
+    """Write a session's model with programs for `shapes`; returns the file's size in bytes.
 
     Raises InvalidArgument for shapes that do not fit or leave something open, Fail for a model that needs NumPy.
     """
@@ -56,7 +55,7 @@ def save(
             get_version_string(),
             engine.target.needed,
             threads,
-            info,
+            model_info(session, opsets),
             programs,
             list(flags.values()),
             objects,
@@ -89,13 +88,13 @@ def write_whole(engine: Engine, info: ModelInfo, path: Path) -> int:
     return write(path, contents, durable=True)
 
 
-def model_info(model: OpenedModel) -> ModelInfo:
-    """What an artifact says about a model."""
+def model_info(session: InferenceSession, opsets: Mapping[str, int]) -> ModelInfo:
+    """What an artifact says about the model of a session."""
     return ModelInfo(
-        [Argument(entry.name, entry.type, entry.shape) for entry in model.main.declared],
-        [Argument(entry.name, entry.type, tuple(entry.shape)) for entry in model.outputs],
-        model.metadata,
-        model.opsets,
+        [Argument(entry.name, entry.type, entry.shape) for entry in session.declared_inputs],
+        [Argument(entry.name, entry.type, tuple(entry.shape)) for entry in session.get_outputs()],
+        session.get_modelmeta(),
+        opsets,
     )
 
 

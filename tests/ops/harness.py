@@ -32,13 +32,16 @@ from onnx.reference import ReferenceEvaluator
 
 from jitonnx import errors
 from jitonnx.ir import dims
+from jitonnx.ir.assumptions import Assumptions
 from jitonnx.ir.dtypes import of_numpy
+from jitonnx.ir.extract import solved, specialise
 from jitonnx.ir.graph import Graph
 from jitonnx.ir.lowering import lower
 from jitonnx.model import Model, evaluate, load
 from jitonnx.model.evaluate import bind_dimensions
 from jitonnx.ops.base import is_narrow
 from jitonnx.ops.registry import registry
+from jitonnx.plan.outline import Sizing
 from tests.ops.interpret import Unreadable, interpret
 
 Array = Any
@@ -124,8 +127,11 @@ def check(case: Case, run_compiled: Runner | None = None) -> None:
         assert x.tobytes() == before[name].tobytes() or x.dtype == object, f"input {name} was written to"
     for position, (result, expected) in enumerate(zip(results, oracle(case, feeds), strict=True)):
         assert_same(result, expected, case, f"output {position}")
-    symbolic = load(build(case, symbolic=True)).graph
-    for graph in (model.graph, symbolic):
+    symbolic, opened = (load(build(case, sizes)).graph for sizes in ("alike", "open"))
+    like = Assumptions(bind_dimensions(opened, feeds))
+    exact = solved(specialise(opened, [value.type for value in opened.inputs], like))
+    assert assumptions_hold(exact, feeds), "a graph for open sizes like these does not hold for them"
+    for graph in (model.graph, symbolic, opened, exact):
         if not assumptions_hold(graph, feeds):
             continue
         check_types(graph, feeds, results)
@@ -165,8 +171,8 @@ def assert_same(result: Array, expected: Array, case: Case, what: str) -> None:
 
 def assumptions_hold(graph: Graph, feeds: Mapping[str, np.ndarray]) -> bool:
     """Whether a graph made for variable sizes may be used for these feeds."""
-    sizes = bind_dimensions(graph, feeds)
-    return all(dims.evaluate(a, sizes) == dims.evaluate(b, sizes) for a, b in graph.assumptions)
+    shapes = graph.given_shapes or [value.shape for value in graph.inputs]
+    return Sizing(shapes, graph.assumptions)(tuple(feeds[value.name].shape for value in graph.inputs)) is not None
 
 
 def check_types(graph: Graph, feeds: Mapping[str, np.ndarray], results: Sequence[np.ndarray]) -> None:
@@ -196,8 +202,8 @@ def check_lowering(graph: Graph, feeds: Mapping[str, np.ndarray], results: Seque
 # ---------------------------------------------------------------------------------------------- models
 
 
-def build(case: Case, symbolic: bool = False) -> onnx.ModelProto:
-    """The case as a model; with `symbolic`, input sizes above 1 are variables (one for each size)."""
+def build(case: Case, sizes: str = "") -> onnx.ModelProto:
+    """The case as a model. sizes: "alike", those above 1 are variables, one for each size; "open", all are unknown."""
     names = ["" if x is None else f"x{i}" for i, x in enumerate(case.inputs)]
     outputs = [f"y{i}" for i in range(case.outputs)]
     attributes = {k: numpy_helper.from_array(v) if isinstance(v, np.ndarray) else v for k, v in case.attributes.items()}
@@ -206,7 +212,7 @@ def build(case: Case, symbolic: bool = False) -> onnx.ModelProto:
         [node],
         "case",
         [
-            helper.make_tensor_value_info(f"x{i}", _element_type(x), _declared(x.shape, symbolic))
+            helper.make_tensor_value_info(f"x{i}", _element_type(x), _declared(x.shape, sizes))
             for i, x in enumerate(case.inputs)
             if x is not None and i not in case.constants
         ],
@@ -217,8 +223,10 @@ def build(case: Case, symbolic: bool = False) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=opsets, ir_version=NEWEST_IR_OF_ONNXRUNTIME)
 
 
-def _declared(shape: tuple[int, ...], symbolic: bool) -> list[int | str]:
-    return [f"n{size}" if symbolic and size > 1 else size for size in shape]
+def _declared(shape: tuple[int, ...], sizes: str) -> list[int | str | None]:
+    if sizes == "open":
+        return [None] * len(shape)
+    return [f"n{size}" if sizes == "alike" and size > 1 else size for size in shape]
 
 
 def _element_type(x: np.ndarray) -> int:

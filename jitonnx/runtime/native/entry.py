@@ -30,7 +30,7 @@ _SET_HANDLER = ir.FunctionType(POINTER, [POINTER])
 
 
 def define(module: ir.Module) -> None:
-    """Add the entry to a module that has the functions of `frames`."""
+    """Add the entry to a module that has the functions of `walk`."""
     _accepts(module)
     _bind_inputs(module)
     _make_outputs(module)
@@ -154,14 +154,13 @@ def _take_flags(module: ir.Module) -> None:
 
 
 def _entry(module: ir.Module) -> None:
-    """The builtin (METH_O): a list of outputs, or None where Python has to look closer, also if flags were set. `self`
-    is an array of an `ENTRY`.
+    """The builtin (METH_O): a list of outputs, or None where Python has to look closer, also if flags were set.
 
     A frame is taken first and given back last: allocating and releasing objects can run Python code, and with it
     another thread.
     """
     code = Code(module, "ptr jitonnx_entry(ptr self, ptr feeds)", exported=True)
-    entry = code.load(code.at(code["self"], ArrayField.DATA), POINTER)
+    entry = code.call("PyCapsule_GetPointer", code["self"], POINTER(None))
     pool, count = code.pointer(entry, ENTRY, "pool"), code.word(entry, ENTRY, "input_count")
 
     def decline() -> None:
@@ -181,7 +180,7 @@ def _entry(module: ir.Module) -> None:
 
     def give_back(bound: ir.Value) -> None:
         code.call("jitonnx_release_inputs", held, bound)
-        code.call("jitonnx_put_back", frame)
+        code.call("jitonnx_put_back", pool, frame)
 
     bound = code.call("jitonnx_bind_inputs", entry, code["feeds"], bases, held)
     with code.when(code.compare(bound, "!=", count), likely=False):

@@ -1,0 +1,175 @@
+"""What inference takes for granted about sizes that only a run tells: pairs of dimensions that are equal.
+
+An operator either has no meaning for other sizes (`demand_equal`: the inner sizes of a matrix product), or it does
+something else for them (`assume_equal`: broadcasting, where one of the sizes is 1). Both are noted with the graph.
+Feeds that break a demand are an error, and feeds that break another assumption need a graph inferred for sizes like
+theirs: `Assumptions.examples` are such sizes, and questions are answered as they are for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from math import gcd
+from typing import TypeAlias
+
+from jitonnx.ir.dims import Dim, DimLike, evaluate, maximum, minimum, substitute, variable, variables
+
+Pair: TypeAlias = tuple[DimLike, DimLike]
+
+
+class Assumptions:
+    """Pairs of dimensions that are taken to be equal, in the order in which they were noted.
+
+    examples: values of the dimension variables for which what is assumed has to hold; without them the usual case is.
+    """
+
+    def __init__(self, examples: Mapping[str, int] | None = None) -> None:
+        self.examples = examples
+        self.settled: dict[DimLike, DimLike] = {}
+        """Expressions that equal a number, and that number: inference puts it in their place."""
+        self._demanded_by: dict[Pair, str] = {}
+
+    def __iter__(self) -> Iterator[Pair]:
+        return iter(self._demanded_by)
+
+    def __len__(self) -> int:
+        return len(self._demanded_by)
+
+    def __contains__(self, pair: object) -> bool:
+        return pair in self._demanded_by
+
+    def __repr__(self) -> str:
+        return f"Assumptions({', '.join(f'{a} = {b}' for a, b in self)})"
+
+    def demanded_by(self, pair: Pair) -> str:
+        """The node that has no meaning unless the two are equal; "" where other sizes mean something, too."""
+        return self._demanded_by.get(pair, "")
+
+    def note(self, a: DimLike, b: DimLike, demanded_by: str = "") -> None:
+        """Take two dimensions to be equal."""
+        if not self._demanded_by.get((a, b)):
+            self._demanded_by[a, b] = demanded_by
+
+    def apart(self) -> Assumptions:
+        """Assumptions of their own, without a note, that answer as these do."""
+        other = Assumptions(self.examples)
+        other.settled = self.settled
+        return other
+
+    def hold(self, a: DimLike, b: DimLike) -> bool:
+        """Whether two dimensions that are not known to differ are equal for the examples, if there are any."""
+        return self.examples is None or holds((a, b), self.examples)
+
+
+def holds(pair: Pair, sizes: Mapping[str, int]) -> bool:
+    """Whether the two are equal for values of the dimension variables; not where one of them divides by 0."""
+    try:
+        return evaluate(pair[0], sizes) == evaluate(pair[1], sizes)
+    except ZeroDivisionError:
+        return False
+
+
+_Noting: TypeAlias = "tuple[Assumptions, Callable[[], str]]"
+_current: ContextVar[_Noting | None] = ContextVar("assumptions", default=None)
+
+
+def _nobody() -> str:
+    return ""
+
+
+@contextmanager
+def noting(assumptions: Assumptions, node: Callable[[], str] = _nobody) -> Iterator[None]:
+    """Within the block, what is assumed is noted. node: describes the one that is being inferred."""
+    token = _current.set((assumptions, node))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def assume_equal(a: DimLike, b: DimLike) -> bool:
+    """Take two dimensions to be equal where that is not certain. False: they differ, and another way is taken."""
+    return _decide(a, b, demanded=False)
+
+
+def demand_equal(a: DimLike, b: DimLike) -> bool:
+    """As `assume_equal`, for an operator that has no meaning for other sizes: False calls for an InferenceError."""
+    return _decide(a, b, demanded=True)
+
+
+def shown_equal(a: DimLike, b: DimLike) -> bool:
+    """Whether the examples show two dimensions to be equal, which is noted then.
+
+    For what is unusual: that they are not is no assumption of its own but follows from others.
+    """
+    current = _current.get()
+    return current is not None and current[0].examples is not None and assume_equal(a, b)
+
+
+def is_one(dim: DimLike) -> bool:
+    """Whether a size is 1. One that is not certain to be is taken not to be, unless the examples say so."""
+    if isinstance(dim, int):
+        return dim == 1
+    # A size that differs from 1 is either 0 or at least 2.
+    return not assume_equal(minimum(dim, maximum(2 - dim, 0)), 0) and assume_equal(dim, 1)
+
+
+def _decide(a: DimLike, b: DimLike, demanded: bool) -> bool:
+    difference = a - b
+    if isinstance(difference, int):
+        return difference == 0
+    if _never_zero(difference):
+        return False
+    current = _current.get()
+    if current is None:
+        return True
+    assumptions, node = current
+    if not assumptions.hold(a, b):
+        return False
+    assumptions.note(a, b, node() if demanded else "")
+    return True
+
+
+def _never_zero(dim: Dim) -> bool:
+    """Whether a number divides all terms but the constant one, so that no integers make the sum 0."""
+    divisor = gcd(*(coefficient for monomial, coefficient in dim.terms if monomial))
+    return any(coefficient % divisor for monomial, coefficient in dim.terms if not monomial)
+
+
+# ---------------------------------------------------------------- what follows
+
+
+def solve(assumptions: Iterable[Pair], order: Iterable[str]) -> tuple[dict[str, DimLike], list[Pair]]:
+    """Variables that equal a number or another variable under the assumptions, with what they equal; and those used.
+
+    order: names of the variables; of two that are equal the one that comes later is the one that is solved for.
+    """
+    places = {name: place for place, name in enumerate(order)}
+    values: dict[str, DimLike] = {}
+    used = []
+    for a, b in assumptions:
+        difference = substitute(a, values) - substitute(b, values)
+        found = _solution(difference, places) if isinstance(difference, Dim) else None
+        if found is not None:
+            name, size = found
+            values = {other: substitute(value, {name: size}) for other, value in values.items()}
+            values[name] = size
+            used.append((a, b))
+    return values, used
+
+
+def _solution(difference: Dim, places: Mapping[str, int]) -> tuple[str, DimLike] | None:
+    """The variable that must have a certain value for `difference` to be 0, and that value: a number or a variable."""
+    names = sorted(variables(difference), key=lambda name: places.get(name, -1))
+    last = variable(names[-1])
+    coefficient = next((c for monomial, c in difference.terms if Dim(((monomial, 1),)) == last), 0)
+    rest = difference - coefficient * last
+    if not coefficient or names[-1] not in places or names[-1] in variables(rest):
+        return None
+    if isinstance(rest, int):
+        size = -rest // coefficient
+        return (names[-1], size) if size * coefficient == -rest and size >= 0 else None
+    other = variable(names[0])
+    return (names[-1], other) if len(names) == 2 and rest == -coefficient * other else None
