@@ -24,6 +24,9 @@ from typing import Any, NamedTuple
 import llvmlite.binding as llvm
 import numpy as np
 
+from jitonnx.calibration import fma_ir
+from jitonnx.target import host
+
 _PACKAGES = ["jitonnx", "numpy", "numba", "llvmlite", "protobuf", "onnx", "onnxruntime", "openvino"]
 _COPY_UNROLL = 8  # vectors a step: enough loads in flight, few enough for 16 registers
 _ALIGNMENT = 64  # bytes of a cache line, and the widest vector
@@ -84,6 +87,7 @@ def describe() -> dict[str, Any]:
         "vector_bits": 32 * vector_lanes(),
         "cores_allowed": cores_allowed(),
         "caches": cache_sizes(),
+        "core": host().core._asdict(),
         "system": platform.platform(),
         "versions": {"python": platform.python_version(), **_package_versions()},
     }
@@ -198,7 +202,8 @@ def _kernels() -> _Kernels:
         cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3
     )
     # The IR goes to the back end as it stands: an optimiser would turn the copy into a call of memcpy.
-    text = _fma_ir() + _copy_ir("copy", "") + _copy_ir("copy_streaming", ", !nontemporal !0") + "!0 = !{i32 1}\n"
+    copies = _copy_ir("copy", "") + _copy_ir("copy_streaming", ", !nontemporal !0")
+    text = fma_ir("fma", vector_lanes(), _fma_chains()) + copies + "!0 = !{i32 1}\n"
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
     engine.finalize_object()
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
@@ -216,37 +221,6 @@ def _fma_chains() -> int:
     """Independent chains of FMAs: more than latency (4 or 5 cycles) times pipes (2 to 4), fewer than the registers."""
     has_32_registers = llvm.get_host_cpu_features().get("avx512f") or platform.machine() in ("aarch64", "arm64")
     return 24 if has_32_registers else 12
-
-
-def _fma_ir() -> str:
-    """fma(state, steps): `steps` times x = x / 2 + 1 on every chain, which stays a normal number; stores the chains."""
-    lanes, chains = vector_lanes(), range(_fma_chains())
-    vector, intrinsic = f"<{lanes} x float>", f"@llvm.fmuladd.v{lanes}f32"
-    half, one = (f"<{', '.join(['float ' + value] * lanes)}>" for value in ("0.5", "1.0"))
-    phis = "\n".join(f"  %x{c} = phi {vector} [ {one}, %entry ], [ %y{c}, %loop ]" for c in chains)
-    fmas = "\n".join(
-        f"  %y{c} = call {vector} {intrinsic}({vector} %x{c}, {vector} {half}, {vector} {one})" for c in chains
-    )
-    stores = "\n".join(
-        f"  %p{c} = getelementptr {vector}, ptr %state, i64 {c}\n  store {vector} %y{c}, ptr %p{c}" for c in chains
-    )
-    return f"""
-declare {vector} {intrinsic}({vector}, {vector}, {vector})
-define void @fma(ptr %state, i64 %steps) {{
-entry:
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
-{phis}
-{fmas}
-  %next = add i64 %i, 1
-  %more = icmp slt i64 %next, %steps
-  br i1 %more, label %loop, label %done
-done:
-{stores}
-  ret void
-}}
-"""
 
 
 def _copy_ir(name: str, metadata: str) -> str:
@@ -314,6 +288,7 @@ def main() -> None:
     for key in ("cpu", "architecture", "llvm_cpu", "vector_bits", "cores_allowed", "system"):
         print(f"{key:16}{report[key]}")
     print(f"{'caches':16}{', '.join(f'{level} {size >> 10} KiB' for level, size in report['caches'].items())}")
+    print(f"{'core':16}{', '.join(f'{name} {value}' for name, value in report['core'].items())} (bytes an FMA)")
     print(f"{'versions':16}{', '.join(f'{name} {version}' for name, version in report['versions'].items())}")
     for threads, limits in report["limits"].items():
         print(f"\n{threads} thread(s)")

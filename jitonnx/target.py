@@ -10,6 +10,7 @@ import functools
 import os
 from pathlib import Path
 
+from jitonnx.cores import Core, core_named, core_of_host
 from jitonnx.records import dataclass
 from jitonnx.runtime.cpu import CpuNeeded, cpu_needed, described
 
@@ -41,10 +42,22 @@ class Target:
     l1_bytes: int
     l2_bytes: int
     l3_bytes: int
+    core: Core
+    """What its execution units and caches do in a cycle."""
 
     def lanes(self, itemsize: int) -> int:
         """Elements of `itemsize` bytes in one vector register."""
         return self.vector_bytes // itemsize
+
+    def steps_near(self, panel_bytes: int | None = None) -> int:
+        """How many steps ahead of its use a panel of weights is asked for, into the first-level cache.
+
+        panel_bytes: of the whole panel, None where it is taken for a large one. 0 where the panel stays in that cache,
+        or the others keep up with the products. 8 to 24 steps were measured to be alike, and asking for what is near to
+        cost 3 to 6 %.
+        """
+        stays = panel_bytes is not None and panel_bytes <= self.l1_bytes // 2
+        return 24 if self.core.waits_for_l3 and not stays else 0
 
     @property
     def converts_halves(self) -> bool:
@@ -78,7 +91,8 @@ def host() -> Target:
     name, features = described()
     listed = features.split(",")
     width, registers = _vectors("+avx512f" in listed, "+avx2" in listed)
-    return Target(name, features, width, registers, *_caches())
+    caches = _caches()
+    return Target(name, features, width, registers, *caches, core_of_host(width, caches[1]))
 
 
 @functools.cache
@@ -94,7 +108,7 @@ def named(cpu: str) -> Target:
         raise ValueError(f"CPU {cpu!r} is not known; choose one of: {known}")
     width, registers = _vectors(cpu in _CPUS_WITH_AVX512, cpu not in _CPUS_WITH_SSE)
     # LLVM prefers 256-bit registers on some AVX-512 CPUs; our kernels choose the width themselves.
-    return Target(cpu, "-prefer-256-bit" if width == 64 else "", width, registers, *_caches())
+    return Target(cpu, "-prefer-256-bit" if width == 64 else "", width, registers, *_caches(), core_named(cpu))
 
 
 def _vectors(avx512: bool, avx2: bool) -> tuple[int, int]:

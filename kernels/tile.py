@@ -97,6 +97,7 @@ def emit_accumulate(
     stored: str = "",
     next_panel: tuple[ir.Value, ir.Value] | None = None,
     places: ir.Value | None = None,
+    near: int = 0,
 ) -> list[ir.Value]:
     """The sums with the product of some rows of a and a panel of b added; row r of a starts at a + offsets[r]:
 
@@ -111,6 +112,7 @@ def emit_accumulate(
     stored: float16 or bfloat16 if b's elements are the bits of such numbers, for float32 sums.
     next_panel: as `ahead`, for a second place.
     places: int64 [k], where a's elements of each p lie, instead of p * a_step.
+    near: how many steps of k ahead of its use to ask for b, into the first-level cache; 0: not at all.
     """
     vectors, lanes = len(sums) // len(offsets), sums[0].type.count
     counts = [value.type.count for value in sums[:vectors]]
@@ -128,6 +130,10 @@ def emit_accumulate(
     for wanted in (ahead, next_panel):
         if wanted is not None:
             emit_prefetch(builder, builder.gep(wanted[0], [builder.mul(step, wanted[1])]))
+    if near:
+        behind = builder.gep(b_at, [builder.mul(b_step, _I64(near))])
+        for v in range(vectors):
+            emit_prefetch(builder, builder.gep(behind, [_I64(v * lanes)]), level=1)
     source = a_at if places is None else builder.gep(a, [builder.load(builder.gep(places, [step]))])
     following = []
     for r, offset in enumerate(offsets):
@@ -185,10 +191,11 @@ def emit_prefetch_result(builder: ir.IRBuilder, c: ir.Value, ldc: ir.Value, shap
             emit_prefetch(builder, builder.gep(row, [_I64(start)]), write=True)
 
 
-def emit_prefetch(builder: ir.IRBuilder, pointer: ir.Value, *, write: bool = False) -> None:
-    """Ask for the cache line at `pointer`, which need not exist: to read, in the second-level cache; or to write."""
+def emit_prefetch(builder: ir.IRBuilder, pointer: ir.Value, *, write: bool = False, level: int = 2) -> None:
+    """Ask for the cache line at `pointer`, which need not exist: to read, in the cache of a level; or to write."""
     where = builder.bitcast(pointer, ir.IntType(8).as_pointer())
-    numbers = [ir.IntType(32)(number) for number in ((1, 3, 1) if write else (0, 2, 1))]  # write, level, data
+    write_locality_data = (1, 3, 1) if write else (0, 4 - level, 1)
+    numbers = [ir.IntType(32)(number) for number in write_locality_data]
     function = builder.module.globals.get("llvm.prefetch.p0") or ir.Function(
         builder.module,
         ir.FunctionType(ir.VoidType(), [where.type, *(number.type for number in numbers)]),

@@ -15,6 +15,7 @@ import numpy as np
 from jitonnx.errors import InvalidArgument
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.dtypes import DType, of_numpy
+from jitonnx.ir.strings import TEXT_KINDS, string_array
 
 _PLEASE_FIX = "Please fix either the inputs/outputs or the model."
 
@@ -71,20 +72,25 @@ def read(value: Any, declared: Declaration) -> np.ndarray:
 
 
 class PlainInputs:
-    """Tells quickly whether feeds are what most are: a dict of arrays that can be used as they are."""
+    """Tells quickly whether feeds are what most are: a dict of arrays that can be used as they are.
+
+    Of arrays of objects a copy is used, whose elements are looked at one by one.
+    """
 
     def __init__(self, declared: Sequence[Declaration]) -> None:
         self._expected: list[tuple[str, np.dtype[Any], int, list[tuple[int, int]]]] | None = []
+        self._strings = False
         for entry in declared:
-            if entry.dtype is None or entry.dtype is DType.STRING or entry.shape is None:
+            if entry.dtype is None or entry.shape is None:
                 self._expected = None  # these need a closer look at every run
                 return
+            self._strings |= entry.dtype is DType.STRING
             fixed = [(axis, dim) for axis, dim in enumerate(entry.shape) if isinstance(dim, int)]
             self._expected.append((entry.name, entry.dtype.numpy, len(entry.shape), fixed))
 
     @property
     def possible(self) -> bool:
-        """Whether any feeds are: there are none for inputs that are no tensors of numbers, or of unknown rank."""
+        """Whether any feeds are: there are none for inputs that are no tensors, or of unknown rank."""
         return self._expected is not None
 
     def arrays(self, feeds: Any) -> list[np.ndarray] | None:
@@ -104,7 +110,15 @@ class PlainInputs:
                 if array.shape[axis] != size:
                     return None
             arrays.append(array)
-        return arrays
+        return _with_strings(arrays) if self._strings else arrays
+
+
+def _with_strings(arrays: list[np.ndarray]) -> list[np.ndarray] | None:
+    """The arrays, those of objects copied as strings; None if one holds something else."""
+    try:
+        return [string_array(array, "an input") if array.dtype == object else array for array in arrays]
+    except ValueError:
+        return None
 
 
 def plain_entry(
@@ -112,7 +126,7 @@ def plain_entry(
 ) -> Callable[[Any], list[Any] | None] | None:
     """What runs a dict of plain arrays of these shapes, and gives None where anything about it is unusual.
 
-    None if inputs are no tensors of numbers: those need a closer look at every run.
+    None if inputs are no tensors: those need a closer look at every run.
     """
     plain = PlainInputs([entry._replace(shape=shape) for entry, shape in zip(declared, shapes, strict=True)])
     if not plain.possible:
@@ -132,12 +146,12 @@ def _as_array(value: Any, declared: Declaration) -> np.ndarray:
     if isinstance(value, np.ma.MaskedArray):
         warnings.warn(f"input {declared.name!r} is a masked array: its mask is ignored", stacklevel=2)
         return np.asarray(value.data)
+    if isinstance(value, str | bytes):
+        return np.array(value, object)
     if isinstance(value, np.ndarray | np.generic):
         return np.asarray(value)
     if isinstance(value, list | tuple | bool | int | float | complex):
         return _converted(value, declared)
-    if isinstance(value, str | bytes):
-        return np.array(value, object)
     if value is None:
         raise InvalidArgument(f"input {declared.name!r} is None, but it is not optional: give a {_expected(declared)}")
     for read_array in (_of_array_interface, _of_ort_value, _of_dlpack):
@@ -190,23 +204,13 @@ def _kinds(array: np.ndarray) -> str:
 
 
 def _strings(array: np.ndarray, declared: Declaration) -> np.ndarray:
-    """An object array of str. Bytes are decoded as UTF-8; anything else is refused."""
-    if array.dtype.kind not in "OUST":
+    """An array of its own with the texts as str. Bytes are decoded as UTF-8; anything else is refused."""
+    if array.dtype.kind not in TEXT_KINDS:
         _check_type(array, declared)
-    texts = np.empty(array.shape, object)
-    for index, element in enumerate(array.flat):
-        if isinstance(element, bytes):
-            try:
-                element = element.decode()
-            except UnicodeDecodeError as error:
-                raise InvalidArgument(f"element {index} of input {declared.name!r} is not UTF-8: {error}") from error
-        if not isinstance(element, str):
-            raise InvalidArgument(
-                f"element {index} of input {declared.name!r} is {element!r} ({type(element).__name__}); "
-                "a tensor(string) holds str"
-            )
-        texts.flat[index] = str(element)
-    return texts
+    try:
+        return string_array(array, f"input {declared.name!r}")
+    except ValueError as error:
+        raise InvalidArgument(str(error)) from error
 
 
 # ---------------------------------------------------------------------------------------------- types and shapes
@@ -223,7 +227,7 @@ def _check_type(array: np.ndarray, declared: Declaration) -> None:
         raise InvalidArgument(
             f"Unexpected input data type. Actual: ({actual}) , expected: ({declared.type}) for input "
             f"{declared.name!r}. Types are not converted silently: if it is meant, feed it as "
-            f".astype({declared.dtype.numpy.name!r})"
+            f".astype({'str' if declared.dtype is DType.STRING else repr(declared.dtype.numpy.name)})"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
@@ -11,6 +12,7 @@ from jitonnx.errors import InvalidArgument
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.dtypes import DType
 from jitonnx.records import dataclass
+from jitonnx.runtime.program import TensorSpec, beyond_memory
 
 Shape = tuple[int, ...]
 
@@ -136,13 +138,18 @@ def _completed(declared: Declaration, chosen: ChosenShapes) -> Shape:
 
 
 def random_feeds(inputs: Sequence[Declaration], shapes: Mapping[str, Shape], seed: int = 0) -> dict[str, np.ndarray]:
-    """Random arrays for the inputs: floats are normal, integers 0 or 1 (which any index may be), texts "0" or "1"."""
+    """Random arrays for the inputs: floats are normal, integers 0 or 1 (which any index may be), texts "0" or "1".
+
+    Fail for shapes beyond all memory.
+    """
     rng = np.random.default_rng(seed)
     return {declared.name: _random(rng, declared, shapes[declared.name]) for declared in inputs}
 
 
 def _random(rng: np.random.Generator, declared: Declaration, shape: Shape) -> np.ndarray:
     assert declared.dtype is not None
+    if math.prod(max(size, 1) for size in shape) * 8 >= 1 << 63:  # bytes of the numbers that a generator makes
+        raise beyond_memory(TensorSpec(declared.name, declared.dtype.numpy, shape))
     if declared.dtype is DType.STRING:
         return rng.integers(0, 2, shape).astype(str).astype(object)
     if declared.dtype.is_float or declared.dtype in (DType.COMPLEX64, DType.COMPLEX128):

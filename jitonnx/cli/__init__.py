@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import warnings
 from collections.abc import Sequence
 
 from jitonnx.cli import bench, cache, compile, demo, explain, profile, run
@@ -20,6 +22,7 @@ def parser() -> argparse.ArgumentParser:
     """The parser of all commands."""
     made = argparse.ArgumentParser(prog="jitonnx", description="Run ONNX models on CPUs, compiled to native code.")
     made.add_argument("--version", action="store_true", help="print the version and end")
+    made.add_argument("--traceback", action="store_true", help="show where in the code an error was raised")
     subparsers = made.add_subparsers(title="commands", metavar="COMMAND")
     for module in COMMANDS:
         module.add(subparsers)
@@ -41,16 +44,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _reported(options: argparse.Namespace) -> int:
-    from jitonnx.errors import Error
-
     try:
-        options.command(options)
-    except (Error, OSError) as error:
-        print(f"jitonnx: {error.text if isinstance(error, Error) else error}", file=sys.stderr)
-        return 1
+        with warnings.catch_warnings():
+            warnings.showwarning = _tell  # type: ignore[assignment]
+            options.command(options)
+        sys.stdout.flush()
     except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it flushes at exit
         return 1
     except KeyboardInterrupt:
         print("\njitonnx: interrupted", file=sys.stderr)
         return INTERRUPTED
+    except Exception as error:
+        if options.traceback:
+            raise
+        print(f"jitonnx: {_message(error)}", file=sys.stderr)
+        return 1
     return 0
+
+
+def _tell(message: Warning | str, *_: object, **__: object) -> None:
+    """Show a warning in the form of our messages."""
+    print(f"jitonnx: {message}", file=sys.stderr)
+
+
+def _message(error: Exception) -> str:
+    """What a user is told of an error."""
+    from jitonnx.errors import Error
+
+    if isinstance(error, Error):
+        return error.text
+    if isinstance(error, OSError):
+        where = "" if error.filename is None else f"{error.filename2 or error.filename or repr('')}: "
+        return f"{where}{error.strerror or error}"
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory: {error}"
+    return f"Bug: {type(error).__name__}: {error}. Please report it, with what `jitonnx --traceback COMMAND ...` says"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import math
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -18,11 +19,21 @@ def add(subparsers: Any) -> None:
     parser = subparsers.add_parser("bench", help="time a model, beside onnxruntime where that is installed")
     add_model(parser)
     add_inputs(parser)
-    parser.add_argument("--seconds", type=float, default=5.0, help="how long to measure (default: 5)")
+    parser.add_argument("--seconds", type=_duration, default=5.0, help="how long to measure (default: 5)")
     parser.add_argument(
         "--against", metavar="FILE", help="the ONNX file for onnxruntime, where MODEL is an artifact (default: MODEL)"
     )
     parser.set_defaults(command=main)
+
+
+def _duration(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds of at least 0")
+    return seconds
 
 
 def main(options: argparse.Namespace) -> None:
@@ -39,10 +50,14 @@ def main(options: argparse.Namespace) -> None:
     missing = _missing(options)
     if not missing:
         started = time.perf_counter()
-        other = _onnxruntime(options.against or options.model, threads)
-        ready["onnxruntime"] = time.perf_counter() - started
-        theirs = other.run(None, feeds)
-        calls["onnxruntime"] = lambda: other.run(None, feeds)
+        try:
+            other = _onnxruntime(options.against or options.model, threads)
+            ready["onnxruntime"] = time.perf_counter() - started
+            theirs = other.run(None, feeds)
+        except Exception as error:  # of many classes; whatever it is, there is nothing to compare with
+            missing = f"onnxruntime cannot run it ({error})"
+        else:
+            calls["onnxruntime"] = lambda: other.run(None, feeds)
     medians = median_in_turns(calls, options.seconds, rounds=1000)
     rows = [(name, seconds(ready[name]), seconds(median), f"{1 / median:.4g}") for name, median in medians.items()]
     print(f"{session.title}, {threads} thread{'s' * (threads > 1)}: {_described(feeds)}\n")

@@ -20,7 +20,7 @@ LEVELS = {"none": 0, "basic": 1, "extended": 2, "all": 99}
 def add_model(parser: argparse.ArgumentParser) -> None:
     """MODEL, and how it is compiled."""
     parser.add_argument("model", metavar="MODEL", help="an ONNX file")
-    parser.add_argument("--threads", type=_positive, default=0, metavar="N", help="of a run (default: all CPUs)")
+    parser.add_argument("--threads", type=positive, default=0, metavar="N", help="of a run (default: all CPUs)")
     parser.add_argument(
         "--level", choices=LEVELS, default="all", help="which rewrites are made before planning (default: all)"
     )
@@ -51,12 +51,19 @@ def add_inputs(parser: argparse.ArgumentParser, feeds: bool = True, ranges: bool
     )
     if feeds:
         parser.add_argument("--input", metavar="FEEDS.npz", help="inputs by name (default: random ones)")
-        parser.add_argument("--seed", type=int, default=0, help="of random inputs (default: 0)")
+        parser.add_argument("--seed", type=_count, default=0, help="of random inputs (default: 0)")
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
+def positive(text: str) -> int:
+    """An argument that is a number above 0."""
+    if _count(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 0")
     return int(text)
 
 
@@ -138,14 +145,31 @@ def shapes_of(session: InferenceSession, options: argparse.Namespace) -> ChosenS
 
 def feeds_of(session: InferenceSession, options: argparse.Namespace) -> dict[str, np.ndarray]:
     """Inputs from the file named on the command line, or random ones."""
-    import numpy as np
-
     from jitonnx.api.inputs import random_feeds
 
     if options.input is None:
         return random_feeds(session.declared_inputs, shapes_of(session, options).shapes, options.seed)
-    with np.load(options.input, allow_pickle=False) as stored:
-        return dict(stored)
+    return _stored_feeds(options.input)
+
+
+def _stored_feeds(path: str) -> dict[str, np.ndarray]:
+    """The arrays of an .npz file by name. InvalidArgument for a file that is none."""
+    import zipfile
+
+    import numpy as np
+
+    from jitonnx.errors import InvalidArgument
+
+    try:
+        stored = np.load(path, allow_pickle=False)
+        if isinstance(stored, np.ndarray):
+            raise InvalidArgument(f"{path} holds one array without a name: give an .npz file (numpy.savez writes them)")
+        with stored:
+            return dict(stored)
+    except (EOFError, ValueError, zipfile.BadZipFile) as error:
+        if isinstance(error, InvalidArgument):
+            raise
+        raise InvalidArgument(f"{path} is no .npz file of inputs, as numpy.savez writes them: {error}") from error
 
 
 def median_seconds(call: Callable[[], object], seconds: float = 1.0, rounds: int = 20) -> float:

@@ -21,7 +21,7 @@ def add(subparsers: Any) -> None:
 def main(options: argparse.Namespace) -> None:
     """Print the explanation, or write the page."""
     from jitonnx.api.inputs import random_feeds
-    from jitonnx.explain import as_html, as_text, compiled_engine, explain
+    from jitonnx.explain import as_html, as_text, explain, is_cut
     from jitonnx.saved.engine import SavedEngine
 
     session = session_of(options)
@@ -29,8 +29,7 @@ def main(options: argparse.Namespace) -> None:
         print(session.engine.explanation(), end="")
         return
     shapes = shapes_of(session, options).shapes
-    engine = compiled_engine(session)
-    if engine.serving(tuple(shapes[entry.name] for entry in session.declared_inputs)).cut is not None:
+    if is_cut(session, shapes):
         session.run(None, random_feeds(session.declared_inputs, shapes))  # only a run tells what is behind the cut
     explanation = explain(session, shapes)
     if options.html:

@@ -9,6 +9,7 @@ from math import prod
 from typing import Any
 
 from jitonnx.api.description import ModelNode
+from jitonnx.api.running import explained
 from jitonnx.codegen.code import code_of
 from jitonnx.engine.pipeline import Engine
 from jitonnx.errors import Fail
@@ -143,15 +144,23 @@ class Explanation:
         return Counter(entry.rewrite for entry in self.applied)
 
 
-def compiled_engine(session: InferenceSession) -> Engine:
+def _compiled_engine(session: InferenceSession) -> Engine:
     """The engine of a session's model. Fail for a session that was opened from an artifact, which has no plan."""
     if not isinstance(session.engine, Engine):
         raise Fail(f"{session.title} is an artifact, which keeps no plan: explain the model that it was made of")
     return session.engine
 
 
+@explained()
+def is_cut(session: InferenceSession, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    """Whether the model is cut for inputs of these shapes, so that only a run tells what is behind."""
+    ordered = tuple(tuple(shapes[declared.name]) for declared in session.declared_inputs)
+    return _compiled_engine(session).serving(ordered).cut is not None
+
+
+@explained()
 def explain(session: InferenceSession, shapes: Mapping[str, tuple[int, ...]]) -> Explanation:
-    """What became of the session's model for inputs of these shapes.
+    """What became of the session's model for inputs of these shapes. Fail for shapes that a node refuses.
 
     Where the model is cut because a shape depends on data, what is behind the cut is known only after a run.
     """
@@ -162,7 +171,7 @@ def explain(session: InferenceSession, shapes: Mapping[str, tuple[int, ...]]) ->
     memories: list[Memory] = []
     symbols: set[str] = set()
     reports, host, graphs = [], [], []
-    main = compiled_engine(session)
+    main = _compiled_engine(session)
     for number, (engine, concrete) in enumerate(_parts(main, ordered)):
         reports.append(engine.report)
         graphs.append(engine.graph)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from jitonnx.explain.data import Explanation, Operand
 
-BOX_WIDTH, BOX_HEIGHT = 228.0, 58.0
+BOX_WIDTH, BOX_HEIGHT = 244.0, 58.0
 PILL_HEIGHT = 30.0
 _BEND_WIDTH = 10.0
 _GAP, _ROW_GAP = 26.0, 40.0
@@ -63,6 +63,11 @@ class Drawing:
     edges: tuple[Edge, ...]
     width: float
     height: float
+
+    @property
+    def top(self) -> float:
+        """The x to look at first: the middle of the kernel that runs first, which is in the first row of kernels."""
+        return next((box.x for box in self.boxes if box.kind == "kernel"), self.width / 2)
 
 
 def draw(explanation: Explanation) -> Drawing:

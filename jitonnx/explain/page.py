@@ -15,8 +15,11 @@ from jitonnx.explain.layout import BOX_HEIGHT, BOX_WIDTH, PILL_HEIGHT, Box, Draw
 from jitonnx.explain.text import became
 from jitonnx.explain.units import count, nbytes, seconds, shortened
 
-_LABEL, _SUBTITLE = 30, 38
-"""Characters that fit into a box."""
+_LABEL, _SUBTITLE, _PILL = 27, 34, 24
+"""Characters that fit into a box, in wide fonts too."""
+
+_FRAME = (1040, 680)
+"""Pixels of the plan that are seen before the script knows how large its frame is, and where no script runs."""
 
 
 def as_html(explanation: Explanation) -> str:
@@ -72,9 +75,11 @@ def _svg(explanation: Explanation, drawing: Drawing) -> str:
             shapes.append(_kernel_box(box, explanation.kernels[box.number], heaviest))
         else:
             shapes.append(_pill(box))
+    left = drawing.top - _FRAME[0] / 2
     return (
-        f'<svg id="graph" viewBox="0 0 {drawing.width:.0f} {drawing.height:.0f}" '
-        f'data-width="{drawing.width:.0f}" data-height="{drawing.height:.0f}" role="img" aria-label="The plan">'
+        f'<svg id="graph" viewBox="{left:.0f} 0 {_FRAME[0]} {_FRAME[1]}" preserveAspectRatio="xMidYMin" '
+        f'data-width="{drawing.width:.0f}" data-height="{drawing.height:.0f}" data-top="{drawing.top:.0f}" '
+        'role="img" aria-label="The plan">'
         f'<g id="view">{"".join(shapes)}</g></svg>'
     )
 
@@ -117,11 +122,11 @@ def _kernel_box(box: Box, kernel: Kernel, heaviest: float) -> str:
 
 
 def _pill(box: Box) -> str:
-    left = box.x - BOX_WIDTH / 2
+    left, text = box.x - BOX_WIDTH / 2, f"{box.kind} {shortened(box.text, _PILL)}"
     return (
         f'<g class="pill" data-id="{_identity(box)}" transform="translate({left:.1f},{box.y:.1f})">'
         f'<rect width="{BOX_WIDTH}" height="{PILL_HEIGHT}" rx="{PILL_HEIGHT / 2}"/>'
-        f'<text x="{BOX_WIDTH / 2}" y="{PILL_HEIGHT / 2 + 4}">{box.kind} {html.escape(shortened(box.text, 26))}</text>'
+        f'<text x="{BOX_WIDTH / 2}" y="{PILL_HEIGHT / 2 + 4}">{html.escape(text)}</text>'
         "</g>"
     )
 

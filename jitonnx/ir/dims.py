@@ -1,55 +1,79 @@
 """Dimensions: integers, or integer expressions over a model's dimension variables.
 
-A dimension is an `int` wherever it is known, else a `Dim`: a polynomial over variables and over quotients, remainders,
-maxima and minima that do not simplify. Equal expressions are equal objects in the sense of `==` and hash, whatever way
-they were built, so `batch * seq * 384 // 384 == seq * batch`.
+A dimension is an `int` wherever it is known, else a `Dim`: a polynomial over variables and over what does not simplify,
+quotients rounded down and maxima with 0. Variables are sizes of inputs, so they are not negative.
+
+Expressions are kept in a normal form, so that sizes which exporters write in several ways are equal objects in the
+sense of `==` and hash:
 
     batch, seq = variable("batch"), variable("seq")
-    size = batch * seq * 12
-    evaluate(size, {"batch": 2, "seq": 64})     # 1536
+    batch * seq * 384 // 384 == seq * batch
+    (8 * seq - 24) // (seq - 3) == 8                         # polynomials are divided
+    -(-seq // 2) == (seq + 1) // 2                           # quotients of one sign, remainders reduced
+    ((seq + 1) // 2 + 1) // 2 == (seq + 3) // 4              # one quotient for several
+    minimum(seq, 3) + maximum(seq - 3, 0) == seq             # all extrema are maxima with 0
+    evaluate(batch * seq * 12, {"batch": 2, "seq": 64})      # 1536
+
+Where this needs to know a sign, `jitonnx.ir.bounds` proves it.
 """
 
 from __future__ import annotations
 
 import math
+from binascii import crc32
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Literal, TypeAlias, Union
 
 DimLike: TypeAlias = Union[int, "Dim"]
-_Monomial: TypeAlias = "tuple[_Atom, ...]"  # sorted; a power repeats its atom
+Monomial: TypeAlias = "tuple[Atom, ...]"  # sorted; a power repeats its atom
+_Terms: TypeAlias = "dict[Monomial, int]"
+
+_KINDS = {"variable": 0, "//": 1, "max": 2}
+"""The order of atoms."""
+
+_TEXT = 240
+"""Characters of an atom's text."""
+
+_REMEMBERED = 1 << 14
+"""How many quotients and maxima are kept: layers of a model have the same."""
 
 
-class _Atom:
-    """A variable, or a call of floordiv, mod, max or min whose arguments did not simplify."""
+class Atom:
+    """A variable; or a quotient, `//`, or a maximum with 0, `max`, that did not simplify."""
 
-    __slots__ = ("_hash", "arguments", "function", "text")
+    __slots__ = ("_hash", "arguments", "function", "place", "text")
 
     def __init__(self, function: str, arguments: tuple[DimLike | str, ...]) -> None:
         self.function, self.arguments = function, arguments
         self._hash = hash((function, arguments))
         if function == "variable":
             self.text = str(arguments[0])
-        elif function in ("//", "%"):
-            self.text = f"({arguments[0]}){function}({arguments[1]})"
+        elif function == "//":
+            self.text = _shortened("//".join(_in_brackets(argument) for argument in arguments))
         else:
-            self.text = f"{function}({', '.join(map(str, arguments))})"
+            self.text = _shortened(f"max({', '.join(map(str, arguments))})")
+        self.place = (_KINDS[function], self.text)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Atom) and (self.function, self.arguments) == (other.function, other.arguments)
+        return isinstance(other, Atom) and (self.function, self.arguments) == (other.function, other.arguments)
 
     def __hash__(self) -> int:
         return self._hash
 
-    def __lt__(self, other: _Atom) -> bool:
-        return self.text < other.text
+    def __lt__(self, other: Atom) -> bool:
+        return self.place < other.place
+
+    def __repr__(self) -> str:
+        return f"Atom({self.text})"
 
 
 class Dim:
-    """An integer expression that is not a plain integer: a sum of integer multiples of monomials."""
+    """An integer expression that is not a plain integer: a sum of integer multiples of monomials, the largest first."""
 
     __slots__ = ("_hash", "terms")
 
-    def __init__(self, terms: tuple[tuple[_Monomial, int], ...]) -> None:
+    def __init__(self, terms: tuple[tuple[Monomial, int], ...]) -> None:
         self.terms = terms
         self._hash = hash(terms)
 
@@ -70,10 +94,10 @@ class Dim:
     def __mul__(self, other: DimLike) -> DimLike:
         if not isinstance(other, int | Dim):
             return NotImplemented
-        total: dict[_Monomial, int] = {}
+        total: _Terms = {}
         for left, a in self.terms:
             for right, b in _terms(other):
-                monomial = tuple(sorted(left + right))
+                monomial = tuple(sorted(left + right)) if left and right else left or right
                 total[monomial] = total.get(monomial, 0) + a * b
         return _from_terms(total)
 
@@ -102,10 +126,19 @@ class Dim:
         return modulo(other, self)
 
     def __str__(self) -> str:
+        maxima = [(m, c) for m, c in self.terms if any(atom.function == "max" for atom in m)]
+        if len(maxima) == 1 and len(maxima[0][0]) == 1 and abs(maxima[0][1]) == 1:
+            # rest - max(x, 0) is min(rest, rest - x), and rest + max(x, 0) is max(rest, rest + x).
+            monomial, sign = maxima[0]
+            rest = self + _from_terms({monomial: -sign})
+            return f"{'max' if sign > 0 else 'min'}({rest}, {rest + sign * _operands(monomial[0])[0]})"
         parts = []
         for monomial, coefficient in self.terms:
-            factors = [str(coefficient)] if coefficient != 1 or not monomial else []
-            parts.append("*".join(factors + [atom.text for atom in monomial]))
+            factors = [str(coefficient)] if abs(coefficient) != 1 or not monomial else []
+            alone = not factors and len(monomial) == 1
+            factors += [atom.text if alone or atom.function != "//" else f"({atom.text})" for atom in monomial]
+            text = "*".join(factors)
+            parts.append(f"-{text}" if coefficient == -1 and monomial else text)
         return " + ".join(parts).replace("+ -", "- ")
 
     def __repr__(self) -> str:
@@ -114,39 +147,40 @@ class Dim:
 
 def variable(name: str) -> Dim:
     """The dimension variable `name` (ONNX's dim_param)."""
-    return Dim((((_Atom("variable", (name,)),), 1),))
+    return Dim((((Atom("variable", (name,)),), 1),))
 
 
 def maximum(a: DimLike, b: DimLike) -> DimLike:
     """The larger of two dimensions."""
-    return _extremum("max", a, b)
+    return max(a, b) if isinstance(a, int) and isinstance(b, int) else b + _not_below_zero(a - b)
 
 
 def minimum(a: DimLike, b: DimLike) -> DimLike:
     """The smaller of two dimensions."""
-    return _extremum("min", a, b)
+    return min(a, b) if isinstance(a, int) and isinstance(b, int) else a - _not_below_zero(a - b)
 
 
+@lru_cache(_REMEMBERED)
 def floor_divide(a: DimLike, b: DimLike) -> DimLike:
-    """a // b, exact where b divides every term of a. ZeroDivisionError for a constant 0."""
-    if isinstance(a, int) and isinstance(b, int):
-        return a // b
-    if a == b:
-        return 1
-    exact = _divide_terms(a, b)
-    return exact if exact is not None else _atom("//", (a, b))
+    """a / b rounded down. ZeroDivisionError for a constant 0.
+
+    A divisor that is an expression is taken not to be 0, as dividing by it is an error then.
+    """
+    if isinstance(b, int):
+        if isinstance(a, int) or b in (0, 1, -1):
+            return a // b if isinstance(a, int) else a * (1 // b)
+        return _divide_by_number(a, b) if b > 0 else _divide_by_number(-1 * a, -b)  # type: ignore[arg-type]
+    return _divide_by_expression(a, b)
 
 
 def modulo(a: DimLike, b: DimLike) -> DimLike:
     """a % b."""
-    if isinstance(a, int) and isinstance(b, int):
-        return a % b
-    return 0 if _divide_terms(a, b) is not None else _atom("%", (a, b))
+    return a % b if isinstance(a, int) and isinstance(b, int) else a - b * floor_divide(a, b)
 
 
 def ceil_divide(a: DimLike, b: DimLike) -> DimLike:
     """a / b rounded up."""
-    return -(-a // b)
+    return -1 * floor_divide(-1 * a, b)
 
 
 def exact_divide(a: DimLike, b: DimLike) -> DimLike | None:
@@ -165,6 +199,15 @@ def product(dims: Iterable[DimLike]) -> DimLike:
 def known(dims: Iterable[DimLike]) -> bool:
     """Whether all are plain integers."""
     return all(isinstance(dim, int) for dim in dims)
+
+
+def not_negative(dim: DimLike, positive: Iterable[DimLike] = ()) -> bool:
+    """Whether `dim` is surely at least 0, for all values of its variables. positive: sizes known to be at least 1."""
+    if isinstance(dim, int):
+        return dim >= 0
+    from jitonnx.ir.bounds import is_not_negative  # most models have no expression of an unknown sign
+
+    return is_not_negative(dim, frozenset(size for size in positive if isinstance(size, Dim)))
 
 
 def matched_axes(before: Sequence[DimLike], behind: Sequence[DimLike]) -> list[tuple[list[int], list[int]]] | None:
@@ -224,126 +267,257 @@ def integers(dims: Iterable[DimLike]) -> tuple[int, ...]:
     return tuple(result)
 
 
+def atoms(dims: Iterable[DimLike]) -> list[Atom]:
+    """All atoms that occur in dimensions, each once and behind those that it is made of."""
+    found: dict[Atom, None] = {}
+
+    def look(dim: DimLike) -> None:
+        for monomial, _ in _terms(dim):
+            for atom in monomial:
+                if atom not in found:
+                    for operand in () if atom.function == "variable" else _operands(atom):
+                        look(operand)
+                    found[atom] = None
+
+    for dim in dims:
+        look(dim)
+    return list(found)
+
+
 def variables(dim: DimLike) -> set[str]:
     """Names of the variables that occur in `dim`."""
-    if isinstance(dim, int):
-        return set()
-    found: set[str] = set()
-    for monomial, _ in dim.terms:
-        for atom in monomial:
-            if atom.function == "variable":
-                found.add(str(atom.arguments[0]))
-            else:
-                for argument in atom.arguments:
-                    found |= variables(argument)  # type: ignore[arg-type]
-    return found
+    return {atom.text for atom in atoms([dim]) if atom.function == "variable"}
 
 
 def evaluate(dim: DimLike, values: Mapping[str, int]) -> int:
     """`dim` for values of its variables. KeyError names a variable without a value."""
-    if isinstance(dim, int):
-        return dim
-    total = 0
-    for monomial, coefficient in dim.terms:
-        for atom in monomial:
-            coefficient *= _evaluate_atom(atom, values)
-        total += coefficient
-    return total
+    known: dict[Atom, int] = {}
+    for atom in atoms([dim]):
+        if atom.function == "variable":
+            known[atom] = values[atom.text]
+        else:
+            a, b = (_replaced(operand, known) for operand in _operands(atom))
+            known[atom] = a // b if atom.function == "//" else max(a, b)  # type: ignore[operator,type-var,assignment]
+    return _replaced(dim, known)  # type: ignore[return-value]
 
 
 def substitute(dim: DimLike, values: Mapping[str, DimLike]) -> DimLike:
     """`dim` with some variables replaced by other dimensions."""
-    if isinstance(dim, int):
-        return dim
-    total: DimLike = 0
-    for monomial, coefficient in dim.terms:
-        term: DimLike = coefficient
-        for atom in monomial:
-            if atom.function == "variable":
-                factor: DimLike = values.get(str(atom.arguments[0]), _from_terms({(atom,): 1}))
-            else:
-                left, right = (substitute(argument, values) for argument in atom.arguments)  # type: ignore[arg-type]
-                factor = _FUNCTIONS[atom.function](left, right)
-            term = term * factor
-        total = total + term
-    return total
+    known: dict[Atom, DimLike] = {}
+    for atom in atoms([dim]):
+        if atom.function == "variable":
+            known[atom] = values.get(atom.text, _of_atom(atom))
+        else:
+            a, b = (_replaced(operand, known) for operand in _operands(atom))
+            known[atom] = FUNCTIONS[atom.function](a, b)
+    return _replaced(dim, known)
 
 
-def python_source(dim: DimLike) -> str:
-    """`dim` as a Python expression over its variables' names (dimension variables must be identifiers)."""
-    if isinstance(dim, int):
-        return repr(dim)
-    parts = []
-    for monomial, coefficient in dim.terms:
-        factors = [repr(coefficient)]
-        for atom in monomial:
-            if atom.function == "variable":
-                factors.append(str(atom.arguments[0]))
-            else:
-                left, right = (python_source(argument) for argument in atom.arguments)  # type: ignore[arg-type]
-                factors.append(
-                    f"(({left}){atom.function}({right}))"
-                    if atom.function in ("//", "%")
-                    else f"{atom.function}({left}, {right})"
-                )
-        parts.append("*".join(factors))
-    return "(" + " + ".join(parts) + ")"
+def _replaced(dim: DimLike, by: Mapping[Atom, DimLike]) -> DimLike:
+    """The sum of a dimension's terms with something for each atom."""
+    return sum((math.prod([by[atom] for atom in monomial], start=c) for monomial, c in _terms(dim)), 0)  # type: ignore[misc]
 
 
-def _terms(dim: DimLike) -> tuple[tuple[_Monomial, int], ...]:
+def python_source(dim: DimLike, names: Mapping[Atom, str]) -> str:
+    """`dim` as a Python expression over names of the atoms in its terms."""
+    parts = ["*".join([repr(c), *(names[atom] for atom in monomial)]) for monomial, c in _terms(dim)]
+    return f"({' + '.join(parts)})" if parts else "0"
+
+
+def atom_source(atom: Atom, names: Mapping[Atom, str]) -> str:
+    """A quotient or maximum as a Python expression over names of the atoms that it is made of."""
+    left, right = (python_source(operand, names) for operand in _operands(atom))
+    return f"{left}//{right}" if atom.function == "//" else f"max({left}, {right})"
+
+
+# ---------------------------------------------------------------- the normal form
+
+
+def _terms(dim: DimLike) -> tuple[tuple[Monomial, int], ...]:
     return dim.terms if isinstance(dim, Dim) else ((((), int(dim)),) if dim else ())
 
 
-def _from_terms(terms: Mapping[_Monomial, int]) -> DimLike:
-    left = tuple(
-        sorted(((m, c) for m, c in terms.items() if c), key=lambda term: ([atom.text for atom in term[0]], term[1]))
-    )
+def _from_terms(terms: Mapping[Monomial, int]) -> DimLike:
+    left = [(monomial, coefficient) for monomial, coefficient in terms.items() if coefficient]
     if not left:
         return 0
-    if len(left) == 1 and not left[0][0]:
-        return left[0][1]
-    return Dim(left)
+    if len(left) == 1:
+        return Dim(tuple(left)) if left[0][0] else left[0][1]
+    for monomial, coefficient in left:
+        for place, atom in enumerate(monomial):
+            if (half := _other_half(atom)) is not None:
+                others = monomial[:place] + monomial[place + 1 :]
+                if terms.get(tuple(sorted((*others, half)))):  # x // 2 + (x + 1) // 2 == x
+                    rest = _from_terms({**terms, monomial: 0})
+                    return rest + _from_terms({others: coefficient}) * (_operands(half)[0] - _of_atom(half))
+    left.sort(key=_descending)
+    return Dim(tuple(left))
 
 
-def _atom(function: str, arguments: tuple[DimLike, ...]) -> Dim:
-    return Dim((((_Atom(function, arguments),), 1),))
+def _descending(term: tuple[Monomial, int]) -> tuple[int, list[tuple[int, str]]]:
+    """Sort key: terms by degree, the highest first, then by atoms. Multiplying all by a monomial keeps their order."""
+    return -len(term[0]), [atom.place for atom in term[0]]
 
 
-def _extremum(name: str, a: DimLike, b: DimLike) -> DimLike:
-    difference = a - b
-    if isinstance(difference, int):  # also where both are the same expression
-        return a if (difference >= 0) == (name == "max") else b
-    return _atom(name, tuple(sorted((a, b), key=str)))
-
-
-def _divide_terms(a: DimLike, b: DimLike) -> DimLike | None:
-    """a / b where b is one term that divides every term of a, else None."""
-    divisor = _terms(b)
-    if len(divisor) != 1:
+def _other_half(atom: Atom) -> Atom | None:
+    """x // 2 for (x + 1) // 2."""
+    if atom.function != "//" or atom.arguments[1] != 2:
         return None
-    (atoms, coefficient), quotient = divisor[0], {}
-    for monomial, value in _terms(a):
-        rest = list(monomial)
-        for atom in atoms:
-            if atom not in rest:
-                return None
-            rest.remove(atom)
-        if value % coefficient:
+    x, _ = _operands(atom)
+    assert isinstance(x, Dim)
+    return None if x.terms[-1][0] else Atom("//", (x - x.terms[-1][1], 2))
+
+
+def _operands(atom: Atom) -> tuple[DimLike, ...]:
+    """What a quotient or maximum is made of."""
+    return atom.arguments  # type: ignore[return-value]
+
+
+def _of_atom(atom: Atom) -> Dim:
+    return Dim((((atom,), 1),))
+
+
+def _in_brackets(operand: DimLike | str) -> str:
+    """The text of an operand of a quotient."""
+    text = str(operand)
+    return f"({text})" if isinstance(operand, Dim) and not text.isidentifier() else text
+
+
+def _shortened(text: str) -> str:
+    """The text of an atom: that of a large one, which may have the same part many times, is cut, and stays its own."""
+    return text if len(text) <= _TEXT else f"{text[:_TEXT]}...{crc32(text.encode()):08x}"
+
+
+def _divide_by_number(a: Dim, n: int) -> DimLike:
+    """a // n for n > 1."""
+    if a.terms[0][1] < 0:
+        return -1 - floor_divide(-1 - a, n)
+    quotients = [(m[0], c) for m, c in a.terms if len(m) == 1 and m[0].function == "//"]
+    inner = [(atom, c) for atom, c in quotients if isinstance(atom.arguments[1], int)]
+    if len(inner) == 1 and abs(inner[0][1]) == 1:
+        (atom, sign), (x, k) = inner[0], _operands(inner[0][0])
+        beside = a - sign * _of_atom(atom)
+        # (x // k + y) // n == (x + k * y) // (k * n), and likewise with the opposite sign.
+        if sign > 0:
+            return floor_divide(x + k * beside, k * n)
+        return -1 - floor_divide(x - k * (beside + 1), k * n)
+    whole: _Terms = {}
+    rest: _Terms = {}
+    for monomial, coefficient in a.terms:
+        whole[monomial] = _nearest(coefficient, n) if monomial else coefficient // n
+        rest[monomial] = coefficient - n * whole[monomial]
+    if any(whole.values()):
+        return _from_terms(whole) + floor_divide(_from_terms(rest), n)
+    divisor = math.gcd(n, *(coefficient for monomial, coefficient in a.terms if monomial))
+    if divisor > 1:
+        return floor_divide(_from_terms({m: coefficient // divisor for m, coefficient in a.terms}), n // divisor)
+    if not_negative(a) and not_negative(n - 1 - a):
+        return 0
+    return _of_atom(Atom("//", (a, n)))
+
+
+def _divide_by_expression(a: DimLike, b: Dim) -> DimLike:
+    """a // b where b is not 0."""
+    if b.terms[0][1] < 0:
+        return floor_divide(-1 * a, -b)
+    quotient, rest = _long_division(a, b)
+    if quotient != 0:
+        return quotient + floor_divide(rest, b)
+    if a == 0:
+        return 0
+    common = _common_factor([*_terms(a), *b.terms])
+    if common != 1:
+        return floor_divide(_long_division(a, common)[0], _long_division(b, common)[0])
+    own = _common_factor(b.terms)
+    if own != 1 and own != b:
+        beside, _ = _long_division(b, own)
+        quotient, rest = _long_division(a, beside)
+        if rest == 0:
+            return floor_divide(quotient, own)
+    if not_negative(b):
+        if _terms(a)[0][1] < 0:
+            return -1 - floor_divide(-1 - a, b)
+        if not_negative(a) and not_negative(b - 1 - a):
+            return 0
+        if isinstance(a, Dim) and len(a.terms) == 1 and a.terms[0][1] == 1 and len(a.terms[0][0]) == 1:
+            (atom,) = a.terms[0][0]
+            if atom.function == "//" and isinstance(atom.arguments[1], int):
+                x, k = _operands(atom)
+                return floor_divide(x, k * b)
+    return _of_atom(Atom("//", (a, b)))
+
+
+def _nearest(coefficient: int, n: int) -> int:
+    """The quotient that leaves a rest in (-n / 2, n / 2]."""
+    return (2 * coefficient + n - 1) // (2 * n)
+
+
+def _long_division(a: DimLike, b: DimLike) -> tuple[DimLike, DimLike]:
+    """(q, r) with a == q * b + r, where r has no multiples of b's largest term. b's largest term is positive."""
+    (largest, divisor), *_ = _terms(b)
+    rest, quotient, done = dict(_terms(a)), {}, set()
+    while left := [(m, c) for m, c in rest.items() if m not in done and c]:
+        monomial, coefficient = min(left, key=_descending)
+        done.add(monomial)
+        beside = _without(monomial, largest)
+        times = 0 if beside is None else _nearest(coefficient, divisor)
+        if beside is not None and times:
+            quotient[beside] = times
+            for other, c in _terms(b):
+                place = tuple(sorted(other + beside))
+                rest[place] = rest.get(place, 0) - times * c
+    return _from_terms(quotient), _from_terms(rest)
+
+
+def _without(monomial: Monomial, factors: Monomial) -> Monomial | None:
+    """A monomial divided by another; None if that does not divide it."""
+    rest = list(monomial)
+    for atom in factors:
+        if atom not in rest:
             return None
-        quotient[tuple(rest)] = value // coefficient
-    return _from_terms(quotient)
+        rest.remove(atom)
+    return tuple(rest)
 
 
-def _evaluate_atom(atom: _Atom, values: Mapping[str, int]) -> int:
-    if atom.function == "variable":
-        return values[str(atom.arguments[0])]
-    left, right = (evaluate(argument, values) for argument in atom.arguments)  # type: ignore[arg-type]
-    return int(_FUNCTIONS[atom.function](left, right))  # type: ignore[arg-type]
+def _common_factor(terms: Sequence[tuple[Monomial, int]]) -> DimLike:
+    """The largest monomial, with a positive coefficient, that divides all of some terms."""
+    shared = list(terms[0][0])
+    for monomial, _ in terms:
+        left = list(monomial)
+        for atom in list(shared):
+            if atom in left:
+                left.remove(atom)
+            else:
+                shared.remove(atom)
+    return _from_terms({tuple(shared): math.gcd(*(coefficient for _, coefficient in terms))})
 
 
-_FUNCTIONS: dict[str, Callable[[DimLike, DimLike], DimLike]] = {
-    "//": floor_divide,
-    "%": modulo,
-    "max": maximum,
-    "min": minimum,
-}
+@lru_cache(_REMEMBERED)
+def _not_below_zero(x: DimLike) -> DimLike:
+    """max(x, 0)."""
+    if isinstance(x, int):
+        return max(x, 0)
+    if not_negative(x):
+        return x
+    if not_negative(-x):
+        return 0
+    if x.terms[0][1] < 0:
+        return x + _not_below_zero(-x)
+    factor = _common_factor(x.terms)
+    if factor != 1 and factor != x and not_negative(factor):
+        return factor * _not_below_zero(_long_division(x, factor)[0])
+    maxima = [term for term in x.terms if any(atom.function == "max" for atom in term[0])]
+    if len(maxima) == 1 and maxima[0][0][-1].function == "max":
+        ((*others, atom), coefficient), y = maxima[0], _operands(maxima[0][0][-1])[0]
+        times = _from_terms({tuple(others): abs(coefficient)})
+        beside = x - _from_terms({maxima[0][0]: coefficient})
+        if not_negative(times) and atom not in others:
+            if coefficient > 0 and isinstance(beside, int):  # max(max(y, 0) - n, 0) == max(y - n, 0)
+                return _not_below_zero(times * y + beside)
+            if coefficient < 0 and isinstance(beside - times * y, int):  # x is min(beside, that, which is >= 0)
+                return _not_below_zero(beside) - _not_below_zero(times * y)
+    return _of_atom(Atom("max", (x, 0)))
+
+
+FUNCTIONS: dict[str, Callable[[DimLike, DimLike], DimLike]] = {"//": floor_divide, "max": maximum}
+"""What an atom that is not a variable stands for, of its two arguments."""

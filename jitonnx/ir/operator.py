@@ -22,6 +22,7 @@ import numpy as np
 
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.errors import InferenceError
+from jitonnx.ir.strings import string_scalar
 from jitonnx.ir.types import TensorType
 from jitonnx.records import dataclass
 
@@ -190,7 +191,5 @@ def results_of(operator: Operator, inputs: Sequence[Any]) -> tuple[Any, ...]:
 
 def _as_array(result: Any) -> Any:
     if isinstance(result, str):  # of which NumPy would make an array of another type than `object`
-        scalar = np.empty((), object)
-        scalar[()] = result
-        return scalar
+        return string_scalar(result)
     return np.asarray(result) if isinstance(result, np.generic) else result

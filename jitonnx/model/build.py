@@ -12,6 +12,7 @@ from jitonnx.errors import Fail, InvalidGraph
 from jitonnx.ir.graph import Graph, GraphError, Value
 from jitonnx.ir.operator import Operator
 from jitonnx.ir.raw import RawNode
+from jitonnx.ir.strings import string_scalar, strings_of
 from jitonnx.model.check import (
     FIRST_IR_WITH_OPSETS,
     FunctionKey,
@@ -185,12 +186,6 @@ class Builder:
         return reader(value)
 
 
-def _strings(value: Any) -> np.ndarray:
-    array = np.empty(() if isinstance(value, str) else len(value), object)
-    array[...] = value
-    return array
-
-
 _CONSTANTS: Mapping[str, Callable[[Any], np.ndarray]] = {
     "value": lambda value: value,
     "sparse_value": lambda value: value,
@@ -198,8 +193,8 @@ _CONSTANTS: Mapping[str, Callable[[Any], np.ndarray]] = {
     "value_floats": lambda value: np.asarray(value, np.float32),
     "value_int": lambda value: np.asarray(value, np.int64),
     "value_ints": lambda value: np.asarray(value, np.int64),
-    "value_string": _strings,
-    "value_strings": _strings,
+    "value_string": string_scalar,
+    "value_strings": lambda value: strings_of(value, (len(value),)),
 }
 """The attributes of Constant, and how each becomes an array."""
 

@@ -14,6 +14,7 @@ import numpy as np
 from jitonnx import errors
 from jitonnx.errors import Fail
 from jitonnx.ir.dtypes import DType
+from jitonnx.ir.strings import strings_of
 from jitonnx.model.external import ExternalData
 from jitonnx.model.wire import Tickets
 from jitonnx.proto import SparseTensorProto, TensorProto
@@ -54,7 +55,7 @@ class TensorReader:
             raise errors.NotImplemented(f"{what} is a segment of a larger tensor, which no known exporter writes")
         count = math.prod(shape)
         if dtype is DType.STRING:
-            return _strings(tensor, count, what).reshape(shape)
+            return _strings(tensor, count, what)
         if tensor.data_location == TensorProto.EXTERNAL:
             elements = _from_bytes(self._external.read(tensor, _byte_size(dtype, count), what), dtype, count, what)
         elif tensor.HasField("raw_data"):
@@ -66,11 +67,11 @@ class TensorReader:
         return array
 
     def dense(self, sparse: SparseTensorProto, where: str = "sparse initializer") -> np.ndarray:
-        """A sparse tensor with its zeros filled in."""
+        """A sparse tensor with what it leaves out filled in: zeros, or strings without characters."""
         name = sparse.values.name
         values, indices = self.array(sparse.values, where), self.array(sparse.indices, where)
         shape = tuple(sparse.dims)
-        dense = np.zeros(shape, values.dtype)
+        dense = np.full(shape, "", object) if values.dtype == object else np.zeros(shape, values.dtype)
         try:
             flat = indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T), shape)
             dense.reshape(-1)[flat] = values
@@ -139,10 +140,12 @@ def _from_typed_field(tensor: TensorProto, dtype: DType, count: int, what: str) 
 def _strings(tensor: TensorProto, count: int, what: str) -> np.ndarray:
     if len(tensor.string_data) != count:
         raise Fail(f"{what} has {len(tensor.string_data)} strings, but its shape {list(tensor.dims)} takes {count}")
-    array = np.empty(count, object)
+    texts = []
     for position, text in enumerate(tensor.string_data):
         try:
-            array[position] = text.decode()
+            texts.append(text.decode())
         except UnicodeDecodeError as error:
             raise Fail(f"{what}: string {position} is not UTF-8: {error}") from error
+    array = strings_of(texts, tuple(tensor.dims))
+    array.flags.writeable = False
     return array

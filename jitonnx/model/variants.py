@@ -11,8 +11,10 @@ import numpy as np
 
 from jitonnx.errors import InvalidArgument
 from jitonnx.ir.dims import substitute, variable
+from jitonnx.ir.dtypes import DType
 from jitonnx.ir.extract import extract
 from jitonnx.ir.graph import Graph, Value
+from jitonnx.ir.strings import TEXT_KINDS, string_array
 from jitonnx.ir.types import TensorType, type_of
 from jitonnx.model import Declaration, Model
 
@@ -65,12 +67,21 @@ def with_initializers(model: Model, arrays: Mapping[str, Any]) -> Model:
         old, array = constants.get(name), np.asarray(given)
         if old is None:
             raise InvalidArgument(f"the model has no initializer {name!r} that any node reads")
+        if old.dtype is DType.STRING and array.dtype.kind in TEXT_KINDS:
+            array = _strings(array, name)
         if type_of(array) != old.type:
             raise InvalidArgument(f"initializer {name!r} is {old.type}, but {type_of(array)} was given to replace it")
         replaced[old] = Value(name, old.type, array)
     graph = model.graph
     types = [value.type for value in graph.inputs]
     return replace(model, graph=extract(list(graph), graph.inputs, types, graph.outputs, replaced))
+
+
+def _strings(array: np.ndarray, name: str) -> np.ndarray:
+    try:
+        return string_array(array, f"what replaces initializer {name!r}")
+    except ValueError as error:
+        raise InvalidArgument(str(error)) from error
 
 
 def with_inputs(graph: Graph, declared: Sequence[Declaration]) -> Graph:

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from jitonnx.ir import expr as e
-from jitonnx.ir.assumptions import assume_equal
-from jitonnx.ir.dims import Dim, DimLike, maximum
+from jitonnx.ir.dims import DimLike, maximum
 from jitonnx.ir.dtypes import HALVES, DType, of_numpy
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
@@ -174,10 +173,8 @@ def integers(array: np.ndarray, what: str) -> np.ndarray:
 
 
 def non_negative(dim: DimLike) -> DimLike:
-    """The size max(dim, 0). One that may be negative is assumed not to be, which keeps expressions simple."""
-    if isinstance(dim, Dim) and any(coefficient < 0 for _, coefficient in dim.terms):
-        return dim if assume_equal(maximum(dim, 0), dim) or not assume_equal(maximum(dim, 0), 0) else 0
-    return dim if isinstance(dim, Dim) else max(dim, 0)
+    """The size max(dim, 0)."""
+    return maximum(dim, 0)
 
 
 def is_narrow(dtype: np.dtype[Any]) -> bool:

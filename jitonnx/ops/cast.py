@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import re
+
 import numpy as np
 
 from jitonnx.ir import expr as e
@@ -10,6 +13,7 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
 from jitonnx.ir.raw import RawNode
+from jitonnx.ir.strings import strings_of
 from jitonnx.ir.types import TensorType, is_symbolic
 from jitonnx.ops.base import FLOATS, INTEGERS
 
@@ -218,37 +222,71 @@ def _to_power_of_two(x: np.ndarray, target: np.dtype, saturate: bool, round_mode
 
 
 def _texts(x: np.ndarray) -> np.ndarray:
-    """Numbers in text as onnxruntime writes them: floats with as many digits as their type can hold."""
-    digits = 17 if x.dtype == np.float64 else 8
+    """Numbers in text as onnxruntime writes them: floats, of any width, with up to eight digits."""
 
-    def text(element: object) -> str:
-        value = float(element)  # type: ignore[arg-type]
-        if np.isnan(value):
+    def text(value: float) -> str:
+        if math.isnan(value):
             return "NaN"
-        if np.isinf(value):
+        if math.isinf(value):
             return "INF" if value > 0 else "-INF"
-        return f"{value:.{digits}g}"
+        return f"{value:.8g}"
 
     if x.dtype.kind in "iub":
-        return np.array([str(int(element)) for element in x.ravel().tolist()], object).reshape(x.shape)
-    return np.array([text(element) for element in x.ravel()], object).reshape(x.shape)
+        return strings_of([str(int(element)) for element in x.ravel().tolist()], x.shape)
+    return strings_of([text(float(element)) for element in x.ravel()], x.shape)
+
+
+_SPACE = r"[ \t\n\v\f\r]*"
+_INTEGER = re.compile(rf"{_SPACE}([+-]?[0-9]+)")
+_NUMBER = re.compile(
+    rf"{_SPACE}(?P<sign>[+-]?)(?:(?P<special>infinity|inf|nan)"
+    r"|(?P<hexadecimal>0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)(?:p[+-]?[0-9]+)?)"
+    r"|(?P<decimal>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?))",
+    re.IGNORECASE | re.ASCII,
+)
 
 
 def _parse(x: np.ndarray, dtype: DType) -> np.ndarray:
-    """Texts as numbers; "2.7" as an integer is truncated."""
-    numbers = np.empty(x.shape, object)
-    for position, text in np.ndenumerate(x):
+    """Texts as numbers, by the rules of the C functions that onnxruntime calls: what follows a number is not looked at.
+
+    For integers, as for bool, that is also a point and what follows; integers beyond the type wrap round, as long as 64
+    bits can hold them. ValueError for a text that does not begin with a number, or with one beyond 64 bits.
+    """
+    parse = _integer if dtype.is_integer or dtype is DType.BOOL else _number
+    numbers = [parse(text, dtype) for text in x.ravel().tolist()]
+    if parse is _number:
+        return convert(np.array(numbers, np.float64).reshape(x.shape), dtype)
+    return convert(np.array([number % 2**64 for number in numbers], np.uint64).reshape(x.shape), dtype)
+
+
+def _integer(text: str, dtype: DType) -> int:
+    """std::stoll; for unsigned types std::stoull, which takes negative numbers too."""
+    number = int(found[1]) if (found := _INTEGER.match(text)) else None
+    low, high = (-(2**63), 2**63) if dtype.name.startswith("INT") else (1 - 2**64, 2**64)
+    if number is None or not low <= number < high:
+        raise ValueError(f"{text!r} is no {dtype.text}")
+    return number
+
+
+def _number(text: str, dtype: DType) -> float:
+    """std::stod, but for numbers too small for normal ones, which it refuses."""
+    if text.isascii() and text[:1] > " " and "_" not in text:  # where Python reads a number, C reads the same
         try:
-            numbers[position] = int(text) if dtype.is_integer and _is_integer(text) else float(text)
+            if math.isfinite(number := float(text)):
+                return number
         except ValueError:
-            raise ValueError(f"{text!r} is no {dtype.text}") from None
-    if dtype.is_integer and all(isinstance(number, int) for number in numbers.flat):
-        return numbers.astype(dtype.numpy)
-    return convert(numbers.astype(np.float64), dtype)
-
-
-def _is_integer(text: str) -> bool:
-    return text.strip().lstrip("+-").isdecimal()
+            pass
+    found = _NUMBER.match(text)
+    if not found:
+        raise ValueError(f"{text!r} is no {dtype.text}")
+    sign, special, hexadecimal, decimal = found.group("sign", "special", "hexadecimal", "decimal")
+    try:
+        number = float.fromhex(sign + hexadecimal) if hexadecimal else float(sign + (special or decimal))
+    except OverflowError:  # of `fromhex`; `float` gives infinity
+        number = math.inf
+    if math.isinf(number) and not special:
+        raise ValueError(f"{text!r} is beyond the range of {dtype.text}")
+    return number
 
 
 OPERATORS = (BitCast, Cast, CastLike)

@@ -93,19 +93,11 @@ class _Comparison(_Pairwise):
         difference = a - b
         if isinstance(difference, int):
             return bool(type(self).function(difference, 0))
-        # Sizes are at least 0, so a sum of positive multiples of them and a positive number is positive.
-        if _positive(difference):
+        if dims.not_negative(difference - 1):
             return bool(type(self).function(1, 0))
-        if _positive(-difference):
+        if dims.not_negative(-1 - difference):
             return bool(type(self).function(-1, 0))
         raise DataDependentError(f"whether {a} or {b} is larger depends on the sizes")
-
-
-def _positive(dim: dims.DimLike) -> bool:
-    if isinstance(dim, int):
-        return dim > 0
-    constants = [coefficient for monomial, coefficient in dim.terms if not monomial]
-    return all(coefficient > 0 for _, coefficient in dim.terms) and bool(constants)
 
 
 class Equal(_Comparison):

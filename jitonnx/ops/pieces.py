@@ -8,7 +8,7 @@ import numpy as np
 
 from jitonnx.ir import computation as c
 from jitonnx.ir.assumptions import assume_equal, demand_equal
-from jitonnx.ir.dims import Dim, DimLike, ceil_divide, maximum, minimum
+from jitonnx.ir.dims import DimLike, ceil_divide, maximum, minimum, not_negative
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator, internal
@@ -100,7 +100,7 @@ def _extent(start: DimLike, end: DimLike, step: int, size: DimLike) -> tuple[Dim
     Where there are no elements the first position may lie outside.
     """
     if step > 0:
-        first, last = _at_least(_from_front(start, size), 0), _at_least(_at_most(_from_front(end, size), size), 0)
+        first, last = _at_least(_from_front(start, size), 0), _at_most(_from_front(end, size), size)
         return first, non_negative(ceil_divide(last - first, step))
     first, last = _at_most(_from_front(start, size), size - 1), _at_least(_from_front(end, size), -1)
     return first, non_negative(ceil_divide(first - last, -step))
@@ -121,12 +121,10 @@ def _at_least(position: DimLike, lowest: int) -> DimLike:
     to be, as max would stay in every shape that follows."""
     if isinstance(position, int):
         return max(position, lowest)
-    above = position - lowest
-    if isinstance(above, Dim) and any(coefficient < 0 for _, coefficient in above.terms):
-        if any(not monomial and coefficient < -(2**30) for monomial, coefficient in above.terms):
-            return lowest
-        if not assume_equal(maximum(position, lowest), position) and assume_equal(maximum(position, lowest), lowest):
-            return lowest
+    if any(not monomial and coefficient < -(2**30) for monomial, coefficient in position.terms):
+        return lowest
+    if not assume_equal(maximum(position, lowest), position) and assume_equal(maximum(position, lowest), lowest):
+        return lowest
     return position
 
 
@@ -136,9 +134,8 @@ def _at_most(position: DimLike, highest: DimLike) -> DimLike:
         return min(position, highest)
     if isinstance(position, int):
         return highest if position >= 2**31 - 1 else position if position <= 0 else minimum(position, highest)
-    over = position - highest
-    if isinstance(over, int):
-        return highest if over > 0 else position
+    if not_negative(position - highest):
+        return highest
     if not assume_equal(minimum(position, highest), position) and assume_equal(minimum(position, highest), highest):
         return highest
     return position

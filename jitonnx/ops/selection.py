@@ -173,6 +173,13 @@ class Unique(_OnHost):
 
     def evaluate(self, x: np.ndarray) -> tuple[np.ndarray, ...]:
         axis = None if self.axis is None else normalize_axis(self.axis, x.ndim)
+        if axis is not None and x.dtype == object:  # which NumPy has no order for along an axis: compared by rank
+            strings, ranks = np.unique(x, return_inverse=True)
+            values, *places = self._unique(ranks.reshape(x.shape), axis)
+            return strings[values], *places
+        return self._unique(x, axis)
+
+    def _unique(self, x: np.ndarray, axis: int | None) -> tuple[np.ndarray, ...]:
         values, first, inverse, counts = np.unique(
             x, return_index=True, return_inverse=True, return_counts=True, axis=axis
         )

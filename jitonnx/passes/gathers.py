@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jitonnx.ir.assumptions import assume_equal, noting
-from jitonnx.ir.dims import DimLike, concrete, product
+from jitonnx.ir.dims import DimLike, concrete, not_negative, product
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ops.gather import Gather, GatherElements, GatherND
 from jitonnx.ops.pieces import Concat
 from jitonnx.ops.scatter import ScatterND
 from jitonnx.ops.shape import Expand, Transpose
-from jitonnx.passes.index import Affine, Analysis, fit, not_negative
+from jitonnx.passes.index import Affine, Analysis, fit
 from jitonnx.passes.report import Reason
 from jitonnx.passes.rewriting import Decline, Edit, Result, array, producer, ranked, rule
 from jitonnx.passes.views import slice_node

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from jitonnx.ir.dims import Dim, DimLike, _Atom
+from jitonnx.ir.dims import DimLike, not_negative
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.operator import Operator, evaluate_arrays
@@ -291,71 +291,3 @@ _COMPARISONS: dict[type[Operator], _Question] = {
     Equal: _equal,
 }
 """What a comparison says of a difference between `low` and `high`."""
-
-
-# ---------------------------------------------------------------- signs
-
-
-def not_negative(dim: DimLike, sizes: Sequence[DimLike] = ()) -> bool:
-    """Whether `dim` is surely >= 0: dimension variables are >= 0, and those that are one of `sizes` are >= 1.
-
-    `sizes` are those of a tensor of which an element is looked at, so none of them is 0.
-    """
-    return _not_negative(dim, frozenset(size for size in sizes if isinstance(size, Dim)), 3)
-
-
-def _not_negative(dim: DimLike, ones: frozenset[Dim], depth: int) -> bool:
-    low = _least(dim, ones)
-    if low is not None and low >= 0:
-        return True
-    if not isinstance(dim, Dim) or not depth:
-        return False
-    # An extremum is bounded by each of its arguments: a - min(x, y) >= a - x, and a + max(x, y) >= a + x.
-    for atoms, coefficient in dim.terms:
-        if len(atoms) == 1 and atoms[0].function == ("min" if coefficient < 0 else "max"):
-            rest = dim - coefficient * Dim(((atoms, 1),))
-            bounds = [rest + coefficient * argument for argument in atoms[0].arguments if not isinstance(argument, str)]
-            if any(_not_negative(bound, ones, depth - 1) for bound in bounds):
-                return True
-    return False
-
-
-def _least(dim: DimLike, ones: frozenset[Dim]) -> int | None:
-    """A lower bound, term by term; None if there is none."""
-    if not isinstance(dim, Dim):
-        return dim
-    total = 0
-    for atoms, coefficient in dim.terms:
-        if not atoms:
-            total += coefficient
-            continue
-        bounds = [_atom_bounds(atom, ones) for atom in atoms]
-        low, high = 1, 1 if all(most is not None for _, most in bounds) else None
-        for least, most in bounds:
-            if least < 0:
-                return None
-            low *= least
-            high = high * most if high is not None and most is not None else None
-        if coefficient > 0:
-            total += coefficient * low
-        elif high is not None:
-            total += coefficient * high
-        else:
-            return None
-    return total
-
-
-def _atom_bounds(atom: _Atom, ones: frozenset[Dim]) -> tuple[int, int | None]:
-    """Least and greatest value of an atom; a least of -1 says that nothing is known."""
-    if atom.function == "variable":
-        return (1 if Dim((((atom,), 1),)) in ones else 0), None
-    left, right = atom.arguments
-    assert not isinstance(left, str) and not isinstance(right, str)
-    lows = [_least(left, ones), _least(right, ones)]
-    if atom.function in ("min", "max"):
-        known = [low for low in lows if low is not None]
-        if atom.function == "max":
-            return max(known, default=-1), None
-        most = [one for one in (left, right) if isinstance(one, int)]
-        return (min(known) if len(known) == 2 else -1), (min(most) if most else None)
-    return (0 if all(low is not None and low >= 0 for low in lows) else -1), None

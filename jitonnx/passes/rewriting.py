@@ -20,6 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from jitonnx.ir.dims import DimLike
+from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph, GraphError, Node, Value
 from jitonnx.ir.operator import Operator
 from jitonnx.mapped import release_pages
@@ -258,7 +259,7 @@ def producer(value: Value | None, *operators: type[Operator]) -> Node | None:
 
 def scalar(value: Value | None) -> float | None:
     """The number that a constant of one element holds."""
-    if value is None or (constant := value.constant) is None or constant.size != 1:
+    if value is None or (constant := value.constant) is None or constant.size != 1 or value.dtype is DType.STRING:
         return None
     element = constant.reshape(-1)[0]
     return float(element) if constant.dtype.kind in "biufO" or constant.dtype.name == "bfloat16" else None

@@ -257,14 +257,23 @@ def slice_node(
         for axis, (start, step, size) in enumerate(zip(starts, steps, shape, strict=False))
         if start != 0 or step != 1 or size != x.shape[axis]
     ]
-    ends = [_end(starts[axis], steps[axis], shape[axis]) for axis in axes]
+    ends = [_end(starts[axis], steps[axis], shape[axis], x.shape[axis]) for axis in axes]
     operands = ([starts[axis] for axis in axes], ends, axes, [steps[axis] for axis in axes])
     return edit.add(Slice(), x, *(edit.dims(operand) for operand in operands))
 
 
-def _end(start: DimLike, step: int, size: DimLike) -> DimLike:
+def _end(start: DimLike, step: int, size: DimLike, whole: DimLike) -> DimLike:
+    """Where a slice of an axis of `whole` elements ends, as Slice reads it: negative numbers count from behind."""
+    if size == 0:  # a place before the start might be negative
+        return start
     end = start + step * (size - 1) + (1 if step > 0 else -1)
-    return INT64_MIN if step < 0 and end == -1 else end
+    if step > 0:
+        return end
+    if end == -1:
+        return INT64_MIN
+    behind = end - whole
+    # An expression may come to be -1, the place before the first element.
+    return behind if not isinstance(end, int) and isinstance(behind, int) and behind < 0 else end
 
 
 def step_of(value: Value) -> Step | None:

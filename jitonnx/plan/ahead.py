@@ -107,7 +107,8 @@ def _carrier(call: KernelCall) -> _Carrier | None:
     if m is None or n is None or k is None or (outer, inner) != (1, 1) or m < _MANY_ROWS:
         return None
     task_rows, _ = spec.blocks(m, n, k, 1)
-    tiles = min(m, task_rows) // spec.rows[0]  # of a strip; the first few of them ask for its next panel
-    tiles = min(tiles // 2, tiles - -(-4 * spec.widths[0] // _LINE_BYTES))
+    tiles = min(m, task_rows) // spec.rows[0]  # of a strip; unless paced, the first few ask for its next panel
+    if not spec.paced:
+        tiles = min(tiles // 2, tiles - -(-4 * spec.widths[0] // _LINE_BYTES))
     strips = -(-m // task_rows) * -(-n // spec.widths[0])
     return _Carrier(call, strips, tiles * k) if tiles * k > 0 else None

@@ -202,8 +202,12 @@ class Outline:
             raise arena_beyond_memory(max(values)) from None
 
     def completed(self, sizes: Mapping[str, int]) -> Iterator[tuple[int, ...]]:
-        """The sizes that each call's kernel gets for values of the dimension variables, its stages' left out."""
+        """The sizes that each call's kernel gets for values of the dimension variables, its stages' left out.
+
+        Fail for tensors beyond all memory.
+        """
         values = self._evaluate(sizes)
+        self._words(values)
         return (self._derivations[kind](values).complete for kind in self._kind_of)
 
     def is_short(self, program: Program, sizes: Mapping[str, int]) -> bool:
@@ -360,12 +364,17 @@ class _Evaluator:
         self._settled = [dim if isinstance(dim, int) else 0 for dim in numbers]
         self._rows = [row for row, dim in enumerate(numbers) if not isinstance(dim, int)]
         symbolic = [numbers[row] for row in self._rows]
-        self._names = sorted(set().union(*map(dims.variables, symbolic)))
+        found = dims.atoms(symbolic)
         # Names of dimensions need not be identifiers, and are not ours.
-        short = {name: f"v{number}" for number, name in enumerate(self._names)}
-        renamed = {name: dims.variable(identifier) for name, identifier in short.items()}
-        body = ", ".join(dims.python_source(dims.substitute(dim, renamed)) for dim in symbolic)
-        self._function = eval(f"lambda {', '.join(short.values())}: ({body}{',' if body else ''})")
+        names = {atom: f"v{number}" for number, atom in enumerate(found)}
+        variables = [atom for atom in found if atom.function == "variable"]
+        self._names = [atom.text for atom in variables]
+        lines = [f"{names[atom]} = {dims.atom_source(atom, names)}" for atom in found if atom.function != "variable"]
+        result = "".join(f"{dims.python_source(dim, names)}, " for dim in symbolic)
+        head = f"def evaluate({', '.join(names[atom] for atom in variables)}):"
+        scope: dict[str, Any] = {}
+        exec("\n    ".join([head, *lines, f"return ({result})"]), scope)
+        self._function = scope["evaluate"]
 
     def __call__(self, sizes: Mapping[str, int]) -> list[int]:
         values = list(self._settled)

@@ -7,7 +7,7 @@ modules are looked up.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jitonnx.proto import artifact_pb2 as pb
 
 _CODES = {space: code for code, space in enumerate(SPACES)}
-_FUNCTIONS = {
+_FUNCTIONS: dict[str, Callable[[DimLike, DimLike], DimLike]] = {
     "//": dims.floor_divide,
     "%": dims.modulo,
     "max": dims.maximum,

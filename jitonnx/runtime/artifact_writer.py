@@ -113,6 +113,8 @@ def _used(contents: Contents) -> list[str]:
 
 def _replace(path: Path, front: bytes, constants: Mapping[int, Array], durable: bool) -> None:
     """Write under another name, then move to the place."""
+    if not path.name:  # as of "", "." and "/"
+        raise IsADirectoryError(errno.EISDIR, "that is a folder, not a file to write to", str(path))
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "there is no such folder to write to", str(path.parent))
     temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")

@@ -168,17 +168,17 @@ def _linux_flags() -> frozenset[str]:
     """The flags of the first CPU that Linux lists; empty where it lists none, on other systems and architectures."""
     if this_machine() != ("x86_64", "linux"):
         return frozenset()
-    return frozenset(_cpuinfo().get("flags", "").split())
+    return frozenset(cpu_info().get("flags", "").split())
 
 
 def cpu_identity() -> str | None:
     """What tells this CPU from others, for keys of what is kept; None where Linux does not say (on other systems, and
     on architectures without flags)."""
-    found = {name: value for name, value in _cpuinfo().items() if name in _TELLING}
+    found = {name: value for name, value in cpu_info().items() if name in _TELLING}
     return repr(found) if "flags" in found else None
 
 
-def _cpuinfo() -> dict[str, str]:
+def cpu_info() -> dict[str, str]:
     """What Linux says of the first CPU, by name; empty on other systems."""
     try:
         with open(_CPUINFO, "rb") as file:

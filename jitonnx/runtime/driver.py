@@ -1,13 +1,12 @@
 """The native functions that carry out runs, one set a process: made from `native/`, or taken from the kernel cache or
 from an artifact.
 
-jitonnx_run(frame, stamps)    a whole run; stamps: 0, or where it notes the clock (ns), first and after each step
-jitonnx_lay_out(layout)       fill a program's tables
-jitonnx_load(frame, program)  the frame becomes one of the program
-jitonnx_take(pool, program), jitonnx_put_back(pool, frame)
+jitonnx_execute(pool, program, bases, words, stamps)    a run in a frame of the pool
+jitonnx_lay_out(layout)                                 fill a program's tables
+jitonnx_trim(pool, above), jitonnx_reclaim(pool)
 jitonnx_acquire(team), jitonnx_stop(team)
-jitonnx_entry                 the code of a native entry
-jitonnx_block_…               what `blocks` gives NumPy
+jitonnx_entry                                           the code of a native entry
+jitonnx_block_…                                         what `blocks` gives NumPy
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from .cache import KernelCache
 from .digest import sha256
 from .images import load_linked
 
-_EXPORTED = ("run", "lay_out", "load", "take", "put_back", "acquire", "stop", "entry")
+_EXPORTED = ("execute", "lay_out", "trim", "reclaim", "acquire", "stop", "entry")
 _BLOCKS = ("malloc", "calloc", "realloc", "free", "trim")
 SYMBOLS = tuple(f"jitonnx_{name}" for name in (*_EXPORTED, *(f"block_{name}" for name in _BLOCKS)))
 _DARWIN = sys.platform == "darwin"
@@ -37,14 +36,13 @@ _driver: Driver | None = None
 
 
 class Driver(NamedTuple):
-    """The native functions. All but `lay_out`, `load`, `take` and `put_back` let go of the GIL while they run."""
+    """The native functions. All but `lay_out` let go of the GIL while they run."""
 
     image: Mapping[str, int]
-    run: Callable[[int, int], None]
+    execute: Callable[[int, int, int, int, int], int]
     lay_out: Callable[[int], None]
-    load: Callable[[int, int], None]
-    take: Callable[[int, int], int | None]
-    put_back: Callable[[int, int], None]
+    trim: Callable[[int, int], None]
+    reclaim: Callable[[int], None]
     acquire: Callable[[int], int]
     stop: Callable[[int], None]
     entry: int
@@ -77,11 +75,10 @@ def _driver_in(image: Mapping[str, int]) -> Driver:
     word = ctypes.c_void_p
     return Driver(
         image=image,
-        run=ctypes.CFUNCTYPE(None, word, word)(at["run"]),
+        execute=ctypes.CFUNCTYPE(ctypes.c_int64, word, word, word, word, word)(at["execute"]),
         lay_out=ctypes.PYFUNCTYPE(None, word)(at["lay_out"]),
-        load=ctypes.PYFUNCTYPE(None, word, word)(at["load"]),
-        take=ctypes.PYFUNCTYPE(word, word, word)(at["take"]),
-        put_back=ctypes.PYFUNCTYPE(None, word, word)(at["put_back"]),
+        trim=ctypes.CFUNCTYPE(None, word, ctypes.c_int64)(at["trim"]),
+        reclaim=ctypes.CFUNCTYPE(None, word)(at["reclaim"]),
         acquire=ctypes.CFUNCTYPE(ctypes.c_int64, word)(at["acquire"]),
         stop=ctypes.CFUNCTYPE(None, word)(at["stop"]),
         entry=at["entry"],
@@ -120,7 +117,7 @@ def compile_driver() -> bytes:
     import llvmlite.binding as llvm
     import llvmlite.ir as ir
 
-    from .native import blocks, entry, sync, tables, team, walk
+    from .native import blocks, entry, frames, memory, sync, tables, team, walk
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -130,9 +127,11 @@ def compile_driver() -> bytes:
     walk.define_walk(module)
     team.define(module, _SET_MASK)
     walk.define_runs(module)
+    memory.define(module, sys.platform == "linux")
+    frames.define(module)
     tables.define(module)
     entry.define(module)
-    blocks.define(module, sys.platform == "linux")
+    blocks.define(module)
     parsed = llvm.parse_assembly(str(module))
     parsed.verify()
     machine = llvm.Target.from_triple(module.triple).create_target_machine(opt=2, reloc="pic", codemodel="small")

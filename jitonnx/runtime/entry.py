@@ -59,8 +59,9 @@ def make_entry(loadable: Loadable, pool: FramePool, release_gil: bool) -> Entry 
     if not supported() or not loadable.common.signature.is_plain:
         return None
     keeper = _EntryKeeper(loadable, pool, release_gil)
-    # The builtin holds its third argument (meant for its module): with it everything that its code reads.
-    return _python().new_function(ctypes.addressof(_python().definition), keeper.capsule, keeper)
+    # The builtin is given its second argument with each call, and holds the third (meant for its module): with it
+    # everything that its code reads.
+    return _python().new_function(ctypes.addressof(_python().definition), keeper.record, keeper)
 
 
 class _EntryKeeper:
@@ -73,8 +74,9 @@ class _EntryKeeper:
         if self._large.any():
             blocks().serve(self)
         python = _python()
-        self._record = np.zeros(1, ENTRY)
-        self._record[0] = (
+        self.record = np.zeros(1, ENTRY)
+        """An `ENTRY`."""
+        self.record[0] = (
             pool.address,
             loadable.address,
             *signature.inputs_place,
@@ -90,7 +92,6 @@ class _EntryKeeper:
             python.set_handler,
             id(blocks().capsule),
         )
-        self.capsule = python.new_capsule(address(self._record), None, None)
 
 
 def _shapes(tensors: Tensors) -> tuple[int, int]:
@@ -102,7 +103,6 @@ class _Python(NamedTuple):
     """Functions of Python's and NumPy's C interfaces, and what Python is told of the entry's code."""
 
     new_function: Callable[[int, object, object], Entry]
-    new_capsule: Callable[[int, None, None], object]
     new_array: int
     set_handler: int
     definition: _MethodDefinition
@@ -116,7 +116,6 @@ def _python() -> _Python:
     pointer, thing = ctypes.c_void_p, ctypes.py_object
     return _Python(
         prototype(pointer, thing, thing)(("PyCFunction_NewEx", ctypes.pythonapi)),
-        prototype(pointer, pointer, pointer)(("PyCapsule_New", ctypes.pythonapi)),
         _numpy_function(_NEW_FROM_DESCRIPTOR),
         _numpy_function(_SET_HANDLER),
         _MethodDefinition(

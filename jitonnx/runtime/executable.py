@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 
 import numpy as np
 import numpy.typing as npt
 
 from jitonnx.errors import InvalidArgument, RuntimeException
 
-from .driver import driver
 from .entry import Entry, make_entry
-from .frames import Frame, FramePool, Loadable
+from .frames import FramePool, Loadable
 from .layout import address
-from .program import Program, TensorSpec
+from .program import Program, TensorSpec, Words
 from .tables import Common
 from .threads import allowed_cpus
 
@@ -58,12 +56,8 @@ class Executable:
         GIL is free while kernels run. Raises TypeError or ValueError for a wrong number, type or shape of inputs,
         InvalidArgument with the texts of the flags that kernels have set, RuntimeException for a lack of memory.
         """
-        arrays = self._ready(inputs)
         outputs = self._new_outputs()
-        with self.frame() as frame:
-            frame.bases[: len(arrays) + len(outputs)] = _places(arrays, outputs)
-            driver().run(frame.address, 0)
-            self._check(frame)
+        self._execute(self._ready(inputs), outputs)
         return outputs
 
     def entry(self, release_gil: bool = True) -> Entry | None:
@@ -74,10 +68,6 @@ class Executable:
         and suits programs of a few microseconds.
         """
         return make_entry(self._loadable, self._pool, release_gil)
-
-    def frame(self) -> AbstractContextManager[Frame]:
-        """Memory for one run, loaded with the program."""
-        return self._pool.frame(self._loadable)
 
     def profile(self, inputs: Sequence[Array], rounds: int = 1) -> npt.NDArray[np.float64]:
         """Seconds from the end of the step before to the end of each step, by all threads: [rounds, steps].
@@ -93,15 +83,14 @@ class Executable:
 
     def _timed(self, arrays: list[Array], outputs: list[Array], rounds: int) -> npt.NDArray[np.float64]:
         stamps = np.zeros((rounds, len(self.program.steps) + 1), np.int64)
-        with self.frame() as frame:
-            frame.bases[: len(arrays) + len(outputs)] = _places(arrays, outputs)
-            for row in stamps:
-                driver().run(frame.address, address(row))
-            self._check(frame)
+        for row in stamps:
+            self._execute(arrays, outputs, row)
         return np.diff(stamps, axis=1) * 1e-9
 
-    def _check(self, frame: Frame) -> None:
-        words = frame.flags(self._loadable)
+    def _execute(self, arrays: list[Array], outputs: list[Array], stamps: Words | None = None) -> None:
+        """Run; InvalidArgument with the texts of the flags that were set. stamps: as for `FramePool.execute`."""
+        bases = np.array(_places(arrays, outputs), np.int64)
+        words = self._pool.execute(self._loadable, bases, stamps)
         if words.any():
             met = [flag.text for flag, word in zip(self._loadable.common.flags, words, strict=True) if word]
             raise InvalidArgument("; ".join(met))

@@ -10,22 +10,23 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-import threading
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import numpy as np
-import numpy.typing as npt
 
-from .driver import driver
-from .layout import FRAME, POOL, PROGRAM, SEPARATION, WORD_BYTES, address, aligned_bytes, records
-from .program import Program
+from jitonnx.errors import RuntimeException
+
+from .driver import Driver, driver
+from .layout import FRAME, POOL, PROGRAM, Record, address, records
+from .program import Program, Words
 from .tables import Common, make_tables
 from .threads import allowed_cpus, team
 
 PROGRAM_BYTES, STEP_BYTES = 8000, 250
 """About what a program takes in Python objects, and each of its steps, with some five operands, in tables."""
+
+_ALL = -1
+"""Every frame has more bytes of memory."""
 
 _numbers = itertools.count(1)
 
@@ -65,40 +66,11 @@ class Loadable:
         return PROGRAM_BYTES + STEP_BYTES * len(self.program.steps)
 
 
-class Frame:
-    """Memory and pointer table of one run at a time: of this many bytes, pointers, and inputs and outputs.
-
-    `bases` has the addresses of inputs, then outputs; they are set before each run.
-    """
-
-    def __init__(self, memory_bytes: int, pointers: int, bases: int) -> None:
-        self.memory = aligned_bytes(memory_bytes, SEPARATION)
-        self.pointers = np.zeros(pointers, np.int64)
-        self.bases = np.zeros(bases, np.int64)
-        self._held = np.zeros(bases, np.int64)
-        self._record = records(FRAME)
-        self.address = address(self._record)
-        for name, value in {
-            "pointers": address(self.pointers),
-            "bases": address(self.bases),
-            "held": address(self._held),
-            "memory": address(self.memory),
-            "memory_bytes": memory_bytes,
-            "pointer_limit": pointers,
-            "base_limit": bases,
-        }.items():
-            self._record[name] = value
-
-    def flags(self, program: Loadable) -> npt.NDArray[np.int64]:
-        """The flags of the program that it is loaded with: zeros before a run."""
-        return self.memory[: WORD_BYTES * len(program.common.flags)].view(np.int64)
-
-
 class FramePool:
-    """Frames for the programs of a model.
+    """Frames for the programs of a model: as many as there are CPUs to use, as more runs at once only happen in bursts.
 
-    Runs take a frame and give it back. A run that finds none, or one that is too small, makes one; as many are kept as
-    there are CPUs to use, as more runs than that only happen in bursts.
+    A frame has no memory until a run needs it, and grows for programs that it is too small for. `native/frames.py` says
+    how runs on several threads share a pool.
 
     limit: where all hold more bytes, those that are far too large for a program that is made make way.
     """
@@ -106,92 +78,56 @@ class FramePool:
     def __init__(self, limit: int | None = None) -> None:
         self._native = driver()
         self._limit = limit
-        self._number = _frames_kept()
-        self._lock = threading.RLock()  # again by the same thread: collecting garbage can run anything
-        self._kept: dict[int, Frame] = {}
-        self._free = np.zeros(self._number, np.int64)
+        self.frames = records(FRAME, _frames_kept())
+        """A `FRAME` each, to be looked at: native code alone changes them."""
         self._record = records(POOL)
-        self._record["frames"] = address(self._free)
+        self._record[0] = address(self.frames), len(self.frames)
         self.address = address(self._record)
+        # At the end of the process daemon threads may be in the middle of runs: then nothing is freed.
+        weakref.finalize(self, _free, self._native, self._record, self.frames).atexit = False
         _pools.add(self)
 
-    @contextmanager
-    def frame(self, program: Loadable) -> Iterator[Frame]:
-        """A frame for one run of the program."""
-        frame = self._take(program)
-        try:
-            yield frame
-        finally:
-            frame.flags(program)[:] = 0
-            self._put_back(frame)
+    def execute(self, program: Loadable, bases: Words, stamps: Words | None = None) -> Words:
+        """Run a program, and return its flags: words that kernels have set, where they found the data in error.
+
+        bases: the addresses of inputs, then of outputs. stamps: where to note the clock (ns) before the first step and
+        after each. RuntimeException if memory is short.
+        """
+        words, noted = np.zeros(len(program.common.flags), np.int64), 0 if stamps is None else address(stamps)
+        if not self._native.execute(self.address, program.address, address(bases), address(words), noted):
+            raise RuntimeException(
+                "There is not enough memory for a run, whose intermediate results take "
+                f"{program.tables.memory_bytes} bytes"
+            )
+        return words
 
     def expect(self, program: Loadable) -> None:
         """Keep to the limit, now that this program is going to be used."""
         if self._limit is not None and self.bytes > self._limit:
-            self._let_go(lambda frame: frame.memory.nbytes > 2 * program.tables.memory_bytes)
+            self._native.trim(self.address, 2 * program.tables.memory_bytes)
+
+    def reclaim(self) -> None:
+        """Take over frames from threads of the parent, in a child process: it does not have them."""
+        self._native.reclaim(self.address)
 
     def trim(self) -> None:
-        """Free the memory of the frames that no run is using; the next run makes one again."""
-        self._let_go(lambda frame: True)
+        """Free the memory of the frames that no run is using; the next run takes memory again."""
+        self._native.trim(self.address, _ALL)
 
     @property
     def kept(self) -> int:
-        """How many frames are kept, in use or not."""
-        return len(self._kept)
+        """How many frames have memory, in use or not."""
+        return int(np.count_nonzero(self.frames["memory"]))
 
     @property
     def bytes(self) -> int:
-        """Bytes of memory of the frames kept."""
-        with self._lock:
-            return sum(frame.memory.nbytes for frame in self._kept.values())
-
-    def _take(self, program: Loadable) -> Frame:
-        with self._lock:
-            found = self._native.take(self.address, program.address)
-            if found:
-                return self._kept[found]
-            self._drop_last()
-        tables = program.tables
-        frame = Frame(_with_room(tables.memory_bytes), _with_room(len(program.common.in_arena)), program.base_count)
-        self._native.load(frame.address, program.address)
-        with self._lock:
-            if len(self._kept) < self._number:
-                self._kept[frame.address] = frame
-        return frame
-
-    def _drop_last(self) -> None:
-        """Let go of the free frame that the next run would take, if there is one."""
-        count = int(self._record["count"][0])
-        if count:
-            self._record["count"] = count - 1
-            del self._kept[int(self._free[count - 1])]
-
-    def _let_go(self, unwanted: Callable[[Frame], bool]) -> None:
-        """Let go of the free frames that are unwanted."""
-        with self._lock:
-            free = self._free[: int(self._record["count"][0])].tolist()
-            left = [place for place in free if not unwanted(self._kept[place])]
-            for place in set(free).difference(left):
-                del self._kept[place]
-            self._free[: len(left)] = left
-            self._record["count"] = len(left)
-
-    def _put_back(self, frame: Frame) -> None:
-        with self._lock:
-            if frame.address in self._kept:
-                self._native.put_back(self.address, frame.address)
-
-    def reset(self) -> None:
-        """Count all kept frames as free: in a child process, where the threads that used them are not."""
-        self._lock = threading.RLock()
-        self._record["count"] = len(self._kept)
-        self._free[: len(self._kept)] = list(self._kept)
+        """Bytes of memory of the frames."""
+        return int(self.frames["memory_bytes"].sum())
 
 
-def _with_room(size: int) -> int:
-    """A size that is enough also for somewhat more: the next of eight steps between powers of two."""
-    step = max(1, (1 << size.bit_length()) >> 4)
-    return max(1, -(-size // step) * step)
+def _free(native: Driver, pool: Record, frames: Record) -> None:
+    """Free what the frames of a pool hold that is gone: nobody runs in them, as runs hold their pool."""
+    native.trim(address(pool), _ALL)
 
 
 @functools.cache
@@ -205,7 +141,7 @@ _pools: weakref.WeakSet[FramePool] = weakref.WeakSet()
 
 def _after_fork() -> None:
     for pool in list(_pools):
-        pool.reset()
+        pool.reclaim()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -21,6 +21,8 @@ SEPARATION = 128
 
 Record: TypeAlias = "npt.NDArray[np.void]"
 
+WORD_BYTES = 8
+
 _WORD = np.dtype(np.int64)
 
 
@@ -36,9 +38,10 @@ def _record(itemsize: int, fields: Mapping[str, tuple[int, npt.DTypeLike]]) -> n
     )
 
 
-def _words(*names: str) -> np.dtype[np.void]:
-    """A record type of int64 words in this order."""
-    return _record(8 * len(names), {name: (8 * index, _WORD) for index, name in enumerate(names)})
+def _words(*names: str, size: int | None = None) -> np.dtype[np.void]:
+    """A record type of int64 words in this order, and of so many bytes if it is to have more."""
+    places = {name: (WORD_BYTES * index, _WORD) for index, name in enumerate(names)}
+    return _record(size or WORD_BYTES * len(names), places)
 
 
 ROW = _words("kernel", "pointers", "sizes", "tasks", "threads", "unit", "grain", "quotient", "remainder")
@@ -80,15 +83,19 @@ with the flags; the scratch memory lies `scratch_begin` bytes into it; `memory_b
 threads that share the work; no row from `shared_end` on is shared."""
 
 FRAME = _words(
-    *LOADED, "pointers", "bases", "held", "scratch", "flags", "memory", "memory_bytes", "pointer_limit", "base_limit"
-)
-"""The memory of one run, loaded with a program; `number` is 0 before the first. `bases` has the addresses of the
-inputs, then of the outputs; `held` the input objects that a native entry keeps alive; `scratch` begins the scratch
-memory of thread 0, `scratch_stride` bytes before that of thread 1. `flags` are words that kernels set where they find
-the data in error. There is room for `pointer_limit` pointers, `base_limit` inputs and outputs, and `memory_bytes`."""
+    "owner", *LOADED, "pointers", "bases", "held", "scratch", "flags", "memory", "memory_bytes", "pointer_limit",
+    "base_limit", "extra", size=2 * SEPARATION,
+)  # fmt: skip
+"""The memory of one run at a time. `owner` is the thread (its pthread_t) that has set it from 0: all other fields are
+that thread's until it sets it back. The rest: loaded with a program; `number` is 0 before the first. `bases` has the
+addresses of the inputs, then of the outputs; `held` the input objects that a native entry keeps alive; `scratch` begins
+the scratch memory of thread 0, `scratch_stride` bytes before that of thread 1. `flags` are words that kernels set where
+they find the data in error. There is room for `pointer_limit` pointers, `base_limit` inputs and outputs, and
+`memory_bytes`: all of it one block, which `memory` begins. One that is `extra` belongs to no pool and is freed after
+its run."""
 
-POOL = _words("count", "frames")
-"""Frames that no run is using: the addresses of `count` of them, at the address `frames`."""
+POOL = _words("frames", "count")
+"""The frames of a pool: `count` of them at the address `frames`. Those that nobody needed yet have no memory."""
 
 MEMBER = _record(
     3 * SEPARATION,
@@ -183,8 +190,6 @@ ENTRY_OUTPUT = _words("descriptor", "rank")
 
 OBJECT_TYPE = 8
 """Where a Python object has its type (after the reference count)."""
-
-WORD_BYTES = 8
 
 
 class ArrayField(enum.IntEnum):

@@ -18,6 +18,7 @@ from jitonnx.runtime.driver import driver_code
 from jitonnx.runtime.program import Flag, Shapes
 
 if TYPE_CHECKING:
+    from jitonnx.opening import OpenedModel
     from jitonnx.session import InferenceSession
 
 NamedShapes = Mapping[str, Sequence[Size]]
@@ -29,10 +30,10 @@ def save(
     session: InferenceSession,
     path: str | os.PathLike[str],
     shapes: NamedShapes | Sequence[NamedShapes] | None,
-    opsets: Mapping[str, int],
+    info: ModelInfo,
     threads: int,
 ) -> int:
-    """Write a session's model with programs for `shapes`; returns the file's size in bytes.
+    """Write a session's model, about which `info` tells, with programs for `shapes`; returns the file's size in bytes.
 
     Raises InvalidArgument for shapes that do not fit or leave something open, Fail for a model that needs NumPy.
     """
@@ -55,7 +56,7 @@ def save(
             get_version_string(),
             engine.target.needed,
             threads,
-            model_info(session, opsets),
+            info,
             programs,
             list(flags.values()),
             objects,
@@ -88,13 +89,13 @@ def write_whole(engine: Engine, info: ModelInfo, path: Path) -> int:
     return write(path, contents, durable=True)
 
 
-def model_info(session: InferenceSession, opsets: Mapping[str, int]) -> ModelInfo:
-    """What an artifact says about the model of a session."""
+def model_info(model: OpenedModel) -> ModelInfo:
+    """What an artifact says about a model."""
     return ModelInfo(
-        [Argument(entry.name, entry.type, entry.shape) for entry in session.declared_inputs],
-        [Argument(entry.name, entry.type, tuple(entry.shape)) for entry in session.get_outputs()],
-        session.get_modelmeta(),
-        opsets,
+        [Argument(entry.name, entry.type, entry.shape) for entry in model.main.declared],
+        [Argument(entry.name, entry.type, tuple(entry.shape)) for entry in model.outputs],
+        model.metadata,
+        model.opsets,
     )
 
 

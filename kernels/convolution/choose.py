@@ -87,7 +87,9 @@ def choose_convolution(
         live = [Taps(taps, -(pad or 0), *steps).live(size or 0) for taps, pad, *steps, size in axes]
         tile = (tile_rows, pixels, vectors)
         tile_rows, pixels, vectors, far_taps = _dilated_tile(live, tile, own_outputs, lanes, target.vector_registers)
-    return DirectSpec(lanes, pixels, vectors, tile_rows, layout, step, tap_step, far_taps, merged, target.l2_bytes)
+    near = target.steps_near() if layout == "blocked" else 0  # whatever the panel's size: few kernels for a model
+    row = (layout, step, tap_step, far_taps)
+    return DirectSpec(lanes, pixels, vectors, tile_rows, *row, merged, target.l2_bytes, near=near)
 
 
 def choose_depthwise_planes(
@@ -180,7 +182,8 @@ def _winograd_if_faster(
             tiles_along(size, tile, dilation) * dilation
             for size, tile, dilation in zip((height, width), outputs, dilations, strict=True)
         ]
-        spec = WinogradSpec(lanes, outputs, kernel, 8 if wide else 6, vectors, target.l2_bytes, part_block)
+        tile = (outputs, kernel, 8 if wide else 6, vectors)
+        spec = WinogradSpec(lanes, *tile, target.l2_bytes, part_block, target.steps_near())
         costs[spec] = _winograd_cost(spec, tiles[0] * tiles[1], groups, channels, out_channels)
     return min(costs, key=lambda spec: costs[spec])
 

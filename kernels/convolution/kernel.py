@@ -461,6 +461,7 @@ class _Tile:
             *(self.code.builder, types.float32, [value.value for value in values], a.value, offsets),
             *(_I64(spec.tap_step), b.panel.value, _I64(spec.block), deep.value),
             places=None if places is None else places.value,
+            near=spec.near,
         )
         for variable, old, new in zip(sums, values, added, strict=True):
             variable.set(old.like(new))

@@ -166,6 +166,8 @@ class DirectSpec(KernelSpec):
     y_planes: bool = False
     """Whether y lies in planes of pixels (y_pixel = 1): tiles are then collected in scratch memory, and from there
     transposed while they are in the first-level cache. Else y_channel is 1."""
+    near: int = 0
+    """How many steps ahead of their use weights are asked for, into the first-level cache; 0: not at all."""
 
     BUFFERS: ClassVar[tuple[str, ...]] = ("x", "w", "y")
     SIZES: ClassVar[tuple[str, ...]] = Problem._fields

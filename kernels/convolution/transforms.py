@@ -93,6 +93,8 @@ class WinogradSpec(KernelSpec):
     l2_bytes: int = 1 << 20
     part_block: bool = False
     """Whether the last block of input channels is not full: it is then read by masks."""
+    near: int = 0
+    """How many steps ahead of their use weights are asked for, into the first-level cache; 0: not at all."""
 
     BUFFERS: ClassVar[tuple[str, ...]] = ("x", "w", "y")
     SIZES: ClassVar[tuple[str, ...]] = Problem._fields

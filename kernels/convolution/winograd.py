@@ -181,6 +181,7 @@ class _Winograd:
                 *(a.at(channel * sizes.task_tiles).value, offsets, _I64(1)),
                 *(b.at(channel * spec.block).value, _I64(spec.block), deep.value),
                 (ahead.at(channel * sizes.ahead).value, sizes.ahead.value),
+                near=spec.near,
             )
             for variable, value, new in zip(sums, values, added, strict=True):
                 variable.set(value.like(new))

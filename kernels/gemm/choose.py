@@ -11,12 +11,15 @@ import numpy as np
 from jitonnx.kernels.gemm.spec import GemmSpec
 
 if TYPE_CHECKING:
+    from jitonnx.cores import Core
     from jitonnx.target import Target
 
 _ASSUMED_K = 256  # where k is not known
 _CODE_PENALTY = 0.005  # of the cost, for each tile that has to be compiled
 _SMALL_PRODUCTS = 1 << 19  # multiplications
-_WAYS = 8  # lines of a first-level cache that one address maps to, at least
+_PAGE = 4096  # bytes: addresses that far apart map to the same lines of a first-level cache
+_NEAR_ONE_ROW = 64  # steps of k: 4 KB of a panel of one vector
+_FAR_BYTES = 1 << 20  # of b: it does not stay in a second-level cache
 _STORED_BYTES, _STORED_ROWS = 1 << 20, 4
 _PIECE = 1 << 16
 _GENERAL_SIZES = (1, 2, 3, 4, 6, 8)  # of tiles for unknown extents
@@ -57,13 +60,21 @@ def choose_gemm(
     columns = None if n is None else -(-n * parts // lanes)
     code_penalty = 10 * _CODE_PENALTY if small else _CODE_PENALTY
     candidates = [
-        (_cost(down, across, parts, k, code_penalty), down.sizes, across.sizes)
+        (_cost(down, across, parts, k, code_penalty, target), down.sizes, across.sizes)
         for height, width in _tiles(target.vector_registers, parts)
         if (down := _cover(m, height)) and (across := _cover(columns, width))
         if width % parts == 0 or width == columns  # a half vector is stored through a mask: only in the last panel
     ]
     _, heights, widths = min(candidates)
-    return GemmSpec(heights, tuple(width * lanes // parts for width in widths), element, a_in_place, packed_b)
+    itemsize, waits = np.dtype(element).itemsize, packed_b and target.core.waits_for_l3
+    if waits and (m, batch) == (1, 1) and n and k and n * k * itemsize >= _FAR_BYTES and n >= 2 * lanes:
+        # A row of a takes no time at all: one stream of b, asked for long ahead, is what memory gives most to.
+        return GemmSpec((1,), (lanes,), element, a_in_place, packed_b, near=_NEAR_ONE_ROW)
+    panel_bytes = (k or _ASSUMED_K) * widths[0] * lanes // parts * itemsize
+    near = target.steps_near(panel_bytes) if packed_b else 0
+    wide = tuple(width * lanes // parts for width in widths)
+    paced = waits and (n is None or n > wide[0])  # there is a next panel
+    return GemmSpec(heights, wide, element, a_in_place, packed_b, near=near, paced=paced)
 
 
 def stored_type(b: np.ndarray, m: int) -> str:
@@ -85,7 +96,7 @@ def stored_type(b: np.ndarray, m: int) -> str:
     return "float16" if exact else ""
 
 
-def tile_cost(rows: int, vectors: float) -> float:
+def tile_cost(rows: int, vectors: float, core: Core) -> float:
     """What one step of k costs a tile, in FMAs of a full vector: whichever binds of
 
     - the FMAs, rows * vectors;
@@ -94,7 +105,13 @@ def tile_cost(rows: int, vectors: float) -> float:
     - fetching b's row from the second-level cache, 64 bytes in 3.2 FMAs (20 bytes a cycle);
 
     and of what does not bind a little all the same, as measured: 0.15 for each vector of b, 0.02 for each element of a.
+
+    Where a core does two FMAs a cycle, beside loads and prefetches on two other ports, each of these costs about half
+    an FMA: tiles of two vectors reached 0.83 of the FMA limit where 8 x 3, 9 x 3 and 6 x 4 had 0.90 (Intel's servers).
     """
+    if core.fmas > 1:
+        loads = (rows + 2 * vectors + 2) * core.fmas / core.loads  # a, b, b asked for, the next panel and rows of a
+        return max(rows * vectors, 8, 2.7 * vectors) + 0.55 * loads
     return max(rows * vectors, rows + vectors, 8, 3.2 * vectors) + 0.15 * vectors + 0.02 * rows
 
 
@@ -132,17 +149,17 @@ def _halves(size: int) -> tuple[int, ...]:
     return (size, *_halves(size // 2)) if size > 1 else (1,)
 
 
-def _cost(rows: _Cover, columns: _Cover, parts: int, k: int | None, code_penalty: float) -> float:
+def _cost(rows: _Cover, columns: _Cover, parts: int, k: int | None, code_penalty: float, target: Target) -> float:
     """The cost of one step of k over all tiles, with a part of what each tile costs once."""
     cost = sum(
         row_count
         * column_count
-        * (tile_cost(row, column / parts) + _start_cost(row, column / parts) / (k or _ASSUMED_K))
+        * (tile_cost(row, column / parts, target.core) + _start_cost(row, column / parts) / (k or _ASSUMED_K))
         for row, row_count in zip(*rows, strict=True)
         for column, column_count in zip(*columns, strict=True)
     )
     cost *= 1 + code_penalty * len(rows.sizes) * len(columns.sizes)
-    if rows.sizes[0] > _WAYS:
+    if rows.sizes[0] > target.l1_bytes // _PAGE:
         # The rows of a in use may all map to the same lines, and do at such strides: 0.71 of the FMA limit was measured
         # for 14 x 2 at k = 3072, where 8 x 3 reached 0.98.
         cost *= 1.4 if k is not None and k % 512 == 0 else 1.02

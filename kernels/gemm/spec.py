@@ -61,6 +61,11 @@ class GemmSpec(KernelSpec):
     b_stored: str = ""
     """float16 or bfloat16: packed b lies in 16 bits and is widened to float32 as it is read; else it lies as `element`.
     For float32 b whose elements are all such numbers (`stored_type`), so that results stay the same."""
+    near: int = 0
+    """How many steps of k ahead of its use packed b is asked for, into the first-level cache; 0: not at all."""
+    paced: bool = False
+    """All tiles of a strip ask for the next panel of b, at an even pace, and those of a task's first panel alone for
+    their rows of a. Otherwise the first tiles ask for the panel, a cache line in each step of k, and all for rows."""
     later: tuple[int, ...] = ()
     """Where the kernel finds what it asks for on behalf of later kernels: pairs of a buffer's number and of a size's.
     The size is the number of the strip of tiles (one panel of b in one task) at which those that ask for the buffer

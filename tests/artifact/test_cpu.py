@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jitonnx.cores import HALF_WIDTH
 from jitonnx.runtime import cpu
 from jitonnx.runtime.cpu import CpuNeeded, available, this_machine
 from jitonnx.target import Target, host, named
@@ -33,7 +34,7 @@ def test_named() -> None:
     for name in cpu._NAMED:
         assert named(name).needed.name == name
     with pytest.raises(ValueError, match="CPU 'z80' has is not known"):
-        _ = Target("z80", "", 16, 16, 1, 1, 1).needed
+        _ = Target("z80", "", 16, 16, 1, 1, 1, HALF_WIDTH).needed
 
 
 def test_unknown_features_are_missing() -> None:

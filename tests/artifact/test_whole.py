@@ -59,7 +59,7 @@ def wait_for(folder: Path, ready: Callable[[list[Path]], Any] = bool) -> list[Pa
 
 def is_whole(session: InferenceSession) -> bool:
     """Whether the session was opened from the kernel cache and has not loaded the model since."""
-    return session._whole is not None
+    return session._model.whole is not None
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_other_settings_are_kept_apart(opened: tuple[InferenceSession, Inference
 def test_what_is_not_kept(model: Path, entries: dict[str, str]) -> None:
     for _ in range(2):
         session = InferenceSession(model, options(**entries))
-        assert not is_whole(session) and session._kept_as is None
+        assert not is_whole(session) and session._model.kept_as is None
 
 
 def test_models_that_are_not_kept(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

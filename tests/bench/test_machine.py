@@ -29,7 +29,7 @@ def test_copy_kernel_copies_all_and_no_more(kernel):
 
 
 def test_kernels_use_the_widest_vectors():
-    text = machine._fma_ir() + machine._copy_ir("copy", "")
+    text = machine.fma_ir("fma", machine.vector_lanes(), 2) + machine._copy_ir("copy", "")
     assert f"<{machine.vector_lanes()} x float>" in text
     assert machine.describe()["vector_bits"] == 32 * machine.vector_lanes()
 

@@ -7,10 +7,14 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 import jitonnx
+import jitonnx.demo
 from jitonnx.cli import main
+from jitonnx.runtime import cache
+from jitonnx.runtime.artifact import MAGIC
 from tests.session import models
 from tests.session.models import model, node, tensor
 
@@ -147,13 +151,147 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
         (["run", "MODEL", "--shape", "x=2,4"], r"'x' has the shape \['N', 3\]; \[2, 4\] does not fit"),
         (["run", "MODEL", "--shape", "x=2,3", "--dim", "N=3"], "as 'N' is 3"),
         (["run", "MODEL", "--dim", "M=1"], "the model has no dimension 'M'; its named dimensions are: N"),
-        (["run", "MODEL", "--input", "nope.npz"], "No such file"),
+        (["run", "MODEL", "--input", "nope.npz"], "^jitonnx: nope.npz: No such file or directory$"),
+        (["run", "MODEL", "--input", "FOLDER"], ": Is a directory$"),
+        (["run", "MODEL", "--input", "MODEL"], "is no .npz file of inputs, as numpy.savez writes them: "),
+        (["run", "MODEL", "--input", "FOLDER/empty"], "is no .npz file of inputs, as numpy.savez writes them: "),
+        (["bench", "MODEL", "--input", "FOLDER/cut.npz"], "is no .npz file of inputs, as numpy.savez writes them: "),
+        (["profile", "MODEL", "--input", "FOLDER/one.npy"], "holds one array without a name: give an .npz file"),
+        (["run", "MODEL", "--dim", f"N={1 << 70}"], r"'x' would have the shape \[\d+, 3\], which is beyond all memory"),
+        (["explain", "MODEL", "--dim", f"N={1 << 70}"], "which is beyond all memory"),
+        (["run", "MODEL", "--dim", f"N={1 << 50}"], "^jitonnx: there is not enough memory: "),
+        (["run", "MODEL", "--dim", "N=1", "--output", "FOLDER/a/b"], "/a/b.npz: No such file or directory$"),
+        (["explain", "MODEL", "--dim", "N=1", "--html", "FOLDER"], ": Is a directory$"),
+        (["compile", "MODEL", "--dim", "N=1", "-o", ""], ": that is a folder, not a file to write to$"),
+        (["compile", "MODEL", "--dim", "N=1", "-o", "FOLDER"], ": Is a directory$"),
     ],
 )
-def test_mistakes(capsys: pytest.CaptureFixture[str], relu_add: str, arguments: list[str], text: str) -> None:
-    assert main([relu_add if argument == "MODEL" else argument for argument in arguments]) == 1
-    error = capsys.readouterr().err
-    assert re.match("jitonnx: ", error) and re.search(text, error)
+def test_mistakes(
+    capsys: pytest.CaptureFixture[str], relu_add: str, tmp_path: Path, arguments: list[str], text: str
+) -> None:
+    np.save(tmp_path / "one.npy", np.ones((4, 3), np.float32))
+    np.savez(tmp_path / "cut.npz", x=np.ones((4, 3), np.float32))
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "cut.npz").read_bytes()[:150])
+    (tmp_path / "empty").touch()
+    given = [argument.replace("MODEL", relu_add).replace("FOLDER", str(tmp_path)) for argument in arguments]
+    assert re.search(text, refusal(capsys, *given))
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What a command that must fail says: one message, and no traceback."""
+    capsys.readouterr()
+    assert main(arguments) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert not any("Traceback" in line or "Bug" in line for line in said)
+    first = next(number for number, line in enumerate(said) if line.startswith("jitonnx: "))
+    assert all(line.startswith("note: ") for line in said[:first])
+    return "\n".join(said[first:])
+
+
+COMMANDS = (
+    ("run",),
+    ("explain",),
+    ("explain", "--details"),
+    ("explain", "--html", "page.html"),
+    ("profile",),
+    ("bench", "--seconds", "0"),
+    ("compile", "-o", "out"),
+)
+OPEN = [tensor("x", ["a", "b"]), tensor("y", ["c", "d"])]
+DIGITS = Path(jitonnx.demo.model_path()).read_bytes()
+BAD_FILES = {
+    "No such file": (None, "File doesn't exist"),
+    "empty": (b"", "No graph was found in the protobuf"),
+    "cut off": (DIGITS[:20_000], "protobuf parsing failed: the field at byte .* truncated"),
+    "text": (b"not a model\n" * 9, "protobuf parsing failed"),
+    "artifact, cut off": (MAGIC + bytes(8), "is no compiled model of jitonnx, or it is cut off"),
+    "missing operator": (
+        model([node("Missing", ["x"], ["y"])], [tensor("x", [2])], [tensor("y", [2])]),
+        "Missing",
+    ),
+    "wrong types": (
+        model([node("Add", ["x", "y"], ["z"])], [tensor("x", [2]), tensor("y", [2], models.INT64)], [tensor("z", [2])]),
+        "inputs have different element types: float, int64",
+    ),
+    "wrong shapes": (
+        model([node("MatMul", ["x", "y"], ["z"])], [tensor("x", [2, 3]), tensor("y", [4, 5])], [tensor("z", [2, 5])]),
+        r"the last axis of A \(3\) and the next to last of B \(4\) differ",
+    ),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("kind", BAD_FILES)
+def test_bad_files(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...],
+    kind: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    content, text = BAD_FILES[kind]
+    if content is not None:
+        (tmp_path / "bad.onnx").write_bytes(content)
+    assert re.search(text, refusal(capsys, command[0], "bad.onnx", *command[1:]))
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize(
+    "operator, text",
+    [
+        ("MatMul", r"MatMul node 'make_z' .*: the last axis of A \(3\) and the next to last of B \(4\) differ"),
+        ("Add", r"Add node 'make_z' .*: shapes do not broadcast: float\[2,3\], float\[4,5\]"),
+    ],
+)
+def test_shapes_that_a_node_refuses(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...],
+    operator: str,
+    text: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("open.onnx").write_bytes(model([node(operator, ["x", "y"], ["z"])], OPEN, [tensor("z", ["e", "f"])]))
+    shapes = ("--shape", "x=2,3", "--shape", "y=4,5")
+    assert re.search(text, refusal(capsys, command[0], "open.onnx", *shapes, *command[1:]))
+
+
+def test_no_elements(capsys: pytest.CaptureFixture[str], relu_add: str) -> None:
+    for command in ("run", "explain", "profile"):
+        assert "[0, 3]" in call(capsys, command, relu_add, "--dim", "N=0") or command == "profile"
+
+
+def test_bench_of_what_onnxruntime_refuses(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "float8.onnx"
+    x, y = tensor("x", [4], onnx.TensorProto.FLOAT8E4M3FN), tensor("y", [4])
+    path.write_bytes(model([node("Cast", ["x"], ["y"], to=models.FLOAT)], [x], [y]))
+    out = call(capsys, "bench", str(path), "--seconds", "0")
+    assert "jitonnx " in out and re.search(r"onnxruntime cannot run it \(.*\), so there is nothing to compare", out)
+
+
+def test_a_fault_of_ours_is_a_message_too(
+    capsys: pytest.CaptureFixture[str], relu_add: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def faulty(*_: object) -> None:
+        raise TypeError("no such thing")
+
+    monkeypatch.setattr(jitonnx.InferenceSession, "run", faulty)
+    assert main(("run", relu_add, "--dim", "N=4")) == 1
+    assert capsys.readouterr().err.startswith("jitonnx: Bug: TypeError: no such thing. Please report it, with what")
+    with pytest.raises(TypeError):
+        main(("--traceback", "run", relu_add, "--dim", "N=4"))
+
+
+def test_a_cache_that_cannot_be_used(
+    capsys: pytest.CaptureFixture[str], relu_add: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JITONNX_CACHE_DIR", relu_add)  # a file
+    for arguments in (("cache", "info"), ("cache", "clear"), ("run", relu_add, "--dim", "N=4")):
+        monkeypatch.setattr(cache, "_warned", set())
+        assert main(arguments) == 0
+        assert "jitonnx: kernels are not kept on disk: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("argument", [["--shape", "x"], ["--shape", "x=a"], ["--dim", "N"], ["--threads", "0"]])

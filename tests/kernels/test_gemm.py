@@ -119,9 +119,11 @@ def lanes_of(cpu: str, element: str = "float32") -> int:
 # ---------------------------------------------------------------- values
 
 
+@pytest.mark.parametrize("asking", [{}, {"near": 24, "paced": True}], ids=["lines", "paced"])
 @pytest.mark.parametrize("cpu", CPUS)
-def test_gemm_tile_edges(cpu: str) -> None:
-    spec, lanes = WIDEST[cpu], lanes_of(cpu)
+def test_gemm_tile_edges(cpu: str, asking: dict[str, Any]) -> None:
+    """Whichever way memory is asked for what comes next."""
+    spec, lanes = replace(WIDEST[cpu], **asking), lanes_of(cpu)
     kernel = compiled(spec, cpu, lanes)
     rng = np.random.default_rng(0)
     edges = sorted({0, 1, *(w + d for w in (lanes, *spec.widths) for d in (-1, 0, 1)), 3 * spec.widths[0] + 1})
@@ -312,6 +314,20 @@ def test_choose_gemm_covers_and_fits() -> None:
             assert (spec.tasks(arguments) == 0) == (rows == 0)
 
 
+def test_gemm_asks_for_b_as_the_core_needs_it() -> None:
+    intel, zen = named("sapphirerapids"), named("znver4")
+    far = choose_gemm(128, 3072, 768, 1, intel)
+    assert (far.near, far.paced) == (24, True)
+    assert choose_gemm(128, 3072, 64, 1, intel).near == 0, "the panel stays in the first-level cache"
+    assert not choose_gemm(128, 16, 768, 1, intel).paced, "there is one panel"
+    assert not choose_gemm(128, 3072, 768, 1, intel, packed_b=False).near
+    row = choose_gemm(1, 4096, 4096, 1, intel)
+    assert (row.rows, row.widths, row.paced) == ((1,), (16,), False)
+    for m, n in ((128, 3072), (1, 4096)):
+        spec = choose_gemm(m, n, 768, 1, zen)
+        assert (spec.near, spec.paced) == (0, False)
+
+
 def test_gemm_tasks_cover_known_rows_only() -> None:
     spec = GemmSpec((6, 4), (64,))
     with pytest.raises(ValueError, match="leaves 1 of 785 rows undone"):
@@ -326,10 +342,10 @@ def test_gemm_is_cut_into_tasks_to_share() -> None:
 
 
 @pytest.mark.parametrize("cpu", CPUS)
-@pytest.mark.parametrize("pieces", [1, 3])
-def test_gemm_asking_for_what_later_kernels_read(cpu: str, pieces: int) -> None:
+@pytest.mark.parametrize(("pieces", "paced"), [(1, False), (3, False), (3, True)])
+def test_gemm_asking_for_what_later_kernels_read(cpu: str, pieces: int, paced: bool) -> None:
     """It computes the same, and only asks: for a buffer of one element, and beyond any, without touching them."""
-    rng, lanes, spec = np.random.default_rng(5), lanes_of(cpu), GemmSpec((6, 4, 1), (32, 16))
+    rng, lanes, spec = np.random.default_rng(5), lanes_of(cpu), GemmSpec((6, 4, 1), (32, 16), paced=paced)
     asking = replace(spec, later=(4, 18, 3, 20))
     plain, kernel = compiled(spec, cpu, lanes, bias_relu), compiled(asking, cpu, lanes, bias_relu)
     for m, n, k in [(1, 1, 1), (6, 32, 3), (97, 83, 40), (500, 33, 17)]:

@@ -171,3 +171,23 @@ def test_two_reshapes_are_one_even_where_axes_do_not_factor() -> None:
         return b.op(Softmax(), b.op(Reshape(), x, [6, 1]))
 
     assert operators(rewritten(author)[0]) == {"Relu": 1, "Reshape": 1, "Softmax": 1}
+
+
+def test_slices_of_nothing() -> None:
+    """A place before the start, where such a slice would end, may count from the end."""
+
+    def author(b: Build) -> Value:
+        x = b.op(Slice(), b.input(normal(3)), [0], [-6], [0], [2])
+        return b.op(Relu(), b.op(Flatten(axis=1), b.op(Identity(), x)))
+
+    assert operators(rewritten(author)[0]) == {"Reshape": 1, "Slice": 1, "Relu": 1}
+
+
+def test_a_reversed_slice_with_an_open_size_ends_before_the_first_element() -> None:
+    """The place -1, once sizes are known, is no place behind the last element."""
+
+    def author(b: Build) -> Value:
+        x = b.op(Transpose(perm=(1, 0)), b.input(normal(3, 4), ("rows", "columns")))
+        return b.op(Transpose(perm=(1, 0)), b.op(Slice(), x, [-2], [-5], [0], [-1]))
+
+    assert operators(rewritten(author)[0]) == {"Slice": 1}

@@ -39,11 +39,8 @@ def _sum(threads: int = 1) -> Executable:
 
 
 def _entry(program: Executable, release_gil: bool = True) -> Entry:
-    """The program's entry, with a frame ready."""
     entry = program.entry(release_gil)
     assert entry is not None
-    with program.frame():
-        pass
     return entry
 
 
@@ -61,12 +58,11 @@ def test_same_as_run(threads: int, release_gil: bool) -> None:
             assert got.flags.owndata and got.flags.c_contiguous and got.flags.writeable
 
 
-def test_first_call_declines_until_there_is_a_frame() -> None:
+def test_the_first_call_makes_a_frame() -> None:
     program = _sum()
     entry = program.entry()
-    assert entry is not None and entry({"a": X, "b": X}) is None
-    program.run([X, X])
-    assert entry({"a": X, "b": X}) is not None
+    assert entry is not None and program._pool.kept == 0
+    assert entry({"a": X, "b": X}) is not None and program._pool.kept == 1
 
 
 class _Subclass(np.ndarray):
@@ -198,8 +194,7 @@ def test_short_memory_is_an_error_and_leaves_the_entry_usable() -> None:
     for _ in range(3):
         with pytest.raises(MemoryError):
             entry({})
-    with program.frame():
-        assert program._pool.kept == 1
+    assert program._pool.kept == 1 and not program._pool.frames["owner"].any()
 
 
 def test_entry_keeps_its_program_alive() -> None:
@@ -213,22 +208,18 @@ def test_entry_keeps_its_program_alive() -> None:
 
 
 def test_several_python_threads() -> None:
-    """More threads than frames: who finds none goes the long way, and all get the right answer."""
+    """More threads than frames."""
     program = chain(20, 4096, 16, 2)
     entry = _entry(program)
 
-    def work(number: int) -> int:
+    def work(number: int) -> None:
         x = np.full(4096, number, np.float32)
-        fast = 0
         for _ in range(500):
             result = entry({"x": x})
-            fast += result is not None
-            (y,) = result or program.run([x])
-            assert (y == number + 20).all()
-        return fast
+            assert result is not None and (result[0] == number + 20).all()
 
     with ThreadPoolExecutor(8) as pool:
-        assert sum(pool.map(work, range(8))) > 0
+        list(pool.map(work, range(8)))
 
 
 def test_inputs_are_held_while_kernels_read_them() -> None:

@@ -116,7 +116,7 @@ def test_an_error_in_the_background_is_raised_by_the_next_run(
 
 def test_closing_calls_off_the_background(empty_cache: Path) -> None:
     session = jitonnx.InferenceSession(layers(), options("background"))
-    engine = session._main.engine
+    engine = session._model.main.engine
     session.close()
     with pytest.raises(RuntimeError, match="closed"):
         session.run(None, feeds())
@@ -126,7 +126,7 @@ def test_closing_calls_off_the_background(empty_cache: Path) -> None:
 
 def test_deleting_calls_off_the_background(empty_cache: Path) -> None:
     session = jitonnx.InferenceSession(layers(), options("background"))
-    engine = session._main.engine
+    engine = session._model.main.engine
     del session
     with pytest.raises(Fail, match=r"called off|compiling stopped"):
         engine.wait()

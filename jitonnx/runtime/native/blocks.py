@@ -12,15 +12,11 @@ import llvmlite.ir as ir
 from ..layout import ALIGNMENT, BLOCKS, KEPT_BLOCKS, WORD_BYTES
 from .emit import POINTER, Code
 
-_PAGE = 4096
-_HUGE_PAGES = 14
-"""Linux's MADV_HUGEPAGE: a large block costs a page fault per 2 MB instead of per 4 KB, as with NumPy's own."""
 
-
-def define(module: ir.Module, linux: bool) -> None:
-    """Add the functions to a module."""
+def define(module: ir.Module) -> None:
+    """Add the functions to a module that has those of `memory`."""
     _drop(module)
-    _allocate(module, linux)
+    _allocate(module)
     _clear(module)
     _resize(module)
     _free(module)
@@ -44,7 +40,7 @@ def _drop(module: ir.Module) -> ir.Value:
     code.build.ret(block)
 
 
-def _allocate(module: ir.Module, linux: bool) -> None:
+def _allocate(module: ir.Module) -> None:
     """A kept block of this size, or a new one; null if memory is short."""
     code = Code(module, "ptr jitonnx_block_malloc(ptr blocks, i64 size)", exported=True)
     blocks, size = code["blocks"], code["size"]
@@ -61,11 +57,7 @@ def _allocate(module: ir.Module, linux: bool) -> None:
     with code.when(code.is_null(block), likely=False):
         code.build.ret(block)
     code.store(block, size)
-    if linux:
-        place = code.build.ptrtoint(block, size.type)
-        skip = code.build.and_(code.subtract(0, place), code.number(_PAGE - 1))
-        with code.when(code.compare(size, ">", skip)):
-            code.call("madvise", code.at(block, skip), code.subtract(size, skip), _HUGE_PAGES)
+    code.call("jitonnx_ask_for_huge_pages", block, size)
     code.build.ret(code.at(block, ALIGNMENT))
 
 

@@ -38,16 +38,17 @@ EXTERNAL = {
         "i32 pthread_mutex_unlock(ptr)",
         "i32 pthread_cond_wait(ptr, ptr)",
         "i32 pthread_cond_signal(ptr)",
+        "i64 pthread_self()",
         "i32 sched_yield()",
         "i32 clock_gettime(i32, ptr)",
         # the C library
         "ptr malloc(i64)",
         "ptr realloc(ptr, i64)",
+        "i32 posix_memalign(ptr, i64, i64)",
         "void free(ptr)",
         "ptr memset(ptr, i32, i64)",
         "i32 madvise(ptr, i64, i32)",
         # CPython
-        "ptr PyCapsule_GetPointer(ptr, ptr)",
         "i64 PyDict_Size(ptr)",
         "ptr PyDict_GetItemWithError(ptr, ptr)",
         "void PyErr_Clear()",
@@ -103,6 +104,10 @@ class Code:
 
     def subtract(self, left: int | ir.Value, right: int | ir.Value) -> ir.Value:
         return self.build.sub(self.number(left), self.number(right))
+
+    def bit(self, value: int) -> ir.Value:
+        """An i1."""
+        return ir.IntType(1)(value)
 
     def multiply(self, left: int | ir.Value, right: int | ir.Value) -> ir.Value:
         return self.build.mul(self.number(left), self.number(right))
@@ -179,6 +184,11 @@ class Code:
         """Write a word that other threads read; what was written before is seen by who sees this."""
         # An exchange, as llvmlite's store_atomic does not take untyped pointers; on x86 such a store is one anyway.
         self.build.atomic_rmw("xchg", target, self.number(value), "seq_cst")
+
+    def release(self, target: ir.Value, value: int) -> None:
+        """Write a word that hands over what was written before to who sees this; on x86 as cheap as any store."""
+        # llvmlite's `store_atomic` compares types of pointers, and so does not take untyped ones.
+        self.build._insert(ir.instructions.StoreAtomicInstr(self.build.block, self.number(value), target, "release", 8))
 
     def fetch_add(self, target: ir.Value, value: int | ir.Value) -> ir.Value:
         """Add to a word that other threads write; returns what it was."""

@@ -30,7 +30,7 @@ _SET_HANDLER = ir.FunctionType(POINTER, [POINTER])
 
 
 def define(module: ir.Module) -> None:
-    """Add the entry to a module that has the functions of `walk`."""
+    """Add the entry to a module that has the functions of `frames`."""
     _accepts(module)
     _bind_inputs(module)
     _make_outputs(module)
@@ -154,13 +154,14 @@ def _take_flags(module: ir.Module) -> None:
 
 
 def _entry(module: ir.Module) -> None:
-    """The builtin (METH_O): a list of outputs, or None where Python has to look closer, also if flags were set.
+    """The builtin (METH_O): a list of outputs, or None where Python has to look closer, also if flags were set. `self`
+    is an array of an `ENTRY`.
 
     A frame is taken first and given back last: allocating and releasing objects can run Python code, and with it
     another thread.
     """
     code = Code(module, "ptr jitonnx_entry(ptr self, ptr feeds)", exported=True)
-    entry = code.call("PyCapsule_GetPointer", code["self"], POINTER(None))
+    entry = code.load(code.at(code["self"], ArrayField.DATA), POINTER)
     pool, count = code.pointer(entry, ENTRY, "pool"), code.word(entry, ENTRY, "input_count")
 
     def decline() -> None:
@@ -180,7 +181,7 @@ def _entry(module: ir.Module) -> None:
 
     def give_back(bound: ir.Value) -> None:
         code.call("jitonnx_release_inputs", held, bound)
-        code.call("jitonnx_put_back", pool, frame)
+        code.call("jitonnx_put_back", frame)
 
     bound = code.call("jitonnx_bind_inputs", entry, code["feeds"], bases, held)
     with code.when(code.compare(bound, "!=", count), likely=False):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import llvmlite.ir as ir
 
-from ..layout import FRAME, LOADED, MEMBER, PATCH, POOL, PROGRAM, ROW, TEAM, WORD_BYTES
+from ..layout import FRAME, MEMBER, PATCH, ROW, TEAM
 from .emit import POINTER, WORD, Code
 from .sync import sequence_of
 
@@ -18,12 +18,9 @@ def define_walk(module: ir.Module) -> None:
 
 
 def define_runs(module: ir.Module) -> None:
-    """Add what Python calls to a module that has the walk and the functions of `team`."""
+    """Add the run to a module that has the walk and the functions of `team`."""
     _patch(module)
     _run(module)
-    _load(module)
-    _take(module)
-    _put_back(module)
 
 
 def call_kernel(
@@ -91,7 +88,7 @@ def _run(module: ir.Module) -> None:
     }
     walk(frame, 0, 0, row_count)
     """
-    code = Code(module, "void jitonnx_run(ptr frame, ptr stamps)", exported=True)
+    code = Code(module, "void jitonnx_run(ptr frame, ptr stamps)")
     frame, stamps = code["frame"], code["stamps"]
     code.call("jitonnx_patch", frame)
     stamp(code, stamps, 0)
@@ -114,60 +111,4 @@ def _run(module: ir.Module) -> None:
             code.give()
         code.publish(busy, 0)
     code.call("jitonnx_walk", frame, 0, 0, rows, stamps)
-    code.give()
-
-
-def _load(module: ir.Module) -> None:
-    """Make a frame one of this program, which it has room for."""
-    code = Code(module, "void jitonnx_load(ptr frame, ptr program)", exported=True)
-    frame, program = code["frame"], code["program"]
-    for name in LOADED:
-        code.put(frame, FRAME, name, code.word(program, PROGRAM, name))
-    memory = code.word(frame, FRAME, "memory")
-    code.put(frame, FRAME, "flags", memory)
-    code.put(frame, FRAME, "scratch", code.add(memory, code.word(program, PROGRAM, "scratch_begin")))
-    initial, in_arena = code.pointer(program, PROGRAM, "pointers"), code.pointer(program, PROGRAM, "in_arena")
-    pointers, flags = code.pointer(frame, FRAME, "pointers"), code.pointer(frame, FRAME, "flags")
-    with code.loop(0, code.word(program, PROGRAM, "pointer_count")) as index:
-        offset = code.multiply(index, WORD_BYTES)
-        base = code.build.and_(memory, code.load(code.at(in_arena, offset)))
-        code.store(code.at(pointers, offset), code.add(base, code.load(code.at(initial, offset))))
-    with code.loop(0, code.word(program, PROGRAM, "flag_count")) as index:
-        code.store(code.at(flags, code.multiply(index, WORD_BYTES)), 0)
-    code.give()
-
-
-def _take(module: ir.Module) -> None:
-    """A frame that no run is using, loaded with the program; null if there is none, or the one used last lacks room.
-    The caller holds the GIL, which guards the pool.
-    """
-    code = Code(module, "ptr jitonnx_take(ptr pool, ptr program)", exported=True)
-    pool, program = code["pool"], code["program"]
-    count = code.word(pool, POOL, "count")
-    with code.when(code.equal(count, 0)):
-        code.build.ret(POINTER(None))
-    left = code.subtract(count, 1)
-    frame = code.load(code.at(code.pointer(pool, POOL, "frames"), code.multiply(left, WORD_BYTES)), POINTER)
-    number = code.word(program, PROGRAM, "number")
-    with code.when(code.compare(code.word(frame, FRAME, "number"), "!=", number)):
-        for needed, there in (
-            ("memory_bytes", "memory_bytes"),
-            ("pointer_count", "pointer_limit"),
-            ("base_count", "base_limit"),
-        ):
-            room = code.word(frame, FRAME, there)
-            with code.when(code.compare(code.word(program, PROGRAM, needed), ">", room), likely=False):
-                code.build.ret(POINTER(None))
-        code.call("jitonnx_load", frame, program)
-    code.put(pool, POOL, "count", left)
-    code.build.ret(frame)
-
-
-def _put_back(module: ir.Module) -> None:
-    """Give a frame back to the pool. The caller holds the GIL."""
-    code = Code(module, "void jitonnx_put_back(ptr pool, ptr frame)", exported=True)
-    count = code.word(code["pool"], POOL, "count")
-    place = code.at(code.pointer(code["pool"], POOL, "frames"), code.multiply(count, 8))
-    code.build.store(code["frame"], place)
-    code.put(code["pool"], POOL, "count", code.add(count, 1))
     code.give()

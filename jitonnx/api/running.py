@@ -1,0 +1,208 @@
+"""All runs of a model: what is usual in one native call, what is not step by step.
+
+A run that is like the one before it (a dict of arrays of the same shapes, all outputs wanted) is one call of native
+code, `Runs.entry`, which returns None whenever anything is unusual. What is unusual is looked at here: another program
+that exists already, then every feed by itself, then a program made for new shapes.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+from jitonnx.api import feeds as feeding
+from jitonnx.api.entries import STRICT
+from jitonnx.api.options import RunOptions
+from jitonnx.errors import Fail, InvalidArgument, RuntimeException
+from jitonnx.ir.declaration import Declaration
+from jitonnx.ir.errors import GraphError, InferenceError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from typing_extensions import TypeIs
+
+    from jitonnx.api.profiling import Profile
+    from jitonnx.engine.background import BackgroundEngine
+    from jitonnx.engine.pipeline import Engine
+    from jitonnx.engine.ready import Ready
+    from jitonnx.opening import OpenedModel
+    from jitonnx.runtime.program import Shapes
+    from jitonnx.saved.engine import SavedEngine
+
+    AnyEngine: TypeAlias = Engine | SavedEngine | BackgroundEngine
+
+Outputs: TypeAlias = list[Any]
+
+
+class Bound:
+    """An engine and the inputs it takes, in order."""
+
+    def __init__(self, declared: Sequence[Declaration], engine: AnyEngine) -> None:
+        self.declared, self.engine = declared, engine
+        self.names = [entry.name for entry in declared]
+        self.plain, self.named = feeding.PlainInputs(declared), feeding.NamedSizes(declared)
+
+    def known_program(self, feeds: Any) -> Ready | None:
+        """The program for feeds of these shapes if there is one; None also if they are not a mapping of arrays."""
+        try:
+            shapes = tuple([feeds[name].shape for name in self.names])
+        except (KeyError, AttributeError, TypeError, IndexError):
+            return None
+        return self.engine.known_program(shapes)
+
+
+def in_background(engine: AnyEngine) -> TypeIs[BackgroundEngine]:
+    """Whether an engine was left to the background, made by now or not."""
+    return hasattr(engine, "wait")  # no isinstance: an artifact opens without the module of the class
+
+
+class Runs:
+    """The runs of a session's model. profile: where times are noted, if they are."""
+
+    def __init__(self, model: OpenedModel, strict: bool, profile: Profile | None) -> None:
+        self._model, self._strict = model, strict
+        self.profile = profile
+        self._disagreed = False
+        self._names = [output.name for output in model.outputs]
+        self.entry: Callable[[Any], Outputs | None] = _look_closer
+        """Gives all outputs for feeds like those of the last run; None if anything about them is unusual."""
+        self.warm_up()
+
+    def warm_up(self) -> None:
+        """Let the first run be like others, where the model runs with one set of shapes only."""
+        program = self._model.warm_up()
+        if program is not None and program.entry is not None and self.profile is None:
+            self.entry = program.entry
+
+    def close(self) -> None:
+        """Refuse further runs; those that have begun end well."""
+        self.entry = _closed
+
+    def run(self, output_names: Any, feeds: Mapping[str, Any], run_options: RunOptions | None) -> Outputs:
+        """Any run at all. Arguments as for `InferenceSession.run`."""
+        if run_options is not None and not isinstance(run_options, RunOptions):
+            raise TypeError(f"run_options is a {type(run_options).__name__}, not a jitonnx.RunOptions")
+        selection = self.selection(output_names)
+        if run_options is not None and run_options.terminate:
+            raise Fail("Exiting due to terminate flag being set to true.")
+        outputs = self._all_outputs(feeds)
+        if selection is None:
+            return outputs
+        # An output wanted twice is two arrays.
+        return [
+            outputs[index] if index not in selection[:place] else outputs[index].copy()
+            for place, index in enumerate(selection)
+        ]
+
+    def submit(self, run: Callable[[], Outputs], feeds: Any, callback: Any, user_data: Any) -> Future[Outputs]:
+        """`run` on a thread of its own, and then `callback(outputs, user_data, error)`; names are checked at once."""
+        if self.entry is _closed:
+            _closed(feeds)
+        feeding.check_names(feeds, self._model.main.names, self._model.overridable)
+        from concurrent.futures import ThreadPoolExecutor
+
+        executor = ThreadPoolExecutor(1, "jitonnx-run")
+        future = executor.submit(run)
+        if callback is not None:
+            called = executor.submit(_call_back, future, callback, user_data)
+            called.add_done_callback(self._log_callback)
+        executor.shutdown(wait=False)
+        return future
+
+    def _log_callback(self, called: Future[None]) -> None:
+        error = called.exception()
+        if error is not None:
+            self._model.logger.error("the callback of run_async raised %r", error, exc_info=error)
+
+    def selection(self, output_names: Any) -> list[int] | None:
+        """Positions of the outputs wanted; None: all of them, in order."""
+        if not output_names:
+            return None
+        if isinstance(output_names, str) or not all(isinstance(name, str) for name in output_names):
+            raise TypeError(f"output_names must be a list of str, or None for all outputs; got {output_names!r}")
+        names = self._names
+        for name in output_names:
+            if name not in names:
+                raise feeding.unknown_output(name, names)
+        return None if list(output_names) == names else [names.index(name) for name in output_names]
+
+    def _all_outputs(self, feeds: Any) -> Outputs:
+        """All outputs. Shapes that there is a program for cost little; everything else is checked with care."""
+        outputs = self.entry(feeds)
+        if outputs is not None:
+            return outputs
+        program = self._model.main.known_program(feeds)
+        if program is not None and program.entry is not None and self.profile is None:
+            outputs = program.entry(feeds)
+            if outputs is not None:
+                self.entry = program.entry
+                return outputs
+        return self._carefully(feeds)
+
+    def _carefully(self, feeds: Any) -> Outputs:
+        """All outputs, every feed looked at by itself."""
+        bound, arrays = self._model.main, self._model.main.plain.arrays(feeds)
+        if arrays is None:
+            feeding.check_names(feeds, bound.names, self._model.overridable)
+            bound = self._model.bound(feeds)
+            arrays = [feeding.read(feeds[declared.name], declared) for declared in bound.declared]
+        shapes = tuple(array.shape for array in arrays)
+        if bound.engine.known_program(shapes) is None:
+            self._check_agreement(bound, shapes)
+        with explained():
+            program = bound.engine.program(shapes)
+            if program is None:
+                outputs = bound.engine.run(arrays)
+                runner = None if self.profile else bound.engine.runner(shapes)
+                if runner is not None:
+                    self.entry = feeding.plain_entry(bound.declared, shapes, runner) or self.entry
+                return outputs
+        if self.profile is not None:
+            return self.profile.run(program.executable, arrays)
+        if program.entry is not None:
+            self.entry = program.entry
+        return program.run(arrays)
+
+    def _check_agreement(self, bound: Bound, shapes: Shapes) -> None:
+        """Warn once of inputs that disagree on a dimension; InvalidArgument in strict mode."""
+        text = bound.named.disagreement(shapes)
+        if text is None:
+            return
+        if self._strict:
+            raise InvalidArgument(f"inputs disagree: {text}. (The session configuration entry {STRICT} is 1.)")
+        if not self._disagreed:
+            self._disagreed = True
+            warnings.warn(
+                f"inputs disagree: {text}. The model is compiled anew for such shapes; set the session configuration "
+                f"entry {STRICT} to 1 to get an error instead",
+                stacklevel=6,
+            )
+
+
+def _look_closer(feeds: Any) -> None:
+    """The entry of a session that has no native one."""
+
+
+def _closed(feeds: Any) -> NoReturn:
+    raise RuntimeError("the session is closed")
+
+
+def _call_back(future: Future[Outputs], callback: Callable[[Outputs, Any, str], Any], user_data: Any) -> None:
+    error = future.exception()
+    callback([] if error else future.result(), user_data, str(error) if error else "")
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Errors about a graph leave as Fail: they name the node, its operator and its inputs already. A lack of memory
+    leaves as RuntimeException.
+    """
+    try:
+        yield
+    except (GraphError, InferenceError) as error:
+        raise Fail(str(error)) from error
+    except MemoryError as error:
+        raise RuntimeException(f"There is not enough memory for the model at these sizes: {error}") from error

@@ -1,0 +1,171 @@
+"""Measures what a core of this machine does in a cycle, where `cores` does not know its kind.
+
+Machine code from LLVM IR that spells out every vector instruction is timed for some 50 ms, once a machine: the result
+is kept in the kernel cache. JITONNX_CALIBRATE=0 takes a common kind of core instead, so that the same code is chosen
+whatever a machine was busy with.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from jitonnx.cores import HALF_WIDTH, Core
+from jitonnx.runtime.cache import KernelCache
+from jitonnx.runtime.cpu import cpu_identity, described
+
+SWITCH = "JITONNX_CALIBRATE"
+_LINE = 64  # bytes of a cache line, and of the widest vector
+_LATENCY = 4  # cycles of an FMA, or 5
+_UNROLL = 8  # vectors a step of reading: enough loads in flight, few enough for 16 registers
+_SECONDS = 0.001  # short against the turns of other processes
+_ROUNDS = 12  # of which the best counts
+_SIZES = {"l1": 16 << 10, "l3": 6 << 20, "memory": 96 << 20}
+"""Bytes to read of each: in the first-level cache; beyond any second-level one; beyond most third-level ones."""
+
+
+def calibrated(vector_bytes: int) -> Core:
+    """What the cores of this machine do with vectors of so many bytes."""
+    if os.environ.get(SWITCH) == "0":
+        return HALF_WIDTH
+    identity = cpu_identity()
+    if identity is None:
+        return _measured(vector_bytes)
+    cache, key = KernelCache(), f"core {vector_bytes} {identity}"
+    kept = cache.get(key)
+    if kept is not None:
+        fmas, loads, l3_bytes, memory_bytes = kept.decode().split()
+        return Core(int(fmas), int(loads), float(l3_bytes), float(memory_bytes))
+    core = _measured(vector_bytes)
+    cache.put(key, " ".join(map(str, core)).encode())
+    return core
+
+
+def _measured(vector_bytes: int) -> Core:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu=described().name, features=described().features, opt=3
+    )
+    lanes, chains = vector_bytes // 4, 24 if vector_bytes == 64 else 12
+    text = fma_ir("one", lanes, 1) + fma_ir("many", lanes, chains, declare=False) + read_ir("read", lanes)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
+    engine.finalize_object()
+    stepping = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+    one, many = (stepping(engine.get_function_address(name)) for name in ("one", "many"))
+    read = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2)(engine.get_function_address("read"))
+    state = np.ones(chains * lanes, np.float32)
+    at_once = chains * _per_second(lambda steps: many(state.ctypes.data, steps))
+    in_turn = _per_second(lambda steps: one(state.ctypes.data, steps))
+    fmas = max(1, int(at_once / in_turn / _LATENCY + 0.25))
+    vectors = {}
+    for place, size in _SIZES.items():
+        data, pieces = _aligned(size), size // (_UNROLL * vector_bytes)
+
+        def passes(count: int, data: np.ndarray = data, pieces: int = pieces) -> None:
+            read(state.ctypes.data, data.ctypes.data, pieces, count)
+
+        vectors[place] = pieces * _UNROLL * _per_second(passes)
+    loads = max(fmas, round(vectors["l1"] / at_once * fmas))  # no core has fewer
+    l3_bytes, memory_bytes = (round(vectors[place] * vector_bytes / at_once, 2) for place in ("l3", "memory"))
+    return Core(fmas, loads, l3_bytes, memory_bytes)
+
+
+def _aligned(size: int) -> np.ndarray:
+    """Bytes from a cache line's boundary on, each written once, so that memory stands behind them."""
+    raw = np.ones(size + _LINE, np.uint8)
+    return raw[-raw.ctypes.data % _LINE :][:size]
+
+
+def _per_second(call: Callable[[int], None]) -> float:
+    """How many steps a second `call`, which takes their number, does at best."""
+    steps = 1
+    while (seconds := _seconds(call, steps)) < _SECONDS / 4:
+        steps *= 4
+    steps = max(1, round(steps * _SECONDS / seconds))
+    return steps / min(_seconds(call, steps) for _ in range(_ROUNDS))
+
+
+def _seconds(call: Callable[[int], None], steps: int) -> float:
+    start = time.perf_counter()
+    call(steps)
+    return time.perf_counter() - start
+
+
+def fma_ir(name: str, lanes: int, chains: int, *, declare: bool = True) -> str:
+    """name(state, steps): `steps` times x = x / 2 + 1 on every chain, which stays a normal number; stores the chains.
+
+    declare: the module does not yet declare the intrinsic for vectors of so many lanes.
+    """
+    vector, intrinsic = f"<{lanes} x float>", f"@llvm.fmuladd.v{lanes}f32"
+    half, one = (f"<{', '.join(['float ' + value] * lanes)}>" for value in ("0.5", "1.0"))
+    numbers = range(chains)
+    phis = "\n".join(f"  %x{c} = phi {vector} [ {one}, %entry ], [ %y{c}, %loop ]" for c in numbers)
+    fmas = "\n".join(
+        f"  %y{c} = call {vector} {intrinsic}({vector} %x{c}, {vector} {half}, {vector} {one})" for c in numbers
+    )
+    stores = "\n".join(
+        f"  %p{c} = getelementptr {vector}, ptr %state, i64 {c}\n  store {vector} %y{c}, ptr %p{c}, align 4"
+        for c in numbers
+    )
+    declaration = f"declare {vector} {intrinsic}({vector}, {vector}, {vector})" if declare else ""
+    return f"""
+{declaration}
+define void @{name}(ptr %state, i64 %steps) {{
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+{phis}
+{fmas}
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %steps
+  br i1 %more, label %loop, label %done
+done:
+{stores}
+  ret void
+}}
+"""
+
+
+def read_ir(name: str, lanes: int) -> str:
+    """name(state, source, pieces, passes): `passes` times reads `pieces` pieces of `_UNROLL` vectors each."""
+    vector, numbers = f"<{lanes} x i32>", range(_UNROLL)
+    phis = "\n".join(f"  %x{u} = phi {vector} [ zeroinitializer, %pass ], [ %y{u}, %loop ]" for u in numbers)
+    loads = "\n".join(
+        f"  %s{u} = getelementptr {vector}, ptr %from, i64 {u}\n  %v{u} = load {vector}, ptr %s{u}, align 4\n"
+        f"  %y{u} = xor {vector} %x{u}, %v{u}"
+        for u in numbers
+    )
+    stores = "\n".join(f"  store {vector} %y{u}, ptr %state, align 4" for u in numbers)
+    return f"""
+define void @{name}(ptr %state, ptr %source, i64 %pieces, i64 %passes) {{
+entry:
+  br label %pass
+pass:
+  %p = phi i64 [ 0, %entry ], [ %next_pass, %end ]
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %pass ], [ %next, %loop ]
+{phis}
+  %offset = mul i64 %i, {_UNROLL}
+  %from = getelementptr {vector}, ptr %source, i64 %offset
+{loads}
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %pieces
+  br i1 %more, label %loop, label %end
+end:
+{stores}
+  %next_pass = add i64 %p, 1
+  %again = icmp slt i64 %next_pass, %passes
+  br i1 %again, label %pass, label %done
+done:
+  ret void
+}}
+"""

@@ -1,0 +1,76 @@
+"""What the cores of a CPU do in a cycle, as far as tiles and prefetches go by it: by kind, or as measured.
+
+The kernels of one machine were found to lose up to a third on another of the same vector width: a core with two
+multipliers meets the same third-level cache with half of the time for each product. The figures below are per FMA of a
+full vector, since that is what tiles are made of.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from jitonnx.runtime.cpu import cpu_info
+
+
+class Core(NamedTuple):
+    """One kind of core.
+
+    fmas, loads: of full vectors, a cycle. l3_bytes, memory_bytes: what one core reads of the third-level cache, and of
+    memory, in the time of one FMA at full rate.
+    """
+
+    fmas: int
+    loads: int
+    l3_bytes: float
+    memory_bytes: float
+
+    @property
+    def waits_for_l3(self) -> bool:
+        """Whether products outrun the third-level cache by far, so that b is asked for at an even pace and into the
+        first-level cache. A tile of 8 x 3 vectors needs 8 bytes of b an FMA where it reads each but once."""
+        return self.l3_bytes < 8
+
+
+ZEN_4 = Core(fmas=1, loads=1, l3_bytes=20.0, memory_bytes=8.5)
+"""512-bit operations in two halves; measured: 3.7 GHz, 75 GB/s and 32 GB/s."""
+ZEN_5 = Core(fmas=2, loads=2, l3_bytes=10.0, memory_bytes=4.3)
+"""As Zen 4, with units of full width; not measured."""
+INTEL_SERVER = Core(fmas=2, loads=2, l3_bytes=4.4, memory_bytes=2.3)
+"""Intel's servers from Skylake-SP on; measured on a Granite Rapids: 3.4 GHz, 30 GB/s and 15 GB/s."""
+HALF_WIDTH = Core(fmas=2, loads=2, l3_bytes=10.0, memory_bytes=4.3)
+"""CPUs with vectors of 32 bytes, which all have two multipliers, or less: what the other two would do, not measured."""
+
+_NAMED = {"znver4": ZEN_4, "znver5": ZEN_5} | dict.fromkeys(
+    ("skylake-avx512", "skx", "cascadelake", "icelake-server", "sapphirerapids", "x86-64-v4"), INTEL_SERVER
+)
+
+
+def core_named(cpu: str) -> Core:
+    """The kind of core that a CPU of LLVM's name has."""
+    return _NAMED.get(cpu, HALF_WIDTH)
+
+
+def core_of_host(vector_bytes: int, l2_bytes: int) -> Core:
+    """What the cores of this machine are: by vendor and family where those are known, else as measured once."""
+    info = cpu_info()
+    vendor, family = info.get("vendor_id", ""), info.get("cpu family", "")
+    known = _known(vendor, family, vector_bytes, l2_bytes)
+    if known is not None:
+        return known
+    from jitonnx.calibration import calibrated  # rarely needed, and it imports LLVM
+
+    return calibrated(vector_bytes)
+
+
+def _known(vendor: str, family: str, vector_bytes: int, l2_bytes: int) -> Core | None:
+    """The kind of core; None for what may be of several. Models are not looked at: virtual machines make them up."""
+    if (vendor, family) not in (("GenuineIntel", "6"), ("AuthenticAMD", "23"), ("AuthenticAMD", "25")):
+        return ZEN_5 if (vendor, family) == ("AuthenticAMD", "26") else None
+    if vector_bytes < 64:
+        return HALF_WIDTH
+    if vendor == "AuthenticAMD":
+        return ZEN_4
+    return INTEL_SERVER if l2_bytes >= _SERVER_L2_BYTES else None  # cores for desktops have one multiplier of 512 bits
+
+
+_SERVER_L2_BYTES = 1 << 20

@@ -1,0 +1,312 @@
+"""From what a session is given to a model behind an engine: loaded and compiled, or opened from an artifact or as a
+whole from the kernel cache.
+
+What compiles a model is imported by the methods that need it: opening an artifact needs none of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jitonnx.api.arguments import thread_count
+from jitonnx.api.description import ModelNode, argument_arg, input_arg, model_nodes, output_arg
+from jitonnx.api.entries import EXTERNAL_DATA_FOLDER, MODEL_FORMAT, VERIFY, program_bytes, switch
+from jitonnx.api.options import SessionOptions
+from jitonnx.api.running import Bound, explained, in_background
+from jitonnx.errors import Fail, ModelLoadCanceled
+from jitonnx.ir.declaration import Declaration
+from jitonnx.metadata import NodeArg
+from jitonnx.runtime.artifact import Artifact, ArtifactError, is_artifact, open_artifact
+from jitonnx.runtime.cache import KernelCache, default_directory
+from jitonnx.saved import whole
+from jitonnx.saved.engine import SavedEngine
+
+if TYPE_CHECKING:
+    import logging
+    from collections.abc import Iterable
+
+    from jitonnx.engine.background import BackgroundEngine
+    from jitonnx.engine.pipeline import Engine
+    from jitonnx.engine.ready import Ready
+    from jitonnx.ir.graph import Graph
+    from jitonnx.jobs import Workshop
+    from jitonnx.model import Model
+
+
+class OpenedModel:
+    """A model behind an engine, and what users ask about it.
+
+    source: a path, the file's bytes, or what else `load` takes; of a model or of an artifact.
+    options: a copy of the session's own. disabled: names of rewrites that are not made.
+    progress: called as progress(done, all) while kernels are compiled; None: shown on a terminal, if there is one.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        options: SessionOptions,
+        disabled: frozenset[str],
+        progress: Callable[[int, int], None] | None,
+    ) -> None:
+        self._source, self._options, self._disabled, self._progress = source, options, disabled, progress
+        self.path = source if isinstance(source, str) else None
+        self.workshop: Workshop | None = None
+        self.whole: whole.Whole | None = None
+        """What the model was opened from, if from the kernel cache, as long as the model itself is not loaded."""
+        self.kept_as: whole.Whole | None = None
+        """What the kernel cache keeps such a model under; None for one that is always loaded."""
+        self._with_defaults: Graph | None = None
+        """The model as it was loaded, if it has inputs with defaults."""
+        self._overriding: dict[tuple[str, ...], Bound] = {}
+        """Engines for inputs with defaults that are fed, by their names."""
+        self._loading = threading.Lock()
+        if options.log_severity_level != -1:
+            _ = self.logger  # which refuses a severity that there is not
+        self.times = self._create()
+        """When loading began, when the model was loaded, and when it was ready."""
+
+    @property
+    def logger(self) -> logging.Logger:
+        """The session's."""
+        from jitonnx.log import session_logger
+
+        return session_logger(self._options.log_severity_level, self._options.logid)
+
+    @property
+    def made(self) -> Engine | SavedEngine | None:
+        """The engine, None while it is made in the background."""
+        engine = self.main.engine
+        return engine.found() if in_background(engine) else engine
+
+    def engine(self) -> Engine | SavedEngine:
+        """The engine, waited for."""
+        engine = self.main.engine
+        if not in_background(engine):
+            return engine
+        made = engine.wait()
+        assert made is not None, "Bug: a job ended without a result"
+        return made
+
+    def warm_up(self) -> Ready | None:
+        """The program of a model that runs with one set of shapes only; None for others."""
+        engine = self.made
+        if engine is None or engine.only_shapes is None or engine.foreign:
+            return None
+        with explained():
+            return engine.program(engine.only_shapes)
+
+    def bound(self, fed: Iterable[str]) -> Bound:
+        """The engine for the inputs that are fed: initializers that are fed too need one of their own."""
+        overriding = tuple(name for name in self.overridable if name in fed)
+        if not overriding:
+            return self.main
+        if overriding not in self._overriding:
+            from jitonnx.model.variants import with_inputs
+
+            assert self._with_defaults is not None
+            declared = [self.overridable[name] for name in overriding]
+            with explained():
+                engine = self._engine(with_inputs(self._with_defaults, declared))
+            self._overriding[overriding] = Bound([*self.main.declared, *declared], engine)
+        return self._overriding[overriding]
+
+    def load_whole(self) -> bool:
+        """Make what a model that was opened from the kernel cache lacks: the graph, its nodes, plan and reports.
+
+        Tells whether there was something to make. Fail if the model's file is not the one any more that was opened.
+        """
+        with self._loading:
+            opened = self.whole
+            if opened is None:
+                return False
+            if whole.identity_of(opened.path) != opened.identity:
+                raise Fail(
+                    f"{self.path} was changed or removed since the session was made, which took the compiled "
+                    f"model from the kernel cache: make a new session (or set the configuration entry "
+                    f"{whole.KEEP_MODEL} to 0, and sessions load the whole model)"
+                )
+            self._compile(self._loaded(opened.path))
+            self.warm_up()
+            self.whole = None
+            return True
+
+    def close(self) -> None:
+        """Let go of the model and its memory; what is being compiled in the background is called off."""
+        if self.workshop is not None:
+            self.workshop.close()
+        self._overriding = {}
+        self._with_defaults = None
+        self.whole = None
+        self.__dict__.pop("main", None)
+
+    # ------------------------------------------------------------ making
+
+    def _create(self) -> tuple[float, float, float]:
+        """Load the model and make its engine, without looking for garbage meanwhile: 6 % of a small model's start."""
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            return self._open()
+        finally:
+            if collects:
+                gc.enable()
+
+    def _open(self) -> tuple[float, float, float]:
+        """Load the model and make its engine."""
+        loaded = started = time.perf_counter()
+        if is_artifact(self._source):
+            self._open_artifact()
+            self.warm_up()
+        elif self._open_whole():
+            self.warm_up()
+        else:
+            model = self._loaded(self._source)
+            loaded = time.perf_counter()
+            self._compile(model)
+            self.warm_up()
+            self._keep_whole(model)
+        ended = time.perf_counter()
+        if "logging" in sys.modules:  # else nobody has asked for messages
+            made = self.made
+            report = "runs are evaluated on NumPy until it is compiled" if made is None else made.report
+            if self.whole is not None:
+                report = f"taken as a whole from the kernel cache {default_directory()}"
+            self.logger.info("%s is ready after %.2f s; %s", self.path or "model", ended - started, report)
+        return started, loaded, ended
+
+    def _open_artifact(self) -> None:
+        """Take everything from an artifact. Fail tells what is wrong with it."""
+        self._check_options()
+        options = self._options
+        if options.replaced_initializers() or options.fixed_dimensions():
+            raise Fail("initializers and dimensions can be replaced in a model, but not in an artifact made of it")
+        try:
+            artifact = open_artifact(self._source, switch(options, VERIFY, False))
+        except ArtifactError as error:
+            raise Fail(str(error)) from error
+        self._take(artifact, thread_count(options.intra_op_num_threads, artifact.threads))
+
+    def _take(self, artifact: Artifact, threads: int) -> None:
+        """Take everything from an artifact."""
+        model = artifact.model
+        self.inputs = [argument_arg(argument) for argument in model.inputs]
+        self.overridable_args: list[NodeArg] = []
+        self.outputs = [argument_arg(argument) for argument in model.outputs]
+        self.metadata = model.metadata
+        self.nodes: list[ModelNode] = []
+        self.opsets: dict[str, int] = {}
+        self.overridable: dict[str, Declaration] = {}
+        engine = SavedEngine(artifact, threads, program_bytes(self._options))
+        self.main = Bound(engine.declared, engine)
+
+    def _open_whole(self) -> bool:
+        """Take everything from what the kernel cache keeps of the model as a whole; False if it keeps nothing."""
+        options = self._options
+        threads = thread_count(options.intra_op_num_threads)
+        self.kept_as = whole.find_whole(self._source, options, self._disabled, threads)
+        if self.kept_as is None:
+            return False
+        cache = _kernel_cache(default_directory())
+        artifact = whole.open_whole(cache, self.kept_as, switch(options, VERIFY, False))
+        if artifact is None:
+            return False
+        self._take(artifact, threads)
+        self.whole = self.kept_as
+        return True
+
+    def _keep_whole(self, model: Model) -> None:
+        """Have the compiled model kept in the kernel cache, in the background, if it is one of those that are kept."""
+        engine = self.main.engine
+        kept_as = self.kept_as
+        if kept_as is None or in_background(engine) or isinstance(engine, SavedEngine):
+            return
+        if whole.is_settled(kept_as) and whole.can_keep(model, engine):
+            from jitonnx.saved.saving import model_info
+
+            assert self.workshop is not None
+            self.workshop.submit(whole.keeping(engine, kept_as, model_info(self), self._options))
+
+    def _compile(self, model: Model) -> None:
+        from jitonnx.api.settings import engine_settings
+        from jitonnx.jobs import Workshop
+        from jitonnx.model.variants import copied
+
+        self._describe(model)
+        self.overridable = {declared.name: declared for declared in model.overridable}
+        self._with_defaults = copied(model.graph) if model.overridable else None
+        self._settings = engine_settings(
+            self._options, self._disabled, thread_count(self._options.intra_op_num_threads)
+        )
+        self.workshop = Workshop()
+        weakref.finalize(self, self.workshop.close)
+        with explained():
+            self.main = Bound(model.inputs, self._engine(model.graph))
+
+    def _check_options(self) -> None:
+        if self._options.load_cancelled():
+            raise ModelLoadCanceled("loading was called off by SessionOptions.set_load_cancellation_flag")
+        if self._options.optimized_model_filepath:
+            raise Fail("SessionOptions.optimized_model_filepath is not supported: leave it empty")
+
+    def _loaded(self, source: Any) -> Model:
+        from jitonnx.model import load
+        from jitonnx.model.variants import with_dimensions, with_initializers
+
+        self._check_options()
+        options = self._options
+        if options.entry(MODEL_FORMAT) not in (None, "", "ONNX"):
+            raise Fail(f"models of the format {options.entry(MODEL_FORMAT)!r} cannot be read; give an ONNX file")
+        model = load(source, external_data_folder=options.entry(EXTERNAL_DATA_FOLDER) or None)
+        with explained():
+            model = with_initializers(model, options.replaced_initializers())
+            return with_dimensions(model, options.fixed_dimensions())
+
+    def _describe(self, model: Model) -> None:
+        """Keep what users ask about the model."""
+        self.inputs = [input_arg(declared) for declared in model.inputs]
+        self.overridable_args = [input_arg(declared) for declared in model.overridable]
+        self.outputs = [
+            output_arg(declared, value.type, model.dimensions)
+            for declared, value in zip(model.outputs, model.graph.outputs, strict=True)
+        ]
+        self.metadata = model.metadata
+        self.nodes = model_nodes(model.graph)
+        self.opsets = dict(model.opset_imports)
+
+    def _engine(self, graph: Graph) -> Engine | BackgroundEngine:
+        from jitonnx.engine.pipeline import CompileMode, Engine
+
+        settings, cache, workshop = self._settings, _kernel_cache(default_directory()), self.workshop
+        assert workshop is not None
+        if settings.compile is CompileMode.BACKGROUND and settings.target is None:
+            from jitonnx.engine.background import BackgroundEngine
+
+            return BackgroundEngine(graph, settings, cache, workshop, self.logger)
+        if self._progress is not None or not self._shows_progress():
+            return Engine(graph, settings, cache, self._progress, workshop)
+        from jitonnx.api.progress import TerminalProgress
+
+        with TerminalProgress() as terminal:
+            return Engine(graph, settings, cache, terminal.show, workshop)
+
+    def _shows_progress(self) -> bool:
+        """Whether there is a terminal to show progress on, and this session's log says as much as warnings."""
+        if sys.stderr is None or not sys.stderr.isatty():
+            return False  # without a look at the log: importing `logging` takes 3 ms
+        import logging
+
+        return self.logger.isEnabledFor(logging.WARNING)
+
+
+@functools.cache
+def _kernel_cache(directory: Path) -> KernelCache:
+    """The kernel cache of all sessions of this process."""
+    return KernelCache(directory)

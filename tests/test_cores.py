@@ -1,0 +1,60 @@
+"""What cores do in a cycle: by kind where it is known, measured and kept where not."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jitonnx import calibration, cores
+from jitonnx.cores import HALF_WIDTH, INTEL_SERVER, ZEN_4, ZEN_5, Core
+from jitonnx.target import host, named
+
+
+@pytest.mark.parametrize(
+    ("vendor", "family", "vector_bytes", "l2_bytes", "expected"),
+    [
+        ("GenuineIntel", "6", 64, 2 << 20, INTEL_SERVER),
+        ("GenuineIntel", "6", 64, 512 << 10, None),  # a desktop's
+        ("GenuineIntel", "6", 32, 2 << 20, HALF_WIDTH),
+        ("AuthenticAMD", "25", 64, 1 << 20, ZEN_4),
+        ("AuthenticAMD", "25", 32, 512 << 10, HALF_WIDTH),
+        ("AuthenticAMD", "26", 64, 1 << 20, ZEN_5),
+        ("CentaurHauls", "7", 32, 256 << 10, None),
+        ("", "", 16, 512 << 10, None),
+    ],
+)
+def test_known_kinds(vendor: str, family: str, vector_bytes: int, l2_bytes: int, expected: Core | None) -> None:
+    assert cores._known(vendor, family, vector_bytes, l2_bytes) == expected
+
+
+def test_named_cpus_do_not_depend_on_this_machine() -> None:
+    assert named("znver4").core == ZEN_4
+    assert named("sapphirerapids").core == INTEL_SERVER
+    assert named("haswell").core == HALF_WIDTH
+
+
+def test_unknown_cores_are_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JITONNX_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(cores, "cpu_info", lambda: {"vendor_id": "Another"})
+    monkeypatch.setattr(calibration, "cpu_identity", lambda: "another")
+    found = cores.core_of_host(host().vector_bytes, host().l2_bytes)
+    assert found.fmas in range(1, 9)
+    assert found.loads in range(1, 9)
+    assert 0 < found.memory_bytes < 1000
+    assert 0 < found.l3_bytes < 1000
+    monkeypatch.delattr(calibration, "_measured")
+    assert cores.core_of_host(host().vector_bytes, host().l2_bytes) == found
+
+
+def test_nothing_is_measured_where_choices_are_to_be_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(calibration.SWITCH, "0")
+    monkeypatch.delattr(calibration, "_measured")
+    assert calibration.calibrated(64) == HALF_WIDTH
+
+
+def test_the_microkernels_do_what_is_counted() -> None:
+    lanes = host().vector_bytes // 4
+    for text in (calibration.fma_ir("fma", lanes, 3), calibration.read_ir("read", lanes)):
+        assert text.count(f"<{lanes} x ") > 3
+    assert calibration._aligned(64).ctypes.data % 64 == 0
+    assert np.all(calibration._aligned(128) == 1)
