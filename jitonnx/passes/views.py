@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jitonnx.ir.dims import DimLike, exact_divide, product
+from jitonnx.ir.dims import DimLike, ceil_divide, exact_divide, maximum, not_negative, product
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ops.pieces import Slice, Split
 from jitonnx.ops.shape import Flatten, Identity, Reshape, Squeeze, Transpose, Unsqueeze
-from jitonnx.passes.rewriting import Edit, Result, ranked, rule
+from jitonnx.passes.report import Reason
+from jitonnx.passes.rewriting import Decline, Edit, Result, ranked, rule
 from jitonnx.records import dataclass
 
 INT64_MIN = -(2**63)
@@ -263,17 +264,26 @@ def slice_node(
 
 
 def _end(start: DimLike, step: int, size: DimLike, whole: DimLike) -> DimLike:
-    """Where a slice of an axis of `whole` elements ends, as Slice reads it: negative numbers count from behind."""
-    if size == 0:  # a place before the start might be negative
+    """Where a slice of an axis of `whole` elements ends, as Slice reads it: negative numbers count from behind.
+
+    Decline for an expression that may be the place before the first element, -1, which is none.
+    """
+    if size == 0:
         return start
-    end = start + step * (size - 1) + (1 if step > 0 else -1)
     if step > 0:
-        return end
-    if end == -1:
+        if isinstance(size, int):
+            return start + step * (size - 1) + 1
+        # Of no elements the last one would lie before the start.
+        return whole if size == maximum(ceil_divide(whole - start, step), 0) else start + step * size
+    end = start + step * (size - 1) - 1
+    if end == -1 or size == maximum(ceil_divide(start + 1, -step), 0):
         return INT64_MIN
     behind = end - whole
-    # An expression may come to be -1, the place before the first element.
-    return behind if not isinstance(end, int) and isinstance(behind, int) and behind < 0 else end
+    if isinstance(behind, int) and not isinstance(end, int):
+        return behind
+    if not not_negative(end):
+        raise Decline(Reason.UNDECIDED, "whether a reversed slice ends before the first element")
+    return end
 
 
 def step_of(value: Value) -> Step | None:

@@ -10,7 +10,7 @@ from jitonnx.ops.activation import Relu
 from jitonnx.ops.pieces import Slice, Split
 from jitonnx.ops.shape import Flatten, Identity, Reshape, Squeeze, Transpose, Unsqueeze
 from jitonnx.ops.softmax import Softmax
-from jitonnx.passes.views import Step, apply_step, identity
+from jitonnx.passes.views import INT64_MIN, Step, apply_step, identity
 from tests.passes.graphs import Build, Value, normal, operators, rewritten
 
 batch, seq = variable("batch"), variable("seq")
@@ -173,11 +173,12 @@ def test_two_reshapes_are_one_even_where_axes_do_not_factor() -> None:
     assert operators(rewritten(author)[0]) == {"Relu": 1, "Reshape": 1, "Softmax": 1}
 
 
-def test_slices_of_nothing() -> None:
+@pytest.mark.parametrize("size", [3, "size"])
+def test_slices_of_nothing(size: int | str) -> None:
     """A place before the start, where such a slice would end, may count from the end."""
 
     def author(b: Build) -> Value:
-        x = b.op(Slice(), b.input(normal(3)), [0], [-6], [0], [2])
+        x = b.op(Slice(), b.input(normal(3), (size,)), [0], [-6], [0], [2])
         return b.op(Relu(), b.op(Flatten(axis=1), b.op(Identity(), x)))
 
     assert operators(rewritten(author)[0]) == {"Reshape": 1, "Slice": 1, "Relu": 1}
@@ -191,3 +192,21 @@ def test_a_reversed_slice_with_an_open_size_ends_before_the_first_element() -> N
         return b.op(Transpose(perm=(1, 0)), b.op(Slice(), x, [-2], [-5], [0], [-1]))
 
     assert operators(rewritten(author)[0]) == {"Slice": 1}
+
+
+@pytest.mark.parametrize("columns", [3, 4])
+@pytest.mark.parametrize(
+    ("bounds", "steps"), [((-1, INT64_MIN), (-1, -2)), ((0, -7), (1, 2)), ((0, 2**40), (1, 2)), ((-1, 0), (-1, -2))]
+)
+def test_slices_of_slices_with_steps_and_open_sizes(
+    columns: int, bounds: tuple[int, int], steps: tuple[int, int]
+) -> None:
+    start, end = bounds
+
+    def author(b: Build) -> Value:
+        x = b.input(normal(2, columns), ("rows", "columns"))
+        x = b.op(Transpose(perm=(1, 0)), b.op(Slice(), x, [start], [end], [1], [steps[0]]))
+        x = b.op(Slice(), x, [start], [end], [0], [steps[1]])
+        return b.op(Relu(), b.op(Transpose(perm=(1, 0)), x))
+
+    rewritten(author)
