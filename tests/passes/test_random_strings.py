@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from jitonnx.ir.assumptions import holds
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import GraphError, Value
 from jitonnx.ir.operator import Operator, evaluate_arrays
@@ -18,7 +19,6 @@ from jitonnx.ops.logic import Equal, Where
 from jitonnx.ops.pieces import Concat, Pad, Slice, Split, Tile
 from jitonnx.ops.shape import Expand, Flatten, Identity, Reshape, Transpose, Unsqueeze
 from jitonnx.passes import optimize
-from jitonnx.plan.outline import holds
 from tests.passes.graphs import Build
 
 Array = np.ndarray
