@@ -13,6 +13,35 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from jitonnx.alias import (
+        install_as_onnxruntime,
+    )
+    from jitonnx.api.binding import (
+        IOBinding,
+        SessionIOBinding,
+    )
+    from jitonnx.api.devices import (
+        OrtAllocatorType,
+        OrtArenaCfg,
+        OrtDevice,
+        OrtDeviceMemoryType,
+        OrtDeviceVendorId,
+        OrtEpDevice,
+        OrtHardwareDevice,
+        OrtHardwareDeviceType,
+        OrtMemoryInfo,
+        OrtMemoryInfoDeviceType,
+        OrtMemType,
+        create_and_register_allocator,
+        create_and_register_allocator_v2,
+        get_ep_devices,
+    )
+    from jitonnx.api.enumerations import (
+        ExecutionMode,
+        ExecutionOrder,
+        GraphOptimizationLevel,
+        OrtExecutionProviderDevicePolicy,
+    )
     from jitonnx.api.environment import (
         disable_telemetry_events,
         enable_telemetry_events,
@@ -23,19 +52,50 @@ if TYPE_CHECKING:
         get_version_string,
         has_collective_ops,
         preload_dlls,
+        print_debug_info,
+        set_default_logger_verbosity,
+        set_global_thread_pool_sizes,
+        set_seed,
     )
     from jitonnx.api.options import (
-        ExecutionMode,
-        ExecutionOrder,
-        GraphOptimizationLevel,
-        OrtExecutionProviderDevicePolicy,
         RunOptions,
         SessionOptions,
     )
-    from jitonnx.errors import Error
-    from jitonnx.log import set_default_logger_severity
-    from jitonnx.metadata import ModelMetadata, NodeArg
-    from jitonnx.session import InferenceSession
+    from jitonnx.api.refused import (
+        AdapterFormat,
+        LoraAdapter,
+        ModelCompiler,
+        OrtCompileApiFlags,
+        OrtEpAssignedNode,
+        OrtEpAssignedSubgraph,
+        OrtEpContextData,
+        OrtEpContextDataBuffer,
+        OrtExternalInitializerInfo,
+        OrtSyncStream,
+        register_execution_provider_library,
+        unregister_execution_provider_library,
+    )
+    from jitonnx.api.sparse import (
+        OrtSparseFormat,
+        SparseTensor,
+    )
+    from jitonnx.api.values import (
+        OrtValue,
+        copy_tensors,
+    )
+    from jitonnx.errors import (
+        Error,
+    )
+    from jitonnx.log import (
+        set_default_logger_severity,
+    )
+    from jitonnx.metadata import (
+        ModelMetadata,
+        NodeArg,
+    )
+    from jitonnx.session import (
+        InferenceSession,
+    )
 
     __version__: str
 
@@ -46,50 +106,127 @@ if not os.path.isdir(os.path.join(_FOLDER, "kernels")):
 
 _PLACES = {
     "InferenceSession": "session",
-    "SessionOptions": "api.options",
-    "RunOptions": "api.options",
-    "GraphOptimizationLevel": "api.options",
-    "ExecutionMode": "api.options",
-    "ExecutionOrder": "api.options",
-    "OrtExecutionProviderDevicePolicy": "api.options",
-    "NodeArg": "metadata",
-    "ModelMetadata": "metadata",
     "Error": "errors",
-    "get_available_providers": "api.environment",
+    "ModelMetadata": "metadata",
+    "NodeArg": "metadata",
+    "set_default_logger_severity": "log",
+    "install_as_onnxruntime": "alias",
+    "RunOptions": "api.options",
+    "SessionOptions": "api.options",
+    "ExecutionMode": "api.enumerations",
+    "ExecutionOrder": "api.enumerations",
+    "GraphOptimizationLevel": "api.enumerations",
+    "OrtExecutionProviderDevicePolicy": "api.enumerations",
+    "OrtValue": "api.values",
+    "copy_tensors": "api.values",
+    "IOBinding": "api.binding",
+    "SessionIOBinding": "api.binding",
+    "OrtSparseFormat": "api.sparse",
+    "SparseTensor": "api.sparse",
+    "OrtAllocatorType": "api.devices",
+    "OrtArenaCfg": "api.devices",
+    "OrtDevice": "api.devices",
+    "OrtDeviceMemoryType": "api.devices",
+    "OrtDeviceVendorId": "api.devices",
+    "OrtEpDevice": "api.devices",
+    "OrtHardwareDevice": "api.devices",
+    "OrtHardwareDeviceType": "api.devices",
+    "OrtMemType": "api.devices",
+    "OrtMemoryInfo": "api.devices",
+    "OrtMemoryInfoDeviceType": "api.devices",
+    "create_and_register_allocator": "api.devices",
+    "create_and_register_allocator_v2": "api.devices",
+    "get_ep_devices": "api.devices",
+    "AdapterFormat": "api.refused",
+    "LoraAdapter": "api.refused",
+    "ModelCompiler": "api.refused",
+    "OrtCompileApiFlags": "api.refused",
+    "OrtEpAssignedNode": "api.refused",
+    "OrtEpAssignedSubgraph": "api.refused",
+    "OrtEpContextData": "api.refused",
+    "OrtEpContextDataBuffer": "api.refused",
+    "OrtExternalInitializerInfo": "api.refused",
+    "OrtSyncStream": "api.refused",
+    "register_execution_provider_library": "api.refused",
+    "unregister_execution_provider_library": "api.refused",
+    "disable_telemetry_events": "api.environment",
+    "enable_telemetry_events": "api.environment",
     "get_all_providers": "api.environment",
+    "get_available_providers": "api.environment",
+    "get_build_info": "api.environment",
     "get_device": "api.environment",
     "get_version_string": "api.environment",
-    "get_build_info": "api.environment",
-    "enable_telemetry_events": "api.environment",
-    "disable_telemetry_events": "api.environment",
-    "preload_dlls": "api.environment",
     "has_collective_ops": "api.environment",
-    "set_default_logger_severity": "log",
+    "preload_dlls": "api.environment",
+    "print_debug_info": "api.environment",
+    "set_default_logger_verbosity": "api.environment",
+    "set_global_thread_pool_sizes": "api.environment",
+    "set_seed": "api.environment",
 }
 """The module of each public name."""
 
+_PARTS = ("api", "backend", "capi", "errors")
+"""Modules that code reaches through the package without importing them."""
+
 __all__ = [
+    "AdapterFormat",
     "Error",
     "ExecutionMode",
     "ExecutionOrder",
     "GraphOptimizationLevel",
+    "IOBinding",
     "InferenceSession",
+    "LoraAdapter",
+    "ModelCompiler",
     "ModelMetadata",
     "NodeArg",
+    "OrtAllocatorType",
+    "OrtArenaCfg",
+    "OrtCompileApiFlags",
+    "OrtDevice",
+    "OrtDeviceMemoryType",
+    "OrtDeviceVendorId",
+    "OrtEpAssignedNode",
+    "OrtEpAssignedSubgraph",
+    "OrtEpContextData",
+    "OrtEpContextDataBuffer",
+    "OrtEpDevice",
     "OrtExecutionProviderDevicePolicy",
+    "OrtExternalInitializerInfo",
+    "OrtHardwareDevice",
+    "OrtHardwareDeviceType",
+    "OrtMemType",
+    "OrtMemoryInfo",
+    "OrtMemoryInfoDeviceType",
+    "OrtSparseFormat",
+    "OrtSyncStream",
+    "OrtValue",
     "RunOptions",
+    "SessionIOBinding",
     "SessionOptions",
+    "SparseTensor",
     "__version__",
+    "copy_tensors",
+    "create_and_register_allocator",
+    "create_and_register_allocator_v2",
     "disable_telemetry_events",
     "enable_telemetry_events",
     "get_all_providers",
     "get_available_providers",
     "get_build_info",
     "get_device",
+    "get_ep_devices",
     "get_version_string",
     "has_collective_ops",
+    "install_as_onnxruntime",
     "preload_dlls",
+    "print_debug_info",
+    "register_execution_provider_library",
     "set_default_logger_severity",
+    "set_default_logger_verbosity",
+    "set_global_thread_pool_sizes",
+    "set_seed",
+    "unregister_execution_provider_library",
 ]
 
 
@@ -98,6 +235,8 @@ def __getattr__(name: str) -> Any:
         value: Any = importlib.import_module("jitonnx.api.environment").get_version_string()
     elif name in _PLACES:
         value = getattr(importlib.import_module(f"jitonnx.{_PLACES[name]}"), name)
+    elif name in _PARTS:
+        value = importlib.import_module(f"jitonnx.{name}")
     else:
         raise AttributeError(f"module 'jitonnx' has no attribute {name!r}")
     globals()[name] = value

@@ -110,3 +110,9 @@ class NotFound(Error):
     """Something asked for by name does not exist."""
 
     code, label = 14, "NOT_FOUND"
+
+
+class DeviceReset(Error):
+    """A device was reset while it computed."""
+
+    code, label = 15, "DEVICE_RESET"

@@ -17,8 +17,9 @@ from jitonnx.api.arguments import disabled_rewrites, kept_source, own_options
 from jitonnx.api.description import ModelNode
 from jitonnx.api.entries import STRICT, check_entries
 from jitonnx.api.options import RunOptions, SessionOptions
-from jitonnx.api.providers import CPU, check_providers
+from jitonnx.api.providers import check_providers
 from jitonnx.api.running import Outputs, Runs, explained, in_background
+from jitonnx.api.session_base import Session
 from jitonnx.errors import Fail
 from jitonnx.ir.declaration import Declaration
 from jitonnx.metadata import ModelMetadata, NodeArg
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from jitonnx.api.profiling import Profile
+    from jitonnx.capi.inner import InnerSession
     from jitonnx.engine.pipeline import Engine
     from jitonnx.saved.saving import NamedShapes
 
@@ -52,7 +54,7 @@ class CompileStatus(NamedTuple):
     """Runs that were evaluated on NumPy as a whole, because there was no code yet."""
 
 
-class InferenceSession:
+class InferenceSession(Session):
     """A model that is loaded, compiled and ready to run; from several Python threads at once if need be.
 
     path_or_bytes: a path, the file's bytes, a binary file object, or a ModelProto; of an ONNX model, or of an artifact
@@ -185,24 +187,6 @@ class InferenceSession:
         """A copy of the options."""
         return copy.copy(self._sess_options)
 
-    def get_providers(self) -> list[str]:
-        """The execution providers in use: the CPU's."""
-        return [CPU]
-
-    def get_provider_options(self) -> dict[str, dict[str, str]]:
-        """The options of the providers in use: none."""
-        return {CPU: {}}
-
-    def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
-        """Warn of providers that jitonnx does not have. Nothing else changes."""
-        check_providers(providers, provider_options, self._sess_options)
-
-    def disable_fallback(self) -> None:
-        """Accepted, without effect: there is no provider to fall back from."""
-
-    def enable_fallback(self) -> None:
-        """Accepted, without effect: there is no provider to fall back from."""
-
     def end_profiling(self) -> str:
         """Write the profile and return the file's name; "" if none was asked for, or it is written already."""
         profile, self._runs.profile = self._runs.profile, None
@@ -258,9 +242,19 @@ class InferenceSession:
         return self._model.main.declared
 
     @property
-    def _sess(self) -> InferenceSession:
-        # Code in the wild calls `session._sess.run(...)` to save the checks of onnxruntime's Python layer.
-        return self
+    def fed_inputs(self) -> list[Declaration]:
+        """The inputs that may be fed, those with a default last. (Not in onnxruntime.)"""
+        return [*self._model.main.declared, *self._model.overridable.values()]
+
+    @property
+    def _sess(self) -> InnerSession:
+        from jitonnx.capi.inner import InnerSession
+
+        return InnerSession.of(self)
+
+    @property
+    def _model_bytes(self) -> bytes | None:
+        return None if isinstance(self._source, str) else self._source
 
     def close(self) -> None:
         """Let go of the model and its memory. Runs that have begun end well; later ones raise RuntimeError.
@@ -288,9 +282,6 @@ class InferenceSession:
     def __setstate__(self, state: dict[str, Any]) -> None:
         InferenceSession.__init__(self, *state["arguments"], disabled_optimizers=state["disabled"])
         self.__dict__.update(state["added"])
-
-
-Session = InferenceSession
 
 
 def _profile(options: SessionOptions) -> Profile | None:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import importlib.metadata
+import operator
 import platform
+import sys
 
 from jitonnx.api.providers import ALL, CPU
+
+INTERFACE_VERSION = "1.31.1"
+"""The version of onnxruntime whose interface this is: what code that takes jitonnx for onnxruntime is told."""
 
 
 def get_available_providers() -> list[str]:
@@ -49,3 +54,27 @@ def preload_dlls(cuda: bool = True, cudnn: bool = True, msvc: bool = True, direc
 def has_collective_ops() -> bool:
     """Whether operators between machines are here: False."""
     return False
+
+
+def set_default_logger_verbosity(level: int) -> None:
+    """Accepted, without effect: severities say how much is logged (`set_default_logger_severity`)."""
+    operator.index(level)
+
+
+def set_global_thread_pool_sizes(intra_op_num_threads: int = 0, inter_op_num_threads: int = 0) -> None:
+    """Accepted, without effect: sessions with as many threads share them in any case."""
+
+
+def print_debug_info() -> None:
+    """Print the versions of jitonnx and of what it compiles with, the platform, and where jitonnx lies."""
+    print(f"{get_build_info()}\nplatform: {platform.platform()}\njitonnx: {sys.modules['jitonnx'].__file__}")
+
+
+def set_seed(seed: int) -> None:
+    """Accepted, without effect: no operator draws numbers but a Dropout that trains, by its attribute `seed`."""
+    operator.index(seed)
+
+
+def interface_version() -> str:
+    """The version of onnxruntime whose interface this is. (`get_version_string` of who takes jitonnx for it.)"""
+    return INTERFACE_VERSION

@@ -1,4 +1,4 @@
-"""What a session and a run may be told: `SessionOptions`, `RunOptions` and their enumerations, as onnxruntime has them.
+"""What a session and a run may be told: `SessionOptions` and `RunOptions`, as onnxruntime has them.
 
 Options that mean something to jitonnx say so below. The others exist so that code written for onnxruntime works: they
 are checked, kept and given back, and change nothing.
@@ -7,52 +7,20 @@ are checked, kept and given back, and change nothing.
 from __future__ import annotations
 
 import copy
-import enum
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, NoReturn, TypeVar, overload
 
 from jitonnx import errors
+from jitonnx.api.enumerations import (
+    ExecutionMode,
+    ExecutionOrder,
+    GraphOptimizationLevel,
+    OrtExecutionProviderDevicePolicy,
+)
 
 _T = TypeVar("_T")
 _KEY_LENGTH = 1024
-
-
-class GraphOptimizationLevel(enum.IntEnum):
-    """How far a model is rewritten before it is planned."""
-
-    ORT_DISABLE_ALL = 0
-    ORT_ENABLE_BASIC = 1
-    ORT_ENABLE_EXTENDED = 2
-    ORT_ENABLE_LAYOUT = 3
-    ORT_ENABLE_ALL = 99
-
-
-class ExecutionMode(enum.IntEnum):
-    """onnxruntime's switch between one node after the other and several at once; without effect."""
-
-    ORT_SEQUENTIAL = 0
-    ORT_PARALLEL = 1
-
-
-class ExecutionOrder(enum.IntEnum):
-    """onnxruntime's order of nodes; without effect."""
-
-    DEFAULT = 0
-    PRIORITY_BASED = 1
-    MEMORY_EFFICIENT = 2
-
-
-class OrtExecutionProviderDevicePolicy(enum.IntEnum):
-    """onnxruntime's preference among devices; without effect, as there is one."""
-
-    DEFAULT = 0
-    PREFER_CPU = 1
-    PREFER_NPU = 2
-    PREFER_GPU = 3
-    MAX_PERFORMANCE = 4
-    MAX_EFFICIENCY = 5
-    MIN_OVERALL_POWER = 6
 
 
 class _Option(Generic[_T]):
@@ -305,6 +273,21 @@ class SessionOptions(_Options):
     def set_provider_selection_policy(self, policy: OrtExecutionProviderDevicePolicy) -> None:
         """Accepted, without effect: there is one provider."""
         _instance(policy, OrtExecutionProviderDevicePolicy)
+
+    def set_provider_selection_policy_delegate(self, choose: Callable[..., Any]) -> None:
+        """Accepted, without effect: there is one provider."""
+
+    def add_provider_for_devices(self, devices: Sequence[Any], options: Mapping[str, str]) -> None:
+        """Name the execution provider of devices that `jitonnx.get_ep_devices` gives: the CPU's."""
+        for device in devices:
+            self.add_provider(device.ep_name, options)
+
+    def set_ep_context_data_read_func(self, read: Callable[..., Any]) -> NoReturn:
+        """Not supported: NotImplemented. No execution provider keeps data of its own beside a model."""
+        raise errors.NotImplemented("there is no execution provider that reads data beside a model")
+
+    def clear_ep_context_data_read_func(self) -> None:
+        """Accepted, without effect: there is none."""
 
     def set_load_cancellation_flag(self, cancel: bool) -> None:
         """If true, sessions made with these options raise ModelLoadCanceled."""

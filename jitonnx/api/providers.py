@@ -44,34 +44,48 @@ def check_providers(providers: Any, provider_options: Any, options: SessionOptio
 
     providers: None, a name, or a sequence of names and of (name, options) pairs.
     """
-    if providers is not None and not isinstance(providers, Iterable):
-        raise TypeError(f"providers are names, or pairs of a name and a dict of options; got {providers!r}")
-    given = [providers] if isinstance(providers, str) else list(providers or ())
-    if provider_options is not None and len(provider_options) != len(given):
-        raise ValueError("'providers' and 'provider_options' should be the same length if both are given.")
-    seen: set[str] = set()
-    for entry in given:
-        name = _name(entry)
-        if name in seen:
-            warnings.warn(f"Duplicate provider '{name}' encountered, ignoring.", UserWarning, stacklevel=stacklevel)
-        elif name != CPU:
-            unknown = "" if name in ALL else f" No such provider is known at all; did you mean '{CPU}'?"
-            warnings.warn(
-                f"Specified provider '{name}' is not in available provider names.Available providers: '{CPU}'{unknown}",
-                UserWarning,
-                stacklevel=stacklevel,
-            )
-        seen.add(name)
+    check_and_normalize_provider_args(providers, provider_options, [CPU], stacklevel + 1)
     if options.entry(_FORBIDS_CPU) == "1":
         raise InvalidArgument(
             f"the session configuration entry {_FORBIDS_CPU} is 1, but jitonnx runs models on the CPU alone"
         )
 
 
-def _name(entry: Any) -> str:
+def check_and_normalize_provider_args(
+    providers: Any, provider_options: Any, available_provider_names: Sequence[str], stacklevel: int = 2
+) -> tuple[list[str], list[dict[str, str]]]:
+    """The providers' names, and their options as text. Warns of names that are not available, and of duplicates.
+
+    Arguments as for `check_providers`; what is no name, and no pair of a name and options, is a ValueError.
+    """
+    if providers is not None and not isinstance(providers, Iterable):
+        raise TypeError(f"providers are names, or pairs of a name and a dict of options; got {providers!r}")
+    given = [providers] if isinstance(providers, str) else list(providers or ())
+    if provider_options is not None and len(provider_options) != len(given):
+        raise ValueError("'providers' and 'provider_options' should be the same length if both are given.")
+    known: dict[str, dict[str, str]] = {}
+    for number, entry in enumerate(given):
+        name, options = _parts(entry)
+        if name in known:
+            warnings.warn(f"Duplicate provider '{name}' encountered, ignoring.", UserWarning, stacklevel=stacklevel)
+            continue
+        if name not in available_provider_names:
+            unknown = "" if name in ALL else f" No such provider is known at all; did you mean '{CPU}'?"
+            warnings.warn(
+                f"Specified provider '{name}' is not in available provider names.Available providers: "
+                f"'{', '.join(available_provider_names)}'{unknown}",
+                UserWarning,
+                stacklevel=stacklevel,
+            )
+        settings = options if provider_options is None else provider_options[number]
+        known[name] = {str(key): str(value) for key, value in settings.items()}
+    return list(known), list(known.values())
+
+
+def _parts(entry: Any) -> tuple[str, Mapping[Any, Any]]:
     if isinstance(entry, str):
-        return entry
+        return entry, {}
     match entry:
-        case (str() as name, Mapping()) if isinstance(entry, Sequence):
-            return name
+        case (str() as name, Mapping() as options) if isinstance(entry, Sequence):
+            return name, options
     raise ValueError(f"providers are names, or pairs of a name and a dict of options; got {entry!r}")

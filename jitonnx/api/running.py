@@ -12,9 +12,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
+import numpy as np
+
 from jitonnx.api import feeds as feeding
 from jitonnx.api.entries import STRICT
 from jitonnx.api.options import RunOptions
+from jitonnx.api.targets import Targets, check_shapes, copied, in_place
 from jitonnx.errors import Fail, InvalidArgument, RuntimeException
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.errors import GraphError, InferenceError
@@ -83,12 +86,9 @@ class Runs:
 
     def run(self, output_names: Any, feeds: Mapping[str, Any], run_options: RunOptions | None) -> Outputs:
         """Any run at all. Arguments as for `InferenceSession.run`."""
-        if run_options is not None and not isinstance(run_options, RunOptions):
-            raise TypeError(f"run_options is a {type(run_options).__name__}, not a jitonnx.RunOptions")
         selection = self.selection(output_names)
-        if run_options is not None and run_options.terminate:
-            raise Fail("Exiting due to terminate flag being set to true.")
-        outputs = self._all_outputs(feeds)
+        check_options(run_options)
+        outputs = self.all_outputs(feeds)
         if selection is None:
             return outputs
         # An output wanted twice is two arrays.
@@ -129,7 +129,7 @@ class Runs:
                 raise feeding.unknown_output(name, names)
         return None if list(output_names) == names else [names.index(name) for name in output_names]
 
-    def _all_outputs(self, feeds: Any) -> Outputs:
+    def all_outputs(self, feeds: Any) -> Outputs:
         """All outputs. Shapes that there is a program for cost little; everything else is checked with care."""
         outputs = self.entry(feeds)
         if outputs is not None:
@@ -142,16 +142,27 @@ class Runs:
                 return outputs
         return self._carefully(feeds)
 
+    def run_into(self, feeds: Any, targets: Targets) -> Outputs:
+        """All outputs; those with a target are in its memory. InvalidArgument for one that does not fit."""
+        if self.entry is _closed:
+            _closed(feeds)
+        bound, arrays, shapes = self._read(feeds)
+        with explained():
+            program = bound.engine.program(shapes)
+            if program is None:
+                outputs = bound.engine.run(arrays)
+            else:
+                check_shapes(self._names, [spec.shape for spec in program.executable.program.outputs], targets)
+        if program is not None and self.profile is not None:
+            outputs = self.profile.run(program.executable, arrays)
+        elif program is not None:
+            outputs = program.run(arrays, in_place(program.executable, arrays, targets))
+        check_shapes(self._names, [np.shape(output) for output in outputs], targets)
+        return copied(outputs, targets)
+
     def _carefully(self, feeds: Any) -> Outputs:
         """All outputs, every feed looked at by itself."""
-        bound, arrays = self._model.main, self._model.main.plain.arrays(feeds)
-        if arrays is None:
-            feeding.check_names(feeds, bound.names, self._model.overridable)
-            bound = self._model.bound(feeds)
-            arrays = [feeding.read(feeds[declared.name], declared) for declared in bound.declared]
-        shapes = tuple(array.shape for array in arrays)
-        if bound.engine.known_program(shapes) is None:
-            self._check_agreement(bound, shapes)
+        bound, arrays, shapes = self._read(feeds)
         with explained():
             program = bound.engine.program(shapes)
             if program is None:
@@ -166,6 +177,18 @@ class Runs:
             self.entry = program.entry
         return program.run(arrays)
 
+    def _read(self, feeds: Any) -> tuple[Bound, list[np.ndarray], Shapes]:
+        """The engine for these feeds, the arrays that it takes, and their shapes."""
+        bound, arrays = self._model.main, self._model.main.plain.arrays(feeds)
+        if arrays is None:
+            feeding.check_names(feeds, bound.names, self._model.overridable)
+            bound = self._model.bound(feeds)
+            arrays = [feeding.read(feeds[declared.name], declared) for declared in bound.declared]
+        shapes = tuple(array.shape for array in arrays)
+        if bound.engine.known_program(shapes) is None:
+            self._check_agreement(bound, shapes)
+        return bound, arrays, shapes
+
     def _check_agreement(self, bound: Bound, shapes: Shapes) -> None:
         """Warn once of inputs that disagree on a dimension; InvalidArgument in strict mode."""
         text = bound.named.disagreement(shapes)
@@ -178,8 +201,18 @@ class Runs:
             warnings.warn(
                 f"inputs disagree: {text}. The model is compiled anew for such shapes; set the session configuration "
                 f"entry {STRICT} to 1 to get an error instead",
-                stacklevel=6,
+                stacklevel=7,
             )
+
+
+def check_options(run_options: RunOptions | None) -> None:
+    """TypeError for what are no options of a run; Fail if they say that it is to end."""
+    if run_options is None:
+        return
+    if not isinstance(run_options, RunOptions):
+        raise TypeError(f"run_options is a {type(run_options).__name__}, not a jitonnx.RunOptions")
+    if run_options.terminate:
+        raise Fail("Exiting due to terminate flag being set to true.")
 
 
 def _look_closer(feeds: Any) -> None:

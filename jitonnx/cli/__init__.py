@@ -8,9 +8,9 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from jitonnx.cli import bench, cache, compile, demo, explain, profile, run
+from jitonnx.cli import bench, cache, compile, demo, exec, explain, profile, run
 
-COMMANDS = (demo, run, compile, explain, bench, profile, cache)
+COMMANDS = (demo, run, compile, explain, bench, profile, exec, cache)
 """Modules with `add(subparsers)`, which sets the function to call as `command`."""
 
 

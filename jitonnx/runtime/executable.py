@@ -49,14 +49,17 @@ class Executable:
         """The inputs and the outputs."""
         return list(self.program.inputs), list(self.program.outputs)
 
-    def run(self, inputs: Sequence[Array]) -> list[Array]:
+    def run(self, inputs: Sequence[Array], given: Sequence[Array | None] = ()) -> list[Array]:
         """The outputs for these inputs, in the program's order; new C-contiguous arrays, which the caller owns.
 
         An input is used in place if it is C-contiguous, aligned and in native byte order, and is copied otherwise. The
         GIL is free while kernels run. Raises TypeError or ValueError for a wrong number, type or shape of inputs,
         InvalidArgument with the texts of the flags that kernels have set, RuntimeException for a lack of memory.
+
+        given: arrays to write outputs to, None for those that are to be new; `takes` says which can be. They share no
+        memory with inputs or with each other.
         """
-        outputs = self._new_outputs()
+        outputs = self._outputs(given)
         self._execute(self._ready(inputs), outputs)
         return outputs
 
@@ -103,6 +106,24 @@ class Executable:
     def trim(self) -> None:
         """Free the arenas that no run is using. The next run takes memory again."""
         self._pool.trim()
+
+    def takes(self, index: int, array: Array) -> bool:
+        """Whether kernels can write an output where this array lies."""
+        spec, flags = self._specs[1][index], array.flags
+        fits = array.shape == spec.shape and array.dtype == spec.dtype and not spec.dtype.hasobject
+        return fits and flags.c_contiguous and flags.aligned and flags.writeable
+
+    def _outputs(self, given: Sequence[Array | None]) -> list[Array]:
+        if not given:
+            return self._new_outputs()
+        if len(given) != len(self._specs[1]):
+            raise ValueError(f"the program has {len(self._specs[1])} outputs, but {len(given)} were given")
+        outputs = []
+        for index, (spec, array) in enumerate(zip(self._specs[1], given, strict=True)):
+            if array is not None and not self.takes(index, array):
+                raise ValueError(f"output {spec.name!r} cannot be written to an array of {array.dtype} {array.shape}")
+            outputs.append(_new_output(spec) if array is None else array)
+        return outputs
 
     def _new_outputs(self) -> list[Array]:
         return [_new_output(spec) for spec in self._specs[1]]

@@ -1,0 +1,219 @@
+"""`IOBinding`: inputs and outputs of a session in memory that stays the same, under onnxruntime's names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jitonnx.api import feeds as feeding
+from jitonnx.api.devices import OrtDevice, cpu_alone
+from jitonnx.api.targets import check_type
+from jitonnx.api.values import OrtValue, OrtValueVector, elements_at
+from jitonnx.errors import InvalidArgument
+from jitonnx.ir.dtypes import DType
+
+if TYPE_CHECKING:
+    from jitonnx.api.running import Runs
+    from jitonnx.ir.declaration import Declaration
+    from jitonnx.session import InferenceSession
+
+
+class IOBinding:
+    """What a session's runs read, and where they write; for `InferenceSession.run_with_iobinding`.
+
+    An array or OrtValue that is bound is read when a run begins and not before: what is written to it in between is
+    seen. What had to be copied (arrays that are not contiguous, lists) is as it was when it was bound. Inputs, and the
+    types of outputs, are checked when they are bound, the shapes of outputs when it is run. An output that is bound
+    without memory is a new array in every run.
+    """
+
+    def __init__(self, session: InferenceSession) -> None:
+        self._session = session
+        self._declared = {entry.name: entry for entry in session.fed_inputs}
+        self._types = {output.name: output.type for output in session.get_outputs()}
+        self._inputs: dict[str, np.ndarray] = {}
+        self._outputs: dict[str, OrtValue | None] = {}
+        self._results: list[Any] | None = None
+        """What the last run gave for the outputs bound, in their order; None: there was no run."""
+
+    # ------------------------------------------------------------ inputs
+
+    def bind_cpu_input(self, name: str, arr_on_cpu: Any) -> None:
+        """Have an input read from an array. InvalidArgument for an unknown name, and for what does not fit."""
+        declared = self._input(name)
+        array = feeding.read(arr_on_cpu, declared)
+        # Texts are checked here and again when they are read, as others may have taken their place by then.
+        holds_texts = declared.dtype is DType.STRING and isinstance(arr_on_cpu, np.ndarray)
+        self._inputs[name] = arr_on_cpu if holds_texts else array
+
+    def bind_input(
+        self, name: str, device_type: str, device_id: int, element_type: Any, shape: Sequence[int], buffer_ptr: int
+    ) -> None:
+        """Have an input read from memory at an address, which the caller keeps.
+
+        element_type: a NumPy type, or a number as in onnx.TensorProto. InvalidArgument for an unknown name and for
+        another type or shape than the input's, RuntimeError for devices other than the CPU.
+        """
+        self.bind_memory(name, OrtDevice.make(device_type, device_id), element_type, shape, buffer_ptr)
+
+    def bind_memory(self, name: str, device: OrtDevice, element_type: Any, shape: Any, buffer_ptr: int) -> None:
+        """`bind_input` on a device. (Not in onnxruntime.)"""
+        cpu_alone(device)
+        self.bind_cpu_input(name, OrtValue.of(*elements_at(buffer_ptr, element_type, shape)).numpy())
+
+    def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
+        """Have an input read from an OrtValue."""
+        self.bind_cpu_input(name, _value(ortvalue).numpy())
+
+    def clear_binding_inputs(self) -> None:
+        """Forget the inputs."""
+        self._inputs = {}
+
+    def synchronize_inputs(self) -> None:
+        """Accepted, without effect: nothing is copied to a device."""
+
+    def _input(self, name: str) -> Declaration:
+        if name not in self._declared:
+            raise InvalidArgument(
+                f"Failed to find NodeArg with name: {name} in the def list; the model's inputs are: "
+                f"{', '.join(self._declared) or 'none'}"
+            )
+        return self._declared[name]
+
+    # ------------------------------------------------------------ outputs
+
+    def bind_output(
+        self,
+        name: str,
+        device_type: str = "cpu",
+        device_id: int = 0,
+        element_type: Any = None,
+        shape: Sequence[int] | None = None,
+        buffer_ptr: int | None = None,
+    ) -> None:
+        """Have an output computed; with an address, into the memory there, which the caller keeps.
+
+        Without an address the output lies in the CPU's memory, whatever device is asked for. InvalidArgument for an
+        unknown name, and for another type than the output's.
+        """
+        self.bind_output_on(OrtDevice.make(device_type, device_id), name, element_type, shape, buffer_ptr)
+
+    def bind_output_on(
+        self, device: OrtDevice, name: str, element_type: Any = None, shape: Any = None, buffer_ptr: int | None = None
+    ) -> None:
+        """`bind_output` on a device. (Not in onnxruntime.)"""
+        if buffer_ptr is None:
+            self._bind_output(name, None)
+            return
+        if element_type is None or shape is None:
+            raise ValueError("`element_type` and `shape` are to be provided if pre-allocated memory is provided")
+        cpu_alone(device)
+        self._bind_output(name, OrtValue.of(*elements_at(buffer_ptr, element_type, shape)))
+
+    def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
+        """Have an output computed into an OrtValue."""
+        self._bind_output(name, OrtValue(_value(ortvalue)))
+
+    def clear_binding_outputs(self) -> None:
+        """Forget the outputs."""
+        self._outputs, self._results = {}, None
+
+    def synchronize_outputs(self) -> None:
+        """Accepted, without effect: a run is over when `run_with_iobinding` returns."""
+
+    def get_outputs(self) -> list[OrtValue]:
+        """The outputs bound, in the order in which they were, as the last run left them.
+
+        One that was bound without memory has no value before the first run.
+        """
+        return list(self.get_outputs_as_ortvaluevector())
+
+    def get_outputs_as_ortvaluevector(self) -> OrtValueVector:
+        """`get_outputs`, as a vector."""
+        results = self._results or [None] * len(self._outputs)
+        return OrtValueVector(
+            self._output(name, bound, result)
+            for (name, bound), result in zip(self._outputs.items(), results, strict=True)
+        )
+
+    def copy_outputs_to_cpu(self) -> list[np.ndarray]:
+        """Copies of the outputs bound. RuntimeError before the first run."""
+        return [value.numpy().copy() for value in self.get_outputs()]
+
+    def _bind_output(self, name: str, value: OrtValue | None) -> None:
+        if name not in self._types:
+            raise feeding.unknown_output(name, list(self._types))
+        if value is not None:
+            check_type(name, value.data_type(), self._types[name])
+        self._outputs[name] = value
+        self._results = None
+
+    def _output(self, name: str, bound: OrtValue | None, result: Any) -> OrtValue:
+        if bound is not None:
+            return bound
+        if result is not None:
+            return OrtValue.ortvalue_from_numpy(result)
+        return OrtValue.of(None, DType[self._types[name].removeprefix("tensor(").removesuffix(")").upper()])
+
+    # ------------------------------------------------------------ running
+
+    @property
+    def session(self) -> InferenceSession:
+        """The session whose inputs and outputs are bound. (Not in onnxruntime.)"""
+        return self._session
+
+    @property
+    def _iobinding(self) -> SessionIOBinding:
+        return SessionIOBinding(self)
+
+    def run(self, runs: Runs) -> None:
+        """A run of the session. (Not in onnxruntime.)"""
+        if not self._outputs:
+            raise InvalidArgument("At least one output should be requested: bind one with bind_output")
+        names = list(self._types)
+        if any(value is not None for value in self._outputs.values()):
+            given = [self._outputs.get(name) for name in names]
+            outputs = runs.run_into(self._inputs, [None if value is None else value.numpy() for value in given])
+        else:
+            outputs = runs.all_outputs(self._inputs)
+        self._results = [outputs[names.index(name)] for name in self._outputs]
+
+
+class SessionIOBinding:
+    """onnxruntime's inner binding, `binding._iobinding`, whose methods take other arguments: they are passed on.
+
+    session: a session, an inner one (`session._sess`), or the binding that this is the inner side of.
+    """
+
+    def __init__(self, session: Any) -> None:
+        self.outer = session if isinstance(session, IOBinding) else IOBinding(getattr(session, "outer", session))
+
+    def bind_input(self, name: str, *arguments: Any) -> None:
+        """(name, array), or (name, device, element_type, shape, address)."""
+        if len(arguments) == 1:
+            self.outer.bind_cpu_input(name, *arguments)
+        else:
+            self.outer.bind_memory(name, *arguments)
+
+    def bind_output(self, name: str, device: OrtDevice, *arguments: Any) -> None:
+        """(name, device), or (name, device, element_type, shape, address)."""
+        self.outer.bind_output_on(device, name, *arguments)
+
+    def get_outputs(self) -> OrtValueVector:
+        """The outputs bound."""
+        return self.outer.get_outputs_as_ortvaluevector()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.outer, name)  # what both have alike
+
+
+def _value(given: Any) -> OrtValue:
+    if not isinstance(given, OrtValue):
+        raise TypeError(
+            f"an OrtValue is bound here, not {type(given).__name__}; OrtValue.ortvalue_from_numpy makes one"
+        )
+    return given

@@ -1,0 +1,217 @@
+"""The names of onnxruntime's modules are here, and what they are worth."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import Any
+
+import onnxruntime
+import pytest
+
+import jitonnx
+from jitonnx import errors
+from tests.api.faces import assert_alike, session
+
+PACKAGE_ALONE = {"capi", "contextlib", "onnxruntime_validation", "version", "package_name", "cuda_version"}
+PACKAGE_ALONE |= {"import_capi_exception"}
+"""Names of the package that the alias has, and jitonnx itself does not."""
+
+LACKING = {
+    "capi.onnxruntime_pybind11_state": {
+        "OrtDeviceEpIncompatibilityReason",
+        "SessionObjectInitializer",
+        "get_all_operator_schema",
+        "get_all_opkernel_def",
+        "get_compatibility_info_from_model",
+        "get_compatibility_info_from_model_bytes",
+        "get_hardware_device_ep_incompatibility_details",
+        "get_model_compatibility_for_ep_devices",
+        "get_registered_ep_kernel_defs",
+        "get_session_initializer",
+        "opkernel",
+        "pack_fp4_weights_for_cuda_moe_gemm",
+        "quantize_matmul_2bits",
+        "quantize_matmul_4bits",
+        "quantize_matmul_8bits",
+        "quantize_matmul_bnb4",
+        "quantize_qdq_matmul_2bits",
+        "quantize_qdq_matmul_4bits",
+        "schemadef",
+    },
+    "backend": set(),
+}
+"""Names that are left out: tools for other execution providers, and descriptions of onnxruntime's own operators."""
+
+
+def names(module: ModuleType) -> set[str]:
+    return {name for name in dir(module) if not name.startswith("_")}
+
+
+def test_names_of_the_package() -> None:
+    assert names(onnxruntime) - set(dir(jitonnx)) <= PACKAGE_ALONE | {"backend", "datasets"}
+
+
+@pytest.mark.parametrize("place", ["capi.onnxruntime_pybind11_state", "capi._pybind_state", "backend"])
+def test_names_of_modules(place: str) -> None:
+    theirs, ours = (importlib.import_module(f"{package}.{place}") for package in ("onnxruntime", "jitonnx"))
+    lacking = LACKING.get(place, LACKING["capi.onnxruntime_pybind11_state"] | {"os", "platform", "warnings"})
+    assert {name for name in names(theirs) if not hasattr(ours, name)} == lacking
+
+
+MODULES = {
+    "onnxruntime_inference_collection": (
+        "InferenceSession Session IOBinding OrtValue OrtDevice SparseTensor ModelCompiler AdapterFormat C "
+        "OrtDeviceVendorId check_and_normalize_provider_args copy_tensors get_ort_device_type"
+    ),
+    "onnxruntime_validation": "check_distro_info check_training_module get_package_name_and_version_info",
+    "build_and_package_info": "package_name __version__",
+}
+
+
+@pytest.mark.parametrize("place", MODULES)
+def test_modules_that_packages_import_from(place: str) -> None:
+    for package in ("onnxruntime", "jitonnx"):
+        module = importlib.import_module(f"{package}.capi.{place}")
+        assert all(hasattr(module, name) for name in MODULES[place].split())
+
+
+def test_members() -> None:
+    """Of sessions, options, values and bindings: methods, and attributes of objects."""
+    theirs, ours = session(onnxruntime), session(jitonnx)
+    for them, us in (
+        (theirs, ours),
+        (theirs._sess, ours._sess),
+        (theirs.io_binding(), ours.io_binding()),
+        (theirs.io_binding()._iobinding, ours.io_binding()._iobinding),
+        (theirs.get_inputs()[0], ours.get_inputs()[0]),
+        (theirs.get_modelmeta(), ours.get_modelmeta()),
+        (onnxruntime.SessionOptions(), jitonnx.SessionOptions()),
+        (onnxruntime.RunOptions(), jitonnx.RunOptions()),
+        (onnxruntime.OrtDevice.make("cpu", 0), jitonnx.OrtDevice.make("cpu", 0)),
+        (onnxruntime.OrtValue, jitonnx.OrtValue),
+        (onnxruntime.capi._pybind_state.OrtValue, jitonnx.OrtValue),
+        (onnxruntime.SparseTensor, jitonnx.SparseTensor),
+        (onnxruntime.get_ep_devices()[0], jitonnx.get_ep_devices()[0]),
+    ):
+        lacking = {name for name in names(them) if not hasattr(us, name)}
+        assert lacking <= LEFT_OUT, (type(them), lacking)
+
+
+LEFT_OUT = {"webgpu_context_id", "is_webgpu_graph_capture_enabled"}
+LEFT_OUT |= {"ortvalue_from_shape_and_type_for_memory_info", "ortvalue_from_shape_and_onnx_type_for_memory_info"}
+
+
+def memory(ort: ModuleType) -> list[Any]:
+    info = ort.OrtMemoryInfo("Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT)
+    other = ort.OrtMemoryInfo.create_v2(
+        "Test", ort.OrtMemoryInfoDeviceType.CPU, 0, 0, ort.OrtDeviceMemoryType.DEFAULT, 64,
+        ort.OrtAllocatorType.ORT_DEVICE_ALLOCATOR,
+    )  # fmt: skip
+    told = [
+        [one.name, one.device_id, one.allocator_type, one.mem_type, one.device_mem_type, one.device_vendor_id]
+        for one in (info, other)
+    ]
+    return [*told, ort.create_and_register_allocator(info, None)]
+
+
+def arena(ort: ModuleType) -> list[int]:
+    made = [ort.OrtArenaCfg(0, -1, -1, -1), ort.OrtArenaCfg({"max_mem": 3, "arena_extend_strategy": 1})]
+    fields = ["max_mem", "arena_extend_strategy", "initial_chunk_size_bytes", "max_dead_bytes_per_chunk"]
+    return [getattr(one, name) for one in made for name in [*fields, "max_power_of_two_extend_bytes"]]
+
+
+def device(ort: ModuleType, name: str) -> list[int]:
+    made = ort.OrtDevice.make(name, 2)
+    inner = made._get_c_device()
+    return [
+        *(made.device_id(), made.device_type(), made.device_vendor_id(), made.device_mem_type()),
+        *(inner.device_id(), inner.device_type(), inner.vendor_id(), inner.mem_type()),
+    ]
+
+
+ENUMERATIONS = [
+    "ExecutionMode", "ExecutionOrder", "GraphOptimizationLevel", "OrtAllocatorType", "OrtCompileApiFlags",
+    "OrtDeviceMemoryType", "OrtDeviceVendorId", "OrtExecutionProviderDevicePolicy", "OrtHardwareDeviceType",
+    "OrtMemType", "OrtMemoryInfoDeviceType", "OrtSparseFormat",
+]  # fmt: skip
+
+ALIKE = {
+    "memory": (memory, ""),
+    "unknown memory": (
+        lambda ort: ort.OrtMemoryInfo("foo", ort.OrtAllocatorType.INVALID, 0, ort.OrtMemType.DEFAULT),
+        "Specified device is not supported. Try CreateMemoryInfo_V2.",
+    ),
+    "arena": (arena, ""),
+    "unknown arena": (lambda ort: ort.OrtArenaCfg({"foo": 1}), "Invalid OrtArenaCfg option: foo"),
+    "devices": (lambda ort: [device(ort, name) for name in ("cpu", "cuda", "cann", "dml", "gpu", "npu", "webgpu")], ""),
+    "numbers of devices": (
+        lambda ort: [
+            getattr(ort.capi._pybind_state.OrtDevice, name)()
+            for name in ("cpu", "cuda", "cann", "dml", "fpga", "gpu", "npu", "webgpu", "default_memory")
+        ],
+        "",
+    ),
+    "type of a device": (
+        lambda ort: ort.capi.onnxruntime_inference_collection.get_ort_device_type("cuda"), ""
+    ),
+    "enumerations": (
+        lambda ort: [
+            [(name, int(value)) for name, value in getattr(ort, kind).__members__.items()] for kind in ENUMERATIONS
+        ],
+        "",
+    ),
+    "texts of enumerations": (
+        lambda ort: [
+            f(ort.GraphOptimizationLevel.ORT_ENABLE_ALL) for f in (str, repr, int, hash, "{}".format)
+        ],
+        "",
+    ),
+    "enumeration by number": (lambda ort: ort.GraphOptimizationLevel(99), ""),
+    "equal to a number": (lambda ort: ort.GraphOptimizationLevel.ORT_ENABLE_BASIC == 1, ""),
+    "providers": (
+        lambda ort: ort.capi.onnxruntime_inference_collection.check_and_normalize_provider_args(
+            ["CPUExecutionProvider", ("CUDAExecutionProvider", {"device_id": 0})], None, ["CPUExecutionProvider"]
+        ),
+        "",
+    ),
+    "tuning": (lambda ort: session(ort).get_tuning_results(), ""),
+    "memory of inputs": (lambda ort: [info.device_id for info in session(ort).get_input_memory_infos()], ""),
+    "memory of outputs": (lambda ort: [info.device_id for info in session(ort).get_output_memory_infos()], ""),
+    "memory of an inner session": (lambda ort: len(session(ort)._sess.input_meminfos), ""),
+    "devices of inputs": (lambda ort: [one.ep_name for one in session(ort).get_input_epdevices()], ""),
+    "no library": (
+        lambda ort: ort.register_execution_provider_library("x", "/nope.so"), "Failed to load library /nope.so"
+    ),
+    "no such library": (
+        lambda ort: ort.unregister_execution_provider_library("x"), "Execution provider library: x was not registered."
+    ),
+    "initializer elsewhere": (
+        lambda ort: (one := ort.OrtExternalInitializerInfo("a", 1, 2)) and [one.filepath, one.file_offset], ""
+    ),
+    "logging": (lambda ort: ort.set_default_logger_verbosity(1), ""),
+    "seed": (lambda ort: ort.set_seed(1), ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_alike(name: str) -> None:
+    assert_alike(*ALIKE[name])
+
+
+def test_errors_are_ours_wherever_they_are_imported_from() -> None:
+    from jitonnx.capi import _pybind_state, onnxruntime_pybind11_state
+
+    for name in names(onnxruntime.capi.onnxruntime_pybind11_state):
+        kind = getattr(onnxruntime.capi.onnxruntime_pybind11_state, name)
+        if isinstance(kind, type) and issubclass(kind, Exception):
+            assert getattr(_pybind_state, name) is getattr(onnxruntime_pybind11_state, name) is getattr(errors, name)
+
+
+REFUSED = ["LoraAdapter", "AdapterFormat", "ModelCompiler", "OrtSyncStream", "OrtEpAssignedNode", "OrtEpContextData"]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_means_nothing_here_says_so(name: str) -> None:
+    with pytest.raises(errors.NotImplemented, match=f"{name}: "):
+        getattr(jitonnx, name)("x")

@@ -1,0 +1,83 @@
+"""`SparseTensor`, beside onnxruntime's."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jitonnx
+from tests.api.faces import assert_alike
+
+VALUES = np.array([1, 2, 3], np.float32)
+PLACES = np.array([0, 4, 8], np.int64)
+
+
+def cpu(ort: ModuleType) -> Any:
+    return ort.OrtDevice.make("cpu", 0)
+
+
+def coo(ort: ModuleType, indices: np.ndarray = PLACES) -> Any:
+    return ort.SparseTensor.sparse_coo_from_numpy([3, 3], VALUES, indices, cpu(ort))
+
+
+def csr(ort: ModuleType, outer: tuple[int, ...] = (0, 1, 2, 3)) -> Any:
+    columns = np.array([0, 1, 2], np.int64)
+    return ort.SparseTensor.sparse_csr_from_numpy([3, 3], VALUES, columns, np.array(outer, np.int64), cpu(ort))
+
+
+def facts(tensor: Any) -> list[Any]:
+    return [tensor.format(), tensor.dense_shape(), tensor.data_type(), tensor.device_name(), tensor.values()]
+
+
+def in_value(ort: ModuleType) -> Any:
+    value = ort.OrtValue.ort_value_from_sparse_tensor(coo(ort))
+    told = [value.is_sparse_tensor(), value.is_tensor(), value.has_value(), value.shape(), value.data_type()]
+    return [*told, value.element_type(), value.device_name(), facts(value.as_sparse_tensor())]
+
+
+CASES = {
+    "coo": (lambda ort: [*facts(coo(ort)), coo(ort).as_coo_view().indices()], ""),
+    "coo by coordinates": (
+        lambda ort: coo(ort, np.array([[0, 0], [1, 1], [2, 2]], np.int64)).as_coo_view().indices(), ""
+    ),
+    "int32 indices": (lambda ort: coo(ort, PLACES.astype(np.int32)).as_coo_view().indices(), ""),
+    "values are shared and read-only": (
+        lambda ort: (np.shares_memory(coo(ort).values(), VALUES), coo(ort).values().flags.writeable), ""
+    ),
+    "csr": (lambda ort: [*facts(csr(ort)), csr(ort).as_csrc_view().inner(), csr(ort).as_csrc_view().outer()], ""),
+    "in a value": (in_value, ""),
+    "too few indices": (lambda ort: coo(ort, PLACES[:2]), "must be equal to or twice the values size: 3"),
+    "coo as csr": (lambda ort: coo(ort).as_csrc_view(), "This sparse tensor does not contain CSR(C) format"),
+    "coo as blocks": (lambda ort: coo(ort).as_blocksparse_view(), "does not contain BlockSparse format"),
+    "csr as coo": (lambda ort: csr(ort).as_coo_view(), "does not contain COO format"),
+    "cuda": (lambda ort: coo(ort).to_cuda(ort.OrtDevice.make("cuda", 0)), "Cuda is not available in this build"),
+    "array of a value": (
+        lambda ort: ort.OrtValue.ort_value_from_sparse_tensor(coo(ort)).numpy(), "Only OrtValues that are Tensors are"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_sparse(name: str) -> None:
+    assert_alike(*CASES[name])
+
+
+def test_what_fits_badly_is_refused() -> None:
+    with pytest.raises(jitonnx.Error, match="one outer index more than rows; 3 and 3 were given"):
+        csr(jitonnx, (0, 1, 2))
+    with pytest.raises(TypeError, match="array of numbers, not NumPy's object"):
+        jitonnx.SparseTensor.sparse_coo_from_numpy([3], np.array(["a"], object), np.array([0]), cpu(jitonnx))
+    with pytest.raises(RuntimeError, match="the CPU's memory alone"):
+        jitonnx.SparseTensor.sparse_coo_from_numpy([9], VALUES, PLACES, jitonnx.OrtDevice.make("cuda", 0))
+
+
+def test_a_model_takes_no_sparse_value() -> None:
+    from tests.session.models import relu_add
+
+    session = jitonnx.InferenceSession(relu_add())
+    sparse = jitonnx.OrtValue.ort_value_from_sparse_tensor(coo(jitonnx))
+    with pytest.raises(RuntimeError, match="this one holds a sparse tensor"):
+        session.run_with_ort_values(None, {"x": sparse})
