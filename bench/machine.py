@@ -27,7 +27,7 @@ import numpy as np
 from jitonnx.calibration import fma_ir
 from jitonnx.target import host
 
-_PACKAGES = ["jitonnx", "numpy", "numba", "llvmlite", "protobuf", "onnx", "onnxruntime", "openvino"]
+_PACKAGES = ["jitonnx", "numpy", "llvmlite", "protobuf", "onnx", "onnxruntime", "openvino"]
 _COPY_UNROLL = 8  # vectors a step: enough loads in flight, few enough for 16 registers
 _ALIGNMENT = 64  # bytes of a cache line, and the widest vector
 _ROUND_SECONDS = 0.01  # long against waking a thread, short enough to fall between other processes' turns

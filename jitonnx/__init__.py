@@ -1,4 +1,4 @@
-"""jitonnx runs ONNX models on CPUs: it compiles each model to native code through Numba and llvmlite.
+"""jitonnx runs ONNX models on CPUs: it compiles each model to native code through LLVM.
 
     import jitonnx
 

@@ -1,7 +1,7 @@
 """The CPU that code is made for: its name and features as LLVM knows them, vector registers and cache sizes.
 
 `host()` describes this machine; `named("haswell")` any other CPU, so that kernels for it can be tested here.
-Imports no Numba, and LLVM only to ask it about a CPU for the first time.
+Imports LLVM only to ask it about a CPU for the first time.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The hand-written kernel library. This module and those without Numba (packing) import nothing heavy."""
+"""The hand-written kernel library. This module and those without LLVM (packing) import nothing heavy."""

@@ -1,4 +1,4 @@
-"""The axes of tensors as loops: strides of dense tensors, and neighbouring axes merged. For specs, without Numba."""
+"""The axes of tensors as loops: strides of dense tensors, and neighbouring axes merged. For specs, without LLVM."""
 
 from __future__ import annotations
 

@@ -1,68 +1,54 @@
-"""Kernels written as LLVM IR: loops, memory and arguments for bodies that work on `Traced` values.
+"""The language that kernels are written in: arguments, loops, memory and functions for code on `Traced` values.
 
-Where a kernel is mostly loops around a few vector operations, Numba spends 1 ms on every statement and 10 ms on every
-device function before LLVM sees anything. Such a kernel is written as a Python function that emits its code as it runs:
+A kernel is a Python function that emits its code as it runs. Its vectors are as wide as its builder is told, the
+target's natural width, so one text serves every CPU. `lowering.lower` makes it a C function:
 
-    def body(code: Code, begin: Traced, end: Traced) -> None:
+    def scale(code: Code, begin: Traced, end: Traced) -> None:
         x, y = code.buffer(0, types.float32), code.buffer(1, types.float32)
         columns = code.size(0)
         with code.loop(end, begin) as row:
             with code.loop(columns, step=lanes) as column:
                 live = columns - column
                 y.store(row * columns + column, x.load(row * columns + column, lanes, live) * 2.0, live)
-
-    kernel = emitted(body)          # a kernel as any other
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import llvmlite.ir as ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 
-from jitonnx.kernels.jit import BYTES
-from jitonnx.kernels.simd import Vector, live_mask, masked_load, masked_store, splat
-from jitonnx.kernels.tile import Epilogue, not_unrolled
+from jitonnx.kernels import types
+from jitonnx.kernels.llvm import alloca, live_mask, masked_load, masked_store, not_unrolled
+from jitonnx.kernels.simd import LINE_BYTES
 from jitonnx.kernels.trace import Traced, select
+from jitonnx.target import Target
 
 REGISTER_LANE_BYTES = 16
 """Of the parts of a vector register within which shuffling is cheapest."""
 
 _I64 = ir.IntType(64)
-_ELEMENTS = {types.float16: ir.HalfType(), types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
 
 
-def emitted(body: Callable[[Code, Traced, Traced], None]) -> Callable[..., None]:
-    """A kernel whose code `body(code, begin, end)` emits."""
-
-    @intrinsic
-    def emit(typingctx: Any, buffers: Any, sizes: Any, begin: Any, end: Any, scratch: Any) -> Any:
-        def generate(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-            code = Code(context, builder, args[0], args[1], args[4])
-            body(code, code.integer(args[2]), code.integer(args[3]))
-            return context.get_dummy_value()
-
-        arguments = (types.CPointer(BYTES), types.CPointer(types.int64), types.int64, types.int64, BYTES)
-        return types.void(*arguments), generate
-
-    def kernel(buffers, sizes, begin, end, scratch):
-        emit(buffers, sizes, begin, end, scratch)
-
-    return kernel
+Kernel: TypeAlias = "Callable[[Code, Traced, Traced], None]"
+"""Emits the code of the tasks [begin, end)."""
 
 
 class Code:
     """The place where a kernel's code is emitted, and the kernel's arguments."""
 
-    def __init__(
-        self, context: Any, builder: ir.IRBuilder, buffers: ir.Value, sizes: ir.Value, scratch: ir.Value
-    ) -> None:
-        self.context, self.builder = context, builder
-        self._buffers, self._sizes, self._scratch = buffers, sizes, scratch
+    def __init__(self, builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> None:
+        self.builder = builder
+        self.arguments = tuple(arguments)
+        """The list of buffers, that of sizes, and scratch memory: what functions that kernels call are given too."""
+        self._buffers, self._sizes, self._scratch = self.arguments
+
+    @property
+    def target(self) -> Target:
+        """The CPU that the code is for."""
+        return self.builder.module.target  # type: ignore[no-any-return]
 
     # ------------------------------------------------------------ arguments and numbers
 
@@ -74,7 +60,7 @@ class Code:
 
     def number(self, element: types.Type, value: float, lanes: int | None = None) -> Traced:
         """`value` as a scalar of `element`, or in all `lanes` of a vector."""
-        typ = llvm_element(element) if lanes is None else ir.VectorType(llvm_element(element), lanes)
+        typ = element.llvm if lanes is None else ir.VectorType(element.llvm, lanes)
         return Traced(self.builder, element, ir.Constant(typ, None)).constant(value)
 
     def size(self, index: int | Traced) -> Traced:
@@ -84,15 +70,15 @@ class Code:
     def buffer(self, index: int, element: types.Type) -> Pointer:
         """buffers[index]."""
         address = self._invariant(self._buffers, index)
-        return Pointer(self, element, self.builder.bitcast(address, llvm_element(element).as_pointer()))
+        return Pointer(self, element, self.builder.bitcast(address, element.memory.as_pointer()))
 
     def scratch(self, element: types.Type) -> Pointer:
         """This thread's own memory."""
-        return Pointer(self, element, self.builder.bitcast(self._scratch, llvm_element(element).as_pointer()))
+        return Pointer(self, element, self.builder.bitcast(self._scratch, element.memory.as_pointer()))
 
     def memory(self, element: types.Type, count: int) -> Pointer:
         """Room for `count` elements on the stack, for this call of the kernel; nothing is in it at first."""
-        place = cgutils.alloca_once(self.builder, llvm_element(element), size=count)
+        place = alloca(self.builder, element.memory, count)
         place.align = 64
         return Pointer(self, element, place)
 
@@ -145,25 +131,6 @@ class Code:
         """Make what was streamed visible to other threads, as what was stored is: at the end of a kernel."""
         self.builder.fence("seq_cst")
 
-    def call(self, function: Any, *arguments: Traced) -> Traced:
-        """An intrinsic of one result (simd's, vecmath's) on values."""
-        operands = [_numba_type(argument) for argument in arguments]
-        signature, generate = function._defn(self.context.typing_context, *operands)
-        value = generate(self.context, self.builder, signature, [argument.value for argument in arguments])
-        result = signature.return_type
-        return Traced(self.builder, result.element if isinstance(result, Vector) else result, value)
-
-    def epilogue(
-        self, apply: Epilogue, x: Traced, batch: Traced, row: Traced, column: Traced, live: Traced | int
-    ) -> Traced:
-        """The epilogue of a vector x, inline."""
-        place = [*self.place(batch, row, column), self.integer(live).value]
-        return x.like(apply.call(self.context, self.builder, x.value, place))
-
-    def place(self, batch: Traced, row: Traced, column: Traced) -> list[ir.Value]:
-        """Where a vector stands in the result, as an epilogue is told: buffers, sizes, batch, row, column."""
-        return [self._buffers, self._sizes, batch.value, row.value, column.value]
-
     def subroutine(
         self, name: str, arguments: Sequence[Traced | Pointer], body: Callable[..., None], inline: bool = True
     ) -> None:
@@ -172,14 +139,14 @@ class Code:
         All calls of a name pass arguments of the same types. Without `inline` it stays a function.
         """
         module = self.builder.module
-        values = [self._buffers, self._sizes, self._scratch, *(argument.value for argument in arguments)]
+        values = [*self.arguments, *(argument.value for argument in arguments)]
         function = module.globals.get(name)
         if function is None:
             function = ir.Function(module, ir.FunctionType(ir.VoidType(), [value.type for value in values]), name)
             function.linkage = "internal"
             if not inline:
                 function.attributes.add("noinline")
-            code = Code(self.context, ir.IRBuilder(function.append_basic_block()), *function.args[:3])
+            code = Code(ir.IRBuilder(function.append_basic_block()), function.args[:3])
             parameters = zip(arguments, function.args[3:], strict=True)
             body(code, *(_within(code, argument, value) for argument, value in parameters))
             code.builder.ret_void()
@@ -195,7 +162,7 @@ class Code:
 
     def spread(self, x: Traced, lanes: int) -> Traced:
         """A scalar in all lanes."""
-        return x.like(splat(self.builder, x.value, lanes))
+        return x.spread(lanes)
 
     def part(self, x: Traced, first: int, lanes: int) -> Traced:
         """Lanes first, …, first + lanes - 1 of a wider vector."""
@@ -214,7 +181,8 @@ class Variable:
 
     def __init__(self, value: Traced) -> None:
         self._model = value
-        self._place = cgutils.alloca_once_value(value.builder, value.value)
+        self._place = alloca(value.builder, value.value.type)
+        self.set(value)
 
     def get(self) -> Traced:
         return self._model.like(self._model.builder.load(self._place))
@@ -224,7 +192,7 @@ class Variable:
 
 
 class Pointer:
-    """A pointer to `element`. Nothing is aligned beyond the element."""
+    """A pointer to `element`. Nothing is aligned beyond the element. Truth values lie in a byte each."""
 
     def __init__(self, code: Code, element: types.Type, value: ir.Value) -> None:
         self._code, self.element, self.value = code, element, value
@@ -259,39 +227,57 @@ class Pointer:
 
     def to(self, element: types.Type) -> Pointer:
         """The same address, as a pointer to `element`."""
-        value = self._code.builder.bitcast(self.value, llvm_element(element).as_pointer())
+        value = self._code.builder.bitcast(self.value, element.memory.as_pointer())
         return Pointer(self._code, element, value)
 
     def load(self, index: Traced | int, lanes: int | None = None, live: Traced | Mask | None = None) -> Traced:
         """p[index], or the vector p[index : index + lanes]; lanes that are not live are 0 and not read."""
         builder, where = self._code.builder, self._address(index)
         if lanes is None:
-            return Traced(builder, self.element, builder.load(where))
-        typ = ir.VectorType(llvm_element(self.element), lanes)
+            return self._from_memory(builder.load(where))
+        typ = ir.VectorType(self.element.memory, lanes)
         where = builder.bitcast(where, typ.as_pointer())
         if live is None:
             loaded = builder.load(where)
             loaded.align = self._alignment
-            return Traced(builder, self.element, loaded)
+            return self._from_memory(loaded)
         mask = live if isinstance(live, Mask) else self._code.live(live, lanes)
-        return Traced(builder, self.element, masked_load(builder, where, typ, mask.value, self._alignment))
+        return self._from_memory(masked_load(builder, where, typ, mask.value, self._alignment))
 
     def store(self, index: Traced | int, value: Traced, live: Traced | Mask | None = None) -> None:
         """p[index] = value, or the (live) lanes of a vector from p[index] on."""
-        builder = self._code.builder
-        where = builder.bitcast(self._address(index), value.value.type.as_pointer())
+        builder, stored = self._code.builder, self._to_memory(value.value)
+        where = builder.bitcast(self._address(index), stored.type.as_pointer())
         if live is None:
-            builder.store(value.value, where).align = self._alignment
+            builder.store(stored, where).align = self._alignment
             return
-        mask = live if isinstance(live, Mask) else self._code.live(live, value.value.type.count)
-        masked_store(builder, value.value, where, mask.value, self._alignment)
+        mask = live if isinstance(live, Mask) else self._code.live(live, value.lanes)
+        masked_store(builder, stored, where, mask.value, self._alignment)
+
+    def load_apart(self, index: Traced, step: Traced, live: Traced | int, lanes: int) -> Traced:
+        """The vector p[index], p[index + step], …; lanes from `live` on repeat the first element."""
+        code, builder = self._code, self._code.builder
+        live = code.integer(live)
+        result = ir.Constant(ir.VectorType(self.element.memory, lanes), ir.Undefined)
+        for lane in range(lanes):
+            at = index + select(live > lane, step * lane, 0)
+            result = builder.insert_element(result, builder.load(self._address(at)), ir.IntType(32)(lane))
+        return self._from_memory(result)
+
+    def store_apart(self, index: Traced, step: Traced, value: Traced, live: Traced | int) -> None:
+        """p[index + i * step] = lane i of the vector, for its first `live` lanes."""
+        code, builder, stored = self._code, self._code.builder, self._to_memory(value.value)
+        live = code.integer(live)
+        for lane in range(value.lanes):
+            with code.when(live > lane):
+                builder.store(builder.extract_element(stored, ir.IntType(32)(lane)), self._address(index + step * lane))
 
     def stream(self, index: Traced | int, value: Traced) -> None:
-        """As `store` of a vector to a place aligned to its size, past the caches: a line that is written as a whole is
-        not read before. See `drain`."""
-        builder = self._code.builder
-        stored = builder.store(value.value, builder.bitcast(self._address(index), value.value.type.as_pointer()))
-        stored.align = value.value.type.count * self._alignment
+        """As `store` of a vector to a place aligned to its size or to LINE_BYTES, past the caches: a line that is
+        written as a whole is not read before. See `drain`."""
+        builder, vector = self._code.builder, self._to_memory(value.value)
+        stored = builder.store(vector, builder.bitcast(self._address(index), vector.type.as_pointer()))
+        stored.align = min(LINE_BYTES, value.lanes * self._alignment)
         stored.set_metadata("nontemporal", builder.module.add_metadata([ir.IntType(32)(1)]))
 
     def misalignment(self, size: int) -> Traced:
@@ -304,6 +290,19 @@ class Pointer:
     @property
     def _alignment(self) -> int:
         return max(1, self.element.bitwidth // 8)
+
+    def _from_memory(self, value: ir.Value) -> Traced:
+        builder = self._code.builder
+        if isinstance(self.element, types.Boolean):
+            value = builder.icmp_unsigned("!=", value, ir.Constant(value.type, None))
+        return Traced(builder, self.element, value)
+
+    def _to_memory(self, value: ir.Value) -> ir.Value:
+        if not isinstance(self.element, types.Boolean):
+            return value
+        to = self.element.memory
+        typ = ir.VectorType(to, value.type.count) if isinstance(value.type, ir.VectorType) else to
+        return self._code.builder.zext(value, typ)
 
 
 def _within(code: Code, argument: Traced | Pointer, value: ir.Value) -> Traced | Pointer:
@@ -365,29 +364,3 @@ def shuffled(a: Traced, b: Traced, order: Sequence[int]) -> Traced:
     """Elements `order` of two vectors one after the other."""
     mask = ir.Constant(ir.VectorType(ir.IntType(32), len(order)), list(order))
     return a.like(a.builder.shuffle_vector(a.value, b.value, mask))
-
-
-def convert(x: Traced, element: types.Type) -> Traced:
-    """Floats as floats of another width; integers as wider or narrower ones."""
-    old, builder = x.element, x.builder
-    if old == element:
-        return x
-    target = llvm_element(element)
-    typ = ir.VectorType(target, x.value.type.count) if isinstance(x.value.type, ir.VectorType) else target
-    wider = element.bitwidth > old.bitwidth
-    if isinstance(element, types.Float):
-        value = builder.fpext(x.value, typ) if wider else builder.fptrunc(x.value, typ)
-    elif wider:
-        value = builder.sext(x.value, typ) if old.signed else builder.zext(x.value, typ)
-    else:
-        value = builder.trunc(x.value, typ)
-    return Traced(builder, element, value)
-
-
-def llvm_element(element: types.Type) -> ir.Type:
-    """LLVM's type of an element: half, float, double or an integer."""
-    return ir.IntType(element.bitwidth) if isinstance(element, types.Integer) else _ELEMENTS[element]
-
-
-def _numba_type(x: Traced) -> types.Type:
-    return Vector(x.element, x.value.type.count) if isinstance(x.value.type, ir.VectorType) else x.element

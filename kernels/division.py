@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import llvmlite.ir as ir
-from numba.core import types
 
+from jitonnx.kernels import types
 from jitonnx.kernels.llvm import (
     all_lanes,
     arithmetic,

@@ -19,21 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jitonnx.kernels.trace import (
-    Traced,
-    absolute,
-    at_least,
-    at_most,
-    bits,
-    fma,
-    from_bits,
-    lookup,
-    polynomial,
-    scale_by_power,
-    scales_by_power,
-    select,
-    table_entries,
-)
+from jitonnx.kernels.instructions import lookup, scale_by_power, scales_by_power, table_entries
+from jitonnx.kernels.trace import Traced, absolute, at_least, at_most, bits, fma, from_bits, polynomial, select
 
 LOG2_E = 1.4426950408889634
 _LN2 = 0.6931471805599453
@@ -260,7 +247,7 @@ def exp(x: Traced) -> Traced:
     """e**x; 0 instead of denormal numbers, infinity where it is one."""
     form = format_of(x)
     bounded = at_most(at_least(x, form.least_exponent), form.overflow)
-    power = exp_power(bounded).scaled() if scales_by_power() else exp_power(bounded, 2 * form.bias).rounded()
+    power = exp_power(bounded).scaled() if scales_by_power(x) else exp_power(bounded, 2 * form.bias).rounded()
     return _or_0(x < form.least_exponent, power)
 
 
@@ -268,7 +255,7 @@ def exp_flush(x: Traced) -> Traced:
     """e**x for x <= 88 (float64: 709); 0 instead of denormal numbers."""
     least = format_of(x).least_exponent
     bounded = at_least(x, least)
-    power = exp_power(bounded).scaled() if scales_by_power() else exp_power(bounded, format_of(x).bias).flushed()
+    power = exp_power(bounded).scaled() if scales_by_power(x) else exp_power(bounded, format_of(x).bias).flushed()
     return _or_0(x < least, power)
 
 
@@ -276,7 +263,7 @@ def exp_of_minus(x: Traced) -> Traced:
     """exp(-x), inf from 2**(bias + 1/2) on; 0 instead of denormal numbers."""
     most = -format_of(x).least_exponent
     power = exp_power(at_most(_bounded_for_minus(x), most), _offset_of_minus(x), sign=-1)
-    return _or_0(x > most, power.scaled() if scales_by_power() else power.flushed())
+    return _or_0(x > most, power.scaled() if scales_by_power(x) else power.flushed())
 
 
 def exp_of_minus_and_1(x: Traced, least: float | None = None) -> Traced:
@@ -295,14 +282,14 @@ def exp_of_minus_and_1(x: Traced, least: float | None = None) -> Traced:
     count = total - magic
     r = fma(count, -_LN2, -bounded)
     power = Power(lookup(table.cubic_powers, bits(total), x.element), total, count, table.steps)
-    scale = power.scaled() if scales_by_power() else power.flushed()
+    scale = power.scaled() if scales_by_power(x) else power.flushed()
     constant, linear, square, _ = table.cubic
     return fma(scale, fma(fma(r + square, r, linear), r, constant), 1.0)
 
 
 def _offset_of_minus(x: Traced) -> float:
     """What `Power.scaled` or, where the CPU has none, `flushed` wants to be added to the multiple."""
-    return 0.0 if scales_by_power() else format_of(x).bias
+    return 0.0 if scales_by_power(x) else format_of(x).bias
 
 
 def _bounded_for_minus(x: Traced, least: float | None = None) -> Traced:
@@ -313,20 +300,20 @@ def _bounded_for_minus(x: Traced, least: float | None = None) -> Traced:
     form = format_of(x)
     if least is None:
         largest = form.bias + (1.25 if _table_of(x) else 0.75)
-        least = -form.overflow if scales_by_power() else -largest / LOG2_E
+        least = -form.overflow if scales_by_power(x) else -largest / LOG2_E
     return at_least(x, least)
 
 
 def exp2(x: Traced, rest: Traced | None = None) -> Traced:
     """2**(x + rest), rounded to denormal numbers and infinity, for bounded x and a small `rest`."""
-    if scales_by_power():
+    if scales_by_power(x):
         return exp2_power(x, 0.0, rest).scaled()
     return exp2_power(x, 2 * format_of(x).bias, rest).rounded()
 
 
 def exp2_flush(x: Traced, coefficients: tuple[float, ...] | None = None) -> Traced:
     """2**x for least_power <= x < bias + 3/2. By `coefficients` if there are any."""
-    if coefficients is None and scales_by_power():
+    if coefficients is None and scales_by_power(x):
         return exp2_power(x).scaled()
     return exp2_power(x, format_of(x).bias, coefficients=coefficients).flushed()
 

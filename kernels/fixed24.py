@@ -12,7 +12,7 @@ output's, no more (`fit_24_bits`), and then the sums' own rounding is of the sam
 The vectors a, b, c, d of int32 lie as A = [a3 a2 a1 d3], B = [b3 b2 b1 d2], C = [d1 c3 c2 c1], highest byte first. So
 A and B are read as they are, c is C << 8, and d is [d3 d2 d1 c3] by two funnel shifts. The lower bytes are known when
 the upper ones are rounded and count as part of the number, so that they cost no precision.
-Imports nothing of ours, and no Numba.
+Imports nothing of ours, and no LLVM.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from jitonnx.kernels import exponential
 from jitonnx.kernels.exponential import LOG2_E, exp_of_minus, format_of
+from jitonnx.kernels.instructions import lookup, table_entries
 from jitonnx.kernels.trace import (
     Traced,
     absolute,
@@ -19,10 +20,8 @@ from jitonnx.kernels.trace import (
     bits,
     copysign,
     fma,
-    lookup,
     polynomial,
     select,
-    table_entries,
     vector_function,
 )
 

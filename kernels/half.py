@@ -1,61 +1,65 @@
 """Half precision: numbers stored in 16 bits, as float32 and back.
 
 Generated code computes in float32; float16 and bfloat16 are how numbers lie in memory, and what operators' results are
-rounded to. In kernels such a number is its bits, a uint16 (Numba has no 16-bit floats on CPUs): `widen_...` gives the
-float32 of equal value, `narrow_...` the bits of the nearest number, ties to even, overflow to infinity. NaN stays NaN.
+rounded to. In kernels such a number is its bits, a uint16: `widen_...` gives the float32 of equal value, `narrow_...`
+the bits of the nearest number, ties to even, overflow to infinity. NaN stays NaN.
 
 bfloat16 is the upper half of a float32: integer arithmetic, on every CPU. (AVX-512's vcvtneps2bf16 would take small
-numbers as zero.) How float16 is converted depends on the CPU, which a kernel does not know while its code is emitted:
-it calls functions that `define_conversions` writes when the CPU is known, with the CPU's instruction where it has one,
-else with integer arithmetic of the same results.
+numbers as zero.) float16 is converted by the CPU's instruction where it has one, else by integer arithmetic of the same
+results. Scalars are converted as vectors of one lane.
 """
 
 from __future__ import annotations
 
-import re
-from typing import Any
+from collections.abc import Callable
 
-import llvmlite.binding as llvm
 import llvmlite.ir as ir
-from numba.core import types
-from numba.extending import intrinsic
 
-from jitonnx.kernels.simd import Vector, llvm_intrinsic
+from jitonnx.kernels import types
+from jitonnx.kernels.llvm import llvm_intrinsic
+from jitonnx.kernels.trace import Traced
 
 _I16, _I32, _F32 = ir.IntType(16), ir.IntType(32), ir.FloatType()
-_DECLARED = re.compile(r"jitonnx\.(widen|narrow)\.float16\.(\d+)")
 
 
-# ---------------------------------------------------------------- what kernels call
+def widen_float16(bits: Traced) -> Traced:
+    """The float32 of a float16's bits."""
+    body = _widen_by_instruction if bits.target.converts_halves else _widen_by_integers
+    return _converted(bits, types.float32, body)
 
 
-def _conversion(name: str, source: types.Type, target: types.Type, body: Any, doc: str) -> Any:
-    """An intrinsic from Vectors or scalars of `source` to `target`; body(builder, vector) emits it."""
-
-    def declare(typingctx: Any, value: Any) -> Any:
-        scalar = not isinstance(value, Vector)
-        if (value if scalar else value.element) != source:
-            return None
-
-        def generate(context: Any, builder: ir.IRBuilder, sig: Any, args: Any) -> ir.Value:
-            if not scalar:
-                return body(builder, args[0])
-            one = ir.Constant(ir.VectorType(args[0].type, 1), ir.Undefined)
-            return builder.extract_element(body(builder, builder.insert_element(one, args[0], _I32(0))), _I32(0))
-
-        return (target if scalar else Vector(target, value.lanes))(value), generate
-
-    declare.__name__, declare.__doc__ = name, doc
-    return intrinsic(declare)
+def narrow_float16(x: Traced) -> Traced:
+    """The bits of the float16 next to a float32."""
+    return _converted(x, types.uint16, _narrow_by_instruction if x.target.converts_halves else _narrow_by_integers)
 
 
-def _call(builder: ir.IRBuilder, name: str, value: ir.Value, element: ir.Type) -> ir.Value:
-    lanes = value.type.count
-    full = f"jitonnx.{name}.float16.{lanes}"
-    function = builder.module.globals.get(full) or ir.Function(
-        builder.module, ir.FunctionType(ir.VectorType(element, lanes), [value.type]), full
-    )
-    return builder.call(function, [value])
+def narrow_double_float16(x: Traced) -> Traced:
+    """The bits of the float16 next to a float64, rounded once."""
+    return narrow_float16(_converted(x, types.float32, _round_to_odd))
+
+
+def widen_bfloat16(bits: Traced) -> Traced:
+    """The float32 of a bfloat16's bits."""
+    return _converted(bits, types.float32, _widen_bfloat16)
+
+
+def narrow_bfloat16(x: Traced) -> Traced:
+    """The bits of the bfloat16 next to a float32."""
+    return _converted(x, types.uint16, _narrow_bfloat16)
+
+
+def widen(bits: Traced, kind: str) -> Traced:
+    """The float32 of the bits of a number of a kind: float16 or bfloat16."""
+    return widen_float16(bits) if kind == "float16" else widen_bfloat16(bits)
+
+
+def _converted(x: Traced, element: types.Type, body: Callable[[ir.IRBuilder, ir.Value], ir.Value]) -> Traced:
+    """What body(builder, vector) makes of x, with elements of another type."""
+    builder = x.builder
+    if x.lanes:
+        return Traced(builder, element, body(builder, x.value))
+    one = builder.insert_element(ir.Constant(ir.VectorType(x.value.type, 1), ir.Undefined), x.value, _I32(0))
+    return Traced(builder, element, builder.extract_element(body(builder, one), _I32(0)))
 
 
 def _widen_bfloat16(builder: ir.IRBuilder, bits: ir.Value) -> ir.Value:
@@ -89,66 +93,6 @@ def _round_to_odd(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
 
 def _all(lanes: int, number: int) -> ir.Constant:
     return ir.Constant(ir.VectorType(_I32, lanes), [number] * lanes)
-
-
-def emit_widen(builder: ir.IRBuilder, bits: ir.Value, kind: str) -> ir.Value:
-    """The float32s of a vector of bits; kind: float16 or bfloat16."""
-    return _call(builder, "widen", bits, _F32) if kind == "float16" else _widen_bfloat16(builder, bits)
-
-
-widen_float16 = _conversion(
-    "widen_float16",
-    types.uint16,
-    types.float32,
-    lambda builder, bits: _call(builder, "widen", bits, _F32),
-    "The float32 of a float16's bits.",
-)
-narrow_float16 = _conversion(
-    "narrow_float16",
-    types.float32,
-    types.uint16,
-    lambda builder, x: _call(builder, "narrow", x, _I16),
-    "The bits of the float16 next to a float32.",
-)
-narrow_double_float16 = _conversion(
-    "narrow_double_float16",
-    types.float64,
-    types.uint16,
-    lambda builder, x: _call(builder, "narrow", _round_to_odd(builder, x), _I16),
-    "The bits of the float16 next to a float64, rounded once.",
-)
-widen_bfloat16 = _conversion(
-    "widen_bfloat16", types.uint16, types.float32, _widen_bfloat16, "The float32 of a bfloat16's bits."
-)
-narrow_bfloat16 = _conversion(
-    "narrow_bfloat16", types.float32, types.uint16, _narrow_bfloat16, "The bits of the bfloat16 next to a float32."
-)
-
-
-# ---------------------------------------------------------------- what they call, once the CPU is known
-
-
-def define_conversions(module: llvm.ModuleRef, in_hardware: bool) -> None:
-    """Write the float16 conversions that `module` declares; `in_hardware`: the CPU has instructions for them."""
-    wanted = [match for function in module.functions if (match := _DECLARED.fullmatch(function.name))]
-    if not wanted:
-        return
-    library = ir.Module("jitonnx.half")
-    for match in wanted:
-        _define(library, match[0], match[1], int(match[2]), in_hardware)
-    module.link_in(llvm.parse_assembly(str(library)))
-    for match in wanted:
-        module.get_function(match[0]).linkage = "internal"
-
-
-def _define(library: ir.Module, name: str, direction: str, lanes: int, in_hardware: bool) -> None:
-    floats, bits = ir.VectorType(_F32, lanes), ir.VectorType(_I16, lanes)
-    source, target = (bits, floats) if direction == "widen" else (floats, bits)
-    function = ir.Function(library, ir.FunctionType(target, [source]), name)
-    function.attributes.add("alwaysinline")
-    builder = ir.IRBuilder(function.append_basic_block())
-    bodies = _HARDWARE if in_hardware else _SOFTWARE
-    builder.ret(bodies[direction](builder, function.args[0]))
 
 
 def _widen_by_instruction(builder: ir.IRBuilder, bits: ir.Value) -> ir.Value:
@@ -203,7 +147,3 @@ def _narrow_by_integers(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
     )
     result = builder.select(builder.icmp_signed(">", magnitude, _all(lanes, 0x7F800000)), nan, result)
     return builder.trunc(builder.or_(result, sign), ir.VectorType(_I16, lanes))
-
-
-_HARDWARE = {"widen": _widen_by_instruction, "narrow": _narrow_by_instruction}
-_SOFTWARE = {"widen": _widen_by_integers, "narrow": _narrow_by_integers}

@@ -3,18 +3,8 @@
 from __future__ import annotations
 
 from jitonnx.kernels.exponential import exp_of_minus, format_of, tanh_by_exponential
-from jitonnx.kernels.trace import (
-    Traced,
-    absolute,
-    at_most,
-    bits,
-    copysign,
-    fma,
-    lookup,
-    polynomial,
-    select,
-    table_entries,
-)
+from jitonnx.kernels.instructions import lookup, table_entries
+from jitonnx.kernels.trace import Traced, absolute, at_most, bits, copysign, fma, polynomial, select
 
 # tanh(x) = x + x**3 * P(x**2), |x| <= 0.6 (relative error 2.8e-9, 4.1e-18)
 _TANH = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from numba import types
-
-from jitonnx.kernels.code import Code, Pointer, convert, remainder
+from jitonnx.kernels import types
+from jitonnx.kernels.code import Code, Pointer, remainder
+from jitonnx.kernels.simd import convert
 from jitonnx.kernels.trace import Traced, select
 
 WORDS = {1: types.uint8, 2: types.uint16, 4: types.uint32, 8: types.uint64}

@@ -1,4 +1,5 @@
-"""What vector operations are made of in LLVM IR: intrinsics by name, and vectors where LLVM would go lane by lane."""
+"""What operations on values are made of in LLVM IR: intrinsics by name, masked memory, vectors where LLVM would go lane
+by lane."""
 
 from __future__ import annotations
 
@@ -6,9 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import llvmlite.ir as ir
-from numba.core import types
+
+from jitonnx.kernels import types
 
 _I32 = ir.IntType(32)
+CONTRACTED = ("contract",)
+"""The flag of operations on floats that LLVM may fuse, a product and a sum to a multiply-add."""
 
 
 def llvm_intrinsic(
@@ -19,7 +23,7 @@ def llvm_intrinsic(
     function = builder.module.globals.get(full)
     if function is None:
         function = ir.Function(builder.module, ir.FunctionType(result, [a.type for a in arguments]), full)
-    return builder.call(function, arguments, fastmath=("contract",) if _is_float(result) else ())
+    return builder.call(function, arguments, fastmath=CONTRACTED if _is_float(result) else ())
 
 
 def mangle(typ: ir.Type) -> str:
@@ -44,37 +48,27 @@ def splat(builder: ir.IRBuilder, scalar: ir.Value, lanes: int) -> ir.Value:
     return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_I32, lanes), [0] * lanes))
 
 
-def arithmetic(builder: ir.IRBuilder, name: str, element: types.Type, a: ir.Value, b: ir.Value) -> ir.Value:
+_FLOAT_ARITHMETIC = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv", "%": "frem"}
+_ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "&": "and_", "|": "or_", "^": "xor", "<<": "shl"}
+_SIGNED_ARITHMETIC = {">>": "ashr", "/": "sdiv", "%": "srem"}
+_UNSIGNED_ARITHMETIC = {">>": "lshr", "/": "udiv", "%": "urem"}
+
+
+def arithmetic(
+    builder: ir.IRBuilder, name: str, element: types.Type, a: ir.Value, b: ir.Value, flags: tuple[str, ...] = ()
+) -> ir.Value:
     """a + b and the like, by the operator's sign. Integers are divided as LLVM does it: by 0 is a trap."""
     if isinstance(element, types.Float):
-        return {"+": builder.fadd, "-": builder.fsub, "*": builder.fmul, "/": builder.fdiv, "%": builder.frem}[name](
-            a, b, flags=("contract",)
-        )
-    signed = element != types.boolean and element.signed
-    operations = {
-        "+": builder.add,
-        "-": builder.sub,
-        "*": builder.mul,
-        "&": builder.and_,
-        "|": builder.or_,
-        "^": builder.xor,
-        "<<": builder.shl,
-        ">>": builder.ashr if signed else builder.lshr,
-        "/": builder.sdiv if signed else builder.udiv,
-        "%": builder.srem if signed else builder.urem,
-    }
-    return operations[name](a, b)
+        return getattr(builder, _FLOAT_ARITHMETIC[name])(a, b, flags=flags)
+    by_sign = _SIGNED_ARITHMETIC if element.signed else _UNSIGNED_ARITHMETIC
+    return getattr(builder, _ARITHMETIC.get(name) or by_sign[name])(a, b)
 
 
 def comparison(builder: ir.IRBuilder, name: str, element: types.Type, a: ir.Value, b: ir.Value) -> ir.Value:
     """a < b and the like, by the operator's sign; with a NaN, only != holds."""
     if isinstance(element, types.Float):
         return builder.fcmp_unordered(name, a, b) if name == "!=" else builder.fcmp_ordered(name, a, b)
-    return (
-        builder.icmp_signed(name, a, b)
-        if element != types.boolean and element.signed
-        else builder.icmp_unsigned(name, a, b)
-    )
+    return builder.icmp_signed(name, a, b) if element.signed else builder.icmp_unsigned(name, a, b)
 
 
 def holds_everywhere(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
@@ -126,3 +120,49 @@ def float_remainder(builder: ir.IRBuilder, element: types.Float, a: ir.Value, b:
 def all_lanes(typ: ir.Type, number: float) -> Any:
     """`number` as the contents of a constant of `typ`: in all lanes of a vector."""
     return [number] * typ.count if isinstance(typ, ir.VectorType) else number
+
+
+# ---------------------------------------------------------------- loops
+
+
+def not_unrolled(module: ir.Module) -> ir.values.MDValue:
+    """Metadata for a loop's branch back that stops LLVM from unrolling: our loops hold what is worth having in one."""
+    keep = module.add_metadata(["llvm.loop.unroll.disable"])
+    # LLVM tells loops apart by a node that names itself; add_metadata would look a node up by its operands.
+    node = ir.values.MDValue(module, [], name=str(len(module.metadata)))
+    node.operands = (node, keep)
+    return node
+
+
+# ---------------------------------------------------------------- memory
+
+
+def alloca(builder: ir.IRBuilder, typ: ir.Type, count: int = 1) -> ir.Value:
+    """Room for `count` values on the stack, for the whole of the function; nothing is in it at first."""
+    with builder.goto_entry_block():
+        return builder.alloca(typ, count)
+
+
+def declared(builder: ir.IRBuilder, name: str, result: ir.Type, arguments: Sequence[ir.Type]) -> ir.Function:
+    """The function `name` of the module, which declares it at its first use."""
+    return builder.module.globals.get(name) or ir.Function(builder.module, ir.FunctionType(result, arguments), name)
+
+
+def masked_load(builder: ir.IRBuilder, where: ir.Value, typ: ir.VectorType, mask: ir.Value, alignment: int) -> ir.Value:
+    """A vector of `typ` at `where`: 0 in the lanes that `mask` leaves out, whose memory is not touched."""
+    # Typed pointers of llvmlite's builder and the opaque ones of LLVM agree on the mangled name only.
+    function = declared(builder, f"llvm.masked.load.{mangle(typ)}.p0", typ, [where.type, _I32, mask.type, typ])
+    return builder.call(function, [where, _I32(alignment), mask, ir.Constant(typ, None)])
+
+
+def masked_store(builder: ir.IRBuilder, value: ir.Value, where: ir.Value, mask: ir.Value, alignment: int) -> None:
+    """Store the lanes of `value` that `mask` selects; memory under the others is not touched."""
+    name, arguments = f"llvm.masked.store.{mangle(value.type)}.p0", [value.type, where.type, _I32, mask.type]
+    builder.call(declared(builder, name, ir.VoidType(), arguments), [value, where, _I32(alignment), mask])
+
+
+def live_mask(builder: ir.IRBuilder, live: ir.Value, lanes: int) -> ir.Value:
+    """Lanes below `live`. Compared in 32 bits: `live` is clamped first, so that a long row still reads as all lanes."""
+    clamped = builder.select(builder.icmp_signed("<", live, live.type(lanes)), live, live.type(lanes))
+    spread = splat(builder, builder.trunc(clamped, _I32), lanes)
+    return builder.icmp_signed("<", ir.Constant(ir.VectorType(_I32, lanes), list(range(lanes))), spread)

@@ -10,20 +10,8 @@ the leading part of e * ln 2, which is such a multiple too, have an exact sum. A
 from __future__ import annotations
 
 from jitonnx.kernels.exponential import format_of
-from jitonnx.kernels.trace import (
-    Traced,
-    bits,
-    copysign,
-    exponent_of,
-    fma,
-    fraction_of,
-    from_bits,
-    lookup,
-    polynomial,
-    select,
-    splits_floats,
-    to_float,
-)
+from jitonnx.kernels.instructions import exponent_of, fraction_of, lookup, splits_floats
+from jitonnx.kernels.trace import Traced, bits, copysign, fma, from_bits, polynomial, select, to_float
 
 INFINITY, _NAN = float("inf"), float("nan")
 
@@ -109,7 +97,7 @@ def log1p(x: Traced) -> Traced:
 
 def has_table(x: Traced) -> bool:
     """Whether logarithms of x's type are made by a table."""
-    return x.width == 32 and splits_floats()
+    return splits_floats(x)
 
 
 def fraction_and_exponent(x: Traced) -> tuple[Traced, Traced, Traced]:

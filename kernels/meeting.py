@@ -20,9 +20,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import llvmlite.ir as ir
-from numba.core import cgutils, types
 
+from jitonnx.kernels import types
 from jitonnx.kernels.code import Code, Pointer
+from jitonnx.kernels.llvm import declared
 from jitonnx.kernels.phases import SEPARATION_BYTES
 from jitonnx.kernels.trace import Traced
 
@@ -40,10 +41,8 @@ class Meeting:
 
     def __init__(self, code: Code, words: Pointer, parts: Traced, first: Traced, mine: Traced) -> None:
         self._code, self._done, self._parts, self._first, self._mine = code, words, parts, first, mine
-        place = cgutils.alloca_once_value(code.builder, code.integer(PATIENCE).value)
-        self._patience = Pointer(code, types.int64, place)
-        self._claimed = Pointer(code, types.int64, cgutils.alloca_once_value(code.builder, code.integer(0).value))
-        code.builder.store(code.integer(PATIENCE).value, place)
+        self._patience, self._claimed = code.memory(types.int64, 1), code.memory(types.int64, 1)
+        self._patience.store(0, code.integer(PATIENCE))
 
     @contextmanager
     def each_part(self, phase: Traced, alone: Traced) -> Iterator[Traced]:
@@ -120,8 +119,7 @@ def _wait(code: Code, done: Pointer, expected: Traced, patience: Pointer) -> Non
     looks.set(looks.get() + 1)
     builder.cbranch((looks.get() < LOOKS_BEFORE_YIELDING).value, look, give_up)
     builder.position_at_end(give_up)
-    kind = ir.FunctionType(ir.IntType(32), [])
-    builder.call(cgutils.get_or_insert_function(builder.module, kind, "sched_yield"), [])
+    builder.call(declared(builder, "sched_yield", ir.IntType(32), []), [])
     builder.branch(look)
     builder.position_at_end(over)
 
@@ -136,8 +134,6 @@ def _pause(builder: ir.IRBuilder) -> None:
     """Tell the CPU that this is a spinning loop."""
     triple = builder.module.triple
     if triple.startswith("x86_64"):
-        kind = ir.FunctionType(ir.VoidType(), [])
-        builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.sse2.pause"), [])
+        builder.call(declared(builder, "llvm.x86.sse2.pause", ir.VoidType(), []), [])
     elif triple.startswith(("aarch64", "arm64")):
-        kind = ir.FunctionType(ir.VoidType(), [ir.IntType(32)])
-        builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.aarch64.hint"), [ir.IntType(32)(1)])
+        builder.call(declared(builder, "llvm.aarch64.hint", ir.VoidType(), [ir.IntType(32)]), [ir.IntType(32)(1)])

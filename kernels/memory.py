@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from numba import types
-
+from jitonnx.kernels import types
 from jitonnx.kernels.code import Code, Pointer
 from jitonnx.kernels.trace import Traced
 

@@ -2,7 +2,7 @@
 
 A start packs all weights of a model, and is bound by memory: measured on a virtual machine, the page faults of fresh
 memory cost 0.5 ms a megabyte in pages of 4 KB and 0.1 in pages of 2 MB, as much as the packing itself.
-Imports nothing of ours, and no Numba.
+Imports nothing of ours, and no LLVM.
 """
 
 from __future__ import annotations

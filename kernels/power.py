@@ -6,18 +6,9 @@ import math
 
 from jitonnx.kernels import exponential
 from jitonnx.kernels.exponential import format_of
+from jitonnx.kernels.instructions import lookup
 from jitonnx.kernels.logarithm import INFINITY, fraction_and_exponent, has_table, split
-from jitonnx.kernels.trace import (
-    Traced,
-    at_least,
-    at_most,
-    fma,
-    lookup,
-    polynomial,
-    select,
-    to_double,
-    to_single,
-)
+from jitonnx.kernels.trace import Traced, at_least, at_most, fma, polynomial, select, to_double, to_single
 
 # ---------------------------------------------------------------- double-double arithmetic (T. J. Dekker, 1971)
 

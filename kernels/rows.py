@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from numba.core import types
-
-from jitonnx.kernels import simd
-from jitonnx.kernels.code import REGISTER_LANE_BYTES, Code, convert, gathered, larger, remainder, shuffled, smaller
+from jitonnx.kernels import simd, types
+from jitonnx.kernels.code import REGISTER_LANE_BYTES, Code, gathered, larger, remainder, shuffled, smaller
+from jitonnx.kernels.epilogue import Epilogue, Stage
 from jitonnx.kernels.sharing import TASK_ELEMENTS
-from jitonnx.kernels.simd import Vector
-from jitonnx.kernels.tile import Epilogue
+from jitonnx.kernels.simd import convert
 from jitonnx.kernels.trace import Traced, from_bits, select, to_float
 
 VECTORS = 4
@@ -28,11 +25,12 @@ def unit_range(code: Code, begin: Traced, end: Traced, units: Traced, unit_eleme
 class Vectors:
     """Rows of `element`s gone through by vectors of `lanes`, with a prologue and an epilogue, each maybe None."""
 
-    def __init__(self, code: Code, element: types.Type, lanes: int, prologue: Any = None, epilogue: Any = None) -> None:
+    def __init__(
+        self, code: Code, element: types.Type, lanes: int, prologue: Stage | None = None, epilogue: Stage | None = None
+    ) -> None:
         self.code, self.element, self.lanes = code, element, lanes
         self.has_prologue = prologue is not None
-        vector = Vector(element, lanes)
-        self._prologue, self._epilogue = Epilogue(prologue, vector), Epilogue(epilogue, vector)
+        self._prologue, self._epilogue = (Epilogue(code, stage, element, lanes) for stage in (prologue, epilogue))
         # A long prologue or epilogue is not repeated more than need be.
         self.vectors = VECTORS if prologue is None and epilogue is None else 2
 
@@ -104,10 +102,10 @@ class Vectors:
     def _apply(
         self, function: Epilogue, x: Traced, batch: Traced, row: Traced, column: Traced, live: Traced | None
     ) -> Traced:
-        return self.code.epilogue(function, x, batch, row, column, self.lanes if live is None else live)
+        return function(self.code, x, batch, row, column, self.lanes if live is None else live)
 
     def sum(self, vector: Traced) -> Traced:
-        return self.code.call(simd.reduce_add, vector)
+        return simd.reduce_add(vector)
 
     def across(self, rows: Sequence[Traced], combine: Callable[[Traced, Traced], Traced]) -> Traced:
         """Each row combined across its lanes, in a lane each; rows: a power of two, no more than there are lanes."""

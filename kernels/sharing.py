@@ -1,4 +1,4 @@
-"""How kernels over rows cut their work into tasks; for specs, without Numba, and for kernels."""
+"""How kernels over rows cut their work into tasks; for specs, without LLVM, and for kernels."""
 
 TASK_ELEMENTS = 1 << 14
 """Elements that make a task worth handing out: about 5 microseconds of work."""

@@ -1,6 +1,6 @@
 """What every kind of kernel says about itself without being compiled: arguments, tasks, scratch memory, work.
 
-Imports neither Numba nor anything of ours: the planner and a warm start use it.
+Imports neither LLVM nor anything of ours: the planner and a warm start use it.
 """
 
 from __future__ import annotations

@@ -1,86 +1,28 @@
 """The innermost tile of GEMM and convolution: a block of sums held in vector registers, and the epilogue on it.
 
 A tile is rows x vectors sums, a list of LLVM values, row after row: zeros at first, then what `emit_accumulate` gives
-(once, or in a loop that carries them), and `emit_finish` puts them through the epilogue and into memory. Other kernels
-apply their epilogue by `Epilogue` alone.
+(once, or in a loop that carries them), and `emit_finish` puts them through the epilogue and into memory.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
-import llvmlite.binding as llvm
 import llvmlite.ir as ir
-from numba.core import cgutils, types
 
-from jitonnx.kernels.half import emit_widen
-from jitonnx.kernels.jit import BYTES
-from jitonnx.kernels.simd import Vector, live_mask, llvm_intrinsic, masked_store, splat
+from jitonnx.kernels import types
+from jitonnx.kernels.code import Code
+from jitonnx.kernels.epilogue import Epilogue
+from jitonnx.kernels.half import widen
+from jitonnx.kernels.llvm import alloca, declared, live_mask, llvm_intrinsic, masked_store, not_unrolled, splat
+from jitonnx.kernels.trace import Traced
 
 _I64 = ir.IntType(64)
 _LINE_BYTES = 64  # of the cache; on a CPU with longer lines some are asked for twice
-_SIZES = types.CPointer(types.int64)
-
-# An epilogue of more vector operations than this is not repeated for every register of a tile, but looped over the
-# tile's copy on the stack. At 8 x 3 vectors and k = 64, bias and SiLU (23 operations) run 3 % faster unrolled; bias and
-# GELU by one polynomial (40) equally fast either way, but unrolled takes 132 ms to compile, looped 57 ms.
-_UNROLLED_OPERATIONS = 30
 # Of an epilogue with more operations than _CHAINED_OPERATIONS, LLVM would do one operation for all registers of a tile
 # before the next, and put what does not fit into registers onto the stack: so only _CHAINS of them are open at a time.
 _CHAINED_OPERATIONS, _CHAINS = 6, 4
-_OPERATION = re.compile(
-    r"^  (?:%\S+ = )?(?!load|store|alloca|shufflevector|insertelement|bitcast|insertvalue|extractvalue)\S.*<\d+ x ",
-    re.M,
-)
-_DEVICE_CALL = re.compile(r"^  (?:%\S+ = )?call i32 @", re.M)
-
-
-class Epilogue:
-    """A device function of the contract's form, compiled for one vector type, to be called from LLVM IR."""
-
-    def __init__(self, function: Any, vector: Vector) -> None:
-        self.vector = vector
-        self._result = None
-        self.operations, self.key = 0, f"{vector.element}.{vector.lanes}"
-        if function is None:
-            return
-        self._arguments = (vector, types.CPointer(BYTES), _SIZES, types.intp, types.intp, types.intp, types.intp)
-        function.compile(self._arguments)
-        self._result = function.overloads[self._arguments]
-        returned = self._result.signature.return_type
-        if returned != vector:
-            raise TypeError(f"Bug: the epilogue returns {returned} for {vector}")
-        self.key += self._result.fndesc.mangled_name
-        self.operations = _count_operations(self._result.library.get_llvm_str())
-
-    @property
-    def unrolls(self) -> bool:
-        """Whether it is short enough to be repeated for every register of a tile."""
-        return self.operations <= _UNROLLED_OPERATIONS
-
-    def call(self, context: Any, builder: ir.IRBuilder, x: ir.Value, place: Sequence[ir.Value]) -> ir.Value:
-        """epilogue(x, *place), inline; place: buffers, sizes, batch, row, column, live."""
-        if self._result is None:
-            return x
-        context.active_code_library.add_linking_library(self._result.library)
-        function = context.declare_function(builder.module, self._result.fndesc)
-        _, value = context.call_conv.call_function(
-            builder,
-            function,
-            self.vector,
-            self._arguments,
-            [x, *place],
-            attrs=("alwaysinline",),
-        )
-        return value
-
-
-def _count_operations(text: str) -> int:
-    """Operations on vectors in a function's IR; a call of another device function counts as many."""
-    return len(_OPERATION.findall(text)) + _UNROLLED_OPERATIONS * len(_DEVICE_CALL.findall(text))
 
 
 def emit_accumulate(
@@ -126,7 +68,7 @@ def emit_accumulate(
     current = [_new_phi(builder, value.type, before, value) for value in sums]
     panel = [_load_vector(builder, b_at, v * lanes, count) for v, count in enumerate(counts)]
     if stored:
-        panel = [emit_widen(builder, bits, stored) for bits in panel]
+        panel = [widen(Traced(builder, types.uint16, bits), stored).value for bits in panel]
     for wanted in (ahead, next_panel):
         if wanted is not None:
             emit_prefetch(builder, builder.gep(wanted[0], [builder.mul(step, wanted[1])]))
@@ -168,7 +110,7 @@ def _opaque(builder: ir.IRBuilder, vector: ir.Value) -> ir.Value:
 
 def _after(builder: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
     """x, of which LLVM knows no more than that it cannot be had before y. No instruction; on x86, else x as it is."""
-    if not llvm.get_process_triple().startswith(("x86_64", "i686")):
+    if not builder.module.triple.startswith(("x86_64", "i686")):
         return x
     return builder.asm(ir.FunctionType(x.type, [x.type, y.type]), "", "=v,0,v", [x, y], side_effect=False)
 
@@ -195,13 +137,9 @@ def emit_prefetch(builder: ir.IRBuilder, pointer: ir.Value, *, write: bool = Fal
     """Ask for the cache line at `pointer`, which need not exist: to read, in the cache of a level; or to write."""
     where = builder.bitcast(pointer, ir.IntType(8).as_pointer())
     write_locality_data = (1, 3, 1) if write else (0, 4 - level, 1)
-    numbers = [ir.IntType(32)(number) for number in write_locality_data]
-    function = builder.module.globals.get("llvm.prefetch.p0") or ir.Function(
-        builder.module,
-        ir.FunctionType(ir.VoidType(), [where.type, *(number.type for number in numbers)]),
-        "llvm.prefetch.p0",
-    )
-    builder.call(function, [where, *numbers])
+    arguments = [where, *map(ir.IntType(32), write_locality_data)]
+    function = declared(builder, "llvm.prefetch.p0", ir.VoidType(), [argument.type for argument in arguments])
+    builder.call(function, arguments)
 
 
 def _new_phi(builder: ir.IRBuilder, typ: ir.Type, block: ir.Block, value: ir.Value) -> ir.PhiInstr:
@@ -236,21 +174,22 @@ def _element_bytes(pointer: ir.Value) -> int:
 
 
 def emit_finish(
-    context: Any,
-    builder: ir.IRBuilder,
+    code: Code,
     epilogue: Epilogue,
     shape: tuple[int, int],
     sums: Sequence[ir.Value],
     c: ir.Value,
     ldc: ir.Value,
     live: ir.Value,
-    place: Sequence[ir.Value],
+    place: tuple[Traced, Traced, Traced],
     rows_live: ir.Value | None = None,
     row_step: ir.Value | None = None,
 ) -> None:
-    """A full tile: unrolled, in registers, without masks. Else, or for a long epilogue: over memory, in a function."""
-    rows, vectors = shape
-    lanes = epilogue.vector.lanes
+    """Put a tile through the epilogue and store it. place: batch, row and column of its first element.
+
+    A full tile: unrolled, in registers, without masks. Else, or for a long epilogue: over memory, in a function.
+    """
+    builder, (rows, vectors), lanes = code.builder, shape, epilogue.lanes
     row_step = row_step or _I64(1)
     full = whole_vectors = builder.icmp_signed(">=", live, _I64(vectors * lanes))
     if rows_live is None:
@@ -258,7 +197,8 @@ def emit_finish(
     else:
         whole_rows = builder.icmp_signed(">=", rows_live, _I64(rows))
         full, stored = builder.and_(full, whole_rows), builder.select(whole_rows, _I64(rows), rows_live)
-    over_memory = (context, builder, epilogue, (stored, _I64(vectors)), sums, c, ldc, live, row_step, place)
+    batch, row, column = (where.value for where in place)
+    over_memory = (code, epilogue, (stored, _I64(vectors)), sums, c, ldc, live, row_step, (batch, row, column))
     if not epilogue.unrolls:
         with builder.if_else(whole_vectors, likely=True) as (whole, part):
             with whole:
@@ -268,19 +208,18 @@ def emit_finish(
         return
     with builder.if_else(full, likely=True) as (whole, part):
         with whole:
-            buffers, sizes, batch, row, column = place
             c_rows = [builder.gep(c, [builder.mul(ldc, _I64(r))]) for r in range(rows)]
             for v in range(vectors):
                 # All of a column of vectors before the first of them is stored: what the epilogue reads for all rows,
                 # a bias, is then loaded once.
                 results: list[ir.Value] = []
                 for r in range(rows):
-                    where = [buffers, sizes, batch, builder.add(row, builder.mul(row_step, _I64(r)))]
+                    where = [batch, builder.add(row, builder.mul(row_step, _I64(r)))]
                     where += [builder.add(column, _I64(v * lanes)), _I64(lanes)]
                     x = sums[r * vectors + v]
                     if epilogue.operations >= _CHAINED_OPERATIONS and r >= _CHAINS:
                         x = _after(builder, x, results[r - _CHAINS])
-                    results.append(epilogue.call(context, builder, x, where))
+                    results.append(epilogue.emit(code, x, where))
                 for c_row, y in zip(c_rows, results, strict=True):
                     builder.store(y, _vector_pointer(builder, c_row, v * lanes, lanes)).align = _element_bytes(c)
         with part:
@@ -288,8 +227,7 @@ def emit_finish(
 
 
 def _finish_over_memory(
-    context: Any,
-    builder: ir.IRBuilder,
+    code: Code,
     epilogue: Epilogue,
     shape: tuple[ir.Value, ir.Value],
     sums: Sequence[ir.Value],
@@ -297,18 +235,19 @@ def _finish_over_memory(
     ldc: ir.Value,
     live: ir.Value,
     row_step: ir.Value,
-    place: Sequence[ir.Value],
+    place: tuple[ir.Value, ir.Value, ir.Value],
     masked: bool = True,
 ) -> None:
     """Put the sums on the stack and call the function of this module that stores a tile of any shape from there.
 
     There is one for all tiles, and one for those that end with a whole vector: masks cost GELU a sixth of its time.
     """
-    first = cgutils.alloca_once(builder, sums[0].type, size=len(sums))
+    builder = code.builder
+    first = alloca(builder, sums[0].type, len(sums))
     for i, value in enumerate(sums):
         builder.store(value, builder.gep(first, [_I64(i)]))
-    arguments = [first, *shape, c, ldc, live, row_step, *place]
-    name = f"store_{'part_of_' if masked else ''}tile.{epilogue.key}"
+    arguments = [*code.arguments, first, *shape, c, ldc, live, row_step, *place]
+    name = f"store_{'part_of_' if masked else ''}tile.{epilogue.name}"
     function = builder.module.globals.get(name)
     if function is None:
         function = ir.Function(
@@ -316,15 +255,16 @@ def _finish_over_memory(
         )
         function.linkage = "internal"
         function.attributes.add("noinline")
-        _write_store(context, function, epilogue, masked)
+        _write_store(function, epilogue, masked)
     builder.call(function, arguments)
 
 
-def _write_store(context: Any, function: ir.Function, epilogue: Epilogue, masked: bool) -> None:
+def _write_store(function: ir.Function, epilogue: Epilogue, masked: bool) -> None:
     """The body: over rows and vectors, the epilogue and a store; if `masked`, of the live lanes alone."""
     builder = ir.IRBuilder(function.append_basic_block())
-    stack, rows, vectors, c, ldc, live, row_step, buffers, sizes, batch, row, column = function.args
-    lanes = epilogue.vector.lanes
+    code = Code(builder, function.args[:3])
+    stack, rows, vectors, c, ldc, live, row_step, batch, row, column = function.args[3:]
+    lanes = epilogue.lanes
     with _counted(builder, rows) as r:
         c_row, this_row = builder.gep(c, [builder.mul(ldc, r)]), builder.mul(r, vectors)
         with _counted(builder, vectors) as v:
@@ -333,23 +273,13 @@ def _write_store(context: Any, function: ir.Function, epilogue: Epilogue, masked
             with builder.if_then(builder.icmp_signed(">", rest, _I64(0))):
                 x = builder.load(builder.gep(stack, [builder.add(this_row, v)]))
                 this_row_number = builder.add(row, builder.mul(r, row_step))
-                where = [buffers, sizes, batch, this_row_number, builder.add(column, start), rest]
-                y = epilogue.call(context, builder, x, where)
+                y = epilogue.emit(code, x, [batch, this_row_number, builder.add(column, start), rest])
                 target = _vector_pointer(builder, c_row, start, lanes)
                 if masked:
                     masked_store(builder, y, target, live_mask(builder, rest, lanes), _element_bytes(c))
                 else:
                     builder.store(y, target).align = _element_bytes(c)
     builder.ret_void()
-
-
-def not_unrolled(module: ir.Module) -> ir.values.MDValue:
-    """Metadata for a loop's branch back that stops LLVM from unrolling: our loops hold what is worth having in one."""
-    keep = module.add_metadata(["llvm.loop.unroll.disable"])
-    # LLVM tells loops apart by a node that names itself; add_metadata would look a node up by its operands.
-    node = ir.values.MDValue(module, [], name=str(len(module.metadata)))
-    node.operands = (node, keep)
-    return node
 
 
 @contextmanager

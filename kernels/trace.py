@@ -1,12 +1,10 @@
-"""Functions of vectors written as plain arithmetic: what they do to `Traced` values becomes LLVM IR as they run.
+"""Code written as plain arithmetic: what is done to `Traced` values becomes LLVM IR as the Python that does it runs.
 
-A function marked `@vector_function` is called from kernels like any intrinsic, on Vectors or scalars of float32 or
-float64, and is emitted inline. Its body runs in Python, once for every call site and with the element type at hand: it
-can pick coefficients by precision and loop over them. Numba has nothing to infer in it, which keeps compiling fast.
-
-    @vector_function
     def softsign(x: Traced) -> Traced:
         return x / (absolute(x) + 1.0)
+
+Such a function runs once for every place where its code is wanted, with the element type and the CPU at hand: it can
+pick coefficients by precision and loop over them. Nothing has to be inferred, so compiling is LLVM's work alone.
 
 Every operation here is rounded on its own (no contraction): where a multiply-add is to be fused, `fma` says so. This
 is what error-compensated arithmetic needs.
@@ -18,23 +16,23 @@ import functools
 import inspect
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeVar
 
 import llvmlite.ir as ir
 import numpy as np
-from numba.core import types
-from numba.core.errors import NumbaTypeError
 
-from jitonnx.kernels.jit import lowering_target
-from jitonnx.kernels.llvm import holds_everywhere
-from jitonnx.kernels.simd import elementwise, llvm_intrinsic, splat
+from jitonnx.kernels import types
+from jitonnx.kernels.llvm import arithmetic, comparison, holds_everywhere, llvm_intrinsic, splat
+from jitonnx.target import Target
 
 _INTEGERS = {32: types.int32, 64: types.int64}
-_I32 = ir.IntType(32)
 
 
 class Traced:
-    """A float, an integer or a truth value, one or a vector of them, in the LLVM function being built."""
+    """A float, an integer or a truth value, one or a vector of them, in the LLVM function being built.
+
+    Operators work lane by lane; a comparison gives truth values. A number on one side counts as a value like the other.
+    """
 
     __slots__ = ("builder", "element", "value")
 
@@ -47,8 +45,18 @@ class Traced:
         return self.element.bitwidth
 
     @property
+    def lanes(self) -> int:
+        """How many elements the vector has; 0 for a scalar."""
+        return self.value.type.count if isinstance(self.value.type, ir.VectorType) else 0
+
+    @property
     def is_float(self) -> bool:
         return isinstance(self.element, types.Float)
+
+    @property
+    def target(self) -> Target:
+        """The CPU that the code is for."""
+        return self.builder.module.target  # type: ignore[no-any-return]
 
     def constant(self, number: float) -> Traced:
         """`number` as a value of this type, in all lanes."""
@@ -60,59 +68,66 @@ class Traced:
     def like(self, value: ir.Value) -> Traced:
         return Traced(self.builder, self.element, value)
 
-    def _arithmetic(self, float_name: str, integer_name: str, a: Traced | float, b: Traced | float) -> Traced:
-        operation = getattr(self.builder, float_name if self.is_float else integer_name)
-        return self.like(operation(self.fit(a).value, self.fit(b).value))
+    def spread(self, lanes: int) -> Traced:
+        """A scalar in all lanes of a vector."""
+        return self.like(splat(self.builder, self.value, lanes))
+
+    def _arithmetic(self, name: str, a: Traced | float, b: Traced | float) -> Traced:
+        return self.like(arithmetic(self.builder, name, self.element, self.fit(a).value, self.fit(b).value))
 
     def __add__(self, other: Traced | float) -> Traced:
-        return self._arithmetic("fadd", "add", self, other)
+        return self._arithmetic("+", self, other)
 
     def __radd__(self, other: float) -> Traced:
-        return self._arithmetic("fadd", "add", other, self)
+        return self._arithmetic("+", other, self)
 
     def __sub__(self, other: Traced | float) -> Traced:
-        return self._arithmetic("fsub", "sub", self, other)
+        return self._arithmetic("-", self, other)
 
     def __rsub__(self, other: float) -> Traced:
-        return self._arithmetic("fsub", "sub", other, self)
+        return self._arithmetic("-", other, self)
 
     def __mul__(self, other: Traced | float) -> Traced:
-        return self._arithmetic("fmul", "mul", self, other)
+        return self._arithmetic("*", self, other)
 
     def __rmul__(self, other: float) -> Traced:
-        return self._arithmetic("fmul", "mul", other, self)
+        return self._arithmetic("*", other, self)
 
     def __truediv__(self, other: Traced | float) -> Traced:
-        return self._arithmetic("fdiv", "sdiv", self, other)
+        """The quotient; of integers that is cut off, and LLVM's: see `simd.divide_integer` for divisors of 0."""
+        return self._arithmetic("/", self, other)
 
     def __rtruediv__(self, other: float) -> Traced:
-        return self._arithmetic("fdiv", "sdiv", other, self)
+        return self._arithmetic("/", other, self)
 
     def __neg__(self) -> Traced:
         return self.like(self.builder.fneg(self.value) if self.is_float else self.builder.neg(self.value))
 
     def __and__(self, other: Traced | int) -> Traced:
-        return self.like(self.builder.and_(self.value, self.fit(other).value))
+        return self._arithmetic("&", self, other)
 
     def __or__(self, other: Traced | int) -> Traced:
-        return self.like(self.builder.or_(self.value, self.fit(other).value))
+        return self._arithmetic("|", self, other)
 
     def __xor__(self, other: Traced | int) -> Traced:
-        return self.like(self.builder.xor(self.value, self.fit(other).value))
+        return self._arithmetic("^", self, other)
 
     def __invert__(self) -> Traced:
         return self.like(self.builder.not_(self.value))
 
-    def __lshift__(self, count: int) -> Traced:
-        return self.like(self.builder.shl(self.value, self.constant(count).value))
+    def __lshift__(self, count: Traced | int) -> Traced:
+        return self._arithmetic("<<", self, count)
 
-    def __rshift__(self, count: int) -> Traced:
-        """Arithmetic shift: the sign is kept."""
-        return self.like(self.builder.ashr(self.value, self.constant(count).value))
+    def __rshift__(self, count: Traced | int) -> Traced:
+        """Of a signed integer the sign is kept."""
+        return self._arithmetic(">>", self, count)
 
     def _compare(self, name: str, other: Traced | float) -> Traced:
-        compare = self.builder.fcmp_ordered if self.is_float else self.builder.icmp_signed
-        return Traced(self.builder, types.boolean, compare(name, self.value, self.fit(other).value))
+        return Traced(
+            self.builder,
+            types.boolean,
+            comparison(self.builder, name, self.element, self.value, self.fit(other).value),
+        )
 
     def __lt__(self, other: Traced | float) -> Traced:
         return self._compare("<", other)
@@ -129,21 +144,30 @@ class Traced:
     def equals(self, other: Traced | float) -> Traced:
         return self._compare("==", other)
 
+    def differs(self, other: Traced | float) -> Traced:
+        """Not `equals`: also where one is NaN."""
+        return self._compare("!=", other)
 
-def vector_function(function: Callable[..., Traced]) -> Any:
-    """An intrinsic, callable from kernels, that emits what `function` does to one to three `Traced` floats.
 
-    Scalars among the arguments spread to all lanes of the Vectors. Numba's type error tells of elements other than
-    float32 and float64.
+_Function = TypeVar("_Function", bound=Callable[..., Traced])
+
+
+def vector_function(function: _Function) -> _Function:
+    """A function of floats, vectors or scalars; the first is a Traced value, later ones may be numbers.
+
+    TypeError tells of elements other than float32 and float64.
     """
     name, arity = function.__name__, len(inspect.signature(function).parameters)
 
-    def body(builder: ir.IRBuilder, element: types.Type, *values: ir.Value) -> ir.Value:
-        if element not in (types.float32, types.float64):
-            raise NumbaTypeError(f"{name} is defined on float32 and float64, not on {element}; convert its argument")
-        return function(*(Traced(builder, element, value) for value in values)).value
+    @functools.wraps(function)
+    def apply(x: Traced, *others: Traced | float) -> Traced:
+        if x.element not in (types.float32, types.float64):
+            raise TypeError(f"{name} is defined on float32 and float64, not on {x.element}; convert its argument")
+        if len(others) != arity - 1:
+            raise TypeError(f"{name} takes {arity} arguments")
+        return function(x, *map(x.fit, others))
 
-    return elementwise(name, arity, inspect.getdoc(function) or name, body)
+    return apply  # type: ignore[return-value]
 
 
 class _Number(ir.FormattedConstant):
@@ -158,6 +182,13 @@ def _constant(typ: ir.Type, number: float) -> ir.Constant:
     element = typ.element if isinstance(typ, ir.VectorType) else typ
     text = _number_text(element, number)
     return _Number(typ, f"splat ({element} {text})" if isinstance(typ, ir.VectorType) else text)
+
+
+def numbers(typ: ir.VectorType, values: Sequence[float]) -> ir.Constant:
+    """A constant vector; LLVM wants one of zeros written in its own way."""
+    if not any(values):
+        return ir.Constant(typ, None)
+    return _Number(typ, "<" + ", ".join(f"{typ.element} {_number_text(typ.element, n)}" for n in values) + ">")
 
 
 def _number_text(element: ir.Type, number: float) -> str:
@@ -187,7 +218,9 @@ def sqrt(x: Traced) -> Traced:
 
 
 def absolute(x: Traced) -> Traced:
-    return _call("fabs", x)
+    if x.is_float:
+        return _call("fabs", x)
+    return select(x < 0, -x, x) if x.element.signed else x
 
 
 def rint(x: Traced) -> Traced:
@@ -293,172 +326,6 @@ def narrow(integers: Traced) -> Traced:
 
 def _with_element(typ: ir.Type, element: ir.Type) -> ir.Type:
     return ir.VectorType(element, typ.count) if isinstance(typ, ir.VectorType) else element
-
-
-def table_entries(x: Traced) -> int:
-    """How many numbers of x's type `lookup` finds by one instruction; 0: none, or the CPU is not known."""
-    target = lowering_target()
-    if target is None or x.width != 32:
-        return 0
-    return {64: 16, 32: 8}.get(target.vector_bytes, 0)  # vpermps of AVX-512 and of AVX2
-
-
-def lookup(table: Sequence[float], index: Traced, element: types.Type) -> Traced:
-    """table[index modulo len(table)] for int32 indices and `table_entries` numbers of `element`, of 32 bits.
-
-    With AVX-512 the table may be twice as long. Vectors are looked up by whole registers; what is shorter takes a part
-    of one.
-    """
-    entries = min(len(table), 16)
-    count = index.value.type.count if isinstance(index.value.type, ir.VectorType) else 0
-    integer = isinstance(element, types.Integer)
-    typ = ir.VectorType(ir.IntType(32) if integer else ir.FloatType(), entries)
-    numbers = [_numbers(typ, table[start : start + entries]) for start in range(0, len(table), entries)]
-    if len(table) == 32:
-        name = f"llvm.x86.avx512.vpermi2var.{'d' if integer else 'ps'}.512"
-    elif entries == 16:
-        name = f"llvm.x86.avx512.permvar.{'si' if integer else 'sf'}.512"
-    else:
-        name = f"llvm.x86.avx2.{'permd' if integer else 'permps'}"
-
-    def find(piece: ir.Value) -> ir.Value:
-        arguments = [numbers[0], piece, numbers[1]] if len(numbers) == 2 else [numbers[0], piece]
-        return _named_call(index.builder, name, typ, arguments)
-
-    return Traced(index.builder, element, _by_registers(index.builder, find, count, entries, index.value))
-
-
-def permuted(low: Traced, high: Traced, index: Traced) -> Traced:
-    """Elements `index` (int32, 0 <= index < 2 * lanes) of two float32 vectors as wide as the CPU's registers."""
-    builder, count = index.builder, index.value.type.count
-    entries = table_entries(low)
-    if entries == count == 16:
-        name = "llvm.x86.avx512.vpermi2var.ps.512"
-        return low.like(_named_call(builder, name, low.value.type, [low.value, index.value, high.value]))
-    if entries == count == 8:
-        found = [
-            half.like(_named_call(builder, "llvm.x86.avx2.permps", low.value.type, [half.value, index.value]))
-            for half in (low, high)
-        ]
-        return select(index < entries, *found)
-    both, result = _joined(builder, low.value, high.value), ir.Constant(low.value.type, ir.Undefined)
-    for lane in map(_I32, range(count)):
-        element = builder.extract_element(both, builder.extract_element(index.value, lane))
-        result = builder.insert_element(result, element, lane)
-    return low.like(result)
-
-
-def reordered(x: Traced, index: Traced) -> Traced:
-    """Elements `index` (int32, 0 <= index < lanes) of a float32 vector as wide as the CPU's registers."""
-    builder, count = x.builder, index.value.type.count
-    entries = table_entries(x)
-    if entries == count and count in _REORDERING:
-        return x.like(_named_call(builder, _REORDERING[count], x.value.type, [x.value, index.value]))
-    result = ir.Constant(x.value.type, ir.Undefined)
-    for lane in map(_I32, range(count)):
-        element = builder.extract_element(x.value, builder.extract_element(index.value, lane))
-        result = builder.insert_element(result, element, lane)
-    return x.like(result)
-
-
-_REORDERING = {8: "llvm.x86.avx2.permps", 16: "llvm.x86.avx512.permvar.sf.512"}
-
-
-def _numbers(typ: ir.VectorType, numbers: Sequence[float]) -> ir.Constant:
-    """A constant vector; LLVM wants one of zeros written in its own way."""
-    if not any(numbers):
-        return ir.Constant(typ, None)
-    return _Number(typ, "<" + ", ".join(f"{typ.element} {_number_text(typ.element, n)}" for n in numbers) + ">")
-
-
-def scales_by_power() -> bool:
-    """Whether the CPU has an instruction for `scale_by_power`."""
-    target = lowering_target()
-    return target is not None and target.vector_bytes == 64
-
-
-def scale_by_power(x: Traced, exponent: Traced) -> Traced:
-    """x * 2**floor(exponent), rounded once, with infinite and denormal results, by an instruction of AVX-512."""
-    entries, single = 512 // x.width, x.width == 32
-    typ = ir.VectorType(ir.FloatType() if single else ir.DoubleType(), entries)
-    count = x.value.type.count if isinstance(x.value.type, ir.VectorType) else 0
-    all_lanes, as_set = ir.Constant(ir.IntType(entries), -1), ir.IntType(32)(4)  # rounding as the CPU is set to
-
-    def scale(a: ir.Value, b: ir.Value) -> ir.Value:
-        name = f"llvm.x86.avx512.mask.scalef.{'ps' if single else 'pd'}.512"
-        return _named_call(x.builder, name, typ, [a, b, ir.Constant(typ, None), all_lanes, as_set])
-
-    return x.like(_by_registers(x.builder, scale, count, entries, x.value, exponent.value))
-
-
-def splits_floats() -> bool:
-    """Whether the CPU has instructions for `exponent_of` and `fraction_of`: those of AVX-512."""
-    return scales_by_power()
-
-
-def exponent_of(x: Traced) -> Traced:
-    """floor(log2(|x|)) of float32, denormal numbers included; -inf at 0, inf at infinities."""
-    return _split(x, "getexp", [])
-
-
-def fraction_of(x: Traced) -> Traced:
-    """x over a power of two, in [3/4, 3/2), of float32; 1 at zeros and at inf, NaN below 0."""
-    return _split(x, "getmant", [_I32(0b1011)])  # NaN for negative numbers, the interval
-
-
-def _split(x: Traced, name: str, kind: list[ir.Value]) -> Traced:
-    typ = ir.VectorType(ir.FloatType(), 16)
-    others = [*kind, ir.Constant(typ, None), ir.Constant(ir.IntType(16), -1), _I32(4)]  # all lanes, the CPU's rounding
-    return _by_instruction(x, f"mask.{name}.ps.512", typ, others)
-
-
-def _by_instruction(x: Traced, name: str, typ: ir.VectorType, others: list[ir.Value]) -> Traced:
-    """An operation of AVX-512 on x, whose intrinsic takes `others` as well."""
-
-    def apply(value: ir.Value) -> ir.Value:
-        return _named_call(x.builder, f"llvm.x86.avx512.{name}", typ, [value, *others])
-
-    count = x.value.type.count if isinstance(x.value.type, ir.VectorType) else 0
-    return x.like(_by_registers(x.builder, apply, count, typ.count, x.value))
-
-
-def _named_call(builder: ir.IRBuilder, name: str, result: ir.Type, arguments: Sequence[ir.Value]) -> ir.Value:
-    function = builder.module.globals.get(name) or ir.Function(
-        builder.module, ir.FunctionType(result, [argument.type for argument in arguments]), name
-    )
-    return builder.call(function, arguments)
-
-
-def _by_registers(
-    builder: ir.IRBuilder, function: Callable[..., ir.Value], count: int, lanes: int, *values: ir.Value
-) -> ir.Value:
-    """`function` of whole registers of `lanes`, on values of `count` lanes (0: scalars)."""
-    if count == lanes:
-        return function(*values)
-    if count == 0:
-        return builder.extract_element(function(*(splat(builder, value, lanes) for value in values)), _I32(0))
-    pieces = [
-        function(*(_lanes_from(builder, value, start, lanes) for value in values)) for start in range(0, count, lanes)
-    ]
-    while len(pieces) > 1:
-        pairs = [pieces[i : i + 2] for i in range(0, len(pieces), 2)]
-        pieces = [_joined(builder, *pair) if len(pair) == 2 else _joined(builder, pair[0], pair[0]) for pair in pairs]
-    return _lanes_from(builder, pieces[0], 0, count)
-
-
-def _lanes_from(builder: ir.IRBuilder, value: ir.Value, start: int, lanes: int) -> ir.Value:
-    """`lanes` lanes from `start` on; the first ones again where the vector ends before."""
-    mask = [i if i < value.type.count else 0 for i in range(start, start + lanes)]
-    if mask == list(range(value.type.count)):
-        return value
-    chosen = ir.Constant(ir.VectorType(_I32, lanes), mask)
-    return builder.shuffle_vector(value, ir.Constant(value.type, ir.Undefined), chosen)
-
-
-def _joined(builder: ir.IRBuilder, a: ir.Value, b: ir.Value) -> ir.Value:
-    return builder.shuffle_vector(
-        a, b, ir.Constant(ir.VectorType(_I32, 2 * a.type.count), list(range(2 * a.type.count)))
-    )
 
 
 def polynomial(x: Traced, coefficients: Sequence[Traced | float]) -> Traced:

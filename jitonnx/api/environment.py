@@ -35,7 +35,7 @@ def get_version_string() -> str:
 
 def get_build_info() -> str:
     """The versions of jitonnx and of what it compiles with, in one line."""
-    packages = ", ".join(f"{name}={importlib.metadata.version(name)}" for name in ("numpy", "numba", "llvmlite"))
+    packages = ", ".join(f"{name}={importlib.metadata.version(name)}" for name in ("numpy", "llvmlite"))
     return f"jitonnx Build Info: version={get_version_string()}, {packages}, python={platform.python_version()}"
 
 

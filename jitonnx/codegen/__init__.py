@@ -1,1 +1,1 @@
-"""From a plan's kernels to object code: source, lowering through Numba, optimisation, the kernel cache."""
+"""From a plan's kernels to object code: code, optimisation, the kernel cache."""

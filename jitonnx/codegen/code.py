@@ -1,4 +1,4 @@
-"""What a kernel's code depends on, as a key, computed without Numba: a start with a filled cache never imports it."""
+"""What a kernel's code depends on, as a key, computed without LLVM: a start with a filled cache never imports it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Kernels of a plan to object code: from the cache, or compiled in parallel processes.
 
 Where the caller waits for the code, this process compiles too; further ones join when there are enough kernels to pay
-for their start (importing Numba, about half a second each). Code that is made behind the runs is compiled in processes
+for their start (a tenth of a second each). Code that is made behind the runs is compiled in processes
 of low priority alone, so that runs have this one for themselves. The processes are children of our own, not of
 `multiprocessing`, so that a user's script needs no guard. They do not heed Ctrl-C, which reaches them too on a
 terminal: this process ends them.

@@ -6,7 +6,6 @@ import functools
 
 import llvmlite.binding as llvm
 
-from jitonnx.kernels.half import define_conversions
 from jitonnx.target import Target
 
 llvm.initialize_native_target()
@@ -22,7 +21,6 @@ def _machine(target: Target) -> llvm.TargetMachine:
 
 def optimise(module: llvm.ModuleRef, target: Target) -> llvm.ModuleRef:
     """Run LLVM's -O3 pipeline on `module` in place; whatever its entry point does not need is dropped."""
-    define_conversions(module, target.converts_halves)
     machine = _machine(target)
     module.data_layout = str(machine.target_data)
     options = llvm.create_pipeline_tuning_options(speed_level=3)

@@ -1,38 +1,29 @@
-"""Regions as Numba source: loops over rows, the innermost in vectors.
+"""Regions as kernels: loops over rows, the innermost in vectors.
 
 For `maximum(x0 + x1, 0)` with x0 dense and x1 broadcast along rows (two loops):
 
-    def kernel(buffers, sizes, begin, end, scratch):
-        p0 = pointer(buffers, 0, float32)
-        ...
-        for task in range(begin, end):
-            for row in range(first_row, last_row):
-                q0 = advance(p0, (row) * sizes[2])
-                ...
-                j = first_column
-                while j + LANES <= last_column:
-                    x0 = load(q0, j, LANES)
-                    ...
-                    store(q2, j, t1)
-                    j += LANES
-                if j < last_column:              # the tail, with the same statements on part of a vector
-                    ...
+    for task in [begin, end):
+        for row in the task's rows:
+            q0, q1, q2 = x0, x1 and y at the row
+            for j in steps of LANES, while they are whole:
+                y[j : j + LANES] = maximum(x0[j : j + LANES] + x1, 0)
+            the rest of the row, as a part of a vector
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from jitonnx.codegen.source import NUMBA_TYPES, Source, compile_source, emit_expr, namespace
+from jitonnx.codegen.expression import ELEMENTS, emit_expr
 from jitonnx.ir import expr as e
 from jitonnx.ir.dtypes import HALVES
+from jitonnx.kernels.code import Code, Kernel, Pointer, remainder, smaller
+from jitonnx.kernels.simd import LINE_BYTES
+from jitonnx.kernels.trace import Traced
 from jitonnx.plan.region import BROADCAST, UNIT, RegionSpec
 
 
-def region_function(spec: RegionSpec, lanes: int) -> Callable[..., Any]:
+def region_kernel(spec: RegionSpec, lanes: int) -> Kernel:
     """The kernel of a region, for vectors of 4 * lanes bytes."""
-    return compile_source(region_source(spec), "kernel", namespace(lanes * 4 // _widest(spec)))
+    return lambda code, begin, end: _Region(code, spec, lanes * 4 // _widest(spec)).emit(begin, end)
 
 
 def _widest(spec: RegionSpec) -> int:
@@ -42,93 +33,98 @@ def _widest(spec: RegionSpec) -> int:
     return max(4 if dtype in HALVES else min(4, dtype.itemsize) for dtype in dtypes)
 
 
-def region_source(spec: RegionSpec) -> str:
-    """The source of a region's kernel."""
-    source = Source()
-    operands = (*spec.inputs, *spec.outputs)
-    cut = spec.first_cut
-    with source.block("def kernel(buffers, sizes, begin, end, scratch):"):
-        for number, (dtype, _) in enumerate(operands):
-            source.line(f"p{number} = pointer(buffers, {number}, {NUMBA_TYPES[dtype]})")
-        source.line(f"columns = sizes[{spec.rank - 1}]")
-        for name, position in (("rows_each", cut), ("columns_each", cut + 1), ("pieces", cut + 2), ("rows", cut + 3)):
-            source.line(f"{name} = sizes[{position}]")
-        for number, (_, movement) in enumerate(operands):
-            if movement not in (BROADCAST, UNIT):
-                source.line(f"s{number} = sizes[{spec.rank * (2 + number) - 1}]")
-        with source.block("for task in range(begin, end):"):
-            source.line("first_row = task // pieces * rows_each")
-            source.line("first_column = task % pieces * columns_each")
-            source.line("last_column = min(columns, first_column + columns_each)")
-            with source.block("for row in range(first_row, min(rows, first_row + rows_each)):"):
-                _emit_row(source, spec)
+class _Region:
+    """Emits one kernel."""
+
+    def __init__(self, code: Code, spec: RegionSpec, lanes: int) -> None:
+        self.code, self.spec, self.lanes = code, spec, lanes
+        operands = (*spec.inputs, *spec.outputs)
+        self.pointers = [code.buffer(number, ELEMENTS[dtype]) for number, (dtype, _) in enumerate(operands)]
+        self.steps = [code.size(spec.rank * (2 + number) - 1) for number in range(len(operands))]
+        """How far apart an operand's elements are along a row."""
+        used = set().union(*(e.operands(root) for root in spec.exprs))
+        self.read = [(number, movement) for number, (_, movement) in enumerate(spec.inputs) if number in used]
+
+    def emit(self, begin: Traced, end: Traced) -> None:
+        code, spec, cut = self.code, self.spec, self.spec.first_cut
+        columns = code.size(spec.rank - 1)
+        rows_each, columns_each, pieces, rows = (code.size(cut + number) for number in range(4))
+        with code.loop(end, begin) as task:
+            first_row, first_column = task / pieces * rows_each, remainder(task, pieces) * columns_each
+            last_column = smaller(columns, first_column + columns_each)
+            with code.loop(smaller(rows, first_row + rows_each), first_row) as row:
+                self._row(row, first_column, last_column)
         if spec.streams:
-            source.line("drain()")
-    return source.text
+            code.drain()
 
+    def _row(self, row: Traced, first: Traced, last: Traced) -> None:
+        """Columns [first, last) of a row."""
+        code, spec, lanes = self.code, self.spec, self.lanes
+        place, rest = {}, row
+        for loop in reversed(range(spec.rank - 1)):
+            place[loop] = remainder(rest, code.size(loop)) if loop else rest
+            rest = rest / code.size(loop) if loop else rest
+        pointers = []
+        for number, pointer in enumerate(self.pointers):
+            offset = code.integer(0)
+            for loop, coordinate in sorted(place.items()):
+                offset = offset + coordinate * code.size(spec.rank * (1 + number) + loop)
+            pointers.append(pointer.at(offset))
+        spread = {
+            number: pointers[number].load(0).spread(lanes) for number, movement in self.read if movement == BROADCAST
+        }
+        if spec.streams:  # a part of a vector, up to where whole ones are aligned
+            target = pointers[-1].at(first)
+            size = min(LINE_BYTES, lanes * target.element.bitwidth // 8)
+            away = (code.integer(size) - target.misalignment(size)) & (size - 1)
+            live = smaller(away / (target.element.bitwidth // 8), last - first)
+            with code.when(live > 0):
+                self._vector(pointers, place, spread, first, live)
+            first = first + live
+        whole = last - remainder(last - first, code.integer(lanes))
+        with code.loop(whole, first, lanes, unroll=True) as column:
+            self._vector(pointers, place, spread, column, None)
+        with code.when(whole < last):
+            self._vector(pointers, place, spread, whole, last - whole)
 
-def _emit_row(source: Source, spec: RegionSpec) -> None:
-    """Coordinates of the row, the operands' pointers to it, and the loop along it."""
-    outer = spec.rank - 1
-    source.line("rest = row")
-    for loop in reversed(range(outer)):
-        if loop == 0:
-            source.line("c0 = rest")
-        else:
-            source.line(f"c{loop} = rest % sizes[{loop}]")
-            source.line(f"rest = rest // sizes[{loop}]")
-    for number in range(len(spec.inputs) + len(spec.outputs)):
-        first = spec.rank * (1 + number)
-        offset = " + ".join(f"c{loop} * sizes[{first + loop}]" for loop in range(outer)) or "0"
-        source.line(f"q{number} = advance(p{number}, {offset})")
-    source.line("j = first_column")
-    if spec.streams:  # a part of a vector, up to where whole ones are aligned
-        source.line(f"live = min(before_aligned(q{len(spec.inputs)}, j, LANES), last_column - j)")
-        with source.block("if live > 0:"):
-            _emit_body(source, spec, part=True)
-            source.line("j += live")
-    with source.block("while j + LANES <= last_column:"):
-        _emit_body(source, spec, part=False)
-        source.line("j += LANES")
-    with source.block("if j < last_column:"):
-        source.line("live = last_column - j")
-        _emit_body(source, spec, part=True)
+    def _vector(
+        self,
+        pointers: list[Pointer],
+        place: dict[int, Traced],
+        spread: dict[int, Traced],
+        column: Traced,
+        live: Traced | None,
+    ) -> None:
+        """Load, compute and store one vector of a row; `live`: only so many lanes.
 
+        place: the coordinates of the row. spread: what is the same for all of it, in all lanes.
+        """
+        code, spec, lanes = self.code, self.spec, self.lanes
+        values = dict(spread)
+        for number, movement in self.read:
+            if movement != BROADCAST:
+                values[number] = self._load(pointers[number], number, movement, column, live)
 
-def _emit_body(source: Source, spec: RegionSpec, part: bool) -> None:
-    """Load, compute and store one vector; `part`: only its first `live` lanes."""
-    used = set().union(*(e.operands(root) for root in spec.exprs))
-    for number, (_, movement) in enumerate(spec.inputs):
-        if number in used:
-            source.line(f"x{number} = {_load(number, movement, part)}")
-    results = emit_expr(source, spec.exprs, lambda leaf: _leaf(leaf, spec.rank))
-    for number, (_, movement) in enumerate(spec.outputs):
-        target = len(spec.inputs) + number
-        value = results[number]
-        if spec.exprs[number].op == "constant" or _is_scalar(spec.exprs[number]):
-            value = f"broadcast({value}, LANES)"
+        def leaf(node: e.Expr) -> Traced:
+            if node.op == "operand":
+                return values[node.value]
+            if node.value == spec.rank - 1:
+                return column.spread(lanes) + code.iota(lanes)
+            return place[node.value].spread(lanes)
+
+        results = emit_expr(code, spec.exprs, lanes, leaf)
+        for number, ((_, movement), value) in enumerate(zip(spec.outputs, results, strict=True), len(spec.inputs)):
+            target = pointers[number]
+            if movement != UNIT:
+                step = self.steps[number]
+                target.store_apart(column * step, step, value, lanes if live is None else live)
+            elif spec.streams and live is None:
+                target.stream(column, value)
+            else:
+                target.store(column, value, live)
+
+    def _load(self, pointer: Pointer, number: int, movement: int, column: Traced, live: Traced | None) -> Traced:
         if movement == UNIT:
-            store = "stream" if spec.streams else "store"
-            source.line(f"store_part(q{target}, j, {value}, live)" if part else f"{store}(q{target}, j, {value})")
-        else:
-            live = "live" if part else "LANES"
-            source.line(f"scatter(q{target}, j * s{target}, s{target}, {value}, {live})")
-
-
-def _load(number: int, movement: int, part: bool) -> str:
-    if movement == BROADCAST:
-        return f"broadcast(q{number}[0], LANES)"
-    if movement == UNIT:
-        return f"load_part(q{number}, j, live, LANES)" if part else f"load(q{number}, j, LANES)"
-    return f"load_strided(q{number}, j * s{number}, s{number}, {'live' if part else 'LANES'}, LANES)"
-
-
-def _leaf(leaf: e.Expr, rank: int) -> str:
-    if leaf.op == "operand":
-        return f"x{leaf.value}"
-    return "iota(j, LANES)" if leaf.value == rank - 1 else f"broadcast(c{leaf.value}, LANES)"
-
-
-def _is_scalar(root: e.Expr) -> bool:
-    """Whether an expression is made of constants only, so that no vector gives it its width."""
-    return not any(node.op in ("operand", "index") for node in e.children_first(root))
+            return pointer.load(column, self.lanes, live)
+        step = self.steps[number]
+        return pointer.load_apart(column * step, step, self.lanes if live is None else live, self.lanes)

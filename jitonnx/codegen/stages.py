@@ -1,52 +1,44 @@
-"""Prologues and epilogues: a plan's stages as device functions that kernels call on their vectors.
+"""Prologues and epilogues: a plan's stages as functions that kernels apply to their vectors.
 
-For `x + bias` under a GEMM with three buffers and eight sizes of its own:
-
-    def stage(x, buffers, sizes, batch, row, column, live):
-        x1 = load_part(pointer(buffers, 3, float32), column, live, LANES)
-        t2 = x + x1
-        return t2
-
-and for a residual, which has rows too: batch * sizes[8] + row * sizes[9] + column.
+Operands stand behind the kernel's own buffers, and behind its sizes two strides of each: a residual is read at
+batch * stride + row * stride + column, a bias at column alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from jitonnx.codegen.source import NUMBA_TYPES, Source, compile_source, emit_expr, namespace
+from jitonnx.codegen.expression import ELEMENTS, emit_expr
 from jitonnx.ir import expr as e
-from jitonnx.kernels.jit import device
+from jitonnx.kernels.code import Code
+from jitonnx.kernels.epilogue import Stage as StageFunction
+from jitonnx.kernels.trace import Traced
 from jitonnx.plan.calls import Stage
 
 
-def stage_source(stage: Stage) -> str:
-    """The source of a stage's function."""
-    source = Source()
-    with source.block("def stage(x, buffers, sizes, batch, row, column, live):"):
-        used = e.operands(stage.expr)
-        for number, dtype in enumerate(stage.dtypes, 1):
-            if number in used:
-                _emit_load(source, stage, number, str(NUMBA_TYPES[dtype]))
-        (result,) = emit_expr(source, [stage.expr], lambda leaf: "x" if leaf.value == 0 else f"x{leaf.value}")
-        source.line(f"return {result}")
-    return source.text
-
-
-def _emit_load(source: Source, stage: Stage, number: int, element: str) -> None:
-    first = stage.first_size + 2 * (number - 1)
-    pointer = f"pointer(buffers, {stage.first_buffer + number - 1}, {element})"
-    row = f"batch * sizes[{first}] + row * sizes[{first + 1}]" if stage.rows[number - 1] else ""
-    if stage.columns[number - 1]:
-        where = f"{row} + column" if row else "column"
-        source.line(f"x{number} = load_part({pointer}, {where}, live, LANES)")
-    else:
-        source.line(f"x{number} = broadcast({pointer}[{row or 0}], LANES)")
-
-
-def stage_function(stage: Stage | None, lanes: int) -> Callable[..., Any] | None:
-    """The device function of a stage; None for none."""
+def stage_function(stage: Stage | None) -> StageFunction | None:
+    """The function of a stage; None for none."""
     if stage is None:
         return None
-    return device(compile_source(stage_source(stage), "stage", namespace(lanes)))  # type: ignore[no-any-return]
+
+    def apply(code: Code, x: Traced, batch: Traced, row: Traced, column: Traced, live: Traced) -> Traced:
+        used = e.operands(stage.expr)
+        values = {0: x}
+        for number in range(1, 1 + len(stage.dtypes)):
+            if number in used:
+                values[number] = _load(code, stage, number, (batch, row, column, live), x.lanes)
+        (result,) = emit_expr(code, [stage.expr], x.lanes, lambda leaf: values[leaf.value])
+        return result
+
+    return apply
+
+
+def _load(code: Code, stage: Stage, number: int, place: tuple[Traced, Traced, Traced, Traced], lanes: int) -> Traced:
+    """A vector of an operand."""
+    batch, row, column, live = place
+    pointer = code.buffer(stage.first_buffer + number - 1, ELEMENTS[stage.dtypes[number - 1]])
+    where = code.integer(0)
+    if stage.rows[number - 1]:
+        first = stage.first_size + 2 * (number - 1)
+        where = batch * code.size(first) + row * code.size(first + 1)
+    if stage.columns[number - 1]:
+        return pointer.load(where + column, lanes, live)
+    return pointer.load(where).spread(lanes)

@@ -15,6 +15,6 @@ The modules in the order in which a program passes through them:
 | `linker`, `mapping` | code for artifacts: linked ahead, put into memory without LLVM |
 | `cpu`, `trust` | whether this machine can run an artifact, and who can have written it |
 
-Nothing here imports Numba, the planner or the code generator, so that a saved model runs without them. docs/runtime.md
+Nothing here imports the planner or the code generator, so that a saved model runs without them. docs/runtime.md
 explains a run from beginning to end, docs/artifacts.md what artifacts are.
 """

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from numba.core import types
-
+from jitonnx.kernels import types
 from jitonnx.kernels.code import Code, Pointer, Variable, larger, remainder, shuffled, smaller
 from jitonnx.kernels.trace import Traced, fma
 

@@ -16,12 +16,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import llvmlite.ir as ir
-from numba.core import types
 
-from jitonnx.kernels import vecmath
+from jitonnx.kernels import types, vecmath
 from jitonnx.kernels.attention.in_place import Matrix, emit_results, emit_scores
 from jitonnx.kernels.attention.spec import BLOCK_TILES, PADDING, TASK_TILES, TASKS, AttentionSpec
-from jitonnx.kernels.code import Code, Pointer, emitted, larger, remainder, smaller
+from jitonnx.kernels.code import Code, Kernel, Pointer, larger, remainder, smaller
+from jitonnx.kernels.epilogue import Stage
 from jitonnx.kernels.gemm.copy import emit_copy
 from jitonnx.kernels.rows import Vectors, float_from_bits, larger_lanes
 from jitonnx.kernels.tile import emit_accumulate
@@ -32,7 +32,7 @@ _LOG2_E = 1.4426950408889634
 _LOWEST = float("-inf")
 
 
-def build(spec: AttentionSpec, lanes: int, epilogue: Any = None) -> Callable[..., None]:
+def build(spec: AttentionSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
     """The kernel of `spec` for float32 vectors of `lanes`."""
     if any(width % lanes for width in spec.widths):
         raise ValueError(f"Bug: tiles {spec.widths} wide are not made of vectors of {lanes}")
@@ -40,7 +40,7 @@ def build(spec: AttentionSpec, lanes: int, epilogue: Any = None) -> Callable[...
     def body(code: Code, begin: Traced, end: Traced) -> None:
         _Attention(code, spec, lanes, epilogue).emit(begin, end)
 
-    return emitted(body)
+    return body
 
 
 class _Head(NamedTuple):
@@ -363,7 +363,7 @@ class _Attention:
             value = scores.load(column, lanes)
             # Masked scores may be the lowest float, which times log2(e) would be infinite: subtract first.
             exponent = (value - largest) * _LOG2_E if spec.mask else fma(value, scale, -largest)
-            power = code.call(vecmath.exp2_flush, exponent)
+            power = vecmath.exp2_flush(exponent)
             scores.store(column, power)
             return power
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from numba.core import types
-
+from jitonnx.kernels import types
 from jitonnx.kernels.code import Pointer, larger, remainder, smaller
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK
 from jitonnx.kernels.convolution.sizes import DirectSizes

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from math import prod
-from typing import Any
 
-from numba.core import types
-
-from jitonnx.kernels.code import Code, Mask, Pointer, Variable, emitted, larger, remainder, smaller
+from jitonnx.kernels import types
+from jitonnx.kernels.code import Code, Kernel, Mask, Pointer, Variable, larger, remainder, smaller
 from jitonnx.kernels.convolution.spec import PART_CHANNELS, DepthwiseSpec
 from jitonnx.kernels.convolution.taps import readers
-from jitonnx.kernels.jit import lowering_target
-from jitonnx.kernels.simd import Vector
-from jitonnx.kernels.tile import Epilogue, emit_finish, emit_prefetch, emit_prefetch_result
+from jitonnx.kernels.epilogue import Epilogue, Stage
+from jitonnx.kernels.tile import emit_finish, emit_prefetch, emit_prefetch_result
 from jitonnx.kernels.trace import Traced, fma, select
 
 _BLOCK_VECTORS = 8
@@ -26,13 +23,13 @@ _OTHER_REGISTERS = 4
 """Besides sums and weights: inputs in flight."""
 
 
-def build(spec: DepthwiseSpec, lanes: int, epilogue: Callable[..., Any] | None = None) -> Callable[..., None]:
+def build(spec: DepthwiseSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
     """The kernel of `spec` for vectors of `lanes` float32."""
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
-        _Depthwise(code, spec, lanes, Epilogue(epilogue, Vector(types.float32, lanes))).emit(begin, end)
+        _Depthwise(code, spec, lanes, Epilogue(code, epilogue, types.float32, lanes)).emit(begin, end)
 
-    return emitted(body)
+    return body
 
 
 class _Depthwise:
@@ -47,9 +44,8 @@ class _Depthwise:
                 (spec.rows, spec.pixels), spec.steps, spec.strides, spec.kernel, spec.dilations, strict=True
             )
         )
-        target = lowering_target()
         needed = spec.rows * spec.pixels + prod(spec.kernel) + _OTHER_REGISTERS
-        self.holds_weights = target is not None and needed <= target.vector_registers
+        self.holds_weights = needed <= code.target.vector_registers
         """Whether a tile loads each weight once. Else it does so for every input row that is multiplied with it, which
         takes up to a tenth longer at 3x3, where 18 loads of 42 are of weights."""
 
@@ -117,10 +113,10 @@ class _Depthwise:
             out_row = rows[0] + row * row_step
             with code.when(out_row < rows[1]):
                 emit_finish(
-                    *(code.context, code.builder, self.epilogue, (spec.pixels, 1)),
+                    *(code, self.epilogue, (spec.pixels, 1)),
                     *([value.get().value for value in sums[row]], y.at(size["y_row"] * (row * row_step)).value),
                     *(pixel.value, live.value),
-                    code.place(image, out_row * size["out_width"] + out_column, channel),
+                    (image, out_row * size["out_width"] + out_column, channel),
                     *(count.value, code.integer(step).value),
                 )
 

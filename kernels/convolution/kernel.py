@@ -12,23 +12,24 @@ The loops, outermost first:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import llvmlite.ir as ir
-from numba.core import types
 
-from jitonnx.kernels.code import Code, Pointer, emitted, larger, remainder, smaller
+from jitonnx.kernels import types
+from jitonnx.kernels.code import Code, Kernel, Pointer, larger, remainder, smaller
 from jitonnx.kernels.convolution import depthwise, planes, winograd
 from jitonnx.kernels.convolution.copy import emit_copy_rows
 from jitonnx.kernels.convolution.problem import Problem
 from jitonnx.kernels.convolution.sizes import DirectSizes
 from jitonnx.kernels.convolution.spec import DepthwisePlanesSpec, DepthwiseSpec, DirectSpec, GroupedSpec, WinogradSpec
-from jitonnx.kernels.simd import Vector
+from jitonnx.kernels.epilogue import Epilogue, Stage
+from jitonnx.kernels.instructions import reordered
 from jitonnx.kernels.spec import KernelSpec
-from jitonnx.kernels.tile import Epilogue, emit_accumulate, emit_finish, emit_prefetch, emit_prefetch_result
-from jitonnx.kernels.trace import Traced, fma, reordered, select
+from jitonnx.kernels.tile import emit_accumulate, emit_finish, emit_prefetch, emit_prefetch_result
+from jitonnx.kernels.trace import Traced, fma, select
 from jitonnx.kernels.transpose.tiles import copy_transposed, evenly
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
@@ -38,7 +39,7 @@ _Range = tuple[Traced, Traced]
 """First and end."""
 
 
-def build(spec: KernelSpec, lanes: int, epilogue: Callable[..., Any] | None = None) -> Callable[..., None]:
+def build(spec: KernelSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
     """The kernel of any spec of this family, for vectors of `lanes` float32."""
     if isinstance(spec, DepthwiseSpec):
         return depthwise.build(spec, lanes, epilogue)
@@ -50,9 +51,9 @@ def build(spec: KernelSpec, lanes: int, epilogue: Callable[..., Any] | None = No
         raise ValueError(f"Bug: {spec} has no convolution kernel with {lanes} lanes")
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
-        _Direct(code, spec, Epilogue(epilogue, Vector(types.float32, lanes))).emit(begin, end)
+        _Direct(code, spec, Epilogue(code, epilogue, types.float32, lanes)).emit(begin, end)
 
-    return emitted(body)
+    return body
 
 
 class _Direct:
@@ -338,9 +339,9 @@ class _Tile:
         count = shape[0] * shape[1]
         for row in range(rows):
             emit_finish(
-                *(self.code.context, self.code.builder, self.epilogue, shape, sums[row * count : (row + 1) * count]),
+                *(self.code, self.epilogue, shape, sums[row * count : (row + 1) * count]),
                 *(target.at(row_pitch * row).value, pixel_pitch.value, live.value),
-                self.code.place(image, pixel + sizes.out_width * row, column),
+                (image, pixel + sizes.out_width * row, column),
                 *(
                     (self.code.integer(shape[0]) if spec.spans_rows and self.tile_rows > 1 else end - left).value,
                     sizes.out_column_step.value,

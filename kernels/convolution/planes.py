@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
-from numba.core import types
-
-from jitonnx.kernels.code import Code, Mask, Pointer, Variable, emitted, larger, shuffled, smaller
+from jitonnx.kernels import types
+from jitonnx.kernels.code import Code, Kernel, Mask, Pointer, Variable, larger, shuffled, smaller
 from jitonnx.kernels.convolution.spec import DepthwisePlanesSpec
-from jitonnx.kernels.jit import lowering_target
+from jitonnx.kernels.epilogue import Epilogue, Stage
 from jitonnx.kernels.planes import each_block_of_rows
-from jitonnx.kernels.simd import Vector
-from jitonnx.kernels.tile import Epilogue, emit_finish, first_lanes
+from jitonnx.kernels.tile import emit_finish, first_lanes
 from jitonnx.kernels.trace import Traced, fma
 
 _MOVED = 3
@@ -24,19 +21,19 @@ _MaskAt = Callable[[Traced], Mask | None]
 """The mask of a piece of a row that begins so many elements behind the tile's first input; None: all of it is there."""
 
 
-def build(spec: DepthwisePlanesSpec, lanes: int, epilogue: Callable[..., Any] | None = None) -> Callable[..., None]:
+def build(spec: DepthwisePlanesSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
     """The kernel of `spec` for vectors of `lanes` float32."""
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
-        _emit(code, spec, lanes, Epilogue(epilogue, Vector(types.float32, lanes)), begin, end)
+        _emit(code, spec, lanes, Epilogue(code, epilogue, types.float32, lanes), begin, end)
 
-    return emitted(body)
+    return body
 
 
 def _emit(code: Code, spec: DepthwisePlanesSpec, lanes: int, epilogue: Epilogue, begin: Traced, end: Traced) -> None:
     size = {name: code.size(number) for number, name in enumerate((*spec.SIZES, "row_block"))}
-    width, target = size["out_width"], lowering_target()
-    whole = _Tile(code, spec, size, epilogue, lanes, target is not None and spec.holds_weights(target.vector_registers))
+    width = size["out_width"]
+    whole = _Tile(code, spec, size, epilogue, lanes, spec.holds_weights(code.target.vector_registers))
     # Where many taps make it worthwhile, and the CPU takes half of the time for it, half a vector ends a row.
     half = None if whole.holds_weights or not spec.halves(lanes) else replace(whole, lanes=lanes // 2)
     with each_block_of_rows(code, begin, end, size["out_height"], size["row_block"], size["channels"]) as rows:
@@ -114,7 +111,7 @@ class _Tile:
             else:
                 self._add_rows(sums, x, weights, top, mask_at)
 
-        if self.lanes < self.epilogue.vector.lanes:  # at the end of a row: code without masks would seldom run
+        if self.lanes < self.epilogue.lanes:  # at the end of a row: code without masks would seldom run
             add(lambda at: self._mask(left + at))
             return sums
         inside = (left >= 0) & (left + spec.reach(self.lanes) <= size["width"])
@@ -192,7 +189,7 @@ class _Tile:
     ) -> None:
         """Store the tile: rows from rows[0] on, those below rows[1]."""
         code, size, (image, channel) = self.code, self.size, plane
-        live, vector = size["out_width"] - column, self.epilogue.vector.lanes
+        live, vector = size["out_width"] - column, self.epilogue.lanes
         if self.lanes < vector:
             live = smaller(live, self.lanes)
         for number, value in enumerate(sums):
@@ -201,7 +198,7 @@ class _Tile:
                 target = y.at(row * size["y_row"] + column)
                 total = first_lanes(code.builder, value.get().value, vector)
                 emit_finish(
-                    *(code.context, code.builder, self.epilogue, (1, 1), [total]),
+                    *(code, self.epilogue, (1, 1), [total]),
                     *(target.value, code.integer(0).value, live.value),
-                    code.place(image, channel, row * size["out_width"] + column),
+                    (image, channel, row * size["out_width"] + column),
                 )

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import llvmlite.ir as ir
 import numpy as np
-from numba.core import cgutils, types
 
-from jitonnx.kernels.code import Code, Pointer, emitted, remainder, smaller
+from jitonnx.kernels import types
+from jitonnx.kernels.code import Code, Kernel, Pointer, remainder, smaller
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK
 from jitonnx.kernels.convolution.sizes import WinogradSizes
 from jitonnx.kernels.convolution.transforms import POINTS, WinogradSpec
-from jitonnx.kernels.simd import Vector
-from jitonnx.kernels.tile import Epilogue, emit_accumulate, emit_finish, emit_prefetch
+from jitonnx.kernels.epilogue import Epilogue, Stage
+from jitonnx.kernels.llvm import alloca
+from jitonnx.kernels.tile import emit_accumulate, emit_finish, emit_prefetch
 from jitonnx.kernels.trace import Traced, fma, select
 
 _I64 = ir.IntType(64)
 
 
-def build(spec: WinogradSpec, epilogue: Callable[..., Any] | None = None) -> Callable[..., None]:
+def build(spec: WinogradSpec, epilogue: Stage | None = None) -> Kernel:
     """The kernel of `spec`."""
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
-        _Winograd(code, spec, Epilogue(epilogue, Vector(types.float32, spec.lanes))).emit(begin, end)
+        _Winograd(code, spec, Epilogue(code, epilogue, types.float32, spec.lanes)).emit(begin, end)
 
-    return emitted(body)
+    return body
 
 
 class _Memory:
@@ -104,7 +104,7 @@ class _Winograd:
         image, out_row, out_column = self._place(code, number)
         top, left = out_row - sizes.pad_top, out_column - sizes.pad_left
         zeros, x = _Memory(code, spec).zeros, code.buffer(0, types.float32).at(image * sizes.x_image)
-        table = cgutils.alloca_once(code.builder, x.value.type, size=rows * columns)
+        table = alloca(code.builder, x.value.type, rows * columns)
         at_columns = [left + sizes.dilation_width * j for j in range(columns)]
         inside_columns = [(column >= 0) & (column < sizes.width) for column in at_columns]
         for i in range(rows):
@@ -216,11 +216,11 @@ class _Winograd:
                     emit_prefetch(code.builder, next_tile.at(sizes.y_pixel * column_step * j).value, write=True)
                 with code.when((row < sizes.out_height) & (live_columns > 0)):
                     emit_finish(
-                        *(code.context, code.builder, self.epilogue, (column_outputs, 1)),
+                        *(code, self.epilogue, (column_outputs, 1)),
                         [value.value for value in values],
                         *(y.at(sizes.y_row * row_step * i + start).value, (sizes.y_pixel * column_step).value),
                         (live - start).value,
-                        code.place(image, row * sizes.out_width + out_column, block * spec.block + start),
+                        (image, row * sizes.out_width + out_column, block * spec.block + start),
                         *(live_columns.value, column_step.value),
                     )
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
 
 import llvmlite.ir as ir
-from numba import types
 
-from jitonnx.kernels.code import Code, Pointer, emitted, larger, remainder, smaller
+from jitonnx.kernels import types
+from jitonnx.kernels.code import Code, Kernel, Pointer, larger, remainder, smaller
+from jitonnx.kernels.epilogue import Stage
 from jitonnx.kernels.gather.spec import GatherElementsSpec, GatherRowsSpec, ReverseSequenceSpec
 from jitonnx.kernels.indices import WORDS, counted, only_valid, row_start
 from jitonnx.kernels.memory import copy_bytes
@@ -20,15 +19,15 @@ _LANES = 8
 GatherSpec = GatherRowsSpec | GatherElementsSpec | ReverseSequenceSpec
 
 
-def build(spec: GatherSpec, lanes: int, epilogue: Any = None) -> Callable[..., None]:
+def build(spec: GatherSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
     """The kernel of `spec` for vectors of 4 * lanes bytes. There is no epilogue."""
     if epilogue is not None:
         raise ValueError(f"{spec} takes no epilogue")
     if isinstance(spec, GatherRowsSpec):
-        return emitted(lambda code, begin, end: _gather_rows(code, spec, 4 * lanes, begin, end))
+        return lambda code, begin, end: _gather_rows(code, spec, 4 * lanes, begin, end)
     if isinstance(spec, ReverseSequenceSpec):
-        return emitted(lambda code, begin, end: _reverse_sequence(code, spec, 4 * lanes, begin, end))
-    return emitted(lambda code, begin, end: _gather_elements(code, spec, begin, end))
+        return lambda code, begin, end: _reverse_sequence(code, spec, 4 * lanes, begin, end)
+    return lambda code, begin, end: _gather_elements(code, spec, begin, end)
 
 
 def _sizes(code: Code, spec: GatherSpec) -> dict[str, Traced]:

@@ -1,1 +1,1 @@
-"""Matrix products: what a product is (`spec`, without Numba), its kernel (`kernel`), BLAS beside it (`blas`)."""
+"""Matrix products: what a product is (`spec`, without LLVM), its kernel (`kernel`), BLAS beside it (`blas`)."""

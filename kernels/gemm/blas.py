@@ -77,9 +77,9 @@ class BlasSpec(KernelSpec):
 def build_blas(spec: BlasSpec) -> Any:
     """The kernel of `spec`."""
     import llvmlite.ir as ir
-    from numba.core import types
 
-    from jitonnx.kernels.code import Code, Traced, emitted, larger
+    from jitonnx.kernels import types
+    from jitonnx.kernels.code import Code, Traced, larger
 
     element = getattr(types, spec.element)
 
@@ -105,4 +105,4 @@ def build_blas(spec: BlasSpec) -> Any:
         with code.when(begin < end):
             builder.call(builder.inttoptr(code.size(len(spec.GIVEN)).value, routine), arguments)
 
-    return emitted(body)
+    return body

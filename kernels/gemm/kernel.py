@@ -9,28 +9,25 @@ The loops of a task, outermost first:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import llvmlite.ir as ir
-from numba.core import types
 
-from jitonnx.kernels.code import Code, Pointer, emitted, larger, remainder, smaller
+from jitonnx.kernels import types
+from jitonnx.kernels.code import Code, Kernel, Pointer, larger, remainder, smaller
+from jitonnx.kernels.epilogue import Epilogue, Stage
 from jitonnx.kernels.gemm.blas import BlasSpec, build_blas
 from jitonnx.kernels.gemm.copy import emit_copy
 from jitonnx.kernels.gemm.scale import build_scale
 from jitonnx.kernels.gemm.spec import LONGEST_VECTOR, NEAR_BYTES, NEAR_DEPTH, NEAR_ROWS, GemmSpec, ScaleSpec
-from jitonnx.kernels.simd import Vector
-from jitonnx.kernels.tile import Epilogue, emit_accumulate, emit_finish, emit_prefetch_result, first_lanes
+from jitonnx.kernels.tile import emit_accumulate, emit_finish, emit_prefetch_result, first_lanes
 from jitonnx.kernels.trace import Traced, select
 
 _I64 = ir.IntType(64)
 _LINE_BYTES = 64  # of the cache
 
 
-def build(
-    spec: GemmSpec | ScaleSpec | BlasSpec, lanes: int, epilogue: Callable[..., Any] | None = None
-) -> Callable[..., None]:
+def build(spec: GemmSpec | ScaleSpec | BlasSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
     """The kernel of `spec` for vectors of `lanes` elements (of spec.element).
 
     epilogue(x, buffers, sizes, batch, row, column, live) finds its own operands behind BUFFERS and SIZES.
@@ -45,9 +42,9 @@ def build(
     element = getattr(types, spec.element)
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
-        _Gemm(code, spec, element, lanes, Epilogue(epilogue, Vector(element, lanes))).emit(begin, end)
+        _Gemm(code, spec, element, lanes, Epilogue(code, epilogue, element, lanes)).emit(begin, end)
 
-    return emitted(body)
+    return body
 
 
 class _Product(NamedTuple):
@@ -265,13 +262,12 @@ class _Gemm:
             near=self.spec.near,
         )
         emit_finish(
-            code.context,
-            code.builder,
+            code,
             self.epilogue,
             shape=(height, len(zeros)),
             sums=[first_lanes(code.builder, value, self.lanes) for value in sums],
             c=product.c.value,
             ldc=product.c_row.value,
             live=(smaller(product.live, width) if width % self.lanes else product.live).value,
-            place=code.place(product.batch, product.row, product.column),
+            place=(product.batch, product.row, product.column),
         )

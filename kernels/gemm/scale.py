@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from numba.core import types
-
-from jitonnx.kernels.code import Code, Pointer, emitted, remainder
+from jitonnx.kernels import types
+from jitonnx.kernels.code import Code, Kernel, Pointer, remainder
 from jitonnx.kernels.gemm.spec import ScaleSpec
 from jitonnx.kernels.trace import Traced, select
 
 
-def build_scale(spec: ScaleSpec, lanes: int) -> Callable[..., None]:
+def build_scale(spec: ScaleSpec, lanes: int) -> Kernel:
     """The kernel of `spec` for vectors of `lanes` elements."""
     element = getattr(types, spec.element)
 
@@ -28,7 +25,7 @@ def build_scale(spec: ScaleSpec, lanes: int) -> Callable[..., None]:
                 factor = code.spread(factors.load(image * factor_image + row * factor_step), lanes)
                 _scale_row(code, source.at(row * columns), factor, target.at(row * columns), columns, lanes)
 
-    return emitted(body)
+    return body
 
 
 def _scale_row(code: Code, source: Pointer, factor: Traced, target: Pointer, columns: Traced, lanes: int) -> None:

@@ -1,4 +1,4 @@
-"""What the GEMM kernels are, which tile serves which problem, and how constant matrices are packed; without Numba."""
+"""What the GEMM kernels are, which tile serves which problem, and how constant matrices are packed; without LLVM."""
 
 from __future__ import annotations
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from numba import types
-
-from jitonnx.kernels import vecmath
-from jitonnx.kernels.code import Code, Mask, Pointer, each_vector, emitted, remainder
+from jitonnx.kernels import types, vecmath
+from jitonnx.kernels.code import Code, Kernel, Mask, Pointer, each_vector, remainder
+from jitonnx.kernels.epilogue import Epilogue, Stage
 from jitonnx.kernels.lrn.spec import LRNSpec
-from jitonnx.kernels.simd import Vector
-from jitonnx.kernels.tile import Epilogue
 from jitonnx.kernels.trace import Traced, fma, sqrt
 
 
-def build(spec: LRNSpec, lanes: int, epilogue: Any = None) -> Callable[..., None]:
+def build(spec: LRNSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
     """The kernel of `spec` for vectors of `lanes`."""
-    return emitted(lambda code, begin, end: _Kernel(code, spec, lanes, epilogue).emit(begin, end))
+    return lambda code, begin, end: _Kernel(code, spec, lanes, epilogue).emit(begin, end)
 
 
 class _Kernel:
@@ -25,7 +21,7 @@ class _Kernel:
 
     def __init__(self, code: Code, spec: LRNSpec, lanes: int, epilogue: Any) -> None:
         self.code, self.spec, self.lanes = code, spec, lanes
-        self.epilogue = Epilogue(epilogue, Vector(types.float32, lanes))
+        self.epilogue = Epilogue(code, epilogue, types.float32, lanes)
         self.size = {name: code.size(index) for index, name in enumerate(spec.SIZES)}
         self.x, self.y = code.buffer(0, types.float32), code.buffer(1, types.float32)
         self.squares = code.scratch(types.float32)
@@ -70,7 +66,7 @@ class _Kernel:
             for first in range(0, width, lanes):
                 part, rest = code.part(value, first, lanes), None if mask is None else live - first
                 here = code.integer(lanes) if rest is None else rest
-                y.store(channel + first, code.epilogue(self.epilogue, part, image, number, channel + first, here), rest)
+                y.store(channel + first, self.epilogue(code, part, image, number, channel + first, here), rest)
 
         each_vector(code, self.size["channels"], lanes, piece)
 
@@ -82,4 +78,4 @@ class _Kernel:
         if beta in (0.5, 0.75):
             root = sqrt(base)
             return root if beta == 0.5 else root * sqrt(root)
-        return self.code.call(vecmath.pow, base, base.constant(beta))
+        return vecmath.pow(base, base.constant(beta))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
-from numba.core import types
-
-from jitonnx.kernels.code import Code, Mask, emitted, larger, remainder, smaller
+from jitonnx.kernels import types
+from jitonnx.kernels.code import Code, Kernel, Mask, larger, remainder, smaller
+from jitonnx.kernels.epilogue import Stage
 from jitonnx.kernels.normalization.spec import BLOCKS, GroupApplySpec, GroupNormSpec, GroupStatisticsSpec
 from jitonnx.kernels.rows import Vectors, as_element, float_from_bits
 from jitonnx.kernels.sharing import TASK_ELEMENTS
@@ -16,8 +15,8 @@ from jitonnx.kernels.trace import Traced, fma, sqrt
 
 
 def build(
-    spec: GroupStatisticsSpec | GroupApplySpec, lanes: int, epilogue: Any = None, prologue: Any = None
-) -> Callable[..., None]:
+    spec: GroupStatisticsSpec | GroupApplySpec, lanes: int, epilogue: Stage | None = None, prologue: Stage | None = None
+) -> Kernel:
     """The kernel of `spec` for vectors of `lanes` elements (of spec.element); the first step takes no epilogue."""
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
@@ -25,7 +24,7 @@ def build(
         step = _Statistics(vectors) if isinstance(spec, GroupStatisticsSpec) else _Apply(spec, vectors)
         step.emit(begin, end)
 
-    return emitted(body)
+    return body
 
 
 def inverse_deviation(spec: GroupNormSpec | GroupApplySpec, variance: Traced, epsilon: Traced) -> Traced:

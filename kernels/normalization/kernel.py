@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from numba.core import types
-
-from jitonnx.kernels.code import Code, Pointer, emitted, larger, remainder, smaller
+from jitonnx.kernels import types
+from jitonnx.kernels.code import Code, Kernel, Pointer, larger, remainder, smaller
+from jitonnx.kernels.epilogue import Stage
 from jitonnx.kernels.normalization import channels_last
 from jitonnx.kernels.normalization.spec import GroupApplySpec, GroupNormSpec, GroupStatisticsSpec, LayerNormSpec
 from jitonnx.kernels.rows import Vectors, as_element, float_from_bits, in_all_lanes, unit_range
@@ -15,7 +14,7 @@ from jitonnx.kernels.spec import KernelSpec
 from jitonnx.kernels.trace import Traced, fma, sqrt
 
 
-def build(spec: KernelSpec, lanes: int, epilogue: Any = None, prologue: Any = None) -> Callable[..., None]:
+def build(spec: KernelSpec, lanes: int, epilogue: Stage | None = None, prologue: Stage | None = None) -> Kernel:
     """The kernel of any spec of this family, for vectors of `lanes` elements (of spec.element)."""
     if isinstance(spec, GroupStatisticsSpec | GroupApplySpec):
         return channels_last.build(spec, lanes, epilogue, prologue)
@@ -29,7 +28,7 @@ def build(spec: KernelSpec, lanes: int, epilogue: Any = None, prologue: Any = No
         else:
             _emit_groups(spec, vectors, begin, end)
 
-    return emitted(body)
+    return body
 
 
 def _add(a: Traced, b: Traced) -> Traced:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from numba import types
-
-from jitonnx.kernels.code import Code, Pointer, emitted, remainder, smaller
+from jitonnx.kernels import types
+from jitonnx.kernels.code import Code, Kernel, Pointer, remainder, smaller
+from jitonnx.kernels.epilogue import Stage
 from jitonnx.kernels.memory import WORDS, copy_bytes, fill
 from jitonnx.kernels.pad.spec import Axis, PadSpec
 from jitonnx.kernels.trace import Traced, select
 
 
-def build(spec: PadSpec, lanes: int, epilogue: Any = None) -> Callable[..., None]:
+def build(spec: PadSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
     """The kernel of `spec` for vectors of 4 * lanes bytes. There is no epilogue."""
     if epilogue is not None:
         raise ValueError(f"{spec} takes no epilogue")
-    return emitted(lambda code, begin, end: _Kernel(code, spec, 4 * lanes).emit(begin, end))
+    return lambda code, begin, end: _Kernel(code, spec, 4 * lanes).emit(begin, end)
 
 
 class _Kernel:

@@ -1,4 +1,4 @@
-"""What the padding kernel is, and how a problem of many axes becomes rows; without Numba."""
+"""What the padding kernel is, and how a problem of many axes becomes rows; without LLVM."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from numba import types
-
 from jitonnx.kernels.code import Code
 from jitonnx.kernels.trace import Traced, absolute, select, sqrt
 from jitonnx.kernels.vecmath import pow
@@ -12,7 +10,7 @@ from jitonnx.kernels.vecmath import pow
 def step(kind: str, power: int, total: Traced, x: Traced) -> Traced:
     """The fold's next value: of a maximum, of a sum, or of a sum of powers of magnitudes."""
     if kind == "max":
-        return select(exceeds(x, total), x, total)
+        return select(x > total, x, total)
     return total + term(kind, power, x)
 
 
@@ -27,15 +25,8 @@ def term(kind: str, power: int, x: Traced) -> Traced:
     return product
 
 
-def exceeds(a: Traced, b: Traced) -> Traced:
-    """a > b, of unsigned integers too."""
-    if isinstance(a.element, types.Integer) and not a.element.signed:
-        return Traced(a.builder, types.boolean, a.builder.icmp_unsigned(">", a.value, b.value))
-    return a > b
-
-
 def root(code: Code, x: Traced, power: int) -> Traced:
     """x to the power of 1 / power."""
     if power <= 2:
         return x if power == 1 else sqrt(x)
-    return code.call(pow, x, x.constant(1 / power))
+    return pow(x, x.constant(1 / power))

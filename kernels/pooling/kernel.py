@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import types
 
-from jitonnx.kernels.code import Code, Mask, convert, each_vector, emitted, larger, remainder, smaller
-from jitonnx.kernels.pooling.fold import exceeds, root, step
+from jitonnx.kernels import types
+from jitonnx.kernels.code import Code, Kernel, Mask, each_vector, larger, remainder, smaller
+from jitonnx.kernels.epilogue import Epilogue, Stage
+from jitonnx.kernels.pooling.fold import root, step
 from jitonnx.kernels.pooling.planes import Planes
 from jitonnx.kernels.pooling.spec import PoolPlanesSpec, PoolSpec
-from jitonnx.kernels.simd import Vector
-from jitonnx.kernels.tile import Epilogue
+from jitonnx.kernels.simd import convert
 from jitonnx.kernels.trace import Traced, select
 
 _AXES = ("depth", "height", "width")
@@ -28,10 +28,10 @@ class Window(NamedTuple):
     padded_taps: Traced
 
 
-def build(spec: PoolSpec | PoolPlanesSpec, lanes: int, epilogue: Any = None) -> Callable[..., None]:
+def build(spec: PoolSpec | PoolPlanesSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
     """The kernel of `spec` for float32 vectors of `lanes`; an epilogue needs float32 elements and no indices."""
     if isinstance(spec, PoolPlanesSpec):
-        return emitted(lambda code, begin, end: Planes(code, spec, lanes, epilogue).emit(begin, end))
+        return lambda code, begin, end: Planes(code, spec, lanes, epilogue).emit(begin, end)
     if epilogue is not None and (spec.element != "float32" or spec.with_indices):
         raise ValueError(f"{spec} takes no epilogue")
     element = getattr(types, spec.element)
@@ -58,7 +58,7 @@ def build(spec: PoolSpec | PoolPlanesSpec, lanes: int, epilogue: Any = None) -> 
                 channels = _size(code, "channels") * select(piece.equals(run_start), run, 1)
                 pixel.emit(image, windows, place, first_output + column, channels)
 
-    return emitted(body)
+    return body
 
 
 def _run(code: Code) -> tuple[Traced, Traced]:
@@ -118,7 +118,7 @@ class _Pixel:
 
     def __init__(self, code: Code, spec: PoolSpec, element: types.Type, lanes: int, epilogue: Any) -> None:
         self.code, self.spec, self.element, self.lanes = code, spec, element, lanes
-        self.epilogue, self.takes_runs = Epilogue(epilogue, Vector(element, lanes)), epilogue is None
+        self.epilogue, self.takes_runs = Epilogue(code, epilogue, element, lanes), epilogue is None
         # Half precision is summed in single, as onnxruntime does it.
         self.total = types.float32 if element == types.float16 and spec.kind != "max" else element
         self.x, self.y = code.buffer(0, element), code.buffer(1, element)
@@ -132,7 +132,7 @@ class _Pixel:
             value = self._fold(source + channel, windows, width, mask)
             for first in range(0, width, lanes):
                 part, rest = code.part(value, first, lanes), None if mask is None else live - first
-                y = code.epilogue(self.epilogue, part, image, row, channel + first, lanes if rest is None else rest)
+                y = self.epilogue(code, part, image, row, channel + first, lanes if rest is None else rest)
                 self.y.store(target + channel + first, y, rest)
 
         each_vector(code, channels, lanes, piece)
@@ -169,7 +169,7 @@ class _Pixel:
 
 def _first_tap(code: Code, x: Traced, windows: list[Window]) -> Traced:
     """What a maximum starts from: the first tap's x, or where no tap falls on x the lowest number."""
-    lowest = -np.inf if isinstance(x.element, types.Float) else x.element.minval
+    lowest = x.element.minval if isinstance(x.element, types.Integer) else -np.inf
     depth, height, width = (window.taps for window in windows)
     return select(depth * height * width > 0, x, x.constant(lowest))
 
@@ -213,7 +213,7 @@ class _PixelWithIndices:
 
             def take(at: Traced, place: Traced) -> None:
                 x = self.x.load(at, lanes, mask)
-                better = exceeds(x, best.get())
+                better = x > best.get()
                 best.set(select(better, x, best.get()))
                 best_place.set(select(better, code.spread(place, lanes), best_place.get()))
 

@@ -7,14 +7,13 @@ import operator
 from typing import Any
 
 import llvmlite.ir as ir
-from numba import types
 
+from jitonnx.kernels import types
 from jitonnx.kernels.code import Code, Pointer, gathered, larger, remainder, shuffled, smaller
+from jitonnx.kernels.epilogue import Epilogue
 from jitonnx.kernels.planes import each_block_of_rows
 from jitonnx.kernels.pooling.fold import root, step, term
 from jitonnx.kernels.pooling.spec import PoolPlanesSpec
-from jitonnx.kernels.simd import Vector
-from jitonnx.kernels.tile import Epilogue
 from jitonnx.kernels.trace import Traced, narrow, select, to_float
 
 
@@ -23,7 +22,7 @@ class Planes:
 
     def __init__(self, code: Code, spec: PoolPlanesSpec, lanes: int, epilogue: Any) -> None:
         self.code, self.spec, self.lanes = code, spec, lanes
-        self.epilogue = Epilogue(epilogue, Vector(types.float32, lanes))
+        self.epilogue = Epilogue(code, epilogue, types.float32, lanes)
         self.size = {name: code.size(index) for index, name in enumerate((*spec.SIZES, *spec.DERIVED))}
         self.x, self.y = code.buffer(0, types.float32), code.buffer(1, types.float32)
 
@@ -113,7 +112,7 @@ class Planes:
                 elif self.spec.kind == "lp":
                     value = root(code, value, self.spec.power)
                 pixel = (row + number) * size["out_width"] + column
-                value = code.epilogue(self.epilogue, value, *place, pixel, lanes if live is None else live)
+                value = self.epilogue(code, value, *place, pixel, lanes if live is None else live)
                 y.store((row + number) * size["y_row"] + column, value, live)
 
         whole = size["out_width"] - remainder(size["out_width"], code.integer(lanes))

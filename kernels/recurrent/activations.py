@@ -14,7 +14,7 @@ def activate(code: Code, activation: Activation, x: Traced, clip: float) -> Trac
     if clip > 0:
         x = at_most(at_least(x, -clip), clip)
     if name in _FUNCTIONS:
-        return code.call(_FUNCTIONS[name], x)
+        return _FUNCTIONS[name](x)
     if name == "Relu":
         return at_least(x, 0.0)
     if name == "Affine":
@@ -24,11 +24,11 @@ def activate(code: Code, activation: Activation, x: Traced, clip: float) -> Trac
     if name == "ThresholdedRelu":
         return select(x > alpha, x, 0.0)
     if name == "ScaledTanh":
-        return code.call(vecmath.tanh, x * beta) * alpha
+        return vecmath.tanh(x * beta) * alpha
     if name == "HardSigmoid":
-        return code.call(vecmath.hard_sigmoid, x, x.constant(alpha), x.constant(beta))
+        return vecmath.hard_sigmoid(x, x.constant(alpha), x.constant(beta))
     if name == "Elu":
-        return code.call(vecmath.elu, x, x.constant(alpha))
+        return vecmath.elu(x, x.constant(alpha))
     raise ValueError(f"Bug: no code for activation {name!r}")
 
 

@@ -11,25 +11,26 @@ a panel does not depend on who works on it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import llvmlite.ir as ir
-from numba import types
 
-from jitonnx.kernels.code import Code, Mask, Pointer, emitted, larger, remainder, smaller
+from jitonnx.kernels import types
+from jitonnx.kernels.code import Code, Kernel, Mask, Pointer, larger, remainder, smaller
+from jitonnx.kernels.epilogue import Stage
 from jitonnx.kernels.meeting import Meeting
 from jitonnx.kernels.recurrent.activations import activate
 from jitonnx.kernels.recurrent.spec import RecurrentSpec
 from jitonnx.kernels.trace import Traced, bits, fma, funnel_left, select, to_float
 
 
-def build(spec: RecurrentSpec, lanes: int, epilogue: Any = None) -> Callable[..., None]:
+def build(spec: RecurrentSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
     """The kernel of `spec` for vectors of `lanes` elements. There is no epilogue."""
     if epilogue is not None or spec.units != lanes:
         raise ValueError(f"{spec} takes no epilogue, and panels of a vector's length, here {lanes}")
-    return emitted(lambda code, begin, end: _Kernel(code, spec).emit(begin, end))
+    return lambda code, begin, end: _Kernel(code, spec).emit(begin, end)
 
 
 class _Row(NamedTuple):

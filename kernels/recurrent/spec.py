@@ -1,4 +1,4 @@
-"""What the recurrent kernels are, and how their weights are packed; without Numba."""
+"""What the recurrent kernels are, and how their weights are packed; without LLVM."""
 
 from __future__ import annotations
 

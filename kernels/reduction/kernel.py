@@ -5,16 +5,17 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import llvmlite.ir as ir
 import numpy as np
-from numba.core import types
 
-from jitonnx.kernels import simd, vecmath
-from jitonnx.kernels.code import Code, Pointer, convert, emitted, llvm_element, remainder, smaller
+from jitonnx.kernels import simd, types, vecmath
+from jitonnx.kernels.code import Code, Kernel, Pointer, remainder, smaller
+from jitonnx.kernels.epilogue import Stage
 from jitonnx.kernels.reduction.spec import COLUMNS, ReductionSpec
 from jitonnx.kernels.rows import VECTORS, Parts, Vectors, across_packed, across_rows, unit_range
+from jitonnx.kernels.simd import convert
 from jitonnx.kernels.trace import Traced, absolute, bits, isnan, select, sqrt, to_float, unordered
 
 Slice = Callable[[Traced, "Traced | None"], Traced]
@@ -22,7 +23,7 @@ Part = Callable[[Traced], tuple[Traced, Pointer, Pointer, Traced]]
 """Of a unit's number: its slice's number, where it begins, where its result goes, its length."""
 
 
-def build(spec: ReductionSpec, lanes: int, epilogue: Any = None, prologue: Any = None) -> Callable[..., None]:
+def build(spec: ReductionSpec, lanes: int, epilogue: Stage | None = None, prologue: Stage | None = None) -> Kernel:
     """The kernel of `spec` for vectors of `lanes` elements (of spec.element). arg_max and arg_min take no epilogue,
     packed slices no prologue."""
     if (spec.is_index and epilogue is not None) or (spec.packed and prologue is not None):
@@ -65,7 +66,7 @@ def build(spec: ReductionSpec, lanes: int, epilogue: Any = None, prologue: Any =
             with code.loop(end_column, done, lanes) as column:
                 emit.columns(source, target, batch, (column, end_column - column), 1, x_step, here)
 
-    return emitted(body)
+    return body
 
 
 def _store_rows(code: Code, part: Part, start: Traced, here: Traced, result: Traced, spec: ReductionSpec) -> None:
@@ -237,7 +238,7 @@ class _Values:
             shift = None
             if self.spec.kind == "log_sum_exp":
                 largest = self._folded(source, number, length, _kind("max", self.spec.element), _same)
-                shift = _finite(code.call(simd.reduce_max, largest))
+                shift = _finite(simd.reduce_max(largest))
                 shifts.store(i, shift)
             folded.store(i * lanes, self._row(source, number, length, shift))
 
@@ -267,7 +268,7 @@ class _Values:
         if shift is None:
             return self._folded(x, row, length, self.kind, self.kind.change)
         spread = self.code.spread(shift, self.vectors.lanes)
-        return self._folded(x, row, length, self.kind, lambda x: self.code.call(vecmath.exp, x - spread))
+        return self._folded(x, row, length, self.kind, lambda x: vecmath.exp(x - spread))
 
     def _folded(
         self, x: Pointer, row: Traced, length: Traced, kind: _Kind, change: Callable[[Traced], Traced]
@@ -318,7 +319,7 @@ class _Values:
         shifts: list[Traced | None] = [None] * several
         if self.spec.kind == "log_sum_exp":
             found = [_finite(largest) for largest in total(_kind("max", self.spec.element), lambda x, v: x)]
-            results = total(self.kind, lambda x, v: code.call(vecmath.exp, x - found[v]))
+            results = total(self.kind, lambda x, v: vecmath.exp(x - found[v]))
             shifts = list(found)
         else:
             results = total(self.kind, lambda x, v: self.kind.change(x))
@@ -338,7 +339,7 @@ class _Values:
         if kind == "l2":
             return sqrt(total)
         if kind in ("log_sum", "log_sum_exp"):
-            logarithm = code.call(vecmath.log, total)
+            logarithm = vecmath.log(total)
             return logarithm if shift is None else logarithm + shift
         return total
 
@@ -394,7 +395,7 @@ class _Indices:
         return convert(where, types.int64)
 
     def _constant(self, indices: list[int]) -> Traced:
-        typ = ir.VectorType(llvm_element(self.integer), len(indices))
+        typ = ir.VectorType(self.integer.llvm, len(indices))
         return Traced(self.code.builder, self.integer, ir.Constant(typ, indices))
 
     def _row(self, x: Pointer, row: Traced, length: Traced) -> tuple[Traced, Traced]:

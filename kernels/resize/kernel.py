@@ -5,35 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from numba import types
-
-from jitonnx.kernels.code import Code, Mask, Pointer, convert, each_vector, emitted, remainder
+from jitonnx.kernels import types
+from jitonnx.kernels.code import Code, Kernel, Mask, Pointer, each_vector, remainder
+from jitonnx.kernels.epilogue import Epilogue, Stage
 from jitonnx.kernels.memory import copy_bytes
 from jitonnx.kernels.resize.planes import Planes
 from jitonnx.kernels.resize.repeat import Repeat
 from jitonnx.kernels.resize.spec import RepeatPlanesSpec, ResizeAxisSpec, ResizePlanesSpec, ResizeSpec
-from jitonnx.kernels.simd import Vector
-from jitonnx.kernels.tile import Epilogue
+from jitonnx.kernels.simd import convert
 from jitonnx.kernels.trace import Traced, fma, select
 
 
 def build(
-    spec: ResizeSpec | ResizePlanesSpec | RepeatPlanesSpec | ResizeAxisSpec, lanes: int, epilogue: Any = None
-) -> Callable[..., None]:
+    spec: ResizeSpec | ResizePlanesSpec | RepeatPlanesSpec | ResizeAxisSpec, lanes: int, epilogue: Stage | None = None
+) -> Kernel:
     """The kernel of `spec` for float32 vectors of `lanes`. A ResizeSpec of float32 and planes take an epilogue."""
     if isinstance(spec, ResizePlanesSpec):
-        return emitted(lambda code, begin, end: Planes(code, spec, lanes, epilogue).emit(begin, end))
+        return lambda code, begin, end: Planes(code, spec, lanes, epilogue).emit(begin, end)
     if epilogue is not None and (isinstance(spec, ResizeAxisSpec | RepeatPlanesSpec) or spec.itemsize != 4):
         raise ValueError(f"{spec} takes no epilogue")
     if isinstance(spec, ResizeAxisSpec):
-        return emitted(lambda code, begin, end: _Axis(code, spec, lanes).emit(begin, end))
+        return lambda code, begin, end: _Axis(code, spec, lanes).emit(begin, end)
     if isinstance(spec, RepeatPlanesSpec):
-        return emitted(lambda code, begin, end: Repeat(code, spec, lanes).emit(begin, end))
+        return lambda code, begin, end: Repeat(code, spec, lanes).emit(begin, end)
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
         _MODES[spec.mode](code, spec, lanes, epilogue).emit(begin, end)
 
-    return emitted(body)
+    return body
 
 
 class _Rows:
@@ -42,7 +41,7 @@ class _Rows:
     def __init__(self, code: Code, spec: ResizeSpec, lanes: int, epilogue: Any) -> None:
         self.code, self.spec, self.lanes = code, spec, lanes
         self.plain = epilogue is None
-        self.epilogue = Epilogue(epilogue, Vector(types.float32, lanes))
+        self.epilogue = Epilogue(code, epilogue, types.float32, lanes)
         self.size = {name: code.size(index) for index, name in enumerate(spec.SIZES)}
         elements = {"rows": types.int32, "columns": types.int32}
         self.buffer = {
@@ -97,7 +96,7 @@ class _Rows:
             for first in range(0, width, lanes):
                 part, rest = code.part(value, first, lanes), None if mask is None else live - first
                 here = code.integer(lanes) if rest is None else rest
-                y = code.epilogue(self.epilogue, part, self.image, number, channel + first, here)
+                y = self.epilogue(code, part, self.image, number, channel + first, here)
                 target.store(channel + first, y, rest)
 
         each_vector(code, size["channels"], lanes, piece)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import types
-
-from jitonnx.kernels.code import Code, Mask, Pointer, convert, each_vector, remainder, smaller
+from jitonnx.kernels import types
+from jitonnx.kernels.code import Code, Mask, Pointer, each_vector, remainder, smaller
+from jitonnx.kernels.epilogue import Epilogue
+from jitonnx.kernels.instructions import permuted, reordered
 from jitonnx.kernels.planes import each_block_of_rows
 from jitonnx.kernels.resize.spec import ResizePlanesSpec
-from jitonnx.kernels.simd import Vector
-from jitonnx.kernels.tile import Epilogue
-from jitonnx.kernels.trace import Traced, fma, permuted, reordered
+from jitonnx.kernels.simd import convert
+from jitonnx.kernels.trace import Traced, fma
 
 
 class Planes:
@@ -19,7 +19,7 @@ class Planes:
 
     def __init__(self, code: Code, spec: ResizePlanesSpec, lanes: int, epilogue: Any) -> None:
         self.code, self.spec, self.taps, self.lanes = code, spec, spec.taps, lanes
-        self.epilogue = Epilogue(epilogue, Vector(types.float32, lanes))
+        self.epilogue = Epilogue(code, epilogue, types.float32, lanes)
         self.size = {name: code.size(index) for index, name in enumerate((*spec.SIZES, "row_block", "pitch"))}
         elements = {"rows": types.int32, "starts": types.int32, "columns": types.int32}
         self.buffer = {
@@ -105,7 +105,7 @@ class Planes:
                 rest = None if mask is None else live - start
                 here = code.integer(lanes) if rest is None else rest
                 value = code.part(blended, start, lanes)
-                value = code.epilogue(self.epilogue, value, image, channel, pixel + first + start, here)
+                value = self.epilogue(code, value, image, channel, pixel + first + start, here)
                 y.store(first + start, value, rest)
 
         each_vector(code, self.size["out_width"], lanes, piece)

@@ -1,4 +1,4 @@
-"""What the resampling kernels are, and the tables they work from; without Numba.
+"""What the resampling kernels are, and the tables they work from; without LLVM.
 
 A table says for each output position of an axis which input positions it is made of (its taps) and with which weights.
 Whatever ONNX's Resize means by its attributes is in the tables; the kernels only sum.

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from numba.core import types
-
+from jitonnx.kernels import types
 from jitonnx.kernels.code import (
     REGISTER_LANE_BYTES,
     Code,
+    Kernel,
     Mask,
     Pointer,
     Variable,
-    emitted,
     remainder,
     shuffled,
     smaller,
 )
+from jitonnx.kernels.epilogue import Stage
 from jitonnx.kernels.rows import unit_range
 from jitonnx.kernels.scan.spec import COLUMNS, ScanSpec
 from jitonnx.kernels.trace import Traced
@@ -26,7 +23,7 @@ _VECTORS = 4
 """Vectors of columns scanned at once: their chains of dependent operations hide each other's latency."""
 
 
-def build(spec: ScanSpec, lanes: int, epilogue: Any = None) -> Callable[..., None]:
+def build(spec: ScanSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
     """The kernel of `spec` for vectors of `lanes` elements (of spec.element). There is no epilogue."""
     if epilogue is not None:
         raise ValueError(f"{spec} takes no epilogue")
@@ -55,7 +52,7 @@ def build(spec: ScanSpec, lanes: int, epilogue: Any = None) -> Callable[..., Non
                 live = code.live(end_column - column, lanes)
                 scan.columns(source.at(column), target.at(column), (x_step, y_step), length, 1, live)
 
-    return emitted(body)
+    return body
 
 
 class _Scan:

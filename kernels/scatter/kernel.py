@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
-from numba import types
-
-from jitonnx.kernels.code import Code, Pointer, each_vector, emitted, remainder, smaller
+from jitonnx.kernels import types
+from jitonnx.kernels.code import Code, Kernel, Pointer, each_vector, remainder, smaller
+from jitonnx.kernels.epilogue import Stage
 from jitonnx.kernels.indices import counted, only_valid, row_start
 from jitonnx.kernels.memory import copy_bytes
 from jitonnx.kernels.scatter.spec import ScatterElementsSpec, ScatterRowsSpec
 from jitonnx.kernels.trace import Traced, isnan, select
 
 
-def build(spec: ScatterElementsSpec | ScatterRowsSpec, lanes: int, epilogue: Any = None) -> Callable[..., None]:
+def build(spec: ScatterElementsSpec | ScatterRowsSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
     """The kernel of `spec` for vectors of `lanes` elements (of spec.element). There is no epilogue."""
     if epilogue is not None:
         raise ValueError(f"{spec} takes no epilogue")
     if isinstance(spec, ScatterElementsSpec):
-        return emitted(lambda code, begin, end: _scatter_elements(code, spec, begin, end))
-    return emitted(lambda code, begin, end: _scatter_rows(code, spec, lanes, begin, end))
+        return lambda code, begin, end: _scatter_elements(code, spec, begin, end)
+    return lambda code, begin, end: _scatter_rows(code, spec, lanes, begin, end)
 
 
 def _combine(reduction: str, old: Traced, new: Traced) -> Traced:

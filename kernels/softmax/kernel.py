@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from numba.core import types
-
-from jitonnx.kernels import vecmath
-from jitonnx.kernels.code import Code, Pointer, emitted, remainder, smaller
+from jitonnx.kernels import types, vecmath
+from jitonnx.kernels.code import Code, Kernel, Pointer, remainder, smaller
+from jitonnx.kernels.epilogue import Stage
 from jitonnx.kernels.rows import Vectors, in_all_lanes, larger_lanes, unit_range
 from jitonnx.kernels.softmax.spec import COLUMNS, SoftmaxSpec
 from jitonnx.kernels.tile import emit_prefetch
@@ -17,7 +13,7 @@ from jitonnx.kernels.trace import Traced
 _LOWEST = float("-inf")
 
 
-def build(spec: SoftmaxSpec, lanes: int, epilogue: Any = None, prologue: Any = None) -> Callable[..., None]:
+def build(spec: SoftmaxSpec, lanes: int, epilogue: Stage | None = None, prologue: Stage | None = None) -> Kernel:
     """The kernel of `spec` for vectors of `lanes` elements (of spec.element)."""
     element = getattr(types, spec.element)
 
@@ -42,7 +38,7 @@ def build(spec: SoftmaxSpec, lanes: int, epilogue: Any = None, prologue: Any = N
             with code.loop(smaller(start + COLUMNS, inner), start, lanes) as column:
                 columns.emit(x.at(batch * x_outer), y.at(batch * y_outer), batch, column, inner - column)
 
-    return emitted(body)
+    return body
 
 
 class _Rows:
@@ -72,13 +68,13 @@ class _Rows:
             if ask_ahead and live is None:
                 emit_prefetch(code.builder, self.y[0].at(column).value, write=True)
             differences = zip(self._load(self.source, column, live), largest, strict=True)
-            powers = [code.call(vecmath.exp_flush, x - best) for x, best in differences]
+            powers = [vecmath.exp_flush(x - best) for x, best in differences]
             if self.kind == "softmax":
                 self._store(column, powers, live)
             return powers
 
         totals = vectors.sums(vectors.folds(count, self.length, 0.0, lambda a, b: a + b, exponentials))
-        factors = in_all_lanes(1.0 / totals if self.kind == "softmax" else code.call(vecmath.log, totals), lanes)
+        factors = in_all_lanes(1.0 / totals if self.kind == "softmax" else vecmath.log(totals), lanes)
 
         def finish(slot: int, column: Traced, live: Traced | None) -> None:
             if self.kind == "softmax":
@@ -130,10 +126,10 @@ class _Columns:
         total = code.variable(code.number(vectors.element, 0.0, lanes))
         with code.loop(self.length) as k:
             shifted = self.values.load(k * lanes, lanes) - largest.get()
-            power = code.call(vecmath.exp_flush, shifted)
+            power = vecmath.exp_flush(shifted)
             self.values.store(k * lanes, power if self.kind == "softmax" else shifted)
             total.set(total.get() + power)
-        factor = 1.0 / total.get() if self.kind == "softmax" else code.call(vecmath.log, total.get())
+        factor = 1.0 / total.get() if self.kind == "softmax" else vecmath.log(total.get())
         with code.loop(self.length) as k:
             value = self.values.load(k * lanes, lanes)
             result = value * factor if self.kind == "softmax" else value - factor

@@ -7,17 +7,19 @@ from contextlib import contextmanager
 from typing import Any
 
 import llvmlite.ir as ir
-from numba.core import types
 
-from jitonnx.kernels.code import Code, Pointer, convert, emitted, larger, remainder, smaller
+from jitonnx.kernels import types
+from jitonnx.kernels.code import Code, Kernel, Pointer, larger, remainder, smaller
+from jitonnx.kernels.epilogue import Stage
 from jitonnx.kernels.rows import unit_range
+from jitonnx.kernels.simd import convert
 from jitonnx.kernels.topk.spec import BLOCK, TopKSpec
 from jitonnx.kernels.trace import Traced, bits, isnan, select
 
-_INT128 = types.Integer("int128", bitwidth=128, signed=True)
+_INT128 = types.Integer(128, signed=True)
 
 
-def build(spec: TopKSpec, lanes: int, epilogue: Any = None) -> Callable[..., None]:
+def build(spec: TopKSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
     """The kernel of `spec` for vectors of `lanes` elements (of spec.element). There is no epilogue."""
     if epilogue is not None:
         raise ValueError(f"{spec} takes no epilogue")
@@ -36,7 +38,7 @@ def build(spec: TopKSpec, lanes: int, epilogue: Any = None) -> Callable[..., Non
                 size["one_by_one"].equals(1),
             )
 
-    return emitted(body)
+    return body
 
 
 @contextmanager

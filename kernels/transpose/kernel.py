@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from jitonnx.kernels.code import Code, Pointer, emitted, gathered, larger, remainder, shuffled, smaller
+from jitonnx.kernels.code import Code, Kernel, Pointer, gathered, larger, remainder, shuffled, smaller
+from jitonnx.kernels.epilogue import Stage
 from jitonnx.kernels.memory import WORDS, copy_bytes, fill
 from jitonnx.kernels.trace import Traced, select
 from jitonnx.kernels.transpose.spec import COPY, ELEMENTS, FILL, STRIDED, TILES, TransposeSpec
@@ -16,11 +16,11 @@ _CROWDED_BYTES = 2048
 """Rows so far apart share two sets of the first-level cache."""
 
 
-def build(spec: TransposeSpec, lanes: int, epilogue: Any = None) -> Callable[..., None]:
+def build(spec: TransposeSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
     """The kernel of `spec` for vectors of 4 * lanes bytes. There is no epilogue."""
     if epilogue is not None:
         raise ValueError(f"{spec} takes no epilogue")
-    return emitted(lambda code, begin, end: _Kernel(code, spec, 4 * lanes).emit(begin, end))
+    return lambda code, begin, end: _Kernel(code, spec, 4 * lanes).emit(begin, end)
 
 
 class _Kernel:

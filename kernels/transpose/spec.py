@@ -1,4 +1,4 @@
-"""What the transposing copy is, and how a problem of many axes becomes one of two; without Numba."""
+"""What the transposing copy is, and how a problem of many axes becomes one of two; without LLVM."""
 
 from __future__ import annotations
 

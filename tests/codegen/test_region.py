@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jitonnx.codegen.region import region_function
+from jitonnx.codegen.region import region_kernel
 from jitonnx.ir import expr as e
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.plan.region import RegionSpec, region_call
@@ -36,7 +36,7 @@ def run_region(
     assert isinstance(call.spec, RegionSpec)
     key = call.spec, target
     if key not in _compiled:
-        _compiled[key] = Compiled(region_function(call.spec, target.lanes(4)), target)
+        _compiled[key] = Compiled(region_kernel(call.spec, target.lanes(4)), target)
     sizes = list(call.spec.complete(call.sizes))  # type: ignore[arg-type]
     _compiled[key]([*inputs, *outputs], sizes, call.spec.tasks(sizes), pieces=3)
     return call.spec
@@ -146,7 +146,7 @@ def test_streamed_output(shape: tuple[int, ...], dtype: DType, target: Target) -
 
 def test_what_can_be_streamed() -> None:
     x, short, flags = np.ones(3000, np.float32), np.ones((40, 20, 3), np.float32), np.zeros(3000, bool)
-    assert "vmovntps" in assembly(region_function(run_region([X * 2.0], [x], [x], AVX2, True), 8), AVX2)
+    assert "vmovntps" in assembly(region_kernel(run_region([X * 2.0], [x], [x], AVX2, True), 8), AVX2)
     assert not run_region([X * 2.0], [short[..., 0]], [short[..., 0]], AVX2, True).streams  # with gaps
     assert not run_region([X * 2.0], [short[0]], [short[0, :, ::-1]], AVX2, True).streams
     assert not run_region([X > 2.0], [x], [flags], AVX2, True).streams
@@ -161,7 +161,7 @@ def test_code_uses_vector_registers(target: Target, register: str) -> None:
     x = np.zeros(64, np.float32)
     call = region_call([e.exp(X) * 2.0], [_tensor(x)], [_tensor(x)], label="", origin=(), reason="")
     assert isinstance(call.spec, RegionSpec)
-    text = assembly(region_function(call.spec, target.lanes(4)), target)
+    text = assembly(region_kernel(call.spec, target.lanes(4)), target)
     assert text.count(register) > 20
     assert "vfmadd" in text
 

@@ -6,13 +6,15 @@ import ctypes
 import itertools
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
 
 from jitonnx.codegen.emit import emit_assembly, emit_object
-from jitonnx.kernels.jit import lower
+from jitonnx.kernels import types
+from jitonnx.kernels.code import Code, Kernel
+from jitonnx.kernels.lowering import lower
+from jitonnx.kernels.trace import Traced
 from jitonnx.target import Target, host
 
 _PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
@@ -22,7 +24,7 @@ _numbers = itertools.count()
 class Compiled:
     """A kernel ready to call: `compiled(buffers, sizes, tasks, scratch_bytes)` runs range(tasks), split in `pieces`."""
 
-    def __init__(self, kernel: Callable[..., Any], target: Target | None = None) -> None:
+    def __init__(self, kernel: Kernel, target: Target | None = None) -> None:
         symbol = f"kernel_under_test_{next(_numbers)}"
         self._engine = llvm.create_mcjit_compiler(
             llvm.parse_assembly(""), llvm.Target.from_default_triple().create_target_machine()
@@ -77,7 +79,22 @@ class Compiled:
             worker.join()
 
 
-def assembly(kernel: Callable[..., Any], target: Target | None = None) -> str:
+def assembly(kernel: Kernel, target: Target | None = None) -> str:
     """The assembly text of a kernel."""
     target = target or host()
     return emit_assembly(lower(kernel, "kernel_in_assembly", target), target)
+
+
+def lane_by_lane(
+    functions: Sequence[Callable[..., Traced]], inputs: Sequence[types.Type], outputs: Sequence[types.Type], lanes: int
+) -> Kernel:
+    """The kernel of outputs[i] = functions[i](*inputs) on sizes[0] elements, `lanes` (1: scalars) at a time."""
+
+    def kernel(code: Code, begin: Traced, end: Traced) -> None:
+        pointers = [code.buffer(number, element) for number, element in enumerate((*inputs, *outputs))]
+        with code.loop(code.size(0), step=lanes) as i:
+            values = [pointer.load(i, lanes if lanes > 1 else None) for pointer in pointers[: len(inputs)]]
+            for pointer, function in zip(pointers[len(inputs) :], functions, strict=True):
+                pointer.store(i, function(*values))
+
+    return kernel

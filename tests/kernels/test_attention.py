@@ -7,13 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from numba.core import types
 
+from jitonnx.kernels import types
 from jitonnx.kernels.attention.kernel import build
 from jitonnx.kernels.attention.spec import AttentionSpec, choose
-from jitonnx.kernels.jit import device
 from jitonnx.kernels.normalization.spec import float_bits
-from jitonnx.kernels.simd import load_part, pointer
 from jitonnx.target import Target, host, named
 from tests.kernels.harness import Compiled
 
@@ -267,9 +265,8 @@ def test_nan_and_infinity_come_through() -> None:
 def test_epilogue() -> None:
     lanes = host().lanes(4)
 
-    @device
-    def add_residual(x, buffers, sizes, batch, row, column, live):
-        return x + load_part(pointer(buffers, 5, types.float32), (batch * 20 + row) * 24 + column, live, lanes)
+    def add_residual(code, x, batch, row, column, live):
+        return x + code.buffer(5, types.float32).load((batch * 20 + row) * 24 + column, lanes, live)
 
     p = make(1, 2, 20, 37, 24)
     residual = np.random.default_rng(0).standard_normal((2, 20, 24)).astype(np.float32)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numba.core import types
 
+from jitonnx.kernels import types
 from jitonnx.kernels.convolution.choose import choose_convolution, choose_transposed
 from jitonnx.kernels.convolution.kernel import build
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, Problem
@@ -26,9 +26,8 @@ from jitonnx.kernels.convolution.spec import (
     WinogradSpec,
 )
 from jitonnx.kernels.convolution.taps import live_taps
-from jitonnx.kernels.jit import device
-from jitonnx.kernels.simd import at_least, load_part, pointer
 from jitonnx.kernels.spec import KernelSpec
+from jitonnx.kernels.trace import at_least
 from jitonnx.target import Target, host, named
 from tests.kernels.harness import Compiled, assembly
 
@@ -101,12 +100,11 @@ def _input(case: Case, axis: int, out: int, tap: int) -> int | None:
 def bias_residual_relu(lanes: int, first_size: int) -> Any:
     """relu(x + bias[column] + residual[batch, row, column]): shows whether an epilogue is told the right place."""
 
-    @device
-    def epilogue(x, buffers, sizes, batch, row, column, live):
-        bias, residual = pointer(buffers, 3, types.float32), pointer(buffers, 4, types.float32)
-        where = batch * sizes[first_size] + row * sizes[first_size + 1] + column
-        total = x + load_part(bias, column, live, lanes) + load_part(residual, where, live, lanes)
-        return at_least(total, np.float32(0))
+    def epilogue(code, x, batch, row, column, live):
+        bias, residual = code.buffer(3, types.float32), code.buffer(4, types.float32)
+        where = batch * code.size(first_size) + row * code.size(first_size + 1) + column
+        total = x + bias.load(column, lanes, live) + residual.load(where, lanes, live)
+        return at_least(total, 0.0)
 
     return epilogue
 

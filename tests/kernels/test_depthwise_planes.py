@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numba.core import types
 
+from jitonnx.kernels import types
 from jitonnx.kernels.convolution.choose import choose_depthwise_planes
 from jitonnx.kernels.convolution.kernel import build
 from jitonnx.kernels.convolution.spec import DepthwisePlanesSpec
-from jitonnx.kernels.jit import device
-from jitonnx.kernels.simd import at_least, load_part, pointer
+from jitonnx.kernels.trace import at_least
 from jitonnx.target import host, named
 from tests.kernels.harness import Compiled
 from tests.kernels.test_convolution import TARGETS, Case, reference
@@ -49,11 +48,10 @@ CASES = [replace(case, groups=case.channels) for case in CASES]
 def bias_residual_relu(lanes: int, first_size: int) -> Any:
     """relu(x + bias[row] + residual[batch, row, column]): shows whether an epilogue is told the right place."""
 
-    @device
-    def epilogue(x, buffers, sizes, batch, row, column, live):
-        bias, residual = pointer(buffers, 3, types.float32), pointer(buffers, 4, types.float32)
-        where = batch * sizes[first_size] + row * sizes[first_size + 1] + column
-        return at_least(x + bias[row] + load_part(residual, where, live, lanes), np.float32(0))
+    def epilogue(code, x, batch, row, column, live):
+        bias, residual = code.buffer(3, types.float32), code.buffer(4, types.float32)
+        where = batch * code.size(first_size) + row * code.size(first_size + 1) + column
+        return at_least(x + bias.load(row).spread(lanes) + residual.load(where, lanes, live), 0.0)
 
     return epilogue
 

@@ -13,15 +13,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numba.core import types
 
+from jitonnx.kernels import types
+from jitonnx.kernels.code import Code
+from jitonnx.kernels.epilogue import Epilogue
 from jitonnx.kernels.gemm.blas import BlasSpec, build_blas
 from jitonnx.kernels.gemm.choose import choose_gemm
 from jitonnx.kernels.gemm.kernel import build
 from jitonnx.kernels.gemm.spec import ELEMENTS, GemmSpec, ScaleSpec
-from jitonnx.kernels.jit import device
-from jitonnx.kernels.simd import Vector, at_least, load_part, pointer
-from jitonnx.kernels.tile import Epilogue
+from jitonnx.kernels.lowering import lower
+from jitonnx.kernels.trace import Traced, at_least
 from jitonnx.kernels.vecmath import gelu
 from jitonnx.target import host, named
 from tests.kernels.guarded import guarded
@@ -36,9 +37,8 @@ WIDEST = {"host": GemmSpec((6, 4, 1), (64, 32, 16)), "haswell": GemmSpec((4, 2, 
 def bias_relu(lanes: int) -> Any:
     """max(x + bias[column], 0), bias being the first buffer behind GEMM's."""
 
-    @device
-    def epilogue(x, buffers, sizes, batch, row, column, live):
-        return at_least(x + load_part(pointer(buffers, 3, types.float32), column, live, lanes), 0.0)
+    def epilogue(code, x, batch, row, column, live):
+        return at_least(x + code.buffer(3, types.float32).load(column, lanes, live), 0.0)
 
     return epilogue
 
@@ -47,11 +47,8 @@ def bias_relu(lanes: int) -> Any:
 def residual(lanes: int) -> Any:
     """x + other[batch, row, column]; the strides of `other` are the sizes behind GEMM's."""
 
-    @device
-    def epilogue(x, buffers, sizes, batch, row, column, live):
-        return x + load_part(
-            pointer(buffers, 3, types.float32), batch * sizes[18] + row * sizes[19] + column, live, lanes
-        )
+    def epilogue(code, x, batch, row, column, live):
+        return x + code.buffer(3, types.float32).load(batch * code.size(18) + row * code.size(19) + column, lanes, live)
 
     return epilogue
 
@@ -60,11 +57,9 @@ def residual(lanes: int) -> Any:
 def bias_gelu(lanes: int) -> Any:
     """GELU of x + bias[column]: a long epilogue, which is not repeated for each register."""
 
-    @device
-    def epilogue(x, buffers, sizes, batch, row, column, live):
-        return gelu(x + load_part(pointer(buffers, 3, types.float32), column, live, lanes))
+    def epilogue(code, x, batch, row, column, live):
+        return gelu(x + code.buffer(3, types.float32).load(column, lanes, live))
 
-    assert not Epilogue(epilogue, Vector(types.float32, lanes)).unrolls
     return epilogue
 
 
@@ -184,6 +179,11 @@ def test_gemm_epilogue_place(cpu: str) -> None:
 @pytest.mark.parametrize("cpu", CPUS)
 def test_gemm_long_epilogue(cpu: str) -> None:
     spec, lanes = WIDEST[cpu], lanes_of(cpu)
+
+    def has_long_epilogue(code: Code, *_: Traced) -> None:
+        assert not Epilogue(code, bias_gelu(lanes), types.float32, lanes).unrolls
+
+    lower(has_long_epilogue, "has_long_epilogue", named(cpu))
     rng = np.random.default_rng(3)
     a, b, bias = matrices(rng, 1, 1, 15, 9), matrices(rng, 1, 1, 9, 83), rng.standard_normal(83, np.float32)
     x = (a @ b).astype(np.float64) + bias

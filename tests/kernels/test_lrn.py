@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jitonnx.kernels.jit import device
+from jitonnx.kernels import types
 from jitonnx.kernels.lrn.kernel import build
 from jitonnx.kernels.lrn.spec import LRNSpec
+from jitonnx.kernels.simd import convert
 from jitonnx.target import host, named
 from tests.kernels.harness import Compiled
 
@@ -54,9 +55,8 @@ def test_sizes_and_powers(size: int, beta: float, lanes: int) -> None:
 
 
 def test_epilogue() -> None:
-    @device
-    def epilogue(x, buffers, sizes, batch, row, column, live):
-        return x * 2.0 + (batch * 10000 + row * 100)
+    def epilogue(code, x, batch, row, column, live):
+        return x * 2.0 + convert(batch * 10000 + row * 100, types.float32).spread(x.lanes)
 
     spec, lanes = LRNSpec(5, 0.3, 0.75, 1.0), host().lanes(4)
     x = np.random.default_rng(0).normal(size=(2, 3, 4, 40)).astype(np.float32)

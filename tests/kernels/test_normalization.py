@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numba.core import types
 
-from jitonnx.kernels.jit import device
+from jitonnx.kernels import types
 from jitonnx.kernels.normalization import channels_last
 from jitonnx.kernels.normalization.kernel import build
 from jitonnx.kernels.normalization.spec import (
@@ -20,7 +19,6 @@ from jitonnx.kernels.normalization.spec import (
     choose_rows,
     float_bits,
 )
-from jitonnx.kernels.simd import load_part, pointer
 from jitonnx.target import Target, host, named
 from tests.kernels.harness import Compiled
 
@@ -104,12 +102,10 @@ def test_layer_norm_with_residual_and_activation() -> None:
     """kept = x + residual; y = 2 * layer_norm(kept)."""
     lanes = host().lanes(4)
 
-    @device
-    def prologue(x, buffers, sizes, batch, row, column, live):
-        return x + load_part(pointer(buffers, 5, types.float32), row * 100 + column, live, lanes)
+    def prologue(code, x, batch, row, column, live):
+        return x + code.buffer(5, types.float32).load(row * 100 + column, lanes, live)
 
-    @device
-    def epilogue(x, buffers, sizes, batch, row, column, live):
+    def epilogue(code, x, batch, row, column, live):
         return x * 2.0
 
     rng = np.random.default_rng(3)
@@ -128,9 +124,8 @@ def test_layer_norm_in_place(target: Target, rows: int) -> None:
     """The result over x, and the sum over the residual: the last of an odd number of rows is done twice at once."""
     lanes = target.lanes(4)
 
-    @device
-    def prologue(x, buffers, sizes, batch, row, column, live):
-        return x + load_part(pointer(buffers, 5, types.float32), row * sizes[1] + column, live, lanes)
+    def prologue(code, x, batch, row, column, live):
+        return x + code.buffer(5, types.float32).load(row * code.size(1) + column, lanes, live)
 
     rng = np.random.default_rng(3)
     for columns in (5, 100, 160):
@@ -231,12 +226,10 @@ def test_group_norm_channels_last(shape: tuple[int, ...], spec: GroupApplySpec, 
 
 
 def test_group_norm_channels_last_with_prologue_and_epilogue() -> None:
-    @device
-    def halve(x, buffers, sizes, batch, row, column, live):
+    def halve(code, x, batch, row, column, live):
         return x * 0.5
 
-    @device
-    def negate(x, buffers, sizes, batch, row, column, live):
+    def negate(code, x, batch, row, column, live):
         return -x
 
     x = np.random.default_rng(0).standard_normal((2, 50, 24)).astype(np.float32)

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from jitonnx.kernels.jit import device
+from jitonnx.kernels import types
 from jitonnx.kernels.pooling.kernel import build
 from jitonnx.kernels.pooling.spec import PoolSpec, choose
-from jitonnx.kernels.simd import at_least
+from jitonnx.kernels.simd import convert
+from jitonnx.kernels.trace import at_least
 from jitonnx.target import host, named
 from tests.kernels.harness import Compiled
 
@@ -175,9 +176,8 @@ def test_lp(case: Case, power: int, lanes: int) -> None:
 def test_epilogue_is_given_each_element_with_its_place(lanes: int) -> None:
     spec = choose("average")
 
-    @device
-    def epilogue(x, buffers, sizes, batch, row, column, live):
-        return at_least(x, 0.0) + (batch * 10000 + row * 100 + column)
+    def epilogue(code, x, batch, row, column, live):
+        return at_least(x, 0.0) + convert(batch * 10000 + row * 100 + column, types.float32).spread(x.lanes)
 
     problem = Problem(CASES[3], 70, "float32")
     plain, _ = problem.run(compiled(spec, lanes), spec)

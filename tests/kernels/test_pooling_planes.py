@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from jitonnx.kernels.jit import device
+from jitonnx.kernels import types
 from jitonnx.kernels.pooling.kernel import build
 from jitonnx.kernels.pooling.spec import PoolPlanesSpec, PoolSpec, choose, choose_planes
-from jitonnx.kernels.simd import at_least
+from jitonnx.kernels.simd import convert
+from jitonnx.kernels.trace import at_least
 from jitonnx.target import host, named
 from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled
@@ -135,9 +136,8 @@ def test_special_numbers(case: Case, lanes: int) -> None:
 
 @pytest.mark.parametrize("lanes", WIDTHS)
 def test_epilogue_is_given_each_element_with_its_place(lanes: int) -> None:
-    @device
-    def epilogue(x, buffers, sizes, batch, row, column, live):
-        return at_least(x, 0.0) + (batch * 10000 + row * 1000 + column)
+    def epilogue(code, x, batch, row, column, live):
+        return at_least(x, 0.0) + convert(batch * 10000 + row * 1000 + column, types.float32).spread(x.lanes)
 
     for case in (CASES[0], CASES[2]):
         spec, (x, y) = choose_planes("max", case.kernel, case.strides), example(case, 0)

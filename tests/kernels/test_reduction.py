@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numba.core import types
 
-from jitonnx.kernels.jit import device
+from jitonnx.kernels import types
 from jitonnx.kernels.reduction.kernel import build
 from jitonnx.kernels.reduction.spec import ARG_KINDS, FLOAT_KINDS, KINDS, ReductionSpec, choose
-from jitonnx.kernels.simd import load_part, pointer
 from jitonnx.target import Target, host, named
 from tests.kernels.harness import Compiled
 
@@ -203,13 +201,11 @@ def test_prologue_and_epilogue() -> None:
     """mean(x**2) * gate."""
     lanes = host().lanes(4)
 
-    @device
-    def square(x, buffers, sizes, batch, row, column, live):
+    def square(code, x, batch, row, column, live):
         return x * x
 
-    @device
-    def gate(x, buffers, sizes, batch, row, column, live):
-        return x * load_part(pointer(buffers, 2, types.float32), column, live, lanes)
+    def gate(code, x, batch, row, column, live):
+        return x * code.buffer(2, types.float32).load(column, lanes, live)
 
     rng = np.random.default_rng(2)
     for last, shape, count in ((True, (70, 33), 70), (False, (1, 40, 99), 99)):

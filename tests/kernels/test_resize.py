@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from jitonnx.ir.resampling import axis_table
-from jitonnx.kernels.jit import device
+from jitonnx.kernels import types
 from jitonnx.kernels.resize.kernel import build
 from jitonnx.kernels.resize.spec import (
     RepeatPlanesSpec,
@@ -24,6 +24,7 @@ from jitonnx.kernels.resize.spec import (
     pack_table,
     pack_windows,
 )
+from jitonnx.kernels.simd import convert
 from jitonnx.target import host, named
 from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled
@@ -142,9 +143,8 @@ def test_nearest_of_other_elements(dtype: Any) -> None:
 
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 def test_epilogue(mode: str) -> None:
-    @device
-    def epilogue(x, buffers, sizes, batch, row, column, live):
-        return x * 2.0 + (batch * 10000 + row * 100 + column)
+    def epilogue(code, x, batch, row, column, live):
+        return x * 2.0 + convert(batch * 10000 + row * 100 + column, types.float32).spread(x.lanes)
 
     x, lanes = np.random.default_rng(0).normal(size=(2, 40, 3, 4)).astype(np.float32), host().lanes(4)
     axes = tables((3, 4), (5, 6), mode=mode)
@@ -245,9 +245,8 @@ def test_columns_too_far_apart_have_no_windows() -> None:
 
 
 def test_planes_with_an_epilogue() -> None:
-    @device
-    def epilogue(x, buffers, sizes, batch, row, column, live):
-        return x * 2.0 + (batch * 10000 + row * 1000 + column)
+    def epilogue(code, x, batch, row, column, live):
+        return x * 2.0 + convert(batch * 10000 + row * 1000 + column, types.float32).spread(x.lanes)
 
     lanes = host().lanes(4)
     x = np.random.default_rng(0).normal(size=(2, 3, 4, 5)).astype(np.float32)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from numba.core import types
 
-from jitonnx.kernels import simd
-from jitonnx.kernels.simd import convert, load, pointer, store
+from jitonnx.kernels import simd, types
+from jitonnx.kernels.code import Kernel
+from jitonnx.kernels.simd import convert
 from jitonnx.target import Target, named
-from tests.kernels.harness import Compiled, assembly
+from tests.kernels.harness import Compiled, assembly, lane_by_lane
 
 TARGETS = ("host", "haswell", "x86-64-v2")
 FLOATS = {np.float32: types.float32, np.float64: types.float64}
@@ -28,26 +27,14 @@ INTEGERS = {
 }
 
 
-def _conversion(source: type, target: type, lanes: int) -> Callable[..., Any]:
+def _conversion(source: type, target: type, lanes: int) -> Kernel:
     old, new = FLOATS[source], INTEGERS[target]
-
-    def kernel(buffers, sizes, begin, end, scratch):
-        x, y = pointer(buffers, 0, old), pointer(buffers, 1, new)
-        for i in range(sizes[0] // lanes):
-            store(y, i * lanes, convert(load(x, i * lanes, lanes), new))
-
-    return kernel
+    return lane_by_lane([lambda x: convert(x, new)], [old], [new], lanes)
 
 
-def _remainder(name: str, dtype: type, lanes: int) -> Callable[..., Any]:
-    function, element = getattr(simd, name), FLOATS[dtype]
-
-    def kernel(buffers, sizes, begin, end, scratch):
-        a, b, y = pointer(buffers, 0, element), pointer(buffers, 1, element), pointer(buffers, 2, element)
-        for i in range(sizes[0] // lanes):
-            store(y, i * lanes, function(load(a, i * lanes, lanes), load(b, i * lanes, lanes)))
-
-    return kernel
+def _remainder(name: str, dtype: type, lanes: int) -> Kernel:
+    element = FLOATS[dtype]
+    return lane_by_lane([getattr(simd, name)], [element, element], [element], lanes)
 
 
 def _numbers(dtype: type, bounds: tuple[int, int]) -> np.ndarray:
@@ -143,14 +130,10 @@ def test_integer_division_never_traps(name: str, dtype: type) -> None:
     function, element, lanes = getattr(simd, name), INTEGERS[dtype], 16
     info = np.iinfo(dtype)
 
-    def kernel(buffers, sizes, begin, end, scratch):
-        a, b, y = pointer(buffers, 0, element), pointer(buffers, 1, element), pointer(buffers, 2, element)
-        store(y, 0, function(load(a, 0, lanes), load(b, 0, lanes)))
-
     a = np.resize(np.array([info.min, info.max, 7, 0], dtype), lanes)
     b = np.repeat(np.array([0, info.max if info.min == 0 else -1, 3, 1], dtype), 4)
     y = np.empty(lanes, dtype)
-    Compiled(kernel)([a, b, y], [], 1)
+    Compiled(lane_by_lane([function], [element] * 2, [element], lanes))([a, b, y], [lanes], 1)
     by_zero = {"divide_integer": a[:4], "remainder": np.zeros(4, dtype), "modulo": np.zeros(4, dtype)}[name]
     np.testing.assert_array_equal(y[:4], by_zero)
     if name == "divide_integer" and info.min < 0:
@@ -179,15 +162,9 @@ def test_integer_division_is_exact(dtype: type, cpu: str) -> None:
     quotients = [abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1) for x, y in pairs]
     rests = [x - q * y for (x, y), q in zip(pairs, quotients, strict=True)]
 
-    def kernel(buffers, sizes, begin, end, scratch):
-        p, q = pointer(buffers, 0, element), pointer(buffers, 1, element)
-        y, z, m = pointer(buffers, 2, element), pointer(buffers, 3, element), pointer(buffers, 4, element)
-        for j in range(0, sizes[0], lanes):
-            store(m, j, simd.modulo(load(p, j, lanes), load(q, j, lanes)))
-            store(y, j, simd.divide_integer(load(p, j, lanes), load(q, j, lanes)))
-            store(z, j, simd.remainder(load(p, j, lanes), load(q, j, lanes)))
-
     y, z, m = np.empty_like(a), np.empty_like(a), np.empty_like(a)
+    functions = [simd.divide_integer, simd.remainder, simd.modulo]
+    kernel = lane_by_lane(functions, [element] * 2, [element] * 3, lanes)
     Compiled(kernel, target)([a, b, y, z, m], [a.size], 1)
     np.testing.assert_array_equal(m, np.array([x % y for x, y in pairs], dtype))
     np.testing.assert_array_equal(y, np.array(quotients, dtype))

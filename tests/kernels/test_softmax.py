@@ -6,10 +6,8 @@ import itertools
 
 import numpy as np
 import pytest
-from numba.core import types
 
-from jitonnx.kernels.jit import device
-from jitonnx.kernels.simd import load_part, pointer
+from jitonnx.kernels import types
 from jitonnx.kernels.softmax.kernel import build
 from jitonnx.kernels.softmax.spec import SoftmaxSpec, choose
 from jitonnx.target import host, named
@@ -112,13 +110,11 @@ def test_prologue_and_epilogue(kind: str, last: bool, together: int) -> None:
     """softmax(x * 0.5 + mask[column]) * gate[column]."""
     lanes = host().lanes(4)
 
-    @device
-    def prologue(x, buffers, sizes, batch, row, column, live):
-        return x * 0.5 + load_part(pointer(buffers, 2, types.float32), column, live, lanes)
+    def prologue(code, x, batch, row, column, live):
+        return x * 0.5 + code.buffer(2, types.float32).load(column, lanes, live)
 
-    @device
-    def epilogue(x, buffers, sizes, batch, row, column, live):
-        return x * load_part(pointer(buffers, 3, types.float32), column, live, lanes)
+    def epilogue(code, x, batch, row, column, live):
+        return x * code.buffer(3, types.float32).load(column, lanes, live)
 
     spec = SoftmaxSpec(kind, last, together=together)
     shape = (5, 75) if last else (2, 9, 75)

@@ -7,16 +7,15 @@ import functools
 import math
 import platform
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
-from numba.core import types
 
-from jitonnx.kernels import vecmath
-from jitonnx.kernels.simd import load, pointer, store
+from jitonnx.kernels import types, vecmath
+from jitonnx.kernels.code import Kernel
 from jitonnx.target import Target, host, named
-from tests.kernels.harness import Compiled, assembly
+from tests.kernels.harness import Compiled, assembly, lane_by_lane
 
 Array = np.ndarray
 _SQRT1_2 = np.sqrt(np.longdouble(0.5))
@@ -122,33 +121,11 @@ def compiled(name: str, dtype: type, constants: tuple[float, ...] = (), target: 
     return Compiled(_kernel(name, dtype, constants, target), target)
 
 
-def _kernel(name: str, dtype: type, constants: tuple[float, ...], target: Target) -> Callable[..., Any]:
+def _kernel(name: str, dtype: type, constants: tuple[float, ...], target: Target) -> Kernel:
     function, lanes = getattr(vecmath, name), target.lanes(np.dtype(dtype).itemsize)
     element = types.float32 if dtype == np.float32 else types.float64
-    first, second = (*constants, 0.0, 0.0)[:2]
     operands = 2 if name == "pow" else 1
-
-    def unary(buffers, sizes, begin, end, scratch):
-        x, y = pointer(buffers, 0, element), pointer(buffers, 1, element)
-        for i in range(sizes[0] // lanes):
-            store(y, i * lanes, function(load(x, i * lanes, lanes)))
-
-    def unary_1(buffers, sizes, begin, end, scratch):
-        x, y = pointer(buffers, 0, element), pointer(buffers, 1, element)
-        for i in range(sizes[0] // lanes):
-            store(y, i * lanes, function(load(x, i * lanes, lanes), first))
-
-    def unary_2(buffers, sizes, begin, end, scratch):
-        x, y = pointer(buffers, 0, element), pointer(buffers, 1, element)
-        for i in range(sizes[0] // lanes):
-            store(y, i * lanes, function(load(x, i * lanes, lanes), first, second))
-
-    def binary(buffers, sizes, begin, end, scratch):
-        a, b, y = pointer(buffers, 0, element), pointer(buffers, 1, element), pointer(buffers, 2, element)
-        for i in range(sizes[0] // lanes):
-            store(y, i * lanes, function(load(a, i * lanes, lanes), load(b, i * lanes, lanes)))
-
-    return binary if operands == 2 else (unary, unary_1, unary_2)[len(constants)]
+    return lane_by_lane([lambda *x: function(*x, *constants)], [element] * operands, [element], lanes)
 
 
 def apply(function: Compiled, *operands: Array) -> Array:
@@ -383,20 +360,8 @@ def test_huge_arguments_change_nothing_beside_them(name: str, cpu: str) -> None:
     np.testing.assert_array_equal(alone[:2].view(np.int32), np.array(expected, np.float32).view(np.int32))
 
 
-def _by_lanes(name: str, lanes: int) -> Callable[..., Any]:
-    function = getattr(vecmath, name)
-
-    def scalars(buffers, sizes, begin, end, scratch):
-        x, y = pointer(buffers, 0, types.float32), pointer(buffers, 1, types.float32)
-        for i in range(sizes[0]):
-            y[i] = function(x[i])
-
-    def vectors(buffers, sizes, begin, end, scratch):
-        x, y = pointer(buffers, 0, types.float32), pointer(buffers, 1, types.float32)
-        for i in range(sizes[0] // lanes):
-            store(y, i * lanes, function(load(x, i * lanes, lanes)))
-
-    return scalars if lanes == 1 else vectors
+def _by_lanes(name: str, lanes: int) -> Kernel:
+    return lane_by_lane([getattr(vecmath, name)], [types.float32], [types.float32], lanes)
 
 
 @pytest.mark.slow
@@ -491,26 +456,14 @@ def test_hard_sigmoid() -> None:
 
 
 def test_scalars_are_taken_too() -> None:
-    function = vecmath.erf
-
-    def kernel(buffers, sizes, begin, end, scratch):
-        x, y = pointer(buffers, 0, types.float32), pointer(buffers, 1, types.float32)
-        y[0] = function(x[0])
-
     x, y = np.array([0.3], np.float32), np.zeros(1, np.float32)
-    Compiled(kernel)([x, y], [], 1)
+    Compiled(_by_lanes("erf", 1))([x, y], [1], 1)
     assert abs(y[0] - math.erf(0.3)) < 1e-7
 
 
 def test_integers_are_refused_by_name() -> None:
-    function = vecmath.exp
-
-    def kernel(buffers, sizes, begin, end, scratch):
-        p = pointer(buffers, 0, types.int32)
-        store(p, 0, function(load(p, 0, 8)))
-
-    with pytest.raises(Exception, match="exp is defined on float32 and float64, not on int32"):
-        Compiled(kernel)
+    with pytest.raises(TypeError, match="exp is defined on float32 and float64, not on int32"):
+        Compiled(lane_by_lane([vecmath.exp], [types.int32], [types.int32], 8))
 
 
 @pytest.mark.parametrize("name", ["exp", "log", "erf", "gelu", "tanh", "sigmoid", "pow", "sin", "atan"])

@@ -165,17 +165,17 @@ def _python(source: str, **variables: str) -> str:
 def test_import_is_cheap() -> None:
     modules = set(_python("import jitonnx, sys; print(*sys.modules)").split())
     assert "jitonnx" in modules
-    assert not {"numpy", "numba", "llvmlite", "google.protobuf", "jitonnx.session", "jitonnx.engine"} & modules
+    assert not {"numpy", "llvmlite", "google.protobuf", "jitonnx.session", "jitonnx.engine"} & modules
     timed = "import numpy, time; t = time.perf_counter(); import jitonnx; print(time.perf_counter() - t)"
     assert float(_python(timed)) < 0.1
 
 
-def test_a_second_start_does_not_import_numba(tmp_path: Path) -> None:
+def test_a_second_start_does_not_import_the_compiler(tmp_path: Path) -> None:
     source = (
         "import sys, numpy as np, jitonnx; from tests.session.models import relu_add\n"
         "session = jitonnx.InferenceSession(relu_add())\n"
         "session.run(None, {'x': np.zeros((2, 3), np.float32)})\n"
-        "print('numba' in sys.modules)"
+        "print('jitonnx.codegen.build' in sys.modules)"
     )
     first, second = (_python(source, JITONNX_CACHE_DIR=str(tmp_path), PYTHONPATH=str(ROOT)) for _ in range(2))
     assert (first.strip(), second.strip()) == ("True", "False")

@@ -1,0 +1,45 @@
+"""Element types of kernels: what a buffer holds and a vector is made of, and how LLVM names it."""
+
+from __future__ import annotations
+
+import llvmlite.ir as ir
+
+
+class Type:
+    """One element type; there is one object of each. `str` of it is NumPy's name."""
+
+    def __init__(self, name: str, bitwidth: int, llvm: ir.Type, signed: bool = True) -> None:
+        self.name, self.bitwidth, self.signed = name, bitwidth, signed
+        self.llvm = self.memory = llvm
+        """As a value, and as it lies in memory."""
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Float(Type):
+    """Floating-point numbers."""
+
+
+class Integer(Type):
+    """Integers, signed or not."""
+
+    def __init__(self, bitwidth: int, signed: bool) -> None:
+        super().__init__(f"{'' if signed else 'u'}int{bitwidth}", bitwidth, ir.IntType(bitwidth), signed)
+        self.minval, self.maxval = (-(1 << (bitwidth - 1)) if signed else 0), (1 << (bitwidth - signed)) - 1
+
+
+class Boolean(Type):
+    """Truth values: one bit as a value, a byte in memory."""
+
+    def __init__(self) -> None:
+        super().__init__("boolean", 1, ir.IntType(1), signed=False)
+        self.memory = ir.IntType(8)
+
+
+float16 = Float("float16", 16, ir.HalfType())
+float32 = Float("float32", 32, ir.FloatType())
+float64 = Float("float64", 64, ir.DoubleType())
+int8, int16, int32, int64 = (Integer(bits, signed=True) for bits in (8, 16, 32, 64))
+uint8, uint16, uint32, uint64 = (Integer(bits, signed=False) for bits in (8, 16, 32, 64))
+boolean = Boolean()
