@@ -1,0 +1,518 @@
+"""Quantised numbers: QuantizeLinear and its inverse, and products and convolutions of small integers.
+
+Integers are multiplied and summed in int32, exactly, as ONNX has it. A convolution is the sum, over its taps, of
+products of the pixels that a tap reads with the tap's weights.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from jitonnx.ir import computation as c
+from jitonnx.ir import expr as e
+from jitonnx.ir.dims import DimLike, ceil_divide, known
+from jitonnx.ir.dtypes import DType, of_numpy
+from jitonnx.ir.graph import Value
+from jitonnx.ir.lowering import Lowering
+from jitonnx.ir.operator import InferenceError, Operator
+from jitonnx.ir.types import Shape, TensorType, assume_equal, broadcast_shapes
+from jitonnx.ops.base import check_dtype, normalize_axis, same_dtype, widen
+from jitonnx.ops.convolution import convolve
+from jitonnx.ops.windows import Windows, slide, spatial_rank
+
+_BYTES = frozenset({DType.INT8, DType.UINT8})
+_FLOAT8 = frozenset({DType.FLOAT8E4M3FN, DType.FLOAT8E4M3FNUZ, DType.FLOAT8E5M2, DType.FLOAT8E5M2FNUZ})
+_NARROW_FLOATS = _FLOAT8 | {DType.FLOAT4E2M1}
+_RANGES = {
+    **{DType[f"UINT{bits}"]: (0, 2**bits - 1) for bits in (2, 4, 8, 16)},
+    **{DType[f"INT{bits}"]: (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (2, 4, 8, 16)},
+}
+"""The integers of each type that numbers are quantised to."""
+_QUANTISED = frozenset(_RANGES) | _NARROW_FLOATS
+_WIDE = frozenset({DType.FLOAT, DType.FLOAT16, DType.BFLOAT16, DType.INT32})
+_SCALES = frozenset({DType.FLOAT, DType.FLOAT16, DType.BFLOAT16, DType.FLOAT8E8M0, DType.INT32})
+
+
+class _Linear(Operator):
+    """What QuantizeLinear and DequantizeLinear share: scales and zero points for all of x, for each place along `axis`,
+    or for each block of `block_size` places along it."""
+
+    axis: int = 1
+    block_size: int = 0
+    output_dtype: int = 0
+
+    def _check(self, x: Value, scale: Value, zero_point: Value | None) -> None:
+        check_dtype(scale, _SCALES)
+        if zero_point is not None and not _same_shape(zero_point.shape, scale.shape):
+            raise InferenceError(f"scale ({scale.type}) and zero point ({zero_point.type}) have different shapes")
+        if self.block_size < 0:
+            raise InferenceError(f"block_size is {self.block_size}; 0 or more is needed")
+        if self.block_size:
+            axis = normalize_axis(self.axis, len(x.shape))
+            wanted = (*x.shape[:axis], ceil_divide(x.shape[axis], self.block_size), *x.shape[axis + 1 :])
+            if not _same_shape(scale.shape, wanted):
+                raise InferenceError(
+                    f"scale is {scale.type}: blocks of {self.block_size} along axis {axis} of {x.type} need "
+                    f"[{','.join(map(str, wanted))}]"
+                )
+        elif len(scale.shape) > 1:
+            raise InferenceError(f"scale is {scale.type}; a scalar, or a vector along the axis, is needed")
+        elif self._by_place(scale.shape):
+            size = x.shape[normalize_axis(self.axis, len(x.shape))]
+            if not assume_equal(scale.shape[0], size):
+                raise InferenceError(f"scale is {scale.type}, but axis {self.axis} of {x.type} has {size} places")
+
+    def _by_place(self, scale: Shape) -> bool:
+        """Whether there is a scale for each place along the axis; one alone is for all."""
+        return len(scale) == 1 and scale[0] != 1
+
+    def _spread(self, scale: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        """Scales (or zero points) such that they broadcast to x of `shape`."""
+        if self.block_size:
+            axis = normalize_axis(self.axis, len(shape))
+            return scale.repeat(self.block_size, axis).take(range(shape[axis]), axis)
+        if not self._by_place(scale.shape):
+            return scale.reshape(())
+        axis = normalize_axis(self.axis, len(shape))
+        return scale.reshape([-1 if a == axis else 1 for a in range(len(shape))])
+
+    def _spread_value(self, to: Lowering, scale: Value, shape: Shape) -> Value:
+        """As `_spread`, in computations."""
+        if self.block_size:
+            axis = normalize_axis(self.axis, len(shape))
+            blocks, lead, tail = scale.shape[axis], shape[:axis], shape[axis + 1 :]
+            single = to.reshape(scale, (*lead, blocks, 1, *tail))
+            repeated = to.broadcast(single, (*lead, blocks, self.block_size, *tail))
+            whole = to.reshape(repeated, (*lead, blocks * self.block_size, *tail))
+            return to.slice(whole, (0,) * len(shape), (1,) * len(shape), shape)
+        if not self._by_place(scale.shape):
+            return to.reshape(scale, ())
+        axis = normalize_axis(self.axis, len(shape))
+        return to.reshape(scale, tuple(scale.shape[0] if a == axis else 1 for a in range(len(shape))))
+
+
+class QuantizeLinear(_Linear):
+    """x / y_scale, rounded to the nearest number (ties to even), plus y_zero_point, within the range of the result."""
+
+    versions = (10, 13, 19, 21, 23, 24, 25, 28)
+    inputs = ("x", "y_scale", "y_zero_point?")
+    outputs = ("y",)
+    types = _WIDE
+
+    precision: int = 0
+    saturate: int = 1
+
+    def _result(self, zero_point: DType | None) -> DType:
+        if zero_point is not None:
+            return zero_point
+        return DType(self.output_dtype) if self.output_dtype else DType.UINT8
+
+    def _quotient_dtype(self, x: DType, scale: DType) -> DType:
+        """In which type x is divided: `precision`, else x's own (float32 for half precision, and for integers)."""
+        return DType(self.precision) if self.precision else DType.FLOAT
+
+    def infer(self, x: Value, scale: Value, zero_point: Value | None = None) -> TensorType:
+        self._check(x, scale, zero_point)
+        dtype = self._result(None if zero_point is None else zero_point.dtype)
+        if dtype not in _QUANTISED:
+            raise InferenceError(f"the result would be of type {dtype.text}, which numbers are not quantised to")
+        if zero_point is not None and self.output_dtype and DType(self.output_dtype) is not dtype:
+            raise InferenceError(f"output_dtype is {DType(self.output_dtype).text}, the zero point {dtype.text}")
+        return TensorType(dtype, x.shape)
+
+    def evaluate(self, x: np.ndarray, scale: np.ndarray, zero_point: np.ndarray | None = None) -> np.ndarray:
+        dtype = self._result(None if zero_point is None else of_numpy(zero_point.dtype))
+        computed = DType(self.precision).numpy if self.precision else np.dtype(np.float32)
+        quotient = (x.astype(computed) / self._spread(scale, x.shape).astype(computed)).astype(np.float32)
+        if dtype in _NARROW_FLOATS:
+            return _to_narrow_float(quotient, dtype, bool(self.saturate))
+        low, high = _RANGES[dtype]
+        shifted = np.rint(quotient)
+        if zero_point is not None:
+            shifted = shifted + self._spread(zero_point, x.shape).astype(np.float32)
+        return np.clip(np.where(np.isnan(shifted), low, shifted), low, high).astype(dtype.numpy)
+
+    def lower(self, to: Lowering, x: Value, scale: Value, zero_point: Value | None = None) -> Any:
+        dtype = self._result(None if zero_point is None else zero_point.dtype)
+        operands = [x, self._spread_value(to, scale, x.shape)]
+        if zero_point is not None:
+            operands.append(self._spread_value(to, zero_point, x.shape))
+        number, step, *zero = (e.cast(e.operand(i, v.dtype), DType.FLOAT) for i, v in enumerate(operands))
+        if self.precision and DType(self.precision) is not DType.FLOAT:
+            narrow = DType(self.precision)
+            number = e.cast(e.cast(e.cast(number, narrow) / e.cast(step, narrow), narrow), DType.FLOAT)
+        else:
+            number = number / step
+        return to.map(_quantised(number, zero[0] if zero else None, dtype), *operands)
+
+
+class DequantizeLinear(_Linear):
+    """(x - x_zero_point) * x_scale, in the scale's type or `output_dtype`."""
+
+    versions = (10, 13, 19, 21, 23, 24, 25, 28)
+    inputs = ("x", "x_scale", "x_zero_point?")
+    outputs = ("y",)
+    types = _QUANTISED | {DType.INT32}
+
+    def _result(self, scale: DType) -> DType:
+        return DType(self.output_dtype) if self.output_dtype else scale
+
+    def infer(self, x: Value, scale: Value, zero_point: Value | None = None) -> TensorType:
+        self._check(x, scale, zero_point)
+        if zero_point is not None:
+            same_dtype(x, zero_point)
+        return TensorType(self._result(scale.dtype), x.shape)
+
+    def evaluate(self, x: np.ndarray, scale: np.ndarray, zero_point: np.ndarray | None = None) -> np.ndarray:
+        result = self._result(of_numpy(scale.dtype)).numpy
+        if zero_point is not None and x.dtype.kind in "iu":
+            numbers = (x.astype(np.int64) - self._spread(zero_point, x.shape)).astype(np.float32)
+        else:
+            numbers = x.astype(np.float32)
+            if zero_point is not None:
+                numbers = numbers - self._spread(zero_point, x.shape).astype(np.float32)
+        return (numbers * self._spread(scale, x.shape).astype(np.float32)).astype(result)
+
+    def lower(self, to: Lowering, x: Value, scale: Value, zero_point: Value | None = None) -> Value:
+        operands = [x, self._spread_value(to, scale, x.shape)]
+        number = e.operand(0, x.dtype)
+        if zero_point is not None:
+            operands.append(self._spread_value(to, zero_point, x.shape))
+            # Differences of 16 bits and less are exact in int32, as ONNX wants them.
+            number = e.cast(number, DType.INT32) - e.cast(e.operand(2, x.dtype), DType.INT32)
+        product = e.cast(number, DType.FLOAT) * e.cast(e.operand(1, scale.dtype), DType.FLOAT)
+        return to.map(e.cast(product, self._result(scale.dtype)), *operands)
+
+
+class DynamicQuantizeLinear(Operator):
+    """x as uint8, with the scale and zero point that its least and largest element (and 0) ask for."""
+
+    versions = (11,)
+    inputs = ("x",)
+    outputs = ("y", "y_scale", "y_zero_point")
+    types = frozenset({DType.FLOAT})
+
+    def infer(self, x: Value) -> Sequence[TensorType]:
+        return TensorType(DType.UINT8, x.shape), TensorType(DType.FLOAT, ()), TensorType(DType.UINT8, ())
+
+    def evaluate(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        high = np.float32(np.max(x, initial=0))
+        low = np.float32(np.min(x, initial=0))
+        scale = np.float32(1) if high == low else (high - low) / np.float32(255)
+        zero = np.rint(np.clip(-low / scale, 0, 255))
+        y = np.clip(np.rint(x / scale) + zero, 0, 255)
+        return y.astype(np.uint8), np.asarray(scale, np.float32), np.asarray(zero, np.uint8)
+
+    def lower(self, to: Lowering, x: Value) -> Sequence[Value]:
+        axes, number = tuple(range(len(x.shape))), e.operand(0, DType.FLOAT)
+        low, high = (to.reduce(kind, x, axes, False) for kind in ("min", "max"))
+        least, most = e.minimum(e.operand(0, DType.FLOAT), 0.0), e.maximum(e.operand(1, DType.FLOAT), 0.0)
+        size = (most - least) / 255.0
+        scale = to.map(e.where(e.equal(most, least), e.constant(1.0, DType.FLOAT), size), low, high)
+        offset = e.minimum(e.maximum(0.0 - least, 0.0) / e.operand(1, DType.FLOAT), 255.0)
+        zero = to.map(e.cast(e.round_even(offset), DType.UINT8), low, scale)
+        quotient, shift = number / e.operand(1, DType.FLOAT), e.cast(e.operand(2, DType.UINT8), DType.FLOAT)
+        return to.map(_quantised(quotient, shift, DType.UINT8), x, scale, zero), scale, zero
+
+
+class MatMulInteger(Operator):
+    """(A - a_zero_point) times (B - b_zero_point) in int32, as MatMul. Zero points are scalars, or those of each row of
+    A and of each column of B."""
+
+    versions = (10,)
+    inputs = ("A", "B", "a_zero_point?", "b_zero_point?")
+    outputs = ("Y",)
+    types = _BYTES
+
+    def infer(self, a: Value, b: Value, a_zero: Value | None = None, b_zero: Value | None = None) -> TensorType:
+        for value in (b, a_zero, b_zero):
+            if value is not None:
+                check_dtype(value, _BYTES)
+        return TensorType(DType.INT32, _product_shape(a, b))
+
+    def evaluate(
+        self, a: np.ndarray, b: np.ndarray, a_zero: np.ndarray | None = None, b_zero: np.ndarray | None = None
+    ) -> np.ndarray:
+        return _multiplied(_shifted(a, _of_rows(a_zero, a.ndim)), _shifted(b, b_zero))
+
+    def lower(self, to: Lowering, a: Value, b: Value, *zeros: Value | None) -> Value:
+        a_zero, b_zero = (*zeros, None, None)[:2]
+        rows = None if a_zero is None else _by_row(to, a_zero, a)
+        return _multiply(to, _shift(to, a, rows), _shift(to, b, b_zero), _product_shape(a, b))
+
+
+class QLinearMatMul(Operator):
+    """MatMulInteger's product times a_scale * b_scale / y_scale, rounded, plus y_zero_point, as y_zero_point's type."""
+
+    versions = (10, 21)
+    inputs = ("a", "a_scale", "a_zero_point", "b", "b_scale", "b_zero_point", "y_scale", "y_zero_point")
+    outputs = ("y",)
+    types = _BYTES | _FLOAT8
+
+    def infer(self, a: Value, a_scale: Value, a_zero: Value, b: Value, *others: Value) -> TensorType:
+        _, b_zero, _, y_zero = others
+        for value in (a, a_zero, b, b_zero, y_zero):
+            if value.dtype in _FLOAT8:
+                raise InferenceError(
+                    f"{value.name!r} is of type {value.dtype.text}: ONNX does not define products of 8-bit floats; use "
+                    "DequantizeLinear and MatMul"
+                )
+            check_dtype(value, _BYTES)
+        same_dtype(a, a_zero)
+        same_dtype(b, b_zero)
+        return TensorType(y_zero.dtype, _product_shape(a, b))
+
+    def evaluate(self, a: np.ndarray, a_scale: np.ndarray, a_zero: np.ndarray, *others: np.ndarray) -> np.ndarray:
+        b, b_scale, b_zero, y_scale, y_zero = others
+        product = _multiplied(_shifted(a, _of_rows(a_zero, a.ndim)), _shifted(b, b_zero))
+        scale = widen(_of_rows(a_scale, a.ndim)) * widen(b_scale) / widen(y_scale)
+        low, high = _RANGES[of_numpy(y_zero.dtype)]
+        y = np.rint(product.astype(np.float32) * scale) + y_zero.astype(np.float32)
+        return np.clip(y, low, high).astype(y_zero.dtype)
+
+    def lower(self, to: Lowering, a: Value, a_scale: Value, a_zero: Value, *others: Value) -> Value:
+        b, b_scale, b_zero, y_scale, y_zero = others
+        left, right = _shift(to, a, _by_row(to, a_zero, a)), _shift(to, b, b_zero)
+        product = _multiply(to, left, right, _product_shape(a, b))
+        return _requantise(to, product, _by_row(to, a_scale, a), b_scale, y_scale, y_zero)
+
+
+class _QuantisedConvolution(Operator):
+    """The attributes of a convolution of integers."""
+
+    auto_pad: str = "NOTSET"
+    dilations: tuple[int, ...] | None = None
+    group: int = 1
+    kernel_shape: tuple[int, ...] | None = None
+    pads: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+
+    def _windows(self, x: Shape, w: Shape) -> Windows:
+        return slide(x[2:], w[2:], self.strides, self.dilations, self.pads, self.auto_pad)
+
+    def _shape(self, x: Value, w: Value) -> Shape:
+        """The result's shape. InferenceError if x and w do not fit."""
+        spatial_rank(x)
+        check_dtype(w, _BYTES)
+        if len(w.shape) != len(x.shape):
+            raise InferenceError(f"w has rank {len(w.shape)} and x rank {len(x.shape)}: they must be equal")
+        if self.kernel_shape and not all(map(assume_equal, self.kernel_shape, w.shape[2:])):
+            raise InferenceError(f"kernel_shape {list(self.kernel_shape)} contradicts w ({w.type})")
+        if not assume_equal(x.shape[1], w.shape[1] * self.group):
+            raise InferenceError(f"x has {x.shape[1]} channels, but w and group {self.group} take {w.shape[1]} each")
+        if isinstance(w.shape[0], int) and w.shape[0] % self.group:
+            raise InferenceError(f"{w.shape[0]} output channels do not divide into {self.group} groups")
+        return (x.shape[0], w.shape[0], *self._windows(x.shape, w.shape).output)
+
+    def _sums(self, x: np.ndarray, w: np.ndarray, x_zero: Any, w_zero: Any) -> np.ndarray:
+        """The convolution in int32; padding counts as zeros."""
+        shifted = _shifted(w, None if w_zero is None else _of_channels(w_zero, w.ndim))
+        return convolve(_shifted(x, x_zero), shifted, self._windows(x.shape, w.shape), self.group)
+
+    def _lower_sums(self, to: Lowering, x: Value, w: Value, x_zero: Value | None, w_zero: Value | None) -> Value:
+        """As `_sums`, for a kernel of known size."""
+        if w_zero is not None and len(w_zero.shape) == 1 and w_zero.shape[0] != 1:
+            w_zero = to.reshape(w_zero, (w_zero.shape[0], *(1,) * (len(w.shape) - 1)))
+        windows = self._windows(x.shape, w.shape)
+        return _convolve(to, _shift(to, x, x_zero), _shift(to, w, w_zero), windows, self.group)
+
+
+class ConvInteger(_QuantisedConvolution):
+    """The convolution of x - x_zero_point with w - w_zero_point in int32. w_zero_point is a scalar, or one for each
+    output channel."""
+
+    versions = (10,)
+    inputs = ("x", "w", "x_zero_point?", "w_zero_point?")
+    outputs = ("y",)
+    types = _BYTES
+
+    def infer(self, x: Value, w: Value, x_zero: Value | None = None, w_zero: Value | None = None) -> TensorType:
+        return TensorType(DType.INT32, self._shape(x, w))
+
+    def evaluate(
+        self, x: np.ndarray, w: np.ndarray, x_zero: np.ndarray | None = None, w_zero: np.ndarray | None = None
+    ) -> np.ndarray:
+        return self._sums(x, w, x_zero, w_zero)
+
+    def lower(self, to: Lowering, x: Value, w: Value, *zeros: Value | None) -> Any:
+        if not known(w.shape[2:]):  # only a run tells how many taps there are
+            return to.host(self, (x, w, *zeros), (self.infer(x, w),))
+        return self._lower_sums(to, x, w, *(*zeros, None, None)[:2])
+
+
+class QLinearConv(_QuantisedConvolution):
+    """ConvInteger's sums plus B, times x_scale * w_scale / y_scale, rounded, plus y_zero_point, as y_zero_point's
+    type. w_scale and w_zero_point: scalars, or one for each output channel."""
+
+    versions = (10,)
+    inputs = (
+        *("x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point"),
+        "B?",
+    )
+    outputs = ("y",)
+    types = _BYTES
+
+    def infer(self, x: Value, x_scale: Value, x_zero: Value, w: Value, *others: Value | None) -> TensorType:
+        y_zero = others[3]
+        assert y_zero is not None
+        check_dtype(y_zero, _BYTES)
+        return TensorType(y_zero.dtype, self._shape(x, w))
+
+    def evaluate(
+        self, x: np.ndarray, x_scale: np.ndarray, x_zero: np.ndarray, w: np.ndarray, *others: Any
+    ) -> np.ndarray:
+        w_scale, w_zero, y_scale, y_zero, bias = (*others, None)[:5]
+        sums = self._sums(x, w, x_zero, w_zero)
+        if bias is not None:
+            sums = sums + _of_channels(bias, x.ndim - 1)
+        scale = x_scale * _of_channels(w_scale, x.ndim - 1) / y_scale
+        low, high = _RANGES[of_numpy(y_zero.dtype)]
+        y = np.rint(sums.astype(np.float32) * scale) + y_zero.astype(np.float32)
+        return np.clip(y, low, high).astype(y_zero.dtype)
+
+    def lower(self, to: Lowering, x: Value, x_scale: Value, x_zero: Value, w: Value, *others: Value | None) -> Any:
+        if not known(w.shape[2:]):
+            inputs = (x, x_scale, x_zero, w, *others)
+            return to.host(self, inputs, (self.infer(x, x_scale, x_zero, w, *others),))
+        w_scale, w_zero, y_scale, y_zero, bias = (*others, None)[:5]
+        assert w_scale is not None and y_scale is not None and y_zero is not None
+        sums, tail = self._lower_sums(to, x, w, x_zero, w_zero), (1,) * (len(x.shape) - 2)
+        if bias is not None:
+            total = e.operand(0, DType.INT32) + e.operand(1, DType.INT32)
+            sums = to.map(total, sums, to.reshape(bias, (bias.shape[0], *tail)))
+        if len(w_scale.shape) == 1 and w_scale.shape[0] != 1:
+            w_scale = to.reshape(w_scale, (w_scale.shape[0], *tail))
+        return _requantise(to, sums, x_scale, w_scale, y_scale, y_zero)
+
+
+def _same_shape(a: Shape, b: Shape) -> bool:
+    return len(a) == len(b) and all(map(assume_equal, a, b))
+
+
+# ---------------------------------------------------------------- parts on NumPy
+
+
+def _to_narrow_float(x: np.ndarray, dtype: DType, saturate: bool) -> np.ndarray:
+    """Rounded to an 8- or 4-bit float; beyond its range its largest number if `saturate`, else what the type has."""
+    import ml_dtypes
+
+    if saturate:
+        largest = float(ml_dtypes.finfo(dtype.numpy).max)
+        x = np.where(np.isnan(x), x, np.clip(x, -largest, largest))
+    return x.astype(dtype.numpy)
+
+
+def _shifted(x: np.ndarray, zero: np.ndarray | None) -> np.ndarray:
+    """x - zero in int32."""
+    wide = x.astype(np.int32)
+    return wide if zero is None else wide - zero.astype(np.int32)
+
+
+def _of_rows(values: Any, rank: int) -> Any:
+    """A value for each row, such that they broadcast to a matrix; a scalar as it is."""
+    return values[:, None] if values is not None and values.ndim == 1 and rank > 1 else values
+
+
+def _of_channels(values: np.ndarray, rank: int) -> np.ndarray:
+    """A value for each channel, such that they broadcast to a tensor whose channel axis is the first of `rank`."""
+    return values.reshape(()) if values.size == 1 else values.reshape(-1, *(1,) * (rank - 1))
+
+
+def _multiplied(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The product of int32 matrices, which wraps around. Of integers below 2**9 it is exact in float64, and fast."""
+    return np.asarray(np.matmul(a.astype(np.float64), b.astype(np.float64))).astype(np.int64).astype(np.int32)
+
+
+# ---------------------------------------------------------------- parts in computations
+
+
+def _quantised(number: e.Expr, zero: e.Expr | None, dtype: DType) -> e.Expr:
+    """A float32 number rounded, shifted by `zero` and saturated; NaN gives the least number."""
+    low, high = _RANGES[dtype]
+    shifted = e.round_even(number) if zero is None else e.round_even(number) + zero
+    bounded = e.minimum(e.maximum(shifted, float(low)), float(high))
+    return e.cast(e.where(e.isnan(shifted), e.constant(float(low), DType.FLOAT), bounded), dtype)
+
+
+def _shift(to: Lowering, x: Value, zero: Value | None) -> Value:
+    """x - zero in int32."""
+    number = e.cast(e.operand(0, x.dtype), DType.INT32)
+    if zero is None or (zero.constant is not None and not zero.constant.any()):
+        return to.map(number, x)
+    if len(zero.shape) == 1 and zero.shape[0] == 1:
+        zero = to.reshape(zero, ())
+    return to.map(number - e.cast(e.operand(1, zero.dtype), DType.INT32), x, zero)
+
+
+def _product_shape(a: Value, b: Value) -> Shape:
+    """The shape of MatMul's result. InferenceError if the factors do not fit."""
+    if not a.shape or not b.shape:
+        raise InferenceError("a scalar has no matrix product: rank 1 at least expected")
+    depth = b.shape[-2] if len(b.shape) > 1 else b.shape[0]
+    batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    if batch is None or not assume_equal(a.shape[-1], depth):
+        raise InferenceError(f"{a.type} and {b.type} have no matrix product")
+    return (*batch, *a.shape[-2:-1], *(b.shape[-1:] if len(b.shape) > 1 else ()))
+
+
+def _by_row(to: Lowering, values: Value, matrix: Value) -> Value:
+    """A value for each row of the matrix, such that they broadcast to it; a scalar as it is."""
+    return to.reshape(values, (values.shape[0], 1)) if len(values.shape) == 1 and len(matrix.shape) > 1 else values
+
+
+def _multiply(to: Lowering, a: Value, b: Value, shape: Shape) -> Value:
+    left = to.reshape(a, (1, *a.shape)) if len(a.shape) == 1 else a
+    right = to.reshape(b, (*b.shape, 1)) if len(b.shape) == 1 else b
+    return to.reshape(to.matmul(left, right), shape)
+
+
+def _convolve(to: Lowering, x: Value, w: Value, windows: Windows, groups: int) -> Value:
+    """The convolution of x [N, C, spatial...] with w [M, C / groups, kernel...], both int32, as a sum of products: one
+    for each tap, of the pixels that it reads with its weights."""
+    images, channels = x.shape[:2]
+    outputs, own, rank = w.shape[0], w.shape[1], len(windows.output)
+    before, after = (0, 0, *windows.before), (0, 0, *windows.after)
+    if any(size != 0 for size in (*before, *after)):
+        sizes = tuple(b + size + a for b, size, a in zip(before, x.shape, after, strict=True))
+        x = to.emit(c.Pad(before, after, "constant"), (x,), TensorType(x.dtype, sizes))
+    pixels: DimLike = prod(windows.output) if windows.output else 1
+    each = outputs // groups
+    total: Value | None = None
+    kernel = tuple(int(size) for size in w.shape[2:])  # type: ignore[call-overload]
+    for tap in itertools.product(*map(range, kernel)):
+        starts = (0, 0, *(t * d for t, d in zip(tap, windows.dilations, strict=True)))
+        read = to.slice(x, starts, (1, 1, *windows.strides), (images, channels, *windows.output))
+        rows = to.reshape(read, (images, groups, own, pixels))
+        weights = to.slice(w, (0, 0, *tap), (1,) * (2 + rank), (outputs, own, *(1,) * rank))
+        columns = to.reshape(weights, (1, groups, each, own))
+        product = to.matmul(to.transpose(rows, (0, 1, 3, 2)), to.transpose(columns, (0, 1, 3, 2)))
+        if total is None:
+            total = product
+        else:
+            total = to.map(e.operand(0, DType.INT32) + e.operand(1, DType.INT32), total, product)
+    assert total is not None, "Bug: a kernel without taps has no lowering"
+    return to.reshape(to.transpose(total, (0, 1, 3, 2)), (images, outputs, *windows.output))
+
+
+def _requantise(to: Lowering, sums: Value, a_scale: Value, b_scale: Value, y_scale: Value, y_zero: Value) -> Value:
+    """sums * (a_scale * b_scale / y_scale) rounded, plus y_zero, within the range of y_zero's type."""
+    operands = [to.reshape(v, ()) if v.shape == (1,) else v for v in (a_scale, b_scale, y_scale, y_zero)]
+    a, b, y, zero = (e.cast(e.operand(i, v.dtype), DType.FLOAT) for i, v in enumerate(operands, 1))
+    number = e.cast(e.operand(0, DType.INT32), DType.FLOAT) * (a * b / y)
+    return to.map(_quantised(number, zero, y_zero.dtype), sums, *operands)
+
+
+OPERATORS = (
+    ConvInteger,
+    DequantizeLinear,
+    DynamicQuantizeLinear,
+    MatMulInteger,
+    QLinearConv,
+    QLinearMatMul,
+    QuantizeLinear,
+)
