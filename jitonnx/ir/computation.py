@@ -244,7 +244,8 @@ class MatMul(Computation):
 class Convolution(Computation):
     """x [N, C, spatial...], w [M, C / group, kernel...], bias [M]?: ONNX's Conv.
 
-    pads: before and after for each spatial axis, as two tuples.
+    pads: before and after for each spatial axis, as two tuples. exact: elements are whole numbers, so small that sums
+    of their products are exact in any order; an algorithm that computes with fractions is not.
     """
 
     strides: tuple[int, ...]
@@ -252,6 +253,7 @@ class Convolution(Computation):
     pads_before: tuple[DimLike, ...]
     pads_after: tuple[DimLike, ...]
     group: int
+    exact: bool = False
 
 
 @dataclass(frozen=True)

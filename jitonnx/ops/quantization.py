@@ -1,6 +1,8 @@
 """Quantised numbers: QuantizeLinear and its inverse, and products and convolutions of small integers.
 
-Integers are multiplied and summed in int32, exactly, as ONNX has it. A convolution is the sum, over its taps, of
+Integers are multiplied and summed exactly, as ONNX has it. With constant weights that is done in float32, whose sums of
+whole numbers below 2**24 are exact and which every CPU multiplies fast: where the weights allow larger sums, in parts
+that are added in int32. With other weights it is done in int32; a convolution is then the sum, over its taps, of the
 products of the pixels that a tap reads with the tap's weights.
 """
 
@@ -34,6 +36,8 @@ _RANGES = {
 }
 """The integers of each type that numbers are quantised to."""
 _QUANTISED = frozenset(_RANGES) | _NARROW_FLOATS
+_EXACT = 1 << 24
+"""Up to here float32 has all whole numbers."""
 _WIDE = frozenset({DType.FLOAT, DType.FLOAT16, DType.BFLOAT16, DType.INT32})
 _SCALES = frozenset({DType.FLOAT, DType.FLOAT16, DType.BFLOAT16, DType.FLOAT8E8M0, DType.INT32})
 
@@ -62,21 +66,23 @@ class _Linear(Operator):
                 )
         elif len(scale.shape) > 1:
             raise InferenceError(f"scale is {scale.type}; a scalar, or a vector along the axis, is needed")
-        elif self._by_place(scale.shape):
+        elif self._by_place(scale.shape, len(x.shape)):
             size = x.shape[normalize_axis(self.axis, len(x.shape))]
             if not assume_equal(scale.shape[0], size):
                 raise InferenceError(f"scale is {scale.type}, but axis {self.axis} of {x.type} has {size} places")
+        elif scale.shape and not assume_equal(scale.shape[0], 1):
+            raise InferenceError(f"scale is {scale.type}, but {x.type} has no axis {self.axis}")
 
-    def _by_place(self, scale: Shape) -> bool:
-        """Whether there is a scale for each place along the axis; one alone is for all."""
-        return len(scale) == 1 and scale[0] != 1
+    def _by_place(self, scale: Shape, rank: int) -> bool:
+        """Whether there is a scale for each place along the axis of x; one alone is for all."""
+        return len(scale) == 1 and scale[0] != 1 and -rank <= self.axis < rank
 
     def _spread(self, scale: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         """Scales (or zero points) such that they broadcast to x of `shape`."""
         if self.block_size:
             axis = normalize_axis(self.axis, len(shape))
             return scale.repeat(self.block_size, axis).take(range(shape[axis]), axis)
-        if not self._by_place(scale.shape):
+        if not self._by_place(scale.shape, len(shape)):
             return scale.reshape(())
         axis = normalize_axis(self.axis, len(shape))
         return scale.reshape([-1 if a == axis else 1 for a in range(len(shape))])
@@ -90,7 +96,7 @@ class _Linear(Operator):
             repeated = to.broadcast(single, (*lead, blocks, self.block_size, *tail))
             whole = to.reshape(repeated, (*lead, blocks * self.block_size, *tail))
             return to.slice(whole, (0,) * len(shape), (1,) * len(shape), shape)
-        if not self._by_place(scale.shape):
+        if not self._by_place(scale.shape, len(shape)):
             return to.reshape(scale, ())
         axis = normalize_axis(self.axis, len(shape))
         return to.reshape(scale, tuple(scale.shape[0] if a == axis else 1 for a in range(len(shape))))
@@ -242,8 +248,7 @@ class MatMulInteger(Operator):
 
     def lower(self, to: Lowering, a: Value, b: Value, *zeros: Value | None) -> Value:
         a_zero, b_zero = (*zeros, None, None)[:2]
-        rows = None if a_zero is None else _by_row(to, a_zero, a)
-        return _multiply(to, _shift(to, a, rows), _shift(to, b, b_zero), _product_shape(a, b))
+        return _multiply(to, a, None if a_zero is None else _by_row(to, a_zero, a), b, b_zero)
 
 
 class QLinearMatMul(Operator):
@@ -277,8 +282,7 @@ class QLinearMatMul(Operator):
 
     def lower(self, to: Lowering, a: Value, a_scale: Value, a_zero: Value, *others: Value) -> Value:
         b, b_scale, b_zero, y_scale, y_zero = others
-        left, right = _shift(to, a, _by_row(to, a_zero, a)), _shift(to, b, b_zero)
-        product = _multiply(to, left, right, _product_shape(a, b))
+        product = _multiply(to, a, _by_row(to, a_zero, a), b, b_zero)
         return _requantise(to, product, _by_row(to, a_scale, a), b_scale, y_scale, y_zero)
 
 
@@ -319,7 +323,15 @@ class _QuantisedConvolution(Operator):
         if w_zero is not None and len(w_zero.shape) == 1 and w_zero.shape[0] != 1:
             w_zero = to.reshape(w_zero, (w_zero.shape[0], *(1,) * (len(w.shape) - 1)))
         windows = self._windows(x.shape, w.shape)
-        return _convolve(to, _shift(to, x, x_zero), _shift(to, w, w_zero), windows, self.group)
+        weights = _constant(w, w_zero)
+        if weights is not None:
+            sizes = np.abs(weights).reshape(*weights.shape[:2], -1).sum(2)
+            parts = _exact_parts(sizes, _largest(x.dtype, x_zero))
+            if len(parts) == 1 or self.group == 1:
+                numbers = _shift(to, x, x_zero, DType.FLOAT)
+                return _convolve_exactly(to, numbers, weights, windows, self.group, parts)
+        left, right = _shift(to, x, x_zero, DType.INT32), _shift(to, w, w_zero, DType.INT32)
+        return _convolve(to, left, right, windows, self.group)
 
 
 class ConvInteger(_QuantisedConvolution):
@@ -439,14 +451,14 @@ def _quantised(number: e.Expr, zero: e.Expr | None, dtype: DType) -> e.Expr:
     return e.cast(e.where(e.isnan(shifted), e.constant(float(low), DType.FLOAT), bounded), dtype)
 
 
-def _shift(to: Lowering, x: Value, zero: Value | None) -> Value:
-    """x - zero in int32."""
-    number = e.cast(e.operand(0, x.dtype), DType.INT32)
+def _shift(to: Lowering, x: Value, zero: Value | None, dtype: DType) -> Value:
+    """x - zero as `dtype`, int32 or float32."""
+    number = e.cast(e.operand(0, x.dtype), dtype)
     if zero is None or (zero.constant is not None and not zero.constant.any()):
         return to.map(number, x)
     if len(zero.shape) == 1 and zero.shape[0] == 1:
         zero = to.reshape(zero, ())
-    return to.map(number - e.cast(e.operand(1, zero.dtype), DType.INT32), x, zero)
+    return to.map(number - e.cast(e.operand(1, zero.dtype), dtype), x, zero)
 
 
 def _product_shape(a: Value, b: Value) -> Shape:
@@ -465,10 +477,67 @@ def _by_row(to: Lowering, values: Value, matrix: Value) -> Value:
     return to.reshape(values, (values.shape[0], 1)) if len(values.shape) == 1 and len(matrix.shape) > 1 else values
 
 
-def _multiply(to: Lowering, a: Value, b: Value, shape: Shape) -> Value:
+def _multiply(to: Lowering, a: Value, a_zero: Value | None, b: Value, b_zero: Value | None) -> Value:
+    """(a - a_zero) times (b - b_zero), in int32."""
+    shape = _product_shape(a, b)
+    weights = _constant(b, b_zero)
+    if weights is None or not a.shape:
+        left, right = _shift(to, a, a_zero, DType.INT32), _shift(to, b, b_zero, DType.INT32)
+        return to.reshape(_rows_by_columns(to, left, right), shape)
+    left = _shift(to, a, a_zero, DType.FLOAT)
+    matrix = weights[:, None] if weights.ndim == 1 else weights
+    sizes = np.abs(matrix.reshape(-1, *matrix.shape[-2:])).swapaxes(1, 2).reshape(-1, matrix.shape[-2])
+    products = []
+    for part in _exact_parts(sizes, _largest(a.dtype, a_zero)):
+        starts, lead = (*(0,) * (len(a.shape) - 1), part.start), a.shape[:-1]
+        some = to.slice(left, starts, (1,) * len(a.shape), (*lead, part.stop - part.start))
+        columns = to.constant(np.ascontiguousarray(matrix[..., part, :], np.float32))
+        products.append(to.cast(_rows_by_columns(to, some, columns), DType.INT32))
+    return to.reshape(_total(to, products), shape)
+
+
+def _rows_by_columns(to: Lowering, a: Value, b: Value) -> Value:
+    """MatMul, whose vectors are a row on the left, a column on the right."""
     left = to.reshape(a, (1, *a.shape)) if len(a.shape) == 1 else a
-    right = to.reshape(b, (*b.shape, 1)) if len(b.shape) == 1 else b
-    return to.reshape(to.matmul(left, right), shape)
+    return to.matmul(left, to.reshape(b, (*b.shape, 1)) if len(b.shape) == 1 else b)
+
+
+def _total(to: Lowering, values: Sequence[Value]) -> Value:
+    """The sum of int32 tensors."""
+    total, *others = values
+    for value in others:
+        total = to.map(e.operand(0, DType.INT32) + e.operand(1, DType.INT32), total, value)
+    return total
+
+
+def _constant(weights: Value, zero: Value | None) -> np.ndarray | None:
+    """weights - zero where both are constants; a zero for each output channel of a convolution broadcasts already."""
+    if weights.constant is None or (zero is not None and zero.constant is None):
+        return None
+    return _shifted(weights.constant, None if zero is None else zero.constant)
+
+
+def _largest(dtype: DType, zero: Value | None) -> int:
+    """The largest size of a number of `dtype` less its zero point."""
+    low, high = _RANGES[dtype]
+    if zero is None or zero.constant is None or not zero.constant.size:
+        return high - low if zero is not None else max(-low, high)
+    zeros = zero.constant.astype(int)
+    return int(max(high - zeros.min(), zeros.max() - low))
+
+
+def _exact_parts(sizes: np.ndarray, largest: int) -> list[slice]:
+    """Parts of the depth such that float32 holds all sums exactly of products of weights, whose sizes are given as
+    [output, depth], with numbers up to `largest`."""
+    if not sizes.size:
+        return [slice(0, sizes.shape[1])]
+    parts, start, sums, most = [], 0, np.zeros(sizes.shape[0], np.int64), _EXACT // max(largest, 1)
+    for place in range(sizes.shape[1]):
+        sums += sizes[:, place]
+        if sums.max() > most and place > start:
+            parts.append(slice(start, place))
+            start, sums = place, sizes[:, place].astype(np.int64)
+    return [*parts, slice(start, sizes.shape[1])]
 
 
 def _convolve(to: Lowering, x: Value, w: Value, windows: Windows, groups: int) -> Value:
@@ -482,21 +551,34 @@ def _convolve(to: Lowering, x: Value, w: Value, windows: Windows, groups: int) -
         x = to.emit(c.Pad(before, after, "constant"), (x,), TensorType(x.dtype, sizes))
     pixels: DimLike = prod(windows.output) if windows.output else 1
     each = outputs // groups
-    total: Value | None = None
-    kernel = tuple(int(size) for size in w.shape[2:])  # type: ignore[call-overload]
+    products = []
+    kernel = tuple(int(size) for size in w.shape[2:])  # type: ignore[arg-type]
     for tap in itertools.product(*map(range, kernel)):
         starts = (0, 0, *(t * d for t, d in zip(tap, windows.dilations, strict=True)))
         read = to.slice(x, starts, (1, 1, *windows.strides), (images, channels, *windows.output))
         rows = to.reshape(read, (images, groups, own, pixels))
         weights = to.slice(w, (0, 0, *tap), (1,) * (2 + rank), (outputs, own, *(1,) * rank))
         columns = to.reshape(weights, (1, groups, each, own))
-        product = to.matmul(to.transpose(rows, (0, 1, 3, 2)), to.transpose(columns, (0, 1, 3, 2)))
-        if total is None:
-            total = product
-        else:
-            total = to.map(e.operand(0, DType.INT32) + e.operand(1, DType.INT32), total, product)
-    assert total is not None, "Bug: a kernel without taps has no lowering"
+        products.append(to.matmul(to.transpose(rows, (0, 1, 3, 2)), to.transpose(columns, (0, 1, 3, 2))))
+    total = _total(to, products)
     return to.reshape(to.transpose(total, (0, 1, 3, 2)), (images, outputs, *windows.output))
+
+
+def _convolve_exactly(
+    to: Lowering, x: Value, weights: np.ndarray, windows: Windows, group: int, parts: Sequence[slice]
+) -> Value:
+    """The convolution of whole numbers in float32, over parts of the input channels that make exact sums, in int32."""
+    computation = c.Convolution(windows.strides, windows.dilations, windows.before, windows.after, group, exact=True)
+    shape, sums = (x.shape[0], weights.shape[0], *windows.output), []
+    for part in parts:
+        some = x
+        if len(parts) > 1:
+            starts = (0, part.start, *(0,) * len(windows.output))
+            size = (x.shape[0], part.stop - part.start, *x.shape[2:])
+            some = to.slice(x, starts, (1,) * len(x.shape), size)
+        kernel = to.constant(np.ascontiguousarray(weights[:, part], np.float32))
+        sums.append(to.cast(to.emit(computation, (some, kernel), TensorType(DType.FLOAT, shape)), DType.INT32))
+    return _total(to, sums)
 
 
 def _requantise(to: Lowering, sums: Value, a_scale: Value, b_scale: Value, y_scale: Value, y_zero: Value) -> Value:

@@ -88,7 +88,7 @@ class DFT(Operator):
         self, x: np.ndarray, dft_length: np.ndarray | None = None, axis: np.ndarray | None = None
     ) -> np.ndarray:
         at = normalize_axis(-2 if axis is None else int(axis.item()), x.ndim)
-        length = int(self._length(x.shape[at], None) if dft_length is None else dft_length.item())
+        length = int(self._length(x.shape[at], None) if dft_length is None else dft_length.item())  # type: ignore[arg-type]
         signal = _complex(x)
         if self._gives_reals:
             return np.fft.irfft(signal, length, at)[..., None].astype(x.dtype)
@@ -193,7 +193,7 @@ class STFT(Operator):
         known = isinstance(hop, int) and isinstance(length, int) and isinstance(parts, int)
         if not known or not _factors(length):  # type: ignore[arg-type]
             return to.host(self, (signal, frame_step, window, frame_length), (type,))
-        assert isinstance(hop, int) and isinstance(length, int)
+        assert isinstance(hop, int) and isinstance(length, int) and isinstance(parts, int)
         numbers = to.reshape(signal, (*signal.shape[:2], parts))
         framed = _frames(to, numbers, hop, length, frames)
         weights = None if window is None or window.constant is None else window.constant

@@ -18,6 +18,7 @@ from jitonnx.passes import (
     norms,
     padding,
     projections,
+    quantization,
     spread,
     weights,
 )
@@ -33,6 +34,7 @@ ROUNDS = 8
 """Rounds of all steps after which nothing changes any more in any graph seen; one more is only checked, not needed."""
 
 RULES: tuple[Rule, ...] = (
+    *quantization.RULES,
     *fold.RULES,
     *gathers.RULES,
     *cleanup.RULES,
@@ -93,6 +95,8 @@ def _run(edit: Edit, level: int, disabled: frozenset[str], full: bool) -> None:
         return changed
 
     edit.graph.remove_dead()
+    # Before constants: weights are folded to floats there, and their integers are gone.
+    step("integers", *quantization.RULES)
     for _ in range(ROUNDS):
         # Constants before everything: what a rule asks (sizes, axes, factors) is known only then. Gathers and cleanup
         # with them, because each makes constants and no-ops for the others.

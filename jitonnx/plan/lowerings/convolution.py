@@ -353,7 +353,7 @@ def _kernel_spec(
         (height, width),
         planner.target,
         is_channels_last(x) or other_order,
-        planner.choices.winograd,
+        planner.choices.winograd and not computation.exact,
         concrete_pair(x.shape[2:]),
         concrete_pair(computation.pads_before, 0),
     )
