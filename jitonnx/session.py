@@ -18,7 +18,7 @@ from jitonnx.api.description import ModelNode
 from jitonnx.api.entries import STRICT, check_entries
 from jitonnx.api.options import RunOptions, SessionOptions
 from jitonnx.api.providers import check_providers
-from jitonnx.api.running import Outputs, Runs, explained, in_background
+from jitonnx.api.running import Outputs, Runs, explained
 from jitonnx.api.session_base import Session
 from jitonnx.errors import Fail
 from jitonnx.ir.declaration import Declaration
@@ -46,12 +46,14 @@ class CompileStatus(NamedTuple):
     """How far the code of a session's model is; see `InferenceSession.compile_status`."""
 
     state: str
-    """compiled, compiling (in the background, while runs are evaluated on NumPy) or failed."""
+    """compiled: there is code for all that was run; compiling: some is being made in the background, while NumPy
+    evaluates what needs it; waiting: some will be made when the shapes that need it come back; failed."""
     kernels_done: int
     kernels: int
-    """How many kernels are to be compiled; 0 until that is known, and where all were in the cache."""
+    """How many kernels are to be compiled in the background; 0 until that is known, and where all were in the cache."""
     numpy_runs: int
-    """Runs that were evaluated on NumPy as a whole, because there was no code yet."""
+    """Runs that were evaluated on NumPy, as a whole or behind a node whose output only a run can tell the shape of,
+    because there was no code yet."""
 
 
 class InferenceSession(Session):
@@ -204,21 +206,17 @@ class InferenceSession(Session):
         return self._model.engine()
 
     def wait_until_compiled(self, timeout: float | None = None) -> bool:
-        """Wait up to `timeout` seconds (None: as long as it takes) for a compile in the background; whether it is done.
+        """Wait up to `timeout` seconds (None: as long as it takes) for compiling in the background; whether it is done.
 
-        Fail tells why it could not be done. (Not in onnxruntime.)
+        Code for shapes that were run on NumPy, which would be made when they come back, is made now. Fail tells why
+        something could not be compiled. (Not in onnxruntime.)
         """
-        engine = self._model.main.engine
-        return not in_background(engine) or engine.wait(timeout) is not None
+        return self._model.main.engine.complete(timeout)
 
     @property
     def compile_status(self) -> CompileStatus:
-        """How far the model's code is, with the session configuration entry "jitonnx.compile" = "background".
-
-        (Not in onnxruntime.)
-        """
-        engine = self._model.main.engine
-        return CompileStatus(*engine.status()) if in_background(engine) else CompileStatus("compiled", 0, 0, 0)
+        """How far the model's code is that is compiled in the background. (Not in onnxruntime.)"""
+        return CompileStatus(*self._model.main.engine.status())
 
     @property
     def title(self) -> str:

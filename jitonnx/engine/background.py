@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jitonnx import jobs
+from jitonnx.engine.outstanding import Outstanding
 from jitonnx.engine.pipeline import Engine, Settings
 from jitonnx.engine.ready import Ready, Runner
 from jitonnx.ir.extract import specialise
@@ -34,18 +36,13 @@ class BackgroundEngine:
         self._graph: Graph | None = graph
         self._engine: Engine | None = None
         self._logger = logger
-        self._progress = progress = [0, 0]
-        """Kernels compiled, and to compile."""
+        self._outstanding = outstanding = Outstanding()
         self._shapes: dict[Shapes, None] = {}
         """Of the runs that were evaluated on NumPy."""
-        self.numpy_runs = 0
-        """Runs that were evaluated on NumPy."""
-
-        def note(done: int, total: int) -> None:
-            progress[:] = done, total
 
         def make(stop: threading.Event) -> Engine:
-            engine = Engine(specialise(graph, [v.type for v in graph.inputs]), settings, cache, note, workshop, stop)
+            copy = specialise(graph, [v.type for v in graph.inputs])
+            engine = Engine(copy, settings, cache, outstanding.counter(), workshop, stop, outstanding=outstanding)
             if engine.only_shapes is not None:
                 engine.program(engine.only_shapes)
             engine.progress = None
@@ -54,9 +51,10 @@ class BackgroundEngine:
         self._job: Job[Engine] = workshop.submit(make)
 
     def status(self) -> tuple[str, int, int, int]:
-        """compiling, compiled or failed; kernels compiled, and to compile; runs on NumPy."""
-        state = "compiled" if self._engine else self._job.state
-        return (state, *self._progress, self.numpy_runs)  # type: ignore[return-value]
+        """As the engine's; also failed, if there is none to come."""
+        outstanding = self._outstanding
+        state = outstanding.state if self._job.state == "compiled" else self._job.state
+        return state, *outstanding.kernels, outstanding.numpy_runs
 
     def found(self) -> Engine | None:
         """The engine once it is made, else None. Fail tells why it could not be made."""
@@ -65,6 +63,12 @@ class BackgroundEngine:
     def wait(self, timeout: float | None = None) -> Engine | None:
         """As `found`, after a wait of up to `timeout` seconds (None: as long as it takes)."""
         return self._engine or self._keep(self._job.wait(timeout))
+
+    def complete(self, timeout: float | None = None) -> bool:
+        """As the engine's, which is waited for, too."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        made = self.wait(timeout)
+        return made is not None and made.complete(None if deadline is None else max(0.0, deadline - time.monotonic()))
 
     def known_program(self, shapes: Shapes) -> Ready | None:
         """The program for these shapes if there is one already."""
@@ -86,9 +90,9 @@ class BackgroundEngine:
         if engine is not None:
             return engine.run(inputs)
         assert graph is not None, "Bug: there is neither an engine nor a graph"
-        self.numpy_runs += 1
+        self._outstanding.numpy_runs += 1
         self._shapes[tuple(np.shape(array) for array in inputs)] = None
-        if self.numpy_runs > 1:
+        if self._outstanding.numpy_runs > 1:
             return on_numpy(graph, inputs)
         with jobs.first_runs:
             return on_numpy(graph, inputs)
@@ -97,5 +101,5 @@ class BackgroundEngine:
         if made is not None and self._engine is None:
             made.note_shapes(self._shapes)
             self._engine, self._graph = made, None
-            self._logger.info("the model is compiled; %d runs were evaluated on NumPy", self.numpy_runs)
+            self._logger.info("the model is compiled; %d runs were evaluated on NumPy", self._outstanding.numpy_runs)
         return made

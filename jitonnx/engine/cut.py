@@ -61,6 +61,7 @@ class Cut:
             else None
         )
         self.tails: KeptJobs[Engine] = KeptJobs(ENGINES_KEPT, engine.workshop)
+        engine.outstanding.watch(self.tails)
         self._tail_when = engine.when(lasting=all(value.type.static for value in self._crossing))
 
     def explained(self) -> str:
@@ -87,6 +88,7 @@ class Cut:
             crossing = [values[value] for value in self._crossing]
             tail = self._tail(crossing, settled, contents)
             if tail is None:
+                self._engine.outstanding.numpy_runs += 1
                 evaluate_nodes(self._rest, values)
             else:
                 values.update(zip(self._from_rest, tail.run(crossing), strict=True))
@@ -96,13 +98,17 @@ class Cut:
         self, arrays: Sequence[Any], settled: Mapping[Value, np.ndarray], contents: tuple[bytes, ...]
     ) -> Engine | None:
         kinds = [(array.dtype, array.shape) if isinstance(array, np.ndarray) else None for array in arrays]
+        key = (*kinds, *contents)
+        found = self.tails.find(key)
+        if found is not None:
+            return found
+        types = [type_of(array) if isinstance(array, np.ndarray) else UNKNOWN for array in arrays]
 
         def make(stop: threading.Event | None) -> Engine:
-            types = [type_of(array) if isinstance(array, np.ndarray) else UNKNOWN for array in arrays]
             constants = {value: Value(value.name, type_of(array), array) for value, array in settled.items()}
             return self._make(self._rest, self._crossing, types, self._from_rest, constants, stop)
 
-        return self.tails.get((*kinds, *contents), make, self._tail_when)
+        return self.tails.get(key, make, self._tail_when)
 
     def _make(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Generic, TypeVar
 
 from jitonnx.jobs import Job, Workshop
@@ -82,6 +82,9 @@ class Kept(Generic[_T]):
         with self._lock:
             return iter(list(self._entries.values()))
 
+    def __contains__(self, key: Any) -> bool:
+        return key in self._entries
+
     def __len__(self) -> int:
         return len(self._entries)
 
@@ -116,7 +119,7 @@ class KeptJobs(Generic[_T]):
         self._made: Kept[_T] = Kept(number)
         self._lock = threading.Lock()
         self._jobs: OrderedDict[Any, Job[_T]] = OrderedDict()
-        self._seen: OrderedDict[Any, None] = OrderedDict()
+        self._seen: OrderedDict[Any, Callable[[threading.Event | None], _T]] = OrderedDict()
 
     def get(self, key: Any, make: Callable[[threading.Event | None], _T], when: When) -> _T | None:
         """What is kept under `key`, made if need be; None if that is left to the background, or not wanted yet.
@@ -132,17 +135,35 @@ class KeptJobs(Generic[_T]):
         with self._lock:
             if key not in self._jobs and (when is When.BEHIND or key in self._seen):
                 self._start(key, make)
-        self.note([key])
+        self.note(key, make)
         return None
 
-    def note(self, keys: Iterable[Any]) -> None:
-        """Count keys as asked for."""
+    def note(self, key: Any, make: Callable[[threading.Event | None], _T]) -> None:
+        """Count a key as asked for. Arguments as for `get`."""
         with self._lock:
-            for key in keys:
-                self._seen[key] = None
-                self._seen.move_to_end(key)
+            self._seen[key] = make
+            self._seen.move_to_end(key)
             while len(self._seen) > KEYS_REMEMBERED:
                 self._seen.popitem(last=False)
+
+    def waiting(self) -> list[Any]:
+        """Keys that are to be asked for once more, as many of the last as can be kept, and nothing is made for them."""
+        with self._lock:
+            last = list(self._seen)[-self._number :]
+            return [key for key in last if key not in self._jobs and key not in self._made]
+
+    def start_waiting(self) -> None:
+        """Have the background make what is waiting to be asked for once more."""
+        for key in self.waiting():
+            with self._lock:
+                make = self._seen.get(key)
+                if make is not None and key not in self._jobs:
+                    self._start(key, make)
+
+    def unfinished(self) -> list[Job[_T]]:
+        """The jobs that are not done."""
+        with self._lock:
+            return [job for job in self._jobs.values() if job.state == "compiling"]
 
     def seen(self) -> list[Any]:
         """Keys that were asked for and had to wait, some of the last, those asked for longest ago first."""

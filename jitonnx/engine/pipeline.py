@@ -25,6 +25,7 @@ from jitonnx.codegen.code import code_of
 from jitonnx.codegen.objects import Objects
 from jitonnx.engine.cut import ENGINES_KEPT, Cut, host_nodes, returns_strings
 from jitonnx.engine.kept import Kept, KeptJobs, When
+from jitonnx.engine.outstanding import Outstanding
 from jitonnx.engine.ready import PROGRAM_BYTES, PROGRAMS_KEPT, Ready, Runner, common, split_memory
 from jitonnx.errors import Fail, InvalidArgument
 from jitonnx.ir.assumptions import Assumptions, holds
@@ -112,7 +113,8 @@ class Engine:
     progress: called as progress(done, all) while the caller waits for kernels.
     workshop: where to leave work to the background; None: everything is made before the run that needs it.
     stop: given where the engine itself is made in the background; set if nobody wants it any more.
-    frames: whose memory programs run in, where the engine is a part of another.
+    frames, outstanding: whose memory programs run in, and what tells of code that is not there yet, where the engine is
+    a part of another.
 
     Raises ModelRequiresCompilation if kernels are not in the cache and may not be compiled.
     """
@@ -126,11 +128,12 @@ class Engine:
         workshop: Workshop | None = None,
         stop: threading.Event | None = None,
         frames: FramePool | None = None,
+        outstanding: Outstanding | None = None,
     ) -> None:
         table_bytes, frame_bytes = split_memory(settings.program_bytes)
         self.frames = frames or FramePool(frame_bytes)
         self.settings, self.cache, self.progress, self.workshop = settings, cache, progress, workshop
-        self.stop = stop
+        self.stop, self.outstanding = stop, outstanding or Outstanding()
         self.target = settings.target or host()
         self.foreign = self.target.needed.problem() if settings.target else None
         """Why this machine cannot run the code; None if it can. Code for other CPUs is made to be saved."""
@@ -139,6 +142,7 @@ class Engine:
         # A feed may break what is assumed here; an engine for sizes like its own is then made from the loaded graph.
         self._source = specialise(graph, self._input_types, graph.assumptions.apart()) if dynamic else None
         self._engines: KeptJobs[Engine] = KeptJobs(ENGINES_KEPT, workshop)
+        self.outstanding.watch(self._engines)
         self._programs: Kept[Ready] = Kept(PROGRAMS_KEPT, Ready.memory_bytes, table_bytes)
         self.graph = graph
         self.cut: Cut | None = None
@@ -212,7 +216,17 @@ class Engine:
 
     def note_shapes(self, shapes: Iterable[Shapes]) -> None:
         """Count shapes as run, although nothing has been made for them."""
-        self._engines.note(shapes)
+        for one in shapes:
+            if self.sizes(one) is None:
+                self._engines.note(one, functools.partial(self._made_for, one))
+
+    def status(self) -> tuple[str, int, int, int]:
+        """compiled, compiling or waiting (see `Outstanding`); kernels compiled behind runs, and all; runs on NumPy."""
+        return self.outstanding.state, *self.outstanding.kernels, self.outstanding.numpy_runs
+
+    def complete(self, timeout: float | None = None) -> bool:
+        """Have all compiled that is outstanding of what was run; whether that was done within `timeout` seconds."""
+        return self.outstanding.wait(timeout)
 
     @property
     def program_memory(self) -> int:
@@ -265,6 +279,7 @@ class Engine:
             engine = engine._other(shapes)
         if engine is None:
             assert self._source is not None
+            self.outstanding.numpy_runs += 1
             return on_numpy(self._source, inputs)
         if engine.cut is not None:
             return engine.cut.runner(engine.sizes(shapes) or {})(inputs)
@@ -315,7 +330,7 @@ class Engine:
             self._check_demands(shapes)
         if when is not When.NOW and not ask:
             return self._engines.find(shapes)
-        return self._engines.get(shapes, lambda stop: self._made_for(shapes, stop), when)
+        return self._engines.get(shapes, functools.partial(self._made_for, shapes), when)
 
     def _made_for(self, shapes: Shapes, stop: threading.Event | None) -> Engine:
         """An engine for inputs that this one has no plan for: for all that are alike in what had to be assumed.
@@ -388,8 +403,9 @@ class Engine:
 
     def part(self, graph: Graph, stop: threading.Event | None = None) -> Engine:
         """An engine for a part of this one's model, or for some of its shapes. Arguments as for the class."""
-        progress = self.progress if stop is None or stop is self.stop else None
-        return Engine(graph, self.settings, self.cache, progress, self.workshop, stop, self.frames)
+        behind = stop is not None and stop is not self.stop
+        progress = self.outstanding.counter() if behind else self.progress
+        return Engine(graph, self.settings, self.cache, progress, self.workshop, stop, self.frames, self.outstanding)
 
     def _prepare(self) -> None:
         """Compile the graph, or find where it is to be cut."""

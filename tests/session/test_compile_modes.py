@@ -163,15 +163,23 @@ def test_shapes_that_a_run_tells_are_compiled_when_they_come_back() -> None:
         np.testing.assert_allclose(y, x[:rows] @ WEIGHTS, rtol=1e-4, atol=1e-4)
 
     tails = session.engine.cut.tails
+    assert session.compile_status == ("compiled", 0, 0, 0)
     for rows in (1, 2, 3):
         check(rows)
     assert len(tails) == 0
+    assert session.compile_status == ("waiting", 0, 0, 3)
     check(2)
+    assert session.compile_status.numpy_runs == 4
     deadline = time.monotonic() + 120
     while len(tails) == 0 and time.monotonic() < deadline:
         time.sleep(0.01)
         check(2)
-    assert len(tails) == 1
+    assert len(tails) == 1 and session.compile_status.state == "waiting"
+    served = session.compile_status.numpy_runs
+    assert session.wait_until_compiled() and session.compile_status.state == "compiled"
+    for rows in (1, 2, 3):
+        check(rows)
+    assert len(tails) == 3 and session.compile_status.numpy_runs == served
 
 
 def test_shapes_that_a_run_tells_are_compiled_before_it_if_asked_for() -> None:

@@ -224,7 +224,7 @@ def test_a_size_that_two_inputs_share_by_what_is_done_with_them() -> None:
         session.run(None, {"a": normal(2, 3), "b": normal(2, 3)})
 
 
-@pytest.mark.parametrize("mode", ["before", "cached"])
+@pytest.mark.parametrize("mode", ["before", "background", "cached"])
 def test_other_sizes_in_every_mode(mode: str) -> None:
     given = next(one for one in MODELS if one.name == "sum of products")
     InferenceSession(given.build()).run(None, given.feed(((3, 3), (1, 5))))  # fills the cache
@@ -236,4 +236,5 @@ def test_other_sizes_in_every_mode(mode: str) -> None:
         for _ in range(3):
             (y,) = session.run(None, feed)
             np.testing.assert_allclose(y, feed["a"] @ given.constants["w"] + feed["b"], rtol=1e-5, atol=1e-6)
+            assert session.wait_until_compiled() and session.compile_status.state == "compiled"
     assert len(session.engine.variants) == 1

@@ -1,0 +1,67 @@
+"""Code of a model that is not there yet: being compiled behind the runs, or left until its shapes come back."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jitonnx.engine.kept import KeptJobs
+
+
+class Outstanding:
+    """What is outstanding of an engine and of all engines that are made of it, and the runs that did without."""
+
+    def __init__(self) -> None:
+        self.numpy_runs = 0
+        """Runs that were evaluated on NumPy, in whole or in part, because there was no code for them."""
+        self._kept: weakref.WeakSet[KeptJobs[Any]] = weakref.WeakSet()
+        self._counts: list[list[int]] = []
+
+    def watch(self, kept: KeptJobs[Any]) -> None:
+        """Count what is to be made and kept there."""
+        self._kept.add(kept)
+
+    def counter(self) -> Callable[[int, int], None]:
+        """What to call as counter(done, all) of the kernels of one compile behind the runs."""
+        counts = [0, 0]
+        self._counts.append(counts)
+
+        def count(done: int, total: int) -> None:
+            counts[:] = done, total
+
+        return count
+
+    @property
+    def kernels(self) -> tuple[int, int]:
+        """Kernels compiled behind the runs, and to compile."""
+        done, total = (sum(counts[i] for counts in self._counts) for i in (0, 1))
+        return done, total
+
+    @property
+    def state(self) -> str:
+        """compiling; waiting, for shapes that NumPy served to come back; compiled, if nothing is outstanding."""
+        kept = list(self._kept)
+        if any(one.unfinished() for one in kept):
+            return "compiling"
+        return "waiting" if any(one.waiting() for one in kept) else "compiled"
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Have all compiled that is outstanding; whether that was done within `timeout` seconds (None: any time).
+
+        Fail tells why it could not be done.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            jobs = []
+            for kept in list(self._kept):
+                kept.start_waiting()
+                jobs += kept.unfinished()
+            if not jobs:
+                return True
+            for job in jobs:
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                if job.wait(left) is None:
+                    return False
