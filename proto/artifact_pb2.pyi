@@ -300,12 +300,14 @@ class ArenaBuffer(_message.Message):
     def __init__(self, bytes: _Optional[int] = ..., first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
 
 class PlanConstant(_message.Message):
-    __slots__ = ("array", "contents")
+    __slots__ = ("array", "contents", "computed")
     ARRAY_FIELD_NUMBER: _ClassVar[int]
     CONTENTS_FIELD_NUMBER: _ClassVar[int]
+    COMPUTED_FIELD_NUMBER: _ClassVar[int]
     array: int
     contents: Contents
-    def __init__(self, array: _Optional[int] = ..., contents: _Optional[_Union[Contents, _Mapping]] = ...) -> None: ...
+    computed: Computed
+    def __init__(self, array: _Optional[int] = ..., contents: _Optional[_Union[Contents, _Mapping]] = ..., computed: _Optional[_Union[Computed, _Mapping]] = ...) -> None: ...
 
 class Contents(_message.Message):
     __slots__ = ("dtype", "shape", "elements")
@@ -316,6 +318,16 @@ class Contents(_message.Message):
     shape: _containers.RepeatedScalarFieldContainer[int]
     elements: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, dtype: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ..., elements: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Computed(_message.Message):
+    __slots__ = ("maker", "part", "sizes")
+    MAKER_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
+    SIZES_FIELD_NUMBER: _ClassVar[int]
+    maker: Spec
+    part: int
+    sizes: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, maker: _Optional[_Union[Spec, _Mapping]] = ..., part: _Optional[int] = ..., sizes: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Spec(_message.Message):
     __slots__ = ("family", "name", "fields")

@@ -16,7 +16,7 @@ ALLOWED = {
     "model": {"proto", "ir", "ops", "errors", "metadata", "records"},
     "passes": {"ir", "ops", "mapped", "records"},
     "kernels": {"target", "mapped", "records"},
-    "plan": {"ir", "kernels", "proto", "runtime", "target", "mapped", "records"},
+    "plan": {"ir", "kernels", "proto", "runtime", "target", "errors", "mapped", "records"},
     "codegen": {"ir", "kernels", "plan", "runtime", "target", "errors", "jobs", "records", "versions"},
     "engine": {"ir", "model", "passes", "plan", "codegen", "runtime", "target", "errors", "jobs", "records"},
     "api": {"ir", "kernels", "passes", "plan", "engine", "runtime", "target", "errors", "metadata", "records"},

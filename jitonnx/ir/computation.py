@@ -323,10 +323,14 @@ class Pool(Computation):
 
 @dataclass(frozen=True)
 class Resize(Computation):
-    """x resampled to `shape` as ONNX's Resize; scales None: the quotient of the shapes. roi by axis, in [0, 1]."""
+    """x resampled to `shape` as ONNX's Resize. roi by axis, in [0, 1].
+
+    scales by axis; None: the quotient of the sizes, or with a policy that of a pair (wanted, length) in `aspect`: the
+    smallest ("not_larger") or largest ("not_smaller").
+    """
 
     shape: tuple[DimLike, ...]
-    scales: tuple[float, ...] | None
+    scales: tuple[float | None, ...]
     roi: tuple[tuple[float, float], ...] | None
     mode: str
     coordinates: str
@@ -335,6 +339,8 @@ class Resize(Computation):
     exclude_outside: bool
     extrapolation: float
     antialias: bool
+    policy: str = ""
+    aspect: tuple[tuple[DimLike, DimLike], ...] = ()
 
 
 # ---------------------------------------------------------------- everything else

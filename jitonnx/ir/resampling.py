@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jitonnx.ir.dims import DimLike, floor_divide
+from jitonnx.ir.dims import DimLike, ceil_divide, floor_divide, maximum
 
 COORDINATES = (
     "half_pixel",
@@ -65,8 +65,12 @@ def axis_table(
     cubic_coefficient: float = -0.75,
     exclude_outside: bool = False,
     antialias: bool = False,
+    taps: int | None = None,
 ) -> AxisTable:
-    """The table of one axis of `length` input elements and `output` output elements, with the attributes of Resize."""
+    """The table of one axis of `length` input elements and `output` output elements, with the attributes of Resize.
+
+    taps: how many inputs an antialiased output is made of, as `antialias_taps` says; None: what the scale tells.
+    """
     x = original_coordinates(coordinates, length, output, scale, roi)
     outside = ((x < 0) | (x > length - 1)) if coordinates == "tf_crop_and_resize" else None
     if mode == "nearest":
@@ -75,8 +79,8 @@ def axis_table(
     first = np.floor(x)
     shrink = min(scale, 1.0) if antialias else 1.0
     radius = 1 if mode == "linear" else 2
-    start = math.floor(-radius / shrink) + 1
-    offsets = np.arange(start, 2 - start if antialias or mode == "cubic" else 2)
+    start = math.floor(-radius / shrink) + 1 if taps is None else 1 - taps // 2
+    offsets = np.arange(start, 2 - start)
     distances = np.abs((offsets - (x - first).astype(np.float64)[:, None]) * shrink)
     weights = np.clip(1 - distances, 0, 1) if mode == "linear" else _cubic(distances, cubic_coefficient)
     positions = first.astype(np.int64)[:, None] + offsets
@@ -87,6 +91,12 @@ def axis_table(
         total = weights.sum(axis=1, keepdims=True)
         weights = weights / np.where(total == 0, 1, total)
     return AxisTable(np.clip(positions, 0, length - 1), weights, outside)
+
+
+def antialias_taps(mode: str, length: DimLike, output: DimLike) -> DimLike:
+    """How many inputs make an output at most where `output` elements are made of `length`, antialiased."""
+    radius = 1 if mode == "linear" else 2
+    return maximum(2 * ceil_divide(radius * length, output), 2 * radius)
 
 
 def original_coordinates(

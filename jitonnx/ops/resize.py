@@ -24,11 +24,11 @@ class _Resolved(NamedTuple):
     """A Resize of one input with everything by axis of the input."""
 
     output: tuple[Any, ...]
-    scales: tuple[float, ...] | None
-    """None: the quotient of the sizes."""
+    scales: tuple[float | None, ...]
+    """None: the quotient of the sizes, or with `aspect` that of a pair."""
     roi: tuple[tuple[float, float], ...] | None
-    exact: bool
-    """False: the scales depend on sizes that are not known."""
+    aspect: tuple[tuple[DimLike, DimLike], ...] = ()
+    """Wanted sizes and lengths, where only the sizes of a run tell which quotient is the scale of all axes."""
 
 
 class Resize(Operator):
@@ -88,10 +88,10 @@ class Resize(Operator):
             if any(scale <= 0 for scale in scales):
                 raise InferenceError(f"scales must be above 0: {scales}")
             factors = _spread([float(np.float32(scale)) for scale in scales], axes, [1.0] * rank)
-            return _Resolved(tuple(map(scaled, shape, factors)), factors, areas, True)
+            return _Resolved(tuple(map(scaled, shape, factors)), factors, areas)
         assert sizes is not None
         if self.keep_aspect_ratio_policy == "stretch":
-            return _Resolved(_spread(sizes, axes, shape), None, areas, True)
+            return _Resolved(_spread(sizes, axes, shape), (None,) * rank, areas)
         return self._keep_aspect(shape, axes, sizes, areas)
 
     def _check(self, scales: list | None, sizes: list | None) -> None:
@@ -122,11 +122,13 @@ class Resize(Operator):
             for candidate in candidates[1:]:
                 chosen = choose(chosen, candidate)
             output[axis] = chosen
+        ones = [1.0] * len(shape)
         if not known((*shape, *sizes)):
-            return _Resolved(tuple(output), None, areas, False)
+            pairs = tuple((size, shape[axis]) for size, axis in zip(sizes, axes, strict=True))
+            return _Resolved(tuple(output), _spread([None] * len(axes), axes, ones), areas, pairs)
         quotients = [size / shape[axis] for size, axis in zip(sizes, axes, strict=True)]
         scale = min(quotients) if self.keep_aspect_ratio_policy == "not_larger" else max(quotients)
-        return _Resolved(tuple(output), _spread([scale] * len(axes), axes, [1.0] * len(shape)), areas, True)
+        return _Resolved(tuple(output), _spread([scale] * len(axes), axes, ones), areas)
 
     def evaluate(
         self,
@@ -142,7 +144,8 @@ class Resize(Operator):
         inexact = self.mode != "nearest"
         y = x.astype(np.float64) if inexact and x.dtype.kind in "iu" else widen(x)
         for axis, (length, out) in enumerate(zip(x.shape, resolved.output, strict=True)):
-            scale = resolved.scales[axis] if resolved.scales else out / length
+            given = resolved.scales[axis]
+            scale = out / length if given is None else given
             area = resolved.roi[axis] if resolved.roi else None
             if scale == 1 and length == out and area in (None, (0.0, 1.0)):
                 continue
@@ -176,14 +179,12 @@ class Resize(Operator):
         sizes: Value | None = None,
     ) -> Value | tuple[Value, ...]:
         resolved = self._resolve_values(x, roi, scales, sizes)
-        if not resolved.exact:
-            return to.host(self, (x, roi, scales, sizes), (TensorType(x.dtype, resolved.output),))
-        if not self.nearest_by_scale or resolved.scales is None:
+        if not self.nearest_by_scale:
             return self._emit(to, x, resolved, self.nearest_mode)
-        for nearest in ("ceil", "floor"):  # the axes that shrink, then those that grow
-            factors = tuple(scale if self._nearest(scale) == nearest else 1.0 for scale in resolved.scales)
+        for nearest in ("ceil", "floor"):  # the axes that shrink, then those that grow; versions of old have scales
+            factors = [1.0 if scale is None or self._nearest(scale) != nearest else scale for scale in resolved.scales]
             if any(factor != 1 for factor in factors):
-                part = resolved._replace(output=tuple(map(scaled, x.shape, factors)), scales=factors)
+                part = resolved._replace(output=tuple(map(scaled, x.shape, factors)), scales=tuple(factors))
                 x = self._emit(to, x, part, nearest)
         return x
 
@@ -199,6 +200,8 @@ class Resize(Operator):
             exclude_outside=self.exclude_outside,
             extrapolation=self.extrapolation_value,
             antialias=self.antialias,
+            policy=self.keep_aspect_ratio_policy if resolved.aspect else "",
+            aspect=resolved.aspect,
         )
         return to.emit(computation, (x,), TensorType(x.dtype, resolved.output))
 

@@ -10,7 +10,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +33,9 @@ from jitonnx.runtime.program import (
     arena_beyond_memory,
     beyond_memory,
 )
+
+if TYPE_CHECKING:
+    from jitonnx.plan.tables import Maker
 
 GRAIN_MICROSECONDS = 10.0
 """The estimated time on one core of what a thread takes of a call at a time, at least. Taking costs 20 to 100 ns."""
@@ -99,6 +102,24 @@ class Contents(NamedTuple):
     shape: tuple[int, ...]
     elements: tuple[int, ...]
 
+    def array(self, values: Sequence[int]) -> Array:
+        """The constant for the values of all numbers."""
+        return np.array([values[row] for row in self.elements], self.dtype).reshape(self.shape)
+
+
+class Computed(NamedTuple):
+    """A constant that `maker` makes of numbers: array number `part` of those that it makes. sizes: which numbers."""
+
+    maker: Maker
+    part: int
+    sizes: tuple[int, ...]
+
+    def array(self, values: Sequence[int]) -> Array:
+        """The constant for the values of all numbers."""
+        from jitonnx.plan.tables import made
+
+        return made(self.maker, tuple([values[row] for row in self.sizes]))[self.part]
+
 
 class PlanTensor(NamedTuple):
     """An input or output. shape: which numbers are its sizes."""
@@ -109,7 +130,7 @@ class PlanTensor(NamedTuple):
 
 
 Array: TypeAlias = npt.NDArray[np.generic]
-Constant: TypeAlias = Array | Contents
+Constant: TypeAlias = "Array | Contents | Computed"
 
 
 class Outline:
@@ -131,7 +152,9 @@ class Outline:
     ) -> None:
         self.inputs, self.outputs, self.calls = inputs, outputs, calls
         self.arena, self.constants, self.assumptions, self.numbers = arena, constants, assumptions, numbers
-        self._own_constants = [(n, constant) for n, constant in enumerate(constants) if isinstance(constant, Contents)]
+        self._own_constants = [
+            (place, constant) for place, constant in enumerate(constants) if isinstance(constant, Contents | Computed)
+        ]
         self._evaluate = _Evaluator([*numbers, 1])
         self.input_kinds, self._input_rows = _kinds(inputs), _shape_rows(inputs, len(numbers))
         self.output_kinds, self._output_rows = _kinds(outputs), _shape_rows(outputs, len(numbers))
@@ -179,9 +202,8 @@ class Outline:
 
     def _all_constants(self, values: Sequence[int]) -> list[Array]:
         constants: list[Any] = [*self.constants]
-        for place, contents in self._own_constants:
-            elements = [values[row] for row in contents.elements]
-            constants[place] = np.array(elements, contents.dtype).reshape(contents.shape)
+        for place, constant in self._own_constants:
+            constants[place] = constant.array(values)
         return constants
 
     def _steps(self, wiring: Wiring, offsets: Words, derived: Sequence[Derived]) -> Steps:

@@ -7,7 +7,7 @@ modules are looked up.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +17,11 @@ from jitonnx.ir import dims
 from jitonnx.ir.dims import Dim, DimLike
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.plan.memory import Lifetime
-from jitonnx.plan.outline import ArenaBuffer, Array, Call, Constant, Contents, Operand, Outline, PlanTensor
+from jitonnx.plan.outline import ArenaBuffer, Array, Call, Computed, Constant, Contents, Operand, Outline, PlanTensor
 from jitonnx.runtime.program import SPACES
 
 if TYPE_CHECKING:
+    from jitonnx.plan.tables import Maker
     from jitonnx.proto import artifact_pb2 as pb
 
 _CODES = {space: code for code, space in enumerate(SPACES)}
@@ -53,6 +54,10 @@ def to_message(outline: Outline) -> tuple[pb.Plan, list[Array]]:
             row.contents.dtype = constant.dtype.name
             row.contents.shape.extend(constant.shape)
             row.contents.elements.extend(constant.elements)
+        elif isinstance(constant, Computed):
+            row.computed.maker.CopyFrom(_record_message("", constant.maker))
+            row.computed.part = constant.part
+            row.computed.sizes.extend(constant.sizes)
         else:
             row.array = len(arrays)
             arrays.append(constant)
@@ -156,6 +161,9 @@ def _operands(call: pb.Call) -> tuple[Operand, ...]:
 def _constant(constant: pb.PlanConstant, arrays: Sequence[Array]) -> Constant:
     if constant.WhichOneof("value") == "array":
         return arrays[constant.array]
+    if constant.WhichOneof("value") == "computed":
+        computed = constant.computed
+        return Computed(_maker(computed.maker), computed.part, tuple(computed.sizes))
     contents = constant.contents
     return Contents(np.dtype(contents.dtype), tuple(contents.shape), tuple(contents.elements))
 
@@ -171,19 +179,36 @@ def _tensor(tensor: pb.PlanTensor) -> PlanTensor:
 
 
 def _spec_message(spec: KernelSpec) -> pb.Spec:
-    from jitonnx.proto import artifact_pb2 as pb
-
     found = _spec_class(spec.family, type(spec).__name__)
     assert found is type(spec), f"Bug: {type(spec).__name__} is not in the module `spec` of its family"
-    message = pb.Spec(family=spec.family, name=type(spec).__name__)
-    for entry in fields(spec):
-        message.fields.add(name=entry.name, value=_plain_message(getattr(spec, entry.name)))
+    return _record_message(spec.family, spec)
+
+
+def _record_message(family: str, record: KernelSpec | Maker) -> pb.Spec:
+    """A data class of plain values."""
+    from jitonnx.proto import artifact_pb2 as pb
+
+    message = pb.Spec(family=family, name=type(record).__name__)
+    for entry in fields(record):
+        message.fields.add(name=entry.name, value=_plain_message(getattr(record, entry.name)))
     return message
 
 
 def _spec(message: pb.Spec) -> KernelSpec:
-    values: Mapping[str, Any] = {field.name: _plain(field.value) for field in message.fields}
-    return _spec_class(message.family, message.name)(**values)
+    return _spec_class(message.family, message.name)(**_fields(message))
+
+
+def _maker(message: pb.Spec) -> Maker:
+    """What makes a constant. ValueError for a name that is none of ours."""
+    from jitonnx.plan.tables import MAKERS
+
+    if message.name not in MAKERS:
+        raise ValueError(f"nothing called {message.name} makes constants")
+    return MAKERS[message.name](**_fields(message))
+
+
+def _fields(message: pb.Spec) -> dict[str, Any]:
+    return {field.name: _plain(field.value) for field in message.fields}
 
 
 def _spec_class(family: str, name: str) -> type[KernelSpec]:

@@ -15,7 +15,7 @@ from jitonnx.ir.types import Shape
 from jitonnx.kernels.packing import aligned
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.memory import Lifetime, lifetimes
-from jitonnx.plan.outline import ArenaBuffer, Call, Constant, Contents, Operand, Outline, PlanTensor
+from jitonnx.plan.outline import ArenaBuffer, Call, Computed, Constant, Contents, Operand, Outline, PlanTensor
 from jitonnx.plan.tensor import Buffer, Tensor
 from jitonnx.records import dataclass
 from jitonnx.runtime.program import Flag, Program
@@ -97,6 +97,8 @@ def _outline(plan: Plan, lives: Mapping[Buffer, Lifetime]) -> Outline:
 
 
 def _constant(rows: _Rows, buffer: Buffer) -> Constant:
+    if buffer.made is not None:
+        return Computed(buffer.made.maker, buffer.made.part, rows.add_all(buffer.made.sizes))
     if buffer.contents is None:
         assert buffer.array is not None
         return aligned(buffer.array)

@@ -7,11 +7,12 @@ The functions of `jitonnx.plan.lowerings`, each of which knows one computation, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NoReturn, TypeAlias
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import numpy as np
 
-from jitonnx.ir.dims import DimLike, concrete, known, product
+from jitonnx.ir.assumptions import assume_equal, noting
+from jitonnx.ir.dims import DimLike, concrete, integers, known, product
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.lowering import Lowered
@@ -25,6 +26,7 @@ from jitonnx.plan.placement import Placement
 from jitonnx.plan.plan import Plan
 from jitonnx.plan.tensor import (
     Buffer,
+    Made,
     Tensor,
     broadcast_to,
     channels_last_order,
@@ -36,6 +38,9 @@ from jitonnx.plan.tensor import (
 from jitonnx.runtime.program import Flag
 from jitonnx.target import Target
 
+if TYPE_CHECKING:
+    from jitonnx.plan.tables import Maker
+
 RowStrides: TypeAlias = Callable[[Tensor], "tuple[DimLike, DimLike, DimLike] | None"]
 """Strides by (batch, row, column) of a tensor that has a kernel's result's shape, as that kernel counts them."""
 
@@ -46,10 +51,6 @@ class UnplannableError(Exception):
     def __init__(self, node: Node, reason: str) -> None:
         super().__init__(f"{node.operator.name} {node.name!r}: {reason}")
         self.node, self.reason = node, reason
-
-
-class ConcreteShapesNeeded(Exception):
-    """A node whose kernel needs tables made for its sizes."""
 
 
 class Planner:
@@ -115,6 +116,22 @@ class Planner:
             self._packed[place] = self.constant(pack(array))
             release_pages(array)
         return self._packed[place]
+
+    def computed(
+        self, maker: Maker, part: int, sizes: tuple[DimLike, ...], shape: Sequence[DimLike], dtype: DType
+    ) -> Tensor:
+        """Array number `part` of those that `maker` makes of sizes: a constant, or one of each program."""
+        from jitonnx.plan.tables import made  # few models have such
+
+        if known(sizes):
+            return self.constant(made(maker, integers(sizes))[part])
+        buffer = self._constants.get((maker, part, sizes))
+        if buffer is None:
+            buffer = Buffer(f"table{len(self._constants)}", "constant", product(shape), dtype)
+            buffer.made = Made(maker, part, sizes)
+            self._constants[maker, part, sizes] = buffer
+            self.plan.constants.append(buffer)
+        return Tensor(buffer, 0, tuple(shape), row_major(shape))
 
     def dense(self, value: Value) -> Tensor:
         """The value row-major without gaps, copied if it lies otherwise."""
@@ -218,10 +235,10 @@ class Planner:
         self.plan.flags.append(Flag(flag, f"{self.node.operator.name} node {', '.join(map(repr, origin))}: {text}"))
         return self.constant(flag)
 
-    def need_concrete(self, dims: Sequence[DimLike]) -> None:
-        """Some sizes are needed as numbers: without them the model is planned anew for each set of input shapes."""
-        if not known(dims):
-            raise ConcreteShapesNeeded(f"{self.node.operator.name} {self.node.name!r} is planned for known sizes only")
+    def assume(self, a: DimLike, b: DimLike) -> bool:
+        """Take sizes to be equal: the plan does not hold for others. False: they differ, and another way is taken."""
+        with noting(self.plan.assumptions):
+            return assume_equal(a, b)
 
     def unplannable(self, reason: str) -> NoReturn:
         """The node being planned has no kernel: it is left to NumPy."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,7 +20,18 @@ from jitonnx.ir.dims import DimLike, integers, matched_axes, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.records import dataclass
 
+if TYPE_CHECKING:
+    from jitonnx.plan.tables import Maker
+
 _D = TypeVar("_D")
+
+
+class Made(NamedTuple):
+    """One of the arrays, number `part`, that `maker` makes of sizes."""
+
+    maker: Maker
+    part: int
+    sizes: tuple[DimLike, ...]
 
 
 @dataclass(eq=False)
@@ -37,6 +48,8 @@ class Buffer:
     """Which input or output it is."""
     contents: np.ndarray | None = None
     """The elements of a constant that depend on the sizes of a run: an object array with dimension expressions."""
+    made: Made | None = None
+    """What makes a constant of the sizes of a run."""
 
     def __post_init__(self) -> None:
         # References to Python's objects, read or written as bytes, would not be counted.

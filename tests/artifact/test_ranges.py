@@ -254,6 +254,19 @@ def test_an_outline_comes_back() -> None:
     assert again == plan
 
 
+def test_resized_images(tmp_path: Path) -> None:
+    """Tables of positions and weights are made with each program, also where NumPy's are read of an artifact."""
+    nodes = [
+        node("Resize", ["x", "", "scales"], ["doubled"], mode="linear"),
+        node("Resize", ["doubled", "", "", "sizes"], ["y"], mode="linear", antialias=1, axes=[2, 3]),
+    ]
+    constants = {"scales": np.array([1, 1, 2, 1.5], np.float32), "sizes": np.array([10, 20])}
+    source = model(nodes, [tensor("x", (1, 3, "H", "W"))], [tensor("y", (1, 3, 10, 20))], constants)
+    session, opened = saved(source, tmp_path / "r.jitonnx", {"x": (1, 3, (1, 64), (1, 64))})
+    for height, width in [(9, 9), (64, 64), (1, 30), (9, 9)]:
+        assert same(session, opened, {"x": np.random.default_rng(0).random((1, 3, height, width), np.float32)})
+
+
 @pytest.mark.parametrize("fault", ["family", "name", "field", "number", "operand", "expression", "function"])
 def test_messages_that_are_no_plan(fault: str) -> None:
     plan, arrays = message()

@@ -51,7 +51,9 @@ def _pool(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> Any:
 def _resize(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> np.ndarray:
     (y,) = operands
     for axis, (length, out) in enumerate(zip(y.shape, shape, strict=True)):
-        scale = x.scales[axis] if x.scales else out / length
+        scale = x.scales[axis]
+        if scale is None:
+            scale = _kept_ratio(x, sizes) if x.policy else out / length
         area = x.roi[axis] if x.roi else None
         if scale == 1 and length == out and area in (None, (0.0, 1.0)):
             continue
@@ -66,6 +68,11 @@ def _resize(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> np.
         )
         y = resampling.resample(y, axis, table, x.extrapolation)
     return y
+
+
+def _kept_ratio(x: Any, sizes: Any) -> float:
+    quotients = [dims.evaluate(wanted, sizes) / dims.evaluate(length, sizes) for wanted, length in x.aspect]
+    return min(quotients) if x.policy == "not_larger" else max(quotients)
 
 
 def _recurrent(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> Any:

@@ -42,8 +42,8 @@ def proto(
     """As `model`, as a message of the onnx package."""
     initializers = [numpy_helper.from_array(np.asarray(array), name) for name, array in (constants or {}).items()]
     graph = helper.make_graph(list(nodes), "graph", list(inputs), list(outputs), initializers)
-    fields = {"ir_version": 10, **fields}
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], **fields)
+    fields = {"ir_version": 10, "opset_imports": [helper.make_opsetid("", 20)], **fields}
+    return helper.make_model(graph, **fields)
 
 
 OFFSET = np.array([1, 2, 3], np.float32)

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
 import jitonnx
 from jitonnx.codegen.objects import Objects
+from jitonnx.model.evaluate import on_numpy
 from tests.session.models import model, node, tensor
 
 Feeds = Iterable[Mapping[str, np.ndarray]]
@@ -20,19 +22,29 @@ def data(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng([seed, *shape]).standard_normal(shape).astype(np.float32)
 
 
-def check(source: bytes, feeds: Feeds, monkeypatch: pytest.MonkeyPatch, tolerance: float = 2e-5) -> Any:
-    """The session, after it ran all feeds as onnxruntime does: without a cut, with nothing compiled after loading."""
+def check(
+    source: bytes,
+    feeds: Feeds,
+    monkeypatch: pytest.MonkeyPatch,
+    tolerance: float = 2e-5,
+    numpy: bool = False,
+) -> Any:
+    """The session, after it ran all feeds as onnxruntime does: without a cut, and with nothing compiled after loading.
+
+    numpy: compared with the evaluation of the operators instead.
+    """
     session = jitonnx.InferenceSession(source)
     engine = session.engine
     assert engine.cut is None, engine.cut.explained()
     assert engine.compiled is not None, engine.only_concrete
-    peer = onnxruntime.InferenceSession(source, providers=["CPUExecutionProvider"])
+    peer = None if numpy else onnxruntime.InferenceSession(source, providers=["CPUExecutionProvider"])
     with monkeypatch.context() as patch:
         patch.setattr(Objects, "__call__", None)  # compiles
         for feed in feeds:
             shapes = [array.shape for array in feed.values()]
             assert engine.sizes(tuple(shapes)) is not None, f"an assumption does not hold for {shapes}"
-            for ours, theirs in zip(session.run(None, feed), peer.run(None, feed), strict=True):
+            wanted = on_numpy(engine._source, list(feed.values())) if peer is None else peer.run(None, feed)
+            for ours, theirs in zip(session.run(None, feed), wanted, strict=True):
                 assert ours.shape == theirs.shape and ours.dtype == theirs.dtype, shapes
                 np.testing.assert_allclose(ours, theirs, tolerance, tolerance, err_msg=str(shapes))
     assert len(engine._engines) == 0
@@ -91,3 +103,148 @@ def test_pieces_of_an_axis(monkeypatch: pytest.MonkeyPatch) -> None:
     source = model(nodes, [tensor("x", ("n", "w"))], [tensor("y", None), tensor("z", None)], constants)
     session = check(source, [{"x": data(2, width)} for width in (9, 1, 2, 3, 5, 7, 8, 100)], monkeypatch)
     assert not session.engine.compiled.plan.assumptions
+
+
+# ---------------------------------------------------------------------------------------------- resizing
+
+
+IMAGES = ((1, 5, 7), (2, 8, 8), (1, 1, 3), (1, 33, 40), (3, 2, 1), (1, 64, 100), (1, 16, 17), (0, 4, 4), (1, 5, 7))
+
+
+def images(channels: int = 3) -> Feeds:
+    return [{"x": data(n, channels, h, w)} for n, h, w in IMAGES]
+
+
+def resized(version: int = 20, shape: Any = ("n", 3, "h", "w"), **attributes: Any) -> Any:
+    """The model of one Resize by the constants "roi", "scales" or "sizes" in attributes."""
+    names = ("roi", "scales", "sizes")
+    constants = {name: np.array(attributes.pop(name)) for name in names if name in attributes}
+    constants = {name: x.astype(np.int64 if name == "sizes" else np.float32) for name, x in constants.items()}
+    inputs = ["x", *(name if name in constants else "" for name in names)]
+    opsets = [onnx.helper.make_opsetid("", version)]
+    nodes = [node("Resize", inputs, ["y"], **attributes)]
+    return model(nodes, [tensor("x", shape)], [tensor("y", None)], constants, opset_imports=opsets)
+
+
+HALF, CORNERS, CROP = "half_pixel", "align_corners", "tf_crop_and_resize"
+RESIZES: list[tuple[dict[str, Any], bool]] = [
+    ({"scales": [1, 1, 2, 2], "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}, False),
+    ({"scales": [1, 1, 3, 5]}, False),
+    ({"scales": [1, 1, 0.5, 0.7], "nearest_mode": "ceil"}, False),
+    ({"scales": [1, 1, 1.5, 2], "mode": "linear"}, False),
+    ({"scales": [1, 1, 0.5, 0.4], "mode": "linear"}, False),
+    ({"scales": [1, 1, 2, 2], "mode": "linear", "coordinate_transformation_mode": CORNERS}, False),
+    ({"scales": [1, 1, 2.5, 2], "mode": "cubic"}, False),
+    ({"scales": [1, 1, 1, 2], "mode": "cubic", "cubic_coeff_a": -0.5, "exclude_outside": 1}, False),
+    (
+        {"sizes": [20, 9], "axes": [2, 3], "mode": "linear", "coordinate_transformation_mode": "pytorch_half_pixel"},
+        False,
+    ),
+    ({"sizes": [9, 20], "axes": [3, 2], "mode": "nearest", "nearest_mode": "round_prefer_ceil"}, False),
+    ({"sizes": [9, 20], "axes": [2, 3], "mode": "linear", "antialias": 1}, True),
+    ({"sizes": [30, 5], "axes": [2, 3], "mode": "cubic", "antialias": 1}, True),
+    ({"scales": [0.3, 0.4], "axes": [2, 3], "mode": "linear", "antialias": 1}, True),
+    ({"sizes": [9, 20], "axes": [2, 3], "mode": "linear", "keep_aspect_ratio_policy": "not_larger"}, True),
+    ({"sizes": [9, 20], "axes": [2, 3], "mode": "nearest", "keep_aspect_ratio_policy": "not_smaller"}, True),
+    (
+        {"sizes": [9, 20], "axes": [2, 3], "mode": "linear", "keep_aspect_ratio_policy": "not_larger", "antialias": 1},
+        True,
+    ),
+    (
+        {
+            "sizes": [9, 20],
+            "axes": [2, 3],
+            "roi": [0.1, -0.2, 0.8, 1.1],
+            "mode": "linear",
+            "coordinate_transformation_mode": CROP,
+            "extrapolation_value": 7.0,
+        },
+        True,
+    ),
+]
+
+
+@pytest.mark.parametrize(("attributes", "numpy"), RESIZES, ids=str)
+def test_resize(attributes: dict[str, Any], numpy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    feeds = [feed for feed in images() if len(feed["x"])] if "sizes" in attributes or not numpy else images()
+    check(resized(**dict(attributes)), feeds, monkeypatch, numpy=numpy)
+
+
+def test_resize_of_no_elements_to_some_is_an_error() -> None:
+    session = jitonnx.InferenceSession(resized(sizes=[9, 20], axes=[2, 3], mode="linear"))
+    with pytest.raises(jitonnx.errors.InvalidArgument, match="0 elements cannot be resized to 20"):
+        session.run(None, {"x": data(1, 3, 4, 0)})
+    (y,) = session.run(None, {"x": data(1, 3, 4, 6)})
+    assert y.shape == (1, 3, 9, 20)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_resize_of_one_and_of_three_axes(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    half = {"mode": mode, "coordinate_transformation_mode": "half_pixel"}
+    source = resized(shape=("n", 2, "w"), scales=[1, 1, 2], **half)
+    check(source, [{"x": data(n, 2, w)} for n, w in ((1, 5), (2, 1), (3, 40))], monkeypatch, numpy=True)
+    source = resized(shape=("n", 2, "d", "h", "w"), scales=[1, 1, 2, 0.5, 1.5], **half)
+    check(source, [{"x": data(1, 2, d, 4, w)} for d, w in ((1, 5), (2, 2), (3, 20))], monkeypatch, numpy=True)
+
+
+@pytest.mark.parametrize("version", [9, 10])
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_upsample(version: int, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = "Upsample" if version == 9 else "Resize"
+    nodes = [node(operator, ["x", "scales"], ["y"], mode=mode)]
+    opsets = [onnx.helper.make_opsetid("", version)]
+    scales = {"scales": np.array([1, 1, 2, 2.5], np.float32)}
+    source = model(nodes, [tensor("x", ("n", 3, "h", "w"))], [tensor("y", None)], scales, opset_imports=opsets)
+    check(source, images(), monkeypatch)
+
+
+def pyramid(resize: Any, shape_of: str = "") -> bytes:
+    """Three levels of convolutions, each half as large, the deeper ones added to those above; as detectors have it.
+
+    resize: nodes that make "u" + name of a level from the level's name and that of the level above.
+    """
+    nodes, constants = [], {}
+    channels, before = 3, "x"
+    for level in (1, 2, 3):
+        constants |= {f"w{level}": data(8, channels, 3, 3), f"l{level}": data(8, 8, 1, 1)}
+        nodes += [
+            node("Conv", [before, f"w{level}"], [f"c{level}"], strides=[2, 2], pads=[1] * 4),
+            node("Relu", [f"c{level}"], [f"p{level}"]),
+            node("Conv", [f"p{level}", f"l{level}"], [f"q{level}"]),
+        ]
+        channels, before = 8, f"p{level}"
+    top = "q3"
+    for level in (2, 1):
+        more, given = resize(top, f"q{level}", f"u{level}")
+        nodes += [*more, node("Add", [f"q{level}", f"u{level}"], [f"s{level}"])]
+        constants |= given
+        top = f"s{level}"
+    nodes += [node("Conv", [top, "head"], ["h"], pads=[1] * 4), node("Sigmoid", ["h"], ["y"])]
+    constants["head"] = data(1, 8, 3, 3)
+    return model(nodes, [tensor("x", ("n", 3, "h", "w"))], [tensor("y", None)], constants)
+
+
+def twice(x: str, above: str, y: str) -> tuple[list[Any], dict[str, Any]]:
+    modes = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    scales = {"scales": np.array([1, 1, 2, 2], np.float32)}
+    return [node("Resize", [x, "", "scales"], [y], **modes)], scales
+
+
+def to_size_of(x: str, above: str, y: str) -> tuple[list[Any], dict[str, Any]]:
+    nodes = [
+        node("Shape", [x], [f"{y}_own"], end=2),
+        node("Shape", [above], [f"{y}_size"], start=2),
+        node("Concat", [f"{y}_own", f"{y}_size"], [f"{y}_sizes"], axis=0),
+        node("Resize", [x, "", "", f"{y}_sizes"], [y], mode="linear"),
+    ]
+    return nodes, {}
+
+
+def test_feature_pyramid(monkeypatch: pytest.MonkeyPatch) -> None:
+    feeds = [{"x": data(n, 3, h, w)} for n, h, w in ((1, 32, 40), (2, 8, 8), (1, 64, 128), (1, 120, 48), (1, 32, 40))]
+    check(pyramid(twice), feeds, monkeypatch, 1e-4)
+
+
+def test_feature_pyramid_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = ((1, 33, 40), (2, 7, 9), (1, 1, 1), (1, 121, 50), (1, 224, 13), (1, 2, 3))
+    check(pyramid(to_size_of), [{"x": data(n, 3, h, w)} for n, h, w in sizes], monkeypatch, 1e-4)

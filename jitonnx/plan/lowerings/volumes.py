@@ -18,7 +18,7 @@ import numpy as np
 
 from jitonnx.ir import computation as c
 from jitonnx.ir import expr as e
-from jitonnx.ir.dims import DimLike, integers, product
+from jitonnx.ir.dims import DimLike, ceil_divide, maximum, minimum, product
 from jitonnx.plan.copies import copy_call
 from jitonnx.plan.region import region_call
 from jitonnx.plan.tensor import Tensor, apply_view, channels_last, is_channels_last, pixel_strides, reshape_strides
@@ -101,19 +101,17 @@ def gather_slices(planner: Planner, computation: c.Convolution, x: Tensor, taps:
     evenly spaced slices of a channels-last volume needs no copy.
     """
     stride, dilation, pad = computation.strides[0], computation.dilations[0], computation.pads_before[0]
-    planner.need_concrete([x.shape[2], outputs, pad])
-    depth, count, before = integers([x.shape[2], outputs, pad])
-    places = [_valid(depth, count, stride, before - tap * dilation) for tap in range(taps)]
-    if taps == 1 and places[0] == range(count) and is_channels_last(x):
-        images = slices_as_images(_along_depth(x, -before, stride, count))
+    places = [_valid(x.shape[2], outputs, stride, pad - tap * dilation) for tap in range(taps)]
+    if taps == 1 and places[0] == (0, outputs) and is_channels_last(x):
+        images = slices_as_images(_along_depth(x, -1 * pad, stride, outputs))
         if images is not None:
             return images
     number, channels, _, height, width = x.shape
     groups, own = computation.group, channels // computation.group
-    shape = (number, groups, taps, own, count, height, width)
+    shape = (number, groups, taps, own, outputs, height, width)
     gathered = planner.temporary(shape, x.dtype, (0, 4, 5, 6, 1, 2, 3))
     source = _grouped(x, groups)
-    for tap, place in enumerate(places):
+    for tap, (first, last) in enumerate(places):
         strides = gathered.strides
         target = replace(
             gathered,
@@ -121,20 +119,21 @@ def gather_slices(planner: Planner, computation: c.Convolution, x: Tensor, taps:
             shape=(*shape[:2], *shape[3:]),
             strides=(*strides[:2], *strides[3:]),
         )
-        read = _along_depth(source, place.start * stride + tap * dilation - before, stride, len(place))
-        written = _along_depth(target, place.start, 1, len(place))
-        planner.call(copy_call(read, written, label="copy slices", reason=f"depth tap {tap} becomes channels"))
-        for padding in (range(place.start), range(place.stop, count)):
-            if len(padding):
-                _fill(planner, _along_depth(target, padding.start, 1, len(padding)))
-    whole = (number * count, groups * taps * own, height, width)
+        if first != last:
+            read = _along_depth(source, first * stride + tap * dilation - pad, stride, last - first)
+            written = _along_depth(target, first, 1, last - first)
+            planner.call(copy_call(read, written, label="copy slices", reason=f"depth tap {tap} becomes channels"))
+        for start, stop in ((0, first), (last, outputs)):
+            if start != stop:
+                _fill(planner, _along_depth(target, start, 1, stop - start))
+    whole = (number * outputs, groups * taps * own, height, width)
     return replace(gathered, shape=whole, strides=channels_last(whole))
 
 
-def _valid(depth: int, outputs: int, stride: int, before: int) -> range:
-    """The outputs o < outputs with 0 <= o * stride - before < depth."""
-    first = min(max(0, -(-before // stride)), outputs)
-    return range(first, max(first, min(outputs, (depth - 1 + before) // stride + 1)))
+def _valid(depth: DimLike, outputs: DimLike, stride: int, before: DimLike) -> tuple[DimLike, DimLike]:
+    """The first output o < outputs with 0 <= o * stride - before < depth, and what is behind the last."""
+    first = minimum(maximum(0, ceil_divide(before, stride)), outputs)
+    return first, maximum(first, minimum(outputs, (depth - 1 + before) // stride + 1))
 
 
 def _grouped(volume: Tensor, groups: int) -> Tensor:
@@ -145,14 +144,15 @@ def _grouped(volume: Tensor, groups: int) -> Tensor:
     return replace(volume, shape=shape, strides=strides)
 
 
-def _along_depth(volume: Tensor, start: int, step: int, length: int) -> Tensor:
+def _along_depth(volume: Tensor, start: DimLike, step: int, length: DimLike) -> Tensor:
     """`length` slices from `start` on, `step` apart. Depth is the third axis from the last."""
-    starts, steps, shape = [0] * volume.rank, [1] * volume.rank, list(volume.shape)
+    starts: list[DimLike] = [0] * volume.rank
+    steps, shape = [1] * volume.rank, list(volume.shape)
     starts[-3], steps[-3], shape[-3] = start, step, length
     return _view(volume, starts, steps, shape)
 
 
-def _view(tensor: Tensor, starts: Sequence[int], steps: Sequence[int], shape: Sequence[DimLike]) -> Tensor:
+def _view(tensor: Tensor, starts: Sequence[DimLike], steps: Sequence[int], shape: Sequence[DimLike]) -> Tensor:
     seen = apply_view(c.Slice(tuple(starts), tuple(steps), tuple(shape)), tensor)
     assert seen is not None
     return seen

@@ -1,0 +1,100 @@
+"""Constants that the sizes of a run make: a plan says how, and each program has its own.
+
+A maker is plain data, so artifacts for ranges of shapes hold it; it makes arrays of a few integers. Where those are
+known when the plan is made, the arrays are constants like others.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from jitonnx.errors import InvalidArgument
+from jitonnx.ir.resampling import axis_table
+from jitonnx.kernels.packing import aligned
+from jitonnx.kernels.resize.spec import Table, pack_table, pack_windows
+from jitonnx.records import dataclass
+
+if TYPE_CHECKING:
+    from jitonnx.plan.outline import Array
+
+_TABLES_KEPT = 512
+
+
+@dataclass(frozen=True)
+class ResamplingTable:
+    """The `Table` of an axis of Resize, with the operator's attributes.
+
+    Made of the axis's length and outputs, how many taps it is filled up to, and where an aspect ratio is kept pairs of
+    a wanted size and a length.
+    """
+
+    mode: str
+    coordinates: str
+    nearest: str
+    cubic_coefficient: float
+    exclude_outside: bool
+    antialias: bool
+    roi: tuple[float, float] | None
+    scale: float | None
+    """None: the quotient of outputs and length, or with a policy that of a pair."""
+    policy: str
+    """"not_larger" and "not_smaller" choose the pair of the smallest and largest quotient."""
+
+    def table(self, sizes: Sequence[int]) -> Table:
+        """InvalidArgument for outputs that nothing can be made of."""
+        length, outputs, taps, *pairs = sizes
+        if length == 0 and outputs > 0:
+            raise InvalidArgument(f"Resize: an axis of 0 elements cannot be resized to {outputs}")
+        made = axis_table(
+            length,
+            outputs,
+            self._scale(length, outputs, pairs),
+            self.roi,
+            mode=self.mode,
+            coordinates=self.coordinates,
+            nearest=self.nearest,
+            cubic_coefficient=self.cubic_coefficient,
+            exclude_outside=self.exclude_outside,
+            antialias=self.antialias,
+            taps=taps if self.antialias else None,
+        )
+        return pack_table(made.indices, made.weights, made.outside, taps)
+
+    def _scale(self, length: int, outputs: int, pairs: Sequence[int]) -> float:
+        if self.scale is not None:
+            return self.scale
+        if not self.policy:
+            return outputs / max(length, 1)
+        quotients = [wanted / max(size, 1) for wanted, size in zip(pairs[::2], pairs[1::2], strict=True)]
+        return min(quotients) if self.policy == "not_larger" else max(quotients)
+
+    def arrays(self, sizes: Sequence[int]) -> tuple[Array, ...]:
+        """Positions and weights."""
+        return self.table(sizes)
+
+
+@dataclass(frozen=True)
+class WindowTable(ResamplingTable):
+    """The `Windows` of an axis, of the same sizes as its table. They must be known to be wide enough."""
+
+    lanes: int
+    vectors: int
+
+    def arrays(self, sizes: Sequence[int]) -> tuple[Array, ...]:
+        """Starts, columns and weights."""
+        windows = pack_windows(self.table(sizes), sizes[0], self.lanes, self.vectors)
+        assert windows is not None, f"Bug: windows of {self.vectors} vectors are too narrow for {tuple(sizes)}"
+        return windows
+
+
+Maker: TypeAlias = ResamplingTable
+MAKERS: dict[str, type[Maker]] = {"ResamplingTable": ResamplingTable, "WindowTable": WindowTable}
+"""By name, for artifacts."""
+
+
+@functools.lru_cache(_TABLES_KEPT)
+def made(maker: Maker, sizes: tuple[int, ...]) -> tuple[Array, ...]:
+    """The arrays that a maker makes of some sizes, kept: other layers and programs have the same."""
+    return tuple(map(aligned, maker.arrays(sizes)))
