@@ -43,7 +43,7 @@ from jitonnx.plan.choices import Choices
 from jitonnx.plan.make import make_plan
 from jitonnx.plan.outline import Sizing
 from jitonnx.plan.plan import Plan
-from jitonnx.plan.planner import ConcreteShapesNeeded, UnplannableError
+from jitonnx.plan.planner import UnplannableError
 from jitonnx.records import dataclass
 from jitonnx.runtime.cache import KernelCache
 from jitonnx.runtime.frames import FramePool
@@ -146,8 +146,6 @@ class Engine:
         self._programs: Kept[Ready] = Kept(PROGRAMS_KEPT, Ready.memory_bytes, table_bytes)
         self.graph = graph
         self.cut: Cut | None = None
-        self.only_concrete = ""
-        """Why nothing was planned on symbolic sizes, so that each set of shapes has an engine of its own; else ""."""
         self.compiled: Compiled | None = None
         self.report = Report(settings.optimization_level)
         self.unplanned = self._take_sizes()
@@ -264,9 +262,8 @@ class Engine:
         """Why there is no plan for all shapes that the inputs may have."""
         if self.unplanned:
             return self.unplanned
-        if self.cut is not None:
-            return f"parts of the model are evaluated on NumPy: {self.cut.explained()}"
-        return self.only_concrete
+        assert self.cut is not None
+        return f"parts of the model are evaluated on NumPy: {self.cut.explained()}"
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The outputs for inputs in the order of the graph's, whose types have been checked."""
@@ -294,7 +291,7 @@ class Engine:
 
     def sizes(self, shapes: Shapes) -> dict[str, int] | None:
         """Values of the dimension variables; None if there is no plan for them here."""
-        return None if self.unplanned or self.only_concrete else self._sizing(shapes)
+        return None if self.unplanned else self._sizing(shapes)
 
     def _accepts(self, shapes: Shapes) -> bool:
         """Whether shapes are what is assumed here."""
@@ -322,26 +319,19 @@ class Engine:
 
         InvalidArgument names the node that has no meaning for such sizes.
         """
-        when = when or self.when(lasting=not self.only_concrete)
-        if not self.only_concrete:
-            found = self._engines.first(lambda engine: engine._accepts(shapes))
-            if found is not None:
-                return found
-            self._check_demands(shapes)
+        when = when or self.when(lasting=True)
+        found = self._engines.first(lambda engine: engine._accepts(shapes))
+        if found is not None:
+            return found
+        self._check_demands(shapes)
         if when is not When.NOW and not ask:
             return self._engines.find(shapes)
         return self._engines.get(shapes, functools.partial(self._made_for, shapes), when)
 
     def _made_for(self, shapes: Shapes, stop: threading.Event | None) -> Engine:
-        """An engine for inputs that this one has no plan for: for all that are alike in what had to be assumed.
-
-        Where nothing can be planned on symbolic sizes, for these shapes alone.
-        """
+        """An engine for inputs that this one has no plan for: for all that are alike in what had to be assumed."""
         source = self._source
         assert source is not None, "Bug: shapes of a model without variables were not checked"
-        if self.only_concrete:
-            types = [TensorType(kind.dtype, shape) for kind, shape in zip(self._input_types, shapes, strict=True)]
-            return self.part(specialise(source, types), stop)
         found = self._engines.first(lambda engine: engine._accepts(shapes))  # by now, perhaps
         if found is not None:
             return found
@@ -420,9 +410,6 @@ class Engine:
             except UnplannableError as error:
                 on_host[error.node] = error.reason
                 continue
-            except ConcreteShapesNeeded as error:
-                self.only_concrete = str(error)
-                return
             self.compiled = self._compile(plan)
             self._forget_weights()
             return

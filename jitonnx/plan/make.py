@@ -22,7 +22,7 @@ from jitonnx.target import Target
 def make_plan(lowered: Lowered, target: Target, choices: Choices | None = None) -> Plan:
     """The plan of a lowered graph for a CPU.
 
-    UnplannableError names a node that has no kernel; ConcreteShapesNeeded one that has none for symbolic sizes.
+    UnplannableError names a node that has no kernel.
     """
     lowered = place_halves(lowered, takes_epilogue)
     groups = fuse(lowered, takes_epilogue, takes_scaling)

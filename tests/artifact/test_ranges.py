@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 
 import jitonnx
 import jitonnx.kernels
@@ -183,30 +184,33 @@ def test_what_a_plan_assumes(tmp_path: Path) -> None:
 
 
 def test_what_has_no_ranges(tmp_path: Path) -> None:
-    """A model that is planned for each set of shapes, and one that NumPy evaluates in part."""
-    each = jitonnx.InferenceSession(planned_for_known_sizes())
-    assert isinstance(each.engine, Engine) and each.engine.only_concrete
-    with pytest.raises(errors.Fail, match=r"no single program serves ranges of shapes: Resize 'grow' is planned for k"):
-        each.save(tmp_path / "r.jitonnx", {"x": (1, 1, 4, (4, 9))})
+    """Models that NumPy evaluates in part."""
     cut = model([node("NonZero", ["x"], ["y"], "find")], [tensor("x", ("N",))], [tensor("y", (1, None), INT64)])
-    with pytest.raises(errors.Fail, match="ranges of shapes: parts of the model are evaluated on NumPy: NonZero node"):
-        jitonnx.InferenceSession(cut).save(tmp_path / "r.jitonnx", {"x": ((1, 4),)})
+    for source, ranges in ((cut, {"x": ((1, 4),)}), (cut_for_open_sizes(), {"x": (1, 1, (4, 9), 4)})):
+        with pytest.raises(errors.Fail, match="serves ranges of shapes: parts of the model are evaluated on NumPy"):
+            jitonnx.InferenceSession(source).save(tmp_path / "r.jitonnx", ranges)
     assert not (tmp_path / "r.jitonnx").exists()
 
 
-def planned_for_known_sizes() -> bytes:
-    """A resize [N, 1, H, W], whose tables hold positions of each row and column."""
-    nodes = [node("Resize", ["x", "", "scales"], ["y"], "grow", mode="linear")]
-    scales = np.array([1, 1, 1.5, 1.5], np.float32)
-    return model(nodes, [tensor("x", ("N", 1, "H", "W"))], [tensor("y", None)], {"scales": scales})
+def cut_for_open_sizes() -> bytes:
+    """An image and how many rows it has, 5 at most; as many as a comparison of sizes says."""
+    nodes = [
+        node("Shape", ["x"], ["rows"], start=2, end=3),
+        node("Less", ["rows", "five"], ["few"]),
+        node("Where", ["few", "rows", "five"], ["chosen"]),
+        node("ConstantOfShape", ["chosen"], ["ones"], value=helper.make_tensor("one", 1, [1], [1.0])),
+        node("ReduceSum", ["ones"], ["number"], keepdims=0),
+        node("Add", ["x", "number"], ["y"]),
+    ]
+    return model(nodes, [tensor("x", ("N", 1, "H", "W"))], [tensor("y", None)], {"five": np.array([5])})
 
 
 def test_a_range_where_the_rest_is_known(tmp_path: Path) -> None:
     """Fixed sizes are made use of where the model cannot be planned without them."""
     options = jitonnx.SessionOptions()
     options.add_session_config_entry("jitonnx.compile", "before")
-    session = jitonnx.InferenceSession(planned_for_known_sizes(), options)  # compiled for each set of shapes
-    _, opened = saved(planned_for_known_sizes(), tmp_path / "r.jitonnx", {"x": ((1, 4), 1, 5, 6)})
+    session = jitonnx.InferenceSession(cut_for_open_sizes(), options)
+    _, opened = saved(cut_for_open_sizes(), tmp_path / "r.jitonnx", {"x": ((1, 4), 1, 5, 6)})
     for batch in (1, 3, 4):
         assert same(session, opened, {"x": np.random.default_rng(batch).random((batch, 1, 5, 6), np.float32)})
 

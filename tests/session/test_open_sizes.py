@@ -36,7 +36,7 @@ def check(
     session = jitonnx.InferenceSession(source)
     engine = session.engine
     assert engine.cut is None, engine.cut.explained()
-    assert engine.compiled is not None, engine.only_concrete
+    assert engine.compiled is not None
     peer = None if numpy else onnxruntime.InferenceSession(source, providers=["CPUExecutionProvider"])
     with monkeypatch.context() as patch:
         patch.setattr(Objects, "__call__", None)  # compiles
@@ -248,3 +248,37 @@ def test_feature_pyramid(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_feature_pyramid_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = ((1, 33, 40), (2, 7, 9), (1, 1, 1), (1, 121, 50), (1, 224, 13), (1, 2, 3))
     check(pyramid(to_size_of), [{"x": data(n, 3, h, w)} for n, h, w in sizes], monkeypatch, 1e-4)
+
+
+# ---------------------------------------------------------------------------------------------- windows
+
+
+VOLUMES = ((1, 5, 6, 7), (2, 1, 3, 3), (1, 9, 12, 4), (1, 2, 5, 5), (3, 16, 3, 8), (1, 5, 6, 7))
+CONVOLUTIONS: list[tuple[tuple[int, ...], dict[str, Any]]] = [
+    ((3, 3, 3), {"pads": [1] * 6}),
+    ((3, 2, 3), {"pads": [2, 1, 0, 1, 1, 2], "strides": [2, 1, 2], "group": 2}),
+    ((3, 3, 3), {"auto_pad": "SAME_UPPER", "strides": [2, 2, 2]}),
+    ((2, 3, 2), {"auto_pad": "SAME_LOWER", "strides": [3, 1, 2], "dilations": [1, 1, 1]}),
+    ((1, 3, 3), {"strides": [2, 1, 1], "pads": [0, 1, 1, 0, 1, 1]}),
+    ((3, 1, 1), {"pads": [1, 0, 0, 1, 0, 0]}),
+    ((5, 1, 1), {"pads": [4, 0, 0, 4, 0, 0], "dilations": [2, 1, 1], "group": 4}),
+    ((1, 1, 1), {"strides": [2, 2, 2]}),
+]
+
+
+@pytest.mark.parametrize(("kernel", "attributes"), CONVOLUTIONS, ids=str)
+def test_convolution_over_three_axes(
+    kernel: tuple[int, ...], attributes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twice, so that the second reads what the first wrote, with a bias and a residual."""
+    group = attributes.get("group", 1)
+    constants = {"v": data(4, 3, 1, 1, 1), "w": data(4, 4 // group, *kernel), "b": data(4)}
+    nodes = [
+        node("Conv", ["x", "v"], ["u"]),
+        node("Conv", ["u", "w", "b"], ["c"], **attributes),
+        node("Relu", ["c"], ["y"]),
+    ]
+    shape = ("n", 3, "d", "h", "w")
+    source = model(nodes, [tensor("x", shape)], [tensor("y", None)], constants)
+    feeds = [{"x": data(n, 3, *size)} for n, *size in VOLUMES]
+    check(source, feeds, monkeypatch, 1e-4)
