@@ -73,6 +73,7 @@ QUANTIZE = [
         for saturate, y in ((0, WIDE * 2), (1, np.clip(WIDE * 2, *finite(dtype))))
     ),
     case("QuantizeLinear", 13, normal(4), np.array([0.1], np.float32), np.array([7], U8)),
+    case("QuantizeLinear", 13, normal(4), scale(0.1), np.array([7], U8)),
 ]
 DEQUANTIZE = [
     *(c for zero in (None, U8(3)) for c in each_version("DequantizeLinear", whole(3, 4), scale(0.1), zero)),
