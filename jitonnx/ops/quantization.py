@@ -52,9 +52,8 @@ class _Linear(Operator):
 
     def _check(self, x: Value, scale: Value, zero_point: Value | None) -> None:
         check_dtype(scale, _SCALES)
-        single = ((), (1,))
-        one = zero_point is not None and zero_point.shape in single and scale.shape in single
-        if zero_point is not None and not one and not _same_shape(zero_point.shape, scale.shape):
+        # One of the two may be a scalar, and the other a vector of one element.
+        if zero_point is not None and not _same_shape(zero_point.shape or (1,), scale.shape or (1,)):
             raise InferenceError(f"scale ({scale.type}) and zero point ({zero_point.type}) have different shapes")
         if self.block_size < 0:
             raise InferenceError(f"block_size is {self.block_size}; 0 or more is needed")
