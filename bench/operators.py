@@ -98,7 +98,7 @@ def measure(case: Case, limits: Limits, rounds: int, block_seconds: float = BLOC
         apart,
         needed.flops,
         needed.bytes,
-        isinstance(engine, Engine) and engine.cut is not None,
+        isinstance(engine, Engine) and engine.schedule is not None,
         apart > (0 if exact else TOLERANCE),
     )
 

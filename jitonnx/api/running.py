@@ -183,8 +183,8 @@ class Runs:
         if arrays is None:
             feeding.check_names(feeds, bound.names, self._model.overridable)
             bound = self._model.bound(feeds)
-            arrays = [feeding.read(feeds[declared.name], declared) for declared in bound.declared]
-        shapes = tuple(array.shape for array in arrays)
+            arrays = [_read(feeds[declared.name], declared) for declared in bound.declared]
+        shapes = tuple([getattr(array, "shape", ()) for array in arrays])
         if bound.engine.known_program(shapes) is None:
             self._check_agreement(bound, shapes)
         return bound, arrays, shapes
@@ -213,6 +213,14 @@ def check_options(run_options: RunOptions | None) -> None:
         raise TypeError(f"run_options is a {type(run_options).__name__}, not a jitonnx.RunOptions")
     if run_options.terminate:
         raise Fail("Exiting due to terminate flag being set to true.")
+
+
+def _read(value: Any, declared: Declaration) -> Any:
+    if declared.is_tensor:
+        return feeding.read(value, declared)
+    from jitonnx.api.containers import read_value
+
+    return read_value(value, declared)
 
 
 def _look_closer(feeds: Any) -> None:

@@ -21,7 +21,7 @@ def add(subparsers: Any) -> None:
 def main(options: argparse.Namespace) -> None:
     """Print the explanation, or write the page."""
     from jitonnx.api.inputs import random_feeds
-    from jitonnx.explain import as_html, as_text, explain, is_cut
+    from jitonnx.explain import as_html, as_text, explain, has_steps
     from jitonnx.saved.engine import SavedEngine
 
     session = session_of(options)
@@ -29,8 +29,8 @@ def main(options: argparse.Namespace) -> None:
         print(session.engine.explanation(), end="")
         return
     shapes = shapes_of(session, options).shapes
-    if is_cut(session, shapes):
-        session.run(None, random_feeds(session.declared_inputs, shapes))  # only a run tells what is behind the cut
+    if has_steps(session, shapes):
+        session.run(None, random_feeds(session.declared_inputs, shapes))  # only a run tells all sizes
     explanation = explain(session, shapes)
     if options.html:
         Path(options.html).write_text(as_html(explanation), "utf-8")

@@ -7,12 +7,10 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from jitonnx import jobs
 from jitonnx.engine.outstanding import Outstanding
 from jitonnx.engine.pipeline import Engine, Settings
-from jitonnx.engine.ready import Ready, Runner
+from jitonnx.engine.ready import Ready, Runner, shape_of
 from jitonnx.ir.extract import specialise
 from jitonnx.ir.graph import Graph
 from jitonnx.jobs import Job, Workshop
@@ -91,7 +89,7 @@ class BackgroundEngine:
             return engine.run(inputs)
         assert graph is not None, "Bug: there is neither an engine nor a graph"
         self._outstanding.numpy_runs += 1
-        self._shapes[tuple(np.shape(array) for array in inputs)] = None
+        self._shapes[tuple(shape_of(array) for array in inputs)] = None
         if self._outstanding.numpy_runs > 1:
             return on_numpy(graph, inputs)
         with jobs.first_runs:

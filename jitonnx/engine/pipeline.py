@@ -2,9 +2,9 @@
 
     graph ─ optimise ─▶ lower ─▶ plan (once, symbolic) ─▶ compile (once) ─▶ instantiate (once a set of sizes) ─▶ run
 
-`Engine` holds what one model needs and keeps its programs by input shapes. Where only a run can tell a shape, an
-operator has no kernel, or values are strings, the graph is cut: the part before runs natively, the node is evaluated on
-NumPy, and the part behind is an engine of its own, made for what came out.
+`Engine` holds what one model needs and keeps its programs by input shapes. Where only a run can tell a size, an
+operator has no kernel, values are strings or a node runs graphs of its own, a run is more than one native call: it
+follows a `Schedule`.
 
 For what has to be compiled for one set of shapes alone, a run does not wait unless told to (`CompileMode`): it
 evaluates the operators on NumPy, and the code is made in the background when the shapes come back.
@@ -19,39 +19,36 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
-import numpy as np
-
 from jitonnx.codegen.code import code_of
 from jitonnx.codegen.objects import Objects
-from jitonnx.engine.cut import ENGINES_KEPT, Cut, host_nodes, returns_strings
+from jitonnx.engine.compiled import Compiled
 from jitonnx.engine.kept import Kept, KeptJobs, When
 from jitonnx.engine.outstanding import Outstanding
-from jitonnx.engine.ready import PROGRAM_BYTES, PROGRAMS_KEPT, Ready, Runner, common, split_memory
+from jitonnx.engine.ready import PROGRAM_BYTES, PROGRAMS_KEPT, Ready, Runner, shape_of, split_memory
+from jitonnx.engine.schedule import Schedule, Unforeseen, draft, make_schedule
 from jitonnx.errors import Fail, InvalidArgument
-from jitonnx.ir.assumptions import Assumptions, holds
+from jitonnx.ir.assumptions import Assumptions, Pair, holds
 from jitonnx.ir.dims import Dim, DimLike, variable, variables
 from jitonnx.ir.errors import GraphError
 from jitonnx.ir.extract import solved, specialise
-from jitonnx.ir.graph import Graph, Node, Value
-from jitonnx.ir.lowering import lower
-from jitonnx.ir.types import UNKNOWN, TensorType
+from jitonnx.ir.graph import Graph, Value
+from jitonnx.ir.types import TensorType, Type
 from jitonnx.jobs import Workshop, linking
 from jitonnx.model.evaluate import on_numpy
 from jitonnx.passes.pipeline import optimize
 from jitonnx.passes.report import Report
 from jitonnx.plan.choices import Choices
-from jitonnx.plan.make import make_plan
 from jitonnx.plan.outline import Sizing
 from jitonnx.plan.plan import Plan
-from jitonnx.plan.planner import UnplannableError
 from jitonnx.records import dataclass
 from jitonnx.runtime.cache import KernelCache
 from jitonnx.runtime.frames import FramePool
 from jitonnx.runtime.images import find_linked, load_linked
 from jitonnx.runtime.program import Shapes
-from jitonnx.runtime.tables import Common
 from jitonnx.target import Target, host
 
+ENGINES_KEPT = 64
+"""Engines for other inputs kept at most; the least recently used go."""
 WEIGHT_BYTES = 1 << 16
 """Constants above are weights: a compiled graph forgets their elements."""
 
@@ -82,28 +79,6 @@ class Settings:
     program_bytes: int = PROGRAM_BYTES
     """Half is for the programs kept, of which the least recently used go, half for the frames that they run in."""
     compile: CompileMode = CompileMode.BEFORE
-
-
-@dataclass
-class Compiled:
-    """A plan with its machine code."""
-
-    plan: Plan
-    symbols: list[str]
-    image: Mapping[str, int]
-    """Addresses of the kernels, which are in memory as long as this is."""
-    objects: Objects
-    """Gives the object code by symbol, from the kernel cache or compiled again: only saving needs it."""
-
-    def ready(self, sizes: Mapping[str, int], threads: int, frames: FramePool) -> Ready:
-        """The program for values of the dimension variables."""
-        outline = self.plan.outline
-        program = outline.instantiate(sizes, self._common.wiring)
-        return Ready(program, self._common, threads, outline.is_short(program, sizes), frames)
-
-    @functools.cached_property
-    def _common(self) -> Common:
-        return common(self.plan.outline, self.symbols, self.image, self.plan.flags)
 
 
 class Engine:
@@ -140,12 +115,16 @@ class Engine:
         self._input_types = [value.type for value in graph.inputs]
         dynamic = any(not kind.static for kind in self._input_types)
         # A feed may break what is assumed here; an engine for sizes like its own is then made from the loaded graph.
-        self._source = specialise(graph, self._input_types, graph.assumptions.apart()) if dynamic else None
+        told_by_runs = bool(graph.bindings) or any(node.bodies for node in graph)
+        self._source = (
+            specialise(graph, self._input_types, graph.assumptions.apart()) if dynamic or told_by_runs else None
+        )
         self._engines: KeptJobs[Engine] = KeptJobs(ENGINES_KEPT, workshop)
         self.outstanding.watch(self._engines)
         self._programs: Kept[Ready] = Kept(PROGRAMS_KEPT, Ready.memory_bytes, table_bytes)
         self.graph = graph
-        self.cut: Cut | None = None
+        self.schedule: Schedule | None = None
+        """What a run follows if it is more than one native call."""
         self.compiled: Compiled | None = None
         self.report = Report(settings.optimization_level)
         self.unplanned = self._take_sizes()
@@ -156,7 +135,7 @@ class Engine:
 
     def _take_sizes(self) -> str:
         """Put the sizes that the graph's assumptions fix in their places; why that can't be done, "" if it could."""
-        if not all(kind.shape is not None or kind == UNKNOWN for kind in self._input_types):
+        if any(isinstance(kind, TensorType) and kind.shape is None for kind in self._input_types):
             return "not even the rank of an input is known before the run"
         try:
             self.graph = solved(self.graph)
@@ -167,7 +146,7 @@ class Engine:
         return ""
 
     @property
-    def input_types(self) -> Sequence[TensorType]:
+    def input_types(self) -> Sequence[Type]:
         """The types of the inputs, in order."""
         return self._input_types
 
@@ -262,12 +241,12 @@ class Engine:
         """Why there is no plan for all shapes that the inputs may have."""
         if self.unplanned:
             return self.unplanned
-        assert self.cut is not None
-        return f"parts of the model are evaluated on NumPy: {self.cut.explained()}"
+        assert self.schedule is not None
+        return f"parts of the model are evaluated on NumPy: {self.schedule.explained()}"
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The outputs for inputs in the order of the graph's, whose types have been checked."""
-        shapes = tuple([np.shape(array) for array in inputs])
+        shapes = tuple([shape_of(array) for array in inputs])
         known = self._programs.find(shapes)
         if known is not None:
             return known.run(inputs)
@@ -278,16 +257,25 @@ class Engine:
             assert self._source is not None
             self.outstanding.numpy_runs += 1
             return on_numpy(self._source, inputs)
-        if engine.cut is not None:
-            return engine.cut.runner(engine.sizes(shapes) or {})(inputs)
+        if engine.schedule is not None:
+            return engine._follow(engine.sizes(shapes) or {}, inputs)
         ready = engine.program(shapes)
-        assert ready is not None, "Bug: a graph is neither cut nor compiled"
+        assert ready is not None, "Bug: a graph has neither a schedule nor a plan"
         return ready.run(inputs)
 
     def runner(self, shapes: Shapes) -> Runner | None:
-        """What does as `run` for inputs of these shapes, where the graph is cut; None where it is not."""
-        sizes = None if self.cut is None else self.sizes(shapes)
-        return None if self.cut is None or sizes is None else self.cut.runner(sizes)
+        """What does as `run` for inputs of these shapes, where that follows a schedule; None where it does not."""
+        sizes = None if self.schedule is None else self.sizes(shapes)
+        return None if sizes is None else functools.partial(self._follow, sizes)
+
+    def _follow(self, sizes: Mapping[str, int], inputs: Sequence[Any]) -> list[Any]:
+        assert self.schedule is not None
+        try:
+            return self.schedule.run_owned(inputs, sizes)
+        except Unforeseen:
+            self.outstanding.numpy_runs += 1
+            assert self._source is not None, "Bug: what a run tells was not checked before it"
+            return on_numpy(self._source, inputs)
 
     def sizes(self, shapes: Shapes) -> dict[str, int] | None:
         """Values of the dimension variables; None if there is no plan for them here."""
@@ -300,8 +288,14 @@ class Engine:
 
     @functools.cached_property
     def _sizing(self) -> Sizing:
+        declared = [kind.shape or () for kind in self._input_types]
         assumptions = self.compiled.plan.assumptions if self.compiled else self.graph.assumptions
-        return Sizing([kind.shape or () for kind in self._input_types], assumptions)
+        return Sizing(declared, [pair for pair in assumptions if self._told(pair)])
+
+    def _told(self, pair: Pair) -> bool:
+        """Whether the inputs' shapes alone tell if two sizes are equal."""
+        given = {name for kind in self._input_types for dim in kind.shape or () for name in variables(dim)}
+        return variables(pair[0]) | variables(pair[1]) <= given
 
     def when(self, lasting: bool = False) -> When:
         """When an engine for other inputs is made. lasting: it serves many sets of shapes, or there is but one."""
@@ -343,17 +337,28 @@ class Engine:
         assert made._accepts(shapes), "Bug: a graph made after the example of some sizes does not hold for them"
         return made
 
-    def _types_like(self, shapes: Shapes) -> tuple[list[TensorType], dict[str, int]]:
+    def _types_of(self, shapes: Shapes) -> list[Type]:
+        """Input types of these shapes alone."""
+        return [
+            TensorType(kind.dtype, shape) if isinstance(kind, TensorType) else kind
+            for kind, shape in zip(self._input_types, shapes, strict=True)
+        ]
+
+    def _types_like(self, shapes: Shapes) -> tuple[list[Type], dict[str, int]]:
         """Input types of the ranks of `shapes`, and their variables' values. Those of the model if shapes fit them.
 
         Where they do not, as inputs disagree on a dimension that they share, all sizes are independent.
         """
-        if not any(kind.shape is None for kind in self._input_types):
+        if not any(isinstance(kind, TensorType) and kind.shape is None for kind in self._input_types):
             bound = self._sizing.bound(shapes)
             if bound is not None:
                 return self._input_types, bound
-        types, sizes = [], {}
+        types: list[Type] = []
+        sizes = {}
         for number, (kind, shape) in enumerate(zip(self._input_types, shapes, strict=True)):
+            if not isinstance(kind, TensorType):
+                types.append(kind)
+                continue
             dims: list[DimLike] = []
             for axis, (size, dim) in enumerate(zip(shape, kind.shape or [None] * len(shape), strict=True)):
                 name = f"input{number}_{axis}"
@@ -369,17 +374,16 @@ class Engine:
         if sizes is None:
             return
         assumptions = self.graph.assumptions
-        broken = [pair for pair in assumptions if not holds(pair, sizes)]
-        if all(map(assumptions.demanded_by, broken)):
+        broken = [pair for pair in assumptions if self._told(pair) and not holds(pair, sizes)]
+        if broken and all(map(assumptions.demanded_by, broken)):
             a, b = pair = broken[0]
             raise self._misfit(shapes, variables(a) | variables(b), f"{assumptions.demanded_by(pair)} needs {a} = {b}")
 
     def _misfit(self, shapes: Shapes, names: Collection[str], why: object) -> InvalidArgument:
         """The error for inputs of sizes that a node has no meaning for. names: the dimension variables to blame."""
         assert self._source is not None
-        fixed = [TensorType(kind.dtype, shape) for kind, shape in zip(self._input_types, shapes, strict=True)]
         try:
-            specialise(self._source, fixed)
+            specialise(self._source, self._types_of(shapes))
         except GraphError as error:  # tells the sizes that the node gets
             why = error
         blamed = [
@@ -398,21 +402,15 @@ class Engine:
         return Engine(graph, self.settings, self.cache, progress, self.workshop, stop, self.frames, self.outstanding)
 
     def _prepare(self) -> None:
-        """Compile the graph, or find where it is to be cut."""
-        on_host: dict[Node, str] = {}
-        while True:
-            on_host |= host_nodes(self.graph)
-            if on_host or returns_strings(self.graph):
-                self.cut = Cut(self, on_host)
-                return
-            try:
-                plan = make_plan(lower(self.graph), self.target, self.settings.choices)
-            except UnplannableError as error:
-                on_host[error.node] = error.reason
-                continue
-            self.compiled = self._compile(plan)
+        """Plan the graph and compile it."""
+        planned = draft(self.graph, self.target, self.settings.choices)
+        compiled = self._compile([segment.plan for segment in planned.segments()])
+        if planned.whole:
+            (self.compiled,) = compiled
             self._forget_weights()
             return
+        table_bytes, _ = split_memory(self.settings.program_bytes)
+        self.schedule = make_schedule(planned, iter(compiled), self.settings.threads, self.frames, table_bytes)
 
     def _forget_weights(self) -> None:
         """The plan holds what kernels read of the weights; the graph, kept to explain, does without their elements."""
@@ -426,21 +424,24 @@ class Engine:
             if not stand_ins.keys().isdisjoint(node.inputs):
                 self.graph.set_inputs(node, [stand_ins.get(value, value) for value in node.inputs])
 
-    def _compile(self, plan: Plan) -> Compiled:
-        codes = [code_of(call) for call in plan.calls]
-        symbols = [code.symbol(self.target) for code in codes]
-        image = find_linked(self.cache, symbols)
+    def _compile(self, plans: Sequence[Plan]) -> list[Compiled]:
+        """The code of plans: one block for all."""
+        codes = [[code_of(call) for call in plan.calls] for plan in plans]
+        symbols = [[code.symbol(self.target) for code in some] for some in codes]
+        every = [symbol for some in symbols for symbol in some]
+        image = find_linked(self.cache, every)
         may_compile = self.settings.compile is not CompileMode.CACHED
         names = list(map(repr, self.graph.inputs))
-        source = Objects(codes, self.target, self.cache, self.settings.threads, may_compile, names)
+        distinct = [code for some in codes for code in some]
+        source = Objects(distinct, self.target, self.cache, self.settings.threads, may_compile, names)
         if image is None:
             objects = source(self.progress, self.stop)
             with linking:
-                image = load_linked(self.cache, symbols, lambda: list(objects.values()))
-        return Compiled(plan, symbols, image, source)
+                image = load_linked(self.cache, every, lambda: list(objects.values()))
+        return [Compiled(plan, some, image, source) for plan, some in zip(plans, symbols, strict=True)]
 
 
-def _fixed(kind: TensorType, sizes: Sequence[int | None]) -> TensorType:
+def _fixed(kind: Type, sizes: Sequence[int | None]) -> Type:
     """The type with the sizes that are known."""
     assert kind.shape is not None
     return TensorType(

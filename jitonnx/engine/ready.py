@@ -24,6 +24,11 @@ PROGRAM_BYTES = 256 << 20
 """Memory that the programs of an engine may hold, and the frames that they run in, by default."""
 
 
+def shape_of(value: Any) -> tuple[int, ...]:
+    """The shape of an array; () of what is none."""
+    return value.shape if isinstance(value, np.ndarray) else ()
+
+
 def split_memory(program_bytes: int) -> tuple[int, int]:
     """Of the memory that programs may hold, what is for their tables, and what for the frames that they run in."""
     return program_bytes // 2, program_bytes // 2

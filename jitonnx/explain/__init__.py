@@ -5,8 +5,8 @@ print(as_text(explanation))
 Path("model.html").write_text(as_html(explanation))
 """
 
-from jitonnx.explain.data import Explanation, Fate, Kernel, Memory, Operand, explain, is_cut
+from jitonnx.explain.data import Explanation, Fate, Kernel, Memory, Operand, explain, has_steps
 from jitonnx.explain.page import as_html
 from jitonnx.explain.text import as_text
 
-__all__ = ["Explanation", "Fate", "Kernel", "Memory", "Operand", "as_html", "as_text", "explain", "is_cut"]
+__all__ = ["Explanation", "Fate", "Kernel", "Memory", "Operand", "as_html", "as_text", "explain", "has_steps"]

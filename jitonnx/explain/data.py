@@ -11,6 +11,7 @@ from typing import Any
 from jitonnx.api.description import ModelNode
 from jitonnx.api.running import explained
 from jitonnx.codegen.code import code_of
+from jitonnx.engine.compiled import Compiled
 from jitonnx.engine.pipeline import Engine
 from jitonnx.errors import Fail
 from jitonnx.explain.equations import equations
@@ -152,17 +153,17 @@ def _compiled_engine(session: InferenceSession) -> Engine:
 
 
 @explained()
-def is_cut(session: InferenceSession, shapes: Mapping[str, tuple[int, ...]]) -> bool:
-    """Whether the model is cut for inputs of these shapes, so that only a run tells what is behind."""
+def has_steps(session: InferenceSession, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    """Whether a run for inputs of these shapes has several steps, of which only a run tells all sizes."""
     ordered = tuple(tuple(shapes[declared.name]) for declared in session.declared_inputs)
-    return _compiled_engine(session).serving(ordered).cut is not None
+    return _compiled_engine(session).serving(ordered).schedule is not None
 
 
 @explained()
 def explain(session: InferenceSession, shapes: Mapping[str, tuple[int, ...]]) -> Explanation:
     """What became of the session's model for inputs of these shapes. Fail for shapes that a node refuses.
 
-    Where the model is cut because a shape depends on data, what is behind the cut is known only after a run.
+    Where sizes depend on data, those of the last run are taken; what no run has come to is left out.
     """
     inputs = session.declared_inputs
     ordered = tuple(tuple(shapes[declared.name]) for declared in inputs)
@@ -175,13 +176,12 @@ def explain(session: InferenceSession, shapes: Mapping[str, tuple[int, ...]]) ->
     for number, (engine, concrete) in enumerate(_parts(main, ordered)):
         reports.append(engine.report)
         graphs.append(engine.graph)
-        if engine.cut is not None:
-            host += [(node, reason) for node, reason in engine.cut.reasons.items()]
-            continue
-        symbols.update(engine.compiled.symbols if engine.compiled else ())
-        names = [entry.name for entry in session.get_outputs()] if number == 0 else []
-        kernels += _kernels(engine, concrete, number, len(kernels), operators, names)
-        memories.append(_memory(engine, concrete))
+        host += list(engine.schedule.reasons()) if engine.schedule is not None else []
+        names = [entry.name for entry in session.get_outputs()] if engine.compiled is not None else []
+        for compiled, sizes in _programs(engine, concrete):
+            symbols.update(compiled.symbols)
+            kernels += _kernels(engine, compiled, sizes, number, len(kernels), operators, names)
+            memories.append(_memory(engine, compiled, sizes))
     applied = [entry for report in reports for entry in report.applied]
     declined = [entry for report in reports for entry in report.declined]
     remaining = {name for graph in graphs for node in graph for name in _origin(node)}
@@ -198,41 +198,51 @@ def explain(session: InferenceSession, shapes: Mapping[str, tuple[int, ...]]) ->
         applied=tuple(applied),
         declined=tuple(declined),
         on_numpy=tuple((" ".join(_origin(node)), node.operator.name, reason) for node, reason in host),
-        notes=tuple(note for engine, _ in _parts(main, ordered) for note in _notes(engine)),
+        notes=tuple(note for engine, _ in _parts(main, ordered) for note in _notes(engine, ordered)),
     )
 
 
 def _parts(engine: Engine, shapes: Shapes) -> Iterator[tuple[Engine, Shapes]]:
-    """The engines that serve these shapes, in order; a cut one is followed by the engines of its parts."""
-    engine = engine.serving(shapes)
-    yield engine, shapes
-    if engine.cut is not None:
-        if engine.cut.head is not None:
-            yield from _parts(engine.cut.head, shapes)
-        for tail in engine.cut.tails:
-            if all(kind.static for kind in tail.input_types):
-                yield from _parts(tail, tuple(kind.shape for kind in tail.input_types))  # type: ignore[misc]
+    """The engine that serves these shapes."""
+    yield engine.serving(shapes), shapes
 
 
-def _notes(engine: Engine) -> list[str]:
+def _programs(engine: Engine, shapes: Shapes) -> Iterator[tuple[Compiled, Mapping[str, int]]]:
+    """The native code of an engine in order, and the sizes it is looked at for."""
+    sizes = engine.sizes(shapes)
+    assert sizes is not None
+    if engine.compiled is not None:
+        yield engine.compiled, sizes
+    elif engine.schedule is not None:
+        for step in engine.schedule.native_steps():
+            if (told := step.explained_sizes(sizes)) is not None:
+                yield step.compiled, told
+
+
+def _notes(engine: Engine, shapes: Shapes) -> list[str]:
     if engine.compiled is not None:
         return list(engine.compiled.plan.notes)
-    if engine.cut is not None and engine.cut.has_rest and not len(list(engine.cut.tails)):
-        return [
-            "What is behind the cut is planned when a run has told its shapes: by default in the background, once they "
-            "come back (docs/starting.md)."
-        ]
-    return []
+    if engine.schedule is None:
+        return []
+    steps = list(engine.schedule.native_steps())
+    notes = [note for step in steps for note in step.compiled.plan.notes]
+    if any(step.explained_sizes(engine.sizes(shapes) or {}) is None for step in steps):
+        notes.append("Some steps of the plan are not shown, as only a run can tell their sizes: run the model first.")
+    return notes
 
 
 # ---------------------------------------------------------------------------------------------- kernels
 
 
 def _kernels(
-    engine: Engine, shapes: Shapes, part: int, first: int, operators: Mapping[str, str], outputs: Sequence[str]
+    engine: Engine,
+    compiled: Compiled,
+    sizes: Mapping[str, int],
+    part: int,
+    first: int,
+    operators: Mapping[str, str],
+    outputs: Sequence[str],
 ) -> Iterator[Kernel]:
-    compiled, sizes = engine.compiled, engine.sizes(shapes)
-    assert compiled is not None and sizes is not None
     for index, (call, complete) in enumerate(compiled.plan.sized(sizes)):
         tasks, work = call.spec.tasks(complete), call.spec.work(complete)
         estimate = microseconds(work)
@@ -332,10 +342,8 @@ def _formula(call: KernelCall, names: Sequence[str]) -> tuple[str, ...]:
 # ---------------------------------------------------------------------------------------------- memory
 
 
-def _memory(engine: Engine, shapes: Shapes) -> Memory:
-    ready = engine.program(shapes)
-    assert ready is not None
-    program = ready.executable.program
+def _memory(engine: Engine, compiled: Compiled, sizes: Mapping[str, int]) -> Memory:
+    program = compiled.plan.instantiate(sizes, compiled.symbols)
     return Memory(
         arena=program.arena_bytes,
         constants=sum(array.nbytes for array in program.constants),

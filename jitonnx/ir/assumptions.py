@@ -60,7 +60,9 @@ class Assumptions:
 
     def hold(self, a: DimLike, b: DimLike) -> bool:
         """Whether two dimensions that are not known to differ are equal for the examples, if there are any."""
-        return self.examples is None or holds((a, b), self.examples)
+        if self.examples is None or not variables(a) | variables(b) <= self.examples.keys():
+            return True
+        return holds((a, b), self.examples)
 
 
 def holds(pair: Pair, sizes: Mapping[str, int]) -> bool:
@@ -87,6 +89,12 @@ def noting(assumptions: Assumptions, node: Callable[[], str] = _nobody) -> Itera
         yield
     finally:
         _current.reset(token)
+
+
+def current_apart() -> Assumptions:
+    """Assumptions that answer as those do that are being noted."""
+    current = _current.get()
+    return Assumptions() if current is None else current[0].apart()
 
 
 def assume_equal(a: DimLike, b: DimLike) -> bool:
@@ -150,6 +158,8 @@ def solve(assumptions: Iterable[Pair], order: Iterable[str]) -> tuple[dict[str, 
     values: dict[str, DimLike] = {}
     used = []
     for a, b in assumptions:
+        if not variables(a) | variables(b) <= places.keys():  # only a run tells
+            continue
         difference = substitute(a, values) - substitute(b, values)
         found = _solution(difference, places) if isinstance(difference, Dim) else None
         if found is not None:

@@ -9,13 +9,13 @@ import numpy as np
 from jitonnx.ir.assumptions import Assumptions, Pair, solve
 from jitonnx.ir.dims import Dim, DimLike, substitute, variable, variables
 from jitonnx.ir.graph import Graph, Node, Value
-from jitonnx.ir.types import TensorType, contents_array, is_symbolic
+from jitonnx.ir.types import TensorType, Type, contents_array, is_symbolic
 
 ROUNDS = 8
 """Sizes that are put in their places may fix others; more often than so many times they are not looked for."""
 
 
-def specialise(graph: Graph, types: Sequence[TensorType], assumptions: Assumptions | None = None) -> Graph:
+def specialise(graph: Graph, types: Sequence[Type], assumptions: Assumptions | None = None) -> Graph:
     """A copy of `graph` for other input types, everything inferred anew. Constants' arrays are shared.
 
     assumptions: what is taken for granted about sizes from the beginning.
@@ -52,9 +52,10 @@ def solved(graph: Graph) -> Graph:
 def _settled(graph: Graph) -> dict[DimLike, tuple[DimLike, Pair]]:
     """Sizes in a graph, expressions, that are assumed to be certain numbers; and the assumptions that say so."""
     found: dict[DimLike, tuple[DimLike, Pair]] = {}
+    given = {name for value in graph.inputs for dim in value.type.shape or () for name in variables(dim)}
     for a, b in graph.assumptions:
         expression, number = (b, a) if isinstance(a, int) else (a, b)
-        if isinstance(number, int):
+        if isinstance(number, int) and variables(expression) <= given:
             found[expression] = number, (a, b)
     if found:
         present = {dim for node in graph for value in node.outputs for dim in value.type.shape or ()}
@@ -62,7 +63,7 @@ def _settled(graph: Graph) -> dict[DimLike, tuple[DimLike, Pair]]:
     return {dim: entry for dim, entry in found.items() if dim in present}
 
 
-def _substituted(type: TensorType, values: Mapping[str, DimLike]) -> TensorType:
+def _substituted(type: Type, values: Mapping[str, DimLike]) -> Type:
     if type.shape is None:
         return type
     return TensorType(type.dtype, tuple(substitute(dim, values) for dim in type.shape))
@@ -71,22 +72,23 @@ def _substituted(type: TensorType, values: Mapping[str, DimLike]) -> TensorType:
 def extract(
     nodes: Sequence[Node],
     inputs: Sequence[Value],
-    types: Sequence[TensorType],
+    types: Sequence[Type],
     outputs: Sequence[Value],
     replaced: Mapping[Value, Value] | None = None,
     assumptions: Assumptions | None = None,
+    scope: str = "",
 ) -> Graph:
     """A graph of some nodes (producers first), with `inputs` of the given types as its inputs.
 
-    `replaced`: constants, and those to read in their place. Other constants are new values with the same arrays: a
-    value that several graphs read would keep all of them alive, and take the users in one for users in the others.
-    Those that hold dimension expressions hold them over the new types' variables.
+    `replaced`: inputs and constants, and constants to read in their place. scope: as for `Graph`. Other constants are
+    new values with the same arrays: a value that several graphs read would keep all of them alive, and take the users
+    in one for users in the others. Those that hold dimension expressions hold them over the new types' variables.
     """
-    copy = Graph(assumptions=assumptions)
+    copy = Graph(assumptions=assumptions, scope=scope)
     sizes = _sizes([value.type for value in inputs], types)
     values: dict[Value, Value] = dict(replaced or {})
     for value, kind in zip(inputs, types, strict=True):
-        values[value] = copy.add_input(value.name, kind)
+        values.setdefault(value, copy.add_input(value.name, kind))
     constants = dict.fromkeys(value for node in nodes for value in node.inputs if value is not None)
     for value in constants:
         if value.producer is None and value not in values:
@@ -94,13 +96,21 @@ def extract(
     for node in nodes:
         arguments = [None if value is None else values[value] for value in node.inputs]
         names = [value.name for value in node.outputs]
-        made = copy.add(node.operator, arguments, name=node.name, outputs=names, origin=node.origin)
+        made = copy.add(
+            node.operator,
+            arguments,
+            name=node.name,
+            outputs=names,
+            origin=node.origin,
+            bodies=node.bodies,
+            captures=node.captures,
+        )
         values.update(zip(node.outputs, made, strict=True))
     copy.outputs = [values.get(value, value) for value in outputs]
     return copy
 
 
-def _sizes(old: Sequence[TensorType], new: Sequence[TensorType]) -> dict[str, DimLike]:
+def _sizes(old: Sequence[Type], new: Sequence[Type]) -> dict[str, DimLike]:
     """What the dimension variables of input types are in other types of the same inputs."""
     sizes: dict[str, DimLike] = {}
     for before, behind in zip(old, new, strict=True):

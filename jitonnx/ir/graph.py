@@ -11,32 +11,40 @@ methods change these, so that uses and types stay true. Nodes are kept in an ord
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jitonnx.ir.assumptions import Assumptions, noting
+from jitonnx.ir.dims import Dim, variable, variables
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.errors import GraphError
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple, evaluate_arrays
-from jitonnx.ir.types import UNKNOWN, Shape, TensorType, contents_array, is_symbolic, type_of
+from jitonnx.ir.types import UNKNOWN, Shape, TensorType, Type, contents_array, is_symbolic, settling, type_of
 
 CONTENTS_LIMIT = 1024
 """Largest number of elements of a tensor whose symbolic contents are followed: shapes and index vectors, not data."""
 
 
+MEASURED_LIMIT = 16
+"""Largest number of elements of a tensor whose elements become dimension variables."""
+
+
 class Value:
-    """A tensor in a graph: graph input, constant, or output of a node."""
+    """A value in a graph (mostly a tensor): graph input, constant, or output of a node."""
 
-    __slots__ = ("__weakref__", "_users", "contents", "name", "producer", "type")
+    __slots__ = ("__weakref__", "_users", "contents", "measured", "name", "producer", "type")
 
-    def __init__(
-        self, name: str, type: TensorType, contents: np.ndarray | None = None, producer: Node | None = None
-    ) -> None:
-        self.name, self.type, self.producer = name, type, producer
+    def __init__(self, name: str, type: Type, contents: np.ndarray | None = None, producer: Node | None = None) -> None:
+        self.name, self.producer = name, producer
+        self.type: Any = type
+        """A `Type`: that of a tensor wherever an operator takes tensors only, which most do."""
         self.contents = contents
         """What is known of the elements: an array of them, or an object array with dimension expressions; else None."""
+        self.measured = False
+        """Whether `contents` are variables that stand for what a run computes: `Graph.bindings` has them."""
         self._users: dict[Node, int] = {}
 
     @property
@@ -66,16 +74,47 @@ class Value:
         return f"{self.name}: {self.type}"
 
 
-class Node:
-    """One use of an operator. `origin` lists the names of the model's nodes that it stands for."""
+class Binding(NamedTuple):
+    """What a dimension variable is bound to once a run has the value: the size of an axis, or an element."""
 
-    __slots__ = ("__weakref__", "inputs", "name", "operator", "origin", "outputs")
+    value: Value
+    place: int
+    """Which axis, or which element, row-major."""
+    element: bool
+
+
+class Node:
+    """One use of an operator. `origin` lists the names of the model's nodes that it stands for.
+
+    bodies: the graphs that the operator runs (branches, the body of a loop), closed: they read nothing of the graph
+    around them. What a model's subgraph captures is an input of the node, behind the operator's own (`captures` of
+    them), and of every body, behind the body's own, in the same order.
+    """
+
+    __slots__ = ("__weakref__", "bodies", "captures", "inputs", "name", "operator", "origin", "outputs")
 
     def __init__(
-        self, name: str, operator: Operator, inputs: tuple[Value | None, ...], origin: tuple[str, ...]
+        self,
+        name: str,
+        operator: Operator,
+        inputs: tuple[Value | None, ...],
+        origin: tuple[str, ...],
+        bodies: tuple[Graph, ...] = (),
+        captures: int = 0,
     ) -> None:
         self.name, self.operator, self.inputs, self.origin = name, operator, inputs, origin
+        self.bodies, self.captures = bodies, captures
         self.outputs: tuple[Value, ...] = ()
+
+    @property
+    def arguments(self) -> tuple[Value | None, ...]:
+        """The operator's own inputs: all but what the bodies capture."""
+        return self.inputs[: len(self.inputs) - self.captures]
+
+    @property
+    def captured(self) -> tuple[Value, ...]:
+        """What the bodies read of the graph around them."""
+        return self.inputs[len(self.inputs) - self.captures :]  # type: ignore[return-value]
 
     @property
     def output(self) -> Value:
@@ -91,15 +130,18 @@ class Node:
 class Graph:
     """A computation: inputs, outputs, and nodes in an order in which producers come before users."""
 
-    def __init__(self, name: str = "", assumptions: Assumptions | None = None) -> None:
-        """assumptions: what is taken for granted about sizes from the beginning."""
-        self.name = name
+    def __init__(self, name: str = "", assumptions: Assumptions | None = None, scope: str = "") -> None:
+        """assumptions: what is taken for granted about sizes from the beginning. scope: put before the names of the
+        variables that this graph mints, so that a body's are not its caller's."""
+        self.name, self.scope = name, scope
         self.inputs: list[Value] = []
         self.given_shapes: list[Shape] | None = None
         """The shapes of the inputs over all variables, where their types are over those alone that nothing fixes."""
         self.outputs: list[Value] = []
         self.assumptions = Assumptions() if assumptions is None else assumptions
         """Pairs of dimensions taken to be equal; a feed for which one fails needs a graph made for sizes like it."""
+        self.bindings: dict[str, Binding] = {}
+        """What only a run can tell: dimension variables, and what each is bound to."""
         self._nodes: dict[Node, None] = {}
         self._names: set[str] = set()
         self._counters: dict[str, int] = {}
@@ -116,7 +158,14 @@ class Graph:
 
     # ------------------------------------------------------------ building
 
-    def add_input(self, name: str, type: TensorType) -> Value:
+    @property
+    def results(self) -> list[Value]:
+        """What is read from outside: the outputs, and what dimension variables are bound to."""
+        if not self.bindings:
+            return self.outputs
+        return [*self.outputs, *dict.fromkeys(binding.value for binding in self.bindings.values())]
+
+    def add_input(self, name: str, type: Type) -> Value:
         """A new graph input."""
         value = Value(self._claim(name), type)
         self.inputs.append(value)
@@ -141,28 +190,132 @@ class Graph:
         name: str = "",
         outputs: Sequence[str] | None = None,
         origin: Iterable[str] = (),
+        bodies: Sequence[Graph] = (),
+        captures: int = 0,
     ) -> tuple[Value, ...]:
         """Append a node and infer its outputs' types. GraphError names the node if the operator refuses its inputs.
 
         `outputs` gives the names of the outputs wanted ("": not wanted, kept unnamed); by default one.
+        bodies, captures: see `Node`; bodies are copied, for the types of these inputs.
         """
-        node = Node(name or self._fresh(operator.name), operator, tuple(inputs), tuple(origin))
+        node = Node(name or self._fresh(operator.name), operator, tuple(inputs), tuple(origin), tuple(bodies), captures)
         wanted = list(outputs) if outputs is not None else [f"{node.name}_output"]
-        with noting(self.assumptions, lambda: short_name(node)):
-            types, contents = infer(node, len(wanted))
-        if self.assumptions.settled:
-            types = tuple(self._settled(type) for type in types)
-        node.outputs = tuple(
-            Value(self._claim(wanted[i] or f"{node.name}_unused"), types[i], contents[i], node)
-            for i in range(min(len(wanted), len(types)))
-        )
+        names = [self._claim(one or f"{node.name}_unused") for one in wanted]
+        types, contents = self.infer(node, names)
         if len(wanted) > len(types):
             raise GraphError(f"{describe(node)} has {len(wanted)} outputs but {operator.name} gives {len(types)}")
+        node.outputs = tuple(Value(names[i], types[i], contents[i], node) for i in range(len(wanted)))
+        self._bind(node)
         for value in node.inputs:
             if value is not None:
                 value._users[node] = value._users.get(node, 0) + 1
         self._nodes[node] = None
         return node.outputs
+
+    # ------------------------------------------------------------ inference
+
+    def infer(self, node: Node, names: Sequence[str]) -> tuple[tuple[Type, ...], tuple[np.ndarray | None, ...]]:
+        """Types of a node's outputs, and their contents where they are settled before the run.
+
+        names: of the outputs wanted, after which the variables are named that stand for what only a run can tell.
+        """
+
+        def fresh(output: int, axis: int) -> Dim:
+            return variable(f"{self.scope}{names[output] if output < len(names) else node.name}.{axis}")
+
+        with noting(self.assumptions, lambda: short_name(node)), settling(self._settle):
+            types, contents = infer(node, len(names), fresh, self.scope)
+        if self.assumptions.settled:
+            types = tuple(self._settled(type) for type in types)
+        return types, contents
+
+    def _settle(self, value: Value, signed: bool) -> None:
+        """Follow a value's elements back to what a run computes; that becomes variables, in place.
+
+        signed: the value itself does not; what it follows from may.
+        """
+        if _is_known(value) or value.dtype not in (DType.INT64, DType.INT32) or not value.type.static:
+            return
+        count = value.type.elements
+        if not isinstance(count, int) or count > MEASURED_LIMIT or len(value.shape) > 1:
+            return
+        node = value.producer
+        if node is not None and node.operator.symbolic and not node.bodies:
+            for given in node.inputs:
+                if given is not None:
+                    self._settle(given, signed=False)
+            settled = _settled_contents(node, [one.type for one in node.outputs])
+            for one, contents in zip(node.outputs, settled, strict=False):
+                if one.contents is None:
+                    one.contents = contents
+            if _is_known(value):
+                return
+        if signed or (node is None and value not in self.inputs):
+            return
+        names = [f"{self.scope}{value.name}[{place}]" for place in range(count)]
+        value.contents, value.measured = contents_array([variable(name) for name in names], value.shape), True  # type: ignore[arg-type]
+        for place, name in enumerate(names):
+            self.bindings[name] = Binding(value, place, element=True)
+
+    def refresh(self) -> None:
+        """Infer all types anew, in place: what rewrites found out reaches what follows, and names are up to date."""
+        own = {name for value in self.inputs for dim in value.type.shape or () for name in variables(dim)}
+        bindings, assumptions = self.bindings, self.assumptions
+        self.assumptions, self.bindings = assumptions.apart(), {}
+        for pair in assumptions:
+            if variables(pair[0]).isdisjoint(bindings) and variables(pair[1]).isdisjoint(bindings):
+                self.assumptions.note(*pair, assumptions.demanded_by(pair))
+        for value in self.inputs:
+            self.bind_sizes(value)
+            if value.measured:
+                value.contents, value.measured = None, False
+        for node in self:
+            types, contents = self.infer(node, [value.name for value in node.outputs])
+            for value, type, known in zip(node.outputs, types, contents, strict=False):
+                if known is None and value.contents is not None and not value.measured:
+                    names = set().union(*map(variables, value.contents.ravel())) if is_symbolic(value.contents) else ()
+                    known = value.contents if own.issuperset(names) else None
+                value.type, value.contents, value.measured = type, known, False
+            self._bind(node)
+        self._restore(bindings)
+
+    def _restore(self, bindings: Mapping[str, Binding]) -> None:
+        """Keep bindings that constants mention, though nothing that is inferred does; and all of elements, which were
+        taken to be no less than 0: what follows from that may be a constant by now, and has to be looked at still.
+        """
+        constants = {value for node in self for value in node.inputs if value is not None and value.producer is None}
+        symbolic = [value for value in constants if value.contents is not None and value.constant is None]
+        wanted = {name for value in symbolic for dim in value.contents.flat for name in variables(dim)}  # type: ignore[union-attr]
+        wanted |= {name for name, binding in bindings.items() if binding.element and self._holds(binding.value)}
+        for name in sorted(wanted):
+            if name in self.bindings or name not in bindings:
+                continue
+            value, place, element = self.bindings[name] = bindings[name]
+            if element and value.contents is None:
+                value.measured = True
+                value.contents = contents_array(
+                    [variable(f"{self.scope}{value.name}[{n}]") for n in range(value.type.elements)],  # type: ignore[arg-type]
+                    value.shape,  # type: ignore[arg-type]
+                )
+                for n, dim in enumerate(value.contents.flat):
+                    self.bindings[str(dim)] = Binding(value, n, element=True)
+            now = value.contents.flat[place] if element else value.shape[place]  # type: ignore[union-attr]
+            if variable(name) != now:
+                self.assumptions.note(variable(name), now)
+
+    def _holds(self, value: Value) -> bool:
+        return value.producer in self._nodes if value.producer is not None else value in self.inputs
+
+    def _bind(self, node: Node) -> None:
+        """Bind the variables among a node's sizes that were minted for it."""
+        for value in node.outputs:
+            self.bind_sizes(value)
+
+    def bind_sizes(self, value: Value) -> None:
+        """Bind the variables that are sizes of `value` and named after it."""
+        for axis, dim in enumerate(value.type.shape or ()):
+            if isinstance(dim, Dim) and dim == variable(name := f"{self.scope}{value.name}.{axis}"):
+                self.bindings.setdefault(name, Binding(value, axis, element=False))
 
     # ------------------------------------------------------------ changing
 
@@ -173,6 +326,9 @@ class Graph:
         for node in old.users:
             self.set_inputs(node, [new if value is old else value for value in node.inputs])
         self.outputs = [new if value is old else value for value in self.outputs]
+        for name, binding in self.bindings.items():
+            if binding.value is old:
+                self.bindings[name] = binding._replace(value=new)
 
     def set_inputs(self, node: Node, inputs: Sequence[Value | None]) -> None:
         """Give `node` other inputs. Types of its outputs are kept: call only with inputs that mean the same."""
@@ -189,13 +345,15 @@ class Graph:
         for value in node.outputs:
             if value._users or value in self.outputs:
                 raise GraphError(f"Bug: {describe(node)} cannot be removed: {value.name!r} is still read")
+        for name in [name for name, binding in self.bindings.items() if binding.value in node.outputs]:
+            del self.bindings[name]
         self.set_inputs(node, [])
         del self._nodes[node]
 
     def remove_dead(self) -> bool:
         """Take out every node that no graph output depends on; whether there was any."""
         before = len(self._nodes)
-        keep = set(self.outputs)
+        keep = set(self.results)
         for node in reversed(list(self._nodes)):
             if not any(value._users or value in keep for value in node.outputs):
                 self.remove(node)
@@ -224,7 +382,7 @@ class Graph:
                 stack.pop()
         self._nodes = order
 
-    def _settled(self, type: TensorType) -> TensorType:
+    def _settled(self, type: Type) -> Type:
         """The type with numbers for the sizes that the assumptions settle."""
         if type.shape is None or type.static:
             return type
@@ -260,31 +418,78 @@ def describe(node: Node) -> str:
     return f"{node.operator.name} node {node.name!r} (inputs: {inputs})"
 
 
-def infer(node: Node, wanted: int) -> tuple[tuple[TensorType, ...], tuple[np.ndarray | None, ...]]:
+def infer(
+    node: Node, wanted: int, fresh: Callable[[int, int], Dim], scope: str = ""
+) -> tuple[tuple[Type, ...], tuple[np.ndarray | None, ...]]:
     """Types of a node's outputs, and their contents where they are settled before the run.
 
-    `wanted` outputs of UNKNOWN type where only a run can tell. GraphError names the node and its inputs if the operator
-    refuses them.
+    fresh: the variable for the size of an output's axis that only a run can tell. `wanted` outputs of UNKNOWN type
+    where not even the ranks are known. Bodies are exchanged for copies made for the inputs' types. GraphError names the
+    node and its inputs if the operator refuses them.
     """
-    if any(value is not None and value.dtype is None for value in node.inputs):
-        return (UNKNOWN,) * wanted, (None,) * wanted
     try:
-        node.operator.check_types(node.inputs)
-        types = as_tuple(node.operator.infer(*node.inputs))
-        contents = _settled_contents(node, types)
+        if node.bodies:
+            from jitonnx.ir.bodies import infer_bodies
+
+            types = infer_bodies(node, f"{scope}{node.name}/")
+        else:
+            if any(value is not None and value.type == UNKNOWN for value in node.inputs):
+                return (UNKNOWN,) * wanted, (None,) * wanted
+            node.operator.check_types(node.inputs)
+            try:
+                types = as_tuple(node.operator.infer(*node.inputs))
+            except DataDependentError:
+                types = as_tuple(node.operator.infer_open(*node.inputs))
+            if _open(types) and (settled := _evaluated(node)) is not None:
+                return tuple(type_of(array) for array in settled), settled
     except DataDependentError:
         return (UNKNOWN,) * wanted, (None,) * wanted
     except InferenceError as error:
         raise GraphError(f"{describe(node)}: {error}") from error
-    return types, contents
+    if _open(types):
+        types = tuple(_closed(type, functools.partial(fresh, output)) for output, type in enumerate(types))
+    try:
+        return types, (None,) * len(types) if node.bodies else _settled_contents(node, types)
+    except InferenceError as error:
+        raise GraphError(f"{describe(node)}: {error}") from error
 
 
-def _settled_contents(node: Node, types: Sequence[TensorType]) -> tuple[np.ndarray | None, ...]:
+def _is_known(value: Value) -> bool:
+    return value.contents is not None
+
+
+def _open(types: Sequence[Type]) -> bool:
+    """Whether some sizes are left to the run."""
+    return any(None in (type.shape or ()) for type in types)
+
+
+def _closed(type: Type, fresh: Callable[[int], Dim]) -> Type:
+    """The type with variables for the sizes that only a run can tell."""
+    if type.shape is None or None not in type.shape:
+        return type
+    return TensorType(type.dtype, tuple(fresh(axis) if dim is None else dim for axis, dim in enumerate(type.shape)))
+
+
+def _evaluated(node: Node) -> tuple[np.ndarray, ...] | None:
+    """The outputs of an operator on small constants."""
+    arrays = [None if value is None else value.constant for value in node.inputs]
+    known = all(value is None or array is not None for value, array in zip(node.inputs, arrays, strict=True))
+    if not known or not node.operator.deterministic or any(x is not None and x.size > CONTENTS_LIMIT for x in arrays):
+        return None
+    try:
+        return tuple(np.asarray(result) for result in evaluate_arrays(node.operator, arrays))
+    except (ValueError, TypeError, IndexError, ArithmeticError) as error:
+        raise InferenceError(str(error)) from error
+
+
+def _settled_contents(node: Node, types: Sequence[Type]) -> tuple[np.ndarray | None, ...]:
     """Outputs that are known before the run, as far as shapes may depend on them: small ones.
 
     Those that follow from the inputs' types, shape arithmetic on dimension expressions, and what small constants give.
     """
     nothing = (None,) * len(types)
+    if any(value is not None and value.dtype is None for value in node.inputs):
+        return nothing
     if (settled := node.operator.contents(*node.inputs)) is not None:
         return (_as_numbers(settled, types[0]), *nothing[1:])
     given = [value for value in node.inputs if value is not None]
@@ -304,7 +509,7 @@ def _settled_contents(node: Node, types: Sequence[TensorType]) -> tuple[np.ndarr
     return tuple(_as_numbers(np.asarray(result, object), type) for result, type in zip(results, types, strict=False))
 
 
-def _folded(node: Node, types: Sequence[TensorType]) -> tuple[np.ndarray | None, ...]:
+def _folded(node: Node, types: Sequence[Type]) -> tuple[np.ndarray | None, ...]:
     """The outputs for constant inputs, if they are small; constant folding does the rest."""
     if not node.operator.deterministic or not all(
         type.static and isinstance(type.elements, int) and type.elements <= CONTENTS_LIMIT for type in types
@@ -318,7 +523,7 @@ def _folded(node: Node, types: Sequence[TensorType]) -> tuple[np.ndarray | None,
     return tuple(np.asarray(result) for result in results)
 
 
-def _as_numbers(contents: np.ndarray, type: TensorType) -> np.ndarray:
+def _as_numbers(contents: np.ndarray, type: Type) -> np.ndarray:
     """Contents without dimension expressions become an array of the value's own dtype."""
     if contents.dtype != object or type.dtype in (None, DType.STRING) or is_symbolic(contents):
         return contents

@@ -23,12 +23,13 @@ import numpy as np
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.errors import InferenceError
 from jitonnx.ir.strings import string_scalar
-from jitonnx.ir.types import TensorType
+from jitonnx.ir.types import TensorType, Type
 from jitonnx.records import dataclass
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
 
+    from jitonnx.ir.bodies import Bodies
     from jitonnx.ir.graph import Value
     from jitonnx.ir.lowering import Lowering
     from jitonnx.ir.raw import RawNode
@@ -45,7 +46,7 @@ def internal(*, default: Any) -> Any:
 
 
 class DataDependentError(InferenceError):
-    """An output type that only a run can tell. Whoever infers a graph leaves it unknown, and the graph is cut there."""
+    """Sizes of outputs that only a run can tell. Whoever infers a graph asks `Operator.infer_open` then."""
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(internal,))
@@ -100,6 +101,11 @@ class Operator:
     """Equal inputs give equal outputs: may be folded and merged."""
     symbolic: ClassVar[bool] = False
     """`evaluate` also works on object arrays of dimension expressions: shape arithmetic."""
+    containers: ClassVar[bool] = False
+    """Takes values that are no tensors: sequences, optionals, maps."""
+    bodies: ClassVar[tuple[str, ...]] = ()
+    """ONNX's names of the attributes that are graphs, which the operator runs. `evaluate` is given, as `bodies`, a
+    function for each, of a body's own inputs, which gives a list of its outputs."""
 
     @property
     def name(self) -> str:
@@ -112,7 +118,10 @@ class Operator:
 
     @classmethod
     def check_types(cls, inputs: Sequence[Value | None]) -> None:
-        """InferenceError unless the first input has one of `types`."""
+        """InferenceError unless the first input has one of `types`, and all are tensors if they have to be."""
+        for value in inputs:
+            if not cls.containers and value is not None and not isinstance(value.type, TensorType):
+                raise InferenceError(f"{value.name!r} is {value.type}; a tensor is needed")
         given = inputs[0] if inputs else None
         if cls.types is not None and given is not None and given.dtype not in cls.types:
             allowed = ", ".join(dtype.text for dtype in sorted(cls.types))
@@ -120,12 +129,27 @@ class Operator:
 
     # A declaration names its inputs one by one. `*Any, **Any` is what type checkers let it narrow in that way.
 
-    def infer(self, *inputs: Any, **unused: Any) -> TensorType | Sequence[TensorType]:
+    def infer(self, *inputs: Any, **unused: Any) -> Type | Sequence[Type]:
         """The types of the outputs. An optional input that is absent is None.
 
         `value.type` is the input's type, `value.contents` its elements where they are known before the run.
         InferenceError for what ONNX does not allow.
         """
+        raise NotImplementedError
+
+    def infer_open(self, *inputs: Any, **unused: Any) -> TensorType | Sequence[TensorType]:
+        """The types of the outputs where `infer` met sizes that only a run can tell, these being None.
+
+        DataDependentError where not even the ranks are known.
+        """
+        raise DataDependentError(f"the rank of what {self.name} gives depends on data")
+
+    def body_inputs(self, index: int, *inputs: Any, **unused: Any) -> Sequence[Type]:
+        """The types of a body's own inputs, when it is run first for these inputs of the node."""
+        raise NotImplementedError
+
+    def infer_bodies(self, bodies: Bodies, *inputs: Any, **unused: Any) -> Type | Sequence[Type]:
+        """As `infer`, for an operator that runs graphs, of which `bodies` tells the types."""
         raise NotImplementedError
 
     def contents(self, *inputs: Any, **unused: Any) -> np.ndarray | None:
@@ -178,15 +202,17 @@ def as_tuple(result: Any) -> tuple[Any, ...]:
     return (result,)
 
 
-def evaluate_arrays(operator: Operator, inputs: Sequence[np.ndarray | None]) -> tuple[Any, ...]:
+def evaluate_arrays(operator: Operator, inputs: Sequence[Any]) -> tuple[Any, ...]:
     """The outputs of `operator` for NumPy arrays, floating-point warnings silenced: infinities and NaN are results."""
     with np.errstate(all="ignore"):
         return results_of(operator, inputs)
 
 
-def results_of(operator: Operator, inputs: Sequence[Any]) -> tuple[Any, ...]:
-    """The outputs of `operator`: arrays, also where NumPy gives the element of a tensor of rank 0."""
-    return tuple(map(_as_array, as_tuple(operator.evaluate(*inputs))))
+def results_of(operator: Operator, inputs: Sequence[Any], **bodies: Any) -> tuple[Any, ...]:
+    """The outputs of `operator`: arrays, also where NumPy gives the element of a tensor of rank 0. An operator that
+    gives a sequence returns it in a tuple."""
+    results = operator.evaluate(*inputs, **bodies)
+    return tuple(map(_as_array, results if isinstance(results, tuple) else (results,)))
 
 
 def _as_array(result: Any) -> Any:

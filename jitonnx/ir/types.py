@@ -1,8 +1,10 @@
-"""The type of a tensor as far as it is known before a run: element type, shape, and small integer contents."""
+"""Types of values as far as they are known before a run: a tensor's element type and shape, sequences and the like."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -15,12 +17,11 @@ from jitonnx.records import dataclass
 Shape = tuple[DimLike, ...]
 
 
-@dataclass(frozen=True)
-class TensorType:
-    """Element type and shape; shape None: not even the rank is known; dtype None: only a run can tell (`UNKNOWN`)."""
+class Type:
+    """What is known of a value before a run. One that is no tensor has neither an element type nor a shape."""
 
-    dtype: DType | None
-    shape: Shape | None
+    dtype: DType | None = None
+    shape: Shape | None = None
 
     @property
     def rank(self) -> int | None:
@@ -28,23 +29,81 @@ class TensorType:
 
     @property
     def static(self) -> bool:
-        """Whether every dimension is a known integer."""
+        """Whether it is a tensor of which every dimension is a known integer."""
         return self.shape is not None and known(self.shape)
 
     @property
     def elements(self) -> DimLike:
         """How many elements there are. TypeError where the shape is not known."""
         if self.shape is None:
-            raise TypeError("a tensor of unknown rank has no known number of elements")
+            raise TypeError(f"a value of type {self} has no known number of elements")
         return product(self.shape)
+
+
+@dataclass(frozen=True)
+class TensorType(Type):
+    """Element type and shape; shape None: not even the rank is known; dtype None: only a run can tell (`UNKNOWN`).
+
+    While types are inferred a size may be None: only a run tells it. Who infers a graph puts a variable there.
+    """
+
+    dtype: DType | None
+    shape: Shape | None
 
     def __str__(self) -> str:
         dims = "?" if self.shape is None else ",".join(map(str, self.shape))
         return f"{self.dtype.text if self.dtype else '?'}[{dims}]"
 
 
+@dataclass(frozen=True)
+class SequenceType(Type):
+    """A sequence of values of one type; at run time a list. A size of an element that is not the same for all is None.
+
+    empty: it has no elements, whatever the type says of them.
+    """
+
+    element: Type
+    empty: bool = False
+
+    def __str__(self) -> str:
+        return f"seq({self.element})"
+
+
+@dataclass(frozen=True)
+class OptionalType(Type):
+    """A value of a type, or nothing; at run time the value or None."""
+
+    element: Type
+
+    def __str__(self) -> str:
+        return f"optional({self.element})"
+
+
+@dataclass(frozen=True)
+class MapType(Type):
+    """A mapping from keys (integers or strings) to values of one type; at run time a dict."""
+
+    key: DType
+    value: Type
+
+    def __str__(self) -> str:
+        return f"map({self.key.text},{self.value})"
+
+
+@dataclass(frozen=True)
+class SparseTensorType(Type):
+    """A tensor of which only some elements are stored."""
+
+    element: DType
+    sizes: Shape | None
+
+    def __str__(self) -> str:
+        dims = "?" if self.sizes is None else ",".join(map(str, self.sizes))
+        return f"sparse({self.element.text}[{dims}])"
+
+
 UNKNOWN = TensorType(None, None)
-"""The type of what follows data-dependent shapes."""
+"""The type of what only a run can tell, not even its rank."""
 
 
 def type_of(array: np.ndarray) -> TensorType:
@@ -62,6 +121,29 @@ def contents_array(elements: Any, shape: tuple[int, ...]) -> np.ndarray:
     array = np.empty(len(elements), object)
     array[:] = elements
     return array.reshape(shape)
+
+
+_settle: ContextVar[Callable[[Any, bool], None] | None] = ContextVar("settle", default=None)
+
+
+@contextmanager
+def settling(follow: Callable[[Any, bool], None]) -> Iterator[None]:
+    """Within the block, `settle` calls `follow`."""
+    token = _settle.set(follow)
+    try:
+        yield
+    finally:
+        _settle.reset(token)
+
+
+def settle(value: Any, signed: bool) -> None:
+    """Ask whoever infers to follow a small integer value's elements, as dimension variables where a run tells them.
+
+    signed: the value itself does not become variables, as it may be negative; what it follows from may.
+    """
+    follow = _settle.get()
+    if follow is not None:
+        follow(value, signed)
 
 
 def broadcast_shapes(*shapes: Sequence[DimLike]) -> Shape | None:

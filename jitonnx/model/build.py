@@ -9,10 +9,12 @@ import numpy as np
 
 from jitonnx import errors
 from jitonnx.errors import Fail, InvalidGraph
+from jitonnx.ir.bodies import with_sizes
 from jitonnx.ir.graph import Graph, GraphError, Value
-from jitonnx.ir.operator import Operator
+from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.strings import string_scalar, strings_of
+from jitonnx.ir.types import Type
 from jitonnx.model.check import (
     FIRST_IR_WITH_OPSETS,
     FunctionKey,
@@ -25,9 +27,9 @@ from jitonnx.model.check import (
 )
 from jitonnx.model.functions import Scope, enter
 from jitonnx.model.tensors import TensorReader
-from jitonnx.model.types import Dimensions, declaration, tensor_type
+from jitonnx.model.types import Dimensions, declaration, tensor_type, value_type
 from jitonnx.ops.registry import build
-from jitonnx.proto import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto
+from jitonnx.proto import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 
 class Builder:
@@ -48,34 +50,69 @@ class Builder:
         self._add_initializers(graph, proto, scope)
         for info in proto.input:
             if info.name not in scope.values:
-                declared = declaration(info)
-                if not declared.is_tensor:
-                    raise errors.NotImplemented(
-                        f"graph input {info.name!r} is a {declared.type}; jitonnx takes tensors only as yet"
-                    )
-                if declared.dtype is None:
-                    raise Fail(f"graph input {info.name!r} has no element type")
-                scope.values[info.name] = graph.add_input(info.name, tensor_type(declared, self.dimensions))
+                scope.values[info.name] = graph.add_input(info.name, self._input_type(info))
         self._finish(graph, proto, scope)
         return graph
 
-    def _subgraph(self, proto: GraphProto, outer: Scope, node: NodeProto) -> Graph:
-        """A graph among a node's attributes, if it needs nothing of the graph around it but constants."""
+    def _input_type(self, info: ValueInfoProto) -> Type:
+        if not info.type.HasField("tensor_type"):
+            return value_type(info.type, f"graph input {info.name!r}")
+        declared = declaration(info)
+        if declared.dtype is None:
+            raise Fail(f"graph input {info.name!r} has no element type")
+        return tensor_type(declared, self.dimensions)
+
+    def _body_of(
+        self, proto: GraphProto, types: Sequence[Type], shared: Sequence[str], outer: Scope, node: NodeProto
+    ) -> Graph:
+        """A graph among a node's attributes, closed.
+
+        types: of its own inputs. shared: names of the graph around it whose values are further inputs; constants that
+        it reads of that graph are constants of its own.
+        """
+        if len(types) != len(proto.input):
+            raise InvalidGraph(
+                f"This is an invalid model. {describe(node)}: its graph {proto.name!r} has {len(proto.input)} inputs, "
+                f"but is given {len(types)}"
+            )
         graph = Graph(proto.name)
         scope = Scope(outer.opsets, attributes=outer.attributes, prefix=outer.prefix, calls=outer.calls)
+        for info, type in zip(proto.input, types, strict=True):
+            name = scope.name(info.name)
+            scope.values[info.name] = graph.add_input(name, with_sizes(type, name))
+        for name in shared:
+            value = outer.values[name]
+            assert value is not None
+            scope.values[name] = graph.add_input(scope.name(name), value.type)
+            scope.values[name].contents = value.contents  # type: ignore[union-attr]
         for name in captured(proto):
             value = outer.values.get(name)
-            if value is None or value.constant is None:
-                raise errors.NotImplemented(
-                    f"{describe(node)}: its subgraph {proto.name!r} reads {name!r} of the graph around it; "
-                    "jitonnx does not support that yet"
-                )
-            scope.values[name] = graph.add_constant(value.constant, name)
+            if name not in scope.values and value is not None and value.constant is not None:
+                scope.values[name] = graph.add_constant(value.constant, scope.name(name))
+            elif name in outer.values:
+                scope.values.setdefault(name, value)
         self._add_initializers(graph, proto, scope)
-        for info in proto.input:
-            scope.values[info.name] = graph.add_input(info.name, tensor_type(declaration(info), self.dimensions))
         self._finish(graph, proto, scope)
+        for value in graph.inputs:
+            value.contents = None
         return graph
+
+    def _bodies(
+        self, operator: Operator, inputs: Sequence[Value | None], node: NodeProto, scope: Scope
+    ) -> tuple[list[Graph], list[Value]]:
+        """The graphs that an operator runs, and what they capture."""
+        protos = {attribute.name: attribute.g for attribute in scope.resolve(node) if attribute.HasField("g")}
+        missing = [name for name in operator.bodies if name not in protos]
+        if missing:
+            raise InvalidGraph(f"This is an invalid model. In {describe(node)}: it lacks the attribute {missing[0]!r}")
+        names = dict.fromkeys(name for body in operator.bodies for name in captured(protos[body]))
+        read = {name: scope.values.get(name) for name in names}
+        shared = {name: value for name, value in read.items() if value is not None and value.constant is None}
+        bodies = [
+            self._body_of(protos[name], operator.body_inputs(index, *inputs), list(shared), scope, node)
+            for index, name in enumerate(operator.bodies)
+        ]
+        return bodies, list(shared.values())
 
     def _add_initializers(self, graph: Graph, proto: GraphProto, scope: Scope) -> None:
         for tensor in proto.initializer:
@@ -144,16 +181,41 @@ class Builder:
             add=add,
         )
         operator = _invalid_graph_of(lambda: build(raw, scope.opsets.versions.get(raw.domain, 1)), where)
-        results = _failing(lambda: graph.add(operator, raw.inputs, name=raw.name, outputs=raw.outputs, origin=origin))
+        results = _failing(lambda: self._added(graph, operator, raw, origin, node, scope))
         scope.values.update((name, value) for name, value in zip(node.output, results, strict=False) if name)
+
+    def _added(
+        self, graph: Graph, operator: Operator, raw: RawNode, origin: tuple[str, ...], node: NodeProto, scope: Scope
+    ) -> tuple[Value, ...]:
+        if not operator.bodies:
+            return graph.add(operator, raw.inputs, name=raw.name, outputs=raw.outputs, origin=origin)
+        try:
+            bodies, captures = self._bodies(operator, raw.inputs, node, scope)
+        except InferenceError as error:
+            raise InvalidGraph(f"This is an invalid model. In {describe(node)}: {error}") from error
+        inputs = [*raw.inputs, *captures]
+        return graph.add(
+            operator,
+            inputs,
+            name=raw.name,
+            outputs=raw.outputs,
+            origin=origin,
+            bodies=bodies,
+            captures=len(captures),
+        )
 
     # ------------------------------------------------------------ attributes
 
     def _attributes(self, node: NodeProto, scope: Scope) -> dict[str, Any]:
-        return {attribute.name: self._value(attribute, node, scope) for attribute in scope.resolve(node)}
+        """The attributes but for graphs, which become bodies."""
+        return {
+            attribute.name: self._value(attribute, node)
+            for attribute in scope.resolve(node)
+            if not attribute.HasField("g")
+        }
 
-    def _value(self, attribute: AttributeProto, node: NodeProto, scope: Scope) -> Any:
-        """An attribute as Python has it: numbers, text, arrays, Graphs, and tuples of these."""
+    def _value(self, attribute: AttributeProto, node: NodeProto) -> Any:
+        """An attribute as Python has it: numbers, text, arrays, types, and tuples of these."""
         kind = attribute.type or _kind_by_field(attribute)
         what = f"{describe(node)}, attribute {attribute.name!r}"
         readers: dict[int, Callable[[], Any]] = {
@@ -162,13 +224,12 @@ class Builder:
             AttributeProto.INT: lambda: attribute.i,
             AttributeProto.STRING: lambda: _text(attribute.s),
             AttributeProto.TENSOR: lambda: self._reader.array(attribute.t, what),
-            AttributeProto.GRAPH: lambda: self._subgraph(attribute.g, scope, node),
             AttributeProto.SPARSE_TENSOR: lambda: self._reader.dense(attribute.sparse_tensor, what),
             AttributeProto.FLOATS: lambda: tuple(attribute.floats),
             AttributeProto.INTS: lambda: tuple(attribute.ints),
             AttributeProto.STRINGS: lambda: tuple(map(_text, attribute.strings)),
             AttributeProto.TENSORS: lambda: tuple(self._reader.array(tensor, what) for tensor in attribute.tensors),
-            AttributeProto.GRAPHS: lambda: tuple(self._subgraph(graph, scope, node) for graph in attribute.graphs),
+            AttributeProto.TYPE_PROTO: lambda: value_type(attribute.tp, what),
         }
         if kind not in readers:
             raise errors.NotImplemented(f"{what} is of a kind that jitonnx does not support yet")
@@ -211,12 +272,10 @@ def _kind_by_field(attribute: AttributeProto) -> int:
         "i": AttributeProto.INT,
         "s": AttributeProto.STRING,
         "t": AttributeProto.TENSOR,
-        "g": AttributeProto.GRAPH,
         "floats": AttributeProto.FLOATS,
         "ints": AttributeProto.INTS,
         "strings": AttributeProto.STRINGS,
         "tensors": AttributeProto.TENSORS,
-        "graphs": AttributeProto.GRAPHS,
     }
     return next((fields[field.name] for field, _ in attribute.ListFields() if field.name in fields), 0)
 

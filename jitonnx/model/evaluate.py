@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from jitonnx.errors import RuntimeException
 from jitonnx.ir import dims
 from jitonnx.ir.dims import Dim, DimLike
-from jitonnx.ir.graph import Graph, Node, Value
+from jitonnx.ir.graph import Binding, Graph, Node, Value
 from jitonnx.ir.operator import results_of
+from jitonnx.ir.types import UNKNOWN, TensorType
+
+Body: TypeAlias = Callable[[Sequence[Any], Mapping[str, int]], "list[Any]"]
+"""Runs a body: its outputs for its inputs, given the values of the variables of the graph around it."""
 
 
-def evaluate(graph: Graph, feeds: Mapping[str, Any]) -> list[np.ndarray]:
-    """The graph's outputs for `feeds`: an array for each graph input, by name.
+def evaluate(graph: Graph, feeds: Mapping[str, Any]) -> list[Any]:
+    """The graph's outputs for `feeds`: an array for each graph input (or what else its type says), by name.
 
     Arrays are let go after their last use. KeyError for an input without a feed; RuntimeException names the node that
     failed and what it was given.
     """
-    arrays: dict[Value, Any] = {value: np.asarray(feeds[value.name]) for value in graph.inputs}
-    variables = bind_dimensions(graph, feeds)
+    arrays: list[Any] = []
+    for value in graph.inputs:
+        fed = feeds[value.name]
+        arrays.append(np.asarray(fed) if isinstance(value.type, TensorType) and value.type != UNKNOWN else fed)
+    return evaluate_graph(graph, arrays, {})
+
+
+def evaluate_graph(graph: Graph, inputs: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
+    """As `evaluate`, of inputs in order. sizes: values of variables of the graph around this one."""
+    arrays: dict[Value, Any] = dict(zip(graph.inputs, inputs, strict=True))
+    variables = {**sizes, **bind_dimensions(graph, inputs)}
+    bound = bindings_by_value(graph)
+    for value in graph.inputs:
+        bind(variables, bound.get(value, ()), arrays[value])
 
     def array_of(value: Value | None) -> Any:
         if value is None:
@@ -34,7 +51,10 @@ def evaluate(graph: Graph, feeds: Mapping[str, Any]) -> list[np.ndarray]:
     with _silent():
         for node in graph:
             inputs = [array_of(value) for value in node.inputs]
-            arrays.update(zip(node.outputs, _evaluate(node, inputs), strict=False))
+            results = evaluate_node(node, inputs, variables)
+            arrays.update(zip(node.outputs, results, strict=False))
+            for value, result in zip(node.outputs, results, strict=False):
+                bind(variables, bound.get(value, ()), result)
             for value in last_use.get(node, ()):
                 arrays.pop(value, None)
     return [array_of(value) for value in graph.outputs]
@@ -42,22 +62,22 @@ def evaluate(graph: Graph, feeds: Mapping[str, Any]) -> list[np.ndarray]:
 
 def on_numpy(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     """The graph's outputs for inputs in its order; arrays of their own, which the caller may keep and change."""
-    feeds = {value.name: array for value, array in zip(graph.inputs, inputs, strict=True)}
-    return owned(evaluate(graph, feeds), inputs)
+    return owned(evaluate_graph(graph, inputs, {}), inputs)
 
 
-def evaluate_nodes(nodes: Sequence[Node], values: dict[Value, Any]) -> None:
-    """Evaluate nodes, producers first; what they give is added to `values`. Errors as `evaluate` has them."""
-    with _silent():
-        for node in nodes:
-            inputs = [None if value is None else look_up(values, value) for value in node.inputs]
-            values.update(zip(node.outputs, _evaluate(node, inputs), strict=False))
+def bindings_by_value(graph: Graph) -> dict[Value, list[tuple[str, Binding]]]:
+    """The variables that only a run can tell, by the value that tells them."""
+    bound: dict[Value, list[tuple[str, Binding]]] = {}
+    for name, binding in graph.bindings.items():
+        bound.setdefault(binding.value, []).append((name, binding))
+    return bound
 
 
-def look_up(values: Mapping[Value, Any], value: Value) -> Any:
-    """What `values` has for a value, or the value's own elements if it is a constant."""
-    found = values.get(value)
-    return known(value, {}) if found is None else found
+def bind(sizes: dict[str, int], bindings: Iterable[tuple[str, Binding]], array: Any) -> None:
+    """Give the variables that an array tells their values."""
+    for name, binding in bindings:
+        if isinstance(array, np.ndarray):
+            sizes[name] = int(array.flat[binding.place]) if binding.element else array.shape[binding.place]
 
 
 def owned(arrays: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
@@ -74,11 +94,11 @@ def owned(arrays: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
     return results
 
 
-def bind_dimensions(graph: Graph, feeds: Mapping[str, Any]) -> dict[str, int]:
-    """Values of the graph's dimension variables for feeds of these shapes; where inputs disagree, the first counts."""
+def bind_dimensions(graph: Graph, inputs: Sequence[Any]) -> dict[str, int]:
+    """Values of the graph's dimension variables for inputs of these shapes; where they disagree, the first counts."""
     bound: dict[str, int] = {}
-    for value in graph.inputs:
-        sizes = np.shape(feeds[value.name])
+    for value, array in zip(graph.inputs, inputs, strict=True):
+        sizes = array.shape if isinstance(array, np.ndarray) else ()
         for dim, size in zip(value.type.shape or (), sizes, strict=False):
             if isinstance(dim, Dim) and dim == dims.variable(name := next(iter(dims.variables(dim)))):
                 bound.setdefault(name, size)
@@ -120,12 +140,42 @@ def _last_uses(graph: Graph) -> dict[Node, list[Value]]:
     return ends
 
 
-def _evaluate(node: Node, inputs: Sequence[Any]) -> tuple[Any, ...]:
+def evaluate_node(
+    node: Node, inputs: Sequence[Any], sizes: Mapping[str, int], bodies: Sequence[Body] | None = None
+) -> tuple[Any, ...]:
+    """A node's outputs. sizes: values of the graph's variables; bodies: what runs the node's, NumPy if not given.
+
+    RuntimeException names the node that failed and what it was given.
+    """
     try:
-        return results_of(node.operator, inputs)
+        if not node.bodies:
+            return results_of(node.operator, inputs)
+        arguments, captured = inputs[: len(node.arguments)], inputs[len(node.arguments) :]
+        if bodies is None:
+            bodies = [functools.partial(evaluate_graph, body) for body in node.bodies]
+
+        closed = [_Closed(run, graph, captured, sizes) for run, graph in zip(bodies, node.bodies, strict=True)]
+        return results_of(node.operator, arguments, bodies=closed)
     except (ValueError, TypeError, IndexError, ArithmeticError) as error:
-        given = ", ".join("absent" if x is None else f"{x.dtype}{list(x.shape)}" for x in inputs)
+        given = ", ".join(map(_described, inputs))
         raise RuntimeException(
             f"Non-zero status code returned while running {node.operator.name} node. Name:'{node.name}' "
             f"Status Message: {error} (inputs: {given})"
         ) from error
+
+
+class _Closed:
+    """A body with what it captures."""
+
+    def __init__(self, run: Body, graph: Graph, captured: Sequence[Any], sizes: Mapping[str, int]) -> None:
+        self._run, self._captured, self._sizes = run, captured, sizes
+        self.types = [value.type for value in graph.outputs]
+
+    def __call__(self, *inputs: Any) -> list[Any]:
+        return self._run([*inputs, *self._captured], self._sizes)
+
+
+def _described(given: Any) -> str:
+    if given is None:
+        return "absent"
+    return f"{given.dtype}{list(given.shape)}" if isinstance(given, np.ndarray) else type(given).__name__

@@ -11,7 +11,7 @@ from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.dims import Dim, variable
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph
-from jitonnx.ir.types import TensorType
+from jitonnx.ir.types import MapType, OptionalType, SequenceType, TensorType, Type
 from jitonnx.metadata import ModelMetadata
 from jitonnx.proto import TypeProto, ValueInfoProto
 from jitonnx.records import dataclass
@@ -98,6 +98,23 @@ def tensor_type(declared: Declaration, dimensions: Dimensions) -> TensorType:
         for axis, dim in enumerate(declared.shape)
     ]
     return TensorType(declared.dtype, tuple(dims))
+
+
+def value_type(proto: TypeProto, what: str) -> Type:
+    """A type as a file gives it, its unknown sizes None. NotImplemented for a kind that jitonnx does not know."""
+    kind = proto.WhichOneof("value")
+    if kind == "tensor_type":
+        shape = _shape(proto.tensor_type)
+        dims = None if shape is None else tuple(dim if isinstance(dim, int) else None for dim in shape)
+        return TensorType(_dtype(proto.tensor_type.elem_type), dims)  # type: ignore[arg-type]
+    if kind == "sequence_type":
+        return SequenceType(value_type(proto.sequence_type.elem_type, what))
+    if kind == "optional_type":
+        return OptionalType(value_type(proto.optional_type.elem_type, what))
+    key = _dtype(proto.map_type.key_type) if kind == "map_type" else None
+    if key is not None:
+        return MapType(key, value_type(proto.map_type.value_type, what))
+    raise NotImplementedError(f"{what} is a {type_text(proto)}, which jitonnx does not support yet")
 
 
 def type_text(type: TypeProto) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,7 +14,7 @@ from jitonnx.ir.dtypes import HALVES, DType, of_numpy
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple
-from jitonnx.ir.types import Shape, TensorType, broadcast_shapes, is_symbolic
+from jitonnx.ir.types import Shape, TensorType, broadcast_shapes, is_symbolic, settle
 
 FLOATS = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT, DType.DOUBLE})
 SIGNED = frozenset({DType.INT8, DType.INT16, DType.INT32, DType.INT64})
@@ -98,16 +98,54 @@ def normalize_axis(axis: int, rank: int, name: str = "axis") -> int:
     return axis % rank if rank else 0
 
 
-def constant_of(value: Value | None, what: str) -> list:
+def constant_of(value: Value | None, what: str, signed: bool = False) -> list:
     """Elements of an input that shapes depend on, as a list of integers and dimension expressions.
 
-    DataDependent where they are not known before the run.
+    Elements that a run computes become dimension variables, which stand for sizes: a run in which one of them is
+    negative is not what the graph was planned for. signed: what the elements are may well be negative, so that they
+    become variables only where they follow from others. DataDependentError where they are not known before the run.
     """
     if value is None:
         raise InferenceError(f"input {what} is absent")
-    if value.contents is None:
+    if value.contents is None or signed:
+        settle(value, signed)
+    if value.contents is None or (signed and value.measured):
         raise DataDependentError(f"the output's shape depends on the values of {what} ({value.name!r})")
     return list(value.contents.ravel().tolist())
+
+
+def integers_of(value: Value | None, what: str) -> list[int]:
+    """Elements of an input that ranks depend on: axes, steps. DataDependentError where they are not known numbers."""
+    if value is None:
+        raise InferenceError(f"input {what} is absent")
+    if value.constant is None:
+        raise DataDependentError(f"the output's rank depends on the values of {what} ({value.name!r})")
+    return [int(element) for element in value.constant.ravel().tolist()]
+
+
+def count_of(value: Value | None) -> int:
+    """How many elements an input has that ranks depend on. DataDependentError where only a run can tell."""
+    count = None if value is None or value.type.shape is None else value.type.elements
+    if not isinstance(count, int):
+        raise DataDependentError("a rank depends on data")
+    return count
+
+
+def open_like(x: Value, axes: Iterable[int] | None = None) -> TensorType:
+    """The type of `x`, its sizes on some axes (None: all) left to the run."""
+    chosen = None if axes is None else {normalize_axis(axis, len(x.shape)) for axis in axes}
+    return TensorType(
+        x.dtype,
+        tuple(None if chosen is None or axis in chosen else size for axis, size in enumerate(x.shape)),  # type: ignore[misc]
+    )
+
+
+def open_rank(dtype: DType, sizes: Value) -> TensorType:
+    """The type of a tensor whose shape is the vector `sizes`, of which only the length is known."""
+    (rank,) = sizes.shape or (1,)
+    if not isinstance(rank, int):
+        raise DataDependentError(f"the output's rank depends on the size of {sizes.name!r}")
+    return TensorType(dtype, (None,) * rank)  # type: ignore[arg-type]
 
 
 def widen(array: np.ndarray | None) -> Any:

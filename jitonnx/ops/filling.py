@@ -15,7 +15,7 @@ from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, Tensor, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType, contents_array
-from jitonnx.ops.base import BOOLS, NUMBERS, constant_of, integers, non_negative, normalize_axis, same_dtype
+from jitonnx.ops.base import BOOLS, NUMBERS, constant_of, integers, non_negative, normalize_axis, open_rank, same_dtype
 
 
 class Range(Operator):
@@ -35,6 +35,9 @@ class Range(Operator):
             constant_of(value, name) for value, name in ((start, "start"), (limit, "limit"), (delta, "delta"))
         )
         return TensorType(start.dtype, (_range_size(first, last, step),))
+
+    def infer_open(self, start: Value, limit: Value, delta: Value) -> TensorType:
+        return TensorType(start.dtype, (None,))  # type: ignore[arg-type]
 
     def evaluate(self, start: np.ndarray, limit: np.ndarray, delta: np.ndarray) -> np.ndarray:
         first, last, step = start.item(), limit.item(), delta.item()
@@ -66,8 +69,10 @@ class Range(Operator):
 
 
 def _range_size(start: Any, limit: Any, delta: Any) -> DimLike:
-    if isinstance(delta, Dim) or delta == 0:
-        raise InferenceError(f"delta is {delta}")
+    if isinstance(delta, Dim):
+        raise DataDependentError("which way a range goes depends on data")
+    if delta == 0:
+        raise InferenceError("delta is 0")
     if isinstance(start, Dim) or isinstance(limit, Dim):
         return non_negative(ceil_divide(limit - start, delta) if delta > 0 else ceil_divide(start - limit, -delta))
     return max(math.ceil((limit - start) / delta), 0) if math.isfinite(limit - start) else 0
@@ -91,6 +96,9 @@ class ConstantOfShape(Operator):
         if any(isinstance(size, int) and size < 0 for size in sizes):
             raise InferenceError(f"shape {sizes} has a negative size")
         return TensorType(of_numpy(self.value.array.dtype), tuple(sizes))
+
+    def infer_open(self, shape: Value) -> TensorType:
+        return open_rank(of_numpy(self.value.array.dtype), shape)
 
     def evaluate(self, shape: np.ndarray) -> np.ndarray:
         return np.full(tuple(integers(shape, "input").tolist()), self.value.array.reshape(()))
@@ -123,6 +131,10 @@ class OneHot(Operator):
         axis = normalize_axis(self.axis, len(indices.shape) + 1)
         size = size if isinstance(size, Dim) else int(size)
         return TensorType(values.dtype, (*indices.shape[:axis], size, *indices.shape[axis:]))
+
+    def infer_open(self, indices: Value, depth: Value, values: Value) -> TensorType:
+        axis = normalize_axis(self.axis, len(indices.shape) + 1)
+        return TensorType(values.dtype, (*indices.shape[:axis], None, *indices.shape[axis:]))  # type: ignore[arg-type]
 
     def evaluate(self, indices: np.ndarray, depth: np.ndarray, values: np.ndarray) -> np.ndarray:
         size = int(depth.reshape(()))

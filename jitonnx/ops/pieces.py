@@ -15,7 +15,16 @@ from jitonnx.ir.operator import InferenceError, Operator, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Shape as Dims
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import constant_of, integers, non_negative, normalize_axis, same_dtype
+from jitonnx.ops.base import (
+    constant_of,
+    count_of,
+    integers,
+    integers_of,
+    non_negative,
+    normalize_axis,
+    open_like,
+    same_dtype,
+)
 
 # ---------------------------------------------------------------------------------------------- slicing
 
@@ -59,6 +68,13 @@ class Slice(Operator):
         _, _, sizes = self._extents(data.shape, *_bounds(starts, ends, axes, steps))
         return TensorType(data.dtype, tuple(sizes))
 
+    def infer_open(
+        self, data: Value, starts: Value, ends: Value, axes: Value | None = None, steps: Value | None = None
+    ) -> TensorType:
+        if axes is None:
+            return open_like(data, range(count_of(starts)))
+        return open_like(data, None if axes.constant is None else integers_of(axes, "axes"))
+
     def evaluate(
         self,
         data: np.ndarray,
@@ -90,8 +106,12 @@ class Slice(Operator):
 
 
 def _bounds(starts: Value, ends: Value, axes: Value | None, steps: Value | None) -> list[list[Any] | None]:
-    named = (("starts", starts), ("ends", ends), ("axes", axes), ("steps", steps))
-    return [None if value is None else constant_of(value, name) for name, value in named]
+    named = (("axes", axes), ("steps", steps))
+    return [
+        constant_of(starts, "starts", signed=True),
+        constant_of(ends, "ends", signed=True),
+        *(None if value is None else integers_of(value, name) for name, value in named),
+    ]
 
 
 def _extent(start: DimLike, end: DimLike, step: int, size: DimLike) -> tuple[DimLike, DimLike]:
@@ -182,6 +202,9 @@ class Split(Operator):
         axis = normalize_axis(self.axis, len(x.shape))
         sizes = self._sizes(x.shape[axis], None if split is None else constant_of(split, "split"))
         return tuple(TensorType(x.dtype, (*x.shape[:axis], size, *x.shape[axis + 1 :])) for size in sizes)
+
+    def infer_open(self, x: Value, split: Value | None = None) -> tuple[TensorType, ...]:
+        return (open_like(x, (self.axis,)),) * count_of(split)
 
     def evaluate(self, x: np.ndarray, split: np.ndarray | None = None) -> tuple[np.ndarray, ...]:
         axis = normalize_axis(self.axis, x.ndim)
@@ -281,6 +304,9 @@ class Tile(Operator):
         times = self._repeats(x.shape, constant_of(repeats, "repeats"))
         return TensorType(x.dtype, tuple(size * count for size, count in zip(x.shape, times, strict=True)))
 
+    def infer_open(self, x: Value, repeats: Value) -> TensorType:
+        return open_like(x)
+
     def evaluate(self, x: np.ndarray, repeats: np.ndarray) -> np.ndarray:
         return np.tile(x, self._repeats(x.shape, integers(repeats, "repeats").tolist()))  # type: ignore[arg-type]
 
@@ -327,8 +353,8 @@ class Pad(Operator):
         return before, after
 
     def _of(self, data: Value, pads: Value, axes: Value | None) -> tuple[list[DimLike], list[DimLike]]:
-        chosen = None if axes is None else constant_of(axes, "axes")
-        return self._pads(len(data.shape), constant_of(pads, "pads"), chosen)
+        chosen = None if axes is None else integers_of(axes, "axes")
+        return self._pads(len(data.shape), constant_of(pads, "pads", signed=True), chosen)
 
     def infer(
         self, data: Value, pads: Value, constant_value: Value | None = None, axes: Value | None = None
@@ -340,6 +366,11 @@ class Pad(Operator):
             non_negative(low + size + high) for low, size, high in zip(before, data.shape, after, strict=True)
         )
         return TensorType(data.dtype, shape)
+
+    def infer_open(
+        self, data: Value, pads: Value, constant_value: Value | None = None, axes: Value | None = None
+    ) -> TensorType:
+        return open_like(data, None if axes is None or axes.constant is None else integers_of(axes, "axes"))
 
     def evaluate(
         self,

@@ -12,15 +12,17 @@ from jitonnx.ir import expr as e
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
-from jitonnx.ir.operator import Operator
+from jitonnx.ir.operator import DataDependentError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import (
     NUMBERS,
     SUMMABLE,
-    constant_of,
+    count_of,
+    integers_of,
     lower_halves,
     normalize_axis,
+    open_like,
     via_float32,
 )
 
@@ -50,7 +52,7 @@ class _Reduce(Operator):
         return tuple(sorted({normalize_axis(axis, rank, "axes") for axis in axes}))
 
     def _axes_of(self, data: Value, axes: Value | None) -> tuple[int, ...]:
-        return self._axes(len(data.shape), None if axes is None else constant_of(axes, "axes"))
+        return self._axes(len(data.shape), None if axes is None else integers_of(axes, "axes"))
 
     def infer(self, data: Value, axes: Value | None = None) -> TensorType:
         gone = self._axes_of(data, axes)
@@ -58,6 +60,13 @@ class _Reduce(Operator):
             (1 if axis in gone else size) for axis, size in enumerate(data.shape) if self.keepdims or axis not in gone
         )
         return TensorType(data.dtype, tuple(sizes))
+
+    def infer_open(self, data: Value, axes: Value | None = None) -> TensorType:
+        if self.keepdims:
+            return open_like(data)
+        if not count_of(axes):
+            raise DataDependentError("a rank depends on data")
+        return TensorType(data.dtype, (None,) * (len(data.shape) - count_of(axes)))  # type: ignore[arg-type]
 
     @via_float32
     def evaluate(self, data: np.ndarray, axes: np.ndarray | None = None) -> np.ndarray:

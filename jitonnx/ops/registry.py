@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.ir.graph import Graph, GraphError
+from jitonnx.ir.errors import GraphError
 from jitonnx.ir.operator import Operator, Tensor
 from jitonnx.ir.raw import RawNode
+from jitonnx.ir.types import Type
 
 DOMAINS = {"": 28}
 """Domains known here, with the newest operator-set version of each."""
@@ -26,6 +27,7 @@ _FAMILIES = (
     "attention",
     "blocks",
     "cast",
+    "control",
     "convolution",
     "einsum",
     "filling",
@@ -41,6 +43,7 @@ _FAMILIES = (
     "resize",
     "scatter",
     "selection",
+    "sequence",
     "shape",
     "spectral",
     "softmax",
@@ -133,7 +136,7 @@ def _convert(value: Any, annotation: str, where: str) -> Any:
         "tuple[float, ...]": (tuple, tuple),
         "tuple[str, ...]": (tuple, tuple),
         "Tensor": (np.ndarray, Tensor),
-        "Graph": (Graph, lambda graph: graph),
+        "Type": (Type, lambda type: type),
     }
     expected, convert = checks[kind]
     if not isinstance(value, expected):

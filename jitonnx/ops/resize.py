@@ -15,7 +15,7 @@ from jitonnx.ir.operator import InferenceError, Operator, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.resampling import COORDINATES, NEAREST, axis_table, resample, scaled
 from jitonnx.ir.types import Shape, TensorType
-from jitonnx.ops.base import constant_of, lower_floating, normalize_axis, widen
+from jitonnx.ops.base import constant_of, lower_floating, normalize_axis, open_like, widen
 
 _POLICIES = ("stretch", "not_larger", "not_smaller")
 
@@ -63,6 +63,11 @@ class Resize(Operator):
             if length == 0 and isinstance(out, int) and out > 0:
                 raise InferenceError(f"an axis of 0 elements cannot be resized to {out}")
         return TensorType(x.dtype, resolved.output)
+
+    def infer_open(
+        self, x: Value, roi: Value | None = None, scales: Value | None = None, sizes: Value | None = None
+    ) -> TensorType:
+        return open_like(x, self.axes)
 
     def _resolve_values(self, x: Value, *values: Value | None) -> _Resolved:
         names = ("roi", "scales", "sizes")
@@ -239,6 +244,9 @@ class Upsample(Operator):
 
     def infer(self, x: Value, scales: Value) -> TensorType:
         return self._resize.infer(x, None, scales)
+
+    def infer_open(self, x: Value, scales: Value) -> TensorType:
+        return open_like(x)
 
     def evaluate(self, x: np.ndarray, scales: np.ndarray) -> np.ndarray:
         return self._resize.evaluate(x, None, scales)

@@ -29,6 +29,7 @@ from jitonnx.ops.base import (
     is_narrow,
     lower_halves,
     normalize_axis,
+    open_like,
 )
 
 
@@ -36,7 +37,7 @@ class _OnHost(Operator):
     """An operator that is evaluated on NumPy, between native programs."""
 
     def lower(self, to: Lowering, *inputs: Value | None) -> Value | tuple[Value, ...]:
-        types = self.infer(*inputs)
+        types: Any = self.infer(*inputs)
         if isinstance(types, TensorType):
             return to.host(self, inputs, (types,))[0]
         return to.host(self, inputs, types)
@@ -136,6 +137,10 @@ class TopK(Operator):
         shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
         return TensorType(x.dtype, shape), TensorType(DType.INT64, shape)
 
+    def infer_open(self, x: Value, k: Value) -> tuple[TensorType, TensorType]:
+        values = open_like(x, (self.axis,))
+        return values, TensorType(DType.INT64, values.shape)
+
     def evaluate(self, x: np.ndarray, k: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         axis, count = normalize_axis(self.axis, x.ndim), int(k.reshape(()))
         if not 0 <= count <= x.shape[axis]:
@@ -168,8 +173,12 @@ class Unique(_OnHost):
     axis: int | None = None
     sorted: int = 1
 
-    def infer(self, x: Value) -> TensorType:
-        raise DataDependentError("how many distinct elements there are depends on the data")
+    def infer(self, x: Value) -> tuple[TensorType, ...]:
+        count = TensorType(DType.INT64, (None,))  # type: ignore[arg-type]
+        if self.axis is None:
+            return TensorType(x.dtype, (None,)), count, TensorType(DType.INT64, (product(x.shape),)), count  # type: ignore[arg-type]
+        axis = normalize_axis(self.axis, len(x.shape))
+        return open_like(x, (axis,)), count, TensorType(DType.INT64, (x.shape[axis],)), count
 
     def evaluate(self, x: np.ndarray) -> tuple[np.ndarray, ...]:
         axis = None if self.axis is None else normalize_axis(self.axis, x.ndim)
@@ -201,7 +210,7 @@ class NonZero(_OnHost):
     outputs = ("Y",)
 
     def infer(self, x: Value) -> TensorType:
-        raise DataDependentError("how many elements are not zero depends on the data")
+        return TensorType(DType.INT64, (len(x.shape), None))  # type: ignore[arg-type]
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         # NumPy's nonzero of several axes takes four times as long as of one, whose places are then told apart.
@@ -235,6 +244,9 @@ class Compress(Operator):
         axis = normalize_axis(self.axis, len(x.shape))
         return TensorType(x.dtype, (*x.shape[:axis], count, *x.shape[axis + 1 :]))
 
+    def infer_open(self, x: Value, condition: Value) -> TensorType:
+        return TensorType(x.dtype, (None,)) if self.axis is None else open_like(x, (self.axis,))  # type: ignore[arg-type]
+
     def evaluate(self, x: np.ndarray, condition: np.ndarray) -> np.ndarray:
         return np.compress(condition, x, self.axis)
 
@@ -247,6 +259,94 @@ class Compress(Operator):
         assert condition.constant is not None, "Bug: the size of the result was known"
         chosen = to.constant(np.flatnonzero(condition.constant).astype(np.int64))
         return to.emit(c.Gather(axis), (x, chosen), type)
+
+
+class NonMaxSuppression(_OnHost):
+    """Boxes chosen greedily by score, without those that overlap a chosen one: rows of (batch, class, box).
+
+    In a batch and class the boxes of the largest scores come first, of equal ones the first; a box is left out if its
+    intersection with a chosen one is above iou_threshold of their union, or its score is not above score_threshold.
+    """
+
+    versions = (10, 11)
+    inputs = (
+        "boxes",
+        "scores",
+        "max_output_boxes_per_class?",
+        "iou_threshold?",
+        "score_threshold?",
+    )
+    outputs = ("selected_indices",)
+    types = frozenset({DType.FLOAT})
+
+    center_point_box: int = 0
+
+    def infer(
+        self,
+        boxes: Value,
+        scores: Value,
+        limit: Value | None = None,
+        iou_threshold: Value | None = None,
+        score_threshold: Value | None = None,
+    ) -> TensorType:
+        if len(boxes.shape) != 3 or len(scores.shape) != 3 or not demand_equal(boxes.shape[2], 4):
+            raise InferenceError(f"boxes {boxes.type}, scores {scores.type}: [n,boxes,4] and [n,classes,boxes] needed")
+        if not (demand_equal(boxes.shape[0], scores.shape[0]) and demand_equal(boxes.shape[1], scores.shape[2])):
+            raise InferenceError(f"boxes {boxes.type} do not go with scores {scores.type}")
+        return TensorType(DType.INT64, (None, 3))  # type: ignore[arg-type]
+
+    def evaluate(
+        self,
+        boxes: np.ndarray,
+        scores: np.ndarray,
+        limit: np.ndarray | None = None,
+        iou_threshold: np.ndarray | None = None,
+        score_threshold: np.ndarray | None = None,
+    ) -> np.ndarray:
+        most = 0 if limit is None else int(limit.reshape(-1)[0])
+        overlap = 0.0 if iou_threshold is None else float(iou_threshold.reshape(-1)[0])
+        if not 0 <= overlap <= 1:
+            raise ValueError(f"iou_threshold is {overlap}; it has to be in [0, 1]")
+        least = None if score_threshold is None else np.float32(score_threshold.reshape(-1)[0])
+        if most <= 0:
+            return np.zeros((0, 3), np.int64)
+        rows = []
+        for batch, (some, by_class) in enumerate(zip(boxes, scores, strict=True)):
+            corners = self._corners(some)
+            for kind, row in enumerate(by_class):
+                found = np.arange(len(row)) if least is None else np.flatnonzero(row > least)
+                order = found[np.argsort(-row[found], kind="stable")]
+                rows += [(batch, kind, box) for box in _not_overlapping(corners, order, most, overlap)]
+        return np.array(rows, np.int64).reshape(-1, 3)
+
+    def _corners(self, boxes: np.ndarray) -> np.ndarray:
+        """The lowest and highest coordinates: [4, boxes] of (y1, x1, y2, x2), or with x and y exchanged."""
+        a, b, c_, d = boxes.T
+        if self.center_point_box:
+            return np.stack([b - d / 2, a - c_ / 2, b + d / 2, a + c_ / 2])
+        return np.stack([np.minimum(a, c_), np.minimum(b, d), np.maximum(a, c_), np.maximum(b, d)])
+
+
+def _not_overlapping(corners: np.ndarray, order: np.ndarray, most: int, overlap: float) -> list[int]:
+    """The first `most` of the boxes in this order that overlap none before them too much."""
+    top, left, bottom, right = corners[:, order]
+    areas = (bottom - top) * (right - left)
+    alive = np.ones(len(order), bool)
+    chosen: list[int] = []
+    for place in range(len(order)):
+        if not alive[place]:
+            continue
+        chosen.append(int(order[place]))
+        if len(chosen) == most:
+            break
+        rest = slice(place + 1, None)
+        height = np.minimum(bottom[place], bottom[rest]) - np.maximum(top[place], top[rest])
+        width = np.minimum(right[place], right[rest]) - np.maximum(left[place], left[rest])
+        shared = np.maximum(height, 0) * np.maximum(width, 0)
+        union = areas[place] + areas[rest] - shared
+        empty = (areas[place] <= 0) | (areas[rest] <= 0) | (union <= 0)
+        alive[rest] &= empty | (shared <= np.float32(overlap) * union)
+    return chosen
 
 
 # ---------------------------------------------------------------------------------------------- sequences, crops
@@ -304,6 +404,9 @@ class CenterCropPad(Operator):
     def infer(self, x: Value, shape: Value) -> TensorType:
         return TensorType(x.dtype, tuple(self._sizes(x.shape, constant_of(shape, "shape"))))
 
+    def infer_open(self, x: Value, shape: Value) -> TensorType:
+        return open_like(x, self.axes)
+
     def evaluate(self, x: np.ndarray, shape: np.ndarray) -> np.ndarray:
         sizes = self._sizes(x.shape, shape.tolist())
         empty: Any = "" if x.dtype == object else 0
@@ -331,4 +434,4 @@ class CenterCropPad(Operator):
         return to.emit(c.Pad(before, after, "constant"), (x,), type)
 
 
-OPERATORS = (CenterCropPad, Compress, CumProd, CumSum, NonZero, ReverseSequence, TopK, Unique)
+OPERATORS = (CenterCropPad, Compress, CumProd, CumSum, NonMaxSuppression, NonZero, ReverseSequence, TopK, Unique)

@@ -13,8 +13,8 @@ from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Shape as Dims
-from jitonnx.ir.types import TensorType, broadcast_shapes, contents_array
-from jitonnx.ops.base import constant_of, integers, normalize_axis
+from jitonnx.ir.types import TensorType, Type, broadcast_shapes, contents_array
+from jitonnx.ops.base import constant_of, count_of, integers, integers_of, normalize_axis, open_rank
 
 
 class Shape(Operator):
@@ -104,7 +104,7 @@ class Reshape(Operator):
         return given[axis]
 
     def infer(self, data: Value, shape: Value) -> TensorType:
-        sizes = constant_of(shape, "shape")
+        sizes = constant_of(shape, "shape", signed=True)
         wanted = self._shape(data.shape, sizes)
         may_copy = not self.allowzero and any(isinstance(size, Dim) for size in sizes)  # where the size is 0
         if not (assume_equal if may_copy else demand_equal)(product(data.shape), product(wanted)):
@@ -112,6 +112,9 @@ class Reshape(Operator):
                 f"{data.type} has {product(data.shape)} elements and cannot take the shape {list(wanted)}"
             )
         return TensorType(data.dtype, wanted)
+
+    def infer_open(self, data: Value, shape: Value) -> TensorType:
+        return open_rank(data.dtype, shape)
 
     def evaluate(self, data: np.ndarray, shape: np.ndarray) -> np.ndarray:
         return data.reshape(self._shape(data.shape, integers(shape, "shape").tolist()))  # type: ignore[arg-type]
@@ -169,14 +172,17 @@ class Squeeze(Operator):
         return tuple(size for axis, size in enumerate(shape) if axis not in gone)
 
     def infer(self, data: Value, axes: Value | None = None) -> TensorType:
-        chosen = None if axes is None else constant_of(axes, "axes")
+        chosen = None if axes is None else integers_of(axes, "axes")
         return TensorType(data.dtype, self._shape(data.shape, chosen))
+
+    def infer_open(self, data: Value, axes: Value | None = None) -> TensorType:
+        return TensorType(data.dtype, (None,) * (len(data.shape) - count_of(axes)))  # type: ignore[arg-type]
 
     def evaluate(self, data: np.ndarray, axes: np.ndarray | None = None) -> np.ndarray:
         return data.reshape(self._shape(data.shape, None if axes is None else axes.ravel().tolist()))  # type: ignore[arg-type]
 
     def lower(self, to: Lowering, data: Value, axes: Value | None = None) -> Value:
-        return to.reshape(data, self._shape(data.shape, None if axes is None else constant_of(axes, "axes")))
+        return to.reshape(data, self._shape(data.shape, None if axes is None else integers_of(axes, "axes")))
 
 
 class Unsqueeze(Operator):
@@ -201,13 +207,16 @@ class Unsqueeze(Operator):
         return tuple(1 if axis in new else next(old) for axis in range(rank))
 
     def infer(self, data: Value, axes: Value) -> TensorType:
-        return TensorType(data.dtype, self._shape(data.shape, constant_of(axes, "axes")))
+        return TensorType(data.dtype, self._shape(data.shape, integers_of(axes, "axes")))
+
+    def infer_open(self, data: Value, axes: Value) -> TensorType:
+        return TensorType(data.dtype, (None,) * (len(data.shape) + count_of(axes)))  # type: ignore[arg-type]
 
     def evaluate(self, data: np.ndarray, axes: np.ndarray) -> np.ndarray:
         return data.reshape(self._shape(data.shape, axes.ravel().tolist()))  # type: ignore[arg-type]
 
     def lower(self, to: Lowering, data: Value, axes: Value) -> Value:
-        return to.reshape(data, self._shape(data.shape, constant_of(axes, "axes")))
+        return to.reshape(data, self._shape(data.shape, integers_of(axes, "axes")))
 
 
 class Transpose(Operator):
@@ -255,6 +264,10 @@ class Expand(Operator):
     def infer(self, data: Value, shape: Value) -> TensorType:
         return TensorType(data.dtype, self._shape(data.shape, constant_of(shape, "shape")))
 
+    def infer_open(self, data: Value, shape: Value) -> TensorType:
+        length = len(open_rank(data.dtype, shape).shape or ())
+        return TensorType(data.dtype, (None,) * max(length, len(data.shape)))  # type: ignore[arg-type]
+
     def evaluate(self, data: np.ndarray, shape: np.ndarray) -> np.ndarray:
         return np.broadcast_to(data, np.broadcast_shapes(data.shape, tuple(integers(shape, "shape").tolist())))
 
@@ -269,8 +282,9 @@ class Identity(Operator):
     inputs = ("input",)
     outputs = ("output",)
     symbolic = True
+    containers = True
 
-    def infer(self, x: Value) -> TensorType:
+    def infer(self, x: Value) -> Type:
         return x.type
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:

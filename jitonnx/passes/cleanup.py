@@ -30,7 +30,7 @@ def dropout(node: Node, edit: Edit) -> Result:
         raise Decline(Reason.NOT_CONSTANT, "training_mode")
     if training is not None and scalar(training):
         raise Decline(Reason.ATTRIBUTE, "training_mode")
-    if any(value.users or value in edit.graph.outputs for value in node.outputs[1:]):
+    if any(value.users or value in edit.graph.results for value in node.outputs[1:]):
         raise Decline(Reason.OTHER_USES, "the mask")
     return [node.inputs[0], *node.outputs[1:]]  # type: ignore[list-item]
 
@@ -125,7 +125,7 @@ def concat_of_concat(node: Node, edit: Edit) -> Result:
         if (above := producer(value, Concat)) is not None
         and above.operator.axis % len(node.output.shape) == axis  # type: ignore[attr-defined]
         and above.output.users == [node]
-        and above.output not in edit.graph.outputs
+        and above.output not in edit.graph.results
     ]
     if not inner:
         return None
@@ -169,7 +169,7 @@ def pool_by_one(node: Node, edit: Edit) -> Result:
     ones = all(size == 1 for size in (*operator.kernel_shape, *(operator.strides or ())))
     if not ones or any(operator.pads or ()):
         return None
-    if any(value.users or value in edit.graph.outputs for value in node.outputs[1:]):
+    if any(value.users or value in edit.graph.results for value in node.outputs[1:]):
         raise Decline(Reason.OTHER_USES, "the indices")
     return [node.inputs[0], *node.outputs[1:]]  # type: ignore[list-item]
 
@@ -238,12 +238,12 @@ def merge_equal(graph: Graph, edit: Edit) -> bool:
     seen: dict[object, Node] = {}
     constants: dict[object, Value] = {}
     for node in graph:
-        if not node.operator.deterministic:
+        if not node.operator.deterministic or node.bodies:
             continue
         key = _key(node, constants)
         first = seen.setdefault(key, node)
         shared = first.outputs[: len(node.outputs)]
-        if first is node or [value.type for value in shared] != [value.type for value in node.outputs]:
+        if first is node or not all(_alike(a, b) for a, b in zip(shared, node.outputs, strict=False)):
             continue
         if any(value in graph.outputs for value in node.outputs) and any(v in graph.outputs for v in first.outputs):
             continue  # each graph output keeps a node of its own
@@ -254,6 +254,16 @@ def merge_equal(graph: Graph, edit: Edit) -> bool:
         edit.substitute(node, shared)
         merged = True
     return merged
+
+
+def _alike(a: Value, b: Value) -> bool:
+    """Whether two values have one type, but for sizes of `b` that only a run tells and `b` is the name of."""
+    if a.type.shape is None or b.type.shape is None:
+        return a.type == b.type
+    if a.dtype is not b.dtype or len(a.shape) != len(b.shape):
+        return False
+    pairs = enumerate(zip(a.shape, b.shape, strict=True))
+    return all(x == y or str(y).endswith(f"{b.name}.{axis}") for axis, (x, y) in pairs)
 
 
 def _key(node: Node, constants: dict[object, Value]) -> object:

@@ -12,8 +12,8 @@ import numpy as np
 
 from jitonnx.ir.dims import DimLike, known
 from jitonnx.ir.dtypes import DType
-from jitonnx.ir.graph import Graph, Node, Value
-from jitonnx.ir.operator import Operator, attributes_of, evaluate_arrays
+from jitonnx.ir.graph import Node, Value
+from jitonnx.ir.operator import Operator, evaluate_arrays
 from jitonnx.mapped import release_pages
 from jitonnx.ops.arithmetic import Add, Div, Mul, Pow, Sub
 from jitonnx.ops.cast import Cast
@@ -37,7 +37,7 @@ def constants(node: Node, edit: Edit) -> Result:
     inputs = [None if value is None else array(value) for value in node.inputs]
     if any(given is None and value is not None for given, value in zip(inputs, node.inputs, strict=False)):
         return None
-    if not node.operator.deterministic or _has_graphs(node):
+    if not node.operator.deterministic or node.bodies:
         return None
     if isinstance(node.operator, ConstantOfShape) and node.output.type.static:
         # One element seen under strides of 0: no memory, whatever the size. Weights of test models are made so.
@@ -60,10 +60,6 @@ def constants(node: Node, edit: Edit) -> Result:
     return [edit.constant(np.asarray(result)) for result in given_out]
 
 
-def _has_graphs(node: Node) -> bool:
-    return any(isinstance(value, Graph) for value in attributes_of(node.operator).values())
-
-
 def _bytes(value: Value) -> int:
     if not value.type.static or value.dtype is None or value.dtype is DType.STRING:
         return 0
@@ -78,6 +74,8 @@ def shape_arithmetic(node: Node, edit: Edit) -> Result:
     after:  the vector (batch, seq, -1)
     """
     if len(node.outputs) != 1 or (contents := node.output.contents) is None or node.output.dtype is None:
+        return None
+    if node.output.measured:  # a run has to compute what the others follow from
         return None
     if (elements := array(node.output)) is not None:
         return edit.constant(elements)

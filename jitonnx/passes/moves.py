@@ -50,7 +50,7 @@ def _permutation(node: Node) -> tuple[int, ...]:
 
 
 def _read_elsewhere(view: Node, node: Node, edit: Edit) -> bool:
-    return view.output in edit.graph.outputs or any(user is not node for user in view.output.users)
+    return view.output in edit.graph.results or any(user is not node for user in view.output.users)
 
 
 def _before_transpose(value: Value | None, permutation: Sequence[int], edit: Edit) -> Value | None:

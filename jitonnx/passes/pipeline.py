@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
+from jitonnx.ir.bodies import prune_captures
 from jitonnx.ir.graph import Graph
-from jitonnx.ir.operator import attributes_of
 from jitonnx.passes import (
     activations,
     attention,
@@ -56,7 +56,7 @@ RULES: tuple[Rule, ...] = (
 def optimize(
     graph: Graph, level: int = Level.ALL, *, disabled: Collection[str] = (), verify_fully: bool = False
 ) -> Report:
-    """Rewrite `graph` in place, and its subgraphs.
+    """Rewrite `graph` in place, and the bodies of its nodes.
 
     level: as onnxruntime's GraphOptimizationLevel: 0 nothing, 1 basic (constants, shapes, no-ops, constants into
     weights, views), 2 and above also what recognises larger operators (activations, norms, attention).
@@ -69,11 +69,15 @@ def optimize(
         raise ValueError(f"no rewrite is named {', '.join(sorted(unknown))}; the names are in docs/passes.md")
     report = Report(int(level), len(graph))
     start = time.perf_counter()
-    for subgraph in _subgraphs(graph):
-        inner = optimize(subgraph, level, disabled=disabled, verify_fully=verify_fully)
-        report.applied.extend(inner.applied)
     if level >= Level.BASIC:
         _run(Edit(graph, report), level, frozenset(disabled), verify_fully)
+    if graph.bindings or any(node.bodies for node in graph):
+        graph.refresh()
+        for body in [body for node in graph for body in node.bodies]:
+            inner = optimize(body, level, disabled=disabled, verify_fully=verify_fully)
+            report.applied.extend(inner.applied)
+        if prune_captures(graph):
+            graph.remove_dead()
     report.nodes_after = len(graph)
     report.seconds = time.perf_counter() - start
     return report
@@ -116,11 +120,3 @@ def _run(edit: Edit, level: int, disabled: frozenset[str], full: bool) -> None:
     if step("projections", *projections.RULES, *spread.RULES):
         step("views", views, *fold.RULES, *cleanup.RULES)
         merge()
-
-
-def _subgraphs(graph: Graph) -> Iterator[Graph]:
-    """The graphs among the attributes of a graph's nodes."""
-    for node in graph:
-        for value in attributes_of(node.operator).values():
-            if isinstance(value, Graph):
-                yield value

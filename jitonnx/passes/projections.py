@@ -63,7 +63,7 @@ def _is_projection(user: Node, x: Value) -> bool:
 
 def _bias(product: Node, edit: Edit) -> tuple[Node, np.ndarray] | None:
     """The sum with a constant vector that alone reads a product."""
-    if product.output in edit.graph.outputs or len(product.output.users) != 1:
+    if product.output in edit.graph.results or len(product.output.users) != 1:
         return None
     (user,) = product.output.users
     if not isinstance(user.operator, Add) or user.output.shape != product.output.shape:

@@ -109,13 +109,13 @@ class Edit:
     def consume(self, nodes: Iterable[Node]) -> None:
         """The rule's node and `nodes` become one. Decline if a result inside is read elsewhere or by the caller."""
         self._consumed.update(dict.fromkeys(nodes))
-        root = next(iter(self._consumed))
+        root, results = next(iter(self._consumed)), self.graph.results
         for node in self._consumed:
             if node is root:
                 continue
             for value in node.outputs:
-                if value in self.graph.outputs:
-                    raise Decline(Reason.OTHER_USES, f"{value.name} is an output of the graph")
+                if value in results:
+                    raise Decline(Reason.OTHER_USES, f"{value.name} is read from outside the graph")
                 if other := [user for user in value.users if user not in self._consumed]:
                     raise Decline(Reason.OTHER_USES, f"{value.name} by {other[0].name}")
 
@@ -171,11 +171,19 @@ class Edit:
     def substitute(self, node: Node, results: Sequence[Value]) -> None:
         """Let `results` stand for the outputs of `node`, which is removed. Decline if their types differ."""
         for old, new in zip(node.outputs, results, strict=False):
-            if old.type.shape is not None and not same_type(old.type, new.type, self.graph.assumptions):
+            if old.type.shape is not None and not self._same_type(old, new):
                 raise Decline(Reason.SHAPE, f"{new.type} would stand for {old.type}")
         for old, new in zip(node.outputs, results, strict=False):
             self._replace(old, new)
         self._remove_unread(node)
+
+    def _same_type(self, old: Value, new: Value) -> bool:
+        """Whether two values have one type. What only a run can tell of the old one is what the new one has."""
+        bindings = self.graph.bindings
+        for a, b in zip(old.type.shape or (), new.type.shape or (), strict=False):
+            if a != b and str(a) in bindings and bindings[str(a)].value is old:
+                self.graph.assumptions.note(a, b)
+        return same_type(old.type, new.type, self.graph.assumptions)
 
     def _needed(self, node: Node, results: Sequence[Value]) -> bool:
         """Whether a node is the Identity that gives a graph output a name of its own."""
@@ -191,14 +199,14 @@ class Edit:
         if old in self.graph.outputs or (new.producer in self._added and new not in self.graph.outputs):
             old.name, new.name = new.name, old.name
         if new.contents is None and new.producer is not None:
-            new.contents = old.contents
+            new.contents, new.measured = old.contents, old.measured
         self.graph.replace(old, new)
 
     def _remove_unread(self, node: Node) -> None:
         stack = [node]
         while stack:
             node = stack.pop()
-            if node in self.graph and not any(value.users or value in self.graph.outputs for value in node.outputs):
+            if node in self.graph and not any(value.users or value in self.graph.results for value in node.outputs):
                 given = [value for value in node.inputs if value is not None]
                 self.graph.remove(node)
                 stack.extend(value.producer for value in given if value.producer is not None)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from jitonnx.ir.assumptions import Pair, noting
-from jitonnx.ir.dims import Dim, DimLike
+from jitonnx.ir.dims import Dim, DimLike, variable
 from jitonnx.ir.graph import Graph, GraphError, Node, Value, describe, infer
-from jitonnx.ir.types import TensorType
+from jitonnx.ir.types import TensorType, Type
 
 
 def verify(graph: Graph, full: bool = False, after: str = "") -> None:
@@ -45,9 +45,18 @@ def verify(graph: Graph, full: bool = False, after: str = "") -> None:
 
 
 def _verify_types(graph: Graph, node: Node, where: str) -> None:
+    if node.bodies:  # each is a graph of its own, which is verified by itself
+        return
     noted = graph.assumptions.apart()
+
+    def same(output: int, axis: int) -> Dim:
+        """What only a run can tell has the name that it has."""
+        shape = node.outputs[output].type.shape if output < len(node.outputs) else None
+        dim = shape[axis] if shape is not None and axis < len(shape) else 0
+        return dim if isinstance(dim, Dim) else variable(f"{node.name}.{output}.{axis}")
+
     with noting(noted):
-        types, _ = infer(node, len(node.outputs))
+        types, _ = infer(node, len(node.outputs), same)
     equal = {*graph.assumptions, *noted}
     for value, inferred in zip(node.outputs, types, strict=False):
         if not same_type(value.type, inferred, equal):
@@ -55,8 +64,10 @@ def _verify_types(graph: Graph, node: Node, where: str) -> None:
             raise GraphError(f"Bug{where}: {describe(node)} gives {inferred}, and {taken}")
 
 
-def same_type(a: TensorType, b: TensorType, assumptions: Collection[Pair]) -> bool:
+def same_type(a: Type, b: Type, assumptions: Collection[Pair]) -> bool:
     """Whether two types are equal, given pairs of dimensions that are taken to be equal. UNKNOWN equals only itself."""
+    if not isinstance(a, TensorType) or not isinstance(b, TensorType):
+        return a == b
     if a.dtype is not b.dtype or a.rank != b.rank:
         return False
     if a.shape is None or b.shape is None or a.shape == b.shape:

@@ -390,7 +390,7 @@ def views(node: Node, edit: Edit) -> Result:
 def _read_as_tensor(node: Node, edit: Edit) -> bool:
     """Whether anybody but further views reads the result: they will look through it themselves."""
     value = node.output
-    return value in edit.graph.outputs or any(
+    return value in edit.graph.results or any(
         not isinstance(user.operator, VIEWS) or user.inputs[0] is not value or isinstance(user.operator, Split)
         for user in value.users
     )

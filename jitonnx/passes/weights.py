@@ -283,7 +283,7 @@ def _trailing_norm(above: Node, step: Step, edit: Edit) -> Value | None:
     assert isinstance(operator, LayerNormalization | RMSNormalization)
     x, scale, bias = (*above.inputs, None)[:3]
     assert x is not None and scale is not None
-    if any(value.users or value in edit.graph.outputs for value in above.outputs[1:]):
+    if any(value.users or value in edit.graph.results for value in above.outputs[1:]):
         raise Decline(Reason.OTHER_USES, "the statistics are read")
     if isinstance(operator, RMSNormalization) and step.summand is not None:
         return None

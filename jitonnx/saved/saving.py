@@ -165,8 +165,8 @@ def _check_no_blas(engine: Engine) -> None:
 def _program(engine: Engine, shapes: Shapes) -> tuple[Compiled, SavedProgram]:
     """The program for one set of shapes, with the plan it comes from."""
     serving = engine.serving(shapes)
-    if serving.cut is not None:
-        reasons = serving.cut.explained()
+    if serving.schedule is not None:
+        reasons = serving.schedule.explained()
         raise Fail(f"the model cannot be saved as an artifact, as parts of it are evaluated on NumPy: {reasons}")
     _check_no_blas(serving)
     compiled, sizes = serving.compiled, serving.sizes(shapes)

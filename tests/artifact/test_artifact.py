@@ -389,7 +389,7 @@ def test_imports_nothing_that_compiles(tmp_path: Path) -> None:
     assert process.returncode == 0
     assert np.array_equal(np.load(tmp_path / "0.npy"), session.run(None, images())[0])
     ours = {"codegen", "plan", "passes", "ops", "model", "kernels", "target"}
-    ours |= {"engine.pipeline", "engine.cut", "saved.saving", "runtime.linker"}
+    ours |= {"engine.pipeline", "engine.schedule", "saved.saving", "runtime.linker"}
     unwanted = {"onnx", *(f"jitonnx.{name}" for name in ours), "jitonnx.proto.onnx_pb2"}
     if IS_LINKED_AHEAD:
         unwanted |= {"llvmlite", "llvmlite.binding"}

@@ -74,7 +74,7 @@ def test_sizes_follow_the_shapes() -> None:
     assert large.flops > 50 * small.flops
 
 
-def test_a_cut_graph() -> None:
+def test_a_schedule() -> None:
     nodes = [
         node("Relu", ["x"], ["r"]),
         node("Reshape", ["r", "to"], ["z"], "by_data"),
@@ -88,7 +88,7 @@ def test_a_cut_graph() -> None:
     before = explain(session, shapes)
     assert before.on_numpy == (("by_data", "Reshape", "the output's shape depends on data"),)
     assert [kernel.operators for kernel in before.kernels] == [("Relu",)]
-    assert "planned when a run has told its shapes" in as_text(before)
+    assert "only a run can tell their sizes" in as_text(before)
     session.run(None, {"x": [[1, 2, 3], [4, 5, 6]], "to": [3, 2]})
     after = explain(session, shapes)
     assert [kernel.operators for kernel in after.kernels] == [("Relu",), ("Neg",)]

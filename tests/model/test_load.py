@@ -208,11 +208,6 @@ WRONG = [
         errors.Fail,
         r"Type \(tensor\(float\)\) of output arg \(y\) does not match expected type \(tensor\(int32\)\)",
     ),
-    (
-        model_of([], [helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, None)], []),
-        errors.NotImplemented,
-        r"graph input 's' is a seq\(tensor\(float\)\)",
-    ),
 ]  # fmt: skip
 
 

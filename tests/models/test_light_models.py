@@ -24,4 +24,4 @@ def test_light_model(name: str) -> None:
     (result,) = session.run(None, {declared.name: ramp})
     stored = numpy_helper.to_array(TensorProto.FromString((LIGHT / f"{name}_output_0.pb").read_bytes()))
     np.testing.assert_allclose(result, stored, rtol=1e-3, atol=1e-7)
-    assert session.engine.cut is None, "a node was left to NumPy"
+    assert session.engine.schedule is None, "a node was left to NumPy"

@@ -177,7 +177,7 @@ def assumptions_hold(graph: Graph, feeds: Mapping[str, np.ndarray]) -> bool:
 
 def check_types(graph: Graph, feeds: Mapping[str, np.ndarray], results: Sequence[np.ndarray]) -> None:
     """What inference says about the outputs holds for what came out; where it says nothing it had to see data."""
-    sizes = bind_dimensions(graph, feeds)
+    sizes = bind_dimensions(graph, [feeds[value.name] for value in graph.inputs])
     for value, result in zip(graph.outputs, results, strict=True):
         if value.type.dtype is None:
             continue
@@ -192,7 +192,7 @@ def check_lowering(graph: Graph, feeds: Mapping[str, np.ndarray], results: Seque
     if any(value.type.dtype is None or value.type.shape is None for node in graph for value in node.outputs):
         return
     try:
-        computed = interpret(lower(graph), feeds, bind_dimensions(graph, feeds))
+        computed = interpret(lower(graph), feeds, bind_dimensions(graph, [feeds[value.name] for value in graph.inputs]))
     except Unreadable:
         return
     for position, (result, expected) in enumerate(zip(computed, results, strict=True)):

@@ -13,7 +13,9 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.operator import Operator
 from jitonnx.ops.base import BOOLS, NUMBERS
 from jitonnx.ops.registry import DOMAINS, registry
+from tests.model.test_node_models import node_tests
 from tests.ops.tables import all_cases
+from tests.session.test_control_flow import CONTROL_FLOW
 
 OPERATORS = sorted(registry().items())
 IDS = [f"{domain}:{name}" if domain else name for (domain, name), _ in OPERATORS]
@@ -76,7 +78,7 @@ def test_types_are_those_of_onnx(declaration: type[Operator]) -> None:
 @every_operator
 def test_attributes_are_those_of_onnx(declaration: type[Operator]) -> None:
     schema, declared = newest(declaration), attributes(declaration)
-    assert set(declared) == set(schema.attributes)
+    assert set(declared) | set(declaration.bodies) == set(schema.attributes)
     for name, entry in declared.items():
         given = schema.attributes[name]
         assert (entry.default is MISSING) == given.required, name
@@ -91,11 +93,21 @@ def test_attributes_are_those_of_onnx(declaration: type[Operator]) -> None:
 @every_operator
 def test_declaration_has_all_its_parts(declaration: type[Operator]) -> None:
     assert declaration.__doc__ and not declaration.__doc__.startswith(f"{declaration.__name__}("), "no docstring"
-    for part in ("infer", "evaluate", "lower"):
+    infer = "infer_bodies" if declaration.bodies else "infer"
+    parts = [infer, "evaluate", *(["body_inputs"] if declaration.bodies else [] if on_host(declaration) else ["lower"])]
+    for part in parts:
         assert getattr(declaration, part) is not getattr(Operator, part), f"no {part}"
-    parameters = list(inspect.signature(declaration.infer).parameters.values())[1:]
+    parameters = list(inspect.signature(getattr(declaration, infer)).parameters.values())[
+        2 if declaration.bodies else 1 :
+    ]
     if not any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         assert len(parameters) == len(declaration.inputs)
+
+
+def on_host(declaration: type[Operator]) -> bool:
+    """Whether all that an operator reads or gives is no tensor, so that no native code has a part in it."""
+    schema = newest(declaration)
+    return any(text.startswith("seq(") for entry in (*schema.inputs, *schema.outputs) for text in entry.types)
 
 
 @cache
@@ -105,6 +117,14 @@ def covered() -> set[tuple[str, str, int]]:
     for case in all_cases():
         versions = registry()[case.domain, case.operator].versions
         found.add((case.domain, case.operator, max(v for v in versions if v <= case.opset)))
+    for test in node_tests().values():  # operators on sequences and such that run graphs: ONNX's own models test these
+        opset = next((entry.version for entry in test.model.opset_import if entry.domain == ""), 0)
+        for node in test.model.graph.node:
+            declaration = registry().get(("", node.op_type))
+            if declaration is not None and (declaration.bodies or on_host(declaration)):
+                found.add(("", node.op_type, max((v for v in declaration.versions if v <= opset), default=0)))
+    for name, opset in CONTROL_FLOW:
+        found.add(("", name, max(v for v in registry()["", name].versions if v <= opset)))
     return found
 
 

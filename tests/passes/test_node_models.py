@@ -46,6 +46,9 @@ def compare(case: Any) -> bool:
     rewritten = load(data).graph
     optimize(rewritten, verify_fully=True)
     for wanted, given in zip(expected, evaluate(rewritten, feeds), strict=True):
+        if not isinstance(wanted, np.ndarray):  # a sequence or an optional
+            assert type(given) is type(wanted), case.name
+            continue
         assert (given.dtype, given.shape) == (wanted.dtype, wanted.shape), case.name
         if wanted.dtype == object:
             assert (given == wanted).all(), case.name

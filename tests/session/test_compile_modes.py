@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import jitonnx
+from jitonnx.engine.pipeline import Engine
 from jitonnx.errors import Fail, InvalidArgument, ModelRequiresCompilation
 from jitonnx.jobs import Job, StoppedError, Workshop
 from tests.session import models
@@ -100,12 +101,12 @@ def test_outputs_of_runs_on_numpy_belong_to_the_caller(empty_cache: Path) -> Non
 def test_an_error_in_the_background_is_raised_by_the_next_run(
     empty_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import jitonnx.engine.pipeline
+    import jitonnx.engine.schedule
 
     def broken(*_: object) -> None:
         raise MemoryError("no memory for the plan")
 
-    monkeypatch.setattr(jitonnx.engine.pipeline, "make_plan", broken)
+    monkeypatch.setattr(jitonnx.engine.schedule, "make_plan", broken)
     session = jitonnx.InferenceSession(layers(), options("background"))
     with pytest.raises(Fail, match="could not be compiled in the background: no memory for the plan"):
         session.wait_until_compiled()
@@ -146,49 +147,23 @@ def test_a_forked_process_compiles_for_itself(empty_cache: Path) -> None:
 # ------------------------------------------------------------------------------------------------ shapes that come back
 
 
-def cut() -> bytes:
-    """Rows chosen by a run: what is behind them can only be compiled for a number of rows."""
+def rows_chosen() -> bytes:
+    """Rows chosen by a run."""
     nodes = [node("Compress", ["x", "chosen"], ["rows"], axis=0), node("MatMul", ["rows", "w"], ["y"])]
     inputs = [tensor("x", ("N", 130)), tensor("chosen", ("N",), models.BOOL)]
     return model(nodes, inputs, [tensor("y", None)], {"w": WEIGHTS})
 
 
-def test_shapes_that_a_run_tells_are_compiled_when_they_come_back() -> None:
-    session = jitonnx.InferenceSession(cut())
+def test_what_is_behind_sizes_that_a_run_tells_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = jitonnx.InferenceSession(rows_chosen())
+    (step,) = session.engine.schedule.native_steps()
+    monkeypatch.setattr(Engine, "_compile", None)  # nothing is compiled from now on
     x = feeds(6)["x"]
-
-    def check(rows: int) -> None:
-        chosen = np.arange(6) < rows
-        (y,) = session.run(None, {"x": x, "chosen": chosen})
-        np.testing.assert_allclose(y, x[:rows] @ WEIGHTS, rtol=1e-4, atol=1e-4)
-
-    tails = session.engine.cut.tails
-    assert session.compile_status == ("compiled", 0, 0, 0)
-    for rows in (1, 2, 3):
-        check(rows)
-    assert len(tails) == 0
-    assert session.compile_status == ("waiting", 0, 0, 3)
-    check(2)
-    assert session.compile_status.numpy_runs == 4
-    deadline = time.monotonic() + 120
-    while len(tails) == 0 and time.monotonic() < deadline:
-        time.sleep(0.01)
-        check(2)
-    assert len(tails) == 1 and session.compile_status.state == "waiting"
-    served = session.compile_status.numpy_runs
-    assert session.wait_until_compiled() and session.compile_status.state == "compiled"
-    for rows in (1, 2, 3):
-        check(rows)
-    assert len(tails) == 3 and session.compile_status.numpy_runs == served
-
-
-def test_shapes_that_a_run_tells_are_compiled_before_it_if_asked_for() -> None:
-    x = feeds(6)["x"]
-    session = jitonnx.InferenceSession(cut(), options("before"))
-    for count, rows in enumerate((1, 2, 3), 1):
+    for rows in (1, 2, 3, 0, 6, 2):
         (y,) = session.run(None, {"x": x, "chosen": np.arange(6) < rows})
         np.testing.assert_allclose(y, x[:rows] @ WEIGHTS, rtol=1e-4, atol=1e-4)
-        assert len(session.engine.cut.tails) == count
+    assert len(step.programs) == 5
+    assert session.compile_status.numpy_runs == 0
 
 
 def test_inputs_that_disagree_are_planned_for_once() -> None:

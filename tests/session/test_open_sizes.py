@@ -35,7 +35,7 @@ def check(
     """
     session = jitonnx.InferenceSession(source)
     engine = session.engine
-    assert engine.cut is None, engine.cut.explained()
+    assert engine.schedule is None, engine.schedule.explained()
     assert engine.compiled is not None
     peer = None if numpy else onnxruntime.InferenceSession(source, providers=["CPUExecutionProvider"])
     with monkeypatch.context() as patch:

@@ -18,7 +18,7 @@ def data(seed: int, *shape: int) -> np.ndarray:
 
 def compiled_labels(session: jitonnx.InferenceSession) -> list[str]:
     """The labels of the kernels of a session, none of whose nodes is left to NumPy."""
-    assert session.engine.cut is None
+    assert session.engine.schedule is None
     return [call.label for call in session.engine.compiled.plan.calls]
 
 

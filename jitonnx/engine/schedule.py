@@ -1,0 +1,413 @@
+"""Schedules: a graph as straight-line steps, each planned once, whatever sizes come out of the step before.
+
+    native segment ─ host node ─ native segment ─ …
+
+A native segment is a plan over the graph's dimension variables, compiled once; its programs are kept by the values of
+the variables that it needs, and making one for new values takes a fraction of a millisecond. A host node is evaluated
+on NumPy. What a step gives binds the variables that stand for what only a run can tell (`Graph.bindings`): sizes of
+arrays, and elements of small integer arrays. A node that runs graphs of its own has a schedule for each of them.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from jitonnx.engine.compiled import Compiled
+from jitonnx.engine.kept import Kept
+from jitonnx.engine.partition import STRINGS, Part, host_nodes, partition, returns_strings, without_kernel
+from jitonnx.engine.ready import PROGRAMS_KEPT, Ready
+from jitonnx.ir import dims
+from jitonnx.ir.assumptions import holds
+from jitonnx.ir.dims import DimLike
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.extract import extract
+from jitonnx.ir.graph import Binding, Graph, Node, Value
+from jitonnx.ir.lowering import lower
+from jitonnx.model.evaluate import bind, bindings_by_value, evaluate_node, known, owned
+from jitonnx.plan.choices import Choices
+from jitonnx.plan.make import make_plan
+from jitonnx.plan.plan import Plan
+from jitonnx.plan.planner import UnplannableError
+from jitonnx.runtime.frames import FramePool
+from jitonnx.target import Target
+
+CHECKS_KEPT = 4096
+"""Sets of sizes that are remembered as what was assumed of them."""
+
+
+class Unforeseen(Exception):
+    """A run met sizes that the schedule was not planned for."""
+
+
+# ---------------------------------------------------------------------------------------------- planning
+
+
+class Segment(NamedTuple):
+    """Native code that is planned: a graph of its own, and which values of the whole are its inputs and outputs."""
+
+    nodes: tuple[Node, ...]
+    graph: Graph
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    plan: Plan
+
+
+class HostNode(NamedTuple):
+    """A node that is evaluated on the host; its bodies are drafts."""
+
+    node: Node
+    reason: str
+    bodies: tuple[Draft, ...]
+
+
+class Draft(NamedTuple):
+    """A schedule before its code is compiled."""
+
+    graph: Graph
+    steps: tuple[Segment | HostNode, ...]
+    whole: bool = False
+    """Whether the graph is one native segment, of all its inputs and outputs."""
+
+    def segments(self) -> Iterator[Segment]:
+        """The native segments in order, those of bodies included."""
+        for step in self.steps:
+            if isinstance(step, Segment):
+                yield step
+            else:
+                for body in step.bodies:
+                    yield from body.segments()
+
+
+def draft(graph: Graph, target: Target, choices: Choices) -> Draft:
+    """The steps of an optimised graph, its native segments planned."""
+    on_host = host_nodes(graph)
+    ranked = all(value.type.shape is not None for value in (*graph.inputs, *graph.outputs))
+    if not on_host and not graph.bindings and ranked and not returns_strings(graph):
+        on_host = without_kernel(graph)
+        made = None if on_host else _planned(graph, target, choices)
+        if isinstance(made, Plan):
+            return Draft(graph, (Segment(tuple(graph), graph, tuple(graph.inputs), tuple(graph.outputs), made),), True)
+        on_host |= made or {}
+    planned: dict[tuple[Node, ...], Segment] = {}
+    while True:
+        parts = partition(graph, on_host)
+        needed = _needed(graph, parts)
+        found: dict[Node, str] = {}
+        segments: dict[tuple[Node, ...], Segment] = {}
+        for part in parts:
+            if not part.native:
+                continue
+            if part.nodes in planned:
+                segments[part.nodes] = planned[part.nodes]
+                continue
+            segment = _segment(graph, part, needed, target, choices)
+            if isinstance(segment, Segment):
+                segments[part.nodes] = segment
+            else:
+                found |= segment
+        planned = segments
+        if not found:
+            break
+        on_host |= found
+    return Draft(graph, tuple(_steps(parts, segments, on_host, target, choices)))
+
+
+def _steps(
+    parts: Sequence[Part],
+    segments: Mapping[tuple[Node, ...], Segment],
+    on_host: Mapping[Node, str],
+    target: Target,
+    choices: Choices,
+) -> Iterator[Segment | HostNode]:
+    for part in parts:
+        if part.native:
+            yield segments[part.nodes]
+        else:
+            (node,) = part.nodes
+            yield HostNode(node, on_host[node], tuple(draft(body, target, choices) for body in node.bodies))
+
+
+def _needed(graph: Graph, parts: Sequence[Part]) -> dict[Value, None]:
+    """What parts hand on: arrays that others read, graph outputs, and what binds variables."""
+    part_of = {node: number for number, part in enumerate(parts) for node in part.nodes}
+    needed = dict.fromkeys(value for value in graph.results if value.contents is None or value.measured)
+    for node, number in part_of.items():
+        for value in node.inputs:
+            computed = value is not None and value.contents is None and value.producer is not None
+            if computed and part_of.get(value.producer) != number:  # type: ignore[union-attr,arg-type]
+                needed[value] = None  # type: ignore[index]
+    return needed
+
+
+def _segment(
+    graph: Graph, part: Part, needed: Mapping[Value, None], target: Target, choices: Choices
+) -> Segment | dict[Node, str]:
+    """The plan of a native part; or the nodes that have to be left to the host."""
+    own = {value for node in part.nodes for value in node.outputs}
+    read = dict.fromkeys(value for node in part.nodes for value in node.inputs if value is not None)
+    settled = {
+        value: _settled(value)
+        for value in read
+        if value.contents is not None and value.constant is None and (value not in own or not value.measured)
+    }
+    is_input = set(graph.inputs)
+    inputs = tuple(
+        value
+        for value in read
+        if value not in own and value not in settled and (value.producer is not None or value in is_input)
+    )
+    outputs = tuple(value for node in part.nodes for value in node.outputs if value in needed)
+    copy = extract(part.nodes, inputs, [value.type for value in inputs], outputs, settled, graph.assumptions.apart())
+    names = dict(zip(copy, part.nodes, strict=True))
+    if copy.bindings:
+        return {names[b.value.producer]: "the output's shape depends on data" for b in copy.bindings.values()}  # type: ignore[index]
+    hosts = without_kernel(copy)
+    if hosts:
+        return {names[node]: reason for node, reason in hosts.items()}
+    made = _planned(copy, target, choices)
+    if isinstance(made, Plan):
+        return Segment(part.nodes, copy, inputs, outputs, made)
+    return {names[node]: reason for node, reason in made.items()}
+
+
+def _planned(graph: Graph, target: Target, choices: Choices) -> Plan | dict[Node, str]:
+    """The plan of a graph; or the node that has to be left to the host."""
+    try:
+        return make_plan(lower(graph), target, choices)
+    except UnplannableError as error:
+        return {error.node: error.reason}
+
+
+def _settled(value: Value) -> Value:
+    made = Value(value.name, value.type, value.contents)
+    made.measured = value.measured
+    return made
+
+
+# ---------------------------------------------------------------------------------------------- running
+
+
+class Step(Protocol):
+    """One step of a schedule."""
+
+    def __call__(self, values: dict[Value, Any], sizes: dict[str, int]) -> None:
+        """Add what the step gives to `values`, and the variables that this tells to `sizes`."""
+
+
+class NativeStep:
+    """A native segment, compiled, with its programs."""
+
+    def __init__(self, segment: Segment, compiled: Compiled, threads: int, frames: FramePool, table_bytes: int) -> None:
+        self.segment, self.compiled = segment, compiled
+        self._inputs, self._outputs = segment.inputs, segment.outputs
+        self._threads, self._frames = threads, frames
+        outline = compiled.plan.outline
+        self._names = sorted(set().union(*map(dims.variables, outline.numbers)))
+        self._assumed = outline.assumed()
+        self.latest: Mapping[str, int] | None = None
+        """The sizes that the last program was made for."""
+        self.programs: Kept[Ready] = Kept(PROGRAMS_KEPT, Ready.memory_bytes, table_bytes)
+
+    def __call__(self, values: dict[Value, Any], sizes: dict[str, int]) -> None:
+        key = tuple([sizes[name] for name in self._names])
+        ready = self.programs.find(key) or self.programs.get(key, functools.partial(self._ready, key))
+        values.update(zip(self._outputs, ready.run([values[value] for value in self._inputs]), strict=True))
+
+    def explained_sizes(self, sizes: Mapping[str, int]) -> Mapping[str, int] | None:
+        """Sizes to look at the step for: those given if they are all it needs, else the last; None before any run."""
+        return sizes if set(self._names) <= set(sizes) else self.latest
+
+    def _ready(self, key: tuple[int, ...]) -> Ready:
+        sizes = dict(zip(self._names, key, strict=True))
+        for a, b in self._assumed:
+            _check(a, b, sizes)
+        self.latest = sizes
+        return self.compiled.ready(sizes, self._threads, self._frames)
+
+
+class HostStep:
+    """A node that is evaluated on NumPy; graphs of its own are run by schedules."""
+
+    def __init__(self, host: HostNode, bodies: Sequence[Schedule]) -> None:
+        self.host, self.bodies, self._node = host, bodies, host.node
+        self._bodies = [body.run for body in bodies] or None
+
+    def __call__(self, values: dict[Value, Any], sizes: dict[str, int]) -> None:
+        node = self._node
+        inputs = [None if value is None else _array(value, values, sizes) for value in node.inputs]
+        values.update(zip(node.outputs, evaluate_node(node, inputs, sizes, self._bodies), strict=False))
+
+
+def _array(value: Value, values: Mapping[Value, Any], sizes: Mapping[str, int]) -> Any:
+    found = values.get(value, value)
+    return known(value, sizes) if found is value else found
+
+
+def _check(a: DimLike, b: DimLike, sizes: Mapping[str, int]) -> None:
+    if not holds((a, b), sizes):
+        raise Unforeseen(f"{a} was taken to be equal to {b}")
+
+
+class _Given:
+    """What is done with a value when it is there: its variables are bound, and its type is compared."""
+
+    def __init__(self, value: Value, bindings: Sequence[tuple[str, Binding]]) -> None:
+        self.value, self._bindings = value, bindings
+        self._elements = any(binding.element for _, binding in bindings)
+        own = {name for name, _ in bindings}
+        self._expected = [
+            (axis, dim)
+            for axis, dim in enumerate(value.type.shape or ())
+            if isinstance(dim, int) or str(dim) not in own
+        ]
+        self._rank = value.type.rank
+
+    def __call__(self, array: Any, sizes: dict[str, int]) -> None:
+        if self._rank is None or not isinstance(array, np.ndarray):
+            return
+        if array.ndim != self._rank:
+            raise Unforeseen(f"{self.value.name!r} has the rank {array.ndim} and was taken to have {self._rank}")
+        bind(sizes, self._bindings, array)
+        if self._elements and (array < 0).any():
+            raise Unforeseen(f"{self.value.name!r} was taken to hold sizes, and has negative elements")
+        for axis, dim in self._expected:
+            if array.shape[axis] != (dim if isinstance(dim, int) else dims.evaluate(dim, sizes)):
+                raise Unforeseen(
+                    f"{self.value.name!r} has the shape {array.shape} and was taken to be {self.value.type}"
+                )
+
+
+class Schedule:
+    """A graph's steps, ready to run from several threads at once.
+
+    The variables of the graph's inputs are given by the caller (of a body: those of the graph around it); others are
+    bound as the run goes on.
+    """
+
+    def __init__(self, graph: Graph, steps: Sequence[NativeStep | HostStep]) -> None:
+        self.steps = steps
+        self._inputs, self._outputs = list(graph.inputs), list(graph.outputs)
+        bound = bindings_by_value(graph)
+        self._given = [_Given(value, bound[value]) for value in graph.inputs if value in bound]
+        self._last = self._last_uses(graph)
+        hosts = [step.host.node.outputs if isinstance(step, HostStep) else () for step in steps]
+        natives = [step.segment.outputs if isinstance(step, NativeStep) else () for step in steps]
+        self._checks: list[list[_Given]] = [
+            [_Given(value, bound.get(value, ())) for value in host]
+            + [_Given(v, bound[v]) for v in native if v in bound]
+            for host, native in zip(hosts, natives, strict=True)
+        ]
+        self._assumed = self._assumptions(graph, bound)
+
+    def explained(self) -> str:
+        """The nodes that are evaluated on the host, each with the reason; and outputs of strings."""
+        nodes = [f"{node.operator.name} node '{node.name}': {why}" for node, why in self.reasons()]
+        strings = dict.fromkeys(value.name for value in self._outputs if value.dtype is DType.STRING)
+        return "; ".join([*nodes, *(f"output '{name}': {STRINGS}" for name in strings)])
+
+    def reasons(self) -> Iterator[tuple[Node, str]]:
+        """The nodes that are evaluated on the host, those of bodies included, each with the reason."""
+        for step in self.steps:
+            if isinstance(step, HostStep):
+                yield step.host.node, step.host.reason
+                for body in step.bodies:
+                    yield from body.reasons()
+
+    def native_steps(self) -> Iterator[NativeStep]:
+        """The native steps, those of bodies included."""
+        for step in self.steps:
+            if isinstance(step, NativeStep):
+                yield step
+            else:
+                for body in step.bodies:
+                    yield from body.native_steps()
+
+    def run(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
+        """The outputs for inputs whose types have been checked. Unforeseen if the run meets what was not planned."""
+        return [
+            _array(value, values, bound) for values, bound in [self._results(inputs, sizes)] for value in self._outputs
+        ]
+
+    def run_owned(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
+        """As `run`; each output is memory of its own."""
+        return owned(self.run(inputs, sizes), inputs)
+
+    def _results(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> tuple[dict[Value, Any], dict[str, int]]:
+        values: dict[Value, Any] = dict(zip(self._inputs, inputs, strict=True))
+        bound = dict(sizes)
+        for given in self._given:
+            given(values[given.value], bound)
+        for step, checks, assumed, last in zip(self.steps, self._checks, self._assumed, self._last, strict=True):
+            if assumed is not None:
+                assumed(bound)
+            step(values, bound)
+            for given in checks:
+                given(values[given.value], bound)
+            for value in last:
+                values.pop(value, None)
+        return values, bound
+
+    def _last_uses(self, graph: Graph) -> list[list[Value]]:
+        """After which step each array is let go."""
+        keep, last = set(graph.outputs), dict[Value, int]()
+        for number, step in enumerate(self.steps):
+            if isinstance(step, NativeStep):
+                used = (*step.segment.inputs, *step.segment.outputs)
+            else:
+                used = tuple(value for value in (*step.host.node.inputs, *step.host.node.outputs) if value is not None)
+            last.update((value, number) for value in used if value not in keep)
+        ends: list[list[Value]] = [[] for _ in self.steps]
+        for value, number in last.items():
+            ends[number].append(value)
+        return ends
+
+    def _assumptions(
+        self, graph: Graph, bound: Mapping[Value, Sequence[tuple[str, Binding]]]
+    ) -> list[Callable[[Mapping[str, int]], None] | None]:
+        """What was assumed of sizes, looked at before the first step by which all of them are known."""
+        when: dict[str, int] = {name: 0 for name in graph.bindings}
+        for number, checks in enumerate(self._checks):
+            for given in checks:
+                when.update((name, number + 1) for name, _ in bound.get(given.value, ()))
+        pairs: list[list[tuple[DimLike, DimLike]]] = [[] for _ in range(len(self.steps) + 1)]
+        for a, b in sorted(graph.assumptions, key=str):
+            names = dims.variables(a) | dims.variables(b)
+            pairs[max((when.get(name, 0) for name in names), default=0)].append((a, b))
+        return [_Assumed(some) if some else None for some in pairs[:-1]]
+
+
+class _Assumed:
+    """Pairs of sizes that have to be equal; sets of sizes for which they are, are remembered."""
+
+    def __init__(self, pairs: Sequence[tuple[DimLike, DimLike]]) -> None:
+        self._pairs = pairs
+        self._names = sorted(set().union(*(dims.variables(dim) for pair in pairs for dim in pair)))
+        self._passed: dict[tuple[int, ...], None] = {}
+
+    def __call__(self, sizes: Mapping[str, int]) -> None:
+        key = tuple([sizes[name] for name in self._names])
+        if key in self._passed:
+            return
+        for a, b in self._pairs:
+            _check(a, b, sizes)
+        if len(self._passed) >= CHECKS_KEPT:
+            self._passed.clear()
+        self._passed[key] = None
+
+
+def make_schedule(
+    plan: Draft, compiled: Iterator[Compiled], threads: int, frames: FramePool, table_bytes: int
+) -> Schedule:
+    """The schedule of a draft. compiled: the code of its segments, in order."""
+    steps: list[NativeStep | HostStep] = []
+    for step in plan.steps:
+        if isinstance(step, Segment):
+            steps.append(NativeStep(step, next(compiled), threads, frames, table_bytes))
+        else:
+            bodies = [make_schedule(body, compiled, threads, frames, table_bytes) for body in step.bodies]
+            steps.append(HostStep(step, bodies))
+    return Schedule(plan.graph, steps)

@@ -1,0 +1,247 @@
+"""Control flow: operators that run graphs of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from jitonnx.ir.assumptions import demand_equal
+from jitonnx.ir.bodies import Bodies, merged
+from jitonnx.ir.dims import DimLike
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Graph, Value
+from jitonnx.ir.operator import InferenceError, Operator, internal
+from jitonnx.ir.raw import RawNode
+from jitonnx.ir.types import TensorType, Type
+from jitonnx.ops.base import BOOLS, normalize_axis
+
+
+class Body(Protocol):
+    """One of a node's graphs, ready to run."""
+
+    types: Sequence[Type]
+    """Of its outputs, as far as they are known."""
+
+    def __call__(self, *inputs: Any) -> list[Any]:
+        """The outputs for the body's own inputs."""
+
+
+BOOL = TensorType(DType.BOOL, ())
+COUNT = TensorType(DType.INT64, ())
+
+
+class If(Operator):
+    """What `then_branch` gives where the condition is true, else what `else_branch` gives."""
+
+    versions = (1, 11, 13, 16, 19, 21, 23, 24, 25)
+    inputs = ("cond",)
+    types = BOOLS
+    outputs = ("outputs*",)
+    bodies = ("then_branch", "else_branch")
+    containers = True
+
+    def body_inputs(self, index: int, *inputs: Value) -> list[Type]:
+        return []
+
+    def infer_bodies(self, bodies: Bodies, condition: Value) -> list[Type]:
+        chosen, other = (bodies.infer(index, ()) for index in (0, 1))
+        if len(chosen) != len(other):
+            raise InferenceError(f"one branch gives {len(chosen)} values, the other {len(other)}")
+        return [merged(bodies.hidden(a), bodies.hidden(b)) for a, b in zip(chosen, other, strict=True)]
+
+    def evaluate(self, condition: np.ndarray, bodies: Sequence[Body]) -> tuple[Any, ...]:
+        if condition.size != 1:
+            raise ValueError(f"the condition has {condition.size} elements; one is needed")
+        return tuple(bodies[0 if condition.item() else 1]())
+
+
+class Loop(Operator):
+    """`body` again and again, at most M times and as long as the condition holds.
+
+    The body gets the number of the iteration, the condition and what the loop carries, and gives the condition, what is
+    carried on, and an element of each stacked result. Without iterations these results have no elements.
+    """
+
+    versions = (1, 11, 13, 16, 19, 21, 23, 24, 25)
+    inputs = ("M?", "cond?", "v_initial*")
+    types = frozenset({DType.INT64})
+    outputs = ("v_final_and_scan_outputs*",)
+    bodies = ("body",)
+    containers = True
+
+    def body_inputs(self, index: int, *inputs: Value | None) -> list[Type]:
+        return [COUNT, BOOL, *map(self._carried, inputs[2:])]
+
+    def infer_bodies(self, bodies: Bodies, *inputs: Value | None) -> list[Type]:
+        count, condition, *initial = (*inputs, None, None)[: max(len(inputs), 2)]
+        given = [self._carried(value) for value in initial]
+        carried = bodies.carried(0, 2, given, 1, (COUNT, BOOL))
+        rows = [value.type for value in bodies.graphs[0].outputs[1 + len(given) :]]
+        times = self._times(bodies.graphs[0], count, condition)
+        return [*carried, *(_stacked(bodies.hidden(row), times) for row in rows)]
+
+    @staticmethod
+    def _carried(value: Value | None) -> Type:
+        if value is None:
+            raise InferenceError("a value that the loop carries is absent")
+        return value.type
+
+    @staticmethod
+    def _times(body: Graph, count: Value | None, condition: Value | None) -> DimLike | None:
+        """How often the body runs, if that is known before the loop."""
+        goes_on, asked = body.outputs[0], body.inputs[1]
+        begins = condition is None or (condition.constant is not None and bool(condition.constant.all()))
+        always = goes_on is asked or (goes_on.constant is not None and bool(goes_on.constant.all()))
+        if count is None or count.contents is None or count.measured or not (begins and always):
+            return None
+        times = count.contents.reshape(-1)[0]
+        return max(int(times), 0) if count.constant is not None else times  # type: ignore[no-any-return]
+
+    def evaluate(self, *inputs: Any, bodies: Sequence[Body]) -> tuple[Any, ...]:
+        count, condition, *state = (*inputs, None, None)[: max(len(inputs), 2)]
+        limit = None if count is None else int(count.reshape(-1)[0])
+        goes_on = True if condition is None else bool(condition.reshape(-1)[0])
+        rows: list[list[Any]] | None = None
+        number = 0
+        while goes_on and (limit is None or number < limit):
+            again, *results = bodies[0](np.array(number, np.int64), np.array(True), *state)
+            state, made = results[: len(state)], results[len(state) :]
+            rows = [[] for _ in made] if rows is None else rows
+            for column, row in zip(rows, made, strict=True):
+                column.append(row)
+            goes_on = bool(again.reshape(-1)[0])
+            number += 1
+        if rows is None:
+            return (*state, *map(_nothing, bodies[0].types[1 + len(state) :]))
+        return (*state, *map(_stack, rows))
+
+
+class Scan(Operator):
+    """`body` over the elements of inputs along axes, carrying state, and stacking what it gives for each."""
+
+    versions = (8, 9, 11, 16, 19, 21, 23, 24, 25)
+    inputs = ("initial_state_and_scan_inputs*",)
+    outputs = ("final_state_and_scan_outputs*",)
+    bodies = ("body",)
+
+    num_scan_inputs: int
+    scan_input_axes: tuple[int, ...] | None = None
+    scan_input_directions: tuple[int, ...] | None = None
+    scan_output_axes: tuple[int, ...] | None = None
+    scan_output_directions: tuple[int, ...] | None = None
+    batched: bool = internal(default=False)
+    """Before version 9 the first axis was the batch, each sample with a length of its own, and time the second."""
+
+    @classmethod
+    def upgrade(cls, node: RawNode) -> None:
+        if node.version < 9:
+            if "directions" in node.attributes:
+                node.attributes["scan_input_directions"] = node.attributes.pop("directions")
+            node.attributes["batched"] = True
+
+    def _parted(self, inputs: Sequence[Any]) -> tuple[Any, list[Any], list[Any]]:
+        """The lengths of a batch's samples, the state, and what is scanned."""
+        lengths, rest = (inputs[0], inputs[1:]) if self.batched else (None, inputs)
+        count = len(rest) - self.num_scan_inputs
+        if count < 0:
+            raise InferenceError(f"num_scan_inputs is {self.num_scan_inputs}, but there are {len(rest)} inputs")
+        return lengths, list(rest[:count]), list(rest[count:])
+
+    def _axes(self, scanned: Sequence[Any]) -> list[int]:
+        given = self.scan_input_axes or (0,) * len(scanned)
+        if len(given) != len(scanned):
+            raise InferenceError(f"scan_input_axes has {len(given)} axes for {len(scanned)} scanned inputs")
+        return [normalize_axis(axis, len(x.shape), "scan_input_axes") for axis, x in zip(given, scanned, strict=True)]
+
+    def body_inputs(self, index: int, *inputs: Value) -> list[Type]:
+        _, state, scanned = self._parted(inputs)
+        if self.batched:
+            return [*(_without(x.type, (0,)) for x in state), *(_without(x.type, (0, 1)) for x in scanned)]
+        axes = self._axes(scanned)
+        return [*(x.type for x in state), *(_without(x.type, (a,)) for x, a in zip(scanned, axes, strict=True))]
+
+    def infer_bodies(self, bodies: Bodies, *inputs: Value) -> list[Type]:
+        _, state, scanned = self._parted(inputs)
+        own = self.body_inputs(0, *inputs)
+        carried = bodies.carried(0, 0, own[: len(state)], 0, (), own[len(state) :])
+        rows = [bodies.hidden(value.type) for value in bodies.graphs[0].outputs[len(state) :]]
+        if self.batched:
+            batch, length = (*state, *scanned)[0].shape[0], scanned[0].shape[1]
+            finals = [_stacked(bodies.hidden(type), batch) for type in carried]
+            return [*finals, *(_stacked(_stacked(row, length), batch) for row in rows)]
+        lengths = [x.shape[axis] for x, axis in zip(scanned, self._axes(scanned), strict=True)]
+        for length in lengths[1:]:
+            if not demand_equal(lengths[0], length):
+                raise InferenceError(f"what is scanned has different lengths: {', '.join(map(str, lengths))}")
+        places = self.scan_output_axes or (0,) * len(rows)
+        return [*carried, *(_stacked(row, lengths[0], axis) for row, axis in zip(rows, places, strict=True))]
+
+    def evaluate(self, *inputs: Any, bodies: Sequence[Body]) -> tuple[Any, ...]:
+        lengths, state, scanned = self._parted(inputs)
+        if not self.batched:
+            moved = [np.moveaxis(x, axis, 0) for x, axis in zip(scanned, self._axes(scanned), strict=True)]
+            if len({len(x) for x in moved}) > 1:
+                raise ValueError(f"what is scanned has different lengths: {[len(x) for x in moved]}")
+            state, rows = self._scan(bodies[0], state, moved, len(moved[0]))
+            places = self.scan_output_axes or (0,) * len(rows)
+            return (*state, *(np.moveaxis(row, 0, axis) for row, axis in zip(rows, places, strict=True)))
+        batch, longest = scanned[0].shape[:2]
+        times = [longest] * batch if lengths is None else lengths.tolist()
+        samples = [
+            self._scan(bodies[0], [x[n] for x in state], [x[n, :time] for x in scanned], time)
+            for n, time in enumerate(times)
+        ]
+        finals = [np.stack(column) for column in zip(*(final for final, _ in samples), strict=True)]
+        padded = [[_padded(row, longest) for row in rows] for _, rows in samples]
+        return (*finals, *(np.stack(column) for column in zip(*padded, strict=True)))
+
+    def _scan(self, body: Body, state: list[Any], scanned: list[Any], count: int) -> tuple[list[Any], list[Any]]:
+        """The state behind `count` elements, and the results stacked along their first axis."""
+        directions = self.scan_input_directions or (0,) * len(scanned)
+        ordered = [x[::-1] if back else x for x, back in zip(scanned, directions, strict=True)]
+        rows: list[list[Any]] = [[] for _ in body.types[len(state) :]]
+        for number in range(count):
+            results = body(*state, *(np.asarray(x[number], order="C") for x in ordered))
+            state, made = results[: len(state)], results[len(state) :]
+            for column, row in zip(rows, made, strict=True):
+                column.append(row)
+        types = body.types[len(state) :]
+        stacked = [_stack(column) if column else _nothing(type) for column, type in zip(rows, types, strict=True)]
+        backwards = self.scan_output_directions or (0,) * len(stacked)
+        return state, [row[::-1] if back else row for row, back in zip(stacked, backwards, strict=True)]
+
+
+def _without(type: Type, axes: Sequence[int]) -> Type:
+    if type.shape is None:
+        return type
+    return TensorType(type.dtype, tuple(dim for axis, dim in enumerate(type.shape) if axis not in axes))
+
+
+def _stacked(row: Type, count: DimLike | None, axis: int = 0) -> Type:
+    """The type of `count` values of one type along a new axis."""
+    if row.shape is None:
+        return row
+    place = normalize_axis(axis, len(row.shape) + 1, "scan_output_axes")
+    return TensorType(row.dtype, (*row.shape[:place], count, *row.shape[place:]))  # type: ignore[arg-type]
+
+
+def _stack(rows: Sequence[Any]) -> np.ndarray:
+    shapes = {row.shape for row in rows}
+    if len(shapes) > 1:
+        raise ValueError(f"an element that the body gives has the shapes {sorted(shapes)} in different iterations")
+    return np.stack(rows)
+
+
+def _nothing(row: Type) -> np.ndarray:
+    """No rows of a type; sizes that nobody knows are 0, as onnxruntime has it."""
+    sizes = [dim if isinstance(dim, int) else 0 for dim in row.shape or ()]
+    return np.zeros((0, *sizes), np.float32 if row.dtype is None else row.dtype.numpy)
+
+
+def _padded(row: np.ndarray, length: int) -> np.ndarray:
+    return np.concatenate([row, np.zeros((length - len(row), *row.shape[1:]), row.dtype)])
+
+
+OPERATORS = (If, Loop, Scan)

@@ -1,0 +1,436 @@
+"""If, Loop, Scan and sequences in sessions, against onnxruntime; and sizes that only a run can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+from jitonnx import InferenceSession
+from tests.session.models import BOOL, FLOAT, INT64, node, tensor
+
+CONTROL_FLOW = [
+    *(("If", opset) for opset in (1, 11, 13, 16, 19, 21, 23, 24, 25)),
+    *(("Loop", opset) for opset in (1, 11, 13, 16, 19, 21, 23, 24, 25)),
+    *(("Scan", opset) for opset in (8, 9, 11, 16, 19, 21, 23, 24, 25)),
+    *((name, 11) for name in ("ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceErase")),
+    *(("NonMaxSuppression", opset) for opset in (10, 11)),
+    *(("SplitToSequence", opset) for opset in (11, 24)),
+    *(("Optional", opset) for opset in (15, 28)),
+    *(("OptionalHasElement", opset) for opset in (15, 18, 28)),
+    *(("OptionalGetElement", opset) for opset in (15, 18, 28)),
+]
+"""Operators and operator sets that are tested here and not in the tables of cases."""
+
+NEWEST_OF_ONNXRUNTIME = 24
+
+
+def graph(nodes: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any], name: str = "body") -> Any:
+    return helper.make_graph(list(nodes), name, list(inputs), list(outputs))
+
+
+def bytes_of(nodes: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any], opset: int = 20) -> bytes:
+    made = helper.make_model(graph(nodes, inputs, outputs), opset_imports=[helper.make_opsetid("", opset)])
+    made.ir_version = 10
+    return made.SerializeToString()
+
+
+def check(model: bytes, *feeds: dict[str, Any]) -> InferenceSession:
+    """A session of the model; AssertionError unless it gives what onnxruntime gives."""
+    session = InferenceSession(model)
+    theirs = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    for feed in feeds:
+        for ours, expected in zip(session.run(None, feed), theirs.run(None, feed), strict=True):
+            assert_same(ours, expected)
+    return session
+
+
+def assert_same(ours: Any, expected: Any) -> None:
+    if isinstance(expected, list):
+        assert len(ours) == len(expected)
+        for one, other in zip(ours, expected, strict=True):
+            assert_same(one, other)
+        return
+    assert ours.shape == expected.shape and ours.dtype == expected.dtype
+    np.testing.assert_allclose(ours, expected, 1e-5, 1e-6)
+
+
+def numbers(*shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+def constant(name: str, value: Any, kind: int) -> Any:
+    array = np.asarray(value)
+    return node("Constant", [], [name], value=helper.make_tensor(name, kind, array.shape, array.ravel().tolist()))
+
+
+TRUE = constant("yes", True, BOOL)
+
+
+# ------------------------------------------------------------------------------------------------ If
+
+
+def choice(opset: int = 20) -> bytes:
+    """x * 2 or rows of x, as the sum of x says; both read what is around them."""
+    then = graph([node("Mul", ["r", "r"], ["a"])], [], [tensor("a", None)], "then")
+    other = graph([node("Relu", ["r"], ["h"]), node("Add", ["h", "x"], ["b"])], [], [tensor("b", None)], "other")
+    nodes = [
+        node("Neg", ["x"], ["r"]),
+        node("If", ["c"], ["y"], then_branch=then, else_branch=other),
+        node("Exp", ["y"], ["z"]),
+    ]
+    return bytes_of(nodes, [tensor("x"), tensor("c", [1] if opset < 11 else [], BOOL)], [tensor("z", None)], opset)
+
+
+@pytest.mark.parametrize("opset", [opset for name, opset in CONTROL_FLOW if name == "If"])
+def test_if(opset: int) -> None:
+    shape = [1] if opset < 11 else []
+    feeds = [{"x": numbers(n, 3), "c": np.full(shape, n % 2 == 0)} for n in (1, 2, 5, 4)]
+    if opset <= NEWEST_OF_ONNXRUNTIME and opset >= 7:
+        check(choice(opset), *feeds)
+    for feed in feeds:
+        (z,) = InferenceSession(choice(opset)).run(None, feed)
+        x = feed["x"]
+        np.testing.assert_allclose(z, np.exp(x * x if feed["c"] else np.maximum(-x, 0) + x), 1e-5)
+
+
+def test_branches_of_different_shapes() -> None:
+    then = graph([node("Transpose", ["x"], ["a"])], [], [tensor("a", None)], "then")
+    other = graph([node("Flatten", ["x"], ["b"], axis=0)], [], [tensor("b", None)], "other")
+    nodes = [
+        node("If", ["c"], ["y"], then_branch=then, else_branch=other),
+        node("Relu", ["y"], ["z"]),
+        node("Shape", ["z"], ["s"]),
+    ]
+    outputs = [tensor("z", None), tensor("s", [2], INT64)]
+    session = check(
+        bytes_of(nodes, [tensor("x"), tensor("c", [], BOOL)], outputs),
+        *({"x": numbers(n, 3), "c": np.array(n > 2)} for n in (1, 2, 3, 4)),
+    )
+    assert session.engine.schedule is not None
+
+
+def test_a_condition_that_sizes_tell_is_right() -> None:
+    then = graph([node("Neg", ["x"], ["a"])], [], [tensor("a", None)], "then")
+    other = graph([node("Abs", ["x"], ["b"])], [], [tensor("b", None)], "other")
+    nodes = [
+        node("Size", ["x"], ["n"]),
+        constant("six", 6, INT64),
+        node("Greater", ["n", "six"], ["c"]),
+        node("If", ["c"], ["y"], then_branch=then, else_branch=other),
+    ]
+    check(bytes_of(nodes, [tensor("x")], [tensor("y", None)]), {"x": numbers(2, 3)}, {"x": numbers(3, 3)})
+
+
+# ------------------------------------------------------------------------------------------------ Loop
+
+
+def loop(opset: int = 20) -> bytes:
+    """A state that is multiplied again and again by what is around the loop, until it is large; all states stacked."""
+    body = graph(
+        [
+            node("MatMul", ["s", "w"], ["t"]),
+            node("Abs", ["t"], ["t_abs"]),
+            node("ReduceMax", ["t_abs"], ["m"], keepdims=0),
+            constant("bound", 50.0, FLOAT),
+            node("Less", ["m", "bound"], ["go"]),
+            node("Identity", ["t"], ["row"]),
+        ],
+        [tensor("i", [], INT64), tensor("c", [], BOOL), tensor("s", None)],
+        [tensor("go", [], BOOL), tensor("t", None), tensor("row", None)],
+    )
+    nodes = [node("Relu", ["v"], ["w"]), node("Loop", ["n", "", "x"], ["last", "all"], body=body)]
+    inputs = [tensor("x", ("N", 3)), tensor("v", (3, 3)), tensor("n", [], INT64)]
+    return bytes_of(nodes, inputs, [tensor("last", None), tensor("all", None)], opset)
+
+
+@pytest.mark.parametrize("opset", [opset for name, opset in CONTROL_FLOW if name == "Loop"])
+def test_loop(opset: int) -> None:
+    if not 9 <= opset <= NEWEST_OF_ONNXRUNTIME:
+        InferenceSession(loop(max(opset, 9)))
+        return
+    feeds = [{"x": numbers(n, 3), "v": numbers(3, 3), "n": np.array(k)} for n, k in ((1, 5), (2, 1), (4, 30))]
+    check(loop(opset), *feeds)
+
+
+def test_loop_without_iterations() -> None:
+    session = InferenceSession(loop())
+    x = numbers(2, 3)
+    last, every = session.run(None, {"x": x, "v": numbers(3, 3), "n": np.array(0)})
+    np.testing.assert_array_equal(last, x)
+    assert every.shape[::2] == (0, 3)
+
+
+def test_state_that_grows() -> None:
+    body = graph(
+        [
+            node("Concat", ["s", "x"], ["t"], axis=0),
+            node("ReduceSum", ["t"], ["row"], keepdims=0),
+            node("Identity", ["c"], ["go"]),
+        ],
+        [tensor("i", [], INT64), tensor("c", [], BOOL), tensor("s", None)],
+        [tensor("go", [], BOOL), tensor("t", None), tensor("row", None)],
+    )
+    nodes = [node("Loop", ["n", "", "x"], ["last", "sums"], body=body), node("Neg", ["last"], ["y"])]
+    model = bytes_of(nodes, [tensor("x"), tensor("n", [], INT64)], [tensor("y", None), tensor("sums", None)])
+    check(model, *({"x": numbers(n, 3), "n": np.array(k)} for n, k in ((1, 3), (2, 2), (1, 1), (3, 4))))
+
+
+def test_nested_loops_and_branches() -> None:
+    then = graph([node("Add", ["u", "i"], ["p"])], [], [tensor("p", None, INT64)], "then")
+    other = graph([node("Mul", ["u", "j"], ["q"])], [], [tensor("q", None, INT64)], "other")
+    inner = graph(
+        [
+            constant("two", 2, INT64),
+            node("Mod", ["j", "two"], ["odd"]),
+            node("Cast", ["odd"], ["is_odd"], to=BOOL),
+            node("If", ["is_odd"], ["next"], then_branch=then, else_branch=other),
+            node("Identity", ["d"], ["go_in"]),
+        ],
+        [tensor("j", [], INT64), tensor("d", [], BOOL), tensor("u", None, INT64)],
+        [tensor("go_in", [], BOOL), tensor("next", None, INT64)],
+        "inner",
+    )
+    outer = graph(
+        [
+            node("Loop", ["m", "", "s"], ["t"], body=inner),
+            node("Add", ["t", "x"], ["t2"]),
+            node("Identity", ["c"], ["go"]),
+        ],
+        [tensor("i", [], INT64), tensor("c", [], BOOL), tensor("s", None, INT64)],
+        [tensor("go", [], BOOL), tensor("t2", None, INT64)],
+    )
+    nodes = [node("Loop", ["n", "", "x"], ["y"], body=outer)]
+    inputs = [tensor("x", ("N",), INT64), tensor("n", [], INT64), tensor("m", [], INT64)]
+    feeds = [{"x": np.arange(k), "n": np.array(k), "m": np.array(5 - k)} for k in (1, 3, 4)]
+    check(bytes_of(nodes, inputs, [tensor("y", None, INT64)]), *feeds)
+
+
+def test_sequence_as_state() -> None:
+    body = graph(
+        [
+            constant("one", 1, INT64),
+            node("Add", ["i", "one"], ["rows"]),
+            node("Unsqueeze", ["rows", "zero"], ["end"]),
+            node("Slice", ["x", "zero", "end"], ["part"]),
+            node("SequenceInsert", ["s", "part"], ["t"]),
+            node("Identity", ["c"], ["go"]),
+        ],
+        [
+            tensor("i", [], INT64),
+            tensor("c", [], BOOL),
+            helper.make_tensor_sequence_value_info("s", FLOAT, None),
+        ],
+        [tensor("go", [], BOOL), helper.make_tensor_sequence_value_info("t", FLOAT, None)],
+    )
+    nodes = [
+        constant("zero", [0], INT64),
+        node("SequenceEmpty", [], ["empty"]),
+        node("Loop", ["n", "", "empty"], ["all"], body=body),
+        node("ConcatFromSequence", ["all"], ["joined"], axis=0),
+        node("Relu", ["joined"], ["y"]),
+        node("SequenceLength", ["all"], ["count"]),
+    ]
+    outputs = [
+        tensor("y", None),
+        tensor("count", [], INT64),
+        helper.make_tensor_sequence_value_info("all", FLOAT, None),
+    ]
+    model = bytes_of(nodes, [tensor("x"), tensor("n", [], INT64)], outputs)
+    check(model, *({"x": numbers(4, 3), "n": np.array(k)} for k in (1, 3, 4)))
+
+
+# ------------------------------------------------------------------------------------------------ Scan
+
+
+def scan(opset: int = 20, **attributes: Any) -> bytes:
+    body = graph(
+        [node("Mul", ["s", "k"], ["h"]), node("Add", ["h", "x"], ["t"]), node("Tanh", ["t"], ["row"])],
+        [tensor("s", (3,)), tensor("x", (3,))],
+        [tensor("t", (3,)), tensor("row", (3,))],
+    )
+    first = ["", "s0", "x"] if opset < 9 else ["s0", "x"]
+    nodes = [
+        node("Exp", ["k0"], ["k"]),
+        node("Scan", first, ["last", "all"], num_scan_inputs=1, body=body, **attributes),
+    ]
+    batch = ["B"] if opset < 9 else []
+    inputs = [tensor("s0", [*batch, 3]), tensor("x", [*batch, None, None]), tensor("k0", [])]
+    return bytes_of(nodes, inputs, [tensor("last", None), tensor("all", None)], opset)
+
+
+@pytest.mark.parametrize("opset", [opset for name, opset in CONTROL_FLOW if name == "Scan"])
+def test_scan(opset: int) -> None:
+    if opset > NEWEST_OF_ONNXRUNTIME:
+        InferenceSession(scan(opset))
+        return
+    batch = [2] if opset < 9 else []
+    feeds = [{"s0": numbers(*batch, 3), "x": numbers(*batch, n, 3), "k0": np.array(-1, np.float32)} for n in (1, 4, 7)]
+    check(scan(opset), *feeds)
+
+
+def test_scan_along_axes_and_backwards() -> None:
+    model = scan(scan_input_axes=[-1], scan_input_directions=[1], scan_output_axes=[1], scan_output_directions=[1])
+    check(model, *({"s0": numbers(3), "x": numbers(3, n), "k0": np.array(-1, np.float32)} for n in (1, 4, 7)))
+
+
+# ------------------------------------------------------------------------------------------------ sequences, optionals
+
+
+@pytest.mark.parametrize("opset", [11, 24])
+def test_split_to_sequence(opset: int) -> None:
+    nodes = [
+        node("SplitToSequence", ["x", "parts"], ["all"], axis=0),
+        constant("at", -1, INT64),
+        node("SequenceAt", ["all", "at"], ["last"]),
+        node("Neg", ["last"], ["y"]),
+    ]
+    outputs = [helper.make_tensor_sequence_value_info("all", FLOAT, None), tensor("y", None)]
+    model = bytes_of(nodes, [tensor("x"), tensor("parts", ["P"], INT64)], outputs, opset)
+    check(model, {"x": numbers(5, 3), "parts": np.array([1, 4])}, {"x": numbers(4, 3), "parts": np.array([1, 2, 1])})
+
+
+@pytest.mark.parametrize("opset", [15, 18, 28])
+def test_optionals(opset: int) -> None:
+    kind = helper.make_optional_type_proto(helper.make_tensor_type_proto(FLOAT, ("N", 3)))
+    nodes = [
+        node("OptionalHasElement", ["o"], ["has"]),
+        node("Optional", ["x"], ["given"]),
+        node("OptionalGetElement", ["given"], ["y"]),
+    ]
+    outputs = [tensor("has", [], BOOL), tensor("y", None)]
+    model = bytes_of(nodes, [helper.make_value_info("o", kind), tensor("x")], outputs, opset)
+    for given in (None, numbers(1, 3)):
+        has, y = InferenceSession(model).run(None, {"o": given, "x": numbers(2, 3)})
+        assert has == (given is not None)
+        np.testing.assert_array_equal(y, numbers(2, 3))
+
+
+# ------------------------------------------------------------------------------------------------ unbacked sizes
+
+
+def test_sizes_of_nonzero_flow_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that are chosen by a mask, a range and a constant of their number, behind each other, compiled once."""
+    nodes = [
+        node("NonZero", ["mask"], ["at"]),
+        node("Squeeze", ["at", "zero"], ["rows"]),
+        node("Gather", ["x", "rows"], ["picked"]),
+        node("MatMul", ["picked", "w"], ["p"]),
+        node("Shape", ["rows"], ["n"]),
+        node("ConstantOfShape", ["n"], ["blank"]),
+        node("Unsqueeze", ["blank", "one"], ["column"]),
+        node("Add", ["p", "column"], ["y"]),
+    ]
+    nodes = [constant("zero", [0], INT64), constant("one", [1], INT64), *nodes]
+    inputs = [tensor("x", ("N", 4)), tensor("mask", ("N",), BOOL), tensor("w", (4, 5))]
+    model = bytes_of(nodes, inputs, [tensor("y", None)])
+    feeds = [{"x": numbers(6, 4), "mask": np.arange(6) < k, "w": numbers(4, 5)} for k in (3, 1, 6, 0)]
+    session = check(model, *feeds)
+    assert len(session.engine.schedule.steps) == 2
+
+
+@pytest.mark.parametrize("count", [3, 0, 5])
+def test_numbers_that_are_sizes(count: int) -> None:
+    """Range, Expand, TopK and Slice take a number that the model computes."""
+    nodes = [
+        node("ReduceMax", ["k"], ["most"], keepdims=0),
+        constant("zero", 0, INT64),
+        constant("one", 1, INT64),
+        constant("axis", [0], INT64),
+        node("Range", ["zero", "most", "one"], ["r"]),
+        node("Unsqueeze", ["most", "axis"], ["size"]),
+        node("TopK", ["x", "size"], ["top", "at"]),
+        node("Slice", ["x", "axis", "size", "minus"], ["cut"]),
+        constant("minus", [-1], INT64),
+        node("Expand", ["top", "size"], ["wide"]),
+        node("Add", ["cut", "wide"], ["y"]),
+    ]
+    model = bytes_of(
+        nodes, [tensor("x", ("N", 8)), tensor("k", (3,), INT64)], [tensor("r", None, INT64), tensor("y", None)]
+    )
+    check(model, {"x": numbers(2, 8), "k": np.array([count, 0, -1])})
+
+
+def test_a_number_that_is_no_size_after_all() -> None:
+    nodes = [node("Neg", ["k"], ["n"]), node("Tile", ["x", "two"], ["y"]), node("Range", ["zero", "n", "one"], ["r"])]
+    nodes = [constant(name, value, INT64) for name, value in (("two", [2, 1]), ("zero", 0), ("one", 1))] + nodes
+    model = bytes_of(nodes, [tensor("x"), tensor("k", [], INT64)], [tensor("y", None), tensor("r", None, INT64)])
+    check(model, {"x": numbers(2, 3), "k": np.array(3)}, {"x": numbers(2, 3), "k": np.array(-3)})
+
+
+def test_computed_sizes_that_turn_out_equal_or_not() -> None:
+    """Two counts are added: equal ones, or one of 1 that broadcasts."""
+    nodes = [
+        node("Compress", ["x", "a"], ["p"], axis=0),
+        node("Compress", ["x", "b"], ["q"], axis=0),
+        node("Add", ["p", "q"], ["y"]),
+    ]
+    model = bytes_of(nodes, [tensor("x"), tensor("a", ("N",), BOOL), tensor("b", ("N",), BOOL)], [tensor("y", None)])
+    x = numbers(4, 3)
+    check(
+        model,
+        *({"x": x, "a": np.arange(4) < m, "b": np.arange(4) >= 4 - n} for m, n in ((2, 2), (1, 3), (3, 1), (3, 3))),
+    )
+
+
+@pytest.mark.parametrize("center", [0, 1])
+def test_non_max_suppression(center: int) -> None:
+    nodes = [
+        node("Relu", ["raw"], ["boxes"]),
+        node("NonMaxSuppression", ["boxes", "scores", "most", "iou", "least"], ["chosen"], center_point_box=center),
+        constant("column", [2], INT64),
+        node("Gather", ["chosen", "column"], ["at"], axis=1),
+        node("Squeeze", ["at", "one"], ["rows"]),
+        constant("one", [1], INT64),
+        constant("first", 0, INT64),
+        node("Gather", ["boxes", "first"], ["of_first"]),
+        node("Gather", ["of_first", "rows"], ["y"]),
+    ]
+    inputs = [tensor("raw", (2, "n", 4)), tensor("scores", (2, 3, "n")), tensor("most", [1], INT64)]
+    inputs += [tensor("iou", [1]), tensor("least", [1])]
+    model = bytes_of(nodes, inputs, [tensor("chosen", None, INT64), tensor("y", None)])
+    feeds = []
+    for n, most, iou, least in (
+        (40, 10, 0.3, 0.2),
+        (7, 2, 0.5, 0.9),
+        (90, 30, 0.1, 0.5),
+        (5, 0, 0.5, 0.0),
+        (30, 9, 0.4, 2.0),
+    ):
+        raw = np.abs(numbers(2, n, 4)) * 10
+        scores = np.random.default_rng(n).random((2, 3, n), np.float32)
+        values = {"most": np.array([most]), "iou": np.float32([iou]), "least": np.float32([least])}
+        feeds.append({"raw": raw, "scores": scores, **values})
+    check(model, *feeds)
+
+
+def test_sequences_as_inputs_and_outputs() -> None:
+    inputs = [helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, None), tensor("x")]
+    nodes = [node("SequenceInsert", ["s", "x"], ["t"]), node("SequenceLength", ["t"], ["n"])]
+    outputs = [helper.make_tensor_sequence_value_info("t", TensorProto.FLOAT, None), tensor("n", [], INT64)]
+    check(bytes_of(nodes, inputs, outputs), {"s": [numbers(1, 3), numbers(2, 3)], "x": numbers(4, 3)})
+
+
+def test_a_sequence_is_made_and_shortened() -> None:
+    nodes = [
+        constant("second", 1, INT64),
+        node("Neg", ["x"], ["n"]),
+        node("SequenceConstruct", ["x", "n", "x"], ["all"]),
+        node("SequenceErase", ["all", "second"], ["some"]),
+        node("SequenceErase", ["some"], ["fewer"]),
+        node("ConcatFromSequence", ["all"], ["y"], axis=-1, new_axis=1),
+    ]
+    outputs = [helper.make_tensor_sequence_value_info(name, TensorProto.FLOAT, None) for name in ("some", "fewer")]
+    check(bytes_of(nodes, [tensor("x")], [*outputs, tensor("y", None)]), {"x": numbers(2, 3)}, {"x": numbers(4, 3)})
+
+
+@pytest.mark.parametrize("opset", [10, 11])
+def test_non_max_suppression_alone(opset: int) -> None:
+    nodes = [node("NonMaxSuppression", ["boxes", "scores", "most"], ["chosen"])]
+    inputs = [tensor("boxes", (1, "n", 4)), tensor("scores", (1, 1, "n")), tensor("most", [1], INT64)]
+    feed = {"boxes": numbers(1, 20, 4), "scores": numbers(1, 1, 20), "most": np.array([5])}
+    check(bytes_of(nodes, inputs, [tensor("chosen", None, INT64)], opset), feed)
