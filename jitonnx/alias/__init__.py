@@ -26,14 +26,17 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 _NAME = "onnxruntime"
 _PARTS = ("capi", "backend")
 """The packages below onnxruntime that there are here."""
+_TOOLS = ("datasets", "quantization", "tools", "transformers")
+"""Those that are Python alone: an onnxruntime that is installed lends them."""
 
 
 def install_as_onnxruntime() -> None:
     """Let `import onnxruntime`, and imports from the modules below it, mean jitonnx from now on.
 
     It holds for this process and for those that multiprocessing starts from it. The package has onnxruntime's version
-    (of the interface; `jitonnx.__version__` is ours), also for who asks importlib.metadata. Parts that jitonnx lacks,
-    as `onnxruntime.quantization`, are a ModuleNotFoundError. RuntimeError if onnxruntime is imported already.
+    (of the interface; `jitonnx.__version__` is ours), also for who asks importlib.metadata. Packages of tools that
+    jitonnx lacks, as `onnxruntime.quantization`, are those of an installed onnxruntime, if there is one. RuntimeError
+    if onnxruntime is imported already.
     """
     present = sys.modules.get(_NAME)
     if isinstance(present, _Alias):
@@ -76,15 +79,11 @@ class _Finder(importlib.abc.MetaPathFinder):
         first, _, below = fullname.partition(".")
         if first != _NAME:
             return None
-        if below.partition(".")[0] not in _PARTS:
-            raise ModuleNotFoundError(
-                f"No module named {fullname!r}: jitonnx stands in the place of onnxruntime here, and has {_PARTS} of "
-                "it; do without jitonnx what needs the rest",
-                name=fullname,
-            )
+        part = below.partition(".")[0]
+        if part not in _PARTS:
+            return _lent(fullname) if part == below else None  # what is below finds itself
         ours = f"jitonnx.{below}"
-        found = importlib.util.find_spec(ours)
-        if found is None:
+        if importlib.util.find_spec(ours) is None:
             raise ModuleNotFoundError(f"No module named {fullname!r}, as there is no {ours!r}", name=fullname)
         return importlib.machinery.ModuleSpec(fullname, _PartLoader(ours), is_package=False)
 
@@ -92,6 +91,21 @@ class _Finder(importlib.abc.MetaPathFinder):
         """onnxruntime's, for who asks for it by name."""
         if context is not None and (context.name or "").lower() == _NAME:
             yield _Distribution()
+
+
+def _lent(fullname: str) -> importlib.machinery.ModuleSpec:
+    """A package of tools as the installed onnxruntime has it. ModuleNotFoundError if there is none."""
+    name = fullname.partition(".")[2]
+    others = [place for place in sys.path if place != FOLDER]
+    real = importlib.machinery.PathFinder.find_spec(_NAME, others) if name in _TOOLS else None
+    found = importlib.machinery.PathFinder.find_spec(fullname, real.submodule_search_locations) if real else None
+    if found is None:
+        advice = "install onnxruntime too, which lends it" if name in _TOOLS else "use onnxruntime itself for it"
+        raise ModuleNotFoundError(
+            f"No module named {fullname!r}: jitonnx stands in the place of onnxruntime here and lacks it; {advice}",
+            name=fullname,
+        )
+    return found
 
 
 class _AliasLoader(importlib.abc.Loader):

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from jitonnx.api import feeds as feeding
 from jitonnx.api.devices import OrtDevice, cpu_alone
-from jitonnx.api.targets import check_type
+from jitonnx.api.targets import Targets, check_type
 from jitonnx.api.values import OrtValue, OrtValueVector, elements_at
 from jitonnx.errors import InvalidArgument
-from jitonnx.ir.dtypes import DType
 
 if TYPE_CHECKING:
     from jitonnx.api.running import Runs
@@ -32,9 +31,14 @@ class IOBinding:
     def __init__(self, session: InferenceSession) -> None:
         self._session = session
         self._declared = {entry.name: entry for entry in session.fed_inputs}
+        self._plain = {name: feeding.PlainInputs([entry]) for name, entry in self._declared.items()}
         self._types = {output.name: output.type for output in session.get_outputs()}
         self._inputs: dict[str, np.ndarray] = {}
         self._outputs: dict[str, OrtValue | None] = {}
+        self._wanted: _Wanted | None = None
+        """What is bound of the outputs, once a run has asked."""
+        self._again: Callable[[], Any] | None = None
+        """The last run once more, if nothing else has been bound since then and no output has to be new."""
         self._results: list[Any] | None = None
         """What the last run gave for the outputs bound, in their order; None: there was no run."""
 
@@ -43,10 +47,13 @@ class IOBinding:
     def bind_cpu_input(self, name: str, arr_on_cpu: Any) -> None:
         """Have an input read from an array. InvalidArgument for an unknown name, and for what does not fit."""
         declared = self._input(name)
-        array = feeding.read(arr_on_cpu, declared)
-        # Texts are checked here and again when they are read, as others may have taken their place by then.
-        holds_texts = declared.dtype is DType.STRING and isinstance(arr_on_cpu, np.ndarray)
-        self._inputs[name] = arr_on_cpu if holds_texts else array
+        if self._plain[name].arrays({name: arr_on_cpu}) is None:
+            array = feeding.read(arr_on_cpu, declared)
+            # What runs can read as it is, is kept: it may be written to by then.
+            is_kept = isinstance(arr_on_cpu, np.ndarray) and arr_on_cpu.flags.c_contiguous and arr_on_cpu.dtype.isnative
+            arr_on_cpu = arr_on_cpu if is_kept else array
+        self._inputs[name] = arr_on_cpu
+        self._again = None
 
     def bind_input(
         self, name: str, device_type: str, device_id: int, element_type: Any, shape: Sequence[int], buffer_ptr: int
@@ -69,7 +76,7 @@ class IOBinding:
 
     def clear_binding_inputs(self) -> None:
         """Forget the inputs."""
-        self._inputs = {}
+        self._inputs, self._again = {}, None
 
     def synchronize_inputs(self) -> None:
         """Accepted, without effect: nothing is copied to a device."""
@@ -98,7 +105,10 @@ class IOBinding:
         Without an address the output lies in the CPU's memory, whatever device is asked for. InvalidArgument for an
         unknown name, and for another type than the output's.
         """
-        self.bind_output_on(OrtDevice.make(device_type, device_id), name, element_type, shape, buffer_ptr)
+        if buffer_ptr is None and device_type == "cpu":
+            self._bind_output(name, None)
+        else:
+            self.bind_output_on(OrtDevice.make(device_type, device_id), name, element_type, shape, buffer_ptr)
 
     def bind_output_on(
         self, device: OrtDevice, name: str, element_type: Any = None, shape: Any = None, buffer_ptr: int | None = None
@@ -118,7 +128,8 @@ class IOBinding:
 
     def clear_binding_outputs(self) -> None:
         """Forget the outputs."""
-        self._outputs, self._results = {}, None
+        self._outputs = {}
+        self._forget()
 
     def synchronize_outputs(self) -> None:
         """Accepted, without effect: a run is over when `run_with_iobinding` returns."""
@@ -148,14 +159,15 @@ class IOBinding:
         if value is not None:
             check_type(name, value.data_type(), self._types[name])
         self._outputs[name] = value
-        self._results = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._results = self._wanted = self._again = None
 
     def _output(self, name: str, bound: OrtValue | None, result: Any) -> OrtValue:
         if bound is not None:
             return bound
-        if result is not None:
-            return OrtValue.ortvalue_from_numpy(result)
-        return OrtValue.of(None, DType[self._types[name].removeprefix("tensor(").removesuffix(")").upper()])
+        return OrtValue.of_output(result, self._types[name])
 
     # ------------------------------------------------------------ running
 
@@ -170,15 +182,43 @@ class IOBinding:
 
     def run(self, runs: Runs) -> None:
         """A run of the session. (Not in onnxruntime.)"""
+        if self._again is not None:
+            runs.check_open()
+            self._again()
+            return
+        wanted = self._wanted = self._wanted or self._settled()
+        if wanted.targets is None:
+            outputs = runs.all_outputs(self._inputs)
+        else:
+            placed = runs.run_into(self._inputs, wanted.targets)
+            outputs, self._again = placed.outputs, placed.again if wanted.is_all_given else None
+        self._results = [outputs[index] for index in wanted.order]
+
+    def _settled(self) -> _Wanted:
+        """What is bound, for runs. InvalidArgument if no output is."""
         if not self._outputs:
             raise InvalidArgument("At least one output should be requested: bind one with bind_output")
-        names = list(self._types)
-        if any(value is not None for value in self._outputs.values()):
-            given = [self._outputs.get(name) for name in names]
-            outputs = runs.run_into(self._inputs, [None if value is None else value.numpy() for value in given])
-        else:
-            outputs = runs.all_outputs(self._inputs)
-        self._results = [outputs[names.index(name)] for name in self._outputs]
+        names, values = list(self._types), self._outputs.values()
+        given = [self._outputs.get(name) for name in names]
+        targets = (
+            [None if value is None else value.numpy() for value in given]
+            if any(value is not None for value in values)
+            else None
+        )
+        return _Wanted(
+            [names.index(name) for name in self._outputs], targets, all(value is not None for value in values)
+        )
+
+
+class _Wanted(NamedTuple):
+    """The outputs that are bound."""
+
+    order: list[int]
+    """Their positions among the model's outputs."""
+    targets: Targets | None
+    """Where all of the model's outputs go; None: nowhere in particular."""
+    is_all_given: bool
+    """Whether all that are bound have memory."""
 
 
 class SessionIOBinding:

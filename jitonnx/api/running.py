@@ -17,7 +17,7 @@ import numpy as np
 from jitonnx.api import feeds as feeding
 from jitonnx.api.entries import STRICT
 from jitonnx.api.options import RunOptions
-from jitonnx.api.targets import Targets, check_shapes, copied, in_place
+from jitonnx.api.targets import Placed, Targets, all_in_place, check_shapes, copied, in_place
 from jitonnx.errors import Fail, InvalidArgument, RuntimeException
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.errors import GraphError, InferenceError
@@ -99,8 +99,7 @@ class Runs:
 
     def submit(self, run: Callable[[], Outputs], feeds: Any, callback: Any, user_data: Any) -> Future[Outputs]:
         """`run` on a thread of its own, and then `callback(outputs, user_data, error)`; names are checked at once."""
-        if self.entry is _closed:
-            _closed(feeds)
+        self.check_open()
         feeding.check_names(feeds, self._model.main.names, self._model.overridable)
         from concurrent.futures import ThreadPoolExecutor
 
@@ -142,23 +141,28 @@ class Runs:
                 return outputs
         return self._carefully(feeds)
 
-    def run_into(self, feeds: Any, targets: Targets) -> Outputs:
+    def run_into(self, feeds: Any, targets: Targets) -> Placed:
         """All outputs; those with a target are in its memory. InvalidArgument for one that does not fit."""
-        if self.entry is _closed:
-            _closed(feeds)
+        self.check_open()
         bound, arrays, shapes = self._read(feeds)
         with explained():
             program = bound.engine.program(shapes)
             if program is None:
                 outputs = bound.engine.run(arrays)
-            else:
-                check_shapes(self._names, [spec.shape for spec in program.executable.program.outputs], targets)
-        if program is not None and self.profile is not None:
-            outputs = self.profile.run(program.executable, arrays)
-        elif program is not None:
-            outputs = program.run(arrays, in_place(program.executable, arrays, targets))
+        if program is not None:
+            check_shapes(self._names, [spec.shape for spec in program.executable.program.outputs], targets)
+            direct = in_place(program.executable, arrays, targets)
+            call = program.executable.call(arrays, direct)
+            outputs = call.run() if self.profile is None else self.profile.run(program.executable, arrays)
+            if self.profile is None and all_in_place(bound.names, feeds, arrays, direct, targets):
+                return Placed(outputs, call.run)
         check_shapes(self._names, [np.shape(output) for output in outputs], targets)
-        return copied(outputs, targets)
+        return Placed(copied(outputs, targets), None)
+
+    def check_open(self) -> None:
+        """RuntimeError if the session is closed."""
+        if self.entry is _closed:
+            _closed({})
 
     def _carefully(self, feeds: Any) -> Outputs:
         """All outputs, every feed looked at by itself."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,16 @@ if TYPE_CHECKING:
 
 Targets = Sequence["np.ndarray | None"]
 """An array for each output that is to be written to it, in the order of the outputs; None for the others."""
+
+
+class Placed(NamedTuple):
+    """What a run gave."""
+
+    outputs: list[Any]
+    """All of them; those with a target in its memory."""
+    again: Callable[[], list[Any]] | None
+    """The same run on the same memory, where nothing has to be copied and no output has to be new; they are given again
+    and not checked again."""
 
 
 def check_type(name: str, actual: str, expected: str) -> None:
@@ -64,6 +74,22 @@ def in_place(executable: Executable, inputs: Sequence[np.ndarray], targets: Targ
         if end > reach:
             reach, owner = end, index
     return usable
+
+
+def all_in_place(
+    names: Sequence[str],
+    feeds: Mapping[str, Any],
+    inputs: Sequence[np.ndarray],
+    usable: Targets,
+    targets: Targets,
+) -> bool:
+    """Whether kernels read the inputs, by name in `feeds`, where they are, and write the targets themselves."""
+    if any(usable_one is not target for usable_one, target in zip(usable, targets, strict=True)):
+        return False
+    return all(
+        isinstance(feeds[name], np.ndarray) and not array.dtype.hasobject and _span(feeds[name]) == _span(array)
+        for name, array in zip(names, inputs, strict=True)
+    )
 
 
 def copied(outputs: Sequence[Any], targets: Targets) -> list[Any]:

@@ -32,6 +32,7 @@ _STORED_AS: Mapping[DType, np.dtype[Any]] = {
     DType.UINT2: np.dtype(np.uint8),
 }
 """Types that NumPy lacks, and how their elements lie in an array: each in one of its own."""
+_OF_TEXT = {f"tensor({dtype.text})": dtype for dtype in DType}
 _PACKED_BITS = {DType.INT4: 4, DType.UINT4: 4, DType.FLOAT4E2M1: 4, DType.INT2: 2, DType.UINT2: 2}
 """Types of which onnxruntime holds several elements in a byte, and how many bits an element has there."""
 
@@ -62,6 +63,12 @@ class OrtValue:
         made = cls.__new__(cls)
         made._content, made._dtype = content, dtype
         return made
+
+    @classmethod
+    def of_output(cls, array: Any, data_type: str) -> OrtValue:
+        """An output of a run, of this type in onnxruntime's words; None: not computed yet. (Not in onnxruntime.)"""
+        dtype = _OF_TEXT[data_type]
+        return cls.of(array if array is None or dtype not in _STORED_AS else array.view(_STORED_AS[dtype]), dtype)
 
     # ------------------------------------------------------------ making
 

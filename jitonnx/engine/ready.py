@@ -57,13 +57,11 @@ class Ready:
         """What it holds besides weights and the frames that it runs in."""
         return self.executable.memory_bytes
 
-    def run(self, inputs: Sequence[Any], given: Sequence[Any] = ()) -> list[Any]:
-        """The outputs for inputs whose types and shapes have been checked; given: as for `Executable.run`.
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """The outputs for inputs whose types and shapes have been checked.
 
         InvalidArgument names the nodes that met an error in the data.
         """
-        if given:
-            return self.executable.run(inputs, given)
         outputs = None if self.entry is None else self.entry(dict(zip(self._names, inputs, strict=True)))
         return self.executable.run(inputs) if outputs is None else outputs
 

@@ -49,19 +49,22 @@ class Executable:
         """The inputs and the outputs."""
         return list(self.program.inputs), list(self.program.outputs)
 
-    def run(self, inputs: Sequence[Array], given: Sequence[Array | None] = ()) -> list[Array]:
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
         """The outputs for these inputs, in the program's order; new C-contiguous arrays, which the caller owns.
 
         An input is used in place if it is C-contiguous, aligned and in native byte order, and is copied otherwise. The
         GIL is free while kernels run. Raises TypeError or ValueError for a wrong number, type or shape of inputs,
         InvalidArgument with the texts of the flags that kernels have set, RuntimeException for a lack of memory.
+        """
+        return self.call(inputs).run()
+
+    def call(self, inputs: Sequence[Array], given: Sequence[Array | None] = ()) -> Call:
+        """A run on these inputs, which can be repeated; inputs and errors as for `run`.
 
         given: arrays to write outputs to, None for those that are to be new; `takes` says which can be. They share no
         memory with inputs or with each other.
         """
-        outputs = self._outputs(given)
-        self._execute(self._ready(inputs), outputs)
-        return outputs
+        return Call(self._loadable, self._pool, self._ready(inputs), self._outputs(given))
 
     def entry(self, release_gil: bool = True) -> Entry | None:
         """The whole of `run` as one native function of a dict of arrays; None where this Python does not allow it.
@@ -87,16 +90,8 @@ class Executable:
     def _timed(self, arrays: list[Array], outputs: list[Array], rounds: int) -> npt.NDArray[np.float64]:
         stamps = np.zeros((rounds, len(self.program.steps) + 1), np.int64)
         for row in stamps:
-            self._execute(arrays, outputs, row)
+            Call(self._loadable, self._pool, arrays, outputs, row).run()
         return np.diff(stamps, axis=1) * 1e-9
-
-    def _execute(self, arrays: list[Array], outputs: list[Array], stamps: Words | None = None) -> None:
-        """Run; InvalidArgument with the texts of the flags that were set. stamps: as for `FramePool.execute`."""
-        bases = np.array(_places(arrays, outputs), np.int64)
-        words = self._pool.execute(self._loadable, bases, stamps)
-        if words.any():
-            met = [flag.text for flag, word in zip(self._loadable.common.flags, words, strict=True) if word]
-            raise InvalidArgument("; ".join(met))
 
     @property
     def memory_bytes(self) -> int:
@@ -133,6 +128,34 @@ class Executable:
         if len(inputs) != len(specs):
             raise ValueError(f"the program has {len(specs)} inputs, but {len(inputs)} were given")
         return [_ready(array, spec) for array, spec in zip(inputs, specs, strict=True)]
+
+
+class Call:
+    """A run of a program on certain arrays, which are read and written where they lie, each time that it is repeated.
+
+    stamps: as for `FramePool.execute`.
+    """
+
+    def __init__(
+        self,
+        program: Loadable,
+        pool: FramePool,
+        inputs: list[Array],
+        outputs: list[Array],
+        stamps: Words | None = None,
+    ) -> None:
+        self._flags, self._outputs = program.common.flags, outputs
+        self._bases = np.array(_places(inputs, outputs), np.int64)
+        self._execute = pool.prepared(program, self._bases, stamps)
+        self._kept = program, pool, inputs, stamps
+
+    def run(self) -> list[Array]:
+        """The outputs. InvalidArgument with the texts of the flags that kernels have set."""
+        words = self._execute()
+        if len(words) and words.any():
+            met = [flag.text for flag, word in zip(self._flags, words, strict=True) if word]
+            raise InvalidArgument("; ".join(met))
+        return self._outputs
 
 
 def _places(inputs: Sequence[Array], outputs: Sequence[Array]) -> list[int]:

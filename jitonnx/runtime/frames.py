@@ -11,6 +11,7 @@ import functools
 import itertools
 import os
 import weakref
+from collections.abc import Callable
 
 import numpy as np
 
@@ -93,13 +94,23 @@ class FramePool:
         bases: the addresses of inputs, then of outputs. stamps: where to note the clock (ns) before the first step and
         after each. RuntimeException if memory is short.
         """
-        words, noted = np.zeros(len(program.common.flags), np.int64), 0 if stamps is None else address(stamps)
-        if not self._native.execute(self.address, program.address, address(bases), address(words), noted):
-            raise RuntimeException(
-                "There is not enough memory for a run, whose intermediate results take "
-                f"{program.tables.memory_bytes} bytes"
-            )
-        return words
+        return self.prepared(program, bases, stamps)()
+
+    def prepared(self, program: Loadable, bases: Words, stamps: Words | None = None) -> Callable[[], Words]:
+        """What does so, one run at a time: whoever holds it keeps program, addresses and what lies there."""
+        words = np.zeros(len(program.common.flags), np.int64)
+        places = (program.address, address(bases), address(words), 0 if stamps is None else address(stamps))
+        native, pool = self._native.execute, self.address
+
+        def execute() -> Words:
+            if not native(pool, *places):
+                raise RuntimeException(
+                    "There is not enough memory for a run, whose intermediate results take "
+                    f"{program.tables.memory_bytes} bytes"
+                )
+            return words
+
+        return execute
 
     def expect(self, program: Loadable) -> None:
         """Keep to the limit, now that this program is going to be used."""

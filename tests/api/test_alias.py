@@ -37,11 +37,11 @@ if __name__ == "__main__":
     assert C.get_version_string() == ort.__version__ and importlib.util.find_spec("onnxruntime").origin == ort.__file__
     assert jitonnx.__version__ != ort.__version__ and ort.get_available_providers() == ["CPUExecutionProvider"]
     try:
-        import onnxruntime.quantization
+        import onnxruntime.training
     except ModuleNotFoundError as error:
-        assert error.name == "onnxruntime.quantization" and "jitonnx stands in the place" in str(error)
+        assert error.name == "onnxruntime.training" and "use onnxruntime itself for it" in str(error)
     else:
-        raise AssertionError("quantization")
+        raise AssertionError("training")
     try:
         ort.nothing
     except AttributeError:
@@ -121,6 +121,30 @@ def test_the_variable_alone() -> None:
         )
         == "False\n"
     )
+
+
+def test_tools_are_lent(tmp_path: Path) -> None:
+    """An installed onnxruntime lends what is Python alone, and gets jitonnx's sessions."""
+    pytest.importorskip("onnxruntime")
+    code = (
+        "from onnxruntime.quantization import quantize_dynamic, calibrate; import onnxruntime, sys\n"
+        "from onnxruntime.tools import onnx_model_utils; from onnxruntime.datasets import get_example\n"
+        "print(calibrate.onnxruntime.InferenceSession.__module__, onnxruntime.__version__, get_example('mul_1.onnx'))"
+    )
+    out = python("-c", f"import jitonnx; jitonnx.install_as_onnxruntime()\n{code}")
+    assert out.startswith("jitonnx.session 1.31.1 ") and out.endswith("mul_1.onnx\n")
+    lacking = "try:\n    import onnxruntime.quantization\nexcept ModuleNotFoundError as error:\n    print(error)"
+    found = os.pathsep.join([str(ROOT), str(alone(tmp_path))])
+    said = python("-S", "-c", f"import jitonnx; jitonnx.install_as_onnxruntime()\n{lacking}", PYTHONPATH=found)
+    assert "install onnxruntime too, which lends it" in said
+
+
+def alone(folder: Path) -> Path:
+    """A folder with NumPy and nothing else of what is installed."""
+    import numpy
+
+    (folder / "numpy").symlink_to(Path(numpy.__file__).parent)
+    return folder
 
 
 def test_too_late() -> None:

@@ -282,13 +282,13 @@ def test_every_run_has_outputs_of_its_own_and_any_shape() -> None:
 def written(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     """Addresses that programs are given to write outputs to, by run."""
     places: list[list[int]] = []
-    run = Executable.run
+    call = Executable.call
 
     def noted(self: Executable, inputs: Any, given: Any = ()) -> Any:
         places.append([0 if array is None else array.ctypes.data for array in given])
-        return run(self, inputs, given)
+        return call(self, inputs, given)
 
-    monkeypatch.setattr(Executable, "run", noted)
+    monkeypatch.setattr(Executable, "call", noted)
     return places
 
 
@@ -300,6 +300,69 @@ def test_kernels_write_where_they_are_told(monkeypatch: pytest.MonkeyPatch) -> N
     np.testing.assert_array_equal(s, A + B)
     np.testing.assert_array_equal(p, A * B)
     assert places == [[s.ctypes.data, p.ctypes.data]]
+
+
+def test_runs_on_the_same_memory_are_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They look at nothing again, and read and write what lies there."""
+    places = written(monkeypatch)
+    a, s = np.array(A), np.zeros((2, 3), np.float32)
+    made, binding = bound(jitonnx, s=s)
+    binding.bind_cpu_input("a", a)
+    for turn in range(4):
+        a[:] = turn
+        s[:] = -1
+        made.run_with_iobinding(binding)
+        assert (s == turn + 2).all() and (binding.get_outputs()[0].numpy() == turn + 2).all()
+    assert len(places) == 1
+    binding.bind_cpu_input("a", A)
+    made.run_with_iobinding(binding)
+    np.testing.assert_array_equal(s, A + B)
+    binding.bind_output("p")
+    made.run_with_iobinding(binding)
+    first = binding.get_outputs()[1].numpy()
+    binding.bind_cpu_input("a", A + 1)
+    made.run_with_iobinding(binding)
+    np.testing.assert_array_equal(first, A * B)
+    binding.clear_binding_outputs()
+    binding.bind_output("s", "cpu", 0, np.float32, [2, 3], s.ctypes.data)
+    for _ in range(2):
+        made.run_with_iobinding(binding)
+    made.close()
+    with pytest.raises(RuntimeError, match="the session is closed"):
+        made.run_with_iobinding(binding)
+
+
+def test_errors_in_data_are_told_at_every_run() -> None:
+    nodes = [node("Gather", ["x", "i"], ["y"])]
+    made = InferenceSession(model(nodes, [tensor("x", [4]), tensor("i", [2], 7)], [tensor("y", [2])]))
+    x, i, y = np.arange(4, dtype=np.float32), np.array([1, 2]), np.zeros(2, np.float32)
+    binding = made.io_binding()
+    binding.bind_cpu_input("x", x)
+    binding.bind_cpu_input("i", i)
+    binding.bind_output("y", "cpu", 0, np.float32, [2], y.ctypes.data)
+    for index in (1, 3, 9, 0, -5, 2):
+        i[0] = index
+        if -4 <= index < 4:
+            made.run_with_iobinding(binding)
+            assert y.tolist() == [index, 2]
+        else:
+            with pytest.raises(errors.InvalidArgument, match="make_y"):
+                made.run_with_iobinding(binding)
+
+
+def test_inputs_that_are_not_aligned_are_read_at_every_run() -> None:
+    block = np.zeros(25, np.uint8)
+    a, s = block[1:].view(np.float32).reshape(2, 3), np.zeros((2, 3), np.float32)
+    made, binding = bound(jitonnx, s=s)
+    for bind in (
+        lambda: binding.bind_cpu_input("a", a),
+        lambda: binding.bind_input("a", "cpu", 0, np.float32, [2, 3], block.ctypes.data + 1),
+    ):
+        bind()
+        for turn in range(3):
+            a[:] = turn
+            made.run_with_iobinding(binding)
+            assert (s == turn + 2).all()
 
 
 def memory(name: str) -> tuple[np.ndarray, np.ndarray]:
