@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from jitonnx.errors import InvalidArgument
-from jitonnx.ir.declaration import Declaration
+from jitonnx.ir.declaration import Declaration, is_named
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.strings import TEXT_KINDS, string_array
 
@@ -272,7 +272,7 @@ class NamedSizes:
             (number, axis, dim)
             for number, entry in enumerate(declared)
             for axis, dim in enumerate(entry.shape or ())
-            if isinstance(dim, str)
+            if is_named(dim)
         ]
 
     def disagreement(self, shapes: Sequence[Sequence[int]]) -> str | None:

@@ -9,7 +9,7 @@ from dataclasses import field
 import numpy as np
 
 from jitonnx.errors import InvalidArgument
-from jitonnx.ir.declaration import Declaration
+from jitonnx.ir.declaration import Declaration, is_named
 from jitonnx.ir.dtypes import DType
 from jitonnx.records import dataclass
 from jitonnx.runtime.program import TensorSpec, beyond_memory
@@ -29,7 +29,7 @@ class ChosenShapes:
 
     shapes: dict[str, Shape] = field(default_factory=dict)
     dimensions: dict[str, int] = field(default_factory=dict)
-    """Sizes of the named dimensions."""
+    """Sizes of dimensions by what the model calls them; where the shapes given disagree, the first."""
     assumed: list[str] = field(default_factory=list)
     """Named dimensions, and axes ("x[0]"), that nobody gave a size: they got DEFAULT_SIZE."""
 
@@ -69,10 +69,13 @@ def choose_shapes(
     inputs: Sequence[Declaration],
     shapes: Mapping[str, Shape] | None = None,
     dimensions: Mapping[str, int] | None = None,
+    usual: Mapping[str, Sequence[int | None]] | None = None,
 ) -> ChosenShapes:
     """Concrete shapes for inputs: as given, and where the model leaves open what nobody gives, DEFAULT_SIZE.
 
-    shapes: shapes by input name. dimensions: sizes by dimension name. InvalidArgument for what does not fit the model.
+    shapes: shapes by input name, as a session takes them: inputs may disagree on a dimension. dimensions: sizes by
+    dimension name. usual: the sizes that an input has, by its name, as far as the operators
+    tell; they take the place of DEFAULT_SIZE. InvalidArgument for what does not fit the model.
     """
     shapes, chosen = dict(shapes or {}), ChosenShapes(dimensions=dict(dimensions or {}))
     for name in set(shapes) - {declared.name for declared in inputs}:
@@ -82,10 +85,10 @@ def choose_shapes(
     _check_dimensions(inputs, chosen.dimensions)
     for declared in inputs:
         if declared.name in shapes:
-            _take_over(declared, shapes[declared.name], chosen)
+            _take_over(declared, shapes[declared.name], chosen, dimensions or {})
     for declared in inputs:
         if declared.name not in chosen.shapes:
-            chosen.shapes[declared.name] = _completed(declared, chosen)
+            chosen.shapes[declared.name] = _completed(declared, chosen, (usual or {}).get(declared.name))
     return chosen
 
 
@@ -100,24 +103,24 @@ def _check_dimensions(inputs: Sequence[Declaration], dimensions: Mapping[str, in
             raise InvalidArgument(f"dimension {name!r} is given the size {size}; give one of at least 0")
 
 
-def _take_over(declared: Declaration, shape: Shape, chosen: ChosenShapes) -> None:
-    """Use a shape that was given, and the sizes it gives to named dimensions."""
+def _take_over(declared: Declaration, shape: Shape, chosen: ChosenShapes, dimensions: Mapping[str, int]) -> None:
+    """Use a shape that was given, and the sizes it gives to named dimensions, but for those given by name."""
     if any(size < 0 for size in shape):
         raise InvalidArgument(f"{declared.name!r} is given the shape {list(shape)}, which has a negative size")
     if declared.shape is not None:
+        misfit = f"{declared.name!r} has the shape {list(declared.shape)}; {list(shape)} does not fit"
         if len(shape) != len(declared.shape):
-            raise InvalidArgument(f"{declared.name!r} has the shape {list(declared.shape)}; {list(shape)} does not fit")
+            raise InvalidArgument(misfit)
         for dim, size in zip(declared.shape, shape, strict=True):
-            expected = chosen.dimensions.setdefault(dim, size) if isinstance(dim, str) else dim
+            expected = dimensions.get(dim, size) if isinstance(dim, str) else dim
             if expected is not None and expected != size:
-                raise InvalidArgument(
-                    f"{declared.name!r} has the shape {list(declared.shape)}; {list(shape)} does not fit"
-                    + (f", as {dim!r} is {expected}" if isinstance(dim, str) else "")
-                )
+                raise InvalidArgument(misfit + (f", as {dim!r} is {expected}" if isinstance(dim, str) else ""))
+            if is_named(dim):
+                chosen.dimensions.setdefault(dim, size)
     chosen.shapes[declared.name] = tuple(shape)
 
 
-def _completed(declared: Declaration, chosen: ChosenShapes) -> Shape:
+def _completed(declared: Declaration, chosen: ChosenShapes, usual: Sequence[int | None] | None) -> Shape:
     """The declared shape with the chosen sizes."""
     if declared.shape is None:
         raise InvalidArgument(
@@ -130,10 +133,13 @@ def _completed(declared: Declaration, chosen: ChosenShapes) -> Shape:
         elif dim is not None and dim in chosen.dimensions:
             sizes.append(chosen.dimensions[dim])
         else:
-            chosen.assumed.append(dim or f"{declared.name}[{axis}]")
-            if dim is not None:
-                chosen.dimensions[dim] = DEFAULT_SIZE
-            sizes.append(DEFAULT_SIZE)
+            size = None if usual is None else usual[axis]
+            if size is None:
+                chosen.assumed.append(dim if is_named(dim) else f"{declared.name}[{axis}]")
+                size = DEFAULT_SIZE
+            if is_named(dim):
+                chosen.dimensions[dim] = size
+            sizes.append(size)
     return tuple(sizes)
 
 

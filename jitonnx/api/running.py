@@ -203,8 +203,8 @@ class Runs:
         if not self._disagreed:
             self._disagreed = True
             warnings.warn(
-                f"inputs disagree: {text}. The model is compiled anew for such shapes; set the session configuration "
-                f"entry {STRICT} to 1 to get an error instead",
+                f"inputs disagree: {text}. For such inputs the model is planned once more, without what it says of its "
+                f"dimensions; set the session configuration entry {STRICT} to 1 to get an error instead",
                 stacklevel=7,
             )
 

@@ -136,7 +136,7 @@ def shapes_of(session: InferenceSession, options: argparse.Namespace) -> ChosenS
     """Shapes for the session's inputs, from the command line or by default. Says what was assumed."""
     from jitonnx.api.inputs import DEFAULT_SIZE, choose_shapes
 
-    chosen = choose_shapes(session.declared_inputs, dict(options.shape), dict(options.dim))
+    chosen = choose_shapes(session.declared_inputs, dict(options.shape), dict(options.dim), session.engine.usual_sizes)
     if chosen.assumed:
         names = ", ".join(chosen.assumed)
         print(f"note: taken as {DEFAULT_SIZE}: {names}; set with --dim NAME=SIZE or --shape INPUT=...", file=sys.stderr)

@@ -41,10 +41,11 @@ def main(options: argparse.Namespace) -> None:
 
     session = session_of(options, {CPU_NAME: options.cpu})
     declared = session.declared_inputs
+    usual = session.engine.usual_sizes
     sizes = {name: ends({name: [size]}) for name, size in options.dim}
     dimensions = [{name: both[end][name][0] for name, both in sizes.items()} for end in (0, 1)]
     chosen = [
-        tuple(choose_shapes(declared, end, given) for end, given in zip(ends(one), dimensions, strict=True))
+        tuple(choose_shapes(declared, end, given, usual) for end, given in zip(ends(one), dimensions, strict=True))
         for one in shape_sets(options.shape)
     ]
     if chosen[0][0].assumed:

@@ -28,7 +28,7 @@ from jitonnx.engine.ready import PROGRAM_BYTES, PROGRAMS_KEPT, Ready, Runner, sh
 from jitonnx.engine.schedule import Schedule, Unforeseen, draft, make_schedule
 from jitonnx.errors import Fail, InvalidArgument
 from jitonnx.ir.assumptions import Assumptions, Pair, holds
-from jitonnx.ir.dims import Dim, DimLike, variable, variables
+from jitonnx.ir.dims import Dim, DimLike, concrete, variable, variables
 from jitonnx.ir.errors import GraphError
 from jitonnx.ir.extract import solved, specialise
 from jitonnx.ir.graph import Graph, Value
@@ -151,6 +151,11 @@ class Engine:
         return self._input_types
 
     @property
+    def usual_sizes(self) -> dict[str, list[int | None]]:
+        """The sizes of each input as far as the operators tell them; None for others."""
+        return {value.name: list(map(concrete, value.type.shape or ())) for value in self.graph.inputs}
+
+    @property
     def only_shapes(self) -> Shapes | None:
         """The shapes of the inputs where they can have no others."""
         if not all(kind.static for kind in self._input_types):
@@ -234,10 +239,10 @@ class Engine:
             types = [_fixed(kind, sizes) for kind, sizes in zip(self._input_types, fixed, strict=True)]
             engine = self if types == self._input_types else self.part(specialise(self._source, types))
         if engine.compiled is None:
-            raise Fail(f"no single program serves ranges of shapes: {engine._why_not_all()}")
+            raise Fail(f"no single program serves ranges of shapes: {engine.why_not_all()}")
         return engine
 
-    def _why_not_all(self) -> str:
+    def why_not_all(self) -> str:
         """Why there is no plan for all shapes that the inputs may have."""
         if self.unplanned:
             return self.unplanned

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from jitonnx.ir.dtypes import DType
+
+if TYPE_CHECKING:
+    from typing import TypeGuard
+
+
+ANONYMOUS = frozenset({"any", "dynamic", "nan", "nil", "none", "null", "undefined", "unk", "unknown"})
+"""What exporters write where they know nothing of a dimension; beside what has no letters, such as "?" and "-1"."""
+
+
+def is_named(dim: int | str | None) -> TypeGuard[str]:
+    """Whether a dimension has a name that says something: that it has the size of others of that name."""
+    return isinstance(dim, str) and dim.strip().lower() not in ANONYMOUS and any(map(str.isalpha, dim))
 
 
 class Declaration(NamedTuple):

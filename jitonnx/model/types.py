@@ -7,7 +7,7 @@ import keyword
 import re
 from dataclasses import field
 
-from jitonnx.ir.declaration import Declaration
+from jitonnx.ir.declaration import Declaration, is_named
 from jitonnx.ir.dims import Dim, variable
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph
@@ -33,7 +33,8 @@ class Model:
     overridable: list[Declaration] = field(default_factory=list)
     """Initializers that are inputs too, from IR version 4 on: defaults of these inputs, and constants of `graph`."""
     dimensions: dict[str, str] = field(default_factory=dict)
-    """The file's name of every dimension variable of `graph`'s inputs; variables of unnamed dimensions are not here."""
+    """What the file calls every dimension variable of `graph`'s inputs; those that it does not call anything are not
+    here. Several variables may be called "?" or the like."""
     external: bool = False
     """Some of its weights are in other files."""
     warned: bool = False
@@ -48,23 +49,22 @@ class Dimensions:
     """
 
     def __init__(self) -> None:
+        self.original: dict[str, str] = {}
+        """What the file calls each variable, if anything."""
         self._by_param: dict[str, str] = {}
         self._taken: set[str] = set()
 
-    def named(self, param: str) -> Dim:
-        """The variable of a `dim_param`."""
-        if param not in self._by_param:
-            self._by_param[param] = self._claim(param)
-        return variable(self._by_param[param])
-
-    def unnamed(self, value: str, axis: int) -> Dim:
-        """A variable of its own for the unknown size of one axis of an input."""
-        return variable(self._claim(f"{value}_{axis}"))
-
-    @property
-    def original(self) -> dict[str, str]:
-        """The file's name of each named variable."""
-        return {name: param for param, name in self._by_param.items()}
+    def of(self, dim: str | None, value: str, axis: int) -> Dim:
+        """The variable of a `dim_param`; one of its own for an axis whose size the file has no telling name for."""
+        if not is_named(dim):
+            name = self._claim(f"{value}_{axis}")
+        elif dim in self._by_param:
+            return variable(self._by_param[dim])
+        else:
+            name = self._by_param[dim] = self._claim(dim)
+        if dim is not None:
+            self.original[name] = dim
+        return variable(name)
 
     def _claim(self, wanted: str) -> str:
         stem = re.sub(r"\W", "_", wanted, flags=re.ASCII)
@@ -90,11 +90,7 @@ def tensor_type(declared: Declaration, dimensions: Dimensions) -> TensorType:
     if declared.shape is None:
         return TensorType(declared.dtype, None)
     dims = [
-        dim
-        if isinstance(dim, int)
-        else dimensions.named(dim)
-        if isinstance(dim, str)
-        else dimensions.unnamed(declared.name, axis)
+        dim if isinstance(dim, int) else dimensions.of(dim, declared.name, axis)
         for axis, dim in enumerate(declared.shape)
     ]
     return TensorType(declared.dtype, tuple(dims))

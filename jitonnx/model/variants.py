@@ -25,7 +25,7 @@ def with_dimensions(model: Model, sizes: Mapping[str, int]) -> Model:
     if unknown:
         warnings.warn(
             f"the model has no dimension named {', '.join(map(repr, unknown))}; its named dimensions are: "
-            f"{', '.join(map(repr, model.dimensions.values())) or 'none'}",
+            f"{', '.join(map(repr, dict.fromkeys(model.dimensions.values()))) or 'none'}",
             stacklevel=5,
         )
         model = replace(model, warned=True)

@@ -17,12 +17,13 @@ import numpy as np
 
 from jitonnx.ir import computation as c
 from jitonnx.ir import expr as e
+from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dims import DimLike, ceil_divide, known
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
-from jitonnx.ir.types import Shape, TensorType, assume_equal, broadcast_shapes
+from jitonnx.ir.types import Shape, TensorType, broadcast_shapes
 from jitonnx.ops.base import check_dtype, normalize_axis, same_dtype, widen
 from jitonnx.ops.convolution import convolve
 from jitonnx.ops.windows import Windows, slide, spatial_rank
@@ -69,9 +70,9 @@ class _Linear(Operator):
             raise InferenceError(f"scale is {scale.type}; a scalar, or a vector along the axis, is needed")
         elif self._by_place(scale.shape, len(x.shape)):
             size = x.shape[normalize_axis(self.axis, len(x.shape))]
-            if not assume_equal(scale.shape[0], size):
+            if not demand_equal(scale.shape[0], size):
                 raise InferenceError(f"scale is {scale.type}, but axis {self.axis} of {x.type} has {size} places")
-        elif scale.shape and not assume_equal(scale.shape[0], 1):
+        elif scale.shape and not demand_equal(scale.shape[0], 1):
             raise InferenceError(f"scale is {scale.type}, but {x.type} has no axis {self.axis}")
 
     def _by_place(self, scale: Shape, rank: int) -> bool:
@@ -306,9 +307,9 @@ class _QuantisedConvolution(Operator):
         check_dtype(w, _BYTES)
         if len(w.shape) != len(x.shape):
             raise InferenceError(f"w has rank {len(w.shape)} and x rank {len(x.shape)}: they must be equal")
-        if self.kernel_shape and not all(map(assume_equal, self.kernel_shape, w.shape[2:])):
+        if self.kernel_shape and not all(map(demand_equal, self.kernel_shape, w.shape[2:])):
             raise InferenceError(f"kernel_shape {list(self.kernel_shape)} contradicts w ({w.type})")
-        if not assume_equal(x.shape[1], w.shape[1] * self.group):
+        if not demand_equal(x.shape[1], w.shape[1] * self.group):
             raise InferenceError(f"x has {x.shape[1]} channels, but w and group {self.group} take {w.shape[1]} each")
         if isinstance(w.shape[0], int) and w.shape[0] % self.group:
             raise InferenceError(f"{w.shape[0]} output channels do not divide into {self.group} groups")
@@ -404,7 +405,7 @@ class QLinearConv(_QuantisedConvolution):
 
 
 def _same_shape(a: Shape, b: Shape) -> bool:
-    return len(a) == len(b) and all(map(assume_equal, a, b))
+    return len(a) == len(b) and all(map(demand_equal, a, b))
 
 
 # ---------------------------------------------------------------- parts on NumPy
@@ -468,7 +469,7 @@ def _product_shape(a: Value, b: Value) -> Shape:
         raise InferenceError("a scalar has no matrix product: rank 1 at least expected")
     depth = b.shape[-2] if len(b.shape) > 1 else b.shape[0]
     batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    if batch is None or not assume_equal(a.shape[-1], depth):
+    if batch is None or not demand_equal(a.shape[-1], depth):
         raise InferenceError(f"{a.type} and {b.type} have no matrix product")
     return (*batch, *a.shape[-2:-1], *(b.shape[-1:] if len(b.shape) > 1 else ()))
 

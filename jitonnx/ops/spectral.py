@@ -14,13 +14,14 @@ import numpy as np
 
 from jitonnx.ir import computation as c
 from jitonnx.ir import expr as e
+from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dims import Dim, DimLike, floor_divide, maximum
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
-from jitonnx.ir.types import Shape, TensorType, assume_equal, contents_array
+from jitonnx.ir.types import Shape, TensorType, contents_array
 from jitonnx.ops.base import FLOATS, constant_of, lower_halves, non_negative, normalize_axis, widen
 
 _INDICES = frozenset({DType.INT32, DType.INT64})
@@ -153,7 +154,7 @@ class STFT(Operator):
         _, length, frames = self._sizes(signal.shape, frame_step, window, frame_length)
         if window is not None and len(window.shape) != 1:
             raise InferenceError(f"the window is {window.type}; a vector is needed")
-        if window is not None and not assume_equal(window.shape[0], length):
+        if window is not None and not demand_equal(window.shape[0], length):
             raise InferenceError(f"the window has {window.shape[0]} elements, a frame {length}")
         bins = floor_divide(length, 2) + 1 if self.onesided else length
         return TensorType(signal.dtype, (signal.shape[0], frames, bins, 2))

@@ -56,6 +56,11 @@ class SavedEngine:
         return self.artifact.shapes[0] if len(self.artifact.shapes) == 1 and self._ranges is None else None
 
     @property
+    def usual_sizes(self) -> dict[str, list[int | None]]:
+        """Sizes that operators tell: of an artifact they are all in the declarations."""
+        return {}
+
+    @property
     def report(self) -> str:
         """What was made of the model, for logs."""
         ranges = f" and {len(self.artifact.ranges)} ranges of shapes" if self.artifact.ranges else ""

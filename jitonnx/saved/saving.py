@@ -114,7 +114,7 @@ def _all_shapes(
     sets = [shapes] if isinstance(shapes, Mapping) else shapes
     if not isinstance(sets, Sequence) or not all(isinstance(one, Mapping) for one in sets):
         raise TypeError(f"shapes are a dict of shapes by input name, or a list of such; got {shapes!r}")
-    return list(dict.fromkeys(_ordered(declared, one) for one in sets))
+    return list(dict.fromkeys(_ordered(declared, one, engine.usual_sizes) for one in sets))
 
 
 def _open(declared: Sequence[Declaration]) -> str:
@@ -124,8 +124,8 @@ def _open(declared: Sequence[Declaration]) -> str:
     return ", ".join(map(repr, names))
 
 
-def _ordered(declared: Sequence[Declaration], shapes: NamedShapes) -> Ends:
-    low, high = (choose_shapes(declared, end) for end in ends(shapes))
+def _ordered(declared: Sequence[Declaration], shapes: NamedShapes, usual: Mapping[str, Sequence[int | None]]) -> Ends:
+    low, high = (choose_shapes(declared, end, usual=usual) for end in ends(shapes))
     if low.assumed:
         given = ", ".join(f"{name}={list(shape)}" for name, shape in shapes.items()) or "nothing"
         raise InvalidArgument(f"the shapes leave {', '.join(low.assumed)} open (given: {given})")
@@ -141,12 +141,17 @@ def _ranges(engine: Engine, wanted: Sequence[Ends]) -> tuple[list[Compiled], lis
             [a if a == b else None for a, b in zip(least, largest, strict=True)]
             for least, largest in zip(low, high, strict=True)
         ]
-        compiled = engine.serving_all(fixed).compiled
-        assert compiled is not None, "Bug: an engine that serves all shapes is not compiled"
-        _check_no_blas(engine)
-        if not any(compiled is known for known in plans):
-            plans.append(compiled)
-        ranges.append(ShapeRange(low, high, next(n for n, known in enumerate(plans) if known is compiled)))
+        # The ends of a range may not be what is assumed of sizes between them, as 1 where it is broadcast.
+        usual = engine.serving_all(fixed)
+        ends = [engine.serving(one) for one in (low, high)] if usual is engine else []
+        for serving in dict.fromkeys([usual, *ends]):
+            compiled = serving.compiled
+            if compiled is None:
+                raise Fail(f"no single program serves ranges of shapes: {serving.why_not_all()}")
+            _check_no_blas(serving)
+            if not any(compiled is known for known in plans):
+                plans.append(compiled)
+            ranges.append(ShapeRange(low, high, next(n for n, known in enumerate(plans) if known is compiled)))
     return plans, ranges
 
 

@@ -183,6 +183,15 @@ def test_what_a_plan_assumes(tmp_path: Path) -> None:
         opened.run(None, {"a": ones[:5], "b": ones[:1]})
 
 
+def test_the_ends_of_a_range_may_break_what_a_plan_assumes(tmp_path: Path) -> None:
+    nodes = [node("Squeeze", ["a"], ["s"]), node("Neg", ["s"], ["y"])]
+    source = model(nodes, [tensor("a", ("N", 3))], [tensor("y", None)])
+    session, opened = saved(source, tmp_path / "a.jitonnx", {"a": ((1, 8), 3)})
+    ones = np.ones((8, 3), np.float32)
+    for rows in (5, 1, 8, 2, 1):
+        assert same(session, opened, {"a": ones[:rows]})
+
+
 def test_what_has_no_ranges(tmp_path: Path) -> None:
     """Models that NumPy evaluates in part."""
     cut = model([node("NonZero", ["x"], ["y"], "find")], [tensor("x", ("N",))], [tensor("y", (1, None), INT64)])
@@ -223,7 +232,7 @@ def test_what_is_no_range(tmp_path: Path, size: Any) -> None:
 
 def test_ranges_that_do_not_fit(tmp_path: Path) -> None:
     session = jitonnx.InferenceSession(elementwise())
-    with pytest.raises(errors.InvalidArgument, match="as 'N' is 4"):
+    with pytest.raises(errors.InvalidArgument, match=r"'a' is \[4, 2\] and 'b' is \[5, 2\].*do not broadcast"):
         session.save(tmp_path / "e.jitonnx", {"a": ((1, 4), 2), "b": ((1, 5), 2)})
     with pytest.raises(errors.InvalidArgument, match="does not fit"):
         jitonnx.InferenceSession(small_cnn("N")).save(tmp_path / "e.jitonnx", {"x": (1, (1, 3), 12, 12)})

@@ -69,6 +69,26 @@ def test_run_on_given_inputs(capsys: pytest.CaptureFixture[str], relu_add: str, 
         np.testing.assert_array_equal(stored["y"], models.relu_add_result(x))
 
 
+@pytest.mark.filterwarnings("ignore:inputs disagree")
+def test_shapes_are_those_that_a_session_takes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Sizes that operators tell, names that say nothing, and inputs that disagree."""
+    nodes = [models.node("MatMul", ["x", "w"], ["m"]), models.node("Add", ["m", "b"], ["y"])]
+    inputs = [models.tensor("x", ("n", "?")), models.tensor("b", ("n", "?"))]
+    data = models.model(nodes, inputs, [models.tensor("y", None)], {"w": np.ones((7, 5), np.float32)})
+    (path := tmp_path / "product.onnx").write_bytes(data)
+    out = call(capsys, "run", str(path))
+    assert re.search(r"x +float32 +\[1, 7\]", out) and re.search(r"b +float32 +\[1, 5\]", out)
+    out = call(capsys, "run", str(path), "--shape", "x=4,7", "--shape", "b=1,5")
+    assert re.search(r"y +float32 +\[4, 5\]", out)
+    out = call(capsys, "explain", str(path), "--dim", "n=4", "--shape", "b=4,1")
+    assert "product" in out
+    out = call(capsys, "compile", str(path), "--shape", "x=1:8,7", "--shape", "b=1,5", "-o", str(tmp_path / "out"))
+    session = jitonnx.InferenceSession(tmp_path / "out")
+    x, b = np.ones((6, 7), np.float32), np.ones((1, 5), np.float32)
+    for rows in (6, 1, 3):
+        np.testing.assert_array_equal(session.run(None, {"x": x[:rows], "b": b})[0], np.full((rows, 5), 8, np.float32))
+
+
 def test_run_says_what_it_assumes(capsys: pytest.CaptureFixture[str], relu_add: str) -> None:
     assert main(["run", relu_add]) == 0
     captured = capsys.readouterr()

@@ -224,6 +224,46 @@ def test_a_size_that_two_inputs_share_by_what_is_done_with_them() -> None:
         session.run(None, {"a": normal(2, 3), "b": normal(2, 3)})
 
 
+@pytest.mark.parametrize("names", [("?", "?", "?"), ("-1", "-1", "None"), ("unk", "UNK", "unknown"), ("", None, "?")])
+def test_names_that_say_nothing(names: tuple[str | None, ...], recwarn: pytest.WarningsRecorder) -> None:
+    """Height and width of images, and the length of something else, under one name: they have nothing to do with it."""
+    height, width, other = names
+    nodes = [node("MaxPool", ["x"], ["p"], kernel_shape=[2, 2]), node("Relu", ["t"], ["y"])]
+    given = Open("", nodes, {"x": (1, 2, height, width), "t": (other,)}, (), outputs=("p", "y"))
+    session = InferenceSession(given.build())
+    peer = onnxruntime_session(given.build())
+    shapes = [entry.shape for entry in (*session.get_inputs(), *session.get_outputs())]
+    assert shapes[:2] == [entry.shape for entry in peer.get_inputs()]
+    for sizes in ((4, 6, 3), (6, 4, 4), (2, 2, 2), (8, 2, 0)):
+        feed = given.feed(((1, 2, *sizes[:2]), sizes[2:]))
+        for result, value in zip(session.run(None, feed), peer.run(None, feed), strict=True):
+            np.testing.assert_array_equal(result, value)
+    assert not session.engine.variants and not recwarn.list
+
+
+def test_a_name_of_several_sizes_is_warned_of_once() -> None:
+    """`width` of two inputs that have nothing to do with each other: one plan more, whatever they are."""
+    nodes = [node("Relu", ["a"], ["y"]), node("Neg", ["b"], ["z"])]
+    given = Open("", nodes, {"a": ("width", 2), "b": ("width", 3)}, (), outputs=("y", "z"))
+    session = InferenceSession(given.build())
+    with pytest.warns(UserWarning, match="'width' is 5 on axis 0 of 'a', but 4 on axis 0 of 'b'") as caught:
+        for a, b in ((4, 4), (5, 4), (3, 8), (1, 7), (0, 2), (6, 6)):
+            feed = given.feed(((a, 2), (b, 3)))
+            y, z = session.run(None, feed)
+            np.testing.assert_array_equal(y, np.maximum(feed["a"], 0))
+            np.testing.assert_array_equal(z, -feed["b"])
+    assert len(caught) == 1 and len(session.engine.variants) == 1
+    assert session.compile_status == ("compiled", 0, 0, 0)
+
+
+def test_a_dimension_without_a_telling_name_can_be_fixed() -> None:
+    given = Open("", [node("Relu", ["x"], ["y"])], {"x": ("?", "n", "?")}, ())
+    options = SessionOptions()
+    options.add_free_dimension_override_by_name("?", 3)
+    session = InferenceSession(given.build(), options)
+    assert session.get_inputs()[0].shape == [3, "n", 3] and session.get_outputs()[0].shape == [3, "n", 3]
+
+
 @pytest.mark.parametrize("mode", ["before", "background", "cached"])
 def test_other_sizes_in_every_mode(mode: str) -> None:
     given = next(one for one in MODELS if one.name == "sum of products")
