@@ -186,7 +186,7 @@ class OpenedModel:
         """Take everything from an artifact. Fail tells what is wrong with it."""
         self._check_options()
         options = self._options
-        if options.replaced_initializers() or options.fixed_dimensions():
+        if options.replaced_initializers() or options.fixed_dimensions() or options.denoted_dimensions():
             raise Fail("initializers and dimensions can be replaced in a model, but not in an artifact made of it")
         try:
             artifact = open_artifact(self._source, switch(options, VERIFY, False))
@@ -264,7 +264,12 @@ class OpenedModel:
         options = self._options
         if options.entry(MODEL_FORMAT) not in (None, "", "ONNX"):
             raise Fail(f"models of the format {options.entry(MODEL_FORMAT)!r} cannot be read; give an ONNX file")
-        model = load(source, external_data_folder=options.entry(EXTERNAL_DATA_FOLDER) or None)
+        model = load(
+            source,
+            external_data_folder=options.entry(EXTERNAL_DATA_FOLDER) or None,
+            external_files=options.external_files(),
+            denoted_sizes=options.denoted_dimensions(),
+        )
         with explained():
             model = with_initializers(model, options.replaced_initializers())
             return with_dimensions(model, options.fixed_dimensions())
