@@ -447,7 +447,8 @@ BETTER: dict[str, tuple[Call, Any]] = {
 
 
 @pytest.mark.parametrize("name", BETTER)
-def test_better(name: str) -> None:
+def test_better(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # where onnxruntime writes files
     call, expected = BETTER[name]
     ours = outcome(call, jitonnx)
     if isinstance(expected, str):
