@@ -234,9 +234,11 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         value: Any = importlib.import_module("jitonnx.api.environment").get_version_string()
     elif name in _PLACES:
-        value = getattr(importlib.import_module(f"jitonnx.{_PLACES[name]}"), name)
+        with importlib.import_module("jitonnx.forks").critical:
+            value = getattr(importlib.import_module(f"jitonnx.{_PLACES[name]}"), name)
     elif name in _PARTS:
-        value = importlib.import_module(f"jitonnx.{name}")
+        with importlib.import_module("jitonnx.forks").critical:
+            value = importlib.import_module(f"jitonnx.{name}")
     else:
         raise AttributeError(f"module 'jitonnx' has no attribute {name!r}")
     globals()[name] = value

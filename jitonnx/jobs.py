@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from jitonnx import forks
 from jitonnx.errors import Error, Fail
 
 _T = TypeVar("_T")
@@ -41,74 +42,92 @@ class Job(Generic[_T]):
         self._begin()
 
     def found(self) -> _T | None:
-        """What was made, None if it is not ready yet. Fail tells why it could not be made."""
+        """What was made; None if it is not ready yet, or was called off. Fail tells why it could not be made."""
+        self._resume()
+        outcome = self._outcome
+        return None if outcome is None or isinstance(outcome[1], StoppedError) else self._result(*outcome)
+
+    def wait(self, timeout: float | None = None) -> _T | None:
+        """What was made, after a wait of up to `timeout` seconds (None: as long as it takes); None if it is not ready
+        by then. Fail tells why it could not be made, also where it was called off.
+        """
+        self._resume()
         if self._outcome is None:
-            self._resume()
-            return None
-        made, error = self._outcome
+            with forks.safepoint:
+                self._ended.wait(timeout)
+        return None if self._outcome is None else self._result(*self._outcome)
+
+    @property
+    def state(self) -> str:
+        """compiling, compiled or failed."""
+        outcome = self._outcome
+        if outcome is None:
+            return "compiling"
+        return "compiled" if outcome[1] is None else "failed"
+
+    def cancel(self) -> None:
+        """Ask it to stop."""
+        self._resume(stopped=True)
+        self.stop.set()
+
+    def work(self) -> None:
+        """Do the job, on the background thread."""
+        with forks.critical:
+            try:
+                if self.stop.is_set():
+                    raise StoppedError("it was called off")
+                self._outcome = self._make(self.stop), None
+            except BaseException as error:  # whoever asks for what was to be made meets it
+                self._outcome = None, error
+            self._ended.set()
+
+    @staticmethod
+    def _result(made: _T | None, error: BaseException | None) -> _T | None:
         if error is not None:
             text = error.text if isinstance(error, Error) else str(error) or type(error).__name__
             raise Fail(f"the model could not be compiled in the background: {text}") from error
         return made
 
-    def wait(self, timeout: float | None = None) -> _T | None:
-        """As `found`, but for a wait of up to `timeout` seconds (None: as long as it takes)."""
-        self._resume()
-        self._ended.wait(timeout)
-        return self.found()
-
-    @property
-    def state(self) -> str:
-        """compiling, compiled or failed."""
-        if self._outcome is None:
-            return "compiling"
-        return "compiled" if self._outcome[1] is None else "failed"
-
-    def cancel(self) -> None:
-        """Ask it to stop."""
-        self.stop.set()
-
-    def work(self) -> None:
-        """Do the job, on the background thread."""
-        try:
-            if self.stop.is_set():
-                raise StoppedError("it was called off")
-            self._outcome = self._make(self.stop), None
-        except BaseException as error:  # whoever asks for what was to be made meets it
-            self._outcome = None, error
-        self._ended.set()
-
-    def _begin(self) -> None:
+    def _begin(self, stopped: bool = False) -> None:
         self._outcome = None
         self._ended, self.stop = threading.Event(), threading.Event()
         self._process = os.getpid()
+        if stopped:
+            self.stop.set()
         _thread.add(self)
 
-    def _resume(self) -> None:
+    def _resume(self, stopped: bool = False) -> None:
         """Begin anew in a process that was forked before the job was done."""
-        if self._process != os.getpid() and self._outcome is None:
-            self._begin()
+        if self._outcome is None and self._process != os.getpid():
+            with _resuming:
+                if self._outcome is None and self._process != os.getpid():
+                    self._begin(stopped or self.stop.is_set())
 
 
 class Workshop:
     """The jobs of one session: `close` calls all of them off."""
 
     def __init__(self) -> None:
+        self._lock = forks.lock()
         self._jobs: weakref.WeakSet[Job] = weakref.WeakSet()
         self._closed = False
 
     def submit(self, make: Callable[[threading.Event], _T]) -> Job[_T]:
         """A job that is done after those submitted before it, of all sessions."""
         job = Job(make)
-        self._jobs.add(job)
-        if self._closed:
+        with self._lock:
+            self._jobs.add(job)
+            closed = self._closed
+        if closed:
             job.cancel()
         return job
 
     def close(self) -> None:
         """Call off all jobs, also those submitted later."""
-        self._closed = True
-        for job in list(self._jobs):
+        with self._lock:
+            self._closed = True
+            jobs = list(self._jobs)
+        for job in jobs:
             job.cancel()
 
 
@@ -116,7 +135,7 @@ class _Thread:
     """The background thread: started when there is a job, ended when there is none."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._jobs: deque[Job] = deque()
         self._thread: threading.Thread | None = None
         self._doing: Job | None = None
@@ -171,7 +190,7 @@ class FirstRuns:
 
     def wait(self, stop: threading.Event) -> None:
         """Return when there is none, or soon after `stop` is set."""
-        with self._over:
+        with forks.safepoint, self._over:
             while self._count and not stop.is_set():
                 self._over.wait(LOOK_SECONDS)
 
@@ -181,15 +200,13 @@ LOOK_SECONDS = 0.02
 
 _thread = _Thread()
 first_runs = FirstRuns()
-linking = threading.Lock()
-"""Held while a job links code, so that no fork happens meanwhile and leaves LLVM's own lock held in the child."""
+_resuming = forks.lock()
 
 
 def _after_fork() -> None:
     global _thread, first_runs
-    linking.release()
     _thread, first_runs = _Thread(), FirstRuns()
 
 
-os.register_at_fork(before=linking.acquire, after_in_parent=linking.release, after_in_child=_after_fork)
+forks.in_child(_after_fork)
 atexit.register(lambda: _thread.stop())

@@ -9,18 +9,20 @@ from __future__ import annotations
 import functools
 import gc
 import sys
-import threading
 import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
+from jitonnx import forks
 from jitonnx.api.arguments import thread_count
 from jitonnx.api.description import ModelNode, argument_arg, input_arg, model_nodes, output_arg
 from jitonnx.api.entries import EXTERNAL_DATA_FOLDER, MODEL_FORMAT, VERIFY, program_bytes, switch
 from jitonnx.api.options import SessionOptions
-from jitonnx.api.running import Bound, explained, in_background
+from jitonnx.api.running import Bound, closed, explained, in_background
+from jitonnx.engine.kept import Kept
 from jitonnx.errors import Fail, ModelLoadCanceled
 from jitonnx.ir.declaration import Declaration
 from jitonnx.metadata import NodeArg
@@ -39,6 +41,44 @@ if TYPE_CHECKING:
     from jitonnx.ir.graph import Graph
     from jitonnx.jobs import Workshop
     from jitonnx.model import Model
+
+
+_OVERRIDING_KEPT = 64
+"""Sets of inputs with defaults that engines are kept for; those used longest ago go."""
+
+
+class _WithoutCollecting:
+    """`with without_collecting:`. Python does not look for garbage as long as any thread is in such a block."""
+
+    def __init__(self) -> None:
+        self._lock = forks.lock()
+        self._threads: list[int] = []
+        self._collects = False
+        forks.in_child(self._forget_others)
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._threads:
+                self._collects = gc.isenabled()
+                gc.disable()
+            self._threads.append(get_ident())
+
+    def __exit__(self, *_: object) -> None:
+        self._end([get_ident()])
+
+    def _end(self, threads: list[int]) -> None:
+        with self._lock:
+            for thread in threads:
+                self._threads.remove(thread)
+            if threads and not self._threads and self._collects:
+                gc.enable()
+
+    def _forget_others(self) -> None:
+        """In a child process, only the thread that forked goes on."""
+        self._end([thread for thread in self._threads if thread != get_ident()])
+
+
+without_collecting = _WithoutCollecting()
 
 
 class OpenedModel:
@@ -65,9 +105,13 @@ class OpenedModel:
         """What the kernel cache keeps such a model under; None for one that is always loaded."""
         self._with_defaults: Graph | None = None
         """The model as it was loaded, if it has inputs with defaults."""
-        self._overriding: dict[tuple[str, ...], Bound] = {}
+        self._overriding: Kept[Bound] = Kept(_OVERRIDING_KEPT)
         """Engines for inputs with defaults that are fed, by their names."""
-        self._loading = threading.Lock()
+        self._loading = forks.WorkLock()
+        self._lock = forks.lock()
+        """Held where the model gets another engine, or none any more."""
+        self._main: Bound | None = None
+        self._closed = False
         if options.log_severity_level != -1:
             _ = self.logger  # which refuses a severity that there is not
         self.times = self._create()
@@ -79,6 +123,14 @@ class OpenedModel:
         from jitonnx.log import session_logger
 
         return session_logger(self._options.log_severity_level, self._options.logid)
+
+    @property
+    def main(self) -> Bound:
+        """The engine for all inputs without defaults. RuntimeError once the session is closed."""
+        main = self._main
+        if main is None:
+            raise closed()
+        return main
 
     @property
     def made(self) -> Engine | SavedEngine | None:
@@ -108,15 +160,7 @@ class OpenedModel:
         overriding = tuple(name for name in self.overridable if name in fed)
         if not overriding:
             return self.main
-        if overriding not in self._overriding:
-            from jitonnx.model.variants import with_inputs
-
-            assert self._with_defaults is not None
-            declared = [self.overridable[name] for name in overriding]
-            with explained():
-                engine = self._engine(with_inputs(self._with_defaults, declared))
-            self._overriding[overriding] = Bound([*self.main.declared, *declared], engine)
-        return self._overriding[overriding]
+        return self._overriding.get(overriding, functools.partial(self._with_overriding, overriding))
 
     def load_whole(self) -> bool:
         """Make what a model that was opened from the kernel cache lacks: the graph, its nodes, plan and reports.
@@ -140,24 +184,40 @@ class OpenedModel:
 
     def close(self) -> None:
         """Let go of the model and its memory; what is being compiled in the background is called off."""
-        if self.workshop is not None:
-            self.workshop.close()
-        self._overriding = {}
-        self._with_defaults = None
-        self.whole = None
-        self.__dict__.pop("main", None)
+        with self._lock:
+            self._closed = True
+            self._main = self._with_defaults = self.whole = None
+            self._overriding = Kept(_OVERRIDING_KEPT)
+            workshop = self.workshop
+        if workshop is not None:
+            workshop.close()
 
     # ------------------------------------------------------------ making
 
     def _create(self) -> tuple[float, float, float]:
         """Load the model and make its engine, without looking for garbage meanwhile: 6 % of a small model's start."""
-        collects = gc.isenabled()
-        gc.disable()
-        try:
+        with forks.critical, without_collecting:
             return self._open()
-        finally:
-            if collects:
-                gc.enable()
+
+    def _install(self, main: Bound, with_defaults: Graph | None = None, workshop: Workshop | None = None) -> None:
+        """Let an engine serve the runs. RuntimeError if the session was closed meanwhile."""
+        with self._lock:
+            if not self._closed:
+                self._main, self._with_defaults, self.workshop = main, with_defaults, workshop
+                return
+        if workshop is not None:
+            workshop.close()
+        raise closed()
+
+    def _with_overriding(self, overriding: tuple[str, ...]) -> Bound:
+        from jitonnx.model.variants import with_inputs
+
+        main, graph = self.main, self._with_defaults
+        if graph is None:
+            raise closed()
+        declared = [self.overridable[name] for name in overriding]
+        with explained():
+            return Bound([*main.declared, *declared], self._engine(with_inputs(graph, declared), self.workshop))
 
     def _open(self) -> tuple[float, float, float]:
         """Load the model and make its engine."""
@@ -186,7 +246,7 @@ class OpenedModel:
         """Take everything from an artifact. Fail tells what is wrong with it."""
         self._check_options()
         options = self._options
-        if options.replaced_initializers() or options.fixed_dimensions() or options.denoted_dimensions():
+        if options.replaced_initializers() or options.fixed_dimensions():
             raise Fail("initializers and dimensions can be replaced in a model, but not in an artifact made of it")
         try:
             artifact = open_artifact(self._source, switch(options, VERIFY, False))
@@ -205,7 +265,7 @@ class OpenedModel:
         self.opsets: dict[str, int] = {}
         self.overridable: dict[str, Declaration] = {}
         engine = SavedEngine(artifact, threads, program_bytes(self._options))
-        self.main = Bound(engine.declared, engine)
+        self._install(Bound(engine.declared, engine))
 
     def _open_whole(self) -> bool:
         """Take everything from what the kernel cache keeps of the model as a whole; False if it keeps nothing."""
@@ -241,14 +301,14 @@ class OpenedModel:
 
         self._describe(model)
         self.overridable = {declared.name: declared for declared in model.overridable}
-        self._with_defaults = copied(model.graph) if model.overridable else None
+        with_defaults = copied(model.graph) if model.overridable else None
         self._settings = engine_settings(
             self._options, self._disabled, thread_count(self._options.intra_op_num_threads)
         )
-        self.workshop = Workshop()
-        weakref.finalize(self, self.workshop.close)
+        workshop = Workshop()
+        weakref.finalize(self, workshop.close)
         with explained():
-            self.main = Bound(model.inputs, self._engine(model.graph))
+            self._install(Bound(model.inputs, self._engine(model.graph, workshop)), with_defaults, workshop)
 
     def _check_options(self) -> None:
         if self._options.load_cancelled():
@@ -264,12 +324,7 @@ class OpenedModel:
         options = self._options
         if options.entry(MODEL_FORMAT) not in (None, "", "ONNX"):
             raise Fail(f"models of the format {options.entry(MODEL_FORMAT)!r} cannot be read; give an ONNX file")
-        model = load(
-            source,
-            external_data_folder=options.entry(EXTERNAL_DATA_FOLDER) or None,
-            external_files=options.external_files(),
-            denoted_sizes=options.denoted_dimensions(),
-        )
+        model = load(source, external_data_folder=options.entry(EXTERNAL_DATA_FOLDER) or None)
         with explained():
             model = with_initializers(model, options.replaced_initializers())
             return with_dimensions(model, options.fixed_dimensions())
@@ -286,10 +341,10 @@ class OpenedModel:
         self.nodes = model_nodes(model.graph)
         self.opsets = dict(model.opset_imports)
 
-    def _engine(self, graph: Graph) -> Engine | BackgroundEngine:
+    def _engine(self, graph: Graph, workshop: Workshop | None) -> Engine | BackgroundEngine:
         from jitonnx.engine.pipeline import CompileMode, Engine
 
-        settings, cache, workshop = self._settings, _kernel_cache(default_directory()), self.workshop
+        settings, cache = self._settings, _kernel_cache(default_directory())
         assert workshop is not None
         if settings.compile is CompileMode.BACKGROUND and settings.target is None:
             from jitonnx.engine.background import BackgroundEngine
@@ -311,7 +366,7 @@ class OpenedModel:
         return self.logger.isEnabledFor(logging.WARNING)
 
 
-@functools.cache
+@forks.once
 def _kernel_cache(directory: Path) -> KernelCache:
     """The kernel cache of all sessions of this process."""
     return KernelCache(directory)

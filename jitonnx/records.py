@@ -1,4 +1,4 @@
-"""Data classes whose methods are made when a class is first used. Imports nothing of ours.
+"""Data classes whose methods are made when a class is first used. Imports `forks` alone of ours.
 
 `dataclasses.dataclass` writes the source of each method and compiles it, 0.3 to 0.5 ms a class, and a start defines a
 hundred classes of which a model needs thirty. `dataclass` here does the same, put off: the first instance of a class
@@ -8,9 +8,10 @@ One thing differs: a frozen class does not say so to `dataclasses`, so its subcl
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
+
+from jitonnx import forks
 
 if TYPE_CHECKING:
     from dataclasses import dataclass
@@ -24,7 +25,7 @@ else:
 
 
 _FIELDS = "__dataclass_fields__"
-_making = threading.RLock()
+_making = forks.WorkLock()
 
 
 class _Pending:

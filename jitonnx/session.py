@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from jitonnx import forks
 from jitonnx.api.arguments import disabled_rewrites, kept_source, own_options
 from jitonnx.api.description import ModelNode
 from jitonnx.api.entries import STRICT, check_entries
@@ -157,12 +158,12 @@ class InferenceSession(Session):
         with parts that are evaluated on NumPy, or that has to be planned for each shape where a range is wanted. (Not
         in onnxruntime.)
         """
-        from jitonnx.saved.saving import model_info, save
-
         if isinstance(self.engine, SavedEngine):  # which has loaded the model where the cache kept it
             raise Fail("the session was opened from an artifact: copy that file, or open the model to save it anew")
         threads = max(0, self._sess_options.intra_op_num_threads)
-        with explained():
+        with forks.critical, explained():
+            from jitonnx.saved.saving import model_info, save
+
             return save(self, path, shapes, model_info(self._model), threads)
 
     # ------------------------------------------------------------ about the model
@@ -191,7 +192,7 @@ class InferenceSession(Session):
 
     def end_profiling(self) -> str:
         """Write the profile and return the file's name; "" if none was asked for, or it is written already."""
-        profile, self._runs.profile = self._runs.profile, None
+        profile = self._runs.end_profiling()
         return profile.finish() if profile is not None else ""
 
     def get_profiling_start_time_ns(self) -> int:
@@ -272,7 +273,7 @@ class InferenceSession(Session):
     # ------------------------------------------------------------ pickling
 
     def __getstate__(self) -> dict[str, Any]:
-        added = {name: value for name, value in self.__dict__.items() if name not in self._own_attributes}
+        added = {name: value for name, value in list(self.__dict__.items()) if name not in self._own_attributes}
         source = os.path.abspath(self._source) if isinstance(self._source, str) else self._source
         arguments = (source, self._sess_options, *self._providers_asked)
         return {"arguments": arguments, "disabled": sorted(self._disabled), "added": added}

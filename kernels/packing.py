@@ -2,7 +2,7 @@
 
 A start packs all weights of a model, and is bound by memory: measured on a virtual machine, the page faults of fresh
 memory cost 0.5 ms a megabyte in pages of 4 KB and 0.1 in pages of 2 MB, as much as the packing itself.
-Imports nothing of ours, and no LLVM.
+Imports no LLVM.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import threading
 from collections.abc import Callable, Sequence
 
 import numpy as np
+
+from jitonnx import forks
 
 _OWN_BYTES = 256 << 10
 """Arrays below lie in memory of NumPy's; blocks would round small models up to whole huge pages."""
@@ -49,7 +51,7 @@ class _Blocks:
 
     def __init__(self) -> None:
         self._left = np.empty(0, np.uint8)
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     def take(self, size: int) -> np.ndarray:
         """Bytes, all zero, aligned to 64."""

@@ -8,12 +8,12 @@ implementation, the generated modules are used.
 
 from __future__ import annotations
 
-import functools
 import importlib
 import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from jitonnx import forks
 from jitonnx.proto import schemas
 
 _SCHEMAS = {"onnx": schemas.ONNX, "artifact": schemas.ARTIFACT}
@@ -26,7 +26,7 @@ class Schema(NamedTuple):
     constants: Mapping[str, int]
 
 
-@functools.cache
+@forks.once
 def schema(name: str) -> Schema:
     """The schema "onnx" or "artifact"."""
     library = _library()

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 ALLOWED = {
-    "proto": set(),
-    "ir": {"records"},
-    "runtime": {"proto", "errors", "metadata"},
-    "ops": {"ir", "records"},
-    "model": {"proto", "ir", "ops", "errors", "metadata", "records"},
+    "proto": {"forks"},
+    "ir": {"records", "forks"},
+    "runtime": {"proto", "errors", "metadata", "forks"},
+    "ops": {"ir", "records", "forks"},
+    "model": {"proto", "ir", "ops", "errors", "metadata", "records", "forks"},
     "passes": {"ir", "ops", "mapped", "records"},
-    "kernels": {"target", "mapped", "records"},
-    "plan": {"ir", "kernels", "proto", "runtime", "target", "errors", "mapped", "records"},
-    "codegen": {"ir", "kernels", "plan", "runtime", "target", "errors", "jobs", "records", "versions"},
-    "engine": {"ir", "model", "passes", "plan", "codegen", "runtime", "target", "errors", "jobs", "records"},
-    "api": {"ir", "kernels", "passes", "plan", "engine", "runtime", "target", "errors", "metadata", "records"},
+    "kernels": {"target", "mapped", "records", "forks"},
+    "plan": {"ir", "kernels", "proto", "runtime", "target", "errors", "mapped", "records", "forks"},
+    "codegen": {"ir", "kernels", "plan", "runtime", "target", "errors", "jobs", "records", "versions", "forks"},
+    "engine": {"ir", "model", "passes", "plan", "codegen", "runtime", "target", "errors", "jobs", "records", "forks"},
+    "api": {"ir", "kernels", "passes", "plan", "engine", "runtime", "target", "errors", "metadata", "records", "forks"},
 }
 """By folder, the other parts of jitonnx that its modules import."""
 

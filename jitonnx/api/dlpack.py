@@ -91,8 +91,8 @@ def is_uint8(capsule: Any) -> bool:
 
 def _tensor(capsule: Any) -> _Tensor:
     """What a capsule says about its tensor, to read and to change. TypeError or ValueError if it is none."""
-    get = ctypes.pythonapi.PyCapsule_GetPointer
-    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    kind = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+    get = kind(("PyCapsule_GetPointer", ctypes.pythonapi))  # one of our own: others set the types of the shared one
     return _Tensor.from_address(get(capsule, _NAME))
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from jitonnx import forks
 from jitonnx.errors import InvalidArgument
 from jitonnx.ir.declaration import Declaration, is_named
 from jitonnx.ir.dtypes import DType, of_numpy
@@ -50,7 +51,8 @@ def unknown_output(name: str, known: Sequence[str]) -> InvalidArgument:
 
 
 def _similar(name: str, names: Iterable[str]) -> str:
-    import difflib
+    with forks.critical:
+        import difflib
 
     close = difflib.get_close_matches(name, list(names), 1)
     return f" (did you mean {close[0]!r}?)" if close else ""

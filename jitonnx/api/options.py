@@ -119,14 +119,12 @@ class SessionOptions(_Options):
     An unknown attribute is an AttributeError, a value of a wrong type a TypeError.
     """
 
-    __slots__ = ("_denoted", "_dimensions", "_files", "_initializers", "_providers")
+    __slots__ = ("_dimensions", "_initializers", "_providers")
 
     def __init__(self) -> None:
         super().__init__()
         self._dimensions: dict[str, int] = {}
-        self._denoted: dict[str, int] = {}
         self._initializers: dict[str, Any] = {}
-        self._files: dict[str, bytes] = {}
         self._providers: list[tuple[str, dict[str, str]]] = []
 
     intra_op_num_threads = _integer(
@@ -207,20 +205,11 @@ class SessionOptions(_Options):
         """
         unread = ("intra_op_num_threads", "log_severity_level", "log_verbosity_level", "logid", "profile_file_prefix")
         values = sorted((name, value) for name, value in self._values.items() if name not in unread)
-        dimensions = (sorted(self._dimensions.items()), sorted(self._denoted.items()))
-        return repr((values, sorted(self._entries.items()), dimensions))
+        return repr((values, sorted(self._entries.items()), sorted(self._dimensions.items())))
 
     def fixed_dimensions(self) -> dict[str, int]:
         """The sizes given by `add_free_dimension_override_by_name`. (Not in onnxruntime.)"""
         return dict(self._dimensions)
-
-    def denoted_dimensions(self) -> dict[str, int]:
-        """The sizes given by `add_free_dimension_override_by_denotation`. (Not in onnxruntime.)"""
-        return dict(self._denoted)
-
-    def external_files(self) -> dict[str, bytes]:
-        """What `add_external_initializers_from_files_in_memory` was given. (Not in onnxruntime.)"""
-        return dict(self._files)
 
     def replaced_initializers(self) -> dict[str, Any]:
         """What `add_initializer` was given. (Not in onnxruntime.)"""
@@ -235,11 +224,17 @@ class SessionOptions(_Options):
 
         InvalidArgument for a negative size.
         """
-        self._dimensions[name] = _size(name, size)
+        if not isinstance(name, str) or not hasattr(size, "__index__"):
+            raise TypeError(f"give the name of a dimension, a str, and its size, an int; got {name!r} and {size!r}")
+        if operator.index(size) < 0:
+            raise errors.InvalidArgument(f"dimension {name!r} is fixed to {size}; give a size of at least 0")
+        self._dimensions[name] = operator.index(size)
 
-    def add_free_dimension_override_by_denotation(self, denotation: str, size: int) -> None:
-        """Fix the size of the inputs' dimensions of this denotation ("DATA_BATCH" for instance), as by name."""
-        self._denoted[denotation] = _size(denotation, size)
+    def add_free_dimension_override_by_denotation(self, denotation: str, size: int) -> NoReturn:
+        """Not supported: NotImplemented."""
+        raise errors.NotImplemented(
+            "dimensions can be fixed by name (add_free_dimension_override_by_name), but not by denotation as yet"
+        )
 
     def add_initializer(self, name: str, value: Any) -> None:
         """Use `value` (an array, or an object with `.numpy()`) in the place of the model's initializer `name`."""
@@ -254,17 +249,12 @@ class SessionOptions(_Options):
 
     def add_external_initializers_from_files_in_memory(
         self, names: Sequence[str], buffers: Sequence[Any], lengths: Sequence[int]
-    ) -> None:
-        """Read external data from memory: what the files of these names (as the model calls them) hold.
-
-        buffers: bytes, or anything with the buffer protocol, which is copied. lengths: how many bytes of each count.
-        """
-        if not len(names) == len(buffers) == len(lengths):
-            raise errors.Error(f"{len(names)} names, {len(buffers)} buffers and {len(lengths)} lengths were given")
-        for name, buffer, length in zip(names, buffers, lengths, strict=True):
-            view = memoryview(buffer).cast("B")
-            whole = isinstance(buffer, bytes) and length >= len(buffer)
-            self._files[_instance(name, str)] = buffer if whole else bytes(view[: operator.index(length)])
+    ) -> NoReturn:
+        """Not supported: NotImplemented."""
+        raise errors.NotImplemented(
+            "external data is read from files: load the model from its path, or give the folder as the entry "
+            "session.model_external_initializers_file_folder_path"
+        )
 
     def register_custom_ops_library(self, path: str) -> NoReturn:
         """Not supported: NotImplemented. Libraries of custom operators are made for onnxruntime's own C interface."""
@@ -302,15 +292,6 @@ class SessionOptions(_Options):
     def set_load_cancellation_flag(self, cancel: bool) -> None:
         """If true, sessions made with these options raise ModelLoadCanceled."""
         self._values["load_cancelled"] = bool(cancel)
-
-
-def _size(name: str, size: int) -> int:
-    """A dimension's size. InvalidArgument for a negative one."""
-    if not isinstance(name, str) or not hasattr(size, "__index__"):
-        raise TypeError(f"give what a dimension is called, a str, and its size, an int; got {name!r} and {size!r}")
-    if operator.index(size) < 0:
-        raise errors.InvalidArgument(f"dimension {name!r} is fixed to {size}; give a size of at least 0")
-    return operator.index(size)
 
 
 class RunOptions(_Options):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 
+from jitonnx import forks
 from jitonnx.api import feeds as feeding
 from jitonnx.api.entries import STRICT
 from jitonnx.api.options import RunOptions
@@ -67,8 +68,10 @@ class Runs:
 
     def __init__(self, model: OpenedModel, strict: bool, profile: Profile | None) -> None:
         self._model, self._strict = model, strict
+        self._lock = forks.lock()
+        """Held where something is done once."""
         self.profile = profile
-        self._disagreed = False
+        self._disagreed = self._is_closed = False
         self._names = [output.name for output in model.outputs]
         self.entry: Callable[[Any], Outputs | None] = _look_closer
         """Gives all outputs for feeds like those of the last run; None if anything about them is unusual."""
@@ -78,11 +81,24 @@ class Runs:
         """Let the first run be like others, where the model runs with one set of shapes only."""
         program = self._model.warm_up()
         if program is not None and program.entry is not None and self.profile is None:
-            self.entry = program.entry
+            self._expect(program.entry)
+
+    def end_profiling(self) -> Profile | None:
+        """Note no more times; returns the profile, once."""
+        with self._lock:
+            profile, self.profile = self.profile, None
+        return profile
 
     def close(self) -> None:
         """Refuse further runs; those that have begun end well."""
+        self._is_closed = True
         self.entry = _closed
+
+    def _expect(self, entry: Callable[[Any], Outputs | None]) -> None:
+        """Let the next run be like one of this entry."""
+        self.entry = entry
+        if self._is_closed:  # meanwhile, by another thread
+            self.entry = _closed
 
     def run(self, output_names: Any, feeds: Mapping[str, Any], run_options: RunOptions | None) -> Outputs:
         """Any run at all. Arguments as for `InferenceSession.run`."""
@@ -101,7 +117,8 @@ class Runs:
         """`run` on a thread of its own, and then `callback(outputs, user_data, error)`; names are checked at once."""
         self.check_open()
         feeding.check_names(feeds, self._model.main.names, self._model.overridable)
-        from concurrent.futures import ThreadPoolExecutor
+        with forks.critical:
+            from concurrent.futures import ThreadPoolExecutor
 
         executor = ThreadPoolExecutor(1, "jitonnx-run")
         future = executor.submit(run)
@@ -133,18 +150,20 @@ class Runs:
         outputs = self.entry(feeds)
         if outputs is not None:
             return outputs
-        program = self._model.main.known_program(feeds)
+        main = self._model.main
+        program = main.known_program(feeds)
         if program is not None and program.entry is not None and self.profile is None:
             outputs = program.entry(feeds)
             if outputs is not None:
-                self.entry = program.entry
+                self._expect(program.entry)
                 return outputs
-        return self._carefully(feeds)
+        return self._carefully(main, feeds)
 
     def run_into(self, feeds: Any, targets: Targets) -> Placed:
         """All outputs; those with a target are in its memory. InvalidArgument for one that does not fit."""
         self.check_open()
-        bound, arrays, shapes = self._read(feeds)
+        bound, arrays, shapes = self._read(self._model.main, feeds)
+        profile = self.profile
         with explained():
             program = bound.engine.program(shapes)
             if program is None:
@@ -153,37 +172,39 @@ class Runs:
             check_shapes(self._names, [spec.shape for spec in program.executable.program.outputs], targets)
             direct = in_place(program.executable, arrays, targets)
             call = program.executable.call(arrays, direct)
-            outputs = call.run() if self.profile is None else self.profile.run(program.executable, arrays)
-            if self.profile is None and all_in_place(bound.names, feeds, arrays, direct, targets):
+            outputs = call.run() if profile is None else profile.run(program.executable, arrays)
+            if profile is None and all_in_place(bound.names, feeds, arrays, direct, targets):
                 return Placed(outputs, call.run)
         check_shapes(self._names, [np.shape(output) for output in outputs], targets)
         return Placed(copied(outputs, targets), None)
 
     def check_open(self) -> None:
         """RuntimeError if the session is closed."""
-        if self.entry is _closed:
-            _closed({})
+        if self._is_closed:
+            raise closed()
 
-    def _carefully(self, feeds: Any) -> Outputs:
+    def _carefully(self, main: Bound, feeds: Any) -> Outputs:
         """All outputs, every feed looked at by itself."""
-        bound, arrays, shapes = self._read(feeds)
+        bound, arrays, shapes = self._read(main, feeds)
+        profile = self.profile
         with explained():
             program = bound.engine.program(shapes)
             if program is None:
                 outputs = bound.engine.run(arrays)
-                runner = None if self.profile else bound.engine.runner(shapes)
-                if runner is not None:
-                    self.entry = feeding.plain_entry(bound.declared, shapes, runner) or self.entry
+                runner = None if profile else bound.engine.runner(shapes)
+                entry = None if runner is None else feeding.plain_entry(bound.declared, shapes, runner)
+                if entry is not None:
+                    self._expect(entry)
                 return outputs
-        if self.profile is not None:
-            return self.profile.run(program.executable, arrays)
+        if profile is not None:
+            return profile.run(program.executable, arrays)
         if program.entry is not None:
-            self.entry = program.entry
+            self._expect(program.entry)
         return program.run(arrays)
 
-    def _read(self, feeds: Any) -> tuple[Bound, list[np.ndarray], Shapes]:
+    def _read(self, main: Bound, feeds: Any) -> tuple[Bound, list[np.ndarray], Shapes]:
         """The engine for these feeds, the arrays that it takes, and their shapes."""
-        bound, arrays = self._model.main, self._model.main.plain.arrays(feeds)
+        bound, arrays = main, main.plain.arrays(feeds)
         if arrays is None:
             feeding.check_names(feeds, bound.names, self._model.overridable)
             bound = self._model.bound(feeds)
@@ -200,8 +221,9 @@ class Runs:
             return
         if self._strict:
             raise InvalidArgument(f"inputs disagree: {text}. (The session configuration entry {STRICT} is 1.)")
-        if not self._disagreed:
-            self._disagreed = True
+        with self._lock:
+            known, self._disagreed = self._disagreed, True
+        if not known:
             warnings.warn(
                 f"inputs disagree: {text}. For such inputs the model is planned once more, without what it says of its "
                 f"dimensions; set the session configuration entry {STRICT} to 1 to get an error instead",
@@ -222,7 +244,8 @@ def check_options(run_options: RunOptions | None) -> None:
 def _read(value: Any, declared: Declaration) -> Any:
     if declared.is_tensor:
         return feeding.read(value, declared)
-    from jitonnx.api.containers import read_value
+    with forks.critical:
+        from jitonnx.api.containers import read_value
 
     return read_value(value, declared)
 
@@ -232,7 +255,12 @@ def _look_closer(feeds: Any) -> None:
 
 
 def _closed(feeds: Any) -> NoReturn:
-    raise RuntimeError("the session is closed")
+    raise closed()
+
+
+def closed() -> RuntimeError:
+    """The error for what a closed session cannot do any more."""
+    return RuntimeError("the session is closed")
 
 
 def _call_back(future: Future[Outputs], callback: Callable[[Outputs, Any, str], Any], user_data: Any) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
-from jitonnx import jobs
+from jitonnx import forks, jobs
 from jitonnx.codegen.code import Code
 from jitonnx.jobs import LOOK_SECONDS, StoppedError
 from jitonnx.runtime.cache import KernelCache
@@ -106,12 +106,14 @@ class _Compilation:
                 helper.start()
             if not self._behind:
                 self._compile_here()
-            for helper in helpers:
-                helper.join()
+            with forks.safepoint:
+                for helper in helpers:
+                    helper.join()
         except BaseException:
             self._stop.set()
-            for helper in filter(threading.Thread.is_alive, helpers):
-                helper.join(1.0)
+            with forks.safepoint:
+                for helper in filter(threading.Thread.is_alive, helpers):
+                    helper.join(1.0)
             raise
         if self._errors:
             raise self._errors[0]
@@ -138,8 +140,10 @@ class _Compilation:
         self._report()
 
     def _report(self) -> None:
-        if self._progress is not None:
-            self._progress(len(self._done), len(self._codes))
+        """Tell how far it is; whoever is told may do anything."""
+        with forks.safepoint:
+            if self._progress is not None:
+                self._progress(len(self._done), len(self._codes))
 
     def _drive_worker(self) -> None:
         """Feed one worker process until nothing is left to compile.
@@ -150,7 +154,7 @@ class _Compilation:
         code: Code | None = None
         try:
             self._make_way()
-            with _worker(BACKGROUND_NICENESS if self._behind else 0) as (requests, answers):
+            with forks.critical, _worker(BACKGROUND_NICENESS if self._behind else 0) as (requests, answers):
                 if not self._answered(answers, starting=True):
                     return
                 _receive(answers)
@@ -179,9 +183,10 @@ class _Compilation:
 
     def _answered(self, answers: IO[bytes], starting: bool = False) -> bool:
         """Wait for something to read; False if nobody wants it any more."""
-        while not select.select([answers], [], [], LOOK_SECONDS)[0]:
-            if self._stop.is_set() or self._errors or (starting and self._finished.is_set()):
-                return False
+        with forks.safepoint:
+            while not select.select([answers], [], [], LOOK_SECONDS)[0]:
+                if self._stop.is_set() or self._errors or (starting and self._finished.is_set()):
+                    return False
         return True
 
 
@@ -222,7 +227,7 @@ def _after_fork() -> None:
     _workers.clear()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+forks.in_child(_after_fork)
 
 
 def compile_one(code: Code, symbol: str, target: Target) -> bytes:
@@ -247,20 +252,17 @@ def work(niceness: int) -> None:
 
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     sys.stdout = sys.stderr  # whatever prints must not garble the answers
-    _send(sink, "ready")
+    answer: bytes | str = "ready"
     while True:
         try:
+            _send(sink, answer)
             code, symbol, target = _receive(source)
-        except (EOFError, struct.error):
+        except (BrokenPipeError, EOFError, struct.error):  # whoever asked has given up, or ended
             return
         try:
-            answer: bytes | str = compile_one(code, symbol, target)
+            answer = compile_one(code, symbol, target)
         except CompileError as error:
             answer = str(error)
-        try:
-            _send(sink, answer)
-        except BrokenPipeError:  # whoever asked has given up
-            return
 
 
 def _send(stream: IO[bytes], value: Any) -> None:

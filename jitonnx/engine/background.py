@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from jitonnx import jobs
+from jitonnx import forks, jobs
 from jitonnx.engine.outstanding import Outstanding
 from jitonnx.engine.pipeline import Engine, Settings
 from jitonnx.engine.ready import Ready, Runner, shape_of
@@ -31,6 +31,8 @@ class BackgroundEngine:
     def __init__(
         self, graph: Graph, settings: Settings, cache: KernelCache, workshop: Workshop, logger: logging.Logger
     ) -> None:
+        self._lock = forks.lock()
+        """Held where the attributes below change that runs share."""
         self._graph: Graph | None = graph
         self._engine: Engine | None = None
         self._logger = logger
@@ -88,16 +90,22 @@ class BackgroundEngine:
         if engine is not None:
             return engine.run(inputs)
         assert graph is not None, "Bug: there is neither an engine nor a graph"
-        self._outstanding.numpy_runs += 1
-        self._shapes[tuple(shape_of(array) for array in inputs)] = None
-        if self._outstanding.numpy_runs > 1:
+        first = self._outstanding.count_numpy_run() == 1
+        with self._lock:
+            self._shapes[tuple(shape_of(array) for array in inputs)] = None
+        if not first:
             return on_numpy(graph, inputs)
         with jobs.first_runs:
             return on_numpy(graph, inputs)
 
     def _keep(self, made: Engine | None) -> Engine | None:
-        if made is not None and self._engine is None:
-            made.note_shapes(self._shapes)
-            self._engine, self._graph = made, None
+        if made is None:
+            return None
+        with self._lock:
+            new = self._engine is None
+            if new:
+                made.note_shapes(self._shapes)
+                self._engine, self._graph = made, None
+        if new:
             self._logger.info("the model is compiled; %d runs were evaluated on NumPy", self._outstanding.numpy_runs)
         return made

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 
+from jitonnx import forks
 from jitonnx.codegen.objects import Objects
 from jitonnx.engine.ready import Ready, common
 from jitonnx.plan.plan import Plan
@@ -30,6 +30,6 @@ class Compiled:
         program = outline.instantiate(sizes, self._common.wiring)
         return Ready(program, self._common, threads, outline.is_short(program, sizes), frames)
 
-    @functools.cached_property
+    @forks.cached_property
     def _common(self) -> Common:
         return common(self.plan.outline, self.symbols, self.image, self.plan.flags)

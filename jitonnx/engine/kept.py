@@ -6,9 +6,12 @@ import enum
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from jitonnx.jobs import Job, Workshop
+from jitonnx import forks
+
+if TYPE_CHECKING:
+    from jitonnx.jobs import Job, Workshop
 
 _T = TypeVar("_T")
 
@@ -28,7 +31,8 @@ class When(enum.Enum):
 
 
 class Kept(Generic[_T]):
-    """What was made for some key, the most recently used kept; made once even under several threads.
+    """What was made for some key, the most recently used kept; made once even under several threads. What is there is
+    found without a wait for what is being made.
 
     number: at most so many are kept. size, limit: the bytes that one holds, and how many all together may hold; the one
     used last stays in any case.
@@ -36,19 +40,27 @@ class Kept(Generic[_T]):
 
     def __init__(self, number: int, size: Callable[[_T], int] | None = None, limit: int = 0) -> None:
         self._number, self._size, self._limit = number, size, limit
-        self._lock = threading.RLock()
+        self._lock, self._making = forks.lock(), forks.WorkLock()
         self._entries: OrderedDict[Any, _T] = OrderedDict()
         self._known_bytes, self._uncounted = 0, 0
 
     def get(self, key: Any, make: Callable[[], _T]) -> _T:
         """What is kept under `key`, made if need be."""
-        with self._lock:
+        found = self.find(key)
+        if found is not None:
+            return found
+        with self._making:
             found = self.find(key)
-            if found is not None:
-                return found
-            made = self._entries[key] = make()
-            self._shrink()
-            return made
+            return self.put(key, make()) if found is None else found
+
+    def put(self, key: Any, made: _T) -> _T:
+        """Keep what was made; returns what is kept under `key`, which is what was there before if anything was."""
+        gone: list[_T] = []  # dies when the lock is free: anything may happen then
+        with self._lock:
+            kept = self._entries.setdefault(key, made)
+            if kept is made:
+                self._shrink(gone)
+        return kept
 
     def find(self, key: Any) -> _T | None:
         """What is kept under `key`, if anything is."""
@@ -88,14 +100,14 @@ class Kept(Generic[_T]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def _shrink(self) -> None:
+    def _shrink(self, gone: list[_T]) -> None:
         """Let go of what is too much, now that one more was made.
 
         Sizes change as things are used. Asking all at every new shape would take longer than making it, so all are
         asked when an eighth of them is new.
         """
         while len(self._entries) > self._number:
-            self._let_go()
+            self._let_go(gone)
         if self._size is None:
             return
         self._uncounted += 1
@@ -103,12 +115,12 @@ class Kept(Generic[_T]):
         if 8 * self._uncounted >= len(self._entries):
             self._known_bytes, self._uncounted = self.bytes, 0
         while self._known_bytes > self._limit and len(self._entries) > 1:
-            self._let_go()
+            self._let_go(gone)
 
-    def _let_go(self) -> None:
-        gone = self._entries.popitem(last=False)[1]
+    def _let_go(self, gone: list[_T]) -> None:
+        gone.append(self._entries.popitem(last=False)[1])
         if self._size is not None:
-            self._known_bytes -= self._size(gone)
+            self._known_bytes -= self._size(gone[-1])
 
 
 class KeptJobs(Generic[_T]):
@@ -117,8 +129,9 @@ class KeptJobs(Generic[_T]):
     def __init__(self, number: int, workshop: Workshop | None) -> None:
         self._number, self._workshop = number, workshop
         self._made: Kept[_T] = Kept(number)
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._jobs: OrderedDict[Any, Job[_T]] = OrderedDict()
+        """Of keys that nothing is kept for yet."""
         self._seen: OrderedDict[Any, Callable[[threading.Event | None], _T]] = OrderedDict()
 
     def get(self, key: Any, make: Callable[[threading.Event | None], _T], when: When) -> _T | None:
@@ -127,16 +140,18 @@ class KeptJobs(Generic[_T]):
         make: is given the event that is set when the work is to stop, None where the caller waits for it. Raises the
         error that making it in the background met.
         """
-        if when is When.NOW:
-            return self._made.get(key, lambda: make(None))
         found = self.find(key)
         if found is not None:
             return found
+        if when is When.NOW:
+            return self._keep(key, self._made.get(key, lambda: make(None)))
         with self._lock:
-            if key not in self._jobs and (when is When.BEHIND or key in self._seen):
-                self._start(key, make)
-        self.note(key, make)
-        return None
+            found = self._made.find(key)  # which another thread may have put there meanwhile
+            if found is None:
+                if key not in self._jobs and (when is When.BEHIND or key in self._seen):
+                    self._start(key, make)
+                self.note(key, make)
+            return found
 
     def note(self, key: Any, make: Callable[[threading.Event | None], _T]) -> None:
         """Count a key as asked for. Arguments as for `get`."""
@@ -154,11 +169,9 @@ class KeptJobs(Generic[_T]):
 
     def start_waiting(self) -> None:
         """Have the background make what is waiting to be asked for once more."""
-        for key in self.waiting():
-            with self._lock:
-                make = self._seen.get(key)
-                if make is not None and key not in self._jobs:
-                    self._start(key, make)
+        with self._lock:
+            for key in self.waiting():
+                self._start(key, self._seen[key])
 
     def unfinished(self) -> list[Job[_T]]:
         """The jobs that are not done."""
@@ -178,11 +191,7 @@ class KeptJobs(Generic[_T]):
         with self._lock:
             job = self._jobs.get(key)
         made = None if job is None else job.found()
-        if made is None:
-            return None
-        with self._lock:
-            self._jobs.pop(key, None)
-        return self._made.get(key, lambda: made)
+        return None if made is None else self._keep(key, made)
 
     def first(self, fits: Callable[[_T], bool]) -> _T | None:
         """Of the things made for which `fits` says so the one used last, if there is any."""
@@ -197,6 +206,15 @@ class KeptJobs(Generic[_T]):
 
     def __len__(self) -> int:
         return len(self._made)
+
+    def _keep(self, key: Any, made: _T) -> _T:
+        """Keep what was made; a job for it is over, or not needed any more."""
+        with self._lock:
+            made = self._made.put(key, made)
+            job = self._jobs.pop(key, None)
+        if job is not None:
+            job.cancel()
+        return made
 
     def _start(self, key: Any, make: Callable[[threading.Event | None], _T]) -> None:
         assert self._workshop is not None, "Bug: a thing is left to the background, and there is none"

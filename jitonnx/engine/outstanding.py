@@ -7,6 +7,8 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from jitonnx import forks
+
 if TYPE_CHECKING:
     from jitonnx.engine.kept import KeptJobs
 
@@ -15,19 +17,28 @@ class Outstanding:
     """What is outstanding of an engine and of all engines that are made of it, and the runs that did without."""
 
     def __init__(self) -> None:
+        self._lock = forks.lock()
         self.numpy_runs = 0
         """Runs that were evaluated on NumPy, in whole or in part, because there was no code for them."""
         self._kept: weakref.WeakSet[KeptJobs[Any]] = weakref.WeakSet()
         self._counts: list[list[int]] = []
 
+    def count_numpy_run(self) -> int:
+        """Count a run that is evaluated on NumPy; returns how many there are."""
+        with self._lock:
+            self.numpy_runs += 1
+            return self.numpy_runs
+
     def watch(self, kept: KeptJobs[Any]) -> None:
         """Count what is to be made and kept there."""
-        self._kept.add(kept)
+        with self._lock:
+            self._kept.add(kept)
 
     def counter(self) -> Callable[[int, int], None]:
         """What to call as counter(done, all) of the kernels of one compile behind the runs."""
         counts = [0, 0]
-        self._counts.append(counts)
+        with self._lock:
+            self._counts.append(counts)
 
         def count(done: int, total: int) -> None:
             counts[:] = done, total
@@ -37,13 +48,13 @@ class Outstanding:
     @property
     def kernels(self) -> tuple[int, int]:
         """Kernels compiled behind the runs, and to compile."""
-        done, total = (sum(counts[i] for counts in self._counts) for i in (0, 1))
+        done, total = (sum(counts[i] for counts in list(self._counts)) for i in (0, 1))
         return done, total
 
     @property
     def state(self) -> str:
         """compiling; waiting, for shapes that NumPy served to come back; compiled, if nothing is outstanding."""
-        kept = list(self._kept)
+        kept = self._watched()
         if any(one.unfinished() for one in kept):
             return "compiling"
         return "waiting" if any(one.waiting() for one in kept) else "compiled"
@@ -56,7 +67,7 @@ class Outstanding:
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             jobs = []
-            for kept in list(self._kept):
+            for kept in self._watched():
                 kept.start_waiting()
                 jobs += kept.unfinished()
             if not jobs:
@@ -65,3 +76,7 @@ class Outstanding:
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())
                 if job.wait(left) is None:
                     return False
+
+    def _watched(self) -> list[KeptJobs[Any]]:
+        with self._lock:
+            return list(self._kept)

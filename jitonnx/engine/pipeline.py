@@ -19,6 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
+from jitonnx import forks
 from jitonnx.codegen.code import code_of
 from jitonnx.codegen.objects import Objects
 from jitonnx.engine.compiled import Compiled
@@ -33,7 +34,7 @@ from jitonnx.ir.errors import GraphError
 from jitonnx.ir.extract import solved, specialise
 from jitonnx.ir.graph import Graph, Value
 from jitonnx.ir.types import TensorType, Type
-from jitonnx.jobs import Workshop, linking
+from jitonnx.jobs import Workshop
 from jitonnx.model.evaluate import on_numpy
 from jitonnx.passes.pipeline import optimize
 from jitonnx.passes.report import Report
@@ -176,7 +177,7 @@ class Engine:
         if sizes is None:
             engine = self._other(shapes, ask=False)
             ready = None if engine is None else engine.program(shapes)
-            return None if ready is None else self._programs.get(shapes, lambda: ready)
+            return None if ready is None else self._programs.put(shapes, ready)
         compiled, threads = self.compiled, self.settings.threads
         return (
             None
@@ -260,7 +261,7 @@ class Engine:
             engine = engine._other(shapes)
         if engine is None:
             assert self._source is not None
-            self.outstanding.numpy_runs += 1
+            self.outstanding.count_numpy_run()
             return on_numpy(self._source, inputs)
         if engine.schedule is not None:
             return engine._follow(engine.sizes(shapes) or {}, inputs)
@@ -278,7 +279,7 @@ class Engine:
         try:
             return self.schedule.run_owned(inputs, sizes)
         except Unforeseen:
-            self.outstanding.numpy_runs += 1
+            self.outstanding.count_numpy_run()
             assert self._source is not None, "Bug: what a run tells was not checked before it"
             return on_numpy(self._source, inputs)
 
@@ -291,7 +292,7 @@ class Engine:
         fits = all(kind.rank in (None, len(shape)) for kind, shape in zip(self._input_types, shapes, strict=True))
         return not self.unplanned and fits and self._sizing(shapes) is not None
 
-    @functools.cached_property
+    @forks.cached_property
     def _sizing(self) -> Sizing:
         declared = [kind.shape or () for kind in self._input_types]
         assumptions = self.compiled.plan.assumptions if self.compiled else self.graph.assumptions
@@ -441,8 +442,7 @@ class Engine:
         source = Objects(distinct, self.target, self.cache, self.settings.threads, may_compile, names)
         if image is None:
             objects = source(self.progress, self.stop)
-            with linking:
-                image = load_linked(self.cache, every, lambda: list(objects.values()))
+            image = load_linked(self.cache, every, lambda: list(objects.values()))
         return [Compiled(plan, some, image, source) for plan, some in zip(plans, symbols, strict=True)]
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from jitonnx import forks
+
 
 class DType(enum.IntEnum):
     """Element type of a tensor, numbered as ONNX's TensorProto.DataType."""
@@ -106,7 +108,8 @@ def _numpy_dtype(dtype: DType) -> np.dtype[Any]:
     if dtype not in _ML_DTYPES:
         return np.dtype(_NUMPY_NAMES.get(dtype, dtype.name.lower()))
     try:
-        import ml_dtypes
+        with forks.critical:
+            import ml_dtypes
     except ImportError as error:
         raise ImportError(f"tensors of {dtype.text} need the package ml_dtypes: pip install ml_dtypes") from error
     return np.dtype(getattr(ml_dtypes, _ML_DTYPES[dtype]))

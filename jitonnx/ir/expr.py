@@ -17,6 +17,7 @@ from typing import Any, TypeAlias, Union
 
 import numpy as np
 
+from jitonnx import forks
 from jitonnx.ir.dtypes import DType
 
 Operand: TypeAlias = Union["Expr", float, int, bool]
@@ -88,15 +89,17 @@ class Expr:
 
 
 _interned: weakref.WeakValueDictionary[tuple[Any, ...], Expr] = weakref.WeakValueDictionary()
+_interning = forks.lock()
 
 
 def _make(op: str, arguments: tuple[Expr, ...], dtype: DType, value: Any = None) -> Expr:
     # repr tells -0.0 from 0.0 and 1 from True, and makes NaN equal to itself.
     key = (op, tuple(map(id, arguments)), dtype, repr(value))
-    found = _interned.get(key)
-    if found is None:
-        found = _interned[key] = Expr(op, arguments, dtype, value)
-    return found
+    with _interning:
+        found = _interned.get(key)
+        if found is None:
+            found = _interned[key] = Expr(op, arguments, dtype, value)
+        return found
 
 
 def operand(position: int, dtype: DType) -> Expr:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jitonnx import forks
 from jitonnx.ir.dims import DimLike, ceil_divide, floor_divide, maximum
 
 COORDINATES = (
@@ -42,7 +43,8 @@ def scaled(length: DimLike, scale: float) -> DimLike:
     The scale is taken as the simplest fraction that rounds to it, since 0.7 in float32 is a little less than 7 / 10,
     and a tensor of 10 is meant to become one of 7.
     """
-    from fractions import Fraction  # with `decimal` 3 ms, of which other models have no use
+    with forks.critical:
+        from fractions import Fraction  # with `decimal` 3 ms, of which other models have no use
 
     fraction = Fraction(scale)
     for limit in (10**power for power in range(8)):

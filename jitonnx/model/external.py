@@ -10,7 +10,6 @@ from __future__ import annotations
 import mmap
 import os
 import stat
-from collections.abc import Mapping
 from pathlib import Path, PureWindowsPath
 
 from jitonnx.errors import Fail
@@ -21,20 +20,18 @@ class ExternalData:
     """The external data files of one model.
 
     `folder` is where locations start from (None: nowhere, as for a model from bytes), `allowed` are the real folders in
-    which a file may lie. `contents`: what files hold, by their locations; where it is given no others are read.
+    which a file may lie.
     """
 
-    def __init__(
-        self, folder: Path | None, allowed: tuple[Path, ...] = (), contents: Mapping[str, bytes] | None = None
-    ) -> None:
-        self._folder, self._contents = folder, contents or {}
+    def __init__(self, folder: Path | None, allowed: tuple[Path, ...] = ()) -> None:
+        self._folder = folder
         self._allowed = allowed or ((Path(os.path.realpath(folder)),) if folder is not None else ())
         self._maps: dict[Path, memoryview] = {}
 
     @property
     def used(self) -> bool:
-        """Whether anything was read from another file, or might have been."""
-        return bool(self._maps or self._contents)
+        """Whether anything was read from another file."""
+        return bool(self._maps)
 
     def read(self, tensor: TensorProto, size: int, what: str) -> memoryview:
         """The `size` bytes of a tensor with external data, as a view. Fail names the tensor and the file."""
@@ -55,13 +52,6 @@ class ExternalData:
         return data[start : start + size]
 
     def _map(self, location: str, what: str) -> memoryview:
-        if self._contents:
-            if location not in self._contents:
-                raise Fail(
-                    f"{what}: External file: {location} not found from the table user provided, which has "
-                    f"{', '.join(map(repr, self._contents))}"
-                )
-            return memoryview(self._contents[location])
         path = self._path(location, what)
         if path not in self._maps:
             with open(path, "rb") as file:

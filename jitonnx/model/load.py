@@ -6,10 +6,10 @@ import mmap
 import os
 import stat
 import warnings
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jitonnx import forks
 from jitonnx.errors import Fail, InvalidProtobuf, NoSuchFile
 from jitonnx.ir.graph import Value
 from jitonnx.metadata import UNSET_VERSION, ModelMetadata
@@ -24,20 +24,12 @@ from jitonnx.proto import ModelProto
 FIRST_IR_WITH_OVERRIDABLE_INITIALIZERS = 4
 
 
-def load(
-    source: Any,
-    *,
-    external_data_folder: str | os.PathLike[str] | None = None,
-    external_files: Mapping[str, bytes] | None = None,
-    denoted_sizes: Mapping[str, int] | None = None,
-) -> Model:
+def load(source: Any, *, external_data_folder: str | os.PathLike[str] | None = None) -> Model:
     """Read, check and build a model.
 
     source: a path (str or os.PathLike), the file's bytes (bytes, bytearray, memoryview), an open binary file, or a
     ModelProto of jitonnx.proto or of the onnx package.
     external_data_folder: where the locations of external data start; by default the folder of the path.
-    external_files: what is in the files of external data, by their locations; instead of files.
-    denoted_sizes: sizes of the inputs' dimensions of these denotations ("DATA_BATCH" for instance).
 
     A file is mapped into memory and its weights are views into it, read when first used: it must not be overwritten in
     place while the model is in use (replacing it by another file is safe). `bytes` are kept and viewed in the same way;
@@ -52,8 +44,7 @@ def load(
     except InvalidProtobuf as error:
         raise InvalidProtobuf(f"Load model from {path} failed:{error.text}" if path else error.text) from error
     check_model(proto)
-    _fix_denoted(proto, denoted_sizes or {})
-    external = _external(path, external_data_folder, external_files)
+    external = _external(path, external_data_folder)
     builder = Builder(proto, TensorReader(tickets, external))
     graph = builder.main(proto.graph)
     outputs = [declaration(info) for info in proto.graph.output]
@@ -108,23 +99,12 @@ def _map(path: Path, given: Any) -> memoryview:
     with open(path, "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode) or not found.st_size:
-            return memoryview(file.read())  # pipes and empty files cannot be mapped
+            with forks.safepoint:  # whoever writes to a pipe may have to be forked yet
+                return memoryview(file.read())  # pipes and empty files cannot be mapped
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
-def _fix_denoted(proto: ModelProto, sizes: Mapping[str, int]) -> None:
-    """Give dimensions of inputs the sizes that their denotations have."""
-    for info in proto.graph.input if sizes else ():
-        for dim in info.type.tensor_type.shape.dim:
-            if dim.denotation in sizes and dim.WhichOneof("value") != "dim_value":
-                dim.dim_value = sizes[dim.denotation]
-
-
-def _external(
-    path: Path | None, folder: str | os.PathLike[str] | None, contents: Mapping[str, bytes] | None
-) -> ExternalData:
-    if contents:
-        return ExternalData(None, contents=contents)
+def _external(path: Path | None, folder: str | os.PathLike[str] | None) -> ExternalData:
     if folder is not None:
         return ExternalData(Path(folder))
     if path is None:

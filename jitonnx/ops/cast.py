@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 
+from jitonnx import forks
 from jitonnx.ir import expr as e
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
@@ -197,7 +198,8 @@ def _low_bits(x: np.ndarray, dtype: DType) -> np.ndarray:
 
 def _to_float8(x: np.ndarray, dtype: DType, saturate: bool) -> np.ndarray:
     if saturate:
-        import ml_dtypes
+        with forks.critical:
+            import ml_dtypes
 
         largest = float(ml_dtypes.finfo(dtype.numpy).max)
         x = np.clip(x, -largest, largest)

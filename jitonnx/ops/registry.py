@@ -5,13 +5,13 @@ The list of families is explicit: an operator exists because its module is named
 
 from __future__ import annotations
 
-import functools
 import importlib
 from dataclasses import MISSING, fields
 from typing import Any
 
 import numpy as np
 
+from jitonnx import forks
 from jitonnx.ir.errors import GraphError
 from jitonnx.ir.operator import Operator, Tensor
 from jitonnx.ir.raw import RawNode
@@ -52,7 +52,7 @@ _FAMILIES = (
 """The modules of this folder that declare ONNX's operators."""
 
 
-@functools.cache
+@forks.once
 def registry() -> dict[tuple[str, str], type[Operator]]:
     """Every declared operator by (domain, name)."""
     modules = [importlib.import_module(f"jitonnx.ops.{family}") for family in _FAMILIES]

@@ -6,7 +6,6 @@ this module imports nothing that plans or compiles.
 
 from __future__ import annotations
 
-import functools
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from jitonnx import forks
 from jitonnx.ir import dims
 from jitonnx.ir.dims import Dim, DimLike
 from jitonnx.kernels.spec import KernelSpec, Work
@@ -404,7 +404,7 @@ class _Evaluator:
             values[row] = result
         return values
 
-    @functools.cached_property
+    @forks.cached_property
     def _first_words(self) -> Words:
         return np.array(self._settled, np.int64)
 

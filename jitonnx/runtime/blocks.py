@@ -8,9 +8,9 @@ for all sessions of the process. The arrays own their memory as all others do.
 from __future__ import annotations
 
 import ctypes
-import functools
-import os
 import weakref
+
+from jitonnx import forks
 
 from .driver import driver
 from .layout import BLOCKS, address, records
@@ -44,15 +44,16 @@ class Blocks:
 
     def __init__(self) -> None:
         native = driver()
-        self._users: set[object] = set()  # whose changes no collection of garbage can come between
         self._record = records(BLOCKS)
+        self._record["limit"] = KEPT_BYTES
         functions = (native.image[f"jitonnx_block_{name}"] for name in ("malloc", "calloc", "realloc", "free"))
         self._handler = _Handler(_NAME, _VERSION, address(self._record), *functions)
         self._capsule_name = ctypes.create_string_buffer(b"mem_handler")
-        new = ctypes.pythonapi.PyCapsule_New
-        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+        pointer = ctypes.c_void_p
+        new = ctypes.PYFUNCTYPE(ctypes.py_object, pointer, pointer, pointer)(("PyCapsule_New", ctypes.pythonapi))
         self.capsule = new(ctypes.addressof(self._handler), ctypes.addressof(self._capsule_name), None)
-        self._trim = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(native.image["jitonnx_block_trim"])
+        self._trim = ctypes.PYFUNCTYPE(None, pointer)(native.image["jitonnx_block_trim"])
+        self._count = ctypes.PYFUNCTYPE(None, pointer, ctypes.c_int64)(native.image["jitonnx_block_count"])
         for kept in (self, native.image):  # arrays may die after this module, at the end of the process
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
 
@@ -67,28 +68,18 @@ class Blocks:
 
     def serve(self, user: object) -> None:
         """Keep freed blocks as long as this user lives, or another."""
-        token = object()
-        self._users.add(token)
-        self._record["limit"] = KEPT_BYTES
-        weakref.finalize(user, self._leave, token).atexit = False
+        self._count(address(self._record), 1)
+        weakref.finalize(user, self._count, address(self._record), -1).atexit = False
 
-    def _leave(self, token: object) -> None:
-        self._users.discard(token)
-        if not self._users:
-            self._record["limit"] = 0
-            self.trim()
+    def reset(self) -> None:
+        """In a child process: no thread is at the blocks. One that was leaves them in no order to go on with."""
+        if self._record["busy"][0]:
+            self._record["count"] = self._record["kept"] = self._record["busy"] = 0
 
 
-@functools.cache
+@forks.once
 def blocks() -> Blocks:
     """The process's blocks."""
-    return Blocks()
-
-
-def _after_fork() -> None:
-    """In a child process: no thread is at the blocks."""
-    if blocks.cache_info().currsize:
-        blocks()._record["busy"] = 0
-
-
-os.register_at_fork(after_in_child=_after_fork)
+    made = Blocks()
+    forks.in_child(made.reset)
+    return made

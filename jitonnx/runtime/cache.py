@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from jitonnx import forks
+
 from .digest import SHA256_BYTES, sha256
 
 DEFAULT_LIMIT = 512 << 20
@@ -72,6 +74,8 @@ class KernelCache:
     def __init__(self, directory: str | os.PathLike[str] | None = None, limit: int = DEFAULT_LIMIT) -> None:
         self.directory = default_directory() if directory is None else Path(directory)
         self.limit = limit
+        self._lock = forks.lock()
+        """Held where `_memory` and `_written` change."""
         self._memory: dict[str, bytes] = {}
         self._written: int | None = None  # bytes since the folder was last measured; None: not measured yet
         self._problem = self._open()
@@ -81,10 +85,9 @@ class KernelCache:
     def get(self, key: str) -> bytes | None:
         """What was put under this key; None if nothing was, or it is damaged."""
         name = _name(key)
-        if name in self._memory:
-            return self._memory[name]
-        if self._problem:
-            return None
+        held = self._memory.get(name)
+        if held is not None or self._problem:
+            return held
         try:
             with open(self.directory / name, "rb") as file:
                 status = os.fstat(file.fileno())
@@ -107,11 +110,13 @@ class KernelCache:
             except OSError as error:
                 self._warn(f"{self.directory} cannot be written: {error.strerror or error}")
             else:
-                self._memory.pop(name, None)
+                with self._lock:
+                    self._memory.pop(name, None)
                 return
-        self._memory[name] = data
-        while len(self._memory) > 1 and sum(map(len, self._memory.values())) > self.limit:
-            del self._memory[next(iter(self._memory))]
+        with self._lock:
+            self._memory[name] = data
+            while len(self._memory) > 1 and sum(map(len, self._memory.values())) > self.limit:
+                del self._memory[next(iter(self._memory))]
 
     def model(self, place: str, key: str) -> Path | None:
         """The file of the compiled model that was kept under this key, marked as used; None if there is none.
@@ -148,7 +153,8 @@ class KernelCache:
 
     def info(self) -> CacheInfo:
         """What the cache holds now."""
-        sizes = [len(data) for data in self._memory.values()]
+        with self._lock:
+            sizes = [len(data) for data in self._memory.values()]
         models = 0
         if not self._problem:
             entries = list(self._entries())
@@ -158,8 +164,9 @@ class KernelCache:
 
     def clear(self) -> int:
         """Remove all entries; returns how many there were. Other files in the folder stay."""
-        removed = len(self._memory)
-        self._memory.clear()
+        with self._lock:
+            removed = len(self._memory)
+            self._memory.clear()
         if not self._problem:
             for path, _ in list(self._entries()):
                 path.unlink(missing_ok=True)
@@ -209,10 +216,11 @@ class KernelCache:
         Measuring the folder takes a system call a file, so it is done at the first write of a process, and then each
         time that it wrote a sixteenth of the limit.
         """
-        if self._written is not None and self._written + written < self.limit // 16:
-            self._written += written
-            return
-        self._written = 0
+        with self._lock:
+            if self._written is not None and self._written + written < self.limit // 16:
+                self._written += written
+                return
+            self._written = 0
         entries = sorted(self._entries(), key=lambda entry: entry[1].st_mtime)
         total = sum(status.st_size for _, status in entries)
         for path, status in entries:

@@ -15,23 +15,24 @@ import ctypes
 import functools
 import os
 import sys
-import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
+
+from jitonnx import forks
 
 from .cache import KernelCache
 from .digest import sha256
 from .images import load_linked
 
 _EXPORTED = ("execute", "lay_out", "trim", "reclaim", "acquire", "stop", "entry")
-_BLOCKS = ("malloc", "calloc", "realloc", "free", "trim")
+_BLOCKS = ("malloc", "calloc", "realloc", "free", "trim", "count")
 SYMBOLS = tuple(f"jitonnx_{name}" for name in (*_EXPORTED, *(f"block_{name}" for name in _BLOCKS)))
 _DARWIN = sys.platform == "darwin"
 _MONOTONIC_CLOCK = 6 if _DARWIN else 1
 _SET_MASK = 3 if _DARWIN else 2
 
-_lock = threading.Lock()
+_making = forks.WorkLock()
 _driver: Driver | None = None
 
 
@@ -53,7 +54,7 @@ def driver() -> Driver:
     """This process's driver, made at the first call."""
     global _driver
     if _driver is None:
-        with _lock:
+        with _making:
             _driver = _driver or _load_driver(KernelCache())
     return _driver
 
@@ -62,7 +63,7 @@ def adopt(image: Mapping[str, int], digest: str) -> None:
     """Take this process's driver from linked code, if it has none yet and the code is of the same `driver_digest`."""
     global _driver
     if _driver is None and digest == driver_digest():
-        with _lock:
+        with _making:
             _driver = _driver or _driver_in(image)
 
 

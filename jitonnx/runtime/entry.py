@@ -9,13 +9,14 @@ there are no entries, and everything works as before through `Executable.run`.
 from __future__ import annotations
 
 import ctypes
-import functools
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from jitonnx import forks
 
 from .blocks import LARGE_BYTES, blocks
 from .driver import driver
@@ -108,7 +109,7 @@ class _Python(NamedTuple):
     definition: _MethodDefinition
 
 
-@functools.cache
+@forks.once
 def _python() -> _Python:
     def prototype(*types: type) -> Any:
         return ctypes.PYFUNCTYPE(ctypes.py_object, *types)
@@ -126,14 +127,14 @@ def _python() -> _Python:
 
 def _numpy_function(index: int) -> int:
     """The address of a function of NumPy's C interface, whose table NumPy hands out in a capsule."""
-    get = ctypes.pythonapi.PyCapsule_GetPointer
-    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_void_p]
+    kind = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+    get = kind(("PyCapsule_GetPointer", ctypes.pythonapi))  # one of our own: others set the types of the shared one
     core = getattr(np, "_core", None) or np.core
     table = get(core._multiarray_umath._ARRAY_API, None)
     return ctypes.c_void_p.from_address(table + index * WORD_BYTES).value or 0
 
 
-@functools.cache
+@forks.once
 def supported() -> bool:
     """Whether this Python's and NumPy's objects lie in memory as the native entry expects."""
     if sys.implementation.name != "cpython" or "t" in sys.abiflags:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from jitonnx import forks
 from jitonnx.errors import InvalidArgument, RuntimeException
 
 from .entry import Entry, make_entry
@@ -44,7 +44,7 @@ class Executable:
         self._pool = frames or FramePool()
         self._pool.expect(self._loadable)
 
-    @functools.cached_property
+    @forks.cached_property
     def _specs(self) -> tuple[list[TensorSpec], list[TensorSpec]]:
         """The inputs and the outputs."""
         return list(self.program.inputs), list(self.program.outputs)

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
 import weakref
 from collections.abc import Callable
 
 import numpy as np
 
+from jitonnx import forks
 from jitonnx.errors import RuntimeException
 
 from .driver import Driver, driver
@@ -30,6 +30,7 @@ _ALL = -1
 """Every frame has more bytes of memory."""
 
 _numbers = itertools.count(1)
+_numbering = forks.lock()
 
 
 class Loadable:
@@ -42,8 +43,10 @@ class Loadable:
         self.team = team(threads) if tables.participants > 1 else None
         self._record = np.zeros(1, PROGRAM)
         self.address = address(self._record)
+        with _numbering:
+            number = next(_numbers)
         self._record[0] = (
-            next(_numbers),
+            number,
             tables.rows,
             tables.row_count,
             tables.shared_end,
@@ -155,4 +158,4 @@ def _after_fork() -> None:
         pool.reclaim()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+forks.in_child(_after_fork)

@@ -148,17 +148,19 @@ sleeps."""
 KEPT_BLOCKS = 16
 
 BLOCKS = _record(
-    32 + 8 * KEPT_BLOCKS,
+    40 + 8 * KEPT_BLOCKS,
     {
         "busy": (0, _WORD),
         "count": (8, _WORD),
         "kept": (16, _WORD),
         "limit": (24, _WORD),
-        "entries": (32, f"V{8 * KEPT_BLOCKS}"),
+        "users": (32, _WORD),
+        "entries": (40, f"V{8 * KEPT_BLOCKS}"),
     },
 )
 """Memory kept for large outputs: the addresses of `count` blocks, `kept` bytes of at most `limit`, those freed first in
-front. Who has set `busy` to 1 may change it."""
+front. Who has set `busy` to 1 may change these. Nothing is kept where there are no `users`, which are counted up and
+down."""
 
 ENTRY = _words(
     "pool",

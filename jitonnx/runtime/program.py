@@ -12,7 +12,6 @@ What is needed at a start are named tuples all over this package: a dataclass ta
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Literal, NamedTuple, TypeAlias
@@ -20,6 +19,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from jitonnx import forks
 from jitonnx.errors import Fail
 
 from .layout import STEP_COLUMNS
@@ -182,7 +182,7 @@ class Tensors(Sequence[TensorSpec]):
         shape = tuple(self.shapes[index, : kinds.ranks[index]].tolist())
         return TensorSpec(kinds.names[index], kinds.dtypes[index], shape)
 
-    @functools.cached_property
+    @forks.cached_property
     def nbytes(self) -> npt.NDArray[np.float64]:
         """The bytes of each, beyond 2^53 roughly."""
         return self.shapes.prod(axis=1, dtype=np.float64) * self.kinds.itemsizes

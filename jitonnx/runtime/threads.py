@@ -11,12 +11,13 @@ import ctypes
 import math
 import os
 import sys
-import threading
 import time
 import weakref
 from pathlib import Path, PurePosixPath
 
 import numpy as np
+
+from jitonnx import forks
 
 from .driver import Driver, driver
 from .layout import MEMBER, TEAM, Record, address, offset, records
@@ -31,7 +32,7 @@ PATIENCE_NANOSECONDS = 100_000
 _STACK_BYTES = 8 << 20
 _STOP_SECONDS = 0.5
 
-_lock = threading.Lock()
+_lock = forks.lock()
 _teams: weakref.WeakValueDictionary[int, Team] = weakref.WeakValueDictionary()
 _abandoned: list[object] = []
 """Memory of teams that could not be stopped because a run still used them when the process ended."""
@@ -125,13 +126,11 @@ def _end(native: Driver, record: Record, members: Record) -> None:
 
 def _after_fork() -> None:
     """In a child process: every team begins anew, with no worker."""
-    global _lock
-    _lock = threading.Lock()
     for found in list(_teams.values()):
         found.reset()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+forks.in_child(_after_fork)
 
 
 def allowed_cpus() -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from jitonnx.engine.kept import Kept
 from jitonnx.engine.ready import PROGRAM_BYTES, Ready, split_memory
 from jitonnx.errors import InvalidArgument
 from jitonnx.ir.declaration import Declaration
@@ -42,11 +43,10 @@ class SavedEngine:
         self.settings = RunSettings(threads)
         self.declared = [_declaration(argument) for argument in artifact.model.inputs]
         self._numbers = {shapes: number for number, shapes in enumerate(artifact.shapes)}
-        self._ready: dict[Shapes, Ready] = {}
+        self._ready: Kept[Ready] = Kept(max(1, len(self._numbers)))
         table_bytes, frame_bytes = split_memory(program_bytes)
         self._frames = FramePool(frame_bytes)
         self._ranges = _ranges(artifact, threads, table_bytes, self._frames) if artifact.ranges else None
-        self._lock = threading.Lock()
         self.foreign: str | None = None
         """Nothing speaks against running the code: opening an artifact has made sure of that."""
 
@@ -80,7 +80,7 @@ class SavedEngine:
 
     def known_program(self, shapes: Shapes) -> Ready | None:
         """The program for these shapes if it has been used before."""
-        found = self._ready.get(shapes)
+        found = self._ready.find(shapes)
         return self._ranges.find(shapes) if found is None and self._ranges is not None else found
 
     def program(self, shapes: Shapes) -> Ready:
@@ -90,21 +90,7 @@ class SavedEngine:
             if made is None:
                 raise InvalidArgument(self._missing(shapes))
             return made
-        with self._lock:
-            if shapes not in self._ready:
-                saved = self.artifact.program(self._numbers[shapes])
-                program = saved.program
-                common = Common(
-                    program.steps.wiring,
-                    program.constants,
-                    program.inputs.kinds,
-                    program.outputs.kinds,
-                    self.artifact.addresses,
-                    self.artifact.flags,
-                )
-                threads = self.settings.threads
-                self._ready[shapes] = Ready(program, common, threads, saved.keeps_gil, self._frames)
-            return self._ready[shapes]
+        return self._ready.get(shapes, partial(self._made, self._numbers[shapes]))
 
     def status(self) -> tuple[str, int, int, int]:
         """As an engine's: all code is there."""
@@ -117,6 +103,19 @@ class SavedEngine:
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The outputs for inputs whose types have been checked."""
         return self.program(tuple(np.shape(array) for array in inputs)).run(inputs)
+
+    def _made(self, number: int) -> Ready:
+        saved = self.artifact.program(number)
+        program = saved.program
+        common = Common(
+            program.steps.wiring,
+            program.constants,
+            program.inputs.kinds,
+            program.outputs.kinds,
+            self.artifact.addresses,
+            self.artifact.flags,
+        )
+        return Ready(program, common, self.settings.threads, saved.keeps_gil, self._frames)
 
     def _missing(self, shapes: Shapes) -> str:
         known = self._served()

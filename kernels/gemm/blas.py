@@ -27,10 +27,10 @@ def blas_address(routine: str) -> int | None:
     capsule = capsules.get(routine)
     if capsule is None:
         return None
-    name_of = ctypes.pythonapi.PyCapsule_GetName
-    name_of.restype, name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
-    address_of = ctypes.pythonapi.PyCapsule_GetPointer
-    address_of.restype, address_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    text, place, thing = ctypes.c_char_p, ctypes.c_void_p, ctypes.py_object
+    # Functions of our own: others in this process set the types of those that `ctypes.pythonapi` shares.
+    name_of = ctypes.PYFUNCTYPE(text, thing)(("PyCapsule_GetName", ctypes.pythonapi))
+    address_of = ctypes.PYFUNCTYPE(place, thing, text)(("PyCapsule_GetPointer", ctypes.pythonapi))
     signature = name_of(capsule)
     if b" int *" not in signature:  # a build with 64-bit integers
         return None

@@ -21,6 +21,7 @@ def define(module: ir.Module) -> None:
     _resize(module)
     _free(module)
     _trim(module)
+    _count(module)
 
 
 def _entry_at(code: Code, index: ir.Value) -> ir.Value:
@@ -92,8 +93,9 @@ def _free(module: ir.Module) -> None:
         code.give()
     block = code.at(code["memory"], -ALIGNMENT)
     size, limit = code.load(block), code.word(blocks, BLOCKS, "limit")
-    busy = code.field(blocks, BLOCKS, "busy")
-    with code.when(code.compare(size, "<=", limit)), code.when(code.exchange_if(busy, 0, 1), likely=True):
+    busy, users = code.field(blocks, BLOCKS, "busy"), code.watch(code.field(blocks, BLOCKS, "users"))
+    wanted = code.build.and_(code.compare(size, "<=", limit), code.compare(users, ">", 0))
+    with code.when(wanted), code.when(code.exchange_if(busy, 0, 1), likely=True):
         with code.forever() as leave:
             count, kept = code.word(blocks, BLOCKS, "count"), code.add(code.word(blocks, BLOCKS, "kept"), size)
             room = code.build.and_(code.compare(count, "<", KEPT_BLOCKS), code.compare(kept, "<=", limit))
@@ -121,4 +123,13 @@ def _trim(module: ir.Module) -> None:
                 leave()
             code.call("free", code.call("jitonnx_block_drop", blocks, 0))
         code.publish(busy, 0)
+    code.give()
+
+
+def _count(module: ir.Module) -> None:
+    """Count users up or down; without the last one nothing is kept."""
+    code = Code(module, "void jitonnx_block_count(ptr blocks, i64 change)", exported=True)
+    before = code.fetch_add(code.field(code["blocks"], BLOCKS, "users"), code["change"])
+    with code.when(code.compare(code.add(before, code["change"]), "<=", 0)):
+        code.call("jitonnx_block_trim", code["blocks"])
     code.give()
