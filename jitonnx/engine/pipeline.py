@@ -29,6 +29,7 @@ from jitonnx.engine.ready import PROGRAM_BYTES, PROGRAMS_KEPT, Ready, Runner, sh
 from jitonnx.engine.schedule import Schedule, Unforeseen, draft, make_schedule
 from jitonnx.errors import Fail, InvalidArgument
 from jitonnx.ir.assumptions import Assumptions, Pair, holds
+from jitonnx.ir.bodies import left_to_sizes
 from jitonnx.ir.dims import Dim, DimLike, concrete, variable, variables
 from jitonnx.ir.errors import GraphError
 from jitonnx.ir.extract import solved, specialise
@@ -144,6 +145,9 @@ class Engine:
             if self.graph.assumptions.examples is not None or not self._source:
                 raise
             return f"no sizes are like most models have them: {error}"
+        node = left_to_sizes(self.graph)
+        if node is not None and self.graph.assumptions.examples is None:
+            return f"the sizes of inputs tell which graph {node.operator.name} node {node.name!r} runs"
         return ""
 
     @property
@@ -271,8 +275,11 @@ class Engine:
 
     def runner(self, shapes: Shapes) -> Runner | None:
         """What does as `run` for inputs of these shapes, where that follows a schedule; None where it does not."""
-        sizes = None if self.schedule is None else self.sizes(shapes)
-        return None if sizes is None else functools.partial(self._follow, sizes)
+        sizes = self.sizes(shapes)
+        if sizes is None:
+            other = self._engines.first(lambda engine: engine._accepts(shapes))
+            return None if other is None else other.runner(shapes)
+        return None if self.schedule is None else functools.partial(self._follow, sizes)
 
     def _follow(self, sizes: Mapping[str, int], inputs: Sequence[Any]) -> list[Any]:
         assert self.schedule is not None

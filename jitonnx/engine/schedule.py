@@ -259,26 +259,35 @@ class _Given:
         self.value, self._bindings = value, bindings
         self._elements = any(binding.element for _, binding in bindings)
         own = {name for name, _ in bindings}
-        self._expected = [
-            (axis, dim)
-            for axis, dim in enumerate(value.type.shape or ())
-            if isinstance(dim, int) or str(dim) not in own
-        ]
         self._rank = value.type.rank
+        self._fixed: list[tuple[int, int]] = []
+        self._named: list[tuple[int, str]] = []
+        self._computed: list[tuple[int, DimLike]] = []
+        for axis, dim in enumerate(value.type.shape or ()):
+            if isinstance(dim, int):
+                self._fixed.append((axis, dim))
+            elif str(dim) in dims.variables(dim):
+                if str(dim) not in own:
+                    self._named.append((axis, str(dim)))
+            else:
+                self._computed.append((axis, dim))
 
     def __call__(self, array: Any, sizes: dict[str, int]) -> None:
         if self._rank is None or not isinstance(array, np.ndarray):
             return
-        if array.ndim != self._rank:
-            raise Unforeseen(f"{self.value.name!r} has the rank {array.ndim} and was taken to have {self._rank}")
+        shape = array.shape
+        if len(shape) != self._rank:
+            raise Unforeseen(f"{self.value!r} has the rank {len(shape)}")
         bind(sizes, self._bindings, array)
         if self._elements and (array < 0).any():
             raise Unforeseen(f"{self.value.name!r} was taken to hold sizes, and has negative elements")
-        for axis, dim in self._expected:
-            if array.shape[axis] != (dim if isinstance(dim, int) else dims.evaluate(dim, sizes)):
-                raise Unforeseen(
-                    f"{self.value.name!r} has the shape {array.shape} and was taken to be {self.value.type}"
-                )
+        same = (
+            all([shape[axis] == size for axis, size in self._fixed])
+            and all([shape[axis] == sizes[name] for axis, name in self._named])
+            and all([shape[axis] == dims.evaluate(dim, sizes) for axis, dim in self._computed])
+        )
+        if not same:
+            raise Unforeseen(f"{self.value!r} has the shape {shape}")
 
 
 class Schedule:

@@ -116,6 +116,31 @@ def shown_equal(a: DimLike, b: DimLike) -> bool:
     return current is not None and current[0].examples is not None and assume_equal(a, b)
 
 
+def decide_order(a: DimLike, b: DimLike, equal_only: bool = False) -> int | None:
+    """Which of two sizes is larger where that is not certain: -1, 0 or 1 as a < b, a = b or a > b; it is assumed so.
+
+    equal_only: it does not matter which is larger, only whether they are equal. None without examples, of which there
+    is no usual case here, and where inputs alone do not tell.
+    """
+    current = _current.get()
+    names = variables(a) | variables(b)
+    examples = None if current is None else current[0].examples
+    if examples is None or not names <= examples.keys():
+        return None
+    order = (evaluate(a, examples) > evaluate(b, examples)) - (evaluate(a, examples) < evaluate(b, examples))
+    if order == 0:
+        return 0 if assume_equal(a, b) else None
+    if equal_only:
+        return order if assume_equal(minimum((a - b) * (a - b), 1), 1) else None
+    larger, smaller = (a, b) if order > 0 else (b, a)
+    return order if assume_equal(maximum(larger, smaller + 1), larger) else None
+
+
+def told_by_run(name: str) -> bool:
+    """Whether a variable stands for what only a run can tell: those of inputs are identifiers."""
+    return not name.isidentifier()
+
+
 def is_one(dim: DimLike) -> bool:
     """Whether a size is 1. One that is not certain to be is taken not to be, unless the examples say so."""
     if isinstance(dim, int):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jitonnx.ir.assumptions import current_apart
+from jitonnx.ir.assumptions import assume_equal, current_apart, told_by_run
 from jitonnx.ir.dims import variable, variables
+from jitonnx.ir.errors import GraphError
 from jitonnx.ir.extract import extract
 from jitonnx.ir.graph import Graph, Node, Value
 from jitonnx.ir.operator import InferenceError, as_tuple
@@ -40,8 +41,18 @@ class Bodies:
         made.name = body.name
         for value in made.inputs:
             made.bind_sizes(value)
+        for a, b in made.assumptions:
+            if not any(map(told_by_run, variables(a) | variables(b))):
+                assume_equal(a, b)  # so that it is looked at before the run; who demands it may never be run
         self.graphs[index] = made
         return [value.type for value in made.outputs]
+
+    def attempt(self, index: int, types: Sequence[Type]) -> list[Type] | None:
+        """As `infer`; None if the body does not fit these types. It stays as it is then, and fails if it is run."""
+        try:
+            return self.infer(index, types)
+        except (GraphError, InferenceError):
+            return None
 
     def opened(self, index: int, types: Sequence[Type]) -> list[Type]:
         """Types for a body's inputs, with variables of the body for sizes that are None."""
@@ -166,3 +177,29 @@ def prune_captures(graph: Graph) -> bool:
 
 def _read(body: Graph) -> set[Value]:
     return {value for node in body for value in node.inputs if value is not None} | set(body.results)
+
+
+def left_to_sizes(graph: Graph) -> Node | None:
+    """A node, perhaps in a body, that gives values of one rank or another as the inputs' sizes tell; None without one.
+
+    Such a graph is inferred for examples of these sizes.
+    """
+    for node in graph:
+        if node.operator.decides and any(isinstance(v.type, TensorType) and v.type.shape is None for v in node.outputs):
+            condition = node.inputs[0]
+            if condition is not None and condition.constant is None and _told_by_sizes(condition):
+                return node
+        for body in node.bodies:
+            found = left_to_sizes(body)
+            if found is not None:
+                return found
+    return None
+
+
+def _told_by_sizes(value: Value) -> bool:
+    if value.contents is not None:
+        return not value.measured
+    node = value.producer
+    if node is None or node.bodies or not (node.operator.symbolic or node.operator.elementwise):
+        return False
+    return all(given is None or _told_by_sizes(given) for given in node.inputs)

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jitonnx.ir.assumptions import Assumptions, noting
-from jitonnx.ir.dims import Dim, variable, variables
+from jitonnx.ir.dims import Dim, DimLike, substitute, variable, variables
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.errors import GraphError
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple, evaluate_arrays
-from jitonnx.ir.types import UNKNOWN, Shape, TensorType, Type, contents_array, is_symbolic, settling, type_of
+from jitonnx.ir.types import UNKNOWN, Shape, TensorType, Type, contents_array, deciding, is_symbolic, settling, type_of
 
 CONTENTS_LIMIT = 1024
 """Largest number of elements of a tensor whose symbolic contents are followed: shapes and index vectors, not data."""
@@ -224,6 +224,8 @@ class Graph:
             return variable(f"{self.scope}{names[output] if output < len(names) else node.name}.{axis}")
 
         with noting(self.assumptions, lambda: short_name(node)), settling(self._settle):
+            if node.operator.decides and node.inputs[0] is not None:
+                self.decide(node.inputs[0])
             types, contents = infer(node, len(names), fresh, self.scope)
         if self.assumptions.settled:
             types = tuple(self._settled(type) for type in types)
@@ -257,10 +259,26 @@ class Graph:
         for place, name in enumerate(names):
             self.bindings[name] = Binding(value, place, element=True)
 
+    def decide(self, value: Value) -> None:
+        """Decide a condition that follows from sizes, in place, if there are examples of what inputs leave open."""
+        node = value.producer
+        if value.contents is not None or node is None or node.bodies or value.dtype is None:
+            return
+        if node.operator.symbolic or node.operator.elementwise:
+            for given in node.inputs:
+                if given is not None:
+                    self.decide(given)
+            with deciding():
+                contents = _settled_contents(node, [one.type for one in node.outputs])
+            for one, known in zip(node.outputs, contents, strict=False):
+                if one.contents is None:
+                    one.contents = known
+
     def refresh(self) -> None:
         """Infer all types anew, in place: what rewrites found out reaches what follows, and names are up to date."""
         own = {name for value in self.inputs for dim in value.type.shape or () for name in variables(dim)}
         bindings, assumptions = self.bindings, self.assumptions
+        self._put_in(_known_by_now(bindings))
         self.assumptions, self.bindings = assumptions.apart(), {}
         for pair in assumptions:
             if variables(pair[0]).isdisjoint(bindings) and variables(pair[1]).isdisjoint(bindings):
@@ -278,6 +296,14 @@ class Graph:
                 value.type, value.contents, value.measured = type, known, False
             self._bind(node)
         self._restore(bindings)
+
+    def _put_in(self, sizes: Mapping[str, DimLike]) -> None:
+        """Put sizes that are known by now in their places in constants."""
+        constants = {value for node in self for value in node.inputs if value is not None and value.producer is None}
+        for value in constants if sizes else ():
+            if value.contents is not None and value.constant is None:
+                elements = [substitute(element, sizes) for element in value.contents.flat]
+                value.contents = _as_numbers(contents_array(elements, value.contents.shape), value.type)
 
     def _restore(self, bindings: Mapping[str, Binding]) -> None:
         """Keep bindings that constants mention, though nothing that is inferred does; and all of elements, which were
@@ -452,6 +478,17 @@ def infer(
         return types, (None,) * len(types) if node.bodies else _settled_contents(node, types)
     except InferenceError as error:
         raise GraphError(f"{describe(node)}: {error}") from error
+
+
+def _known_by_now(bindings: Mapping[str, Binding]) -> dict[str, DimLike]:
+    """Variables whose values turned out to be known before the run, and these."""
+    known: dict[str, DimLike] = {}
+    for name, (value, place, element) in bindings.items():
+        if element and value.constant is not None:
+            known[name] = int(value.constant.flat[place])
+        elif not element and value.type.shape is not None and isinstance(size := value.shape[place], int):
+            known[name] = size
+    return known
 
 
 def _is_known(value: Value) -> bool:

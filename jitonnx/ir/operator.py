@@ -103,6 +103,8 @@ class Operator:
     """`evaluate` also works on object arrays of dimension expressions: shape arithmetic."""
     containers: ClassVar[bool] = False
     """Takes values that are no tensors: sequences, optionals, maps."""
+    decides: ClassVar[bool] = False
+    """The first input is a condition that is decided before the run wherever the inputs' sizes tell it."""
     bodies: ClassVar[tuple[str, ...]] = ()
     """ONNX's names of the attributes that are graphs, which the operator runs. `evaluate` is given, as `bodies`, a
     function for each, of a body's own inputs, which gives a list of its outputs."""

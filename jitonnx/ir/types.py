@@ -136,6 +136,24 @@ def settling(follow: Callable[[Any, bool], None]) -> Iterator[None]:
         _settle.reset(token)
 
 
+_decides: ContextVar[bool] = ContextVar("decides", default=False)
+
+
+@contextmanager
+def deciding() -> Iterator[None]:
+    """Within the block, comparisons of sizes that inputs leave open are decided by examples, which is assumed."""
+    token = _decides.set(True)
+    try:
+        yield
+    finally:
+        _decides.reset(token)
+
+
+def decides() -> bool:
+    """Whether comparisons of sizes are to be decided."""
+    return _decides.get()
+
+
 def settle(value: Any, signed: bool) -> None:
     """Ask whoever infers to follow a small integer value's elements, as dimension variables where a run tells them.
 

@@ -41,12 +41,17 @@ class If(Operator):
     outputs = ("outputs*",)
     bodies = ("then_branch", "else_branch")
     containers = True
+    decides = True
 
     def body_inputs(self, index: int, *inputs: Value) -> list[Type]:
         return []
 
     def infer_bodies(self, bodies: Bodies, condition: Value) -> list[Type]:
-        chosen, other = (bodies.infer(index, ()) for index in (0, 1))
+        if condition.constant is not None and condition.constant.size == 1:  # the other may not even fit the inputs
+            return bodies.infer(0 if condition.constant.item() else 1, ())
+        chosen, other = (bodies.attempt(index, ()) for index in (0, 1))
+        if chosen is None or other is None:
+            return other or chosen or bodies.infer(0, ())
         if len(chosen) != len(other):
             raise InferenceError(f"one branch gives {len(chosen)} values, the other {len(other)}")
         return [merged(bodies.hidden(a), bodies.hidden(b)) for a, b in zip(chosen, other, strict=True)]

@@ -8,10 +8,11 @@ import numpy as np
 
 from jitonnx.ir import dims
 from jitonnx.ir import expr as e
+from jitonnx.ir.assumptions import decide_order
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import DataDependentError
-from jitonnx.ir.types import is_symbolic
+from jitonnx.ir.types import decides, is_symbolic
 from jitonnx.ops.arithmetic import Binary
 from jitonnx.ops.base import BOOLS, INTEGERS, NUMBERS, Elementwise, same_dtype
 
@@ -97,6 +98,8 @@ class _Comparison(_Pairwise):
             return bool(type(self).function(1, 0))
         if dims.not_negative(-1 - difference):
             return bool(type(self).function(-1, 0))
+        if decides() and (order := decide_order(a, b, type(self).function is np.equal)) is not None:
+            return bool(type(self).function(order, 0))
         raise DataDependentError(f"whether {a} or {b} is larger depends on the sizes")
 
 

@@ -22,7 +22,16 @@ from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Shape, TensorType, contents_array
-from jitonnx.ops.base import FLOATS, constant_of, lower_halves, non_negative, normalize_axis, widen
+from jitonnx.ops.base import (
+    FLOATS,
+    constant_of,
+    integers_of,
+    lower_halves,
+    non_negative,
+    normalize_axis,
+    open_like,
+    widen,
+)
 
 _INDICES = frozenset({DType.INT32, DType.INT64})
 _LONGEST_PRODUCT = 1024
@@ -52,12 +61,10 @@ class DFT(Operator):
         node.attribute_to_input("axis", 2, default=1)
 
     def _axis(self, x: Shape, axis: Value | None) -> int:
-        (number,) = (-2,) if axis is None else constant_of(axis, "axis")
-        if isinstance(number, Dim):
-            raise InferenceError(f"axis is {number}; a number is needed")
-        found = normalize_axis(int(number), len(x))
+        (number,) = (-2,) if axis is None else integers_of(axis, "axis")
+        found = normalize_axis(number, len(x))
         if found == len(x) - 1:
-            raise InferenceError(f"axis {int(number)} is the last one, which holds the parts of complex numbers")
+            raise InferenceError(f"axis {number} is the last one, which holds the parts of complex numbers")
         return found
 
     def _length(self, size: DimLike, dft_length: Value | None) -> DimLike:
@@ -84,6 +91,10 @@ class DFT(Operator):
         length = self._length(x.shape[at], dft_length)
         half = floor_divide(length, 2) + 1 if self.onesided and not self.inverse else length
         return TensorType(x.dtype, (*x.shape[:at], half, *x.shape[at + 1 : -1], 1 if self._gives_reals else 2))
+
+    def infer_open(self, x: Value, dft_length: Value | None = None, axis: Value | None = None) -> TensorType:
+        sizes = open_like(x).shape or ()
+        return TensorType(x.dtype, (*sizes[:-1], 1 if self._gives_reals else 2))
 
     def evaluate(
         self, x: np.ndarray, dft_length: np.ndarray | None = None, axis: np.ndarray | None = None

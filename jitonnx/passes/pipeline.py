@@ -12,6 +12,7 @@ from jitonnx.passes import (
     attention,
     branches,
     cleanup,
+    control,
     fold,
     gathers,
     moves,
@@ -34,6 +35,7 @@ ROUNDS = 8
 """Rounds of all steps after which nothing changes any more in any graph seen; one more is only checked, not needed."""
 
 RULES: tuple[Rule, ...] = (
+    *control.RULES,
     *quantization.RULES,
     *fold.RULES,
     *gathers.RULES,
@@ -98,13 +100,23 @@ def _run(edit: Edit, level: int, disabled: frozenset[str], full: bool) -> None:
             verify(edit.graph, full, f"merging equal nodes of graph {edit.graph.name!r}")
         return changed
 
+    def settle() -> bool:
+        """Take the branches that are known; the types of what is behind follow, and with them other conditions."""
+        changed = False
+        while step("control flow", *control.RULES):
+            edit.graph.refresh()
+            changed = True
+        return changed
+
     edit.graph.remove_dead()
+    settle()
     # Before constants: weights are folded to floats there, and their integers are gone.
     step("integers", *quantization.RULES)
     for _ in range(ROUNDS):
         # Constants before everything: what a rule asks (sizes, axes, factors) is known only then. Gathers and cleanup
         # with them, because each makes constants and no-ops for the others.
         changed = step("constants", *fold.RULES, *gathers.RULES, *cleanup.RULES)
+        changed |= settle()
         # Equal nodes before recognition: a pattern that occurs twice in a norm must be one value.
         changed |= merge()
         # Recognition before arithmetic on weights: the factors of a Gelu or of an attention must not be absorbed.

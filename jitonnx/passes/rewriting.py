@@ -94,6 +94,24 @@ class Edit:
         self._added.append(values[0].producer)
         return values
 
+    def inline(self, body: Graph, inputs: Sequence[Value]) -> list[Value]:
+        """The nodes of a body, for these inputs; its outputs."""
+        values: dict[Value, Value] = dict(zip(body.inputs, inputs, strict=True))
+        for node in body:
+            made = self.graph.add(
+                node.operator,
+                [None if value is None else values.get(value, value) for value in node.inputs],
+                name=node.name,
+                outputs=[value.name for value in node.outputs],
+                origin=node.origin or (node.name,),
+                bodies=node.bodies,
+                captures=node.captures,
+            )
+            assert made[0].producer is not None
+            self._added.append(made[0].producer)
+            values.update(zip(node.outputs, made, strict=True))
+        return [values.get(value, value) for value in body.outputs]
+
     def constant(self, array: np.ndarray) -> Value:
         """A new constant."""
         return self.graph.add_constant(array)
@@ -183,6 +201,9 @@ class Edit:
         for a, b in zip(old.type.shape or (), new.type.shape or (), strict=False):
             if a != b and str(a) in bindings and bindings[str(a)].value is old:
                 self.graph.assumptions.note(a, b)
+        if old.measured and old.contents is not None and (elements := new.constant) is not None:
+            for variable, number in zip(old.contents.flat, elements.flat, strict=True):
+                self.graph.assumptions.note(variable, int(number))
         return same_type(old.type, new.type, self.graph.assumptions)
 
     def _needed(self, node: Node, results: Sequence[Value]) -> bool:
