@@ -267,6 +267,18 @@ def integers(dims: Iterable[DimLike]) -> tuple[int, ...]:
     return tuple(result)
 
 
+USUAL_SIZE = 320
+"""What sizes that only a run tells are taken for where it is weighed what is cheaper: an image's, a sequence's."""
+
+
+def usual(dim: DimLike) -> int:
+    """A dimension for variables of USUAL_SIZE; 1 at least."""
+    try:
+        return max(1, evaluate(dim, dict.fromkeys(variables(dim), USUAL_SIZE)))
+    except ZeroDivisionError:
+        return USUAL_SIZE
+
+
 def atoms(dims: Iterable[DimLike]) -> list[Atom]:
     """All atoms that occur in dimensions, each once and behind those that it is made of."""
     found: dict[Atom, None] = {}

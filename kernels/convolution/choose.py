@@ -41,12 +41,14 @@ def choose_convolution(
     winograd: bool = True,
     in_size: tuple[int | None, int | None] = (None, None),
     pads: tuple[int | None, int | None] = (0, 0),
+    usual_size: tuple[int, int] | None = None,
 ) -> DirectSpec | DepthwiseSpec | WinogradSpec:
     """The kernel for ONNX's Conv. `channels` and `out_channels` are those of all groups; out_size and in_size are
     (height, width), None where it is not known; pads those before rows and columns. channels_last: whether x has
     x_channel = 1. An NCHW input needs no copy into NHWC: it is as fast where channels are few, and allowed for any
     number. winograd: whether errors of 3e-6 of the largest output (with 256 channels) are allowed, and that a NaN or
-    an infinity reaches all outputs of its tile.
+    an infinity reaches all outputs of its tile. usual_size: an output's size to choose between direct sums and Winograd
+    by, where it is not known; without it they are direct.
 
     Depthwise when every channel is a group; in groups of 2, 4 or 8 channels by permutations where the CPU has such of a
     whole vector; Winograd, of several groups with whole blocks of channels, where it saves time; else direct. In
@@ -60,7 +62,8 @@ def choose_convolution(
     axes = list(zip(kernel, pads, strides, dilations, out_size, in_size, strict=True))
     if winograd and strides == (1, 1) and channels_last:
         taps = [_read_taps(*axis) for axis in axes]
-        if spec := _winograd_if_faster(kernel, dilations, taps, groups, channels, out_channels, out_size, target):
+        size = out_size if usual_size is None else usual_size
+        if spec := _winograd_if_faster(kernel, dilations, taps, groups, channels, out_channels, size, target):
             return spec
     width = channels // groups
     if width == out_channels // groups and width in _NARROW_GROUPS and channels_last and lanes >= max(_NARROW_GROUPS):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jitonnx.ir import computation as c
-from jitonnx.ir.dims import DimLike, concrete, integers, known, product
+from jitonnx.ir.dims import DimLike, concrete, integers, known, product, usual
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Statement
@@ -356,6 +356,7 @@ def _kernel_spec(
         planner.choices.winograd and not computation.exact,
         concrete_pair(x.shape[2:]),
         concrete_pair(computation.pads_before, 0),
+        pair([usual(dim) for dim in y.shape[2:]]),
     )
 
 

@@ -17,7 +17,6 @@ from jitonnx.ir import computation as c
 from jitonnx.ir.dims import (
     DimLike,
     ceil_divide,
-    evaluate,
     exact_divide,
     integers,
     known,
@@ -25,7 +24,7 @@ from jitonnx.ir.dims import (
     minimum,
     not_negative,
     product,
-    variables,
+    usual,
 )
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.lowering import Statement
@@ -75,7 +74,7 @@ def resize(planner: Planner, group: Group, statement: Statement) -> None:
     if source.dtype is not DType.FLOAT:
         planner.unplannable(f"resampling of axes {changing} of {source.dtype.text}")
     tensor = planner.dense(statement.inputs[0])
-    growth = {axis: _usual(shape[axis]) / max(_usual(source.shape[axis]), 1) for axis in changing}
+    growth = {axis: usual(shape[axis]) / usual(source.shape[axis]) for axis in changing}
     for axis in sorted(changing, key=lambda axis: growth[axis]):  # the one that shrinks most first
         tensor = _resize_axis(planner, computation, source, tensor, axis)
     out = planner.place(statement.outputs[0])
@@ -101,11 +100,6 @@ def _resampled_axes(computation: c.Resize, shape: Sequence[DimLike]) -> list[int
         for axis in range(rank)
         if shape[axis] != computation.shape[axis] or scales[axis] not in (None, 1.0) or roi[axis] != (0.0, 1.0)
     ]
-
-
-def _usual(size: DimLike) -> int:
-    """A size as it may be in a run, to weigh what is cheaper."""
-    return evaluate(size, dict.fromkeys(variables(size), 64))
 
 
 def _repeats(planner: Planner, group: Group, computation: c.Resize, x: Tensor) -> tuple[int, int] | None:
