@@ -42,7 +42,7 @@ def detector() -> ModelProto:
     parts = [net.doubled(net.conv(x, 96, 24, 3), 2**level) for level, x in enumerate(maps)]
     x = net.conv(net.add("Concat", parts[::-1], axis=1), 96, 24, 3, 1, "relu")
     x = net.add("Relu", [net.transposed(x, 24, 24)])
-    return net.model(net.add("Sigmoid", [net.transposed(x, 24, 1)]), ("n", 3, "h", "w"))
+    return net.model(net.add("Sigmoid", [net.transposed(x, 24, 1)]), ("n", 3, "h", "w"), 4)
 
 
 def recogniser() -> ModelProto:
@@ -65,7 +65,7 @@ def recogniser() -> ModelProto:
         hidden = net.activation(net.linear(net.norm(x, 120), 120, 240), "swish")
         x = net.add("Add", [x, net.linear(hidden, 240, 120)])
     y = net.add("Softmax", [net.linear(net.norm(x, 120), 120, CHARACTERS)], axis=2)
-    return net.model(y, ("n", 3, 48, "w"))
+    return net.model(y, ("n", 3, 48, "w"), 3)
 
 
 class _Net:
@@ -164,9 +164,9 @@ class _Net:
         y = self.add("Reshape", [self.add("Transpose", [y], perm=[0, 2, 1, 3]), merged])
         return self.linear(y, size, size)
 
-    def model(self, y: str, shape: Sequence[int | str]) -> ModelProto:
+    def model(self, y: str, shape: Sequence[int | str], rank: int) -> ModelProto:
         """The model from "x" to y."""
         x = helper.make_tensor_value_info("x", TensorProto.FLOAT, list(shape))
-        result = helper.make_tensor_value_info(y, TensorProto.FLOAT, None)
+        result = helper.make_tensor_value_info(y, TensorProto.FLOAT, [None] * rank)
         graph = helper.make_graph(self._nodes, "text", [x], [result], self._weights)
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
