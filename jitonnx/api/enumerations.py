@@ -8,8 +8,11 @@ import enum
 class Enumeration(enum.IntEnum):
     """What onnxruntime's enumerations are: members are ints and print as `Class.MEMBER` under every Python."""
 
-    __str__ = enum.Enum.__str__
-    __format__ = enum.Enum.__format__
+    def __str__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
 
 
 class GraphOptimizationLevel(Enumeration):
