@@ -155,7 +155,9 @@ class Runs:
         if program is not None and program.entry is not None and self.profile is None:
             outputs = program.entry(feeds)
             if outputs is not None:
-                self._expect(program.entry)
+                self.entry = program.entry
+                if self._is_closed:  # as in `_expect`, which costs a call
+                    self.entry = _closed
                 return outputs
         return self._carefully(main, feeds)
 

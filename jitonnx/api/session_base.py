@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from jitonnx import errors
+from jitonnx import errors, forks
 from jitonnx.api.options import RunOptions, SessionOptions
 from jitonnx.api.providers import CPU, check_providers
 from jitonnx.api.running import Runs, check_options
@@ -34,7 +34,8 @@ class Session:
 
     def io_binding(self) -> IOBinding:
         """Inputs and outputs in memory that stays the same from run to run; for `run_with_iobinding`."""
-        from jitonnx.api.binding import IOBinding
+        with forks.critical:
+            from jitonnx.api.binding import IOBinding
 
         return IOBinding(cast("InferenceSession", self))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jitonnx import errors
+from jitonnx import errors, forks
 from jitonnx.api.devices import OrtDevice, OrtMemoryInfo, cpu_alone
 from jitonnx.errors import InvalidArgument
 from jitonnx.ir.dtypes import DType, of_numpy
@@ -144,7 +144,8 @@ class OrtValue:
             return cls(data)
         if isinstance(data, np.ndarray) and data.flags.c_contiguous:
             return cls.ortvalue_from_numpy(data)
-        from jitonnx.api.dlpack import imported
+        with forks.critical:
+            from jitonnx.api.dlpack import imported
 
         return cls.of(*imported(data, is_bool or str(getattr(data, "dtype", "")) in ("bool", "torch.bool")))
 
@@ -250,7 +251,8 @@ class OrtValue:
         target[...] = source.reshape(target.shape)
 
     def __dlpack__(self, **options: Any) -> Any:
-        from jitonnx.api.dlpack import exported
+        with forks.critical:
+            from jitonnx.api.dlpack import exported
 
         given = {name: value for name, value in options.items() if value is not None and name != "stream"}
         return exported(self._elements(), self._dtype, **given)

@@ -65,10 +65,10 @@ class Kept(Generic[_T]):
     def find(self, key: Any) -> _T | None:
         """What is kept under `key`, if anything is."""
         with self._lock:
-            if key in self._entries:
+            found = self._entries.get(key)
+            if found is not None:
                 self._entries.move_to_end(key)
-                return self._entries[key]
-            return None
+            return found
 
     def first(self, fits: Callable[[_T], bool]) -> _T | None:
         """Of the things kept for which `fits` says so the one used last, if there is any."""

@@ -6,7 +6,9 @@ import gc
 import itertools
 import resource
 import sys
+import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -116,6 +118,35 @@ def test_kept_sees_what_grows_later() -> None:
     for key in range(100, 113):
         kept.get(key, lambda: [0])
     assert kept.bytes <= 400 and kept.keys()[-1] == 112
+
+
+def test_what_is_kept_is_found_while_something_is_made() -> None:
+    kept: Kept[str] = Kept(10)
+    kept.get("there", lambda: "found")
+    begun, enough = threading.Event(), threading.Event()
+
+    def slow() -> str:
+        begun.set()
+        assert enough.wait(60)
+        return "made once"
+
+    with ThreadPoolExecutor(3) as executor:
+        making = [executor.submit(kept.get, "slow", slow) for _ in range(3)]
+        assert begun.wait(60) and kept.find("there") == "found" and kept.find("slow") is None
+        enough.set()
+        assert {one.result() for one in making} == {"made once"}
+
+
+def test_a_run_that_ends_behind_close_does_not_open_the_session_again() -> None:
+    made = session()
+    x = np.ones((1, 2, 8), np.float32)
+    made.run(None, {"x": x})
+    runs, entry = made._runs, made._runs.entry
+    made.close()
+    runs._expect(entry)
+    for run in (lambda: made.run(None, {"x": x}), lambda: made.engine, lambda: made.run_async(None, {"x": x})):
+        with pytest.raises(RuntimeError, match="the session is closed"):
+            run()
 
 
 def test_what_is_left_to_the_background() -> None:
