@@ -70,7 +70,7 @@ class MaxPool(_Pool):
 
 
 def max_pool(x: np.ndarray, windows: Windows, storage_order: int) -> tuple[np.ndarray, np.ndarray]:
-    """Y and Indices of MaxPool. The first NaN of a window is its maximum."""
+    """Y and Indices of MaxPool. A NaN is the maximum of a window if it is the first there, else it loses."""
     lowest = np.asarray(np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf, x.dtype)
     spatial = x.shape[2:]
     places = np.arange(np.prod(spatial, dtype=np.int64)).reshape(spatial, order="F" if storage_order else "C")
@@ -80,7 +80,7 @@ def max_pool(x: np.ndarray, windows: Windows, storage_order: int) -> tuple[np.nd
     for tap in windows.taps():
         at = (slice(None), slice(None), *tap_slices(windows, tap))
         value, place = around[at], where[at]
-        better = (value > best) | ((index < 0) & (place >= 0)) | (np.isnan(value) & ~np.isnan(best))
+        better = (value > best) | ((index < 0) & (place >= 0))
         best = np.where(better, value, best)
         index = np.where(better, place, index)
     planes = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *(1,) * len(spatial))
