@@ -70,30 +70,28 @@ class Case:
 
 def reference(case: Case, x: np.ndarray, w: np.ndarray) -> np.ndarray:
     """y [N, OH, OW, M] of x [N, H, W, C] and ONNX's weights, in float64."""
-    x, w = x.astype(np.float64), w.astype(np.float64)
-    (height, width), (out_height, out_width) = case.size, case.out_size
-    y = np.zeros((case.images, out_height, out_width, case.outputs))
-    own, outs = case.channels // case.groups, case.outputs // case.groups
+    pixels = x.astype(np.float64).reshape(*x.shape[:3], case.groups, 1, -1)
+    matrices = w.astype(np.float64).reshape(case.groups, -1, *w.shape[1:])
+    if not case.transposed:  # to [group, input channel, output channel, kernel row, kernel column], as the others are
+        matrices = matrices.swapaxes(1, 2)
+    y = np.zeros((case.images, *case.out_size, case.groups, 1, case.outputs // case.groups))
     for k in range(case.kernel[0]):
+        rows, i = _taken(case, 0, k)
         for j in range(case.kernel[1]):
-            for o in range(out_height):
-                for p in range(out_width):
-                    i, q = (_input(case, axis, out, tap) for axis, out, tap in ((0, o, k), (1, p, j)))
-                    if i is None or q is None or not (0 <= i < height and 0 <= q < width):
-                        continue
-                    for g in range(case.groups):
-                        part, to = slice(g * own, (g + 1) * own), slice(g * outs, (g + 1) * outs)
-                        matrix = w[part, :, k, j] if case.transposed else w[to, :, k, j].T
-                        y[:, o, p, to] += x[:, i, q, part] @ matrix
-    return y
+            columns, q = _taken(case, 1, j)
+            y[:, rows[:, None], columns] += pixels[:, i[:, None], q] @ matrices[..., k, j]
+    return y.reshape(*y.shape[:3], -1)
 
 
-def _input(case: Case, axis: int, out: int, tap: int) -> int | None:
-    """The input index that output `out` reads at `tap`, if any."""
-    if not case.transposed:
-        return out * case.strides[axis] - case.pads[axis] + tap * case.dilations[axis]
-    index, rest = divmod(out + case.pads[axis] - tap * case.dilations[axis], case.strides[axis])
-    return index if rest == 0 else None
+def _taken(case: Case, axis: int, tap: int) -> tuple[np.ndarray, np.ndarray]:
+    """Along an axis, which outputs read an input at `tap`, and which inputs these are."""
+    out, stride = np.arange(case.out_size[axis]), case.strides[axis]
+    if case.transposed:
+        index, rest = np.divmod(out + case.pads[axis] - tap * case.dilations[axis], stride)
+    else:
+        index, rest = out * stride - case.pads[axis] + tap * case.dilations[axis], np.zeros_like(out)
+    read = (rest == 0) & (index >= 0) & (index < case.size[axis])
+    return out[read], index[read]
 
 
 @functools.cache
