@@ -12,7 +12,7 @@ from pathlib import Path
 
 from jitonnx.cores import Core, core_named, core_of_host
 from jitonnx.records import dataclass
-from jitonnx.runtime.cpu import CpuNeeded, cpu_needed, described
+from jitonnx.runtime.cpu import CpuNeeded, cpu_needed, described, this_machine
 
 _CPUS_WITH_AVX512 = (
     "x86-64-v4",
@@ -99,10 +99,18 @@ def host() -> Target:
 def named(cpu: str) -> Target:
     """A CPU by LLVM's name ("haswell", "x86-64-v3", "host"), with this machine's cache sizes.
 
-    ValueError for a name that is not known here.
+    ValueError for a name that is not known, and for one of another architecture, whose code LLVM does not make here.
     """
     if cpu == "host":
         return host()
+    made, here = x86_64(cpu), this_machine()[0]
+    if here != "x86_64":
+        raise ValueError(f"CPU {cpu!r} is one of x86-64, and this machine is {here}; code is made for 'host' here")
+    return made
+
+
+def x86_64(cpu: str) -> Target:
+    """A CPU of x86-64 by LLVM's name, on any machine, and with its cache sizes. ValueError for an unknown one."""
     if cpu not in _CPUS_WITH_AVX512 + _CPUS_WITH_AVX2 + _CPUS_WITH_SSE:
         known = ", ".join(("host", *_CPUS_WITH_SSE, *_CPUS_WITH_AVX2, *_CPUS_WITH_AVX512))
         raise ValueError(f"CPU {cpu!r} is not known; choose one of: {known}")

@@ -21,6 +21,7 @@ from jitonnx.runtime.linker import UnlinkableError
 from jitonnx.target import Target
 from tests.artifact.models import Parts, elementwise, images, pairs, parts, small_cnn, spoil
 from tests.session.models import INT64, model, node, tensor
+from tests.targets import on_x86_64
 
 ROOT = Path(__file__).parents[2]
 IS_LINKED_AHEAD = sys.platform == "linux" and os.uname().machine == "x86_64"
@@ -330,6 +331,7 @@ def test_what_cannot_be_saved(cnn: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "e.jitonnx").exists()
 
 
+@on_x86_64
 def test_for_another_cpu(tmp_path: Path) -> None:
     """A model can be compiled for a CPU that is not here; then it can be saved, and not run."""
     options = jitonnx.SessionOptions()

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from jitonnx import target
 from jitonnx.cores import HALF_WIDTH
 from jitonnx.runtime import cpu
 from jitonnx.runtime.cpu import CpuNeeded, available, this_machine
 from jitonnx.target import Target, host, named
+from tests.targets import on_x86_64
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,13 +30,21 @@ def test_linux_and_llvm_agree() -> None:
     assert available(known) == {name for name in known if found[name]}
 
 
-@pytest.mark.skipif(this_machine()[0] != "x86_64", reason="the names are those of x86-64")
+@on_x86_64
 def test_named() -> None:
     assert set(named("x86-64-v3").needed.features) < set(named("x86-64-v4").needed.features)
     for name in cpu._NAMED:
         assert named(name).needed.name == name
     with pytest.raises(ValueError, match="CPU 'z80' has is not known"):
         _ = Target("z80", "", 16, 16, 1, 1, 1, HALF_WIDTH).needed
+
+
+def test_cpus_of_another_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LLVM would end the process."""
+    monkeypatch.setattr(target, "this_machine", lambda: ("aarch64", "linux"))
+    with pytest.raises(ValueError, match="'haswell' is one of x86-64, and this machine is aarch64; code is made for"):
+        target.named.__wrapped__("haswell")
+    assert target.named("host") is host()
 
 
 def test_unknown_features_are_missing() -> None:

@@ -15,9 +15,10 @@ from jitonnx.ir import expr as e
 from jitonnx.ir.dtypes import DType
 from jitonnx.kernels.lowering import lower
 from jitonnx.plan.region import region_call
-from jitonnx.target import Target, host, named
+from jitonnx.target import Target, host
 from tests.codegen.test_region import _tensor, check, run_region
 from tests.kernels.harness import assembly
+from tests.targets import named
 
 TARGETS = {
     "host": host(),

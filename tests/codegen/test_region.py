@@ -14,8 +14,9 @@ from jitonnx.ir import expr as e
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.plan.region import RegionSpec, region_call
 from jitonnx.plan.tensor import Buffer, Tensor
-from jitonnx.target import Target, host, named
+from jitonnx.target import Target, host
 from tests.kernels.harness import Compiled, assembly
+from tests.targets import named
 
 X, Y = e.operand(0, DType.FLOAT), e.operand(1, DType.FLOAT)
 EDGES = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, 3e38, -2.5], np.float32)

@@ -16,20 +16,25 @@ from jitonnx.kernels.code import Code, Kernel
 from jitonnx.kernels.lowering import lower
 from jitonnx.kernels.trace import Traced
 from jitonnx.target import Target, host
+from tests.targets import skip_unless_made_here, skip_unless_run_here
 
 _PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 _numbers = itertools.count()
 
 
 class Compiled:
-    """A kernel ready to call: `compiled(buffers, sizes, tasks, scratch_bytes)` runs range(tasks), split in `pieces`."""
+    """A kernel ready to call: `compiled(buffers, sizes, tasks, scratch_bytes)` runs range(tasks), split in `pieces`.
+
+    Skips the test where code for the target cannot be made or run.
+    """
 
     def __init__(self, kernel: Kernel, target: Target | None = None) -> None:
+        target = target or host()
+        skip_unless_run_here(target)
         symbol = f"kernel_under_test_{next(_numbers)}"
         self._engine = llvm.create_mcjit_compiler(
             llvm.parse_assembly(""), llvm.Target.from_default_triple().create_target_machine()
         )
-        target = target or host()
         code = emit_object(lower(kernel, symbol, target), target)
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
@@ -82,6 +87,7 @@ class Compiled:
 def assembly(kernel: Kernel, target: Target | None = None) -> str:
     """The assembly text of a kernel."""
     target = target or host()
+    skip_unless_made_here(target)
     return emit_assembly(lower(kernel, "kernel_in_assembly", target), target)
 
 

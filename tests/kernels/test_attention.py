@@ -12,8 +12,9 @@ from jitonnx.kernels import types
 from jitonnx.kernels.attention.kernel import build
 from jitonnx.kernels.attention.spec import AttentionSpec, choose
 from jitonnx.kernels.normalization.spec import float_bits
-from jitonnx.target import Target, host, named
+from jitonnx.target import Target, host
 from tests.kernels.harness import Compiled
+from tests.targets import named
 
 TARGETS = (host(), named("haswell"))
 IDS = ("host", "avx2")

@@ -28,8 +28,9 @@ from jitonnx.kernels.convolution.spec import (
 from jitonnx.kernels.convolution.taps import live_taps
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.kernels.trace import at_least
-from jitonnx.target import Target, host, named
+from jitonnx.target import Target, host
 from tests.kernels.harness import Compiled, assembly
+from tests.targets import named
 
 TARGETS = ("host", "haswell")
 GUARD = 4096  # bytes behind scratch memory that must stay as they are

@@ -14,9 +14,10 @@ from jitonnx.kernels.convolution.choose import choose_depthwise_planes
 from jitonnx.kernels.convolution.kernel import build
 from jitonnx.kernels.convolution.spec import DepthwisePlanesSpec
 from jitonnx.kernels.trace import at_least
-from jitonnx.target import host, named
+from jitonnx.target import host
 from tests.kernels.harness import Compiled
 from tests.kernels.test_convolution import TARGETS, Case, reference
+from tests.targets import named
 
 CASES = [
     Case((9, 16), 3, 3),

@@ -10,9 +10,10 @@ import pytest
 
 from jitonnx.kernels.gather.kernel import build
 from jitonnx.kernels.gather.spec import PIECES, GatherElementsSpec, GatherRowsSpec, ReverseSequenceSpec
-from jitonnx.target import host, named
+from jitonnx.target import host
 from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled
+from tests.targets import named
 
 DTYPES = {1: np.int8, 2: np.float16, 4: np.float32, 8: np.float64}
 WIDTHS = sorted({8, host().lanes(4)})

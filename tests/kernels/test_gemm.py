@@ -24,9 +24,10 @@ from jitonnx.kernels.gemm.spec import ELEMENTS, GemmSpec, ScaleSpec
 from jitonnx.kernels.lowering import lower
 from jitonnx.kernels.trace import Traced, at_least
 from jitonnx.kernels.vecmath import gelu
-from jitonnx.target import host, named
+from jitonnx.target import host
 from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled, assembly
+from tests.targets import named
 
 CPUS = ["host", "haswell"]
 WIDEST = {"host": GemmSpec((6, 4, 1), (64, 32, 16)), "haswell": GemmSpec((4, 2, 1), (24, 8))}

@@ -14,10 +14,11 @@ from jitonnx.kernels.gemm.kernel import build
 from jitonnx.kernels.gemm.spec import GemmSpec
 from jitonnx.model import load
 from jitonnx.plan.make import make_plan
-from jitonnx.target import Target, host, named
+from jitonnx.target import Target, host
 from tests.kernels.harness import Compiled
 from tests.kernels.test_gemm import product
 from tests.session.half_models import Builder
+from tests.targets import named
 
 TYPES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 TARGETS = {"host": host(), "avx2": named("haswell"), "no f16c": replace(named("haswell"), features="-f16c")}

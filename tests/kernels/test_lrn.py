@@ -12,8 +12,9 @@ from jitonnx.kernels import types
 from jitonnx.kernels.lrn.kernel import build
 from jitonnx.kernels.lrn.spec import LRNSpec
 from jitonnx.kernels.simd import convert
-from jitonnx.target import host, named
+from jitonnx.target import host
 from tests.kernels.harness import Compiled
+from tests.targets import named
 
 WIDTHS = sorted({8, host().lanes(4)})
 

@@ -19,8 +19,9 @@ from jitonnx.kernels.normalization.spec import (
     choose_rows,
     float_bits,
 )
-from jitonnx.target import Target, host, named
+from jitonnx.target import Target, host
 from tests.kernels.harness import Compiled
+from tests.targets import named
 
 TARGETS = (host(), named("haswell"))
 EPSILON = 1e-5

@@ -11,9 +11,10 @@ import pytest
 from jitonnx.kernels.axes import MAX_RANK
 from jitonnx.kernels.pad.kernel import build
 from jitonnx.kernels.pad.spec import MODES, PadSpec
-from jitonnx.target import host, named
+from jitonnx.target import host
 from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled
+from tests.targets import named
 
 DTYPES = {1: np.uint8, 2: np.uint16, 4: np.float32, 8: np.int64}
 WIDTHS = sorted({8, host().lanes(4)})

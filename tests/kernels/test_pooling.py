@@ -13,8 +13,9 @@ from jitonnx.kernels.pooling.kernel import build
 from jitonnx.kernels.pooling.spec import PoolSpec, choose
 from jitonnx.kernels.simd import convert
 from jitonnx.kernels.trace import at_least
-from jitonnx.target import host, named
+from jitonnx.target import host
 from tests.kernels.harness import Compiled
+from tests.targets import named
 
 
 class Case(NamedTuple):

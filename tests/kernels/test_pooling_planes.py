@@ -13,9 +13,10 @@ from jitonnx.kernels.pooling.kernel import build
 from jitonnx.kernels.pooling.spec import PoolPlanesSpec, PoolSpec, choose, choose_planes
 from jitonnx.kernels.simd import convert
 from jitonnx.kernels.trace import at_least
-from jitonnx.target import host, named
+from jitonnx.target import host
 from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled
+from tests.targets import named
 
 WIDTHS = sorted({8, host().lanes(4)})
 

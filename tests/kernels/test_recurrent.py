@@ -11,8 +11,9 @@ import pytest
 
 from jitonnx.kernels.recurrent.kernel import build
 from jitonnx.kernels.recurrent.spec import GATES, Activation, RecurrentSpec, choose
-from jitonnx.target import host, named
+from jitonnx.target import host
 from tests.kernels.harness import Compiled
+from tests.targets import named
 
 SIGMOID, TANH, RELU = ("Sigmoid", 0.0, 0.0), ("Tanh", 0.0, 0.0), ("Relu", 0.0, 0.0)
 DEFAULTS = {"LSTM": (SIGMOID, TANH, TANH), "GRU": (SIGMOID, TANH), "RNN": (TANH,)}

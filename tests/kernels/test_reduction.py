@@ -12,8 +12,9 @@ import pytest
 from jitonnx.kernels import types
 from jitonnx.kernels.reduction.kernel import build
 from jitonnx.kernels.reduction.spec import ARG_KINDS, FLOAT_KINDS, KINDS, ReductionSpec, choose
-from jitonnx.target import Target, host, named
+from jitonnx.target import Target, host
 from tests.kernels.harness import Compiled
+from tests.targets import named
 
 TARGETS = (host(), named("haswell"))
 

@@ -25,9 +25,10 @@ from jitonnx.kernels.resize.spec import (
     pack_windows,
 )
 from jitonnx.kernels.simd import convert
-from jitonnx.target import host, named
+from jitonnx.target import host
 from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled
+from tests.targets import named
 
 WIDTHS = sorted({8, host().lanes(4)})
 TARGETS = {4: named("x86-64-v2"), 8: named("haswell"), host().lanes(4): host()}

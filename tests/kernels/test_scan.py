@@ -11,8 +11,9 @@ import pytest
 
 from jitonnx.kernels.scan.kernel import build
 from jitonnx.kernels.scan.spec import ELEMENTS, ScanSpec
-from jitonnx.target import host, named
+from jitonnx.target import host
 from tests.kernels.harness import Compiled
+from tests.targets import named
 
 TARGETS = {"host": host(), "haswell": named("haswell")}
 MODES = list(itertools.product((False, True), (False, True)))

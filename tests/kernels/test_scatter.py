@@ -10,8 +10,9 @@ import pytest
 
 from jitonnx.kernels.scatter.kernel import build
 from jitonnx.kernels.scatter.spec import ELEMENTS, REDUCTIONS, ScatterElementsSpec, ScatterRowsSpec, word
-from jitonnx.target import host, named
+from jitonnx.target import host
 from tests.kernels.harness import Compiled
+from tests.targets import named
 
 TARGETS = {"host": host(), "haswell": named("haswell")}
 COMBINE: dict[str, Any] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}

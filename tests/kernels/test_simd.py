@@ -10,8 +10,9 @@ import pytest
 from jitonnx.kernels import simd, types
 from jitonnx.kernels.code import Kernel
 from jitonnx.kernels.simd import convert
-from jitonnx.target import Target, named
+from jitonnx.target import Target
 from tests.kernels.harness import Compiled, assembly, lane_by_lane
+from tests.targets import named
 
 TARGETS = ("host", "haswell", "x86-64-v2")
 FLOATS = {np.float32: types.float32, np.float64: types.float64}

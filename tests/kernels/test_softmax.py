@@ -10,8 +10,9 @@ import pytest
 from jitonnx.kernels import types
 from jitonnx.kernels.softmax.kernel import build
 from jitonnx.kernels.softmax.spec import SoftmaxSpec, choose
-from jitonnx.target import host, named
+from jitonnx.target import host
 from tests.kernels.harness import Compiled
+from tests.targets import named
 
 TARGETS = (host(), named("haswell"))
 LENGTHS = (0, 1, 2, 7, 8, 15, 16, 17, 33, 63, 64, 65, 130, 1000)

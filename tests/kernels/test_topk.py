@@ -10,9 +10,10 @@ import pytest
 
 from jitonnx.kernels.topk.kernel import build
 from jitonnx.kernels.topk.spec import ELEMENTS, TopKSpec
-from jitonnx.target import host, named
+from jitonnx.target import host
 from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled
+from tests.targets import named
 
 TARGETS = {"host": host(), "haswell": named("haswell")}
 LENGTHS = (1, 2, 3, 15, 16, 17, 63, 64, 65, 100, 255, 256, 257, 600, 1023)

@@ -10,9 +10,10 @@ import pytest
 
 from jitonnx.kernels.transpose.kernel import build
 from jitonnx.kernels.transpose.spec import COPY, ELEMENTS, FILL, INTERLEAVED, STEPS, STRIDED, TILES, TransposeSpec
-from jitonnx.target import host, named
+from jitonnx.target import host
 from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled
+from tests.targets import named
 
 DTYPES = {1: np.uint8, 2: np.uint16, 4: np.float32, 8: np.int64}
 WIDTHS = sorted({8, host().lanes(4)})

@@ -14,8 +14,9 @@ import pytest
 
 from jitonnx.kernels import types, vecmath
 from jitonnx.kernels.code import Kernel
-from jitonnx.target import Target, host, named
+from jitonnx.target import Target, host
 from tests.kernels.harness import Compiled, assembly, lane_by_lane
+from tests.targets import named
 
 Array = np.ndarray
 _SQRT1_2 = np.sqrt(np.longdouble(0.5))

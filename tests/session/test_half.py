@@ -18,9 +18,10 @@ from jitonnx.model import evaluate, load
 from jitonnx.plan.halves import place_halves
 from jitonnx.plan.lowerings import takes_epilogue
 from jitonnx.runtime.cache import KernelCache
-from jitonnx.target import Target, named
+from jitonnx.target import Target
 from tests.ops.interpret import interpret
 from tests.session.half_models import ELEMENTS, MODELS, elementwise, feed
+from tests.targets import named, skip_unless_run_here
 
 KINDS = ("float16", "bfloat16")
 STEP = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
@@ -76,6 +77,7 @@ TARGETS = {"avx2": named("haswell"), "no f16c": replace(named("haswell"), featur
 @each_model
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 def test_other_cpus(name: str, kind: str, target: Target, tmp_path: Path) -> None:
+    skip_unless_run_here(target)
     """Vectors of AVX2, and conversions without F16C."""
     data, x = MODELS[name](kind), feed(name, kind)
     engine = Engine(load(data).graph, Settings(threads=1, target=target), KernelCache(tmp_path))
