@@ -71,8 +71,8 @@ class Case:
 
 def reference(case: Case, x: np.ndarray, w: np.ndarray) -> np.ndarray:
     """y [N, OH, OW, M] of x [N, H, W, C] and ONNX's weights, in float64."""
-    pixels = x.astype(np.float64).reshape(*x.shape[:3], case.groups, 1, -1)
-    matrices = w.astype(np.float64).reshape(case.groups, -1, *w.shape[1:])
+    pixels = x.astype(np.float64).reshape(*x.shape[:3], case.groups, 1, case.channels // case.groups)
+    matrices = w.astype(np.float64).reshape(case.groups, w.shape[0] // case.groups, *w.shape[1:])
     if not case.transposed:  # to [group, input channel, output channel, kernel row, kernel column], as the others are
         matrices = matrices.swapaxes(1, 2)
     y = np.zeros((case.images, *case.out_size, case.groups, 1, case.outputs // case.groups))
@@ -81,7 +81,7 @@ def reference(case: Case, x: np.ndarray, w: np.ndarray) -> np.ndarray:
         for j in range(case.kernel[1]):
             columns, q = _taken(case, 1, j)
             y[:, rows[:, None], columns] += pixels[:, i[:, None], q] @ matrices[..., k, j]
-    return y.reshape(*y.shape[:3], -1)
+    return y.reshape(case.images, *case.out_size, case.outputs)
 
 
 def _taken(case: Case, axis: int, tap: int) -> tuple[np.ndarray, np.ndarray]:
