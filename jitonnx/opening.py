@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from jitonnx import forks
 from jitonnx.api.arguments import thread_count
 from jitonnx.api.description import ModelNode, argument_arg, input_arg, model_nodes, output_arg
-from jitonnx.api.entries import EXTERNAL_DATA_FOLDER, MODEL_FORMAT, VERIFY, program_bytes, switch
+from jitonnx.api.entries import DENORMAL_AS_ZERO, EXTERNAL_DATA_FOLDER, MODEL_FORMAT, VERIFY, program_bytes, switch
 from jitonnx.api.options import SessionOptions
 from jitonnx.api.running import Bound, closed, explained, in_background
 from jitonnx.engine.kept import Kept
@@ -264,7 +264,8 @@ class OpenedModel:
         self.nodes: list[ModelNode] = []
         self.opsets: dict[str, int] = {}
         self.overridable: dict[str, Declaration] = {}
-        engine = SavedEngine(artifact, threads, program_bytes(self._options))
+        zeros = switch(self._options, DENORMAL_AS_ZERO, False)
+        engine = SavedEngine(artifact, threads, program_bytes(self._options), zeros)
         self._install(Bound(engine.declared, engine))
 
     def _open_whole(self) -> bool:

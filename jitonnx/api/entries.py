@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 STRICT = "session.strict_shape_type_inference"
 EXTERNAL_DATA_FOLDER = "session.model_external_initializers_file_folder_path"
 MODEL_FORMAT = "session.load_model_format"
+DENORMAL_AS_ZERO = "session.set_denormal_as_zero"
 DISABLED = "optimization.disable_specified_optimizers"
 GEMM = "jitonnx.gemm"
 """Configuration entry: "blas" calls SciPy's BLAS for matrix products instead of our own kernel."""
@@ -34,6 +35,7 @@ KEEP_MODEL = "jitonnx.keep_model"
 
 _SWITCHES = (WINOGRAD, FIXED24, VERIFY, KEEP_MODEL)
 _OWN = (GEMM, CPU_NAME, COMPILE, PROGRAM_MEGABYTES, *_SWITCHES)
+_CHECKED = (*_SWITCHES, DENORMAL_AS_ZERO)
 
 
 def check_entries(options: SessionOptions) -> None:
@@ -44,7 +46,7 @@ def check_entries(options: SessionOptions) -> None:
     for key in options.entry_keys():
         if key.startswith("jitonnx.") and key not in _OWN:
             raise InvalidArgument(f"there is no session configuration entry {key}; jitonnx has {', '.join(_OWN)}")
-    for key in _SWITCHES:
+    for key in _CHECKED:
         if options.entry(key) not in (None, "", "0", "1"):
             raise InvalidArgument(f"the session configuration entry {key} is {options.entry(key)!r}; give '0' or '1'")
 

@@ -170,6 +170,7 @@ class SessionOptions(_Options):
         - `jitonnx.program_megabytes`: memory that programs for different input shapes may hold together (256): half for
           their tables, of which those used longest ago go first, half for the intermediate results, where memory far
           larger than a new shape needs is freed.
+        - `session.set_denormal_as_zero` = "1": kernels take denormal numbers for zeros, in all threads of a run.
         - `jitonnx.winograd` = "0": convolutions of several taps do not use Winograd's algorithm, which rounds a little
           differently.
         - `jitonnx.fixed24` = "0": the recurrent weights of LSTM, GRU and RNN keep their float32 values. Else, for

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jitonnx.api.entries import COMPILE, CPU_NAME, FIXED24, GEMM, WINOGRAD, program_bytes, switch
+from jitonnx.api.entries import COMPILE, CPU_NAME, DENORMAL_AS_ZERO, FIXED24, GEMM, WINOGRAD, program_bytes, switch
 from jitonnx.api.options import SessionOptions
 from jitonnx.engine.pipeline import CompileMode, Settings
 from jitonnx.errors import InvalidArgument
@@ -20,6 +20,7 @@ def engine_settings(options: SessionOptions, disabled: frozenset[str], threads: 
         _target(options),
         program_bytes=program_bytes(options),
         compile=_compile_mode(options),
+        denormals_as_zero=switch(options, DENORMAL_AS_ZERO, False),
     )
 
 

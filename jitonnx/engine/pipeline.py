@@ -81,6 +81,8 @@ class Settings:
     program_bytes: int = PROGRAM_BYTES
     """Half is for the programs kept, of which the least recently used go, half for the frames that they run in."""
     compile: CompileMode = CompileMode.BEFORE
+    denormals_as_zero: bool = False
+    """Whether kernels take denormal numbers for zeros, in what they read and what they give."""
 
 
 class Engine:
@@ -108,7 +110,7 @@ class Engine:
         outstanding: Outstanding | None = None,
     ) -> None:
         table_bytes, frame_bytes = split_memory(settings.program_bytes)
-        self.frames = frames or FramePool(frame_bytes)
+        self.frames = frames or FramePool(frame_bytes, settings.denormals_as_zero)
         self.settings, self.cache, self.progress, self.workshop = settings, cache, progress, workshop
         self.stop, self.outstanding = stop, outstanding or Outstanding()
         self.target = settings.target or host()

@@ -118,13 +118,14 @@ def compile_driver() -> bytes:
     import llvmlite.binding as llvm
     import llvmlite.ir as ir
 
-    from .native import blocks, entry, frames, memory, sync, tables, team, walk
+    from .native import blocks, entry, floats, frames, memory, sync, tables, team, walk
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     module = ir.Module("jitonnx_driver")
     module.triple = llvm.get_process_triple()
     sync.define(module, _MONOTONIC_CLOCK)
+    floats.define(module)
     walk.define_walk(module)
     team.define(module, _SET_MASK)
     walk.define_runs(module)

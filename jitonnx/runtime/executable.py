@@ -40,8 +40,8 @@ class Executable:
             raise ValueError(f"threads is {threads}; give 1 or more, or None for all CPUs this process may use")
         self.program = program
         self.threads = allowed_cpus() if threads is None else threads
-        self._loadable = Loadable(program, common, self.threads)
         self._pool = frames or FramePool()
+        self._loadable = Loadable(program, common, self.threads, self._pool.zeros)
         self._pool.expect(self._loadable)
 
     @forks.cached_property

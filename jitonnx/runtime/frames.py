@@ -34,9 +34,10 @@ _numbering = forks.lock()
 
 
 class Loadable:
-    """A program as frames are loaded with it. Arguments as for `make_tables`."""
+    """A program as frames are loaded with it. Arguments as for `make_tables`; zeros: its runs take denormal numbers for
+    zeros."""
 
-    def __init__(self, program: Program, common: Common, threads: int) -> None:
+    def __init__(self, program: Program, common: Common, threads: int, zeros: bool = False) -> None:
         self.program, self.common = program, common
         self.tables = tables = make_tables(program, common, threads)
         self.base_count = len(program.inputs) + len(program.outputs)
@@ -56,6 +57,7 @@ class Loadable:
             common.patch_count,
             tables.scratch_stride,
             len(common.flags),
+            int(zeros),
             tables.pointers,
             common.in_arena_place,
             len(common.in_arena),
@@ -77,10 +79,12 @@ class FramePool:
     how runs on several threads share a pool.
 
     limit: where all hold more bytes, those that are far too large for a program that is made make way.
+    zeros: whether runs take denormal numbers for zeros.
     """
 
-    def __init__(self, limit: int | None = None) -> None:
+    def __init__(self, limit: int | None = None, zeros: bool = False) -> None:
         self._native = driver()
+        self.zeros = zeros
         self._limit = limit
         self.frames = records(FRAME, _frames_kept())
         """A `FRAME` each, to be looked at: native code alone changes them."""

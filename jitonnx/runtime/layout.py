@@ -71,9 +71,10 @@ PATCH = _words("pointer", "base", "offset")
 
 LOADED = (
     "number", "rows", "row_count", "shared_end", "participants", "team", "patches", "patch_count", "scratch_stride",
-    "flag_count",
+    "flag_count", "flush",
 )  # fmt: skip
-"""What a frame takes over from the program that it is loaded with, in both records first."""
+"""What a frame takes over from the program that it is loaded with, in both records first. `flush` is 1 if runs take
+denormal numbers for zeros."""
 
 PROGRAM = _words(*LOADED, "pointers", "in_arena", "pointer_count", "base_count", "scratch_begin", "memory_bytes")
 """A program, as frames are loaded with it. No two of a process have the same `number`, which is not 0. `pointers` are

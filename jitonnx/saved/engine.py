@@ -35,17 +35,19 @@ class SavedEngine:
     """The programs of an artifact; each is made ready when its shapes are first fed.
 
     program_bytes: memory that programs made for ranges of shapes may hold, of which the least recently used go, and
-    the frames that all run in.
+    the frames that all run in. zeros: whether runs take denormal numbers for zeros.
     """
 
-    def __init__(self, artifact: Artifact, threads: int, program_bytes: int = PROGRAM_BYTES) -> None:
+    def __init__(
+        self, artifact: Artifact, threads: int, program_bytes: int = PROGRAM_BYTES, zeros: bool = False
+    ) -> None:
         self.artifact = artifact
         self.settings = RunSettings(threads)
         self.declared = [_declaration(argument) for argument in artifact.model.inputs]
         self._numbers = {shapes: number for number, shapes in enumerate(artifact.shapes)}
         self._ready: Kept[Ready] = Kept(max(1, len(self._numbers)))
         table_bytes, frame_bytes = split_memory(program_bytes)
-        self._frames = FramePool(frame_bytes)
+        self._frames = FramePool(frame_bytes, zeros)
         self._ranges = _ranges(artifact, threads, table_bytes, self._frames) if artifact.ranges else None
         self.foreign: str | None = None
         """Nothing speaks against running the code: opening an artifact has made sure of that."""

@@ -61,6 +61,10 @@ EXTERNAL = {
         # instructions
         "void llvm.x86.sse2.pause()",
         "void llvm.aarch64.hint(i32)",
+        "void llvm.x86.sse.stmxcsr(ptr)",
+        "void llvm.x86.sse.ldmxcsr(ptr)",
+        "i64 llvm.aarch64.get.fpcr()",
+        "void llvm.aarch64.set.fpcr(i64)",
     )
 }
 """What the native functions call that they do not define, by name."""

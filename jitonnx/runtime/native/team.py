@@ -17,6 +17,7 @@ import llvmlite.ir as ir
 
 from ..layout import FRAME, MEMBER, OVER, ROW, TEAM
 from .emit import POINTER, Code
+from .floats import flushing
 from .sync import sequence_of
 from .walk import call_kernel, stamp
 
@@ -99,7 +100,8 @@ def _do_units(module: ir.Module) -> None:
     row = code.item(code.pointer(frame, FRAME, "rows"), ROW, position)
     unit = code.word(row, ROW, "unit")
     last = code.smaller(code.multiply(code["end"], unit), code.word(row, ROW, "tasks"))
-    call_kernel(code, frame, row, code["index"], code.multiply(code["first"], unit), last)
+    with flushing(code, frame):
+        call_kernel(code, frame, row, code["index"], code.multiply(code["first"], unit), last)
     code.give()
 
 

@@ -6,6 +6,7 @@ import llvmlite.ir as ir
 
 from ..layout import FRAME, MEMBER, PATCH, ROW, TEAM
 from .emit import POINTER, WORD, Code
+from .floats import flushing
 from .sync import sequence_of
 
 KERNEL = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, WORD, WORD, POINTER])
@@ -48,7 +49,7 @@ def _walk(module: ir.Module) -> None:
     code = Code(module, "void jitonnx_walk(ptr frame, i64 index, i64 first, i64 last, ptr stamps)")
     frame = code["frame"]
     rows = code.pointer(frame, FRAME, "rows")
-    with code.loop(code["first"], code["last"]) as position:
+    with flushing(code, frame), code.loop(code["first"], code["last"]) as position:
         row = code.item(rows, ROW, position)
         tasks = code.word(row, ROW, "tasks")
         with code.when(code.compare(tasks, ">", 0)):
