@@ -28,4 +28,4 @@ def kernel_of(code: Code, target: Target) -> Kernel:
 
 def make_object(code: Code, symbol: str, target: Target) -> bytes:
     """Object code that defines the kernel as `symbol`: emitted as LLVM IR, optimised, compiled."""
-    return emit_object(lower(kernel_of(code, target), symbol, target), target)
+    return emit_object(lower(kernel_of(code, target), symbol, target), target, code.spec.SETTLED)

@@ -37,6 +37,7 @@ class RegionSpec(KernelSpec):
     streams: bool = False
     """Its one output, of dense rows, is written past the caches, which it would not fit."""
     family: ClassVar[str] = "region"  # generated, not in the library
+    SETTLED: ClassVar[bool] = True
 
     @property
     def plain(self) -> LoopsSpec:

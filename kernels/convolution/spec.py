@@ -171,6 +171,7 @@ class DirectSpec(KernelSpec):
 
     BUFFERS: ClassVar[tuple[str, ...]] = ("x", "w", "y")
     SIZES: ClassVar[tuple[str, ...]] = Problem._fields
+    SETTLED: ClassVar[bool] = True
 
     @property
     def block(self) -> int:

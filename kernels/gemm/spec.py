@@ -80,6 +80,7 @@ class GemmSpec(KernelSpec):
     )
     """The sizes that the planner gives, in elements. For packed b, b_row and b_column go unused."""
     SIZES: ClassVar[tuple[str, ...]] = (*GIVEN, "task_rows", "task_columns")
+    SETTLED: ClassVar[bool] = True
 
     @property
     def itemsize(self) -> int:

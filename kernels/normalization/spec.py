@@ -56,6 +56,7 @@ class LayerNormSpec(KernelSpec):
     BUFFERS: ClassVar[tuple[str, ...]] = ("x", "scale", "bias", "y", "kept")
     """scale, bias and kept are not touched unless the field says so."""
     SIZES: ClassVar[tuple[str, ...]] = ("rows", "columns", "x_row", "y_row", "kept_row", "epsilon_bits")
+    SETTLED: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.kind not in ("layer", "rms"):

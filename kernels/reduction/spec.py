@@ -63,6 +63,7 @@ class ReductionSpec(KernelSpec):
 
     BUFFERS: ClassVar[tuple[str, ...]] = ("x", "y")
     SIZES: ClassVar[tuple[str, ...]] = ("outer", "length", "inner", "x_outer", "x_step", "y_outer", "count")
+    SETTLED: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         known = self.kind in KINDS + ARG_KINDS and self.element in ELEMENTS

@@ -39,6 +39,7 @@ class SoftmaxSpec(KernelSpec):
 
     BUFFERS: ClassVar[tuple[str, ...]] = ("x", "y")
     SIZES: ClassVar[tuple[str, ...]] = ("outer", "length", "inner", "x_outer", "x_step", "y_outer", "y_step")
+    SETTLED: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS or self.element not in ("float32", "float64"):

@@ -25,17 +25,17 @@ _numbers = itertools.count()
 class Compiled:
     """A kernel ready to call: `compiled(buffers, sizes, tasks, scratch_bytes)` runs range(tasks), split in `pieces`.
 
-    Skips the test where code for the target cannot be made or run.
+    settled: see `KernelSpec.SETTLED`. Skips the test where code for the target cannot be made or run.
     """
 
-    def __init__(self, kernel: Kernel, target: Target | None = None) -> None:
+    def __init__(self, kernel: Kernel, target: Target | None = None, settled: bool = False) -> None:
         target = target or host()
         skip_unless_run_here(target)
         symbol = f"kernel_under_test_{next(_numbers)}"
         self._engine = llvm.create_mcjit_compiler(
             llvm.parse_assembly(""), llvm.Target.from_default_triple().create_target_machine()
         )
-        code = emit_object(lower(kernel, symbol, target), target)
+        code = emit_object(lower(kernel, symbol, target), target, settled)
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
         self._call = _PROTOTYPE(self._engine.get_function_address(symbol))

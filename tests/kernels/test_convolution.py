@@ -113,7 +113,7 @@ def compiled(spec: KernelSpec, target_name: str, with_epilogue: bool) -> Compile
     target = named(target_name)
     lanes = target.lanes(4)
     epilogue = bias_residual_relu(lanes, spec.size_count) if with_epilogue else None
-    return Compiled(build(spec, lanes, epilogue), target)
+    return Compiled(build(spec, lanes, epilogue), target, spec.SETTLED)
 
 
 def choose(case: Case, target: Target, channels_last: bool = True, known_size: bool = True) -> KernelSpec:

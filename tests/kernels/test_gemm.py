@@ -66,7 +66,7 @@ def bias_gelu(lanes: int) -> Any:
 
 @functools.cache
 def compiled(spec: GemmSpec, cpu: str, lanes: int, epilogue: Any = None) -> Compiled:
-    return Compiled(build(spec, lanes, epilogue(lanes) if epilogue else None), named(cpu))
+    return Compiled(build(spec, lanes, epilogue(lanes) if epilogue else None), named(cpu), spec.SETTLED)
 
 
 def matrices(rng: np.random.Generator, *shape: int, dtype: str = "float32") -> np.ndarray:

@@ -21,7 +21,9 @@ TARGETS = (host(), named("haswell"))
 
 @functools.cache
 def compiled(spec: ReductionSpec, target: Target, epilogue: Any = None, prologue: Any = None) -> Compiled:
-    return Compiled(build(spec, target.lanes(np.dtype(spec.element).itemsize), epilogue, prologue), target)
+    return Compiled(
+        build(spec, target.lanes(np.dtype(spec.element).itemsize), epilogue, prologue), target, spec.SETTLED
+    )
 
 
 def reference(x: np.ndarray, spec: ReductionSpec) -> np.ndarray:
