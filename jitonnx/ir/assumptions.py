@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from math import gcd
 from typing import TypeAlias
 
-from jitonnx.ir.dims import Dim, DimLike, evaluate, maximum, minimum, substitute, variable, variables
+from jitonnx.ir.dims import Dim, DimLike, evaluate, floor_divide, maximum, minimum, substitute, variable, variables
 
 Pair: TypeAlias = tuple[DimLike, DimLike]
 
@@ -105,6 +105,18 @@ def assume_equal(a: DimLike, b: DimLike) -> bool:
 def demand_equal(a: DimLike, b: DimLike) -> bool:
     """As `assume_equal`, for an operator that has no meaning for other sizes: False calls for an InferenceError."""
     return _decide(a, b, demanded=True)
+
+
+def demand_divisible(size: DimLike, divisor: DimLike) -> bool:
+    """As `demand_equal`: of a size that has to be a multiple of another."""
+    if isinstance(size, int) and isinstance(divisor, int):
+        return divisor != 0 and size % divisor == 0
+    return demand_equal(floor_divide(size, divisor) * divisor, size)
+
+
+def demand_some(size: DimLike) -> bool:
+    """As `demand_equal`: of an axis that has to have elements."""
+    return demand_equal(maximum(size, 1), size)
 
 
 def shown_equal(a: DimLike, b: DimLike) -> bool:

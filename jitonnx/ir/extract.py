@@ -42,8 +42,13 @@ def solved(graph: Graph) -> Graph:
         known = len(values) + len(settled)
         assumptions = Assumptions(graph.assumptions.examples)
         assumptions.settled = {dim: size for dim, (size, _) in settled.items()}
-        for pair in (*used, *(pair for _, pair in settled.values())):
-            assumptions.note(*pair, graph.assumptions.demanded_by(pair))
+        kept = {*used, *(pair for _, pair in settled.values())}
+        for pair in graph.assumptions:
+            demanded_by = graph.assumptions.demanded_by(pair)
+            # A demand may rest on what is only assumed of the same sizes, and that cannot be seen any more.
+            rested_on = not demanded_by and not (variables(pair[0]) | variables(pair[1])).isdisjoint(values)
+            if pair in kept or rested_on:
+                assumptions.note(*pair, demanded_by)
         graph = specialise(source, [_substituted(type, values) for type in declared], assumptions)
         graph.given_shapes = [type.shape or () for type in declared]
     return graph

@@ -12,8 +12,8 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError
 from jitonnx.ir.raw import RawNode
-from jitonnx.ir.types import TensorType, broadcast_shapes
-from jitonnx.ops.base import FLOATS, NUMBERS, SIGNED, SUMMABLE, Elementwise, same_dtype, via_float32
+from jitonnx.ir.types import TensorType
+from jitonnx.ops.base import FLOATS, NUMBERS, SIGNED, SUMMABLE, Elementwise, via_float32
 from jitonnx.ops.elementary import erf
 from jitonnx.ops.shape import Unsqueeze
 
@@ -152,7 +152,7 @@ class Mish(_Activation):
 
 
 class PRelu(_Activation):
-    """x where x >= 0, else slope * x; slope is broadcast to x."""
+    """x where x >= 0, else slope * x; slope is broadcast to x (and x to slope, as onnxruntime has it)."""
 
     versions = (1, 6, 7, 9, 16)
     inputs = ("X", "slope")
@@ -168,12 +168,6 @@ class PRelu(_Activation):
             if trailing > 0:
                 axes = np.arange(1, 1 + trailing)
                 node.inputs[1] = node.add(Unsqueeze(), [slope, node.add_constant(axes)])
-
-    def infer(self, x: Value, slope: Value) -> TensorType:
-        same_dtype(x, slope)
-        if len(slope.shape) > len(x.shape) or broadcast_shapes(x.shape, slope.shape) is None:
-            raise InferenceError(f"slope {slope.type} does not broadcast to {x.type}")
-        return x.type
 
     @via_float32
     def evaluate(self, x: np.ndarray, slope: np.ndarray) -> np.ndarray:

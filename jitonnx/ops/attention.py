@@ -9,8 +9,8 @@ import numpy as np
 
 from jitonnx.ir import computation as c
 from jitonnx.ir import expr as e
-from jitonnx.ir.assumptions import demand_equal
-from jitonnx.ir.dims import DimLike, floor_divide
+from jitonnx.ir.assumptions import demand_divisible, demand_equal
+from jitonnx.ir.dims import DimLike, floor_divide, minimum
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
@@ -89,7 +89,7 @@ class Attention(Operator):
         pairs = ((batch, heads.k[0]), (batch, heads.v[0]), (depth, heads.k[3]), (heads.k[2], heads.v[2]))
         if not all(demand_equal(a, b) for a, b in (*pairs, (heads.k[1], heads.v[1]))):
             raise InferenceError(f"Q {q.type}, K {k.type} and V {v.type} do not fit each other")
-        if isinstance(count, int) and isinstance(heads.k[1], int) and count % heads.k[1]:
+        if not demand_divisible(count, heads.k[1]):
             raise InferenceError(f"{count} heads of Q do not divide among {heads.k[1]} of K and V")
         by_head = (batch, count, rows, heads.v[3])
         y = by_head if len(q.shape) == 4 else (batch, rows, count * heads.v[3])
@@ -304,7 +304,7 @@ class RotaryEmbedding(Operator):
     def _turned(self, shape: Shape) -> DimLike:
         """How many elements of a head are turned."""
         turned, depth = self.rotary_embedding_dim or shape[3], shape[3]
-        if isinstance(turned, int) and (turned % 2 or (isinstance(depth, int) and turned > depth)):
+        if not (demand_divisible(turned, 2) and demand_equal(minimum(turned, depth), turned)):
             raise InferenceError(f"{turned} elements of a head of {depth} cannot be turned in pairs")
         return turned
 

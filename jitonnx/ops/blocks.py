@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from jitonnx.ir.assumptions import demand_divisible
 from jitonnx.ir.dims import DimLike, floor_divide
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
@@ -37,7 +38,7 @@ class _Blocks(Operator):
             raise InferenceError(f"blocksize is {self.blocksize}: at least 1 expected")
 
     def _divided(self, name: str, size: DimLike, divisor: int) -> DimLike:
-        if isinstance(size, int) and size % divisor:
+        if not demand_divisible(size, divisor):
             raise InferenceError(f"{name} is {size}, which {divisor} does not divide (blocksize {self.blocksize})")
         return floor_divide(size, divisor)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from jitonnx.ir import computation as c
-from jitonnx.ir.assumptions import demand_equal
+from jitonnx.ir.assumptions import demand_divisible, demand_equal
 from jitonnx.ir.dims import maximum
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
@@ -58,7 +58,7 @@ class Conv(_Convolution):
         same_dtype(*(value for value in (x, w, bias) if value is not None))
         windows = self._windows(x.shape, w.shape)
         self._check_channels(x, w.shape[1] * self.group, bias, w.shape[0])
-        if isinstance(w.shape[0], int) and w.shape[0] % self.group:
+        if not demand_divisible(w.shape[0], self.group):
             raise InferenceError(f"{w.shape[0]} output channels do not divide into {self.group} groups")
         return TensorType(x.dtype, (x.shape[0], w.shape[0], *windows.output))
 

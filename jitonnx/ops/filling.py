@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from jitonnx.ir import expr as e
+from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dims import Dim, DimLike, ceil_divide
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
@@ -128,6 +129,8 @@ class OneHot(Operator):
 
     def infer(self, indices: Value, depth: Value, values: Value) -> TensorType:
         (size,) = constant_of(depth, "depth")
+        if len(values.shape) != 1 or not demand_equal(values.shape[0], 2):
+            raise InferenceError(f"values is {values.type}; a vector of 2 elements is needed")
         axis = normalize_axis(self.axis, len(indices.shape) + 1)
         size = size if isinstance(size, Dim) else int(size)
         return TensorType(values.dtype, (*indices.shape[:axis], size, *indices.shape[axis:]))

@@ -6,7 +6,7 @@ import numpy as np
 
 from jitonnx.ir import computation as c
 from jitonnx.ir import expr as e
-from jitonnx.ir.assumptions import assume_equal, demand_equal
+from jitonnx.ir.assumptions import assume_equal, demand_divisible, demand_equal
 from jitonnx.ir.dims import DimLike, floor_divide
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
@@ -165,7 +165,7 @@ class GroupNormalization(Operator):
         if len(x.shape) < 2:
             raise InferenceError(f"{x} has no channels: [N, C, spatial...] expected")
         channels = x.shape[1]
-        if self.num_groups < 1 or (isinstance(channels, int) and channels % self.num_groups):
+        if self.num_groups < 1 or not demand_divisible(channels, self.num_groups):
             raise InferenceError(f"{channels} channels do not divide into {self.num_groups} groups")
         _check_channels(x, {"scale": scale, "bias": bias}, self.num_groups if self.by_group else channels)
         return x.type

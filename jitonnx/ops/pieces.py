@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from jitonnx.ir import computation as c
-from jitonnx.ir.assumptions import assume_equal, demand_equal
+from jitonnx.ir.assumptions import assume_equal, demand_equal, demand_some
 from jitonnx.ir.dims import DimLike, ceil_divide, maximum, minimum, not_negative
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
@@ -362,6 +362,10 @@ class Pad(Operator):
         if constant_value is not None:
             same_dtype(data, constant_value)
         before, after = self._of(data, pads, axes)
+        if self.mode != "constant":
+            for low, size, high in zip(before, data.shape, after, strict=True):
+                if (low, high) != (0, 0) and not demand_some(size):
+                    raise InferenceError(f"mode {self.mode!r} cannot continue an axis of {data.type} without elements")
         shape = tuple(
             non_negative(low + size + high) for low, size, high in zip(before, data.shape, after, strict=True)
         )
@@ -380,17 +384,19 @@ class Pad(Operator):
         axes: np.ndarray | None = None,
     ) -> np.ndarray:
         low, high = self._pads(data.ndim, pads.ravel().tolist(), None if axes is None else axes.tolist())
-        before, after = np.array(low, np.int64), np.array(high, np.int64)
-        cut = tuple(
-            slice(max(0, -a), max(size - max(0, -b), 0)) for a, b, size in zip(before, after, data.shape, strict=True)
-        )
-        widths = [(max(a, 0), max(b, 0)) for a, b in zip(before.tolist(), after.tolist(), strict=True)]
+        extents: list[tuple[int, int, int]] = list(zip(low, data.shape, high, strict=True))  # type: ignore[arg-type]
+        cut = tuple(slice(max(0, -a), max(size + min(b, 0), 0)) for a, size, b in extents)
+        if self.mode != "constant":
+            widths = [(max(a, 0), max(b, 0)) for a, _, b in extents]
+            return np.pad(data[cut], widths, mode=self.mode)  # type: ignore[call-overload]
+        empty: Any = "" if data.dtype == object else 0
+        value = empty if constant_value is None else constant_value.reshape(()).item()
+        result = np.full([max(a + size + b, 0) for a, size, b in extents], value, data.dtype)
         part = data[cut]
-        if self.mode == "constant":
-            empty: Any = "" if data.dtype == object else 0
-            value = empty if constant_value is None else constant_value.reshape(()).item()
-            return np.pad(part, widths, mode="constant", constant_values=np.array(value, data.dtype))
-        return np.pad(part, widths, mode=self.mode)  # type: ignore[call-overload]
+        places = (slice(max(a, 0), max(a, 0) + length) for (a, _, _), length in zip(extents, part.shape, strict=True))
+        if part.size:
+            result[tuple(places)] = part
+        return result
 
     def lower(
         self, to: Lowering, data: Value, pads: Value, constant_value: Value | None = None, axes: Value | None = None

@@ -9,6 +9,7 @@ import numpy as np
 
 from jitonnx.ir import computation as c
 from jitonnx.ir import expr as e
+from jitonnx.ir.assumptions import demand_some
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
@@ -37,6 +38,8 @@ class _Pool(Operator):
 
     def _type(self, x: Value) -> TensorType:
         spatial_rank(x)
+        if not all(map(demand_some, x.shape[2:])):
+            raise InferenceError(f"{x.type} has no elements to pool")
         return TensorType(x.dtype, (*x.shape[:2], *self._windows(x.shape).output))
 
     def _computation(
@@ -166,6 +169,8 @@ class _GlobalPool(Operator):
     def infer(self, x: Value) -> TensorType:
         if len(x.shape) < 2:
             raise InferenceError(f"{x} has no channels: [N, C, spatial...] expected")
+        if not all(map(demand_some, x.shape[2:])):
+            raise InferenceError(f"{x.type} has no elements to pool")
         return TensorType(x.dtype, (*x.shape[:2], *(1,) * (len(x.shape) - 2)))
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from jitonnx.ir import computation as c
 from jitonnx.ir import expr as e
-from jitonnx.ir.assumptions import demand_equal
+from jitonnx.ir.assumptions import demand_divisible, demand_equal, is_one
 from jitonnx.ir.dims import DimLike, ceil_divide, known
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
@@ -77,7 +77,7 @@ class _Linear(Operator):
 
     def _by_place(self, scale: Shape, rank: int) -> bool:
         """Whether there is a scale for each place along the axis of x; one alone is for all."""
-        return len(scale) == 1 and scale[0] != 1 and -rank <= self.axis < rank
+        return len(scale) == 1 and not is_one(scale[0]) and -rank <= self.axis < rank
 
     def _spread(self, scale: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         """Scales (or zero points) such that they broadcast to x of `shape`."""
@@ -311,7 +311,7 @@ class _QuantisedConvolution(Operator):
             raise InferenceError(f"kernel_shape {list(self.kernel_shape)} contradicts w ({w.type})")
         if not demand_equal(x.shape[1], w.shape[1] * self.group):
             raise InferenceError(f"x has {x.shape[1]} channels, but w and group {self.group} take {w.shape[1]} each")
-        if isinstance(w.shape[0], int) and w.shape[0] % self.group:
+        if not demand_divisible(w.shape[0], self.group):
             raise InferenceError(f"{w.shape[0]} output channels do not divide into {self.group} groups")
         return (x.shape[0], w.shape[0], *self._windows(x.shape, w.shape).output)
 

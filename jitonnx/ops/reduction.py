@@ -9,10 +9,11 @@ import numpy as np
 
 from jitonnx.ir import computation as c
 from jitonnx.ir import expr as e
+from jitonnx.ir.assumptions import demand_some
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
-from jitonnx.ir.operator import DataDependentError, Operator
+from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import (
@@ -225,6 +226,8 @@ class _ArgReduce(Operator):
 
     def infer(self, data: Value) -> TensorType:
         axis = normalize_axis(self.axis, len(data.shape))
+        if data.shape and not demand_some(data.shape[axis]):
+            raise InferenceError(f"axis {axis} of {data.type} has no elements")
         kept = (1,) if self.keepdims else ()
         return TensorType(DType.INT64, (*data.shape[:axis], *kept, *data.shape[axis + 1 :]))
 

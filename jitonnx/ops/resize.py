@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jitonnx.ir import computation as c
+from jitonnx.ir.assumptions import demand_some
 from jitonnx.ir.dims import DimLike, floor_divide, known, maximum, minimum
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
@@ -60,7 +61,7 @@ class Resize(Operator):
     ) -> TensorType:
         resolved = self._resolve_values(x, roi, scales, sizes)
         for length, out in zip(x.shape, resolved.output, strict=True):
-            if length == 0 and isinstance(out, int) and out > 0:
+            if isinstance(out, int) and out > 0 and not demand_some(length):
                 raise InferenceError(f"an axis of 0 elements cannot be resized to {out}")
         return TensorType(x.dtype, resolved.output)
 
@@ -116,6 +117,8 @@ class Resize(Operator):
 
     def _keep_aspect(self, shape: Shape, axes: Sequence[int], sizes: list, areas: Any) -> _Resolved:
         """One scale for all axes, the smallest or largest quotient; round_half_up(scale * length) for each size."""
+        if not all(demand_some(shape[axis]) for axis in axes):
+            raise InferenceError(f"an axis of {list(shape)} has no elements, and so no aspect to keep")
         choose = minimum if self.keep_aspect_ratio_policy == "not_larger" else maximum
         output = list(shape)
         for axis in axes:

@@ -14,7 +14,7 @@ import numpy as np
 
 from jitonnx.ir import computation as c
 from jitonnx.ir import expr as e
-from jitonnx.ir.assumptions import demand_equal
+from jitonnx.ir.assumptions import demand_equal, is_one
 from jitonnx.ir.dims import Dim, DimLike, floor_divide, maximum
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
@@ -84,8 +84,9 @@ class DFT(Operator):
         if len(x.shape) < 2:
             raise InferenceError(f"{x.type} has no axis beside the last one, which holds the parts of complex numbers")
         parts = x.shape[-1]
-        if isinstance(parts, int) and (parts not in (1, 2) or (self.onesided and not self.inverse and parts == 2)):
-            allowed = "1, as a spectrum has two sides unless its signal is real" if parts == 2 else "1 or 2"
+        real = bool(self.onesided and not self.inverse)
+        if not _are_parts(parts, real):
+            allowed = "1, as a spectrum has two sides unless its signal is real" if real else "1 or 2"
             raise InferenceError(f"the last axis of {x.type} has the size {parts}; allowed is {allowed}")
         at = self._axis(x.shape, axis)
         length = self._length(x.shape[at], dft_length)
@@ -158,10 +159,10 @@ class STFT(Operator):
         self, signal: Value, frame_step: Value, window: Value | None = None, frame_length: Value | None = None
     ) -> TensorType:
         rank = len(signal.shape)
-        if rank not in (2, 3) or (rank == 3 and isinstance(signal.shape[2], int) and signal.shape[2] not in (1, 2)):
-            raise InferenceError(f"the signal is {signal.type}; [batch, length] or [batch, length, 1 or 2] is needed")
-        if self.onesided and rank == 3 and signal.shape[2] == 2:
+        if rank == 3 and self.onesided and signal.shape[2] == 2:
             raise InferenceError("onesided is set, but a complex signal has a spectrum of two sides")
+        if rank not in (2, 3) or (rank == 3 and not _are_parts(signal.shape[2], bool(self.onesided))):
+            raise InferenceError(f"the signal is {signal.type}; [batch, length] or [batch, length, 1 or 2] is needed")
         _, length, frames = self._sizes(signal.shape, frame_step, window, frame_length)
         if window is not None and len(window.shape) != 1:
             raise InferenceError(f"the window is {window.type}; a vector is needed")
@@ -214,6 +215,11 @@ class STFT(Operator):
             framed, weights = to.map(e.operand(0, framed.dtype) * e.operand(1, window.dtype), framed, factors), None
         bins = length // 2 + 1 if self.onesided else length
         return _transform(to, framed, length, bins, 1, None if weights is None else weights.astype(np.float64))
+
+
+def _are_parts(size: DimLike, real: bool) -> bool:
+    """Whether the parts of numbers have this size: 1 of real ones, and unless they have to be, 2 of complex ones."""
+    return demand_equal(size, 1) if real else is_one(size) or demand_equal(size, 2)
 
 
 def _complex(x: np.ndarray) -> np.ndarray:
