@@ -1,4 +1,4 @@
-"""What tells one state of our sources, and of what compiles with them, from another: for keys of the kernel cache.
+"""Our version; and what tells one state of our sources, and of what compiles with them, from another: for cache keys.
 
 Imports no LLVM.
 """
@@ -8,6 +8,9 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterator
+
+VERSION = "0.1.0"
+"""jitonnx's version; pyproject.toml reads it from here."""
 
 
 @functools.cache

@@ -19,7 +19,20 @@ ALLOWED = {
     "plan": {"ir", "kernels", "proto", "runtime", "target", "errors", "mapped", "records", "forks"},
     "codegen": {"ir", "kernels", "plan", "runtime", "target", "errors", "jobs", "records", "versions", "forks"},
     "engine": {"ir", "model", "passes", "plan", "codegen", "runtime", "target", "errors", "jobs", "records", "forks"},
-    "api": {"ir", "kernels", "passes", "plan", "engine", "runtime", "target", "errors", "metadata", "records", "forks"},
+    "api": {
+        "ir",
+        "kernels",
+        "passes",
+        "plan",
+        "engine",
+        "runtime",
+        "target",
+        "errors",
+        "metadata",
+        "records",
+        "forks",
+        "versions",
+    },
 }
 """By folder, the other parts of jitonnx that its modules import."""
 

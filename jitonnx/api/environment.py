@@ -8,6 +8,7 @@ import platform
 import sys
 
 from jitonnx.api.providers import ALL, CPU
+from jitonnx.versions import VERSION
 
 INTERFACE_VERSION = "1.31.1"
 """The version of onnxruntime whose interface this is: what code that takes jitonnx for onnxruntime is told."""
@@ -30,7 +31,7 @@ def get_device() -> str:
 
 def get_version_string() -> str:
     """jitonnx's version."""
-    return importlib.metadata.version("jitonnx")
+    return VERSION
 
 
 def get_build_info() -> str:
