@@ -13,7 +13,7 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.operator import Operator
 from jitonnx.ops.base import BOOLS, NUMBERS
 from jitonnx.ops.registry import DOMAINS, registry
-from tests.model.test_node_models import node_tests
+from tests.models.test_node_models import node_tests
 from tests.ops.tables import all_cases
 from tests.session.test_control_flow import CONTROL_FLOW
 
