@@ -335,7 +335,7 @@ class OpenedModel:
         self.inputs = [input_arg(declared) for declared in model.inputs]
         self.overridable_args = [input_arg(declared) for declared in model.overridable]
         self.outputs = [
-            output_arg(declared, value.type, model.dimensions)
+            output_arg(declared, value.type, model.dimensions, model.graph.assumptions.certain)
             for declared, value in zip(model.outputs, model.graph.outputs, strict=True)
         ]
         self.metadata = model.metadata

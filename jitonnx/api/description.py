@@ -25,10 +25,13 @@ def input_arg(declared: Declaration) -> NodeArg:
     return NodeArg(declared.name, declared.type, list(declared.shape or ()))
 
 
-def output_arg(declared: Declaration, inferred: TensorType, dimensions: Mapping[str, str]) -> NodeArg:
+def output_arg(
+    declared: Declaration, inferred: TensorType, dimensions: Mapping[str, str], certain: bool = True
+) -> NodeArg:
     """An output: what is inferred where that is a number, else what is declared, else what is inferred.
 
-    `dimensions`: the file's name of each dimension variable.
+    dimensions: the file's name of each dimension variable. certain: what is inferred holds for all sizes that can be
+    fed; else a declared rank counts.
     """
     kind = declared.type
     if declared.dtype is None and inferred.dtype is not None:
@@ -36,6 +39,8 @@ def output_arg(declared: Declaration, inferred: TensorType, dimensions: Mapping[
     if inferred.shape is None:
         return NodeArg(declared.name, kind, list(declared.shape or ()))
     known = [_named(dim, dimensions) for dim in inferred.shape]
+    if declared.shape is not None and len(declared.shape) != len(known) and not certain:
+        return NodeArg(declared.name, kind, list(declared.shape))
     if declared.shape is None or len(declared.shape) != len(known):
         return NodeArg(declared.name, kind, known)
     merged = [

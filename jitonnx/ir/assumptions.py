@@ -52,6 +52,11 @@ class Assumptions:
         if not self._demanded_by.get((a, b)):
             self._demanded_by[a, b] = demanded_by
 
+    @property
+    def certain(self) -> bool:
+        """Whether all that is noted is demanded, so that what was inferred holds for all sizes that can be fed."""
+        return all(self._demanded_by.values())
+
     def apart(self) -> Assumptions:
         """Assumptions of their own, without a note, that answer as these do."""
         other = Assumptions(self.examples)

@@ -50,7 +50,7 @@ def load(source: Any, *, external_data_folder: str | os.PathLike[str] | None = N
     outputs = [declaration(info) for info in proto.graph.output]
     warned = False
     for value, declared in zip(graph.outputs, outputs, strict=True):
-        warned |= _compare(value, declared)
+        warned |= _compare(value, declared, graph.assumptions.certain)
     inputs, overridable = _split_inputs(proto)
     return Model(
         graph=graph,
@@ -134,15 +134,18 @@ def _split_inputs(proto: ModelProto) -> tuple[list[Declaration], list[Declaratio
     return inputs, overridable if proto.ir_version >= FIRST_IR_WITH_OVERRIDABLE_INITIALIZERS else []
 
 
-def _compare(value: Value, declared: Declaration) -> bool:
-    """Fail if an output has another element type than the file says; a warning, and True, if it has another shape."""
+def _compare(value: Value, declared: Declaration, certain: bool) -> bool:
+    """Fail if an output has another element type than the file says; a warning, and True, if it has another shape.
+
+    certain: it has the shape that was inferred whatever is fed, and not only for usual sizes: the file may know better.
+    """
     if value.dtype is not None and declared.dtype is not None and value.dtype is not declared.dtype:
         raise Fail(
             f"Type Error: Type (tensor({value.dtype.text})) of output arg ({declared.name}) does not match expected "
             f"type ({declared.type}): correct the model's declaration of that output"
         )
     shape = value.type.shape
-    if shape is None or declared.shape is None:
+    if shape is None or declared.shape is None or not certain:
         return False
     differ = len(shape) != len(declared.shape) or any(
         isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(shape, declared.shape, strict=True)

@@ -262,6 +262,15 @@ def test_declared_shape_that_is_wrong_is_a_warning() -> None:
         load(model_of([relu("x", "y")], ["x"], [tensor_input("y", (7,))]))
 
 
+def test_declared_shape_that_holds_for_some_sizes_is_none_to_warn_of(recwarn: pytest.WarningsRecorder) -> None:
+    """The batch of such a model is always 1: the file knows it, and no operator tells."""
+    nodes = [helper.make_node("Squeeze", ["x"], ["y"]), helper.make_node("Add", ["x", "bias"], ["z"])]
+    outputs = [tensor_input("y", (2,)), tensor_input("z", (1, 4, 2))]
+    bias = numpy_helper.from_array(np.zeros((3, 4, 2), np.float32), "bias")
+    load(model_of(nodes, [tensor_input("x", ("b", 1, 2))], outputs, [bias]))
+    assert not recwarn.list
+
+
 def test_what_a_model_says() -> None:
     proto = add_model()
     proto.producer_name, proto.domain, proto.model_version = "maker", "org", 7

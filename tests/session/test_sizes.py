@@ -256,6 +256,20 @@ def test_a_name_of_several_sizes_is_warned_of_once() -> None:
     assert session.compile_status == ("compiled", 0, 0, 0)
 
 
+@pytest.mark.parametrize(("shape", "shown"), [((2,), [2]), (("b", 2), ["b", 2]), (None, [])])
+def test_declared_ranks_that_hang_on_sizes(shape: Shape, shown: list[Any], recwarn: pytest.WarningsRecorder) -> None:
+    source = Open("", SQUEEZED, {"x": ("b", 1, 2)}, ())
+    graph = helper.make_graph(SQUEEZED, "g", [tensor("x", source.inputs["x"])], [tensor("y", shape)])
+    data = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8).SerializeToString()
+    session, peer = InferenceSession(data), onnxruntime_session(data)
+    if shape is not None:
+        assert session.get_outputs()[0].shape == shown == peer.get_outputs()[0].shape
+    for rows in (1, 3, 1, 0):
+        x = normal(rows, 1, 2)
+        np.testing.assert_array_equal(session.run(None, {"x": x})[0], peer.run(None, {"x": x})[0], strict=True)
+    assert not recwarn.list
+
+
 def test_a_dimension_without_a_telling_name_can_be_fixed() -> None:
     given = Open("", [node("Relu", ["x"], ["y"])], {"x": ("?", "n", "?")}, ())
     options = SessionOptions()
