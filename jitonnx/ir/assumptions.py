@@ -8,13 +8,28 @@ theirs: `Assumptions.examples` are such sizes, and questions are answered as the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from math import gcd
 from typing import TypeAlias
 
-from jitonnx.ir.dims import Dim, DimLike, evaluate, floor_divide, maximum, minimum, substitute, variable, variables
+from jitonnx.ir.dims import (
+    Atom,
+    Dim,
+    DimLike,
+    Taken,
+    atoms,
+    evaluate,
+    floor_divide,
+    maximum,
+    minimum,
+    rebuilt,
+    substitute,
+    taking,
+    variable,
+    variables,
+)
 
 Pair: TypeAlias = tuple[DimLike, DimLike]
 
@@ -29,6 +44,8 @@ class Assumptions:
         self.examples = examples
         self.settled: dict[DimLike, DimLike] = {}
         """Expressions that equal a number, and that number: inference puts it in their place."""
+        self.taken: Taken | None = None
+        """What quotients and maxima are taken for: expressions that they equal, in whose place these are built."""
         self._demanded_by: dict[Pair, str] = {}
 
     def __iter__(self) -> Iterator[Pair]:
@@ -60,7 +77,7 @@ class Assumptions:
     def apart(self) -> Assumptions:
         """Assumptions of their own, without a note, that answer as these do."""
         other = Assumptions(self.examples)
-        other.settled = self.settled
+        other.settled, other.taken = self.settled, self.taken
         return other
 
     def hold(self, a: DimLike, b: DimLike) -> bool:
@@ -91,7 +108,8 @@ def noting(assumptions: Assumptions, node: Callable[[], str] = _nobody) -> Itera
     """Within the block, what is assumed is noted. node: describes the one that is being inferred."""
     token = _current.set((assumptions, node))
     try:
-        yield
+        with taking(assumptions.taken):
+            yield
     finally:
         _current.reset(token)
 
@@ -225,3 +243,34 @@ def _solution(difference: Dim, places: Mapping[str, int]) -> tuple[str, DimLike]
         return (names[-1], size) if size * coefficient == -rest and size >= 0 else None
     other = variable(names[0])
     return (names[-1], other) if len(names) == 2 and rest == -coefficient * other else None
+
+
+def replacements(assumptions: Iterable[Pair], names: Collection[str]) -> Taken | None:
+    """What the assumptions say that quotients and maxima equal, which has none of these in it; None: they say nothing.
+
+    So a feature map and a deeper one, enlarged to its size, have one size and lie in memory alike. names: of the
+    variables that the inputs tell.
+    """
+    expressions: dict[Atom, DimLike] = {}
+    for a, b in assumptions:
+        if not variables(a) | variables(b) <= set(names):
+            continue
+        with taking(Taken(expressions)):
+            difference = rebuilt(a) - rebuilt(b)
+        found = _replacement(difference) if isinstance(difference, Dim) else None
+        if found is not None:
+            expressions = {**expressions, found[0]: found[1]}
+            with taking(Taken(expressions)):
+                expressions = {atom: rebuilt(dim) for atom, dim in expressions.items()}
+    return Taken(expressions) if expressions else None
+
+
+def _replacement(difference: Dim) -> tuple[Atom, DimLike] | None:
+    """An atom, and what it must equal for `difference` to be 0: the last in the order of atoms that occurs but once."""
+    for monomial, coefficient in reversed(difference.terms):
+        if len(monomial) == 1 and abs(coefficient) == 1 and monomial[0].function != "variable":
+            atom = monomial[0]
+            rest = difference - coefficient * Dim(((monomial, 1),))
+            if atom not in atoms([rest]):
+                return atom, rest * -coefficient
+    return None

@@ -21,7 +21,9 @@ from __future__ import annotations
 
 import math
 from binascii import crc32
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Literal, TypeAlias, Union
 
@@ -145,6 +147,33 @@ class Dim:
         return f"Dim({self})"
 
 
+class Taken:
+    """Expressions that quotients and maxima are taken for, as what is assumed of sizes says; told by identity."""
+
+    __slots__ = ("expressions",)
+
+    def __init__(self, expressions: Mapping[Atom, DimLike]) -> None:
+        self.expressions = expressions
+
+
+_taken: ContextVar[Taken | None] = ContextVar("taken", default=None)
+
+
+@contextmanager
+def taking(taken: Taken | None) -> Iterator[None]:
+    """Within the block, expressions are built with what their atoms are taken for."""
+    token = _taken.set(taken)
+    try:
+        yield
+    finally:
+        _taken.reset(token)
+
+
+def rebuilt(dim: DimLike) -> DimLike:
+    """`dim` with what its atoms are taken for here."""
+    return substitute(dim, {})
+
+
 def variable(name: str) -> Dim:
     """The dimension variable `name` (ONNX's dim_param)."""
     return Dim((((Atom("variable", (name,)),), 1),))
@@ -160,12 +189,17 @@ def minimum(a: DimLike, b: DimLike) -> DimLike:
     return min(a, b) if isinstance(a, int) and isinstance(b, int) else a - _not_below_zero(a - b)
 
 
-@lru_cache(_REMEMBERED)
 def floor_divide(a: DimLike, b: DimLike) -> DimLike:
     """a / b rounded down. ZeroDivisionError for a constant 0.
 
     A divisor that is an expression is taken not to be 0, as dividing by it is an error then.
     """
+    return _quotient(a, b, _taken.get())
+
+
+@lru_cache(_REMEMBERED)
+def _quotient(a: DimLike, b: DimLike, taken: Taken | None) -> DimLike:
+    """a // b. taken: what atoms are taken for, which `_made` looks up."""
     if isinstance(b, int):
         if isinstance(a, int) or b in (0, 1, -1):
             return a // b if isinstance(a, int) else a * (1 // b)
@@ -385,6 +419,13 @@ def _operands(atom: Atom) -> tuple[DimLike, ...]:
     return atom.arguments  # type: ignore[return-value]
 
 
+def _made(atom: Atom) -> DimLike:
+    """A new quotient or maximum: the atom, or what it is taken for."""
+    taken = _taken.get()
+    found = None if taken is None else taken.expressions.get(atom)
+    return _of_atom(atom) if found is None else found
+
+
 def _of_atom(atom: Atom) -> Dim:
     return Dim((((atom,), 1),))
 
@@ -425,7 +466,7 @@ def _divide_by_number(a: Dim, n: int) -> DimLike:
         return floor_divide(_from_terms({m: coefficient // divisor for m, coefficient in a.terms}), n // divisor)
     if not_negative(a) and not_negative(n - 1 - a):
         return 0
-    return _of_atom(Atom("//", (a, n)))
+    return _made(Atom("//", (a, n)))
 
 
 def _divide_by_expression(a: DimLike, b: Dim) -> DimLike:
@@ -456,7 +497,7 @@ def _divide_by_expression(a: DimLike, b: Dim) -> DimLike:
             if atom.function == "//" and isinstance(atom.arguments[1], int):
                 x, k = _operands(atom)
                 return floor_divide(x, k * b)
-    return _of_atom(Atom("//", (a, b)))
+    return _made(Atom("//", (a, b)))
 
 
 def _nearest(coefficient: int, n: int) -> int:
@@ -504,9 +545,14 @@ def _common_factor(terms: Sequence[tuple[Monomial, int]]) -> DimLike:
     return _from_terms({tuple(shared): math.gcd(*(coefficient for _, coefficient in terms))})
 
 
-@lru_cache(_REMEMBERED)
 def _not_below_zero(x: DimLike) -> DimLike:
     """max(x, 0)."""
+    return _clipped(x, _taken.get())
+
+
+@lru_cache(_REMEMBERED)
+def _clipped(x: DimLike, taken: Taken | None) -> DimLike:
+    """max(x, 0). taken: as of `_quotient`."""
     if isinstance(x, int):
         return max(x, 0)
     if not_negative(x):
@@ -528,7 +574,7 @@ def _not_below_zero(x: DimLike) -> DimLike:
                 return _not_below_zero(times * y + beside)
             if coefficient < 0 and isinstance(beside - times * y, int):  # x is min(beside, that, which is >= 0)
                 return _not_below_zero(beside) - _not_below_zero(times * y)
-    return _of_atom(Atom("max", (x, 0)))
+    return _made(Atom("max", (x, 0)))
 
 
 FUNCTIONS: dict[str, Callable[[DimLike, DimLike], DimLike]] = {"//": floor_divide, "max": maximum}

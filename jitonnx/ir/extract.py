@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from jitonnx.ir.assumptions import Assumptions, Pair, solve
-from jitonnx.ir.dims import Dim, DimLike, substitute, variable, variables
+from jitonnx.ir.assumptions import Assumptions, Pair, replacements, solve
+from jitonnx.ir.dims import Dim, DimLike, rebuilt, substitute, taking, variable, variables
 from jitonnx.ir.graph import Graph, Node, Value
 from jitonnx.ir.types import TensorType, Type, contents_array, is_symbolic
 
@@ -51,7 +51,25 @@ def solved(graph: Graph) -> Graph:
                 assumptions.note(*pair, demanded_by)
         graph = specialise(source, [_substituted(type, values) for type in declared], assumptions)
         graph.given_shapes = [type.shape or () for type in declared]
-    return graph
+    return _with_replacements(graph, source)
+
+
+def _with_replacements(graph: Graph, source: Graph) -> Graph:
+    """The graph inferred once more with equal expressions in the places of those that it assumes to equal them."""
+    types = [value.type for value in graph.inputs]
+    names = {name for type in types for dim in type.shape or () for name in variables(dim)}
+    taken = replacements(graph.assumptions, names)
+    if taken is None:
+        return graph
+    assumptions = graph.assumptions.apart()
+    assumptions.taken = taken
+    with taking(taken):
+        assumptions.settled = {rebuilt(dim): size for dim, size in assumptions.settled.items()}
+    for pair in graph.assumptions:
+        assumptions.note(*pair, graph.assumptions.demanded_by(pair))
+    made = specialise(source, types, assumptions)
+    made.given_shapes = graph.given_shapes
+    return made
 
 
 def _settled(graph: Graph) -> dict[DimLike, tuple[DimLike, Pair]]:

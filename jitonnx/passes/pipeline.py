@@ -6,6 +6,7 @@ import time
 from collections.abc import Collection
 
 from jitonnx.ir.bodies import prune_captures
+from jitonnx.ir.dims import taking
 from jitonnx.ir.graph import Graph
 from jitonnx.passes import (
     activations,
@@ -72,7 +73,8 @@ def optimize(
     report = Report(int(level), len(graph))
     start = time.perf_counter()
     if level >= Level.BASIC:
-        _run(Edit(graph, report), level, frozenset(disabled), verify_fully)
+        with taking(graph.assumptions.taken):
+            _run(Edit(graph, report), level, frozenset(disabled), verify_fully)
     if graph.bindings or any(node.bodies for node in graph):
         graph.refresh()
         for body in [body for node in graph for body in node.bodies]:

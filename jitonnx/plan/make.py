@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jitonnx.ir import computation as c
-from jitonnx.ir.dims import product
+from jitonnx.ir.dims import product, taking
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowered, Statement
 from jitonnx.plan.ahead import ask_ahead
@@ -24,9 +24,14 @@ def make_plan(lowered: Lowered, target: Target, choices: Choices | None = None) 
 
     UnplannableError names a node that has no kernel.
     """
+    with taking(lowered.assumptions.taken):
+        return _planned(lowered, target, choices or Choices())
+
+
+def _planned(lowered: Lowered, target: Target, choices: Choices) -> Plan:
     lowered = place_halves(lowered, takes_epilogue)
     groups = fuse(lowered, takes_epilogue, takes_scaling)
-    planner = Planner(lowered, target, choices or Choices(), Placement(lowered, groups))
+    planner = Planner(lowered, target, choices, Placement(lowered, groups))
     for group in groups:
         planner.begin(group)
         if group.anchor is None:

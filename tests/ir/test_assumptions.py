@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.ir.assumptions import Assumptions, assume_equal, demand_equal, holds, is_one, noting, shown_equal, solve
-from jitonnx.ir.dims import maximum, minimum, variable
+from jitonnx.ir.assumptions import (
+    Assumptions,
+    assume_equal,
+    demand_equal,
+    holds,
+    is_one,
+    noting,
+    replacements,
+    shown_equal,
+    solve,
+)
+from jitonnx.ir.dims import maximum, minimum, rebuilt, taking, variable
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.extract import solved
 from jitonnx.ir.graph import Graph
@@ -85,3 +95,26 @@ def test_a_graph_of_which_no_size_is_fixed_is_left_alone() -> None:
     x = graph.add_input("x", TensorType(DType.FLOAT, (N, 7)))
     graph.outputs = list(graph.add(MatMul(), [x, graph.add_constant(np.zeros((7, 5), np.float32))]))
     assert solved(graph) is graph
+
+
+def test_expressions_that_are_equal_are_built_as_one() -> None:
+    """The sizes of feature maps, each half of the one before, and of the deeper ones enlarged."""
+    halves = [(N + 2**level - 1) // 2**level for level in range(6)]
+    noted = Assumptions()
+    with noting(noted):
+        assert all(assume_equal(halves[level], 2 * halves[level + 1]) for level in (4, 3, 2))
+    taken = replacements(noted, ["n"])
+    assert taken is not None
+    with taking(taken):
+        assert [rebuilt(half) for half in halves[2:]] == [8 * halves[5], 4 * halves[5], 2 * halves[5], halves[5]]
+        assert 8 * halves[5] * M == (N + 3) // 4 * M and halves[1] == (N + 1) // 2
+        assert N * ((N + 7) // 8) // ((N + 15) // 16) == 2 * N
+    assert (N + 3) // 4 == halves[2] != 8 * halves[5]
+
+
+def test_expressions_that_are_numbers_or_of_other_variables() -> None:
+    taken = replacements([((N + 15) // 48, 1), (M // 2, K), (maximum(N - 3, 0), N - 3)], ["n", "k"])
+    assert taken is not None
+    with taking(taken):
+        assert (N + 15) // 48 * K == K and maximum(N - 3, 0) == N - 3 and M // 2 != K
+    assert replacements([(N * M, 12), (N * (M // 2), 4)], ["n", "m"]) is None
