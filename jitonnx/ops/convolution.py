@@ -5,14 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from jitonnx.ir import computation as c
+from jitonnx.ir import expr as e
 from jitonnx.ir.assumptions import demand_divisible, demand_equal
-from jitonnx.ir.dims import maximum
+from jitonnx.ir.dims import known, maximum
+from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import Shape, TensorType
 from jitonnx.ops.base import FLOATS, factor, lower_halves, same_dtype, widen
+from jitonnx.ops.unfolding import convolve_transposed_unfolded, convolve_unfolded
 from jitonnx.ops.windows import Windows, extent, padded, slide, spatial_rank, spread
+
+KERNEL_AXES, TRANSPOSED_KERNEL_AXES = 3, 2
+"""How many spatial axes the kernels for windows take at most; of float, with constant weights."""
 
 
 class _Convolution(Operator):
@@ -69,6 +75,10 @@ class Conv(_Convolution):
     @lower_halves
     def lower(self, to: Lowering, x: Value, w: Value, bias: Value | None = None) -> Value:
         windows = self._windows(x.shape, w.shape)
+        if not known(w.shape[2:]):  # only a run tells how many taps there are: no code can be made for them
+            return to.host(self, (x, w, bias), (self.infer(x, w, bias),))[0]
+        if w.constant is None or x.dtype is not DType.FLOAT or len(windows.output) > KERNEL_AXES:
+            return _plus_bias(to, convolve_unfolded(to, x, w, windows, self.group), bias)
         computation = c.Convolution(windows.strides, windows.dilations, windows.before, windows.after, self.group)
         shape = (x.shape[0], w.shape[0], *windows.output)
         return to.emit(computation, (x, w) if bias is None else (x, w, bias), TensorType(x.dtype, shape))
@@ -95,6 +105,13 @@ def convolve(x: np.ndarray, w: np.ndarray, windows: Windows, group: int) -> np.n
         columns = view[image].transpose(order).reshape(group, matrices.shape[2], -1)
         np.matmul(matrices, columns, out=y[image].reshape(group, matrices.shape[1], -1))
     return y.reshape(images, w.shape[0], *windows.output)
+
+
+def _plus_bias(to: Lowering, y: Value, bias: Value | None) -> Value:
+    if bias is None:
+        return y
+    column = to.reshape(bias, (bias.shape[0], *(1,) * (len(y.shape) - 2)))
+    return to.map(e.operand(0, y.dtype) + e.operand(1, y.dtype), y, column)
 
 
 def _add_bias(y: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
@@ -129,6 +146,10 @@ class ConvTranspose(_Convolution):
     @lower_halves
     def lower(self, to: Lowering, x: Value, w: Value, bias: Value | None = None) -> Value:
         windows = self._windows(x.shape, w.shape)
+        if not known(w.shape[2:]):  # as for Conv
+            return to.host(self, (x, w, bias), (self.infer(x, w, bias),))[0]
+        if w.constant is None or x.dtype is not DType.FLOAT or len(windows.output) > TRANSPOSED_KERNEL_AXES:
+            return _plus_bias(to, convolve_transposed_unfolded(to, x, w, windows, self.group), bias)
         computation = c.TransposedConvolution(
             windows.strides, windows.dilations, windows.before, windows.output, self.group
         )

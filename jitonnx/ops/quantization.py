@@ -8,9 +8,7 @@ products of the pixels that a tap reads with the tap's weights.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,7 @@ import numpy as np
 from jitonnx.ir import computation as c
 from jitonnx.ir import expr as e
 from jitonnx.ir.assumptions import demand_divisible, demand_equal, is_one
-from jitonnx.ir.dims import DimLike, ceil_divide, known
+from jitonnx.ir.dims import ceil_divide, known
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
@@ -26,6 +24,7 @@ from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import Shape, TensorType, broadcast_shapes
 from jitonnx.ops.base import check_dtype, normalize_axis, same_dtype, widen
 from jitonnx.ops.convolution import convolve
+from jitonnx.ops.unfolding import convolve_unfolded
 from jitonnx.ops.windows import Windows, slide, spatial_rank
 
 _BYTES = frozenset({DType.INT8, DType.UINT8})
@@ -333,7 +332,7 @@ class _QuantisedConvolution(Operator):
                 numbers = _shift(to, x, x_zero, DType.FLOAT)
                 return _convolve_exactly(to, numbers, weights, windows, self.group, parts)
         left, right = _shift(to, x, x_zero, DType.INT32), _shift(to, w, w_zero, DType.INT32)
-        return _convolve(to, left, right, windows, self.group)
+        return convolve_unfolded(to, left, right, windows, self.group)
 
 
 class ConvInteger(_QuantisedConvolution):
@@ -540,30 +539,6 @@ def _exact_parts(sizes: np.ndarray, largest: int) -> list[slice]:
             parts.append(slice(start, place))
             start, sums = place, sizes[:, place].astype(np.int64)
     return [*parts, slice(start, sizes.shape[1])]
-
-
-def _convolve(to: Lowering, x: Value, w: Value, windows: Windows, groups: int) -> Value:
-    """The convolution of x [N, C, spatial...] with w [M, C / groups, kernel...], both int32, as a sum of products: one
-    for each tap, of the pixels that it reads with its weights."""
-    images, channels = x.shape[:2]
-    outputs, own, rank = w.shape[0], w.shape[1], len(windows.output)
-    before, after = (0, 0, *windows.before), (0, 0, *windows.after)
-    if any(size != 0 for size in (*before, *after)):
-        sizes = tuple(b + size + a for b, size, a in zip(before, x.shape, after, strict=True))
-        x = to.emit(c.Pad(before, after, "constant"), (x,), TensorType(x.dtype, sizes))
-    pixels: DimLike = prod(windows.output) if windows.output else 1
-    each = outputs // groups
-    products = []
-    kernel = tuple(int(size) for size in w.shape[2:])  # type: ignore[arg-type]
-    for tap in itertools.product(*map(range, kernel)):
-        starts = (0, 0, *(t * d for t, d in zip(tap, windows.dilations, strict=True)))
-        read = to.slice(x, starts, (1, 1, *windows.strides), (images, channels, *windows.output))
-        rows = to.reshape(read, (images, groups, own, pixels))
-        weights = to.slice(w, (0, 0, *tap), (1,) * (2 + rank), (outputs, own, *(1,) * rank))
-        columns = to.reshape(weights, (1, groups, each, own))
-        products.append(to.matmul(to.transpose(rows, (0, 1, 3, 2)), to.transpose(columns, (0, 1, 3, 2))))
-    total = _total(to, products)
-    return to.reshape(to.transpose(total, (0, 1, 3, 2)), (images, outputs, *windows.output))
 
 
 def _convolve_exactly(

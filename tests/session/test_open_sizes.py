@@ -282,3 +282,44 @@ def test_convolution_over_three_axes(
     source = model(nodes, [tensor("x", shape)], [tensor("y", None)], constants)
     feeds = [{"x": data(n, 3, *size)} for n, *size in VOLUMES]
     check(source, feeds, monkeypatch, 1e-4)
+
+
+# ---------------------------------------------------------------------------------------------- weights of the run
+
+# Operator, channels, weights, attributes.
+FED: list[tuple[str, int, tuple[int, ...], dict[str, Any]]] = [
+    ("Conv", 4, (6, 4, 3, 3), {"pads": [1, 1, 1, 1]}),
+    ("Conv", 4, (6, 2, 3, 2), {"group": 2, "strides": [2, 1], "dilations": [1, 2], "pads": [1, 2, 0, 1]}),
+    ("Conv", 4, (4, 1, 3, 3), {"group": 4, "auto_pad": "SAME_UPPER", "strides": [2, 2]}),
+    ("Conv", 3, (5, 3, 1, 1), {}),
+    ("Conv", 3, (5, 3, 3), {"pads": [1, 1]}),
+    ("Conv", 2, (3, 2, 2, 3, 2), {"pads": [1, 1, 0, 0, 1, 1]}),
+    ("ConvTranspose", 4, (4, 3, 2, 2), {"strides": [2, 2]}),
+    ("ConvTranspose", 4, (4, 3, 3, 3), {"strides": [2, 2], "pads": [1, 1, 1, 1], "output_padding": [1, 1], "group": 2}),
+    ("ConvTranspose", 3, (3, 2, 3, 2), {"strides": [1, 3], "dilations": [2, 1], "pads": [0, 1, 2, 0]}),
+    ("ConvTranspose", 2, (2, 3, 4), {"strides": [2], "auto_pad": "SAME_LOWER"}),
+    ("ConvTranspose", 2, (2, 3, 2, 2, 2), {"strides": [2, 2, 2]}),
+    ("ConvTranspose", 2, (2, 3, 3, 3, 3), {"strides": [2, 1, 2], "pads": [1] * 6}),
+]
+
+
+@pytest.mark.parametrize(("operator", "channels", "weights", "attributes"), FED, ids=str)
+def test_convolution_with_weights_that_are_fed(
+    operator: str, channels: int, weights: tuple[int, ...], attributes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outputs = weights[0] if operator == "Conv" else weights[1] * attributes.get("group", 1)
+    axes = [f"s{axis}" for axis in range(len(weights) - 2)]
+    inputs = [tensor("x", ("n", channels, *axes)), tensor("w", weights), tensor("b", (outputs,))]
+    source = model([node(operator, ["x", "w", "b"], ["y"], **attributes)], inputs, [tensor("y", None)])
+    feeds = []
+    for seed, size in enumerate(((5, 6, 7), (4, 4, 4), (9, 5, 3), (12, 20, 6))):
+        x = data(1 + seed % 2, channels, *size[: len(axes)], seed=seed)
+        feeds.append({"x": x, "w": data(*weights, seed=seed), "b": data(outputs, seed=seed)})
+    check(source, feeds, monkeypatch, 1e-4)
+
+
+def test_transposed_convolution_over_three_axes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With constant weights, as networks on volumes have it."""
+    nodes = [node("ConvTranspose", ["x", "w"], ["u"], strides=[2, 2, 2]), node("Relu", ["u"], ["y"])]
+    source = model(nodes, [tensor("x", ("n", 4, "d", "h", "w"))], [tensor("y", None)], {"w": data(4, 3, 2, 2, 2)})
+    check(source, [{"x": data(n, 4, *size)} for n, *size in VOLUMES], monkeypatch, 1e-4)
