@@ -27,6 +27,10 @@ from jitonnx.ops.base import (
     via_float32,
 )
 
+_KERNEL_TYPES = frozenset({DType.FLOAT, DType.DOUBLE, DType.INT32, DType.INT64})
+_ORDERED, _WRAPPING = ("max", "min"), ("sum", "prod", "sum_square", "l1")
+_LEAST = -(2**63)
+
 
 class _Reduce(Operator):
     """Over `axes`; over all of them if there are none given (over none with noop_with_empty_axes)."""
@@ -84,7 +88,10 @@ class _Reduce(Operator):
             with np.errstate(all="ignore"):
                 nothing = self._reduce(np.empty(0, data.dtype.numpy), (0,), False)
             return to.fill(e.constant(nothing.item(), data.dtype), self.infer(data, axes).shape)  # type: ignore[arg-type]
-        return to.reduce(self.kind, data, over, bool(self.keepdims))
+        wide = _widened(to, data, self.kind)
+        if wide is None:  # means, norms and logarithms of numbers that no signed integer holds
+            return to.host(self, (data, axes), (self.infer(data, axes),))[0]
+        return _narrowed(to, to.reduce(self.kind, wide, over, bool(self.keepdims)), data.dtype, self.kind)
 
 
 class ReduceL1(_Reduce):
@@ -243,7 +250,9 @@ class _ArgReduce(Operator):
     def lower(self, to: Lowering, data: Value) -> Value:
         axis = normalize_axis(self.axis, len(data.shape))
         computation = c.ArgReduce(self.kind, axis, bool(self.keepdims), bool(self.select_last_index))
-        return to.emit(computation, (data,), self.infer(data))
+        wide = _widened(to, data, self.kind)
+        assert wide is not None, "Bug: there is a type of the kernels for elements of every order"
+        return to.emit(computation, (wide,), self.infer(data))
 
 
 class ArgMax(_ArgReduce):
@@ -256,6 +265,32 @@ class ArgMin(_ArgReduce):
     """The position of the smallest element along an axis."""
 
     kind = "min"
+
+
+def _widened(to: Lowering, x: Value, kind: str) -> Value | None:
+    """x in an element type that the kernels reduce, which gives the same results; None if there is none.
+
+    Small integers and truth are int32, uint32 is int64. Of uint64, sums and products wrap around as those of int64 do,
+    and order is that of int64 once the highest bit is turned.
+    """
+    if x.dtype in _KERNEL_TYPES:
+        return x
+    if x.dtype is not DType.UINT64:
+        return to.cast(x, DType.INT64 if x.dtype is DType.UINT32 else DType.INT32)
+    if kind in _WRAPPING:
+        return to.cast(x, DType.INT64)
+    return _turned(to, to.cast(x, DType.INT64)) if kind in _ORDERED else None
+
+
+def _narrowed(to: Lowering, y: Value, dtype: DType, kind: str) -> Value:
+    """What was reduced in a type of the kernels, in the operator's."""
+    if dtype is DType.UINT64 and kind in _ORDERED:
+        y = _turned(to, y)
+    return to.cast(y, dtype)
+
+
+def _turned(to: Lowering, x: Value) -> Value:
+    return to.map(e.operand(0, DType.INT64) + e.constant(_LEAST, DType.INT64), x)
 
 
 REDUCTIONS = (

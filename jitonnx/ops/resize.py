@@ -73,6 +73,8 @@ class Resize(Operator):
     def _resolve_values(self, x: Value, *values: Value | None) -> _Resolved:
         names = ("roi", "scales", "sizes")
         needed = (self.coordinate_transformation_mode == "tf_crop_and_resize", True, True)
+        # Scales that a run computes in float32 are no expressions over sizes: floor(length * scale) follows from how
+        # they are rounded, so such a Resize is evaluated when they are known. Computed `sizes` are integers, and fine.
         lists = [
             constant_of(value, name) if value is not None and value.shape != (0,) and wanted else None
             for value, name, wanted in zip(values, names, needed, strict=True)

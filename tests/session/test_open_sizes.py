@@ -323,3 +323,40 @@ def test_transposed_convolution_over_three_axes(monkeypatch: pytest.MonkeyPatch)
     nodes = [node("ConvTranspose", ["x", "w"], ["u"], strides=[2, 2, 2]), node("Relu", ["u"], ["y"])]
     source = model(nodes, [tensor("x", ("n", 4, "d", "h", "w"))], [tensor("y", None)], {"w": data(4, 3, 2, 2, 2)})
     check(source, [{"x": data(n, 4, *size)} for n, *size in VOLUMES], monkeypatch, 1e-4)
+
+
+# ---------------------------------------------------------------------------------------------- element types
+
+
+WHOLE = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool")
+REDUCED = (
+    *(("ReduceMax", kind) for kind in ("int8", "uint8", "int32", "uint32", "int64", "uint64", "bool")),
+    *(("ReduceMin", kind) for kind in ("int8", "uint8", "int32", "uint32", "int64", "uint64", "bool")),
+    *((name, kind) for name in ("ReduceSum", "ReduceProd", "ReduceSumSquare") for kind in ("uint32", "uint64")),
+    *((name, kind) for name in ("ArgMax", "ArgMin") for kind in WHOLE if kind != "bool"),
+)
+
+
+@pytest.mark.parametrize(("operator", "kind"), REDUCED)
+def test_reductions_of_every_type(operator: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over numbers up to the ends of the type, beside each other."""
+    element = np.dtype(kind)
+    code = onnx.helper.np_dtype_to_tensor_dtype(element)
+    arg = operator.startswith("Arg")
+    inputs = ["x"] if arg else ["x", "axis"]
+    nodes = [node(operator, inputs, ["y"], **({"axis": 1} if arg else {}))]
+    constants = {} if arg else {"axis": [1]}
+    source = model(nodes, [tensor("x", ("n", "w", 3), code)], [tensor("y", None, onnx.TensorProto.INT64)], constants)
+    proto = onnx.ModelProto.FromString(source)
+    proto.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.INT64 if arg else code
+    rng, feeds = np.random.default_rng(0), []
+    for n, w in ((1, 1), (2, 5), (3, 40)):
+        if kind == "bool":
+            feeds.append({"x": rng.random((n, w, 3)) < 0.5})
+            continue
+        limits = np.iinfo(element)
+        x = rng.integers(limits.min, limits.max, (n, w, 3), element, endpoint=True)
+        x[0, 0, 0], x[-1, -1, 1] = limits.max, limits.min
+        feeds.append({"x": x})
+    with np.errstate(over="ignore"):
+        check(proto.SerializeToString(), feeds, monkeypatch, 0, numpy=True)
