@@ -360,3 +360,32 @@ def test_reductions_of_every_type(operator: str, kind: str, monkeypatch: pytest.
         feeds.append({"x": x})
     with np.errstate(over="ignore"):
         check(proto.SerializeToString(), feeds, monkeypatch, 0, numpy=True)
+
+
+RECURRENT = [
+    ("LSTM", "forward", 4, {}),
+    ("LSTM", "bidirectional", 19, {}),
+    ("GRU", "reverse", 16, {"linear_before_reset": 1}),
+    ("GRU", "bidirectional", 21, {"linear_before_reset": 0}),
+    ("RNN", "forward", 33, {}),
+]
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize(("kind", "direction", "hidden", "attributes"), RECURRENT, ids=str)
+def test_recurrent_layers_with_weights_that_are_fed(
+    kind: str, direction: str, hidden: int, attributes: dict[str, Any], biased: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of units that fill panels and that do not, over open numbers of steps and rows."""
+    gates, directions = {"LSTM": 4, "GRU": 3, "RNN": 1}[kind], 1 + (direction == "bidirectional")
+    shapes = {"w": (directions, gates * hidden, 5), "r": (directions, gates * hidden, hidden)}
+    if biased:
+        shapes["b"] = (directions, 2 * gates * hidden)
+    nodes = [node(kind, ["x", *shapes], ["y", "h"], hidden_size=hidden, direction=direction, **attributes)]
+    inputs = [tensor("x", ("t", "n", 5)), *(tensor(name, shape) for name, shape in shapes.items())]
+    source = model(nodes, inputs, [tensor("y", None), tensor("h", None)])
+    feeds = [
+        {"x": data(t, n, 5), **{name: data(*shape, seed=t) / 3 for name, shape in shapes.items()}}
+        for t, n in ((1, 1), (7, 1), (4, 3), (20, 2))
+    ]
+    check(source, feeds, monkeypatch, 1e-4)

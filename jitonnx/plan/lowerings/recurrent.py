@@ -8,17 +8,17 @@ import numpy as np
 
 from jitonnx.ir import computation as c
 from jitonnx.ir import expr as e
-from jitonnx.ir.dims import Dim
+from jitonnx.ir.dims import Dim, known
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Statement
-from jitonnx.ir.types import TensorType, type_of
+from jitonnx.ir.types import TensorType
 from jitonnx.kernels.fixed24 import fit_24_bits
 from jitonnx.kernels.recurrent.spec import GATES, RecurrentSpec
 from jitonnx.kernels.recurrent.spec import choose as choose_recurrent
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.lowerings.products import gemm
-from jitonnx.plan.region import region_call
+from jitonnx.plan.lowerings.recurrent_weights import biases, input_matrix, packed_recurrence, zeros
 from jitonnx.plan.tensor import Tensor, row_major
 
 if TYPE_CHECKING:
@@ -34,19 +34,17 @@ def recurrent(planner: Planner, group: Group, statement: Statement) -> None:
     assert isinstance(computation, c.Recurrent)
     x, w, r, b, lengths, initial_h, initial_c, peepholes = (*statement.inputs, *[None] * 8)[:8]
     assert x is not None and w is not None and r is not None
-    weights, recurrence = planner.tensor(w).constant, planner.tensor(r).constant
-    bias = _constant(planner, b)
-    if weights is None or recurrence is None:
-        planner.unplannable("its weights are computed at run time")
-    directions, hidden = len(weights), computation.hidden
+    directions, hidden = w.shape[0], computation.hidden
+    if not isinstance(directions, int) or not known((*w.shape, *r.shape)):
+        planner.unplannable("only a run tells how large its weights are, and the time loop is made for them")
     each = len(computation.activations) // directions
     if any(
         computation.activations[d * each : (d + 1) * each] != computation.activations[:each] for d in range(directions)
     ):
+        # The loop is one kernel for both directions, and no exporter writes such layers.
         planner.unplannable("its directions have different activations")
-    bias = np.zeros((directions, 2 * GATES[computation.kind] * hidden), weights.dtype) if bias is None else bias
-    input_bias, recurrent_bias = _split_bias(bias, computation, hidden)
-    gates = _input_products(planner, group, x, weights, input_bias)
+    input_bias, recurrent_bias = biases(planner, b, computation, directions, x)
+    gates = _input_products(planner, group, x, input_matrix(planner, w), input_bias)
     outputs = [*statement.outputs, *[None] * 3][:3]
     read = [value is not None and planner.is_read(value) for value in outputs]
     batch = x.shape[1]
@@ -58,7 +56,7 @@ def recurrent(planner: Planner, group: Group, statement: Statement) -> None:
         batch=batch if isinstance(batch, int) else None,
         hidden=hidden,
         element=x.dtype.numpy.name,
-        fixed=_in_fixed_point(planner, recurrence, batch),
+        fixed=_in_fixed_point(planner, planner.tensor(r).constant, batch),
         linear_before_reset=computation.linear_before_reset,
         input_forget=computation.input_forget,
         peepholes=peepholes is not None,
@@ -68,17 +66,19 @@ def recurrent(planner: Planner, group: Group, statement: Statement) -> None:
         y=read[0],
         last=any(read[1:]),
     )
-    _time_loop(planner, group, statement, spec, gates, recurrence, recurrent_bias)
+    constants = [packed_recurrence(planner, spec, r), recurrent_bias]
+    _time_loop(planner, group, statement, spec, gates, directions, constants)
 
 
-def _in_fixed_point(planner: Planner, recurrence: np.ndarray, batch: Dim | int) -> bool:
+def _in_fixed_point(planner: Planner, recurrence: np.ndarray | None, batch: Dim | int) -> bool:
     """Whether steps are bound by reading R from beyond the first-level cache, and 24 bits hold it well enough.
 
     For two rows and more, decoding costs more than it saves: 1.0 to 1.2 of the time.
     """
     target = planner.target
     return (
-        planner.choices.fixed24
+        recurrence is not None
+        and planner.choices.fixed24
         and target.shifts_pairs
         and recurrence.dtype == np.float32
         and recurrence[0].nbytes > target.l1_bytes
@@ -87,37 +87,13 @@ def _in_fixed_point(planner: Planner, recurrence: np.ndarray, batch: Dim | int) 
     )
 
 
-def _constant(planner: Planner, value: Value | None) -> np.ndarray | None:
-    if value is None:
-        return None
-    array = planner.tensor(value).constant
-    if array is None:
-        planner.unplannable(f"{value.name} is computed at run time")
-    return array
-
-
-def _split_bias(bias: np.ndarray, computation: c.Recurrent, hidden: int) -> tuple[np.ndarray, np.ndarray]:
-    """The bias that the input products take, [directions * gates * hidden], and the recurrent one, [directions,
-    hidden].
-
-    A GRU that resets behind the product needs the recurrent bias of gate h inside the loop.
-    """
-    half = bias.shape[1] // 2
-    inputs, recurrent_part = bias[:, :half], bias[:, half:].copy()
-    inside = np.zeros((len(bias), hidden), bias.dtype)
-    if computation.kind == "GRU" and computation.linear_before_reset:
-        inside = recurrent_part[:, 2 * hidden :].copy()
-        recurrent_part[:, 2 * hidden :] = 0
-    return (inputs + recurrent_part).reshape(-1), inside
-
-
-def _input_products(planner: Planner, group: Group, x: Value, weights: np.ndarray, bias: np.ndarray) -> Tensor:
+def _input_products(planner: Planner, group: Group, x: Value, matrix: Tensor, bias: Tensor) -> Tensor:
     """X · Wᵀ + bias for all steps: [steps, batch, directions * gates * hidden]."""
     steps, batch, _ = x.shape
-    columns = weights.shape[0] * weights.shape[1]
-    matrix = planner.constant(np.ascontiguousarray(weights.reshape(columns, -1).T))
+    columns = matrix.shape[1]
     products = Value("gates", TensorType(x.dtype, (steps, batch, columns)))
-    bias_value = Value("gates bias", type_of(bias), bias)
+    bias_value = Value("gates bias", TensorType(x.dtype, bias.shape))
+    planner.bind(bias_value, bias)
     expr = e.operand(0, x.dtype) + e.operand(1, x.dtype)
     inner = Group(group.position, statement_of(group), expr=expr, operands=[bias_value], output=products)
     gates = planner.temporary(products.shape, x.dtype)
@@ -137,24 +113,23 @@ def _time_loop(
     statement: Statement,
     spec: RecurrentSpec,
     gates: Tensor,
-    recurrence: np.ndarray,
-    recurrent_bias: np.ndarray,
+    directions: int,
+    constants: list[Tensor],
 ) -> None:
     computation = statement.computation
     assert isinstance(computation, c.Recurrent)
     _, _, _, _, lengths, initial_h, initial_c, peepholes = (*statement.inputs, *[None] * 8)[:8]
     steps, batch, _ = gates.shape
-    directions, hidden = len(recurrence), computation.hidden
+    hidden = computation.hidden
     y = planner.place(statement.outputs[0])
     states = [planner.place(value) for value in statement.outputs[1:]]
-    zeros = np.zeros((directions, 1, hidden), spec.element)
-    constants = [planner.constant(spec.pack(recurrence)), planner.constant(recurrent_bias)]
     given: list[Tensor] = []
-    for value, shape in ((peepholes, None), (lengths, None), (initial_h, zeros), (initial_c, zeros)):
+    for value, is_state in ((peepholes, False), (lengths, False), (initial_h, True), (initial_c, True)):
         if value is not None:
             given.append(planner.dense(value))
-        elif spec.initial and shape is not None and (computation.kind == "LSTM" or not given[2:]):
-            given.append(_zeros(planner, (directions, batch, hidden), gates, "no initial state is given"))
+        elif spec.initial and is_state and (computation.kind == "LSTM" or not given[2:]):
+            state = planner.temporary((directions, batch, hidden), gates.dtype)
+            given.append(zeros(planner, state, "no initial state is given"))
         else:
             given.append(y)  # not touched
     last_h, last_c = [*states, y, y][:2] if len(states) < 2 else states
@@ -165,17 +140,10 @@ def _time_loop(
     sizes += [y_step, y_row, y_direction, hidden, batch * hidden]
     shared = y  # not touched
     if spec.parts > 1:
-        shared = _zeros(planner, (directions, spec.shared_elements(hidden)), gates, "what threads share, and count in")
+        shared = planner.temporary((directions, spec.shared_elements(hidden)), gates.dtype)
+        zeros(planner, shared, "what threads share, and count in")
     call = KernelCall(spec, [gates, *constants, *given, y, last_h, last_c, shared], list(sizes), 4, 7)
     call.label, call.reason = f"{computation.kind} {computation.direction} {hidden}", "the whole time loop"
     if spec.fixed:
         call.reason += ", reading weights of 24 bits"
     planner.call(call)
-
-
-def _zeros(planner: Planner, shape: tuple, like: Tensor, reason: str) -> Tensor:  # type: ignore[type-arg]
-    """Memory full of zeros: for the one of h and c that is not given, and for what threads share."""
-    state = planner.temporary(shape, like.dtype)
-    expr = e.constant(0, like.dtype)
-    planner.call(region_call([expr], [], [state], label="zero state", origin=(), reason=reason))
-    return state
