@@ -201,7 +201,7 @@ class Softmax(Computation):
 class Normalize(Computation):
     """x, scale?, bias?: (x - mean) / sqrt(variance + epsilon) * scale + bias over the axes from `axis` on.
 
-    kind: layer, or rms (no mean taken off). Further outputs, if any: the mean and 1 / sqrt(variance + epsilon).
+    kind: layer, or rms (no mean taken off).
     """
 
     kind: str

@@ -10,7 +10,7 @@ import numpy as np
 from jitonnx.ir import computation as c
 from jitonnx.ir import expr as e
 from jitonnx.ir.assumptions import demand_divisible, demand_equal
-from jitonnx.ir.dims import DimLike, floor_divide, minimum
+from jitonnx.ir.dims import DimLike, floor_divide, maximum, minimum, not_negative
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
@@ -91,6 +91,8 @@ class Attention(Operator):
             raise InferenceError(f"Q {q.type}, K {k.type} and V {v.type} do not fit each other")
         if not demand_divisible(count, heads.k[1]):
             raise InferenceError(f"{count} heads of Q do not divide among {heads.k[1]} of K and V")
+        if mask is not None and not demand_equal(minimum(mask.shape[-1], heads.total), mask.shape[-1]):
+            raise InferenceError(f"the mask {mask.type} is for more than the {heads.total} keys that there are")
         by_head = (batch, count, rows, heads.v[3])
         y = by_head if len(q.shape) == 4 else (batch, rows, count * heads.v[3])
         return (
@@ -179,15 +181,21 @@ class Attention(Operator):
         inputs = (q, k, v, mask, past_key, past_value, lengths)
         heads = self._heads(q.shape, k.shape, v.shape, None if past_key is None else past_key.shape)
         precise = self.softmax_precision in (None, DType.FLOAT, q.dtype)
-        scaled = self.scale is not None or isinstance(heads.q[3], int)
-        if to.wanted > 3 or self.softcap > 0 or not (precise and scaled):
+        # Scores that are given out, capped or rounded on the way are not held by the kernel, which keeps them in cache.
+        if to.wanted > 3 or self.softcap > 0 or not precise:
             return to.host(self, inputs, self.infer(*inputs)[: to.wanted])
         queries, keys, values = (_lower_by_head(to, x, s) for x, s in ((q, heads.q), (k, heads.k), (v, heads.v)))
         if past_key is not None and past_value is not None:
             keys, values = to.concat([past_key, keys], 2), to.concat([past_value, values], 2)
         plain = past_key is None and lengths is None  # query i then attends keys 0 to i if causal
         bias = self._lower_mask(to, mask, lengths, heads, q.dtype, plain)
-        computation = c.Attention(self._scale(heads), bool(self.is_causal) and plain, masked_rows_zero=True)
+        scale = 1.0
+        if self.scale is not None or isinstance(heads.q[3], int):
+            scale = self._scale(heads)
+        else:  # only a run tells by how much: the queries are divided instead
+            root = e.unary("sqrt", e.cast(e.operand(1, DType.INT64), q.dtype))
+            queries = to.map(e.operand(0, q.dtype) / root, queries, _dimension(to, maximum(heads.q[3], 1)))
+        computation = c.Attention(scale, bool(self.is_causal) and plain, masked_rows_zero=True)
         operands = (queries, keys, values) if bias is None else (queries, keys, values, bias)
         y = to.emit(computation, operands, TensorType(q.dtype, (*heads.q[:3], heads.v[3])))
         if len(q.shape) == 3:
@@ -268,7 +276,7 @@ def _masked_softmax(logits: np.ndarray, masked: np.ndarray) -> np.ndarray:
 
 def _padded_mask(to: Lowering, mask: Value | None, total: DimLike) -> Value | None:
     """A mask for fewer keys than there are allows none of the others."""
-    if mask is None or not (isinstance(mask.shape[-1], int) and isinstance(total, int)) or mask.shape[-1] >= total:
+    if mask is None or not_negative(mask.shape[-1] - total):
         return mask
     nothing = (0,) * (len(mask.shape) - 1)
     fill: Any = False if mask.dtype is DType.BOOL else -math.inf

@@ -221,9 +221,7 @@ class _OverTrailingAxes(Operator):
         axis = normalize_axis(self.axis, len(x.shape))
         simple = all(value is None or value.shape == x.shape[axis:] for value in (scale, bias))
         operands = [x, *(value for value in (scale, bias) if value is not None and simple)]
-        statistics = TensorType(x.dtype, (*x.shape[:axis], *(1,) * (len(x.shape) - axis)))
-        types = (x.type, statistics, statistics)[: to.wanted]
-        y, *rest = to.emit_many(c.Normalize(kind, axis, self.epsilon), operands, types)
+        y = to.emit(c.Normalize(kind, axis, self.epsilon), operands, x.type)
         if not simple:
             element, factor, summand = (e.operand(i, x.dtype) for i in range(3))
             y = (
@@ -231,7 +229,15 @@ class _OverTrailingAxes(Operator):
                 if bias is None
                 else to.map(element * factor + summand, y, scale, bias)
             )
-        return (y, *rest)
+        return (y, *self._lower_statistics(to, x, axis)) if to.wanted > 1 else (y,)
+
+    def _lower_statistics(self, to: Lowering, x: Value, axis: int) -> tuple[Value, Value]:
+        """The mean, and 1 / sqrt(variance + epsilon): reductions of their own, which few models ask for."""
+        over = range(axis, len(x.shape))
+        mean = to.reduce("mean", x, over, True)
+        element, other = e.operand(0, x.dtype), e.operand(1, x.dtype)
+        variance = to.reduce("mean", to.map((element - other) * (element - other), x, mean), over, True)
+        return mean, to.map(e.constant(1.0, x.dtype) / e.unary("sqrt", element + self.epsilon), variance)
 
 
 class LayerNormalization(_OverTrailingAxes):

@@ -8,16 +8,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jitonnx.ir import computation as c
+from jitonnx.ir import expr as e
 from jitonnx.ir.assumptions import demand_some
 from jitonnx.ir.dims import DimLike, floor_divide, known, maximum, minimum
+from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
-from jitonnx.ir.operator import InferenceError, Operator, internal
+from jitonnx.ir.operator import InferenceError, Operator, as_tuple, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.resampling import COORDINATES, NEAREST, axis_table, resample, scaled
 from jitonnx.ir.types import Shape, TensorType
 from jitonnx.ops.base import constant_of, lower_floating, normalize_axis, open_like, widen
 
+_SMALL = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16})
 _POLICIES = ("stretch", "not_larger", "not_smaller")
 
 
@@ -179,8 +182,24 @@ class Resize(Operator):
             return self.nearest_mode
         return "ceil" if scale < 1 else "floor"
 
-    @lower_floating
     def lower(
+        self,
+        to: Lowering,
+        x: Value,
+        roi: Value | None = None,
+        scales: Value | None = None,
+        sizes: Value | None = None,
+    ) -> Any:
+        """Elements that are merely moved, and small integers, whose sums float32 holds, are resampled in float32."""
+        if x.dtype not in _SMALL:
+            return self._lower_floating(to, x, roi, scales, sizes)  # larger integers are left to NumPy's float64
+        y = as_tuple(self._lower_floating(to, to.cast(x, DType.FLOAT), roi, scales, sizes))[0]
+        limits, element = np.iinfo(x.dtype.numpy), e.operand(0, DType.FLOAT)
+        within = e.minimum(e.maximum(element, float(limits.min)), float(limits.max))
+        return to.map(e.cast(within, x.dtype), y)
+
+    @lower_floating
+    def _lower_floating(
         self,
         to: Lowering,
         x: Value,
@@ -256,7 +275,6 @@ class Upsample(Operator):
     def evaluate(self, x: np.ndarray, scales: np.ndarray) -> np.ndarray:
         return self._resize.evaluate(x, None, scales)
 
-    @lower_floating
     def lower(self, to: Lowering, x: Value, scales: Value) -> Any:
         return self._resize.lower(to, x, None, scales)
 

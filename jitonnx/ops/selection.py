@@ -13,7 +13,7 @@ import numpy as np
 
 from jitonnx.ir import computation as c
 from jitonnx.ir.assumptions import demand_equal
-from jitonnx.ir.dims import DimLike, minimum, product
+from jitonnx.ir.dims import DimLike, floor_divide, maximum, minimum, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
@@ -436,17 +436,12 @@ class CenterCropPad(Operator):
 
     def lower(self, to: Lowering, x: Value, shape: Value) -> Value:
         type = self.infer(x, shape)
-        changes: list[int] = []
+        before, after = [], []
         for have, want in zip(x.shape, type.shape or (), strict=True):
-            if isinstance(have, int) and isinstance(want, int):
-                changes.append(want - have)
-            elif have == want:
-                changes.append(0)
-            else:
-                return to.host(self, (x, shape), (type,))[0]
-        before = tuple(-(-change // 2) if change < 0 else change // 2 for change in changes)
-        after = tuple(change - first for change, first in zip(changes, before, strict=True))
-        return to.emit(c.Pad(before, after, "constant"), (x,), type)
+            gap, cut = (floor_divide(maximum(more, 0), 2) for more in (want - have, have - want))
+            before.append(gap - cut)
+            after.append(want - have - before[-1])
+        return to.emit(c.Pad(tuple(before), tuple(after), "constant"), (x,), type)
 
 
 OPERATORS = (CenterCropPad, Compress, CumProd, CumSum, NonMaxSuppression, NonZero, ReverseSequence, TopK, Unique)

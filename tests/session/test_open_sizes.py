@@ -389,3 +389,48 @@ def test_recurrent_layers_with_weights_that_are_fed(
         for t, n in ((1, 1), (7, 1), (4, 3), (20, 2))
     ]
     check(source, feeds, monkeypatch, 1e-4)
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int8", "int16", "uint16"])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_resize_of_small_integers(kind: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    element, code = np.dtype(kind), onnx.helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    nodes = [node("Resize", ["x", "", "scales"], ["y"], mode=mode)]
+    scales = {"scales": np.array([1, 1, 2, 1.5], np.float32)}
+    source = model(nodes, [tensor("x", (1, 3, "h", "w"), code)], [tensor("y", None, code)], scales)
+    rng, limits = np.random.default_rng(0), np.iinfo(element)
+    feeds = [
+        {"x": rng.integers(limits.min, limits.max, (1, 3, h, w), element, endpoint=True)}
+        for h, w in ((1, 1), (5, 7), (33, 40))
+    ]
+    session = jitonnx.InferenceSession(source)
+    assert session.engine.compiled is not None
+    for feed in feeds:
+        ((ours,), (theirs,)) = session.run(None, feed), on_numpy(session.engine._source, list(feed.values()))
+        assert ours.dtype == theirs.dtype and ours.shape == theirs.shape
+        # Truncated from float32 and from float64: sums that are whole numbers may lie on either side.
+        assert np.abs(ours.astype(np.int64) - theirs.astype(np.int64)).max() <= (mode != "nearest")
+
+
+def test_attention_of_an_open_head_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [node("Attention", ["q", "k", "v"], ["y"])]
+    inputs = [tensor("q", ("n", 2, "s", "d")), tensor("k", ("n", 2, "t", "d")), tensor("v", ("n", 2, "t", "e"))]
+    opsets = [onnx.helper.make_opsetid("", 23)]
+    source = model(nodes, inputs, [tensor("y", None)], opset_imports=opsets)
+    feeds = []
+    for n, s, t, d, e in ((1, 4, 5, 8, 6), (2, 1, 7, 3, 16), (1, 9, 1, 64, 5)):
+        feeds.append({"q": data(n, 2, s, d), "k": data(n, 2, t, d, seed=1), "v": data(n, 2, t, e, seed=2)})
+    check(source, feeds, monkeypatch, 1e-4, numpy=True)
+
+
+def test_statistics_of_a_layer_normalization(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [node("LayerNormalization", ["x", "s", "b"], ["y", "mean", "inverse"], axis=-1)]
+    outputs = [tensor(name, None) for name in ("y", "mean", "inverse")]
+    source = model(nodes, [tensor("x", ("n", "w", 12))], outputs, {"s": data(12), "b": data(12, seed=1)})
+    check(source, [{"x": data(n, w, 12)} for n, w in ((1, 1), (2, 5), (3, 40))], monkeypatch, 1e-4)
+
+
+def test_center_crop_pad(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [node("CenterCropPad", ["x", "size"], ["y"], axes=[1, 2])]
+    source = model(nodes, [tensor("x", ("n", "h", "w"))], [tensor("y", None)], {"size": [6, 5]})
+    check(source, [{"x": data(2, h, w)} for h, w in ((6, 5), (3, 9), (9, 4), (1, 1), (7, 6))], monkeypatch)

@@ -142,8 +142,6 @@ def normalize(planner: Planner, group: Group, statement: Statement) -> None:
     assert isinstance(computation, c.Normalize)
     image, scale, bias = (*statement.inputs, None, None)[:3]
     assert image is not None
-    if any(planner.is_read(value) for value in statement.outputs[1:]):
-        planner.unplannable("its mean and deviation are asked for")
     _check_float(planner, image)
     x = planner.tensor(image)
     axes = range(computation.axis, x.rank)
