@@ -390,8 +390,8 @@ class Pad(Operator):
             widths = [(max(a, 0), max(b, 0)) for a, _, b in extents]
             return np.pad(data[cut], widths, mode=self.mode)  # type: ignore[call-overload]
         empty: Any = "" if data.dtype == object else 0
-        value = empty if constant_value is None else constant_value.reshape(()).item()
-        result = np.full([max(a + size + b, 0) for a, size, b in extents], value, data.dtype)
+        result = np.empty([max(a + size + b, 0) for a, size, b in extents], data.dtype)
+        result.fill(empty if constant_value is None else constant_value.reshape(()).item())  # as it is, a string too
         part = data[cut]
         places = (slice(max(a, 0), max(a, 0) + length) for (a, _, _), length in zip(extents, part.shape, strict=True))
         if part.size:
