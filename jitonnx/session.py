@@ -124,10 +124,7 @@ class InferenceSession(Session):
         fails, or a lack of memory.
         """
         if run_options is None and (not output_names or output_names == self._output_names):
-            try:
-                outputs = self._runs.entry(input_feed)
-            except MemoryError:
-                outputs = None  # the longer way says what there is no memory for
+            outputs = self._runs.entry(input_feed)
             if outputs is not None:
                 return outputs
         return self._runs.run(output_names, input_feed, run_options)
