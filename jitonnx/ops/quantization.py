@@ -227,6 +227,15 @@ class DynamicQuantizeLinear(Operator):
         return to.map(_quantised(quotient, shift, DType.UINT8), x, scale, zero), scale, zero
 
 
+def _check_places(a: Value, b: Value, of_a: Value | None, of_b: Value | None) -> None:
+    """InferenceError unless vectors of scales or zero points have one element, or one for each row or column."""
+    for x, given, axis, what in ((a, of_a, -2, "row"), (b, of_b, -1, "column")):
+        if given is None or len(given.shape) != 1 or is_one(given.shape[0]):
+            continue
+        if len(x.shape) < 2 or not demand_equal(given.shape[0], x.shape[axis]):
+            raise InferenceError(f"{given.name!r} is {given.type}, neither one nor one for each {what} of {x.type}")
+
+
 class MatMulInteger(Operator):
     """(A - a_zero_point) times (B - b_zero_point) in int32, as MatMul. Zero points are scalars, or those of each row of
     A and of each column of B."""
@@ -240,6 +249,7 @@ class MatMulInteger(Operator):
         for value in (b, a_zero, b_zero):
             if value is not None:
                 check_dtype(value, _BYTES)
+        _check_places(a, b, a_zero, b_zero)
         return TensorType(DType.INT32, _product_shape(a, b))
 
     def evaluate(
@@ -261,7 +271,7 @@ class QLinearMatMul(Operator):
     types = _BYTES | _FLOAT8
 
     def infer(self, a: Value, a_scale: Value, a_zero: Value, b: Value, *others: Value) -> TensorType:
-        _, b_zero, _, y_zero = others
+        b_scale, b_zero, _, y_zero = others
         for value in (a, a_zero, b, b_zero, y_zero):
             if value.dtype in _FLOAT8:
                 raise InferenceError(
@@ -271,6 +281,8 @@ class QLinearMatMul(Operator):
             check_dtype(value, _BYTES)
         same_dtype(a, a_zero)
         same_dtype(b, b_zero)
+        _check_places(a, b, a_zero, b_zero)
+        _check_places(a, b, a_scale, b_scale)
         return TensorType(y_zero.dtype, _product_shape(a, b))
 
     def evaluate(self, a: np.ndarray, a_scale: np.ndarray, a_zero: np.ndarray, *others: np.ndarray) -> np.ndarray:
