@@ -147,7 +147,7 @@ class LpPool(_Pool):
 
     @lower_halves
     def lower(self, to: Lowering, x: Value) -> Value:
-        if self.p != int(self.p):
+        if self.p != int(self.p):  # version 1 alone allows it, and no exporter wrote it
             (y,) = to.host(self, (x,), (self._type(x),))
             return y
         return to.emit(self._computation("lp", x, p=int(self.p)), (x,), self._type(x))

@@ -258,6 +258,7 @@ class _Recurrent(Operator):
     def lower(self, to: Lowering, *operands: Value | None) -> tuple[Value, ...]:
         """c.Recurrent, which has layout 0, with transposes around it for layout 1."""
         types = self.infer(*operands)  # type: ignore[arg-type]
+        # The loop over time is code for a number of units.
         if not all(isinstance(dim, int) for dim in types[0].shape[-1:]):  # type: ignore[index]
             return to.host(self, operands, types[: to.wanted])
         hidden = types[0].shape[-1]  # type: ignore[index]

@@ -64,6 +64,7 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     image, kernel, bias = (*statement.inputs, None)[:3]
     assert image is not None and kernel is not None and group.output is not None
     if image.dtype is not DType.FLOAT:
+        # The operators give double, weights of the run and more axes to products of unfolded images instead.
         planner.unplannable(f"a convolution of {image.dtype.text}")
     factors = None
     if group.scaling is not None:

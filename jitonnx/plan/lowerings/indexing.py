@@ -48,6 +48,8 @@ def gather_nd(planner: Planner, group: Group, statement: Statement) -> None:
     first, itemsize = computation.batch_dims, data.dtype.itemsize
     width = indices.shape[-1]
     if not isinstance(width, int) or not 0 < width <= MAX_RANK:
+        # Tuples address at most as many axes as tensors of other kernels have; of an open width, not even the rank of
+        # the result is known. Tuples of nothing address the whole.
         planner.unplannable(f"its index tuples have {width} elements")
     extents = data.shape[first : first + width]
     strides = [product(data.shape[first + i + 1 :]) * itemsize for i in range(width)]
@@ -106,6 +108,7 @@ def gather_elements(planner: Planner, group: Group, statement: Statement) -> Non
     assert isinstance(computation, c.GatherElements)
     data, indices, out = _gather_operands(planner, statement)
     if data.rank > MAX_RANK:
+        # Kernels have that many loops; exporters write up to 6 axes.
         planner.unplannable(f"it has more than {MAX_RANK} axes")
     axis = computation.axis
     others = tuple(0 if i == axis else stride for i, stride in enumerate(data.strides))
@@ -152,6 +155,7 @@ def _gather_operands(planner: Planner, statement: Statement) -> tuple[Tensor, Te
 def _dense_place(planner: Planner, value: Value) -> Tensor:
     """Where a result is written row-major, without gaps."""
     if value.dtype is DType.STRING:
+        # Strings are Python's objects, which native code must not touch.
         planner.unplannable("strings are moved by NumPy")
     out = planner.place(value)
     return out if out.contiguous else planner.move(value, tuple(range(out.rank)))
@@ -163,6 +167,7 @@ def scatter_elements(planner: Planner, group: Group, statement: Statement) -> No
     assert isinstance(computation, c.ScatterElements)
     indices, updates, out = _scatter_operands(planner, statement)
     if out.rank > MAX_RANK:
+        # Kernels have that many loops; exporters write up to 6 axes.
         planner.unplannable(f"it has more than {MAX_RANK} axes")
     axis, padding = computation.axis, [0] * (MAX_RANK - out.rank)
     sizes = [*indices.shape, *(1 for _ in padding), *indices.strides, *padding, *out.strides, *padding]

@@ -23,6 +23,7 @@ def local_response_normalize(planner: Planner, group: Group, statement: Statemen
     assert isinstance(computation, c.LocalResponseNormalize) and statement.inputs[0] is not None
     assert group.output is not None
     if statement.inputs[0].dtype is not DType.FLOAT or len(statement.inputs[0].shape) not in (3, 4):
+        # A normalisation of images of a decade ago: it occurs on float images alone.
         planner.unplannable(f"LRN of {statement.inputs[0].type}")
     x = planner.channels_last(statement.inputs[0])
     y = planner.place(group.output, channels_last_order(x.rank), strict=True)

@@ -44,6 +44,7 @@ def pad(planner: Planner, group: Group, statement: Statement) -> None:
     assert isinstance(computation, c.Pad) and statement.inputs[0] is not None
     source, target = planner.tensor(statement.inputs[0]), planner.place(value, planner.order(value))
     if target.rank > MAX_RANK:
+        # As for gathering: exporters write up to 6 axes.
         planner.unplannable(f"it has more than {MAX_RANK} axes")
     order = memory_order(target)
     if not _along_rows(target, order):

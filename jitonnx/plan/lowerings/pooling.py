@@ -44,6 +44,7 @@ def _pool_channels_last(planner: Planner, group: Group, statement: Statement) ->
     assert isinstance(computation, c.Pool) and statement.inputs[0] is not None
     x = planner.channels_last(statement.inputs[0])
     if x.rank > 5 or x.dtype.numpy.name not in ELEMENTS[computation.kind]:
+        # Windows over four axes and more, which no framework has layers for, and integers of 16 bits and more.
         planner.unplannable(f"{computation.kind} pooling of {x.dtype.text} with {x.rank} axes")
     order = channels_last_order(x.rank)
     assert group.output is not None

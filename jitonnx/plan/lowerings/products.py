@@ -32,6 +32,7 @@ def matmul(planner: Planner, group: Group, statement: Statement) -> None:
     left, right = statement.inputs
     assert left is not None and right is not None and group.output is not None
     if left.dtype.numpy.name not in ELEMENTS:
+        # ONNX has no products of other types; half precision is widened, and bytes have operators of their own.
         planner.unplannable(f"a product of {left.dtype.text}")
     a, b = planner.tensor(left), planner.tensor(right)
     out = planner.place(group.output, tuple(range(len(group.output.shape))), strict=True)
@@ -147,6 +148,7 @@ def attention(planner: Planner, group: Group, statement: Statement) -> None:
     q_value, k_value, v_value, mask_value = (*statement.inputs, None)[:4]
     assert q_value is not None and k_value is not None and v_value is not None
     if q_value.dtype is not DType.FLOAT:
+        # ONNX's Attention of double, which no exporter writes; attention spelt out in double is fused by no rewrite.
         planner.unplannable(f"attention of {q_value.dtype.text}")
     q, k, v = planner.unit_inner(q_value), planner.tensor(k_value), planner.tensor(v_value)
     y = planner.place(statement.outputs[0], HEADS_INSIDE)

@@ -60,6 +60,7 @@ def resize(planner: Planner, group: Group, statement: Statement) -> None:
     source, shape = planner.tensor(statement.inputs[0]), computation.shape
     changing = _resampled_axes(computation, source.shape)
     if source.dtype is not DType.FLOAT and computation.mode != "nearest":
+        # Images of double occur in no model; small integers are resampled in float32 by the operator.
         planner.unplannable(f"resampling of {source.dtype.text}")
     if _is_image_resize(computation, source.shape):
         if (factors := _repeats(planner, group, computation, source)) is not None:
@@ -72,6 +73,7 @@ def resize(planner: Planner, group: Group, statement: Statement) -> None:
         return
     assert group.expr is None, "Bug: resampling axis by axis has no epilogue"
     if source.dtype is not DType.FLOAT:
+        # As above, for what is no image.
         planner.unplannable(f"resampling of axes {changing} of {source.dtype.text}")
     tensor = planner.dense(statement.inputs[0])
     growth = {axis: usual(shape[axis]) / usual(source.shape[axis]) for axis in changing}

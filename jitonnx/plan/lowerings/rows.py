@@ -109,6 +109,7 @@ def _merge(tensor: Tensor, axes: Sequence[int]) -> DimLike | None:
 
 def _check_float(planner: Planner, value: Value) -> None:
     if value.dtype not in (DType.FLOAT, DType.DOUBLE):
+        # ONNX defines these for floats alone, and half precision is widened.
         planner.unplannable(f"its kernel does not take {value.dtype.text}")
 
 
@@ -289,6 +290,7 @@ def _reduce(
     assert source is not None
     x = planner.tensor(source)
     if x.dtype.numpy.name not in ELEMENTS:
+        # The operators widen other types to these.
         planner.unplannable(f"no reduction of {x.dtype.text}")
     loops = three_loops(axes, x)
     if loops is None:

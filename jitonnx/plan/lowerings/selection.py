@@ -32,6 +32,7 @@ def cumulate(planner: Planner, group: Group, statement: Statement) -> None:
     name = x.dtype.numpy.name
     element = _WRAPPING.get(name, name)
     if element not in ELEMENTS:
+        # What ONNX allows is here: other types are widened or wrap around alike.
         planner.unplannable(f"no cumulative {computation.kind} of {x.dtype.text}")
     spec = ScanSpec(computation.kind, loops.inner == 1, computation.exclusive, computation.reverse, element)
     (x_outer, x_step, _), (y_outer, y_step, _) = loops.strides
@@ -48,6 +49,7 @@ def top_k(planner: Planner, group: Group, statement: Statement) -> None:
     x = planner.tensor(statement.inputs[0])
     order = [*(other for other in range(x.rank) if other != axis), axis]
     if x.dtype.numpy.name not in TOPK_ELEMENTS:
+        # ONNX's numbers are all here; half precision is widened.
         planner.unplannable(f"no largest elements of {x.dtype.text}")
     if _row_stride(x, axis) is None:
         x = planner.copy(x, order, "needed as rows")

@@ -31,6 +31,8 @@ def transposed_convolution(planner: Planner, group: Group, statement: Statement)
     weights = planner.tensor(kernel)
     array = weights.constant
     if array is None or array.ndim not in (3, 4) or image.dtype is not DType.FLOAT:
+        # Conv and ConvTranspose give such to products of unfolded images instead; this is for constants that only
+        # seem so, as views of what a run computes.
         planner.unplannable(
             "a transposed convolution of computed weights, over more than two axes, or of another type than float"
         )
