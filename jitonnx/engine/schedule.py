@@ -27,6 +27,7 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.extract import extract
 from jitonnx.ir.graph import Binding, Graph, Node, Value
 from jitonnx.ir.lowering import lower
+from jitonnx.ir.types import TensorType
 from jitonnx.model.evaluate import bind, bindings_by_value, evaluate_node, known, owned
 from jitonnx.plan.choices import Choices
 from jitonnx.plan.make import make_plan
@@ -377,15 +378,21 @@ class Schedule:
     def _assumptions(
         self, graph: Graph, bound: Mapping[Value, Sequence[tuple[str, Binding]]]
     ) -> list[Callable[[Mapping[str, int]], None] | None]:
-        """What was assumed of sizes, looked at before the first step by which all of them are known."""
-        when: dict[str, int] = {name: 0 for name in graph.bindings}
+        """What was assumed of sizes, looked at before the first step by which all of them are known.
+
+        An assumption about a variable that nothing binds is about values that rewrites have taken out.
+        """
+        shapes = [value.type.shape for value in graph.inputs if isinstance(value.type, TensorType)]
+        when = dict.fromkeys({name for shape in shapes for dim in shape or () for name in dims.variables(dim)}, 0)
+        when |= dict.fromkeys(graph.bindings, 0)
         for number, checks in enumerate(self._checks):
             for given in checks:
                 when.update((name, number + 1) for name, _ in bound.get(given.value, ()))
         pairs: list[list[tuple[DimLike, DimLike]]] = [[] for _ in range(len(self.steps) + 1)]
         for a, b in sorted(graph.assumptions, key=str):
             names = dims.variables(a) | dims.variables(b)
-            pairs[max((when.get(name, 0) for name in names), default=0)].append((a, b))
+            if names <= when.keys():
+                pairs[max((when[name] for name in names), default=0)].append((a, b))
         return [_Assumed(some) if some else None for some in pairs[:-1]]
 
 

@@ -11,6 +11,13 @@ import pytest
 from onnx import TensorProto, helper
 
 from jitonnx import InferenceSession
+from jitonnx.engine.pipeline import Engine, Settings
+from jitonnx.ir.dims import variable
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Graph
+from jitonnx.ir.types import TensorType
+from jitonnx.ops.selection import NonZero
+from jitonnx.runtime.cache import KernelCache
 from tests.session.models import BOOL, FLOAT, INT64, node, tensor
 
 CONTROL_FLOW = [
@@ -434,3 +441,14 @@ def test_non_max_suppression_alone(opset: int) -> None:
     inputs = [tensor("boxes", (1, "n", 4)), tensor("scores", (1, 1, "n")), tensor("most", [1], INT64)]
     feed = {"boxes": numbers(1, 20, 4), "scores": numbers(1, 1, 20), "most": np.array([5])}
     check(bytes_of(nodes, inputs, [tensor("chosen", None, INT64)], opset), feed)
+
+
+def test_assumptions_about_what_rewrites_took_out_are_not_asked() -> None:
+    """Of a variable whose value is gone no run tells the size; nothing that is left was planned by it."""
+    rewritten = Graph("gone")
+    x = rewritten.add_input("x", TensorType(DType.FLOAT, (variable("n"),)))
+    rewritten.outputs = list(rewritten.add(NonZero(), [x]))
+    rewritten.assumptions.add((variable("gone.0"), 3))
+    engine = Engine(rewritten, Settings(1), KernelCache())
+    (found,) = engine.run([np.array([0, 2, 0, 5], np.float32)])
+    np.testing.assert_array_equal(found, [[1, 3]])
