@@ -448,7 +448,7 @@ def test_assumptions_about_what_rewrites_took_out_are_not_asked() -> None:
     rewritten = Graph("gone")
     x = rewritten.add_input("x", TensorType(DType.FLOAT, (variable("n"),)))
     rewritten.outputs = list(rewritten.add(NonZero(), [x]))
-    rewritten.assumptions.add((variable("gone.0"), 3))
+    rewritten.assumptions.note(variable("gone.0"), 3)
     engine = Engine(rewritten, Settings(1), KernelCache())
     (found,) = engine.run([np.array([0, 2, 0, 5], np.float32)])
     np.testing.assert_array_equal(found, [[1, 3]])
