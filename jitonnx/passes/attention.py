@@ -73,7 +73,7 @@ def attention(node: Node, edit: Edit) -> Result:
     rank = len(softmax.output.shape)
     if softmax.operator.flatten or softmax.operator.axis % rank != rank - 1:
         raise Decline(Reason.ATTRIBUTE, f"softmax over axis {softmax.operator.axis}")
-    if not node.output.dtype.is_float:
+    if not node.output.dtype.is_float or node.output.dtype is DType.DOUBLE:  # the kernel has none; its parts have
         raise Decline(Reason.DTYPE, node.output.dtype.text)
     q, k = _operands(found, edit)
     masks = _remaining_masks(found, scores, edit)

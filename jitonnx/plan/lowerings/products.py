@@ -148,7 +148,7 @@ def attention(planner: Planner, group: Group, statement: Statement) -> None:
     q_value, k_value, v_value, mask_value = (*statement.inputs, None)[:4]
     assert q_value is not None and k_value is not None and v_value is not None
     if q_value.dtype is not DType.FLOAT:
-        # ONNX's Attention of double, which no exporter writes; attention spelt out in double is fused by no rewrite.
+        # ONNX's Attention of double, which no exporter writes; attention spelt out in double stays in its parts.
         planner.unplannable(f"attention of {q_value.dtype.text}")
     q, k, v = planner.unit_inner(q_value), planner.tensor(k_value), planner.tensor(v_value)
     y = planner.place(statement.outputs[0], HEADS_INSIDE)
