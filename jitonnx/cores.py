@@ -43,6 +43,8 @@ HALF_WIDTH = Core(fmas=2, loads=2, l3_bytes=10.0, memory_bytes=4.3)
 _NAMED = {"znver4": ZEN_4, "znver5": ZEN_5} | dict.fromkeys(
     ("skylake-avx512", "skx", "cascadelake", "icelake-server", "sapphirerapids", "x86-64-v4"), INTEL_SERVER
 )
+_SERVER_L2_BYTES = 1 << 20
+"""Cores of Intel's servers have a second-level cache of at least so many bytes."""
 
 
 def core_named(cpu: str) -> Core:
@@ -71,6 +73,3 @@ def _known(vendor: str, family: str, vector_bytes: int, l2_bytes: int) -> Core |
     if vendor == "AuthenticAMD":
         return ZEN_4
     return INTEL_SERVER if l2_bytes >= _SERVER_L2_BYTES else None  # cores for desktops have one multiplier of 512 bits
-
-
-_SERVER_L2_BYTES = 1 << 20

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -192,13 +192,6 @@ def _settled(value: Value) -> Value:
 # ---------------------------------------------------------------------------------------------- running
 
 
-class Step(Protocol):
-    """One step of a schedule."""
-
-    def __call__(self, values: dict[Value, Any], sizes: dict[str, int]) -> None:
-        """Add what the step gives to `values`, and the variables that this tells to `sizes`."""
-
-
 class NativeStep:
     """A native segment, compiled, with its programs."""
 
@@ -214,6 +207,7 @@ class NativeStep:
         self.programs: Kept[Ready] = Kept(PROGRAMS_KEPT, Ready.memory_bytes, table_bytes)
 
     def __call__(self, values: dict[Value, Any], sizes: dict[str, int]) -> None:
+        """Add what the step gives to `values`."""
         key = tuple([sizes[name] for name in self._names])
         ready = self.programs.find(key) or self.programs.get(key, functools.partial(self._ready, key))
         values.update(zip(self._outputs, ready.run([values[value] for value in self._inputs]), strict=True))

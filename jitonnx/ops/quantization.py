@@ -119,10 +119,6 @@ class QuantizeLinear(_Linear):
             return zero_point
         return DType(self.output_dtype) if self.output_dtype else DType.UINT8
 
-    def _quotient_dtype(self, x: DType, scale: DType) -> DType:
-        """In which type x is divided: `precision`, else x's own (float32 for half precision, and for integers)."""
-        return DType(self.precision) if self.precision else DType.FLOAT
-
     def infer(self, x: Value, scale: Value, zero_point: Value | None = None) -> TensorType:
         self._check(x, scale, zero_point)
         dtype = self._result(None if zero_point is None else zero_point.dtype)

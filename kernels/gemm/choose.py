@@ -106,10 +106,10 @@ def tile_cost(rows: int, vectors: float, core: Core) -> float:
 
     and of what does not bind a little all the same, as measured: 0.15 for each vector of b, 0.02 for each element of a.
 
-    Where a core does two FMAs a cycle, beside loads and prefetches on two other ports, each of these costs about half
-    an FMA: tiles of two vectors reached 0.83 of the FMA limit where 8 x 3, 9 x 3 and 6 x 4 had 0.90 (Intel's servers).
+    Where b is asked for besides, loads and prefetches share two ports, and each costs about half of one of the two FMAs
+    a cycle: tiles of two vectors reached 0.83 of the FMA limit where 8 x 3, 9 x 3 and 6 x 4 had 0.90 (Intel's servers).
     """
-    if core.fmas > 1:
+    if core.waits_for_l3:
         loads = (rows + 2 * vectors + 2) * core.fmas / core.loads  # a, b, b asked for, the next panel and rows of a
         return max(rows * vectors, 8, 2.7 * vectors) + 0.55 * loads
     return max(rows * vectors, rows + vectors, 8, 3.2 * vectors) + 0.15 * vectors + 0.02 * rows
