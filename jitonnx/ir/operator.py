@@ -54,6 +54,8 @@ class Operator:
     """One operator with its attributes. A subclass is the declaration; see docs/operators.md for how to write one."""
 
     def __init_subclass__(cls) -> None:
+        if "name" not in vars(cls):
+            cls.name = cls.__name__
         # Only the fields are taken from `dataclass`. The methods that it would generate, and compile, for each of some
         # 200 declarations take 60 ms of every start; those below serve all.
         dataclass(init=False, repr=False, eq=False, kw_only=True)(cls)
@@ -84,7 +86,10 @@ class Operator:
     def __repr__(self) -> str:
         return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in attributes_of(self).items())})"
 
+    name: ClassVar[str] = ""
+    """ONNX's operator type; that of the class where a declaration does not say."""
     domain: ClassVar[str] = ""
+    """ONNX's domain, "" for ai.onnx."""
     versions: ClassVar[tuple[int, ...]] = ()
     """The operator-set versions in which ONNX changed it, oldest first."""
     removed: ClassVar[int | None] = None
@@ -108,11 +113,6 @@ class Operator:
     bodies: ClassVar[tuple[str, ...]] = ()
     """ONNX's names of the attributes that are graphs, which the operator runs. `evaluate` is given, as `bodies`, a
     function for each, of a body's own inputs, which gives a list of its outputs."""
-
-    @property
-    def name(self) -> str:
-        """ONNX's operator type."""
-        return type(self).__name__
 
     @classmethod
     def upgrade(cls, node: RawNode) -> None:

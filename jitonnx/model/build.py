@@ -21,14 +21,13 @@ from jitonnx.model.check import (
     Opsets,
     captured,
     describe,
-    domain_of,
     function_key,
     sorted_nodes,
 )
 from jitonnx.model.functions import Scope, enter
 from jitonnx.model.tensors import TensorReader
 from jitonnx.model.types import Dimensions, declaration, tensor_type, value_type
-from jitonnx.ops.registry import build
+from jitonnx.ops.registry import canonical, registry
 from jitonnx.proto import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 
@@ -137,7 +136,7 @@ class Builder:
             function = self._functions.get(function_key(node))
             if function is not None:
                 self._call(graph, node, function, scope)
-            elif node.op_type == "Constant" and domain_of(node.domain) == "":
+            elif node.op_type == "Constant" and canonical(node.domain) == "":
                 (name,) = node.output
                 array = self._constant(node, scope)
                 scope.values[name] = graph.add_constant(array, scope.name(name))
@@ -171,7 +170,7 @@ class Builder:
 
         raw = RawNode(
             operator=node.op_type,
-            domain=domain_of(node.domain),
+            domain=canonical(node.domain),
             version=0,
             name=f"{scope.prefix}{node.name}" if node.name else "",
             attributes=self._attributes(node, scope),
@@ -180,7 +179,7 @@ class Builder:
             add_constant=add_constant,
             add=add,
         )
-        operator = _invalid_graph_of(lambda: build(raw, scope.opsets.versions.get(raw.domain, 1)), where)
+        operator = _invalid_graph_of(lambda: registry.build(raw, scope.opsets.versions.get(raw.domain, 1)), where)
         results = _failing(lambda: self._added(graph, operator, raw, origin, node, scope))
         scope.values.update((name, value) for name, value in zip(node.output, results, strict=False) if name)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from jitonnx import errors
 from jitonnx.errors import Fail, InvalidArgument, InvalidGraph
-from jitonnx.ops.registry import DOMAINS, registry
+from jitonnx.ops.registry import canonical, registry
 from jitonnx.proto import IR_VERSION, AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto
 from jitonnx.records import dataclass
 
@@ -39,20 +39,15 @@ class Opsets:
     def of(cls, proto: ModelProto | FunctionProto) -> Opsets:
         versions: dict[str, int] = {}
         for entry in proto.opset_import:
-            domain = domain_of(entry.domain)
+            domain = canonical(entry.domain)
             versions[domain] = max(entry.version, versions.get(domain, entry.version))
         return cls(versions)
-
-
-def domain_of(domain: str) -> str:
-    """A domain's canonical name: "" for ai.onnx."""
-    return "" if domain == "ai.onnx" else domain
 
 
 def function_key(proto: NodeProto | FunctionProto) -> FunctionKey:
     """What a call and its function have in common."""
     name = proto.op_type if isinstance(proto, NodeProto) else proto.name
-    return domain_of(proto.domain), name, proto.overload
+    return canonical(proto.domain), name, proto.overload
 
 
 def describe(node: NodeProto) -> str:
@@ -85,11 +80,12 @@ def _check_opsets(model: ModelProto) -> None:
             "the ONNX OperatorSet is being imported."
         )
     for opsets in [Opsets.of(model), *map(Opsets.of, model.functions)]:
-        for domain, version in opsets.versions.items():
-            if domain in DOMAINS and not 1 <= version <= DOMAINS[domain]:
+        for name, version in opsets.versions.items():
+            domain = registry.domain(name)
+            if domain is not None and not 1 <= version <= domain.newest:
                 raise Fail(
-                    f"operator set {version} of domain {domain or 'ai.onnx'!r} is unknown: jitonnx knows 1 to "
-                    f"{DOMAINS[domain]}; export the model for one of these, or upgrade jitonnx"
+                    f"operator set {version} of domain {name or 'ai.onnx'!r} is unknown: jitonnx knows 1 to "
+                    f"{domain.newest}; export the model for one of these, or upgrade jitonnx"
                 )
 
 
@@ -100,13 +96,12 @@ def _check_operators(model: ModelProto, functions: set[FunctionKey]) -> None:
     """Of every operator that cannot be run, not only the first: InvalidGraph if the model itself is wrong about one,
     errors.NotImplemented if jitonnx lacks them.
     """
-    known = set(registry()) | HANDLED_BY_THE_LOADER
     imports = Opsets.of(model)
     faults: dict[_Fault, int] = {}
     bodies = [(list(model.graph.node), imports)] + [(list(f.node), Opsets.of(f)) for f in model.functions]
     for nodes, opsets in bodies:
         for node in _with_subgraphs(nodes):
-            fault = _operator_fault(node, opsets, known, functions, model.ir_version)
+            fault = _operator_fault(node, opsets, functions, model.ir_version)
             if fault is not None:
                 faults[fault] = faults.get(fault, 0) + 1
     if not faults:
@@ -130,27 +125,28 @@ class _Fault(NamedTuple):
 def _operator_fault(
     node: NodeProto,
     opsets: Opsets,
-    known: set[tuple[str, str]],
     functions: set[FunctionKey],
     ir_version: int,
 ) -> _Fault | None:
-    domain = domain_of(node.domain)
+    domain = canonical(node.domain)
     if function_key(node) in functions:
         return None
     default = 1 if ir_version < FIRST_IR_WITH_OPSETS or domain in IMPORTED_ANYWAY else None
     version = opsets.versions.get(domain, default)
     if version is None:
         return _Fault(f"No opset import for domain {domain or 'ai.onnx'!r}, which {node.op_type} needs", True)
-    if domain not in DOMAINS:
-        return _Fault(f"{domain}:{node.op_type}({version}) is not a registered function/op")
-    if (domain, node.op_type) not in known:
+    if (domain, node.op_type) in HANDLED_BY_THE_LOADER:
+        return None
+    declaration = registry.find(domain, node.op_type)
+    if declaration is None:
         import difflib
 
-        close = difflib.get_close_matches(node.op_type, [name for place, name in known if place == domain], 2, 0.8)
+        close = difflib.get_close_matches(node.op_type, registry.names(domain), 2, 0.8)
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
+        if domain and not domain.startswith("ai.onnx"):  # onnxruntime's words for what ONNX does not define
+            return _Fault(f"{domain}:{node.op_type}({version}) is not a registered function/op{hint}")
         return _Fault(f"No Op registered for {node.op_type} with domain_version of {version}{hint}")
-    declaration = registry().get((domain, node.op_type))
-    if declaration is not None and version < declaration.versions[0]:
+    if version < declaration.versions[0]:
         return _Fault(
             f"No Op registered for {node.op_type} with domain_version of {version}; "
             f"it exists since {declaration.versions[0]}",

@@ -236,3 +236,13 @@ def via_float32(evaluate: Callable[..., np.ndarray]) -> Callable[..., np.ndarray
         return result.astype(first.dtype) if result.dtype == np.float32 else result
 
     return widened
+
+
+class OnHost(Operator):
+    """An operator that is evaluated on NumPy, between native programs."""
+
+    def lower(self, to: Lowering, *inputs: Value | None) -> Value | tuple[Value, ...]:
+        types: Any = self.infer(*inputs)
+        if isinstance(types, TensorType):
+            return to.host(self, inputs, (types,))[0]
+        return to.host(self, inputs, types)

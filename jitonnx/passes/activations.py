@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 
 from jitonnx.ir.graph import Node
-from jitonnx.ops.activation import Gelu, HardSigmoid, HardSwish, Mish, Sigmoid, Softplus, Swish, Tanh
-from jitonnx.ops.arithmetic import Clip, Div, Erf, Mul
+from jitonnx.ops.onnx.activation import Gelu, HardSigmoid, HardSwish, Mish, Sigmoid, Softplus, Swish, Tanh
+from jitonnx.ops.onnx.arithmetic import Clip, Div, Erf, Mul
 from jitonnx.passes.pattern import Match, Number, any_, call, pattern_rule
 from jitonnx.passes.rewriting import Edit, Result, scalar
 

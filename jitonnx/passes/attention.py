@@ -17,13 +17,13 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.operator import Operator
 from jitonnx.ir.types import broadcast_shapes
-from jitonnx.ops.arithmetic import Add, IsNaN
 from jitonnx.ops.fused import Attention
-from jitonnx.ops.logic import And, Equal, Greater, GreaterOrEqual, Less, LessOrEqual, Not, Where
-from jitonnx.ops.matmul import MatMul
-from jitonnx.ops.reduction import ReduceMax
-from jitonnx.ops.shape import Expand, Reshape, Transpose
-from jitonnx.ops.softmax import Softmax
+from jitonnx.ops.onnx.arithmetic import Add, IsNaN
+from jitonnx.ops.onnx.logic import And, Equal, Greater, GreaterOrEqual, Less, LessOrEqual, Not, Where
+from jitonnx.ops.onnx.matmul import MatMul
+from jitonnx.ops.onnx.reduction import ReduceMax
+from jitonnx.ops.onnx.shape import Expand, Reshape, Transpose
+from jitonnx.ops.onnx.softmax import Softmax
 from jitonnx.passes.index import Affine, Analysis
 from jitonnx.passes.pattern import flatten_product, flatten_sum
 from jitonnx.passes.report import Reason

@@ -9,8 +9,8 @@ import numpy as np
 
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Node, Value
-from jitonnx.ops.arithmetic import Add, Div, Mul, Sub
-from jitonnx.ops.convolution import Conv
+from jitonnx.ops.onnx.arithmetic import Add, Div, Mul, Sub
+from jitonnx.ops.onnx.convolution import Conv
 from jitonnx.ops.windows import Windows, slide
 from jitonnx.passes.rewriting import Edit, Result, array, producer, ranked, rule
 from jitonnx.passes.weights import check_copy, constant_operand, finite_constant, wide

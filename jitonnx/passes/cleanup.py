@@ -6,15 +6,18 @@ import numpy as np
 
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph, Node, Value
-from jitonnx.ops.activation import Relu
-from jitonnx.ops.arithmetic import Abs, Add, Ceil, Floor, Max, Mean, Min, Neg, Round, Sign, Sum
-from jitonnx.ops.cast import Cast, CastLike
-from jitonnx.ops.logic import Not
-from jitonnx.ops.pieces import Concat, Pad, Split, Tile
-from jitonnx.ops.pooling import AveragePool, MaxPool
-from jitonnx.ops.reduction import ReduceMax, ReduceMean, ReduceMin, ReduceProd, ReduceSum
-from jitonnx.ops.resize import Resize
-from jitonnx.ops.shape import Dropout, Expand
+from jitonnx.ops.onnx.activation import Relu
+from jitonnx.ops.onnx.arithmetic import Abs, Add, Ceil, Floor, Max, Mean, Min, Neg, Round, Sign, Sum
+from jitonnx.ops.onnx.cast import Cast, CastLike
+from jitonnx.ops.onnx.concat_split import Concat, Split
+from jitonnx.ops.onnx.dropout import Dropout
+from jitonnx.ops.onnx.logic import Not
+from jitonnx.ops.onnx.padding import Pad
+from jitonnx.ops.onnx.pooling import AveragePool, MaxPool
+from jitonnx.ops.onnx.reduction import ReduceMax, ReduceMean, ReduceMin, ReduceProd, ReduceSum
+from jitonnx.ops.onnx.resize import Resize
+from jitonnx.ops.onnx.shape import Expand
+from jitonnx.ops.onnx.tile import Tile
 from jitonnx.passes.report import Reason
 from jitonnx.passes.rewriting import Decline, Edit, Result, array, producer, ranked, rule, scalar
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jitonnx.ir.graph import Node
-from jitonnx.ops.control import If
+from jitonnx.ops.onnx.control_flow import If
 from jitonnx.passes.rewriting import Edit, Result, array, rule
 
 

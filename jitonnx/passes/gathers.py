@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from jitonnx.ir.assumptions import assume_equal, noting
 from jitonnx.ir.dims import DimLike, concrete, not_negative, product
 from jitonnx.ir.graph import Node, Value
-from jitonnx.ops.gather import Gather, GatherElements, GatherND
-from jitonnx.ops.pieces import Concat
-from jitonnx.ops.scatter import ScatterND
-from jitonnx.ops.shape import Expand, Transpose
+from jitonnx.ops.onnx.concat_split import Concat
+from jitonnx.ops.onnx.gather import Gather, GatherElements, GatherND
+from jitonnx.ops.onnx.scatter import ScatterND
+from jitonnx.ops.onnx.shape import Expand, Transpose
 from jitonnx.passes.index import Affine, Analysis, fit
 from jitonnx.passes.report import Reason
 from jitonnx.passes.rewriting import Decline, Edit, Result, array, producer, ranked, rule

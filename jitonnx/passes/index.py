@@ -19,11 +19,11 @@ from jitonnx.ir.dims import DimLike, not_negative
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.operator import Operator, evaluate_arrays
-from jitonnx.ops.arithmetic import Add, Mul, Neg, Sub
-from jitonnx.ops.cast import Cast
-from jitonnx.ops.filling import ConstantOfShape, Range
-from jitonnx.ops.logic import Equal, Greater, GreaterOrEqual, Less, LessOrEqual
-from jitonnx.ops.shape import Expand
+from jitonnx.ops.onnx.arithmetic import Add, Mul, Neg, Sub
+from jitonnx.ops.onnx.cast import Cast
+from jitonnx.ops.onnx.generators import ConstantOfShape, Range
+from jitonnx.ops.onnx.logic import Equal, Greater, GreaterOrEqual, Less, LessOrEqual
+from jitonnx.ops.onnx.shape import Expand
 from jitonnx.passes.rewriting import array
 from jitonnx.passes.views import View, apply_step, identity, step_of
 from jitonnx.records import dataclass

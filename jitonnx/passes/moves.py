@@ -14,10 +14,10 @@ from jitonnx.ir.assumptions import noting
 from jitonnx.ir.dims import DimLike, exact_divide, integers, known, matched_axes, product
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.types import broadcast_shapes
-from jitonnx.ops.matmul import MatMul
-from jitonnx.ops.pieces import Concat
-from jitonnx.ops.reduction import REDUCTIONS
-from jitonnx.ops.shape import Expand, Reshape, Transpose
+from jitonnx.ops.onnx.concat_split import Concat
+from jitonnx.ops.onnx.matmul import MatMul
+from jitonnx.ops.onnx.reduction import REDUCTIONS
+from jitonnx.ops.onnx.shape import Expand, Reshape, Transpose
 from jitonnx.passes.rewriting import Edit, Result, array, producer, rank, ranked, rule, scalar
 
 

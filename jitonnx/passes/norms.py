@@ -6,11 +6,16 @@ import numpy as np
 
 from jitonnx.ir.dims import known
 from jitonnx.ir.graph import Node, Value
-from jitonnx.ops.arithmetic import Div, Exp, Mul
-from jitonnx.ops.normalization import GroupNormalization, InstanceNormalization, LayerNormalization, RMSNormalization
-from jitonnx.ops.reduction import ReduceMax, ReduceMean, ReduceSum
-from jitonnx.ops.shape import Reshape
-from jitonnx.ops.softmax import Softmax
+from jitonnx.ops.onnx.arithmetic import Div, Exp, Mul
+from jitonnx.ops.onnx.normalization import (
+    GroupNormalization,
+    InstanceNormalization,
+    LayerNormalization,
+    RMSNormalization,
+)
+from jitonnx.ops.onnx.reduction import ReduceMax, ReduceMean, ReduceSum
+from jitonnx.ops.onnx.shape import Reshape
+from jitonnx.ops.onnx.softmax import Softmax
 from jitonnx.passes.pattern import Match, Number, any_, call, pattern_rule
 from jitonnx.passes.report import Reason
 from jitonnx.passes.rewriting import Decline, Edit, Level, Result, array, producer, ranked, rule

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from jitonnx.ir.graph import Node
-from jitonnx.ops.convolution import Conv
-from jitonnx.ops.pieces import Pad
-from jitonnx.ops.pooling import AveragePool, MaxPool
+from jitonnx.ops.onnx.convolution import Conv
+from jitonnx.ops.onnx.padding import Pad
+from jitonnx.ops.onnx.pooling import AveragePool, MaxPool
 from jitonnx.passes.report import Reason
 from jitonnx.passes.rewriting import Decline, Edit, Result, array, producer, ranked, rule
 

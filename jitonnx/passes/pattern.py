@@ -21,7 +21,7 @@ from typing import TypeAlias, Union
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.operator import Operator
-from jitonnx.ops.arithmetic import Add, Div, Mul, Neg, Pow, Reciprocal, Sqrt, Sub
+from jitonnx.ops.onnx.arithmetic import Add, Div, Mul, Neg, Pow, Reciprocal, Sqrt, Sub
 from jitonnx.passes.rewriting import Edit, Level, Result, Rule, scalar
 from jitonnx.records import dataclass
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from jitonnx.ir.graph import Node, Value
-from jitonnx.ops.arithmetic import Add
-from jitonnx.ops.matmul import MatMul
-from jitonnx.ops.pieces import Split
+from jitonnx.ops.onnx.arithmetic import Add
+from jitonnx.ops.onnx.concat_split import Split
+from jitonnx.ops.onnx.matmul import MatMul
 from jitonnx.passes.rewriting import Edit, Level, Result, array, ranked, rule
 
 

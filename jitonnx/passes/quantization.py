@@ -7,12 +7,12 @@ import numpy as np
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.operator import Operator
-from jitonnx.ops.arithmetic import Add, Mul
-from jitonnx.ops.cast import Cast
-from jitonnx.ops.convolution import Conv
-from jitonnx.ops.matmul import Gemm, MatMul
-from jitonnx.ops.quantization import ConvInteger, DequantizeLinear, MatMulInteger
-from jitonnx.ops.shape import Transpose
+from jitonnx.ops.onnx.arithmetic import Add, Mul
+from jitonnx.ops.onnx.cast import Cast
+from jitonnx.ops.onnx.convolution import Conv
+from jitonnx.ops.onnx.matmul import Gemm, MatMul
+from jitonnx.ops.onnx.quantization import ConvInteger, DequantizeLinear, MatMulInteger
+from jitonnx.ops.onnx.shape import Transpose
 from jitonnx.passes.rewriting import Edit, Level, Result, array, producer, ranked, rule
 
 _BYTES = (DType.INT8, DType.UINT8)

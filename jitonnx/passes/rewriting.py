@@ -24,7 +24,8 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph, GraphError, Node, Value
 from jitonnx.ir.operator import Operator
 from jitonnx.mapped import release_pages
-from jitonnx.ops.shape import Identity, Reshape
+from jitonnx.ops.onnx.identity import Identity
+from jitonnx.ops.onnx.shape import Reshape
 from jitonnx.passes.report import Reason, Report
 from jitonnx.passes.verify import same_type
 from jitonnx.records import dataclass

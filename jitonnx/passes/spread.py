@@ -8,10 +8,10 @@ import numpy as np
 
 from jitonnx.ir.dims import integers, known
 from jitonnx.ir.graph import Node, Value
-from jitonnx.ops.arithmetic import Add
-from jitonnx.ops.convolution import Conv
-from jitonnx.ops.pieces import Concat
-from jitonnx.ops.shape import Expand
+from jitonnx.ops.onnx.arithmetic import Add
+from jitonnx.ops.onnx.concat_split import Concat
+from jitonnx.ops.onnx.convolution import Conv
+from jitonnx.ops.onnx.shape import Expand
 from jitonnx.passes.report import Reason
 from jitonnx.passes.rewriting import Decline, Edit, Level, Result, array, producer, rank, ranked, rule
 

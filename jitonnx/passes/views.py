@@ -12,8 +12,10 @@ from collections.abc import Sequence
 
 from jitonnx.ir.dims import DimLike, ceil_divide, exact_divide, maximum, not_negative, product
 from jitonnx.ir.graph import Node, Value
-from jitonnx.ops.pieces import Slice, Split
-from jitonnx.ops.shape import Flatten, Identity, Reshape, Squeeze, Transpose, Unsqueeze
+from jitonnx.ops.onnx.concat_split import Split
+from jitonnx.ops.onnx.identity import Identity
+from jitonnx.ops.onnx.shape import Flatten, Reshape, Squeeze, Transpose, Unsqueeze
+from jitonnx.ops.onnx.slice import Slice
 from jitonnx.passes.report import Reason
 from jitonnx.passes.rewriting import Decline, Edit, Result, ranked, rule
 from jitonnx.records import dataclass

@@ -12,17 +12,17 @@ import numpy as np
 
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.operator import Operator
-from jitonnx.ops.arithmetic import Add, Div, Mul, Sub
-from jitonnx.ops.convolution import Conv, ConvTranspose
-from jitonnx.ops.matmul import Gemm, MatMul
-from jitonnx.ops.normalization import (
+from jitonnx.ops.onnx.arithmetic import Add, Div, Mul, Sub
+from jitonnx.ops.onnx.convolution import Conv, ConvTranspose
+from jitonnx.ops.onnx.matmul import Gemm, MatMul
+from jitonnx.ops.onnx.normalization import (
     BatchNormalization,
     GroupNormalization,
     InstanceNormalization,
     LayerNormalization,
     RMSNormalization,
 )
-from jitonnx.ops.shape import Transpose
+from jitonnx.ops.onnx.shape import Transpose
 from jitonnx.passes.report import Reason
 from jitonnx.passes.rewriting import Decline, Edit, Result, array, ranked, rule
 from jitonnx.records import dataclass

@@ -20,8 +20,8 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.extract import solved
 from jitonnx.ir.graph import Graph
 from jitonnx.ir.types import TensorType, broadcast_shapes
-from jitonnx.ops.matmul import MatMul
-from jitonnx.ops.shape import Flatten
+from jitonnx.ops.onnx.matmul import MatMul
+from jitonnx.ops.onnx.shape import Flatten
 
 N, M, K = variable("n"), variable("m"), variable("k")
 

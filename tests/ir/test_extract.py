@@ -8,7 +8,7 @@ from jitonnx.ir.extract import specialise
 from jitonnx.ir.graph import Graph
 from jitonnx.ir.types import TensorType
 from jitonnx.model.evaluate import evaluate
-from jitonnx.ops.shape import Reshape
+from jitonnx.ops.onnx.shape import Reshape
 
 
 def test_dimensions_among_the_constants_take_the_new_sizes() -> None:

@@ -91,7 +91,7 @@ def lacking(name: str) -> frozenset[str]:
     model = node_tests()[name].model
     own = {("", "Constant"), *((function.domain, function.name) for function in model.functions)}  # done by the loader
     used = {(node.domain.removesuffix("ai.onnx"), node.op_type) for node in nodes_of(model.graph.node)} - own
-    return frozenset(".".join(filter(None, operator)) for operator in used if operator not in registry())
+    return frozenset(".".join(filter(None, operator)) for operator in used if registry.find(*operator) is None)
 
 
 def test_the_list_of_what_is_lacking_is_exact() -> None:

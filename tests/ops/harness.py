@@ -96,7 +96,7 @@ def each_version(
     operator: str, *inputs: Array, since: int = 1, until: int = 99, domain: str = "", **options: Any
 ) -> list[Case]:
     """The same case for every version of the operator from `since` to `until`."""
-    versions = registry()[domain, operator].versions
+    versions = registry.find(domain, operator).versions  # type: ignore[union-attr]
     return [
         case(operator, version, *inputs, domain=domain, **options) for version in versions if since <= version <= until
     ]

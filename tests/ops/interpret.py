@@ -18,10 +18,12 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowered
 from jitonnx.ir.operator import evaluate_arrays
 from jitonnx.ops.base import is_narrow
-from jitonnx.ops.gather import GatherElements, GatherND
-from jitonnx.ops.reduction import OPERATORS, ArgMax, ArgMin
-from jitonnx.ops.scatter import ScatterElements, ScatterND
-from jitonnx.ops.selection import CumProd, CumSum, ReverseSequence, TopK
+from jitonnx.ops.onnx.cumulative import CumProd, CumSum
+from jitonnx.ops.onnx.gather import GatherElements, GatherND
+from jitonnx.ops.onnx.reduction import OPERATORS, ArgMax, ArgMin
+from jitonnx.ops.onnx.reverse_sequence import ReverseSequence
+from jitonnx.ops.onnx.scatter import ScatterElements, ScatterND
+from jitonnx.ops.onnx.selection import TopK
 from tests.ops import readings
 
 REDUCTIONS = [operator for operator in OPERATORS if operator not in (ArgMax, ArgMin)]

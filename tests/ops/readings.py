@@ -8,7 +8,8 @@ import numpy as np
 
 from jitonnx.ir import computation as c
 from jitonnx.ir import dims, resampling
-from jitonnx.ops import convolution, fused, normalization, pooling, recurrent, softmax
+from jitonnx.ops import fused
+from jitonnx.ops.onnx import convolution, normalization, pooling, recurrent, softmax
 from jitonnx.ops.windows import Windows, extent
 
 Arrays = list[Any]

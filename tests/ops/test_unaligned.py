@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jitonnx.ops import matmul
-from jitonnx.ops.matmul import Gemm, MatMul, multiply
+from jitonnx.ops.onnx import matmul
+from jitonnx.ops.onnx.matmul import Gemm, MatMul, multiply
 
 
 def unaligned(array: np.ndarray) -> np.ndarray:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jitonnx.ops.arithmetic import Add, Div, IsNaN, Mul
-from jitonnx.ops.filling import Range
 from jitonnx.ops.fused import Attention
-from jitonnx.ops.logic import And, Equal, Greater, GreaterOrEqual, Less, LessOrEqual, Not, Where
-from jitonnx.ops.matmul import MatMul
-from jitonnx.ops.pieces import Split
-from jitonnx.ops.reduction import ReduceMax
-from jitonnx.ops.shape import Expand, Reshape, Shape, Squeeze, Transpose, Unsqueeze
-from jitonnx.ops.softmax import Softmax
+from jitonnx.ops.onnx.arithmetic import Add, Div, IsNaN, Mul
+from jitonnx.ops.onnx.concat_split import Split
+from jitonnx.ops.onnx.generators import Range
+from jitonnx.ops.onnx.logic import And, Equal, Greater, GreaterOrEqual, Less, LessOrEqual, Not, Where
+from jitonnx.ops.onnx.matmul import MatMul
+from jitonnx.ops.onnx.reduction import ReduceMax
+from jitonnx.ops.onnx.shape import Expand, Reshape, Shape, Squeeze, Transpose, Unsqueeze
+from jitonnx.ops.onnx.softmax import Softmax
 from jitonnx.passes.report import Reason
 from tests.passes.graphs import Build, Value, normal, only, operators, rewritten
 

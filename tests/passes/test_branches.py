@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jitonnx.ops.activation import Relu
-from jitonnx.ops.arithmetic import Add, Div, Mul, Sub
-from jitonnx.ops.convolution import Conv
-from jitonnx.ops.normalization import BatchNormalization
+from jitonnx.ops.onnx.activation import Relu
+from jitonnx.ops.onnx.arithmetic import Add, Div, Mul, Sub
+from jitonnx.ops.onnx.convolution import Conv
+from jitonnx.ops.onnx.normalization import BatchNormalization
 from tests.passes.graphs import Build, Value, normal, only, operators, rewritten
 
 

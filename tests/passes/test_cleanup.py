@@ -6,15 +6,20 @@ import numpy as np
 import pytest
 
 from jitonnx.ir.dtypes import DType
-from jitonnx.ops.activation import Relu, Sigmoid
-from jitonnx.ops.arithmetic import Abs, Add, Max, Mul, Neg, Sub, Sum
-from jitonnx.ops.cast import Cast, CastLike
-from jitonnx.ops.logic import Greater, Not
-from jitonnx.ops.pieces import Concat, Pad, Slice, Split, Tile
-from jitonnx.ops.pooling import AveragePool, MaxPool
-from jitonnx.ops.reduction import ReduceMax, ReduceMean, ReduceSum
-from jitonnx.ops.resize import Resize
-from jitonnx.ops.shape import Dropout, Expand, Identity, Reshape
+from jitonnx.ops.onnx.activation import Relu, Sigmoid
+from jitonnx.ops.onnx.arithmetic import Abs, Add, Max, Mul, Neg, Sub, Sum
+from jitonnx.ops.onnx.cast import Cast, CastLike
+from jitonnx.ops.onnx.concat_split import Concat, Split
+from jitonnx.ops.onnx.dropout import Dropout
+from jitonnx.ops.onnx.identity import Identity
+from jitonnx.ops.onnx.logic import Greater, Not
+from jitonnx.ops.onnx.padding import Pad
+from jitonnx.ops.onnx.pooling import AveragePool, MaxPool
+from jitonnx.ops.onnx.reduction import ReduceMax, ReduceMean, ReduceSum
+from jitonnx.ops.onnx.resize import Resize
+from jitonnx.ops.onnx.shape import Expand, Reshape
+from jitonnx.ops.onnx.slice import Slice
+from jitonnx.ops.onnx.tile import Tile
 from jitonnx.passes import optimize
 from jitonnx.passes.cleanup import lossless
 from jitonnx.passes.report import Reason

@@ -8,15 +8,17 @@ import numpy as np
 import pytest
 
 from jitonnx.ir.dtypes import DType
-from jitonnx.ops.activation import Relu
-from jitonnx.ops.arithmetic import Add, Div, Max, Mul, Pow, Sub
-from jitonnx.ops.cast import Cast
-from jitonnx.ops.filling import ConstantOfShape, Range
-from jitonnx.ops.gather import Gather, GatherElements, GatherND
-from jitonnx.ops.logic import And, GreaterOrEqual, Not, Or, Where, Xor
-from jitonnx.ops.pieces import Concat, Slice, Tile
-from jitonnx.ops.scatter import ScatterND
-from jitonnx.ops.shape import Expand, Reshape, Shape, Squeeze, Transpose, Unsqueeze
+from jitonnx.ops.onnx.activation import Relu
+from jitonnx.ops.onnx.arithmetic import Add, Div, Max, Mul, Pow, Sub
+from jitonnx.ops.onnx.cast import Cast
+from jitonnx.ops.onnx.concat_split import Concat
+from jitonnx.ops.onnx.gather import Gather, GatherElements, GatherND
+from jitonnx.ops.onnx.generators import ConstantOfShape, Range
+from jitonnx.ops.onnx.logic import And, GreaterOrEqual, Not, Or, Where, Xor
+from jitonnx.ops.onnx.scatter import ScatterND
+from jitonnx.ops.onnx.shape import Expand, Reshape, Shape, Squeeze, Transpose, Unsqueeze
+from jitonnx.ops.onnx.slice import Slice
+from jitonnx.ops.onnx.tile import Tile
 from jitonnx.passes import optimize
 from jitonnx.passes.report import Reason
 from tests.passes.graphs import Build, Value, normal, only, operators, rewritten

@@ -7,12 +7,12 @@ import pytest
 
 from jitonnx.ir.dims import floor_divide, maximum, minimum, variable
 from jitonnx.ir.dtypes import DType
-from jitonnx.ops.arithmetic import Add, Mul, Neg, Sub
-from jitonnx.ops.cast import Cast
-from jitonnx.ops.filling import ConstantOfShape, Range
-from jitonnx.ops.logic import And, Equal, Greater, GreaterOrEqual, Less, LessOrEqual
-from jitonnx.ops.pieces import Slice
-from jitonnx.ops.shape import Expand, Reshape, Shape, Transpose, Unsqueeze
+from jitonnx.ops.onnx.arithmetic import Add, Mul, Neg, Sub
+from jitonnx.ops.onnx.cast import Cast
+from jitonnx.ops.onnx.generators import ConstantOfShape, Range
+from jitonnx.ops.onnx.logic import And, Equal, Greater, GreaterOrEqual, Less, LessOrEqual
+from jitonnx.ops.onnx.shape import Expand, Reshape, Shape, Transpose, Unsqueeze
+from jitonnx.ops.onnx.slice import Slice
 from jitonnx.passes.index import Affine, Analysis, fit, not_negative
 from tests.passes.graphs import Build, Value
 

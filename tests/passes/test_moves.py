@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jitonnx.ops.activation import Gelu, Relu
-from jitonnx.ops.arithmetic import Add, Mul
-from jitonnx.ops.matmul import MatMul
-from jitonnx.ops.shape import Reshape, Transpose
-from jitonnx.ops.softmax import Softmax
+from jitonnx.ops.onnx.activation import Gelu, Relu
+from jitonnx.ops.onnx.arithmetic import Add, Mul
+from jitonnx.ops.onnx.matmul import MatMul
+from jitonnx.ops.onnx.shape import Reshape, Transpose
+from jitonnx.ops.onnx.softmax import Softmax
 from tests.passes.graphs import Build, Value, normal, only, operators, rewritten
 
 CASES = [

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from jitonnx.ops.arithmetic import Add, Div, Erf, Exp, Mul, Neg, Pow, Reciprocal, Sqrt, Sub
+from jitonnx.ops.onnx.arithmetic import Add, Div, Erf, Exp, Mul, Neg, Pow, Reciprocal, Sqrt, Sub
 from jitonnx.passes.pattern import Number, Pattern, any_, call, flatten_product, flatten_sum, match
 from tests.passes.graphs import Build, Value, normal
 

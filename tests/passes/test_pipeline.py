@@ -12,10 +12,11 @@ from jitonnx.ir.dims import variable
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import GraphError
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.activation import Relu, Sigmoid
-from jitonnx.ops.arithmetic import Add, Mul
-from jitonnx.ops.matmul import MatMul
-from jitonnx.ops.shape import Identity, Reshape, Shape, Transpose
+from jitonnx.ops.onnx.activation import Relu, Sigmoid
+from jitonnx.ops.onnx.arithmetic import Add, Mul
+from jitonnx.ops.onnx.identity import Identity
+from jitonnx.ops.onnx.matmul import MatMul
+from jitonnx.ops.onnx.shape import Reshape, Shape, Transpose
 from jitonnx.passes import optimize
 from jitonnx.passes.pipeline import RULES
 from jitonnx.passes.rewriting import Edit, Level, apply_rules, rule

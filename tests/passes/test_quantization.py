@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from jitonnx.ops.convolution import Conv
-from jitonnx.ops.matmul import Gemm, MatMul
-from jitonnx.ops.quantization import DequantizeLinear, QuantizeLinear
+from jitonnx.ops.onnx.convolution import Conv
+from jitonnx.ops.onnx.matmul import Gemm, MatMul
+from jitonnx.ops.onnx.quantization import DequantizeLinear, QuantizeLinear
 from tests.passes.graphs import Build, Value, normal, operators, rewritten
 
 

@@ -8,16 +8,18 @@ import numpy as np
 import pytest
 
 from jitonnx.ir.graph import Value
-from jitonnx.ops.activation import Relu, Sigmoid
-from jitonnx.ops.arithmetic import Add, Div, Mul, Neg, Sub
-from jitonnx.ops.gather import Gather
-from jitonnx.ops.logic import Where
-from jitonnx.ops.matmul import Gemm, MatMul
-from jitonnx.ops.normalization import LayerNormalization
-from jitonnx.ops.pieces import Concat, Slice, Split
-from jitonnx.ops.reduction import ReduceMax, ReduceMean
-from jitonnx.ops.shape import Expand, Flatten, Identity, Reshape, Squeeze, Transpose, Unsqueeze
-from jitonnx.ops.softmax import Softmax
+from jitonnx.ops.onnx.activation import Relu, Sigmoid
+from jitonnx.ops.onnx.arithmetic import Add, Div, Mul, Neg, Sub
+from jitonnx.ops.onnx.concat_split import Concat, Split
+from jitonnx.ops.onnx.gather import Gather
+from jitonnx.ops.onnx.identity import Identity
+from jitonnx.ops.onnx.logic import Where
+from jitonnx.ops.onnx.matmul import Gemm, MatMul
+from jitonnx.ops.onnx.normalization import LayerNormalization
+from jitonnx.ops.onnx.reduction import ReduceMax, ReduceMean
+from jitonnx.ops.onnx.shape import Expand, Flatten, Reshape, Squeeze, Transpose, Unsqueeze
+from jitonnx.ops.onnx.slice import Slice
+from jitonnx.ops.onnx.softmax import Softmax
 from tests.passes.graphs import Build, rewritten
 
 Step = Callable[["Random"], "Value | None"]

@@ -12,12 +12,16 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import GraphError, Value
 from jitonnx.ir.operator import Operator, evaluate_arrays
 from jitonnx.model.evaluate import evaluate
-from jitonnx.ops.arithmetic import Neg
-from jitonnx.ops.cast import Cast
-from jitonnx.ops.gather import Gather
-from jitonnx.ops.logic import Equal, Where
-from jitonnx.ops.pieces import Concat, Pad, Slice, Split, Tile
-from jitonnx.ops.shape import Expand, Flatten, Identity, Reshape, Transpose, Unsqueeze
+from jitonnx.ops.onnx.arithmetic import Neg
+from jitonnx.ops.onnx.cast import Cast
+from jitonnx.ops.onnx.concat_split import Concat, Split
+from jitonnx.ops.onnx.gather import Gather
+from jitonnx.ops.onnx.identity import Identity
+from jitonnx.ops.onnx.logic import Equal, Where
+from jitonnx.ops.onnx.padding import Pad
+from jitonnx.ops.onnx.shape import Expand, Flatten, Reshape, Transpose, Unsqueeze
+from jitonnx.ops.onnx.slice import Slice
+from jitonnx.ops.onnx.tile import Tile
 from jitonnx.passes import optimize
 from tests.passes.graphs import Build
 

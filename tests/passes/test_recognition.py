@@ -7,11 +7,16 @@ import math
 import numpy as np
 import pytest
 
-from jitonnx.ops.activation import Gelu, HardSigmoid, Mish, Sigmoid, Softplus, Swish, Tanh
-from jitonnx.ops.arithmetic import Add, Clip, Div, Erf, Exp, Mul, Pow, Reciprocal, Sqrt, Sub
-from jitonnx.ops.normalization import GroupNormalization, InstanceNormalization, LayerNormalization, RMSNormalization
-from jitonnx.ops.reduction import ReduceMax, ReduceMean, ReduceSum
-from jitonnx.ops.shape import Reshape
+from jitonnx.ops.onnx.activation import Gelu, HardSigmoid, Mish, Sigmoid, Softplus, Swish, Tanh
+from jitonnx.ops.onnx.arithmetic import Add, Clip, Div, Erf, Exp, Mul, Pow, Reciprocal, Sqrt, Sub
+from jitonnx.ops.onnx.normalization import (
+    GroupNormalization,
+    InstanceNormalization,
+    LayerNormalization,
+    RMSNormalization,
+)
+from jitonnx.ops.onnx.reduction import ReduceMax, ReduceMean, ReduceSum
+from jitonnx.ops.onnx.shape import Reshape
 from jitonnx.passes.report import Reason
 from tests.passes.graphs import Build, Value, normal, only, operators, rewritten
 

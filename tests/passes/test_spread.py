@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jitonnx.ops.activation import Relu
-from jitonnx.ops.convolution import Conv
-from jitonnx.ops.pieces import Concat
-from jitonnx.ops.pooling import GlobalAveragePool
-from jitonnx.ops.resize import Resize
-from jitonnx.ops.shape import Expand
+from jitonnx.ops.onnx.activation import Relu
+from jitonnx.ops.onnx.concat_split import Concat
+from jitonnx.ops.onnx.convolution import Conv
+from jitonnx.ops.onnx.pooling import GlobalAveragePool
+from jitonnx.ops.onnx.resize import Resize
+from jitonnx.ops.onnx.shape import Expand
 from jitonnx.passes.report import Reason
 from tests.passes.graphs import Build, Value, normal, operators, rewritten
 

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from jitonnx.ir.dims import variable
-from jitonnx.ops.activation import Relu
-from jitonnx.ops.pieces import Slice, Split
-from jitonnx.ops.shape import Flatten, Identity, Reshape, Squeeze, Transpose, Unsqueeze
-from jitonnx.ops.softmax import Softmax
+from jitonnx.ops.onnx.activation import Relu
+from jitonnx.ops.onnx.concat_split import Split
+from jitonnx.ops.onnx.identity import Identity
+from jitonnx.ops.onnx.shape import Flatten, Reshape, Squeeze, Transpose, Unsqueeze
+from jitonnx.ops.onnx.slice import Slice
+from jitonnx.ops.onnx.softmax import Softmax
 from jitonnx.passes.views import INT64_MIN, Step, apply_step, identity
 from tests.passes.graphs import Build, Value, normal, operators, rewritten
 

@@ -8,20 +8,21 @@ import pytest
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.extract import specialise
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.activation import Relu
-from jitonnx.ops.arithmetic import Add, Div, Mul, Sub
-from jitonnx.ops.convolution import Conv, ConvTranspose
-from jitonnx.ops.matmul import Gemm, MatMul
-from jitonnx.ops.normalization import (
+from jitonnx.ops.onnx.activation import Relu
+from jitonnx.ops.onnx.arithmetic import Add, Div, Mul, Sub
+from jitonnx.ops.onnx.concat_split import Split
+from jitonnx.ops.onnx.convolution import Conv, ConvTranspose
+from jitonnx.ops.onnx.matmul import Gemm, MatMul
+from jitonnx.ops.onnx.normalization import (
     BatchNormalization,
     GroupNormalization,
     InstanceNormalization,
     LayerNormalization,
     RMSNormalization,
 )
-from jitonnx.ops.pieces import Pad, Split
-from jitonnx.ops.pooling import AveragePool, MaxPool
-from jitonnx.ops.shape import Reshape, Transpose
+from jitonnx.ops.onnx.padding import Pad
+from jitonnx.ops.onnx.pooling import AveragePool, MaxPool
+from jitonnx.ops.onnx.shape import Reshape, Transpose
 from jitonnx.passes import optimize
 from jitonnx.passes.report import Reason
 from tests.passes.graphs import Build, Value, normal, only, operators, rewritten

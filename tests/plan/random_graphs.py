@@ -53,7 +53,7 @@ def data(seed: int, *shape: int, dtype: str = "float32") -> np.ndarray:
     return (random.choice([-1, 1], shape) * random.uniform(0.25, 1.5, shape)).astype(dtype)
 
 
-NAMES: dict[str, Any] = {name: operator for (domain, name), operator in registry().items() if not domain}
+NAMES: dict[str, Any] = {operator.name: operator for operator in registry if not operator.domain}
 NAMES |= {"np": np, "data": data}
 
 

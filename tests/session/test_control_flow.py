@@ -16,7 +16,7 @@ from jitonnx.ir.dims import variable
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.selection import NonZero
+from jitonnx.ops.onnx.selection import NonZero
 from jitonnx.runtime.cache import KernelCache
 from tests.session.models import BOOL, FLOAT, INT64, node, tensor
 

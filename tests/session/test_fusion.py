@@ -12,7 +12,7 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 import jitonnx
-from jitonnx.ops.convolution import Conv
+from jitonnx.ops.onnx.convolution import Conv
 from tests.session.models import model, node, tensor
 
 IMAGE, CHANNELS, OUTPUTS = (20, 17), 24, 40

@@ -20,7 +20,7 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.extract import specialise
 from jitonnx.ir.types import TensorType
 from jitonnx.jobs import Workshop
-from jitonnx.ops.arithmetic import Mul
+from jitonnx.ops.onnx.arithmetic import Mul
 from tests.passes.graphs import Build, normal
 from tests.session.models import model, node, tensor
 

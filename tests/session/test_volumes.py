@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jitonnx
-from jitonnx.ops.convolution import Conv
+from jitonnx.ops.onnx.convolution import Conv
 from tests.session.models import model, node, tensor
 
 

@@ -15,7 +15,7 @@ from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import FLOATS, NUMBERS, SIGNED, SUMMABLE, Elementwise, via_float32
 from jitonnx.ops.elementary import erf
-from jitonnx.ops.shape import Unsqueeze
+from jitonnx.ops.onnx.shape import Unsqueeze
 
 
 class _Activation(Elementwise):

@@ -8,8 +8,8 @@ from jitonnx.ir.dims import variable
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.logic import Equal, Greater
-from jitonnx.ops.shape import Shape
+from jitonnx.ops.onnx.logic import Equal, Greater
+from jitonnx.ops.onnx.shape import Shape
 from tests.ops.harness import Case, case, check, each_version, retyped
 
 RANDOM = np.random.default_rng(3)

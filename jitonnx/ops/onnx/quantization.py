@@ -23,7 +23,7 @@ from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import Shape, TensorType, broadcast_shapes
 from jitonnx.ops.base import check_dtype, normalize_axis, same_dtype, widen
-from jitonnx.ops.convolution import convolve
+from jitonnx.ops.onnx.convolution import convolve
 from jitonnx.ops.unfolding import convolve_unfolded
 from jitonnx.ops.windows import Windows, slide, spatial_rank
 

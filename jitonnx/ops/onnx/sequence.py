@@ -7,15 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.ir import expr as e
 from jitonnx.ir.bodies import Bodies, merged
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
-from jitonnx.ir.types import UNKNOWN, OptionalType, SequenceType, TensorType, Type
+from jitonnx.ir.types import SequenceType, TensorType, Type
 from jitonnx.ops.base import integers_of, normalize_axis
-from jitonnx.ops.control import Body
+from jitonnx.ops.onnx.control_flow import Body
 
 
 def _element(value: Value) -> Type:
@@ -241,68 +239,8 @@ class SequenceMap(Operator):
         return tuple([row[n] for row in rows] for n in range(len(bodies[0].types)))
 
 
-class Optional(Operator):
-    """The input as an optional; without one, an optional of `type` without a value."""
-
-    versions = (15, 28)
-    inputs = ("input?",)
-    outputs = ("output",)
-    containers = True
-
-    type: Type | None = None
-
-    def infer(self, value: Value | None = None) -> OptionalType:
-        if value is None and self.type is None:
-            raise InferenceError("either an input or the attribute type is needed")
-        return OptionalType(value.type if value is not None else self.type or UNKNOWN)
-
-    def evaluate(self, value: Any = None) -> tuple[Any]:
-        return (value,)
-
-
-class OptionalGetElement(Operator):
-    """The value of an optional; what is none is its own value."""
-
-    versions = (15, 18, 28)
-    inputs = ("input",)
-    outputs = ("output",)
-    containers = True
-
-    def infer(self, value: Value) -> Type:
-        return value.type.element if isinstance(value.type, OptionalType) else value.type
-
-    def evaluate(self, value: Any) -> tuple[Any]:
-        if value is None:
-            raise ValueError("the optional has no value")
-        return (value,)
-
-    def lower(self, to: Lowering, value: Value) -> Value:
-        return value
-
-
-class OptionalHasElement(Operator):
-    """Whether an optional has a value."""
-
-    versions = (15, 18, 28)
-    inputs = ("input?",)
-    outputs = ("output",)
-    containers = True
-
-    def infer(self, value: Value | None = None) -> TensorType:
-        return TensorType(DType.BOOL, ())
-
-    def evaluate(self, value: Any = None) -> np.ndarray:
-        return np.array(value is not None)
-
-    def lower(self, to: Lowering, value: Value | None = None) -> Value:
-        return to.fill(e.constant(value is not None, DType.BOOL), ())
-
-
 OPERATORS = (
     ConcatFromSequence,
-    Optional,
-    OptionalGetElement,
-    OptionalHasElement,
     SequenceAt,
     SequenceConstruct,
     SequenceEmpty,

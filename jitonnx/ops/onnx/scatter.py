@@ -17,7 +17,7 @@ from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
 from jitonnx.ir.types import TensorType, contents_array
 from jitonnx.ops.base import is_narrow, lower_halves, normalize_axis, same_dtype
-from jitonnx.ops.gather import check_indices, check_within
+from jitonnx.ops.onnx.gather import check_indices, check_within
 
 _REDUCTIONS: dict[str, Callable[..., None]] = {
     "add": np.add.at,

@@ -28,7 +28,7 @@ from jitonnx.ops.base import (
     via_float32,
 )
 from jitonnx.ops.elementary import erf
-from jitonnx.ops.shape import Unsqueeze
+from jitonnx.ops.onnx.shape import Unsqueeze
 
 # ---------------------------------------------------------------------------------------------- two inputs
 

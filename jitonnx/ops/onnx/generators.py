@@ -1,4 +1,4 @@
-"""Tensors whose elements follow from their coordinates: ranges, constants, one-hot codes, diagonals, triangles."""
+"""Tensors made of no other: ranges, constants, identity matrices."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 
 from jitonnx.ir import expr as e
-from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dims import Dim, DimLike, ceil_divide
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
 from jitonnx.ir.lowering import Lowering
-from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, Tensor, internal
-from jitonnx.ir.raw import RawNode
+from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, Tensor
 from jitonnx.ir.types import TensorType, contents_array
-from jitonnx.ops.base import BOOLS, NUMBERS, constant_of, integers, non_negative, normalize_axis, open_rank, same_dtype
+from jitonnx.ops.base import BOOLS, NUMBERS, constant_of, integers, non_negative, open_rank, same_dtype
 
 
 class Range(Operator):
@@ -109,60 +107,6 @@ class ConstantOfShape(Operator):
         return to.fill(e.constant(self.value.array.item(), type.dtype), type.shape)  # type: ignore[arg-type]
 
 
-class OneHot(Operator):
-    """values[1] where the coordinate on the new axis `axis` equals the index, else values[0].
-
-    Indices in [-depth, depth) count from the end if negative; others give values[0] everywhere.
-    """
-
-    versions = (9, 11, 28)
-    inputs = ("indices", "depth", "values")
-    outputs = ("output",)
-    types = NUMBERS
-
-    axis: int = -1
-    negative_from_end: bool = internal(default=True)
-
-    @classmethod
-    def upgrade(cls, node: RawNode) -> None:
-        node.attributes["negative_from_end"] = node.version >= 11
-
-    def infer(self, indices: Value, depth: Value, values: Value) -> TensorType:
-        (size,) = constant_of(depth, "depth")
-        if len(values.shape) != 1 or not demand_equal(values.shape[0], 2):
-            raise InferenceError(f"values is {values.type}; a vector of 2 elements is needed")
-        axis = normalize_axis(self.axis, len(indices.shape) + 1)
-        size = size if isinstance(size, Dim) else int(size)
-        return TensorType(values.dtype, (*indices.shape[:axis], size, *indices.shape[axis:]))
-
-    def infer_open(self, indices: Value, depth: Value, values: Value) -> TensorType:
-        axis = normalize_axis(self.axis, len(indices.shape) + 1)
-        return TensorType(values.dtype, (*indices.shape[:axis], None, *indices.shape[axis:]))  # type: ignore[arg-type]
-
-    def evaluate(self, indices: np.ndarray, depth: np.ndarray, values: np.ndarray) -> np.ndarray:
-        size = int(depth.reshape(()))
-        axis = normalize_axis(self.axis, indices.ndim + 1)
-        at = indices.astype(np.int64) if indices.dtype.kind != "f" else np.trunc(indices)
-        if self.negative_from_end:
-            at = np.where((at < 0) & (at >= -size), at + size, at)
-        coordinates = np.arange(size).reshape([-1 if a == axis else 1 for a in range(indices.ndim + 1)])
-        return np.where(np.expand_dims(at, axis) == coordinates, values[1], values[0]).astype(values.dtype)
-
-    def lower(self, to: Lowering, indices: Value, depth: Value, values: Value) -> Value:
-        type = self.infer(indices, depth, values)
-        shape: Any = type.shape
-        axis = normalize_axis(self.axis, len(shape))
-        spread = to.broadcast(to.reshape(indices, (*shape[:axis], 1, *shape[axis + 1 :])), shape)
-        off, on = (to.reshape(to.slice(values, (i,), (1,), (1,)), ()) for i in (0, 1))
-        at, low, high = e.cast(e.operand(0, indices.dtype), DType.INT64), *(e.operand(i, values.dtype) for i in (1, 2))
-        hit = e.equal(at, e.index(axis))
-        if self.negative_from_end:
-            size = to.dimensions(contents_array((shape[axis],), ()))
-            hit = e.logical_or(hit, e.equal(at + e.operand(3, DType.INT64), e.index(axis)))
-            return to.map(e.where(hit, high, low), spread, off, on, size)
-        return to.map(e.where(hit, high, low), spread, off, on)
-
-
 class EyeLike(Operator):
     """Ones on diagonal `k` of a matrix of the input's shape, zeros elsewhere; of type `dtype`, or the input's."""
 
@@ -190,37 +134,4 @@ class EyeLike(Operator):
         return to.fill(e.cast(diagonal, self._dtype(x.dtype)), x.shape)
 
 
-class Trilu(Operator):
-    """The upper (or lower) triangle of the last two axes, from diagonal `k` on; zeros elsewhere."""
-
-    versions = (14,)
-    inputs = ("input", "k?")
-    outputs = ("output",)
-
-    upper: int = 1
-
-    def infer(self, x: Value, k: Value | None = None) -> TensorType:
-        if len(x.shape) < 2:
-            raise InferenceError(f"{x.type} has no last two axes")
-        return x.type
-
-    def evaluate(self, x: np.ndarray, k: np.ndarray | None = None) -> np.ndarray:
-        offset = 0 if k is None else int(k.reshape(()))
-        keep = np.tri(x.shape[-2], x.shape[-1], offset - 1 if self.upper else offset, dtype=bool)
-        empty: Any = "" if x.dtype == object else x.dtype.type(0)
-        return np.where(~keep if self.upper else keep, x, empty).astype(x.dtype)
-
-    def lower(self, to: Lowering, x: Value, k: Value | None = None) -> Value:
-        rank, operands = len(x.shape), [x]
-        offset: e.Expr = e.constant(0, DType.INT64)
-        if k is not None and k.constant is not None:
-            offset = e.constant(k.constant.item(), DType.INT64)
-        elif k is not None:
-            operands.append(to.reshape(k, ()))
-            offset = e.operand(1, DType.INT64)
-        difference = e.index(rank - 1) - e.index(rank - 2)
-        keep = difference >= offset if self.upper else difference <= offset
-        return to.map(e.where(keep, e.operand(0, x.dtype), 0), *operands)
-
-
-OPERATORS = (ConstantOfShape, EyeLike, OneHot, Range, Trilu)
+OPERATORS = (ConstantOfShape, EyeLike, Range)

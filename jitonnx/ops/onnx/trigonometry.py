@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from jitonnx.ir import expr as e
-from jitonnx.ops.arithmetic import Unary
+from jitonnx.ops.onnx.arithmetic import Unary
 
 
 class _Trigonometric(Unary):

@@ -13,8 +13,8 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import DataDependentError
 from jitonnx.ir.types import decides, is_symbolic
-from jitonnx.ops.arithmetic import Binary
 from jitonnx.ops.base import BOOLS, INTEGERS, NUMBERS, Elementwise, same_dtype
+from jitonnx.ops.onnx.arithmetic import Binary
 
 
 class _Pairwise(Binary):

@@ -51,17 +51,6 @@ CASES: list[Case] = [
     case("Expand", 13, X, ints(1), constants=(1,)),
     case("Expand", 13, np.float32(3), ints(2, 0), constants=(1,)),
     case("Expand", 13, X[:, :1], ints(2, 3, 4)),
-    *each_version("Identity", X),
-    case("Identity", 25, WORDS, expected=WORDS),
-    *each_version("Dropout", X, since=7),
-    *(case("Dropout", version, X, outputs=2, expected=(X, np.ones_like(X))) for version in (1, 6, 7)),
-    case("Dropout", 6, X, is_test=1, ratio=0.3, expected=X),
-    case("Dropout", 10, X, outputs=2, expected=(X, np.ones(X.shape, bool))),  # onnxruntime says the contrary here
-    *each_version("Dropout", X, since=12, outputs=2),
-    *each_version("Dropout", X, np.float32(0.3), since=12, outputs=2),
-    *each_version("Dropout", X, np.float32(0.3), np.array(False), since=12, outputs=2, constants=(2,)),
-    case("Dropout", 13, X, np.float32(0), np.array(True), outputs=2),
-    case("Dropout", 13, X, np.float32(1), np.array(True), expected=np.zeros_like(X)),
 ]
 
 

@@ -9,31 +9,9 @@ RANDOM = np.random.default_rng(7)
 X = RANDOM.normal(size=(3, 4, 5)).astype(np.float32)
 TIES = np.array([[3, 1, 3, 2], [0, 0, 0, 0], [1, 2, 2, 1]], np.float32)
 LONG = RANDOM.normal(size=(3, 70, 19)).astype(np.float32)
-CROP = RANDOM.normal(size=(5, 6, 3)).astype(np.float32)
-WORDS = np.array([["a", "b"], ["c", "d"]], object)
 
 
 CASES: list[Case] = [
-    *each_version("CumSum", X, ints(1)[0], constants=(1,)),
-    *(
-        case("CumSum", 14, X, np.array(axis), exclusive=exclusive, reverse=reverse)
-        for axis in (0, -1)
-        for exclusive in (0, 1)
-        for reverse in (0, 1)
-    ),
-    *retyped(case("CumSum", 14, X * 9, np.int32(1), constants=(1,)), np.float64, np.int32, np.int64),
-    *(
-        case("CumSum", 14, LONG, np.array(axis), exclusive=exclusive, reverse=reverse, constants=(1,), rtol=1e-4)
-        for axis in (0, 1, 2)
-        for exclusive in (0, 1)
-        for reverse in (0, 1)
-    ),
-    *retyped(case("CumSum", 14, X * 9, np.array(-1), constants=(1,)), np.uint32, np.uint64, np.float16),
-    case("CumSum", 14, X[:, :0], ints(1)[0], constants=(1,)),
-    *(
-        case("CumProd", 26, np.int32([1, 2, 3]), ints(0)[0], exclusive=e, reverse=r, expected=np.int32(values))
-        for e, r, values in ((0, 0, [1, 2, 6]), (1, 0, [1, 1, 2]), (0, 1, [6, 6, 3]), (1, 1, [6, 3, 1]))
-    ),
     case("TopK", 1, X, k=2, outputs=2),
     *each_version("TopK", X, ints(2), since=10, constants=(1,), outputs=2),
     *(case("TopK", 11, TIES, ints(3), largest=largest, constants=(1,), outputs=2) for largest in (0, 1)),
@@ -59,23 +37,7 @@ CASES: list[Case] = [
     *each_version("Compress", X, np.array([True, False, True]), axis=0),
     case("Compress", 11, X, np.array([True, False, True, True]), axis=-2, constants=(1,)),
     case("Compress", 11, TIES, np.array([True, False, True, True, False])),
-    *each_version("ReverseSequence", X, ints(1, 2, 3, 0)),
-    case("ReverseSequence", 10, X, ints(4, 1, 2), batch_axis=0, time_axis=1),
-    case("CenterCropPad", 18, CROP, ints(3, 9, 3), constants=(1,)),
-    case("CenterCropPad", 18, CROP, ints(8, 4), axes=[1, 0], constants=(1,)),
-    case("CenterCropPad", 18, CROP, ints(2), axes=[-1]),
-    case("CenterCropPad", 18, CROP, ints(5, 5), axes=[1, 2], constants=(1,)),
     case("Compress", 11, TIES, np.array([True, False, True, True, False]), constants=(1,)),
-    case("ReverseSequence", 10, LONG[..., 0], ints(*range(0, 70)) % 4, batch_axis=1, time_axis=0),
-    case(
-        "ReverseSequence",
-        10,
-        WORDS,
-        ints(2, 1),
-        batch_axis=0,
-        time_axis=1,
-        expected=np.array([["b", "a"], ["c", "d"]], object),
-    ),
 ]
 
 
@@ -85,11 +47,7 @@ def test_selection(case: Case) -> None:
 
 
 REFUSED = [
-    (case("CumSum", 14, X[0, 0, 0], ints(0)[0]), "a scalar has no axis"),
-    (case("CumSum", 14, X, ints(3)[0], constants=(1,)), "axis 3 is outside"),
     (case("TopK", 11, X, ints(6), constants=(1,), outputs=2), "K is 6, but axis 2 .* has 5 elements"),
-    (case("ReverseSequence", 10, X, ints(1, 2, 3)), "does not give a length for each sequence"),
-    (case("ReverseSequence", 10, X, np.int32([1, 2, 3, 0])), "'x1' is of type int32"),
 ]
 
 

@@ -1,0 +1,45 @@
+"""ONNX's own operators: domain ai.onnx, which files write as "" too."""
+
+NEWEST = 28
+"""The newest operator-set version."""
+
+FAMILIES = (
+    "activation",
+    "arithmetic",
+    "attention",
+    "cast",
+    "concat_split",
+    "control_flow",
+    "convolution",
+    "cumulative",
+    "depth_to_space",
+    "dropout",
+    "einsum",
+    "gather",
+    "generators",
+    "identity",
+    "logic",
+    "matmul",
+    "normalization",
+    "object_detection",
+    "one_hot",
+    "optional",
+    "padding",
+    "pooling",
+    "quantization",
+    "recurrent",
+    "reduction",
+    "resize",
+    "reverse_sequence",
+    "scatter",
+    "selection",
+    "sequence",
+    "shape",
+    "slice",
+    "softmax",
+    "spectral",
+    "tile",
+    "trigonometry",
+    "trilu",
+)
+"""The modules of this folder, each of which lists its declarations in OPERATORS."""

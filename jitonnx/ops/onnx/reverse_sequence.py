@@ -1,0 +1,48 @@
+"""Sequences of different lengths, side by side in a tensor, turned round."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jitonnx.ir import computation as c
+from jitonnx.ir.assumptions import demand_equal
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Value
+from jitonnx.ir.lowering import Lowering
+from jitonnx.ir.operator import InferenceError, Operator
+from jitonnx.ir.types import TensorType
+from jitonnx.ops.base import check_dtype
+
+
+class ReverseSequence(Operator):
+    """The first sequence_lens[i] elements along `time_axis` reversed, for each position i on `batch_axis`."""
+
+    versions = (10, 28)
+    inputs = ("input", "sequence_lens")
+    outputs = ("Y",)
+
+    batch_axis: int = 1
+    time_axis: int = 0
+
+    def infer(self, x: Value, lengths: Value) -> TensorType:
+        if {self.batch_axis, self.time_axis} != {0, 1} or len(x.shape) < 2:
+            raise InferenceError(f"batch_axis {self.batch_axis} and time_axis {self.time_axis} have to be 0 and 1")
+        if not (len(lengths.shape) == 1 and demand_equal(lengths.shape[0], x.shape[self.batch_axis])):
+            raise InferenceError(f"sequence_lens {lengths.type} does not give a length for each sequence of {x.type}")
+        check_dtype(lengths, frozenset({DType.INT64}))
+        return x.type
+
+    def evaluate(self, x: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        data = np.moveaxis(x, (self.batch_axis, self.time_axis), (0, 1))
+        if lengths.size and not (lengths.min() >= 0 and lengths.max() <= data.shape[1]):
+            raise ValueError(f"lengths {lengths.tolist()} do not fit the {data.shape[1]} elements of the time axis")
+        result = data.copy()
+        for position, length in enumerate(lengths.tolist()):
+            result[position, :length] = data[position, :length][::-1]
+        return np.moveaxis(result, (0, 1), (self.batch_axis, self.time_axis))
+
+    def lower(self, to: Lowering, x: Value, lengths: Value) -> Value:
+        return to.emit(c.ReverseSequence(self.batch_axis, self.time_axis), (x, lengths), x.type)
+
+
+OPERATORS = (ReverseSequence,)

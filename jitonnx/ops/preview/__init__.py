@@ -1,0 +1,7 @@
+"""Operators that ONNX tries out: domain ai.onnx.preview."""
+
+NEWEST = 1
+"""The newest operator-set version."""
+
+FAMILIES: tuple[str, ...] = ()
+"""The modules of this folder, each of which lists its declarations in OPERATORS."""
