@@ -9,7 +9,8 @@ import numpy as np
 
 import jitonnx
 from jitonnx import demo
-from jitonnx.model import evaluate, load
+from jitonnx.interpreter import evaluate
+from jitonnx.model import load
 
 images, labels = demo.test_images()
 graph = load(demo.model_path()).graph

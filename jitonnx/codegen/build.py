@@ -10,8 +10,8 @@ from jitonnx.codegen.code import Code
 from jitonnx.codegen.emit import emit_object
 from jitonnx.codegen.region import region_kernel
 from jitonnx.codegen.stages import stage_function
-from jitonnx.kernels.code import Kernel
-from jitonnx.kernels.lowering import lower
+from jitonnx.kernels.language.code import Kernel
+from jitonnx.kernels.language.module import emit_module
 from jitonnx.plan.region import RegionSpec
 from jitonnx.target import Target
 
@@ -28,4 +28,4 @@ def kernel_of(code: Code, target: Target) -> Kernel:
 
 def make_object(code: Code, symbol: str, target: Target) -> bytes:
     """Object code that defines the kernel as `symbol`: emitted as LLVM IR, optimised, compiled."""
-    return emit_object(lower(kernel_of(code, target), symbol, target), target, code.spec.SETTLED)
+    return emit_object(emit_module(kernel_of(code, target), symbol, target), target, code.spec.SETTLED)

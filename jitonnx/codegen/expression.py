@@ -14,11 +14,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from jitonnx.ir import expr as e
+from jitonnx.computation import expr as e
 from jitonnx.ir.dtypes import HALVES, DType
-from jitonnx.kernels import half, simd, trace, types, vecmath
-from jitonnx.kernels.code import Code
-from jitonnx.kernels.trace import Traced
+from jitonnx.kernels.language import half, simd, trace, types
+from jitonnx.kernels.language.code import Code
+from jitonnx.kernels.language.trace import Traced
+from jitonnx.kernels.mathematics import vecmath
 
 ELEMENTS: dict[DType, types.Type] = {
     DType.FLOAT: types.float32,

@@ -13,11 +13,11 @@ For `maximum(x0 + x1, 0)` with x0 dense and x1 broadcast along rows (two loops):
 from __future__ import annotations
 
 from jitonnx.codegen.expression import ELEMENTS, emit_expr
-from jitonnx.ir import expr as e
+from jitonnx.computation import expr as e
 from jitonnx.ir.dtypes import HALVES
-from jitonnx.kernels.code import Code, Kernel, Pointer, remainder, smaller
-from jitonnx.kernels.simd import LINE_BYTES
-from jitonnx.kernels.trace import Traced
+from jitonnx.kernels.language.code import Code, Kernel, Pointer, remainder, smaller
+from jitonnx.kernels.language.simd import LINE_BYTES
+from jitonnx.kernels.language.trace import Traced
 from jitonnx.plan.region import BROADCAST, UNIT, RegionSpec
 
 

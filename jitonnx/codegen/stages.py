@@ -7,10 +7,10 @@ batch * stride + row * stride + column, a bias at column alone.
 from __future__ import annotations
 
 from jitonnx.codegen.expression import ELEMENTS, emit_expr
-from jitonnx.ir import expr as e
-from jitonnx.kernels.code import Code
-from jitonnx.kernels.epilogue import Stage as StageFunction
-from jitonnx.kernels.trace import Traced
+from jitonnx.computation import expr as e
+from jitonnx.kernels.language.code import Code
+from jitonnx.kernels.language.epilogue import Stage as StageFunction
+from jitonnx.kernels.language.trace import Traced
 from jitonnx.plan.calls import Stage
 
 

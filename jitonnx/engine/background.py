@@ -11,10 +11,10 @@ from jitonnx import forks, jobs
 from jitonnx.engine.outstanding import Outstanding
 from jitonnx.engine.pipeline import Engine, Settings
 from jitonnx.engine.ready import Ready, Runner, shape_of
+from jitonnx.interpreter import on_numpy
 from jitonnx.ir.extract import specialise
 from jitonnx.ir.graph import Graph
 from jitonnx.jobs import Job, Workshop
-from jitonnx.model.evaluate import on_numpy
 from jitonnx.runtime.cache import KernelCache
 from jitonnx.runtime.program import Shapes
 

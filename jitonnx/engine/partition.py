@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from jitonnx.ir.computation import Host
+from jitonnx.computation.computations import Host
+from jitonnx.computation.lowering import lower
 from jitonnx.ir.dims import variables
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph, GraphError, Node, Value, describe
-from jitonnx.ir.lowering import lower
 from jitonnx.ir.types import is_symbolic
 
 STRINGS = "strings are evaluated by Python"

@@ -28,6 +28,7 @@ from jitonnx.engine.outstanding import Outstanding
 from jitonnx.engine.ready import PROGRAM_BYTES, PROGRAMS_KEPT, Ready, Runner, shape_of, split_memory
 from jitonnx.engine.schedule import Schedule, Unforeseen, draft, make_schedule
 from jitonnx.errors import Fail, InvalidArgument
+from jitonnx.interpreter import on_numpy
 from jitonnx.ir.assumptions import Assumptions, Pair, holds
 from jitonnx.ir.bodies import left_to_sizes
 from jitonnx.ir.dims import Dim, DimLike, concrete, variable, variables
@@ -36,7 +37,6 @@ from jitonnx.ir.extract import solved, specialise
 from jitonnx.ir.graph import Graph, Value
 from jitonnx.ir.types import TensorType, Type
 from jitonnx.jobs import Workshop
-from jitonnx.model.evaluate import on_numpy
 from jitonnx.passes.pipeline import optimize
 from jitonnx.passes.report import Report
 from jitonnx.plan.choices import Choices

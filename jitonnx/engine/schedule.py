@@ -16,19 +16,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jitonnx.computation.lowering import lower
 from jitonnx.engine.compiled import Compiled
 from jitonnx.engine.kept import Kept
 from jitonnx.engine.partition import STRINGS, Part, host_nodes, partition, returns_strings, without_kernel
 from jitonnx.engine.ready import PROGRAMS_KEPT, Ready
+from jitonnx.interpreter import bind, bindings_by_value, evaluate_node, known, owned
 from jitonnx.ir import dims
 from jitonnx.ir.assumptions import holds
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.extract import extract
 from jitonnx.ir.graph import Binding, Graph, Node, Value
-from jitonnx.ir.lowering import lower
 from jitonnx.ir.types import TensorType
-from jitonnx.model.evaluate import bind, bindings_by_value, evaluate_node, known, owned
 from jitonnx.plan.choices import Choices
 from jitonnx.plan.make import make_plan
 from jitonnx.plan.plan import Plan

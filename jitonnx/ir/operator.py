@@ -29,9 +29,9 @@ from jitonnx.records import dataclass
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
 
+    from jitonnx.computation.lowering import Lowering
     from jitonnx.ir.bodies import Bodies
     from jitonnx.ir.graph import Value
-    from jitonnx.ir.lowering import Lowering
     from jitonnx.ir.raw import RawNode
 else:
 

@@ -1,7 +1,6 @@
 """Reading models: bytes to a checked `Graph` whose types are inferred. `load` is the door."""
 
-from jitonnx.model.evaluate import evaluate
 from jitonnx.model.load import load
 from jitonnx.model.types import Declaration, Model
 
-__all__ = ["Declaration", "Model", "evaluate", "load"]
+__all__ = ["Declaration", "Model", "load"]

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from jitonnx.ir import expr as e
+from jitonnx.computation import expr as e
+from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.dims import DimLike, maximum
 from jitonnx.ir.dtypes import HALVES, DType, of_numpy
 from jitonnx.ir.graph import Value
-from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple
 from jitonnx.ir.types import Shape, TensorType, broadcast_shapes, is_symbolic, settle
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
-from jitonnx.ir import computation as c
+from jitonnx.computation import computations as c
+from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.dims import DimLike, integers, product
 from jitonnx.ir.graph import Value
-from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.windows import Windows, extent
 

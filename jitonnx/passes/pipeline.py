@@ -8,7 +8,9 @@ from collections.abc import Collection
 from jitonnx.ir.bodies import prune_captures
 from jitonnx.ir.dims import taking
 from jitonnx.ir.graph import Graph
-from jitonnx.passes import (
+from jitonnx.passes.report import Report
+from jitonnx.passes.rewriting import Edit, Level, Rule, apply_rules
+from jitonnx.passes.rules import (
     activations,
     attention,
     branches,
@@ -24,8 +26,6 @@ from jitonnx.passes import (
     spread,
     weights,
 )
-from jitonnx.passes.report import Report
-from jitonnx.passes.rewriting import Edit, Level, Rule, apply_rules
 from jitonnx.passes.verify import verify
 from jitonnx.passes.views import views
 

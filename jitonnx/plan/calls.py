@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import field
 
+from jitonnx.computation.expr import Expr
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
-from jitonnx.ir.expr import Expr
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.plan.tensor import Tensor
 from jitonnx.records import dataclass

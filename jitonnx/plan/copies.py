@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jitonnx.ir import expr as e
+from jitonnx.computation import expr as e
 from jitonnx.ir.dims import DimLike
 from jitonnx.kernels.transpose.spec import INTERLEAVED, MAX_RANK, STEPS, TransposeSpec
 from jitonnx.plan.calls import KernelCall

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import field
 
-from jitonnx.ir import computation as c
-from jitonnx.ir import expr as e
+from jitonnx.computation import computations as c
+from jitonnx.computation import expr as e
+from jitonnx.computation.lowering import Lowered, Statement
 from jitonnx.ir.dtypes import HALVES, DType
 from jitonnx.ir.graph import Value
-from jitonnx.ir.lowering import Lowered, Statement
 from jitonnx.records import dataclass
 
 MAX_OPERANDS = 12

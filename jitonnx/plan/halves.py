@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from jitonnx.ir import computation as c
-from jitonnx.ir import expr as e
+from jitonnx.computation import computations as c
+from jitonnx.computation import expr as e
+from jitonnx.computation.lowering import Lowered, Statement
 from jitonnx.ir.dtypes import HALVES, DType
 from jitonnx.ir.graph import Node, Value
-from jitonnx.ir.lowering import Lowered, Statement
 from jitonnx.ir.types import TensorType
 
 _MOVES = (c.View, c.Concat, c.Pad)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from jitonnx.ir import computation as c
+from jitonnx.computation import computations as c
+from jitonnx.computation.lowering import Lowered, Statement
 from jitonnx.ir.dims import product, taking
 from jitonnx.ir.graph import Value
-from jitonnx.ir.lowering import Lowered, Statement
 from jitonnx.plan.ahead import ask_ahead
 from jitonnx.plan.choices import Choices
 from jitonnx.plan.fusion import Group, fuse
 from jitonnx.plan.halves import place_halves
-from jitonnx.plan.lowerings import lowering_of, takes_epilogue, takes_scaling
 from jitonnx.plan.placement import Placement
 from jitonnx.plan.plan import Plan
 from jitonnx.plan.planner import Planner
 from jitonnx.plan.region import region_call
+from jitonnx.plan.selection import selector_of, takes_epilogue, takes_scaling
 from jitonnx.plan.tensor import Buffer, Tensor, apply_view, orders_around, row_major
 from jitonnx.target import Target
 
@@ -39,7 +39,7 @@ def _planned(lowered: Lowered, target: Target, choices: Choices) -> Plan:
         elif isinstance(group.anchor.computation, c.View):
             _view(planner, group.anchor)
         else:
-            lowering_of(group.anchor.computation)(planner, group, group.anchor)
+            selector_of(group.anchor.computation)(planner, group, group.anchor)
     planner.begin(None)
     _copy_outputs(planner, lowered)
     plan = planner.plan

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from jitonnx.ir import computation as c
+from jitonnx.computation import computations as c
+from jitonnx.computation.lowering import Lowered, Statement
 from jitonnx.ir.dims import DimLike, concrete, product
 from jitonnx.ir.graph import Value
-from jitonnx.ir.lowering import Lowered, Statement
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.region import cost
 from jitonnx.plan.tensor import (

@@ -12,7 +12,7 @@ from jitonnx.ir.assumptions import Assumptions
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.graph import Value
 from jitonnx.ir.types import Shape
-from jitonnx.kernels.packing import aligned
+from jitonnx.kernels.parts.packing import aligned
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.memory import Lifetime, lifetimes
 from jitonnx.plan.outline import ArenaBuffer, Call, Computed, Constant, Contents, Operand, Outline, PlanTensor

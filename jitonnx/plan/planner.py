@@ -1,6 +1,6 @@
 """The planner's workbench: where values lie, operands in the layout a kernel reads, places to write, calls.
 
-The functions of `jitonnx.plan.lowerings`, each of which knows one computation, ask it for operands (`dense`,
+The functions of `jitonnx.plan.selection`, each of which knows one computation, ask it for operands (`dense`,
 `channels_last`, ...), for a place to write their result (`place`), and add calls (`call`). `jitonnx.plan.make` leads.
 """
 
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import numpy as np
 
+from jitonnx.computation.lowering import Lowered
 from jitonnx.ir.assumptions import assume_equal, noting
 from jitonnx.ir.dims import DimLike, concrete, integers, known, product
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Node, Value
-from jitonnx.ir.lowering import Lowered
-from jitonnx.kernels.packing import aligned
+from jitonnx.kernels.parts.packing import aligned
 from jitonnx.mapped import release_pages
 from jitonnx.plan.calls import KernelCall, Stage
 from jitonnx.plan.choices import Choices

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from jitonnx.ir import expr as e
+from jitonnx.computation import expr as e
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
 from jitonnx.kernels.region.spec import LoopsSpec

@@ -10,9 +10,9 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from jitonnx.computation.resampling import axis_table
 from jitonnx.errors import InvalidArgument
-from jitonnx.ir.resampling import axis_table
-from jitonnx.kernels.packing import aligned
+from jitonnx.kernels.parts.packing import aligned
 from jitonnx.kernels.resize.spec import Table, pack_table, pack_windows
 from jitonnx.records import dataclass
 

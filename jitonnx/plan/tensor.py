@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from jitonnx.ir import computation as c
+from jitonnx.computation import computations as c
 from jitonnx.ir.dims import DimLike, integers, matched_axes, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.records import dataclass

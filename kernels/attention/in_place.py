@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from jitonnx.kernels import types
-from jitonnx.kernels.code import Code, Pointer, Variable, larger, remainder, shuffled, smaller
-from jitonnx.kernels.trace import Traced, fma
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Pointer, Variable, larger, remainder, shuffled, smaller
+from jitonnx.kernels.language.trace import Traced, fma
 
 _KEYS = 4
 """Keys whose scores are made at a time: their sums are added across lanes together."""

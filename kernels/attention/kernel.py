@@ -17,15 +17,16 @@ from typing import Any, NamedTuple
 
 import llvmlite.ir as ir
 
-from jitonnx.kernels import types, vecmath
 from jitonnx.kernels.attention.in_place import Matrix, emit_results, emit_scores
 from jitonnx.kernels.attention.spec import BLOCK_TILES, PADDING, TASK_TILES, TASKS, AttentionSpec
-from jitonnx.kernels.code import Code, Kernel, Pointer, larger, remainder, smaller
-from jitonnx.kernels.epilogue import Stage
 from jitonnx.kernels.gemm.copy import emit_copy
-from jitonnx.kernels.rows import Vectors, float_from_bits, larger_lanes
-from jitonnx.kernels.tile import emit_accumulate
-from jitonnx.kernels.trace import Traced, fma, select
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Kernel, Pointer, larger, remainder, smaller
+from jitonnx.kernels.language.epilogue import Stage
+from jitonnx.kernels.language.trace import Traced, fma, select
+from jitonnx.kernels.mathematics import vecmath
+from jitonnx.kernels.parts.rows import Vectors, float_from_bits, larger_lanes
+from jitonnx.kernels.parts.tile import emit_accumulate
 
 _I64 = ir.IntType(64)
 _LOG2_E = 1.4426950408889634

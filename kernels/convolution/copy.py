@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from jitonnx.kernels import types
-from jitonnx.kernels.code import Pointer, larger, remainder, smaller
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK
 from jitonnx.kernels.convolution.sizes import DirectSizes
 from jitonnx.kernels.convolution.spec import DirectSpec
-from jitonnx.kernels.trace import Traced, select
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Pointer, larger, remainder, smaller
+from jitonnx.kernels.language.trace import Traced, select
 from jitonnx.kernels.transpose.tiles import copy_transposed
 
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from math import prod
 
-from jitonnx.kernels import types
-from jitonnx.kernels.code import Code, Kernel, Mask, Pointer, Variable, larger, remainder, smaller
 from jitonnx.kernels.convolution.spec import PART_CHANNELS, DepthwiseSpec
 from jitonnx.kernels.convolution.taps import readers
-from jitonnx.kernels.epilogue import Epilogue, Stage
-from jitonnx.kernels.tile import emit_finish, emit_prefetch, emit_prefetch_result
-from jitonnx.kernels.trace import Traced, fma, select
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer, Variable, larger, remainder, smaller
+from jitonnx.kernels.language.epilogue import Epilogue, Stage
+from jitonnx.kernels.language.trace import Traced, fma, select
+from jitonnx.kernels.parts.tile import emit_finish, emit_prefetch, emit_prefetch_result
 
 _BLOCK_VECTORS = 8
 """Vectors of channels done tile by tile: pieces of 512 bytes of each pixel are read one after the other, which a CPU

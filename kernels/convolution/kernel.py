@@ -18,18 +18,18 @@ from typing import Any, NamedTuple
 
 import llvmlite.ir as ir
 
-from jitonnx.kernels import types
-from jitonnx.kernels.code import Code, Kernel, Pointer, larger, remainder, smaller
 from jitonnx.kernels.convolution import depthwise, planes, winograd
 from jitonnx.kernels.convolution.copy import emit_copy_rows
 from jitonnx.kernels.convolution.problem import Problem
 from jitonnx.kernels.convolution.sizes import DirectSizes
 from jitonnx.kernels.convolution.spec import DepthwisePlanesSpec, DepthwiseSpec, DirectSpec, GroupedSpec, WinogradSpec
-from jitonnx.kernels.epilogue import Epilogue, Stage
-from jitonnx.kernels.instructions import reordered
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Kernel, Pointer, larger, remainder, smaller
+from jitonnx.kernels.language.epilogue import Epilogue, Stage
+from jitonnx.kernels.language.instructions import reordered
+from jitonnx.kernels.language.trace import Traced, fma, select
+from jitonnx.kernels.parts.tile import emit_accumulate, emit_finish, emit_prefetch, emit_prefetch_result
 from jitonnx.kernels.spec import KernelSpec
-from jitonnx.kernels.tile import emit_accumulate, emit_finish, emit_prefetch, emit_prefetch_result
-from jitonnx.kernels.trace import Traced, fma, select
 from jitonnx.kernels.transpose.tiles import copy_transposed, evenly
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from jitonnx.kernels import types
-from jitonnx.kernels.code import Code, Kernel, Mask, Pointer, Variable, larger, shuffled, smaller
 from jitonnx.kernels.convolution.spec import DepthwisePlanesSpec
-from jitonnx.kernels.epilogue import Epilogue, Stage
-from jitonnx.kernels.planes import each_block_of_rows
-from jitonnx.kernels.tile import emit_finish, first_lanes
-from jitonnx.kernels.trace import Traced, fma
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer, Variable, larger, shuffled, smaller
+from jitonnx.kernels.language.epilogue import Epilogue, Stage
+from jitonnx.kernels.language.trace import Traced, fma
+from jitonnx.kernels.parts.planes import each_block_of_rows
+from jitonnx.kernels.parts.tile import emit_finish, first_lanes
 
 _MOVED = 3
 """A tap is made of another one by fewer moves."""

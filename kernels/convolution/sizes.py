@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from jitonnx.kernels.code import Code
 from jitonnx.kernels.convolution.problem import Problem
 from jitonnx.kernels.convolution.spec import Blocking, Phase
 from jitonnx.kernels.convolution.transforms import WinogradBlocking
-from jitonnx.kernels.trace import Traced
+from jitonnx.kernels.language.code import Code
+from jitonnx.kernels.language.trace import Traced
 
 
 class Sizes:

@@ -22,7 +22,7 @@ import numpy as np
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, Problem
 from jitonnx.kernels.convolution.taps import Taps, joined, phase_taps, readers, transposed_taps
 from jitonnx.kernels.convolution.transforms import WinogradSpec as WinogradSpec  # saved plans look for specs here
-from jitonnx.kernels.packing import zeros
+from jitonnx.kernels.parts.packing import zeros
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 

@@ -26,7 +26,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, Problem
-from jitonnx.kernels.packing import blocks, for_each, zeros
+from jitonnx.kernels.parts.packing import blocks, for_each, zeros
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 

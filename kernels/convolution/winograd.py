@@ -8,15 +8,15 @@ from functools import partial
 import llvmlite.ir as ir
 import numpy as np
 
-from jitonnx.kernels import types
-from jitonnx.kernels.code import Code, Kernel, Pointer, remainder, smaller
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK
 from jitonnx.kernels.convolution.sizes import WinogradSizes
 from jitonnx.kernels.convolution.transforms import POINTS, WinogradSpec
-from jitonnx.kernels.epilogue import Epilogue, Stage
-from jitonnx.kernels.llvm import alloca
-from jitonnx.kernels.tile import emit_accumulate, emit_finish, emit_prefetch
-from jitonnx.kernels.trace import Traced, fma, select
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Kernel, Pointer, remainder, smaller
+from jitonnx.kernels.language.epilogue import Epilogue, Stage
+from jitonnx.kernels.language.llvm import alloca
+from jitonnx.kernels.language.trace import Traced, fma, select
+from jitonnx.kernels.parts.tile import emit_accumulate, emit_finish, emit_prefetch
 
 _I64 = ir.IntType(64)
 

@@ -6,13 +6,13 @@ import functools
 
 import llvmlite.ir as ir
 
-from jitonnx.kernels import types
-from jitonnx.kernels.code import Code, Kernel, Pointer, larger, remainder, smaller
-from jitonnx.kernels.epilogue import Stage
 from jitonnx.kernels.gather.spec import GatherElementsSpec, GatherRowsSpec, ReverseSequenceSpec
-from jitonnx.kernels.indices import WORDS, counted, only_valid, row_start
-from jitonnx.kernels.memory import copy_bytes
-from jitonnx.kernels.trace import Traced, select
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Kernel, Pointer, larger, remainder, smaller
+from jitonnx.kernels.language.epilogue import Stage
+from jitonnx.kernels.language.trace import Traced, select
+from jitonnx.kernels.parts.indices import WORDS, counted, only_valid, row_start
+from jitonnx.kernels.parts.memory import copy_bytes
 
 _LANES = 8
 """Indices checked at once by GatherElements: one vector of int64 at its widest."""

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from jitonnx.kernels.axes import MAX_RANK, dense, merged
+from jitonnx.kernels.parts.axes import MAX_RANK, dense, merged
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 

@@ -78,8 +78,8 @@ def build_blas(spec: BlasSpec) -> Any:
     """The kernel of `spec`."""
     import llvmlite.ir as ir
 
-    from jitonnx.kernels import types
-    from jitonnx.kernels.code import Code, Traced, larger
+    from jitonnx.kernels.language import types
+    from jitonnx.kernels.language.code import Code, Traced, larger
 
     element = getattr(types, spec.element)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import llvmlite.ir as ir
 
-from jitonnx.kernels.code import Code, Pointer
-from jitonnx.kernels.trace import Traced, select
+from jitonnx.kernels.language.code import Code, Pointer
+from jitonnx.kernels.language.trace import Traced, select
 
 _I32 = ir.IntType(32)
 

@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 
 import llvmlite.ir as ir
 
-from jitonnx.kernels import types
-from jitonnx.kernels.code import Code, Kernel, Pointer, larger, remainder, smaller
-from jitonnx.kernels.epilogue import Epilogue, Stage
 from jitonnx.kernels.gemm.blas import BlasSpec, build_blas
 from jitonnx.kernels.gemm.copy import emit_copy
 from jitonnx.kernels.gemm.scale import build_scale
 from jitonnx.kernels.gemm.spec import LONGEST_VECTOR, NEAR_BYTES, NEAR_DEPTH, NEAR_ROWS, GemmSpec, ScaleSpec
-from jitonnx.kernels.tile import emit_accumulate, emit_finish, emit_prefetch_result, first_lanes
-from jitonnx.kernels.trace import Traced, select
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Kernel, Pointer, larger, remainder, smaller
+from jitonnx.kernels.language.epilogue import Epilogue, Stage
+from jitonnx.kernels.language.trace import Traced, select
+from jitonnx.kernels.parts.tile import emit_accumulate, emit_finish, emit_prefetch_result, first_lanes
 
 _I64 = ir.IntType(64)
 _LINE_BYTES = 64  # of the cache

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from jitonnx.kernels import types
-from jitonnx.kernels.code import Code, Kernel, Pointer, remainder
 from jitonnx.kernels.gemm.spec import ScaleSpec
-from jitonnx.kernels.trace import Traced, select
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Kernel, Pointer, remainder
+from jitonnx.kernels.language.trace import Traced, select
 
 
 def build_scale(spec: ScaleSpec, lanes: int) -> Kernel:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from jitonnx.kernels.packing import blocks, copy_columns, for_each, zeros
+from jitonnx.kernels.parts.packing import blocks, copy_columns, for_each, zeros
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.mapped import release_pages
 from jitonnx.records import dataclass

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitonnx.kernels import types, vecmath
-from jitonnx.kernels.code import Code, Kernel, Mask, Pointer, each_vector, remainder
-from jitonnx.kernels.epilogue import Epilogue, Stage
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer, each_vector, remainder
+from jitonnx.kernels.language.epilogue import Epilogue, Stage
+from jitonnx.kernels.language.trace import Traced, fma, sqrt
 from jitonnx.kernels.lrn.spec import LRNSpec
-from jitonnx.kernels.trace import Traced, fma, sqrt
+from jitonnx.kernels.mathematics import vecmath
 
 
 def build(spec: LRNSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from jitonnx.kernels import types
-from jitonnx.kernels.code import Code, Kernel, Mask, larger, remainder, smaller
-from jitonnx.kernels.epilogue import Stage
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Kernel, Mask, larger, remainder, smaller
+from jitonnx.kernels.language.epilogue import Stage
+from jitonnx.kernels.language.trace import Traced, fma, sqrt
 from jitonnx.kernels.normalization.spec import BLOCKS, GroupApplySpec, GroupNormSpec, GroupStatisticsSpec
-from jitonnx.kernels.rows import Vectors, as_element, float_from_bits
-from jitonnx.kernels.sharing import TASK_ELEMENTS
-from jitonnx.kernels.trace import Traced, fma, sqrt
+from jitonnx.kernels.parts.rows import Vectors, as_element, float_from_bits
+from jitonnx.kernels.parts.sharing import TASK_ELEMENTS
 
 
 def build(

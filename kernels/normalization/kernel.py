@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jitonnx.kernels import types
-from jitonnx.kernels.code import Code, Kernel, Pointer, larger, remainder, smaller
-from jitonnx.kernels.epilogue import Stage
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Kernel, Pointer, larger, remainder, smaller
+from jitonnx.kernels.language.epilogue import Stage
+from jitonnx.kernels.language.trace import Traced, fma, sqrt
 from jitonnx.kernels.normalization import channels_last
 from jitonnx.kernels.normalization.spec import GroupApplySpec, GroupNormSpec, GroupStatisticsSpec, LayerNormSpec
-from jitonnx.kernels.rows import Vectors, as_element, float_from_bits, in_all_lanes, unit_range
+from jitonnx.kernels.parts.rows import Vectors, as_element, float_from_bits, in_all_lanes, unit_range
 from jitonnx.kernels.spec import KernelSpec
-from jitonnx.kernels.trace import Traced, fma, sqrt
 
 
 def build(spec: KernelSpec, lanes: int, epilogue: Stage | None = None, prologue: Stage | None = None) -> Kernel:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from jitonnx.kernels import types
-from jitonnx.kernels.code import Code, Kernel, Pointer, remainder, smaller
-from jitonnx.kernels.epilogue import Stage
-from jitonnx.kernels.memory import WORDS, copy_bytes, fill
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Kernel, Pointer, remainder, smaller
+from jitonnx.kernels.language.epilogue import Stage
+from jitonnx.kernels.language.trace import Traced, select
 from jitonnx.kernels.pad.spec import Axis, PadSpec
-from jitonnx.kernels.trace import Traced, select
+from jitonnx.kernels.parts.memory import WORDS, copy_bytes, fill
 
 
 def build(spec: PadSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:

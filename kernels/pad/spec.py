@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import ClassVar, NamedTuple
 
-from jitonnx.kernels.axes import MAX_RANK
+from jitonnx.kernels.parts.axes import MAX_RANK
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 

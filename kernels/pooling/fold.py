@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from jitonnx.kernels.code import Code
-from jitonnx.kernels.trace import Traced, absolute, select, sqrt
-from jitonnx.kernels.vecmath import pow
+from jitonnx.kernels.language.code import Code
+from jitonnx.kernels.language.trace import Traced, absolute, select, sqrt
+from jitonnx.kernels.mathematics.vecmath import pow
 
 
 def step(kind: str, power: int, total: Traced, x: Traced) -> Traced:

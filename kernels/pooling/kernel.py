@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jitonnx.kernels import types
-from jitonnx.kernels.code import Code, Kernel, Mask, each_vector, larger, remainder, smaller
-from jitonnx.kernels.epilogue import Epilogue, Stage
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Kernel, Mask, each_vector, larger, remainder, smaller
+from jitonnx.kernels.language.epilogue import Epilogue, Stage
+from jitonnx.kernels.language.simd import convert
+from jitonnx.kernels.language.trace import Traced, select
 from jitonnx.kernels.pooling.fold import root, step
 from jitonnx.kernels.pooling.planes import Planes
 from jitonnx.kernels.pooling.spec import PoolPlanesSpec, PoolSpec
-from jitonnx.kernels.simd import convert
-from jitonnx.kernels.trace import Traced, select
 
 _AXES = ("depth", "height", "width")
 _STEPS = ("plane", "row", "pixel")

@@ -8,13 +8,13 @@ from typing import Any
 
 import llvmlite.ir as ir
 
-from jitonnx.kernels import types
-from jitonnx.kernels.code import Code, Pointer, gathered, larger, remainder, shuffled, smaller
-from jitonnx.kernels.epilogue import Epilogue
-from jitonnx.kernels.planes import each_block_of_rows
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Pointer, gathered, larger, remainder, shuffled, smaller
+from jitonnx.kernels.language.epilogue import Epilogue
+from jitonnx.kernels.language.trace import Traced, narrow, select, to_float
+from jitonnx.kernels.parts.planes import each_block_of_rows
 from jitonnx.kernels.pooling.fold import root, step, term
 from jitonnx.kernels.pooling.spec import PoolPlanesSpec
-from jitonnx.kernels.trace import Traced, narrow, select, to_float
 
 
 class Planes:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from jitonnx.kernels import vecmath
-from jitonnx.kernels.code import Code
+from jitonnx.kernels.language.code import Code
+from jitonnx.kernels.language.trace import Traced, at_least, at_most, fma, select
+from jitonnx.kernels.mathematics import vecmath
 from jitonnx.kernels.recurrent.spec import Activation
-from jitonnx.kernels.trace import Traced, at_least, at_most, fma, select
 
 
 def activate(code: Code, activation: Activation, x: Traced, clip: float) -> Traced:

@@ -17,13 +17,13 @@ from typing import NamedTuple
 
 import llvmlite.ir as ir
 
-from jitonnx.kernels import types
-from jitonnx.kernels.code import Code, Kernel, Mask, Pointer, larger, remainder, smaller
-from jitonnx.kernels.epilogue import Stage
-from jitonnx.kernels.meeting import Meeting
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer, larger, remainder, smaller
+from jitonnx.kernels.language.epilogue import Stage
+from jitonnx.kernels.language.trace import Traced, bits, fma, funnel_left, select, to_float
+from jitonnx.kernels.parts.meeting import Meeting
 from jitonnx.kernels.recurrent.activations import activate
 from jitonnx.kernels.recurrent.spec import RecurrentSpec
-from jitonnx.kernels.trace import Traced, bits, fma, funnel_left, select, to_float
 
 
 def build(spec: RecurrentSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:

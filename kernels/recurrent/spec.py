@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from jitonnx.kernels import fixed24
-from jitonnx.kernels.packing import zeros
-from jitonnx.kernels.phases import shared_bytes
+from jitonnx.kernels.parts import fixed24
+from jitonnx.kernels.parts.packing import zeros
+from jitonnx.kernels.parts.phases import shared_bytes
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 

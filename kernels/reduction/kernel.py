@@ -10,13 +10,14 @@ from typing import NamedTuple
 import llvmlite.ir as ir
 import numpy as np
 
-from jitonnx.kernels import simd, types, vecmath
-from jitonnx.kernels.code import Code, Kernel, Pointer, remainder, smaller
-from jitonnx.kernels.epilogue import Stage
+from jitonnx.kernels.language import simd, types
+from jitonnx.kernels.language.code import Code, Kernel, Pointer, remainder, smaller
+from jitonnx.kernels.language.epilogue import Stage
+from jitonnx.kernels.language.simd import convert
+from jitonnx.kernels.language.trace import Traced, absolute, bits, isnan, select, sqrt, to_float, unordered
+from jitonnx.kernels.mathematics import vecmath
+from jitonnx.kernels.parts.rows import VECTORS, Parts, Vectors, across_packed, across_rows, unit_range
 from jitonnx.kernels.reduction.spec import COLUMNS, ReductionSpec
-from jitonnx.kernels.rows import VECTORS, Parts, Vectors, across_packed, across_rows, unit_range
-from jitonnx.kernels.simd import convert
-from jitonnx.kernels.trace import Traced, absolute, bits, isnan, select, sqrt, to_float, unordered
 
 Slice = Callable[[Traced, "Traced | None"], Traced]
 Part = Callable[[Traced], tuple[Traced, Pointer, Pointer, Traced]]

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from jitonnx.kernels.sharing import units_per_task
+from jitonnx.kernels.parts.sharing import units_per_task
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jitonnx.kernels import types
-from jitonnx.kernels.code import Code, Kernel, Mask, Pointer, each_vector, remainder
-from jitonnx.kernels.epilogue import Epilogue, Stage
-from jitonnx.kernels.memory import copy_bytes
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer, each_vector, remainder
+from jitonnx.kernels.language.epilogue import Epilogue, Stage
+from jitonnx.kernels.language.simd import convert
+from jitonnx.kernels.language.trace import Traced, fma, select
+from jitonnx.kernels.parts.memory import copy_bytes
 from jitonnx.kernels.resize.planes import Planes
 from jitonnx.kernels.resize.repeat import Repeat
 from jitonnx.kernels.resize.spec import RepeatPlanesSpec, ResizeAxisSpec, ResizePlanesSpec, ResizeSpec
-from jitonnx.kernels.simd import convert
-from jitonnx.kernels.trace import Traced, fma, select
 
 
 def build(

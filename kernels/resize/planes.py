@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from jitonnx.kernels import types
-from jitonnx.kernels.code import Code, Mask, Pointer, each_vector, remainder, smaller
-from jitonnx.kernels.epilogue import Epilogue
-from jitonnx.kernels.instructions import permuted, reordered
-from jitonnx.kernels.planes import each_block_of_rows
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Mask, Pointer, each_vector, remainder, smaller
+from jitonnx.kernels.language.epilogue import Epilogue
+from jitonnx.kernels.language.instructions import permuted, reordered
+from jitonnx.kernels.language.simd import convert
+from jitonnx.kernels.language.trace import Traced, fma
+from jitonnx.kernels.parts.planes import each_block_of_rows
 from jitonnx.kernels.resize.spec import ResizePlanesSpec
-from jitonnx.kernels.simd import convert
-from jitonnx.kernels.trace import Traced, fma
 
 
 class Planes:

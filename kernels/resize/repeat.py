@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from jitonnx.kernels.code import Code, Pointer, remainder, shuffled
-from jitonnx.kernels.memory import WORDS
-from jitonnx.kernels.planes import each_block_of_rows
+from jitonnx.kernels.language.code import Code, Pointer, remainder, shuffled
+from jitonnx.kernels.language.trace import Traced
+from jitonnx.kernels.parts.memory import WORDS
+from jitonnx.kernels.parts.planes import each_block_of_rows
 from jitonnx.kernels.resize.spec import RepeatPlanesSpec
-from jitonnx.kernels.trace import Traced
 
 _LONGEST_VECTOR = 16
 

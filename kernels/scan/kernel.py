@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from jitonnx.kernels import types
-from jitonnx.kernels.code import (
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import (
     REGISTER_LANE_BYTES,
     Code,
     Kernel,
@@ -14,10 +14,10 @@ from jitonnx.kernels.code import (
     shuffled,
     smaller,
 )
-from jitonnx.kernels.epilogue import Stage
-from jitonnx.kernels.rows import unit_range
+from jitonnx.kernels.language.epilogue import Stage
+from jitonnx.kernels.language.trace import Traced
+from jitonnx.kernels.parts.rows import unit_range
 from jitonnx.kernels.scan.spec import COLUMNS, ScanSpec
-from jitonnx.kernels.trace import Traced
 
 _VECTORS = 4
 """Vectors of columns scanned at once: their chains of dependent operations hide each other's latency."""

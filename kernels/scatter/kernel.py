@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from jitonnx.kernels import types
-from jitonnx.kernels.code import Code, Kernel, Pointer, each_vector, remainder, smaller
-from jitonnx.kernels.epilogue import Stage
-from jitonnx.kernels.indices import counted, only_valid, row_start
-from jitonnx.kernels.memory import copy_bytes
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Kernel, Pointer, each_vector, remainder, smaller
+from jitonnx.kernels.language.epilogue import Stage
+from jitonnx.kernels.language.trace import Traced, isnan, select
+from jitonnx.kernels.parts.indices import counted, only_valid, row_start
+from jitonnx.kernels.parts.memory import copy_bytes
 from jitonnx.kernels.scatter.spec import ScatterElementsSpec, ScatterRowsSpec
-from jitonnx.kernels.trace import Traced, isnan, select
 
 
 def build(spec: ScatterElementsSpec | ScatterRowsSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from jitonnx.kernels import types, vecmath
-from jitonnx.kernels.code import Code, Kernel, Pointer, remainder, smaller
-from jitonnx.kernels.epilogue import Stage
-from jitonnx.kernels.rows import Vectors, in_all_lanes, larger_lanes, unit_range
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Kernel, Pointer, remainder, smaller
+from jitonnx.kernels.language.epilogue import Stage
+from jitonnx.kernels.language.trace import Traced
+from jitonnx.kernels.mathematics import vecmath
+from jitonnx.kernels.parts.rows import Vectors, in_all_lanes, larger_lanes, unit_range
+from jitonnx.kernels.parts.tile import emit_prefetch
 from jitonnx.kernels.softmax.spec import COLUMNS, SoftmaxSpec
-from jitonnx.kernels.tile import emit_prefetch
-from jitonnx.kernels.trace import Traced
 
 _LOWEST = float("-inf")
 

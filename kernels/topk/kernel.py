@@ -8,13 +8,13 @@ from typing import Any
 
 import llvmlite.ir as ir
 
-from jitonnx.kernels import types
-from jitonnx.kernels.code import Code, Kernel, Pointer, larger, remainder, smaller
-from jitonnx.kernels.epilogue import Stage
-from jitonnx.kernels.rows import unit_range
-from jitonnx.kernels.simd import convert
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Kernel, Pointer, larger, remainder, smaller
+from jitonnx.kernels.language.epilogue import Stage
+from jitonnx.kernels.language.simd import convert
+from jitonnx.kernels.language.trace import Traced, bits, isnan, select
+from jitonnx.kernels.parts.rows import unit_range
 from jitonnx.kernels.topk.spec import BLOCK, TopKSpec
-from jitonnx.kernels.trace import Traced, bits, isnan, select
 
 _INT128 = types.Integer(128, signed=True)
 

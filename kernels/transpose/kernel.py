@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from jitonnx.kernels.code import Code, Kernel, Pointer, gathered, larger, remainder, shuffled, smaller
-from jitonnx.kernels.epilogue import Stage
-from jitonnx.kernels.memory import WORDS, copy_bytes, fill
-from jitonnx.kernels.trace import Traced, select
+from jitonnx.kernels.language.code import Code, Kernel, Pointer, gathered, larger, remainder, shuffled, smaller
+from jitonnx.kernels.language.epilogue import Stage
+from jitonnx.kernels.language.trace import Traced, select
+from jitonnx.kernels.parts.memory import WORDS, copy_bytes, fill
 from jitonnx.kernels.transpose.spec import COPY, ELEMENTS, FILL, STRIDED, TILES, TransposeSpec
 from jitonnx.kernels.transpose.tiles import copy_transposed, evenly, tile_size
 

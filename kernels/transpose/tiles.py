@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count, islice
 
-from jitonnx.kernels.code import REGISTER_LANE_BYTES, Code, Pointer, larger, shuffled, smaller
-from jitonnx.kernels.simd import LINE_BYTES
-from jitonnx.kernels.trace import Traced, select
+from jitonnx.kernels.language.code import REGISTER_LANE_BYTES, Code, Pointer, larger, shuffled, smaller
+from jitonnx.kernels.language.simd import LINE_BYTES
+from jitonnx.kernels.language.trace import Traced, select
 from jitonnx.kernels.transpose.spec import LARGEST_TILE
 
 

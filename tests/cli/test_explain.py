@@ -6,11 +6,11 @@ import pytest
 
 from jitonnx import InferenceSession, SessionOptions
 from jitonnx.api.inputs import choose_shapes
+from jitonnx.computation import expr as e
 from jitonnx.explain import Explanation, as_html, as_text, explain
 from jitonnx.explain.equations import equations
 from jitonnx.explain.layout import draw
 from jitonnx.explain.units import count, nbytes, seconds, shortened, table
-from jitonnx.ir import expr as e
 from jitonnx.ir.dtypes import DType
 from tests.session import models
 from tests.session.models import model, node, tensor

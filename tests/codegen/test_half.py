@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from jitonnx.codegen.region import region_kernel
-from jitonnx.ir import expr as e
+from jitonnx.computation import expr as e
 from jitonnx.ir.dtypes import DType
-from jitonnx.kernels.lowering import lower
+from jitonnx.kernels.language.module import emit_module
 from jitonnx.plan.region import region_call
 from jitonnx.target import Target, host
 from tests.codegen.test_region import _tensor, check, run_region
@@ -168,7 +168,7 @@ def test_nothing_is_rounded_twice() -> None:
     relu = e.cast(e.maximum(e.cast(product, DType.FLOAT), 0), DType.FLOAT16)
     half = e.cast(-e.cast(relu, DType.FLOAT) + e.cast(e.operand(0, DType.FLOAT16), DType.FLOAT), DType.FLOAT16)
     call = region_call([half], [_tensor(x)], [_tensor(x)], label="", origin=(), reason="")
-    text = str(lower(region_kernel(call.spec, host().lanes(4)), "region", named("x86-64-v4")))  # type: ignore[arg-type]
+    text = str(emit_module(region_kernel(call.spec, host().lanes(4)), "region", named("x86-64-v4")))  # type: ignore[arg-type]
     assert text.count("= fptrunc") == 2 * 2, text  # of the product and the sum, in the body and in the tail
     rng = np.random.default_rng(5)
     values = rng.standard_normal(1000).astype(np.float16)

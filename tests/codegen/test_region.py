@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jitonnx.codegen.region import region_kernel
-from jitonnx.ir import expr as e
+from jitonnx.computation import expr as e
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.plan.region import RegionSpec, region_call
 from jitonnx.plan.tensor import Buffer, Tensor

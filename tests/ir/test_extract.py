@@ -2,12 +2,12 @@
 
 import numpy as np
 
+from jitonnx.interpreter import evaluate
 from jitonnx.ir.dims import variable
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.extract import specialise
 from jitonnx.ir.graph import Graph
 from jitonnx.ir.types import TensorType
-from jitonnx.model.evaluate import evaluate
 from jitonnx.ops.onnx.shape import Reshape
 
 

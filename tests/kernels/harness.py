@@ -11,10 +11,10 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from jitonnx.codegen.emit import emit_assembly, emit_object
-from jitonnx.kernels import types
-from jitonnx.kernels.code import Code, Kernel
-from jitonnx.kernels.lowering import lower
-from jitonnx.kernels.trace import Traced
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Kernel
+from jitonnx.kernels.language.module import emit_module
+from jitonnx.kernels.language.trace import Traced
 from jitonnx.target import Target, host
 from tests.targets import skip_unless_made_here, skip_unless_run_here
 
@@ -35,7 +35,7 @@ class Compiled:
         self._engine = llvm.create_mcjit_compiler(
             llvm.parse_assembly(""), llvm.Target.from_default_triple().create_target_machine()
         )
-        code = emit_object(lower(kernel, symbol, target), target, settled)
+        code = emit_object(emit_module(kernel, symbol, target), target, settled)
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
         self._call = _PROTOTYPE(self._engine.get_function_address(symbol))
@@ -88,7 +88,7 @@ def assembly(kernel: Kernel, target: Target | None = None) -> str:
     """The assembly text of a kernel."""
     target = target or host()
     skip_unless_made_here(target)
-    return emit_assembly(lower(kernel, "kernel_in_assembly", target), target)
+    return emit_assembly(emit_module(kernel, "kernel_in_assembly", target), target)
 
 
 def lane_by_lane(

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from jitonnx.kernels import types
 from jitonnx.kernels.attention.kernel import build
 from jitonnx.kernels.attention.spec import AttentionSpec, choose
+from jitonnx.kernels.language import types
 from jitonnx.kernels.normalization.spec import float_bits
 from jitonnx.target import Target, host
 from tests.kernels.harness import Compiled

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jitonnx.kernels import types
 from jitonnx.kernels.convolution.choose import choose_convolution, choose_transposed
 from jitonnx.kernels.convolution.kernel import build
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, Problem
@@ -26,8 +25,9 @@ from jitonnx.kernels.convolution.spec import (
     WinogradSpec,
 )
 from jitonnx.kernels.convolution.taps import live_taps
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.trace import at_least
 from jitonnx.kernels.spec import KernelSpec
-from jitonnx.kernels.trace import at_least
 from jitonnx.target import Target, host
 from tests.kernels.harness import Compiled, assembly
 from tests.targets import named

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jitonnx.kernels import types
 from jitonnx.kernels.convolution.choose import choose_depthwise_planes
 from jitonnx.kernels.convolution.kernel import build
 from jitonnx.kernels.convolution.spec import DepthwisePlanesSpec
-from jitonnx.kernels.trace import at_least
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.trace import at_least
 from jitonnx.target import host
 from tests.kernels.harness import Compiled
 from tests.kernels.test_convolution import TARGETS, Case, reference

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jitonnx.kernels import fixed24
+from jitonnx.kernels.parts import fixed24
 
 
 def _unpacked(packed: np.ndarray) -> np.ndarray:

@@ -14,16 +14,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jitonnx.kernels import types
-from jitonnx.kernels.code import Code
-from jitonnx.kernels.epilogue import Epilogue
 from jitonnx.kernels.gemm.blas import BlasSpec, build_blas
 from jitonnx.kernels.gemm.choose import choose_gemm
 from jitonnx.kernels.gemm.kernel import build
 from jitonnx.kernels.gemm.spec import ELEMENTS, GemmSpec, ScaleSpec
-from jitonnx.kernels.lowering import lower
-from jitonnx.kernels.trace import Traced, at_least
-from jitonnx.kernels.vecmath import gelu
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code
+from jitonnx.kernels.language.epilogue import Epilogue
+from jitonnx.kernels.language.module import emit_module
+from jitonnx.kernels.language.trace import Traced, at_least
+from jitonnx.kernels.mathematics.vecmath import gelu
 from jitonnx.target import host
 from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled, assembly
@@ -184,7 +184,7 @@ def test_gemm_long_epilogue(cpu: str) -> None:
     def has_long_epilogue(code: Code, *_: Traced) -> None:
         assert not Epilogue(code, bias_gelu(lanes), types.float32, lanes).unrolls
 
-    lower(has_long_epilogue, "has_long_epilogue", named(cpu))
+    emit_module(has_long_epilogue, "has_long_epilogue", named(cpu))
     rng = np.random.default_rng(3)
     a, b, bias = matrices(rng, 1, 1, 15, 9), matrices(rng, 1, 1, 9, 83), rng.standard_normal(83, np.float32)
     x = (a @ b).astype(np.float64) + bias

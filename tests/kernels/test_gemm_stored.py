@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from jitonnx.ir.lowering import lower
+from jitonnx.computation.lowering import lower
 from jitonnx.kernels.gemm.choose import stored_type
 from jitonnx.kernels.gemm.kernel import build
 from jitonnx.kernels.gemm.spec import GemmSpec

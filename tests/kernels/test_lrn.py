@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jitonnx.kernels import types
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.simd import convert
 from jitonnx.kernels.lrn.kernel import build
 from jitonnx.kernels.lrn.spec import LRNSpec
-from jitonnx.kernels.simd import convert
 from jitonnx.target import host
 from tests.kernels.harness import Compiled
 from tests.targets import named

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jitonnx.kernels import types
+from jitonnx.kernels.language import types
 from jitonnx.kernels.normalization import channels_last
 from jitonnx.kernels.normalization.kernel import build
 from jitonnx.kernels.normalization.spec import (

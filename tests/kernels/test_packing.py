@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from jitonnx.kernels import packing
+from jitonnx.kernels.parts import packing
 
 
 @pytest.mark.parametrize("elements", [0, 1, 1000, 65_536, 100_003, 5_000_000])

@@ -8,9 +8,9 @@ import itertools
 import numpy as np
 import pytest
 
-from jitonnx.kernels.axes import MAX_RANK
 from jitonnx.kernels.pad.kernel import build
 from jitonnx.kernels.pad.spec import MODES, PadSpec
+from jitonnx.kernels.parts.axes import MAX_RANK
 from jitonnx.target import host
 from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from jitonnx.kernels import types
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.simd import convert
+from jitonnx.kernels.language.trace import at_least
 from jitonnx.kernels.pooling.kernel import build
 from jitonnx.kernels.pooling.spec import PoolSpec, choose
-from jitonnx.kernels.simd import convert
-from jitonnx.kernels.trace import at_least
 from jitonnx.target import host
 from tests.kernels.harness import Compiled
 from tests.targets import named

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jitonnx.kernels import types
+from jitonnx.kernels.language import types
 from jitonnx.kernels.reduction.kernel import build
 from jitonnx.kernels.reduction.spec import ARG_KINDS, FLOAT_KINDS, KINDS, ReductionSpec, choose
 from jitonnx.target import Target, host

@@ -11,8 +11,9 @@ import onnx.reference
 import pytest
 from onnx import TensorProto, helper
 
-from jitonnx.ir.resampling import axis_table
-from jitonnx.kernels import types
+from jitonnx.computation.resampling import axis_table
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.simd import convert
 from jitonnx.kernels.resize.kernel import build
 from jitonnx.kernels.resize.spec import (
     RepeatPlanesSpec,
@@ -24,7 +25,6 @@ from jitonnx.kernels.resize.spec import (
     pack_table,
     pack_windows,
 )
-from jitonnx.kernels.simd import convert
 from jitonnx.target import host
 from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled

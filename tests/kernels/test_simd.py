@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jitonnx.kernels import simd, types
-from jitonnx.kernels.code import Kernel
-from jitonnx.kernels.simd import convert
+from jitonnx.kernels.language import simd, types
+from jitonnx.kernels.language.code import Kernel
+from jitonnx.kernels.language.simd import convert
 from jitonnx.target import Target
 from tests.kernels.harness import Compiled, assembly, lane_by_lane
 from tests.targets import named

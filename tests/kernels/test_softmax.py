@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from jitonnx.kernels import types
+from jitonnx.kernels.language import types
 from jitonnx.kernels.softmax.kernel import build
 from jitonnx.kernels.softmax.spec import SoftmaxSpec, choose
 from jitonnx.target import host

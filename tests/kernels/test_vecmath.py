@@ -12,8 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from jitonnx.kernels import types, vecmath
-from jitonnx.kernels.code import Kernel
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Kernel
+from jitonnx.kernels.mathematics import vecmath
 from jitonnx.target import Target, host
 from tests.kernels.harness import Compiled, assembly, lane_by_lane
 from tests.targets import named

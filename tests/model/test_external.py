@@ -8,7 +8,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from jitonnx import errors
-from jitonnx.model import evaluate, load
+from jitonnx.interpreter import evaluate
+from jitonnx.model import load
 from tests.model.models import X, model_of
 
 W = np.arange(6, dtype=np.float32).reshape(2, 3)

@@ -14,11 +14,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from jitonnx import errors
+from jitonnx.interpreter import evaluate
 from jitonnx.ir.dims import Dim, variable
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.types import TensorType
 from jitonnx.metadata import ModelMetadata
-from jitonnx.model import evaluate, load
+from jitonnx.model import load
 from jitonnx.proto import ModelProto
 from tests.model.models import X, add_model, model_of, tensor_input
 

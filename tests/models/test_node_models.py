@@ -19,8 +19,9 @@ from onnx.backend.test.loader import load_model_tests
 
 from jitonnx import InferenceSession
 from jitonnx.errors import NotImplemented
+from jitonnx.interpreter import evaluate
 from jitonnx.ir.dtypes import of_numpy
-from jitonnx.model import evaluate, load
+from jitonnx.model import load
 from jitonnx.ops.registry import registry
 from jitonnx.passes import optimize
 

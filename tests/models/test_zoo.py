@@ -12,7 +12,7 @@ import pytest
 import jitonnx
 from bench import zoo
 from bench.models import difference
-from jitonnx.ir.lowering import lower
+from jitonnx.computation.lowering import lower
 from jitonnx.model import load
 from jitonnx.passes import optimize
 from jitonnx.plan.make import make_plan

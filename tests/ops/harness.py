@@ -32,15 +32,15 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from jitonnx import errors
+from jitonnx.computation.lowering import lower
 from jitonnx.engine.pipeline import Engine, Settings
+from jitonnx.interpreter import bind, bind_dimensions, evaluate
 from jitonnx.ir import dims
 from jitonnx.ir.assumptions import Assumptions, holds
 from jitonnx.ir.dtypes import of_numpy
 from jitonnx.ir.extract import solved, specialise
 from jitonnx.ir.graph import Graph
-from jitonnx.ir.lowering import lower
-from jitonnx.model import evaluate, load
-from jitonnx.model.evaluate import bind, bind_dimensions
+from jitonnx.model import load
 from jitonnx.ops.base import is_narrow
 from jitonnx.ops.registry import registry
 from jitonnx.plan.outline import Sizing

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.ir import computation as c
+from jitonnx.computation import computations as c
+from jitonnx.computation import expr as e
+from jitonnx.computation.lowering import Lowered
 from jitonnx.ir import dims
-from jitonnx.ir import expr as e
 from jitonnx.ir.graph import Value
-from jitonnx.ir.lowering import Lowered
 from jitonnx.ir.operator import evaluate_arrays
 from jitonnx.ops.base import is_narrow
 from jitonnx.ops.onnx.cumulative import CumProd, CumSum

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.ir import computation as c
-from jitonnx.ir import dims, resampling
+from jitonnx.computation import computations as c
+from jitonnx.computation import resampling
+from jitonnx.ir import dims
 from jitonnx.ops import fused
 from jitonnx.ops.onnx import convolution, normalization, pooling, recurrent, softmax
 from jitonnx.ops.windows import Windows, extent

@@ -10,7 +10,8 @@ import onnx.backend.test
 import pytest
 from onnx import TensorProto, numpy_helper
 
-from jitonnx.model import evaluate, load
+from jitonnx.interpreter import evaluate
+from jitonnx.model import load
 
 LIGHT = Path(onnx.backend.test.__file__).parent / "data" / "light"
 MODELS = sorted(path.stem for path in LIGHT.glob("*.onnx"))

@@ -17,7 +17,8 @@ import pytest
 
 from jitonnx import errors
 from jitonnx.engine.pipeline import Engine, Settings
-from jitonnx.model import evaluate, load
+from jitonnx.interpreter import evaluate
+from jitonnx.model import load
 from jitonnx.runtime.cache import KernelCache
 from tests.conftest import CACHE_VARIABLE
 from tests.ops.harness import Case, assert_same, build

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from jitonnx.interpreter import evaluate
 from jitonnx.ir.dims import variable
 from jitonnx.ir.graph import Graph, Node, Value
 from jitonnx.ir.operator import Operator
 from jitonnx.ir.types import TensorType, type_of
-from jitonnx.model.evaluate import evaluate
 from jitonnx.passes import Report, optimize
 
 

@@ -21,8 +21,8 @@ from jitonnx.ops.onnx.shape import Expand, Reshape
 from jitonnx.ops.onnx.slice import Slice
 from jitonnx.ops.onnx.tile import Tile
 from jitonnx.passes import optimize
-from jitonnx.passes.cleanup import lossless
 from jitonnx.passes.report import Reason
+from jitonnx.passes.rules.cleanup import lossless
 from tests.passes.graphs import Build, Value, normal, operators, rewritten
 
 f = np.float32

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from jitonnx.interpreter import evaluate
 from jitonnx.ir.assumptions import holds
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import GraphError, Value
 from jitonnx.ir.operator import Operator, evaluate_arrays
-from jitonnx.model.evaluate import evaluate
 from jitonnx.ops.onnx.arithmetic import Neg
 from jitonnx.ops.onnx.cast import Cast
 from jitonnx.ops.onnx.concat_split import Concat, Split

@@ -7,9 +7,10 @@ import pytest
 from onnx import helper, numpy_helper
 
 import jitonnx
-from jitonnx.ir.lowering import lower
+from jitonnx.computation.lowering import lower
+from jitonnx.interpreter import evaluate
 from jitonnx.kernels.gemm.spec import GemmSpec
-from jitonnx.model import evaluate, load
+from jitonnx.model import load
 from jitonnx.passes.pipeline import optimize
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.make import make_plan

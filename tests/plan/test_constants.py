@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
-from jitonnx.ir.lowering import lower
+from jitonnx.computation.lowering import lower
 from jitonnx.model import load
 from jitonnx.passes.pipeline import optimize
 from jitonnx.plan.make import make_plan

@@ -7,8 +7,8 @@ import pytest
 from onnx import helper, numpy_helper
 
 import jitonnx
+from jitonnx.computation.lowering import lower
 from jitonnx.engine.ready import common
-from jitonnx.ir.lowering import lower
 from jitonnx.model import load
 from jitonnx.passes.pipeline import optimize
 from jitonnx.plan.make import make_plan

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jitonnx.engine.pipeline import Engine, Settings
-from jitonnx.model.evaluate import evaluate
+from jitonnx.interpreter import evaluate
 from jitonnx.runtime.cache import KernelCache
 from tests.plan.random_graphs import Recipe, recipes
 from tests.plan.random_steps import ELEMENTWISE, FLOATS, MIXED, MOVEMENT, ROWS, VISION

@@ -9,8 +9,9 @@ import pytest
 from onnx import helper, numpy_helper
 
 import jitonnx
-from jitonnx.ir.lowering import lower
-from jitonnx.model import evaluate, load
+from jitonnx.computation.lowering import lower
+from jitonnx.interpreter import evaluate
+from jitonnx.model import load
 from jitonnx.passes.pipeline import optimize
 from jitonnx.plan.make import make_plan
 from jitonnx.target import host

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitonnx.ir import computation as c
+from jitonnx.computation import computations as c
 from jitonnx.ir.dims import variable
 from jitonnx.ir.dtypes import DType
 from jitonnx.plan.tensor import (

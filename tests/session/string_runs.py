@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 import jitonnx
-from jitonnx.model import evaluate, load
+from jitonnx.interpreter import evaluate
+from jitonnx.model import load
 
 RUNS = 300
 WARM = 20

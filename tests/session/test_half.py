@@ -10,13 +10,14 @@ import onnxruntime
 import pytest
 
 import jitonnx
+from jitonnx.computation import computations as c
+from jitonnx.computation.lowering import Lowered, lower
 from jitonnx.engine.pipeline import Engine, Settings
-from jitonnx.ir import computation as c
+from jitonnx.interpreter import evaluate
 from jitonnx.ir.dtypes import DType
-from jitonnx.ir.lowering import Lowered, lower
-from jitonnx.model import evaluate, load
+from jitonnx.model import load
 from jitonnx.plan.halves import place_halves
-from jitonnx.plan.lowerings import takes_epilogue
+from jitonnx.plan.selection import takes_epilogue
 from jitonnx.runtime.cache import KernelCache
 from jitonnx.target import Target
 from tests.ops.interpret import interpret

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from jitonnx.computation import expr as e
+from jitonnx.computation.lowering import Lowering
 from jitonnx.ir import dims
-from jitonnx.ir import expr as e
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import DataDependentError, InferenceError
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType

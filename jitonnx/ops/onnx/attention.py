@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jitonnx.ir import computation as c
-from jitonnx.ir import expr as e
+from jitonnx.computation import computations as c
+from jitonnx.computation import expr as e
+from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.assumptions import demand_divisible, demand_equal
 from jitonnx.ir.dims import DimLike, floor_divide, maximum, minimum, not_negative
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import Shape, TensorType, broadcast_shapes
 from jitonnx.ops.base import FLOATS, lower_halves, widen

@@ -8,10 +8,10 @@ import re
 import numpy as np
 
 from jitonnx import forks
-from jitonnx.ir import expr as e
+from jitonnx.computation import expr as e
+from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
-from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.strings import strings_of

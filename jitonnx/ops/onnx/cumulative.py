@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from jitonnx.ir import computation as c
+from jitonnx.computation import computations as c
+from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.graph import Value
-from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import SUMMABLE, is_narrow, lower_halves, normalize_axis

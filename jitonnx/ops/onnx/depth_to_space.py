@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.assumptions import demand_divisible
 from jitonnx.ir.dims import DimLike, floor_divide
 from jitonnx.ir.graph import Value
-from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import Shape, TensorType
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jitonnx.ir import expr as e
+from jitonnx.computation import expr as e
+from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.dims import DimLike, product
 from jitonnx.ir.graph import Value
-from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType, broadcast_shapes
 from jitonnx.ops.base import NUMBERS, lower_floating, present, same_dtype, widen

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.ir import computation as c
+from jitonnx.computation import computations as c
+from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dims import DimLike, minimum
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import integers, normalize_axis

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.ir import expr as e
+from jitonnx.computation import expr as e
+from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.dims import Dim, DimLike, ceil_divide
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
-from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, Tensor
 from jitonnx.ir.types import TensorType, contents_array
 from jitonnx.ops.base import BOOLS, NUMBERS, constant_of, integers, non_negative, open_rank, same_dtype

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.graph import Value
-from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import Operator
 from jitonnx.ir.types import Type
 

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from jitonnx.computation import expr as e
 from jitonnx.ir import dims
-from jitonnx.ir import expr as e
 from jitonnx.ir.assumptions import decide_order
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value

@@ -6,10 +6,10 @@ from typing import Literal
 
 import numpy as np
 
-from jitonnx.ir import expr as e
+from jitonnx.computation import expr as e
+from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.graph import Value
-from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType, broadcast_shapes

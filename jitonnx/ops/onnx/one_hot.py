@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.ir import expr as e
+from jitonnx.computation import expr as e
+from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dims import Dim
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType, contents_array

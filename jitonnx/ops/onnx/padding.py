@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.ir import computation as c
+from jitonnx.computation import computations as c
+from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.assumptions import demand_some
 from jitonnx.ir.dims import DimLike, floor_divide, maximum
 from jitonnx.ir.graph import Value
-from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Shape as Dims

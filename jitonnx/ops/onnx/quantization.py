@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.ir import computation as c
-from jitonnx.ir import expr as e
+from jitonnx.computation import computations as c
+from jitonnx.computation import expr as e
+from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.assumptions import demand_divisible, demand_equal, is_one
 from jitonnx.ir.dims import ceil_divide, known
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
-from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import Shape, TensorType, broadcast_shapes
 from jitonnx.ops.base import check_dtype, normalize_axis, same_dtype, widen

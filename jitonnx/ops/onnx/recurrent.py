@@ -14,11 +14,11 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from jitonnx.ir import computation as c
+from jitonnx.computation import computations as c
+from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.graph import Value
-from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from jitonnx.ir import computation as c
-from jitonnx.ir import expr as e
+from jitonnx.computation import computations as c
+from jitonnx.computation import expr as e
+from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.assumptions import demand_some
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType
@@ -39,7 +39,7 @@ class _Reduce(Operator):
     outputs = ("reduced",)
     types: ClassVar[frozenset[DType]] = SUMMABLE
     kind: ClassVar[str]
-    """The computation's kind (see `jitonnx.ir.computation.Reduce`)."""
+    """The computation's kind (see `jitonnx.computation.computations.Reduce`)."""
     axes_since: ClassVar[int] = 18
     """Since when the axes are an input."""
 

@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jitonnx.ir import computation as c
-from jitonnx.ir import expr as e
+from jitonnx.computation import computations as c
+from jitonnx.computation import expr as e
+from jitonnx.computation.lowering import Lowering
+from jitonnx.computation.resampling import COORDINATES, NEAREST, axis_table, resample, scaled
 from jitonnx.ir.assumptions import demand_some
 from jitonnx.ir.dims import DimLike, floor_divide, known, maximum, minimum
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator, as_tuple, internal
 from jitonnx.ir.raw import RawNode
-from jitonnx.ir.resampling import COORDINATES, NEAREST, axis_table, resample, scaled
 from jitonnx.ir.types import Shape, TensorType
 from jitonnx.ops.base import constant_of, lower_floating, normalize_axis, open_like, widen
 

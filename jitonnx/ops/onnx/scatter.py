@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.ir import computation as c
-from jitonnx.ir import expr as e
+from jitonnx.computation import computations as c
+from jitonnx.computation import expr as e
+from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dims import DimLike, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
 from jitonnx.ir.types import TensorType, contents_array
 from jitonnx.ops.base import is_narrow, lower_halves, normalize_axis, same_dtype

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.assumptions import assume_equal, demand_equal, is_one, shown_equal
 from jitonnx.ir.dims import Dim, DimLike, floor_divide, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Shape as Dims

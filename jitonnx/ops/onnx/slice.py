@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.assumptions import assume_equal
 from jitonnx.ir.dims import DimLike, ceil_divide, maximum, minimum, not_negative
 from jitonnx.ir.graph import Value
-from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Shape as Dims

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.graph import Value
-from jitonnx.ir.lowering import Lowering
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Shape as Dims

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.ir import expr as e
+from jitonnx.computation import expr as e
 from jitonnx.ops.onnx.arithmetic import Unary
 
 

@@ -6,8 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from jitonnx.computation.resampling import scaled
 from jitonnx.ir.dims import evaluate, variable
-from jitonnx.ir.resampling import scaled
 from tests.ops.harness import Case, case, check, check_refused, retyped
 
 RANDOM = np.random.default_rng(0)

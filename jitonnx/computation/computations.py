@@ -1,0 +1,363 @@
+"""The vocabulary between operators and the planner: what is computed, without saying how.
+
+An operator's `lower` speaks in these computations (through `lowering.Lowering`); the planner knows them and no
+operator. Tensors are described logically, in ONNX's axis order (images as N, C, spatial...): where elements lie in
+memory is the planner's choice. Fields hold integers or dimension expressions; operands are given in the order of the
+docstring.
+"""
+
+from __future__ import annotations
+
+from jitonnx.computation.expr import Expr
+from jitonnx.ir.dims import DimLike
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.operator import Operator
+from jitonnx.records import dataclass
+
+
+class Computation:
+    """Base of all computations."""
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+
+@dataclass(frozen=True)
+class Map(Computation):
+    """out = expr(operands...), element by element, operands broadcast; `expr` may read the element's coordinates."""
+
+    expr: Expr
+
+
+# ---------------------------------------------------------------- views: the same elements, addressed otherwise
+
+
+class View(Computation):
+    """Base of the computations that only readdress elements; one operand."""
+
+
+@dataclass(frozen=True)
+class Transpose(View):
+    """Axis i of the result is axis permutation[i] of the operand."""
+
+    permutation: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Reshape(View):
+    """The elements in row-major order under another shape."""
+
+    shape: tuple[DimLike, ...]
+
+
+@dataclass(frozen=True)
+class Broadcast(View):
+    """Repeated along axes of size 1 and along new leading axes, to `shape`."""
+
+    shape: tuple[DimLike, ...]
+
+
+@dataclass(frozen=True)
+class Slice(View):
+    """Element i of axis a is element starts[a] + i * steps[a] of the operand; steps may be negative."""
+
+    starts: tuple[DimLike, ...]
+    steps: tuple[int, ...]
+    shape: tuple[DimLike, ...]
+
+
+# ---------------------------------------------------------------- data movement
+
+
+@dataclass(frozen=True)
+class Concat(Computation):
+    """Operands one behind the other along `axis`."""
+
+    axis: int
+
+
+@dataclass(frozen=True)
+class Pad(Computation):
+    """The operand with `before` and `after` elements added (or, negative, cut) on each axis.
+
+    mode: constant (operand 1, a scalar, if given; else 0), reflect, edge or wrap.
+    """
+
+    before: tuple[DimLike, ...]
+    after: tuple[DimLike, ...]
+    mode: str
+
+
+@dataclass(frozen=True)
+class Gather(Computation):
+    """data, indices: out[..., i..., ...] = data[..., indices[i...], ...] along `axis`; negative indices count from the
+    end."""
+
+    axis: int
+
+
+@dataclass(frozen=True)
+class GatherElements(Computation):
+    """data, indices: out[i, j, ...] = data with the coordinate on `axis` replaced by indices[i, j, ...]."""
+
+    axis: int
+
+
+@dataclass(frozen=True)
+class GatherND(Computation):
+    """data, indices: the last axis of indices addresses axes of data behind `batch_dims` shared leading ones."""
+
+    batch_dims: int
+
+
+@dataclass(frozen=True)
+class ScatterElements(Computation):
+    """data, indices, updates: data with updates[i, j, ...] written where GatherElements would read, in row-major order.
+
+    reduction: none, or what combines an update with what is there: add, mul, max or min (NaN wins).
+    """
+
+    axis: int
+    reduction: str
+
+
+@dataclass(frozen=True)
+class ScatterND(Computation):
+    """data, indices, updates: data with slices updates[i, ...] written where the last axis of indices says, in order.
+
+    reduction: as of ScatterElements.
+    """
+
+    reduction: str
+
+
+@dataclass(frozen=True)
+class ReverseSequence(Computation):
+    """data, lengths: the first lengths[i] elements along `time_axis` reversed, for each position i on `batch_axis`."""
+
+    batch_axis: int
+    time_axis: int
+
+
+# ---------------------------------------------------------------- reductions and normalisations
+
+
+@dataclass(frozen=True)
+class Reduce(Computation):
+    """One operand reduced over `axes`, which stay as size 1 if keepdims.
+
+    kind: sum, mean, max, min, prod, l1, l2, sum_square, log_sum, log_sum_exp.
+    """
+
+    kind: str
+    axes: tuple[int, ...]
+    keepdims: bool
+
+
+@dataclass(frozen=True)
+class ArgReduce(Computation):
+    """Index (int64) of the largest or smallest element along `axis`; kind: max or min; last of equals if `last`."""
+
+    kind: str
+    axis: int
+    keepdims: bool
+    last: bool
+
+
+@dataclass(frozen=True)
+class Cumulate(Computation):
+    """Sums or products of all elements up to each one along `axis`; kind: sum or prod.
+
+    exclusive: without the element itself. reverse: from the end on.
+    """
+
+    kind: str
+    axis: int
+    exclusive: bool
+    reverse: bool
+
+
+@dataclass(frozen=True)
+class TopK(Computation):
+    """The largest (or smallest) elements along `axis`, in order, as many as the results hold; and their int64 indices.
+
+    Of equal ones the first; NaN is larger than all numbers.
+    """
+
+    axis: int
+    largest: bool
+
+
+@dataclass(frozen=True)
+class Softmax(Computation):
+    """exp(x - max) / sum along `axis`, or its logarithm."""
+
+    axis: int
+    log: bool
+
+
+@dataclass(frozen=True)
+class Normalize(Computation):
+    """x, scale?, bias?: (x - mean) / sqrt(variance + epsilon) * scale + bias over the axes from `axis` on.
+
+    kind: layer, or rms (no mean taken off).
+    """
+
+    kind: str
+    axis: int
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class GroupNormalize(Computation):
+    """x [N, C, spatial...], scale? [C], bias? [C]: each group of C / groups adjacent channels normalised over itself.
+
+    groups None: every channel is its own group (InstanceNormalization). Divided by sqrt(variance + epsilon), or if
+    `outside` by sqrt(variance) + epsilon (MeanVarianceNormalization).
+    """
+
+    groups: int | None
+    epsilon: float
+    outside: bool = False
+
+
+@dataclass(frozen=True)
+class LocalResponseNormalize(Computation):
+    """x [N, C, spatial...]: x / (bias + alpha / size * sum of squares over `size` neighbouring channels) ** beta."""
+
+    size: int
+    alpha: float
+    beta: float
+    bias: float
+
+
+# ---------------------------------------------------------------- products
+
+
+@dataclass(frozen=True)
+class MatMul(Computation):
+    """a [..., m, k], b [..., k, n]: the matrix product, leading axes broadcast (rank 2 at least)."""
+
+
+@dataclass(frozen=True)
+class Convolution(Computation):
+    """x [N, C, spatial...], w [M, C / group, kernel...], bias [M]?: ONNX's Conv.
+
+    pads: before and after for each spatial axis, as two tuples. exact: elements are whole numbers, so small that sums
+    of their products are exact in any order; an algorithm that computes with fractions is not.
+    """
+
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads_before: tuple[DimLike, ...]
+    pads_after: tuple[DimLike, ...]
+    group: int
+    exact: bool = False
+
+
+@dataclass(frozen=True)
+class TransposedConvolution(Computation):
+    """x [N, C, spatial...], w [C, M / group, kernel...], bias [M]?: ONNX's ConvTranspose, to spatial size `output`."""
+
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads_before: tuple[DimLike, ...]
+    output: tuple[DimLike, ...]
+    group: int
+
+
+@dataclass(frozen=True)
+class Attention(Computation):
+    """q [B, H, S, D], k [B, Hkv, T, D], v [B, Hkv, T, Dv], mask?: softmax(scale * q kᵀ + mask) v, [B, H, S, Dv].
+
+    mask is broadcast to [B, H, S, T]; a boolean one takes -inf where it is false. Hkv divides H.
+    masked_rows_zero: a row in which everything is masked gives 0 rather than NaN.
+    """
+
+    scale: float
+    causal: bool
+    masked_rows_zero: bool
+
+
+@dataclass(frozen=True)
+class Recurrent(Computation):
+    """x [T, B, I], w, r, b?, sequence_lens?, initial_h?, initial_c?, p?: ONNX's LSTM, GRU or RNN, layout 0.
+
+    Outputs y [T, directions, B, H], y_h, and for LSTM y_c. Activations with their alpha and beta, all of the first
+    direction first. clip bounds the gates before their activations, though not the cell on its way into LSTM's h; 0:
+    none.
+    """
+
+    kind: str
+    direction: str
+    hidden: int
+    activations: tuple[tuple[str, float, float], ...]
+    clip: float
+    input_forget: bool
+    linear_before_reset: bool
+
+
+# ---------------------------------------------------------------- windows
+
+
+@dataclass(frozen=True)
+class Pool(Computation):
+    """x [N, C, spatial...] pooled over windows to spatial size `output`. kind: max, average or lp (with exponent p).
+
+    Windows reach into the padding; average counts it only if count_include_pad. A second output of max: the index of
+    the element taken, in the flattened operand (column-major in the spatial axes if storage_order is 1).
+    """
+
+    kind: str
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads_before: tuple[DimLike, ...]
+    pads_after: tuple[DimLike, ...]
+    output: tuple[DimLike, ...]
+    count_include_pad: bool
+    p: int
+    storage_order: int
+
+
+@dataclass(frozen=True)
+class Resize(Computation):
+    """x resampled to `shape` as ONNX's Resize. roi by axis, in [0, 1].
+
+    scales by axis; None: the quotient of the sizes, or with a policy that of a pair (wanted, length) in `aspect`: the
+    smallest ("not_larger") or largest ("not_smaller").
+    """
+
+    shape: tuple[DimLike, ...]
+    scales: tuple[float | None, ...]
+    roi: tuple[tuple[float, float], ...] | None
+    mode: str
+    coordinates: str
+    nearest: str
+    cubic_coefficient: float
+    exclude_outside: bool
+    extrapolation: float
+    antialias: bool
+    policy: str = ""
+    aspect: tuple[tuple[DimLike, DimLike], ...] = ()
+
+
+# ---------------------------------------------------------------- everything else
+
+
+@dataclass(frozen=True)
+class Fill(Computation):
+    """No operand: a tensor of `shape` whose elements are `expr` of their coordinates."""
+
+    expr: Expr
+    shape: tuple[DimLike, ...]
+
+
+@dataclass(frozen=True)
+class Host(Computation):
+    """Evaluated on NumPy between native programs: strings, sequences, output shapes that depend on data, cold
+    operators."""
+
+    operator: Operator
+    dtypes: tuple[DType | None, ...]

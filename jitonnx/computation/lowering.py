@@ -1,0 +1,220 @@
+"""Lowering: operators turned into computations.
+
+`Lowering` is what an operator's `lower` is given: each method appends one computation and returns its result as a value
+with a type. The outcome is a list of statements, in order, over values that are graph inputs, constants or results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from jitonnx.computation import computations as c
+from jitonnx.computation import expr as e
+from jitonnx.ir.assumptions import Assumptions, noting
+from jitonnx.ir.dims import DimLike
+from jitonnx.ir.dtypes import COMPILED, HALVES, DType
+from jitonnx.ir.graph import Graph, Node, Value, describe
+from jitonnx.ir.operator import InferenceError, Operator, as_tuple
+from jitonnx.ir.types import Shape, TensorType, broadcast_shapes, is_symbolic, type_of
+from jitonnx.records import dataclass
+
+
+@dataclass(eq=False)
+class Statement:
+    """outputs = computation(inputs), on behalf of a node of the graph."""
+
+    computation: c.Computation
+    inputs: tuple[Value | None, ...]
+    outputs: tuple[Value, ...]
+    node: Node
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(value.name if value else "" for value in self.inputs)
+        return f"{', '.join(map(str, self.outputs))} = {self.computation.name}({inputs})"
+
+
+class Lowering:
+    """Collects the statements of a graph. Methods take and return values; `computations` tells their meanings."""
+
+    def __init__(self) -> None:
+        self.statements: list[Statement] = []
+        self._node: Node | None = None
+        self._counter = 0
+        self._casts: dict[tuple[Value, DType], Value] = {}
+
+    @property
+    def wanted(self) -> int:
+        """How many outputs the node being lowered has; an operator need not compute those behind them."""
+        assert self._node is not None
+        return len(self._node.outputs)
+
+    # ------------------------------------------------------------ elementwise and views
+
+    def map(self, expression: e.Expr, *operands: Value) -> Value:
+        """`expression` of the operands, broadcast."""
+        shape = broadcast_shapes(*(value.shape for value in operands))
+        if shape is None:
+            raise InferenceError(f"shapes do not broadcast: {', '.join(map(repr, operands))}")
+        return self.emit(c.Map(expression), operands, TensorType(expression.dtype, shape))
+
+    def fill(self, expression: e.Expr, shape: Sequence[DimLike]) -> Value:
+        """A tensor of `shape`; the expression reads coordinates only."""
+        return self.emit(c.Fill(expression, tuple(shape)), (), TensorType(expression.dtype, tuple(shape)))
+
+    def constant(self, array: np.ndarray) -> Value:
+        """A constant of the code."""
+        return Value(self._fresh("constant"), type_of(array), array)
+
+    def dimensions(self, contents: np.ndarray) -> Value:
+        """An int64 tensor of dimension expressions: a constant of the program, once sizes are known."""
+        type = TensorType(DType.INT64, tuple(map(int, contents.shape)))
+        return Value(self._fresh("dims"), type, contents if is_symbolic(contents) else contents.astype(np.int64))
+
+    def cast(self, x: Value, dtype: DType) -> Value:
+        """x with another element type; the same value each time. Half-precision weights are widened here."""
+        if x.dtype is dtype:
+            return x
+        if (x, dtype) not in self._casts:
+            if x.dtype in HALVES and dtype is DType.FLOAT and x.constant is not None:
+                cast = self.constant(x.constant.astype(np.float32))
+            else:
+                cast = self.map(e.cast(e.operand(0, x.dtype), dtype), x)
+            self._casts[x, dtype] = cast
+        return self._casts[x, dtype]
+
+    def transpose(self, x: Value, permutation: Sequence[int]) -> Value:
+        """Axes in another order."""
+        permutation = tuple(permutation)
+        if permutation == tuple(range(len(permutation))):
+            return x
+        return self.emit(
+            c.Transpose(permutation), (x,), TensorType(x.dtype, tuple(x.shape[axis] for axis in permutation))
+        )
+
+    def reshape(self, x: Value, shape: Sequence[DimLike]) -> Value:
+        """Another shape of as many elements."""
+        if tuple(shape) == x.shape:
+            return x
+        return self.emit(c.Reshape(tuple(shape)), (x,), TensorType(x.dtype, tuple(shape)))
+
+    def broadcast(self, x: Value, shape: Sequence[DimLike]) -> Value:
+        """Repeated to `shape`."""
+        if tuple(shape) == x.shape:
+            return x
+        return self.emit(c.Broadcast(tuple(shape)), (x,), TensorType(x.dtype, tuple(shape)))
+
+    def slice(self, x: Value, starts: Sequence[DimLike], steps: Sequence[int], shape: Sequence[DimLike]) -> Value:
+        """Elements starts[a] + i * steps[a] of each axis a; one entry an axis in all three."""
+        if tuple(shape) == x.shape and all(step == 1 for step in steps):
+            return x
+        computation = c.Slice(tuple(starts), tuple(steps), tuple(shape))
+        return self.emit(computation, (x,), TensorType(x.dtype, tuple(shape)))
+
+    # ------------------------------------------------------------ everything that keeps a plain pattern
+
+    def emit(self, computation: c.Computation, operands: Sequence[Value | None], type: TensorType) -> Value:
+        """Append a computation with one result of the given type."""
+        (value,) = self.emit_many(computation, operands, [type])
+        return value
+
+    def emit_many(
+        self, computation: c.Computation, operands: Sequence[Value | None], types: Sequence[TensorType]
+    ) -> tuple[Value, ...]:
+        """Append a computation with several results."""
+        assert self._node is not None
+        outputs = tuple(Value(self._fresh(computation.name.lower()), type) for type in types)
+        self.statements.append(Statement(computation, tuple(operands), outputs, self._node))
+        return outputs
+
+    def concat(self, operands: Sequence[Value], axis: int) -> Value:
+        """Operands one behind the other along `axis` (>= 0)."""
+        shape = list(operands[0].shape)
+        shape[axis] = sum(value.shape[axis] for value in operands)  # type: ignore[arg-type]
+        return self.emit(c.Concat(axis), operands, TensorType(operands[0].dtype, tuple(shape)))
+
+    def reduce(self, kind: str, x: Value, axes: Sequence[int], keepdims: bool) -> Value:
+        """Reduced over `axes` (>= 0, sorted); none: over nothing."""
+        shape = tuple(1 if axis in axes else dim for axis, dim in enumerate(x.shape) if keepdims or axis not in axes)
+        return self.emit(c.Reduce(kind, tuple(axes), keepdims), (x,), TensorType(x.dtype, shape))
+
+    def matmul(self, a: Value, b: Value) -> Value:
+        """a [..., m, k] times b [..., k, n], both of rank 2 at least."""
+        batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        if batch is None:
+            raise InferenceError(f"leading axes of {a} and {b} do not broadcast")
+        return self.emit(c.MatMul(), (a, b), TensorType(a.dtype, (*batch, a.shape[-2], b.shape[-1])))
+
+    def host(
+        self, operator: Operator, operands: Sequence[Value | None], types: Sequence[TensorType]
+    ) -> tuple[Value, ...]:
+        """Evaluated on NumPy between native programs."""
+        return self.emit_many(c.Host(operator, tuple(t.dtype for t in types)), operands, types)
+
+    def _fresh(self, stem: str) -> str:
+        self._counter += 1
+        return f"{stem}_{self._counter}"
+
+
+@dataclass
+class Lowered:
+    """A graph as statements: the planner's input.
+
+    given_shapes: of the inputs, over the variables that the assumptions are about; see `Graph.given_shapes`.
+    """
+
+    inputs: list[Value]
+    outputs: list[Value]
+    statements: list[Statement]
+    given_shapes: list[Shape]
+    assumptions: Assumptions
+
+
+def lower(graph: Graph) -> Lowered:
+    """The statements of a graph whose types are inferred. Errors name the node."""
+    with noting(graph.assumptions.apart()):
+        return _lowered(graph)
+
+
+def _lowered(graph: Graph) -> Lowered:
+    to = Lowering()
+    values: dict[Value, Value] = {}
+
+    def resolve(value: Value | None) -> Value | None:
+        return None if value is None else values.get(value, value)
+
+    for node in graph:
+        if all(value.contents is not None for value in node.outputs):  # shape arithmetic: known before the run
+            continue
+        to._node = node
+        inputs = [resolve(value) for value in node.inputs]
+        try:
+            if not _compiled(node):
+                results = to.host(node.operator, inputs, [value.type for value in node.outputs])
+            elif all(
+                0 in value.shape for value in node.outputs
+            ):  # no kernel needs to know about tensors without elements
+                results = tuple(to.fill(e.constant(0, value.dtype), value.shape) for value in node.outputs)
+            else:
+                results = as_tuple(node.operator.lower(to, *inputs))
+        except InferenceError as error:
+            raise InferenceError(f"{describe(node)}: {error}") from error
+        for value, result in zip(node.outputs, results, strict=False):
+            values[value] = _settled(to, result, value.type)
+    outputs = [values.get(value, value) for value in graph.outputs]
+    given_shapes = graph.given_shapes or [value.shape for value in graph.inputs]
+    return Lowered(list(graph.inputs), outputs, to.statements, given_shapes, graph.assumptions)
+
+
+def _settled(to: Lowering, result: Value, type: TensorType) -> Value:
+    """What an operator gives, seen with the numbers that the graph's assumptions settle in the place of its sizes."""
+    if type.shape is None or type.shape == result.type.shape or result.type.shape is None:
+        return result
+    sizes = tuple(b if isinstance(b, int) else a for a, b in zip(result.shape, type.shape, strict=True))
+    return to.broadcast(result, sizes)
+
+
+def _compiled(node: Node) -> bool:
+    """Whether generated code can hold all elements that a node reads and writes."""
+    return all(value is None or value.dtype in COMPILED for value in (*node.inputs, *node.outputs))

@@ -1,0 +1,69 @@
+"""Kernel selection: computations to kernel calls, by one function each, found by the computation's type.
+
+This is the only place that knows which computation is done by which kernels. A function gets the planner, the group and
+its anchor statement, and adds calls to the plan; UnplannableError where no kernel fits.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from jitonnx.computation import computations as c
+from jitonnx.computation.lowering import Statement
+from jitonnx.ir.graph import Value
+
+SELECTORS: dict[type[c.Computation], str] = {
+    c.Concat: "movement.concat",
+    c.Pad: "movement.pad",
+    c.Gather: "indexing.gather",
+    c.GatherElements: "indexing.gather_elements",
+    c.GatherND: "indexing.gather_nd",
+    c.ScatterElements: "indexing.scatter_elements",
+    c.ScatterND: "indexing.scatter_nd",
+    c.ReverseSequence: "indexing.reverse_sequence",
+    c.MatMul: "products.matmul",
+    c.Attention: "products.attention",
+    c.Pool: "pooling.pool",
+    c.LocalResponseNormalize: "lrn.local_response_normalize",
+    c.Resize: "resizing.resize",
+    c.Softmax: "rows.softmax",
+    c.Reduce: "rows.reduce",
+    c.ArgReduce: "rows.arg_reduce",
+    c.Cumulate: "scan.cumulate",
+    c.TopK: "topk.top_k",
+    c.Normalize: "rows.normalize",
+    c.GroupNormalize: "rows.group_normalize",
+    c.Recurrent: "recurrent.recurrent",
+    c.Convolution: "convolution.convolution",
+    c.TransposedConvolution: "transposed.transposed_convolution",
+}
+"""The module of this folder and the function in it; a start imports those that the model needs."""
+
+_EPILOGUE = (c.MatMul, c.Convolution, c.TransposedConvolution, c.Pool, c.GroupNormalize, c.Normalize)
+
+
+def selector_of(computation: c.Computation) -> Callable[..., Any]:
+    """The function that plans a computation."""
+    module, function = SELECTORS[type(computation)].split(".")
+    found: Callable[..., Any] = getattr(importlib.import_module(f"{__name__}.{module}"), function)
+    return found
+
+
+def takes_epilogue(statement: Statement) -> bool:
+    """Whether elementwise statements behind this one can run in its kernel."""
+    if isinstance(statement.computation, c.Resize):
+        from jitonnx.plan.selection.resizing import resizes_images
+
+        return resizes_images(statement)
+    return isinstance(statement.computation, _EPILOGUE) and len(statement.outputs) == 1
+
+
+def takes_scaling(statement: Statement, factors: Value) -> bool:
+    """Whether this statement can multiply its weights instead of its first operand by `factors`, and better does."""
+    if not isinstance(statement.computation, c.Convolution):
+        return False
+    from jitonnx.plan.selection.convolution import takes_scaling
+
+    return takes_scaling(statement, factors)

@@ -1,0 +1,69 @@
+"""Data movement: copies, concatenation, padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jitonnx.computation import computations as c
+from jitonnx.computation.lowering import Statement
+from jitonnx.ir.dims import DimLike
+from jitonnx.kernels.pad.spec import PadSpec
+from jitonnx.kernels.parts.axes import MAX_RANK
+from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.fusion import Group
+from jitonnx.plan.region import memory_order
+from jitonnx.plan.tensor import Tensor
+
+if TYPE_CHECKING:
+    from jitonnx.plan.planner import Planner
+
+
+def concat(planner: Planner, group: Group, statement: Statement) -> None:
+    """Operands whose producers wrote into the result already cost nothing; the others are copied."""
+    assert isinstance(statement.computation, c.Concat)
+    axis = statement.computation.axis
+    value = statement.outputs[0]
+    whole = planner.place(value, planner.order(value))
+    start = whole.offset
+    for operand in statement.inputs:
+        assert operand is not None
+        part = replace(whole, offset=start, shape=operand.shape)
+        start = start + operand.shape[axis] * whole.strides[axis]
+        source = planner.tensor(operand)
+        if (source.buffer, source.offset) != (part.buffer, part.offset) or source.strides != part.strides:
+            planner.copy_into(source, part, f"{operand.name} is not written into the concatenation by its producer")
+
+
+def pad(planner: Planner, group: Group, statement: Statement) -> None:
+    """The operand, and around it what its edges continue to, or a value."""
+    computation, value = statement.computation, statement.outputs[0]
+    assert isinstance(computation, c.Pad) and statement.inputs[0] is not None
+    source, target = planner.tensor(statement.inputs[0]), planner.place(value, planner.order(value))
+    if target.rank > MAX_RANK:
+        # As for gathering: exporters write up to 6 axes.
+        planner.unplannable(f"it has more than {MAX_RANK} axes")
+    order = memory_order(target)
+    if not _along_rows(target, order):
+        target = planner.move(value, order)
+    if not _along_rows(source, [axis for axis in order if target.shape[axis] != 1]):
+        source = planner.copy(source, order, "needed along the rows of the padded")
+    given = statement.inputs[1] if len(statement.inputs) > 1 else None
+    itemsize = target.dtype.itemsize
+    filling = planner.tensor(given) if given is not None else planner.constant(np.zeros(1, f"u{itemsize}"))
+    sizes: list[DimLike] = []
+    for values, nothing in zip(
+        (target.shape, target.strides, source.strides, computation.before, source.shape), (1, 0, 0, 0, 1), strict=True
+    ):
+        sizes += [*values, *[nothing] * (MAX_RANK - len(values))]
+    spec = PadSpec(itemsize, computation.mode)
+    call = KernelCall(spec, [source, filling, target], sizes, 1, 2, label=f"pad {value.name}", reason=computation.mode)
+    planner.call(call)
+
+
+def _along_rows(tensor: Tensor, order: Sequence[int]) -> bool:
+    """Whether elements lie side by side along the last axis of `order`."""
+    return not order or tensor.strides[order[-1]] == 1 or tensor.shape[order[-1]] == 1

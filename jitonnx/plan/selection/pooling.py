@@ -1,0 +1,185 @@
+"""Pooling: channels-last, or in planes where an image lies so already and is wanted so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from jitonnx.computation import computations as c
+from jitonnx.computation.lowering import Statement
+from jitonnx.ir.dims import DimLike, integers, known
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Value
+from jitonnx.kernels.pooling.spec import ELEMENTS, PLANE_STRIDES, choose, choose_planes
+from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.copies import COPY_COST
+from jitonnx.plan.fusion import Group
+from jitonnx.plan.tensor import (
+    Tensor,
+    channels_last_order,
+    in_planes,
+    is_channels_last,
+    pair,
+    pixel_strides,
+    plane_strides,
+)
+from jitonnx.records import dataclass
+
+if TYPE_CHECKING:
+    from jitonnx.plan.planner import Planner
+
+
+def pool(planner: Planner, group: Group, statement: Statement) -> None:
+    """MaxPool, AveragePool, LpPool over one to three spatial axes."""
+    computation = statement.computation
+    assert isinstance(computation, c.Pool) and statement.inputs[0] is not None
+    if _is_for_planes(planner, group, statement):
+        _pool_planes(planner, group, computation, planner.tensor(statement.inputs[0]))
+    else:
+        _pool_channels_last(planner, group, statement)
+
+
+def _pool_channels_last(planner: Planner, group: Group, statement: Statement) -> None:
+    computation = statement.computation
+    assert isinstance(computation, c.Pool) and statement.inputs[0] is not None
+    x = planner.channels_last(statement.inputs[0])
+    if x.rank > 5 or x.dtype.numpy.name not in ELEMENTS[computation.kind]:
+        # Windows over four axes and more, which no framework has layers for, and integers of 16 bits and more.
+        planner.unplannable(f"{computation.kind} pooling of {x.dtype.text} with {x.rank} axes")
+    order = channels_last_order(x.rank)
+    assert group.output is not None
+    y = planner.place(group.output, order, strict=True)
+    indices = [planner.place(value, order, strict=True) for value in statement.outputs[1:]]
+    spec = choose(computation.kind, x.dtype.numpy.name, bool(indices), computation.count_include_pad, computation.p)
+    sizes: list[DimLike] = [x.shape[0], *_spatial(x.shape[2:], 1), x.shape[1], *_spatial(y.shape[2:], 1)]
+    sizes += [x.strides[0], *_spatial(x.strides[2:], 0), y.strides[0], *_spatial(y.strides[2:], 0)]
+    for window in (computation.kernel, computation.strides, computation.dilations):
+        sizes += _spatial(window, 1)
+    sizes += [*_spatial(computation.pads_before, 0), *_spatial(computation.pads_after, 0)]
+    sizes += _index_strides(x, computation.storage_order)
+    call = KernelCall(spec, [x, y, *(indices or [y])], sizes, 1 + len(indices), 1)
+    call.label = f"{computation.kind} pool {'x'.join(map(str, computation.kernel))}"
+    call.reason = "; ".join(["windows over channels-last pixels", *group.reasons])
+    planner.epilogue(group, call, pixel_strides)
+    planner.call(call)
+
+
+def _pool_planes(planner: Planner, group: Group, computation: c.Pool, x: Tensor) -> None:
+    assert group.output is not None
+    order = tuple(range(x.rank))
+    bound = planner.destination(group.output) is not None
+    y = planner.place(group.output) if bound else planner.temporary(group.output.shape, group.output.dtype)
+    window, strides = pair(computation.kernel, 1), pair(computation.strides, 1)
+    spec = choose_planes(computation.kind, window, strides, computation.count_include_pad, computation.p)
+    sizes: list[DimLike] = [*x.shape[:2], *pair(x.shape[2:], 1), *pair(y.shape[2:], 1)]
+    for tensor in (x, y):
+        sizes += [*tensor.strides[:2], pair(tensor.strides[2:], 0)[0]]
+    sizes += [
+        *window,
+        strides[0],
+        *pair(computation.pads_before, 0),
+        *pair(computation.pads_after, 0),
+    ]
+    call = KernelCall(spec, [x, y], sizes, 1, 1)
+    call.label = f"{computation.kind} pool {'x'.join(map(str, computation.kernel))} in planes"
+    call.reason = "; ".join(["less work than copies to channels-last", *group.reasons])
+    planner.epilogue(group, call, plane_strides, order)
+    planner.call(call)
+    if not bound:
+        planner.bind(group.output, planner.copy(y, channels_last_order(y.rank), "channels-last for what reads it"))
+
+
+def _is_for_planes(planner: Planner, group: Group, statement: Statement) -> bool:
+    """Whether an image lies in planes of pixels, there is a kernel for such, and it is cheaper so."""
+    computation, value = statement.computation, statement.inputs[0]
+    assert isinstance(computation, c.Pool) and value is not None and group.output is not None
+    x, target = planner.tensor(value), planner.destination(group.output)
+    if len(statement.outputs) > 1 or x.dtype is not DType.FLOAT or x.rank not in (3, 4):
+        return False
+    if not all(in_planes(image) and _steps_forwards(image) for image in (x, target) if image is not None):
+        return False
+    window = _Window.of(computation, x, group.output)
+    if window is None:
+        return False
+    vectors = planner.target.lanes(4)
+    planes, last = window.cost_of_planes(vectors), window.cost_of_channels_last(vectors)
+    if not is_channels_last(x):
+        last += COPY_COST * window.channels * window.inputs
+    copied_output = COPY_COST * window.channels * window.outputs
+    if target is None:
+        planes += copied_output
+    elif not is_channels_last(target):
+        last += copied_output
+    return planes < last
+
+
+def _steps_forwards(image: Tensor) -> bool:
+    """Whether all steps between pixels, rows and planes are known and forwards, as the kernel's windows need it."""
+    steps = [stride for stride, dim in zip(image.strides, image.shape, strict=True) if dim != 1]
+    return all(isinstance(step, int) and step > 0 for step in steps)
+
+
+_VECTOR_COST = 8
+"""What a vector of outputs costs besides its taps."""
+_PLANE_TAP_COST = 2
+"""Taps of planes are loads that straddle cache lines, or shuffles of several loads."""
+_PADDED_COST = 3
+"""What a vector of an image costs that is copied for its padding."""
+
+
+@dataclass(frozen=True)
+class _Window:
+    """The extents of one image's pooling, and what it costs in operations on vectors of so many `lanes`."""
+
+    channels: int
+    size: tuple[int, int]
+    out: tuple[int, int]
+    taps: int
+    padded: bool
+
+    @classmethod
+    def of(cls, computation: c.Pool, x: Tensor, y: Value) -> _Window | None:
+        """None where the kernel for planes does not do it, or only a run tells the sizes."""
+        dims = [*x.shape[1:], *y.shape[2:], *computation.pads_before, *computation.pads_after]
+        strides = pair(computation.strides, 1)
+        if not known(dims) or strides[1] not in PLANE_STRIDES or any(d != 1 for d in computation.dilations):
+            return None
+        size, out = pair(integers(x.shape[2:]), 1), pair(integers(y.shape[2:]), 1)
+        kernel, before = pair(computation.kernel, 1), pair(integers(computation.pads_before), 0)
+        axes = list(zip(size, out, kernel, strides, before, strict=True))
+        if any(b >= k or (o - 1) * s - b >= n for n, o, k, s, b in axes):
+            return None  # a window has no tap within x
+        padded = any(b > 0 or (o - 1) * s + k > n for n, o, k, s, b in axes)
+        return cls(integers([x.shape[1]])[0], size, out, kernel[0] * kernel[1], padded)
+
+    @property
+    def inputs(self) -> int:
+        return self.size[0] * self.size[1]
+
+    @property
+    def outputs(self) -> int:
+        return self.out[0] * self.out[1]
+
+    def cost_of_planes(self, lanes: int) -> float:
+        rows = self.out[0] * -(-self.out[1] // lanes) * (self.taps * _PLANE_TAP_COST + _VECTOR_COST)
+        copied = _PADDED_COST * self.size[0] * -(-self.size[1] // lanes) if self.padded else 0
+        return self.channels * (rows + copied)
+
+    def cost_of_channels_last(self, lanes: int) -> float:
+        return self.outputs * -(-self.channels // lanes) * (self.taps + _VECTOR_COST)
+
+
+def _index_strides(x: Tensor, storage_order: int) -> list[DimLike]:
+    """What a step along image, channel and the spatial axes adds to an index into the flattened operand."""
+    axes = _spatial(x.shape[2:], 1)
+    steps: list[DimLike] = []
+    step: DimLike = 1
+    for extent in axes if storage_order else reversed(axes):
+        steps.append(step)
+        step = step * extent
+    return [step * x.shape[1], step, *(steps if storage_order else reversed(steps))]
+
+
+def _spatial(values: Sequence[DimLike], fill: DimLike) -> list[DimLike]:
+    """One entry each for depth, height and width: axes that an image lacks get `fill` in front."""
+    return [*[fill] * (3 - len(values)), *values]

@@ -1,0 +1,249 @@
+"""Products: GEMM and attention."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from jitonnx.computation import computations as c
+from jitonnx.computation.lowering import Statement
+from jitonnx.ir.dims import DimLike, concrete, evaluate, known, variables
+from jitonnx.ir.dtypes import DType
+from jitonnx.kernels.attention.spec import choose as choose_attention
+from jitonnx.kernels.gemm.blas import BlasSpec
+from jitonnx.kernels.gemm.choose import choose_gemm, stored_type
+from jitonnx.kernels.gemm.spec import ELEMENTS, GemmSpec, ScaleSpec
+from jitonnx.kernels.normalization.spec import float_bits
+from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.fusion import Group
+from jitonnx.plan.placement import HEADS_INSIDE
+from jitonnx.plan.region import region_call
+from jitonnx.plan.tensor import Tensor, broadcast_to, reshape_strides
+from jitonnx.records import dataclass
+
+if TYPE_CHECKING:
+    from jitonnx.plan.planner import Planner
+
+
+def matmul(planner: Planner, group: Group, statement: Statement) -> None:
+    """A GEMM, batched where b is; leading axes of a join its rows where they lie one after the other."""
+    left, right = statement.inputs
+    assert left is not None and right is not None and group.output is not None
+    if left.dtype.numpy.name not in ELEMENTS:
+        # ONNX has no products of other types; half precision is widened, and bytes have operators of their own.
+        planner.unplannable(f"a product of {left.dtype.text}")
+    a, b = planner.tensor(left), planner.tensor(right)
+    out = planner.place(group.output, tuple(range(len(group.output.shape))), strict=True)
+    gemm(planner, group, a, b, out)
+
+
+def gemm(
+    planner: Planner,
+    group: Group,
+    a: Tensor,
+    b: Tensor,
+    out: Tensor,
+    as_matrix: Callable[[Tensor], Tensor | None] = lambda tensor: tensor,
+    factors: Tensor | None = None,
+    order: Sequence[int] | None = None,
+) -> None:
+    """The call out = epilogue(a @ b) for tensors of shapes [..., m, k], [..., k, n] and [..., m, n].
+
+    `as_matrix` views a tensor of the group's result's shape as [..., m, n]; None if its memory does not allow that.
+    With `factors` [images or 1, k], the columns of a[image] are multiplied by them: b, constant then, is, row by row.
+    `order`: the memory order of the result's axes, if it is not the one chosen for the group's result.
+    """
+    batch = out.shape[:-2]
+    m, n, k = out.shape[-2], out.shape[-1], a.shape[-1]
+    if factors is not None and factors.shape[0] != 1:  # each image has a b of its own
+        b = replace(b, shape=(factors.shape[0], k, n), strides=(k * n, *b.strides))
+    a, b, shape = _two_loops(planner, broadcast_to(a, (*batch, m, k)), broadcast_to(b, (*batch, k, n)), out)
+    if planner.choices.blas and factors is None and _blas(planner, group, shape, a, b, out):
+        return
+    plain = replace(b, shape=b.shape[-2:], strides=b.strides[-2:])
+    shared = factors is not None or all(stride == 0 for stride in shape.b_batch)
+    constant = shared and plain.constant is not None
+    spec = choose_gemm(
+        concrete(shape.m),
+        concrete(n),
+        concrete(k),
+        shape.batch,
+        planner.target,
+        packed_b=constant,
+        a_in_place=a.strides[-1] == 1 or a.shape[-1] == 1,
+        element=out.dtype.numpy.name,
+    )
+    if constant and factors is None:
+        assert plain.constant is not None
+        spec = replace(spec, b_stored=stored_type(plain.constant, _fewest(shape.m)))
+    matrix, b_batch = planner.packed(plain, spec.pack_b, spec) if constant else b, shape.b_batch
+    if factors is not None:
+        matrix = _scaled(planner, spec, matrix, factors, n)
+        b_batch = (0, matrix.strides[0] if factors.shape[0] != 1 else 0)
+    sizes = [shape.m, n, k, shape.outer, shape.inner, shape.a_row, a.strides[-1], *b.strides[-2:], shape.c_row]
+    sizes += [*shape.a_batch, *b_batch, *shape.c_batch]
+    call = KernelCall(spec, [a, matrix, out], list(sizes), 1, 2, label=f"gemm {_size_text(shape.batch, shape.m, n, k)}")
+    call.reason = "; ".join(group.reasons)
+    call.notes.append("b packed when the program is built" if constant else "b packed as it is used")
+    planner.epilogue(group, call, lambda tensor: _rows(as_matrix(tensor), shape), order)
+    planner.call(call)
+
+
+def _two_loops(planner: Planner, a: Tensor, b: Tensor, out: Tensor) -> tuple[Tensor, Tensor, _Gemm]:
+    """Operands whose leading axes at most two loops go along, copied where they have to be; and the product then."""
+    batch, m = out.shape[:-2], out.shape[-2]
+    shape = _merged(batch, m, a, b, out)
+    if shape is None:
+        a = planner.copy(a, tuple(range(a.rank)), "its leading axes do not fit two loops")
+        shape = _merged(batch, m, a, b, out)
+    if shape is None:
+        b = planner.copy(b, tuple(range(b.rank)), "its leading axes do not fit two loops")
+        shape = _merged(batch, m, a, b, out)
+        assert shape is not None, "Bug: dense matrices do not fit two loops"
+    return a, b, shape
+
+
+def _scaled(planner: Planner, spec: GemmSpec, packed: Tensor, factors: Tensor, n: DimLike) -> Tensor:
+    """Packed weights with their rows multiplied by factors [images, k]: new memory [images, packed elements]."""
+    images, k = factors.shape
+    assert isinstance(n, int) and isinstance(k, int), "Bug: constant weights have symbolic sizes"
+    full, last = spec.panels(n)
+    scaled = planner.temporary((images, spec.packed_elements(n, k)), packed.dtype)
+    sizes = [images, k, full, spec.widths[0], last, *factors.strides]
+    call = KernelCall(ScaleSpec(spec.element), [packed, factors, scaled], sizes, 1, 2, label=f"scale weights {k}x{n}")
+    call.reason = "has fewer elements than what they are multiplied with"
+    planner.call(call)
+    return scaled
+
+
+def _blas(planner: Planner, group: Group, shape: _Gemm, a: Tensor, b: Tensor, out: Tensor) -> bool:
+    """Call a BLAS for a single product of matrices that it can read, and do the epilogue in place; whether it could."""
+    turned = [tensor.strides[-1] != 1 for tensor in (a, b)]
+    rows = [shape.a_row, b.strides[-2]]
+    readable = all(not turn or row == 1 for turn, row in zip(turned, rows, strict=True))
+    if (shape.outer, shape.inner) != (1, 1) or not readable or out.dtype not in (DType.FLOAT, DType.DOUBLE):
+        return False
+    spec = BlasSpec(out.dtype.numpy.name, *turned)
+    m, n, k = shape.m, out.shape[-1], a.shape[-1]
+    # BLAS wants rows at least as far apart as they are long, also where there is only one.
+    a_row = a.strides[-1] if turned[0] else k if m == 1 else shape.a_row
+    b_row = b.strides[-1] if turned[1] else n if k == 1 else b.strides[-2]
+    sizes = [m, n, k, a_row, b_row, n if m == 1 else shape.c_row]
+    call = KernelCall(spec, [a, b, out], sizes, 1, 2, label=f"BLAS {m}x{n}x{k}")
+    call.reason = "the session asks for BLAS"
+    planner.call(call)
+    if group.expr is not None and group.output is not None:
+        result = planner.tensor(group.output)
+        operands = [result, *(planner.tensor(value) for value in group.operands)]
+        planner.call(region_call([group.expr], operands, [result], label="region", origin=(), reason="behind BLAS"))
+    return True
+
+
+def attention(planner: Planner, group: Group, statement: Statement) -> None:
+    """Attention of all heads in one kernel. The result lies as [batch, sequence, heads, size], ready to be merged."""
+    computation = statement.computation
+    assert isinstance(computation, c.Attention)
+    q_value, k_value, v_value, mask_value = (*statement.inputs, None)[:4]
+    assert q_value is not None and k_value is not None and v_value is not None
+    if q_value.dtype is not DType.FLOAT:
+        # ONNX's Attention of double, which no exporter writes; attention spelt out in double stays in its parts.
+        planner.unplannable(f"attention of {q_value.dtype.text}")
+    q, k, v = planner.unit_inner(q_value), planner.tensor(k_value), planner.tensor(v_value)
+    y = planner.place(statement.outputs[0], HEADS_INSIDE)
+    if y.strides[-1] != 1 and y.shape[-1] != 1:
+        y = planner.move(statement.outputs[0], HEADS_INSIDE)
+    batch, heads, queries, depth = q.shape
+    keys, value_depth = k.shape[2], v.shape[3]
+    mask, kind = y, ""
+    if mask_value is not None:
+        mask = broadcast_to(planner.tensor(mask_value), (batch, heads, queries, keys))
+        kind = "bool" if mask.dtype is DType.BOOL else "float"
+        if mask.strides[3] != 1 and mask.shape[3] != 1:
+            mask = planner.copy(mask, (0, 1, 2, 3), "a mask is read along its rows")
+    spec = choose_attention(
+        concrete(queries),
+        concrete(keys),
+        concrete(value_depth),
+        planner.target,
+        mask=kind,
+        causal=computation.causal,
+        empty_rows_zero=computation.masked_rows_zero,
+        rows_lie=k.strides[3] == 1 and v.strides[3] == 1,
+    )
+    sizes = [batch, heads, k.shape[1], queries, keys, depth, value_depth, *q.strides[:3], *k.strides, *v.strides]
+    sizes += [*y.strides[:3], *(mask.strides[:3] if kind else (0, 0, 0))]
+    sizes += [float_bits(computation.scale), 0, float_bits(-math.inf)]
+    call = KernelCall(spec, [q, k, v, mask, y], list(sizes), 1, 4)
+    call.label = f"attention {heads} heads, {queries}x{keys}x{depth}"
+    call.reason = "; ".join(group.reasons) or "scores stay in cache, heads are read and written where they lie"
+    planner.call(call)
+
+
+@dataclass(frozen=True)
+class _Gemm:
+    """A batched product as the kernel counts it: outer x inner matrices of m rows."""
+
+    m: DimLike
+    outer: DimLike
+    inner: DimLike
+    a_row: DimLike
+    c_row: DimLike
+    a_batch: tuple[DimLike, DimLike]
+    b_batch: tuple[DimLike, DimLike]
+    c_batch: tuple[DimLike, DimLike]
+
+    @property
+    def batch(self) -> int | None:
+        return self.outer * self.inner if known((self.outer, self.inner)) else None  # type: ignore[return-value]
+
+
+def _merged(batch: Sequence[DimLike], m: DimLike, a: Tensor, b: Tensor, out: Tensor) -> _Gemm | None:
+    """The product with all leading axes among a's rows if b has none, else as at most two loops over matrices."""
+    lead_a, lead_b, lead_c = a.strides[:-2], b.strides[:-2], out.strides[:-2]
+    if all(stride == 0 or dim == 1 for stride, dim in zip(lead_b, batch, strict=True)):
+        rows: DimLike = m
+        for dim in batch:
+            rows = rows * dim
+        a_row = reshape_strides((*batch, m), (*lead_a, a.strides[-2]), (rows,))
+        c_row = reshape_strides((*batch, m), (*lead_c, out.strides[-2]), (rows,))
+        if a_row is not None and c_row is not None:
+            return _Gemm(rows, 1, 1, a_row[0], c_row[0], (0, 0), (0, 0), (0, 0))
+    loops: list[tuple[DimLike, tuple[DimLike, ...]]] = []
+    for dim, *strides in zip(batch, lead_a, lead_b, lead_c, strict=True):
+        if dim == 1:
+            continue
+        if loops and all(o == i * dim for o, i in zip(loops[-1][1], strides, strict=True)):
+            loops[-1] = (loops[-1][0] * dim, tuple(strides))
+        else:
+            loops.append((dim, tuple(strides)))
+    if len(loops) > 2:
+        return None
+    while len(loops) < 2:
+        loops.insert(0, (1, (0, 0, 0)))
+    (outer, first), (inner, second) = loops
+    return _Gemm(m, outer, inner, a.strides[-2], out.strides[-2], *zip(first, second, strict=True))  # type: ignore[arg-type]
+
+
+def _rows(tensor: Tensor | None, shape: _Gemm) -> tuple[DimLike, DimLike, DimLike] | None:
+    """Strides of an epilogue operand of shape [..., m, n]."""
+    if tensor is None:
+        return None
+    *batch, m, _ = tensor.shape
+    *lead, row, column = tensor.strides
+    if shape.outer == 1 and shape.inner == 1:
+        merged = reshape_strides((*batch, m), (*lead, row), (shape.m,))
+        return None if merged is None else (0, merged[0], column)
+    merged = reshape_strides(batch, lead, (shape.outer * shape.inner,))
+    return None if merged is None else (merged[0], row, column)
+
+
+def _fewest(rows: DimLike) -> int:
+    """How many rows there are where every variable size is 1."""
+    return evaluate(rows, dict.fromkeys(variables(rows), 1))
+
+
+def _size_text(batch: int | None, m: DimLike, n: DimLike, k: DimLike) -> str:
+    matrices = "" if batch == 1 else f"{batch or 'n'} x "
+    return f"{matrices}{m}x{n}x{k}"

@@ -1,0 +1,149 @@
+"""Recurrent layers: one GEMM for the input products of all steps, then the time loop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jitonnx.computation import computations as c
+from jitonnx.computation import expr as e
+from jitonnx.computation.lowering import Statement
+from jitonnx.ir.dims import Dim, known
+from jitonnx.ir.graph import Value
+from jitonnx.ir.types import TensorType
+from jitonnx.kernels.parts.fixed24 import fit_24_bits
+from jitonnx.kernels.recurrent.spec import GATES, RecurrentSpec
+from jitonnx.kernels.recurrent.spec import choose as choose_recurrent
+from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.fusion import Group
+from jitonnx.plan.selection.products import gemm
+from jitonnx.plan.selection.recurrent_weights import biases, input_matrix, packed_recurrence, zeros
+from jitonnx.plan.tensor import Tensor, row_major
+
+if TYPE_CHECKING:
+    from jitonnx.plan.planner import Planner
+
+_REVERSE = {"forward": 0, "reverse": 1, "bidirectional": 2}
+"""Which directions run backwards, by bits."""
+
+
+def recurrent(planner: Planner, group: Group, statement: Statement) -> None:
+    """LSTM, GRU or RNN in layout 0."""
+    computation = statement.computation
+    assert isinstance(computation, c.Recurrent)
+    x, w, r, b, lengths, initial_h, initial_c, peepholes = (*statement.inputs, *[None] * 8)[:8]
+    assert x is not None and w is not None and r is not None
+    directions, hidden = w.shape[0], computation.hidden
+    if not isinstance(directions, int) or not known((*w.shape, *r.shape)):
+        planner.unplannable("only a run tells how large its weights are, and the time loop is made for them")
+    each = len(computation.activations) // directions
+    if any(
+        computation.activations[d * each : (d + 1) * each] != computation.activations[:each] for d in range(directions)
+    ):
+        # The loop is one kernel for both directions, and no exporter writes such layers.
+        planner.unplannable("its directions have different activations")
+    input_bias, recurrent_bias = biases(planner, b, computation, directions, x)
+    gates = _input_products(planner, group, x, input_matrix(planner, w), input_bias)
+    outputs = [*statement.outputs, *[None] * 3][:3]
+    read = [value is not None and planner.is_read(value) for value in outputs]
+    batch = x.shape[1]
+    spec = choose_recurrent(
+        computation.kind,
+        computation.activations[:each],
+        lanes=planner.target.lanes(x.dtype.itemsize),
+        registers=planner.target.vector_registers,
+        batch=batch if isinstance(batch, int) else None,
+        hidden=hidden,
+        element=x.dtype.numpy.name,
+        fixed=_in_fixed_point(planner, planner.tensor(r).constant, batch),
+        linear_before_reset=computation.linear_before_reset,
+        input_forget=computation.input_forget,
+        peepholes=peepholes is not None,
+        clip=computation.clip,
+        initial=initial_h is not None or initial_c is not None,
+        lengths=lengths is not None,
+        y=read[0],
+        last=any(read[1:]),
+    )
+    constants = [packed_recurrence(planner, spec, r), recurrent_bias]
+    _time_loop(planner, group, statement, spec, gates, directions, constants)
+
+
+def _in_fixed_point(planner: Planner, recurrence: np.ndarray | None, batch: Dim | int) -> bool:
+    """Whether steps are bound by reading R from beyond the first-level cache, and 24 bits hold it well enough.
+
+    For two rows and more, decoding costs more than it saves: 1.0 to 1.2 of the time.
+    """
+    target = planner.target
+    return (
+        recurrence is not None
+        and planner.choices.fixed24
+        and target.shifts_pairs
+        and recurrence.dtype == np.float32
+        and recurrence[0].nbytes > target.l1_bytes
+        and batch == 1
+        and fit_24_bits(recurrence)
+    )
+
+
+def _input_products(planner: Planner, group: Group, x: Value, matrix: Tensor, bias: Tensor) -> Tensor:
+    """X · Wᵀ + bias for all steps: [steps, batch, directions * gates * hidden]."""
+    steps, batch, _ = x.shape
+    columns = matrix.shape[1]
+    products = Value("gates", TensorType(x.dtype, (steps, batch, columns)))
+    bias_value = Value("gates bias", TensorType(x.dtype, bias.shape))
+    planner.bind(bias_value, bias)
+    expr = e.operand(0, x.dtype) + e.operand(1, x.dtype)
+    inner = Group(group.position, statement_of(group), expr=expr, operands=[bias_value], output=products)
+    gates = planner.temporary(products.shape, x.dtype)
+    gemm(planner, inner, planner.unit_inner(x), matrix, gates)
+    return gates
+
+
+def statement_of(group: Group) -> Statement:
+    """The anchor of a group that has one."""
+    assert group.anchor is not None
+    return group.anchor
+
+
+def _time_loop(
+    planner: Planner,
+    group: Group,
+    statement: Statement,
+    spec: RecurrentSpec,
+    gates: Tensor,
+    directions: int,
+    constants: list[Tensor],
+) -> None:
+    computation = statement.computation
+    assert isinstance(computation, c.Recurrent)
+    _, _, _, _, lengths, initial_h, initial_c, peepholes = (*statement.inputs, *[None] * 8)[:8]
+    steps, batch, _ = gates.shape
+    hidden = computation.hidden
+    y = planner.place(statement.outputs[0])
+    states = [planner.place(value) for value in statement.outputs[1:]]
+    given: list[Tensor] = []
+    for value, is_state in ((peepholes, False), (lengths, False), (initial_h, True), (initial_c, True)):
+        if value is not None:
+            given.append(planner.dense(value))
+        elif spec.initial and is_state and (computation.kind == "LSTM" or not given[2:]):
+            state = planner.temporary((directions, batch, hidden), gates.dtype)
+            given.append(zeros(planner, state, "no initial state is given"))
+        else:
+            given.append(y)  # not touched
+    last_h, last_c = [*states, y, y][:2] if len(states) < 2 else states
+    sizes = [steps, batch, directions, hidden, _REVERSE[computation.direction]]
+    per_direction = GATES[computation.kind] * hidden
+    sizes += [batch * directions * per_direction, directions * per_direction, per_direction]
+    y_step, y_direction, y_row, _ = row_major((steps, directions, batch, hidden)) if y.contiguous else y.strides
+    sizes += [y_step, y_row, y_direction, hidden, batch * hidden]
+    shared = y  # not touched
+    if spec.parts > 1:
+        shared = planner.temporary((directions, spec.shared_elements(hidden)), gates.dtype)
+        zeros(planner, shared, "what threads share, and count in")
+    call = KernelCall(spec, [gates, *constants, *given, y, last_h, last_c, shared], list(sizes), 4, 7)
+    call.label, call.reason = f"{computation.kind} {computation.direction} {hidden}", "the whole time loop"
+    if spec.fixed:
+        call.reason += ", reading weights of 24 bits"
+    planner.call(call)

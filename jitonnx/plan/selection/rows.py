@@ -1,0 +1,336 @@
+"""Computations along rows: softmax, normalisations, reductions."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from jitonnx.computation import computations as c
+from jitonnx.computation.lowering import Statement
+from jitonnx.ir.dims import DimLike, concrete, product
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Value
+from jitonnx.kernels.normalization.spec import (
+    BLOCKS,
+    GroupApplySpec,
+    GroupNormSpec,
+    GroupStatisticsSpec,
+    choose_rows,
+    float_bits,
+)
+from jitonnx.kernels.reduction.spec import ELEMENTS
+from jitonnx.kernels.reduction.spec import choose as choose_reduction
+from jitonnx.kernels.softmax.spec import choose as choose_softmax
+from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.fusion import Group
+from jitonnx.plan.region import memory_order
+from jitonnx.plan.tensor import (
+    Tensor,
+    broadcast_to,
+    channels_last_order,
+    in_order,
+    is_channels_last,
+    pixel_strides,
+    pixels_as_rows,
+    plane_strides,
+    reshape_strides,
+    same_strides,
+)
+
+if TYPE_CHECKING:
+    from jitonnx.plan.planner import Planner
+
+
+INNER_ELEMENTS = 16
+"""An inner loop of fewer elements fills no vector: copying, so that the loop along the axes is innermost, is faster."""
+
+
+class Loops(NamedTuple):
+    """A tensor as outer x length x inner elements: what lies outside of some axes in memory, they, what is inside."""
+
+    outer: DimLike
+    length: DimLike
+    inner: DimLike
+    strides: tuple[tuple[DimLike, DimLike, DimLike], ...]
+    """Of each tensor: by outer, along the axes, by inner."""
+
+
+def three_loops(axes: Sequence[int], *tensors: Tensor) -> Loops | None:
+    """Tensors of one shape as three nested loops, `axes` the middle one; None if their memory does not allow it.
+
+    The order is the first tensor's in memory. The innermost loop that is not trivial has stride 1 in all of them.
+    """
+    groups = _nest(axes, tensors[0])
+    if groups is None:
+        return None
+    extents = [product(tensors[0].shape[axis] for axis in group) for group in groups]
+    strides = []
+    for tensor in tensors:
+        merged = [_merge(tensor, group) for group in groups]
+        if None in merged:
+            return None
+        strides.append((merged[0], merged[1], merged[2]))
+    if any((inside if groups[2] else along) != 1 for _, along, inside in strides):
+        return None
+    return Loops(extents[0], extents[1], extents[2], tuple(strides))  # type: ignore[arg-type]
+
+
+_Nest = tuple[list[int], list[int], list[int]]
+
+
+def _nest(axes: Sequence[int], tensor: Tensor) -> _Nest | None:
+    """The axes of an outer loop, `axes`, and the axes of an inner loop; None if memory does not allow it.
+
+    Outer is what lies outside of `axes` in memory, inner what lies inside. Where that makes no three loops, all that is
+    not innermost is the outer loop, if the inner one is then long enough to be done in vectors: a maximum over the
+    first axis of every other row of a matrix.
+    """
+    order = [axis for axis in memory_order(tensor) if tensor.shape[axis] != 1]
+    middle = [axis for axis in order if axis in axes]
+    if not middle:
+        return order, [], []
+    before, behind = order.index(middle[0]), order.index(middle[-1]) + 1
+    nests = [(order[:before], middle, order[behind:])] if behind - before == len(middle) else []
+    inside = next((order[i:] for i in range(behind, len(order)) if _merge(tensor, order[i:]) == 1), [])
+    if (concrete(product(tensor.shape[axis] for axis in inside)) or 0) >= INNER_ELEMENTS:
+        nests.append(([axis for axis in order if axis not in (*middle, *inside)], middle, inside))
+    return next((nest for nest in nests if all(_merge(tensor, group) is not None for group in nest)), None)
+
+
+def _merge(tensor: Tensor, axes: Sequence[int]) -> DimLike | None:
+    """The stride of some axes walked as one; None if there is none."""
+    shape = [tensor.shape[axis] for axis in axes]
+    merged = reshape_strides(shape, [tensor.strides[axis] for axis in axes], (product(shape),))
+    return None if merged is None else merged[0]
+
+
+def _check_float(planner: Planner, value: Value) -> None:
+    if value.dtype not in (DType.FLOAT, DType.DOUBLE):
+        # ONNX defines these for floats alone, and half precision is widened.
+        planner.unplannable(f"its kernel does not take {value.dtype.text}")
+
+
+def softmax(planner: Planner, group: Group, statement: Statement) -> None:
+    """Softmax or LogSoftmax along one axis."""
+    computation = statement.computation
+    assert isinstance(computation, c.Softmax) and statement.inputs[0] is not None
+    _check_float(planner, statement.inputs[0])
+    x = planner.tensor(statement.inputs[0])
+    value = statement.outputs[0]
+    loops = three_loops([computation.axis], x)
+    if loops is None:
+        x = planner.copy(x, tuple(range(x.rank)), "needed as rows")
+    y = planner.place(value, memory_order(x))
+    loops = three_loops([computation.axis], x, y)
+    if loops is None:
+        y = planner.move(value, memory_order(x))
+        loops = three_loops([computation.axis], x, y)
+        assert loops is not None, "Bug: a dense tensor is not three loops"
+    kind = "log_softmax" if computation.log else "softmax"
+    extents = concrete(loops.outer), concrete(loops.length), concrete(loops.inner)
+    spec = choose_softmax(*extents, kind, x.dtype.numpy.name)
+    (x_outer, x_step, _), (y_outer, y_step, _) = loops.strides
+    sizes = [loops.outer, loops.length, loops.inner, x_outer, x_step, y_outer, y_step]
+    planner.call(KernelCall(spec, [x, y], sizes, 1, 1, label=spec.kind, reason="; ".join(group.reasons)))
+
+
+def normalize(planner: Planner, group: Group, statement: Statement) -> None:
+    """LayerNormalization or RMSNormalization: rows of all axes from one on."""
+    computation = statement.computation
+    assert isinstance(computation, c.Normalize)
+    image, scale, bias = (*statement.inputs, None, None)[:3]
+    assert image is not None
+    _check_float(planner, image)
+    x = planner.tensor(image)
+    axes = range(computation.axis, x.rank)
+    assert group.output is not None
+    x, y, loops = _as_rows(planner, x, group.output, axes)
+    order = [axis - computation.axis for axis in memory_order(x) if axis in axes]
+    vectors = [
+        None if value is None else _row_vector(planner, value, x.shape[computation.axis :], order)
+        for value in (scale, bias)
+    ]
+    scaled, shifted = (vector is not None for vector in vectors)
+    rows, columns = concrete(loops.outer), concrete(loops.length)
+    spec = choose_rows(computation.kind, scaled, shifted, x.dtype.numpy.name, rows, columns)
+    (x_row, _, _), (y_row, _, _) = loops.strides
+    sizes = [loops.outer, loops.length, x_row, y_row, 0, float_bits(computation.epsilon)]
+    tensors = [x, vectors[0] or y, vectors[1] or y, y, y]
+    call = KernelCall(spec, tensors, sizes, 1, 3, label=f"{spec.kind} norm", reason="; ".join(group.reasons))
+    nest = _nest(axes, x)
+    assert nest is not None
+    planner.epilogue(group, call, functools.partial(_row_strides, nest), memory_order(x))
+    planner.call(call)
+
+
+def _row_strides(nest: _Nest, tensor: Tensor) -> tuple[DimLike, DimLike, DimLike] | None:
+    """A tensor's strides by (0, row, column) of a kernel over rows; None if rows or columns are not evenly spaced."""
+    row, column = _merge(tensor, nest[0]), _merge(tensor, nest[1])
+    return None if row is None or column is None else (0, row, column)
+
+
+def _as_rows(planner: Planner, x: Tensor, value: Value, axes: Sequence[int]) -> tuple[Tensor, Tensor, Loops]:
+    """x and a place for the result, both as rows of `axes`; x is copied if it lies otherwise."""
+    if (loops := three_loops(axes, x)) is None or loops.inner != 1:
+        x = planner.copy(x, tuple(range(x.rank)), "needed as rows")
+    y = planner.place(value, memory_order(x))
+    loops = three_loops(axes, x, y)
+    if loops is None or loops.inner != 1:
+        y = planner.move(value, memory_order(x))
+        loops = three_loops(axes, x, y)
+    assert loops is not None, "Bug: a dense tensor is not rows"
+    return x, y, loops
+
+
+def _row_vector(planner: Planner, value: Value, shape: Sequence[DimLike], order: Sequence[int]) -> Tensor:
+    """A scale or bias as one dense vector of a row's elements, whose axes lie in memory in this order."""
+    tensor = broadcast_to(planner.tensor(value), shape)
+    if same_strides(tensor, in_order(shape, order)):
+        return tensor
+    if tensor.constant is not None:
+        back = np.argsort(order)
+        return planner.packed(tensor, lambda array: array.transpose(order).copy().transpose(back), tuple(order))
+    return planner.copy(tensor, order, "needed dense, in the order of the rows")
+
+
+def group_normalize(planner: Planner, group: Group, statement: Statement) -> None:
+    """InstanceNormalization, GroupNormalization, and MeanVarianceNormalization of images by themselves."""
+    computation = statement.computation
+    assert isinstance(computation, c.GroupNormalize)
+    image, scale, bias = statement.inputs
+    assert image is not None and group.output is not None
+    _check_float(planner, image)
+    x = planner.tensor(image)
+    scales = [None if value is None else _row_vector(planner, value, value.shape, [0]) for value in (scale, bias)]
+    matrix = pixels_as_rows(x) if is_channels_last(x) else None
+    if matrix is None and x.contiguous:
+        y = planner.place(group.output, tuple(range(x.rank)))
+        if y.contiguous:
+            _group_normalize_planes(planner, group, computation, scales, x, y)
+            return
+    if matrix is None:
+        x = planner.copy(x, channels_last_order(x.rank), "needed channels-last, pixels evenly spaced")
+    _group_normalize_channels_last(planner, group, computation, x, scales)
+
+
+def _group_normalize_planes(
+    planner: Planner,
+    group: Group,
+    computation: c.GroupNormalize,
+    scales: Sequence[Tensor | None],
+    x: Tensor,
+    y: Tensor,
+) -> None:
+    """One call for x, scale, bias and y; x and y are contiguous."""
+    sizes = [*x.shape[:2], product(x.shape[2:]), computation.groups or x.shape[1], *x.strides[:2], *y.strides[:2]]
+    sizes.append(float_bits(computation.epsilon))
+    scaled, shifted = (s is not None for s in scales)
+    spec = GroupNormSpec(scaled, shifted, x.dtype.numpy.name, computation.outside)
+    call = KernelCall(spec, [x, *(s or y for s in scales), y], sizes, 1, 3, label="group norm", reason="channels first")
+    planner.epilogue(group, call, plane_strides, tuple(range(x.rank)))
+    planner.call(call)
+
+
+def _group_normalize_channels_last(
+    planner: Planner, group: Group, computation: c.GroupNormalize, x: Tensor, scales: Sequence[Tensor | None]
+) -> None:
+    """The channels' statistics, then the normalised image."""
+    assert group.output is not None
+    y = planner.place(group.output, channels_last_order(x.rank), strict=True)
+    matrix, out = pixels_as_rows(x), pixels_as_rows(y)
+    if out is None:
+        y = planner.move(group.output, channels_last_order(x.rank))
+        out = pixels_as_rows(y)
+    assert matrix is not None and out is not None, "Bug: dense channels-last pixels are not evenly spaced"
+    images, pixels, channels = matrix.shape
+    element = x.dtype.numpy.name
+    partial = planner.temporary((images, BLOCKS, 2, channels), x.dtype)
+    sizes = [images, pixels, channels, *matrix.strides[:2]]
+    first = KernelCall(GroupStatisticsSpec(element), [x, partial], list(sizes), 1, 1, label="group statistics")
+    first.reason = "; ".join(group.reasons)
+    planner.call(first)
+    sizes += [computation.groups or channels, *out.strides[:2], float_bits(computation.epsilon)]
+    scaled, shifted = (s is not None for s in scales)
+    apply = GroupApplySpec(scaled, shifted, element, computation.outside)
+    call = KernelCall(
+        apply, [x, partial, *(s or y for s in scales), y], sizes, 1, 4, label="group norm", reason="channels last"
+    )
+    planner.epilogue(group, call, pixel_strides)
+    planner.call(call)
+
+
+def reduce(planner: Planner, group: Group, statement: Statement) -> None:
+    """ReduceSum and its like, over any axes."""
+    computation = statement.computation
+    assert isinstance(computation, c.Reduce)
+    _reduce(planner, group, statement, computation.kind, computation.axes, computation.keepdims, False)
+
+
+def arg_reduce(planner: Planner, group: Group, statement: Statement) -> None:
+    """ArgMax and ArgMin."""
+    computation = statement.computation
+    assert isinstance(computation, c.ArgReduce)
+    kind, axes = f"arg_{computation.kind}", (computation.axis,)
+    _reduce(planner, group, statement, kind, axes, computation.keepdims, computation.last)
+
+
+def _reduce(
+    planner: Planner,
+    group: Group,
+    statement: Statement,
+    kind: str,
+    axes: Sequence[int],
+    keepdims: bool,
+    last: bool,
+) -> None:
+    (source,) = statement.inputs
+    assert source is not None
+    x = planner.tensor(source)
+    if x.dtype.numpy.name not in ELEMENTS:
+        # The operators widen other types to these.
+        planner.unplannable(f"no reduction of {x.dtype.text}")
+    loops = three_loops(axes, x)
+    if loops is None:
+        x = planner.copy(x, [*(a for a in range(x.rank) if a not in axes), *axes], "reduced axes needed innermost")
+        loops = three_loops(axes, x)
+    assert loops is not None, "Bug: a dense tensor is not three loops"
+    value = statement.outputs[0]
+    kept = [axis for axis in memory_order(x) if keepdims or axis not in axes]
+    order = [sorted(kept).index(axis) for axis in kept]
+    y = planner.place(value, order)
+    y_outer = _outer_stride(x, y, axes, keepdims)
+    if y_outer is None:
+        y = planner.move(value, order)
+        y_outer = _outer_stride(x, y, axes, keepdims)
+        assert y_outer is not None, "Bug: a dense result is not two loops"
+    outer, length, inner = loops[:3]
+    x_outer, x_step, _ = loops.strides[0]
+    known = {"outer": concrete(outer), "length": concrete(length), "x_outer": concrete(x_outer)}
+    *first, spec = choose_reduction(kind, concrete(inner), x.dtype.numpy.name, last, **known)
+    strides, rest = (x_outer, x_step), length
+    for of_parts in first:
+        parts = of_parts.parts
+        partial = planner.temporary((outer, parts, inner), x.dtype)
+        sizes = [outer, length, inner, *strides, parts * inner, length]
+        label, reason = f"reduce {of_parts.kind} of {parts} parts", "few long slices are shared by threads in parts"
+        planner.call(KernelCall(of_parts, [x, partial], sizes, 1, 1, label=label, reason=reason))
+        x, strides, rest = partial, (parts * inner, inner), parts
+    sizes = [outer, rest, inner, *strides, y_outer, length]
+    planner.call(KernelCall(spec, [x, y], sizes, 1, 1, label=f"reduce {kind}", reason="; ".join(group.reasons)))
+
+
+def _outer_stride(x: Tensor, y: Tensor, axes: Sequence[int], keepdims: bool) -> DimLike | None:
+    """How far apart in y the results of neighbouring outer steps of x lie; None if no two loops write y."""
+    nest = _nest(axes, x)
+    assert nest is not None
+    position = {axis: axis if keepdims else axis - sum(a < axis for a in axes) for axis in range(x.rank)}
+    merged = []
+    for loop in (nest[0], nest[2]):
+        shape, strides = ([part[position[axis]] for axis in loop] for part in (y.shape, y.strides))
+        merged.append(reshape_strides(shape, strides, (product(shape),)))
+    if None in merged or (nest[2] and merged[1] != (1,)):
+        return None
+    return merged[0][0]  # type: ignore[index]

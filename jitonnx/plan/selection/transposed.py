@@ -1,0 +1,107 @@
+"""Transposed convolution: products where its windows do not overlap, else a kernel for windows over images."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product as product_of
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jitonnx.computation import computations as c
+from jitonnx.computation.lowering import Statement
+from jitonnx.ir.dtypes import DType
+from jitonnx.kernels.convolution.choose import choose_transposed
+from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.fusion import Group
+from jitonnx.plan.selection.products import gemm
+from jitonnx.plan.selection.windows import Geometry, add_bias, every_step, is_by_channel, reading, square, writing
+from jitonnx.plan.tensor import Tensor, broadcast_to, channels_last_order, is_channels_last, pair, pixel_strides
+
+if TYPE_CHECKING:
+    from jitonnx.plan.planner import Planner
+
+
+def transposed_convolution(planner: Planner, group: Group, statement: Statement) -> None:
+    """ConvTranspose over one or two spatial axes."""
+    computation = statement.computation
+    assert isinstance(computation, c.TransposedConvolution)
+    image, kernel, bias = (*statement.inputs, None)[:3]
+    assert image is not None and kernel is not None and group.output is not None
+    weights = planner.tensor(kernel)
+    array = weights.constant
+    if array is None or array.ndim not in (3, 4) or image.dtype is not DType.FLOAT:
+        # Conv and ConvTranspose give such to products of unfolded images instead; this is for constants that only
+        # seem so, as views of what a run computes.
+        planner.unplannable(
+            "a transposed convolution of computed weights, over more than two axes, or of another type than float"
+        )
+    x = planner.tensor(image)
+    y = planner.place(group.output, channels_last_order(x.rank), strict=True)
+    if bias is not None:
+        add_bias(planner, group, bias, x.rank)
+    if _makes_blocks(planner, group, computation, array, x, y):
+        _blocks_of_pixels(planner, group, computation, weights, x, y)
+        return
+    kernel_size, strides, dilations = pair(array.shape[2:]), pair(computation.strides), pair(computation.dilations)
+    out_channels = array.shape[1] * computation.group
+    height, width = (dim if isinstance(dim, int) else None for dim in pair(y.shape[2:]))
+    spec = choose_transposed(strides, computation.group, out_channels, (height, width), planner.target)
+    spec, y = writing(planner, group, spec, y)
+    spec, x = reading(planner, spec, x)
+    packed = planner.packed(
+        weights, lambda w: spec.pack_weights(square(w), computation.group, dilations), (spec, dilations)
+    )
+    geometry = Geometry.of(x, y)
+    sizes = [x.shape[0], *geometry.size, array.shape[0], *geometry.out_size, out_channels, computation.group]
+    sizes += [*kernel_size, *strides, *dilations, *pair(computation.pads_before, 0)]
+    sizes += [*geometry.x, x.strides[1], *geometry.y, y.strides[1]]
+    call = KernelCall(spec, [x, packed, y], list(sizes), 1, 2)
+    call.label = f"transposed convolution {kernel_size[0]}x{kernel_size[1]} {array.shape[0]}->{out_channels}"
+    call.reason = "; ".join(group.reasons)
+    planner.epilogue(group, call, pixel_strides)
+    planner.call(call)
+
+
+def _makes_blocks(
+    planner: Planner, group: Group, computation: c.TransposedConvolution, weights: np.ndarray, x: Tensor, y: Tensor
+) -> bool:
+    """Whether a transposed convolution makes a block of its own of each pixel, and is faster as a product for each
+    place in the blocks: channels-last, where weights stay in the second-level cache, as each row of pixels reads them,
+    and if its epilogue's operands are the same for all pixels.
+    """
+    assert group.output is not None
+    blocks = tuple(dim * step for dim, step in zip(x.shape[2:], computation.strides, strict=True))
+    apart = weights.shape[2:] == computation.strides and y.shape[2:] == blocks and computation.group == 1
+    if not apart or any(computation.pads_before) or any(dilation != 1 for dilation in computation.dilations):
+        return False
+    if not all(is_by_channel(broadcast_to(planner.tensor(value), y.shape)) for value in group.operands):
+        return False
+    target = planner.destination(group.output) or y
+    near = 4 * weights.shape[0] * weights.shape[1] <= planner.target.l2_bytes // 2
+    return near and all(is_channels_last(tensor) for tensor in (x, y, target))
+
+
+def _blocks_of_pixels(
+    planner: Planner, group: Group, computation: c.TransposedConvolution, weights: Tensor, x: Tensor, y: Tensor
+) -> None:
+    """The products of `_makes_blocks`: rows of pixels times weights, into pixels of y that are strides apart."""
+    planner.note("a product for each place in the blocks that pixels become")
+    for place in product_of(*map(range, computation.strides)):
+        matrix = replace(
+            weights,
+            offset=weights.offset + sum(at * step for at, step in zip(place, weights.strides[2:], strict=True)),
+            shape=weights.shape[:2],
+            strides=weights.strides[:2],
+        )
+
+        def there(tensor: Tensor, place: tuple[int, ...] = place) -> Tensor:
+            return _channels_behind(every_step(tensor, computation.strides, place))
+
+        gemm(planner, group, _channels_behind(x), matrix, there(y), there)
+
+
+def _channels_behind(image: Tensor) -> Tensor:
+    """An image as [N, spatial..., C]."""
+    shape, strides = image.shape, image.strides
+    return replace(image, shape=(shape[0], *shape[2:], shape[1]), strides=(strides[0], *strides[2:], strides[1]))

@@ -1,0 +1,112 @@
+"""What kernel selection shares for windows over images: how images lie, how direct convolutions read and write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from jitonnx.computation import expr as e
+from jitonnx.ir.dims import DimLike, concrete
+from jitonnx.ir.graph import Value
+from jitonnx.ir.types import TensorType
+from jitonnx.kernels.convolution.spec import DirectSpec
+from jitonnx.plan.fusion import Group
+from jitonnx.plan.selection.volumes import depth_as_channels
+from jitonnx.plan.tensor import Tensor, channels_last_order, is_channels_last, pair, pixels_as_rows
+from jitonnx.records import dataclass
+
+if TYPE_CHECKING:
+    from jitonnx.plan.planner import Planner
+
+_Direct = TypeVar("_Direct", bound=DirectSpec)
+
+
+def writing(planner: Planner, group: Group, spec: _Direct, y: Tensor) -> tuple[_Direct, Tensor]:
+    """The spec that writes the result, and where: planes of pixels if it is bound for such."""
+    assert group.output is not None
+    target = planner.destination(group.output)
+    if target is None or target.shape != y.shape or is_channels_last(target) or target.strides[-1] != 1:
+        # Where rows do not follow each other (a concatenation along the width) no tile runs from one to the next.
+        return (replace(spec, tile_rows=1) if spec.spans_rows and pixels_as_rows(y) is None else spec), y
+    return replace(spec, y_planes=True), planner.place(group.output)
+
+
+def reading(planner: Planner, spec: _Direct, x: Tensor) -> tuple[_Direct, Tensor]:
+    """The spec that reads x, which is copied if there is none."""
+    if is_channels_last(x) or spec.layout == "planar":
+        return spec, x
+    if spec.layout == "blocked" and x.strides[-1] == 1:
+        return replace(spec, x_planes=True), x
+    return spec, planner.copy(x, channels_last_order(x.rank), "needed channels-last")
+
+
+def every_step(image: Tensor, steps: Sequence[int], first: Sequence[int]) -> Tensor:
+    """The pixels `first`, first + steps, … of an image."""
+    axes = list(zip(image.shape[2:], image.strides[2:], steps, first, strict=True))
+    return replace(
+        image,
+        offset=image.offset + sum((at * stride for _, stride, _, at in axes), 0),
+        shape=(*image.shape[:2], *((dim - at + step - 1) // step for dim, _, step, at in axes)),
+        strides=(*image.strides[:2], *(stride * step for _, stride, step, _ in axes)),
+    )
+
+
+def is_by_channel(image: Tensor) -> bool:
+    """Whether all pixels of all images are the same, and channels lie side by side or are the same, too."""
+    others = (dim == 1 or stride == 0 for dim, stride in zip(image.shape, image.strides, strict=True))
+    return image.strides[1] in (0, 1) and all(alike for axis, alike in enumerate(others) if axis != 1)
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Height and width of x and y, and their strides by image, row and pixel; one axis is a height of 1."""
+
+    size: tuple[DimLike, DimLike]
+    out_size: tuple[DimLike, DimLike]
+    x: tuple[DimLike, DimLike, DimLike]
+    y: tuple[DimLike, DimLike, DimLike]
+
+    @classmethod
+    def of(cls, x: Tensor, y: Tensor) -> Geometry:
+        strides = [(tensor.strides[0], *pair(tensor.strides[2:], 0)) for tensor in (x, y)]
+        return cls(pair(x.shape[2:]), pair(y.shape[2:]), strides[0], (y.strides[0], *_row_strides(y)))
+
+
+def _row_strides(tensor: Tensor) -> tuple[DimLike, DimLike]:
+    """Strides by row and pixel; a single row is as long as its pixels, which is what kernels expect of dense rows."""
+    if tensor.rank == 3 or tensor.shape[2] == 1:
+        return tensor.shape[-1] * tensor.strides[-1], tensor.strides[-1]
+    return tensor.strides[2], tensor.strides[3]
+
+
+def concrete_pair(values: Sequence[DimLike], fill: int = 1) -> tuple[int | None, int | None]:
+    """As `pair`, None for what only a run tells."""
+    height, width = pair(values, fill)
+    return concrete(height), concrete(width)
+
+
+def square(weights: np.ndarray) -> np.ndarray:
+    """Weights with two spatial axes."""
+    if weights.ndim == 5:
+        return depth_as_channels(weights)
+    return weights if weights.ndim == 4 else weights[:, :, None, :]
+
+
+def add_bias(planner: Planner, group: Group, bias: Value, rank: int) -> None:
+    """Put `+ bias`, one number a channel, in front of the group's epilogue."""
+    channels = bias.shape[0]
+    column = Value(f"{bias.name} by channel", TensorType(bias.dtype, (channels, *(1,) * (rank - 2))))
+    tensor = planner.tensor(bias)
+    planner.bind(column, replace(tensor, shape=column.shape, strides=(tensor.strides[0], *(0,) * (rank - 2))))
+    biased = e.operand(0, bias.dtype) + e.operand(1, bias.dtype)
+    if group.expr is not None:
+        biased = e.substitute(
+            group.expr,
+            lambda leaf: (
+                None if leaf.op != "operand" else e.operand(leaf.value + 1, leaf.dtype) if leaf.value else biased
+            ),
+        )
+    group.expr, group.operands = biased, [column, *group.operands]

@@ -1,0 +1,366 @@
+"""The language that kernels are written in: arguments, loops, memory and functions for code on `Traced` values.
+
+A kernel is a Python function that emits its code as it runs. Its vectors are as wide as its builder is told, the
+target's natural width, so one text serves every CPU. `module.emit_module` makes it a C function:
+
+    def scale(code: Code, begin: Traced, end: Traced) -> None:
+        x, y = code.buffer(0, types.float32), code.buffer(1, types.float32)
+        columns = code.size(0)
+        with code.loop(end, begin) as row:
+            with code.loop(columns, step=lanes) as column:
+                live = columns - column
+                y.store(row * columns + column, x.load(row * columns + column, lanes, live) * 2.0, live)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import llvmlite.ir as ir
+
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.llvm import alloca, live_mask, masked_load, masked_store, not_unrolled
+from jitonnx.kernels.language.simd import LINE_BYTES
+from jitonnx.kernels.language.trace import Traced, select
+from jitonnx.target import Target
+
+REGISTER_LANE_BYTES = 16
+"""Of the parts of a vector register within which shuffling is cheapest."""
+
+_I64 = ir.IntType(64)
+
+
+Kernel: TypeAlias = "Callable[[Code, Traced, Traced], None]"
+"""Emits the code of the tasks [begin, end)."""
+
+
+class Code:
+    """The place where a kernel's code is emitted, and the kernel's arguments."""
+
+    def __init__(self, builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> None:
+        self.builder = builder
+        self.arguments = tuple(arguments)
+        """The list of buffers, that of sizes, and scratch memory: what functions that kernels call are given too."""
+        self._buffers, self._sizes, self._scratch = self.arguments
+
+    @property
+    def target(self) -> Target:
+        """The CPU that the code is for."""
+        return self.builder.module.target  # type: ignore[no-any-return]
+
+    # ------------------------------------------------------------ arguments and numbers
+
+    def integer(self, value: int | ir.Value | Traced) -> Traced:
+        """An int64."""
+        if isinstance(value, Traced):
+            return value
+        return Traced(self.builder, types.int64, _I64(value) if isinstance(value, int) else value)
+
+    def number(self, element: types.Type, value: float, lanes: int | None = None) -> Traced:
+        """`value` as a scalar of `element`, or in all `lanes` of a vector."""
+        typ = element.llvm if lanes is None else ir.VectorType(element.llvm, lanes)
+        return Traced(self.builder, element, ir.Constant(typ, None)).constant(value)
+
+    def size(self, index: int | Traced) -> Traced:
+        """sizes[index]. Sizes do not change during a call, so LLVM may keep them over stores."""
+        return self.integer(self._invariant(self._sizes, index))
+
+    def buffer(self, index: int, element: types.Type) -> Pointer:
+        """buffers[index]."""
+        address = self._invariant(self._buffers, index)
+        return Pointer(self, element, self.builder.bitcast(address, element.memory.as_pointer()))
+
+    def scratch(self, element: types.Type) -> Pointer:
+        """This thread's own memory."""
+        return Pointer(self, element, self.builder.bitcast(self._scratch, element.memory.as_pointer()))
+
+    def memory(self, element: types.Type, count: int) -> Pointer:
+        """Room for `count` elements on the stack, for this call of the kernel; nothing is in it at first."""
+        place = alloca(self.builder, element.memory, count)
+        place.align = 64
+        return Pointer(self, element, place)
+
+    def _invariant(self, pointer: ir.Value, index: int | Traced) -> ir.Value:
+        loaded = self.builder.load(self.builder.gep(pointer, [self.integer(index).value]))
+        loaded.set_metadata("invariant.load", self.builder.module.add_metadata([]))
+        return loaded
+
+    # ------------------------------------------------------------ control
+
+    @contextmanager
+    def loop(
+        self, stop: Traced | int, start: Traced | int = 0, step: Traced | int = 1, unroll: bool = False
+    ) -> Iterator[Traced]:
+        """The block for each index start, start + step, … below stop. LLVM unrolls it only if `unroll`."""
+        builder = self.builder
+        start, stop, step = self.integer(start), self.integer(stop), self.integer(step)
+        before, loop, after = builder.block, builder.append_basic_block("loop"), builder.append_basic_block("done")
+        builder.cbranch((start < stop).value, loop, after)
+        builder.position_at_end(loop)
+        index = builder.phi(_I64)
+        index.add_incoming(start.value, before)
+        yield self.integer(index)
+        following = self.integer(index) + step
+        index.add_incoming(following.value, builder.block)
+        back = builder.cbranch((following < stop).value, loop, after)
+        if not unroll:
+            back.set_metadata("llvm.loop", not_unrolled(builder.module))
+        builder.position_at_end(after)
+
+    @contextmanager
+    def when(self, condition: Traced) -> Iterator[None]:
+        """The block if the condition (a scalar) holds."""
+        with self.builder.if_then(condition.value):
+            yield
+
+    @contextmanager
+    def either(self, condition: Traced) -> Iterator[tuple[Any, Any]]:
+        """Two context managers: the block if the condition (a scalar) holds, and the block if not."""
+        with self.builder.if_else(condition.value) as branches:
+            yield branches
+
+    def variable(self, value: Traced) -> Variable:
+        """A variable that holds `value` for now; it lives in registers."""
+        return Variable(value)
+
+    # ------------------------------------------------------------ calls
+
+    def drain(self) -> None:
+        """Make what was streamed visible to other threads, as what was stored is: at the end of a kernel."""
+        self.builder.fence("seq_cst")
+
+    def subroutine(
+        self, name: str, arguments: Sequence[Traced | Pointer], body: Callable[..., None], inline: bool = True
+    ) -> None:
+        """Call the function `name` of this module; at its first use, body(code, *parameters) emits it.
+
+        All calls of a name pass arguments of the same types. Without `inline` it stays a function.
+        """
+        module = self.builder.module
+        values = [*self.arguments, *(argument.value for argument in arguments)]
+        function = module.globals.get(name)
+        if function is None:
+            function = ir.Function(module, ir.FunctionType(ir.VoidType(), [value.type for value in values]), name)
+            function.linkage = "internal"
+            if not inline:
+                function.attributes.add("noinline")
+            code = Code(ir.IRBuilder(function.append_basic_block()), function.args[:3])
+            parameters = zip(arguments, function.args[3:], strict=True)
+            body(code, *(_within(code, argument, value) for argument, value in parameters))
+            code.builder.ret_void()
+        self.builder.call(function, values)
+
+    def live(self, live: Traced, lanes: int) -> Mask:
+        """The mask of the first `live` of `lanes` lanes, to be used several times."""
+        return Mask(live_mask(self.builder, live.value, lanes))
+
+    def iota(self, lanes: int) -> Traced:
+        """The int64 vector 0, 1, 2, …"""
+        return self.integer(ir.Constant(ir.VectorType(_I64, lanes), list(range(lanes))))
+
+    def spread(self, x: Traced, lanes: int) -> Traced:
+        """A scalar in all lanes."""
+        return x.spread(lanes)
+
+    def part(self, x: Traced, first: int, lanes: int) -> Traced:
+        """Lanes first, …, first + lanes - 1 of a wider vector."""
+        return shuffled(x, x, range(first, first + lanes))
+
+
+class Mask:
+    """Which lanes of a vector in memory are touched."""
+
+    def __init__(self, value: ir.Value) -> None:
+        self.value = value
+
+
+class Variable:
+    """A value that changes: an alloca, which LLVM turns into registers."""
+
+    def __init__(self, value: Traced) -> None:
+        self._model = value
+        self._place = alloca(value.builder, value.value.type)
+        self.set(value)
+
+    def get(self) -> Traced:
+        return self._model.like(self._model.builder.load(self._place))
+
+    def set(self, value: Traced) -> None:
+        self._model.builder.store(value.value, self._place)
+
+
+class Pointer:
+    """A pointer to `element`. Nothing is aligned beyond the element. Truth values lie in a byte each."""
+
+    def __init__(self, code: Code, element: types.Type, value: ir.Value) -> None:
+        self._code, self.element, self.value = code, element, value
+
+    def at(self, index: Traced | int) -> Pointer:
+        """The pointer `index` elements further."""
+        return Pointer(self._code, self.element, self._address(index))
+
+    def not_before(self, index: Traced) -> Pointer:
+        """This pointer, of which LLVM knows no more than that it cannot be had before `index`: what is read through it
+        in a loop over `index` is read anew each time, and not kept in registers, or on the stack for want of such."""
+        typ = self.value.type
+        signature = ir.FunctionType(typ, [typ, index.value.type])
+        value = self._code.builder.asm(signature, "", "=r,0,r", [self.value, index.value], side_effect=False)
+        return Pointer(self._code, self.element, value)
+
+    def settled(self) -> Pointer:
+        """This pointer, of which LLVM does not know how it was computed: it is not computed anew in every round of a
+        loop."""
+        typ = self.value.type
+        value = self._code.builder.asm(ir.FunctionType(typ, [typ]), "", "=r,0", [self.value], side_effect=False)
+        return Pointer(self._code, self.element, value)
+
+    def unless(self, condition: Traced, other: Pointer) -> Pointer:
+        """This pointer, or `other` where the condition holds."""
+        value = self._code.builder.select(condition.value, other.value, self.value)
+        return Pointer(self._code, self.element, value)
+
+    def as_bytes(self) -> Pointer:
+        """The same address, as a pointer to uint8."""
+        return self.to(types.uint8)
+
+    def to(self, element: types.Type) -> Pointer:
+        """The same address, as a pointer to `element`."""
+        value = self._code.builder.bitcast(self.value, element.memory.as_pointer())
+        return Pointer(self._code, element, value)
+
+    def load(self, index: Traced | int, lanes: int | None = None, live: Traced | Mask | None = None) -> Traced:
+        """p[index], or the vector p[index : index + lanes]; lanes that are not live are 0 and not read."""
+        builder, where = self._code.builder, self._address(index)
+        if lanes is None:
+            return self._from_memory(builder.load(where))
+        typ = ir.VectorType(self.element.memory, lanes)
+        where = builder.bitcast(where, typ.as_pointer())
+        if live is None:
+            loaded = builder.load(where)
+            loaded.align = self._alignment
+            return self._from_memory(loaded)
+        mask = live if isinstance(live, Mask) else self._code.live(live, lanes)
+        return self._from_memory(masked_load(builder, where, typ, mask.value, self._alignment))
+
+    def store(self, index: Traced | int, value: Traced, live: Traced | Mask | None = None) -> None:
+        """p[index] = value, or the (live) lanes of a vector from p[index] on."""
+        builder, stored = self._code.builder, self._to_memory(value.value)
+        where = builder.bitcast(self._address(index), stored.type.as_pointer())
+        if live is None:
+            builder.store(stored, where).align = self._alignment
+            return
+        mask = live if isinstance(live, Mask) else self._code.live(live, value.lanes)
+        masked_store(builder, stored, where, mask.value, self._alignment)
+
+    def load_apart(self, index: Traced, step: Traced, live: Traced | int, lanes: int) -> Traced:
+        """The vector p[index], p[index + step], …; lanes from `live` on repeat the first element."""
+        code, builder = self._code, self._code.builder
+        live = code.integer(live)
+        result = ir.Constant(ir.VectorType(self.element.memory, lanes), ir.Undefined)
+        for lane in range(lanes):
+            at = index + select(live > lane, step * lane, 0)
+            result = builder.insert_element(result, builder.load(self._address(at)), ir.IntType(32)(lane))
+        return self._from_memory(result)
+
+    def store_apart(self, index: Traced, step: Traced, value: Traced, live: Traced | int) -> None:
+        """p[index + i * step] = lane i of the vector, for its first `live` lanes."""
+        code, builder, stored = self._code, self._code.builder, self._to_memory(value.value)
+        live = code.integer(live)
+        for lane in range(value.lanes):
+            with code.when(live > lane):
+                builder.store(builder.extract_element(stored, ir.IntType(32)(lane)), self._address(index + step * lane))
+
+    def stream(self, index: Traced | int, value: Traced) -> None:
+        """As `store` of a vector to a place aligned to its size or to LINE_BYTES, past the caches: a line that is
+        written as a whole is not read before. See `drain`."""
+        builder, vector = self._code.builder, self._to_memory(value.value)
+        stored = builder.store(vector, builder.bitcast(self._address(index), vector.type.as_pointer()))
+        stored.align = min(LINE_BYTES, value.lanes * self._alignment)
+        stored.set_metadata("nontemporal", builder.module.add_metadata([ir.IntType(32)(1)]))
+
+    def misalignment(self, size: int) -> Traced:
+        """How many bytes this is behind a multiple of `size`, a power of two."""
+        return self._code.integer(self._code.builder.ptrtoint(self.value, _I64)) & (size - 1)
+
+    def _address(self, index: Traced | int) -> ir.Value:
+        return self._code.builder.gep(self.value, [self._code.integer(index).value])
+
+    @property
+    def _alignment(self) -> int:
+        return max(1, self.element.bitwidth // 8)
+
+    def _from_memory(self, value: ir.Value) -> Traced:
+        builder = self._code.builder
+        if isinstance(self.element, types.Boolean):
+            value = builder.icmp_unsigned("!=", value, ir.Constant(value.type, None))
+        return Traced(builder, self.element, value)
+
+    def _to_memory(self, value: ir.Value) -> ir.Value:
+        if not isinstance(self.element, types.Boolean):
+            return value
+        to = self.element.memory
+        typ = ir.VectorType(to, value.type.count) if isinstance(value.type, ir.VectorType) else to
+        return self._code.builder.zext(value, typ)
+
+
+def _within(code: Code, argument: Traced | Pointer, value: ir.Value) -> Traced | Pointer:
+    """`value`, a parameter of the function that `code` emits, as what was passed for it."""
+    if isinstance(argument, Pointer):
+        return Pointer(code, argument.element, value)
+    return Traced(code.builder, argument.element, value)
+
+
+def each_vector(
+    code: Code, count: Traced, lanes: int, body: Callable[[Traced, int, Mask | None, Traced], None], blocks: int = 4
+) -> None:
+    """Emit `body(first, width, mask, live)` for pieces of `count` elements: `width` of them from element `first` on.
+
+    Pieces are `blocks` vectors of `lanes` elements as long as they last, then two: the operations on the vectors of one
+    wide piece hide each other's latency. The last piece, one vector or two, has `live` elements and a mask.
+    """
+    done = code.integer(0)
+    for width in (blocks * lanes, 2 * lanes):
+        start, done = done, count - remainder(count, code.integer(width))
+        with code.loop(done, start, width) as first:
+            body(first, width, None, code.integer(width))
+    rest = count - done
+    for width in (2 * lanes, lanes):
+        with code.when((rest > width - lanes) & (rest <= width)):
+            body(done, width, code.live(rest, width), rest)
+
+
+def remainder(a: Traced, b: Traced) -> Traced:
+    """a modulo b for integers a >= 0, b > 0."""
+    return a.like(a.builder.srem(a.value, b.value))
+
+
+def larger(a: Traced, b: Traced | int) -> Traced:
+    """The larger of two integers."""
+    return select(a > b, a, b)
+
+
+def smaller(a: Traced, b: Traced | int) -> Traced:
+    """The smaller of two integers."""
+    return select(a < b, a, b)
+
+
+def gathered(vectors: Sequence[Traced], order: Sequence[int]) -> Traced:
+    """The vector of elements `order` of all `vectors` one after another: one shuffle for each vector but the first."""
+    width, result = len(order), vectors[0]
+    places = [at if at < width else 0 for at in order]
+    for number, vector in enumerate(vectors[1:], 1):
+        first = number * width
+        places = [
+            width + at - first if first <= at < first + width else place
+            for at, place in zip(order, places, strict=True)
+        ]
+        result, places = shuffled(result, vector, places), list(range(width))
+    return result
+
+
+def shuffled(a: Traced, b: Traced, order: Sequence[int]) -> Traced:
+    """Elements `order` of two vectors one after the other."""
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), len(order)), list(order))
+    return a.like(a.builder.shuffle_vector(a.value, b.value, mask))

@@ -1,0 +1,149 @@
+"""Half precision: numbers stored in 16 bits, as float32 and back.
+
+Generated code computes in float32; float16 and bfloat16 are how numbers lie in memory, and what operators' results are
+rounded to. In kernels such a number is its bits, a uint16: `widen_...` gives the float32 of equal value, `narrow_...`
+the bits of the nearest number, ties to even, overflow to infinity. NaN stays NaN.
+
+bfloat16 is the upper half of a float32: integer arithmetic, on every CPU. (AVX-512's vcvtneps2bf16 would take small
+numbers as zero.) float16 is converted by the CPU's instruction where it has one, else by integer arithmetic of the same
+results. Scalars are converted as vectors of one lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import llvmlite.ir as ir
+
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.llvm import llvm_intrinsic
+from jitonnx.kernels.language.trace import Traced
+
+_I16, _I32, _F32 = ir.IntType(16), ir.IntType(32), ir.FloatType()
+
+
+def widen_float16(bits: Traced) -> Traced:
+    """The float32 of a float16's bits."""
+    body = _widen_by_instruction if bits.target.converts_halves else _widen_by_integers
+    return _converted(bits, types.float32, body)
+
+
+def narrow_float16(x: Traced) -> Traced:
+    """The bits of the float16 next to a float32."""
+    return _converted(x, types.uint16, _narrow_by_instruction if x.target.converts_halves else _narrow_by_integers)
+
+
+def narrow_double_float16(x: Traced) -> Traced:
+    """The bits of the float16 next to a float64, rounded once."""
+    return narrow_float16(_converted(x, types.float32, _round_to_odd))
+
+
+def widen_bfloat16(bits: Traced) -> Traced:
+    """The float32 of a bfloat16's bits."""
+    return _converted(bits, types.float32, _widen_bfloat16)
+
+
+def narrow_bfloat16(x: Traced) -> Traced:
+    """The bits of the bfloat16 next to a float32."""
+    return _converted(x, types.uint16, _narrow_bfloat16)
+
+
+def widen(bits: Traced, kind: str) -> Traced:
+    """The float32 of the bits of a number of a kind: float16 or bfloat16."""
+    return widen_float16(bits) if kind == "float16" else widen_bfloat16(bits)
+
+
+def _converted(x: Traced, element: types.Type, body: Callable[[ir.IRBuilder, ir.Value], ir.Value]) -> Traced:
+    """What body(builder, vector) makes of x, with elements of another type."""
+    builder = x.builder
+    if x.lanes:
+        return Traced(builder, element, body(builder, x.value))
+    one = builder.insert_element(ir.Constant(ir.VectorType(x.value.type, 1), ir.Undefined), x.value, _I32(0))
+    return Traced(builder, element, builder.extract_element(body(builder, one), _I32(0)))
+
+
+def _widen_bfloat16(builder: ir.IRBuilder, bits: ir.Value) -> ir.Value:
+    lanes = bits.type.count
+    wide = builder.zext(bits, ir.VectorType(_I32, lanes))
+    return builder.bitcast(builder.shl(wide, _all(lanes, 16)), ir.VectorType(_F32, lanes))
+
+
+def _narrow_bfloat16(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    lanes = x.type.count
+    bits = builder.bitcast(x, ir.VectorType(_I32, lanes))
+    kept = builder.lshr(bits, _all(lanes, 16))
+    odd = builder.and_(kept, _all(lanes, 1))
+    rounded = builder.lshr(builder.add(bits, builder.add(odd, _all(lanes, 0x7FFF))), _all(lanes, 16))
+    quiet = builder.or_(kept, _all(lanes, 0x40))
+    result = builder.select(builder.fcmp_unordered("uno", x, x), quiet, rounded)
+    return builder.trunc(result, ir.VectorType(_I16, lanes))
+
+
+def _round_to_odd(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """Doubles as floats with the last bit set where anything was cut off: rounding those once more is rounding once."""
+    lanes = x.type.count
+    nearest = builder.fptrunc(x, ir.VectorType(_F32, lanes))
+    back = builder.fpext(nearest, x.type)
+    magnitudes = [llvm_intrinsic(builder, "fabs", x.type, [value], x.type) for value in (back, x)]
+    above = builder.zext(builder.fcmp_ordered(">", *magnitudes), ir.VectorType(_I32, lanes))
+    inexact = builder.zext(builder.fcmp_ordered("!=", back, x), ir.VectorType(_I32, lanes))
+    towards_zero = builder.sub(builder.bitcast(nearest, ir.VectorType(_I32, lanes)), above)
+    return builder.bitcast(builder.or_(towards_zero, inexact), ir.VectorType(_F32, lanes))
+
+
+def _all(lanes: int, number: int) -> ir.Constant:
+    return ir.Constant(ir.VectorType(_I32, lanes), [number] * lanes)
+
+
+def _widen_by_instruction(builder: ir.IRBuilder, bits: ir.Value) -> ir.Value:
+    lanes = bits.type.count
+    return builder.fpext(builder.bitcast(bits, ir.VectorType(ir.HalfType(), lanes)), ir.VectorType(_F32, lanes))
+
+
+def _narrow_by_instruction(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """Behind a fence: LLVM would otherwise compute in float16 what is narrowed, and might then contract it."""
+    lanes = x.type.count
+    fenced = llvm_intrinsic(builder, "arithmetic.fence", x.type, [x], x.type)
+    return builder.bitcast(builder.fptrunc(fenced, ir.VectorType(ir.HalfType(), lanes)), ir.VectorType(_I16, lanes))
+
+
+def _widen_by_integers(builder: ir.IRBuilder, bits: ir.Value) -> ir.Value:
+    """The exponent moved to float32's bias; 0 and denormals, which have none, as multiples of 2 ** -24."""
+    lanes = bits.type.count
+    floats = ir.VectorType(_F32, lanes)
+    wide = builder.zext(bits, ir.VectorType(_I32, lanes))
+    sign = builder.shl(builder.and_(wide, _all(lanes, 0x8000)), _all(lanes, 16))
+    magnitude = builder.and_(wide, _all(lanes, 0x7FFF))
+    shifted = builder.shl(magnitude, _all(lanes, 13))
+    normal = builder.add(shifted, _all(lanes, (127 - 15) << 23))
+    special = builder.or_(shifted, _all(lanes, 0x7F800000))
+    small = builder.fmul(builder.sitofp(magnitude, floats), ir.Constant(floats, [2.0**-24] * lanes))
+    small = builder.bitcast(small, ir.VectorType(_I32, lanes))
+    result = builder.select(builder.icmp_signed("<", magnitude, _all(lanes, 0x400)), small, normal)
+    result = builder.select(builder.icmp_signed(">=", magnitude, _all(lanes, 0x7C00)), special, result)
+    return builder.bitcast(builder.or_(result, sign), floats)
+
+
+def _narrow_by_integers(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """The exponent moved to float16's bias and the fraction rounded, its carry going into the exponent; what becomes
+    denormal is rounded by adding 0.5, at which the last bit of a float32 counts as much as that of a denormal."""
+    lanes = x.type.count
+    integers, floats = ir.VectorType(_I32, lanes), ir.VectorType(_F32, lanes)
+    bits = builder.bitcast(x, integers)
+    sign = builder.and_(builder.lshr(bits, _all(lanes, 16)), _all(lanes, 0x8000))
+    magnitude = builder.and_(bits, _all(lanes, 0x7FFFFFFF))
+    odd = builder.and_(builder.lshr(magnitude, _all(lanes, 13)), _all(lanes, 1))
+    biased = builder.add(magnitude, _all(lanes, 0xFFF - ((127 - 15) << 23)))
+    normal = builder.lshr(builder.add(biased, odd), _all(lanes, 13))
+    half = ir.Constant(floats, [0.5] * lanes)
+    small = builder.bitcast(builder.fadd(builder.bitcast(magnitude, floats), half), integers)
+    small = builder.sub(small, builder.bitcast(half, integers))
+    payload = builder.and_(builder.lshr(magnitude, _all(lanes, 13)), _all(lanes, 0x3FF))
+    nan = builder.or_(payload, _all(lanes, 0x7E00))
+    result = builder.select(builder.icmp_signed("<", magnitude, _all(lanes, (127 - 14) << 23)), small, normal)
+    # From 65536 on, also what rounding has not carried there.
+    result = builder.select(
+        builder.icmp_signed(">=", magnitude, _all(lanes, (127 + 16) << 23)), _all(lanes, 0x7C00), result
+    )
+    result = builder.select(builder.icmp_signed(">", magnitude, _all(lanes, 0x7F800000)), nan, result)
+    return builder.trunc(builder.or_(result, sign), ir.VectorType(_I16, lanes))

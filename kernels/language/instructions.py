@@ -1,0 +1,168 @@
+"""Instructions that some CPUs have and LLVM has no operation for: tables in registers, exponents and fractions.
+
+A vector function asks `table_entries`, `scales_by_power` or `splits_floats` whether the CPU has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import llvmlite.ir as ir
+
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.llvm import declared, splat
+from jitonnx.kernels.language.trace import Traced, numbers, select
+
+_I32 = ir.IntType(32)
+
+
+def table_entries(x: Traced) -> int:
+    """How many numbers of x's type `lookup` finds by one instruction; 0: none."""
+    return {64: 16, 32: 8}.get(x.target.vector_bytes, 0) if x.width == 32 else 0  # vpermps of AVX-512 and of AVX2
+
+
+def lookup(table: Sequence[float], index: Traced, element: types.Type) -> Traced:
+    """table[index modulo len(table)] for int32 indices and `table_entries` numbers of `element`, of 32 bits.
+
+    With AVX-512 the table may be twice as long. Vectors are looked up by whole registers; what is shorter takes a part
+    of one.
+    """
+    entries = min(len(table), 16)
+    count = index.lanes
+    integer = isinstance(element, types.Integer)
+    typ = ir.VectorType(ir.IntType(32) if integer else ir.FloatType(), entries)
+    parts = [numbers(typ, table[start : start + entries]) for start in range(0, len(table), entries)]
+    if len(table) == 32:
+        name = f"llvm.x86.avx512.vpermi2var.{'d' if integer else 'ps'}.512"
+    elif entries == 16:
+        name = f"llvm.x86.avx512.permvar.{'si' if integer else 'sf'}.512"
+    else:
+        name = f"llvm.x86.avx2.{'permd' if integer else 'permps'}"
+
+    def find(piece: ir.Value) -> ir.Value:
+        arguments = [parts[0], piece, parts[1]] if len(parts) == 2 else [parts[0], piece]
+        return _named_call(index.builder, name, typ, arguments)
+
+    return Traced(index.builder, element, _by_registers(index.builder, find, count, entries, index.value))
+
+
+def permuted(low: Traced, high: Traced, index: Traced) -> Traced:
+    """Elements `index` (int32, 0 <= index < 2 * lanes) of two float32 vectors as wide as the CPU's registers."""
+    builder, count = index.builder, index.value.type.count
+    entries = table_entries(low)
+    if entries == count == 16:
+        name = "llvm.x86.avx512.vpermi2var.ps.512"
+        return low.like(_named_call(builder, name, low.value.type, [low.value, index.value, high.value]))
+    if entries == count == 8:
+        found = [
+            half.like(_named_call(builder, "llvm.x86.avx2.permps", low.value.type, [half.value, index.value]))
+            for half in (low, high)
+        ]
+        return select(index < entries, *found)
+    both, result = _joined(builder, low.value, high.value), ir.Constant(low.value.type, ir.Undefined)
+    for lane in map(_I32, range(count)):
+        element = builder.extract_element(both, builder.extract_element(index.value, lane))
+        result = builder.insert_element(result, element, lane)
+    return low.like(result)
+
+
+def reordered(x: Traced, index: Traced) -> Traced:
+    """Elements `index` (int32, 0 <= index < lanes) of a float32 vector as wide as the CPU's registers."""
+    builder, count = x.builder, index.value.type.count
+    entries = table_entries(x)
+    if entries == count and count in _REORDERING:
+        return x.like(_named_call(builder, _REORDERING[count], x.value.type, [x.value, index.value]))
+    result = ir.Constant(x.value.type, ir.Undefined)
+    for lane in map(_I32, range(count)):
+        element = builder.extract_element(x.value, builder.extract_element(index.value, lane))
+        result = builder.insert_element(result, element, lane)
+    return x.like(result)
+
+
+_REORDERING = {8: "llvm.x86.avx2.permps", 16: "llvm.x86.avx512.permvar.sf.512"}
+
+
+def scales_by_power(x: Traced) -> bool:
+    """Whether the CPU has an instruction for `scale_by_power`."""
+    return x.target.vector_bytes == 64
+
+
+def scale_by_power(x: Traced, exponent: Traced) -> Traced:
+    """x * 2**floor(exponent), rounded once, with infinite and denormal results, by an instruction of AVX-512."""
+    entries, single = 512 // x.width, x.width == 32
+    typ = ir.VectorType(ir.FloatType() if single else ir.DoubleType(), entries)
+    count = x.lanes
+    all_lanes, as_set = ir.Constant(ir.IntType(entries), -1), ir.IntType(32)(4)  # rounding as the CPU is set to
+
+    def scale(a: ir.Value, b: ir.Value) -> ir.Value:
+        name = f"llvm.x86.avx512.mask.scalef.{'ps' if single else 'pd'}.512"
+        return _named_call(x.builder, name, typ, [a, b, ir.Constant(typ, None), all_lanes, as_set])
+
+    return x.like(_by_registers(x.builder, scale, count, entries, x.value, exponent.value))
+
+
+def splits_floats(x: Traced) -> bool:
+    """Whether the CPU has instructions for `exponent_of` and `fraction_of` of x, float32: those of AVX-512."""
+    return x.width == 32 and scales_by_power(x)
+
+
+def exponent_of(x: Traced) -> Traced:
+    """floor(log2(|x|)) of float32, denormal numbers included; -inf at 0, inf at infinities."""
+    return _split(x, "getexp", [])
+
+
+def fraction_of(x: Traced) -> Traced:
+    """x over a power of two, in [3/4, 3/2), of float32; 1 at zeros and at inf, NaN below 0."""
+    return _split(x, "getmant", [_I32(0b1011)])  # NaN for negative numbers, the interval
+
+
+def _split(x: Traced, name: str, kind: list[ir.Value]) -> Traced:
+    typ = ir.VectorType(ir.FloatType(), 16)
+    others = [*kind, ir.Constant(typ, None), ir.Constant(ir.IntType(16), -1), _I32(4)]  # all lanes, the CPU's rounding
+    return _by_instruction(x, f"mask.{name}.ps.512", typ, others)
+
+
+def _by_instruction(x: Traced, name: str, typ: ir.VectorType, others: list[ir.Value]) -> Traced:
+    """An operation of AVX-512 on x, whose intrinsic takes `others` as well."""
+
+    def apply(value: ir.Value) -> ir.Value:
+        return _named_call(x.builder, f"llvm.x86.avx512.{name}", typ, [value, *others])
+
+    count = x.lanes
+    return x.like(_by_registers(x.builder, apply, count, typ.count, x.value))
+
+
+def _named_call(builder: ir.IRBuilder, name: str, result: ir.Type, arguments: Sequence[ir.Value]) -> ir.Value:
+    return builder.call(declared(builder, name, result, [argument.type for argument in arguments]), arguments)
+
+
+def _by_registers(
+    builder: ir.IRBuilder, function: Callable[..., ir.Value], count: int, lanes: int, *values: ir.Value
+) -> ir.Value:
+    """`function` of whole registers of `lanes`, on values of `count` lanes (0: scalars)."""
+    if count == lanes:
+        return function(*values)
+    if count == 0:
+        return builder.extract_element(function(*(splat(builder, value, lanes) for value in values)), _I32(0))
+    pieces = [
+        function(*(_lanes_from(builder, value, start, lanes) for value in values)) for start in range(0, count, lanes)
+    ]
+    while len(pieces) > 1:
+        pairs = [pieces[i : i + 2] for i in range(0, len(pieces), 2)]
+        pieces = [_joined(builder, *pair) if len(pair) == 2 else _joined(builder, pair[0], pair[0]) for pair in pairs]
+    return _lanes_from(builder, pieces[0], 0, count)
+
+
+def _lanes_from(builder: ir.IRBuilder, value: ir.Value, start: int, lanes: int) -> ir.Value:
+    """`lanes` lanes from `start` on; the first ones again where the vector ends before."""
+    mask = [i if i < value.type.count else 0 for i in range(start, start + lanes)]
+    if mask == list(range(value.type.count)):
+        return value
+    chosen = ir.Constant(ir.VectorType(_I32, lanes), mask)
+    return builder.shuffle_vector(value, ir.Constant(value.type, ir.Undefined), chosen)
+
+
+def _joined(builder: ir.IRBuilder, a: ir.Value, b: ir.Value) -> ir.Value:
+    return builder.shuffle_vector(
+        a, b, ir.Constant(ir.VectorType(_I32, 2 * a.type.count), list(range(2 * a.type.count)))
+    )

@@ -1,0 +1,168 @@
+"""What operations on values are made of in LLVM IR: intrinsics by name, masked memory, vectors where LLVM would go lane
+by lane."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import llvmlite.ir as ir
+
+from jitonnx.kernels.language import types
+
+_I32 = ir.IntType(32)
+CONTRACTED = ("contract",)
+"""The flag of operations on floats that LLVM may fuse, a product and a sum to a multiply-add."""
+
+
+def llvm_intrinsic(
+    builder: ir.IRBuilder, name: str, result: ir.Type, arguments: Sequence[ir.Value], overload: ir.Type
+) -> ir.Value:
+    """Call `llvm.NAME.OVERLOAD(arguments)`, declaring it in the builder's module at its first use."""
+    full = f"llvm.{name}.{mangle(overload)}"
+    function = builder.module.globals.get(full)
+    if function is None:
+        function = ir.Function(builder.module, ir.FunctionType(result, [a.type for a in arguments]), full)
+    return builder.call(function, arguments, fastmath=CONTRACTED if _is_float(result) else ())
+
+
+def mangle(typ: ir.Type) -> str:
+    """LLVM's suffix for an overloaded intrinsic: f32, i64, v16f32, v16f32.p0 parts …"""
+    if isinstance(typ, ir.VectorType):
+        return f"v{typ.count}{mangle(typ.element)}"
+    if isinstance(typ, ir.IntType):
+        return f"i{typ.width}"
+    return {ir.HalfType(): "f16", ir.FloatType(): "f32", ir.DoubleType(): "f64"}[typ]
+
+
+def _is_float(typ: ir.Type) -> bool:
+    return isinstance(
+        typ.element if isinstance(typ, ir.VectorType) else typ, ir.HalfType | ir.FloatType | ir.DoubleType
+    )
+
+
+def splat(builder: ir.IRBuilder, scalar: ir.Value, lanes: int) -> ir.Value:
+    """A vector with `scalar` in every lane."""
+    undefined = ir.Constant(ir.VectorType(scalar.type, lanes), ir.Undefined)
+    first = builder.insert_element(undefined, scalar, _I32(0))
+    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_I32, lanes), [0] * lanes))
+
+
+_FLOAT_ARITHMETIC = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv", "%": "frem"}
+_ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "&": "and_", "|": "or_", "^": "xor", "<<": "shl"}
+_SIGNED_ARITHMETIC = {">>": "ashr", "/": "sdiv", "%": "srem"}
+_UNSIGNED_ARITHMETIC = {">>": "lshr", "/": "udiv", "%": "urem"}
+
+
+def arithmetic(
+    builder: ir.IRBuilder, name: str, element: types.Type, a: ir.Value, b: ir.Value, flags: tuple[str, ...] = ()
+) -> ir.Value:
+    """a + b and the like, by the operator's sign. Integers are divided as LLVM does it: by 0 is a trap."""
+    if isinstance(element, types.Float):
+        return getattr(builder, _FLOAT_ARITHMETIC[name])(a, b, flags=flags)
+    by_sign = _SIGNED_ARITHMETIC if element.signed else _UNSIGNED_ARITHMETIC
+    return getattr(builder, _ARITHMETIC.get(name) or by_sign[name])(a, b)
+
+
+def comparison(builder: ir.IRBuilder, name: str, element: types.Type, a: ir.Value, b: ir.Value) -> ir.Value:
+    """a < b and the like, by the operator's sign; with a NaN, only != holds."""
+    if isinstance(element, types.Float):
+        return builder.fcmp_unordered(name, a, b) if name == "!=" else builder.fcmp_ordered(name, a, b)
+    return builder.icmp_signed(name, a, b) if element.signed else builder.icmp_unsigned(name, a, b)
+
+
+def holds_everywhere(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
+    """Whether a condition holds in all lanes of a vector, or of a scalar."""
+    if not isinstance(mask.type, ir.VectorType):
+        return mask
+    return llvm_intrinsic(builder, "vector.reduce.and", ir.IntType(1), [mask], mask.type)
+
+
+def float_to_integer(builder: ir.IRBuilder, value: ir.Value, new: types.Integer, to: ir.Type) -> ir.Value:
+    """Floats as integers of type `new`, saturated, NaN as 0. LLVM's own operation for it goes lane by lane."""
+    smallest, largest = (-(1 << (new.bitwidth - 1)) if new.signed else 0), (1 << (new.bitwidth - new.signed)) - 1
+    least, above = (ir.Constant(value.type, all_lanes(value.type, float(bound))) for bound in (smallest, largest + 1))
+    high, low = builder.fcmp_ordered(">=", value, above), builder.fcmp_ordered("<", value, least)
+    ordered = builder.fcmp_ordered("ord", value, value)
+    inside = builder.and_(ordered, builder.not_(builder.or_(high, low)))
+    safe = builder.select(inside, value, ir.Constant(value.type, None))
+    converted = builder.fptosi(safe, to) if new.signed else builder.fptoui(safe, to)
+    converted = builder.select(high, ir.Constant(to, all_lanes(to, largest)), converted)
+    return builder.select(low, ir.Constant(to, all_lanes(to, smallest)), converted)
+
+
+def float_remainder(builder: ir.IRBuilder, element: types.Float, a: ir.Value, b: ir.Value) -> ir.Value:
+    """C's fmod, exact. LLVM's operation for it calls the C library for every lane: that is left to large quotients.
+
+    With q, the quotient rounded and cut off, below 2**(mantissa - 1), a - q * b is a number of the format, and q is at
+    most one too large.
+    """
+    typ, zero = a.type, ir.Constant(a.type, None)
+    size, divisor = (llvm_intrinsic(builder, "fabs", typ, [value], typ) for value in (a, b))
+    bound = builder.fmul(divisor, ir.Constant(typ, all_lanes(typ, 2.0 ** {16: 10, 32: 22, 64: 51}[element.bitwidth])))
+    finite = builder.fcmp_ordered("<", divisor, ir.Constant(typ, all_lanes(typ, float("inf"))))
+    small = builder.and_(builder.fcmp_ordered("<", size, bound), finite)  # no NaN, no divisor of 0
+    with builder.if_else(holds_everywhere(builder, small), likely=True) as (fast, slow):
+        with fast:
+            quotient = llvm_intrinsic(builder, "trunc", typ, [builder.fdiv(size, divisor)], typ)
+            rest = llvm_intrinsic(builder, "fma", typ, [builder.fneg(quotient), divisor, size], typ)
+            below = builder.fcmp_ordered("<", rest, zero)
+            rest = builder.select(below, builder.fadd(rest, divisor), rest)
+            near, near_block = llvm_intrinsic(builder, "copysign", typ, [rest, a], typ), builder.block
+        with slow:
+            far, far_block = builder.frem(a, b), builder.block
+    result = builder.phi(typ)
+    result.add_incoming(near, near_block)
+    result.add_incoming(far, far_block)
+    return result
+
+
+def all_lanes(typ: ir.Type, number: float) -> Any:
+    """`number` as the contents of a constant of `typ`: in all lanes of a vector."""
+    return [number] * typ.count if isinstance(typ, ir.VectorType) else number
+
+
+# ---------------------------------------------------------------- loops
+
+
+def not_unrolled(module: ir.Module) -> ir.values.MDValue:
+    """Metadata for a loop's branch back that stops LLVM from unrolling: our loops hold what is worth having in one."""
+    keep = module.add_metadata(["llvm.loop.unroll.disable"])
+    # LLVM tells loops apart by a node that names itself; add_metadata would look a node up by its operands.
+    node = ir.values.MDValue(module, [], name=str(len(module.metadata)))
+    node.operands = (node, keep)
+    return node
+
+
+# ---------------------------------------------------------------- memory
+
+
+def alloca(builder: ir.IRBuilder, typ: ir.Type, count: int = 1) -> ir.Value:
+    """Room for `count` values on the stack, for the whole of the function; nothing is in it at first."""
+    with builder.goto_entry_block():
+        return builder.alloca(typ, count)
+
+
+def declared(builder: ir.IRBuilder, name: str, result: ir.Type, arguments: Sequence[ir.Type]) -> ir.Function:
+    """The function `name` of the module, which declares it at its first use."""
+    return builder.module.globals.get(name) or ir.Function(builder.module, ir.FunctionType(result, arguments), name)
+
+
+def masked_load(builder: ir.IRBuilder, where: ir.Value, typ: ir.VectorType, mask: ir.Value, alignment: int) -> ir.Value:
+    """A vector of `typ` at `where`: 0 in the lanes that `mask` leaves out, whose memory is not touched."""
+    # Typed pointers of llvmlite's builder and the opaque ones of LLVM agree on the mangled name only.
+    function = declared(builder, f"llvm.masked.load.{mangle(typ)}.p0", typ, [where.type, _I32, mask.type, typ])
+    return builder.call(function, [where, _I32(alignment), mask, ir.Constant(typ, None)])
+
+
+def masked_store(builder: ir.IRBuilder, value: ir.Value, where: ir.Value, mask: ir.Value, alignment: int) -> None:
+    """Store the lanes of `value` that `mask` selects; memory under the others is not touched."""
+    name, arguments = f"llvm.masked.store.{mangle(value.type)}.p0", [value.type, where.type, _I32, mask.type]
+    builder.call(declared(builder, name, ir.VoidType(), arguments), [value, where, _I32(alignment), mask])
+
+
+def live_mask(builder: ir.IRBuilder, live: ir.Value, lanes: int) -> ir.Value:
+    """Lanes below `live`. Compared in 32 bits: `live` is clamped first, so that a long row still reads as all lanes."""
+    clamped = builder.select(builder.icmp_signed("<", live, live.type(lanes)), live, live.type(lanes))
+    spread = splat(builder, builder.trunc(clamped, _I32), lanes)
+    return builder.icmp_signed("<", ir.Constant(ir.VectorType(_I32, lanes), list(range(lanes))), spread)

@@ -1,0 +1,52 @@
+"""From a kernel, a Python function that emits its code, to one unoptimised LLVM module with a C function.
+
+Optimising and emitting object code is codegen's part, once a kernel, for whatever CPU it chooses.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import llvmlite.binding as llvm
+import llvmlite.ir as ir
+
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Kernel
+from jitonnx.target import Target
+
+_BYTES, _I64 = ir.IntType(8).as_pointer(), ir.IntType(64)
+SIGNATURE = ir.FunctionType(ir.VoidType(), [_BYTES.as_pointer(), _I64.as_pointer(), _I64, _I64, _BYTES])
+"""(buffers, sizes, begin, end, scratch): operand pointers, integer arguments, the range of tasks to do, this thread's
+memory."""
+
+
+class _Module(ir.Module):
+    """A module of code for one CPU."""
+
+    def __init__(self, name: str, target: Target) -> None:
+        super().__init__(name)
+        self.target = target
+        self.triple = _triple()
+        self.stages: dict[tuple[Callable[..., Any], types.Type, int], ir.Function] = {}
+        """The functions of stages by what they are made of (`Epilogue`)."""
+
+
+def emit_module(kernel: Kernel, symbol: str, target: Target) -> llvm.ModuleRef:
+    """The unoptimised module of `kernel` for `target`, which defines it as the C function `symbol` of `SIGNATURE`.
+
+    Everything but `symbol` has internal linkage, so that optimisation can inline and drop it.
+    """
+    module = _Module(symbol, target)
+    function = ir.Function(module, SIGNATURE, symbol)
+    buffers, sizes, begin, end, scratch = function.args
+    code = Code(ir.IRBuilder(function.append_basic_block()), (buffers, sizes, scratch))
+    kernel(code, code.integer(begin), code.integer(end))
+    code.builder.ret_void()
+    return llvm.parse_assembly(str(module))
+
+
+@functools.cache
+def _triple() -> str:
+    return llvm.get_process_triple()  # type: ignore[no-any-return]

@@ -1,0 +1,127 @@
+"""Operations on vectors and scalars beyond arithmetic: conversions, extremes, division of integers, sums across lanes.
+
+They work lane by lane on `Traced` values, as those of `trace` do, and mean what ONNX's operators mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import llvmlite.ir as ir
+
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.division import emit_division, emit_modulo, emit_remainder
+from jitonnx.kernels.language.llvm import CONTRACTED, arithmetic, float_to_integer, llvm_intrinsic
+from jitonnx.kernels.language.trace import Traced, absolute, isnan, select
+
+LINE_BYTES = 64
+"""Of a cache line, on most CPUs."""
+
+
+def contracted(name: str, a: Traced, b: Traced) -> Traced:
+    """a + b and the like, by the operator's sign; LLVM may make a product and a sum a multiply-add."""
+    return a.like(arithmetic(a.builder, name, a.element, a.value, b.value, CONTRACTED))
+
+
+def _rounded(name: str, x: Traced) -> Traced:
+    return x.like(llvm_intrinsic(x.builder, name, x.value.type, [x.value], x.value.type))
+
+
+def floor(x: Traced) -> Traced:
+    """The largest integer not above."""
+    return _rounded("floor", x)
+
+
+def ceil(x: Traced) -> Traced:
+    """The smallest integer not below."""
+    return _rounded("ceil", x)
+
+
+def trunc(x: Traced) -> Traced:
+    """Rounded towards zero."""
+    return _rounded("trunc", x)
+
+
+def maximum(a: Traced, b: Traced) -> Traced:
+    """The larger; NaN if either is."""
+    return _with_nan_of(a, select(a > b, a, b))
+
+
+def minimum(a: Traced, b: Traced) -> Traced:
+    """The smaller; NaN if either is."""
+    return _with_nan_of(a, select(a < b, a, b))
+
+
+def _with_nan_of(a: Traced, otherwise: Traced) -> Traced:
+    """x86's max returns its second operand where either is NaN: only a NaN in `a` needs care."""
+    return select(isnan(a), a, otherwise) if a.is_float else otherwise
+
+
+def isinf(x: Traced) -> Traced:
+    """Whether it is infinite, of either sign."""
+    return absolute(x).equals(float("inf"))
+
+
+def divide_integer(a: Traced, b: Traced) -> Traced:
+    """a / b for integers, truncated; a where b is 0 or the quotient overflows."""
+    return a.like(emit_division(a.builder, a.element, a.value, b.value))
+
+
+def remainder(a: Traced, b: Traced) -> Traced:
+    """The rest of a / b, with a's sign (C's fmod); 0 for an integer b of 0."""
+    return a.like(emit_remainder(a.builder, a.element, a.value, b.value))
+
+
+def modulo(a: Traced, b: Traced) -> Traced:
+    """The rest of a / b, with b's sign (Python's %); 0 for an integer b of 0."""
+    return a.like(emit_modulo(a.builder, a.element, a.value, b.value))
+
+
+def convert(x: Traced, element: types.Type) -> Traced:
+    """x with elements of another type, by C's rules; float to integer saturates and NaN gives 0."""
+    return Traced(x.builder, element, _converted(x.builder, x.value, x.element, element))
+
+
+def _converted(builder: ir.IRBuilder, value: ir.Value, old: types.Type, new: types.Type) -> ir.Value:
+    if old is new:
+        return value
+    to = ir.VectorType(new.llvm, value.type.count) if isinstance(value.type, ir.VectorType) else new.llvm
+    if isinstance(new, types.Boolean):
+        zero = ir.Constant(value.type, None)
+        compare = builder.fcmp_unordered if isinstance(old, types.Float) else builder.icmp_unsigned
+        return compare("!=", value, zero)
+    if isinstance(old, types.Float) and isinstance(new, types.Float):
+        return builder.fpext(value, to) if new.bitwidth > old.bitwidth else builder.fptrunc(value, to)
+    if isinstance(old, types.Float):
+        assert isinstance(new, types.Integer)
+        return float_to_integer(builder, value, new, to)
+    signed = old.signed
+    if isinstance(new, types.Float):
+        return builder.sitofp(value, to) if signed else builder.uitofp(value, to)
+    if new.bitwidth == old.bitwidth:
+        return value
+    if new.bitwidth < old.bitwidth:
+        return builder.trunc(value, to)
+    return builder.sext(value, to) if signed else builder.zext(value, to)
+
+
+def reduce_add(x: Traced) -> Traced:
+    """The sum of all lanes (a power of two), as a scalar."""
+    return _across(x, lambda a, b: contracted("+", a, b))
+
+
+def reduce_max(x: Traced) -> Traced:
+    """The largest of all lanes (a power of two), as a scalar; NaN if any is."""
+    return _across(x, maximum)
+
+
+def _across(x: Traced, combine: Callable[[Traced, Traced], Traced]) -> Traced:
+    """Halves combined, again and again: the shuffles are free next to the dependent operations of a serial sum."""
+    builder, lanes, i32 = x.builder, x.lanes, ir.IntType(32)
+    while lanes > 1:
+        lanes //= 2
+        undefined = ir.Constant(x.value.type, ir.Undefined)
+        places = (ir.Constant(ir.VectorType(i32, lanes), list(range(start, start + lanes))) for start in (0, lanes))
+        low, high = (x.like(builder.shuffle_vector(x.value, undefined, place)) for place in places)
+        x = combine(low, high)
+    return x.like(builder.extract_element(x.value, i32(0)))

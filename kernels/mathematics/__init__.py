@@ -1,0 +1,1 @@
+"""Elementary functions on vectors, with their error bounds; vecmath offers them all."""

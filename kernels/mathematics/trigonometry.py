@@ -1,0 +1,201 @@
+"""Trigonometric functions on vectors and their inverses; `vecmath` offers them with the other elementary functions."""
+
+from __future__ import annotations
+
+from jitonnx.kernels.language.trace import (
+    Traced,
+    absolute,
+    at_least,
+    at_most,
+    bits,
+    copysign,
+    fma,
+    from_bits,
+    narrow,
+    polynomial,
+    replaced,
+    select,
+    sqrt,
+    to_double,
+    to_single,
+    vector_function,
+)
+from jitonnx.kernels.mathematics.exponential import format_of
+
+# sin(r) = r + r**3 * P(r**2), cos(r) = 1 - r**2 / 2 + r**4 * P(r**2), |r| <= pi / 4 (relative error 4.0e-9 and 1.2e-10,
+# 3.8e-18 and 5.8e-20)
+_SIN = {
+    32: (-0.16666655, 0.008332187, -0.00019517912),
+    64: (
+        *(-0.1666666666666663, 0.00833333333332188, -0.00019841269829413906, 2.755731356378168e-06),
+        *(-2.5050739082702983e-08, 1.5895739897238648e-10),
+    ),
+}
+_COS = {
+    32: (0.041666646, -0.001388731, 2.4432336e-05),
+    64: (
+        *(0.041666666666666595, -0.0013888888888873305, 2.480158728896334e-05, -2.7557314202568086e-07),
+        *(2.087570309055912e-09, -1.1358615968988668e-11),
+    ),
+}
+# tan(r) = r + r**3 * P(r**2), |r| <= 0.788 (relative error 1.9e-8)
+_TAN = (0.33333147, 0.13339071, 0.05338841, 0.024513027, 0.0029850625, 0.009466287)
+# pi / 2: high and low part; in three parts, those of float64 of 33 bits, 33 bits and the rest
+_HALF_PI = {
+    32: (1.5707963705062866, -4.371138828673793e-08),
+    64: (1.5707963267948966, 6.123233995736766e-17),
+}
+_HALF_PI_PARTS = {
+    32: (1.5707963705062866, -4.371138828673793e-08, -1.7150994166548195e-15),
+    64: (1.5707963267341256, 6.077100506303966e-11, 2.0222662487959506e-21),
+}
+_TWO_OVER_PI = 0.6366197723675814
+# asin(x) = x + x**3 * P(x**2), x <= 1/2 (relative error 4.8e-9, 1.5e-17)
+_ASIN = {
+    32: (0.16666752, 0.074953094, 0.045469113, 0.024185166, 0.042157292),
+    64: (
+        *(0.1666666666666541, 0.07500000000336483, 0.04464285682876445, 0.03038195911920314, 0.02237175846934188),
+        *(0.017359698553725458, 0.01388529585798382, 0.012168820219923672, 0.006529650727419322),
+        *(0.01952371641931768, -0.016217156958124597, 0.03190742650978204),
+    ),
+}
+# atan(x) = x + x**3 * P(x**2), x <= tan(pi / 8) (relative error 6.9e-10, 1.3e-18)
+_ATAN = {
+    32: (-0.33333316, 0.19998528, -0.14244391, 0.105991736, -0.060900837),
+    64: (
+        *(-0.333333333333332, 0.19999999999953677, -0.1428571428019966, 0.11111110783469344, -0.09090897755899983),
+        *(0.07692060164886014, -0.06663103406999026, 0.058478846236643435, -0.05039285074983578),
+        *(0.03806412524826014, -0.017906821181277288),
+    ),
+}
+
+
+def _quadrant(x: Traced) -> tuple[Traced, Traced | float, Traced]:
+    """r, rest, q: x = r + rest + q * pi / 2, |r| <= pi / 4; q counts modulo 4, in its low bits.
+
+    float32 takes pi / 2 in three parts, of which the first is subtracted without rounding: r has an error below 1 ulp
+    for |x| <= 2**17. What is larger is reduced in float64, and exactly enough up to 2**40; float64 up to 2**30. Beyond,
+    r is wrong but stays within its bounds.
+    """
+    if x.width == 64:
+        return _quadrant_of_double(x)
+    shifted = fma(x, _TWO_OVER_PI, x.constant(format_of(x).magic))
+    count = shifted - format_of(x).magic
+    r = x
+    for part in _HALF_PI_PARTS[32]:
+        r = fma(count, -part, r)
+    r, quadrant = replaced(absolute(x) > 2.0**17, (r, bits(shifted)), lambda: _quadrant_of_huge(x))
+    return r, 0.0, quadrant
+
+
+def _quadrant_of_huge(x: Traced) -> tuple[Traced, Traced]:
+    """r and q of float32, whose rest vanishes."""
+    r, _, quadrant = _quadrant_of_double(to_double(x))
+    return to_single(r), narrow(quadrant)
+
+
+def _quadrant_of_double(x: Traced) -> tuple[Traced, Traced, Traced]:
+    shifted = fma(x, _TWO_OVER_PI, x.constant(format_of(x).magic))
+    count = shifted - format_of(x).magic
+    high, middle, low = _HALF_PI_PARTS[64]
+    first = fma(count, -high, x)
+    second = fma(count, -middle, first)
+    r = at_most(at_least(fma(count, -low, second), -0.7855), 0.7855)
+    rest = fma(count, -low, second - r) + fma(count, -middle, first - second)
+    return r, at_most(at_least(rest, -1e-15), 1e-15), bits(shifted)
+
+
+def _sine_and_cosine(r: Traced, rest: Traced | float) -> tuple[Traced, Traced]:
+    """sin(r + rest), cos(r + rest)."""
+    square = r * r
+    sine = r + fma(r * square, polynomial(square, _SIN[r.width]), rest)
+    if isinstance(rest, Traced):
+        half = 0.5 * square
+        one = 1.0 - half
+        tail = fma(square * square, polynomial(square, _COS[r.width]), -r * rest)
+        return sine, one + (((1.0 - one) - half) + tail)
+    return sine, fma(square * square, polynomial(square, _COS[r.width]), fma(square, -0.5, r.constant(1.0)))
+
+
+def _flip(x: Traced, quadrant: Traced) -> Traced:
+    """x with its sign changed where bit 1 of the quadrant is set."""
+    return from_bits(bits(x) ^ ((quadrant & 2) << (x.width - 2)))
+
+
+@vector_function
+def sin(x: Traced) -> Traced:
+    """Sine, error below 2 ulp (float64: 1) for |x| <= 2**40 (float64: 2**30), beyond that within [-1, 1] only.
+
+    Reduced by multiples of pi / 2 (W. J. Cody and W. Waite, 1980), polynomials for sine and cosine on the rest.
+    """
+    r, rest, quadrant = _quadrant(absolute(x))
+    sine, cosine = _sine_and_cosine(r, rest)
+    value = _flip(select((quadrant & 1).equals(0), sine, cosine), quadrant)
+    sign_bit = bits(x) & bits(x.constant(-0.0))
+    return from_bits(bits(value) ^ sign_bit)
+
+
+@vector_function
+def cos(x: Traced) -> Traced:
+    """Cosine, as `sin`."""
+    r, rest, quadrant = _quadrant(x)
+    sine, cosine = _sine_and_cosine(r, rest)
+    return _flip(select((quadrant & 1).equals(0), cosine, sine), quadrant + 1)
+
+
+@vector_function
+def tan(x: Traced) -> Traced:
+    """Tangent, error below 3 ulp (float64: 2.5) in the range of `sin`: that of what the reduction leaves, or minus its
+    inverse. float32 has a polynomial for it, float64 takes sine over cosine.
+    """
+    r, rest, quadrant = _quadrant(absolute(x))
+    even = (quadrant & 1).equals(0)
+    if x.width == 32:
+        square = r * r
+        near = fma(r * square, polynomial(square, _TAN), r)
+        value = select(even, near, -1.0 / near)
+    else:
+        sine, cosine = _sine_and_cosine(r, rest)
+        value = select(even, sine, -cosine) / select(even, cosine, sine)
+    return from_bits(bits(value) ^ (bits(x) & bits(x.constant(-0.0))))
+
+
+def _asin_core(a: Traced) -> tuple[Traced, Traced]:
+    """Whether a > 1/2, and asin(a), or asin(sqrt((1 - a) / 2)) = acos(a) / 2 then."""
+    outer = a > 0.5
+    square = select(outer, (1.0 - a) * 0.5, a * a)
+    root = select(outer, sqrt(square), a)
+    return outer, fma(root * square, polynomial(square, _ASIN[a.width]), root)
+
+
+@vector_function
+def asin(x: Traced) -> Traced:
+    """Inverse sine, error below 2 ulp: a polynomial up to 1/2, pi / 2 - 2 * asin(sqrt((1 - |x|) / 2)) above."""
+    outer, core = _asin_core(absolute(x))
+    high, low = _HALF_PI[x.width]
+    return copysign(select(outer, fma(core, -2.0, x.constant(high)) + low, core), x)
+
+
+@vector_function
+def acos(x: Traced) -> Traced:
+    """Inverse cosine, error below 2 ulp: by the inverse sine of x or of sqrt((1 - |x|) / 2)."""
+    outer, core = _asin_core(absolute(x))
+    high, low = _HALF_PI[x.width]
+    inner = (high - copysign(core, x)) + low
+    far = select(x > 0.0, 2.0 * core, fma(core, -2.0, x.constant(2 * high)) + 2 * low)
+    return select(outer, far, inner)
+
+
+@vector_function
+def atan(x: Traced) -> Traced:
+    """Inverse tangent, error below 2 ulp: by atan(1 / x) or atan((x - 1) / (x + 1)) to arguments below tan(pi / 8)."""
+    a = absolute(x)
+    high, low = _HALF_PI[x.width]
+    far, middle = a > 2.414213562373095, a > 0.41421356237309503
+    upper = select(far, -1.0, select(middle, a - 1.0, a))
+    w = upper / select(far, a, select(middle, a + 1.0, 1.0))
+    square = w * w
+    tail = fma(
+        w * square, polynomial(square, _ATAN[x.width]), select(far, low, select(middle, a.constant(0.5 * low), 0.0))
+    )
+    return copysign(select(far, high, select(middle, a.constant(0.5 * high), 0.0)) + (w + tail), x)
