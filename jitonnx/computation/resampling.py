@@ -104,11 +104,15 @@ def antialias_taps(mode: str, length: DimLike, output: DimLike) -> DimLike:
 def original_coordinates(
     mode: str, length: int, output: int, scale: float, roi: tuple[float, float] | None
 ) -> np.ndarray:
-    """Where in the input (float32) each output position of an axis lies, by ONNX's coordinate transformations."""
+    """Where in the input (float32) each output position of an axis lies, by ONNX's coordinate transformations.
+
+    Corners are aligned as ONNX does it: the last output's is that of `length * scale` elements, before that is rounded
+    to `output` of them.
+    """
     one = np.float32
     x, half, factor = np.arange(output, dtype=one), one(0.5), one(scale)
     if mode == "align_corners":
-        return x * one(length - 1) / one(output - 1) if output > 1 else np.zeros_like(x)
+        return x * one(length - 1) / one(length * scale - 1) if output > 1 else np.zeros_like(x)
     if mode == "asymmetric":
         return x / factor
     if mode == "tf_half_pixel_for_nn":

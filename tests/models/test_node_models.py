@@ -37,11 +37,9 @@ LACKING = frozenset(
         "ImageDecoder",
         "LinearAttention",
         "MaxUnpool",
-        "NegativeLogLikelihoodLoss",
         "RandomUniformLike",
         "RegexFullMatch",
         "RoiAlign",
-        "SoftmaxCrossEntropyLoss",
         "StringConcat",
         "StringNormalizer",
         "StringSplit",
@@ -57,12 +55,6 @@ LACKING = frozenset(
     }
 )
 """The operators of these models that jitonnx cannot run, no more and no less: one that is added is taken off here."""
-DISPUTED = {
-    "test_resize_downsample_scales_linear_align_corners": "takes the size before rounding, onnxruntime the one after",
-    "test_resize_downsample_scales_cubic_align_corners": "the same",
-}
-"""Expected values that onnxruntime, too, does not reproduce."""
-
 NO_OWN: Mapping[str, float] = {}
 REWRITTEN = {"": 1e-4, "bfloat16": 2e-2, "float16": 2e-3}
 """Tolerances behind rewrites: what is recognised rounds once where what it stands for rounds at each step."""
@@ -97,7 +89,6 @@ def lacking(name: str) -> frozenset[str]:
 
 def test_the_list_of_what_is_lacking_is_exact() -> None:
     assert frozenset().union(*map(lacking, node_tests())) == LACKING
-    assert set(node_tests()) >= set(DISPUTED)
 
 
 def values(given: Any) -> list[Any]:
@@ -113,7 +104,7 @@ def _value(value: Any) -> Any:
     return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
 
 
-@pytest.mark.parametrize("name", sorted(set(node_tests()) - set(DISPUTED)))
+@pytest.mark.parametrize("name", sorted(node_tests()))
 def test_node(name: str) -> None:
     test = node_tests()[name]
     data = test.model.SerializeToString()

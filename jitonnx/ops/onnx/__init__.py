@@ -19,6 +19,7 @@ FAMILIES = (
     "generators",
     "identity",
     "logic",
+    "loss",
     "matmul",
     "normalization",
     "object_detection",
