@@ -28,6 +28,7 @@ FAMILIES = (
     "padding",
     "pooling",
     "quantization",
+    "random",
     "recurrent",
     "reduction",
     "resize",
