@@ -10,15 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.ir.operator import InferenceError, Operator
+from jitonnx.ir.operator import InferenceError
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import BOOLS, FLOATS, NUMBERS, widen
+from jitonnx.ops.base import BOOLS, FLOATS, NUMBERS, OnHost, widen
 
 
-class _Random(Operator):
+class _Random(OnHost):
     """What all share: the generator, and the type of what is drawn."""
 
     deterministic = False
@@ -40,11 +39,6 @@ class _Random(Operator):
     def _from(self, generator: Any, shape: tuple[int, ...], wide: type) -> np.ndarray:
         """Numbers from a Generator, in the type `wide`, or from a RandomState, in float64."""
         raise NotImplementedError
-
-    def lower(self, to: Lowering, *inputs: Value) -> Value:
-        (type,) = (self.infer(*inputs),)
-        assert isinstance(type, TensorType)
-        return to.host(self, inputs, (type,))[0]
 
 
 class _Normal(_Random):
