@@ -190,6 +190,31 @@ class TopK(Computation):
 
 
 @dataclass(frozen=True)
+class NonZero(Computation):
+    """Coordinates of the elements that are not zero, an axis after the other; see `Lowering.counted`."""
+
+
+@dataclass(frozen=True)
+class Compress(Computation):
+    """The slices along `axis` for which operand 1 is true; see `Lowering.counted`."""
+
+    axis: int
+
+
+@dataclass(frozen=True)
+class NonMaxSuppression(Computation):
+    """ONNX's operator of that name, of (boxes, scores, limit, overlap, least score); see `Lowering.counted`.
+
+    centers: boxes are centers and sizes. thresholded: without it the last operand counts for nothing. most: no more
+    boxes are chosen of a class.
+    """
+
+    centers: bool
+    thresholded: bool
+    most: DimLike
+
+
+@dataclass(frozen=True)
 class Softmax(Computation):
     """exp(x - max) / sum along `axis`, or its logarithm."""
 

@@ -43,6 +43,8 @@ class Lowering:
         self._node: Node | None = None
         self._counter = 0
         self._casts: dict[tuple[Value, DType], Value] = {}
+        self.counts: dict[Value, Value] = {}
+        """Of results of `counted`: how many elements there are along the axis whose size only data tells."""
 
     @property
     def wanted(self) -> int:
@@ -128,6 +130,19 @@ class Lowering:
         self.statements.append(Statement(computation, tuple(operands), outputs, self._node))
         return outputs
 
+    def counted(
+        self, computation: c.Computation, operands: Sequence[Value | None], dtype: DType, capacity: DimLike
+    ) -> Value:
+        """Append a computation whose result has an axis of a size that only data tells: the result of an operator.
+
+        It lies in memory for `capacity` elements, without gaps from the beginning on; a second result, an int64 element,
+        says how many there are along that axis.
+        """
+        types = [TensorType(dtype, (capacity,)), TensorType(DType.INT64, (1,))]
+        result, count = self.emit_many(computation, operands, types)
+        self.counts[result] = count
+        return result
+
     def concat(self, operands: Sequence[Value], axis: int) -> Value:
         """Operands one behind the other along `axis` (>= 0)."""
         shape = list(operands[0].shape)
@@ -161,6 +176,7 @@ class Lowering:
 class Lowered:
     """A graph as statements: the planner's input.
 
+    outputs: those of the graph; then the counts of those that are results of `Lowering.counted`, in order.
     given_shapes: of the inputs, over the variables that the assumptions are about; see `Graph.given_shapes`.
     """
 
@@ -201,8 +217,9 @@ def _lowered(graph: Graph) -> Lowered:
         except InferenceError as error:
             raise InferenceError(f"{describe(node)}: {error}") from error
         for value, result in zip(node.outputs, results, strict=False):
-            values[value] = _settled(to, result, value.type)
+            values[value] = result if result in to.counts else _settled(to, result, value.type)
     outputs = [values.get(value, value) for value in graph.outputs]
+    outputs += [to.counts[value] for value in outputs if value in to.counts]
     given_shapes = graph.given_shapes or [value.shape for value in graph.inputs]
     return Lowered(list(graph.inputs), outputs, to.statements, given_shapes, graph.assumptions)
 

@@ -17,6 +17,8 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph, GraphError, Node, Value, describe
 from jitonnx.ir.types import is_symbolic
 
+UNBOUNDED = "the output's shape depends on data"
+"""Why it can't be said before a run how much memory a node's output takes."""
 STRINGS = "strings are evaluated by Python"
 """Why no native code has a part in them."""
 
@@ -48,8 +50,8 @@ def _reason(node: Node, measured: set[Value]) -> str:
         return "what it reads or gives is no tensor of a known type"
     if any(value.type.shape is None for value in values):
         return "the rank of what it reads or gives depends on data"
-    if any(value in measured for value in node.outputs):
-        return "the output's shape depends on data"
+    if any(value in measured for value in node.outputs) and not node.operator.counted:
+        return UNBOUNDED
     return ""
 
 

@@ -11,6 +11,7 @@ arrays, and elements of small integer arrays. A node that runs graphs of its own
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ import numpy as np
 from jitonnx.computation.lowering import lower
 from jitonnx.engine.compiled import Compiled
 from jitonnx.engine.kept import Kept
-from jitonnx.engine.partition import STRINGS, Part, host_nodes, partition, returns_strings, without_kernel
+from jitonnx.engine.partition import STRINGS, UNBOUNDED, Part, host_nodes, partition, returns_strings, without_kernel
 from jitonnx.engine.ready import PROGRAMS_KEPT, Ready
 from jitonnx.interpreter import bind, bindings_by_value, evaluate_node, known, owned
 from jitonnx.ir import dims
@@ -47,14 +48,28 @@ class Unforeseen(Exception):
 # ---------------------------------------------------------------------------------------------- planning
 
 
+class Counted(NamedTuple):
+    """An output of a segment with an axis whose size its kernel tells (`Lowering.counted`).
+
+    number: which output it is. axes: its dimensions, None for that one.
+    """
+
+    number: int
+    axes: tuple[DimLike | None, ...]
+
+
 class Segment(NamedTuple):
-    """Native code that is planned: a graph of its own, and which values of the whole are its inputs and outputs."""
+    """Native code that is planned: a graph of its own, and which values of the whole are its inputs and outputs.
+
+    counted: some of the outputs, for each of which the plan has one more, the count.
+    """
 
     nodes: tuple[Node, ...]
     graph: Graph
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     plan: Plan
+    counted: tuple[Counted, ...] = ()
 
 
 class HostNode(NamedTuple):
@@ -164,15 +179,29 @@ def _segment(
     outputs = tuple(value for node in part.nodes for value in node.outputs if value in needed)
     copy = extract(part.nodes, inputs, [value.type for value in inputs], outputs, settled, graph.assumptions.apart())
     names = dict(zip(copy, part.nodes, strict=True))
-    if copy.bindings:
-        return {names[b.value.producer]: "the output's shape depends on data" for b in copy.bindings.values()}  # type: ignore[index]
+    unbounded = [b.value.producer for b in copy.bindings.values() if b.element or not _is_counted(b.value)]
+    if unbounded:
+        return {names[node]: UNBOUNDED for node in unbounded}  # type: ignore[index]
     hosts = without_kernel(copy)
     if hosts:
         return {names[node]: reason for node, reason in hosts.items()}
     made = _planned(copy, target, choices)
     if isinstance(made, Plan):
-        return Segment(part.nodes, copy, inputs, outputs, made)
+        return Segment(part.nodes, copy, inputs, outputs, made, tuple(_counted(copy)))
     return {names[node]: reason for node, reason in made.items()}
+
+
+def _is_counted(value: Value) -> bool:
+    return value.producer is not None and value.producer.operator.counted
+
+
+def _counted(graph: Graph) -> Iterator[Counted]:
+    """The outputs of a segment's graph that have an axis of a size which only data tells."""
+    measured = {(binding.value, binding.place): name for name, binding in graph.bindings.items()}
+    for number, value in enumerate(graph.outputs):
+        axes = tuple([None if (value, axis) in measured else dim for axis, dim in enumerate(value.type.shape or ())])
+        if None in axes:
+            yield Counted(number, axes)
 
 
 def _planned(graph: Graph, target: Target, choices: Choices) -> Plan | dict[Node, str]:
@@ -210,7 +239,10 @@ class NativeStep:
         """Add what the step gives to `values`."""
         key = tuple([sizes[name] for name in self._names])
         ready = self.programs.find(key) or self.programs.get(key, functools.partial(self._ready, key))
-        values.update(zip(self._outputs, ready.run([values[value] for value in self._inputs]), strict=True))
+        results = ready.run([values[value] for value in self._inputs])
+        for place, counted in enumerate(self.segment.counted, len(self._outputs)):
+            results[counted.number] = _counted_part(results[counted.number], int(results[place][0]), counted, sizes)
+        values.update(zip(self._outputs, results, strict=False))
 
     def explained_sizes(self, sizes: Mapping[str, int]) -> Mapping[str, int] | None:
         """Sizes to look at the step for: those given if they are all it needs, else the last; None before any run."""
@@ -222,6 +254,12 @@ class NativeStep:
             _check(a, b, sizes)
         self.latest = sizes
         return self.compiled.ready(sizes, self._threads, self._frames)
+
+
+def _counted_part(array: Any, count: int, counted: Counted, sizes: Mapping[str, int]) -> Any:
+    """The result that lies at the beginning of memory for the largest one."""
+    shape = [count if dim is None else dims.evaluate(dim, sizes) for dim in counted.axes]
+    return array[: math.prod(shape)].reshape(shape)
 
 
 class HostStep:

@@ -106,6 +106,8 @@ class Operator:
     """Equal inputs give equal outputs: may be folded and merged."""
     symbolic: ClassVar[bool] = False
     """`evaluate` also works on object arrays of dimension expressions: shape arithmetic."""
+    counted: ClassVar[bool] = False
+    """`lower` gives outputs of sizes that only a run tells by `Lowering.counted`, where types allow it."""
     containers: ClassVar[bool] = False
     """Takes values that are no tensors: sequences, optionals, maps."""
     decides: ClassVar[bool] = False

@@ -110,6 +110,19 @@ class Code:
         builder.position_at_end(after)
 
     @contextmanager
+    def loop_while(self, condition: Callable[[], Traced]) -> Iterator[None]:
+        """The block as long as the condition holds; condition() emits it anew before each time."""
+        builder = self.builder
+        head, body, after = (builder.append_basic_block(name) for name in ("while", "do", "end"))
+        builder.branch(head)
+        builder.position_at_end(head)
+        builder.cbranch(condition().value, body, after)
+        builder.position_at_end(body)
+        yield
+        builder.branch(head)
+        builder.position_at_end(after)
+
+    @contextmanager
     def when(self, condition: Traced) -> Iterator[None]:
         """The block if the condition (a scalar) holds."""
         with self.builder.if_then(condition.value):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import llvmlite.ir as ir
@@ -13,6 +12,7 @@ from jitonnx.kernels.language.code import Code, Kernel, Pointer, larger, remaind
 from jitonnx.kernels.language.epilogue import Stage
 from jitonnx.kernels.language.simd import convert
 from jitonnx.kernels.language.trace import Traced, bits, isnan, select
+from jitonnx.kernels.parts.masks import each_bit, mask_of
 from jitonnx.kernels.parts.rows import unit_range
 from jitonnx.kernels.topk.spec import BLOCK, TopKSpec
 
@@ -39,20 +39,6 @@ def build(spec: TopKSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
             )
 
     return body
-
-
-@contextmanager
-def _while(code: Code, condition: Callable[[], Traced]) -> Iterator[None]:
-    """The block as long as the condition holds, which is asked for before each time."""
-    builder = code.builder
-    head, body, after = (builder.append_basic_block(name) for name in ("while", "do", "end"))
-    builder.branch(head)
-    builder.position_at_end(head)
-    builder.cbranch(condition().value, body, after)
-    builder.position_at_end(body)
-    yield
-    builder.branch(head)
-    builder.position_at_end(after)
 
 
 class _TopK:
@@ -149,7 +135,7 @@ class _TopK:
         self._fill(x, self.count.get())
         at, going = code.variable(self.count.get()), code.variable(zero + 1)
         whole = self.length - remainder(self.length - self.count.get(), code.integer(self._block))
-        with _while(code, lambda: going.get() > 0):
+        with code.loop_while(lambda: going.get() > 0):
             with code.when(self.count.get() > self.k):
                 self._select(self.count.get())
                 self.count.set(self.k)
@@ -157,7 +143,7 @@ class _TopK:
             with code.when(at.get() < self.length):
                 threshold = self._threshold()
                 vector = code.spread(threshold, self._block)
-                with _while(code, lambda: (at.get() < whole) & (self.count.get() <= self.capacity)):
+                with code.loop_while(lambda: (at.get() < whole) & (self.count.get() <= self.capacity)):
                     passed = self._key(x.load(at.get(), self._block)) > vector
                     self._add_chosen(x, at.get(), passed)
                     at.set(at.get() + self._block)
@@ -187,15 +173,7 @@ class _TopK:
 
     def _add_chosen(self, x: Pointer, first: Traced, passed: Traced) -> None:
         """The elements from `first` on that passed the threshold, as candidates."""
-        code, builder = self.code, self.code.builder
-        chosen = builder.bitcast(passed.value, ir.IntType(self._block))
-        if self._block < 64:
-            chosen = builder.zext(chosen, ir.IntType(64))
-        rest = code.variable(code.integer(chosen))
-        with _while(code, lambda: ~rest.get().equals(0)):
-            lowest = builder.cttz(rest.get().value, ir.Constant(ir.IntType(1), 1))
-            self._add(x, first + code.integer(lowest))
-            rest.set(rest.get() & (rest.get() - 1))
+        each_bit(self.code, mask_of(self.code, passed), lambda bit: self._add(x, first + bit))
 
     def _threshold(self) -> Traced:
         """The key of the worst of the k best."""
@@ -217,7 +195,7 @@ class _TopK:
         source, more, less = (code.variable(self.stride * number) for number in range(3))
         free = code.variable(self.stride * 3)
         left, wanted, found = code.variable(count), code.variable(self.k), code.variable(zero)
-        with _while(code, lambda: wanted.get() > 0):
+        with code.loop_while(lambda: wanted.get() > 0):
             pivot = self._pivot(memory.at(source.get()), left.get())
             above, below = self._part(source.get(), more.get(), less.get(), left.get(), pivot)
             with code.either(above >= wanted.get()) as (inside, outside):
@@ -264,7 +242,7 @@ class _TopK:
         code, k = self.code, self.k
         source, target = code.variable(code.integer(0)), code.variable(self.stride)
         width = code.variable(code.integer(1))
-        with _while(code, lambda: width.get() < k):
+        with code.loop_while(lambda: width.get() < k):
             with code.loop(k, step=width.get() * 2) as start:
                 middle = smaller(start + width.get(), k)
                 self._merge(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from jitonnx.computation import computations as c
 from jitonnx.ir.assumptions import demand_equal
+from jitonnx.ir.dims import minimum
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.ir.operator import InferenceError
+from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import OnHost
 
 
-class NonMaxSuppression(OnHost):
+class NonMaxSuppression(Operator):
     """Boxes chosen greedily by score, without those that overlap a chosen one: rows of (batch, class, box).
 
     In a batch and class the boxes of the largest scores come first, of equal ones the first; a box is left out if its
@@ -29,6 +31,7 @@ class NonMaxSuppression(OnHost):
     )
     outputs = ("selected_indices",)
     types = frozenset({DType.FLOAT})
+    counted = True
 
     center_point_box: int = 0
 
@@ -69,6 +72,25 @@ class NonMaxSuppression(OnHost):
                 order = found[np.argsort(-row[found], kind="stable")]
                 rows += [(batch, kind, box) for box in _not_overlapping(corners, order, most, overlap)]
         return np.array(rows, np.int64).reshape(-1, 3)
+
+    def lower(
+        self,
+        to: Lowering,
+        boxes: Value,
+        scores: Value,
+        limit: Value | None = None,
+        iou_threshold: Value | None = None,
+        score_threshold: Value | None = None,
+    ) -> Value:
+        batches, classes, most = scores.shape
+        limit = limit or to.constant(np.zeros(1, np.int64))
+        if limit.constant is not None:
+            most = minimum(most, max(int(limit.constant.reshape(-1)[0]), 0))
+        overlap = iou_threshold or to.constant(np.zeros(1, np.float32))
+        least = score_threshold or to.constant(np.zeros(1, np.float32))
+        computation = c.NonMaxSuppression(bool(self.center_point_box), score_threshold is not None, most)
+        operands = (boxes, scores, limit, overlap, least)
+        return to.counted(computation, operands, DType.INT64, batches * classes * most * 3)
 
     def _corners(self, boxes: np.ndarray) -> np.ndarray:
         """The lowest and highest coordinates: [4, boxes] of (y1, x1, y2, x2), or with x and y exchanged."""
@@ -113,7 +135,8 @@ def _overlaps(a: np.ndarray, b: np.ndarray, overlap: float) -> np.ndarray:
     shared = np.maximum(height, 0) * np.maximum(width, 0)
     areas, others = (bottom - top) * (right - left), (b[2] - b[0]) * (b[3] - b[1])
     union = areas + others - shared
-    return (areas > 0) & (others > 0) & (union > 0) & (shared > np.float32(overlap) * union)
+    with np.errstate(all="ignore"):
+        return (areas > 0) & (others > 0) & (union > 0) & (shared / union > np.float32(overlap))
 
 
 OPERATORS = (NonMaxSuppression,)

@@ -1,6 +1,6 @@
 """Choosing elements: the largest, the non-zero, the distinct.
 
-Operators whose output size depends on data are evaluated on NumPy.
+What NonZero and Compress give, whose size depends on data, is counted by their kernels; Unique is evaluated on NumPy.
 """
 
 from __future__ import annotations
@@ -119,6 +119,8 @@ class Unique(OnHost):
 class NonZero(OnHost):
     """Coordinates of the elements that are not zero, one column each, in row-major order."""
 
+    counted = True
+
     versions = (9, 13)
     inputs = ("X",)
     outputs = ("Y",)
@@ -139,9 +141,18 @@ class NonZero(OnHost):
                 found[axis] = places.repeat(counts)
         return found
 
+    def lower(self, to: Lowering, *inputs: Value | None) -> Value | tuple[Value, ...]:
+        (x,) = inputs
+        assert x is not None
+        if not x.shape:  # of which there are no coordinates, only their number
+            return super().lower(to, x)
+        return to.counted(c.NonZero(), (x,), DType.INT64, len(x.shape) * product(x.shape))
+
 
 class Compress(Operator):
     """The slices along `axis` (elements of the flattened input without one) for which the condition is true."""
+
+    counted = True
 
     versions = (9, 11, 28)
     inputs = ("input", "condition")
@@ -166,11 +177,12 @@ class Compress(Operator):
 
     def lower(self, to: Lowering, x: Value, condition: Value) -> Value:
         """A known condition is known indices."""
-        type = self.infer(x, condition)
         if self.axis is None:
             x = to.reshape(x, (product(x.shape),))
         axis = normalize_axis(self.axis or 0, len(x.shape))
-        assert condition.constant is not None, "Bug: the size of the result was known"
+        if condition.constant is None:
+            return to.counted(c.Compress(axis), (x, condition), x.dtype, product(x.shape))
+        type = TensorType(x.dtype, (*x.shape[:axis], int(np.count_nonzero(condition.constant)), *x.shape[axis + 1 :]))
         chosen = to.constant(np.flatnonzero(condition.constant).astype(np.int64))
         return to.emit(c.Gather(axis), (x, chosen), type)
 

@@ -1,0 +1,69 @@
+"""The kernels of NonZero and Compress."""
+
+from __future__ import annotations
+
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Kernel, smaller
+from jitonnx.kernels.compaction.spec import CompressSpec, NonZeroSpec
+from jitonnx.kernels.language.epilogue import Stage
+from jitonnx.kernels.parts.indices import WORDS
+from jitonnx.kernels.parts.masks import each_mask, ones, places_of
+from jitonnx.kernels.parts.memory import copy_bytes
+from jitonnx.kernels.language.trace import Traced
+
+
+def build(spec: NonZeroSpec | CompressSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
+    """The kernel of `spec` for vectors of 4 * lanes bytes. There is no epilogue."""
+    if epilogue is not None:
+        raise ValueError(f"{spec} takes no epilogue")
+    if isinstance(spec, CompressSpec):
+        return lambda code, begin, end: _compress(code, spec, 4 * lanes)
+    return lambda code, begin, end: _non_zero(code, spec, 4 * lanes // spec.itemsize)
+
+
+def _non_zero(code: Code, spec: NonZeroSpec, lanes: int) -> None:
+    word = WORDS[spec.itemsize]
+    x, out, result = code.buffer(0, word), code.buffer(1, types.int64), code.buffer(2, types.int64)
+    extents = [code.size(axis) for axis in range(spec.rank)]
+    elements = extents[0]
+    for extent in extents[1:]:
+        elements = elements * extent
+    value = (1 << (8 * spec.itemsize)) - 1 >> spec.floating
+
+    def chosen(at: Traced, lanes: int | None) -> Traced:
+        return (x.load(at, lanes) & value).differs(0)
+
+    count = code.variable(code.integer(0))
+    each_mask(code, elements, lanes, chosen, lambda first, mask: count.set(count.get() + ones(mask)))
+    total = count.get()
+    result.store(0, total)
+    with code.when(total > 0):
+        places = out.at(total * (spec.rank - 1))
+        places_of(code, elements, lanes, chosen, places)
+        with code.loop(total if spec.rank > 1 else 0) as number:
+            rest = places.load(number)
+            for axis in range(spec.rank - 1, 0, -1):
+                outer = rest / extents[axis]
+                out.store(total * axis + number, rest - outer * extents[axis])
+                rest = outer
+            out.store(number, rest)
+
+
+def _compress(code: Code, spec: CompressSpec, vector_bytes: int) -> None:
+    outer, length, run, conditions = (code.size(number) for number in range(len(spec.SIZES)))
+    condition, result, places = code.buffer(1, types.uint8), code.buffer(3, types.int64), code.scratch(types.int64)
+    considered = smaller(length, conditions)
+
+    def chosen(at: Traced, lanes: int | None) -> Traced:
+        return condition.load(at, lanes).differs(0)
+
+    total = places_of(code, considered, vector_bytes, chosen, places)
+    result.store(0, total)
+    word = WORDS[spec.piece or 1]
+    x, out = code.buffer(0, word), code.buffer(2, word)
+    with code.loop(outer) as o, code.loop(total) as k:
+        source, target = o * length + places.load(k), o * total + k
+        if spec.piece:
+            out.store(target, x.load(source))
+        else:
+            copy_bytes(code, out.at(target * run), x.at(source * run), run, vector_bytes)

@@ -1,0 +1,1 @@
+"""NonMaxSuppression: boxes chosen greedily by score, without those that overlap a chosen one."""
