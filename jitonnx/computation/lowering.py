@@ -133,9 +133,9 @@ class Lowering:
     def counted(
         self, computation: c.Computation, operands: Sequence[Value | None], dtype: DType, capacity: DimLike
     ) -> Value:
-        """Append a computation whose result has an axis of a size that only data tells: the result of an operator.
+        """Append a computation whose result has an axis of a size that only data tells.
 
-        It lies in memory for `capacity` elements, without gaps from the beginning on; a second result, an int64 element,
+        It lies in memory for `capacity` elements, without gaps from the beginning on; a second result, an int64,
         says how many there are along that axis.
         """
         types = [TensorType(dtype, (capacity,)), TensorType(DType.INT64, (1,))]

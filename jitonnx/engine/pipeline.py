@@ -254,7 +254,7 @@ class Engine:
         if self.unplanned:
             return self.unplanned
         assert self.schedule is not None
-        return f"parts of the model are evaluated on NumPy: {self.schedule.explained()}"
+        return f"the model is run in several steps: {self.schedule.explained()}"
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The outputs for inputs in the order of the graph's, whose types have been checked."""

@@ -244,6 +244,14 @@ class NativeStep:
             results[counted.number] = _counted_part(results[counted.number], int(results[place][0]), counted, sizes)
         values.update(zip(self._outputs, results, strict=False))
 
+    @property
+    def counting(self) -> Iterator[Node]:
+        """The nodes that tell sizes which the steps behind this one need."""
+        for counted in self.segment.counted:
+            producer = self._outputs[counted.number].producer
+            assert producer is not None, "Bug: an input is counted"
+            yield producer
+
     def explained_sizes(self, sizes: Mapping[str, int]) -> Mapping[str, int] | None:
         """Sizes to look at the step for: those given if they are all it needs, else the last; None before any run."""
         return sizes if set(self._names) <= set(sizes) else self.latest
@@ -346,8 +354,9 @@ class Schedule:
         self._assumed = self._assumptions(graph, bound)
 
     def explained(self) -> str:
-        """The nodes that are evaluated on the host, each with the reason; and outputs of strings."""
-        nodes = [f"{node.operator.name} node '{node.name}': {why}" for node, why in self.reasons()]
+        """Why a run is no single native call: nodes that the host evaluates or that tell sizes, outputs of strings."""
+        counted = [(node, UNBOUNDED) for step in self.native_steps() for node in step.counting]
+        nodes = [f"{node.operator.name} node '{node.name}': {why}" for node, why in (*self.reasons(), *counted)]
         strings = dict.fromkeys(value.name for value in self._outputs if value.dtype is DType.STRING)
         return "; ".join([*nodes, *(f"output '{name}': {STRINGS}" for name in strings)])
 

@@ -172,7 +172,7 @@ def _program(engine: Engine, shapes: Shapes) -> tuple[Compiled, SavedProgram]:
     serving = engine.serving(shapes)
     if serving.schedule is not None:
         reasons = serving.schedule.explained()
-        raise Fail(f"the model cannot be saved as an artifact, as parts of it are evaluated on NumPy: {reasons}")
+        raise Fail(f"the model cannot be saved as an artifact, as it is run in several steps: {reasons}")
     _check_no_blas(serving)
     compiled, sizes = serving.compiled, serving.sizes(shapes)
     assert compiled is not None and sizes is not None, "Bug: an engine that serves shapes is neither cut nor compiled"

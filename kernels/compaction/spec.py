@@ -20,7 +20,7 @@ class NonZeroSpec(KernelSpec):
     """out[axis, k] = the coordinate on `axis` of element number k of those that are not zero; ONNX's NonZero.
 
     x is dense and of `rank` axes; out is [rank, count]. A first pass counts, by vectors, a second one writes the places
-    of what it finds, which are then parted into coordinates. One task, which is there for tensors without elements, too.
+    of what it finds, which are then parted into coordinates. One task, also where there are no elements.
     """
 
     rank: int
@@ -50,7 +50,7 @@ class CompressSpec(KernelSpec):
     """out[o, k] = x[o, i], a run of bytes, for the k-th i for which condition[i] is true; ONNX's Compress.
 
     x and out are dense: [outer, length, run_bytes] and [outer, count, run_bytes]. A condition may be shorter than
-    `length`; what is behind its end is not chosen. One task, which is there for tensors without elements, too.
+    `length`; what is behind its end is not chosen. One task, also where there are no elements.
     """
 
     piece: int = 0

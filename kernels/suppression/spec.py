@@ -57,7 +57,7 @@ class SuppressionSpec(KernelSpec):
 class SelectedSpec(KernelSpec):
     """out[i] = (batch, class, box) for all boxes chosen, row after row, int64; count = how many there are.
 
-    One task, which is there for tensors without elements, too.
+    One task, also where there are no elements.
     """
 
     BUFFERS: ClassVar[tuple[str, ...]] = ("chosen", "counts", "out", "count")
