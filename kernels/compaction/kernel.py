@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from jitonnx.kernels.compaction.spec import CompressSpec, NonZeroSpec
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, smaller
-from jitonnx.kernels.compaction.spec import CompressSpec, NonZeroSpec
 from jitonnx.kernels.language.epilogue import Stage
+from jitonnx.kernels.language.trace import Traced
 from jitonnx.kernels.parts.indices import WORDS
 from jitonnx.kernels.parts.masks import each_mask, ones, places_of
 from jitonnx.kernels.parts.memory import copy_bytes
-from jitonnx.kernels.language.trace import Traced
 
 
 def build(spec: NonZeroSpec | CompressSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, Pointer, larger, remainder, smaller
 from jitonnx.kernels.language.epilogue import Stage
-from jitonnx.kernels.parts.masks import each_bit, each_mask, mask_of
 from jitonnx.kernels.language.simd import convert
-from jitonnx.kernels.suppression.spec import CORNERS, PADDING, SelectedSpec, SuppressionSpec
 from jitonnx.kernels.language.trace import Traced, bits, isnan, select
+from jitonnx.kernels.parts.masks import each_bit, each_mask, mask_of
+from jitonnx.kernels.suppression.spec import CORNERS, PADDING, SelectedSpec, SuppressionSpec
 
 _KEY_BITS = 32
 _LEAST = -(1 << 63)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jitonnx.computation import computations as c
+from jitonnx.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, concrete, product
 from jitonnx.ir.dtypes import DType
-from jitonnx.computation.lowering import Statement
-from jitonnx.kernels.parts.axes import MAX_RANK
 from jitonnx.kernels.compaction.spec import CompressSpec, NonZeroSpec
+from jitonnx.kernels.parts.axes import MAX_RANK
 from jitonnx.kernels.suppression.spec import SelectedSpec, SuppressionSpec
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
