@@ -11,7 +11,7 @@ import gc
 import sys
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
@@ -25,11 +25,10 @@ from jitonnx.api.running import Bound, closed, explained, in_background
 from jitonnx.engine.kept import Kept
 from jitonnx.errors import Fail, ModelLoadCanceled
 from jitonnx.ir.declaration import Declaration
-from jitonnx.metadata import NodeArg
-from jitonnx.runtime.artifact import Artifact, ArtifactError, is_artifact, open_artifact
+from jitonnx.runtime.artifact import Argument, Artifact, ArtifactError, is_artifact, open_artifact
 from jitonnx.runtime.cache import KernelCache, default_directory
 from jitonnx.saved import whole
-from jitonnx.saved.engine import SavedEngine
+from jitonnx.saved.engine import SavedEngine, declaration
 
 if TYPE_CHECKING:
     import logging
@@ -160,6 +159,7 @@ class OpenedModel:
         overriding = tuple(name for name in self.overridable if name in fed)
         if not overriding:
             return self.main
+        self.load_whole()
         return self._overriding.get(overriding, functools.partial(self._with_overriding, overriding))
 
     def load_whole(self) -> bool:
@@ -252,20 +252,26 @@ class OpenedModel:
             artifact = open_artifact(self._source, switch(options, VERIFY, False))
         except ArtifactError as error:
             raise Fail(str(error)) from error
-        self._take(artifact, thread_count(options.intra_op_num_threads, artifact.threads))
+        self._take(artifact, thread_count(options.intra_op_num_threads, artifact.threads), [])
 
-    def _take(self, artifact: Artifact, threads: int) -> None:
-        """Take everything from an artifact."""
+    def _take(
+        self,
+        artifact: Artifact,
+        threads: int,
+        overridable: Sequence[Argument],
+        behind: Callable[[], Engine] | None = None,
+    ) -> None:
+        """Take everything from an artifact. overridable: what may be fed besides. behind: see `SavedEngine`."""
         model = artifact.model
         self.inputs = [argument_arg(argument) for argument in model.inputs]
-        self.overridable_args: list[NodeArg] = []
+        self.overridable_args = [argument_arg(argument) for argument in overridable]
         self.outputs = [argument_arg(argument) for argument in model.outputs]
         self.metadata = model.metadata
         self.nodes: list[ModelNode] = []
         self.opsets: dict[str, int] = {}
-        self.overridable: dict[str, Declaration] = {}
+        self.overridable: dict[str, Declaration] = {one.name: declaration(one) for one in overridable}
         zeros = switch(self._options, DENORMAL_AS_ZERO, False)
-        engine = SavedEngine(artifact, threads, program_bytes(self._options), zeros)
+        engine = SavedEngine(artifact, threads, program_bytes(self._options), zeros, behind)
         self._install(Bound(engine.declared, engine))
 
     def _open_whole(self) -> bool:
@@ -279,8 +285,18 @@ class OpenedModel:
         artifact = whole.open_whole(cache, self.kept_as, switch(options, VERIFY, False))
         if artifact is None:
             return False
-        self._take(artifact, threads)
         self.whole = self.kept_as
+        this = weakref.ref(self)
+
+        def behind() -> Engine:
+            model = this()
+            assert model is not None, "Bug: a model that is gone is run"
+            model.load_whole()
+            engine = model.engine()
+            assert not isinstance(engine, SavedEngine), "Bug: a model was loaded without an engine"
+            return engine
+
+        self._take(artifact, threads, artifact.model.overridable, behind)
         return True
 
     def _keep_whole(self, model: Model) -> None:

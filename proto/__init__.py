@@ -4,7 +4,7 @@ The schema is this project's own text, wire-compatible with ONNX up to IR versio
 reads any `.onnx` file, and what `SerializeToString()` writes is read by every ONNX tool. The messages are registered
 under the protobuf package `jitonnx`, so the `onnx` package can be imported in the same process, before or after.
 
-`messages.py` makes the classes. `artifact.proto` is the header of compiled models (docs/artifacts.md).
+`messages.py` makes the classes.
 
 The folder stands at the top of the repository and is installed as `jitonnx.proto`. `generate.py` writes what is
 generated.

@@ -1,4 +1,4 @@
-"""Regenerate the Python modules of the schemas `onnx.proto` and `artifact.proto`: `*_pb2.py`, `*_pb2.pyi`, and
+"""Regenerate the Python modules of the schema `onnx.proto`: `*_pb2.py`, `*_pb2.pyi`, and
 `schemas.py`, which holds the schemas alone.
 
     python proto/generate.py            write the files
@@ -24,7 +24,7 @@ from pathlib import Path
 
 COMPILER = "grpcio-tools==1.62.3"  # protoc 25.1
 FOLDER = Path(__file__).resolve().parent
-SCHEMAS = ("onnx", "artifact")
+SCHEMAS = ("onnx",)
 GENERATED = tuple(f"{schema}_pb2.{suffix}" for schema in SCHEMAS for suffix in ("py", "pyi"))
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from jitonnx import forks
 from jitonnx.proto import schemas
 
-_SCHEMAS = {"onnx": schemas.ONNX, "artifact": schemas.ARTIFACT}
+_SCHEMAS = {"onnx": schemas.ONNX}
 
 
 class Schema(NamedTuple):
@@ -28,7 +28,7 @@ class Schema(NamedTuple):
 
 @forks.once
 def schema(name: str) -> Schema:
-    """The schema "onnx" or "artifact"."""
+    """The schema of a name; "onnx" is the only one."""
     library = _library()
     if library is None:
         generated = vars(importlib.import_module(f"jitonnx.proto.{name}_pb2"))

@@ -11,13 +11,13 @@ import pytest
 ALLOWED = {
     "proto": {"forks"},
     "ir": {"records", "forks"},
-    "runtime": {"proto", "errors", "metadata", "forks"},
+    "runtime": {"errors", "metadata", "forks"},
     "computation": {"ir", "records", "forks"},
     "ops": {"ir", "computation", "records", "forks"},
     "model": {"proto", "ir", "ops", "errors", "metadata", "records", "forks"},
     "passes": {"ir", "ops", "mapped", "records"},
     "kernels": {"target", "mapped", "records", "forks"},
-    "plan": {"ir", "computation", "kernels", "proto", "runtime", "target", "errors", "mapped", "records", "forks"},
+    "plan": {"ir", "computation", "kernels", "runtime", "target", "errors", "mapped", "records", "forks"},
     "codegen": {
         "ir",
         "computation",

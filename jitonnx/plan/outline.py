@@ -240,6 +240,10 @@ class Outline:
         derived = [derivation(values) for derivation in self._derivations]
         return sum(derived[kind].microseconds for kind in self._kind_of) <= GIL_MICROSECONDS
 
+    def arrays(self) -> list[Array]:
+        """The constants that are the same in all programs."""
+        return [constant for constant in self.constants if isinstance(constant, np.ndarray)]
+
     def assumed(self) -> list[tuple[DimLike, DimLike]]:
         """What has to be equal for the plan to hold."""
         return [(self.numbers[a], self.numbers[b]) for a, b in self.assumptions]

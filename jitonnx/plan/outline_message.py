@@ -1,7 +1,17 @@
-"""Outlines of plans as protobuf messages (`Plan` in proto/artifact.proto), and back. Imports nothing that compiles.
+"""Outlines of plans as what JSON holds, in artifacts, and back. Imports nothing that compiles.
 
-Kernel specs are written as the name of their class and its fields, and only classes of the kernel library's `spec`
-modules are looked up.
+A plan is an object of these members; all that names a number does so by its position in `numbers`.
+
+    expressions  sums of terms [coefficient, factor, …]; a factor is a dimension variable's name, or [function, left,
+                 right] of expressions before it
+    numbers      positions in `expressions`
+    inputs, outputs   [name, dtype, sizes]
+    arena        [bytes, first call, last call] of each intermediate result
+    constants    the position of an array; [dtype, shape, elements], whose elements are numbers; or [maker, fields,
+                 part, sizes], one of the arrays that a class of `plan/tables.py` makes
+    specs        [family, class, fields] of the kernel library's `spec` modules, in which alone they are looked up
+    calls        [spec, sizes, sizes of stages, operands, label]; an operand is three numbers: space, index, offset
+    assumptions  pairs that have to be equal, one after the other
 """
 
 from __future__ import annotations
@@ -9,20 +19,20 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from jitonnx.ir import dims
 from jitonnx.ir.dims import Dim, DimLike
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.plan.memory import Lifetime
 from jitonnx.plan.outline import ArenaBuffer, Array, Call, Computed, Constant, Contents, Operand, Outline, PlanTensor
+from jitonnx.runtime.artifact import dtype_named
 from jitonnx.runtime.program import SPACES
 
 if TYPE_CHECKING:
     from jitonnx.plan.tables import Maker
-    from jitonnx.proto import artifact_pb2 as pb
+
+Message: TypeAlias = "dict[str, Any]"
 
 _CODES = {space: code for code, space in enumerate(SPACES)}
 _FUNCTIONS: dict[str, Callable[[DimLike, DimLike], DimLike]] = {
@@ -37,45 +47,45 @@ class OutlineError(ValueError):
     """A message that is no plan of ours."""
 
 
-def to_message(outline: Outline) -> tuple[pb.Plan, list[Array]]:
+def to_message(outline: Outline) -> tuple[Message, list[Array]]:
     """The message, and the arrays that its constants name by position."""
-    from jitonnx.proto import artifact_pb2 as pb
-
-    message, arrays = pb.Plan(), list[Array]()
-    expressions = _Expressions(message)
-    message.numbers.extend([expressions.add(number) for number in outline.numbers])
-    message.inputs.extend([_tensor_message(tensor) for tensor in outline.inputs])
-    message.outputs.extend([_tensor_message(tensor) for tensor in outline.outputs])
-    for buffer in outline.arena:
-        message.arena.add(bytes=buffer.bytes, first=buffer.life.first, last=buffer.life.last)
+    arrays: list[Array] = []
+    expressions = Expressions()
+    constants: list[Any] = []
     for constant in outline.constants:
-        row = message.constants.add()
         if isinstance(constant, Contents):
-            row.contents.dtype = constant.dtype.name
-            row.contents.shape.extend(constant.shape)
-            row.contents.elements.extend(constant.elements)
+            constants.append((constant.dtype.name, constant.shape, constant.elements))
         elif isinstance(constant, Computed):
-            row.computed.maker.CopyFrom(_record_message("", constant.maker))
-            row.computed.part = constant.part
-            row.computed.sizes.extend(constant.sizes)
+            constants.append((*_record(constant.maker), constant.part, constant.sizes))
         else:
-            row.array = len(arrays)
+            constants.append(len(arrays))
             arrays.append(constant)
     specs: dict[KernelSpec, int] = {}
-    for call in outline.calls:
-        message.calls.add(
-            spec=specs.setdefault(call.spec, len(specs)),
-            sizes=call.sizes,
-            stage_sizes=call.stage_sizes,
-            operands=[part for space, index, offset in call.operands for part in (_CODES[space], index, offset)],
-            label=call.label,
+    calls = [
+        (
+            specs.setdefault(call.spec, len(specs)),
+            call.sizes,
+            call.stage_sizes,
+            [part for space, index, offset in call.operands for part in (_CODES[space], index, offset)],
+            call.label,
         )
-    message.specs.extend([_spec_message(spec) for spec in specs])
-    message.assumptions.extend([row for pair in outline.assumptions for row in pair])
+        for call in outline.calls
+    ]
+    message = {
+        "numbers": [expressions.add(number) for number in outline.numbers],
+        "expressions": expressions.rows,
+        "inputs": [_tensor_row(tensor) for tensor in outline.inputs],
+        "outputs": [_tensor_row(tensor) for tensor in outline.outputs],
+        "arena": [(buffer.bytes, buffer.life.first, buffer.life.last) for buffer in outline.arena],
+        "constants": constants,
+        "specs": [_spec_row(spec) for spec in specs],
+        "calls": calls,
+        "assumptions": [row for pair in outline.assumptions for row in pair],
+    }
     return message, arrays
 
 
-def from_message(message: pb.Plan, arrays: Sequence[Array]) -> Outline:
+def from_message(message: Message, arrays: Sequence[Array]) -> Outline:
     """The outline. `arrays`: those that its constants name. OutlineError for a message that `to_message` never made."""
     try:
         return _outline(message, arrays)
@@ -83,132 +93,119 @@ def from_message(message: pb.Plan, arrays: Sequence[Array]) -> Outline:
         raise OutlineError(f"it holds a plan that cannot be read ({type(error).__name__}: {error})") from error
 
 
-def _outline(message: pb.Plan, arrays: Sequence[Array]) -> Outline:
-    expressions: list[DimLike] = []
-    for expression in message.expressions:
-        expressions.append(_expression(expression, expressions))
-    specs = [_spec(spec) for spec in message.specs]
-    pairs = iter(message.assumptions)
-    outline = Outline(
-        [_tensor(tensor) for tensor in message.inputs],
-        [_tensor(tensor) for tensor in message.outputs],
+def _outline(message: Message, arrays: Sequence[Array]) -> Outline:
+    known = expressions(message["expressions"])
+    specs = [_spec(*spec) for spec in message["specs"]]
+    pairs = iter(message["assumptions"])
+    return Outline(
+        [_tensor(*tensor) for tensor in message["inputs"]],
+        [_tensor(*tensor) for tensor in message["outputs"]],
         [
-            Call(specs[call.spec], tuple(call.sizes), tuple(call.stage_sizes), _operands(call), call.label)
-            for call in message.calls
+            Call(specs[spec], tuple(sizes), tuple(stage_sizes), _operands(operands), label)
+            for spec, sizes, stage_sizes, operands, label in message["calls"]
         ],
-        [ArenaBuffer(buffer.bytes, Lifetime(buffer.first, buffer.last)) for buffer in message.arena],
-        [_constant(constant, arrays) for constant in message.constants],
+        [ArenaBuffer(size, Lifetime(first, last)) for size, first, last in message["arena"]],
+        [_constant(constant, arrays) for constant in message["constants"]],
         list(zip(pairs, pairs, strict=True)),
-        [expressions[place] for place in message.numbers],
+        [known[place] for place in message["numbers"]],
     )
-    return outline
 
 
-class _Expressions:
-    """The table of a message's expressions: each once, behind those that it is made of."""
+class Expressions:
+    """A table of expressions: each once, behind those that it is made of."""
 
-    def __init__(self, message: pb.Plan) -> None:
-        self._message = message
+    def __init__(self) -> None:
+        self.rows: list[Any] = []
         self._places: dict[DimLike, int] = {}
 
     def add(self, dim: DimLike) -> int:
         """The place of an expression."""
         if dim in self._places:
             return self._places[dim]
-        from jitonnx.proto import artifact_pb2 as pb
-
-        expression = pb.Expression()
         # An integer is a product of nothing.
-        for monomial, coefficient in dim.terms if isinstance(dim, Dim) else (((), dim),):
-            term = expression.terms.add(coefficient=coefficient)
-            for atom in monomial:
-                factor = term.factors.add()
-                if atom.function == "variable":
-                    factor.variable = str(atom.arguments[0])
-                else:
-                    left, right = (self.add(argument) for argument in atom.arguments)  # type: ignore[arg-type]
-                    factor.operation.function = atom.function
-                    factor.operation.left, factor.operation.right = left, right
-        self._message.expressions.append(expression)
+        terms = dim.terms if isinstance(dim, Dim) else (((), dim),)
+        row = [(int(coefficient), *map(self._factor, monomial)) for monomial, coefficient in terms]
+        self.rows.append(row)
         place = self._places[dim] = len(self._places)
         return place
 
-
-def _expression(expression: pb.Expression, known: Sequence[DimLike]) -> DimLike:
-    total: DimLike = 0
-    for term in expression.terms:
-        value: DimLike = term.coefficient
-        for factor in term.factors:
-            value = value * _factor(factor, known)
-        total = total + value
-    return total
+    def _factor(self, atom: dims.Atom) -> Any:
+        if atom.function == "variable":
+            return str(atom.arguments[0])
+        left, right = (self.add(argument) for argument in atom.arguments)  # type: ignore[arg-type]
+        return atom.function, left, right
 
 
-def _factor(factor: pb.Factor, known: Sequence[DimLike]) -> DimLike:
-    if factor.WhichOneof("value") == "variable":
-        return dims.variable(factor.variable)
-    operation = factor.operation
-    return _FUNCTIONS[operation.function](known[operation.left], known[operation.right])
+def expressions(rows: Sequence[Any]) -> list[DimLike]:
+    """The expressions of a table, in order. IndexError, KeyError, TypeError or ValueError for what is none."""
+    known: list[DimLike] = []
+    for terms in rows:
+        total: DimLike = 0
+        for coefficient, *factors in terms:
+            value: DimLike = coefficient
+            for factor in factors:
+                value = value * _factor(factor, known)
+            total = total + value
+        known.append(total)
+    return known
 
 
-def _operands(call: pb.Call) -> tuple[Operand, ...]:
-    numbers = iter(call.operands)
-    return tuple(
-        Operand(SPACES[space], index, offset) for space, index, offset in zip(numbers, numbers, numbers, strict=True)
-    )
+def _factor(factor: Any, known: Sequence[DimLike]) -> DimLike:
+    if isinstance(factor, str):
+        return dims.variable(factor)
+    function, left, right = factor
+    return _FUNCTIONS[function](known[left], known[right])
 
 
-def _constant(constant: pb.PlanConstant, arrays: Sequence[Array]) -> Constant:
-    if constant.WhichOneof("value") == "array":
-        return arrays[constant.array]
-    if constant.WhichOneof("value") == "computed":
-        computed = constant.computed
-        return Computed(_maker(computed.maker), computed.part, tuple(computed.sizes))
-    contents = constant.contents
-    return Contents(np.dtype(contents.dtype), tuple(contents.shape), tuple(contents.elements))
+def _operands(numbers: Sequence[int]) -> tuple[Operand, ...]:
+    each = iter(numbers)
+    return tuple(Operand(SPACES[space], index, offset) for space, index, offset in zip(each, each, each, strict=True))
 
 
-def _tensor_message(tensor: PlanTensor) -> pb.PlanTensor:
-    from jitonnx.proto import artifact_pb2 as pb
+def _constant(constant: Any, arrays: Sequence[Array]) -> Constant:
+    if isinstance(constant, int):
+        return arrays[constant]
+    if len(constant) == 4:
+        maker, given, part, sizes = constant
+        return Computed(_maker(maker, given), part, tuple(sizes))
+    dtype, shape, elements = constant
+    return Contents(dtype_named(dtype), tuple(shape), tuple(elements))
 
-    return pb.PlanTensor(name=tensor.name, dtype=tensor.dtype.name, shape=tensor.shape)
+
+def _tensor_row(tensor: PlanTensor) -> tuple[str, str, tuple[int, ...]]:
+    return tensor.name, tensor.dtype.name, tensor.shape
 
 
-def _tensor(tensor: pb.PlanTensor) -> PlanTensor:
-    return PlanTensor(tensor.name, np.dtype(tensor.dtype), tuple(tensor.shape))
+def _tensor(name: str, dtype: str, shape: Sequence[int]) -> PlanTensor:
+    return PlanTensor(name, dtype_named(dtype), tuple(shape))
 
 
-def _spec_message(spec: KernelSpec) -> pb.Spec:
+def _spec_row(spec: KernelSpec) -> tuple[str, str, dict[str, Any]]:
     found = _spec_class(spec.family, type(spec).__name__)
     assert found is type(spec), f"Bug: {type(spec).__name__} is not in the module `spec` of its family"
-    return _record_message(spec.family, spec)
+    return spec.family, *_record(spec)
 
 
-def _record_message(family: str, record: KernelSpec | Maker) -> pb.Spec:
-    """A data class of plain values."""
-    from jitonnx.proto import artifact_pb2 as pb
-
-    message = pb.Spec(family=family, name=type(record).__name__)
-    for entry in fields(record):
-        message.fields.add(name=entry.name, value=_plain_message(getattr(record, entry.name)))
-    return message
+def _record(record: KernelSpec | Maker) -> tuple[str, dict[str, Any]]:
+    """The class and the fields of a data class of plain values."""
+    return type(record).__name__, {entry.name: _checked(getattr(record, entry.name)) for entry in fields(record)}
 
 
-def _spec(message: pb.Spec) -> KernelSpec:
-    return _spec_class(message.family, message.name)(**_fields(message))
+def _spec(family: str, name: str, given: Message) -> KernelSpec:
+    return _spec_class(family, name)(**_fields(given))
 
 
-def _maker(message: pb.Spec) -> Maker:
+def _maker(name: str, given: Message) -> Maker:
     """What makes a constant. ValueError for a name that is none of ours."""
     from jitonnx.plan.tables import MAKERS
 
-    if message.name not in MAKERS:
-        raise ValueError(f"nothing called {message.name} makes constants")
-    return MAKERS[message.name](**_fields(message))
+    if name not in MAKERS:
+        raise ValueError(f"nothing called {name} makes constants")
+    return MAKERS[name](**_fields(given))
 
 
-def _fields(message: pb.Spec) -> dict[str, Any]:
-    return {field.name: _plain(field.value) for field in message.fields}
+def _fields(given: Message) -> dict[str, Any]:
+    return {name: _plain(value) for name, value in given.items()}
 
 
 def _spec_class(family: str, name: str) -> type[KernelSpec]:
@@ -219,25 +216,16 @@ def _spec_class(family: str, name: str) -> type[KernelSpec]:
     return found
 
 
-def _plain_message(value: object) -> pb.Plain:
-    from jitonnx.proto import artifact_pb2 as pb
-
-    if isinstance(value, bool):  # before integers, which booleans are
-        return pb.Plain(truth=value)
-    if isinstance(value, int):
-        return pb.Plain(integer=value)
-    if isinstance(value, float):
-        return pb.Plain(number=value)
-    if isinstance(value, str):
-        return pb.Plain(text=value)
+def _checked(value: Any) -> Any:
+    """A plain value: None, a truth value, a number, a text, or a tuple of such."""
     if isinstance(value, tuple):
-        return pb.Plain(items=pb.Plains(items=map(_plain_message, value)))
-    assert value is None, f"Bug: a kernel's spec holds {value!r}, which is no plain value"
-    return pb.Plain()
+        return tuple(map(_checked, value))
+    assert value is None or isinstance(value, bool | int | float | str), (
+        f"Bug: a kernel's spec holds {value!r}, which is no plain value"
+    )
+    return value
 
 
-def _plain(message: pb.Plain) -> Any:
-    kind = message.WhichOneof("value")
-    if kind is None:
-        return None
-    return tuple(map(_plain, message.items.items)) if kind == "items" else getattr(message, kind)
+def _plain(value: Any) -> Any:
+    """A plain value as it was before JSON, which knows lists alone."""
+    return tuple(map(_plain, value)) if isinstance(value, list) else value

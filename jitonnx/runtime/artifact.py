@@ -1,7 +1,7 @@
 """Compiled models on disk: `write` puts programs, code and constants into one file, `open_artifact` gets them back.
 
     prologue     magic, format, where the parts lie, SHA-256 of prologue and header
-    header       a protobuf message, proto/artifact.proto
+    header       lines of JSON: what opening it takes, then programs, plans, …, each read when it is first used
     code         linked machine code, or object code where `linker` cannot link it
     constants    from a page's beginning on, each aligned to 64 bytes
 
@@ -12,32 +12,31 @@ may be gigabytes, are only checked when the caller asks for it. docs/artifacts.m
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
 import struct
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from jitonnx import forks
 from jitonnx.metadata import ModelMetadata
 
 from .cpu import CpuNeeded
 from .digest import SHA256_BYTES, sha256
 from .driver import adopt
-from .layout import ALIGNMENT, aligned_bytes
+from .layout import ALIGNMENT, STEP_COLUMNS, aligned_bytes
 from .loader import LoadError, load
 from .mapping import Linked, MappedCode
-from .program import SPACES, Flag, Program, Shapes, Slot, Step, Steps, Tensors, TensorSpec
+from .program import Flag, Program, Shapes, Steps, Tensors, TensorSpec, Wiring
 from .trust import distrust
-
-if TYPE_CHECKING:
-    from jitonnx.proto import artifact_pb2 as pb
 
 MAGIC = b"\x89jitonnx\r\n\x1a\n"
 """As PNG's, it shows a file that went through a transfer of text."""
-FORMAT = 3
+FORMAT = 4
 PAGE_BYTES = 4096
 
 PROLOGUE = struct.Struct(f"<{len(MAGIC)}sIQQQ")
@@ -64,6 +63,8 @@ class ModelInfo(NamedTuple):
     """What users may ask about the model."""
 
     inputs: Sequence[Argument]
+    overridable: Sequence[Argument]
+    """Inputs with a default."""
     outputs: Sequence[Argument]
     metadata: ModelMetadata
     opsets: Mapping[str, int]
@@ -77,11 +78,11 @@ class SavedProgram(NamedTuple):
 
 
 class ShapeRange(NamedTuple):
-    """Input shapes between two, both included: each axis may have any size between its own. plan: which serves them."""
+    """Input shapes between two, both included: each axis may have any size between its own. part: which serves them."""
 
     low: Shapes
     high: Shapes
-    plan: int
+    part: int
 
     def misfit(self, shapes: Shapes) -> int | None:
         """The first input whose shape is not in the range; None if all are."""
@@ -92,14 +93,24 @@ class ShapeRange(NamedTuple):
 
 
 class SavedPlan(NamedTuple):
-    """A plan, as a message that only the planner reads, and what it names by position.
+    """A plan, as `plan/outline_message.py` writes it, and what it names by position.
 
     constants: arrays. symbols: the kernel of each of its calls.
     """
 
-    message: pb.Plan
+    message: Any
     constants: Sequence[npt.NDArray[np.generic]]
     symbols: Sequence[str]
+
+
+class Part(NamedTuple):
+    """What serves shapes that were open when the file was written: a plan.
+
+    number: which one of the artifact's.
+    """
+
+    kind: str
+    number: int
 
 
 def is_artifact(source: object) -> bool:
@@ -121,114 +132,98 @@ class Artifact:
     """An open artifact: its code is in memory, its constants are mapped. Made by `open_artifact`.
 
     name: its path, or what else to call it in messages.
-    shapes: the shapes of the inputs of each program. ranges: those that plans serve.
+    shapes: the shapes of the inputs of each program. parts: what serves others: those in `ranges`, or, if it is `open`,
+    all that a part holds for.
     threads: those of a run if nobody says otherwise; 0: nobody did.
     addresses: where the functions of the code lie.
     """
 
     def __init__(self, name: str, memory: Bytes, verify_constants: bool) -> None:
         self.name = name
-        self._header, code, self._memory = _parts(name, memory)
+        self._lines, self._front, code, self._memory = _parts(name, memory)
+        front = self._front
+        self.cpu = CpuNeeded(**{**front["cpu"], "features": tuple(front["cpu"]["features"])})
         self._constants = self._located()
         problem = self.cpu.problem()
         if problem:
             raise ArtifactError(f"{name} cannot run here: {problem}. Compile the model again for this machine")
         if verify_constants:
             self._verify()
-        self.addresses = _linked(name, self._header.code, code)
-        adopt(self.addresses, self._header.code.driver)
-        self.flags = [Flag(np.zeros(1, np.int64), flag.text) for flag in self._header.flags]
-        self.shapes: list[Shapes] = [
-            tuple(tuple(tensor.shape) for tensor in program.inputs) for program in self._header.programs
-        ]
-        self.ranges = [_range(name, saved, len(self._header.plans)) for saved in self._header.ranges]
-        self.threads = int(self._header.threads)
-
-    @property
-    def cpu(self) -> CpuNeeded:
-        """What the code needs."""
-        cpu = self._header.cpu
-        return CpuNeeded(cpu.architecture, cpu.system, cpu.name, tuple(cpu.features), cpu.vector_bytes)
+        self.addresses = _linked(name, front["code"], code)
+        adopt(self.addresses, front["code"]["driver"])
+        self.flags = [Flag(np.zeros(1, np.int64), text) for text in front["flags"]]
+        self.shapes: list[Shapes] = [_shapes(shapes) for _, shapes in front["programs"]]
+        self.parts = [Part(*part) for part in front["parts"]]
+        self.ranges = [ShapeRange(_shapes(low), _shapes(high), part) for part, low, high in front["ranges"]]
+        self.open: bool = front["open"]
+        self.threads: int = front["threads"]
 
     @property
     def writer(self) -> str:
         """The version of jitonnx that wrote it."""
-        return str(self._header.writer)
+        return str(self._front["writer"])
 
     @property
     def model(self) -> ModelInfo:
         """What the model says about itself."""
-        model = self._header.model
-        metadata = ModelMetadata(
-            model.producer_name,
-            model.graph_name,
-            model.domain,
-            model.description,
-            model.graph_description,
-            model.version,
-            dict(model.custom_metadata),
+        model = self._front["model"]
+        inputs, overridable, outputs = (
+            [Argument(name, kind, None if shape is None else tuple(shape)) for name, kind, shape in model[which]]
+            for which in ("inputs", "overridable", "outputs")
         )
-        inputs, outputs = ([_argument(argument) for argument in found] for found in (model.inputs, model.outputs))
-        return ModelInfo(inputs, outputs, metadata, dict(model.opsets))
+        return ModelInfo(inputs, overridable, outputs, ModelMetadata(**model["metadata"]), model["opsets"])
 
     def explanation(self) -> str:
         """What `jitonnx explain` printed when the artifact was made; "" if it was left out."""
-        import zlib
-
-        return zlib.decompress(self._header.explanation).decode() if self._header.explanation else ""
+        line = self._front["explanation"]
+        return "" if line is None else str(self._line(line))
 
     def program(self, number: int) -> SavedProgram:
         """A program; its constants are views into the file."""
-        saved = self._header.programs[number]
-        program = Program(
-            Steps.of([self._step(step) for step in saved.steps]),
-            saved.arena_bytes,
-            self._arrays(saved.constants),
-            Tensors.of([_tensor(tensor) for tensor in saved.inputs]),
-            Tensors.of([_tensor(tensor) for tensor in saved.outputs]),
+        saved = self._line(self._front["programs"][number][0])
+        symbols = self._front["code"]["symbols"]
+        wiring = Wiring(
+            [symbols[kernel] for kernel in saved["kernels"]],
+            saved["labels"],
+            *(np.array(saved[column], np.int64) for column in ("ends", "spaces", "indices")),
         )
-        return SavedProgram(program, saved.keeps_gil)
+        columns = np.array(saved["columns"], np.int64).reshape(len(STEP_COLUMNS), len(wiring.kernels))
+        offsets, sizes = np.array(saved["offsets"], np.int64), np.array(saved["sizes"], np.int64)
+        program = Program(
+            Steps(wiring, offsets, sizes, columns),
+            saved["arena_bytes"],
+            self.arrays(saved["constants"]),
+            Tensors.of([_tensor(*tensor) for tensor in saved["inputs"]]),
+            Tensors.of([_tensor(*tensor) for tensor in saved["outputs"]]),
+        )
+        return SavedProgram(program, saved["keeps_gil"])
 
     def plan(self, number: int) -> SavedPlan:
         """A plan; its constants are views into the file."""
-        saved = self._header.plans[number]
-        symbols = self._header.code.symbols
-        return SavedPlan(saved.plan, self._arrays(saved.constants), [symbols[place] for place in saved.kernels])
+        saved = self._line(self._front["plans"][number])
+        symbols = self._front["code"]["symbols"]
+        return SavedPlan(saved["plan"], self.arrays(saved["constants"]), [symbols[place] for place in saved["kernels"]])
 
-    def _arrays(self, places: Sequence[int]) -> list[npt.NDArray[Any]]:
+    def arrays(self, places: Sequence[int]) -> list[npt.NDArray[Any]]:
+        """Constants by position, as bytes, and flags behind them."""
         constants: list[npt.NDArray[Any]] = [*self._constants, *(flag.word for flag in self.flags)]
         return [constants[place] for place in places]
 
-    def _step(self, step: pb.Step) -> Step:
-        numbers = iter(step.slots)
-        slots = tuple(
-            Slot(SPACES[space], index, offset) for space, index, offset in zip(numbers, numbers, numbers, strict=True)
-        )
-        return Step(
-            self._header.code.symbols[step.kernel],
-            slots,
-            tuple(step.sizes),
-            step.tasks,
-            step.tasks if step.shared else 1,
-            step.grain,
-            step.scratch,
-            self._header.labels[step.label],
-        )
+    def _line(self, number: int) -> Any:
+        return json.loads(self._lines[number])
 
     def _located(self) -> list[Bytes]:
         """The constants, as bytes."""
-        found = []
-        for constant in self._header.constants:
-            array = self._memory[constant.offset : constant.offset + constant.bytes]
-            if array.nbytes != constant.bytes:
-                raise ArtifactError(f"{self.name} is damaged: a constant reaches beyond its end")
-            found.append(array)
-        return found
+        constants = self._front["constants"]
+        if any(offset + nbytes > self._memory.nbytes for offset, nbytes in constants):
+            raise ArtifactError(f"{self.name} is damaged: a constant reaches beyond its end")
+        return [self._memory[offset : offset + nbytes] for offset, nbytes in constants]
 
     def _verify(self) -> None:
         """Compare all constants with their checksums, which reads the whole file."""
-        for number, (array, constant) in enumerate(zip(self._constants, self._header.constants, strict=True)):
-            if sha256(array.data).digest() != constant.sha256:
+        checksums = self._line(self._front["checksums"])
+        for number, (array, checksum) in enumerate(zip(self._constants, checksums, strict=True)):
+            if sha256(array.data).hexdigest() != checksum:
                 raise _damaged(self.name, f"constant {number}")
 
 
@@ -255,8 +250,8 @@ def open_artifact(source: str | os.PathLike[str] | bytes, verify_constants: bool
     return Artifact(path, np.frombuffer(mapped, np.uint8), verify_constants)
 
 
-def _parts(name: str, memory: Bytes) -> tuple[pb.Header, Bytes, Bytes]:
-    """Header, code and constants, the first two checked."""
+def _parts(name: str, memory: Bytes) -> tuple[list[bytes], Any, Bytes, Bytes]:
+    """The header's lines, the first of them read, code and constants; header and code are checked."""
     if memory.nbytes < HEADER_OFFSET or memory[: len(MAGIC)].tobytes() != MAGIC:
         raise ArtifactError(f"{name} is no compiled model of jitonnx, or it is cut off")
     prologue = memory[: PROLOGUE.size].tobytes()
@@ -272,23 +267,17 @@ def _parts(name: str, memory: Bytes) -> tuple[pb.Header, Bytes, Bytes]:
     header, code = memory[HEADER_OFFSET:code_offset].tobytes(), memory[code_offset : code_offset + code_bytes]
     if sha256(prologue + header).digest() != memory[PROLOGUE.size : HEADER_OFFSET].tobytes():
         raise _damaged(name, "the header")
-    parsed = _header(header)
-    if sha256(code.data).digest() != parsed.code.sha256:
+    lines = header.split(b"\n")
+    front = json.loads(lines[0])
+    if sha256(code.data).hexdigest() != front["code"]["sha256"]:
         raise _damaged(name, "the code")
-    return parsed, code[-code_offset % ALIGNMENT :], _aligned(memory[code_offset + code_bytes :])
+    return lines, front, code[-code_offset % ALIGNMENT :], _aligned(memory[code_offset + code_bytes :])
 
 
 def _damaged(name: str, part: str) -> ArtifactError:
     return ArtifactError(
         f"{name} is damaged: the checksum of {part} is not the one it was written with. Copy it or compile it again"
     )
-
-
-def _header(data: bytes) -> pb.Header:
-    from jitonnx.proto.messages import schema
-
-    header: pb.Header = schema("artifact").messages["Header"].FromString(data)
-    return header
 
 
 def _aligned(constants: Bytes) -> Bytes:
@@ -300,32 +289,33 @@ def _aligned(constants: Bytes) -> Bytes:
     return copy
 
 
-def _linked(name: str, code: pb.Code, data: Bytes) -> Mapping[str, int]:
+def _linked(name: str, code: Any, data: Bytes) -> Mapping[str, int]:
     """The functions of checked code, in memory."""
     try:
-        if code.HasField("image"):
-            offsets = dict(zip(code.symbols, code.offsets, strict=True))
-            return MappedCode(Linked(data.tobytes(), offsets, list(code.image.imports), code.image.imports_offset))
-        ends = np.cumsum(np.array(code.objects, np.int64)).tolist()
-        objects = [data[end - size : end].tobytes() for size, end in zip(code.objects, ends, strict=True)]
-        return load(objects, code.symbols)
+        if code["image"] is not None:
+            offsets = dict(zip(code["symbols"], code["offsets"], strict=True))
+            imports, imports_offset = code["image"]
+            return MappedCode(Linked(data.tobytes(), offsets, imports, imports_offset))
+        ends = np.cumsum(np.array(code["objects"], np.int64)).tolist()
+        objects = [data[end - size : end].tobytes() for size, end in zip(code["objects"], ends, strict=True)]
+        return load(objects, code["symbols"])
     except LoadError as error:
         raise ArtifactError(f"{name} cannot be loaded: {error}") from error
 
 
-def _argument(argument: pb.Argument) -> Argument:
-    if not argument.HasField("shape"):
-        return Argument(argument.name, argument.type, None)
-    dims = (getattr(dim, kind) if (kind := dim.WhichOneof("value")) else None for dim in argument.shape.dims)
-    return Argument(argument.name, argument.type, tuple(dims))
+def dtype_named(name: str) -> np.dtype[Any]:
+    """NumPy's dtype of a name; those that ml_dtypes adds are known to NumPy once that is imported."""
+    try:
+        return np.dtype(name)
+    except TypeError:
+        with forks.critical:
+            import ml_dtypes
+        return np.dtype(getattr(ml_dtypes, name))
 
 
-def _range(name: str, saved: pb.Range, plans: int) -> ShapeRange:
-    if saved.plan >= plans or any(len(extent.low) != len(extent.high) for extent in saved.inputs):
-        raise ArtifactError(f"{name} is damaged: it names a plan, or sizes, that it does not hold")
-    low, high = (tuple(tuple(getattr(extent, end)) for extent in saved.inputs) for end in ("low", "high"))
-    return ShapeRange(low, high, saved.plan)
+def _shapes(shapes: Sequence[Sequence[int]]) -> Shapes:
+    return tuple(map(tuple, shapes))
 
 
-def _tensor(tensor: pb.Tensor) -> TensorSpec:
-    return TensorSpec(tensor.name, np.dtype(tensor.dtype), tuple(tensor.shape))
+def _tensor(name: str, dtype: str, shape: Sequence[int]) -> TensorSpec:
+    return TensorSpec(name, dtype_named(dtype), tuple(shape))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-from jitonnx.proto import artifact_pb2 as pb
 
 from .artifact import (
     FORMAT,
@@ -20,8 +19,8 @@ from .artifact import (
     MAGIC,
     PAGE_BYTES,
     PROLOGUE,
-    Argument,
     ModelInfo,
+    Part,
     SavedPlan,
     SavedProgram,
     ShapeRange,
@@ -31,9 +30,7 @@ from .digest import SHA256_BYTES, sha256
 from .driver import SYMBOLS, driver_digest
 from .layout import ALIGNMENT, address
 from .linker import UnlinkableError, link
-from .program import SPACES, Flag, Step, TensorSpec
-
-_CODES = {space: code for code, space in enumerate(SPACES)}
+from .program import Flag, Steps, TensorSpec
 
 Array = npt.NDArray[np.generic]
 
@@ -46,7 +43,8 @@ class Contents:
     programs: one a set of input shapes; how many threads their steps take only says whether they are shared.
     flags: the words among their constants that kernels write to.
     objects: the object code of each kernel by its symbol. driver: that of the driver, for the same machine.
-    explanation: what `jitonnx explain` prints. plans: those that serve the ranges.
+    explanation: what `jitonnx explain` prints.
+    plans: those of the parts. parts: what serves the ranges of shapes; if `open`, all that they hold for.
     """
 
     writer: str
@@ -59,7 +57,9 @@ class Contents:
     driver: bytes
     explanation: str = ""
     plans: Sequence[SavedPlan] = ()
+    parts: Sequence[Part] = ()
     ranges: Sequence[ShapeRange] = ()
+    open: bool = False
 
 
 def write(path: str | os.PathLike[str], contents: Contents, durable: bool = False) -> int:
@@ -70,39 +70,66 @@ def write(path: str | os.PathLike[str], contents: Contents, durable: bool = Fals
     be written.
     """
     constants = _ConstantTable(contents.flags)
-    labels: dict[str, int] = {}
     used = _used(contents)
     code, code_header = _code([contents.objects[symbol] for symbol in used], used, contents.driver)
-    symbols = {symbol: number for number, symbol in enumerate(code_header.symbols)}
+    symbols = {symbol: number for number, symbol in enumerate(code_header["symbols"])}
     for saved in contents.programs:
         constants.add_all(saved.program.constants)
     for plan in contents.plans:
         constants.add_all(plan.constants)
-    header = pb.Header(
-        writer=contents.writer,
-        cpu=_cpu(contents.cpu),
-        threads=contents.threads,
-        model=_model(contents.model),
-        programs=[_program(saved, constants, symbols, labels) for saved in contents.programs],
-        constants=constants.rows,
-        flags=[pb.Flag(text=flag.text) for flag in contents.flags],
-        explanation=zlib.compress(contents.explanation.encode()) if contents.explanation else b"",
-        code=code_header,
-        plans=[_plan(plan, constants, symbols) for plan in contents.plans],
-        ranges=[_range(served) for served in contents.ranges],
-    )
-    header.labels.extend(labels)
+    lines = _Lines()
+    front = {
+        "writer": contents.writer,
+        "cpu": contents.cpu._asdict(),
+        "threads": contents.threads,
+        "open": contents.open,
+        "model": {**contents.model._asdict(), "metadata": contents.model.metadata._asdict()},
+        "code": code_header,
+        "constants": constants.rows,
+        "checksums": lines.add(constants.checksums),
+        "flags": [flag.text for flag in contents.flags],
+        "programs": [
+            (lines.add(_program(saved, constants, symbols)), [spec.shape for spec in saved.program.inputs])
+            for saved in contents.programs
+        ],
+        "plans": [lines.add(_plan(plan, constants, symbols)) for plan in contents.plans],
+        "parts": contents.parts,
+        "ranges": [(served.part, served.low, served.high) for served in contents.ranges],
+        "explanation": lines.add(contents.explanation) if contents.explanation else None,
+    }
     # The digest of the code has a fixed length, so the header's length is known before the space behind it is.
-    header.code.sha256 = bytes(SHA256_BYTES)
-    before = -(HEADER_OFFSET + header.ByteSize()) % ALIGNMENT
-    after = -(HEADER_OFFSET + header.ByteSize() + before + len(code)) % PAGE_BYTES
+    code_header["sha256"] = bytes(SHA256_BYTES).hex()
+    header_bytes = len(lines.under(front))
+    before = -(HEADER_OFFSET + header_bytes) % ALIGNMENT
+    after = -(HEADER_OFFSET + header_bytes + before + len(code)) % PAGE_BYTES
     block = bytes(before) + code + bytes(after)
-    header.code.sha256 = sha256(block).digest()
-    packed = header.SerializeToString(deterministic=True)
+    code_header["sha256"] = sha256(block).hexdigest()
+    packed = lines.under(front)
     prologue = PROLOGUE.pack(MAGIC, FORMAT, len(packed), len(block), constants.size)
-    front = prologue + sha256(prologue + packed).digest() + packed + block
-    _replace(Path(path), front, constants.placed, durable)
-    return len(front) + constants.size
+    begin = prologue + sha256(prologue + packed).digest() + packed + block
+    _replace(Path(path), begin, constants.placed, durable)
+    return len(begin) + constants.size
+
+
+class _Lines:
+    """The lines of a header behind its first."""
+
+    def __init__(self) -> None:
+        self._lines: list[bytes] = []
+
+    def add(self, value: Any) -> int:
+        """The number of a new line; the first line of all is 0."""
+        self._lines.append(_text(value))
+        return len(self._lines)
+
+    def under(self, front: Any) -> bytes:
+        """The header."""
+        return b"\n".join([_text(front), *self._lines])
+
+
+def _text(value: Any) -> bytes:
+    """JSON on one line. Tuples, named or not, become lists; numbers of NumPy are refused."""
+    return json.dumps(value, separators=(",", ":")).encode("ascii")
 
 
 def _used(contents: Contents) -> list[str]:
@@ -140,9 +167,10 @@ class _ConstantTable:
         # By address: what a program has may be a view of the word.
         self._flags = {address(flag.word): number for number, flag in enumerate(flags)}
         self._numbers: dict[int, int] = {}
-        self._known: dict[tuple[bytes, str, tuple[int, ...]], int] = {}
-        self._offsets: dict[bytes, int] = {}
-        self.rows: list[pb.Constant] = []
+        self._known: dict[bytes, int] = {}
+        self.rows: list[tuple[int, int]] = []
+        """Offset and bytes of each."""
+        self.checksums: list[str] = []
         self.placed: dict[int, Array] = {}
         self.size = 0
 
@@ -160,26 +188,14 @@ class _ConstantTable:
 
     def _add(self, array: Array) -> int:
         digest = sha256(_octets(array)).digest()
-        key = digest, array.dtype.name, array.shape
-        if key not in self._known:
-            self._known[key] = len(self.rows)
-            self.rows.append(
-                pb.Constant(
-                    offset=self._place(digest, array),
-                    bytes=array.nbytes,
-                    dtype=array.dtype.name,
-                    shape=array.shape,
-                    sha256=digest,
-                )
-            )
-        return self._known[key]
-
-    def _place(self, digest: bytes, array: Array) -> int:
-        if digest not in self._offsets:
-            offset = self._offsets[digest] = -(-self.size // ALIGNMENT) * ALIGNMENT
+        if digest not in self._known:
+            self._known[digest] = len(self.rows)
+            offset = -(-self.size // ALIGNMENT) * ALIGNMENT
+            self.rows.append((offset, array.nbytes))
+            self.checksums.append(digest.hex())
             self.placed[offset] = array
             self.size = offset + array.nbytes
-        return self._offsets[digest]
+        return self._known[digest]
 
 
 def _octets(array: Array) -> memoryview:
@@ -187,92 +203,44 @@ def _octets(array: Array) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
-def _code(objects: Sequence[bytes], kernels: Sequence[str], driver: bytes) -> tuple[bytes, pb.Code]:
+def _code(objects: Sequence[bytes], kernels: Sequence[str], driver: bytes) -> tuple[bytes, dict[str, Any]]:
     """Linked code with its header; where it cannot be linked here, the objects themselves."""
     symbols = [*kernels, *SYMBOLS]
+    header: dict[str, Any] = {"symbols": symbols, "driver": driver_digest(), "image": None, "sha256": ""}
     try:
         linked = link([*objects, driver], symbols)
     except UnlinkableError:
         every = [*objects, driver]
-        return b"".join(every), pb.Code(objects=map(len, every), symbols=symbols, driver=driver_digest())
-    image = pb.Image(imports=linked.imports, imports_offset=linked.imports_offset)
+        return b"".join(every), {**header, "objects": [*map(len, every)]}
     offsets = [linked.offsets[symbol] for symbol in symbols]
-    return linked.code, pb.Code(image=image, symbols=symbols, offsets=offsets, driver=driver_digest())
+    return linked.code, {**header, "image": (linked.imports, linked.imports_offset), "offsets": offsets}
 
 
-def _program(
-    saved: SavedProgram, constants: _ConstantTable, symbols: Mapping[str, int], labels: dict[str, int]
-) -> pb.Program:
+def _program(saved: SavedProgram, constants: _ConstantTable, symbols: Mapping[str, int]) -> dict[str, Any]:
     program = saved.program
-    return pb.Program(
-        inputs=[_tensor(spec) for spec in program.inputs],
-        outputs=[_tensor(spec) for spec in program.outputs],
-        arena_bytes=program.arena_bytes,
-        constants=constants.numbers(program.constants),
-        steps=[_step(step, symbols[step.kernel], labels.setdefault(step.label, len(labels))) for step in program.steps],
-        keeps_gil=saved.keeps_gil,
-    )
+    steps: Steps = program.steps
+    wiring = steps.wiring
+    return {
+        "inputs": [_tensor(spec) for spec in program.inputs],
+        "outputs": [_tensor(spec) for spec in program.outputs],
+        "arena_bytes": int(program.arena_bytes),
+        "constants": constants.numbers(program.constants),
+        "keeps_gil": bool(saved.keeps_gil),
+        "kernels": [symbols[kernel] for kernel in wiring.kernels],
+        "labels": [*wiring.labels],
+        "ends": wiring.ends.tolist(),
+        "spaces": wiring.spaces.tolist(),
+        "indices": wiring.indices.tolist(),
+        "offsets": steps.offsets.tolist(),
+        "sizes": steps.sizes.tolist(),
+        "columns": steps.columns.ravel().tolist(),
+    }
 
 
-def _plan(saved: SavedPlan, constants: _ConstantTable, symbols: Mapping[str, int]) -> pb.SavedPlan:
+def _plan(saved: SavedPlan, constants: _ConstantTable, symbols: Mapping[str, int]) -> dict[str, Any]:
     kernels = [symbols[symbol] for symbol in saved.symbols]
-    return pb.SavedPlan(plan=saved.message, constants=constants.numbers(saved.constants), kernels=kernels)
+    return {"plan": saved.message, "constants": constants.numbers(saved.constants), "kernels": kernels}
 
 
-def _range(served: ShapeRange) -> pb.Range:
-    inputs = [pb.Extent(low=low, high=high) for low, high in zip(served.low, served.high, strict=True)]
-    return pb.Range(plan=served.plan, inputs=inputs)
-
-
-def _step(step: Step, kernel: int, label: int) -> pb.Step:
-    return pb.Step(
-        kernel=kernel,
-        slots=[number for space, index, offset in step.slots for number in (_CODES[space], index, offset)],
-        sizes=step.sizes,
-        tasks=step.tasks,
-        shared=step.threads > 1,
-        grain=step.grain,
-        scratch=step.scratch,
-        label=label,
-    )
-
-
-def _tensor(spec: TensorSpec) -> pb.Tensor:
-    return pb.Tensor(name=spec.name, dtype=spec.dtype.name, shape=spec.shape)
-
-
-def _cpu(cpu: CpuNeeded) -> pb.Cpu:
-    return pb.Cpu(
-        architecture=cpu.architecture,
-        system=cpu.system,
-        name=cpu.name,
-        features=cpu.features,
-        vector_bytes=cpu.vector_bytes,
-    )
-
-
-def _model(model: ModelInfo) -> pb.ModelInfo:
-    metadata = model.metadata
-    return pb.ModelInfo(
-        producer_name=metadata.producer_name,
-        graph_name=metadata.graph_name,
-        domain=metadata.domain,
-        description=metadata.description,
-        graph_description=metadata.graph_description,
-        version=metadata.version,
-        custom_metadata=metadata.custom_metadata_map,
-        opsets=model.opsets,
-        inputs=[_argument(argument) for argument in model.inputs],
-        outputs=[_argument(argument) for argument in model.outputs],
-    )
-
-
-def _argument(argument: Argument) -> pb.Argument:
-    made = pb.Argument(name=argument.name, type=argument.type)
-    if argument.shape is not None:
-        made.shape.SetInParent()
-        for dim in argument.shape:
-            made.shape.dims.append(
-                pb.Dimension(size=dim) if isinstance(dim, int) else pb.Dimension(name=dim) if dim else pb.Dimension()
-            )
-    return made
+def _tensor(spec: TensorSpec) -> tuple[str, str, tuple[int, ...]]:
+    return spec.name, spec.dtype.name, spec.shape

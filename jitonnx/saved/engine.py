@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
+from jitonnx import forks
 from jitonnx.engine.kept import Kept
-from jitonnx.engine.ready import PROGRAM_BYTES, Ready, split_memory
+from jitonnx.engine.ready import PROGRAM_BYTES, Ready, shape_of, split_memory
 from jitonnx.errors import InvalidArgument
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.dtypes import DType
@@ -19,7 +18,9 @@ from jitonnx.runtime.program import Shapes
 from jitonnx.runtime.tables import Common
 
 if TYPE_CHECKING:
-    from jitonnx.saved.ranges import SavedRanges
+    from jitonnx.engine.pipeline import Engine
+    from jitonnx.engine.ready import Runner
+    from jitonnx.saved.parts import SavedParts
 
 _LISTED = 8
 """How many sets of shapes an error lists."""
@@ -34,28 +35,33 @@ class RunSettings(NamedTuple):
 class SavedEngine:
     """The programs of an artifact; each is made ready when its shapes are first fed.
 
-    program_bytes: memory that programs made for ranges of shapes may hold, of which the least recently used go, and
-    the frames that all run in. zeros: whether runs take denormal numbers for zeros.
+    program_bytes: memory that programs of its parts may hold, of which the least recently used go, and the frames that
+    all run in. zeros: whether runs take denormal numbers for zeros.
+    behind: loads the model of an open artifact, and gives its engine, for shapes that no part holds for.
     """
 
     def __init__(
-        self, artifact: Artifact, threads: int, program_bytes: int = PROGRAM_BYTES, zeros: bool = False
+        self,
+        artifact: Artifact,
+        threads: int,
+        program_bytes: int = PROGRAM_BYTES,
+        zeros: bool = False,
+        behind: Callable[[], Engine] | None = None,
     ) -> None:
-        self.artifact = artifact
+        self.artifact, self._behind = artifact, behind
         self.settings = RunSettings(threads)
-        self.declared = [_declaration(argument) for argument in artifact.model.inputs]
+        self.declared = [declaration(argument) for argument in artifact.model.inputs]
         self._numbers = {shapes: number for number, shapes in enumerate(artifact.shapes)}
         self._ready: Kept[Ready] = Kept(max(1, len(self._numbers)))
-        table_bytes, frame_bytes = split_memory(program_bytes)
+        self._table_bytes, frame_bytes = split_memory(program_bytes)
         self._frames = FramePool(frame_bytes, zeros)
-        self._ranges = _ranges(artifact, threads, table_bytes, self._frames) if artifact.ranges else None
         self.foreign: str | None = None
         """Nothing speaks against running the code: opening an artifact has made sure of that."""
 
     @property
     def only_shapes(self) -> Shapes | None:
         """The shapes of the inputs where there is one program."""
-        return self.artifact.shapes[0] if len(self.artifact.shapes) == 1 and self._ranges is None else None
+        return self.artifact.shapes[0] if len(self.artifact.shapes) == 1 and not self.artifact.parts else None
 
     @property
     def usual_sizes(self) -> dict[str, list[int | None]]:
@@ -76,23 +82,29 @@ class SavedEngine:
         ]
         return "\n".join([*lines, "", self.artifact.explanation()])
 
-    def runner(self, shapes: Shapes) -> None:
-        """An engine's way of running what is evaluated on NumPy in part: nothing of an artifact is."""
-        return None
+    def runner(self, shapes: Shapes) -> Runner | None:
+        """As an engine's."""
+        return self._behind().runner(shapes) if self._behind and self._unknown(shapes) else None
 
     def known_program(self, shapes: Shapes) -> Ready | None:
         """The program for these shapes if it has been used before."""
         found = self._ready.find(shapes)
-        return self._ranges.find(shapes) if found is None and self._ranges is not None else found
+        return self._parts.find(shapes) if found is None and self.artifact.parts else found
 
-    def program(self, shapes: Shapes) -> Ready:
-        """The program for these shapes. InvalidArgument, with the shapes that there are, if there is none."""
-        if shapes not in self._numbers:
-            made = None if self._ranges is None else self._ranges.program(shapes)
-            if made is None:
-                raise InvalidArgument(self._missing(shapes))
+    def program(self, shapes: Shapes) -> Ready | None:
+        """The program for these shapes. InvalidArgument, with the shapes that there are, if there is none.
+
+        None where the engine behind an open artifact has none: `run` knows what to do.
+        """
+        number = self._numbers.get(shapes)
+        if number is not None:
+            return self._ready.get(shapes, partial(self._made, number))
+        made = self._parts.program(shapes) if self.artifact.parts else None
+        if made is not None:
             return made
-        return self._ready.get(shapes, partial(self._made, self._numbers[shapes]))
+        if self._behind is None:
+            raise InvalidArgument(self._missing(shapes))
+        return self._behind().program(shapes)
 
     def status(self) -> tuple[str, int, int, int]:
         """As an engine's: all code is there."""
@@ -104,7 +116,22 @@ class SavedEngine:
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The outputs for inputs whose types have been checked."""
-        return self.program(tuple(np.shape(array) for array in inputs)).run(inputs)
+        ready = self.program(tuple(map(shape_of, inputs)))
+        if ready is not None:
+            return ready.run(inputs)
+        assert self._behind is not None, "Bug: an artifact without a model behind it has no program"
+        return self._behind().run(inputs)
+
+    @forks.cached_property
+    def _parts(self) -> SavedParts:
+        with forks.critical:
+            from jitonnx.saved.parts import SavedParts
+
+        return SavedParts(self.artifact, self.settings.threads, self._table_bytes, self._frames)
+
+    def _unknown(self, shapes: Shapes) -> bool:
+        """Whether the artifact has nothing for these shapes."""
+        return shapes not in self._numbers and not (self.artifact.parts and self._parts.program(shapes))
 
     def _made(self, number: int) -> Ready:
         saved = self.artifact.program(number)
@@ -147,17 +174,13 @@ class SavedEngine:
         return ", ".join(f"{name} {range_text(least, largest)}" for name, least, largest in ends)
 
 
-def _ranges(artifact: Artifact, threads: int, table_bytes: int, frames: FramePool) -> SavedRanges:
-    from jitonnx.saved.ranges import SavedRanges
-
-    return SavedRanges(artifact, threads, table_bytes, frames)
-
-
 def range_text(low: Sequence[int], high: Sequence[int]) -> str:
     """A shape, each size that has a range as LEAST:LARGEST."""
     return "[" + ", ".join(f"{a}" if a == b else f"{a}:{b}" for a, b in zip(low, high, strict=True)) + "]"
 
 
-def _declaration(argument: Argument) -> Declaration:
-    element = argument.type.removeprefix("tensor(").removesuffix(")")
-    return Declaration(argument.name, argument.type, DType[element.upper()], argument.shape)
+def declaration(argument: Argument) -> Declaration:
+    """An input as sessions know it."""
+    element = argument.type.removeprefix("tensor(").removesuffix(")").upper()
+    dtype = DType[element] if argument.type.startswith("tensor(") and element in DType.__members__ else None
+    return Declaration(argument.name, argument.type, dtype, argument.shape)

@@ -12,7 +12,7 @@ from jitonnx.api.inputs import Size, choose_shapes, ends
 from jitonnx.engine.pipeline import Compiled, Engine
 from jitonnx.errors import Fail, InvalidArgument
 from jitonnx.ir.declaration import Declaration
-from jitonnx.runtime.artifact import Argument, ModelInfo, SavedPlan, SavedProgram, ShapeRange
+from jitonnx.runtime.artifact import Argument, ModelInfo, Part, SavedPlan, SavedProgram, ShapeRange
 from jitonnx.runtime.artifact_writer import Contents, write
 from jitonnx.runtime.driver import driver_code
 from jitonnx.runtime.program import Flag, Shapes
@@ -63,28 +63,33 @@ def save(
             driver_code(engine.cache),
             _explanation(session, sets[0][0]),
             [_plan(compiled) for compiled in serving],
+            [Part("plan", number) for number in range(len(serving))],
             ranges,
         ),
     )
 
 
 def write_whole(engine: Engine, info: ModelInfo, path: Path) -> int:
-    """Write what the kernel cache keeps of a model with fixed shapes; returns the file's size in bytes.
+    """Write what the kernel cache keeps of a model; returns the file's size in bytes.
 
     Explanations are left out: a session that is opened from it loads the model to give them. Raises
     ModelRequiresCompilation if the cache does not have all of the code any more.
     """
-    assert engine.only_shapes is not None, "Bug: a model without fixed shapes is kept"
-    compiled, program = _program(engine, engine.only_shapes)
+    compiled = engine.compiled
+    assert compiled is not None, "Bug: a model that is not compiled is kept"
+    fixed = engine.only_shapes is not None
     contents = Contents(
         get_version_string(),
         engine.target.needed,
         engine.settings.threads,
         info,
-        [program],
+        [_program(engine, engine.only_shapes)[1]] if engine.only_shapes is not None else [],
         list(compiled.plan.flags),
         compiled.objects(may_compile=False),
         driver_code(engine.cache),
+        plans=[] if fixed else [_plan(compiled)],
+        parts=[] if fixed else [Part("plan", 0)],
+        open=True,
     )
     return write(path, contents, durable=True)
 
@@ -93,6 +98,7 @@ def model_info(model: OpenedModel) -> ModelInfo:
     """What an artifact says about a model."""
     return ModelInfo(
         [Argument(entry.name, entry.type, entry.shape) for entry in model.main.declared],
+        [Argument(entry.name, entry.type, entry.shape) for entry in model.overridable.values()],
         [Argument(entry.name, entry.type, tuple(entry.shape)) for entry in model.outputs],
         model.metadata,
         model.opsets,

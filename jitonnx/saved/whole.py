@@ -40,7 +40,7 @@ SETTLED_SECONDS = 0.1
 """How long before it was read a file must have changed last: its times tell changes apart that lie further apart than a
 tick of the system's clock, at most 10 ms."""
 
-_FORMAT = "whole 1"
+_FORMAT = "whole 2"
 
 
 class Whole(NamedTuple):
@@ -112,18 +112,17 @@ def open_whole(cache: KernelCache, whole: Whole, verify: bool) -> Artifact | Non
         artifact = open_artifact(path, verify)
     except (ArtifactError, OSError):
         return None
-    return artifact if len(artifact.shapes) == 1 else None
+    return artifact if artifact.open else None
 
 
 def can_keep(model: Model, engine: Engine) -> bool:
-    """Whether a model just compiled is one that is kept: of fixed shapes, all of it compiled, and small.
+    """Whether a model just compiled is one that is kept: all of it compiled, and not too large.
 
     A model that something was warned of is not, as that is said again at each start.
     """
-    if model.external or model.warned or model.overridable or engine.compiled is None or engine.only_shapes is None:
+    if model.external or model.warned or engine.compiled is None:
         return False
-    ready = engine.program(engine.only_shapes)
-    return ready is not None and sum(array.nbytes for array in ready.executable.program.constants) <= LIMIT
+    return sum(array.nbytes for array in engine.compiled.plan.outline.arrays()) <= LIMIT
 
 
 def keeping(

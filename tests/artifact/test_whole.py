@@ -20,7 +20,9 @@ from jitonnx.explain import as_text, explain
 from jitonnx.runtime.cache import KernelCache
 from jitonnx.saved import whole
 from jitonnx.session import InferenceSession
-from tests.artifact.models import elementwise, images, small_cnn
+from tests.artifact.models import elementwise, images, pairs, small_cnn
+from tests.session.models import model as model_of
+from tests.session.models import node, tensor
 from tests.targets import on_x86_64
 
 OLD = 2 * whole.SETTLED_SECONDS
@@ -162,14 +164,68 @@ def test_what_is_not_kept(model: Path, entries: dict[str, str]) -> None:
         assert not is_whole(session) and session._model.kept_as is None
 
 
+def settled(model: Path, name: str, content: bytes) -> Path:
+    """A model file beside another, not changed just now."""
+    path = model.with_name(name)
+    path.write_bytes(content)
+    time.sleep(OLD)
+    return path
+
+
+def opened_again(path: Path) -> tuple[InferenceSession, InferenceSession]:
+    """A session that loaded a model of a settled file, and one opened from what it kept."""
+    first = InferenceSession(path, options())
+    wait_for(path.parent)
+    second = InferenceSession(path, options())
+    assert not is_whole(first) and is_whole(second)
+    return first, second
+
+
+def same(sessions: tuple[InferenceSession, InferenceSession], feeds: dict[str, Any]) -> bool:
+    """Whether both sessions give the same bits."""
+    ours, theirs = (session.run(None, feeds) for session in sessions)
+    return all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+def test_open_sizes(model: Path) -> None:
+    """Every size is served by what was kept; sizes that the plan does not hold for, by the model behind it."""
+    sessions = opened_again(settled(model, "elementwise.onnx", elementwise()))
+    first, second = sessions
+    assert repr(first.get_inputs()) == repr(second.get_inputs()) and first.declared_inputs == second.declared_inputs
+    assert repr(first.get_outputs()) == repr(second.get_outputs())
+    for rows, columns in ((3, 5), (1, 1), (0, 4), (64, 33), (3, 5)):
+        assert same(sessions, pairs(rows, columns))
+    for wrong in ({}, {"a": np.zeros(3, np.float32), "b": np.zeros((2, 3), np.float32)}):
+        texts = []
+        for session in sessions:
+            with pytest.raises(InvalidArgument) as caught:
+                session.run(None, wrong)
+            texts.append(str(caught.value))
+        assert texts[0] == texts[1]
+    assert is_whole(second)
+    feeds = {"a": np.ones((4, 3), np.float32), "b": np.ones((1, 3), np.float32)}
+    with pytest.warns(UserWarning, match="inputs disagree"):
+        assert same(sessions, feeds)
+    assert not is_whole(second) and same(sessions, pairs(7, 2))
+
+
+def test_inputs_with_a_default(model: Path) -> None:
+    """They have their default in what was kept; feeding one loads the model."""
+    nodes, constants = [node("Mul", ["x", "factor"], ["y"])], {"factor": np.full(3, 2, np.float32)}
+    source = model_of(nodes, [tensor("x", ("n", 3)), tensor("factor", (3,))], [tensor("y", ("n", 3))], constants)
+    sessions = opened_again(settled(model, "default.onnx", source))
+    second = sessions[1]
+    assert repr(sessions[0].get_overridable_initializers()) == repr(second.get_overridable_initializers())
+    feeds = {"x": np.arange(6, dtype=np.float32).reshape(2, 3)}
+    assert same(sessions, feeds) and is_whole(second)
+    assert same(sessions, {**feeds, "factor": np.arange(3, dtype=np.float32)}) and not is_whole(second)
+
+
 def test_models_that_are_not_kept(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those with open shapes, those too large, and those of a file that was changed just now."""
-    path = model.with_name("elementwise.onnx")
-    path.write_bytes(elementwise())
+    """Those too large, and those of a file that was changed just now."""
     model.touch()
     InferenceSession(model, options())
     time.sleep(OLD)
-    InferenceSession(path, options())
     with monkeypatch.context() as patched:
         patched.setattr(whole, "LIMIT", 1)
         InferenceSession(model, options())

@@ -1,10 +1,11 @@
-"""Programs for ranges of shapes, made of the plans in an artifact as a session makes them of its own.
+"""Programs for shapes that were open when an artifact was made: of its plans, as a session makes them of its own.
 
-Imported where an artifact has ranges, and nothing else of it needs the planner's arithmetic.
+Imported when such a shape is first run: nothing else of an artifact needs the planner's arithmetic.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 
 from jitonnx.engine.kept import Kept
@@ -19,12 +20,12 @@ from jitonnx.runtime.program import Shapes
 from jitonnx.runtime.tables import Common
 
 
-class SavedRanges:
-    """The ranges of an artifact. table_bytes: memory that the programs kept may hold. frames: to run in."""
+class SavedParts:
+    """The parts of an artifact. table_bytes: memory that the programs kept may hold. frames: to run in."""
 
     def __init__(self, artifact: Artifact, threads: int, table_bytes: int, frames: FramePool) -> None:
         self._artifact, self._threads, self._frames = artifact, threads, frames
-        self._plans: Kept[tuple[Common, Outline]] = Kept(len(artifact.ranges))
+        self._plans: Kept[tuple[Common, Outline]] = Kept(len(artifact.parts))
         self._programs: Kept[Ready] = Kept(PROGRAMS_KEPT, Ready.memory_bytes, table_bytes)
 
     def find(self, shapes: Shapes) -> Ready | None:
@@ -32,17 +33,20 @@ class SavedRanges:
         return self._programs.find(shapes)
 
     def program(self, shapes: Shapes) -> Ready | None:
-        """The program for these shapes; None if they are in no range. InvalidArgument if no plan holds for them."""
+        """The program for these shapes; None if they are in no range, or no part of an open artifact holds for them.
+
+        InvalidArgument if they are in a range and its plan does not hold for them.
+        """
         found = self._programs.find(shapes)
         if found is not None:
             return found
         unmet: list[str] = []
-        for one in self._artifact.ranges:
-            if one.misfit(shapes) is None:
-                shared, outline = self._plan(one.plan)
-                sizes = outline.sizes(shapes)
-                if sizes is not None:
-                    return self._programs.get(shapes, partial(self._made, shared, outline, sizes))
+        for number in self._serving(shapes):
+            shared, outline = self._plan(self._artifact.parts[number].number)
+            sizes = outline.sizes(shapes) if _ranks_fit(outline, shapes) else None
+            if sizes is not None:
+                return self._programs.get(shapes, partial(self._made, shared, outline, sizes))
+            if not self._artifact.open:
                 unmet.append(_unmet(outline, shapes))
         if unmet:
             listed = ", ".join(map(str, map(list, shapes)))
@@ -52,6 +56,13 @@ class SavedRanges:
                 "--shape NAME=1,2,3), or load it instead of the artifact"
             )
         return None
+
+    def _serving(self, shapes: Shapes) -> Iterable[int]:
+        """The parts that may hold for the shapes."""
+        artifact = self._artifact
+        if artifact.open:
+            return range(len(artifact.parts))
+        return [one.part for one in artifact.ranges if one.misfit(shapes) is None]
 
     def _plan(self, number: int) -> tuple[Common, Outline]:
         def made() -> tuple[Common, Outline]:
@@ -67,6 +78,10 @@ class SavedRanges:
     def _made(self, shared: Common, outline: Outline, sizes: dict[str, int]) -> Ready:
         program = outline.instantiate(sizes, shared.wiring)
         return Ready(program, shared, self._threads, outline.is_short(program, sizes), self._frames)
+
+
+def _ranks_fit(outline: Outline, shapes: Shapes) -> bool:
+    return all(len(tensor.shape) == len(shape) for tensor, shape in zip(outline.inputs, shapes, strict=True))
 
 
 def _unmet(outline: Outline, shapes: Shapes) -> str:
