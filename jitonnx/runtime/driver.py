@@ -2,6 +2,7 @@
 from an artifact.
 
 jitonnx_execute(pool, program, bases, words, stamps)    a run in a frame of the pool
+jitonnx_loop(loop)                                      iterations of a program
 jitonnx_lay_out(layout)                                 fill a program's tables
 jitonnx_trim(pool, above), jitonnx_reclaim(pool)
 jitonnx_acquire(team), jitonnx_stop(team)
@@ -25,7 +26,7 @@ from .cache import KernelCache
 from .digest import sha256
 from .images import load_linked
 
-_EXPORTED = ("execute", "lay_out", "trim", "reclaim", "acquire", "stop", "entry")
+_EXPORTED = ("execute", "loop", "lay_out", "trim", "reclaim", "acquire", "stop", "entry")
 _BLOCKS = ("malloc", "calloc", "realloc", "free", "trim", "count")
 SYMBOLS = tuple(f"jitonnx_{name}" for name in (*_EXPORTED, *(f"block_{name}" for name in _BLOCKS)))
 _DARWIN = sys.platform == "darwin"
@@ -41,6 +42,7 @@ class Driver(NamedTuple):
 
     image: Mapping[str, int]
     execute: Callable[[int, int, int, int, int], int]
+    loop: Callable[[int], int]
     lay_out: Callable[[int], None]
     trim: Callable[[int, int], None]
     reclaim: Callable[[int], None]
@@ -77,6 +79,7 @@ def _driver_in(image: Mapping[str, int]) -> Driver:
     return Driver(
         image=image,
         execute=ctypes.CFUNCTYPE(ctypes.c_int64, word, word, word, word, word)(at["execute"]),
+        loop=ctypes.CFUNCTYPE(ctypes.c_int64, word)(at["loop"]),
         lay_out=ctypes.PYFUNCTYPE(None, word)(at["lay_out"]),
         trim=ctypes.CFUNCTYPE(None, word, ctypes.c_int64)(at["trim"]),
         reclaim=ctypes.CFUNCTYPE(None, word)(at["reclaim"]),
@@ -118,7 +121,7 @@ def compile_driver() -> bytes:
     import llvmlite.binding as llvm
     import llvmlite.ir as ir
 
-    from .native import blocks, entry, floats, frames, memory, sync, tables, team, walk
+    from .native import blocks, entry, floats, frames, loops, memory, sync, tables, team, walk
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -131,6 +134,7 @@ def compile_driver() -> bytes:
     walk.define_runs(module)
     memory.define(module, sys.platform == "linux")
     frames.define(module)
+    loops.define(module)
     tables.define(module)
     entry.define(module)
     blocks.define(module)

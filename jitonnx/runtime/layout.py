@@ -191,6 +191,34 @@ ENTRY_INPUT = _words("name", "type_number", "rank")
 ENTRY_OUTPUT = _words("descriptor", "rank")
 
 
+LOOP = _words(
+    "pool", "programs", "program_step", "bases", "strides", "base_count", "carried", "carried_count", "condition",
+    "number", "limit", "flags", "patience",
+)  # fmt: skip
+"""Iterations of a body from `number` up to `limit`. `programs` points to the address of the first one's program;
+`program_step` bytes behind it is the next one's. `bases` has the addresses of the body's inputs, then of its outputs,
+in the next iteration; `strides` says by how many bytes each moves from one to the next. `condition`: the address of a
+truth value that says whether to go on, or 0. `flags`: where the words are put that kernels have set. After some
+`patience` nanoseconds it comes back, to be called again."""
+
+CARRIED = _words("input", "output", "spare")
+"""What an iteration hands on: it is written to bases[output] and read by the next at bases[input] (byte offsets);
+`spare` is the memory that the next writes to."""
+
+
+class LoopEnd(enum.IntEnum):
+    """Why a loop came back."""
+
+    MEMORY = 0
+    """There is not enough for a frame."""
+    LIMIT = 1
+    FALSE = 2
+    """The condition does not hold any more."""
+    FLAGGED = 3
+    """Kernels have set flags."""
+    LATE = 4
+
+
 OBJECT_TYPE = 8
 """Where a Python object has its type (after the reference count)."""
 

@@ -1,0 +1,125 @@
+"""Loops: a program run again and again, its results handed on from one iteration to the next, without Python between."""
+
+from __future__ import annotations
+
+import llvmlite.ir as ir
+
+from ..layout import CARRIED, FRAME, LOOP, PROGRAM, WORD_BYTES, LoopEnd
+from .emit import POINTER, Code
+
+_CLOCK_NANOSECONDS = 1_000_000
+"""How far apart looks at the clock are at most meanwhile: iterations between two are doubled as long as it is less."""
+
+
+def define(module: ir.Module) -> None:
+    """Add the function to a module that has those of `frames` and `walk`."""
+    _advance(module)
+    _loop(module)
+
+
+def _advance(module: ir.Module) -> None:
+    """Let the next iteration read what the last one has written, and stacked tensors go on by a row.
+
+    for (i < base_count) bases[i] += strides[i]
+    for (carried) { source = bases[output]; bases[output] = spare; bases[input] = spare = source }
+    """
+    code = Code(module, "void jitonnx_loop_advance(ptr loop)")
+    loop = code["loop"]
+    bases, strides = code.pointer(loop, LOOP, "bases"), code.pointer(loop, LOOP, "strides")
+    with code.loop(0, code.word(loop, LOOP, "base_count")) as index:
+        offset = code.multiply(index, WORD_BYTES)
+        place = code.at(bases, offset)
+        code.store(place, code.add(code.load(place), code.load(code.at(strides, offset))))
+    carried = code.pointer(loop, LOOP, "carried")
+    with code.loop(0, code.word(loop, LOOP, "carried_count")) as index:
+        state = code.item(carried, CARRIED, index)
+        given, made = (code.at(bases, code.word(state, CARRIED, name)) for name in ("input", "output"))
+        source = code.load(made)
+        code.store(made, code.word(state, CARRIED, "spare"))
+        code.store(given, source)
+        code.put(state, CARRIED, "spare", source)
+    code.give()
+
+
+def _loop(module: ir.Module) -> None:
+    """Iterations from `number` on; says why it came back.
+
+    while (number < limit) {
+        program = *programs; programs += program_step
+        if (frame is not one of this program) frame = take(pool, program)
+        frame->bases = bases; run(frame); advance(loop)
+        number += 1
+        if (flags are set) return FLAGGED
+        if (condition && !*condition) return FALSE
+        if (it is time to look at the clock, and that shows deadline) return LATE
+    }
+    return LIMIT
+    """
+    code = Code(module, "i64 jitonnx_loop(ptr loop)", exported=True)
+    loop = code["loop"]
+    bases, count = code.pointer(loop, LOOP, "bases"), code.word(loop, LOOP, "base_count")
+    condition = code.pointer(loop, LOOP, "condition")
+    number = code.field(loop, LOOP, "number")
+    held, loaded = code.variable(0), code.variable(0)
+    interval = code.variable(1)
+    look, since = code.variable(code.add(code.load(number), 1)), code.variable(code.call("jitonnx_clock"))
+    deadline = code.add(code.load(since), code.word(loop, LOOP, "patience"))
+
+    def end(why: LoopEnd) -> None:
+        frame = code.load(held, POINTER)
+        with code.when(code.build.not_(code.is_null(frame))):
+            code.call("jitonnx_put_back", frame)
+        code.give(why)
+
+    with code.forever():
+        with code.when(code.compare(code.load(number), ">=", code.word(loop, LOOP, "limit"))):
+            end(LoopEnd.LIMIT)
+        programs = code.pointer(loop, LOOP, "programs")
+        program = code.load(programs, POINTER)
+        code.build.store(
+            code.at(programs, code.word(loop, LOOP, "program_step")), code.field(loop, LOOP, "programs")
+        )
+        wanted = code.word(program, PROGRAM, "number")
+        with code.when(code.compare(wanted, "!=", code.load(loaded)), likely=False):
+            before = code.load(held, POINTER)
+            with code.when(code.build.not_(code.is_null(before))):
+                code.call("jitonnx_put_back", before)
+            taken = code.call("jitonnx_take", code.pointer(loop, LOOP, "pool"), program)
+            code.build.store(taken, held)
+            with code.when(code.is_null(taken), likely=False):
+                code.give(LoopEnd.MEMORY)
+            code.store(loaded, wanted)
+        frame = code.load(held, POINTER)
+        own = code.pointer(frame, FRAME, "bases")
+        with code.loop(0, count) as index:
+            offset = code.multiply(index, WORD_BYTES)
+            code.store(code.at(own, offset), code.load(code.at(bases, offset)))
+        code.call("jitonnx_run", frame, POINTER(None))
+        code.call("jitonnx_loop_advance", loop)
+        after = code.add(code.load(number), 1)
+        code.store(number, after)
+        flag_count = code.word(frame, FRAME, "flag_count")
+        with code.when(code.compare(flag_count, ">", 0), likely=False):
+            flags, words = code.pointer(frame, FRAME, "flags"), code.pointer(loop, LOOP, "flags")
+            met = code.variable(0)
+            with code.loop(0, flag_count) as index:
+                offset = code.multiply(index, WORD_BYTES)
+                flag = code.load(code.at(flags, offset))
+                code.store(code.at(words, offset), flag)
+                code.store(code.at(flags, offset), 0)
+                code.store(met, code.build.or_(code.load(met), flag))
+            with code.when(code.compare(code.load(met), "!=", 0), likely=False):
+                end(LoopEnd.FLAGGED)
+        with code.when(code.build.not_(code.is_null(condition))):
+            with code.when(code.equal(code.load_int(condition, 8), 0), likely=False):
+                end(LoopEnd.FALSE)
+        with code.when(code.compare(after, ">=", code.load(look)), likely=False):
+            now = code.call("jitonnx_clock")
+            with code.when(code.compare(now, ">=", deadline), likely=False):
+                end(LoopEnd.LATE)
+            quick = code.compare(code.subtract(now, code.load(since)), "<", _CLOCK_NANOSECONDS)
+            twice = code.multiply(code.load(interval), 2)
+            code.store(interval, code.build.select(quick, twice, code.number(1)))
+            code.store(look, code.add(after, code.load(interval)))
+            code.store(since, now)
+    code.build.unreachable()
