@@ -121,6 +121,12 @@ def known(value: Value, variables: Mapping[str, int]) -> np.ndarray:
     return constant.astype(value.dtype.numpy, copy=False).view()
 
 
+def array_of(value: Value, values: Mapping[Value, Any], sizes: Mapping[str, int]) -> Any:
+    """What a value is in a run: what was computed by now, or what is known of it."""
+    found = values.get(value, value)
+    return known(value, sizes) if found is value else found
+
+
 def _silent() -> np.errstate:
     """No floating-point warnings: infinities and NaN are results. Once for all nodes, as it takes a microsecond."""
     return np.errstate(all="ignore")

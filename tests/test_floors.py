@@ -33,6 +33,7 @@ ALLOWED = {
     },
     "engine": {
         "ir",
+        "ops",
         "computation",
         "interpreter",
         "passes",

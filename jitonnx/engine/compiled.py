@@ -9,7 +9,7 @@ from jitonnx.codegen.objects import Objects
 from jitonnx.engine.ready import Ready, common
 from jitonnx.plan.plan import Plan
 from jitonnx.records import dataclass
-from jitonnx.runtime.frames import FramePool
+from jitonnx.runtime.frames import FramePool, Loadable
 from jitonnx.runtime.tables import Common
 
 
@@ -29,6 +29,11 @@ class Compiled:
         outline = self.plan.outline
         program = outline.instantiate(sizes, self._common.wiring)
         return Ready(program, self._common, threads, outline.is_short(program, sizes), frames)
+
+    def loadable(self, sizes: Mapping[str, int], threads: int, frames: FramePool) -> Loadable:
+        """The same as native loops run it."""
+        program = self.plan.outline.instantiate(sizes, self._common.wiring)
+        return Loadable(program, self._common, threads, frames.zeros)
 
     @forks.cached_property
     def _common(self) -> Common:

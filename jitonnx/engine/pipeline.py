@@ -419,7 +419,7 @@ class Engine:
     def _prepare(self) -> None:
         """Plan the graph and compile it."""
         planned = draft(self.graph, self.target, self.settings.choices)
-        compiled = self._compile([segment.plan for segment in planned.segments()])
+        compiled = self._compile(list(planned.plans()))
         if planned.whole:
             (self.compiled,) = compiled
             self._forget_weights()

@@ -20,11 +20,12 @@ import numpy as np
 from jitonnx.computation.lowering import lower
 from jitonnx.engine.compiled import Compiled
 from jitonnx.engine.kept import Kept
+from jitonnx.engine.loops import LoopNode, LoopStep, roles_of
 from jitonnx.engine.partition import STRINGS, UNBOUNDED, Part, host_nodes, partition, returns_strings, without_kernel
 from jitonnx.engine.ready import PROGRAMS_KEPT, Ready
-from jitonnx.interpreter import bind, bindings_by_value, evaluate_node, known, owned
+from jitonnx.engine.unforeseen import Unforeseen, check_equal
+from jitonnx.interpreter import array_of, bind, bindings_by_value, evaluate_node, owned
 from jitonnx.ir import dims
-from jitonnx.ir.assumptions import holds
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.extract import extract
@@ -39,10 +40,6 @@ from jitonnx.target import Target
 
 CHECKS_KEPT = 4096
 """Sets of sizes that are remembered as what was assumed of them."""
-
-
-class Unforeseen(Exception):
-    """A run met sizes that the schedule was not planned for."""
 
 
 # ---------------------------------------------------------------------------------------------- planning
@@ -84,18 +81,18 @@ class Draft(NamedTuple):
     """A schedule before its code is compiled."""
 
     graph: Graph
-    steps: tuple[Segment | HostNode, ...]
+    steps: tuple[Segment | LoopNode | HostNode, ...]
     whole: bool = False
     """Whether the graph is one native segment, of all its inputs and outputs."""
 
-    def segments(self) -> Iterator[Segment]:
-        """The native segments in order, those of bodies included."""
+    def plans(self) -> Iterator[Plan]:
+        """The plans of native segments in order, those of bodies included."""
         for step in self.steps:
-            if isinstance(step, Segment):
-                yield step
-            else:
+            if isinstance(step, HostNode):
                 for body in step.bodies:
-                    yield from body.segments()
+                    yield from body.plans()
+            else:
+                yield step.plan
 
 
 def draft(graph: Graph, target: Target, choices: Choices) -> Draft:
@@ -138,13 +135,34 @@ def _steps(
     on_host: Mapping[Node, str],
     target: Target,
     choices: Choices,
-) -> Iterator[Segment | HostNode]:
+) -> Iterator[Segment | LoopNode | HostNode]:
     for part in parts:
         if part.native:
             yield segments[part.nodes]
-        else:
-            (node,) = part.nodes
-            yield HostNode(node, on_host[node], tuple(draft(body, target, choices) for body in node.bodies))
+            continue
+        (node,) = part.nodes
+        yield _native_loop(node, target, choices) or HostNode(
+            node, on_host[node], tuple(draft(body, target, choices) for body in node.bodies)
+        )
+
+
+def _native_loop(node: Node, target: Target, choices: Choices) -> LoopNode | None:
+    """A loop whose body is one native segment; None for other nodes."""
+    roles = roles_of(node)
+    if roles is None:
+        return None
+    (body,) = node.bodies
+    own = (*roles.states, *roles.scanned, *roles.wanted)
+    if any(value.dtype in (None, DType.STRING) or value.type.shape is None for value in own) or host_nodes(body):
+        return None
+    if any(binding.element or binding.value.producer is not None for binding in body.bindings.values()):
+        return None  # sizes that only the middle of an iteration tells
+    nodes = tuple(node for part in partition(body, {}) for node in part.nodes)
+    inputs, copy = _extracted(body, nodes, roles.wanted)
+    if copy.bindings or without_kernel(copy):
+        return None
+    made = _planned(copy, target, choices)
+    return LoopNode(node, body, made, inputs, roles.wanted) if isinstance(made, Plan) else None
 
 
 def _needed(graph: Graph, parts: Sequence[Part]) -> dict[Value, None]:
@@ -163,21 +181,8 @@ def _segment(
     graph: Graph, part: Part, needed: Mapping[Value, None], target: Target, choices: Choices
 ) -> Segment | dict[Node, str]:
     """The plan of a native part; or the nodes that have to be left to the host."""
-    own = {value for node in part.nodes for value in node.outputs}
-    read = dict.fromkeys(value for node in part.nodes for value in node.inputs if value is not None)
-    settled = {
-        value: _settled(value)
-        for value in read
-        if value.contents is not None and value.constant is None and (value not in own or not value.measured)
-    }
-    is_input = set(graph.inputs)
-    inputs = tuple(
-        value
-        for value in read
-        if value not in own and value not in settled and (value.producer is not None or value in is_input)
-    )
     outputs = tuple(value for node in part.nodes for value in node.outputs if value in needed)
-    copy = extract(part.nodes, inputs, [value.type for value in inputs], outputs, settled, graph.assumptions.apart())
+    inputs, copy = _extracted(graph, part.nodes, outputs)
     names = dict(zip(copy, part.nodes, strict=True))
     unbounded = [b.value.producer for b in copy.bindings.values() if b.element or not _is_counted(b.value)]
     if unbounded:
@@ -189,6 +194,26 @@ def _segment(
     if isinstance(made, Plan):
         return Segment(part.nodes, copy, inputs, outputs, made, tuple(_counted(copy)))
     return {names[node]: reason for node, reason in made.items()}
+
+
+def _extracted(graph: Graph, nodes: Sequence[Node], outputs: Sequence[Value]) -> tuple[tuple[Value, ...], Graph]:
+    """What some nodes of a graph read of others, and a graph of these nodes. Outputs may be inputs, or known."""
+    own = {value for node in nodes for value in node.outputs}
+    read = dict.fromkeys(value for node in nodes for value in node.inputs if value is not None)
+    read |= dict.fromkeys(outputs)
+    settled = {
+        value: _settled(value)
+        for value in read
+        if value.contents is not None and value.constant is None and (value not in own or not value.measured)
+    }
+    is_input = set(graph.inputs)
+    inputs = tuple(
+        value
+        for value in read
+        if value not in own and value not in settled and (value.producer is not None or value in is_input)
+    )
+    copy = extract(nodes, inputs, [value.type for value in inputs], outputs, settled, graph.assumptions.apart())
+    return inputs, copy
 
 
 def _is_counted(value: Value) -> bool:
@@ -225,8 +250,8 @@ class NativeStep:
     """A native segment, compiled, with its programs."""
 
     def __init__(self, segment: Segment, compiled: Compiled, threads: int, frames: FramePool, table_bytes: int) -> None:
-        self.segment, self.compiled = segment, compiled
-        self._inputs, self._outputs = segment.inputs, segment.outputs
+        self.compiled = compiled
+        self.inputs, self.outputs, self._counted = segment.inputs, segment.outputs, segment.counted
         self._threads, self._frames = threads, frames
         outline = compiled.plan.outline
         self._names = sorted(set().union(*map(dims.variables, outline.numbers)))
@@ -239,18 +264,26 @@ class NativeStep:
         """Add what the step gives to `values`."""
         key = tuple([sizes[name] for name in self._names])
         ready = self.programs.find(key) or self.programs.get(key, functools.partial(self._ready, key))
-        results = ready.run([values[value] for value in self._inputs])
-        for place, counted in enumerate(self.segment.counted, len(self._outputs)):
+        results = ready.run([values[value] for value in self.inputs])
+        for place, counted in enumerate(self._counted, len(self.outputs)):
             results[counted.number] = _counted_part(results[counted.number], int(results[place][0]), counted, sizes)
-        values.update(zip(self._outputs, results, strict=False))
+        values.update(zip(self.outputs, results, strict=False))
 
     @property
     def counting(self) -> Iterator[Node]:
         """The nodes that tell sizes which the steps behind this one need."""
-        for counted in self.segment.counted:
-            producer = self._outputs[counted.number].producer
+        for counted in self._counted:
+            producer = self.outputs[counted.number].producer
             assert producer is not None, "Bug: an input is counted"
             yield producer
+
+    def reasons(self) -> Iterator[tuple[Node, str]]:
+        """No node is evaluated on the host."""
+        return iter(())
+
+    def native_steps(self) -> Iterator[NativeStep | LoopStep]:
+        """The step itself."""
+        yield self
 
     def explained_sizes(self, sizes: Mapping[str, int]) -> Mapping[str, int] | None:
         """Sizes to look at the step for: those given if they are all it needs, else the last; None before any run."""
@@ -259,7 +292,7 @@ class NativeStep:
     def _ready(self, key: tuple[int, ...]) -> Ready:
         sizes = dict(zip(self._names, key, strict=True))
         for a, b in self._assumed:
-            _check(a, b, sizes)
+            check_equal(a, b, sizes)
         self.latest = sizes
         return self.compiled.ready(sizes, self._threads, self._frames)
 
@@ -275,22 +308,25 @@ class HostStep:
 
     def __init__(self, host: HostNode, bodies: Sequence[Schedule]) -> None:
         self.host, self.bodies, self._node = host, bodies, host.node
+        self.inputs = tuple(value for value in host.node.inputs if value is not None)
+        self.outputs = host.node.outputs
         self._bodies = [body.run for body in bodies] or None
 
     def __call__(self, values: dict[Value, Any], sizes: dict[str, int]) -> None:
         node = self._node
-        inputs = [None if value is None else _array(value, values, sizes) for value in node.inputs]
+        inputs = [None if value is None else array_of(value, values, sizes) for value in node.inputs]
         values.update(zip(node.outputs, evaluate_node(node, inputs, sizes, self._bodies), strict=False))
 
+    def reasons(self) -> Iterator[tuple[Node, str]]:
+        """The nodes that are evaluated on the host, those of bodies included, each with the reason."""
+        yield self.host.node, self.host.reason
+        for body in self.bodies:
+            yield from body.reasons()
 
-def _array(value: Value, values: Mapping[Value, Any], sizes: Mapping[str, int]) -> Any:
-    found = values.get(value, value)
-    return known(value, sizes) if found is value else found
-
-
-def _check(a: DimLike, b: DimLike, sizes: Mapping[str, int]) -> None:
-    if not holds((a, b), sizes):
-        raise Unforeseen(f"{a} was taken to be equal to {b}")
+    def native_steps(self) -> Iterator[NativeStep | LoopStep]:
+        """The native steps of bodies."""
+        for body in self.bodies:
+            yield from body.native_steps()
 
 
 class _Given:
@@ -338,49 +374,47 @@ class Schedule:
     bound as the run goes on.
     """
 
-    def __init__(self, graph: Graph, steps: Sequence[NativeStep | HostStep]) -> None:
+    def __init__(self, graph: Graph, steps: Sequence[NativeStep | LoopStep | HostStep]) -> None:
         self.steps = steps
         self._inputs, self._outputs = list(graph.inputs), list(graph.outputs)
         bound = bindings_by_value(graph)
         self._given = [_Given(value, bound[value]) for value in graph.inputs if value in bound]
         self._last = self._last_uses(graph)
-        hosts = [step.host.node.outputs if isinstance(step, HostStep) else () for step in steps]
-        natives = [step.segment.outputs if isinstance(step, NativeStep) else () for step in steps]
         self._checks: list[list[_Given]] = [
-            [_Given(value, bound.get(value, ())) for value in host]
-            + [_Given(v, bound[v]) for v in native if v in bound]
-            for host, native in zip(hosts, natives, strict=True)
+            [
+                _Given(value, bound.get(value, ()))
+                for value in step.outputs
+                if value in bound or isinstance(step, HostStep)
+            ]
+            for step in steps
         ]
         self._assumed = self._assumptions(graph, bound)
 
     def explained(self) -> str:
         """Why a run is no single native call: nodes that the host evaluates or that tell sizes, outputs of strings."""
-        counted = [(node, UNBOUNDED) for step in self.native_steps() for node in step.counting]
-        nodes = [f"{node.operator.name} node '{node.name}': {why}" for node, why in (*self.reasons(), *counted)]
+        steps = list(self.native_steps())
+        native = [(node, UNBOUNDED) for step in steps for node in step.counting]
+        native += [(step.node, "it is a native call of its own") for step in steps if isinstance(step, LoopStep)]
+        nodes = [f"{node.operator.name} node '{node.name}': {why}" for node, why in (*self.reasons(), *native)]
         strings = dict.fromkeys(value.name for value in self._outputs if value.dtype is DType.STRING)
         return "; ".join([*nodes, *(f"output '{name}': {STRINGS}" for name in strings)])
 
     def reasons(self) -> Iterator[tuple[Node, str]]:
         """The nodes that are evaluated on the host, those of bodies included, each with the reason."""
         for step in self.steps:
-            if isinstance(step, HostStep):
-                yield step.host.node, step.host.reason
-                for body in step.bodies:
-                    yield from body.reasons()
+            yield from step.reasons()
 
-    def native_steps(self) -> Iterator[NativeStep]:
+    def native_steps(self) -> Iterator[NativeStep | LoopStep]:
         """The native steps, those of bodies included."""
         for step in self.steps:
-            if isinstance(step, NativeStep):
-                yield step
-            else:
-                for body in step.bodies:
-                    yield from body.native_steps()
+            yield from step.native_steps()
 
     def run(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
         """The outputs for inputs whose types have been checked. Unforeseen if the run meets what was not planned."""
         return [
-            _array(value, values, bound) for values, bound in [self._results(inputs, sizes)] for value in self._outputs
+            array_of(value, values, bound)
+            for values, bound in [self._results(inputs, sizes)]
+            for value in self._outputs
         ]
 
     def run_owned(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
@@ -406,11 +440,7 @@ class Schedule:
         """After which step each array is let go."""
         keep, last = set(graph.outputs), dict[Value, int]()
         for number, step in enumerate(self.steps):
-            if isinstance(step, NativeStep):
-                used = (*step.segment.inputs, *step.segment.outputs)
-            else:
-                used = tuple(value for value in (*step.host.node.inputs, *step.host.node.outputs) if value is not None)
-            last.update((value, number) for value in used if value not in keep)
+            last.update((value, number) for value in (*step.inputs, *step.outputs) if value not in keep)
         ends: list[list[Value]] = [[] for _ in self.steps]
         for value, number in last.items():
             ends[number].append(value)
@@ -450,7 +480,7 @@ class _Assumed:
         if key in self._passed:
             return
         for a, b in self._pairs:
-            _check(a, b, sizes)
+            check_equal(a, b, sizes)
         if len(self._passed) >= CHECKS_KEPT:
             self._passed.clear()
         self._passed[key] = None
@@ -460,10 +490,12 @@ def make_schedule(
     plan: Draft, compiled: Iterator[Compiled], threads: int, frames: FramePool, table_bytes: int
 ) -> Schedule:
     """The schedule of a draft. compiled: the code of its segments, in order."""
-    steps: list[NativeStep | HostStep] = []
+    steps: list[NativeStep | LoopStep | HostStep] = []
     for step in plan.steps:
         if isinstance(step, Segment):
             steps.append(NativeStep(step, next(compiled), threads, frames, table_bytes))
+        elif isinstance(step, LoopNode):
+            steps.append(LoopStep(step, next(compiled), threads, frames, table_bytes))
         else:
             bodies = [make_schedule(body, compiled, threads, frames, table_bytes) for body in step.bodies]
             steps.append(HostStep(step, bodies))

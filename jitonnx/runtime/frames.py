@@ -83,7 +83,7 @@ class FramePool:
     """
 
     def __init__(self, limit: int | None = None, zeros: bool = False) -> None:
-        self._native = driver()
+        self.native = driver()
         self.zeros = zeros
         self._limit = limit
         self.frames = records(FRAME, _frames_kept())
@@ -92,7 +92,7 @@ class FramePool:
         self._record[0] = address(self.frames), len(self.frames)
         self.address = address(self._record)
         # At the end of the process daemon threads may be in the middle of runs: then nothing is freed.
-        weakref.finalize(self, _free, self._native, self._record, self.frames).atexit = False
+        weakref.finalize(self, _free, self.native, self._record, self.frames).atexit = False
         _pools.add(self)
 
     def execute(self, program: Loadable, bases: Words, stamps: Words | None = None) -> Words:
@@ -107,7 +107,7 @@ class FramePool:
         """What does so, one run at a time: whoever holds it keeps program, addresses and what lies there."""
         words = np.zeros(len(program.common.flags), np.int64)
         places = (program.address, address(bases), address(words), 0 if stamps is None else address(stamps))
-        native, pool = self._native.execute, self.address
+        native, pool = self.native.execute, self.address
 
         def execute() -> Words:
             if not native(pool, *places):
@@ -122,15 +122,15 @@ class FramePool:
     def expect(self, program: Loadable) -> None:
         """Keep to the limit, now that this program is going to be used."""
         if self._limit is not None and self.bytes > self._limit:
-            self._native.trim(self.address, 2 * program.tables.memory_bytes)
+            self.native.trim(self.address, 2 * program.tables.memory_bytes)
 
     def reclaim(self) -> None:
         """Take over frames from threads of the parent, in a child process: it does not have them."""
-        self._native.reclaim(self.address)
+        self.native.reclaim(self.address)
 
     def trim(self) -> None:
         """Free the memory of the frames that no run is using; the next run takes memory again."""
-        self._native.trim(self.address, _ALL)
+        self.native.trim(self.address, _ALL)
 
     @property
     def kept(self) -> int:

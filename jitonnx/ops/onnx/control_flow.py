@@ -119,7 +119,7 @@ class Loop(Operator):
             goes_on = bool(again.reshape(-1)[0])
             number += 1
         if rows is None:
-            return (*state, *map(_nothing, bodies[0].types[1 + len(state) :]))
+            return (*state, *map(no_rows, bodies[0].types[1 + len(state) :]))
         return (*state, *map(_stack, rows))
 
 
@@ -154,7 +154,8 @@ class Scan(Operator):
             raise InferenceError(f"num_scan_inputs is {self.num_scan_inputs}, but there are {len(rest)} inputs")
         return lengths, list(rest[:count]), list(rest[count:])
 
-    def _axes(self, scanned: Sequence[Any]) -> list[int]:
+    def input_axes(self, scanned: Sequence[Any]) -> list[int]:
+        """Which axis of each scanned input counts the iterations."""
         given = self.scan_input_axes or (0,) * len(scanned)
         if len(given) != len(scanned):
             raise InferenceError(f"scan_input_axes has {len(given)} axes for {len(scanned)} scanned inputs")
@@ -164,7 +165,7 @@ class Scan(Operator):
         _, state, scanned = self._parted(inputs)
         if self.batched:
             return [*(_without(x.type, (0,)) for x in state), *(_without(x.type, (0, 1)) for x in scanned)]
-        axes = self._axes(scanned)
+        axes = self.input_axes(scanned)
         return [*(x.type for x in state), *(_without(x.type, (a,)) for x, a in zip(scanned, axes, strict=True))]
 
     def infer_bodies(self, bodies: Bodies, *inputs: Value) -> list[Type]:
@@ -176,7 +177,7 @@ class Scan(Operator):
             batch, length = (*state, *scanned)[0].shape[0], scanned[0].shape[1]
             finals = [_stacked(bodies.hidden(type), batch) for type in carried]
             return [*finals, *(_stacked(_stacked(row, length), batch) for row in rows)]
-        lengths = [x.shape[axis] for x, axis in zip(scanned, self._axes(scanned), strict=True)]
+        lengths = [x.shape[axis] for x, axis in zip(scanned, self.input_axes(scanned), strict=True)]
         for length in lengths[1:]:
             if not demand_equal(lengths[0], length):
                 raise InferenceError(f"what is scanned has different lengths: {', '.join(map(str, lengths))}")
@@ -186,7 +187,7 @@ class Scan(Operator):
     def evaluate(self, *inputs: Any, bodies: Sequence[Body]) -> tuple[Any, ...]:
         lengths, state, scanned = self._parted(inputs)
         if not self.batched:
-            moved = [np.moveaxis(x, axis, 0) for x, axis in zip(scanned, self._axes(scanned), strict=True)]
+            moved = [np.moveaxis(x, axis, 0) for x, axis in zip(scanned, self.input_axes(scanned), strict=True)]
             if len({len(x) for x in moved}) > 1:
                 raise ValueError(f"what is scanned has different lengths: {[len(x) for x in moved]}")
             state, rows = self._scan(bodies[0], state, moved, len(moved[0]))
@@ -213,7 +214,7 @@ class Scan(Operator):
             for column, row in zip(rows, made, strict=True):
                 column.append(row)
         types = body.types[len(state) :]
-        stacked = [_stack(column) if column else _nothing(type) for column, type in zip(rows, types, strict=True)]
+        stacked = [_stack(column) if column else no_rows(type) for column, type in zip(rows, types, strict=True)]
         backwards = self.scan_output_directions or (0,) * len(stacked)
         return state, [row[::-1] if back else row for row, back in zip(stacked, backwards, strict=True)]
 
@@ -239,7 +240,7 @@ def _stack(rows: Sequence[Any]) -> np.ndarray:
     return np.stack(rows)
 
 
-def _nothing(row: Type) -> np.ndarray:
+def no_rows(row: Type) -> np.ndarray:
     """No rows of a type; sizes that nobody knows are 0, as onnxruntime has it."""
     sizes = [dim if isinstance(dim, int) else 0 for dim in row.shape or ()]
     return np.zeros((0, *sizes), np.float32 if row.dtype is None else row.dtype.numpy)

@@ -1,4 +1,4 @@
-"""Loops: a program run again and again, its results handed on from one iteration to the next, without Python between."""
+"""Loops: a program run again and again, each time on what it gave before, without Python in between."""
 
 from __future__ import annotations
 
@@ -76,9 +76,7 @@ def _loop(module: ir.Module) -> None:
             end(LoopEnd.LIMIT)
         programs = code.pointer(loop, LOOP, "programs")
         program = code.load(programs, POINTER)
-        code.build.store(
-            code.at(programs, code.word(loop, LOOP, "program_step")), code.field(loop, LOOP, "programs")
-        )
+        code.build.store(code.at(programs, code.word(loop, LOOP, "program_step")), code.field(loop, LOOP, "programs"))
         wanted = code.word(program, PROGRAM, "number")
         with code.when(code.compare(wanted, "!=", code.load(loaded)), likely=False):
             before = code.load(held, POINTER)
@@ -110,9 +108,11 @@ def _loop(module: ir.Module) -> None:
                 code.store(met, code.build.or_(code.load(met), flag))
             with code.when(code.compare(code.load(met), "!=", 0), likely=False):
                 end(LoopEnd.FLAGGED)
-        with code.when(code.build.not_(code.is_null(condition))):
-            with code.when(code.equal(code.load_int(condition, 8), 0), likely=False):
-                end(LoopEnd.FALSE)
+        with (
+            code.when(code.build.not_(code.is_null(condition))),
+            code.when(code.equal(code.load_int(condition, 8), 0), likely=False),
+        ):
+            end(LoopEnd.FALSE)
         with code.when(code.compare(after, ">=", code.load(look)), likely=False):
             now = code.call("jitonnx_clock")
             with code.when(code.compare(now, ">=", deadline), likely=False):

@@ -1,0 +1,77 @@
+"""Loops: recurrences over time and greedy decoders, each one model, jitonnx beside onnxruntime.
+
+    python -m bench.loops                        # all of bench/loop_models.py
+    python -m bench.loops --only decoder --threads 2 --rounds 30
+
+The runtimes take turns in one process. The table shows the median milliseconds of a run, the microseconds of an
+iteration, how many times as long onnxruntime takes, and the largest difference of outputs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from bench.loop_models import CASES, LoopCase
+
+PAUSE_SECONDS = 0.002
+"""Between turns: the other's threads stop spinning."""
+HEAD = f"{'model':44}{'ms':>9}{'us a step':>11}{'onnxruntime':>13}{'ratio':>8}{'differ':>9}"
+
+
+def measure(case: LoopCase, threads: int, rounds: int) -> str:
+    """A line of the table."""
+    runs = {name: _opened(name, case, threads) for name in ("jitonnx", "onnxruntime")}
+    results = {name: run() for name, run in runs.items()}
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for run in runs.values():
+        run()
+    for number in range(rounds):
+        for name in list(runs)[:: 1 if number % 2 else -1]:
+            time.sleep(PAUSE_SECONDS)
+            began = time.perf_counter()
+            runs[name]()
+            times[name].append(time.perf_counter() - began)
+    ours, theirs = (1e3 * statistics.median(times[name]) for name in ("jitonnx", "onnxruntime"))
+    return (
+        f"{case.name:44}{ours:9.3f}{1e3 * ours / case.steps:11.3f}{theirs:13.3f}{theirs / ours:8.2f}"
+        f"{_difference(results['jitonnx'], results['onnxruntime']):9.0e}"
+    )
+
+
+def _opened(runtime: str, case: LoopCase, threads: int) -> Callable[[], list[Any]]:
+    module = __import__(runtime)
+    options = module.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    session = module.InferenceSession(case.model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return lambda: session.run(None, case.feeds)  # type: ignore[no-any-return]
+
+
+def _difference(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> float:
+    """The largest difference of elements; infinite where shapes differ."""
+    if [array.shape for array in ours] != [array.shape for array in theirs]:
+        return np.inf
+    return max(float(np.abs(a.astype(np.float64) - b).max(initial=0)) for a, b in zip(ours, theirs, strict=True))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.loops", description="Loops beside onnxruntime.")
+    parser.add_argument("--only", nargs="+", default=[""], help="parts of models' names")
+    parser.add_argument("--threads", type=int, default=1, help="default: 1")
+    parser.add_argument("--rounds", type=int, default=20, help="default: 20")
+    options = parser.parse_args(arguments)
+    print(HEAD)
+    for make in CASES:
+        case = make()
+        if any(part in case.name for part in options.only):
+            print(measure(case, options.threads, options.rounds), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,406 @@
+"""Loops and Scans whose body is one native segment: iteration after iteration in one native call.
+
+    Loop ─ carried values in two alternating buffers ─ elements of scanned inputs by moving pointers ─ rows in place
+
+What the body carries unchanged is no more than an input. Where sizes of what is carried change from one iteration to
+the next (a cache that grows), iterations run different programs of one plan: those that are there already, and as many
+again, are run in one native call, and it grows with each.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jitonnx.engine.compiled import Compiled
+from jitonnx.engine.kept import Kept
+from jitonnx.engine.ready import PROGRAMS_KEPT
+from jitonnx.engine.unforeseen import check_equal
+from jitonnx.errors import InvalidArgument, RuntimeException
+from jitonnx.interpreter import array_of
+from jitonnx.ir import dims
+from jitonnx.ir.graph import Graph, Node, Value
+from jitonnx.ops.onnx.control_flow import Loop, Scan, no_rows
+from jitonnx.plan.plan import Plan
+from jitonnx.runtime.frames import FramePool, Loadable
+from jitonnx.runtime.layout import CARRIED, LOOP, WORD_BYTES, LoopEnd, address
+
+PATIENCE_NANOSECONDS = 40_000_000
+"""How long iterations run natively before Python may look at signals, such as that of Ctrl-C."""
+ROWS_AT_ONCE, ROW_BYTES_AT_ONCE = 64, 1 << 26
+"""Memory for stacked results is taken for all iterations that there can be if it is not more than so many bytes; else
+for so many rows, and twice as many whenever these are not enough."""
+PROGRAMS_AHEAD = 4
+"""Programs of sizes to come that are made before it is known whether the loop comes to them, at least."""
+
+_TRUE = np.array(True)
+
+
+class LoopNode(NamedTuple):
+    """A loop whose body is a native segment, which gives what `Roles.wanted` says.
+
+    inputs: values of the body that the segment reads.
+    """
+
+    node: Node
+    graph: Graph
+    plan: Plan
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+
+
+class Roles(NamedTuple):
+    """What a body's inputs and outputs are to the loop that runs it.
+
+    counted: the number of the iteration; told: the condition (both None in a Scan). states, next_states: what is
+    carried. scanned: elements; rows: what is stacked. goes_on: the condition for a further iteration, None if it always
+    holds.
+    """
+
+    counted: Value | None
+    told: Value | None
+    states: tuple[Value, ...]
+    scanned: tuple[Value, ...]
+    goes_on: Value | None
+    next_states: tuple[Value, ...]
+    rows: tuple[Value, ...]
+
+    @property
+    def wanted(self) -> tuple[Value, ...]:
+        """What an iteration has to compute: not what stays as it is."""
+        first = () if self.goes_on is None else (self.goes_on,)
+        pairs = zip(self.states, self.next_states, strict=True)
+        return (*first, *(behind for before, behind in pairs if behind is not before), *self.rows)
+
+
+def roles_of(node: Node) -> Roles | None:
+    """Those of a node's body; None if it is no loop, or one that only the host runs."""
+    if isinstance(node.operator, Loop):
+        body, count = node.bodies[0], len(node.arguments) - 2
+        if count < 0:
+            count = 0
+        counted, told, *inputs = body.inputs
+        goes_on, *outputs = body.outputs
+        always = goes_on is told or (goes_on.constant is not None and bool(goes_on.constant.all()))
+        states, rows = tuple(inputs[:count]), tuple(outputs[count:])
+        return Roles(counted, told, states, (), None if always else goes_on, tuple(outputs[:count]), rows)
+    if isinstance(node.operator, Scan) and not node.operator.batched:
+        body, scans = node.bodies[0], node.operator.num_scan_inputs
+        count = len(node.arguments) - scans
+        states, scanned = tuple(body.inputs[:count]), tuple(body.inputs[count : count + scans])
+        return Roles(None, None, states, scanned, None, tuple(body.outputs[:count]), tuple(body.outputs[count:]))
+    return None
+
+
+class _Iteration:
+    """The body's program for certain sizes.
+
+    given: the shapes of what the loop carries when it is run; made: what they are behind it.
+    """
+
+    def __init__(self, loadable: Loadable, given: Sequence[tuple[int, ...]], first: int, carried: int) -> None:
+        self.loadable = loadable
+        specs = list(loadable.program.outputs)[first:]
+        self.made = [spec.shape for spec in specs[:carried]]
+        self.bytes = [int(np.prod(spec.shape)) * spec.dtype.itemsize for spec in specs[:carried]]
+        self.rows = [spec.shape for spec in specs[carried:]]
+        self.steady = self.made == list(given)
+
+    def memory_bytes(self) -> int:
+        return self.loadable.bytes
+
+
+class LoopStep:
+    """A Loop or Scan that runs natively."""
+
+    def __init__(self, body: LoopNode, compiled: Compiled, threads: int, frames: FramePool, table_bytes: int) -> None:
+        node = body.node
+        roles = roles_of(node)
+        assert roles is not None, "Bug: a loop that only the host runs has a native step"
+        self.node, self.body, self.compiled, self._roles = node, body, compiled, roles
+        self.inputs = tuple(value for value in node.inputs if value is not None)
+        self.outputs = node.outputs
+        self.latest: Mapping[str, int] | None = None
+        """The sizes that the last program was made for."""
+        self._threads, self._frames = threads, frames
+        self._programs: Kept[_Iteration] = Kept(PROGRAMS_KEPT, _Iteration.memory_bytes, table_bytes)
+        outline = compiled.plan.outline
+        self._assumed = outline.assumed()
+        place = {value: number for number, value in enumerate(body.inputs)}
+        count = len(body.inputs)
+        own = [*roles.states, *roles.scanned]
+        bound = {name: binding for name, binding in body.graph.bindings.items() if binding.value in own}
+        self._names = sorted(set().union(*map(dims.variables, outline.numbers)))
+        self._sources = [
+            (own.index(bound[name].value), bound[name].place) if name in bound else None for name in self._names
+        ]
+        first = int(roles.goes_on is not None)
+        self._first = first
+        self._carried = [n for n, (a, b) in enumerate(zip(roles.states, roles.next_states, strict=True)) if a is not b]
+        # The address of what is carried and not read goes to a word behind those that a frame takes.
+        idle = count + len(body.outputs)
+        self._pairs = [
+            (place.get(roles.states[n], idle), count + first + number) for number, n in enumerate(self._carried)
+        ]
+        self._kinds = [value.dtype.numpy for value in (roles.next_states[n] for n in self._carried)]
+        self._row_place = count + first + len(self._carried)
+        self._row_kinds = [value.dtype.numpy for value in roles.rows]
+        self._idle = idle
+        self._counter = place.get(roles.counted) if roles.counted is not None else None
+        self._truth = place.get(roles.told) if roles.told is not None else None
+        self._state_places = [place.get(value) for value in roles.states]
+        self._scan_places = [place.get(value) for value in roles.scanned]
+        captures = node.bodies[0].inputs[len(node.bodies[0].inputs) - node.captures :]
+        self._captures = [
+            (outer, place[inner]) for outer, inner in zip(node.captured, captures, strict=True) if inner in place
+        ]
+
+    def reasons(self) -> Iterator[tuple[Node, str]]:
+        """No node is evaluated on the host."""
+        return iter(())
+
+    def native_steps(self) -> Iterator[LoopStep]:
+        """The body's code is native."""
+        yield self
+
+    @property
+    def counting(self) -> Iterator[Node]:
+        """No node tells sizes that steps behind it need."""
+        return iter(())
+
+    def explained_sizes(self, sizes: Mapping[str, int]) -> Mapping[str, int] | None:
+        """Sizes to look at the body for: those given if they are all it needs, else the last; None before any run."""
+        return sizes if set(self._names) <= set(sizes) else self.latest
+
+    def __call__(self, values: dict[Value, Any], sizes: dict[str, int]) -> None:
+        """Add what the loop gives to `values`."""
+        node = self.node
+        arguments = [None if value is None else array_of(value, values, sizes) for value in node.arguments]
+        captured = {outer: array_of(outer, values, sizes) for outer, _ in self._captures}
+        values.update(zip(node.outputs, self._run(arguments, captured, sizes), strict=False))
+
+    def _run(self, arguments: Sequence[Any], captured: Mapping[Value, Any], sizes: Mapping[str, int]) -> list[Any]:
+        """The outputs. arguments: the node's own inputs, None for absent ones. captured: the others that the body
+        reads. RuntimeException names the node where what it is given does not fit."""
+        operator, roles = self.node.operator, self._roles
+        if isinstance(operator, Scan):
+            count = len(roles.states)
+            scanned = [
+                _dense(array if axis == 0 else np.moveaxis(array, axis, 0))
+                for array, axis in zip(arguments[count:], operator.input_axes(arguments[count:]), strict=True)
+            ]
+            lengths = {len(array) for array in scanned}
+            if len(lengths) > 1:
+                raise self._error(f"what is scanned has different lengths: {sorted(lengths)}")
+            limit: int | None = lengths.pop()
+            goes_on, states = True, list(arguments[:count])
+        else:
+            times, condition, *states = (*arguments, None, None)[: max(len(arguments), 2)]
+            limit = None if times is None else int(times.reshape(-1)[0])
+            goes_on, scanned = condition is None or bool(condition.reshape(-1)[0]), []
+        if not goes_on or (limit is not None and limit <= 0):
+            state, rows = states, [no_rows(value.type) for value in roles.rows]
+        else:
+            places = {place: _dense(captured[outer]) for outer, place in self._captures}
+            loop = _Loop(self, [_dense(array) for array in states], scanned, places, limit, sizes)
+            state, rows = loop.result()
+        if isinstance(operator, Scan) and operator.scan_output_axes:
+            rows = [np.moveaxis(row, 0, axis) for row, axis in zip(rows, operator.scan_output_axes, strict=True)]
+        return [*state, *rows]
+
+    def iteration(
+        self, states: Sequence[tuple[int, ...]], elements: Sequence[tuple[int, ...]], sizes: Mapping[str, int]
+    ) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+        """What the program for these shapes is kept under: the values of its variables, and the shapes carried."""
+        own = (*states, *elements)
+        key = tuple(
+            [
+                sizes[name] if source is None else own[source[0]][source[1]]
+                for name, source in zip(self._names, self._sources, strict=True)
+            ]
+        )
+        return key, tuple([states[n] for n in self._carried])
+
+    def known(self, key: Any) -> _Iteration | None:
+        """A program that is there."""
+        return self._programs.find(key)
+
+    def made(self, key: Any) -> _Iteration:
+        """A program, made if need be."""
+        return self._programs.get(key, functools.partial(self._make, key))
+
+    def _make(self, key: tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]) -> _Iteration:
+        sizes = dict(zip(self._names, key[0], strict=True))
+        for a, b in self._assumed:
+            check_equal(a, b, sizes)
+        self.latest = sizes
+        loadable = self.compiled.loadable(sizes, self._threads, self._frames)
+        return _Iteration(loadable, key[1], self._first, len(self._carried))
+
+    def _error(self, text: str) -> RuntimeException:
+        node = self.node
+        return RuntimeException(
+            f"Non-zero status code returned while running {node.operator.name} node. Name:'{node.name}' "
+            f"Status Message: {text}"
+        )
+
+
+class _Loop:
+    """One run of a loop with at least one iteration."""
+
+    def __init__(
+        self,
+        step: LoopStep,
+        states: list[np.ndarray],
+        scanned: Sequence[np.ndarray],
+        captured: Mapping[int, np.ndarray],
+        limit: int | None,
+        sizes: Mapping[str, int],
+    ) -> None:
+        self._step, self._states, self._scanned, self._captured = step, states, scanned, captured
+        self._limit = (1 << 62) if limit is None else limit
+        self._sizes = sizes
+        self._elements = [array.shape[1:] for array in scanned]
+        self._rows: list[np.ndarray] = []
+        self._number, self._goes_on = 0, True
+        operator = step.node.operator
+        count = len(step._row_kinds)
+        scan = operator if isinstance(operator, Scan) else None
+        self._reads_back = (scan and scan.scan_input_directions) or (0,) * len(scanned)
+        self._writes_back = (scan and scan.scan_output_directions) or (0,) * count
+
+    def result(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """What is carried behind the last iteration, and what was stacked."""
+        ahead = PROGRAMS_AHEAD
+        while self._goes_on and self._number < self._limit:
+            programs = self._programs(ahead)
+            ahead *= 2
+            self._make_room(programs)
+            self._advance(programs)
+        count = self._number
+        for row in self._rows:
+            if len(row) > count:
+                row.resize((count, *row.shape[1:]), refcheck=False)
+        return self._states, self._rows
+
+    def _programs(self, ahead: int) -> list[_Iteration]:
+        """Programs of the next iterations; one alone serves all that follow if sizes stay as they are."""
+        step = self._step
+        shapes = [array.shape for array in self._states]
+        chain: list[_Iteration] = []
+        while len(chain) < self._limit - self._number:
+            key = step.iteration(shapes, self._elements, self._sizes)
+            found = step.known(key)
+            if found is None:
+                if chain and not ahead:
+                    break
+                found, ahead = step.made(key), max(ahead - 1, 0)
+            if chain and (found.steady or found.rows != chain[0].rows):
+                break
+            chain.append(found)
+            if found.steady:
+                break
+            for place, shape in zip(step._carried, found.made, strict=True):
+                shapes[place] = shape
+        return chain
+
+    def _make_room(self, programs: Sequence[_Iteration]) -> None:
+        """Have memory for the next rows."""
+        shapes = programs[0].rows
+        kinds = self._step._row_kinds
+        if not self._rows:
+            self._rows = [
+                np.empty((self._capacity(int(np.prod(shape)) * kind.itemsize), *shape), kind)
+                for shape, kind in zip(shapes, kinds, strict=True)
+            ]
+            return
+        for index, (row, shape) in enumerate(zip(self._rows, shapes, strict=True)):
+            if row.shape[1:] != shape:
+                raise self._step._error(
+                    f"an element that the body gives has the shapes {sorted({row.shape[1:], shape})} "
+                    "in different iterations"
+                )
+            if len(row) <= self._number:
+                larger = np.empty((min(2 * len(row), self._limit), *shape), row.dtype)
+                larger[: self._number] = row[: self._number]
+                self._rows[index] = larger
+
+    def _capacity(self, row_bytes: int) -> int:
+        """How many rows to take memory for."""
+        return self._limit if self._limit * row_bytes <= ROW_BYTES_AT_ONCE else min(self._limit, ROWS_AT_ONCE)
+
+    def _advance(self, programs: Sequence[_Iteration]) -> None:
+        """Run as many iterations as there are programs and memory for; all of them on one that is steady."""
+        step, steady, number = self._step, programs[0].steady, self._number
+        limit = min([self._limit if steady else number + len(programs), *map(len, self._rows)])
+        record = np.zeros(1, LOOP)
+        base = record.ctypes.data
+        goes_on = np.zeros(1, np.int8)
+        bases, strides = [0] * (step._idle + 1), [0] * (step._idle + 1)
+        if step._counter is not None:
+            bases[step._counter] = base + LOOP.fields["number"][1]  # type: ignore[index]
+        if step._truth is not None:
+            bases[step._truth] = address(_TRUE)
+        if step._first:
+            bases[len(step.body.inputs)] = goes_on.ctypes.data
+        for place, array in self._captured.items():
+            bases[place] = array.ctypes.data
+        for state, array in zip(step._state_places, self._states, strict=True):
+            if state is not None:
+                bases[state] = array.ctypes.data
+        for scan, array, back in zip(step._scan_places, self._scanned, self._reads_back, strict=True):
+            if scan is not None:
+                stride = array.strides[0]
+                position = len(array) - 1 - number if back else number
+                bases[scan], strides[scan] = array.ctypes.data + position * stride, -stride if back else stride
+        for place, (array, back) in enumerate(zip(self._rows, self._writes_back, strict=True), step._row_place):
+            stride = array.strides[0]
+            position = len(array) - 1 - number if back else number
+            bases[place], strides[place] = array.ctypes.data + position * stride, -stride if back else stride
+        buffers = []
+        carried = np.zeros(len(step._pairs), CARRIED)
+        for index, (given, made) in enumerate(step._pairs):
+            size = max([one.bytes[index] for one in programs])
+            pair = np.empty(size, np.uint8), np.empty(size if limit - number > 1 else 0, np.uint8)
+            buffers.append(pair)
+            bases[made] = pair[0].ctypes.data
+            carried[index] = given * WORD_BYTES, made * WORD_BYTES, pair[1].ctypes.data
+        moving, moved = np.array(bases, np.int64), np.array(strides, np.int64)
+        table = np.array([one.loadable.address for one in programs], np.int64)
+        flags = np.zeros(len(step.compiled.plan.flags), np.int64)
+        record[0] = (
+            step._frames.address,
+            table.ctypes.data,
+            0 if steady else WORD_BYTES,
+            moving.ctypes.data,
+            moved.ctypes.data,
+            step._idle,
+            carried.ctypes.data,
+            len(carried),
+            goes_on.ctypes.data if step._first else 0,
+            number,
+            limit,
+            flags.ctypes.data if len(flags) else 0,
+            PATIENCE_NANOSECONDS,
+        )
+        end = LoopEnd.LATE
+        while end is LoopEnd.LATE:  # Python looks at signals between two calls
+            end = LoopEnd(step._frames.native.loop(base))
+        if end is LoopEnd.MEMORY:
+            raise RuntimeException("There is not enough memory for the intermediate results of a loop's body")
+        if end is LoopEnd.FLAGGED:
+            met = [flag.text for flag, word in zip(step.compiled.plan.flags, flags.tolist(), strict=True) if word]
+            raise InvalidArgument("; ".join(met))
+        self._number, self._goes_on = int(record["number"][0]), end is not LoopEnd.FALSE
+        done = self._number - number
+        last = programs[0] if steady else programs[done - 1]
+        for index, place in enumerate(step._carried):
+            memory = buffers[index][(done - 1) % 2][: last.bytes[index]]
+            self._states[place] = memory.view(step._kinds[index]).reshape(last.made[index])
+
+
+def _dense(array: np.ndarray) -> np.ndarray:
+    return array if array.flags.c_contiguous else array.copy(order="C")
