@@ -306,6 +306,18 @@ class Attention(Computation):
 
 
 @dataclass(frozen=True)
+class LinearAttention(Computation):
+    """q [B, T, H, K], k [B, T, Hkv, K], v [B, T, Hkv, V], state [B, Hkv, K, V]?, factor [B, T, Hkv, K or 1]?, beta
+    [B, T, Hkv or 1, 1]?: a state for each head of k and v, updated step by step and read by the H / Hkv heads of q.
+
+    S = factor ∘ S + k (beta (v - Sᵀ k))ᵀ, without beta S = factor ∘ S + k vᵀ; y = scale Sᵀ q. Outputs y [B, T, H, V]
+    and the last S.
+    """
+
+    scale: float
+
+
+@dataclass(frozen=True)
 class Recurrent(Computation):
     """x [T, B, I], w, r, b?, sequence_lens?, initial_h?, initial_c?, p?: ONNX's LSTM, GRU or RNN, layout 0.
 

@@ -114,7 +114,8 @@ class Operator:
     """The first input is a condition that is decided before the run wherever the inputs' sizes tell it."""
     bodies: ClassVar[tuple[str, ...]] = ()
     """ONNX's names of the attributes that are graphs, which the operator runs. `evaluate` is given, as `bodies`, a
-    function for each, of a body's own inputs, which gives a list of its outputs."""
+    function for each, of a body's own inputs, which gives a list of its outputs. A trailing "?" marks one that may be
+    absent: it then gives what it is given."""
 
     @classmethod
     def upgrade(cls, node: RawNode) -> None:

@@ -101,15 +101,18 @@ class Builder:
     ) -> tuple[list[Graph], list[Value]]:
         """The graphs that an operator runs, and what they capture."""
         protos = {attribute.name: attribute.g for attribute in scope.resolve(node) if attribute.HasField("g")}
-        missing = [name for name in operator.bodies if name not in protos]
+        missing = [name for name in operator.bodies if name not in protos and not name.endswith("?")]
         if missing:
             raise InvalidGraph(f"This is an invalid model. In {describe(node)}: it lacks the attribute {missing[0]!r}")
-        names = dict.fromkeys(name for body in operator.bodies for name in captured(protos[body]))
+        given = [protos.get(name.removesuffix("?")) for name in operator.bodies]
+        names = dict.fromkeys(name for proto in given if proto is not None for name in captured(proto))
         read = {name: scope.values.get(name) for name in names}
         shared = {name: value for name, value in read.items() if value is not None and value.constant is None}
         bodies = [
-            self._body_of(protos[name], operator.body_inputs(index, *inputs), list(shared), scope, node)
-            for index, name in enumerate(operator.bodies)
+            _passing_on(operator.body_inputs(index, *inputs), shared)
+            if proto is None
+            else self._body_of(proto, operator.body_inputs(index, *inputs), list(shared), scope, node)
+            for index, proto in enumerate(given)
         ]
         return bodies, list(shared.values())
 
@@ -257,6 +260,17 @@ _CONSTANTS: Mapping[str, Callable[[Any], np.ndarray]] = {
     "value_strings": lambda value: strings_of(value, (len(value),)),
 }
 """The attributes of Constant, and how each becomes an array."""
+
+
+def _passing_on(types: Sequence[Type], shared: Mapping[str, Value]) -> Graph:
+    """The body that gives what it is given, in the place of one that is left out."""
+    graph = Graph("absent")
+    graph.outputs = [
+        graph.add_input(f"given_{place}", with_sizes(type, f"given_{place}")) for place, type in enumerate(types)
+    ]
+    for name, value in shared.items():
+        graph.add_input(name, value.type)
+    return graph
 
 
 def _text(data: bytes) -> str:

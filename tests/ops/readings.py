@@ -10,7 +10,7 @@ from jitonnx.computation import computations as c
 from jitonnx.computation import resampling
 from jitonnx.ir import dims
 from jitonnx.ops import fused
-from jitonnx.ops.onnx import convolution, normalization, pooling, recurrent, softmax
+from jitonnx.ops.onnx import convolution, linear_attention, normalization, pooling, recurrent, softmax
 from jitonnx.ops.windows import Windows, extent
 
 Arrays = list[Any]
@@ -77,6 +77,19 @@ def _kept_ratio(x: Any, sizes: Any) -> float:
     return min(quotients) if x.policy == "not_larger" else max(quotients)
 
 
+def _linear_attention(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> Any:
+    q, k, v, state, factor, beta = operands
+    decay = None if factor is None else np.log(factor).reshape(*factor.shape[:2], -1)
+    rate = None if beta is None else np.ascontiguousarray(beta).reshape(*beta.shape[:2], -1)
+    rule = "_".join(name for name, given in (("gated", factor), ("delta", beta)) if given is not None) or "linear"
+    operator = linear_attention.LinearAttention(
+        q_num_heads=q.shape[2], kv_num_heads=k.shape[2], scale=x.scale, update_rule=rule
+    )
+    packed = (part.reshape(*part.shape[:2], part.shape[2] * part.shape[3]) for part in (q, k, v))
+    y, present = operator.evaluate(*packed, state, decay, rate)
+    return y.reshape(shape), present
+
+
 def _recurrent(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> Any:
     kind = {"GRU": recurrent.GRU, "LSTM": recurrent.LSTM, "RNN": recurrent.RNN}[x.kind]
     counts = [(name, recurrent.ACTIVATIONS[name].parameters, a, b) for name, a, b in x.activations]
@@ -125,6 +138,7 @@ READERS = {
     ).evaluate(*operands),
     c.Normalize: _normalize,
     c.Pool: _pool,
+    c.LinearAttention: _linear_attention,
     c.Recurrent: _recurrent,
     c.Resize: _resize,
     c.Softmax: lambda x, operands, shape, sizes: (softmax.LogSoftmax if x.log else softmax.Softmax)(

@@ -79,7 +79,7 @@ def test_types_are_those_of_onnx(declaration: type[Operator]) -> None:
 @every_operator
 def test_attributes_are_those_of_onnx(declaration: type[Operator]) -> None:
     schema, declared = newest(declaration), attributes(declaration)
-    assert set(declared) | set(declaration.bodies) == set(schema.attributes)
+    assert set(declared) | {name.removesuffix("?") for name in declaration.bodies} == set(schema.attributes)
     for name, entry in declared.items():
         given = schema.attributes[name]
         assert (entry.default is MISSING) == given.required, name
@@ -119,11 +119,12 @@ def covered() -> set[tuple[str, str, int]]:
         versions = registry.find(case.domain, case.operator).versions
         found.add((case.domain, case.operator, max(v for v in versions if v <= case.opset)))
     for test in node_tests().values():  # operators on sequences and such that run graphs: ONNX's own models test these
-        opset = next((entry.version for entry in test.model.opset_import if entry.domain == ""), 0)
+        opsets = {entry.domain: entry.version for entry in test.model.opset_import}
         for node in test.model.graph.node:
-            declaration = registry.find("", node.op_type)
+            declaration = registry.find(node.domain, node.op_type)
             if declaration is not None and (declaration.bodies or on_host(declaration)):
-                found.add(("", node.op_type, max((v for v in declaration.versions if v <= opset), default=0)))
+                known = [v for v in declaration.versions if v <= opsets.get(node.domain, 0)]
+                found.add((node.domain, node.op_type, max(known, default=0)))
     for name, opset in CONTROL_FLOW:
         found.add(("", name, max(v for v in registry.find("", name).versions if v <= opset)))
     return found

@@ -25,6 +25,7 @@ SELECTORS: dict[type[c.Computation], str] = {
     c.ReverseSequence: "indexing.reverse_sequence",
     c.MatMul: "products.matmul",
     c.Attention: "products.attention",
+    c.LinearAttention: "linear_attention.linear_attention",
     c.Pool: "pooling.pool",
     c.LocalResponseNormalize: "lrn.local_response_normalize",
     c.Resize: "resizing.resize",

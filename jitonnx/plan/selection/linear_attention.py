@@ -1,0 +1,57 @@
+"""Linear attention: one kernel that goes through the steps of each head."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jitonnx.computation import computations as c
+from jitonnx.computation.lowering import Statement
+from jitonnx.ir.dims import DimLike
+from jitonnx.ir.graph import Value
+from jitonnx.kernels.linear_attention.spec import LinearAttentionSpec
+from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.fusion import Group
+from jitonnx.plan.tensor import Tensor
+
+if TYPE_CHECKING:
+    from jitonnx.plan.planner import Planner
+
+ORDER = (0, 1, 2, 3)
+
+
+def linear_attention(planner: Planner, group: Group, statement: Statement) -> None:
+    """LinearAttention: y and the state behind the last step."""
+    computation = statement.computation
+    assert isinstance(computation, c.LinearAttention)
+    q, k, v, past, factor, beta = statement.inputs
+    assert q is not None and k is not None and v is not None
+    queries, keys, values = (_rows(planner, value) for value in (q, k, v))
+    y, present = (planner.place(value, ORDER) for value in statement.outputs)
+    if y.strides[3] != 1 and y.shape[3] != 1:
+        y = planner.move(statement.outputs[0], ORDER)
+    if not present.contiguous:
+        present = planner.move(statement.outputs[1], ORDER)
+    spec = LinearAttentionSpec(
+        q.shape[2] // k.shape[2],  # type: ignore[arg-type]
+        computation.scale,
+        gated=factor is not None,
+        delta=beta is not None,
+        past=past is not None,
+    )
+    # What is not there is not read: another operand stands in its place.
+    before = queries if past is None else planner.dense(past)
+    fading = queries if factor is None else planner.tensor(factor)
+    rate = queries if beta is None else planner.tensor(beta)
+    batch, steps, heads, rows = k.shape
+    sizes: list[DimLike] = [batch, steps, heads, rows, v.shape[3]]
+    for tensor in (queries, keys, values):
+        sizes += tensor.strides[:3]
+    sizes += [*fading.strides, *rate.strides[:3], *y.strides[:3]]
+    operands = [queries, keys, values, before, fading, rate, y, present]
+    planner.call(KernelCall(spec, operands, sizes, 6, 2, label="linear attention", reason="step by step"))
+
+
+def _rows(planner: Planner, value: Value) -> Tensor:
+    """An operand whose last axis lies without gaps."""
+    tensor = planner.tensor(value)
+    return tensor if tensor.strides[3] == 1 or tensor.shape[3] == 1 else planner.copy(tensor, ORDER, "needed as rows")
