@@ -11,7 +11,7 @@ from jitonnx import errors
 from jitonnx.errors import Fail, InvalidGraph
 from jitonnx.ir.bodies import with_sizes
 from jitonnx.ir.graph import Graph, GraphError, Value
-from jitonnx.ir.operator import InferenceError, Operator
+from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.strings import string_scalar, strings_of
 from jitonnx.ir.types import Type
@@ -27,6 +27,7 @@ from jitonnx.model.check import (
 from jitonnx.model.functions import Scope, enter
 from jitonnx.model.tensors import TensorReader
 from jitonnx.model.types import Dimensions, declaration, tensor_type, value_type
+from jitonnx.ops.composite import Composite, Nodes
 from jitonnx.ops.registry import canonical, registry
 from jitonnx.proto import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
 
@@ -189,6 +190,13 @@ class Builder:
     def _added(
         self, graph: Graph, operator: Operator, raw: RawNode, origin: tuple[str, ...], node: NodeProto, scope: Scope
     ) -> tuple[Value, ...]:
+        if isinstance(operator, Composite):
+            try:
+                return self._composed(graph, operator, raw, origin)
+            except DataDependentError:
+                pass  # it is evaluated by the host
+            except (InferenceError, GraphError) as error:
+                raise GraphError(f"{operator.name} node {raw.name!r}: {error}") from error
         if not operator.bodies:
             return graph.add(operator, raw.inputs, name=raw.name, outputs=raw.outputs, origin=origin)
         try:
@@ -205,6 +213,12 @@ class Builder:
             bodies=bodies,
             captures=len(captures),
         )
+
+    def _composed(self, graph: Graph, operator: Composite, raw: RawNode, origin: tuple[str, ...]) -> tuple[Value, ...]:
+        """The outputs of nodes that do together what `operator` says."""
+        operator.check_types(raw.inputs)
+        parts = Nodes(graph, origin, raw.outputs)
+        return as_tuple(operator.compose(parts, *raw.inputs))
 
     # ------------------------------------------------------------ attributes
 

@@ -253,6 +253,8 @@ def build(case: Case, sizes: str = "") -> onnx.ModelProto:
         [_initializer(case.inputs[i], f"x{i}") for i in case.constants if case.inputs[i] is not None],
     )
     opsets = [helper.make_opsetid(case.domain, case.opset)]
+    if case.domain:
+        opsets.append(helper.make_opsetid("", NEWEST_OPSET_OF_ONNXRUNTIME))
     return helper.make_model(graph, opset_imports=opsets, ir_version=NEWEST_IR_OF_ONNXRUNTIME)
 
 

@@ -7,11 +7,13 @@ from functools import cache
 from typing import Any
 
 import pytest
-from onnx import defs, helper
+from onnx import AttributeProto, defs, helper
+from onnxruntime.capi import onnxruntime_pybind11_state as pybind_state
 
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.operator import Operator
 from jitonnx.ops.base import BOOLS, NUMBERS
+from jitonnx.ops.composite import Composite
 from jitonnx.ops.registry import registry
 from tests.models.test_node_models import node_tests
 from tests.ops.tables import all_cases
@@ -28,6 +30,9 @@ def schemas() -> dict[tuple[str, str], dict[int, Any]]:
     found: dict[tuple[str, str], dict[int, Any]] = defaultdict(dict)
     for schema in defs.get_all_schemas_with_history():
         found[schema.domain, schema.name][schema.since_version] = schema
+    for schema in pybind_state.get_all_operator_schema():  # of the same form, and the same names
+        if schema.domain == "com.microsoft":
+            found[schema.domain, schema.name][schema.since_version] = schema
     return found
 
 
@@ -58,8 +63,8 @@ def test_versions_are_those_of_onnx(declaration: type[Operator]) -> None:
 @every_operator
 def test_inputs_and_outputs_are_those_of_onnx(declaration: type[Operator]) -> None:
     schema = newest(declaration)
-    option = {defs.OpSchema.FormalParameterOption.Optional: "?", defs.OpSchema.FormalParameterOption.Variadic: "*"}
-    assert list(declaration.inputs) == [entry.name + option.get(entry.option, "") for entry in schema.inputs]
+    option = {"Optional": "?", "Variadic": "*"}
+    assert list(declaration.inputs) == [entry.name + option.get(entry.option.name, "") for entry in schema.inputs]
     plain = [name.rstrip("?*") for name in declaration.outputs]
     assert plain == [entry.name for entry in schema.outputs]
 
@@ -76,6 +81,13 @@ def test_types_are_those_of_onnx(declaration: type[Operator]) -> None:
     assert declaration.types is None or allowed <= declaration.types
 
 
+def default_value(attribute: Any) -> AttributeProto:
+    """What an attribute of a schema is by default; without a name if nothing."""
+    if isinstance(attribute, defs.OpSchema.Attribute):
+        return attribute.default_value
+    return AttributeProto.FromString(attribute._default_value)
+
+
 @every_operator
 def test_attributes_are_those_of_onnx(declaration: type[Operator]) -> None:
     schema, declared = newest(declaration), attributes(declaration)
@@ -83,8 +95,9 @@ def test_attributes_are_those_of_onnx(declaration: type[Operator]) -> None:
     for name, entry in declared.items():
         given = schema.attributes[name]
         assert (entry.default is MISSING) == given.required, name
-        if given.default_value.name and entry.default is not None:  # None: worked out from other attributes
-            expected = helper.get_attribute_value(given.default_value)
+        default = default_value(given)
+        if default.name and entry.default is not None:  # None: worked out from other attributes
+            expected = helper.get_attribute_value(default)
             expected = expected.decode() if isinstance(expected, bytes) else expected
             expected = tuple(expected) if isinstance(expected, list) else expected
             close = pytest.approx(expected) if isinstance(expected, float) else expected
@@ -94,13 +107,19 @@ def test_attributes_are_those_of_onnx(declaration: type[Operator]) -> None:
 @every_operator
 def test_declaration_has_all_its_parts(declaration: type[Operator]) -> None:
     assert declaration.__doc__ and not declaration.__doc__.startswith(f"{declaration.name}("), "no docstring"
+    if issubclass(declaration, Composite):
+        assert declaration.compose is not Composite.compose
+        assert_as_many_parameters_as_inputs(declaration, declaration.compose, 2)
+        return
     infer = "infer_bodies" if declaration.bodies else "infer"
     parts = [infer, "evaluate", *(["body_inputs"] if declaration.bodies else [] if on_host(declaration) else ["lower"])]
     for part in parts:
         assert getattr(declaration, part) is not getattr(Operator, part), f"no {part}"
-    parameters = list(inspect.signature(getattr(declaration, infer)).parameters.values())[
-        2 if declaration.bodies else 1 :
-    ]
+    assert_as_many_parameters_as_inputs(declaration, getattr(declaration, infer), 2 if declaration.bodies else 1)
+
+
+def assert_as_many_parameters_as_inputs(declaration: type[Operator], method: Any, own: int) -> None:
+    parameters = list(inspect.signature(method).parameters.values())[own:]
     if not any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         assert len(parameters) == len(declaration.inputs)
 

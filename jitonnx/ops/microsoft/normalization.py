@@ -1,0 +1,128 @@
+"""Layer normalizations of sums, as transformers have them: of a residual connection, and of embeddings."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Value
+from jitonnx.ir.operator import InferenceError, Tensor
+from jitonnx.ops.composite import Parts
+from jitonnx.ops.microsoft.base import Contributed
+from jitonnx.ops.onnx.arithmetic import Add
+from jitonnx.ops.onnx.cast import Cast
+from jitonnx.ops.onnx.gather import Gather
+from jitonnx.ops.onnx.generators import ConstantOfShape, Range
+from jitonnx.ops.onnx.logic import Equal
+from jitonnx.ops.onnx.normalization import LayerNormalization, RMSNormalization
+from jitonnx.ops.onnx.reduction import ReduceSum
+from jitonnx.ops.onnx.shape import Shape, Squeeze
+
+_HALF_OR_SINGLE = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT})
+
+
+class SkipLayerNormalization(Contributed):
+    """LayerNormalization of input + skip + bias over the last axis; the statistics, and the sum itself."""
+
+    inputs = ("input", "skip", "gamma", "beta?", "bias?")
+    outputs = ("output", "mean?", "inv_std_var?", "input_skip_bias_sum?")
+    types = _HALF_OR_SINGLE
+
+    epsilon: float = 1e-12
+
+    def compose(
+        self,
+        parts: Parts,
+        x: Value,
+        skip: Value,
+        gamma: Value,
+        beta: Value | None = None,
+        bias: Value | None = None,
+    ) -> tuple[Value, ...]:
+        total = _sum(parts, x, skip, bias)
+        scaling = [gamma] if beta is None else [gamma, beta]
+        if not (parts.wanted(1) or parts.wanted(2)):
+            y = parts.add(LayerNormalization(epsilon=self.epsilon), total, *scaling)
+            return y, y, y, total  # nobody reads the two in the middle
+        return (*parts.add_many(LayerNormalization(epsilon=self.epsilon), [total, *scaling], 3), total)
+
+
+class SkipSimplifiedLayerNormalization(Contributed):
+    """RMSNormalization of input + skip + bias over the last axis, and the sum itself.
+
+    onnxruntime does not say what its outputs 1 and 2 are.
+    """
+
+    inputs = ("input", "skip", "gamma", "bias?")
+    outputs = ("output", "mean?", "inv_std_var?", "input_skip_bias_sum?")
+    types = _HALF_OR_SINGLE
+
+    epsilon: float = 1e-12
+
+    def compose(
+        self, parts: Parts, x: Value, skip: Value, gamma: Value, bias: Value | None = None
+    ) -> tuple[Value, ...]:
+        if parts.wanted(1) or parts.wanted(2):
+            raise InferenceError("mean and inv_std_var are outputs for training, which are not supported")
+        total = _sum(parts, x, skip, bias)
+        y = parts.add(RMSNormalization(epsilon=self.epsilon), total, gamma)
+        return y, y, y, total  # nobody reads the two in the middle
+
+
+def _sum(parts: Parts, x: Value, skip: Value, bias: Value | None) -> Value:
+    total = parts.add(Add(), x, skip)
+    return total if bias is None else parts.add(Add(), total, bias)
+
+
+class EmbedLayerNormalization(Contributed):
+    """LayerNormalization of the sum of the embeddings of words, positions and segments.
+
+    output [batch, length, hidden]; mask_index [batch], how many elements of each row of `mask` are 1 (0 without one);
+    embedding_sum, what is normalized. Position n of a row is n where position_ids are not given.
+    """
+
+    inputs = (
+        "input_ids",
+        "segment_ids?",
+        "word_embedding",
+        "position_embedding",
+        "segment_embedding?",
+        "gamma",
+        "beta",
+        "mask?",
+        "position_ids?",
+    )
+    outputs = ("output", "mask_index?", "embedding_sum?")
+    types = frozenset({DType.INT32})
+
+    epsilon: float = 1e-12
+    mask_index_type: int | None = None
+
+    def compose(
+        self, parts: Parts, ids: Value, segments: Value | None, words: Value, *others: Value | None
+    ) -> tuple[Value, ...]:
+        positions, segment_embedding, gamma, beta, mask, position_ids = (*others, None, None)[:6]
+        if len(ids.shape) != 2:
+            raise InferenceError(f"input_ids is {ids.type}; [batch, length] is needed")
+        if (segments is None) != (segment_embedding is None):
+            raise InferenceError("segment_ids and segment_embedding are given together, or neither")
+        if position_ids is None:
+            length = parts.add(Squeeze(), parts.add(Shape(start=1, end=2), ids))
+            zero, one = (parts.constant(np.int64(number)) for number in (0, 1))
+            position_ids = parts.add(Range(), zero, length, one)
+        total = parts.add(Add(), parts.add(Gather(), words, ids), parts.add(Gather(), positions, position_ids))
+        if segments is not None:
+            total = parts.add(Add(), total, parts.add(Gather(), segment_embedding, segments))
+        y = parts.add(LayerNormalization(epsilon=self.epsilon), total, gamma, beta)
+        return y, self._counts(parts, ids, mask) if parts.wanted(1) else y, total
+
+    def _counts(self, parts: Parts, ids: Value, mask: Value | None) -> Value:
+        if mask is None:
+            nothing = np.zeros(1, np.int32)
+            return parts.add(ConstantOfShape(value=Tensor(nothing)), parts.add(Shape(start=0, end=1), ids))
+        ones = parts.add(Equal(), mask, parts.constant(np.int32(1)))
+        counted = parts.add(Cast(to=int(DType.INT32)), ones)
+        return parts.add(ReduceSum(keepdims=False), counted, parts.constant(np.array([1], np.int64)))
+
+
+OPERATORS = (EmbedLayerNormalization, SkipLayerNormalization, SkipSimplifiedLayerNormalization)
