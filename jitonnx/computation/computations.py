@@ -380,6 +380,18 @@ class Resize(Computation):
     aspect: tuple[tuple[DimLike, DimLike], ...] = ()
 
 
+@dataclass(frozen=True)
+class Sample(Computation):
+    """x [N, C, spatial...], coordinates [N, axes, P], factors [N, P]?: x at P places, times factors: [N, C, P].
+
+    Coordinates are in elements along each spatial axis, in order; see `jitonnx.computation.sampling` for the rest.
+    """
+
+    mode: str
+    outside: str
+    aligned: bool
+
+
 # ---------------------------------------------------------------- everything else
 
 

@@ -78,7 +78,7 @@ class Placement:
                 continue
             rank = len(value.shape)
             computation = None if group.anchor is None else group.anchor.computation
-            if isinstance(computation, IMAGES) and rank >= 3:
+            if (isinstance(computation, IMAGES) and rank >= 3) or _gives_pixels(group):
                 self._orders[value] = channels_last_order(rank)
                 kept.add(value)
             elif isinstance(computation, c.Attention):
@@ -190,6 +190,16 @@ class Placement:
 
     def _whole(self, value: Value) -> Tensor:
         return dense_tensor(value.name, value.shape, value.dtype, self.order(value))
+
+
+def _gives_pixels(group: Group) -> bool:
+    """Whether a group samples an image whose channels are to lie side by side."""
+    if group.anchor is None or not isinstance(group.anchor.computation, c.Sample):
+        return False
+    from jitonnx.plan.selection.sampling import reads_pixels  # few models sample
+
+    image = group.anchor.inputs[0]
+    return image is not None and reads_pixels(image)
 
 
 def _before(statement: Statement, tensor: Tensor) -> Tensor | None:

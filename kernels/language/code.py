@@ -21,7 +21,14 @@ from typing import Any, TypeAlias
 import llvmlite.ir as ir
 
 from jitonnx.kernels.language import types
-from jitonnx.kernels.language.llvm import alloca, live_mask, masked_load, masked_store, not_unrolled
+from jitonnx.kernels.language.llvm import (
+    alloca,
+    live_mask,
+    masked_gather,
+    masked_load,
+    masked_store,
+    not_unrolled,
+)
 from jitonnx.kernels.language.simd import LINE_BYTES
 from jitonnx.kernels.language.trace import Traced, select
 from jitonnx.target import Target
@@ -276,6 +283,14 @@ class Pointer:
             at = index + select(live > lane, step * lane, 0)
             result = builder.insert_element(result, builder.load(self._address(at)), ir.IntType(32)(lane))
         return self._from_memory(result)
+
+    def gather(self, places: Traced, chosen: Traced) -> Traced:
+        """The vector p[places[0]], p[places[1]], … (int32 or int64) of the lanes in which `chosen` holds; others are 0
+        and not read."""
+        loaded = masked_gather(
+            self._code.builder, self.value, self.element.memory, places.value, chosen.value, self._alignment
+        )
+        return self._from_memory(loaded)
 
     def store_apart(self, index: Traced, step: Traced, value: Traced, live: Traced | int) -> None:
         """p[index + i * step] = lane i of the vector, for its first `live` lanes."""

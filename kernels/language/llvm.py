@@ -155,6 +155,18 @@ def masked_load(builder: ir.IRBuilder, where: ir.Value, typ: ir.VectorType, mask
     return builder.call(function, [where, _I32(alignment), mask, ir.Constant(typ, None)])
 
 
+def masked_gather(
+    builder: ir.IRBuilder, base: ir.Value, element: ir.Type, places: ir.Value, mask: ir.Value, alignment: int
+) -> ir.Value:
+    """The elements base[places]: 0 in the lanes that `mask` leaves out, whose memory is not touched."""
+    lanes = places.type.count
+    typ, pointers = ir.VectorType(element, lanes), ir.VectorType(ir.PointerType(), lanes)
+    where = builder.gep(base, [places], source_etype=element)
+    where.type = pointers  # as LLVM has it; llvmlite's builder knows of one pointer only
+    function = declared(builder, f"llvm.masked.gather.{mangle(typ)}.v{lanes}p0", typ, [pointers, _I32, mask.type, typ])
+    return builder.call(function, [where, _I32(alignment), mask, ir.Constant(typ, None)])
+
+
 def masked_store(builder: ir.IRBuilder, value: ir.Value, where: ir.Value, mask: ir.Value, alignment: int) -> None:
     """Store the lanes of `value` that `mask` selects; memory under the others is not touched."""
     name, arguments = f"llvm.masked.store.{mangle(value.type)}.p0", [value.type, where.type, _I32, mask.type]

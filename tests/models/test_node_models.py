@@ -27,11 +27,9 @@ from jitonnx.passes import optimize
 
 LACKING = frozenset(
     {
-        "AffineGrid",
         "Col2Im",
         "DeformConv",
         "Det",
-        "GridSample",
         "MaxUnpool",
         "RoiAlign",
         "ai.onnx.ml.ArrayFeatureExtractor",

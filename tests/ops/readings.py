@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from jitonnx.computation import computations as c
-from jitonnx.computation import resampling
+from jitonnx.computation import resampling, sampling
 from jitonnx.ir import dims
 from jitonnx.ops import fused
 from jitonnx.ops.onnx import convolution, linear_attention, normalization, pooling, recurrent, softmax
@@ -129,6 +129,12 @@ def _attention(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> 
     return fused.Attention(**options).evaluate(*operands)
 
 
+def _sample(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> np.ndarray:
+    data, coordinates, *factors = operands
+    y = sampling.sample(data, coordinates, x.mode, x.outside, x.aligned)
+    return y * factors[0][:, None] if factors else y
+
+
 READERS = {
     c.Attention: _attention,
     c.Convolution: _convolution,
@@ -141,6 +147,7 @@ READERS = {
     c.LinearAttention: _linear_attention,
     c.Recurrent: _recurrent,
     c.Resize: _resize,
+    c.Sample: _sample,
     c.Softmax: lambda x, operands, shape, sizes: (softmax.LogSoftmax if x.log else softmax.Softmax)(
         axis=x.axis
     ).evaluate(*operands),

@@ -17,6 +17,7 @@ FAMILIES = (
     "einsum",
     "gather",
     "generators",
+    "grid_sample",
     "identity",
     "images",
     "linear_attention",

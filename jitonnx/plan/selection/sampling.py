@@ -1,0 +1,62 @@
+"""Images read between their pixels: in planes, or as pixels where there are many channels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jitonnx.computation import computations as c
+from jitonnx.computation.lowering import Statement
+from jitonnx.ir.dims import DimLike, concrete, minimum
+from jitonnx.ir.graph import Value
+from jitonnx.kernels.sample.spec import MAX_AXES, SamplePixelsSpec, SamplePlanesSpec, prefers_pixels
+from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.fusion import Group
+from jitonnx.plan.tensor import channels_last_order
+
+if TYPE_CHECKING:
+    from jitonnx.plan.planner import Planner
+
+_WORDS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}
+_REACH = (1 << 31) - 1
+"""Elements that an image's channel spans at most: offsets in it are 32 bits."""
+
+
+def reads_pixels(x: Value) -> bool:
+    """Whether the channels of a sampled image [N, C, …] are to lie side by side, in it and in the result."""
+    channels = concrete(x.shape[1])
+    return channels is None or prefers_pixels(channels)
+
+
+def sample(planner: Planner, group: Group, statement: Statement) -> None:
+    """GridSample, and what a deformable convolution reads."""
+    computation = statement.computation
+    assert isinstance(computation, c.Sample)
+    image, points, *given = statement.inputs
+    assert image is not None and points is not None
+    axes = len(image.shape) - 2
+    if axes > MAX_AXES:
+        # Of four axes cubic interpolation would take 256 taps, written out; models have up to three.
+        planner.unplannable(f"it samples {axes} axes; kernels sample up to {MAX_AXES}")
+    pixels = reads_pixels(image)
+    x = planner.tensor(image)
+    if pixels and x.strides[1] != 1:
+        x = planner.channels_last(image)
+    order = channels_last_order(3) if pixels else (0, 1, 2)
+    y = planner.place(statement.outputs[0], order)
+    if y.strides[order[-1]] != 1:
+        y = planner.move(statement.outputs[0], order)
+    spans: list[DimLike] = [size * stride for size, stride in zip(x.shape[2:], x.strides[2:], strict=True)]
+    if not all(planner.assume(minimum(span, _REACH), span) for span in spans):
+        planner.unplannable("a channel of the image it samples spans 2**31 elements or more")
+    coordinates = planner.dense(points)
+    weights = given[0] if given else None
+    factors = coordinates if weights is None else planner.dense(weights)
+    element = _WORDS[x.dtype.itemsize] if computation.mode == "nearest" else x.dtype.numpy.name
+    kind = SamplePixelsSpec if pixels else SamplePlanesSpec
+    spec = kind(computation.mode, computation.outside, axes, computation.aligned, element, weights is not None)
+    missing = [0] * (MAX_AXES - axes)
+    sizes: list[DimLike] = [*y.shape, *x.strides[:2], *y.strides, *coordinates.strides[:2]]
+    sizes += [factors.strides[0], *x.shape[2:], *missing, *x.strides[2:], *missing]
+    call = KernelCall(spec, [x, coordinates, factors, y], sizes, 1, 3, label=f"sample {computation.mode}")
+    call.reason = "whole pixels" if pixels else "elements gathered, as channels are few"
+    planner.call(call)
