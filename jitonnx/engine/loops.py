@@ -11,22 +11,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from jitonnx.engine.compiled import Compiled
 from jitonnx.engine.kept import Kept
-from jitonnx.engine.ready import PROGRAMS_KEPT
+from jitonnx.engine.ready import PROGRAMS_KEPT, Code
 from jitonnx.engine.unforeseen import check_equal
 from jitonnx.errors import InvalidArgument, RuntimeException
 from jitonnx.interpreter import array_of
 from jitonnx.ir import dims
 from jitonnx.ir.graph import Graph, Node, Value
 from jitonnx.ops.onnx.control_flow import Loop, Scan, no_rows
-from jitonnx.plan.plan import Plan
 from jitonnx.runtime.frames import FramePool, Loadable
 from jitonnx.runtime.layout import CARRIED, LOOP, WORD_BYTES, LoopEnd, address
+
+if TYPE_CHECKING:
+    from jitonnx.plan.plan import Plan
 
 PATIENCE_NANOSECONDS = 40_000_000
 """How long iterations run natively before Python may look at signals, such as that of Ctrl-C."""
@@ -47,7 +48,8 @@ class LoopNode(NamedTuple):
 
     node: Node
     graph: Graph
-    plan: Plan
+    plan: Plan | None
+    """None where the code comes from a file."""
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
 
@@ -116,7 +118,7 @@ class _Iteration:
 class LoopStep:
     """A Loop or Scan that runs natively."""
 
-    def __init__(self, body: LoopNode, compiled: Compiled, threads: int, frames: FramePool, table_bytes: int) -> None:
+    def __init__(self, body: LoopNode, compiled: Code, threads: int, frames: FramePool, table_bytes: int) -> None:
         node = body.node
         roles = roles_of(node)
         assert roles is not None, "Bug: a loop that only the host runs has a native step"
@@ -127,7 +129,7 @@ class LoopStep:
         """The sizes that the last program was made for."""
         self._threads, self._frames = threads, frames
         self._programs: Kept[_Iteration] = Kept(PROGRAMS_KEPT, _Iteration.memory_bytes, table_bytes)
-        outline = compiled.plan.outline
+        outline = compiled.outline
         self._assumed = outline.assumed()
         place = {value: number for number, value in enumerate(body.inputs)}
         count = len(body.inputs)
@@ -370,7 +372,7 @@ class _Loop:
             carried[index] = given * WORD_BYTES, made * WORD_BYTES, pair[1].ctypes.data
         moving, moved = np.array(bases, np.int64), np.array(strides, np.int64)
         table = np.array([one.loadable.address for one in programs], np.int64)
-        flags = np.zeros(len(step.compiled.plan.flags), np.int64)
+        flags = np.zeros(len(step.compiled.flags), np.int64)
         record[0] = (
             step._frames.address,
             table.ctypes.data,
@@ -392,7 +394,7 @@ class _Loop:
         if end is LoopEnd.MEMORY:
             raise RuntimeException("There is not enough memory for the intermediate results of a loop's body")
         if end is LoopEnd.FLAGGED:
-            met = [flag.text for flag, word in zip(step.compiled.plan.flags, flags.tolist(), strict=True) if word]
+            met = [flag.text for flag, word in zip(step.compiled.flags, flags.tolist(), strict=True) if word]
             raise InvalidArgument("; ".join(met))
         self._number, self._goes_on = int(record["number"][0]), end is not LoopEnd.FALSE
         done = self._number - number

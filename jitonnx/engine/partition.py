@@ -12,15 +12,11 @@ from typing import NamedTuple
 
 from jitonnx.computation.computations import Host
 from jitonnx.computation.lowering import lower
+from jitonnx.engine.schedule import STRINGS, UNBOUNDED
 from jitonnx.ir.dims import variables
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph, GraphError, Node, Value, describe
 from jitonnx.ir.types import is_symbolic
-
-UNBOUNDED = "the output's shape depends on data"
-"""Why it can't be said before a run how much memory a node's output takes."""
-STRINGS = "strings are evaluated by Python"
-"""Why no native code has a part in them."""
 
 
 class Part(NamedTuple):

@@ -23,10 +23,12 @@ from jitonnx import forks
 from jitonnx.codegen.code import code_of
 from jitonnx.codegen.objects import Objects
 from jitonnx.engine.compiled import Compiled
+from jitonnx.engine.draft import draft
 from jitonnx.engine.kept import Kept, KeptJobs, When
 from jitonnx.engine.outstanding import Outstanding
 from jitonnx.engine.ready import PROGRAM_BYTES, PROGRAMS_KEPT, Ready, Runner, shape_of, split_memory
-from jitonnx.engine.schedule import Schedule, Unforeseen, draft, make_schedule
+from jitonnx.engine.schedule import Draft, Schedule, make_schedule
+from jitonnx.engine.unforeseen import Unforeseen
 from jitonnx.errors import Fail, InvalidArgument
 from jitonnx.interpreter import on_numpy
 from jitonnx.ir.assumptions import Assumptions, Pair, holds
@@ -127,9 +129,14 @@ class Engine:
         self.outstanding.watch(self._engines)
         self._programs: Kept[Ready] = Kept(PROGRAMS_KEPT, Ready.memory_bytes, table_bytes)
         self.graph = graph
+        self.codes: Sequence[Compiled] = ()
+        """The code of all native parts: that of the whole graph, or of the schedule's native steps in order."""
+        self.compiled: Compiled | None = None
+        """That of the whole graph, if it is one native call."""
         self.schedule: Schedule | None = None
         """What a run follows if it is more than one native call."""
-        self.compiled: Compiled | None = None
+        self.draft: Draft | None = None
+        """What the schedule was made of."""
         self.report = Report(settings.optimization_level)
         self.unplanned = self._take_sizes()
         """Why nothing can be planned before a run has shown shapes; "" if it was."""
@@ -419,13 +426,14 @@ class Engine:
     def _prepare(self) -> None:
         """Plan the graph and compile it."""
         planned = draft(self.graph, self.target, self.settings.choices)
-        compiled = self._compile(list(planned.plans()))
+        self.codes = self._compile(list(planned.plans()))
         if planned.whole:
-            (self.compiled,) = compiled
+            (self.compiled,) = self.codes
             self._forget_weights()
             return
         table_bytes, _ = split_memory(self.settings.program_bytes)
-        self.schedule = make_schedule(planned, iter(compiled), self.settings.threads, self.frames, table_bytes)
+        self.draft = planned
+        self.schedule = make_schedule(planned, iter(self.codes), self.settings.threads, self.frames, table_bytes)
 
     def _forget_weights(self) -> None:
         """The plan holds what kernels read of the weights; the graph, kept to explain, does without their elements."""

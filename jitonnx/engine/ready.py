@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from jitonnx import forks
 from jitonnx.runtime.entry import Entry
 from jitonnx.runtime.executable import Executable
-from jitonnx.runtime.frames import FramePool
+from jitonnx.runtime.frames import FramePool, Loadable
 from jitonnx.runtime.program import Flag, Program
 from jitonnx.runtime.tables import Common
 
@@ -66,7 +67,32 @@ class Ready:
         return self.executable.run(inputs) if outputs is None else outputs
 
 
-def common(outline: Outline, symbols: Sequence[str], addresses: Mapping[str, int], flags: Sequence[Flag]) -> Common:
-    """What all programs of a plan share. symbols: the kernel symbol of each call. flags: those among the constants."""
-    constants = [constant if isinstance(constant, np.ndarray) else None for constant in outline.constants]
-    return Common(outline.wiring(symbols), constants, outline.input_kinds, outline.output_kinds, addresses, flags)
+class Code:
+    """The outline of a plan with its machine code, whether it was planned in this process or read from an artifact.
+
+    symbols: the kernel of each call. image: addresses of the kernels, which are in memory as long as this is.
+    flags: those among the constants.
+    """
+
+    def __init__(
+        self, outline: Outline, symbols: Sequence[str], image: Mapping[str, int], flags: Sequence[Flag]
+    ) -> None:
+        self.outline, self.symbols, self.image, self.flags = outline, symbols, image, flags
+
+    def ready(self, sizes: Mapping[str, int], threads: int, frames: FramePool) -> Ready:
+        """The program for values of the dimension variables."""
+        program = self.outline.instantiate(sizes, self._common.wiring)
+        return Ready(program, self._common, threads, self.outline.is_short(program, sizes), frames)
+
+    def loadable(self, sizes: Mapping[str, int], threads: int, frames: FramePool) -> Loadable:
+        """The same as native loops run it."""
+        program = self.outline.instantiate(sizes, self._common.wiring)
+        return Loadable(program, self._common, threads, frames.zeros)
+
+    @forks.cached_property
+    def _common(self) -> Common:
+        """What all programs share."""
+        outline = self.outline
+        constants = [constant if isinstance(constant, np.ndarray) else None for constant in outline.constants]
+        wiring = outline.wiring(self.symbols)
+        return Common(wiring, constants, outline.input_kinds, outline.output_kinds, self.image, self.flags)

@@ -13,36 +13,31 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from jitonnx.computation.lowering import lower
-from jitonnx.engine.compiled import Compiled
 from jitonnx.engine.kept import Kept
-from jitonnx.engine.loops import LoopNode, LoopStep, roles_of
-from jitonnx.engine.partition import STRINGS, UNBOUNDED, Part, host_nodes, partition, returns_strings, without_kernel
-from jitonnx.engine.ready import PROGRAMS_KEPT, Ready
+from jitonnx.engine.loops import LoopNode, LoopStep
+from jitonnx.engine.ready import PROGRAMS_KEPT, Code, Ready
 from jitonnx.engine.unforeseen import Unforeseen, check_equal
 from jitonnx.interpreter import array_of, bind, bindings_by_value, evaluate_node, owned
 from jitonnx.ir import dims
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
-from jitonnx.ir.extract import extract
 from jitonnx.ir.graph import Binding, Graph, Node, Value
 from jitonnx.ir.types import TensorType
-from jitonnx.plan.choices import Choices
-from jitonnx.plan.make import make_plan
-from jitonnx.plan.plan import Plan
-from jitonnx.plan.planner import UnplannableError
 from jitonnx.runtime.frames import FramePool
-from jitonnx.target import Target
 
+if TYPE_CHECKING:
+    from jitonnx.plan.plan import Plan
+
+STRINGS = "strings are evaluated by Python"
+"""Why no native code has a part in them."""
+UNBOUNDED = "the output's shape depends on data"
+"""Why it can't be said before a run how much memory a node's output takes."""
 CHECKS_KEPT = 4096
 """Sets of sizes that are remembered as what was assumed of them."""
-
-
-# ---------------------------------------------------------------------------------------------- planning
 
 
 class Counted(NamedTuple):
@@ -56,16 +51,15 @@ class Counted(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """Native code that is planned: a graph of its own, and which values of the whole are its inputs and outputs.
+    """Native code that is planned, and which values are its inputs and outputs.
 
     counted: some of the outputs, for each of which the plan has one more, the count.
     """
 
-    nodes: tuple[Node, ...]
-    graph: Graph
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
-    plan: Plan
+    plan: Plan | None
+    """None where the code comes from a file."""
     counted: tuple[Counted, ...] = ()
 
 
@@ -78,7 +72,10 @@ class HostNode(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """A schedule before its code is compiled."""
+    """A schedule before its code is compiled, or as it comes out of a file.
+
+    Of the graph, inputs, outputs, bindings and assumptions count: what is between them is in the steps.
+    """
 
     graph: Graph
     steps: tuple[Segment | LoopNode | HostNode, ...]
@@ -92,168 +89,18 @@ class Draft(NamedTuple):
                 for body in step.bodies:
                     yield from body.plans()
             else:
+                assert step.plan is not None, "Bug: what comes from a file is compiled"
                 yield step.plan
-
-
-def draft(graph: Graph, target: Target, choices: Choices) -> Draft:
-    """The steps of an optimised graph, its native segments planned."""
-    on_host = host_nodes(graph)
-    ranked = all(value.type.shape is not None for value in (*graph.inputs, *graph.outputs))
-    if not on_host and not graph.bindings and ranked and not returns_strings(graph):
-        on_host = without_kernel(graph)
-        made = None if on_host else _planned(graph, target, choices)
-        if isinstance(made, Plan):
-            return Draft(graph, (Segment(tuple(graph), graph, tuple(graph.inputs), tuple(graph.outputs), made),), True)
-        on_host |= made or {}
-    planned: dict[tuple[Node, ...], Segment] = {}
-    while True:
-        parts = partition(graph, on_host)
-        needed = _needed(graph, parts)
-        found: dict[Node, str] = {}
-        segments: dict[tuple[Node, ...], Segment] = {}
-        for part in parts:
-            if not part.native:
-                continue
-            if part.nodes in planned:
-                segments[part.nodes] = planned[part.nodes]
-                continue
-            segment = _segment(graph, part, needed, target, choices)
-            if isinstance(segment, Segment):
-                segments[part.nodes] = segment
-            else:
-                found |= segment
-        planned = segments
-        if not found:
-            break
-        on_host |= found
-    return Draft(graph, tuple(_steps(parts, segments, on_host, target, choices)))
-
-
-def _steps(
-    parts: Sequence[Part],
-    segments: Mapping[tuple[Node, ...], Segment],
-    on_host: Mapping[Node, str],
-    target: Target,
-    choices: Choices,
-) -> Iterator[Segment | LoopNode | HostNode]:
-    for part in parts:
-        if part.native:
-            yield segments[part.nodes]
-            continue
-        (node,) = part.nodes
-        yield _native_loop(node, target, choices) or HostNode(
-            node, on_host[node], tuple(draft(body, target, choices) for body in node.bodies)
-        )
-
-
-def _native_loop(node: Node, target: Target, choices: Choices) -> LoopNode | None:
-    """A loop whose body is one native segment; None for other nodes."""
-    roles = roles_of(node)
-    if roles is None:
-        return None
-    (body,) = node.bodies
-    own = (*roles.states, *roles.scanned, *roles.wanted)
-    if any(value.dtype in (None, DType.STRING) or value.type.shape is None for value in own) or host_nodes(body):
-        return None
-    if any(binding.element or binding.value.producer is not None for binding in body.bindings.values()):
-        return None  # sizes that only the middle of an iteration tells
-    nodes = tuple(node for part in partition(body, {}) for node in part.nodes)
-    inputs, copy = _extracted(body, nodes, roles.wanted)
-    if copy.bindings or without_kernel(copy):
-        return None
-    made = _planned(copy, target, choices)
-    return LoopNode(node, body, made, inputs, roles.wanted) if isinstance(made, Plan) else None
-
-
-def _needed(graph: Graph, parts: Sequence[Part]) -> dict[Value, None]:
-    """What parts hand on: arrays that others read, graph outputs, and what binds variables."""
-    part_of = {node: number for number, part in enumerate(parts) for node in part.nodes}
-    needed = dict.fromkeys(value for value in graph.results if value.contents is None or value.measured)
-    for node, number in part_of.items():
-        for value in node.inputs:
-            computed = value is not None and value.contents is None and value.producer is not None
-            if computed and part_of.get(value.producer) != number:  # type: ignore[union-attr,arg-type]
-                needed[value] = None  # type: ignore[index]
-    return needed
-
-
-def _segment(
-    graph: Graph, part: Part, needed: Mapping[Value, None], target: Target, choices: Choices
-) -> Segment | dict[Node, str]:
-    """The plan of a native part; or the nodes that have to be left to the host."""
-    outputs = tuple(value for node in part.nodes for value in node.outputs if value in needed)
-    inputs, copy = _extracted(graph, part.nodes, outputs)
-    names = dict(zip(copy, part.nodes, strict=True))
-    unbounded = [b.value.producer for b in copy.bindings.values() if b.element or not _is_counted(b.value)]
-    if unbounded:
-        return {names[node]: UNBOUNDED for node in unbounded}  # type: ignore[index]
-    hosts = without_kernel(copy)
-    if hosts:
-        return {names[node]: reason for node, reason in hosts.items()}
-    made = _planned(copy, target, choices)
-    if isinstance(made, Plan):
-        return Segment(part.nodes, copy, inputs, outputs, made, tuple(_counted(copy)))
-    return {names[node]: reason for node, reason in made.items()}
-
-
-def _extracted(graph: Graph, nodes: Sequence[Node], outputs: Sequence[Value]) -> tuple[tuple[Value, ...], Graph]:
-    """What some nodes of a graph read of others, and a graph of these nodes. Outputs may be inputs, or known."""
-    own = {value for node in nodes for value in node.outputs}
-    read = dict.fromkeys(value for node in nodes for value in node.inputs if value is not None)
-    read |= dict.fromkeys(outputs)
-    settled = {
-        value: _settled(value)
-        for value in read
-        if value.contents is not None and value.constant is None and (value not in own or not value.measured)
-    }
-    is_input = set(graph.inputs)
-    inputs = tuple(
-        value
-        for value in read
-        if value not in own and value not in settled and (value.producer is not None or value in is_input)
-    )
-    copy = extract(nodes, inputs, [value.type for value in inputs], outputs, settled, graph.assumptions.apart())
-    return inputs, copy
-
-
-def _is_counted(value: Value) -> bool:
-    return value.producer is not None and value.producer.operator.counted
-
-
-def _counted(graph: Graph) -> Iterator[Counted]:
-    """The outputs of a segment's graph that have an axis of a size which only data tells."""
-    measured = {(binding.value, binding.place): name for name, binding in graph.bindings.items()}
-    for number, value in enumerate(graph.outputs):
-        axes = tuple([None if (value, axis) in measured else dim for axis, dim in enumerate(value.type.shape or ())])
-        if None in axes:
-            yield Counted(number, axes)
-
-
-def _planned(graph: Graph, target: Target, choices: Choices) -> Plan | dict[Node, str]:
-    """The plan of a graph; or the node that has to be left to the host."""
-    try:
-        return make_plan(lower(graph), target, choices)
-    except UnplannableError as error:
-        return {error.node: error.reason}
-
-
-def _settled(value: Value) -> Value:
-    made = Value(value.name, value.type, value.contents)
-    made.measured = value.measured
-    return made
-
-
-# ---------------------------------------------------------------------------------------------- running
 
 
 class NativeStep:
     """A native segment, compiled, with its programs."""
 
-    def __init__(self, segment: Segment, compiled: Compiled, threads: int, frames: FramePool, table_bytes: int) -> None:
+    def __init__(self, segment: Segment, compiled: Code, threads: int, frames: FramePool, table_bytes: int) -> None:
         self.compiled = compiled
         self.inputs, self.outputs, self._counted = segment.inputs, segment.outputs, segment.counted
         self._threads, self._frames = threads, frames
-        outline = compiled.plan.outline
+        outline = compiled.outline
         self._names = sorted(set().union(*map(dims.variables, outline.numbers)))
         self._assumed = outline.assumed()
         self.latest: Mapping[str, int] | None = None
@@ -486,9 +333,7 @@ class _Assumed:
         self._passed[key] = None
 
 
-def make_schedule(
-    plan: Draft, compiled: Iterator[Compiled], threads: int, frames: FramePool, table_bytes: int
-) -> Schedule:
+def make_schedule(plan: Draft, compiled: Iterator[Code], threads: int, frames: FramePool, table_bytes: int) -> Schedule:
     """The schedule of a draft. compiled: the code of its segments, in order."""
     steps: list[NativeStep | LoopStep | HostStep] = []
     for step in plan.steps:

@@ -214,9 +214,9 @@ def _programs(engine: Engine, shapes: Shapes) -> Iterator[tuple[Compiled, Mappin
     if engine.compiled is not None:
         yield engine.compiled, sizes
     elif engine.schedule is not None:
-        for step in engine.schedule.native_steps():
+        for code, step in zip(engine.codes, engine.schedule.native_steps(), strict=True):
             if (told := step.explained_sizes(sizes)) is not None:
-                yield step.compiled, told
+                yield code, told
 
 
 def _notes(engine: Engine, shapes: Shapes) -> list[str]:
@@ -224,9 +224,8 @@ def _notes(engine: Engine, shapes: Shapes) -> list[str]:
         return list(engine.compiled.plan.notes)
     if engine.schedule is None:
         return []
-    steps = list(engine.schedule.native_steps())
-    notes = [note for step in steps for note in step.compiled.plan.notes]
-    if any(step.explained_sizes(engine.sizes(shapes) or {}) is None for step in steps):
+    notes = [note for code in engine.codes for note in code.plan.notes]
+    if any(step.explained_sizes(engine.sizes(shapes) or {}) is None for step in engine.schedule.native_steps()):
         notes.append("Some steps of the plan are not shown, as only a run can tell their sizes: run the model first.")
     return notes
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from jitonnx.engine.kept import Kept
-from jitonnx.engine.ready import PROGRAMS_KEPT, Ready, common
+from jitonnx.engine.ready import PROGRAMS_KEPT, Code, Ready
 from jitonnx.errors import Fail, InvalidArgument
 from jitonnx.ir.assumptions import holds
 from jitonnx.plan.outline import Outline
@@ -17,7 +17,6 @@ from jitonnx.plan.outline_message import OutlineError, from_message
 from jitonnx.runtime.artifact import Artifact
 from jitonnx.runtime.frames import FramePool
 from jitonnx.runtime.program import Shapes
-from jitonnx.runtime.tables import Common
 
 
 class SavedParts:
@@ -25,7 +24,7 @@ class SavedParts:
 
     def __init__(self, artifact: Artifact, threads: int, table_bytes: int, frames: FramePool) -> None:
         self._artifact, self._threads, self._frames = artifact, threads, frames
-        self._plans: Kept[tuple[Common, Outline]] = Kept(len(artifact.parts))
+        self._plans: Kept[Code] = Kept(len(artifact.parts))
         self._programs: Kept[Ready] = Kept(PROGRAMS_KEPT, Ready.memory_bytes, table_bytes)
 
     def find(self, shapes: Shapes) -> Ready | None:
@@ -42,10 +41,11 @@ class SavedParts:
             return found
         unmet: list[str] = []
         for number in self._serving(shapes):
-            shared, outline = self._plan(self._artifact.parts[number].number)
+            code = self._code(self._artifact.parts[number].number)
+            outline = code.outline
             sizes = outline.sizes(shapes) if _ranks_fit(outline, shapes) else None
             if sizes is not None:
-                return self._programs.get(shapes, partial(self._made, shared, outline, sizes))
+                return self._programs.get(shapes, partial(code.ready, sizes, self._threads, self._frames))
             if not self._artifact.open:
                 unmet.append(_unmet(outline, shapes))
         if unmet:
@@ -64,20 +64,18 @@ class SavedParts:
             return range(len(artifact.parts))
         return [one.part for one in artifact.ranges if one.misfit(shapes) is None]
 
-    def _plan(self, number: int) -> tuple[Common, Outline]:
-        def made() -> tuple[Common, Outline]:
+    def _code(self, number: int) -> Code:
+        """That of a plan."""
+
+        def made() -> Code:
             saved = self._artifact.plan(number)
             try:
                 outline = from_message(saved.message, saved.constants)
             except OutlineError as error:
                 raise Fail(f"{self._artifact.name} is damaged: {error}") from error
-            return common(outline, saved.symbols, self._artifact.addresses, self._artifact.flags), outline
+            return Code(outline, saved.symbols, self._artifact.addresses, self._artifact.flags)
 
         return self._plans.get(number, made)
-
-    def _made(self, shared: Common, outline: Outline, sizes: dict[str, int]) -> Ready:
-        program = outline.instantiate(sizes, shared.wiring)
-        return Ready(program, shared, self._threads, outline.is_short(program, sizes), self._frames)
 
 
 def _ranks_fit(outline: Outline, shapes: Shapes) -> bool:

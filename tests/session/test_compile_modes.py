@@ -101,12 +101,12 @@ def test_outputs_of_runs_on_numpy_belong_to_the_caller(empty_cache: Path) -> Non
 def test_an_error_in_the_background_is_raised_by_the_next_run(
     empty_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import jitonnx.engine.schedule
+    import jitonnx.engine.draft
 
     def broken(*_: object) -> None:
         raise MemoryError("no memory for the plan")
 
-    monkeypatch.setattr(jitonnx.engine.schedule, "make_plan", broken)
+    monkeypatch.setattr(jitonnx.engine.draft, "make_plan", broken)
     session = jitonnx.InferenceSession(layers(), options("background"))
     with pytest.raises(Fail, match="could not be compiled in the background: no memory for the plan"):
         session.wait_until_compiled()
