@@ -25,6 +25,8 @@ _CPUS_WITH_AVX512 = (
     "znver5",
 )
 _CPUS_WITH_VBMI2 = ("icelake-server", "sapphirerapids", "znver4", "znver5")
+_CPUS_WITH_VNNI = ("cascadelake", *_CPUS_WITH_VBMI2)
+_CPUS_WITH_AVX_VNNI = ("alderlake",)
 _CPUS_WITH_AVX2 = ("x86-64-v3", "haswell", "broadwell", "skylake", "alderlake", "znver1", "znver2", "znver3")
 _CPUS_WITH_SSE = ("x86-64-v2",)
 _ARM = ("aarch64", "arm64")
@@ -63,6 +65,15 @@ class Target:
     def converts_halves(self) -> bool:
         """Whether it has instructions between float16 and float32: F16C on x86, which all CPUs with AVX2 have."""
         return self._has("f16c", self.cpu in _CPUS_WITH_AVX2 + _CPUS_WITH_AVX512 or _on_arm())
+
+    @property
+    def integer_products(self) -> str:
+        """How 8-bit integers are best multiplied and summed in 32 bits; see `jitonnx.kernels.integer.spec.GROUPS`."""
+        if self.vector_bytes == 64:
+            dot = self._has("avx512vnni", self.cpu in _CPUS_WITH_VNNI)
+        else:
+            dot = self.vector_bytes == 32 and self._has("avxvnni", self.cpu in _CPUS_WITH_AVX_VNNI)
+        return "dot" if dot else "words" if _on_arm() else "pairs"
 
     @property
     def shifts_pairs(self) -> bool:

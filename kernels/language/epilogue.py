@@ -29,14 +29,20 @@ _NOT_COUNTED = ("load", "store", "alloca", "shufflevector", "insertelement", "bi
 
 
 class Epilogue:
-    """A stage (None: none) on vectors of `lanes` elements, written once in a module and inlined where it is called."""
+    """A stage (None: none) on vectors of `lanes` elements, written once in a module and inlined where it is called.
 
-    def __init__(self, code: Code, stage: Stage | None, element: types.Type, lanes: int) -> None:
+    `result`: the elements that it gives, where they are not `element`s.
+    """
+
+    def __init__(
+        self, code: Code, stage: Stage | None, element: types.Type, lanes: int, result: types.Type | None = None
+    ) -> None:
         self.element, self.lanes, self.operations = element, lanes, 0
+        self._result = result or element
         self._function: ir.Function | None = None
         if stage is not None:
             functions = code.builder.module.stages
-            key = (stage, element, lanes)
+            key = (stage, element, lanes)  # which settle the result's elements
             if key not in functions:
                 functions[key] = self._written(code, stage)
             self._function = functions[key]
@@ -55,15 +61,16 @@ class Epilogue:
     def _written(self, code: Code, stage: Stage) -> ir.Function:
         module, vector = code.builder.module, ir.VectorType(self.element.llvm, self.lanes)
         place = [ir.IntType(64)] * 4
-        kind = ir.FunctionType(vector, [*(argument.type for argument in code.arguments), vector, *place])
+        given = ir.VectorType(self._result.llvm, self.lanes)
+        kind = ir.FunctionType(given, [*(argument.type for argument in code.arguments), vector, *place])
         function = ir.Function(module, kind, module.get_unique_name("stage"))
         function.linkage = "internal"
         function.attributes.add("alwaysinline")
         inner = Code(ir.IRBuilder(function.append_basic_block()), function.args[:3])
         x, *where = function.args[3:]
         result = stage(inner, Traced(inner.builder, self.element, x), *map(inner.integer, where))
-        if result.value.type != vector:
-            raise TypeError(f"Bug: the epilogue returns {result.value.type} for {vector}")
+        if result.value.type != given:
+            raise TypeError(f"Bug: the epilogue returns {result.value.type} instead of {given}")
         inner.builder.ret(result.value)
         return function
 

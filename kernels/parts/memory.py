@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Pointer
@@ -12,24 +12,43 @@ WORDS = {1: types.uint8, 2: types.uint16, 4: types.uint32, 8: types.uint64}
 """What elements are moved as, by their size in bytes."""
 
 
+def _same(vector: Traced) -> Traced:
+    return vector
+
+
 def copy_bytes(
-    code: Code, target: Pointer, source: Pointer, count: Traced, vector_bytes: int, streams: bool = False
+    code: Code,
+    target: Pointer,
+    source: Pointer,
+    count: Traced,
+    vector_bytes: int,
+    streams: bool = False,
+    change: Callable[[Traced], Traced] = _same,
 ) -> None:
     """Copy `count` bytes between pointers to uint8 that do not overlap; `vector_bytes`: a vector register's.
 
     From four vectors on, whole vectors and then the last one, which may write bytes a second time: no masks and no loop
     over what is left. Shorter runs are two moves of the largest power of two that fits, one from each end. `streams`:
-    the vectors of long runs are written past the caches (see `Code.drain`).
+    the vectors of long runs are written past the caches (see `Code.drain`). `change`: what becomes of the elements on
+    the way, which may be wider in `target`.
     """
     with code.either(count >= 4 * vector_bytes) as (long, short):
         with long:
-            _whole_vectors(code, target, source, count, vector_bytes, streams)
+            _whole_vectors(code, target, source, count, vector_bytes, streams, change)
         with short:
             widths = [1 << n for n in range((2 * vector_bytes).bit_length())]
-            _both_ends(code, target, source, count, widths)
+            _both_ends(code, target, source, count, widths, change)
 
 
-def _whole_vectors(code: Code, target: Pointer, source: Pointer, count: Traced, width: int, streams: bool) -> None:
+def _whole_vectors(
+    code: Code,
+    target: Pointer,
+    source: Pointer,
+    count: Traced,
+    width: int,
+    streams: bool,
+    change: Callable[[Traced], Traced],
+) -> None:
     # Loads before stores: the compiler must assume that the runs overlap.
     four, done = 4 * width, code.integer(0)
     if streams:  # the first vector reaches to where the next ones are aligned
@@ -37,27 +56,34 @@ def _whole_vectors(code: Code, target: Pointer, source: Pointer, count: Traced, 
         done = (width - target.misalignment(width)) & (width - 1)
     for step in (four, width):
         with code.loop(count - (step - 1), done, step) as at:
-            vectors = [source.load(at + part, width) for part in range(0, step, width)]
+            vectors = [change(source.load(at + part, width)) for part in range(0, step, width)]
             for part, vector in zip(range(0, step, width), vectors, strict=True):
                 (target.stream if streams else target.store)(at + part, vector)
         if step == four:
             done = done + (count - done) / code.integer(four) * four
-    target.store(count - width, source.load(count - width, width))
+    target.store(count - width, change(source.load(count - width, width)))
 
 
-def _both_ends(code: Code, target: Pointer, source: Pointer, count: Traced, widths: Sequence[int]) -> None:
+def _both_ends(
+    code: Code,
+    target: Pointer,
+    source: Pointer,
+    count: Traced,
+    widths: Sequence[int],
+    change: Callable[[Traced], Traced],
+) -> None:
     """Fewer than twice the last of `widths` bytes, by the largest that fits, which a binary search finds."""
     if len(widths) > 1:
         half = len(widths) // 2
         with code.either(count >= widths[half]) as (larger, smaller):
             with larger:
-                _both_ends(code, target, source, count, widths[half:])
+                _both_ends(code, target, source, count, widths[half:], change)
             with smaller:
-                _both_ends(code, target, source, count, widths[:half])
+                _both_ends(code, target, source, count, widths[:half], change)
         return
     (width,) = widths
     with code.when(count >= width):
-        first, last = source.load(0, width), source.load(count - width, width)
+        first, last = change(source.load(0, width)), change(source.load(count - width, width))
         target.store(0, first)
         target.store(count - width, last)
 

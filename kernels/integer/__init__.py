@@ -1,0 +1,1 @@
+"""Convolutions and matrix products of 8-bit integers."""

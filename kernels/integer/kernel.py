@@ -1,0 +1,111 @@
+"""The kernel of convolutions and products of 8-bit integers. A task:
+
+    its rows' taps gathered side by side                      scratch, second-level cache
+    for each panel of w
+        for each tile of rows                                 Σ x w in registers, or in tile registers
+            - zero * column sums, epilogue, y
+
+Gathering costs a byte read and written for each left operand, which serves a whole row of products: it buys rows that
+are aligned and have their padding in them, whatever the window, the strides and the dilations are.
+"""
+
+from __future__ import annotations
+
+import llvmlite.ir as ir
+
+from jitonnx.kernels.integer.gather import emit_gather, row_bytes, zero_point
+from jitonnx.kernels.integer.products import emit_products
+from jitonnx.kernels.integer.spec import IntegerSpec
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Kernel, remainder, smaller
+from jitonnx.kernels.language.epilogue import Epilogue, Stage
+from jitonnx.kernels.language.simd import convert
+from jitonnx.kernels.language.trace import Traced
+from jitonnx.kernels.parts.tile import emit_finish
+
+
+def build(spec: IntegerSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
+    """The kernel of `spec` for vectors of `lanes` int32."""
+    if spec.width % lanes and spec.multiply != "tiles":
+        raise ValueError(f"Bug: tiles {spec.width} wide are not made of vectors of {lanes}")
+    result = getattr(types, spec.result)
+    if epilogue is None and result is not types.int32:
+        raise ValueError(f"Bug: sums are int32, not {result}, without an epilogue")
+
+    def body(code: Code, begin: Traced, end: Traced) -> None:
+        _Integer(code, spec, lanes, Epilogue(code, epilogue, types.int32, lanes, result)).emit(begin, end)
+
+    return body
+
+
+class _Integer:
+    """Emits one kernel."""
+
+    def __init__(self, code: Code, spec: IntegerSpec, lanes: int, epilogue: Epilogue) -> None:
+        self.code, self.spec, self.lanes, self.epilogue = code, spec, lanes, epilogue
+        self.size = {name: code.size(number) for number, name in enumerate(spec.SIZES)}
+        self.element = types.int8 if spec.signed else types.uint8
+        self.w, self.sums = code.buffer(2, types.int8), code.buffer(3, types.int32)
+        self.y = code.buffer(4, getattr(types, spec.result))
+        size = self.size
+        self.depth = size["channels"] * size["kernel_height"] * size["kernel_width"]
+        self.row_bytes = row_bytes(code, spec, self.depth)
+        self.panel = (self.depth + (spec.step - 1)) / spec.step * (spec.step * spec.width)
+
+    def emit(self, begin: Traced, end: Traced) -> None:
+        code, size, spec = self.code, self.size, self.spec
+        rows = size["images"] * size["out_height"] * size["out_width"]
+        column_tasks = (size["out_channels"] + (size["task_columns"] - 1)) / size["task_columns"]
+        with code.loop(end, begin) as task:
+            first_row = task / column_tasks * size["task_rows"]
+            first_column = remainder(task, column_tasks) * size["task_columns"]
+            count = smaller(size["task_rows"], rows - first_row)
+            emit_gather(code, spec, self.size, first_row, count, self.depth, self.row_bytes)
+            end_column = smaller(first_column + size["task_columns"], size["out_channels"])
+            with code.loop(end_column, first_column, spec.width) as column:
+                self._emit_panel(first_row, count, column)
+
+    def _emit_panel(self, first_row: Traced, count: Traced, column: Traced) -> None:
+        """All rows of the task times one panel: the highest tiles, then the least that does for what remains."""
+        code, done = self.code, self.code.integer(0)
+        for number, height in enumerate(self.spec.rows):
+            last = number == len(self.spec.rows) - 1
+            end = count if last else done + (count - done + (height - 1) - self.spec.rows[-1]) / height * height
+            with code.loop(end, done, height) as r:
+                self._emit_tile(height, first_row, r, count - r, column)
+            done = end
+
+    def _emit_tile(self, height: int, first_row: Traced, r: Traced, rows_live: Traced, column: Traced) -> None:
+        arguments = [first_row + r, r, rows_live, column]
+
+        def write(code: Code, row: Traced, r: Traced, rows_live: Traced, column: Traced) -> None:
+            _Integer(code, self.spec, self.lanes, self.epilogue)._write_tile(height, row, r, rows_live, column)
+
+        code = self.code
+        code.subroutine(f"tile.{height}", arguments, write, inline=False)
+
+    def _write_tile(self, height: int, row: Traced, r: Traced, rows_live: Traced, column: Traced) -> None:
+        code, size, spec, vectors = self.code, self.size, self.spec, self.spec.width // self.lanes
+        first = [self._correction(column + vector * self.lanes) for vector in range(vectors)]
+        x = code.scratch(types.uint8).at(r * self.row_bytes)
+        w = self.w.at(column / spec.width * self.panel)
+        steps = (self.depth + (spec.group - 1)) / spec.group
+        sums = emit_products(code, spec, height, first, x, self.row_bytes, w, steps, self.lanes)
+        emit_finish(
+            code,
+            self.epilogue,
+            shape=(height, vectors),
+            sums=sums,
+            c=self.y.at(row * size["y_pixel"] + column).value,
+            ldc=size["y_pixel"].value,
+            live=(size["out_channels"] - column).value,
+            place=(code.integer(0), row, column),
+            rows_live=rows_live.value,
+        )
+
+    def _correction(self, column: Traced) -> Traced:
+        """What sums begin with: - zero * column sums."""
+        if not (self.spec.shifted or self.spec.flipped):
+            return self.code.number(types.int32, 0, self.lanes)
+        zero = convert(zero_point(self.code, self.spec), types.int32)
+        return self.sums.load(column, self.lanes) * (-zero).spread(self.lanes)

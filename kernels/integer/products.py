@@ -1,0 +1,66 @@
+"""Sums of products of small integers in registers: a tile of rows times a panel of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import llvmlite.ir as ir
+
+from jitonnx.kernels.integer.spec import IntegerSpec
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Pointer
+from jitonnx.kernels.language.llvm import declared, splat
+from jitonnx.kernels.language.trace import Traced
+
+_I32 = ir.IntType(32)
+_DOT = {16: "llvm.x86.avx512.vpdpbusd.512", 8: "llvm.x86.avx512.vpdpbusd.256"}
+_PAIRS = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd"}
+
+
+def emit_products(
+    code: Code,
+    spec: IntegerSpec,
+    height: int,
+    first: Sequence[Traced],
+    x: Pointer,
+    row_bytes: Traced,
+    w: Pointer,
+    steps: Traced,
+    lanes: int,
+) -> list[ir.Value]:
+    """The sums of `height` rows, int32 vectors row after row, that begin with `first`; x and w as they lie gathered
+    and packed. All sums stay in registers."""
+    builder, group, vectors = code.builder, spec.group, len(first)
+    sums = [code.variable(vector) for _ in range(height) for vector in first]
+    element = {4: types.int8, 2: types.int16, 1: types.int32}[group]
+    words = x.to(types.int32)
+    row_words = row_bytes / 4
+    with code.loop(steps) as step:
+        panel = w.at(step * (group * spec.width))
+        right = [_widened(panel.load(vector * lanes * group, lanes * group), element) for vector in range(vectors)]
+        for r in range(height):
+            word = words.load(row_words * r + step)
+            left = splat(builder, word.value, lanes)
+            for vector in range(vectors):
+                place = sums[r * vectors + vector]
+                place.set(_added(code, spec.multiply, place.get(), left, right[vector], lanes))
+    return [place.get().value for place in sums]
+
+
+def _widened(vector: Traced, element: types.Type) -> ir.Value:
+    if vector.element is element:
+        return vector.value
+    return vector.builder.sext(vector.value, ir.VectorType(element.llvm, vector.lanes))
+
+
+def _added(code: Code, multiply: str, total: Traced, left: ir.Value, right: ir.Value, lanes: int) -> Traced:
+    """The sums with the products of a group added; `left` are 32 bits in each lane."""
+    builder, sums = code.builder, ir.VectorType(_I32, lanes)
+    if multiply == "dot":
+        function = declared(builder, _DOT[lanes], sums, [sums] * 3)
+        return total.like(builder.call(function, [total.value, left, builder.bitcast(right, sums)]))
+    if multiply == "pairs":
+        pairs = ir.VectorType(ir.IntType(16), 2 * lanes)
+        function = declared(builder, _PAIRS[lanes], sums, [pairs] * 2)
+        return total.like(builder.add(total.value, builder.call(function, [builder.bitcast(left, pairs), right])))
+    return total.like(builder.add(total.value, builder.mul(left, right)))

@@ -1,0 +1,203 @@
+"""What the kernel of convolutions and products of 8-bit integers is, and how constant weights are packed; without LLVM.
+
+Integers are multiplied and summed exactly, in int32, whatever the CPU has for it: the same integers everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import numpy as np
+
+from jitonnx.kernels.parts.packing import zeros
+from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.records import dataclass
+
+if TYPE_CHECKING:
+    from jitonnx.target import Target
+
+GROUPS = {"tiles": 4, "dot": 4, "pairs": 2, "words": 1}
+"""How products are summed, by the best that a CPU has, and how many products of one row and column an instruction sums
+in 32 bits: matrices in tile registers (AMX), dot products of bytes (VNNI), of pairs of 16 bits (all x86), or one product
+after the other."""
+STEP = 64
+"""Elements of a row of x in a cache line and in a row of a tile: scratch rows are multiples of it."""
+TILE_BYTES = 2 * 16 * 2 * 16 * 4
+"""Sums of 2 x 2 tiles of 16 x 16."""
+RESULTS = ("int32", "float32", "uint8", "int8")
+
+_TASKS = 16
+_TASK_PRODUCTS = {"tiles": 1 << 21, "dot": 1 << 20, "pairs": 1 << 18, "words": 1 << 17}
+"""Products that are some 5 microseconds of work."""
+_ROWS_BYTES = 384 << 10
+"""Gathered rows of a task: they are to stay in the second-level cache."""
+_NEAR_BYTES = 1 << 20
+"""Weights up to this size stay in the second-level cache from block to block of rows."""
+
+
+class Given(NamedTuple):
+    """The sizes that the planner gives. Strides are in elements; y's rows are the output pixels of all images."""
+
+    images: int
+    height: int
+    width: int
+    channels: int
+    out_height: int
+    out_width: int
+    out_channels: int
+    kernel_height: int
+    kernel_width: int
+    stride_height: int
+    stride_width: int
+    dilation_height: int
+    dilation_width: int
+    pad_top: int
+    pad_left: int
+    x_image: int
+    x_row: int
+    x_pixel: int
+    y_pixel: int
+
+
+@dataclass(frozen=True)
+class IntegerSpec(KernelSpec):
+    """y[pixel, n] = epilogue(Σ over taps and channels of (x - zero) * w[n, channel, tap]), channels-last, in int32.
+
+    x holds int8 (`signed`) or uint8; w is what `pack` made of int8, `sums` what `column_sums` did. Pixels outside of
+    the image count as `zero`. The epilogue's row is the output pixel of all images, its batch 0.
+
+    A task does some rows and columns: it gathers the rows' taps into scratch memory, where a row has all its products'
+    left operands side by side, and multiplies panels of `width` columns with them, in tiles of rows[0] x width; what
+    remains is done by the tile of the least height that suffices, or in several.
+    """
+
+    multiply: str
+    """One of GROUPS."""
+    rows: tuple[int, ...]
+    """Tile heights, decreasing."""
+    width: int
+    signed: bool = False
+    shifted: bool = True
+    """x has a zero point; otherwise it is 0, and `zero` goes unread."""
+    windows: bool = True
+    """Rows are gathered tap by tap. Otherwise there is one, rows are x_pixel apart, and no size of images is read."""
+    result: str = "int32"
+    """Element type of y."""
+
+    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "zero", "w", "sums", "y")
+    SIZES: ClassVar[tuple[str, ...]] = (*Given._fields, "task_rows", "task_columns")
+    SETTLED: ClassVar[bool] = True
+
+    @property
+    def flipped(self) -> bool:
+        """Whether x is gathered with its sign bits flipped, as uint8: dot products of bytes want the left unsigned."""
+        return self.signed and self.multiply == "dot"
+
+    @property
+    def group(self) -> int:
+        return GROUPS[self.multiply]
+
+    @property
+    def step(self) -> int:
+        """Packed panels have whole multiples of so many rows."""
+        return STEP if self.multiply == "tiles" else self.group
+
+    @property
+    def row_itemsize(self) -> int:
+        """Bytes of an element in scratch memory."""
+        return 4 // self.group
+
+    def row_bytes(self, depth: int) -> int:
+        """Bytes from one gathered row to the next: whole lines, but not a power of two of pages, whose rows would share
+        places in the cache."""
+        size = -(-depth // STEP) * STEP * self.row_itemsize
+        return size + STEP if size % 1024 == 0 else size
+
+    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
+        """Given and the epilogue's sizes -> SIZES and the epilogue's sizes."""
+        given = Given(*sizes[: len(Given._fields)])
+        return [*given, *self.blocks(given), *sizes[len(given) :]]
+
+    def blocks(self, given: Given) -> tuple[int, int]:
+        """Rows and columns of a task, in whole tiles: few rows and all columns while the weights stay in the cache,
+        else all rows that do, and some columns; up to 16 tasks of 5 microseconds at least."""
+        rows, depth = _rows(given), _depth(given)
+        if 0 in (rows, given.out_channels):
+            return 1, 1
+        height, tiles, panels = self.rows[0], -(-rows // self.rows[0]), -(-given.out_channels // self.width)
+        most = max(1, _ROWS_BYTES // (self.row_bytes(depth) * height))
+        wanted = max(1, min(_TASKS, rows * max(depth, 1) * given.out_channels // _TASK_PRODUCTS[self.multiply]))
+        near = depth * panels * self.width <= _NEAR_BYTES
+        row_tasks = max(min(tiles, wanted if near else 1), -(-tiles // most))
+        column_tasks = min(panels, -(-wanted // row_tasks))
+        return -(-tiles // row_tasks) * height, -(-panels // column_tasks) * self.width
+
+    def tasks(self, sizes: Sequence[int]) -> int:
+        given = Given(*sizes[: len(Given._fields)])
+        task_rows, task_columns = sizes[len(given) : len(given) + 2]
+        return -(-_rows(given) // task_rows) * -(-given.out_channels // task_columns)
+
+    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+        """The task's gathered rows, whole tiles of them, and what runs write behind the last; a tile of sums."""
+        given = Given(*sizes[: len(Given._fields)])
+        return sizes[len(given)] * self.row_bytes(_depth(given)) + 4 * STEP + TILE_BYTES
+
+    def work(self, sizes: Sequence[int]) -> Work:
+        given = Given(*sizes[: len(Given._fields)])
+        rows, depth, columns = _rows(given), _depth(given), given.out_channels
+        read = given.images * given.height * given.width * given.channels if self.windows else rows * depth
+        return Work(
+            2 * rows * depth * columns, read + depth * columns + rows * columns * np.dtype(self.result).itemsize
+        )
+
+    def pack(self, w: np.ndarray) -> np.ndarray:
+        """w int8 [out_channels, depth] -> panels [width columns][depth / group][column][group], padded with zeros to
+        whole panels and steps."""
+        columns, depth = w.shape
+        steps, panels = self.panel_elements(depth) // (self.width * self.group), -(-columns // self.width)
+        packed = zeros(panels * self.width * steps * self.group, np.int8)
+        target = packed.reshape(panels, steps, self.width, self.group)
+        for panel in range(panels):
+            part = w[panel * self.width : (panel + 1) * self.width]
+            padded = np.zeros((len(part), steps * self.group), np.int8)
+            padded[:, :depth] = part
+            target[panel, :, : len(part)] = padded.reshape(len(part), steps, self.group).transpose(1, 0, 2)
+        return packed
+
+    def column_sums(self, w: np.ndarray) -> np.ndarray:
+        """Σ over the depth of w int8 [out_channels, depth], as int32, padded with zeros to whole panels."""
+        sums = np.zeros(-(-len(w) // self.width) * self.width, np.int32)
+        sums[: len(w)] = w.sum(1, dtype=np.int64)
+        return sums
+
+    def panel_elements(self, depth: int) -> int:
+        """Elements of a packed panel."""
+        return -(-depth // self.step) * self.step * self.width
+
+
+def _rows(given: Given) -> int:
+    return given.images * given.out_height * given.out_width
+
+
+def _depth(given: Given) -> int:
+    return given.channels * given.kernel_height * given.kernel_width
+
+
+def choose(
+    columns: int, rows: int | None, target: Target, *, signed: bool, shifted: bool, windows: bool, result: str
+) -> IntegerSpec:
+    """The kernel for this many output channels and rows (None: known only at run time) on a CPU.
+
+    Tiles of vectors are 6 x 4 with 32 registers (24 sums, 4 of w, one of x), 6 x 2 with 16; narrower where columns are
+    few. The width is the largest that pads the columns least.
+    """
+    multiply = target.integer_products
+    if multiply == "tiles":
+        width, heights = (16 if columns <= 16 else 32), ((32, 16) if rows is None or rows > 16 else (16,))
+    else:
+        lanes, most = target.lanes(4), 4 if target.vector_registers >= 32 else 2
+        widths = [lanes * count for count in range(most, 0, -1)]
+        width = min(widths, key=lambda width: -(-columns // width) * width)
+        heights = (6, 1) if rows is None or (rows > 1 and rows % 6 == 1) else (min(rows, 6),)
+    return IntegerSpec(multiply, heights, width, signed, shifted, windows, result)

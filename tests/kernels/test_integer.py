@@ -1,0 +1,178 @@
+"""Kernels of 8-bit integers: exact sums, the same on every CPU."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jitonnx.kernels.integer.kernel import build
+from jitonnx.kernels.integer.spec import Given, IntegerSpec, choose
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code
+from jitonnx.kernels.language.simd import convert
+from jitonnx.kernels.language.trace import Traced
+from jitonnx.target import Target, host
+from tests.kernels.harness import Compiled
+from tests.targets import named
+
+TARGETS = {
+    "host": host(),
+    "cascadelake": named("cascadelake"),
+    "haswell": named("haswell"),
+    "x86-64-v2": named("x86-64-v2"),
+}
+
+
+@functools.cache
+def compiled(spec: IntegerSpec, target: str) -> Compiled:
+    cpu = TARGETS[target]
+    stage = None if spec.result == "int32" else STAGES[spec.result]
+    return Compiled(build(spec, cpu.lanes(4), stage), cpu, settled=spec.SETTLED)
+
+
+def as_float(code: Code, x: Traced, batch: Traced, row: Traced, column: Traced, live: Traced) -> Traced:
+    return convert(x, types.float32) * 0.5
+
+
+def as_byte(code: Code, x: Traced, batch: Traced, row: Traced, column: Traced, live: Traced) -> Traced:
+    return convert(x & 255, types.uint8)
+
+
+STAGES = {"float32": as_float, "uint8": as_byte}
+
+
+def convolved(x: np.ndarray, zero: int, w: np.ndarray, strides: Any, dilations: Any, pads: Any, out: Any) -> np.ndarray:
+    """[images, out pixels, outputs] of x [images, height, width, channels] and w [outputs, height, width, channels]."""
+    (top, left), (height, width) = pads, out
+    big = np.full((x.shape[0], 64 + x.shape[1], 64 + x.shape[2], x.shape[3]), 0, np.int64)
+    big[:, top : top + x.shape[1], left : left + x.shape[2]] = x.astype(np.int64) - zero
+    y = np.zeros((x.shape[0], height, width, w.shape[0]), np.int64)
+    for i in range(w.shape[1]):
+        for j in range(w.shape[2]):
+            a = big[:, i * dilations[0] :: strides[0], j * dilations[1] :: strides[1]][:, :height, :width]
+            y += np.einsum("nhwc,mc->nhwm", a, w[:, i, j].astype(np.int64))
+    return y.reshape(x.shape[0], -1, w.shape[0]).astype(np.int32)
+
+
+def run(
+    spec: IntegerSpec, target: str, x: np.ndarray, zero: int, w: np.ndarray, given: Given, pieces: int = 1
+) -> np.ndarray:
+    rows, outputs = given.images * given.out_height * given.out_width, given.out_channels
+    y = np.full((rows, given.y_pixel), 77, spec.result)
+    matrix = np.ascontiguousarray(w.reshape(outputs, -1))
+    buffers = [x, np.array([zero], x.dtype), spec.pack(matrix), spec.column_sums(matrix), y]
+    sizes = list(spec.complete(list(given)))
+    compiled(spec, target)(buffers, sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces)
+    assert (y[:, outputs:] == 77).all()
+    return y[:, :outputs]
+
+
+def product(
+    target: str, m: int, n: int, k: int, dtype: Any, result: str = "int32", zero: int = 3, **options: Any
+) -> None:
+    random = np.random.default_rng(m * 1000 + n * 10 + k)
+    low, high = (-128, 128) if dtype is np.int8 else (0, 256)
+    x = random.integers(low, high, (m, k)).astype(dtype)
+    w = random.integers(-128, 128, (n, k)).astype(np.int8)
+    x[:1], w[:1] = low if dtype is np.int8 else 255, -128  # extremes
+    shifted = dtype is np.uint8 or zero != 0
+    spec = choose(n, m, TARGETS[target], signed=dtype is np.int8, shifted=shifted, windows=False, result=result)
+    spec = dataclasses.replace(spec, **options)
+    given = Given(1, m, 1, k, m, 1, n, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, k, n + 3)
+    y = run(spec, target, x, zero, w, given, pieces=2)
+    expected = (x.astype(np.int64) - (zero if shifted else 0)) @ w.astype(np.int64).T
+    if result == "float32":
+        expected = expected * np.float32(0.5)
+    if result == "uint8":
+        expected = expected & 255
+    np.testing.assert_array_equal(y, expected.astype(result))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_products(target: str, dtype: Any) -> None:
+    for m, n, k in [(1, 1, 1), (1, 70, 100), (7, 33, 64), (6, 48, 3), (13, 65, 131), (40, 17, 64), (33, 130, 257)]:
+        product(target, m, n, k, dtype)
+
+
+@pytest.mark.parametrize("target", ["host", "haswell"])
+@pytest.mark.parametrize("result", ["float32", "uint8"])
+def test_epilogues_give_other_types(target: str, result: str) -> None:
+    for m, n, k in [(5, 21, 40), (19, 64, 64)]:
+        product(target, m, n, k, np.uint8, result)
+        product(target, m, n, k, np.int8, result, zero=0)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_words_for_cpus_without_dot_products(target: str) -> None:
+    for m, n, k in [(7, 33, 65), (1, 16, 5)]:
+        product(target, m, n, k, np.int8, multiply="words")
+
+
+CONVOLUTIONS = [
+    # images, height, width, channels, outputs, kernel, strides, dilations, pads, out
+    (1, 5, 5, 3, 4, (3, 3), (1, 1), (1, 1), (1, 1), (5, 5)),
+    (2, 9, 7, 16, 33, (3, 2), (2, 1), (1, 1), (1, 0), (5, 6)),
+    (1, 8, 11, 70, 20, (3, 3), (1, 2), (2, 3), (2, 3), (8, 6)),
+    (1, 6, 6, 130, 65, (1, 1), (2, 2), (1, 1), (0, 0), (3, 3)),
+    (1, 12, 13, 1, 5, (5, 5), (1, 1), (1, 1), (2, 2), (12, 13)),
+    (1, 1, 40, 8, 9, (1, 7), (1, 3), (1, 1), (0, 3), (1, 14)),
+]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("gap", [0, 5])
+def test_convolutions(target: str, dtype: Any, gap: int) -> None:
+    for images, height, width, channels, outputs, kernel, strides, dilations, pads, out in CONVOLUTIONS:
+        random = np.random.default_rng(channels)
+        low, high = (-128, 128) if dtype is np.int8 else (0, 256)
+        whole = random.integers(low, high, (images, height, width, channels + gap)).astype(dtype)
+        w = random.integers(-128, 128, (outputs, *kernel, channels)).astype(np.int8)
+        spec = choose(
+            outputs,
+            out[0] * out[1] * images,
+            TARGETS[target],
+            signed=dtype is np.int8,
+            shifted=True,
+            windows=True,
+            result="int32",
+        )
+        pixel = channels + gap
+        given = Given(
+            *(images, height, width, channels, *out, outputs, *kernel, *strides, *dilations, *pads),
+            *(height * width * pixel, width * pixel, pixel, outputs + 1),
+        )
+        y = run(spec, target, whole, 5, w, given, pieces=3)
+        expected = convolved(whole[..., :channels], 5, w, strides, dilations, pads, out)
+        np.testing.assert_array_equal(y, expected.reshape(-1, outputs))
+
+
+def test_empty() -> None:
+    spec = choose(4, None, host(), signed=False, shifted=True, windows=False, result="int32")
+    for m, n, k in [(0, 4, 3), (3, 4, 0)]:
+        given = Given(1, m, 1, k, m, 1, n, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, k, n)
+        y = run(spec, "host", np.zeros((m, k), np.uint8), 3, np.zeros((n, k), np.int8), given)
+        assert not y.any()
+
+
+def target_says(cpu: Target) -> str:
+    return cpu.integer_products
+
+
+def test_what_cpus_have() -> None:
+    found = {
+        name: target_says(named(name))
+        for name in ("x86-64-v2", "haswell", "skylake-avx512", "cascadelake", "alderlake")
+    }
+    assert found == {
+        "x86-64-v2": "pairs",
+        "haswell": "pairs",
+        "skylake-avx512": "pairs",
+        "cascadelake": "dot",
+        "alderlake": "dot",
+    }
