@@ -69,6 +69,8 @@ class Target:
     @property
     def integer_products(self) -> str:
         """How 8-bit integers are best multiplied and summed in 32 bits; see `jitonnx.kernels.integer.spec.GROUPS`."""
+        if self.vector_bytes == 64 and self._has("amx-int8", False):
+            return "tiles"
         if self.vector_bytes == 64:
             dot = self._has("avx512vnni", self.cpu in _CPUS_WITH_VNNI)
         else:

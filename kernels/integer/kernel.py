@@ -11,17 +11,22 @@ are aligned and have their padding in them, whatever the window, the strides and
 
 from __future__ import annotations
 
-import llvmlite.ir as ir
+from collections.abc import Sequence
+from contextlib import nullcontext
 
 from jitonnx.kernels.integer.gather import emit_gather, row_bytes, zero_point
 from jitonnx.kernels.integer.products import emit_products
 from jitonnx.kernels.integer.spec import IntegerSpec
+from jitonnx.kernels.integer.tiles import configured, emit_tile_products
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, remainder, smaller
 from jitonnx.kernels.language.epilogue import Epilogue, Stage
 from jitonnx.kernels.language.simd import convert
 from jitonnx.kernels.language.trace import Traced
 from jitonnx.kernels.parts.tile import emit_finish
+
+_TOGETHER = 4
+"""Rows of a tile of sums in memory that go through the epilogue at a time."""
 
 
 def build(spec: IntegerSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
@@ -56,7 +61,7 @@ class _Integer:
         code, size, spec = self.code, self.size, self.spec
         rows = size["images"] * size["out_height"] * size["out_width"]
         column_tasks = (size["out_channels"] + (size["task_columns"] - 1)) / size["task_columns"]
-        with code.loop(end, begin) as task:
+        with configured(code) if spec.multiply == "tiles" else nullcontext(), code.loop(end, begin) as task:
             first_row = task / column_tasks * size["task_rows"]
             first_column = remainder(task, column_tasks) * size["task_columns"]
             count = smaller(size["task_rows"], rows - first_row)
@@ -86,16 +91,32 @@ class _Integer:
 
     def _write_tile(self, height: int, row: Traced, r: Traced, rows_live: Traced, column: Traced) -> None:
         code, size, spec, vectors = self.code, self.size, self.spec, self.spec.width // self.lanes
-        first = [self._correction(column + vector * self.lanes) for vector in range(vectors)]
+        corrections = [self._correction(column + vector * self.lanes) for vector in range(vectors)]
         x = code.scratch(types.uint8).at(r * self.row_bytes)
         w = self.w.at(column / spec.width * self.panel)
+        if spec.multiply == "tiles":
+            steps = (self.depth + (spec.step - 1)) / spec.step
+            tile = code.scratch(types.uint8).at(size["task_rows"] * self.row_bytes).to(types.int32)
+            emit_tile_products(code, spec, height, x, self.row_bytes, w, steps, tile)
+            with code.loop(smaller(rows_live, height), step=_TOGETHER) as i:
+                places = [
+                    tile.at((i + j) * spec.width + v * self.lanes) for j in range(_TOGETHER) for v in range(vectors)
+                ]
+                sums = [place.load(0, self.lanes) + corrections[n % vectors] for n, place in enumerate(places)]
+                self._finish(_TOGETHER, sums, row + i, column, rows_live - i)
+            return
         steps = (self.depth + (spec.group - 1)) / spec.group
-        sums = emit_products(code, spec, height, first, x, self.row_bytes, w, steps, self.lanes)
+        sums = emit_products(code, spec, height, corrections, x, self.row_bytes, w, steps, self.lanes)
+        self._finish(height, sums, row, column, rows_live)
+
+    def _finish(self, height: int, sums: Sequence[Traced], row: Traced, column: Traced, rows_live: Traced) -> None:
+        """The epilogue on a tile of sums, and into y."""
+        code, size = self.code, self.size
         emit_finish(
             code,
             self.epilogue,
-            shape=(height, vectors),
-            sums=sums,
+            shape=(height, len(sums) // height),
+            sums=[vector.value for vector in sums],
             c=self.y.at(row * size["y_pixel"] + column).value,
             ldc=size["y_pixel"].value,
             live=(size["out_channels"] - column).value,

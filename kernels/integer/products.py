@@ -27,7 +27,7 @@ def emit_products(
     w: Pointer,
     steps: Traced,
     lanes: int,
-) -> list[ir.Value]:
+) -> list[Traced]:
     """The sums of `height` rows, int32 vectors row after row, that begin with `first`; x and w as they lie gathered
     and packed. All sums stay in registers."""
     builder, group, vectors = code.builder, spec.group, len(first)
@@ -44,7 +44,7 @@ def emit_products(
             for vector in range(vectors):
                 place = sums[r * vectors + vector]
                 place.set(_added(code, spec.multiply, place.get(), left, right[vector], lanes))
-    return [place.get().value for place in sums]
+    return [place.get() for place in sums]
 
 
 def _widened(vector: Traced, element: types.Type) -> ir.Value:
