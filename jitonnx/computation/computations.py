@@ -282,6 +282,25 @@ class Convolution(Computation):
 
 
 @dataclass(frozen=True)
+class IntegerMatMul(Computation):
+    """a [..., m, k] of int8 or uint8, b [k, n] of int8, a constant, zero []? of a's type: (a - zero) @ b, in int32."""
+
+
+@dataclass(frozen=True)
+class IntegerConvolution(Computation):
+    """x [N, C, H, W] of int8 or uint8, w [M, C, kernel...] of int8, a constant, zero []? of x's type: the convolution
+    of x - zero with w, in int32; padding counts as zero.
+
+    pads: before and after for each spatial axis, as two tuples.
+    """
+
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads_before: tuple[DimLike, ...]
+    pads_after: tuple[DimLike, ...]
+
+
+@dataclass(frozen=True)
 class TransposedConvolution(Computation):
     """x [N, C, spatial...], w [C, M / group, kernel...], bias [M]?: ONNX's ConvTranspose, to spatial size `output`."""
 

@@ -25,6 +25,9 @@ from jitonnx.records import dataclass
 MAX_OPERANDS = 12
 """Operands of one region: beyond, pointers no longer fit the integer registers and fusing stops to pay."""
 
+_WITH_INTEGERS = frozenset({DType.INT32, DType.FLOAT, DType.UINT8, DType.INT8})
+"""What epilogues of integer products read and give."""
+
 
 @dataclass(eq=False)
 class Group:
@@ -134,7 +137,11 @@ class _Fusion:
         types = {value.dtype for value in region.operands} - set(HALVES)  # which a stage reads as float32
         coordinates = any(node.op == "index" for node in e.children_first(region.expr))
         operands = {*group.operands, *region.operands}
-        return types == {DType.FLOAT} == {region.output.dtype} and not coordinates and len(operands) - 1 <= MAX_OPERANDS
+        if coordinates or len(operands) - 1 > MAX_OPERANDS:
+            return False
+        if isinstance(group.anchor.computation, c.IntegerMatMul | c.IntegerConvolution):
+            return types <= _WITH_INTEGERS and region.output.dtype in _WITH_INTEGERS
+        return types == {DType.FLOAT} == {region.output.dtype}
 
     def _extend(self, group: Group, region: Group) -> None:
         """Put what `region` computes at the end of an anchor's epilogue."""

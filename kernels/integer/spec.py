@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 GROUPS = {"tiles": 4, "dot": 4, "pairs": 2, "words": 1}
 """How products are summed, by the best that a CPU has, and how many products of one row and column an instruction sums
-in 32 bits: matrices in tile registers (AMX), dot products of bytes (VNNI), of pairs of 16 bits (all x86), or one product
-after the other."""
+in 32 bits: matrices in tile registers (AMX), dot products of bytes (VNNI), of pairs of 16 bits (all x86), or one
+product after the other."""
 STEP = 64
 """Elements of a row of x in a cache line and in a row of a tile: scratch rows are multiples of it."""
 TILE_BYTES = 2 * 16 * 2 * 16 * 4

@@ -1,7 +1,8 @@
 """Sums of products of small integers in AMX's tile registers: 16 rows of 64 bytes each, all eight alike.
 
-A tile is named by its number. The first four hold sums of 2 x 2 tiles, two rows of x, two columns of w. The configuration
-belongs to the thread, and other code may change it: a kernel sets it at its beginning, and releases it at its end.
+A tile is named by its number. The first four hold sums of 2 x 2 tiles, two rows of x, two columns of w. The
+configuration belongs to the thread, and other code may change it: a kernel sets it at its beginning, and releases it at
+its end.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from jitonnx.computation import computations as c
 from jitonnx.computation import resampling, sampling
 from jitonnx.ir import dims
 from jitonnx.ops import fused
-from jitonnx.ops.onnx import convolution, linear_attention, normalization, pooling, recurrent, softmax
+from jitonnx.ops.onnx import convolution, linear_attention, normalization, pooling, quantization, recurrent, softmax
 from jitonnx.ops.windows import Windows, extent
 
 Arrays = list[Any]
@@ -135,7 +135,16 @@ def _sample(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> np.
     return y * factors[0][:, None] if factors else y
 
 
+def _integer_convolution(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> np.ndarray:
+    pads = tuple(dims.evaluate(pad, sizes) for pad in (*x.pads_before, *x.pads_after))
+    image, weights, zero = (*operands, None)[:3]
+    layer = quantization.ConvInteger(strides=x.strides, dilations=x.dilations, pads=pads)
+    return layer.evaluate(image, weights, zero)
+
+
 READERS = {
+    c.IntegerConvolution: _integer_convolution,
+    c.IntegerMatMul: lambda x, operands, shape, sizes: quantization.MatMulInteger().evaluate(*operands),
     c.Attention: _attention,
     c.Convolution: _convolution,
     c.GroupNormalize: _group_normalize,

@@ -333,6 +333,8 @@ class _QuantisedConvolution(Operator):
             w_zero = to.reshape(w_zero, (w_zero.shape[0], *(1,) * (len(w.shape) - 1)))
         windows = self._windows(x.shape, w.shape)
         weights = _constant(w, w_zero)
+        if weights is not None and self.group == 1 and len(w.shape) in (3, 4) and _fits_kernel(weights, x_zero):
+            return _convolve_bytes(to, x, weights.astype(np.int8), x_zero, windows)
         if weights is not None:
             sizes = np.abs(weights).reshape(*weights.shape[:2], -1).sum(2)
             parts = _exact_parts(sizes, _largest(x.dtype, x_zero))
@@ -493,6 +495,12 @@ def _multiply(to: Lowering, a: Value, a_zero: Value | None, b: Value, b_zero: Va
     if weights is None or not a.shape:
         left, right = _shift(to, a, a_zero, DType.INT32), _shift(to, b, b_zero, DType.INT32)
         return to.reshape(_rows_by_columns(to, left, right), shape)
+    if len(b.shape) <= 2 and _fits_kernel(weights, a_zero):
+        rows = to.reshape(a, (1, *a.shape)) if len(a.shape) == 1 else a
+        narrow = np.ascontiguousarray(weights.reshape(weights.shape[0], -1), np.int8)
+        operands = (rows, to.constant(narrow), *_scalar(to, a_zero))
+        given = TensorType(DType.INT32, (*rows.shape[:-1], narrow.shape[1]))
+        return to.reshape(to.emit(c.IntegerMatMul(), operands, given), shape)
     left = _shift(to, a, a_zero, DType.FLOAT)
     matrix = weights[:, None] if weights.ndim == 1 else weights
     sizes = np.abs(matrix.reshape(-1, *matrix.shape[-2:])).swapaxes(1, 2).reshape(-1, matrix.shape[-2])
@@ -547,6 +555,32 @@ def _exact_parts(sizes: np.ndarray, largest: int) -> list[slice]:
             parts.append(slice(start, place))
             start, sums = place, sizes[:, place].astype(np.int64)
     return [*parts, slice(start, sizes.shape[1])]
+
+
+def _fits_kernel(weights: np.ndarray, zero: Value | None) -> bool:
+    """Whether weights less their zero points are int8, and numbers have one zero point."""
+    low, high = _RANGES[DType.INT8]
+    fits = not weights.size or (weights.min() >= low and weights.max() <= high)
+    return bool(fits) and (zero is None or not zero.shape or zero.shape == (1,))
+
+
+def _scalar(to: Lowering, zero: Value | None) -> tuple[Value, ...]:
+    """A zero point of all numbers as an operand of rank 0, if there is one."""
+    return () if zero is None else (to.reshape(zero, ()) if zero.shape else zero,)
+
+
+def _convolve_bytes(to: Lowering, x: Value, weights: np.ndarray, zero: Value | None, windows: Windows) -> Value:
+    """The convolution of an image or a signal, which is an image of one row."""
+    lines = len(x.shape) == 3
+    steps = (windows.strides, windows.dilations, windows.before, windows.after)
+    if lines:
+        x = to.reshape(x, (*x.shape[:2], 1, x.shape[2]))
+        weights = weights[:, :, None]
+        steps = ((1, *steps[0]), (1, *steps[1]), (0, *steps[2]), (0, *steps[3]))
+    shape = (x.shape[0], weights.shape[0], *(1,) * lines, *windows.output)
+    operands = (x, to.constant(np.ascontiguousarray(weights)), *_scalar(to, zero))
+    sums = to.emit(c.IntegerConvolution(*steps), operands, TensorType(DType.INT32, shape))
+    return to.reshape(sums, (*shape[:2], shape[3])) if lines else sums
 
 
 def _convolve_exactly(

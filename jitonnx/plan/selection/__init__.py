@@ -42,11 +42,16 @@ SELECTORS: dict[type[c.Computation], str] = {
     c.GroupNormalize: "rows.group_normalize",
     c.Recurrent: "recurrent.recurrent",
     c.Convolution: "convolution.convolution",
+    c.IntegerMatMul: "integers.matmul",
+    c.IntegerConvolution: "integers.convolution",
     c.TransposedConvolution: "transposed.transposed_convolution",
 }
 """The module of this folder and the function in it; a start imports those that the model needs."""
 
-_EPILOGUE = (c.MatMul, c.Convolution, c.TransposedConvolution, c.Pool, c.GroupNormalize, c.Normalize)
+_EPILOGUE = (
+    *(c.MatMul, c.Convolution, c.TransposedConvolution, c.Pool, c.GroupNormalize, c.Normalize),
+    *(c.IntegerMatMul, c.IntegerConvolution),
+)
 
 
 def selector_of(computation: c.Computation) -> Callable[..., Any]:

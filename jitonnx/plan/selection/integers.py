@@ -1,0 +1,143 @@
+"""Convolutions and products of 8-bit integers with constant weights: one kernel, whose rows are pixels or rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jitonnx.computation import computations as c
+from jitonnx.computation.lowering import Statement
+from jitonnx.ir.dims import DimLike, concrete, product
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Value
+from jitonnx.kernels.integer.spec import Given, choose
+from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.fusion import Group
+from jitonnx.plan.tensor import Tensor, channels_last_order, reshape_strides
+
+if TYPE_CHECKING:
+    from jitonnx.plan.planner import Planner
+
+
+def matmul(planner: Planner, group: Group, statement: Statement) -> None:
+    """(a - zero) @ b: the rows of all leading axes of a are rows of one product."""
+    left, right, zero = (*statement.inputs, None)[:3]
+    assert left is not None and right is not None and group.output is not None
+    order = tuple(range(len(left.shape)))
+    a, rows = planner.unit_inner(left), order[:-1]
+    a_row = _apart(a, rows)
+    if a_row is None:
+        a = planner.copy(a, order, "its rows are not evenly spaced")
+        a_row = _apart(a, rows)
+    y = planner.place(group.output, order, strict=True)
+    if _apart(y, rows) is None:
+        y = planner.move(group.output, order)
+    assert a_row is not None, "Bug: the rows of a copy are not evenly spaced"
+    m, k, n = product(a.shape[:-1]), a.shape[-1], y.shape[-1]
+    one_row = {"images": 1, "height": m, "width": 1, "channels": k, "out_height": m, "out_width": 1, "out_channels": n}
+    weights = planner.tensor(right)
+    columns = replace(weights, shape=weights.shape[::-1], strides=weights.strides[::-1])
+    _call(planner, group, a, zero, columns, y, rows, False, one_row | {"x_pixel": a_row}, f"{m}x{n}x{k}")
+
+
+def convolution(planner: Planner, group: Group, statement: Statement) -> None:
+    """A convolution of an image: rows are output pixels, gathered unless they are the input's."""
+    image, kernel, zero = (*statement.inputs, None)[:3]
+    computation = statement.computation
+    assert isinstance(computation, c.IntegerConvolution)
+    assert image is not None and kernel is not None and group.output is not None
+    x, weights, pixels = planner.channels_last(image), planner.tensor(kernel), (0, 2, 3)
+    y = planner.place(group.output, channels_last_order(4), strict=True)
+    if _apart(y, pixels) is None:
+        y = planner.move(group.output, channels_last_order(4))
+    given = dict(zip(("images", "channels", "height", "width"), x.shape, strict=True))
+    given |= dict(zip(("out_channels", "out_height", "out_width"), y.shape[1:], strict=True))
+    given |= dict(zip(("kernel_height", "kernel_width"), weights.shape[2:], strict=True))
+    for name, values in (("stride", computation.strides), ("dilation", computation.dilations)):
+        given |= {f"{name}_height": values[0], f"{name}_width": values[1]}
+    given |= dict(zip(("pad_top", "pad_left"), computation.pads_before, strict=True))
+    given |= dict(zip(("x_image", "x_row", "x_pixel"), (x.strides[axis] for axis in pixels), strict=True))
+    pads = (*computation.pads_before, *computation.pads_after)
+    as_they_lie = weights.shape[2:] == (1, 1) and all(step == 1 for step in computation.strides) and not any(pads)
+    x_row = _apart(x, pixels) if as_they_lie else None
+    if x_row is not None:
+        given["x_pixel"] = x_row
+    by_tap = replace(
+        weights,
+        shape=tuple(weights.shape[axis] for axis in (0, 2, 3, 1)),
+        strides=tuple(weights.strides[axis] for axis in (0, 2, 3, 1)),
+    )
+    label = f"{'x'.join(map(str, weights.shape[2:]))} {x.shape[1]}->{y.shape[1]}"
+    _call(planner, group, x, zero, by_tap, y, pixels, x_row is None, given, label)
+
+
+def _call(
+    planner: Planner,
+    group: Group,
+    x: Tensor,
+    zero: Value | None,
+    weights: Tensor,
+    y: Tensor,
+    rows: Sequence[int],
+    windows: bool,
+    given: dict[str, DimLike],
+    label: str,
+) -> None:
+    """The kernel's call. `weights` [outputs, depth...]; `rows`: the axes of y that are rows of the product."""
+    shifted = zero is not None and (zero.constant is None or bool(zero.constant.any()))
+    columns = weights.shape[0]
+    assert isinstance(columns, int), "Bug: constant weights have a symbolic size"
+    spec = choose(
+        columns,
+        concrete(product(y.shape[axis] for axis in rows)),
+        planner.target,
+        signed=x.dtype is DType.INT8,
+        shifted=shifted,
+        windows=windows,
+        result=y.dtype.numpy.name,
+    )
+    packed = planner.packed(weights, lambda w: spec.pack(_matrix(w)), spec)
+    sums = planner.packed(weights, lambda w: spec.column_sums(_matrix(w)), ("sums", spec))
+    y_row = _apart(y, rows)
+    assert y_row is not None, "Bug: the rows of a dense result are not evenly spaced"
+    sizes = [(_ONE_TAP | given | {"y_pixel": y_row})[name] for name in Given._fields]
+    zeros = planner.tensor(zero) if zero is not None and shifted else x
+    call = KernelCall(spec, [x, zeros, packed, sums, y], sizes, 1, 4)
+    call.label = f"integer {'convolution' if y.rank == 4 and rows != (0, 1, 2) else 'product'} {label}"
+    call.reason = "; ".join([_HOW[spec.multiply], *group.reasons])
+
+    def strides(tensor: Tensor) -> tuple[DimLike, DimLike, DimLike] | None:
+        row = _apart(tensor, rows)
+        column = next(axis for axis in range(tensor.rank) if axis not in rows)
+        return None if row is None else (0, row, tensor.strides[column])
+
+    planner.epilogue(group, call, strides)
+    planner.call(call)
+
+
+_HOW = {
+    "tiles": "sums in tile registers",
+    "dot": "by dot products of bytes",
+    "pairs": "by products of pairs of 16 bits",
+    "words": "by products of 32 bits",
+}
+_ONE_TAP: dict[str, DimLike] = {
+    **dict.fromkeys(("kernel_height", "kernel_width", "stride_height", "stride_width"), 1),
+    **dict.fromkeys(("dilation_height", "dilation_width"), 1),
+    **dict.fromkeys(("pad_top", "pad_left", "x_image", "x_row"), 0),
+}
+"""What a product has of a convolution's sizes."""
+
+
+def _matrix(weights: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(weights).reshape(len(weights), -1)
+
+
+def _apart(tensor: Tensor, axes: Sequence[int]) -> DimLike | None:
+    """How far apart neighbours along the joined `axes` are; None if that differs."""
+    shape, strides = [tensor.shape[axis] for axis in axes], [tensor.strides[axis] for axis in axes]
+    merged = reshape_strides(shape, strides, (product(shape),))
+    return None if merged is None else merged[0]
