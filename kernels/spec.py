@@ -51,6 +51,11 @@ class KernelSpec:
         return sizes
 
     @property
+    def features(self) -> tuple[str, ...]:
+        """What the code needs of a CPU beyond what LLVM makes use of by itself, by LLVM's names."""
+        return ()
+
+    @property
     def size_count(self) -> int:
         """How many sizes `complete` returns: where those of prologue and epilogue begin."""
         return len(self.SIZES)

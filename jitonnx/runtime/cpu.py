@@ -29,6 +29,8 @@ def _names(text: str) -> list[str]:
 
 _LINUX_NAMES = {
     "64bit": "lm",
+    "amx-int8": "amx_int8",
+    "amx-tile": "amx_tile",
     "avx512bf16": "avx512_bf16",
     "avx512bitalg": "avx512_bitalg",
     "avx512fp16": "avx512_fp16",
@@ -62,8 +64,11 @@ _ON_REQUEST = frozenset(
         "wbnoinvd widekl xsave xsavec xsaveopt xsaves avx10.1"
     )
 )
-"""Features whose instructions LLVM emits only for intrinsics that no kernel uses: a CPU without them will do. (None
-belong to avx10.1, a name for parts of AVX-512 that are listed beside it.)"""
+"""Features whose instructions LLVM emits only for intrinsics that few kernels use or none: where none does, a CPU without
+them will do. (None belong to avx10.1, a name for parts of AVX-512 that are listed beside it.)"""
+
+_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
+"""A system call of Linux on x86-64, its code to ask for the use of a part of the CPU's state, and AMX's tiles as such."""
 
 _V2 = _names("sse3 ssse3 sse4.1 sse4.2 popcnt cx16 sahf crc32")
 _V3 = [*_V2, *_names("avx avx2 bmi bmi2 f16c fma lzcnt movbe")]
@@ -136,8 +141,10 @@ def this_machine() -> tuple[str, str]:
     return os.uname().machine, sys.platform
 
 
-def cpu_needed(name: str, features: str, vector_bytes: int) -> CpuNeeded:
+def cpu_needed(name: str, features: str, vector_bytes: int, used: Iterable[str] = ()) -> CpuNeeded:
     """What code made for a CPU needs. ValueError if that is not known.
+
+    used: features that the code asks for by intrinsics.
 
     name, features: as LLVM has them ("+avx2,+fma"). What counts are the features that are listed, or, where there are
     none, those that a CPU of the name has.
@@ -148,7 +155,7 @@ def cpu_needed(name: str, features: str, vector_bytes: int) -> CpuNeeded:
     elif not listed and name not in _NAMED:
         raise ValueError(f"what a CPU {name!r} has is not known; choose one of: host, {', '.join(_NAMED)}")
     else:
-        listed = sorted(set(listed or _NAMED[name]) - _ON_REQUEST)
+        listed = sorted((set(listed or _NAMED[name]) - _ON_REQUEST) | set(used))
     return CpuNeeded(*this_machine(), name, tuple(listed), vector_bytes)
 
 
@@ -158,10 +165,24 @@ def available(features: Iterable[str]) -> set[str]:
     flags = _linux_flags()
     known = {name for name in asked if name in _LINUX_NAMES} if flags else set()
     found = {name for name in known if _LINUX_NAMES[name] in flags}
+    if any(name.startswith("amx-") for name in found) and not _tiles_permitted():
+        found = {name for name in found if not name.startswith("amx-")}
     if asked == known:
         return found
     listed = frozenset(described().features.split(","))
     return found | {name for name in asked - known if f"+{name}" in listed}
+
+
+@functools.cache
+def _tiles_permitted() -> bool:
+    """Whether this process may use AMX's tile registers: it asks Linux for that. All its threads may then, and children
+    that it forks; a program that it starts asks anew. Linux refuses where a thread has an alternate signal stack that
+    is too small for them."""
+    if "amx_tile" not in _linux_flags():
+        return False
+    import ctypes
+
+    return ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA) == 0
 
 
 def _linux_flags() -> frozenset[str]:
@@ -191,11 +212,19 @@ def cpu_info() -> dict[str, str]:
 
 @functools.cache
 def described() -> Described:
-    """What LLVM says of this CPU.
+    """What LLVM says of this CPU, less AMX where Linux does not let this process use it.
 
     It is kept with the kernels, as importing LLVM takes 20 ms of each start. What Linux says of the CPU tells whether
     it is still the same one; where Linux says nothing, LLVM is asked in each process.
     """
+    name, features = _known()
+    if "+amx-" in features and not _tiles_permitted():
+        features = features.replace("+amx-", "-amx-")
+    return Described(name, features)
+
+
+def _known() -> Described:
+    """What LLVM says, kept."""
     key = description_key()
     if key is None:
         return _asked_of_llvm()

@@ -99,6 +99,10 @@ class IntegerSpec(KernelSpec):
         return GROUPS[self.multiply]
 
     @property
+    def features(self) -> tuple[str, ...]:
+        return ("amx-int8", "amx-tile") if self.multiply == "tiles" else ()
+
+    @property
     def step(self) -> int:
         """Packed panels have whole multiples of so many rows."""
         return STEP if self.multiply == "tiles" else self.group
