@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from jitonnx.cores import Core, core_named, core_of_host
@@ -95,7 +96,11 @@ class Target:
     @property
     def needed(self) -> CpuNeeded:
         """What code made for it needs of a machine."""
-        return cpu_needed(self.cpu, self.features, self.vector_bytes)
+        return self.needed_by(())
+
+    def needed_by(self, features: Iterable[str]) -> CpuNeeded:
+        """The same of code that asks for some features by intrinsics (`KernelSpec.features`)."""
+        return cpu_needed(self.cpu, self.features, self.vector_bytes, features)
 
 
 @functools.cache

@@ -39,6 +39,11 @@ class Plan:
         """Settle what all instantiations share: lifetimes, and the outline that programs are made of."""
         self.outline = _outline(self, lifetimes(self.calls))
 
+    @property
+    def features(self) -> set[str]:
+        """What its kernels' code needs of a CPU beyond what LLVM makes use of by itself."""
+        return {feature for call in self.calls for feature in call.spec.features}
+
     def instantiate(self, sizes: Mapping[str, int], symbols: Sequence[str]) -> Program:
         """The program for values of the dimension variables. `symbols`: the kernel symbol of each call."""
         return self.outline.instantiate(sizes, self.outline.wiring(symbols))

@@ -54,7 +54,7 @@ def save(
         path,
         Contents(
             get_version_string(),
-            engine.target.needed,
+            engine.target.needed_by(feature for compiled in parts for feature in compiled.plan.features),
             threads,
             info,
             programs,
@@ -80,7 +80,7 @@ def write_whole(engine: Engine, info: ModelInfo, path: Path) -> int:
     fixed = engine.only_shapes is not None
     contents = Contents(
         get_version_string(),
-        engine.target.needed,
+        engine.target.needed_by(compiled.plan.features),
         engine.settings.threads,
         info,
         [_program(engine, engine.only_shapes)[1]] if engine.only_shapes is not None else [],

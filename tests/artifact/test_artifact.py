@@ -296,7 +296,7 @@ def test_truncated(cnn: Path, keep: int) -> None:
     ],
 )
 def test_other_cpu(tmp_path: Path, other: CpuNeeded, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Target, "needed", other)
+    monkeypatch.setattr(Target, "needed_by", lambda self, features: other)
     path = tmp_path / "cnn.jitonnx"
     jitonnx.InferenceSession(small_cnn()).save(path)
     monkeypatch.setattr(reader, "MappedCode", _never)

@@ -39,6 +39,20 @@ def test_named() -> None:
         _ = Target("z80", "", 16, 16, 1, 1, 1, HALF_WIDTH).needed
 
 
+@on_x86_64
+def test_tiles_are_needed_where_code_uses_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And count as missing where Linux does not let this process use them."""
+    code = Target("x86-64-v4", "+avx512f,+amx-tile,+amx-int8", 64, 32, 1, 1, 1, HALF_WIDTH)
+    assert code.needed.features == ("avx512f",)
+    needed = code.needed_by(("amx-int8", "amx-tile"))
+    assert needed.features == ("amx-int8", "amx-tile", "avx512f")
+    monkeypatch.setattr(cpu, "_linux_flags", lambda: frozenset({"avx512f", "amx_int8", "amx_tile"}))
+    monkeypatch.setattr(cpu, "_tiles_permitted", lambda: False)
+    assert str(needed.problem()).endswith("lacks: amx-int8, amx-tile")
+    monkeypatch.setattr(cpu, "_tiles_permitted", lambda: True)
+    assert needed.problem() is None
+
+
 def test_cpus_of_another_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
     """LLVM would end the process."""
     monkeypatch.setattr(target, "this_machine", lambda: ("aarch64", "linux"))
