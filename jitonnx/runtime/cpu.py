@@ -68,7 +68,7 @@ _ON_REQUEST = frozenset(
 where none does. (None belong to avx10.1, a name for parts of AVX-512 that are listed beside it.)"""
 
 _ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
-"""A system call of Linux on x86-64, its code to ask for the use of a part of the CPU's state, and AMX's tiles as one."""
+"""A system call of Linux on x86-64, its code to ask for the use of a part of the CPU's state, and its tiles as one."""
 
 _V2 = _names("sse3 ssse3 sse4.1 sse4.2 popcnt cx16 sahf crc32")
 _V3 = [*_V2, *_names("avx avx2 bmi bmi2 f16c fma lzcnt movbe")]
