@@ -143,6 +143,7 @@ _FUNCTIONS: dict[str, Callable[..., Traced]] = {
     "where": trace.select,
     "abs": trace.absolute,
     "round": trace.rint,
+    "nearest": lambda x: trace.nearest_integer(x, e.NEAREST_LIMIT),
     "sqrt": trace.sqrt,
     "isnan": trace.isnan,
     "isinf": simd.isinf,

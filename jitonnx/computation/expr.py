@@ -148,6 +148,16 @@ def binary(op: str, a: Operand, b: Operand) -> Expr:
     return _make(op, (left, right), DType.BOOL if op in _PREDICATES else dtype)
 
 
+NEAREST_LIMIT = 2.0**21
+
+
+def nearest(x: Expr) -> Expr:
+    """The integer nearest to a float32, ties to even, as int32; within ±NEAREST_LIMIT, the least for a NaN."""
+    if x.dtype is not DType.FLOAT:
+        raise TypeError(f"nearest of {x.dtype.text}: cast it to float32 first")
+    return _make("nearest", (x,), DType.INT32)
+
+
 def where(condition: Expr, a: Operand, b: Operand) -> Expr:
     """a where condition holds, else b."""
     dtype = a.dtype if isinstance(a, Expr) else b.dtype  # type: ignore[union-attr]
@@ -215,6 +225,9 @@ UNARY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "ceil": np.ceil,
     "trunc": np.trunc,
     "round": np.rint,
+    "nearest": lambda x: np.rint(
+        np.where(np.isnan(x), -NEAREST_LIMIT, np.clip(x, -NEAREST_LIMIT, NEAREST_LIMIT))
+    ).astype(np.int32),
     "isnan": np.isnan,
     "isinf": np.isinf,
     "logical_not": np.logical_not,

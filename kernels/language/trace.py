@@ -228,6 +228,16 @@ def rint(x: Traced) -> Traced:
     return _call("roundeven", x)
 
 
+_ROUNDING = 1.5 * 2.0**23
+"""A float32 whose last place is 1: a sum with it is rounded to whole numbers."""
+
+
+def nearest_integer(x: Traced, limit: float) -> Traced:
+    """The integers nearest to float32, ties to even, as int32, within ±limit <= 2**22; the least for a NaN."""
+    above = select(x > -limit, x, -limit)
+    return bits(select(above < limit, above, limit) + _ROUNDING) - 0x4B400000
+
+
 def copysign(magnitude: Traced, sign: Traced) -> Traced:
     return _call("copysign", magnitude, sign)
 

@@ -112,6 +112,18 @@ def test_integers_truncate_and_never_trap() -> None:
     run_region([e.binary("div", i, j)], [a, np.zeros_like(b)], [output], host())  # no trap: the process lives
 
 
+@pytest.mark.parametrize("target", [host(), AVX2], ids=["host", "avx2"])
+def test_nearest_integers(target: Target) -> None:
+    """Ties to even; NaN and what is out of range at the bounds."""
+    halves = np.arange(-300, 300, dtype=np.float32) / 2
+    numbers = np.concatenate([EDGES, halves, [2.0**21, 2.0**21 - 0.5, -(2.0**21) - 1, 1e9, 1e-30, 0.49999997]])
+    check(e.nearest(X), numbers.astype(np.float32), target=target, tolerance=0)
+    byte = e.cast(
+        e.minimum(e.maximum(e.nearest(X) + e.cast(e.operand(1, DType.UINT8), DType.INT32), 0), 255), DType.UINT8
+    )
+    check(byte, numbers.astype(np.float32), np.full(1, 77, np.uint8), target=target, tolerance=0)
+
+
 def test_types_meet() -> None:
     rng = np.random.default_rng(1)
     a, c = rng.integers(-9, 9, (3, 50)), rng.random(50) > 0.5

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from jitonnx.ops.onnx.activation import Relu
+from jitonnx.ops.onnx.arithmetic import Add
 from jitonnx.ops.onnx.convolution import Conv
 from jitonnx.ops.onnx.matmul import Gemm, MatMul
 from jitonnx.ops.onnx.quantization import DequantizeLinear, QuantizeLinear
@@ -64,3 +66,16 @@ def test_integers(kind: str) -> None:
 def test_left_alone(author: object) -> None:
     graph, _ = rewritten(author)  # type: ignore[arg-type]
     assert not any(name.endswith("Integer") for name in operators(graph))
+
+
+def test_requantised_by_a_multiplication() -> None:
+    """Behind a layer of integers; the quantisation of an input stays a division."""
+
+    def author(b: Build) -> Value:
+        y = b.op(Relu(), b.op(Add(), kinds(b, "matmul"), b.input(normal(3, 5))))
+        return b.op(QuantizeLinear(), y, np.float32(0.3), np.uint8(7))
+
+    graph, report = rewritten(author)
+    assert report.counts["requantisation"] == 1
+    scales = [node.inputs[1].constant for node in graph if isinstance(node.operator, QuantizeLinear)]
+    assert sorted(float(scale) for scale in scales) == [np.float32(0.05), 1.0]

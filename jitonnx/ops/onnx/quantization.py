@@ -142,16 +142,19 @@ class QuantizeLinear(_Linear):
 
     def lower(self, to: Lowering, x: Value, scale: Value, zero_point: Value | None = None) -> Any:
         dtype = self._result(None if zero_point is None else zero_point.dtype)
-        operands = [x, self._spread_value(to, scale, x.shape)]
-        if zero_point is not None:
-            operands.append(self._spread_value(to, zero_point, x.shape))
-        number, step, *zero = (e.cast(e.operand(i, v.dtype), DType.FLOAT) for i, v in enumerate(operands))
-        if self.precision and DType(self.precision) is not DType.FLOAT:
-            narrow = DType(self.precision)
-            number = e.cast(e.cast(e.cast(number, narrow) / e.cast(step, narrow), narrow), DType.FLOAT)
-        else:
-            number = number / step
-        return to.map(_quantised(number, zero[0] if zero else None, dtype), *operands)
+        operands, number = [x], e.cast(e.operand(0, x.dtype), DType.FLOAT)
+        if scale.constant is None or (scale.constant != 1).any():
+            step = e.cast(e.operand(1, scale.dtype), DType.FLOAT)
+            operands.append(self._spread_value(to, scale, x.shape))
+            if self.precision and DType(self.precision) is not DType.FLOAT:
+                narrow = DType(self.precision)
+                number = e.cast(e.cast(e.cast(number, narrow) / e.cast(step, narrow), narrow), DType.FLOAT)
+            else:
+                number = number / step
+        if zero_point is None or (zero_point.constant is not None and not zero_point.constant.any()):
+            return to.map(_quantised(number, None, dtype), *operands)
+        zero = e.cast(e.operand(len(operands), zero_point.dtype), DType.INT32)
+        return to.map(_quantised(number, zero, dtype), *operands, self._spread_value(to, zero_point, x.shape))
 
 
 class DequantizeLinear(_Linear):
@@ -184,7 +187,7 @@ class DequantizeLinear(_Linear):
     def lower(self, to: Lowering, x: Value, scale: Value, zero_point: Value | None = None) -> Value:
         operands = [x, self._spread_value(to, scale, x.shape)]
         number = e.operand(0, x.dtype)
-        if zero_point is not None:
+        if zero_point is not None and (zero_point.constant is None or zero_point.constant.any()):
             operands.append(self._spread_value(to, zero_point, x.shape))
             # Differences of 16 bits and less are exact in int32, as ONNX wants them.
             number = e.cast(number, DType.INT32) - e.cast(e.operand(2, x.dtype), DType.INT32)
@@ -219,7 +222,7 @@ class DynamicQuantizeLinear(Operator):
         scale = to.map(e.where(e.equal(most, least), e.constant(1.0, DType.FLOAT), size), low, high)
         offset = e.minimum(e.maximum(0.0 - least, 0.0) / e.operand(1, DType.FLOAT), 255.0)
         zero = to.map(e.cast(e.round_even(offset), DType.UINT8), low, scale)
-        quotient, shift = number / e.operand(1, DType.FLOAT), e.cast(e.operand(2, DType.UINT8), DType.FLOAT)
+        quotient, shift = number / e.operand(1, DType.FLOAT), e.cast(e.operand(2, DType.UINT8), DType.INT32)
         return to.map(_quantised(quotient, shift, DType.UINT8), x, scale, zero), scale, zero
 
 
@@ -455,11 +458,10 @@ def _multiplied(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _quantised(number: e.Expr, zero: e.Expr | None, dtype: DType) -> e.Expr:
-    """A float32 number rounded, shifted by `zero` and saturated; NaN gives the least number."""
+    """A float32 number rounded, shifted by `zero`, an int32, and saturated; NaN gives the least number."""
     low, high = _RANGES[dtype]
-    shifted = e.round_even(number) if zero is None else e.round_even(number) + zero
-    bounded = e.minimum(e.maximum(shifted, float(low)), float(high))
-    return e.cast(e.where(e.isnan(shifted), e.constant(float(low), DType.FLOAT), bounded), dtype)
+    shifted = e.nearest(number) if zero is None else e.nearest(number) + zero
+    return e.cast(e.minimum(e.maximum(shifted, low), high), dtype)
 
 
 def _shift(to: Lowering, x: Value, zero: Value | None, dtype: DType) -> Value:
@@ -603,8 +605,9 @@ def _convolve_exactly(
 def _requantise(to: Lowering, sums: Value, a_scale: Value, b_scale: Value, y_scale: Value, y_zero: Value) -> Value:
     """sums * (a_scale * b_scale / y_scale) rounded, plus y_zero, within the range of y_zero's type."""
     operands = [to.reshape(v, ()) if v.shape == (1,) else v for v in (a_scale, b_scale, y_scale, y_zero)]
-    a, b, y, zero = (e.cast(e.operand(i, v.dtype), DType.FLOAT) for i, v in enumerate(operands, 1))
+    a, b, y = (e.cast(e.operand(i, v.dtype), DType.FLOAT) for i, v in enumerate(operands[:3], 1))
     number = e.cast(e.operand(0, DType.INT32), DType.FLOAT) * (a * b / y)
+    zero = e.cast(e.operand(4, y_zero.dtype), DType.INT32)
     return to.map(_quantised(number, zero, y_zero.dtype), sums, *operands)
 
 
