@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from jitonnx.computation.lowering import lower
-from jitonnx.engine.loops import LoopNode, roles_of
+from jitonnx.engine.loops import LoopNode, wanted
 from jitonnx.engine.partition import Part, host_nodes, partition, returns_strings, without_kernel
 from jitonnx.engine.schedule import UNBOUNDED, Counted, Draft, HostNode, Segment
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.extract import extract
 from jitonnx.ir.graph import Graph, Node, Value
+from jitonnx.ops.onnx.control_flow import parts_of
 from jitonnx.plan.choices import Choices
 from jitonnx.plan.make import make_plan
 from jitonnx.plan.plan import Plan
@@ -71,21 +72,21 @@ def _steps(
 
 def _native_loop(node: Node, target: Target, choices: Choices) -> LoopNode | None:
     """A loop whose body is one native segment; None for other nodes."""
-    roles = roles_of(node)
-    if roles is None:
+    parts = parts_of(node)
+    if parts is None:
         return None
-    (body,) = node.bodies
-    own = (*roles.states, *roles.scanned, *roles.wanted)
+    (body,), outputs = node.bodies, wanted(parts)
+    own = (*parts.carried, *parts.elements, *outputs)
     if any(value.dtype in (None, DType.STRING) or value.type.shape is None for value in own) or host_nodes(body):
         return None
     if any(binding.element or binding.value.producer is not None for binding in body.bindings.values()):
         return None  # sizes that only the middle of an iteration tells
     nodes = tuple(node for part in partition(body, {}) for node in part.nodes)
-    inputs, copy = _extracted(body, nodes, roles.wanted)
+    inputs, copy = _extracted(body, nodes, outputs)
     if copy.bindings or without_kernel(copy):
         return None
     made = _planned(copy, target, choices)
-    return LoopNode(node, body, made, inputs, roles.wanted) if isinstance(made, Plan) else None
+    return LoopNode(node, body, made, inputs, outputs) if isinstance(made, Plan) else None
 
 
 def _needed(graph: Graph, parts: Sequence[Part]) -> dict[Value, None]:
@@ -127,7 +128,9 @@ def _extracted(graph: Graph, nodes: Sequence[Node], outputs: Sequence[Value]) ->
     settled = {
         value: _settled(value)
         for value in read
-        if value.contents is not None and value.constant is None and (value not in own or not value.measured)
+        if value.contents is not None
+        and (value.constant is None or (value.producer is not None and value not in own))
+        and (value not in own or not value.measured)
     }
     is_input = set(graph.inputs)
     inputs = tuple(

@@ -22,9 +22,9 @@ from jitonnx.errors import InvalidArgument, RuntimeException
 from jitonnx.interpreter import array_of
 from jitonnx.ir import dims
 from jitonnx.ir.graph import Graph, Node, Value
-from jitonnx.ops.onnx.control_flow import Loop, Scan, no_rows
+from jitonnx.ops.onnx.control_flow import Loop, Parts, Scan, no_rows, parts_of
 from jitonnx.runtime.frames import FramePool, Loadable
-from jitonnx.runtime.layout import CARRIED, LOOP, WORD_BYTES, LoopEnd, address
+from jitonnx.runtime.layout import CARRIED, LOOP, WORD_BYTES, LoopEnd, address, offset
 
 if TYPE_CHECKING:
     from jitonnx.plan.plan import Plan
@@ -41,7 +41,7 @@ _TRUE = np.array(True)
 
 
 class LoopNode(NamedTuple):
-    """A loop whose body is a native segment, which gives what `Roles.wanted` says.
+    """A loop whose body is a native segment, which gives what `wanted` says.
 
     inputs: values of the body that the segment reads.
     """
@@ -54,47 +54,11 @@ class LoopNode(NamedTuple):
     outputs: tuple[Value, ...]
 
 
-class Roles(NamedTuple):
-    """What a body's inputs and outputs are to the loop that runs it.
-
-    counted: the number of the iteration; told: the condition (both None in a Scan). states, next_states: what is
-    carried. scanned: elements; rows: what is stacked. goes_on: the condition for a further iteration, None if it always
-    holds.
-    """
-
-    counted: Value | None
-    told: Value | None
-    states: tuple[Value, ...]
-    scanned: tuple[Value, ...]
-    goes_on: Value | None
-    next_states: tuple[Value, ...]
-    rows: tuple[Value, ...]
-
-    @property
-    def wanted(self) -> tuple[Value, ...]:
-        """What an iteration has to compute: not what stays as it is."""
-        first = () if self.goes_on is None else (self.goes_on,)
-        pairs = zip(self.states, self.next_states, strict=True)
-        return (*first, *(behind for before, behind in pairs if behind is not before), *self.rows)
-
-
-def roles_of(node: Node) -> Roles | None:
-    """Those of a node's body; None if it is no loop, or one that only the host runs."""
-    if isinstance(node.operator, Loop):
-        body, count = node.bodies[0], len(node.arguments) - 2
-        if count < 0:
-            count = 0
-        counted, told, *inputs = body.inputs
-        goes_on, *outputs = body.outputs
-        always = goes_on is told or (goes_on.constant is not None and bool(goes_on.constant.all()))
-        states, rows = tuple(inputs[:count]), tuple(outputs[count:])
-        return Roles(counted, told, states, (), None if always else goes_on, tuple(outputs[:count]), rows)
-    if isinstance(node.operator, Scan) and not node.operator.batched:
-        body, scans = node.bodies[0], node.operator.num_scan_inputs
-        count = len(node.arguments) - scans
-        states, scanned = tuple(body.inputs[:count]), tuple(body.inputs[count : count + scans])
-        return Roles(None, None, states, scanned, None, tuple(body.outputs[:count]), tuple(body.outputs[count:]))
-    return None
+def wanted(parts: Parts) -> tuple[Value, ...]:
+    """What an iteration has to compute: not what stays as it is."""
+    first = () if parts.always or parts.goes_on is None else (parts.goes_on,)
+    pairs = zip(parts.carried, parts.handed_on, strict=True)
+    return (*first, *(behind for before, behind in pairs if behind is not before), *parts.rows)
 
 
 class _Iteration:
@@ -120,45 +84,44 @@ class LoopStep:
 
     def __init__(self, body: LoopNode, compiled: Code, threads: int, frames: FramePool, table_bytes: int) -> None:
         node = body.node
-        roles = roles_of(node)
-        assert roles is not None, "Bug: a loop that only the host runs has a native step"
-        self.node, self.body, self.compiled, self._roles = node, body, compiled, roles
+        parts = parts_of(node)
+        assert parts is not None, "Bug: a loop that only the host runs has a native step"
+        self.node, self.body, self.compiled, self._parts = node, body, compiled, parts
         self.inputs = tuple(value for value in node.inputs if value is not None)
         self.outputs = node.outputs
         self.latest: Mapping[str, int] | None = None
         """The sizes that the last program was made for."""
+        self.first = node.operator.first if isinstance(node.operator, Loop) else 0
+        """The number of the first iteration."""
         self._threads, self._frames = threads, frames
         self._programs: Kept[_Iteration] = Kept(PROGRAMS_KEPT, _Iteration.memory_bytes, table_bytes)
         outline = compiled.outline
         self._assumed = outline.assumed()
         place = {value: number for number, value in enumerate(body.inputs)}
         count = len(body.inputs)
-        own = [*roles.states, *roles.scanned]
+        own = [*parts.carried, *parts.elements]
         bound = {name: binding for name, binding in body.graph.bindings.items() if binding.value in own}
         self._names = sorted(set().union(*map(dims.variables, outline.numbers)))
         self._sources = [
             (own.index(bound[name].value), bound[name].place) if name in bound else None for name in self._names
         ]
-        first = int(roles.goes_on is not None)
+        first = int(not parts.always)
         self._first = first
-        self._carried = [n for n, (a, b) in enumerate(zip(roles.states, roles.next_states, strict=True)) if a is not b]
+        self._carried = [n for n, (a, b) in enumerate(zip(parts.carried, parts.handed_on, strict=True)) if a is not b]
         # The address of what is carried and not read goes to a word behind those that a frame takes.
         idle = count + len(body.outputs)
         self._pairs = [
-            (place.get(roles.states[n], idle), count + first + number) for number, n in enumerate(self._carried)
+            (place.get(parts.carried[n], idle), count + first + number) for number, n in enumerate(self._carried)
         ]
-        self._kinds = [value.dtype.numpy for value in (roles.next_states[n] for n in self._carried)]
+        self._kinds = [value.dtype.numpy for value in (parts.handed_on[n] for n in self._carried)]
         self._row_place = count + first + len(self._carried)
-        self._row_kinds = [value.dtype.numpy for value in roles.rows]
+        self._row_kinds = [value.dtype.numpy for value in parts.rows]
         self._idle = idle
-        self._counter = place.get(roles.counted) if roles.counted is not None else None
-        self._truth = place.get(roles.told) if roles.told is not None else None
-        self._state_places = [place.get(value) for value in roles.states]
-        self._scan_places = [place.get(value) for value in roles.scanned]
-        captures = node.bodies[0].inputs[len(node.bodies[0].inputs) - node.captures :]
-        self._captures = [
-            (outer, place[inner]) for outer, inner in zip(node.captured, captures, strict=True) if inner in place
-        ]
+        self._counter = place.get(parts.counted) if parts.counted is not None else None
+        self._truth = place.get(parts.told) if parts.told is not None else None
+        self._state_places = [place.get(value) for value in parts.carried]
+        self._scan_places = [place.get(value) for value in parts.elements]
+        self._captures = [(outer, place[inner]) for outer, inner in parts.captured if inner in place]
 
     def reasons(self) -> Iterator[tuple[Node, str]]:
         """No node is evaluated on the host."""
@@ -187,9 +150,9 @@ class LoopStep:
     def _run(self, arguments: Sequence[Any], captured: Mapping[Value, Any], sizes: Mapping[str, int]) -> list[Any]:
         """The outputs. arguments: the node's own inputs, None for absent ones. captured: the others that the body
         reads. RuntimeException names the node where what it is given does not fit."""
-        operator, roles = self.node.operator, self._roles
+        operator, parts = self.node.operator, self._parts
         if isinstance(operator, Scan):
-            count = len(roles.states)
+            count = len(parts.carried)
             scanned = [
                 _dense(array if axis == 0 else np.moveaxis(array, axis, 0))
                 for array, axis in zip(arguments[count:], operator.input_axes(arguments[count:]), strict=True)
@@ -201,10 +164,10 @@ class LoopStep:
             goes_on, states = True, list(arguments[:count])
         else:
             times, condition, *states = (*arguments, None, None)[: max(len(arguments), 2)]
-            limit = None if times is None else int(times.reshape(-1)[0])
+            limit = None if times is None else int(times.reshape(-1)[0]) - self.first
             goes_on, scanned = condition is None or bool(condition.reshape(-1)[0]), []
         if not goes_on or (limit is not None and limit <= 0):
-            state, rows = states, [no_rows(value.type) for value in roles.rows]
+            state, rows = states, [no_rows(value.type) for value in parts.rows]
         else:
             places = {place: _dense(captured[outer]) for outer, place in self._captures}
             loop = _Loop(self, [_dense(array) for array in states], scanned, places, limit, sizes)
@@ -343,7 +306,7 @@ class _Loop:
         goes_on = np.zeros(1, np.int8)
         bases, strides = [0] * (step._idle + 1), [0] * (step._idle + 1)
         if step._counter is not None:
-            bases[step._counter] = base + LOOP.fields["number"][1]  # type: ignore[index]
+            bases[step._counter] = base + offset(LOOP, "number")
         if step._truth is not None:
             bases[step._truth] = address(_TRUE)
         if step._first:
@@ -383,8 +346,8 @@ class _Loop:
             carried.ctypes.data,
             len(carried),
             goes_on.ctypes.data if step._first else 0,
-            number,
-            limit,
+            number + step.first,
+            limit + step.first,
             flags.ctypes.data if len(flags) else 0,
             PATIENCE_NANOSECONDS,
         )
@@ -396,7 +359,7 @@ class _Loop:
         if end is LoopEnd.FLAGGED:
             met = [flag.text for flag, word in zip(step.compiled.flags, flags.tolist(), strict=True) if word]
             raise InvalidArgument("; ".join(met))
-        self._number, self._goes_on = int(record["number"][0]), end is not LoopEnd.FALSE
+        self._number, self._goes_on = int(record["number"][0]) - step.first, end is not LoopEnd.FALSE
         done = self._number - number
         last = programs[0] if steady else programs[done - 1]
         for index, place in enumerate(step._carried):

@@ -18,6 +18,7 @@ from jitonnx.passes.rules import (
     control,
     fold,
     gathers,
+    loops,
     moves,
     norms,
     padding,
@@ -37,6 +38,7 @@ ROUNDS = 8
 
 RULES: tuple[Rule, ...] = (
     *control.RULES,
+    *loops.RULES,
     *quantization.RULES,
     *fold.RULES,
     *gathers.RULES,
@@ -103,9 +105,12 @@ def _run(edit: Edit, level: int, disabled: frozenset[str], full: bool) -> None:
         return changed
 
     def settle() -> bool:
-        """Take the branches that are known; the types of what is behind follow, and with them other conditions."""
+        """Take the branches that are known; the types of what is behind follow, and with them other conditions.
+
+        Loops here, too, as their bodies are made anew for other types, which only those not yet rewritten allow.
+        """
         changed = False
-        while step("control flow", *control.RULES):
+        while step("control flow", *control.RULES, *loops.RULES):
             edit.graph.refresh()
             changed = True
         return changed

@@ -113,6 +113,29 @@ class Edit:
             values.update(zip(node.outputs, made, strict=True))
         return [values.get(value, value) for value in body.outputs]
 
+    def add_loop(
+        self,
+        node: Node,
+        inputs: Sequence[Value | None],
+        body: Graph,
+        captures: int,
+        outputs: Sequence[str],
+        operator: Operator | None = None,
+    ) -> tuple[Value, ...]:
+        """A node like `node` with another body; arguments as for `Graph.add`."""
+        values = self.graph.add(
+            operator or node.operator,
+            inputs,
+            name=node.name,
+            outputs=outputs,
+            origin=self.origin,
+            bodies=(body,),
+            captures=captures,
+        )
+        assert values[0].producer is not None
+        self._added.append(values[0].producer)
+        return values
+
     def constant(self, array: np.ndarray) -> Value:
         """A new constant."""
         return self.graph.add_constant(array)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
@@ -18,6 +16,7 @@ from jitonnx.ir.graph import Graph
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.onnx.selection import NonZero
 from jitonnx.runtime.cache import KernelCache
+from tests.session.bodies import bytes_of, check, constant, graph, numbers
 from tests.session.models import BOOL, FLOAT, INT64, node, tensor
 
 CONTROL_FLOW = [
@@ -34,45 +33,6 @@ CONTROL_FLOW = [
 """Operators and operator sets that are tested here and not in the tables of cases."""
 
 NEWEST_OF_ONNXRUNTIME = 24
-
-
-def graph(nodes: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any], name: str = "body") -> Any:
-    return helper.make_graph(list(nodes), name, list(inputs), list(outputs))
-
-
-def bytes_of(nodes: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any], opset: int = 20) -> bytes:
-    made = helper.make_model(graph(nodes, inputs, outputs), opset_imports=[helper.make_opsetid("", opset)])
-    made.ir_version = 10
-    return made.SerializeToString()
-
-
-def check(model: bytes, *feeds: dict[str, Any]) -> InferenceSession:
-    """A session of the model; AssertionError unless it gives what onnxruntime gives."""
-    session = InferenceSession(model)
-    theirs = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    for feed in feeds:
-        for ours, expected in zip(session.run(None, feed), theirs.run(None, feed), strict=True):
-            assert_same(ours, expected)
-    return session
-
-
-def assert_same(ours: Any, expected: Any) -> None:
-    if isinstance(expected, list):
-        assert len(ours) == len(expected)
-        for one, other in zip(ours, expected, strict=True):
-            assert_same(one, other)
-        return
-    assert ours.shape == expected.shape and ours.dtype == expected.dtype
-    np.testing.assert_allclose(ours, expected, 1e-5, 1e-6)
-
-
-def numbers(*shape: int) -> np.ndarray:
-    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
-
-
-def constant(name: str, value: Any, kind: int) -> Any:
-    array = np.asarray(value)
-    return node("Constant", [], [name], value=helper.make_tensor(name, kind, array.shape, array.ravel().tolist()))
 
 
 TRUE = constant("yes", True, BOOL)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -11,11 +11,12 @@ from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.bodies import Bodies, merged
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
-from jitonnx.ir.graph import Graph, Value
+from jitonnx.ir.graph import Graph, Node, Value
 from jitonnx.ir.operator import InferenceError, Operator, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType, Type
 from jitonnx.ops.base import BOOLS, normalize_axis
+from jitonnx.ops.onnx.identity import Identity
 
 
 class Body(Protocol):
@@ -76,6 +77,9 @@ class Loop(Operator):
     bodies = ("body",)
     containers = True
 
+    first: int = internal(default=0)
+    """The number of the first iteration; what were those before it lies in front of the loop."""
+
     def body_inputs(self, index: int, *inputs: Value | None) -> list[Type]:
         return [COUNT, BOOL, *map(self._carried, inputs[2:])]
 
@@ -93,15 +97,14 @@ class Loop(Operator):
             raise InferenceError("a value that the loop carries is absent")
         return value.type
 
-    @staticmethod
-    def _times(body: Graph, count: Value | None, condition: Value | None) -> DimLike | None:
+    def _times(self, body: Graph, count: Value | None, condition: Value | None) -> DimLike | None:
         """How often the body runs, if that is known before the loop."""
         goes_on, asked = body.outputs[0], body.inputs[1]
         begins = condition is None or (condition.constant is not None and bool(condition.constant.all()))
         always = goes_on is asked or (goes_on.constant is not None and bool(goes_on.constant.all()))
         if count is None or count.contents is None or count.measured or not (begins and always):
             return None
-        times = count.contents.reshape(-1)[0]
+        times = count.contents.reshape(-1)[0] - self.first
         return max(int(times), 0) if count.constant is not None else times  # type: ignore[no-any-return]
 
     def evaluate(self, *inputs: Any, bodies: Sequence[Body]) -> tuple[Any, ...]:
@@ -109,7 +112,7 @@ class Loop(Operator):
         limit = None if count is None else int(count.reshape(-1)[0])
         goes_on = True if condition is None else bool(condition.reshape(-1)[0])
         rows: list[list[Any]] | None = None
-        number = 0
+        number = self.first
         while goes_on and (limit is None or number < limit):
             again, *results = bodies[0](np.array(number, np.int64), np.array(True), *state)
             state, made = results[: len(state)], results[len(state) :]
@@ -217,6 +220,84 @@ class Scan(Operator):
         stacked = [_stack(column) if column else no_rows(type) for column, type in zip(rows, types, strict=True)]
         backwards = self.scan_output_directions or (0,) * len(stacked)
         return state, [row[::-1] if back else row for row, back in zip(stacked, backwards, strict=True)]
+
+
+class Parts(NamedTuple):
+    """A Loop or Scan, taken apart: values of the graph around it, and of its body (which none of two share).
+
+    head: M and the condition of a Loop, None where they are absent; counted, told: the number of the iteration and the
+    condition in its body. Nothing of these for a Scan. initial: what is carried at first, carried: in an iteration,
+    handed_on: behind it. scanned: tensors, elements: what an iteration sees of them. captured: values of both graphs.
+    goes_on: the condition for a further iteration, None for a Scan. rows: what is stacked.
+    """
+
+    head: tuple[Value | None, ...]
+    counted: Value | None
+    told: Value | None
+    initial: tuple[Value, ...]
+    carried: tuple[Value, ...]
+    handed_on: tuple[Value, ...]
+    scanned: tuple[Value, ...]
+    elements: tuple[Value, ...]
+    captured: tuple[tuple[Value, Value], ...]
+    goes_on: Value | None
+    rows: tuple[Value, ...]
+
+    @property
+    def arguments(self) -> tuple[Value | None, ...]:
+        """The inputs of the node, but for what is captured."""
+        return (*self.head, *self.initial, *self.scanned)
+
+    @property
+    def body_inputs(self) -> tuple[Value, ...]:
+        """The inputs of the body."""
+        head = [value for value in (self.counted, self.told) if value is not None]
+        return (*head, *self.carried, *self.elements, *(inner for _, inner in self.captured))
+
+    @property
+    def body_outputs(self) -> tuple[Value, ...]:
+        """The outputs of the body."""
+        head = () if self.goes_on is None else (self.goes_on,)
+        return (*head, *self.handed_on, *self.rows)
+
+    @property
+    def always(self) -> bool:
+        """Whether the condition holds behind each iteration."""
+        goes_on = self.goes_on
+        if goes_on is None or goes_on is self.told:
+            return True
+        return goes_on.constant is not None and bool(goes_on.constant.all())
+
+
+def plain(value: Value) -> Value:
+    """What a value is a copy of."""
+    while value.producer is not None and isinstance(value.producer.operator, Identity):
+        (value,) = value.producer.inputs  # type: ignore[assignment]
+    return value
+
+
+def parts_of(node: Node) -> Parts | None:
+    """The parts of a Loop or Scan; None for other nodes, and for Scans over batches of samples."""
+    operator = node.operator
+    if (isinstance(operator, Scan) and operator.batched) or not isinstance(operator, Loop | Scan):
+        return None
+    (body,) = node.bodies
+    inputs, outputs = body.inputs, [plain(value) for value in body.outputs]
+    own = len(inputs) - node.captures
+    captured = tuple(zip(node.captured, inputs[own:], strict=True))
+    if isinstance(operator, Scan):
+        count = own - operator.num_scan_inputs
+        initial, scanned = node.arguments[:count], node.arguments[count:]
+        return Parts(
+            (), None, None, initial, tuple(inputs[:count]), tuple(outputs[:count]), scanned,  # type: ignore[arg-type]
+            tuple(inputs[count:own]), captured, None, tuple(outputs[count:]),
+        )  # fmt: skip
+    times, condition, *rest = (*node.arguments, None, None)[: max(len(node.arguments), 2)]
+    count = own - 2
+    return Parts(
+        (times, condition), inputs[0], inputs[1], tuple(rest), tuple(inputs[2:own]), tuple(outputs[1 : 1 + count]),  # type: ignore[arg-type]
+        (), (), captured, outputs[0], tuple(outputs[1 + count :]),
+    )  # fmt: skip
 
 
 def _without(type: Type, axes: Sequence[int]) -> Type:

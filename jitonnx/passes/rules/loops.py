@@ -1,0 +1,239 @@
+"""Loops and Scans: what need not be done in each iteration is done once, and what has no fixed type gets one.
+
+Bodies are as they were loaded: they are rewritten when the graph around them is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.extract import extract, specialise
+from jitonnx.ir.graph import Graph, Node, Value
+from jitonnx.ops.onnx.arithmetic import Add, Div, Mod, Sub
+from jitonnx.ops.onnx.concat_split import Concat
+from jitonnx.ops.onnx.control_flow import Loop, Parts, Scan, parts_of
+from jitonnx.ops.onnx.gather import Gather
+from jitonnx.ops.onnx.matmul import Gemm, MatMul
+from jitonnx.ops.onnx.shape import Transpose, Unsqueeze
+from jitonnx.passes.rewriting import Edit, Result, producer, ranked, rule, scalar
+from jitonnx.passes.rules import control
+
+
+def _changed(node: Node, parts: Parts, nodes: Sequence[Node], edit: Edit) -> tuple[Value, ...]:
+    """The outputs of a loop with these parts, whose body has these nodes."""
+    copy = _copied(node.bodies[0], nodes, parts.body_inputs, parts.body_outputs)
+    names = [f"{node.name}_{place}" for place in range(len(parts.handed_on) + len(parts.rows))]
+    given = [*parts.arguments, *(outer for outer, _ in parts.captured)]
+    return edit.add_loop(node, given, copy, len(parts.captured), names)
+
+
+def _copied(body: Graph, nodes: Sequence[Node], inputs: Sequence[Value], outputs: Sequence[Value]) -> Graph:
+    """A graph of some of a body's nodes."""
+    copy = extract(nodes, inputs, [value.type for value in inputs], outputs, assumptions=body.assumptions.apart())
+    copy.name = body.name
+    return copy
+
+
+@rule("loop invariants", Loop, Scan, equation="s' = s in a loop: s is read, and not carried")
+def loop_invariants(node: Node, edit: Edit) -> Result:
+    """What a body hands on as it is, is captured: constants, such as weights, become the body's own."""
+    parts = parts_of(node)
+    if parts is None:
+        return None
+    still = [before is behind for before, behind in zip(parts.carried, parts.handed_on, strict=True)]
+    if not any(still):
+        return None
+    pairs = zip(parts.initial, parts.carried, strict=True)
+    moved = tuple(pair for pair, same in zip(pairs, still, strict=True) if same)
+    rest = parts._replace(
+        initial=_without(parts.initial, still),
+        carried=_without(parts.carried, still),
+        handed_on=_without(parts.handed_on, still),
+        captured=(*parts.captured, *moved),
+    )
+    made = iter(_changed(node, rest, list(node.bodies[0]), edit))
+    states = [before if same else next(made) for before, same in zip(parts.initial, still, strict=True)]
+    return [*states, *made]
+
+
+def _without(values: Sequence[Value], taken: Sequence[bool]) -> tuple[Value, ...]:
+    return tuple(value for value, gone in zip(values, taken, strict=True) if not gone)
+
+
+@rule("work before a loop", Loop, Scan, equation="f(w) in a loop = f(w) before it")
+def hoisted(node: Node, edit: Edit) -> Result:
+    """What depends on captured values alone is computed once; only what cannot fail, as there may be no iterations."""
+    parts = parts_of(node)
+    if parts is None:
+        return None
+    (body,) = node.bodies
+    outer: dict[Value, Value] = {inner: given for given, inner in parts.captured}
+    fixed = set(outer)
+    hoisted: dict[Node, None] = {}
+    for one in body:
+        given = [value for value in one.inputs if value is not None]
+        known = all(value in fixed or (value.producer is None and value.contents is not None) for value in given)
+        if known and any(value in fixed for value in given) and _never_fails(one):
+            hoisted[one] = None
+            fixed.update(one.outputs)
+    if not hoisted:
+        return None
+    copy = _copied(body, list(hoisted), list(outer), [value for one in hoisted for value in one.outputs])
+    results = edit.inline(copy, list(outer.values()))
+    made = dict(zip((value for one in hoisted for value in one.outputs), results, strict=True))
+    left = [one for one in body if one not in hoisted]
+    read = {value for one in left for value in one.inputs} | set(body.outputs)
+    captured = tuple((new, inner) for inner, new in made.items() if inner in read)
+    return _changed(node, parts._replace(captured=(*parts.captured, *captured)), left, edit)
+
+
+def _never_fails(node: Node) -> bool:
+    """Whether a node has a result for all elements and sizes that it may be given."""
+    operator = node.operator
+    if not operator.deterministic or node.bodies or not ranked(node):
+        return False
+    if isinstance(operator, MatMul | Gemm | Transpose):
+        return True
+    whole = any(value.dtype is None or not value.dtype.is_float for value in node.outputs)
+    return operator.elementwise and not (whole and isinstance(operator, Div | Mod))
+
+
+@rule("products before a loop", Loop, Scan, equation="x[i] W in a loop = (x W)[i], with x W before it")
+def batched_products(node: Node, edit: Edit) -> Result:
+    """Products of the elements of a tensor with one matrix are one product of many rows.
+
+    Of a captured tensor only where the elements are those of numbers that are counted up, since all are multiplied.
+    """
+    parts = parts_of(node)
+    if parts is None:
+        return None
+    (body,) = node.bodies
+    outer = {inner: given for given, inner in parts.captured}
+    for product in body:
+        if not isinstance(product.operator, MatMul) or not ranked(product):
+            continue
+        x, weights = product.inputs
+        assert x is not None and weights is not None
+        matrix = outer.get(weights, weights)
+        if len(weights.shape) != 2 or len(x.shape) < 1 or (weights.producer is not None or matrix.producer is not None):
+            continue
+        if weights not in outer and weights.constant is None:
+            continue
+        if x in parts.elements:
+            return _scanned_product(node, parts, product, edit)
+        gather = producer(x, Gather)
+        if gather is not None and _counts_up(gather, parts, outer):
+            return _gathered_product(node, parts, product, gather, outer, edit)
+    return None
+
+
+def _counts_up(gather: Node, parts: Parts, outer: dict[Value, Value]) -> bool:
+    table, index = gather.inputs
+    assert isinstance(gather.operator, Gather)
+    if table not in outer or index is None or index.type.shape != () or table.type.shape is None:
+        return False
+    rank = len(table.shape)
+    if rank < 2 or gather.operator.axis % rank or len(gather.output.users) != 1:
+        return False
+    if index is parts.counted:
+        return True
+    if index not in parts.carried:
+        return False
+    behind = producer(parts.handed_on[parts.carried.index(index)], Add, Sub)
+    return behind is not None and index in behind.inputs and any(scalar(one) in (1, -1) for one in behind.inputs)
+
+
+def _outer_matrix(weights: Value, outer: dict[Value, Value], edit: Edit) -> Value:
+    constant = weights.constant
+    return outer[weights] if constant is None else edit.constant(constant)
+
+
+def _scanned_product(node: Node, parts: Parts, product: Node, edit: Edit) -> Result:
+    x, weights = product.inputs
+    assert x is not None and weights is not None
+    place = parts.elements.index(x)
+    operator = node.operator
+    assert isinstance(operator, Scan)
+    if (operator.scan_input_axes and any(operator.scan_input_axes)) or len(x.users) != 1:
+        return None
+    outer = {inner: given for given, inner in parts.captured}
+    done = edit.add(MatMul(), parts.scanned[place], _outer_matrix(weights, outer, edit))
+    scanned = (*parts.scanned[:place], done, *parts.scanned[place + 1 :])
+    elements = (*parts.elements[:place], product.output, *parts.elements[place + 1 :])
+    left = [one for one in node.bodies[0] if one is not product]
+    return _changed(node, parts._replace(scanned=scanned, elements=elements), left, edit)
+
+
+def _gathered_product(
+    node: Node, parts: Parts, product: Node, gather: Node, outer: dict[Value, Value], edit: Edit
+) -> Result:
+    table, index = gather.inputs
+    assert table is not None and index is not None and product.inputs[1] is not None
+    done = edit.add(MatMul(), outer[table], _outer_matrix(product.inputs[1], outer, edit))
+    # The body as a graph of its own, in which the gather reads the product.
+    (body,) = node.bodies
+    copy = _copied(body, list(body), parts.body_inputs, parts.body_outputs)
+    inner = copy.add_input(f"{product.output.name}_of_all", done.type)
+    values = dict(zip((v for one in body for v in one.outputs), (v for one in copy for v in one.outputs), strict=True))
+    values |= dict(zip(parts.body_inputs, copy.inputs, strict=False))
+    (row,) = copy.add(gather.operator, [inner, values[index]], origin=gather.origin)
+    copy.replace(values[product.output], row)
+    copy.sort()
+    copy.remove_dead()
+    names = [f"{node.name}_{place}" for place in range(len(node.outputs))]
+    given = [*parts.arguments, *(one for one, _ in parts.captured), done]
+    return edit.add_loop(node, given, copy, len(parts.captured) + 1, names)
+
+
+@rule("peeled loop", Loop, equation="a loop = its first iteration, and the others")
+def peeled(node: Node, edit: Edit) -> Result:
+    """The first iteration lies in front of a loop that runs at all, where what is carried has types only behind it."""
+    parts = parts_of(node)
+    assert parts is not None and isinstance(node.operator, Loop)
+    times, condition = parts.head
+    if all(_is_tensor(value) for value in parts.carried) or not all(map(_is_tensor, parts.initial)):
+        return None
+    if node.operator.first or (times is not None and (scalar(times) or 0) < 1) or parts.goes_on is None:
+        return None
+    if condition is not None and not (condition.constant is not None and condition.constant.all()):
+        return None
+    (body,) = node.bodies
+    begins = [edit.constant(np.array(0, np.int64)), edit.constant(np.array(True))]
+    captured = [outer for outer, _ in parts.captured]
+    first = _settled(body, [*begins, *parts.initial, *captured], edit)
+    count = len(parts.handed_on)
+    handed_on = first.outputs[1 : 1 + count]
+    if not all(map(_is_tensor, first.outputs)):
+        return None
+    assert parts.counted is not None and parts.told is not None
+    rest = _settled(body, [parts.counted, parts.told, *handed_on, *captured], edit)
+    if [value.type for value in rest.outputs[1 : 1 + count]] != [value.type for value in handed_on]:
+        return None
+    results = edit.inline(first, [*begins, *parts.initial, *captured])
+    names = [f"{node.name}_{place}" for place in range(len(node.outputs))]
+    given = [times, results[0], *results[1 : 1 + count], *captured]
+    made = edit.add_loop(node, given, rest, len(captured), names, Loop(first=1))
+    axis = edit.dims([0])
+    rows = [
+        edit.add(Concat(axis=0), edit.add(Unsqueeze(), row, axis), others)
+        for row, others in zip(results[1 + count :], made[count:], strict=True)
+    ]
+    return [*made[:count], *rows]
+
+
+def _is_tensor(value: Value) -> bool:
+    return value.dtype not in (None, DType.STRING) and value.type.shape is not None
+
+
+def _settled(body: Graph, inputs: Sequence[Value], edit: Edit) -> Graph:
+    """The body for inputs of these types, with choices made where that settles types."""
+    made = specialise(body, [value.type for value in inputs])
+    control.settle(made, edit.report)
+    made.name = body.name
+    return made
+
+
+RULES = (loop_invariants, hoisted, batched_products, peeled)

@@ -1,0 +1,398 @@
+"""Loops that run natively, by difference against onnxruntime; and what they cost."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from bench.loop_models import lstm_decoder, transformer_decoder
+from jitonnx import InferenceSession
+from jitonnx.engine.loops import LoopStep
+from jitonnx.engine.pipeline import Engine
+from jitonnx.engine.schedule import NativeStep
+from jitonnx.errors import InvalidArgument
+from tests.session.bodies import assert_same, bytes_of, check, constant, graph, numbers
+from tests.session.models import BOOL, FLOAT, INT64, node, tensor
+
+HEAD = [tensor("i", [], INT64), tensor("c", [], BOOL)]
+GOES_ON = tensor("go", [], BOOL)
+
+
+def loop_body(nodes: Sequence[Any], states: Sequence[Any], next_states: Sequence[Any], rows: Sequence[Any] = ()) -> Any:
+    """The body of a Loop; its nodes give `go`, or the condition is handed on."""
+    asked = any("go" in one.output for one in nodes)
+    own = [] if asked else [node("Identity", ["c"], ["go"])]
+    return graph([*nodes, *own], [*HEAD, *states], [GOES_ON, *next_states, *rows])
+
+
+def native_loops(session: InferenceSession) -> list[LoopStep]:
+    """The loops of a session that are native throughout; AssertionError if the host has any part in a run."""
+    assert isinstance(session.engine, Engine) and session.engine.schedule is not None
+    assert not list(session.engine.schedule.reasons())
+    return [step for step in session.engine.schedule.steps if isinstance(step, LoopStep)]
+
+
+def halving(limit: bool = True, condition: bool = True) -> bytes:
+    """s halves until its largest element is below 1, at most n times; rows are s before and behind."""
+    nodes = [
+        constant("half", 0.5, FLOAT),
+        constant("one", 1.0, FLOAT),
+        node("Mul", ["s", "half"], ["t"]),
+        node("ReduceMax", ["t"], ["most"], keepdims=0),
+        node("Greater", ["most", "one"], ["go"]),
+        node("Identity", ["s"], ["before"]),
+        node("Identity", ["t"], ["behind"]),
+    ]
+    body = loop_body(nodes, [tensor("s", None)], [tensor("t", None)], [tensor("before", None), tensor("behind", None)])
+    inputs = [tensor("x", ("N", 3))]
+    inputs += [tensor("n", [], INT64)] if limit else []
+    inputs += [tensor("begins", [], BOOL)] if condition else []
+    given = ["n" if limit else "", "begins" if condition else "", "x"]
+    nodes = [node("Loop", given, ["last", "a", "b"], body=body), node("Neg", ["a"], ["y"])]
+    return bytes_of(nodes, inputs, [tensor(name, None) for name in ("last", "y", "b")])
+
+
+@pytest.mark.parametrize("limit", [True, False])
+@pytest.mark.parametrize("condition", [True, False])
+def test_how_often(limit: bool, condition: bool) -> None:
+    """Zero times, once, up to the limit, and until the condition is false; sizes change from run to run."""
+    feeds = []
+    for rows, scale, times, begins in ((1, 5, 9, True), (4, 300, 3, True), (4, 0.1, 5, True), (2, 40, 100, True)):
+        feeds.append({"x": (np.abs(numbers(rows, 3)) + 1) * np.float32(scale)})
+        if limit:
+            feeds[-1]["n"] = np.array(times)
+        if condition:
+            feeds[-1]["begins"] = np.array(begins)
+    session = check(halving(limit, condition), *feeds)
+    assert len(native_loops(session)) == 1
+    never = [{**feeds[1], "begins": np.array(False)}] if condition else []
+    never += [{**feeds[1], "n": np.array(times)} for times in (0, -3)] if limit else []
+    for feed in never:
+        last, y, b = session.run(None, feed)
+        np.testing.assert_array_equal(last, feed["x"])
+        assert len(y) == len(b) == 0 and y.ndim == 3
+
+
+def test_no_end() -> None:
+    """A limit beyond all memory: rows are added as they come."""
+    feed = {"x": np.full((2, 3), 2.0**100, np.float32), "n": np.array(2**62)}
+    session = check(halving(condition=False), feed)
+    assert native_loops(session)
+
+
+def fibonacci() -> bytes:
+    """Two states that trade places, one that nobody reads, one that stays, one that becomes a constant."""
+    nodes = [
+        constant("seven", [7], INT64),
+        node("Add", ["a", "b"], ["s"]),
+        node("Identity", ["b"], ["a_next"]),
+        node("Mul", ["s", "k"], ["unread_next"]),
+        node("Identity", ["k"], ["k_next"]),
+        node("Identity", ["a"], ["row"]),
+        node("Identity", ["seven"], ["d_next"]),
+        node("Add", ["d", "i"], ["row_2"]),
+    ]
+    kinds = [[tensor(f"{name}{end}", [1], INT64) for name in ("a", "b", "unread", "k", "d")] for end in ("", "_next")]
+    kinds[1][1] = tensor("s", [1], INT64)
+    body = loop_body(nodes, kinds[0], kinds[1], [tensor("row", [1], INT64), tensor("row_2", [1], INT64)])
+    outputs = ["a_last", "b_last", "unread_last", "k_last", "d_last", "rows", "rows_2"]
+    loop = node("Loop", ["n", "", "x", "y", "x", "y", "y"], outputs, body=body)
+    inputs = [tensor("x", [1], INT64), tensor("y", [1], INT64), tensor("n", [], INT64)]
+    return bytes_of([loop], inputs, [tensor(name, None, INT64) for name in outputs])
+
+
+def test_states_of_all_kinds() -> None:
+    feeds = [{"x": np.array([1]), "y": np.array([2]), "n": np.array(n)} for n in (1, 2, 3, 40)]
+    (loop,) = native_loops(check(fibonacci(), *feeds))
+    assert len(loop.body.inputs) <= 6
+
+
+def test_runs_that_overlap() -> None:
+    session = InferenceSession(fibonacci())
+    wrong = []
+
+    def run(n: int) -> None:
+        expected = session.run(None, {"x": np.array([1]), "y": np.array([n]), "n": np.array(50 + n)})
+        for _ in range(50):
+            found = session.run(None, {"x": np.array([1]), "y": np.array([n]), "n": np.array(50 + n)})
+            wrong.extend(a for a, b in zip(found, expected, strict=True) if not np.array_equal(a, b))
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in (1, 2, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_captured_weights_and_products() -> None:
+    """Weights that are carried unchanged, a product of captured rows in turn, and work that is the same each time."""
+    nodes = [
+        node("Gather", ["x", "at"], ["row"], axis=0),
+        node("MatMul", ["row", "w"], ["p"]),
+        node("MatMul", ["h", "u"], ["q"]),
+        node("Tanh", ["bias"], ["b"]),
+        node("Add", ["p", "q"], ["pq"]),
+        node("Add", ["pq", "b"], ["sum"]),
+        node("Tanh", ["sum"], ["h_next"]),
+        constant("one", 1, INT64),
+        node("Add", ["at", "one"], ["at_next"]),
+        node("Identity", ["u"], ["u_next"]),
+        node("Identity", ["w"], ["w_next"]),
+        node("Identity", ["h_next"], ["out"]),
+    ]
+    before = [tensor("at", [], INT64), tensor("h", None), tensor("u", None), tensor("w", None)]
+    behind = [tensor("at_next", [], INT64), *(tensor(name, None) for name in ("h_next", "u_next", "w_next"))]
+    body = loop_body(nodes, before, behind, [tensor("out", None)])
+    weights = [
+        constant("w0", numbers(5, 4), FLOAT),
+        constant("u0", numbers(4, 4), FLOAT),
+        constant("start", 0, INT64),
+    ]
+    loop = node("Loop", ["n", "", "start", "h0", "u0", "w0"], ["end", "h_end", "u_end", "w_end", "all"], body=body)
+    inputs = [tensor("x", ("T", "B", 5)), tensor("h0", ("B", 4)), tensor("bias", (4,)), tensor("n", [], INT64)]
+    outputs = [tensor("end", [], INT64), *(tensor(name, None) for name in ("h_end", "u_end", "w_end", "all"))]
+    feeds = [
+        {"x": numbers(t, b, 5), "h0": numbers(b, 4), "bias": numbers(4), "n": np.array(n)}
+        for t, b, n in ((6, 2, 6), (6, 2, 3), (1, 1, 1), (9, 3, 8))
+    ]
+    session = check(bytes_of([*weights, loop], inputs, outputs), *feeds)
+    (step,) = native_loops(session)
+    assert sum("gemm" in call.label for call in step.compiled.plan.calls) == 1
+    for feed in ({**feeds[0], "n": np.array(7)}, {**feeds[3], "n": np.array(10)}):
+        with pytest.raises(InvalidArgument, match=r"(?i)gather"):
+            session.run(None, feed)
+    assert_same(session.run(None, feeds[0]), check(bytes_of([*weights, loop], inputs, outputs)).run(None, feeds[0]))
+
+
+def test_caches_that_grow() -> None:
+    case = transformer_decoder(length=9, prompt=3)
+    model = case.model.SerializeToString()
+    feeds = [{**case.feeds, "most": np.array(n)} for n in (9, 1, 5, 9)]
+    feeds.append({**feeds[0], **{name: case.feeds[name][:, :, :1] for name in ("keys_start", "values_start")}})
+    session = check(model, *feeds)
+    assert native_loops(session)
+
+
+def test_states_that_grow_and_settle() -> None:
+    """The size of a state is another for the first iterations; then it stays, or grows by what it is."""
+    nodes = [
+        constant("most", [4], INT64),
+        constant("zero", [0], INT64),
+        node("Concat", ["s", "x"], ["long"], axis=0),
+        node("Slice", ["long", "zero", "most", "zero"], ["t"]),
+        node("Concat", ["d", "d"], ["d_next"], axis=0),
+        node("ReduceSum", ["d"], ["row"], keepdims=0),
+    ]
+    body = loop_body(
+        nodes,
+        [tensor("s", None), tensor("d", None)],
+        [tensor("t", None), tensor("d_next", None)],
+        [tensor("row", None)],
+    )
+    loop = node("Loop", ["n", "", "s0", "x"], ["s_end", "d_end", "rows"], body=body)
+    inputs = [tensor("s0", ("S", 2)), tensor("x", ("N", 2)), tensor("n", [], INT64)]
+    model = bytes_of([loop], inputs, [tensor(name, None) for name in ("s_end", "d_end", "rows")])
+    feeds = [
+        {"s0": numbers(s, 2), "x": numbers(n, 2), "n": np.array(k)} for s, n, k in ((0, 1, 7), (2, 3, 4), (9, 1, 1))
+    ]
+    assert native_loops(check(model, *feeds))
+
+
+def test_rows_of_different_shapes_are_refused() -> None:
+    nodes = [node("Concat", ["s", "x"], ["t"], axis=0), node("Relu", ["t"], ["row"])]
+    body = loop_body(nodes, [tensor("s", None)], [tensor("t", None)], [tensor("row", None)])
+    loop = node("Loop", ["n", "", "x"], ["last", "rows"], body=body)
+    model = bytes_of([loop], [tensor("x"), tensor("n", [], INT64)], [tensor("last", None), tensor("rows", None)])
+    session = InferenceSession(model)
+    session.run(None, {"x": numbers(2, 3), "n": np.array(1)})
+    with pytest.raises(Exception, match=r"Loop node.*has the shapes \[\(4, 3\), \(6, 3\)\]"):
+        session.run(None, {"x": numbers(2, 3), "n": np.array(3)})
+
+
+def test_greedy_decoder_that_ends_early() -> None:
+    case = lstm_decoder(length=12)
+    model = case.model.SerializeToString()
+    theirs = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+    feeds = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        feed = {name: value for name, value in case.feeds.items()}
+        feed["h_start"] = rng.standard_normal((1, 1, 256)).astype(np.float32)
+        feeds.append(feed)
+    assert len(native_loops(check(model, *feeds))) == 1
+    assert theirs.get_outputs()[0].name == "tokens"
+
+
+def scans(width: int = 3) -> Any:
+    """Two states and two scanned inputs, of which one state is stacked as it is."""
+    nodes = [
+        node("Mul", ["s", "k"], ["h"]),
+        node("Add", ["h", "x"], ["t"]),
+        node("Add", ["n", "z"], ["n_next"]),
+        node("Identity", ["t"], ["row"]),
+        node("Sum", ["t", "n_next", "s"], ["row_2"]),
+    ]
+    row = (width,)
+    inputs = [tensor(name, row) for name in ("s", "n", "x", "z")]
+    return graph(nodes, inputs, [tensor(name, row) for name in ("t", "n_next", "row", "row_2")])
+
+
+@pytest.mark.parametrize("axes", [(0, 0), (1, 0), (-1, 1)])
+@pytest.mark.parametrize("directions", [(0, 0), (1, 0), (0, 1)])
+def test_scan(axes: tuple[int, int], directions: tuple[int, int]) -> None:
+    attributes = {
+        "scan_input_axes": axes,
+        "scan_input_directions": directions,
+        "scan_output_axes": axes,
+        "scan_output_directions": directions[::-1],
+    }
+    outputs = ["s_end", "n_end", "rows", "rows_2"]
+    scan = node("Scan", ["s0", "n0", "x", "z"], outputs, num_scan_inputs=2, body=scans(), **attributes)
+    names = ("s0", "n0", "x", "z", "k")
+    inputs = [tensor(name, (3,) if name in ("s0", "n0") else () if name == "k" else (None, None)) for name in names]
+    feeds = []
+    for length in (1, 2, 6):
+        feeds.append({"s0": numbers(3), "n0": numbers(3) + 1, "k": np.array(0.5, np.float32)})
+        for name, axis, seed in (("x", axes[0], 0), ("z", axes[1], 1)):
+            feeds[-1][name] = (
+                numbers(length, 3 + seed)[:, :3].copy() if axis == 0 else numbers(3, length + seed)[:, :length].copy()
+            )
+    session = check(bytes_of([scan], inputs, [tensor(name, None) for name in outputs]), *feeds)
+    assert native_loops(session)
+
+
+def test_products_of_what_is_scanned() -> None:
+    nodes = [node("MatMul", ["x", "w"], ["p"]), node("Add", ["s", "p"], ["t"]), node("Tanh", ["t"], ["row"])]
+    body = graph(nodes, [tensor("s", ("B", 4)), tensor("x", ("B", 5))], [tensor("t", None), tensor("row", None)])
+    scan = node("Scan", ["s0", "x0"], ["end", "rows"], num_scan_inputs=1, body=body)
+    model = bytes_of(
+        [constant("w", numbers(5, 4), FLOAT), scan],
+        [tensor("s0", ("B", 4)), tensor("x0", ("T", "B", 5))],
+        [tensor("end", None), tensor("rows", None)],
+    )
+    session = check(model, *({"s0": numbers(b, 4), "x0": numbers(t, b, 5)} for t, b in ((3, 2), (1, 1), (5, 3))))
+    (step,) = native_loops(session)
+    assert not any("gemm" in call.label for call in step.compiled.plan.calls)
+
+
+def test_small_choices_are_selected() -> None:
+    """As some exporters write it: a scalar in one branch, a vector of one element in the other."""
+    then = graph([constant("done", True, BOOL)], [], [tensor("done", [], BOOL)], "then")
+    other_nodes = [
+        constant("none", [0], INT64),
+        node("Cast", ["flag"], ["as_number"], to=INT64),
+        node("Add", ["as_number", "none"], ["sum"]),
+        node("Cast", ["sum"], ["as_flag"], to=BOOL),
+    ]
+    other = graph(other_nodes, [], [tensor("as_flag", None, BOOL)], "other")
+    nodes = [
+        constant("zeros", [0], INT64),
+        constant("most", 20.0, FLOAT),
+        node("ReduceSum", ["s"], ["total"], keepdims=0),
+        node("Greater", ["total", "most"], ["large"]),
+        node("If", ["large"], ["chosen"], then_branch=then, else_branch=other),
+        node("Cast", ["chosen"], ["number"], to=INT64),
+        node("Add", ["number", "zeros"], ["vector"]),
+        node("Cast", ["vector"], ["flag_next"], to=BOOL),
+        node("Not", ["flag_next"], ["go"]),
+        node("Add", ["s", "x"], ["t"]),
+    ]
+    body = loop_body(
+        nodes, [tensor("flag", None, BOOL), tensor("s", None)], [tensor("flag_next", None, BOOL), tensor("t", None)]
+    )
+    loop = node("Loop", ["n", "", "unset", "x"], ["flag_end", "end"], body=body)
+    model = bytes_of(
+        [constant("unset", False, BOOL), constant("n", 30, INT64), loop],
+        [tensor("x", ("N",))],
+        [tensor("flag_end", None, BOOL), tensor("end", None)],
+    )
+    session = check(model, *({"x": np.full(n, v, np.float32)} for n, v in ((1, 1), (3, 2), (2, 0.01), (1, 30))))
+    assert native_loops(session)
+
+
+def test_a_loop_within_a_loop() -> None:
+    inner = graph(
+        [node("Mul", ["u", "w"], ["v"]), node("Add", ["v", "s"], ["u_next"]), node("Identity", ["d"], ["again"])],
+        [tensor("j", [], INT64), tensor("d", [], BOOL), tensor("u", None)],
+        [tensor("again", [], BOOL), tensor("u_next", None)],
+        "inner",
+    )
+    nodes = [node("Loop", ["m", "", "s"], ["t"], body=inner), node("Identity", ["t"], ["row"])]
+    body = loop_body(nodes, [tensor("s", None)], [tensor("t", None)], [tensor("row", None)])
+    loop = node("Loop", ["n", "", "x"], ["y", "rows"], body=body)
+    inputs = [tensor("x", ("N",)), tensor("w", ("N",)), tensor("n", [], INT64), tensor("m", [], INT64)]
+    model = bytes_of([loop], inputs, [tensor("y", None), tensor("rows", None)])
+    check(
+        model,
+        *(
+            {"x": numbers(k), "w": numbers(k) / 2, "n": np.array(n), "m": np.array(m)}
+            for k, n, m in ((2, 3, 4), (1, 1, 1), (4, 5, 0), (3, 2, 1))
+        ),
+    )
+
+
+def test_ctrl_c_ends_a_loop() -> None:
+    """Within a tenth of a second, on a loop of minutes; the next run is right."""
+    nodes = [node("Add", ["s", "x"], ["t"])]
+    body = loop_body(nodes, [tensor("s", None)], [tensor("t", None)])
+    model = bytes_of(
+        [node("Loop", ["n", "", "x"], ["y"], body=body)], [tensor("x"), tensor("n", [], INT64)], [tensor("y", None)]
+    )
+    session = InferenceSession(model)
+    session.run(None, {"x": numbers(2, 3), "n": np.array(3)})
+    began = time.perf_counter()
+    timer = threading.Timer(0.2, lambda: signal.raise_signal(signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        session.run(None, {"x": numbers(2, 3), "n": np.array(2**62)})
+    assert time.perf_counter() - began < 1.2
+    timer.join()
+    x = numbers(2, 3)
+    np.testing.assert_allclose(session.run(None, {"x": x, "n": np.array(3)})[0], 4 * x, 1e-6)
+
+
+def test_what_is_not_native_runs_in_the_schedule() -> None:
+    nodes = [node("Unique", ["s"], ["u"]), node("Concat", ["u", "x"], ["t"], axis=0)]
+    body = loop_body(nodes, [tensor("s", None)], [tensor("t", None)])
+    model = bytes_of(
+        [node("Loop", ["n", "", "x"], ["y"], body=body)],
+        [tensor("x", ("N",)), tensor("n", [], INT64)],
+        [tensor("y", None)],
+    )
+    session = check(model, *({"x": np.array([2, 1, 2], np.float32)[:k], "n": np.array(3)} for k in (1, 2, 3)))
+    assert isinstance(session.engine, Engine) and session.engine.schedule is not None
+    assert not any(isinstance(step, LoopStep) for step in session.engine.schedule.steps)
+    assert not all(isinstance(step, NativeStep) for step in session.engine.schedule.steps)
+
+
+def test_explain_shows_the_body() -> None:
+    from jitonnx.explain import explain
+
+    session = InferenceSession(fibonacci())
+    feed = {"x": np.array([1]), "y": np.array([2]), "n": np.array(3)}
+    session.run(None, feed)
+    shown = explain(session, {name: value.shape for name, value in feed.items()})
+    assert any("Add" in kernel.label for kernel in shown.kernels)
+
+
+def test_open_sizes() -> None:
+    """Sizes that are open in the body are those of the run."""
+    nodes = [node("MatMul", ["s", "w"], ["t"]), node("ReduceMean", ["t"], ["row"], keepdims=1)]
+    body = loop_body(nodes, [tensor("s", None)], [tensor("t", None)], [tensor("row", None)])
+    model = bytes_of(
+        [node("Loop", ["n", "", "x"], ["y", "rows"], body=body)],
+        [tensor("x", ("N", "K")), tensor("w", ("K", "K")), tensor("n", [], INT64)],
+        [tensor("y", None), tensor("rows", None)],
+    )
+    feeds = [
+        {"x": numbers(n, k), "w": numbers(k, k) / 4, "n": np.array(3)} for n, k in ((2, 3), (1, 1), (5, 2), (2, 3))
+    ]
+    assert native_loops(check(model, *feeds))
