@@ -411,6 +411,21 @@ class Sample(Computation):
     aligned: bool
 
 
+@dataclass(frozen=True)
+class RoiAlign(Computation):
+    """x [N, C, H, W], rois [R, 4], batch_indices [R]: ONNX's RoiAlign, [R, C, height, width].
+
+    mode: avg, max, or pool, which is MaxRoiPool and has neither `sampling` nor `half_pixel`.
+    """
+
+    mode: str
+    height: int
+    width: int
+    sampling: int
+    scale: float
+    half_pixel: bool
+
+
 # ---------------------------------------------------------------- everything else
 
 

@@ -85,7 +85,7 @@ class Placement:
             elif isinstance(computation, c.Attention):
                 self._orders[value] = HEADS_INSIDE
                 kept.add(value)
-            elif computation is None or isinstance(computation, c.Concat | c.Reduce | c.Pad):
+            elif computation is None or isinstance(computation, c.Concat | c.Reduce | c.Pad | c.RoiAlign):
                 sources = group.operands if group.anchor is None else group.anchor.inputs
                 for source in sources:
                     if isinstance(computation, c.Concat) and source in regrouped:

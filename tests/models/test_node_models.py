@@ -31,7 +31,6 @@ LACKING = frozenset(
         "DeformConv",
         "Det",
         "MaxUnpool",
-        "RoiAlign",
         "ai.onnx.ml.ArrayFeatureExtractor",
         "ai.onnx.ml.Binarizer",
         "ai.onnx.ml.LabelEncoder",

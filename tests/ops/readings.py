@@ -10,7 +10,16 @@ from jitonnx.computation import computations as c
 from jitonnx.computation import resampling, sampling
 from jitonnx.ir import dims
 from jitonnx.ops import fused
-from jitonnx.ops.onnx import convolution, linear_attention, normalization, pooling, quantization, recurrent, softmax
+from jitonnx.ops.onnx import (
+    convolution,
+    linear_attention,
+    normalization,
+    pooling,
+    quantization,
+    recurrent,
+    regions,
+    softmax,
+)
 from jitonnx.ops.windows import Windows, extent
 
 Arrays = list[Any]
@@ -129,6 +138,23 @@ def _attention(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> 
     return fused.Attention(**options).evaluate(*operands)
 
 
+def _regions(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> np.ndarray:
+    if x.mode == "pool":
+        data, corners, images = operands
+        rois = np.concatenate([images[:, None].astype(corners.dtype), corners], axis=1)
+        return regions.MaxRoiPool(pooled_shape=(x.height, x.width), spatial_scale=x.scale).evaluate(data, rois)
+    coordinates = "half_pixel" if x.half_pixel else "output_half_pixel"
+    operator = regions.RoiAlign(
+        mode=x.mode,
+        output_height=x.height,
+        output_width=x.width,
+        sampling_ratio=x.sampling,
+        spatial_scale=x.scale,
+        coordinate_transformation_mode=coordinates,
+    )
+    return operator.evaluate(*operands)
+
+
 def _sample(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> np.ndarray:
     data, coordinates, *factors = operands
     y = sampling.sample(data, coordinates, x.mode, x.outside, x.aligned)
@@ -156,6 +182,7 @@ READERS = {
     c.LinearAttention: _linear_attention,
     c.Recurrent: _recurrent,
     c.Resize: _resize,
+    c.RoiAlign: _regions,
     c.Sample: _sample,
     c.Softmax: lambda x, operands, shape, sizes: (softmax.LogSoftmax if x.log else softmax.Softmax)(
         axis=x.axis

@@ -34,6 +34,7 @@ FAMILIES = (
     "random",
     "recurrent",
     "reduction",
+    "regions",
     "resize",
     "reverse_sequence",
     "scatter",

@@ -32,6 +32,7 @@ SELECTORS: dict[type[c.Computation], str] = {
     c.NonZero: "choosing.non_zero",
     c.Compress: "choosing.compress",
     c.NonMaxSuppression: "choosing.non_max_suppression",
+    c.RoiAlign: "regions.roi_align",
     c.Sample: "sampling.sample",
     c.Softmax: "rows.softmax",
     c.Reduce: "rows.reduce",

@@ -1,0 +1,39 @@
+"""Regions of images brought to one size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jitonnx.computation import computations as c
+from jitonnx.computation.lowering import Statement
+from jitonnx.kernels.roi_align.spec import RoiAlignSpec, bits
+from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.fusion import Group
+from jitonnx.plan.tensor import channels_last_order
+
+if TYPE_CHECKING:
+    from jitonnx.plan.planner import Planner
+
+
+def roi_align(planner: Planner, group: Group, statement: Statement) -> None:
+    """RoiAlign and MaxRoiPool, in the layout that the image has: it is often larger than all its regions."""
+    computation = statement.computation
+    image, regions, batch_indices = statement.inputs
+    assert isinstance(computation, c.RoiAlign) and image is not None
+    assert regions is not None and batch_indices is not None
+    x = planner.tensor(image)
+    pixels = x.strides[1] == 1 and x.shape[1] != 1
+    if not pixels and x.strides[3] != 1:
+        x = planner.dense(image)
+    order = channels_last_order(4) if pixels else (0, 1, 2, 3)
+    y = planner.place(statement.outputs[0], order)
+    if y.strides[order[-1]] != 1:
+        y = planner.move(statement.outputs[0], order)
+    names = [value.name for value in planner.node.inputs if value is not None]
+    error = planner.flag(f"an index in {names[-1]!r} is outside the batch axis of {names[0]!r}")
+    spec = RoiAlignSpec(computation.mode, computation.half_pixel, computation.sampling, pixels, x.dtype.numpy.name)
+    sizes = [*y.shape, x.shape[0], *x.shape[2:], *x.strides, *y.strides, bits(computation.scale)]
+    tensors = [x, planner.dense(regions), planner.dense(batch_indices), y, error]
+    call = KernelCall(spec, tensors, sizes, 2, 3, label=f"regions {computation.mode}")
+    call.reason = "channels side by side" if pixels else "columns side by side"
+    planner.call(call)

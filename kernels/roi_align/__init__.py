@@ -1,0 +1,1 @@
+"""Regions of images brought to one size: RoiAlign and MaxRoiPool."""
