@@ -82,7 +82,7 @@ class Code:
     def ready(self, sizes: Mapping[str, int], threads: int, frames: FramePool) -> Ready:
         """The program for values of the dimension variables."""
         program = self.outline.instantiate(sizes, self._common.wiring)
-        return Ready(program, self._common, threads, self.outline.is_short(program, sizes), frames)
+        return Ready(program, self._common, threads, self.outline.is_short(program), frames)
 
     def loadable(self, sizes: Mapping[str, int], threads: int, frames: FramePool) -> Loadable:
         """The same as native loops run it."""

@@ -19,7 +19,7 @@ from jitonnx.ir.dims import DimLike, evaluate
 from jitonnx.ir.graph import Node
 from jitonnx.passes.report import Applied, Declined
 from jitonnx.plan.calls import KernelCall
-from jitonnx.plan.outline import microseconds, threads_for
+from jitonnx.plan.derivation import nanoseconds, threads_for
 from jitonnx.plan.region import RegionSpec
 from jitonnx.plan.tensor import Buffer, Tensor
 from jitonnx.runtime.program import Shapes
@@ -244,7 +244,7 @@ def _kernels(
 ) -> Iterator[Kernel]:
     for index, (call, complete) in enumerate(compiled.plan.sized(sizes)):
         tasks, work = call.spec.tasks(complete), call.spec.work(complete)
-        estimate = microseconds(work)
+        estimate = nanoseconds(work)
         yield Kernel(
             number=first + index,
             part=part,
@@ -259,7 +259,7 @@ def _kernels(
             flops=work.flops,
             bytes=work.bytes,
             scratch=call.spec.scratch_bytes(complete),
-            microseconds=estimate,
+            microseconds=estimate / 1000,
             reason=call.reason or "a kernel of its own",
             notes=tuple(call.notes),
             parameters=_parameters(call),

@@ -7,17 +7,15 @@ this module imports nothing that plans or compiles.
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from jitonnx import forks
-from jitonnx.ir import dims
 from jitonnx.ir.dims import Dim, DimLike
-from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.kernels.spec import KernelSpec
+from jitonnx.plan.derivation import Derivation, Derived, Evaluator, Kind, completed
 from jitonnx.plan.memory import ALIGNMENT, Lifetime, assign_offsets
 from jitonnx.runtime.program import (
     SPACES,
@@ -37,14 +35,7 @@ from jitonnx.runtime.program import (
 if TYPE_CHECKING:
     from jitonnx.plan.tables import Maker
 
-GRAIN_MICROSECONDS = 10.0
-"""The estimated time on one core of what a thread takes of a call at a time, at least. Taking costs 20 to 100 ns."""
-
-SERIAL_MICROSECONDS = 6.0
-"""A call estimated to take less is done by the calling thread alone. Measured on models of many short calls (ShuffleNet
-v2, MobileNet v3 small, two threads): 2 to 8 differ by less than 1 %, 12 costs 1 to 3 %, 20 costs 3 to 10 %."""
-
-GIL_STEPS, GIL_MICROSECONDS = 64, 20.0
+GIL_STEPS, GIL_NANOSECONDS = 64, 20_000
 """Runs of fewer steps that are estimated to take less time keep the GIL: letting it go and taking it again costs about
 0.1 microseconds, and where other threads want it a switch to them and back."""
 
@@ -73,19 +64,6 @@ class Call(NamedTuple):
     stage_sizes: tuple[int, ...]
     operands: tuple[Operand, ...]
     label: str
-
-
-class Derived(NamedTuple):
-    """What follows of a call from its spec and the values of its sizes.
-
-    complete: the sizes that the kernel gets, its stages' left out; sizes: with these. microseconds: a rough time.
-    numbers: `STEP_COLUMNS`, the first left at 0.
-    """
-
-    complete: tuple[int, ...]
-    sizes: Words
-    microseconds: float
-    numbers: tuple[int, ...]
 
 
 class ArenaBuffer(NamedTuple):
@@ -155,7 +133,6 @@ class Outline:
         self._own_constants = [
             (place, constant) for place, constant in enumerate(constants) if isinstance(constant, Contents | Computed)
         ]
-        self._evaluate = _Evaluator([*numbers, 1])
         self.input_kinds, self._input_rows = _kinds(inputs), _shape_rows(inputs, len(numbers))
         self.output_kinds, self._output_rows = _kinds(outputs), _shape_rows(outputs, len(numbers))
         self.sizes = Sizing([[numbers[row] for row in tensor.shape] for tensor in inputs], self.assumed())
@@ -165,10 +142,10 @@ class Outline:
         self._offset_rows = np.array([operand.offset for operand in operands], np.int64)
         self._in_arena = np.array([n for n, operand in enumerate(operands) if operand.space == "arena"], np.int64)
         self._buffers = np.array([operands[place].index for place in self._in_arena], np.int64)
-        kinds: dict[_Kind, int] = {}
-        kind_of = [kinds.setdefault(_Kind(call.spec, call.sizes, call.stage_sizes), len(kinds)) for call in calls]
-        self._kind_of = np.array(kind_of, np.int64)
-        self._derivations = [_Derivation(kind) for kind in kinds]
+        kinds: dict[Kind, int] = {}
+        kind_of = [kinds.setdefault(Kind(call.spec, call.sizes, call.stage_sizes), len(kinds)) for call in calls]
+        self._kind_of, self._call_kinds = np.array(kind_of, np.int64), list(kinds)
+        self._derivation = Derivation([*numbers, 1], self._call_kinds)
 
     def wiring(self, symbols: Sequence[str]) -> Wiring:
         """That of all programs. `symbols`: the kernel symbol of each call."""
@@ -185,60 +162,53 @@ class Outline:
     def instantiate(self, sizes: Mapping[str, int], wiring: Wiring) -> Program:
         """The program for values of the dimension variables. Fail for tensors beyond all memory.
 
-        This is what a new shape costs: Python that goes by kinds of calls, and NumPy that goes by calls and operands.
+        This is what a new shape costs: native code that goes by kinds of calls, and NumPy by calls and operands.
         """
-        values = self._evaluate(sizes)
-        numbers = self._words(values)
+        derived = self._derived(sizes)
+        numbers = derived.numbers
         arena, arena_bytes = self._arena(numbers)
         offsets = numbers[self._offset_rows]
         offsets[self._in_arena] += arena[self._buffers]
         return Program(
-            self._steps(wiring, offsets, [derivation(values) for derivation in self._derivations]),
+            Steps(wiring, offsets, derived.sizes, np.take(derived.columns, self._kind_of, axis=1)),
             arena_bytes,
-            self._all_constants(values),
+            self._all_constants(numbers),
             Tensors(self.input_kinds, numbers[self._input_rows]),
             Tensors(self.output_kinds, numbers[self._output_rows]),
+            int(derived.nanoseconds[self._kind_of].sum()),
         )
 
-    def _all_constants(self, values: Sequence[int]) -> list[Array]:
-        constants: list[Any] = [*self.constants]
-        for place, constant in self._own_constants:
-            constants[place] = constant.array(values)
-        return constants
-
-    def _steps(self, wiring: Wiring, offsets: Words, derived: Sequence[Derived]) -> Steps:
-        """derived: of each kind of calls."""
-        kinds = np.array([one.numbers for one in derived] or np.zeros((0, 6)), np.int64).T
-        kinds[0] = kinds[1].cumsum() - kinds[1]
-        sizes = np.concatenate([_NO_WORDS, *[one.sizes for one in derived]])
-        return Steps(wiring, offsets, sizes, np.take(kinds, self._kind_of, axis=1))
-
-    def _words(self, values: Sequence[int]) -> Words:
+    def _derived(self, sizes: Mapping[str, int]) -> Derived:
         try:
-            return self._evaluate.words(values)
+            return self._derivation(sizes)
         except OverflowError:
+            values = self._derivation.evaluate(sizes)
             for tensor in (*self.inputs, *self.outputs):
                 shape = tuple([values[row] for row in tensor.shape])
                 if math.prod(shape) * tensor.dtype.itemsize >= 1 << 63:
                     raise beyond_memory(TensorSpec(tensor.name, tensor.dtype, shape)) from None
             raise arena_beyond_memory(max(values)) from None
 
+    def _all_constants(self, numbers: Words) -> Sequence[Any]:
+        if not self._own_constants:
+            return self.constants
+        constants: list[Any] = [*self.constants]
+        values = numbers.tolist()
+        for place, constant in self._own_constants:
+            constants[place] = constant.array(values)
+        return constants
+
     def completed(self, sizes: Mapping[str, int]) -> Iterator[tuple[int, ...]]:
         """The sizes that each call's kernel gets for values of the dimension variables, its stages' left out.
 
         Fail for tensors beyond all memory.
         """
-        values = self._evaluate(sizes)
-        self._words(values)
-        return (self._derivations[kind](values).complete for kind in self._kind_of)
+        values = self._derived(sizes).numbers.tolist()
+        return (completed(self._call_kinds[kind], values) for kind in self._kind_of)
 
-    def is_short(self, program: Program, sizes: Mapping[str, int]) -> bool:
-        """Whether a run of the program for these sizes is too short to let go of the GIL for."""
-        if len(program.steps) > GIL_STEPS:
-            return False
-        values = self._evaluate(sizes)
-        derived = [derivation(values) for derivation in self._derivations]
-        return sum(derived[kind].microseconds for kind in self._kind_of) <= GIL_MICROSECONDS
+    def is_short(self, program: Program) -> bool:
+        """Whether a run of the program is too short to let go of the GIL for."""
+        return len(program.steps) <= GIL_STEPS and program.nanoseconds <= GIL_NANOSECONDS
 
     def arrays(self) -> list[Array]:
         """The constants that are the same in all programs."""
@@ -262,7 +232,7 @@ class Sizing:
             for axis, dim in enumerate(dimensions)
             if isinstance(dim, Dim)
         ]
-        self._assumed = _Evaluator([dim for pair in assumptions for dim in pair])
+        self._assumed = Evaluator([dim for pair in assumptions for dim in pair])
 
     def __call__(self, shapes: Shapes) -> dict[str, int] | None:
         """The values; None if inputs disagree on one, or what has to be equal is not."""
@@ -283,53 +253,6 @@ class Sizing:
             if sizes.setdefault(name, size) != size:
                 return None
         return sizes
-
-
-def microseconds(work: Work) -> float:
-    """A rough time on one core: whatever binds, arithmetic at 50 GFLOP/s or memory at 20 GB/s."""
-    return max(work.flops / 50e3, work.bytes / 20e3)
-
-
-def threads_for(microseconds: float, tasks: int, threads: int) -> int:
-    """How many of `threads` threads a call of an estimated time is shared among."""
-    return 1 if microseconds < SERIAL_MICROSECONDS else max(1, min(threads, tasks))
-
-
-def grain_for(microseconds: float, tasks: int) -> int:
-    """How many tasks of a call of an estimated time a thread takes at a time at least."""
-    return min(tasks, math.ceil(tasks * GRAIN_MICROSECONDS / max(microseconds, GRAIN_MICROSECONDS)))
-
-
-class _Kind(NamedTuple):
-    """What calls with the same `Derived` have in common. sizes, stage_sizes: as those of `Call`."""
-
-    spec: KernelSpec
-    sizes: tuple[int, ...]
-    stage_sizes: tuple[int, ...]
-
-
-class _Derivation:
-    """Makes the `Derived` of a kind of calls, and keeps the last: most sizes are those of the program before."""
-
-    def __init__(self, kind: _Kind) -> None:
-        self._spec, self._given = kind.spec, len(kind.sizes)
-        self._pick = _picker((*kind.sizes, *kind.stage_sizes))
-        self._last: tuple[tuple[int, ...], Derived] | None = None
-
-    def __call__(self, values: Sequence[int]) -> Derived:
-        last, key = self._last, self._pick(values)
-        if last is not None and last[0] == key:
-            return last[1]
-        derived = _derived(self._spec, key[: self._given], key[self._given :])
-        self._last = key, derived
-        return derived
-
-
-def _picker(rows: tuple[int, ...]) -> Callable[[Sequence[int]], tuple[int, ...]]:
-    """Takes these items of a sequence."""
-    if len(rows) > 1:
-        return operator.itemgetter(*rows)
-    return lambda values: tuple([values[row] for row in rows])
 
 
 class _Placed(NamedTuple):
@@ -369,54 +292,6 @@ class _Arena:
         least = np.maximum(room - steps + 1, np.where(steps > _ROOM_BYTES, below, 0))
         offsets, total = assign_offsets(room.tolist(), self._lives)
         return _Placed(room, least, np.array(offsets, np.int64), total)
-
-
-def _derived(spec: KernelSpec, given: Sequence[int], stages: Sequence[int]) -> Derived:
-    complete = tuple(spec.complete(given))
-    tasks = spec.tasks(complete)
-    if tasks == 0:
-        return Derived(complete, _NO_WORDS, 0.0, (0, 0, 0, 1, 1, 0))
-    estimate = microseconds(spec.work(complete))
-    grain = max(spec.grain(complete), grain_for(estimate, tasks))
-    words = np.array([*complete, *stages], np.int64)
-    shares = threads_for(estimate, tasks, tasks)
-    return Derived(complete, words, estimate, (0, len(words), tasks, shares, grain, spec.scratch_bytes(complete)))
-
-
-class _Evaluator:
-    """One generated function that evaluates every expression for values of the variables."""
-
-    def __init__(self, numbers: Sequence[DimLike]) -> None:
-        self._settled = [dim if isinstance(dim, int) else 0 for dim in numbers]
-        self._rows = [row for row, dim in enumerate(numbers) if not isinstance(dim, int)]
-        symbolic = [numbers[row] for row in self._rows]
-        found = dims.atoms(symbolic)
-        # Names of dimensions need not be identifiers, and are not ours.
-        names = {atom: f"v{number}" for number, atom in enumerate(found)}
-        variables = [atom for atom in found if atom.function == "variable"]
-        self._names = [atom.text for atom in variables]
-        lines = [f"{names[atom]} = {dims.atom_source(atom, names)}" for atom in found if atom.function != "variable"]
-        result = "".join(f"{dims.python_source(dim, names)}, " for dim in symbolic)
-        head = f"def evaluate({', '.join(names[atom] for atom in variables)}):"
-        scope: dict[str, Any] = {}
-        exec("\n    ".join([head, *lines, f"return ({result})"]), scope)
-        self._function = scope["evaluate"]
-
-    def __call__(self, sizes: Mapping[str, int]) -> list[int]:
-        values = list(self._settled)
-        for row, result in zip(self._rows, self._function(*[sizes[name] for name in self._names]), strict=True):
-            values[row] = result
-        return values
-
-    @forks.cached_property
-    def _first_words(self) -> Words:
-        return np.array(self._settled, np.int64)
-
-    def words(self, values: Sequence[int]) -> Words:
-        """What a call has given as an array. OverflowError for a number beyond 64 bits."""
-        words = self._first_words.copy()
-        words[self._rows] = [values[row] for row in self._rows]
-        return words
 
 
 def _kinds(tensors: Sequence[PlanTensor]) -> TensorKinds:

@@ -192,6 +192,7 @@ class Program(NamedTuple):
     """A model made ready for concrete shapes: steps in order, and the memory they work in.
 
     constants: arrays that are used in place and must not change; C-contiguous.
+    nanoseconds: about what all steps take on one core.
     """
 
     steps: Steps
@@ -199,6 +200,7 @@ class Program(NamedTuple):
     constants: Sequence[npt.NDArray[np.generic]]
     inputs: Tensors
     outputs: Tensors
+    nanoseconds: int = 0
 
 
 class Flag(NamedTuple):

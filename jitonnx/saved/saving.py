@@ -183,7 +183,7 @@ def _program(engine: Engine, shapes: Shapes) -> tuple[Compiled, SavedProgram]:
     compiled, sizes = serving.compiled, serving.sizes(shapes)
     assert compiled is not None and sizes is not None, "Bug: an engine that serves shapes is neither cut nor compiled"
     program = compiled.plan.instantiate(sizes, compiled.symbols)
-    return compiled, SavedProgram(program, compiled.plan.outline.is_short(program, sizes))
+    return compiled, SavedProgram(program, compiled.plan.outline.is_short(program))
 
 
 def _explanation(session: InferenceSession, shapes: Shapes) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
@@ -77,8 +78,8 @@ class AttentionSpec(KernelSpec):
         """Blocks that the query rows of a head are cut into, in whole tiles: only if there are few heads, and not so
         small that making k and v ready, which every block does anew, would count."""
         batch, heads, _, queries = sizes[:4]
-        wanted = -(-TASKS // max(1, batch * heads))
-        return max(1, min(wanted, queries // self.rows[0] // TASK_TILES))
+        wanted = -(-TASKS // larger(1, batch * heads))
+        return larger(1, smaller(wanted, queries // self.rows[0] // TASK_TILES))
 
     def tasks(self, sizes: Sequence[int]) -> int:
         batch, heads, _, queries, _, _, value_depth = sizes[:7]

@@ -11,6 +11,7 @@ from math import prod
 from typing import ClassVar
 
 from jitonnx.kernels.parts.axes import MAX_RANK
+from jitonnx.kernels.parts.sizes import smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
@@ -68,7 +69,7 @@ class CompressSpec(KernelSpec):
 
     def scratch_bytes(self, sizes: Sequence[int]) -> int:
         """The places that are chosen."""
-        return 8 * min(sizes[1], sizes[3])
+        return 8 * smaller(sizes[1], sizes[3])
 
     def work(self, sizes: Sequence[int]) -> Work:
         outer, length, run, conditions = sizes

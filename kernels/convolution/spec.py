@@ -23,6 +23,7 @@ from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, Problem
 from jitonnx.kernels.convolution.taps import Taps, joined, phase_taps, readers, transposed_taps
 from jitonnx.kernels.convolution.transforms import WinogradSpec as WinogradSpec  # saved plans look for specs here
 from jitonnx.kernels.parts.packing import zeros
+from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
@@ -263,12 +264,12 @@ class DirectSpec(KernelSpec):
         """(rows, columns) of each phase that are collected before they are written as planes: whole tiles, in half of a
         first-level cache of 32 KiB, and if possible a multiple of 16 pixels, which are transposed as whole tiles."""
         across = self.phases[1]
-        most = max(_STAGED_BYTES // 4 // self.block // across, self.pixels)
+        most = larger(_STAGED_BYTES // 4 // self.block // across, self.pixels)
         if width > most:
             counts = range(self.pixels, most + 1, self.pixels)
             return 1, max(counts, key=lambda count: (count * across % 16 == 0, count))
-        width = max(width, 1)
-        rows = range(self.tile_rows, max(most // width, self.tile_rows) + 1, self.tile_rows)
+        width = larger(width, 1)
+        rows = range(self.tile_rows, larger(most // width, self.tile_rows) + 1, self.tile_rows)
         return max(rows, key=lambda count: (count * width % 16 == 0, count)), width
 
     def _phase(self, rows: Taps, columns: Taps, weights: int) -> Phase:
@@ -291,10 +292,10 @@ class DirectSpec(KernelSpec):
             return 1, columns.lowest, places, places
         tiles = columns.outputs + self.pixels - 1
         valid = -(-problem.width // columns.stride)
-        first = max(columns.lowest // columns.stride, 1 - self.pixels)
+        first = larger(columns.lowest // columns.stride, 1 - self.pixels)
         highest = (columns.lowest + columns.reach - 1) // columns.stride + tiles - 1
-        count = min(highest, valid + self.pixels - 2) - first + 1
-        return columns.stride, first, max(count, self.pixels), valid
+        count = smaller(highest, valid + self.pixels - 2) - first + 1
+        return columns.stride, first, larger(count, self.pixels), valid
 
     def _row_block(self, problem: Problem, others: int, rows: Taps, row_pitch: int) -> int:
         """Output rows of a task: their copy fills at most half of L2 (the weights of a block take the rest), and there
@@ -303,12 +304,12 @@ class DirectSpec(KernelSpec):
         With far taps the copy may fill twice L2: the weights of all taps do not fit anyway, and a tile reads few bytes
         of the copy a multiply-add.
         """
-        fitting = (self.l2_bytes // 2 // max(4 * row_pitch, 1) - rows.reach) // rows.stride + 1
+        fitting = (self.l2_bytes // 2 // larger(4 * row_pitch, 1) - rows.reach) // rows.stride + 1
         if self.far_taps:
-            copied = 2 * self.l2_bytes // max(4 * row_pitch, 1)
-            fitting = rows.outputs if copied >= problem.height else copied // max(problem.kernel_height, 1)
-        wanted = max(-(-rows.outputs // -(-16 // max(others, 1))), min(rows.reach, 4))
-        block = max(1, min(fitting, wanted, rows.outputs))
+            copied = 2 * self.l2_bytes // larger(4 * row_pitch, 1)
+            fitting = rows.outputs if copied >= problem.height else copied // larger(problem.kernel_height, 1)
+        wanted = larger(-(-rows.outputs // -(-16 // larger(others, 1))), smaller(rows.reach, 4))
+        block = larger(1, smaller(fitting, wanted, rows.outputs))
         if self.tile_rows > 1:
             return -(-block // self.tile_rows) * self.tile_rows
         return -(-rows.outputs // -(-rows.outputs // block)) if rows.outputs else 1
@@ -317,12 +318,12 @@ class DirectSpec(KernelSpec):
         """Parts of a task: one, or as many as make 1 MFLOP (about 10 µs)."""
         pixels = rows * problem.out_width
         taps = problem.kernel_height * problem.kernel_width * channels // (self.phases[0] * self.phases[1])
-        return max(1, min(parts, 1_000_000 // max(2 * pixels * self.block * taps, 1)))
+        return larger(1, smaller(parts, 1_000_000 // larger(2 * pixels * self.block * taps, 1)))
 
     def _slots(self, problem: Problem, rows: Taps, row_block: int) -> int:
         """Input rows that a task copies, at most."""
         span = rows.span(row_block)
-        return span if self.spans_rows else min(span, problem.height)
+        return span if self.spans_rows else smaller(span, problem.height)
 
     def _blocking_of(self, sizes: Sequence[int]) -> Blocking:
         start = len(Problem._fields)
@@ -372,8 +373,8 @@ def _work(problem: Problem, transposed: bool) -> Work:
     p = problem
     x, y = p.images * p.height * p.width * p.channels, p.images * p.out_height * p.out_width * p.out_channels
     taps = p.kernel_height * p.kernel_width
-    flops = 2 * taps * (x * p.out_channels if transposed else y * p.channels) // max(p.groups, 1)
-    return Work(flops, 4 * (x + y + taps * p.channels * p.out_channels // max(p.groups, 1)))
+    flops = 2 * taps * (x * p.out_channels if transposed else y * p.channels) // larger(p.groups, 1)
+    return Work(flops, 4 * (x + y + taps * p.channels * p.out_channels // larger(p.groups, 1)))
 
 
 def _merge_groups(weights: np.ndarray, groups: int, merged: int) -> np.ndarray:
@@ -513,13 +514,13 @@ class DepthwiseSpec(KernelSpec):
         tasks; and parts, into which tasks cut the channels where the second-level cache does not hold the input rows
         of an output row: a thread does the rows of a part one after the other."""
         images, _, in_width, channels, height, width, *_ = sizes
-        row_flops = max(2 * width * channels * self.kernel[0] * self.kernel[1], 1)
-        tasks = min(64, max(1, images * height * row_flops // 250_000))
+        row_flops = larger(2 * width * channels * self.kernel[0] * self.kernel[1], 1)
+        tasks = smaller(64, larger(1, images * height * row_flops // 250_000))
         far = 4 * self.kernel[0] * in_width * channels > _NEAR_BYTES
-        parts = max(1, channels // PART_CHANNELS) if far else 1
-        blocks = max(1, -(-tasks // max(images * parts, 1)))
+        parts = larger(1, channels // PART_CHANNELS) if far else 1
+        blocks = larger(1, -(-tasks // larger(images * parts, 1)))
         whole = self.rows * self.steps[0]
-        return [*sizes, max(1, -(-height // (blocks * whole))) * whole, parts]
+        return [*sizes, larger(1, -(-height // (blocks * whole))) * whole, parts]
 
     @property
     def size_count(self) -> int:
@@ -579,8 +580,8 @@ class DepthwisePlanesSpec(KernelSpec):
     def complete(self, sizes: Sequence[int]) -> Sequence[int]:
         """SIZES, then row_block: the output rows of a task, whole tiles, few planes being cut into 16 tasks."""
         images, _, _, channels, height, *_ = sizes
-        blocks = -(-16 // max(images * channels, 1))
-        return [*sizes, max(1, -(-height // (blocks * self.rows))) * self.rows]
+        blocks = -(-16 // larger(images * channels, 1))
+        return [*sizes, larger(1, -(-height // (blocks * self.rows))) * self.rows]
 
     @property
     def size_count(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import gcd
 
+from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.records import dataclass
 
 
@@ -24,12 +25,12 @@ class Taps:
     @property
     def lowest(self) -> int:
         """The smallest input index of output 0."""
-        return self.first + min(0, (self.taps - 1) * self.dilation)
+        return self.first + smaller(0, (self.taps - 1) * self.dilation)
 
     @property
     def reach(self) -> int:
         """Input indices from the smallest to the largest that one output reads, both counted."""
-        return max(self.taps - 1, 0) * abs(self.dilation) + 1
+        return larger(self.taps - 1, 0) * abs(self.dilation) + 1
 
     def live(self, size: int) -> list[frozenset[int]]:
         """For every output the taps that read one of the input indices 0 … size - 1."""
@@ -38,7 +39,7 @@ class Taps:
 
     def span(self, outputs: int) -> int:
         """Input indices from the first to the last that `outputs` neighbouring outputs read."""
-        return max(outputs - 1, 0) * self.stride + self.reach
+        return larger(outputs - 1, 0) * self.stride + self.reach
 
 
 def joined(phases: Sequence[Taps]) -> Taps:
@@ -58,7 +59,7 @@ def transposed_taps(phase: int, size: int, stride: int, dilation: int, pad: int,
     taps = phase_taps(phase, size, stride, dilation)
     start = -((phase - pad) // stride)  # the smallest t with o >= 0
     first_output = start * stride + phase - pad
-    count = max(0, -((first_output - outputs) // stride))
+    count = larger(0, -((first_output - outputs) // stride))
     shift = (taps[0] * dilation - phase) // stride if taps else 0
     return Taps(len(taps), start - shift, 1, -(dilation // gcd(stride, dilation)), count, first_output, stride)
 

@@ -27,6 +27,7 @@ import numpy as np
 
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, Problem
 from jitonnx.kernels.parts.packing import blocks, for_each, zeros
+from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
@@ -131,14 +132,14 @@ class WinogradSpec(KernelSpec):
         columns = tiles_along(p.out_width, self.outputs[1], p.dilation_width)
         tiles = p.images * rows * p.dilation_height * columns * p.dilation_width
         output_blocks = -(-p.out_channels // self.block)
-        group_channels, group_blocks = p.channels // p.groups, max(1, output_blocks // p.groups)
+        group_channels, group_blocks = p.channels // p.groups, larger(1, output_blocks // p.groups)
         padded = -(-p.channels // CHANNEL_BLOCK) * CHANNEL_BLOCK
         tile_blocks = self.tile_blocks(tiles, group_channels, output_blocks)
         task_tiles = -(-tiles // tile_blocks)
         product_plane = (task_tiles + self.rows) * self.block + _PAD
         # A task's products take a quarter of L2, if there are enough tasks with so many blocks.
-        chunk = min(self.l2_bytes // 4 // (4 * self.positions * product_plane), output_blocks * tile_blocks // 8)
-        chunk, held = max(1, min(chunk, output_blocks)), padded
+        chunk = smaller(self.l2_bytes // 4 // (4 * self.positions * product_plane), output_blocks * tile_blocks // 8)
+        chunk, held = larger(1, smaller(chunk, output_blocks)), padded
         if p.groups > 1:
             chunk = self._whole_groups(chunk, group_channels, group_blocks, task_tiles)
             held = chunk // group_blocks * group_channels
@@ -156,8 +157,8 @@ class WinogradSpec(KernelSpec):
     def _whole_groups(self, chunk: int, channels: int, blocks: int, tiles: int) -> int:
         """About `chunk` output blocks that are whole groups of `channels` and `blocks` each: so many that the
         transformed input of `tiles` tiles, too, takes a quarter of L2 at most."""
-        fitting = self.l2_bytes // 4 // max(4 * self.positions * channels * tiles, 1)
-        return max(1, min(chunk // blocks, fitting)) * blocks
+        fitting = self.l2_bytes // 4 // larger(4 * self.positions * channels * tiles, 1)
+        return larger(1, smaller(chunk // blocks, fitting)) * blocks
 
     def _ahead(self, channels: int, out_channels: int, products: int) -> int:
         """`WinogradBlocking.ahead`, where `products` of up to `rows` tiles use a block's weights.
@@ -183,7 +184,7 @@ class WinogradSpec(KernelSpec):
             count = 16 if tiles * output_blocks >= 16 * 16 else 14
         else:
             count = 28 if weights < 8 * self.l2_bytes else 64
-        parts = -(-max(tiles, 1) // count)
+        parts = -(-larger(tiles, 1) // count)
         even = 1 if parts <= 2 else 4 if parts < 12 else 2
         return -(-parts // even) * even
 

@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from jitonnx.kernels.parts.axes import MAX_RANK, dense, merged
+from jitonnx.kernels.parts.sizes import larger
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
@@ -69,7 +70,7 @@ class GatherRowsSpec(KernelSpec):
     def complete(self, sizes: Sequence[int]) -> Sequence[int]:
         """GIVEN -> SIZES."""
         given = sizes[: len(self.GIVEN)]
-        return [*given, max(1, _TASK_BYTES // max(1, given[2]))]
+        return [*given, larger(1, _TASK_BYTES // larger(1, given[2]))]
 
     def gather(self, shape: Sequence[int], axis: int, count: int, itemsize: int) -> list[int]:
         """SIZES of ONNX's Gather from dense data of `shape` along `axis` (>= 0) by `count` indices."""
@@ -150,7 +151,7 @@ class GatherElementsSpec(KernelSpec):
         axes = merged([tuple(given[axis : 4 * MAX_RANK : MAX_RANK]) for axis in range(MAX_RANK)])
         *outer, inner = axes or [(1, 0, 0, 0)]
         rows = prod(axis[0] for axis in outer)
-        task_rows = max(1, _TASK_BYTES // max(1, inner[0] * self.itemsize))
+        task_rows = larger(1, _TASK_BYTES // larger(1, inner[0] * self.itemsize))
         padding = [(1, 0, 0, 0)] * (MAX_RANK - 1 - len(outer))
         return [*given, rows, task_rows, len(outer), *inner, *(n for axis in (*outer, *padding) for n in axis)]
 
@@ -187,7 +188,7 @@ class ReverseSequenceSpec(KernelSpec):
     def complete(self, sizes: Sequence[int]) -> Sequence[int]:
         """GIVEN -> SIZES."""
         given = sizes[: len(self.GIVEN)]
-        return [*given, max(1, _TASK_BYTES // max(1, given[1] * given[2]))]
+        return [*given, larger(1, _TASK_BYTES // larger(1, given[1] * given[2]))]
 
     def tasks(self, sizes: Sequence[int]) -> int:
         first, second, run = sizes[:3]

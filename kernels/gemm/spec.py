@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from jitonnx.kernels.parts.packing import blocks, copy_columns, for_each, zeros
+from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.mapped import release_pages
 from jitonnx.records import dataclass
@@ -104,15 +105,15 @@ class GemmSpec(KernelSpec):
         """
         if 0 in (m, n, batch):
             return 1, 1
-        height, width, depth = self.rows[0], self.widths[0], max(1, k)
+        height, width, depth = self.rows[0], self.widths[0], larger(1, k)
         tiles, panels = -(-m // height), -(-n // width)
         a_bytes = _A_BYTES if self.b_packed else _A_BYTES_COPYING
-        tiles_in_cache = max(1, a_bytes // (depth * height * self.itemsize))
-        wanted = min(_TASKS, m * n * depth * batch // _TASK_PRODUCTS) // (panels * batch)
-        tiles_each = -(-tiles // min(tiles, max(1, wanted, -(-tiles // tiles_in_cache))))
-        least = _TASK_PRODUCTS * min(m, 4) // 4
-        panels_each = max(1, least // (tiles_each * height * depth * width))
-        column_blocks = -(-panels // min(panels, panels_each))
+        tiles_in_cache = larger(1, a_bytes // (depth * height * self.itemsize))
+        wanted = smaller(_TASKS, m * n * depth * batch // _TASK_PRODUCTS) // (panels * batch)
+        tiles_each = -(-tiles // smaller(tiles, larger(1, wanted, -(-tiles // tiles_in_cache))))
+        least = _TASK_PRODUCTS * smaller(m, 4) // 4
+        panels_each = larger(1, least // (tiles_each * height * depth * width))
+        column_blocks = -(-panels // smaller(panels, panels_each))
         return tiles_each * height, -(-panels // column_blocks) * width
 
     def tasks(self, sizes: Sequence[int]) -> int:
@@ -154,12 +155,12 @@ class GemmSpec(KernelSpec):
 
     def last_width(self, n: int) -> int:
         """The width of the last panel of n columns: that of the narrowest tile that suffices."""
-        rest = n % self.widths[0] or min(n, self.widths[0])
+        rest = n % self.widths[0] or smaller(n, self.widths[0])
         return min(width for width in self.widths if width >= rest)
 
     def panels(self, n: int) -> tuple[int, int]:
         """How many full panels n columns have before the last one, and the width of that."""
-        return max(0, -(-n // self.widths[0]) - 1), self.last_width(n) if n else 0
+        return larger(0, -(-n // self.widths[0]) - 1), self.last_width(n) if n else 0
 
     def packed_elements(self, n: int, k: int) -> int:
         """Elements of a packed k x n matrix: the stride from one to the next."""

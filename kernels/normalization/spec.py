@@ -17,6 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from jitonnx.kernels.parts.sharing import TASK_ELEMENTS, units_per_task
+from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
@@ -127,7 +128,7 @@ class _ChannelsLast(KernelSpec):
     def blocks(self, sizes: Sequence[int]) -> int:
         """Blocks an image is cut into: as many as make tasks of 2**14 elements, at most 16."""
         _, pixels, channels = sizes[:3]
-        wanted = min(BLOCKS, max(1, pixels * channels // TASK_ELEMENTS))
+        wanted = smaller(BLOCKS, larger(1, pixels * channels // TASK_ELEMENTS))
         return -(-pixels // -(-pixels // wanted)) if pixels else 0
 
     def tasks(self, sizes: Sequence[int]) -> int:

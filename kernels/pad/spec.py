@@ -7,6 +7,7 @@ from math import prod
 from typing import ClassVar, NamedTuple
 
 from jitonnx.kernels.parts.axes import MAX_RANK
+from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
@@ -64,15 +65,15 @@ class PadSpec(KernelSpec):
         """GIVEN -> SIZES."""
         given = list(sizes[: len(self.GIVEN)])
         axes = [Axis(*given[axis::MAX_RANK]) for axis in range(MAX_RANK)]
-        start = sum(max(0, -axis.before) * axis.source for axis in axes)
+        start = sum(larger(0, -axis.before) * axis.source for axis in axes)
         *outer, row, run = self._rows([_cut(axis) for axis in axes])
-        left = min(row.before, row.extent)
-        middle = min(row.extent - left, row.source_extent)
+        left = smaller(row.before, row.extent)
+        middle = smaller(row.extent - left, row.source_extent)
         counts = [left, middle, row.extent - left - middle]
         row_elements = row.extent * run.extent
         nothing = Axis(1, 0, 0, 0, 1)
         b = outer.pop() if outer else nothing
-        task_rows = max(1, min(b.extent, _TASK_BYTES // max(1, row_elements * self.itemsize)))
+        task_rows = larger(1, smaller(b.extent, _TASK_BYTES // larger(1, row_elements * self.itemsize)))
         axes = [b, *outer, *[nothing] * (MAX_RANK - 1 - len(outer))]
         return [
             *given,
@@ -125,8 +126,8 @@ class PadSpec(KernelSpec):
 def _cut(axis: Axis) -> Axis:
     """The axis without what is cut off from the source, as if that were not there."""
     after = axis.extent - axis.before - axis.source_extent
-    kept = axis.source_extent - max(0, -axis.before) - max(0, -after)
-    return axis._replace(before=max(0, axis.before), source_extent=max(0, kept))
+    kept = axis.source_extent - larger(0, -axis.before) - larger(0, -after)
+    return axis._replace(before=larger(0, axis.before), source_extent=larger(0, kept))
 
 
 def _is_padded(axis: Axis) -> bool:

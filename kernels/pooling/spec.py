@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
@@ -131,10 +132,10 @@ class PoolPlanesSpec(KernelSpec):
         vectors = -(-named["out_width"] // _LONGEST_VECTOR)
         reach = vectors * _LONGEST_VECTOR * self.stride + named["kernel_width"] - 1
         margin = _whole_vectors(named["pad_width"])
-        pitch = margin + _whole_vectors(max(reach - named["pad_width"], named["width"]))
+        pitch = margin + _whole_vectors(larger(reach - named["pad_width"], named["width"]))
         beyond = (named["out_width"] - 1) * self.stride + named["kernel_width"] > named["width"]
         rows = (_BLOCK_BYTES // (4 * pitch) - named["kernel_height"]) // named["stride_height"] + 1
-        rows_each = max(1, min(rows, named["out_height"]))
+        rows_each = larger(1, smaller(rows, named["out_height"]))
         return [*sizes, rows_each, margin, reach, pitch, int(beyond or named["pad_width"] > 0)]
 
     @property
@@ -144,7 +145,7 @@ class PoolPlanesSpec(KernelSpec):
     def tasks(self, sizes: Sequence[int]) -> int:
         images, channels, height, width, out_height, out_width, *_ = sizes
         blocks = -(-out_height // sizes[len(self.SIZES)])
-        return images * channels * blocks if min(height, width, out_width) > 0 else 0
+        return images * channels * blocks if smaller(height, width, out_width) > 0 else 0
 
     def scratch_bytes(self, sizes: Sequence[int]) -> int:
         """The rows that a task reads, if it has to copy them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from jitonnx.kernels.parts.sizes import larger
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
@@ -33,9 +34,9 @@ class LoopsSpec(KernelSpec):
     def complete(self, sizes: Sequence[int]) -> Sequence[int]:
         extents = sizes[: self.rank]
         rows, columns = prod(extents[:-1]), extents[-1]
-        rows_each = max(1, TASK_ELEMENTS // max(1, columns))
+        rows_each = larger(1, TASK_ELEMENTS // larger(1, columns))
         columns_each = columns if columns <= 2 * TASK_ELEMENTS else TASK_ELEMENTS
-        return [*sizes, rows_each, columns_each, -(-columns // max(1, columns_each)), rows]
+        return [*sizes, rows_each, columns_each, -(-columns // larger(1, columns_each)), rows]
 
     def tasks(self, sizes: Sequence[int]) -> int:
         rows_each, _, pieces, rows = sizes[self.first_cut : self.first_cut + 4]

@@ -12,6 +12,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
@@ -173,8 +174,8 @@ class ResizePlanesSpec(KernelSpec):
     def complete(self, sizes: Sequence[int]) -> Sequence[int]:
         """SIZES, then row_block, for 16 tasks or more, and pitch: elements of a row of out_width that is kept."""
         images, channels, _, _, height, width, *_ = sizes
-        blocks = -(-16 // max(images * channels, 1))
-        return [*sizes, max(1, -(-height // blocks)), width + _OVERHANG]
+        blocks = -(-16 // larger(images * channels, 1))
+        return [*sizes, larger(1, -(-height // blocks)), width + _OVERHANG]
 
     @property
     def size_count(self) -> int:
@@ -221,7 +222,7 @@ class RepeatPlanesSpec(KernelSpec):
         """SIZES, then the rows of x in a task."""
         _, _, height, width, down, *_ = sizes
         written = width * self.across * down * self.itemsize
-        return [*sizes, max(1, min(height, _REPEAT_BYTES // max(written, 1)))]
+        return [*sizes, larger(1, smaller(height, _REPEAT_BYTES // larger(written, 1)))]
 
     @property
     def size_count(self) -> int:

@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from jitonnx.kernels.parts.axes import MAX_RANK, dense, merged
+from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
@@ -92,9 +93,9 @@ class ScatterElementsSpec(_ScatterSpec):
         outer = merged(axes)
         along = not outer or outer[-1][1] != 1
         slow, fast = ((1, 0), (extent, stride, 0)) if along else ((extent, stride), outer.pop())
-        block = fast[0] if along else min(fast[0], _BLOCK)
-        blocks = -(-fast[0] // max(1, block))
-        task_units = max(1, _TASK_BYTES // max(1, slow[0] * block * self._itemsizes[0]))
+        block = fast[0] if along else smaller(fast[0], _BLOCK)
+        blocks = -(-fast[0] // larger(1, block))
+        task_units = larger(1, _TASK_BYTES // larger(1, slow[0] * block * self._itemsizes[0]))
         counts = [prod(axis[0] for axis in outer) * blocks, task_units, len(outer), blocks, block]
         rest = [(1, 0, 0)] * (MAX_RANK - len(outer))
         return [*given, *counts, *slow, *fast, *(number for axis in (*outer, *rest) for number in axis)]
@@ -137,8 +138,8 @@ class ScatterRowsSpec(_ScatterSpec):
     def complete(self, sizes: Sequence[int]) -> Sequence[int]:
         """GIVEN -> SIZES."""
         given, item = list(sizes[: len(self.GIVEN)]), self._itemsizes[0]
-        block = max(_LEAST_RUN // item, _TASK_BYTES // max(1, given[0] * item))
-        return [*given, min(block, max(1, given[1]))]
+        block = larger(_LEAST_RUN // item, _TASK_BYTES // larger(1, given[0] * item))
+        return [*given, smaller(block, larger(1, given[1]))]
 
     def tasks(self, sizes: Sequence[int]) -> int:
         count, run = sizes[:2]

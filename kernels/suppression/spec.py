@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from jitonnx.kernels.parts.sizes import smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
@@ -50,7 +51,7 @@ class SuppressionSpec(KernelSpec):
         """As if an eighth of the boxes, but for 100 of them, were compared with 20 each: the data tells."""
         batches, classes, boxes, _ = sizes
         rows = batches * classes
-        return Work(rows * (4 * boxes + 400 * min(boxes, 100 + boxes // 8)), rows * 20 * boxes)
+        return Work(rows * (4 * boxes + 400 * smaller(boxes, 100 + boxes // 8)), rows * 20 * boxes)
 
 
 @dataclass(frozen=True)
@@ -68,4 +69,4 @@ class SelectedSpec(KernelSpec):
 
     def work(self, sizes: Sequence[int]) -> Work:
         batches, classes, most = sizes
-        return Work(0, batches * classes * (8 + 32 * min(most, 8)))
+        return Work(0, batches * classes * (8 + 32 * smaller(most, 8)))

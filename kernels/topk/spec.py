@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from jitonnx.kernels.parts.sharing import units_per_task
+from jitonnx.kernels.parts.sizes import larger
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
@@ -56,7 +57,7 @@ class TopKSpec(KernelSpec):
         """GIVEN -> SIZES."""
         given = list(sizes[: len(self.GIVEN)])
         length, k = given[1:3]
-        capacity = max(4 * k, _LEAST_CANDIDATES)
+        capacity = larger(4 * k, _LEAST_CANDIDATES)
         capacity = capacity if 2 * capacity < length else length
         return [*given, capacity, int(capacity == length and k * self._look_cycles(length) < 8 * length)]
 

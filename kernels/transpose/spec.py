@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import ClassVar, NamedTuple
 
+from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
@@ -118,9 +119,9 @@ class TransposeSpec(KernelSpec):
         slack = self._slack(mode, a, b.target, _LINE_BYTES), self._slack(mode, b, a.source, _ALIASING_BYTES)
         c = _repeated(outer)
         outer = [axis for axis in outer if axis is not c]
-        each = self.itemsize * min(a.extent, blocks[0]) * min(b.extent, blocks[1])
+        each = self.itemsize * smaller(a.extent, blocks[0]) * smaller(b.extent, blocks[1])
         repeated = mode == STRIDED or (mode == TILES and self._by_shuffles(a, b))
-        repeats = max(1, _BLOCK_BYTES // max(1, each)) if repeated else 1
+        repeats = larger(1, _BLOCK_BYTES // larger(1, each)) if repeated else 1
         inner = [mode, *a, blocks[0], *b, blocks[1], *slack, *c, repeats]
         flat = [number for axis in outer for number in axis] + [*_NOTHING] * (MAX_RANK - 1 - len(outer))
         return [*given, *inner, prod([axis.extent for axis in outer]), len(outer), *flat]
@@ -157,8 +158,8 @@ class TransposeSpec(KernelSpec):
                     break
             return block, block
         items = _BLOCK_BYTES // self.itemsize
-        along_a = min(a.extent, items)
-        return max(1, along_a), max(1, items // max(1, along_a))
+        along_a = smaller(a.extent, items)
+        return larger(1, along_a), larger(1, items // larger(1, along_a))
 
     def tasks(self, sizes: Sequence[int]) -> int:
         if 0 in sizes[:MAX_RANK]:
