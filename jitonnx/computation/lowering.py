@@ -187,6 +187,13 @@ class Lowered:
     assumptions: Assumptions
 
 
+def spelled(node: Node) -> tuple[list[Statement], tuple[Value, ...]]:
+    """The computations of one node, over its own inputs, and their results."""
+    to = Lowering()
+    to._node = node
+    return to.statements, as_tuple(node.operator.lower(to, *node.inputs))
+
+
 def lower(graph: Graph) -> Lowered:
     """The statements of a graph whose types are inferred. Errors name the node."""
     with noting(graph.assumptions.apart()):

@@ -115,7 +115,7 @@ def extract(
     constants = dict.fromkeys(value for node in nodes for value in node.inputs if value is not None)
     for value in constants:
         if value.producer is None and value not in values:
-            values[value] = Value(value.name, value.type, _with_sizes(value.contents, sizes))
+            values[value] = Value(value.name, value.type, _with_sizes(value, sizes))
     for node in nodes:
         arguments = [None if value is None else values[value] for value in node.inputs]
         names = [value.name for value in node.outputs]
@@ -143,9 +143,10 @@ def _sizes(old: Sequence[Type], new: Sequence[Type]) -> dict[str, DimLike]:
     return sizes
 
 
-def _with_sizes(contents: np.ndarray | None, sizes: Mapping[str, DimLike]) -> np.ndarray | None:
+def _with_sizes(value: Value, sizes: Mapping[str, DimLike]) -> np.ndarray | None:
     """Contents with variables replaced by sizes; the same array where it holds numbers only."""
+    contents = value.contents
     if contents is None or not is_symbolic(contents):
         return contents
-    elements = [substitute(element, sizes) for element in contents.flat]
-    return contents_array(elements, contents.shape)
+    found = contents_array([substitute(element, sizes) for element in contents.flat], contents.shape)
+    return found if is_symbolic(found) else found.astype(value.dtype.numpy)

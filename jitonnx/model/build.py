@@ -17,6 +17,7 @@ from jitonnx.ir.strings import string_scalar, strings_of
 from jitonnx.ir.types import Type
 from jitonnx.model.check import (
     FIRST_IR_WITH_OPSETS,
+    GRADIENT,
     FunctionKey,
     Opsets,
     captured,
@@ -28,6 +29,7 @@ from jitonnx.model.functions import Scope, enter
 from jitonnx.model.tensors import TensorReader
 from jitonnx.model.types import Dimensions, declaration, tensor_type, value_type
 from jitonnx.ops.composite import Composite, Nodes
+from jitonnx.ops.onnx.identity import Identity
 from jitonnx.ops.registry import canonical, registry
 from jitonnx.proto import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
 
@@ -144,6 +146,8 @@ class Builder:
                 (name,) = node.output
                 array = self._constant(node, scope)
                 scope.values[name] = graph.add_constant(array, scope.name(name))
+            elif (canonical(node.domain), node.op_type) == GRADIENT:
+                self._gradient(graph, node, scope)
             else:
                 self._node(graph, node, scope)
 
@@ -159,6 +163,29 @@ class Builder:
                     f"This is an invalid model. The function {function.name} defines no value for its output {formal!r}"
                 )
             scope.values[actual] = inner.values[formal]
+
+    def _gradient(self, graph: Graph, node: NodeProto, scope: Scope) -> None:
+        """The nodes that compute what a Gradient gives, which names the tensors between which it differentiates."""
+        from jitonnx.gradient.differentiate import gradients  # few models have any
+
+        attributes = self._attributes(node, scope)
+        xs, zs, y = attributes.get("xs", ()), attributes.get("zs", ()), attributes.get("y")
+        unknown = [name for name in (*xs, *zs, y) if scope.values.get(name) is None]
+        if unknown or not xs or len(node.input) != len(xs) + len(zs) or len(node.output) > len(xs):
+            raise InvalidGraph(
+                f"This is an invalid model. In {describe(node)}: it has {len(node.input)} inputs and "
+                f"{len(node.output)} outputs for xs {list(xs)} and zs {list(zs)}"
+                + (f"; no tensor in front of it has the name {unknown[0]!r}" if unknown else "")
+            )
+        named: list[Any] = [scope.values[name] for name in (*xs, *zs)]
+        fed: list[Any] = [scope.values[name] for name in node.input]
+        given = {value: other for value, other in zip(named, fed, strict=True) if value is not other}
+        origin = (f"{scope.prefix}{node.name}" if node.name else describe(node),)
+        result: Any = scope.values[str(y)]
+        found = _failing(lambda: tuple(gradients(graph, result, named[: len(xs)], given, origin)))
+        for name, value in zip(node.output, found, strict=False):
+            if name:
+                (scope.values[name],) = graph.add(Identity(), [value], outputs=[scope.name(name)], origin=origin)
 
     def _node(self, graph: Graph, node: NodeProto, scope: Scope) -> None:
         where = describe(node)

@@ -15,7 +15,8 @@ from jitonnx.proto import IR_VERSION, AttributeProto, FunctionProto, GraphProto,
 from jitonnx.records import dataclass
 
 FIRST_IR_WITH_OPSETS = 3
-HANDLED_BY_THE_LOADER = {("", "Constant")}
+GRADIENT = ("ai.onnx.preview.training", "Gradient")
+HANDLED_BY_THE_LOADER = {("", "Constant"), GRADIENT}
 """Operators without a declaration: they never become nodes."""
 IMPORTED_ANYWAY = {"ai.onnx.ml", "ai.onnx.training", "com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc"}
 """Domains that onnxruntime takes for imported, in version 1: models made for it leave the import out."""
@@ -208,8 +209,14 @@ def _repeated(names: Sequence[str]) -> list[str]:
 
 
 def reads(node: NodeProto) -> list[str]:
-    """Names that a node reads from the graph it stands in, those its subgraphs capture included."""
+    """Names that a node reads from the graph it stands in, those its subgraphs capture included; of a Gradient also
+    those that it differentiates by and what."""
     names = [name for name in node.input if name]
+    if (canonical(node.domain), node.op_type) == GRADIENT:
+        named = {attribute.name: attribute for attribute in node.attribute}
+        for attribute in (named.get("xs"), named.get("zs"), named.get("y")):
+            if attribute is not None:
+                names += [name.decode() for name in (*attribute.strings, attribute.s) if name]
     for graph in subgraphs(node):
         names += captured(graph)
     return names

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from jitonnx.computation import computations as c
+from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.assumptions import assume_equal
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import FLOATS, lower_halves, widen
+from jitonnx.ops.base import FLOATS, broadcast, lower_halves, widen
 
 
 class Attention(Operator):
@@ -64,4 +65,26 @@ class Attention(Operator):
         return to.emit(computation, (q, k, v) if mask is None else (q, k, v, mask), self.infer(q, k, v, mask))
 
 
-OPERATORS = (Attention,)
+class Pointwise(Operator):
+    """`expression` of the elements of its inputs, broadcast: what the derivative of an elementwise operator is."""
+
+    domain = "jitonnx"
+    versions = (1,)
+    inputs = ("inputs*",)
+    outputs = ("output",)
+    elementwise = True
+
+    expression: e.Expr
+
+    def infer(self, *inputs: Value) -> TensorType:
+        return TensorType(self.expression.dtype, broadcast(*inputs))
+
+    def evaluate(self, *arrays: np.ndarray) -> np.ndarray:
+        shape = np.broadcast_shapes(*(array.shape for array in arrays))
+        return np.broadcast_to(e.evaluate(self.expression, arrays, shape), shape)
+
+    def lower(self, to: Lowering, *inputs: Value) -> Value:
+        return to.map(self.expression, *inputs)
+
+
+OPERATORS = (Attention, Pointwise)
