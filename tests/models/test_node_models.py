@@ -28,9 +28,7 @@ from jitonnx.passes import optimize
 LACKING = frozenset(
     {
         "Col2Im",
-        "DeformConv",
         "Det",
-        "MaxUnpool",
         "ai.onnx.ml.ArrayFeatureExtractor",
         "ai.onnx.ml.Binarizer",
         "ai.onnx.ml.LabelEncoder",
