@@ -76,11 +76,11 @@ class MaxUnpool(Operator):
 
     def lower(self, to: Lowering, x: Value, indices: Value, shape: Value | None = None) -> Value:
         pooled, result = self._pooled(x.shape), self.infer(x, indices, shape)
-        flat, count = TensorType(x.dtype, (product(pooled),)), (x.type.elements,)
-        zeros = to.fill(e.constant(0, x.dtype), flat.shape)
+        flat, count = (product(pooled),), (product(x.shape),)
+        zeros = to.fill(e.constant(0, x.dtype), flat)
         operands = zeros, to.reshape(indices, count), to.reshape(x, count)
-        y = to.reshape(to.emit(c.ScatterElements(0, "none"), operands, flat), pooled)
-        return y if shape is None else _extended(to, y, result.shape)
+        y = to.reshape(to.emit(c.ScatterElements(0, "none"), operands, TensorType(x.dtype, flat)), pooled)
+        return y if result.shape is None else _extended(to, y, result.shape)
 
 
 def _extended(to: Lowering, x: Value, shape: Sequence[DimLike]) -> Value:
