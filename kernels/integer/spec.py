@@ -6,11 +6,12 @@ Integers are multiplied and summed exactly, in int32, whatever the CPU has for i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from jitonnx.kernels.parts.packing import zeros
+from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
@@ -112,30 +113,29 @@ class IntegerSpec(KernelSpec):
         """Bytes of an element in scratch memory."""
         return 4 // self.group
 
-    def row_bytes(self, depth: int) -> int:
+    def row_bytes(self, depth: Any) -> Any:
         """Bytes from one gathered row to the next: whole lines, but not a power of two of pages, whose rows would share
         places in the cache."""
         size = -(-depth // STEP) * STEP * self.row_itemsize
-        return size + STEP if size % 1024 == 0 else size
+        return size + STEP * below(size % 1024, 1)
 
     def complete(self, sizes: Sequence[int]) -> Sequence[int]:
         """Given and the epilogue's sizes -> SIZES and the epilogue's sizes."""
         given = Given(*sizes[: len(Given._fields)])
         return [*given, *self.blocks(given), *sizes[len(given) :]]
 
-    def blocks(self, given: Given) -> tuple[int, int]:
+    def blocks(self, given: Given) -> tuple[Any, Any]:
         """Rows and columns of a task, in whole tiles: few rows and all columns while the weights stay in the cache,
         else all rows that do, and some columns; up to 16 tasks of 5 microseconds at least."""
         rows, depth = _rows(given), _depth(given)
-        if 0 in (rows, given.out_channels):
-            return 1, 1
         height, tiles, panels = self.rows[0], -(-rows // self.rows[0]), -(-given.out_channels // self.width)
-        most = max(1, _ROWS_BYTES // (self.row_bytes(depth) * height))
-        wanted = max(1, min(_TASKS, rows * max(depth, 1) * given.out_channels // _TASK_PRODUCTS[self.multiply]))
-        near = depth * panels * self.width <= _NEAR_BYTES
-        row_tasks = max(min(tiles, wanted if near else 1), -(-tiles // most))
-        column_tasks = min(panels, -(-wanted // row_tasks))
-        return -(-tiles // row_tasks) * height, -(-panels // column_tasks) * self.width
+        most = larger(_ROWS_BYTES // (self.row_bytes(depth) * height), 1)
+        wanted = larger(smaller(rows * depth * given.out_channels // _TASK_PRODUCTS[self.multiply], _TASKS), 1)
+        near = below(depth * panels * self.width, _NEAR_BYTES)
+        row_tasks = larger(smaller(tiles, 1 + near * (wanted - 1)), larger(-(-tiles // most), 1))
+        column_tasks = larger(smaller(panels, -(-wanted // row_tasks)), 1)
+        rows_each, columns_each = -(-tiles // row_tasks) * height, -(-panels // column_tasks) * self.width
+        return larger(rows_each, 1), larger(columns_each, 1)
 
     def tasks(self, sizes: Sequence[int]) -> int:
         given = Given(*sizes[: len(Given._fields)])

@@ -7,8 +7,8 @@ units that the multiply-adds leave idle.
 A number is an int32 whose lower byte is left to chance, times the scale of its output. The largest weight of an output
 is 2**31 - _MARGIN, so that each is exact to 2**-24 of the largest: half a unit in the last place of that. float32 is
 finer for smaller weights, but sums of float32 products are not: the largest may be 10 times the mean magnitude of its
-output's, no more (`fit_24_bits`), and then the sums' own rounding is of the same size: errors are at most 1.25 times those
-of onnxruntime's float32 (tests/session/test_fixed24.py).
+output's, no more (`fit_24_bits`), and then the sums' own rounding is of the same size: errors are at most 1.25 times
+those of onnxruntime's float32 (tests/session/test_fixed24.py).
 
 The vectors a, b, c, d of int32 lie as A = [a3 a2 a1 d3], B = [b3 b2 b1 d2], C = [d1 c3 c2 c1], highest byte first. So
 A and B are read as they are, c is C << 8, and d is [d3 d2 d1 c3] by two funnel shifts. The lower bytes are known when
