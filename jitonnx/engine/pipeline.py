@@ -28,6 +28,7 @@ from jitonnx.engine.kept import Kept, KeptJobs, When
 from jitonnx.engine.outstanding import Outstanding
 from jitonnx.engine.ready import PROGRAM_BYTES, PROGRAMS_KEPT, Ready, Runner, shape_of, split_memory
 from jitonnx.engine.schedule import Draft, Schedule, make_schedule
+from jitonnx.engine.schedule_message import Told
 from jitonnx.engine.unforeseen import Unforeseen
 from jitonnx.errors import Fail, InvalidArgument
 from jitonnx.interpreter import on_numpy
@@ -252,16 +253,9 @@ class Engine:
         if self.compiled is None and not self.unplanned and self._source is not None:
             types = [_fixed(kind, sizes) for kind, sizes in zip(self._input_types, fixed, strict=True)]
             engine = self if types == self._input_types else self.part(specialise(self._source, types))
-        if engine.compiled is None:
-            raise Fail(f"no single program serves ranges of shapes: {engine.why_not_all()}")
+        if engine.unplanned:
+            raise Fail(f"no single plan serves ranges of shapes: {engine.unplanned}")
         return engine
-
-    def why_not_all(self) -> str:
-        """Why there is no plan for all shapes that the inputs may have."""
-        if self.unplanned:
-            return self.unplanned
-        assert self.schedule is not None
-        return f"the model is run in several steps: {self.schedule.explained()}"
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The outputs for inputs in the order of the graph's, whose types have been checked."""
@@ -310,9 +304,14 @@ class Engine:
 
     @forks.cached_property
     def _sizing(self) -> Sizing:
-        declared = [kind.shape or () for kind in self._input_types]
+        given, pairs = self.told
+        return Sizing([shape or () for shape in given], pairs)
+
+    @property
+    def told(self) -> Told:
+        """What tells whether this engine has a plan for the inputs that are fed."""
         assumptions = self.compiled.plan.assumptions if self.compiled else self.graph.assumptions
-        return Sizing(declared, [pair for pair in assumptions if self._told(pair)])
+        return Told([kind.shape for kind in self._input_types], [pair for pair in assumptions if self._told(pair)])
 
     def _told(self, pair: Pair) -> bool:
         """Whether the inputs' shapes alone tell if two sizes are equal."""
@@ -465,7 +464,8 @@ class Engine:
 
 def _fixed(kind: Type, sizes: Sequence[int | None]) -> Type:
     """The type with the sizes that are known."""
-    assert kind.shape is not None
+    if kind.shape is None:
+        return kind
     return TensorType(
         kind.dtype, tuple(dim if size is None else size for dim, size in zip(kind.shape, sizes, strict=True))
     )

@@ -103,10 +103,21 @@ class SavedPlan(NamedTuple):
     symbols: Sequence[str]
 
 
-class Part(NamedTuple):
-    """What serves shapes that were open when the file was written: a plan.
+class SavedSchedule(NamedTuple):
+    """Steps, as `engine/schedule_message.py` writes them.
 
-    number: which one of the artifact's.
+    constants: arrays that they name by position. plans: those of its native parts, in order.
+    """
+
+    message: Any
+    constants: Sequence[npt.NDArray[np.generic]]
+    plans: Sequence[int]
+
+
+class Part(NamedTuple):
+    """What serves shapes that were open when the file was written, or a model that is run in steps.
+
+    kind: "plan" or "schedule". number: which one of the artifact's.
     """
 
     kind: str
@@ -192,7 +203,7 @@ class Artifact:
         program = Program(
             Steps(wiring, offsets, sizes, columns),
             saved["arena_bytes"],
-            self.arrays(saved["constants"]),
+            self._arrays(saved["constants"]),
             Tensors.of([_tensor(*tensor) for tensor in saved["inputs"]]),
             Tensors.of([_tensor(*tensor) for tensor in saved["outputs"]]),
         )
@@ -201,10 +212,16 @@ class Artifact:
     def plan(self, number: int) -> SavedPlan:
         """A plan; its constants are views into the file."""
         saved = self._line(self._front["plans"][number])
-        symbols = self._front["code"]["symbols"]
-        return SavedPlan(saved["plan"], self.arrays(saved["constants"]), [symbols[place] for place in saved["kernels"]])
+        every = self._front["code"]["symbols"]
+        symbols = [every[place] for place in saved["kernels"]]
+        return SavedPlan(saved["plan"], self._arrays(saved["constants"]), symbols)
 
-    def arrays(self, places: Sequence[int]) -> list[npt.NDArray[Any]]:
+    def schedule(self, number: int) -> SavedSchedule:
+        """A schedule; its constants are views into the file."""
+        saved = self._line(self._front["schedules"][number])
+        return SavedSchedule(saved["schedule"], self._arrays(saved["constants"]), saved["plans"])
+
+    def _arrays(self, places: Sequence[int]) -> list[npt.NDArray[Any]]:
         """Constants by position, as bytes, and flags behind them."""
         constants: list[npt.NDArray[Any]] = [*self._constants, *(flag.word for flag in self.flags)]
         return [constants[place] for place in places]

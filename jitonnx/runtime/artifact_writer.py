@@ -23,6 +23,7 @@ from .artifact import (
     Part,
     SavedPlan,
     SavedProgram,
+    SavedSchedule,
     ShapeRange,
 )
 from .cpu import CpuNeeded
@@ -44,7 +45,7 @@ class Contents:
     flags: the words among their constants that kernels write to.
     objects: the object code of each kernel by its symbol. driver: that of the driver, for the same machine.
     explanation: what `jitonnx explain` prints.
-    plans: those of the parts. parts: what serves the ranges of shapes; if `open`, all that they hold for.
+    plans, schedules: those of the parts. parts: what serves the ranges of shapes; if `open`, all that they hold for.
     """
 
     writer: str
@@ -57,6 +58,7 @@ class Contents:
     driver: bytes
     explanation: str = ""
     plans: Sequence[SavedPlan] = ()
+    schedules: Sequence[SavedSchedule] = ()
     parts: Sequence[Part] = ()
     ranges: Sequence[ShapeRange] = ()
     open: bool = False
@@ -77,6 +79,8 @@ def write(path: str | os.PathLike[str], contents: Contents, durable: bool = Fals
         constants.add_all(saved.program.constants)
     for plan in contents.plans:
         constants.add_all(plan.constants)
+    for schedule in contents.schedules:
+        constants.add_all(schedule.constants)
     lines = _Lines()
     front = {
         "writer": contents.writer,
@@ -93,6 +97,7 @@ def write(path: str | os.PathLike[str], contents: Contents, durable: bool = Fals
             for saved in contents.programs
         ],
         "plans": [lines.add(_plan(plan, constants, symbols)) for plan in contents.plans],
+        "schedules": [lines.add(_schedule(schedule, constants)) for schedule in contents.schedules],
         "parts": contents.parts,
         "ranges": [(served.part, served.low, served.high) for served in contents.ranges],
         "explanation": lines.add(contents.explanation) if contents.explanation else None,
@@ -240,6 +245,10 @@ def _program(saved: SavedProgram, constants: _ConstantTable, symbols: Mapping[st
 def _plan(saved: SavedPlan, constants: _ConstantTable, symbols: Mapping[str, int]) -> dict[str, Any]:
     kernels = [symbols[symbol] for symbol in saved.symbols]
     return {"plan": saved.message, "constants": constants.numbers(saved.constants), "kernels": kernels}
+
+
+def _schedule(saved: SavedSchedule, constants: _ConstantTable) -> dict[str, Any]:
+    return {"schedule": saved.message, "constants": constants.numbers(saved.constants), "plans": saved.plans}
 
 
 def _tensor(spec: TensorSpec) -> tuple[str, str, tuple[int, ...]]:

@@ -83,8 +83,11 @@ class SavedEngine:
         return "\n".join([*lines, "", self.artifact.explanation()])
 
     def runner(self, shapes: Shapes) -> Runner | None:
-        """As an engine's."""
-        return self._behind().runner(shapes) if self._behind and self._unknown(shapes) else None
+        """What does as `run` for inputs of these shapes, where that is more than one native call; else None."""
+        serving = self._serving(shapes)
+        if isinstance(serving, Ready):
+            return None
+        return self._behind().runner(shapes) if serving is None and self._behind is not None else serving
 
     def known_program(self, shapes: Shapes) -> Ready | None:
         """The program for these shapes if it has been used before."""
@@ -92,19 +95,14 @@ class SavedEngine:
         return self._parts.find(shapes) if found is None and self.artifact.parts else found
 
     def program(self, shapes: Shapes) -> Ready | None:
-        """The program for these shapes. InvalidArgument, with the shapes that there are, if there is none.
+        """The program for these shapes, None where a run is more than one native call: `run` knows what to do.
 
-        None where the engine behind an open artifact has none: `run` knows what to do.
+        InvalidArgument, with the shapes that there are, if the artifact is not for these.
         """
-        number = self._numbers.get(shapes)
-        if number is not None:
-            return self._ready.get(shapes, partial(self._made, number))
-        made = self._parts.program(shapes) if self.artifact.parts else None
-        if made is not None:
-            return made
-        if self._behind is None:
-            raise InvalidArgument(self._missing(shapes))
-        return self._behind().program(shapes)
+        serving = self._serving(shapes)
+        if serving is None and self._behind is not None:
+            return self._behind().program(shapes)
+        return serving if isinstance(serving, Ready) else None
 
     def status(self) -> tuple[str, int, int, int]:
         """As an engine's: all code is there."""
@@ -116,22 +114,30 @@ class SavedEngine:
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The outputs for inputs whose types have been checked."""
-        ready = self.program(tuple(map(shape_of, inputs)))
-        if ready is not None:
-            return ready.run(inputs)
-        assert self._behind is not None, "Bug: an artifact without a model behind it has no program"
-        return self._behind().run(inputs)
+        serving = self._serving(tuple(map(shape_of, inputs)))
+        if isinstance(serving, Ready):
+            return serving.run(inputs)
+        if serving is None:
+            assert self._behind is not None, "Bug: nothing serves a run, and nobody was told"
+            return self._behind().run(inputs)
+        return serving(inputs)
+
+    def _serving(self, shapes: Shapes) -> Ready | Runner | None:
+        """What runs inputs of these shapes; None if that is left to the engine behind the artifact."""
+        number = self._numbers.get(shapes)
+        if number is not None:
+            return self._ready.get(shapes, partial(self._made, number))
+        serving = self._parts.serving(shapes) if self.artifact.parts else None
+        if serving is None and self._behind is None:
+            raise InvalidArgument(self._missing(shapes))
+        return serving
 
     @forks.cached_property
     def _parts(self) -> SavedParts:
         with forks.critical:
             from jitonnx.saved.parts import SavedParts
 
-        return SavedParts(self.artifact, self.settings.threads, self._table_bytes, self._frames)
-
-    def _unknown(self, shapes: Shapes) -> bool:
-        """Whether the artifact has nothing for these shapes."""
-        return shapes not in self._numbers and not (self.artifact.parts and self._parts.program(shapes))
+        return SavedParts(self.artifact, self.settings.threads, self._table_bytes, self._frames, self._behind)
 
     def _made(self, number: int) -> Ready:
         saved = self.artifact.program(number)

@@ -5,49 +5,74 @@ Imported when such a shape is first run: nothing else of an artifact needs the p
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
+from typing import TYPE_CHECKING
 
+from jitonnx import forks
 from jitonnx.engine.kept import Kept
-from jitonnx.engine.ready import PROGRAMS_KEPT, Code, Ready
+from jitonnx.engine.ready import PROGRAMS_KEPT, Code, Ready, Runner
 from jitonnx.errors import Fail, InvalidArgument
-from jitonnx.ir.assumptions import holds
-from jitonnx.plan.outline import Outline
-from jitonnx.plan.outline_message import OutlineError, from_message
-from jitonnx.runtime.artifact import Artifact
+from jitonnx.ir.assumptions import Pair, holds
+from jitonnx.plan.outline import Outline, Sizing
+from jitonnx.plan.outline_message import from_message
+from jitonnx.runtime.artifact import Artifact, Part
 from jitonnx.runtime.frames import FramePool
 from jitonnx.runtime.program import Shapes
 
+if TYPE_CHECKING:
+    from jitonnx.engine.pipeline import Engine
+    from jitonnx.saved.steps import SavedSteps
+
 
 class SavedParts:
-    """The parts of an artifact. table_bytes: memory that the programs kept may hold. frames: to run in."""
+    """The parts of an artifact.
 
-    def __init__(self, artifact: Artifact, threads: int, table_bytes: int, frames: FramePool) -> None:
-        self._artifact, self._threads, self._frames = artifact, threads, frames
-        self._plans: Kept[Code] = Kept(len(artifact.parts))
+    table_bytes: memory that the programs kept may hold. frames: to run in. behind: loads the model of an open artifact,
+    and gives its engine, for runs that meet what a schedule is not for.
+    """
+
+    def __init__(
+        self,
+        artifact: Artifact,
+        threads: int,
+        table_bytes: int,
+        frames: FramePool,
+        behind: Callable[[], Engine] | None = None,
+    ) -> None:
+        self._artifact, self._threads, self._table_bytes, self._frames = artifact, threads, table_bytes, frames
+        self._behind = behind
+        self._made: Kept[Code | SavedSteps] = Kept(len(artifact.parts))
         self._programs: Kept[Ready] = Kept(PROGRAMS_KEPT, Ready.memory_bytes, table_bytes)
 
     def find(self, shapes: Shapes) -> Ready | None:
         """The program for these shapes if it has been made and kept."""
         return self._programs.find(shapes)
 
-    def program(self, shapes: Shapes) -> Ready | None:
-        """The program for these shapes; None if they are in no range, or no part of an open artifact holds for them.
+    def serving(self, shapes: Shapes) -> Ready | Runner | None:
+        """The program for these shapes, or what follows the steps; None if they are in no range, or no part of an open
+        artifact holds for them.
 
-        InvalidArgument if they are in a range and its plan does not hold for them.
+        InvalidArgument if they are in a range and its part does not hold for them.
         """
         found = self._programs.find(shapes)
         if found is not None:
             return found
         unmet: list[str] = []
-        for number in self._serving(shapes):
-            code = self._code(self._artifact.parts[number].number)
-            outline = code.outline
-            sizes = outline.sizes(shapes) if _ranks_fit(outline, shapes) else None
-            if sizes is not None:
-                return self._programs.get(shapes, partial(code.ready, sizes, self._threads, self._frames))
+        for number in self._candidates(shapes):
+            part = self._made.get(number, partial(self._part, self._artifact.parts[number]))
+            if isinstance(part, Code):
+                sizes = part.outline.sizes(shapes) if _ranks_fit(part.outline, shapes) else None
+                if sizes is not None:
+                    return self._programs.get(shapes, partial(part.ready, sizes, self._threads, self._frames))
+                unmet_here = partial(_unmet, part.outline.assumed(), part.outline.sizes)
+            else:
+                sizes = part.sizes(shapes)
+                if sizes is not None:
+                    return partial(part.follow, sizes)
+                unmet_here = partial(_unmet, part.pairs, part.sizing)
             if not self._artifact.open:
-                unmet.append(_unmet(outline, shapes))
+                unmet.append(unmet_here(shapes))
         if unmet:
             listed = ", ".join(map(str, map(list, shapes)))
             raise InvalidArgument(
@@ -57,35 +82,43 @@ class SavedParts:
             )
         return None
 
-    def _serving(self, shapes: Shapes) -> Iterable[int]:
+    def _candidates(self, shapes: Shapes) -> Iterable[int]:
         """The parts that may hold for the shapes."""
         artifact = self._artifact
         if artifact.open:
             return range(len(artifact.parts))
         return [one.part for one in artifact.ranges if one.misfit(shapes) is None]
 
+    def _part(self, part: Part) -> Code | SavedSteps:
+        try:
+            return self._code(part.number) if part.kind == "plan" else self._steps(part.number)
+        except ValueError as error:  # OutlineError, ScheduleError
+            raise Fail(f"{self._artifact.name} is damaged: {error}") from error
+
+    def _steps(self, number: int) -> SavedSteps:
+        with forks.critical:
+            from jitonnx.saved.steps import SavedSteps
+
+        saved = self._artifact.schedule(number)
+        codes = map(self._code, saved.plans)
+        behind, bytes = self._behind, self._table_bytes
+        return SavedSteps(self._artifact.name, saved, codes, self._threads, self._frames, bytes, behind)
+
     def _code(self, number: int) -> Code:
         """That of a plan."""
-
-        def made() -> Code:
-            saved = self._artifact.plan(number)
-            try:
-                outline = from_message(saved.message, saved.constants)
-            except OutlineError as error:
-                raise Fail(f"{self._artifact.name} is damaged: {error}") from error
-            return Code(outline, saved.symbols, self._artifact.addresses, self._artifact.flags)
-
-        return self._plans.get(number, made)
+        saved = self._artifact.plan(number)
+        outline = from_message(saved.message, saved.constants)
+        return Code(outline, saved.symbols, self._artifact.addresses, self._artifact.flags)
 
 
 def _ranks_fit(outline: Outline, shapes: Shapes) -> bool:
     return all(len(tensor.shape) == len(shape) for tensor, shape in zip(outline.inputs, shapes, strict=True))
 
 
-def _unmet(outline: Outline, shapes: Shapes) -> str:
-    """What a plan assumes that does not hold for the shapes."""
-    sizes = outline.sizes.bound(shapes)
+def _unmet(pairs: Iterable[Pair], sizing: Sizing, shapes: Shapes) -> str:
+    """What a part assumes that does not hold for the shapes."""
+    sizes = sizing.bound(shapes)
     if sizes is None:
         return "inputs disagree on the size of a dimension that they share"
-    wrong = [f"{a} = {b}" for a, b in outline.assumed() if not holds((a, b), sizes)]
+    wrong = [f"{a} = {b}" for a, b in pairs if not holds((a, b), sizes)]
     return f"the code is for {' and '.join(wrong)}"

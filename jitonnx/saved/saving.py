@@ -9,13 +9,25 @@ from typing import TYPE_CHECKING
 
 from jitonnx.api.environment import get_version_string
 from jitonnx.api.inputs import Size, choose_shapes, ends
-from jitonnx.engine.pipeline import Compiled, Engine
+from jitonnx.engine.compiled import Compiled
+from jitonnx.engine.pipeline import Engine
+from jitonnx.engine.schedule_message import NotStorable
+from jitonnx.engine.schedule_message import to_message as steps_to_message
 from jitonnx.errors import Fail, InvalidArgument
 from jitonnx.ir.declaration import Declaration
-from jitonnx.runtime.artifact import Argument, ModelInfo, Part, SavedPlan, SavedProgram, ShapeRange
+from jitonnx.plan.outline_message import to_message
+from jitonnx.runtime.artifact import (
+    Argument,
+    ModelInfo,
+    Part,
+    SavedPlan,
+    SavedProgram,
+    SavedSchedule,
+    ShapeRange,
+)
 from jitonnx.runtime.artifact_writer import Contents, write
 from jitonnx.runtime.driver import driver_code
-from jitonnx.runtime.program import Flag, Shapes
+from jitonnx.runtime.program import Shapes
 
 if TYPE_CHECKING:
     from jitonnx.opening import OpenedModel
@@ -35,63 +47,118 @@ def save(
 ) -> int:
     """Write a session's model, about which `info` tells, with programs for `shapes`; returns the file's size in bytes.
 
-    Raises InvalidArgument for shapes that do not fit or leave something open, Fail for a model that needs NumPy.
+    Raises InvalidArgument for shapes that do not fit or leave something open, Fail for what no file can hold.
     """
     engine, declared = session.engine, session.declared_inputs
     assert isinstance(engine, Engine), "Bug: an artifact is saved again"
     sets = _all_shapes(declared, engine, shapes)
-    programs, parts = [], []
-    for low, high in sets:
-        if low == high:
-            compiled, program = _program(engine, low)
-            parts.append(compiled)
-            programs.append(program)
-    serving, ranges = _ranges(engine, [one for one in sets if one[0] != one[1]])
-    parts += serving
-    flags: dict[int, Flag] = {id(flag): flag for compiled in parts for flag in compiled.plan.flags}
-    objects = {symbol: code for compiled in parts for symbol, code in compiled.objects().items()}
-    return write(
-        path,
-        Contents(
-            get_version_string(),
-            engine.target.needed_by(feature for compiled in parts for feature in compiled.plan.features),
-            threads,
-            info,
-            programs,
-            list(flags.values()),
-            objects,
-            driver_code(engine.cache),
-            _explanation(session, sets[0][0]),
-            [_plan(compiled) for compiled in serving],
-            [Part("plan", number) for number in range(len(serving))],
-            ranges,
-        ),
-    )
+    parts = _Parts()
+    programs, ranges = [], list[ShapeRange]()
+    try:
+        for low, high in sets:
+            serving = _serving(engine, low, high)
+            for one in serving:
+                _check_no_blas(one)
+            if low == high and serving[0].compiled is not None:
+                programs.append(parts.program(serving[0], low))
+            else:
+                ranges += [ShapeRange(low, high, parts.add(one)) for one in serving]
+    except NotStorable as error:
+        raise Fail(f"the model cannot be saved as an artifact: {error}") from error
+    contents = parts.contents(engine, info, threads, programs, ranges, explanation=_explanation(session, sets[0][0]))
+    return write(path, contents)
 
 
 def write_whole(engine: Engine, info: ModelInfo, path: Path) -> int:
     """Write what the kernel cache keeps of a model; returns the file's size in bytes.
 
     Explanations are left out: a session that is opened from it loads the model to give them. Raises
-    ModelRequiresCompilation if the cache does not have all of the code any more.
+    ModelRequiresCompilation if the cache does not have all of the code any more, NotStorable where no file can hold
+    what is run.
     """
-    compiled = engine.compiled
-    assert compiled is not None, "Bug: a model that is not compiled is kept"
-    fixed = engine.only_shapes is not None
-    contents = Contents(
-        get_version_string(),
-        engine.target.needed_by(compiled.plan.features),
-        engine.settings.threads,
-        info,
-        [_program(engine, engine.only_shapes)[1]] if engine.only_shapes is not None else [],
-        list(compiled.plan.flags),
-        compiled.objects(may_compile=False),
-        driver_code(engine.cache),
-        plans=[] if fixed else [_plan(compiled)],
-        parts=[] if fixed else [Part("plan", 0)],
-        open=True,
-    )
+    parts = _Parts(may_compile=False)
+    programs = []
+    if engine.compiled is not None and engine.only_shapes is not None:
+        programs.append(parts.program(engine, engine.only_shapes))
+    else:
+        parts.add(engine)
+    contents = parts.contents(engine, info, engine.settings.threads, programs, open=True)
     return write(path, contents, durable=True)
+
+
+class _Parts:
+    """What engines give to a file: their code, plans and schedules, each once."""
+
+    def __init__(self, may_compile: bool = True) -> None:
+        self._may_compile = may_compile
+        self._engines: list[Engine] = []
+        self._codes: list[Compiled] = []
+        self._plans: list[SavedPlan] = []
+        self._schedules: list[SavedSchedule] = []
+        self._parts: dict[Engine, Part] = {}
+
+    def program(self, engine: Engine, shapes: Shapes) -> SavedProgram:
+        """The program for one set of shapes, of an engine that has a plan for them."""
+        compiled, sizes = engine.compiled, engine.sizes(shapes)
+        assert compiled is not None and sizes is not None, "Bug: an engine that serves shapes is not compiled"
+        self._codes.append(compiled)
+        program = compiled.plan.instantiate(sizes, compiled.symbols)
+        return SavedProgram(program, compiled.plan.outline.is_short(program))
+
+    def add(self, engine: Engine) -> int:
+        """The number of the part that an engine is."""
+        if engine not in self._parts:
+            self._parts[engine] = self._plan(engine) if engine.compiled is not None else self._schedule(engine)
+        return list(self._parts).index(engine)
+
+    def contents(
+        self,
+        engine: Engine,
+        info: ModelInfo,
+        threads: int,
+        programs: Sequence[SavedProgram],
+        ranges: Sequence[ShapeRange] = (),
+        explanation: str = "",
+        open: bool = False,
+    ) -> Contents:
+        """All of it. Arguments as for `Contents`; engine: the model's."""
+        flags = {id(flag): flag for compiled in self._codes for flag in compiled.flags}
+        objects: dict[str, bytes] = {}
+        for compiled in self._codes:
+            if not objects.keys() >= set(compiled.symbols):
+                objects |= compiled.objects(may_compile=self._may_compile)
+        return Contents(
+            get_version_string(),
+            engine.target.needed_by(feature for compiled in self._codes for feature in compiled.plan.features),
+            threads,
+            info,
+            programs,
+            list(flags.values()),
+            objects,
+            driver_code(engine.cache),
+            explanation,
+            self._plans,
+            self._schedules,
+            list(self._parts.values()),
+            ranges,
+            open,
+        )
+
+    def _plan(self, engine: Engine) -> Part:
+        assert engine.compiled is not None
+        return Part("plan", self._saved(engine.compiled))
+
+    def _schedule(self, engine: Engine) -> Part:
+        assert engine.draft is not None, f"Bug: an engine without a plan is saved: {engine.unplanned}"
+        message, arrays = steps_to_message(engine.draft, engine.told)
+        self._schedules.append(SavedSchedule(message, arrays, [self._saved(code) for code in engine.codes]))
+        return Part("schedule", len(self._schedules) - 1)
+
+    def _saved(self, compiled: Compiled) -> int:
+        message, arrays = to_message(compiled.outline)
+        self._codes.append(compiled)
+        self._plans.append(SavedPlan(message, arrays, compiled.symbols))
+        return len(self._plans) - 1
 
 
 def model_info(model: OpenedModel) -> ModelInfo:
@@ -138,52 +205,23 @@ def _ordered(declared: Sequence[Declaration], shapes: NamedShapes, usual: Mappin
     return low.in_order(declared), high.in_order(declared)
 
 
-def _ranges(engine: Engine, wanted: Sequence[Ends]) -> tuple[list[Compiled], list[ShapeRange]]:
-    """Plans that serve ranges of shapes, and which serves which."""
-    plans: list[Compiled] = []
-    ranges = []
-    for low, high in wanted:
-        fixed = [
-            [a if a == b else None for a, b in zip(least, largest, strict=True)]
-            for least, largest in zip(low, high, strict=True)
-        ]
-        # The ends of a range may not be what is assumed of sizes between them, as 1 where it is broadcast.
-        usual = engine.serving_all(fixed)
-        ends = [engine.serving(one) for one in (low, high)] if usual is engine else []
-        for serving in dict.fromkeys([usual, *ends]):
-            compiled = serving.compiled
-            if compiled is None:
-                raise Fail(f"no single program serves ranges of shapes: {serving.why_not_all()}")
-            _check_no_blas(serving)
-            if not any(compiled is known for known in plans):
-                plans.append(compiled)
-            ranges.append(ShapeRange(low, high, next(n for n, known in enumerate(plans) if known is compiled)))
-    return plans, ranges
-
-
-def _plan(compiled: Compiled) -> SavedPlan:
-    from jitonnx.plan.outline_message import to_message
-
-    message, arrays = to_message(compiled.plan.outline)
-    return SavedPlan(message, arrays, compiled.symbols)
+def _serving(engine: Engine, low: Shapes, high: Shapes) -> list[Engine]:
+    """The engines that serve a set of shapes, or a range of such."""
+    if low == high:
+        return [engine.serving(low)]
+    fixed = [
+        [a if a == b else None for a, b in zip(least, largest, strict=True)]
+        for least, largest in zip(low, high, strict=True)
+    ]
+    # The ends of a range may not be what is assumed of sizes between them, as 1 where it is broadcast.
+    usual = engine.serving_all(fixed)
+    ends = [engine.serving(one) for one in (low, high)] if usual is engine else []
+    return list(dict.fromkeys([usual, *ends]))
 
 
 def _check_no_blas(engine: Engine) -> None:
     if engine.settings.choices.blas:
         raise Fail("the model cannot be saved as an artifact, as it is compiled to call this process's BLAS")
-
-
-def _program(engine: Engine, shapes: Shapes) -> tuple[Compiled, SavedProgram]:
-    """The program for one set of shapes, with the plan it comes from."""
-    serving = engine.serving(shapes)
-    if serving.schedule is not None:
-        reasons = serving.schedule.explained()
-        raise Fail(f"the model cannot be saved as an artifact, as it is run in several steps: {reasons}")
-    _check_no_blas(serving)
-    compiled, sizes = serving.compiled, serving.sizes(shapes)
-    assert compiled is not None and sizes is not None, "Bug: an engine that serves shapes is neither cut nor compiled"
-    program = compiled.plan.instantiate(sizes, compiled.symbols)
-    return compiled, SavedProgram(program, compiled.plan.outline.is_short(program))
 
 
 def _explanation(session: InferenceSession, shapes: Shapes) -> str:

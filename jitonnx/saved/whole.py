@@ -116,13 +116,13 @@ def open_whole(cache: KernelCache, whole: Whole, verify: bool) -> Artifact | Non
 
 
 def can_keep(model: Model, engine: Engine) -> bool:
-    """Whether a model just compiled is one that is kept: all of it compiled, and not too large.
+    """Whether a model just compiled is one that is kept: one that is planned, and not too large.
 
     A model that something was warned of is not, as that is said again at each start.
     """
-    if model.external or model.warned or engine.compiled is None:
+    if model.external or model.warned or engine.unplanned:
         return False
-    return sum(array.nbytes for array in engine.compiled.plan.outline.arrays()) <= LIMIT
+    return sum(array.nbytes for code in engine.codes for array in code.outline.arrays()) <= LIMIT
 
 
 def keeping(
@@ -142,11 +142,12 @@ def keeping(
         kept = made()
         if kept is None:
             return
+        from jitonnx.engine.schedule_message import NotStorable
         from jitonnx.saved.saving import write_whole
 
         try:
             size = kept.cache.keep_model(whole.place, whole.key, lambda path: write_whole(kept, info, path))
-        except (OSError, ModelRequiresCompilation) as error:
+        except (OSError, ModelRequiresCompilation, NotStorable) as error:
             text = f"the compiled model is not kept in the kernel cache: {error}"
         else:
             text = f"the compiled model is kept in the kernel cache: {size} bytes"

@@ -17,11 +17,14 @@ import jitonnx
 import jitonnx.kernels
 from jitonnx import errors
 from jitonnx.engine.pipeline import Engine
+from jitonnx.engine.schedule_message import ScheduleError
+from jitonnx.engine.schedule_message import from_message as steps_from_message
+from jitonnx.engine.schedule_message import to_message as steps_to_message
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.plan.outline_message import OutlineError, from_message, to_message
 from jitonnx.runtime.artifact import open_artifact
 from tests.artifact.models import elementwise, images, pairs, parts, small_cnn, spoil
-from tests.session.models import INT64, model, node, tensor
+from tests.session.models import BOOL, INT64, STRING, model, node, tensor
 
 ROOT = Path(__file__).parents[2]
 RNG = np.random.default_rng(3)
@@ -192,12 +195,39 @@ def test_the_ends_of_a_range_may_break_what_a_plan_assumes(tmp_path: Path) -> No
         assert same(session, opened, {"a": ones[:rows]})
 
 
+def test_models_that_are_run_in_steps(tmp_path: Path) -> None:
+    """For single shapes, and for ranges of them."""
+    find = model([node("NonZero", ["x"], ["y"], "find")], [tensor("x", ("N",))], [tensor("y", (1, None), INT64)])
+    for source, served, inside, outside in (
+        (find, (4,), [(4,)], (5,)),
+        (find, ((1, 9),), [(1,), (9,)], (10,)),
+        (cut_for_open_sizes(), (1, 1, (4, 9), 4), [(1, 1, 4, 4), (1, 1, 9, 4)], (1, 1, 3, 4)),
+    ):
+        session, opened = saved(source, tmp_path / "r.jitonnx", {"x": served})
+        for shape in inside:
+            assert same(session, opened, {"x": np.arange(np.prod(shape), dtype=np.float32).reshape(shape)})
+        with pytest.raises(errors.InvalidArgument, match="It was compiled for: x "):
+            opened.run(None, {"x": np.ones(outside, np.float32)})
+    assert "NonZero" in saved(find, tmp_path / "r.jitonnx", {"x": (4,)})[1].engine.explanation()
+
+
+def test_steps_that_meet_what_they_are_not_for(tmp_path: Path) -> None:
+    """A session for the model evaluates such a run on NumPy; an artifact has no model."""
+    nodes = [node("Compress", ["x", "c"], ["a"]), node("Compress", ["x", "d"], ["b"]), node("Add", ["a", "b"], ["y"])]
+    inputs = [tensor("x", ("N",)), *(tensor(name, ("N",), BOOL) for name in "cd")]
+    session, opened = saved(model(nodes, inputs, [tensor("y", None)]), tmp_path / "m.jitonnx", {"x": ((1, 9),)})
+    feeds = {"x": np.arange(4, dtype=np.float32), "c": np.arange(4) > 1, "d": np.arange(4) < 2}
+    assert same(session, opened, feeds)
+    feeds["d"] = np.arange(4) < 1
+    assert session.run(None, feeds)[0].tolist() == [2, 3]
+    with pytest.raises(errors.Fail, match=r"was not compiled for what this run meets: .* was taken to be"):
+        opened.run(None, feeds)
+
+
 def test_what_has_no_ranges(tmp_path: Path) -> None:
-    """Models that NumPy evaluates in part."""
-    cut = model([node("NonZero", ["x"], ["y"], "find")], [tensor("x", ("N",))], [tensor("y", (1, None), INT64)])
-    for source, ranges in ((cut, {"x": ((1, 4),)}), (cut_for_open_sizes(), {"x": (1, 1, (4, 9), 4)})):
-        with pytest.raises(errors.Fail, match="serves ranges of shapes: the model is run in several steps"):
-            jitonnx.InferenceSession(source).save(tmp_path / "r.jitonnx", ranges)
+    source = model([node("Relu", ["x"], ["y"])], [tensor("x", None)], [tensor("y", None)])
+    with pytest.raises(errors.Fail, match="no single plan serves ranges of shapes: not even the rank"):
+        jitonnx.InferenceSession(source).save(tmp_path / "r.jitonnx", {"x": ((1, 4),)})
     assert not (tmp_path / "r.jitonnx").exists()
 
 
@@ -299,6 +329,29 @@ def test_messages_that_are_no_plan(fault: str) -> None:
         plan["expressions"].append([[1, ["//" if fault == "expression" else "exec", left, 0]]])
     with pytest.raises(OutlineError, match="a plan that cannot be read"):
         from_message(plan, arrays)
+
+
+@pytest.mark.parametrize("fault", ["module", "class", "attribute", "step", "value", "type", "array"])
+def test_messages_that_are_no_schedule(fault: str) -> None:
+    nodes = [node("StringNormalizer", ["t"], ["u"], stopwords=["a"]), node("Identity", ["u"], ["y"])]
+    engine = jitonnx.InferenceSession(model(nodes, [tensor("t", ("N",), STRING)], [tensor("y", None, STRING)])).engine
+    assert isinstance(engine, Engine) and engine.draft is not None
+    message, arrays = steps_to_message(engine.draft, engine.told)
+    steps = json.loads(json.dumps(message))
+    assert steps_from_message(steps, arrays)
+    _, host, *_ = next(step for step in steps["graph"]["steps"] if step[0] == "host")
+    if fault in ("module", "class"):
+        host[1][fault == "class"] = {"module": "..errors", "class": "Any"}[fault]
+    elif fault == "attribute":
+        host[1][2]["nonsense"] = 1
+    elif fault == "step":
+        steps["graph"]["steps"].append(["exec"])
+    elif fault == "value":
+        host[2][0] = len(steps["values"])
+    else:
+        steps["values"][0][1 if fault == "type" else 2] = ["nonsense"] if fault == "type" else [7, "float32", [1]]
+    with pytest.raises(ScheduleError, match="steps that cannot be read"):
+        steps_from_message(steps, arrays)
 
 
 def test_every_spec_can_be_found() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,8 @@ import onnxruntime
 from onnx import helper
 
 from jitonnx import InferenceSession
+from jitonnx.engine.pipeline import Engine
+from jitonnx.saved.saving import model_info, write_whole
 from tests.session.models import node
 
 
@@ -24,13 +28,30 @@ def bytes_of(nodes: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]
 
 
 def check(model: bytes, *feeds: dict[str, Any]) -> InferenceSession:
-    """A session of the model; AssertionError unless it gives what onnxruntime gives."""
+    """A session of the model; AssertionError unless it gives what onnxruntime gives, and gives the same from a file."""
     session = InferenceSession(model)
     theirs = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
-    for feed in feeds:
-        for ours, expected in zip(session.run(None, feed), theirs.run(None, feed), strict=True):
+    results = [session.run(None, feed) for feed in feeds]
+    for feed, result in zip(feeds, results, strict=True):
+        for ours, expected in zip(result, theirs.run(None, feed), strict=True):
             assert_same(ours, expected)
+    check_kept(session, feeds, results)
     return session
+
+
+def check_kept(session: InferenceSession, feeds: Sequence[dict[str, Any]], results: Sequence[Any]) -> None:
+    """AssertionError unless what the kernel cache would keep of a model gives these results."""
+    engine = session.engine
+    assert isinstance(engine, Engine)
+    if engine.unplanned or engine.variants or session.compile_status.numpy_runs:
+        return  # which needs the model
+    with tempfile.TemporaryDirectory() as folder:
+        write_whole(engine, model_info(session._model), Path(folder) / "kept")
+        kept = InferenceSession(Path(folder) / "kept")
+        assert repr(kept.get_inputs()) == repr(session.get_inputs()) and kept.declared_inputs == session.declared_inputs
+        for feed, result in zip(feeds, results, strict=True):
+            for ours, expected in zip(kept.run(None, feed), result, strict=True):
+                assert_same(ours, expected)
 
 
 def assert_same(ours: Any, expected: Any) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from jitonnx import GraphOptimizationLevel, InferenceSession, SessionOptions
 from jitonnx.engine.schedule import NativeStep
-from jitonnx.errors import Error, Fail, InvalidArgument
+from jitonnx.errors import Error, InvalidArgument
 from jitonnx.ir.dtypes import DType
 from jitonnx.plan.tensor import Buffer
 from jitonnx.runtime.layout import address
@@ -225,15 +225,12 @@ def test_replaced_initializers() -> None:
 
 
 def test_artifacts(tmp_path: Path) -> None:
-    for name, reason in (
-        ("strings beside numbers", "Gather node .*: strings are evaluated by Python.*output 'joined': strings"),
-        ("an initializer", "output 'labels': strings are evaluated by Python"),
-    ):
+    for name in ("strings beside numbers", "an initializer"):
         model, feeds, _ = WHOLES[name]
         session = session_of(model)
-        session.run(None, feeds)
-        with pytest.raises(Fail, match=reason):
-            session.save(tmp_path / "model.jitonnx", {name: x.shape for name, x in feeds.items()})
+        expected = session.run(None, feeds)
+        session.save(tmp_path / "model.jitonnx", {name: x.shape for name, x in feeds.items()})
+        assert_equal(InferenceSession(tmp_path / "model.jitonnx").run(None, feeds), expected)
     model, feeds, _ = WHOLES["a shape of strings"]
     for size in (3, (0, 5)):
         session_of(model).save(tmp_path / "model.jitonnx", {"text": (size,)})
