@@ -10,11 +10,13 @@ from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.assumptions import assume_equal, demand_equal
 from jitonnx.ir.dims import DimLike, ceil_divide, maximum, minimum
+from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import constant_of, count_of, normalize_axis, open_like, same_dtype
+from jitonnx.ops.onnx.cast import Cast
 
 
 class Split(Operator):
@@ -31,7 +33,9 @@ class Split(Operator):
 
     @classmethod
     def upgrade(cls, node: RawNode) -> None:
-        if node.version < 13:
+        if node.version == 1 and len(node.inputs) > 1 and node.inputs[1] is not None:  # of the type of what is split
+            node.inputs[1] = node.add(Cast(to=int(DType.INT64)), [node.inputs[1]])
+        elif node.version < 13:
             node.attribute_to_input("split", 1)
         if len(node.inputs) < 2:
             node.attributes["num_outputs"] = len(node.outputs)

@@ -56,7 +56,7 @@ CASES: list[Case] = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_training(case: Case) -> None:
+def test_optimizers(case: Case) -> None:
     check(case)
 
 
