@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 OPSET = 20
 VOCABULARY, WIDTH, HEADS = 1000, 256, 4
+"""Sizes; the decoders are of another width, too."""
 
 Feeds = dict[str, np.ndarray]
 
@@ -189,66 +190,66 @@ def _decoder(
     return LoopCase(f"{name}, {length} tokens", _model(writer, inputs, outputs), feeds, length)
 
 
-def lstm_decoder(length: int = 64) -> LoopCase:
+def lstm_decoder(length: int = 64, width: int = WIDTH) -> LoopCase:
     """Embedding, an LSTM's step, logits, ArgMax."""
     body = _Writer(4, "body_")
     x = body.add(
-        "Unsqueeze", body.add("Gather", body.weights(VOCABULARY, WIDTH, scale=1.0), "token"), body.constant([0])
+        "Unsqueeze", body.add("Gather", body.weights(VOCABULARY, width, scale=1.0), "token"), body.constant([0])
     )
     _, h, c = body.add(
         "LSTM",
         x,
-        body.weights(1, 4 * WIDTH, WIDTH, scale=0.08),
-        body.weights(1, 4 * WIDTH, WIDTH, scale=0.08),
-        body.weights(1, 8 * WIDTH, scale=0.1),
+        body.weights(1, 4 * width, width, scale=0.08),
+        body.weights(1, 4 * width, width, scale=0.08),
+        body.weights(1, 8 * width, scale=0.1),
         "",
         "h",
         "c",
         outputs=3,
-        hidden_size=WIDTH,
+        hidden_size=width,
     )
     body.rename(h, "h_next")
     body.rename(c, "c_next")
-    logits = body.add("MatMul", body.add("Squeeze", h, body.constant([0])), body.weights(WIDTH, VOCABULARY))
-    shape = [1, 1, WIDTH]
+    logits = body.add("MatMul", body.add("Squeeze", h, body.constant([0])), body.weights(width, VOCABULARY))
+    shape = [1, 1, width]
     states = [(name, f"{name}_next", shape, np.zeros(shape, np.float32)) for name in ("h", "c")]
-    return _decoder(body, states, logits, "LSTM decoder", length)
+    return _decoder(body, states, logits, f"LSTM decoder of {width}", length)
 
 
-def transformer_decoder(length: int = 64, prompt: int = 16) -> LoopCase:
+def transformer_decoder(length: int = 64, prompt: int = 16, width: int = WIDTH) -> LoopCase:
     """Embedding, a transformer block whose caches grow by a row each token, logits, ArgMax."""
     body = _Writer(5, "body_")
-    size = WIDTH // HEADS
+    size = width // HEADS
 
     def norm(x: str) -> str:
-        return str(body.add("LayerNormalization", x, body.constant(np.ones(WIDTH), np.float32)))
+        return str(body.add("LayerNormalization", x, body.constant(np.ones(width), np.float32)))
 
     def heads(x: str) -> str:
         shaped = body.add("Reshape", x, body.constant([1, 1, HEADS, size]))
         return str(body.add("Transpose", shaped, perm=[0, 2, 1, 3]))
 
     x = body.add(
-        "Unsqueeze", body.add("Gather", body.weights(VOCABULARY, WIDTH, scale=1.0), "token"), body.constant([0])
+        "Unsqueeze", body.add("Gather", body.weights(VOCABULARY, width, scale=1.0), "token"), body.constant([0])
     )
     normed = norm(x)
-    q, k, v = (heads(body.add("MatMul", normed, body.weights(WIDTH, WIDTH))) for _ in range(3))
+    q, k, v = (heads(body.add("MatMul", normed, body.weights(width, width))) for _ in range(3))
     keys, values = body.add("Concat", "keys", k, axis=2), body.add("Concat", "values", v, axis=2)
     body.rename(keys, "keys_next")
     body.rename(values, "values_next")
     scores = body.add("MatMul", q, body.add("Transpose", keys, perm=[0, 1, 3, 2]))
     scaled = body.add("Mul", scores, body.constant(size**-0.5, np.float32))
     mixed = body.add("MatMul", body.add("Softmax", scaled, axis=-1), values)
-    joined = body.add("Reshape", body.add("Transpose", mixed, perm=[0, 2, 1, 3]), body.constant([1, 1, WIDTH]))
-    x = body.add("Add", x, body.add("MatMul", joined, body.weights(WIDTH, WIDTH)))
-    hidden = body.add("Gelu", body.add("MatMul", norm(x), body.weights(WIDTH, 4 * WIDTH)))
-    x = body.add("Add", x, body.add("MatMul", hidden, body.weights(4 * WIDTH, WIDTH)))
+    joined = body.add("Reshape", body.add("Transpose", mixed, perm=[0, 2, 1, 3]), body.constant([1, 1, width]))
+    x = body.add("Add", x, body.add("MatMul", joined, body.weights(width, width)))
+    hidden = body.add("Gelu", body.add("MatMul", norm(x), body.weights(width, 4 * width)))
+    x = body.add("Add", x, body.add("MatMul", hidden, body.weights(4 * width, width)))
     last = body.add("Squeeze", norm(x), body.constant([0]))
-    logits = body.add("MatMul", last, body.weights(WIDTH, VOCABULARY))
+    logits = body.add("MatMul", last, body.weights(width, VOCABULARY))
     rng = np.random.default_rng(6)
     shape = [1, HEADS, "past", size]
     starts = [rng.standard_normal((1, HEADS, prompt, size)).astype(np.float32) for _ in range(2)]
     states = [(name, f"{name}_next", shape, start) for name, start in zip(("keys", "values"), starts, strict=True)]
-    return _decoder(body, states, logits, "transformer decoder", length)
+    return _decoder(body, states, logits, f"transformer decoder of {width}", length)
 
 
 CASES: tuple[Callable[[], LoopCase], ...] = (
@@ -256,6 +257,8 @@ CASES: tuple[Callable[[], LoopCase], ...] = (
     gated,
     lambda: product(1),
     lambda: product(WIDTH),
+    lambda: lstm_decoder(width=128),
     lstm_decoder,
+    lambda: transformer_decoder(width=128),
     transformer_decoder,
 )

@@ -10,6 +10,7 @@ again, are run in one native call, and it grows with each.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -55,10 +56,15 @@ class LoopNode(NamedTuple):
 
 
 def wanted(parts: Parts) -> tuple[Value, ...]:
-    """What an iteration has to compute: not what stays as it is."""
+    """What an iteration has to write: the condition, what is carried in buffers of its own, and rows."""
     first = () if parts.always or parts.goes_on is None else (parts.goes_on,)
-    pairs = zip(parts.carried, parts.handed_on, strict=True)
-    return (*first, *(behind for before, behind in pairs if behind is not before), *parts.rows)
+    return (*first, *(parts.handed_on[place] for place in _buffered(parts)), *parts.rows)
+
+
+def _buffered(parts: Parts) -> list[int]:
+    """Which of the carried values lie in buffers in turn: those that neither stay as they are nor are stacked, too."""
+    pairs = enumerate(zip(parts.carried, parts.handed_on, strict=True))
+    return [place for place, (before, behind) in pairs if behind is not before and behind not in parts.rows]
 
 
 class _Iteration:
@@ -71,7 +77,7 @@ class _Iteration:
         self.loadable = loadable
         specs = list(loadable.program.outputs)[first:]
         self.made = [spec.shape for spec in specs[:carried]]
-        self.bytes = [int(np.prod(spec.shape)) * spec.dtype.itemsize for spec in specs[:carried]]
+        self.bytes = [math.prod(spec.shape) * spec.dtype.itemsize for spec in specs[:carried]]
         self.rows = [spec.shape for spec in specs[carried:]]
         self.steady = self.made == list(given)
 
@@ -107,14 +113,22 @@ class LoopStep:
         ]
         first = int(not parts.always)
         self._first = first
-        self._carried = [n for n, (a, b) in enumerate(zip(parts.carried, parts.handed_on, strict=True)) if a is not b]
+        self._carried = _buffered(parts)
+        self._row_place = count + first + len(self._carried)
         # The address of what is carried and not read goes to a word behind those that a frame takes.
         idle = count + len(body.outputs)
         self._pairs = [
             (place.get(parts.carried[n], idle), count + first + number) for number, n in enumerate(self._carried)
         ]
         self._kinds = [value.dtype.numpy for value in (parts.handed_on[n] for n in self._carried)]
-        self._row_place = count + first + len(self._carried)
+        pairs = enumerate(zip(parts.carried, parts.handed_on, strict=True))
+        self._stacked = [
+            (n, parts.rows.index(behind))
+            for n, (before, behind) in pairs
+            if before is not behind and behind in parts.rows
+        ]
+        """What is carried where it is stacked, with the number of the stack."""
+        self._row_links = [(place.get(parts.carried[n], idle), self._row_place + number) for n, number in self._stacked]
         self._row_kinds = [value.dtype.numpy for value in parts.rows]
         self._idle = idle
         self._counter = place.get(parts.counted) if parts.counted is not None else None
@@ -278,7 +292,7 @@ class _Loop:
         kinds = self._step._row_kinds
         if not self._rows:
             self._rows = [
-                np.empty((self._capacity(int(np.prod(shape)) * kind.itemsize), *shape), kind)
+                np.empty((self._capacity(math.prod(shape) * kind.itemsize), *shape), kind)
                 for shape, kind in zip(shapes, kinds, strict=True)
             ]
             return
@@ -326,13 +340,15 @@ class _Loop:
             position = len(array) - 1 - number if back else number
             bases[place], strides[place] = array.ctypes.data + position * stride, -stride if back else stride
         buffers = []
-        carried = np.zeros(len(step._pairs), CARRIED)
+        carried = np.zeros(len(step._pairs) + len(step._row_links), CARRIED)
         for index, (given, made) in enumerate(step._pairs):
             size = max([one.bytes[index] for one in programs])
             pair = np.empty(size, np.uint8), np.empty(size if limit - number > 1 else 0, np.uint8)
             buffers.append(pair)
             bases[made] = pair[0].ctypes.data
             carried[index] = given * WORD_BYTES, made * WORD_BYTES, pair[1].ctypes.data
+        for index, (given, made) in enumerate(step._row_links, len(step._pairs)):
+            carried[index] = given * WORD_BYTES, made * WORD_BYTES, 0
         moving, moved = np.array(bases, np.int64), np.array(strides, np.int64)
         table = np.array([one.loadable.address for one in programs], np.int64)
         flags = np.zeros(len(step.compiled.flags), np.int64)
@@ -365,6 +381,10 @@ class _Loop:
         for index, place in enumerate(step._carried):
             memory = buffers[index][(done - 1) % 2][: last.bytes[index]]
             self._states[place] = memory.view(step._kinds[index]).reshape(last.made[index])
+        for place, index in step._stacked:
+            rows = self._rows[index]
+            at = len(rows) - self._number if self._writes_back[index] else self._number - 1
+            self._states[place] = rows[at].copy()  # a view would not outlive a change of the number of rows
 
 
 def _dense(array: np.ndarray) -> np.ndarray:

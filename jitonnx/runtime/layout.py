@@ -203,7 +203,7 @@ truth value that says whether to go on, or 0. `flags`: where the words are put t
 
 CARRIED = _words("input", "output", "spare")
 """What an iteration hands on: it is written to bases[output] and read by the next at bases[input] (byte offsets);
-`spare` is the memory that the next writes to."""
+`spare` is the memory that the next writes to; 0 where that moves on by a stride."""
 
 
 class LoopEnd(enum.IntEnum):

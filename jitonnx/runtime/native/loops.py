@@ -20,24 +20,28 @@ def define(module: ir.Module) -> None:
 def _advance(module: ir.Module) -> None:
     """Let the next iteration read what the last one has written, and stacked tensors go on by a row.
 
+    for (carried) {
+        source = bases[output]; bases[input] = source
+        if (spare) { bases[output] = spare; spare = source }
+    }
     for (i < base_count) bases[i] += strides[i]
-    for (carried) { source = bases[output]; bases[output] = spare; bases[input] = spare = source }
     """
     code = Code(module, "void jitonnx_loop_advance(ptr loop)")
     loop = code["loop"]
     bases, strides = code.pointer(loop, LOOP, "bases"), code.pointer(loop, LOOP, "strides")
-    with code.loop(0, code.word(loop, LOOP, "base_count")) as index:
-        offset = code.multiply(index, WORD_BYTES)
-        place = code.at(bases, offset)
-        code.store(place, code.add(code.load(place), code.load(code.at(strides, offset))))
     carried = code.pointer(loop, LOOP, "carried")
     with code.loop(0, code.word(loop, LOOP, "carried_count")) as index:
         state = code.item(carried, CARRIED, index)
         given, made = (code.at(bases, code.word(state, CARRIED, name)) for name in ("input", "output"))
-        source = code.load(made)
-        code.store(made, code.word(state, CARRIED, "spare"))
+        source, spare = code.load(made), code.word(state, CARRIED, "spare")
         code.store(given, source)
-        code.put(state, CARRIED, "spare", source)
+        with code.when(code.compare(spare, "!=", 0)):
+            code.store(made, spare)
+            code.put(state, CARRIED, "spare", source)
+    with code.loop(0, code.word(loop, LOOP, "base_count")) as index:
+        offset = code.multiply(index, WORD_BYTES)
+        place = code.at(bases, offset)
+        code.store(place, code.add(code.load(place), code.load(code.at(strides, offset))))
     code.give()
 
 
