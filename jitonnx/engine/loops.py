@@ -18,6 +18,7 @@ import numpy as np
 
 from jitonnx.engine.kept import Kept
 from jitonnx.engine.ready import PROGRAMS_KEPT, Code
+from jitonnx.engine.timing import Times
 from jitonnx.engine.unforeseen import check_equal
 from jitonnx.errors import InvalidArgument, RuntimeException
 from jitonnx.interpreter import array_of
@@ -154,14 +155,20 @@ class LoopStep:
         """Sizes to look at the body for: those given if they are all it needs, else the last; None before any run."""
         return sizes if set(self._names) <= set(sizes) else self.latest
 
-    def __call__(self, values: dict[Value, Any], sizes: dict[str, int]) -> None:
-        """Add what the loop gives to `values`."""
+    def __call__(self, values: dict[Value, Any], sizes: dict[str, int], times: Times | None = None) -> None:
+        """Add what the loop gives to `values`, and what its kernels take to `times`."""
         node = self.node
         arguments = [None if value is None else array_of(value, values, sizes) for value in node.arguments]
         captured = {outer: array_of(outer, values, sizes) for outer, _ in self._captures}
-        values.update(zip(node.outputs, self._run(arguments, captured, sizes), strict=False))
+        values.update(zip(node.outputs, self._run(arguments, captured, sizes, times), strict=False))
 
-    def _run(self, arguments: Sequence[Any], captured: Mapping[Value, Any], sizes: Mapping[str, int]) -> list[Any]:
+    def _run(
+        self,
+        arguments: Sequence[Any],
+        captured: Mapping[Value, Any],
+        sizes: Mapping[str, int],
+        times: Times | None,
+    ) -> list[Any]:
         """The outputs. arguments: the node's own inputs, None for absent ones. captured: the others that the body
         reads. RuntimeException names the node where what it is given does not fit."""
         operator, parts = self.node.operator, self._parts
@@ -177,15 +184,18 @@ class LoopStep:
             limit: int | None = lengths.pop()
             goes_on, states = True, list(arguments[:count])
         else:
-            times, condition, *states = (*arguments, None, None)[: max(len(arguments), 2)]
-            limit = None if times is None else int(times.reshape(-1)[0]) - self.first
+            most, condition, *states = (*arguments, None, None)[: max(len(arguments), 2)]
+            limit = None if most is None else int(most.reshape(-1)[0]) - self.first
             goes_on, scanned = condition is None or bool(condition.reshape(-1)[0]), []
         if not goes_on or (limit is not None and limit <= 0):
             state, rows = states, [no_rows(value.type) for value in parts.rows]
         else:
             places = {place: _dense(captured[outer]) for outer, place in self._captures}
             loop = _Loop(self, [_dense(array) for array in states], scanned, places, limit, sizes)
+            loop.seconds = None if times is None else np.zeros(len(self.compiled.outline.calls))
             state, rows = loop.result()
+            if times is not None and loop.seconds is not None:
+                times.add(self, loop.seconds, loop.count)
         if isinstance(operator, Scan) and operator.scan_output_axes:
             rows = [np.moveaxis(row, 0, axis) for row, axis in zip(rows, operator.scan_output_axes, strict=True)]
         return [*state, *rows]
@@ -244,12 +254,19 @@ class _Loop:
         self._sizes = sizes
         self._elements = [array.shape[1:] for array in scanned]
         self._rows: list[np.ndarray] = []
+        self.seconds: np.ndarray | None = None
+        """Where the time of each kernel is added up, if it is."""
         self._number, self._goes_on = 0, True
         operator = step.node.operator
         count = len(step._row_kinds)
         scan = operator if isinstance(operator, Scan) else None
         self._reads_back = (scan and scan.scan_input_directions) or (0,) * len(scanned)
         self._writes_back = (scan and scan.scan_output_directions) or (0,) * count
+
+    @property
+    def count(self) -> int:
+        """How many iterations are done."""
+        return self._number
 
     def result(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """What is carried behind the last iteration, and what was stacked."""
@@ -352,6 +369,8 @@ class _Loop:
         moving, moved = np.array(bases, np.int64), np.array(strides, np.int64)
         table = np.array([one.loadable.address for one in programs], np.int64)
         flags = np.zeros(len(step.compiled.flags), np.int64)
+        rows_timed = 0 if self.seconds is None else len(self.seconds)
+        stamps = None if self.seconds is None else np.zeros(2 * rows_timed + 1, np.int64)
         record[0] = (
             step._frames.address,
             table.ctypes.data,
@@ -366,10 +385,14 @@ class _Loop:
             limit + step.first,
             flags.ctypes.data if len(flags) else 0,
             PATIENCE_NANOSECONDS,
+            0 if stamps is None else stamps.ctypes.data,
+            0 if stamps is None else stamps[rows_timed + 1 :].ctypes.data,
         )
         end = LoopEnd.LATE
         while end is LoopEnd.LATE:  # Python looks at signals between two calls
             end = LoopEnd(step._frames.native.loop(base))
+        if stamps is not None and self.seconds is not None:
+            self.seconds += stamps[rows_timed + 1 :] * 1e-9
         if end is LoopEnd.MEMORY:
             raise RuntimeException("There is not enough memory for the intermediate results of a loop's body")
         if end is LoopEnd.FLAGGED:

@@ -29,6 +29,7 @@ from jitonnx.engine.outstanding import Outstanding
 from jitonnx.engine.ready import PROGRAM_BYTES, PROGRAMS_KEPT, Ready, Runner, shape_of, split_memory
 from jitonnx.engine.schedule import Draft, Schedule, make_schedule
 from jitonnx.engine.schedule_message import Told
+from jitonnx.engine.timing import Times
 from jitonnx.engine.unforeseen import Unforeseen
 from jitonnx.errors import Fail, InvalidArgument
 from jitonnx.interpreter import on_numpy
@@ -283,6 +284,20 @@ class Engine:
             other = self._engines.first(lambda engine: engine._accepts(shapes))
             return None if other is None else other.runner(shapes)
         return None if self.schedule is None else functools.partial(self._follow, sizes)
+
+    def times(self, inputs: Sequence[Any]) -> Times:
+        """What the steps of a run take, of inputs as for `run`; where that is a single native call, `program` tells.
+
+        Fail where a run meets sizes that the steps were not planned for.
+        """
+        shapes = tuple([shape_of(array) for array in inputs])
+        engine, times = self.serving(shapes), Times()
+        assert engine.schedule is not None, "Bug: a run of one native call has no steps"
+        try:
+            engine.schedule.run(inputs, engine.sizes(shapes) or {}, times)
+        except Unforeseen as error:
+            raise Fail(f"a run of these inputs is evaluated on NumPy: {error}") from error
+        return times
 
     def _follow(self, sizes: Mapping[str, int], inputs: Sequence[Any]) -> list[Any]:
         assert self.schedule is not None

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +21,7 @@ import numpy as np
 from jitonnx.engine.kept import Kept
 from jitonnx.engine.loops import LoopNode, LoopStep
 from jitonnx.engine.ready import PROGRAMS_KEPT, Code, Ready
+from jitonnx.engine.timing import Times
 from jitonnx.engine.unforeseen import Unforeseen, check_equal
 from jitonnx.interpreter import array_of, bind, bindings_by_value, evaluate_node, owned
 from jitonnx.ir import dims
@@ -107,11 +109,16 @@ class NativeStep:
         """The sizes that the last program was made for."""
         self.programs: Kept[Ready] = Kept(PROGRAMS_KEPT, Ready.memory_bytes, table_bytes)
 
-    def __call__(self, values: dict[Value, Any], sizes: dict[str, int]) -> None:
-        """Add what the step gives to `values`."""
+    def __call__(self, values: dict[Value, Any], sizes: dict[str, int], times: Times | None = None) -> None:
+        """Add what the step gives to `values`, and what its kernels take to `times`."""
         key = tuple([sizes[name] for name in self._names])
         ready = self.programs.find(key) or self.programs.get(key, functools.partial(self._ready, key))
-        results = ready.run([values[value] for value in self.inputs])
+        given = [values[value] for value in self.inputs]
+        if times is None:
+            results = ready.run(given)
+        else:
+            results, seconds = ready.executable.run_timed(given)
+            times.add(self, seconds)
         for place, counted in enumerate(self._counted, len(self.outputs)):
             results[counted.number] = _counted_part(results[counted.number], int(results[place][0]), counted, sizes)
         values.update(zip(self.outputs, results, strict=False))
@@ -159,10 +166,17 @@ class HostStep:
         self.outputs = host.node.outputs
         self._bodies = [body.run for body in bodies] or None
 
-    def __call__(self, values: dict[Value, Any], sizes: dict[str, int]) -> None:
-        node = self._node
+    def __call__(self, values: dict[Value, Any], sizes: dict[str, int], times: Times | None = None) -> None:
+        """Add what the node gives to `values`, and what it takes to `times`."""
+        node, bodies = self._node, self._bodies
         inputs = [None if value is None else array_of(value, values, sizes) for value in node.inputs]
-        values.update(zip(node.outputs, evaluate_node(node, inputs, sizes, self._bodies), strict=False))
+        if times is None:
+            values.update(zip(node.outputs, evaluate_node(node, inputs, sizes, bodies), strict=False))
+            return
+        began, before = time.perf_counter(), times.total
+        timed = [functools.partial(body.run, times=times) for body in self.bodies] or None
+        values.update(zip(node.outputs, evaluate_node(node, inputs, sizes, timed), strict=False))
+        times.add_host(self, time.perf_counter() - began - (times.total - before))
 
     def reasons(self) -> Iterator[tuple[Node, str]]:
         """The nodes that are evaluated on the host, those of bodies included, each with the reason."""
@@ -251,24 +265,34 @@ class Schedule:
         for step in self.steps:
             yield from step.reasons()
 
+    def host_steps(self) -> Iterator[HostStep]:
+        """The nodes on the host, those of bodies included."""
+        for step in self.steps:
+            if isinstance(step, HostStep):
+                yield step
+                for body in step.bodies:
+                    yield from body.host_steps()
+
     def native_steps(self) -> Iterator[NativeStep | LoopStep]:
         """The native steps, those of bodies included."""
         for step in self.steps:
             yield from step.native_steps()
 
-    def run(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
-        """The outputs for inputs whose types have been checked. Unforeseen if the run meets what was not planned."""
-        return [
-            array_of(value, values, bound)
-            for values, bound in [self._results(inputs, sizes)]
-            for value in self._outputs
-        ]
+    def run(self, inputs: Sequence[Any], sizes: Mapping[str, int], times: Times | None = None) -> list[Any]:
+        """The outputs for inputs whose types have been checked. Unforeseen if the run meets what was not planned.
+
+        times: where what steps take is noted, if it is.
+        """
+        values, bound = self._results(inputs, sizes, times)
+        return [array_of(value, values, bound) for value in self._outputs]
 
     def run_owned(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
         """As `run`; each output is memory of its own."""
         return owned(self.run(inputs, sizes), inputs)
 
-    def _results(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> tuple[dict[Value, Any], dict[str, int]]:
+    def _results(
+        self, inputs: Sequence[Any], sizes: Mapping[str, int], times: Times | None
+    ) -> tuple[dict[Value, Any], dict[str, int]]:
         values: dict[Value, Any] = dict(zip(self._inputs, inputs, strict=True))
         bound = dict(sizes)
         for given in self._given:
@@ -276,7 +300,7 @@ class Schedule:
         for step, checks, assumed, last in zip(self.steps, self._checks, self._assumed, self._last, strict=True):
             if assumed is not None:
                 assumed(bound)
-            step(values, bound)
+            step(values, bound, times)
             for given in checks:
                 given(values[given.value], bound)
             for value in last:

@@ -193,13 +193,14 @@ ENTRY_OUTPUT = _words("descriptor", "rank")
 
 LOOP = _words(
     "pool", "programs", "program_step", "bases", "strides", "base_count", "carried", "carried_count", "condition",
-    "number", "limit", "flags", "patience",
+    "number", "limit", "flags", "patience", "stamps", "sums",
 )  # fmt: skip
 """Iterations of a body from `number` up to `limit`. `programs` points to the address of the first one's program;
 `program_step` bytes behind it is the next one's. `bases` has the addresses of the body's inputs, then of its outputs,
 in the next iteration; `strides` says by how many bytes each moves from one to the next. `condition`: the address of a
 truth value that says whether to go on, or 0. `flags`: where the words are put that kernels have set. After some
-`patience` nanoseconds it comes back, to be called again."""
+`patience` nanoseconds it comes back, to be called again. `stamps`: 0, or where a timed run notes the clock; `sums`:
+where it adds up the nanoseconds of each row."""
 
 CARRIED = _words("input", "output", "spare")
 """What an iteration hands on: it is written to bases[output] and read by the next at bases[input] (byte offsets);

@@ -12,6 +12,7 @@ import pytest
 
 import jitonnx
 import jitonnx.demo
+from bench.loop_models import smoothing
 from jitonnx.cli import main
 from jitonnx.runtime import cache
 from jitonnx.runtime.artifact import MAGIC
@@ -137,6 +138,13 @@ def test_bench(capsys: pytest.CaptureFixture[str], relu_add: str) -> None:
     assert re.search(r"onnxruntime / jitonnx: \d", out)
     difference = re.search(r"largest difference over the largest value: (.*)", out)
     assert difference and float(difference[1]) < 1e-6
+
+
+def test_profile_of_a_loop(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "loop.onnx"
+    path.write_bytes(smoothing(length=7, width=4).model.SerializeToString())
+    out = call(capsys, "profile", str(path), "--dim", "time=7", "--rounds", "2")
+    assert "region" in out and "1 steps in" in out
 
 
 def test_profile(capsys: pytest.CaptureFixture[str], relu_add: str) -> None:

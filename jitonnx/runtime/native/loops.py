@@ -13,8 +13,20 @@ _CLOCK_NANOSECONDS = 1_000_000
 
 def define(module: ir.Module) -> None:
     """Add the function to a module that has those of `frames` and `walk`."""
+    _sum(module)
     _advance(module)
     _loop(module)
+
+
+def _sum(module: ir.Module) -> None:
+    """Add up what the rows of a timed iteration took."""
+    code = Code(module, "void jitonnx_loop_sum(ptr loop, i64 rows)")
+    stamps, sums = (code.pointer(code["loop"], LOOP, name) for name in ("stamps", "sums"))
+    with code.loop(0, code["rows"]) as row:
+        before, after = (code.at(stamps, code.multiply(code.add(row, n), WORD_BYTES)) for n in (0, 1))
+        place = code.at(sums, code.multiply(row, WORD_BYTES))
+        code.store(place, code.add(code.load(place), code.subtract(code.load(after), code.load(before))))
+    code.give()
 
 
 def _advance(module: ir.Module) -> None:
@@ -96,7 +108,10 @@ def _loop(module: ir.Module) -> None:
         with code.loop(0, count) as index:
             offset = code.multiply(index, WORD_BYTES)
             code.store(code.at(own, offset), code.load(code.at(bases, offset)))
-        code.call("jitonnx_run", frame, POINTER(None))
+        stamps = code.pointer(loop, LOOP, "stamps")
+        code.call("jitonnx_run", frame, stamps)
+        with code.when(code.build.not_(code.is_null(stamps)), likely=False):
+            code.call("jitonnx_loop_sum", loop, code.word(program, PROGRAM, "row_count"))
         code.call("jitonnx_loop_advance", loop)
         after = code.add(code.load(number), 1)
         code.store(number, after)
