@@ -7,17 +7,19 @@ method of Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net In
 
 from __future__ import annotations
 
-import bisect
-import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from jitonnx import forks
+from jitonnx.runtime.driver import driver
+from jitonnx.runtime.layout import PLACED, PLACEMENT, address
+from jitonnx.runtime.program import Words, arena_beyond_memory
 
 if TYPE_CHECKING:
     from jitonnx.plan.calls import KernelCall
     from jitonnx.plan.tensor import Buffer
-
-ALIGNMENT = 64
-"""Bytes: a cache line, and the widest vector."""
 
 
 class Lifetime(NamedTuple):
@@ -38,25 +40,25 @@ def lifetimes(calls: Sequence[KernelCall]) -> dict[Buffer, Lifetime]:
     return found
 
 
-def assign_offsets(sizes: Sequence[int], lives: Sequence[Lifetime]) -> tuple[list[int], int]:
-    """Byte offsets of buffers of `sizes` bytes with `lives`, and the arena's size. Buffers of 0 bytes are at 0."""
-    offsets = [0] * len(sizes)
-    # In order of offsets: begin and end in the arena, first and last call. Plain tuples: this runs for every new shape.
-    placed: list[tuple[int, int, int, int]] = []
-    total = 0
-    for number in sorted(range(len(sizes)), key=lambda n: (-sizes[n], lives[n].first)):
-        size = -(-sizes[number] // ALIGNMENT) * ALIGNMENT
-        first, last, offset = lives[number].first, lives[number].last, 0
-        # The first gap that is wide enough wins.
-        for begin, end, other_first, other_last in placed:
-            if offset + size <= begin:
-                break
-            if first <= other_last and other_first <= last and end > offset:
-                offset = end
-        offsets[number] = offset
-        total = max(total, offset + size)
-        bisect.insort_right(placed, (offset, offset + size, first, last), key=_begin)
-    return offsets, total
+class Placement:
+    """Places buffers whose lifetimes are known, for any sizes."""
 
+    def __init__(self, lives: Sequence[Lifetime]) -> None:
+        self._first, self._last = (np.array([life[which] for life in lives], np.int64) for which in (0, 1))
+        self._placed = np.zeros(len(lives), PLACED)
+        self._lock = forks.lock()
 
-_begin = operator.itemgetter(0)
+    def __call__(self, sizes: Words) -> tuple[Words, int]:
+        """Byte offsets of buffers of `sizes` bytes, and the arena's size. Buffers of 0 bytes are at 0.
+
+        Fail for buffers beyond all memory.
+        """
+        together = float(sizes.sum(dtype=np.float64))
+        if together >= 1 << 62:
+            raise arena_beyond_memory(int(together))
+        order, offsets = np.lexsort((self._first, -sizes)), np.zeros(len(sizes), np.int64)
+        arrays = order, sizes, self._first, self._last, offsets, self._placed
+        record = np.zeros(1, PLACEMENT)
+        record[0] = len(sizes), *map(address, arrays)
+        with self._lock:
+            return offsets, driver().place(address(record))

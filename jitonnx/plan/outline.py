@@ -16,7 +16,8 @@ import numpy.typing as npt
 from jitonnx.ir.dims import Dim, DimLike
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.plan.derivation import Derivation, Derived, Evaluator, Kind, completed
-from jitonnx.plan.memory import ALIGNMENT, Lifetime, assign_offsets
+from jitonnx.plan.memory import Lifetime, Placement
+from jitonnx.runtime.layout import ALIGNMENT
 from jitonnx.runtime.program import (
     SPACES,
     Program,
@@ -92,12 +93,6 @@ class Computed(NamedTuple):
     part: int
     sizes: tuple[int, ...]
 
-    def array(self, values: Sequence[int]) -> Array:
-        """The constant for the values of all numbers."""
-        from jitonnx.plan.tables import made
-
-        return made(self.maker, tuple([values[row] for row in self.sizes]))[self.part]
-
 
 class PlanTensor(NamedTuple):
     """An input or output. shape: which numbers are its sizes."""
@@ -130,9 +125,12 @@ class Outline:
     ) -> None:
         self.inputs, self.outputs, self.calls = inputs, outputs, calls
         self.arena, self.constants, self.assumptions, self.numbers = arena, constants, assumptions, numbers
-        self._own_constants = [
-            (place, constant) for place, constant in enumerate(constants) if isinstance(constant, Contents | Computed)
-        ]
+        self._contents = [(n, constant) for n, constant in enumerate(constants) if isinstance(constant, Contents)]
+        self._computed: dict[tuple[Maker, tuple[int, ...]], list[tuple[int, int]]] = {}
+        """By what makes them: which constants are which of the arrays that it makes."""
+        for place, constant in enumerate(constants):
+            if isinstance(constant, Computed):
+                self._computed.setdefault((constant.maker, constant.sizes), []).append((place, constant.part))
         self.input_kinds, self._input_rows = _kinds(inputs), _shape_rows(inputs, len(numbers))
         self.output_kinds, self._output_rows = _kinds(outputs), _shape_rows(outputs, len(numbers))
         self.sizes = Sizing([[numbers[row] for row in tensor.shape] for tensor in inputs], self.assumed())
@@ -190,12 +188,19 @@ class Outline:
             raise arena_beyond_memory(max(values)) from None
 
     def _all_constants(self, numbers: Words) -> Sequence[Any]:
-        if not self._own_constants:
+        if not self._contents and not self._computed:
             return self.constants
         constants: list[Any] = [*self.constants]
         values = numbers.tolist()
-        for place, constant in self._own_constants:
+        for place, constant in self._contents:
             constants[place] = constant.array(values)
+        if self._computed:
+            from jitonnx.plan.tables import made
+
+            for (maker, rows), parts in self._computed.items():
+                arrays = made(maker, tuple([values[row] for row in rows]))
+                for place, part in parts:
+                    constants[place] = arrays[part]
         return constants
 
     def completed(self, sizes: Mapping[str, int]) -> Iterator[tuple[int, ...]]:
@@ -274,7 +279,7 @@ class _Arena:
     def __init__(self, arena: Sequence[ArenaBuffer], numbers: Sequence[DimLike]) -> None:
         self._rows = np.array([buffer.bytes for buffer in arena], np.int64)
         self._varies = np.array([not isinstance(numbers[buffer.bytes], int) for buffer in arena], np.bool_)
-        self._lives = [buffer.life for buffer in arena]
+        self._place = Placement([buffer.life for buffer in arena])
         self._last: _Placed | None = None
 
     def __call__(self, numbers: Words) -> tuple[Words, int]:
@@ -290,8 +295,7 @@ class _Arena:
         steps = np.where(self._varies, np.maximum(below >> 3, _ROOM_BYTES), ALIGNMENT)
         room = -(-nbytes // steps) * steps
         least = np.maximum(room - steps + 1, np.where(steps > _ROOM_BYTES, below, 0))
-        offsets, total = assign_offsets(room.tolist(), self._lives)
-        return _Placed(room, least, np.array(offsets, np.int64), total)
+        return _Placed(room, least, *self._place(room))
 
 
 def _kinds(tensors: Sequence[PlanTensor]) -> TensorKinds:

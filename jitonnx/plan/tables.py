@@ -10,6 +10,8 @@ import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
+
 from jitonnx.computation.resampling import axis_table
 from jitonnx.errors import InvalidArgument
 from jitonnx.kernels.parts.packing import aligned
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from jitonnx.plan.outline import Array
 
 _TABLES_KEPT = 512
+_LOCAL = ("half_pixel", "asymmetric", "tf_half_pixel_for_nn")
+"""Coordinate transformations in which an output's coordinate follows from its position and the scale alone."""
+_ENDLESS = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -47,10 +52,23 @@ class ResamplingTable:
         length, outputs, taps, *pairs = sizes
         if length == 0 and outputs > 0:
             raise InvalidArgument(f"Resize: an axis of 0 elements cannot be resized to {outputs}")
+        scale = self._scale(length, outputs, pairs)
+        if self._is_regular(scale):
+            begun = _beginning(self, scale, taps, 1 << max(outputs - 1, 0).bit_length())
+            return Table(np.minimum(begun.positions[:outputs], length - 1), begun.weights[:outputs])
+        return self._made(length, outputs, scale, taps)
+
+    def _is_regular(self, scale: float) -> bool:
+        """Whether an output's position and weights depend neither on the length, but where that ends, nor on how many
+        outputs there are; and the scale is one that other lengths have, too."""
+        often = scale > 0 and (float(scale).is_integer() or (1 / scale).is_integer())
+        return often and self.coordinates in _LOCAL and not (self.exclude_outside or self.antialias)
+
+    def _made(self, length: int, outputs: int, scale: float, taps: int) -> Table:
         made = axis_table(
             length,
             outputs,
-            self._scale(length, outputs, pairs),
+            scale,
             self.roi,
             mode=self.mode,
             coordinates=self.coordinates,
@@ -87,6 +105,12 @@ class WindowTable(ResamplingTable):
         windows = pack_windows(self.table(sizes), sizes[0], self.lanes, self.vectors)
         assert windows is not None, f"Bug: windows of {self.vectors} vectors are too narrow for {tuple(sizes)}"
         return windows
+
+
+@functools.lru_cache(_TABLES_KEPT)
+def _beginning(maker: ResamplingTable, scale: float, taps: int, outputs: int) -> Table:
+    """The table of the first outputs of an axis that does not end, from which those of axes that do are cut."""
+    return maker._made(_ENDLESS, outputs, scale, taps)
 
 
 Maker: TypeAlias = ResamplingTable

@@ -66,6 +66,13 @@ LAYOUT = _words(
 threads; the tables to fill; and what comes out. `limits[limit_places[i]]` are the bytes of the memory that operand i
 lies in, `outer_places` the operands in inputs and outputs. `wrong` is 1 if an operand begins outside of its memory."""
 
+PLACEMENT = _words("count", "order", "sizes", "first", "last", "offsets", "placed")
+"""Buffers of an arena to place, in an order: their sizes in bytes, the first and the last call that each is alive in;
+where their offsets go, and memory for as many `PLACED`."""
+
+PLACED = _words("begin", "end", "first", "last")
+"""A buffer that is placed: from where to where, and how long it is alive."""
+
 PATCH = _words("pointer", "base", "offset")
 """Before a run: pointer table[pointer] = bases[base] + offset. `pointer` and `base` are byte offsets."""
 

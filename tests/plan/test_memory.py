@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitonnx.plan.memory import ALIGNMENT, Lifetime, assign_offsets
+from jitonnx.plan.memory import Lifetime, Placement
+from jitonnx.runtime.layout import ALIGNMENT
 
 BUFFERS = st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 40), st.integers(0, 10)), max_size=60)
 
@@ -14,7 +16,7 @@ BUFFERS = st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 40), st.intege
 def test_live_buffers_do_not_overlap(buffers: list[tuple[int, int, int]]) -> None:
     sizes = [size for size, _, _ in buffers]
     lives = [Lifetime(first, first + length) for _, first, length in buffers]
-    offsets, total = assign_offsets(sizes, lives)
+    offsets, total = Placement(lives)(np.array(sizes, np.int64))
     assert all(offset % ALIGNMENT == 0 and offset + size <= total for offset, size in zip(offsets, sizes, strict=True))
     for a in range(len(buffers)):
         for b in range(a):
@@ -23,6 +25,6 @@ def test_live_buffers_do_not_overlap(buffers: list[tuple[int, int, int]]) -> Non
 
 
 def test_buffers_that_never_meet_share_memory() -> None:
-    offsets, total = assign_offsets([4096] * 10, [Lifetime(n, n + 1) for n in range(10)])
+    offsets, total = Placement([Lifetime(n, n + 1) for n in range(10)])(np.full(10, 4096))
     assert total == 2 * 4096
-    assert len(set(offsets)) == 2
+    assert len(set(offsets.tolist())) == 2
