@@ -378,6 +378,20 @@ class Pool(Computation):
 
 
 @dataclass(frozen=True)
+class Fold(Computation):
+    """x [N, C, kernel..., blocks...]: [N, C, spatial...], the sum of all blocks in their places.
+
+    Tap k of block l belongs to the element l * stride - before + k * dilation along each axis, if there is one.
+    """
+
+    kernel: tuple[int, ...]
+    blocks: tuple[DimLike, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    before: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Resize(Computation):
     """x resampled to `shape` as ONNX's Resize. roi by axis, in [0, 1].
 

@@ -27,7 +27,6 @@ from jitonnx.passes import optimize
 
 LACKING = frozenset(
     {
-        "Col2Im",
         "Det",
         "ai.onnx.ml.ArrayFeatureExtractor",
         "ai.onnx.ml.Binarizer",

@@ -138,6 +138,19 @@ def _attention(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> 
     return fused.Attention(**options).evaluate(*operands)
 
 
+def _fold(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> np.ndarray:
+    (data,) = operands
+    rank = len(x.kernel)
+    result = np.zeros(shape, data.dtype)
+    for tap in np.ndindex(*x.kernel):
+        for block in np.ndindex(data.shape[2 + rank :]):
+            place = np.array(block) * x.strides - x.before + np.array(tap) * x.dilations
+            if (place >= 0).all() and (place < shape[2:]).all():
+                every = slice(None)
+                result[(every, every, *place)] += data[(every, every, *tap, *block)]
+    return result
+
+
 def _regions(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> np.ndarray:
     if x.mode == "pool":
         data, corners, images = operands
@@ -173,6 +186,7 @@ READERS = {
     c.IntegerMatMul: lambda x, operands, shape, sizes: quantization.MatMulInteger().evaluate(*operands),
     c.Attention: _attention,
     c.Convolution: _convolution,
+    c.Fold: _fold,
     c.GroupNormalize: _group_normalize,
     c.LocalResponseNormalize: lambda x, operands, shape, sizes: normalization.LRN(
         size=x.size, alpha=x.alpha, beta=x.beta, bias=x.bias

@@ -8,6 +8,7 @@ FAMILIES = (
     "arithmetic",
     "attention",
     "cast",
+    "col2im",
     "concat_split",
     "control_flow",
     "convolution",

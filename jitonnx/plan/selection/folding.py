@@ -1,0 +1,36 @@
+"""Blocks of images added up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jitonnx.computation import computations as c
+from jitonnx.computation.lowering import Statement
+from jitonnx.ir.dims import DimLike, product
+from jitonnx.kernels.fold.spec import MAX_AXES, FoldSpec
+from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.fusion import Group
+
+if TYPE_CHECKING:
+    from jitonnx.plan.planner import Planner
+
+
+def fold(planner: Planner, group: Group, statement: Statement) -> None:
+    """Col2Im."""
+    computation, value = statement.computation, statement.inputs[0]
+    assert isinstance(computation, c.Fold) and value is not None
+    axes = len(computation.kernel)
+    if axes > MAX_AXES:
+        # Images have two axes, volumes three.
+        planner.unplannable(f"its blocks have {axes} axes; kernels add up those of up to {MAX_AXES}")
+    x, y = planner.dense(value), planner.place(statement.outputs[0])
+    if not y.contiguous:
+        y = planner.move(statement.outputs[0], tuple(range(y.rank)))
+    sizes: list[DimLike] = [product(y.shape[:2])]
+    windows = computation.kernel, computation.strides, computation.dilations, computation.before
+    for values in (y.shape[2:], computation.blocks, *windows):
+        sizes += [*values, *[1] * (MAX_AXES - axes)]
+    name = x.dtype.numpy.name.removeprefix("u")  # sums of unsigned integers wrap around alike
+    kernel, step, dilation, before = (values[-1] for values in windows)
+    spec = FoldSpec(axes, kernel, step, dilation, before, name)
+    planner.call(KernelCall(spec, [x, y], sizes, 1, 1, label="add up blocks", reason="a row at a time"))

@@ -1,0 +1,1 @@
+"""Blocks of an image added up where they overlap: Col2Im."""
