@@ -11,6 +11,7 @@ from __future__ import annotations
 from jitonnx.computation.expr import Expr
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
+from jitonnx.ir.forest import Forest
 from jitonnx.ir.operator import Operator
 from jitonnx.records import dataclass
 
@@ -352,6 +353,20 @@ class Recurrent(Computation):
     clip: float
     input_forget: bool
     linear_before_reset: bool
+
+
+# ---------------------------------------------------------------- trees
+
+
+@dataclass(frozen=True)
+class Trees(Computation):
+    """x [rows, features], of the forest's type: its scores [rows, targets], combined by `aggregate`: sum, min or max.
+
+    A target without weights in a row's leaves gets what combining begins with: 0, or an infinity.
+    """
+
+    forest: Forest
+    aggregate: str
 
 
 # ---------------------------------------------------------------- windows

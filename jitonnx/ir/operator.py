@@ -157,6 +157,10 @@ class Operator:
         """As `infer`, for an operator that runs graphs, of which `bodies` tells the types."""
         raise NotImplementedError
 
+    def numbered(self) -> tuple[Operator, tuple[str, ...]] | None:
+        """Of a classifier whose first output is names: one that gives the classes' numbers from 0 on, and the names."""
+        return None
+
     def contents(self, *inputs: Any, **unused: Any) -> np.ndarray | None:
         """Elements of the first output that follow from the inputs' types alone (Shape, Size), else None.
 

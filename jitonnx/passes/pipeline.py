@@ -14,6 +14,7 @@ from jitonnx.passes.rules import (
     activations,
     attention,
     branches,
+    classes,
     cleanup,
     control,
     fold,
@@ -40,6 +41,7 @@ RULES: tuple[Rule, ...] = (
     *control.RULES,
     *loops.RULES,
     *quantization.RULES,
+    *classes.RULES,
     *fold.RULES,
     *gathers.RULES,
     *cleanup.RULES,
@@ -119,6 +121,7 @@ def _run(edit: Edit, level: int, disabled: frozenset[str], full: bool) -> None:
     settle()
     # Before constants: weights are folded to floats there, and their integers are gone.
     step("integers", *quantization.RULES)
+    step("classes", *classes.RULES)
     for _ in range(ROUNDS):
         # Constants before everything: what a rule asks (sizes, axes, factors) is known only then. Gathers and cleanup
         # with them, because each makes constants and no-ops for the others.

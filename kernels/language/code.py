@@ -284,12 +284,11 @@ class Pointer:
             result = builder.insert_element(result, builder.load(self._address(at)), ir.IntType(32)(lane))
         return self._from_memory(result)
 
-    def gather(self, places: Traced, chosen: Traced) -> Traced:
+    def gather(self, places: Traced, chosen: Traced | None = None) -> Traced:
         """The vector p[places[0]], p[places[1]], … (int32 or int64) of the lanes in which `chosen` holds; others are 0
-        and not read."""
-        loaded = masked_gather(
-            self._code.builder, self.value, self.element.memory, places.value, chosen.value, self._alignment
-        )
+        and not read. None: of all lanes."""
+        mask = None if chosen is None else chosen.value
+        loaded = masked_gather(self._code.builder, self.value, self.element.memory, places.value, mask, self._alignment)
         return self._from_memory(loaded)
 
     def store_apart(self, index: Traced, step: Traced, value: Traced, live: Traced | int) -> None:

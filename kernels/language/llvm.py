@@ -156,10 +156,12 @@ def masked_load(builder: ir.IRBuilder, where: ir.Value, typ: ir.VectorType, mask
 
 
 def masked_gather(
-    builder: ir.IRBuilder, base: ir.Value, element: ir.Type, places: ir.Value, mask: ir.Value, alignment: int
+    builder: ir.IRBuilder, base: ir.Value, element: ir.Type, places: ir.Value, mask: ir.Value | None, alignment: int
 ) -> ir.Value:
-    """The elements base[places]: 0 in the lanes that `mask` leaves out, whose memory is not touched."""
+    """The elements base[places]: 0 in the lanes that `mask` leaves out (None: none), whose memory is not touched."""
     lanes = places.type.count
+    if mask is None:
+        mask = ir.Constant(ir.VectorType(ir.IntType(1), lanes), [1] * lanes)
     typ, pointers = ir.VectorType(element, lanes), ir.VectorType(ir.PointerType(), lanes)
     where = builder.gep(base, [places], source_etype=element)
     where.type = pointers  # as LLVM has it; llvmlite's builder knows of one pointer only

@@ -28,10 +28,6 @@ from jitonnx.passes import optimize
 LACKING = frozenset(
     {
         "Det",
-        "ai.onnx.ml.ArrayFeatureExtractor",
-        "ai.onnx.ml.Binarizer",
-        "ai.onnx.ml.LabelEncoder",
-        "ai.onnx.ml.TreeEnsemble",
     }
 )
 """The operators of these models that jitonnx cannot run, no more and no less: one that is added is taken off here."""

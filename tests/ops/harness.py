@@ -80,7 +80,8 @@ class Case:
 
     def __str__(self) -> str:
         inputs = ",".join("-" if x is None else f"{x.dtype}{list(x.shape)}" for x in self.inputs)
-        attributes = ",".join(f"{k}={v}" for k, v in self.attributes.items() if not isinstance(v, np.ndarray))
+        short = {k: v for k, v in self.attributes.items() if not isinstance(v, np.ndarray) and len(str(v)) < 80}
+        attributes = ",".join(f"{k}={v}" for k, v in short.items())
         parts = (f"{self.operator}-{self.opset}", inputs, attributes, self.note)
         return " ".join(part for part in parts if part).replace(" ", "")
 

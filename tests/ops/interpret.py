@@ -132,5 +132,6 @@ _READERS: dict[type[c.Computation], Callable[..., Any]] = {
     c.TopK: lambda x, operands, shape, sizes: TopK(axis=x.axis, largest=int(x.largest)).evaluate(
         operands[0], np.array(shape[x.axis])
     ),
+    c.Trees: lambda x, operands, shape, sizes: x.forest.scores(operands[0], x.aggregate)[0],
     c.MatMul: lambda x, operands, shape, sizes: operands[0] @ operands[1],
 }

@@ -16,6 +16,7 @@ from jitonnx.ops.base import BOOLS, NUMBERS
 from jitonnx.ops.composite import Composite
 from jitonnx.ops.registry import registry
 from tests.models.test_node_models import node_tests
+from tests.ops.ml.test_maps import MAP_OPERATORS
 from tests.ops.tables import all_cases
 from tests.session.test_control_flow import CONTROL_FLOW
 
@@ -127,7 +128,7 @@ def assert_as_many_parameters_as_inputs(declaration: type[Operator], method: Any
 def on_host(declaration: type[Operator]) -> bool:
     """Whether all that an operator reads or gives is no tensor, so that no native code has a part in it."""
     schema = newest(declaration)
-    return any(text.startswith("seq(") for entry in (*schema.inputs, *schema.outputs) for text in entry.types)
+    return any(text.startswith(("seq(", "map(")) for entry in (*schema.inputs, *schema.outputs) for text in entry.types)
 
 
 @cache
@@ -144,6 +145,7 @@ def covered() -> set[tuple[str, str, int]]:
             if declaration is not None and (declaration.bodies or on_host(declaration)):
                 known = [v for v in declaration.versions if v <= opsets.get(node.domain, 0)]
                 found.add((node.domain, node.op_type, max(known, default=0)))
+    found |= {("ai.onnx.ml", name, 1) for name in MAP_OPERATORS}
     for name, opset in CONTROL_FLOW:
         found.add(("", name, max(v for v in registry.find("", name).versions if v <= opset)))
     return found

@@ -3,5 +3,5 @@
 NEWEST = 5
 """The newest operator-set version."""
 
-FAMILIES: tuple[str, ...] = ()
+FAMILIES = ("features", "labels", "linear", "maps", "svm", "trees")
 """The modules of this folder, each of which lists its declarations in OPERATORS."""

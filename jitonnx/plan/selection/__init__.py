@@ -40,6 +40,7 @@ SELECTORS: dict[type[c.Computation], str] = {
     c.ArgReduce: "rows.arg_reduce",
     c.Cumulate: "scan.cumulate",
     c.TopK: "topk.top_k",
+    c.Trees: "trees.trees",
     c.Normalize: "rows.normalize",
     c.GroupNormalize: "rows.group_normalize",
     c.Recurrent: "recurrent.recurrent",

@@ -1,0 +1,30 @@
+"""Ensembles of decision trees."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jitonnx.computation import computations as c
+from jitonnx.computation.lowering import Statement
+from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.forests import packed
+from jitonnx.plan.fusion import Group
+
+if TYPE_CHECKING:
+    from jitonnx.plan.planner import Planner
+
+
+def trees(planner: Planner, group: Group, statement: Statement) -> None:
+    """The scores of a forest."""
+    computation = statement.computation
+    assert isinstance(computation, c.Trees) and statement.inputs[0] is not None
+    forest, x = computation.forest, planner.unit_inner(statement.inputs[0])
+    out = planner.place(statement.outputs[0])
+    if not out.contiguous:
+        out = planner.move(statement.outputs[0], (0, 1))
+    spec, arrays = packed(forest, computation.aggregate, planner.target.lanes(4))
+    tensors = [planner.constant(arrays[name]) for name in spec.BUFFERS[1:-1]]
+    sizes = [x.shape[0], x.strides[0], x.shape[1], len(forest.roots), forest.target_count, forest.depth]
+    call = KernelCall(spec, [x, *tensors, out], sizes, 1, len(tensors) + 1, label=f"{len(forest.roots)} trees")
+    call.reason = f"{len(forest.features)} nodes, of which at most {forest.depth} follow one another"
+    planner.call(call)

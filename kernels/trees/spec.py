@@ -1,0 +1,159 @@
+"""What the kernels of decision trees are, without compiling them.
+
+Both give the scores of rows: out[row, target] = the weights of the leaves that the row's features lead to, one leaf in
+each tree, summed up in the order of the trees (or their minimum or maximum). Rows of x have stride 1 inside, x_row
+elements apart; out is dense.
+
+Two ways of going down, chosen by the number of rows:
+
+- A vector of rows goes down one tree. Several such vectors do so in turns, since each of their steps waits for memory:
+  that of the tree, which stays in the first-level cache, as a piece of rows passes one tree after the other.
+- A row alone goes down a vector of trees.
+
+Task: BLOCK rows, or, where rows go one by one, all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.records import dataclass
+
+AGGREGATES = ("sum", "min", "max")
+RELATIONS = ("gt", "ge", "le", "lt")
+BLOCK = 64
+"""Rows of a task."""
+PADDING = 64
+"""Trees that a row alone goes down at once at most."""
+_PIECE_BYTES = 32 << 10
+"""About how much of x a piece of rows has, which passes all trees before the next: it shares a cache with a tree."""
+_PIECE_BLOCKS = 8
+
+
+def _check(aggregate: str, leaves: str) -> None:
+    if aggregate not in AGGREGATES or leaves not in ("one", "all"):
+        raise ValueError(f"no kernel for the {aggregate} of {leaves} weights of leaves")
+
+
+@dataclass(frozen=True)
+class _Spec(KernelSpec):
+    """What both kinds of trees share.
+
+    aggregate: one of AGGREGATES. leaves: "one", a leaf has one weight, for the target of its tree; "all", it has one
+    for each target.
+    """
+
+    aggregate: str = "sum"
+    leaves: str = "one"
+    element: str = "float32"
+    GIVEN: ClassVar[tuple[str, ...]] = ("rows", "x_row", "features", "trees", "targets", "depth")
+    """depth: nodes on the longest way down."""
+    SIZES: ClassVar[tuple[str, ...]] = (*GIVEN, "piece", "one_by_one")
+
+    def __post_init__(self) -> None:
+        _check(self.aggregate, self.leaves)
+
+    @property
+    def few(self) -> int:
+        """So many rows go down one by one."""
+        return 8
+
+    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
+        """GIVEN -> SIZES: piece, the rows that pass all trees together; one_by_one, whether rows do that alone."""
+        given = list(sizes[: len(self.GIVEN)])
+        rows, features, targets = given[0], given[2], given[4]
+        item = np.dtype(self.element).itemsize
+        blocks = _PIECE_BYTES // max(1, BLOCK * item * max(features, targets))
+        piece = BLOCK * min(max(blocks, 1), _PIECE_BLOCKS)
+        return [*given, piece, int(rows < self.few)]
+
+    def tasks(self, sizes: Sequence[int]) -> int:
+        rows, targets, one_by_one = sizes[0], sizes[4], sizes[len(self.GIVEN) + 1]
+        return (int(rows > 0) if one_by_one else -(-rows // BLOCK)) if targets else 0
+
+    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+        """Sums of a piece's rows by target; or, of a row alone, its leaves in all trees, and its sums."""
+        trees, targets, piece = sizes[3], sizes[4], sizes[len(self.GIVEN)]
+        item = np.dtype(self.element).itemsize
+        return max(piece * targets * item, (trees + 64) * 8 + (targets + 64) * item)
+
+    def work(self, sizes: Sequence[int]) -> Work:
+        rows, _, features, trees, targets, depth = sizes[:6]
+        item = np.dtype(self.element).itemsize
+        ways = rows * trees * max(depth, 1)
+        return Work(2 * ways, ways * 4 + rows * (features + targets) * item)
+
+
+@dataclass(frozen=True)
+class TreesSpec(_Spec):
+    """Trees whose nodes all compare alike, in float32, with two children side by side.
+
+    A node is a record of 8 bytes: the threshold, and 32 bits: the feature (`bits` bits), whether a missing value leads
+    to the second child (one bit, used if `mixed`), the place of the first child in its tree. x `relation` threshold
+    leads to the second. Leaves have themselves as first child, and NaN for threshold, so that no value leads on from
+    them. The first `top` levels of a tree are full, made up with nodes whose threshold is NaN, and all children lie
+    behind their parents, level by level: after these levels a row is at the record 2**top - 1 + its place in the level.
+
+    Thresholds and features of these levels are in tables as well, which registers hold while rows pass the tree: a
+    register's worth for the first levels, one for the next, two for another. Where trees have no more levels
+    (`deep` false) the weights of leaves are in the table, too.
+
+    offsets (int32): where each tree's records begin. values: the weights of each record, one or `targets` of them.
+    rounds (int32): the levels of each tree below the top. goals (int32): each tree's target. Behind the last offset
+    there is room for PADDING more, all 0.
+    """
+
+    relation: str = "gt"
+    mixed: bool = False
+    bits: int = 8
+    top: int = 0
+    deep: bool = True
+
+    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "tables", "records", "values", "offsets", "rounds", "goals", "out")
+
+    def __post_init__(self) -> None:
+        _check(self.aggregate, self.leaves)
+        if self.relation not in RELATIONS or self.element != "float32":
+            raise ValueError(f"no kernel for trees of {self.element} with {self.relation}")
+
+
+def top_levels(lanes: int) -> int:
+    """How many levels registers of `lanes` elements hold: first the levels that fit one, then two more levels."""
+    return lanes.bit_length() - 1 + 2 if lanes >= 8 else 0
+
+
+def table_elements(lanes: int, top: int, deep: bool) -> int:
+    """Elements of a tree's table: thresholds, features, and weights, by registers of `lanes` elements.
+
+    One register for the levels that fit it; one for the next level, two for the one behind it.
+    """
+    return (2 * level_elements(lanes, top) + (0 if deep else leaf_elements(lanes, top))) if top else 0
+
+
+def level_elements(lanes: int, top: int) -> int:
+    """Elements of the thresholds in a tree's table: 1, 2 or 4 registers."""
+    return lanes << max(0, top - (lanes.bit_length() - 1))
+
+
+def leaf_elements(lanes: int, top: int) -> int:
+    """Elements of the weights in a tree's table: a register, or as many as there are leaves."""
+    return max(lanes, 1 << top)
+
+
+@dataclass(frozen=True)
+class MixedTreesSpec(_Spec):
+    """Trees whose nodes compare in any way, in float32 or float64.
+
+    truths (int32) holds, for each node, which outcomes lead to its true child: 1 less, 2 equal, 4 greater, 8 unordered.
+    Children (int32) and roots are numbers of nodes, or ~leaf. values: the weights of each leaf. Behind the last root
+    there is room for PADDING more, all -1.
+    """
+
+    BUFFERS: ClassVar[tuple[str, ...]] = (
+        *("x", "thresholds", "features", "truths", "true", "false"),
+        *("values", "roots", "goals", "out"),
+    )

@@ -1,0 +1,130 @@
+"""The kernels of trees against the forest's own evaluation, for this CPU and for narrower vectors."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jitonnx.ir.forest import EQUAL, GREATER, LESS, UNORDERED, Forest
+from jitonnx.kernels.trees.kernel import build
+from jitonnx.kernels.trees.spec import MixedTreesSpec, TreesSpec
+from jitonnx.plan.forests import packed
+from jitonnx.target import host, named
+from tests.kernels.harness import Compiled
+from tests.targets import skip_unless_run_here
+
+LEQ, LT, GT = LESS | EQUAL, LESS, GREATER
+ANY = (LEQ, LT, GT, EQUAL, LESS | GREATER | UNORDERED, LEQ | UNORDERED, GREATER | EQUAL)
+
+
+def forest(
+    seed: int, trees: int, depth: int, targets: int, truths: Any, leaves: str, dtype: Any = np.float32
+) -> Forest:
+    """Trees that are full half way down and ragged below; leaves have one weight each, or one for all targets."""
+    rng = np.random.default_rng(seed)
+    nodes: list[list[Any]] = []
+    goals: list[int] = []
+
+    def grow(level: int, goal: int) -> int:
+        if level >= depth or (level > depth // 2 and rng.random() < 0.3):
+            goals.append(goal)
+            return -len(goals)
+        place = len(nodes)
+        nodes.append([])
+        truth = int(rng.choice(truths))
+        children = grow(level + 1, goal), grow(level + 1, goal)
+        nodes[place] = [int(rng.integers(5)), rng.choice([-1, 0, 0.5, 1]), truth, *children]
+        return place
+
+    roots = [grow(0, number % targets) for number in range(trees)]
+    columns = list(zip(*nodes, strict=True)) or [()] * 5
+    each = targets if leaves == "all" else 1
+    owners = np.tile(np.arange(targets), len(goals)) if leaves == "all" else np.array(goals)
+    return Forest(
+        np.array(columns[0]),
+        np.array(columns[1], dtype),
+        np.array(columns[2]),
+        np.array(columns[3]),
+        np.array(columns[4]),
+        np.array(roots),
+        np.arange(len(goals) + 1) * each,
+        owners,
+        rng.standard_normal(len(owners)).astype(dtype),
+        targets,
+    )
+
+
+@functools.cache
+def compiled(spec: TreesSpec | MixedTreesSpec, cpu: str) -> Compiled:
+    target = host() if cpu == "host" else named(cpu)
+    return Compiled(build(spec, target.lanes(4)), target)
+
+
+def run(given: Forest, aggregate: str, x: np.ndarray, cpu: str, pieces: int = 1) -> tuple[Any, np.ndarray]:
+    target = host() if cpu == "host" else named(cpu)
+    skip_unless_run_here(target)
+    spec, arrays = packed(given, aggregate, target.lanes(4))
+    out = np.full((len(x), given.target_count), 77, x.dtype)
+    wide = np.full((len(x), x.shape[1] + 3), np.nan, x.dtype)
+    wide[:, : x.shape[1]] = x
+    buffers = [wide, *(np.ascontiguousarray(arrays[name]) for name in spec.BUFFERS[1:-1]), out]
+    sizes = spec.complete([len(x), wide.shape[1], x.shape[1], len(given.roots), given.target_count, given.depth])
+    compiled(spec, cpu)(buffers, sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces)
+    return spec, out
+
+
+def features(seed: int, rows: int, dtype: Any = np.float32) -> np.ndarray:
+    values = [-1, -0.5, 0, -0.0, 0.5, 1, 2, np.nan, np.inf, -np.inf]
+    return np.random.default_rng(seed).choice(values, (rows, 5)).astype(dtype)
+
+
+WAYS = {"alike": (LEQ,), "missing": (LT, LT | UNORDERED), "any": ANY}
+CASES = [
+    *(("host", "alike", depth, "one") for depth in (0, 1, 4, 5, 6, 7, 11)),
+    *(("host", way, depth, "all") for way in ("alike", "missing") for depth in (4, 9)),
+    *(("host", "missing", depth, "one") for depth in (5, 8)),
+    *(("haswell", "alike", depth, "one") for depth in (3, 4, 5, 9)),
+    ("haswell", "missing", 6, "all"),
+    *((cpu, "any", 6, leaves) for cpu in ("host", "haswell") for leaves in ("one", "all")),
+    *(("x86-64-v2", way, 5, "one") for way in WAYS),
+]
+"""CPU, how nodes compare, depth, weights of leaves: every way of looking up levels and leaves in registers."""
+
+
+@pytest.mark.parametrize(("cpu", "way", "depth", "leaves"), CASES)
+def test_scores(cpu: str, way: str, depth: int, leaves: str) -> None:
+    truths = WAYS[way]
+    given = forest(depth, 7, depth, 3, truths, leaves)
+    for rows in (1, 7, 8, 65, 200):
+        x = features(rows, rows)
+        spec, out = run(given, "sum", x, cpu, pieces=2)
+        assert isinstance(spec, MixedTreesSpec if way == "any" else TreesSpec)
+        np.testing.assert_array_equal(out, given.scores(x, "sum")[0], err_msg=f"{rows} rows, {spec}")
+
+
+@pytest.mark.parametrize("aggregate", ["min", "max"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_extremes(aggregate: str, dtype: Any) -> None:
+    given = forest(1, 9, 5, 2, (LEQ, GT), "all", dtype)
+    for rows in (3, 100):
+        x = features(rows, rows, dtype)
+        np.testing.assert_array_equal(run(given, aggregate, x, "host")[1], given.scores(x, aggregate)[0])
+
+
+@pytest.mark.parametrize(
+    ("truths", "mixed"), [((LEQ,), False), ((LT | UNORDERED,), False), ((LEQ, LEQ | UNORDERED), True)]
+)
+def test_missing_values_take_a_bit_only_where_they_go_both_ways(truths: Any, mixed: bool) -> None:
+    spec = packed(forest(2, 3, 4, 1, truths, "one"), "sum", 16).spec
+    assert isinstance(spec, TreesSpec) and spec.mixed == mixed
+
+
+def test_thresholds_that_have_no_number_before_them_are_compared_in_any_way() -> None:
+    given = forest(2, 3, 4, 1, (LEQ, LT), "one")
+    given.thresholds[given.truths == LT] = -np.inf
+    assert isinstance(packed(given, "sum", 16).spec, MixedTreesSpec)
+    x = features(3, 40)
+    np.testing.assert_array_equal(run(given, "sum", x, "host")[1], given.scores(x, "sum")[0])
