@@ -68,6 +68,17 @@ class Target:
         return self._has("f16c", self.cpu in _CPUS_WITH_AVX2 + _CPUS_WITH_AVX512 or _on_arm())
 
     @property
+    def described(self) -> str:
+        """The fields that choices go by, in words."""
+        core = self.core
+        caches = ", ".join(f"{size >> 10} KB" for size in (self.l1_bytes, self.l2_bytes, self.l3_bytes))
+        return (
+            f"{self.vector_registers} registers of {self.vector_bytes} bytes; {core.fmas} FMA, {core.loads} loads a cycle; "
+            f"{core.l3_bytes:g} bytes of the L3 cache, {core.memory_bytes:g} of memory an FMA; caches {caches}; "
+            f"integers by {self.integer_products}"
+        )
+
+    @property
     def integer_products(self) -> str:
         """How 8-bit integers are best multiplied and summed in 32 bits; see `jitonnx.kernels.integer.spec.GROUPS`."""
         if self.vector_bytes == 64 and self._has("amx-int8", False):

@@ -120,6 +120,8 @@ class Explanation:
     outputs: tuple[str, ...]
     threads: int
     cpu: str
+    core: str
+    """What its cores do in a cycle, by which tiles, prefetches and tasks were chosen."""
     nodes: tuple[Fate, ...]
     kernels: tuple[Kernel, ...]
     distinct: int
@@ -191,6 +193,7 @@ def explain(session: InferenceSession, shapes: Mapping[str, tuple[int, ...]]) ->
         outputs=tuple(f"{entry.name} {entry.type} {entry.shape}" for entry in session.get_outputs()),
         threads=main.settings.threads,
         cpu=main.target.cpu,
+        core=main.target.described,
         nodes=tuple(_fates(session.model_nodes, kernels, host, applied, remaining)),
         kernels=tuple(kernels),
         distinct=len(symbols),

@@ -54,7 +54,11 @@ def _facts(explanation: Explanation) -> str:
         ("Work", count(explanation.flops, "FLOP"), f"{nbytes(explanation.bytes)} moved at least"),
         ("Arena", nbytes(memory.arena), f"scratch {nbytes(memory.scratch)}"),
         ("Weights", nbytes(memory.constants), f"{memory.constant_count} constants"),
-        ("Made for", explanation.cpu, f"{explanation.threads} thread{'s' * (explanation.threads > 1)}"),
+        (
+            "Made for",
+            explanation.cpu,
+            f"{explanation.threads} thread{'s' * (explanation.threads > 1)}; {explanation.core}",
+        ),
         ("Inputs", shortened(inputs, 60) or "none", shortened(", ".join(explanation.outputs), 70)),
     ]
     return "".join(

@@ -37,6 +37,7 @@ def summary(explanation: Explanation) -> str:
         f"  inputs       {inputs or 'none'}",
         f"  outputs      {', '.join(explanation.outputs)}",
         f"  made for     {explanation.cpu}, {explanation.threads} thread{'s' * (explanation.threads > 1)}",
+        f"  cores        {explanation.core}",
         f"  work         {count(explanation.flops, 'FLOP')}, {nbytes(explanation.bytes)} to read and write",
         f"  memory       arena {nbytes(memory.arena)}, weights and constants {nbytes(memory.constants)} "
         f"({memory.constant_count}), scratch {nbytes(memory.scratch)}, inputs {nbytes(memory.inputs)}, "
