@@ -73,9 +73,9 @@ class Target:
         core = self.core
         caches = ", ".join(f"{size >> 10} KB" for size in (self.l1_bytes, self.l2_bytes, self.l3_bytes))
         return (
-            f"{self.vector_registers} registers of {self.vector_bytes} bytes; {core.fmas} FMA, {core.loads} loads a cycle; "
-            f"{core.l3_bytes:g} bytes of the L3 cache, {core.memory_bytes:g} of memory an FMA; caches {caches}; "
-            f"integers by {self.integer_products}"
+            f"{self.vector_registers} registers of {self.vector_bytes} bytes; {core.fmas} FMA and {core.loads} loads "
+            f"a cycle; {core.l3_bytes:g} bytes of the L3 cache, {core.memory_bytes:g} of memory an FMA; caches "
+            f"{caches}; integers by {self.integer_products}"
         )
 
     @property
