@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from jitonnx.computation.lowering import lower
-from jitonnx.engine.loops import LoopNode, wanted
+from jitonnx.engine.loops import Followed, LoopNode, wanted
 from jitonnx.engine.partition import Part, host_nodes, partition, returns_strings, without_kernel
 from jitonnx.engine.schedule import UNBOUNDED, Counted, Draft, HostNode, Segment
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.extract import extract
-from jitonnx.ir.graph import Graph, Node, Value
-from jitonnx.ops.onnx.control_flow import parts_of
+from jitonnx.ir.graph import Graph, Node, Value, short_name
+from jitonnx.ops.onnx.control_flow import Parts, parts_of, plain
+from jitonnx.ops.onnx.gather import Gather
 from jitonnx.plan.choices import Choices
 from jitonnx.plan.make import make_plan
 from jitonnx.plan.plan import Plan
@@ -82,11 +83,35 @@ def _native_loop(node: Node, target: Target, choices: Choices) -> LoopNode | Non
     if any(binding.element or binding.value.producer is not None for binding in body.bindings.values()):
         return None  # sizes that only the middle of an iteration tells
     nodes = tuple(node for part in partition(body, {}) for node in part.nodes)
-    inputs, copy = _extracted(body, nodes, outputs)
+    followed = [one for one in nodes if _follows(one, parts)]
+    inputs, copy = _extracted(body, [one for one in nodes if one not in followed], outputs)
     if copy.bindings or without_kernel(copy):
         return None
     made = _planned(copy, target, choices)
-    return LoopNode(node, body, made, inputs, outputs) if isinstance(made, Plan) else None
+    if not isinstance(made, Plan):
+        return None
+    return LoopNode(node, body, made, inputs, outputs, tuple(map(_followed, followed)))
+
+
+def _follows(node: Node, parts: Parts) -> bool:
+    """Whether a node of a body gives the element of a captured tensor that has the number of the iteration."""
+    operator = node.operator
+    if not isinstance(operator, Gather):
+        return False
+    table, index = node.inputs
+    captured = {inner for _, inner in parts.captured}
+    if table not in captured or index is None or plain(index) is not parts.counted or index.type.shape != ():
+        return False
+    return operator.axis % len(table.shape) == 0
+
+
+OUTSIDE = "an index that its inputs give is outside of the tensor that it selects from"
+
+
+def _followed(gather: Node) -> Followed:
+    table, _ = gather.inputs
+    assert table is not None
+    return Followed(table, gather.output, f"{short_name(gather)}: {OUTSIDE}")
 
 
 def _needed(graph: Graph, parts: Sequence[Part]) -> dict[Value, None]:

@@ -42,6 +42,17 @@ PROGRAMS_AHEAD = 4
 _TRUE = np.array(True)
 
 
+class Followed(NamedTuple):
+    """A captured tensor of which each iteration reads the element of its number: an address that moves, and no kernel.
+
+    Both are values of the body. text: what an error says where there is no such element.
+    """
+
+    table: Value
+    element: Value
+    text: str
+
+
 class LoopNode(NamedTuple):
     """A loop whose body is a native segment, which gives what `wanted` says.
 
@@ -54,6 +65,7 @@ class LoopNode(NamedTuple):
     """None where the code comes from a file."""
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
+    followed: tuple[Followed, ...] = ()
 
 
 def wanted(parts: Parts) -> tuple[Value, ...]:
@@ -137,6 +149,9 @@ class LoopStep:
         self._state_places = [place.get(value) for value in parts.carried]
         self._scan_places = [place.get(value) for value in parts.elements]
         self._captures = [(outer, place[inner]) for outer, inner in parts.captured if inner in place]
+        outer_of = {inner: outer for outer, inner in parts.captured}
+        self.followed = [(outer_of[one.table], place[one.element], one.text) for one in body.followed]
+        """Captured tensors, the place of the element that an iteration reads, and what an error says without one."""
 
     def reasons(self) -> Iterator[tuple[Node, str]]:
         """No node is evaluated on the host."""
@@ -159,7 +174,8 @@ class LoopStep:
         """Add what the loop gives to `values`, and what its kernels take to `times`."""
         node = self.node
         arguments = [None if value is None else array_of(value, values, sizes) for value in node.arguments]
-        captured = {outer: array_of(outer, values, sizes) for outer, _ in self._captures}
+        read = [*(outer for outer, _ in self._captures), *(outer for outer, *_ in self.followed)]
+        captured = {outer: array_of(outer, values, sizes) for outer in read}
         values.update(zip(node.outputs, self._run(arguments, captured, sizes, times), strict=False))
 
     def _run(
@@ -191,7 +207,8 @@ class LoopStep:
             state, rows = states, [no_rows(value.type) for value in parts.rows]
         else:
             places = {place: _dense(captured[outer]) for outer, place in self._captures}
-            loop = _Loop(self, [_dense(array) for array in states], scanned, places, limit, sizes)
+            followed = [_dense(captured[outer]) for outer, *_ in self.followed]
+            loop = _Loop(self, [_dense(array) for array in states], scanned, places, followed, limit, sizes)
             loop.seconds = None if times is None else np.zeros(len(self.compiled.outline.calls))
             state, rows = loop.result()
             if times is not None and loop.seconds is not None:
@@ -246,10 +263,14 @@ class _Loop:
         states: list[np.ndarray],
         scanned: Sequence[np.ndarray],
         captured: Mapping[int, np.ndarray],
+        followed: Sequence[np.ndarray],
         limit: int | None,
         sizes: Mapping[str, int],
     ) -> None:
         self._step, self._states, self._scanned, self._captured = step, states, scanned, captured
+        self._followed = followed
+        self._reach = min([len(array) for array in followed], default=1 << 62) - step.first
+        """After how many iterations there are no further elements of what is followed."""
         self._limit = (1 << 62) if limit is None else limit
         self._sizes = sizes
         self._elements = [array.shape[1:] for array in scanned]
@@ -272,6 +293,8 @@ class _Loop:
         """What is carried behind the last iteration, and what was stacked."""
         ahead = PROGRAMS_AHEAD
         while self._goes_on and self._number < self._limit:
+            if self._number >= self._reach:
+                raise InvalidArgument(self._out_of_range())
             programs = self._programs(ahead)
             ahead *= 2
             self._make_room(programs)
@@ -281,6 +304,10 @@ class _Loop:
             if len(row) > count:
                 row.resize((count, *row.shape[1:]), refcheck=False)
         return self._states, self._rows
+
+    def _out_of_range(self) -> str:
+        lengths = [len(array) for array in self._followed]
+        return self._step.followed[lengths.index(min(lengths))][2]
 
     def _programs(self, ahead: int) -> list[_Iteration]:
         """Programs of the next iterations; one alone serves all that follow if sizes stay as they are."""
@@ -331,7 +358,7 @@ class _Loop:
     def _advance(self, programs: Sequence[_Iteration]) -> None:
         """Run as many iterations as there are programs and memory for; all of them on one that is steady."""
         step, steady, number = self._step, programs[0].steady, self._number
-        limit = min([self._limit if steady else number + len(programs), *map(len, self._rows)])
+        limit = min([self._limit if steady else number + len(programs), self._reach, *map(len, self._rows)])
         record = np.zeros(1, LOOP)
         base = record.ctypes.data
         goes_on = np.zeros(1, np.int8)
@@ -344,6 +371,9 @@ class _Loop:
             bases[len(step.body.inputs)] = goes_on.ctypes.data
         for place, array in self._captured.items():
             bases[place] = array.ctypes.data
+        for (_, place, _), array in zip(step.followed, self._followed, strict=True):
+            strides[place] = array.strides[0]
+            bases[place] = array.ctypes.data + (number + step.first) * strides[place]
         for state, array in zip(step._state_places, self._states, strict=True):
             if state is not None:
                 bases[state] = array.ctypes.data

@@ -12,7 +12,7 @@ A graph has inputs, outputs, bindings [variable, value, place, whether of an ele
 other) and steps:
 
     ["segment", inputs, outputs, counted]    the next of the plans that lie beside the schedule
-    ["loop", node, body, inputs, outputs]    the same; the body is a graph without steps
+    ["loop", node, body, inputs, outputs, followed]    the same; the body is a graph without steps
     ["host", node, reason, bodies]
 
 A node is [name, operator, inputs, outputs, number of captures], an operator [module in `jitonnx.ops`, class,
@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from jitonnx.engine.loops import LoopNode
+from jitonnx.engine.loops import Followed, LoopNode
 from jitonnx.engine.schedule import Counted, Draft, HostNode, Segment
 from jitonnx.ir.assumptions import Pair
 from jitonnx.ir.dims import DimLike
@@ -116,7 +116,8 @@ class _Writer:
         if isinstance(step, LoopNode):
             body = self.graph(step.graph, ())
             body["outputs"] = self.values([plain(value) for value in step.graph.outputs])  # as `parts_of` sees them
-            return "loop", self._node(step.node), body, self.values(step.inputs), self.values(step.outputs)
+            followed = [(self.value(one.table), self.value(one.element), one.text) for one in step.followed]
+            return "loop", self._node(step.node), body, self.values(step.inputs), self.values(step.outputs), followed
         bodies = [self.graph(body.graph, body.steps) for body in step.bodies]
         return "host", self._node(step.node), step.reason, bodies
 
@@ -205,10 +206,11 @@ class _Reader:
             axes = tuple([Counted(number, tuple(map(self._size, sizes))) for number, sizes in counted])
             return Segment(tuple(self._all(inputs)), tuple(self._all(outputs)), None, axes)
         if kind == "loop":
-            node, body, inputs, outputs = parts
+            node, body, inputs, outputs, elements = parts
             graph, _ = self.graph(body)
             made = self._node([graph], *node)
-            return LoopNode(made, graph, None, tuple(self._all(inputs)), tuple(self._all(outputs)))
+            followed = [Followed(self._values[table], self._values[one], text) for table, one, text in elements]
+            return LoopNode(made, graph, None, tuple(self._all(inputs)), tuple(self._all(outputs)), tuple(followed))
         if kind != "host":
             raise ValueError(f"there are no steps of the kind {kind!r}")
         node, reason, bodies = parts

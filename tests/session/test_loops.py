@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -172,6 +173,41 @@ def test_captured_weights_and_products() -> None:
     assert_same(session.run(None, feeds[0]), check(bytes_of([*weights, loop], inputs, outputs)).run(None, feeds[0]))
 
 
+def elements(first: str = "i") -> bytes:
+    """Sums of the rows of x one after the other, until they are large."""
+    nodes = [
+        constant("most", 30.0, FLOAT),
+        node("Gather", ["x", first], ["row"]),
+        node("Gather", ["w", first], ["scale"]),
+        node("Mul", ["row", "scale"], ["product"]),
+        node("Add", ["s", "product"], ["t"]),
+        node("ReduceSum", ["t"], ["total"], keepdims=0),
+        node("Less", ["total", "most"], ["go"]),
+        node("Identity", ["row"], ["seen"]),
+    ]
+    body = loop_body(nodes, [tensor("s", None)], [tensor("t", None)], [tensor("seen", None)])
+    inputs = [tensor("x", ("T", 3)), tensor("w", ("T",)), tensor("s0", (3,)), tensor("n", [], INT64)]
+    loop = node("Loop", ["n", "", "s0"], ["end", "rows"], body=body)
+    return bytes_of([loop], inputs, [tensor("end", None), tensor("rows", None)])
+
+
+def test_elements_one_after_the_other() -> None:
+    """They are read where they lie; beyond the last one is an error, unless the condition ends the loop before."""
+
+    def feed(length: int, times: int, scale: float = 0.1) -> dict[str, Any]:
+        x = np.full((length, 3), scale, np.float32) + numbers(length, 3) / 100
+        return {"x": x, "w": np.ones(length, np.float32), "s0": np.zeros(3, np.float32), "n": np.array(times)}
+
+    session = check(elements(), feed(5, 5), feed(5, 2), feed(1, 1), feed(9, 2**60, 5.0))
+    (step,) = native_loops(session)
+    assert len(step.followed) == 2
+    for times in (6, 2**60):
+        with pytest.raises(InvalidArgument, match=r"Gather.*outside of the tensor"):
+            session.run(None, feed(5, times))
+    end, rows = session.run(None, {**feed(3, 0), "x": np.zeros((0, 3), np.float32), "w": np.zeros(0, np.float32)})
+    assert not end.any() and len(rows) == 0
+
+
 def test_caches_that_grow() -> None:
     case = transformer_decoder(length=9, prompt=3)
     model = case.model.SerializeToString()
@@ -316,6 +352,26 @@ def test_small_choices_are_selected() -> None:
     )
     session = check(model, *({"x": np.full(n, v, np.float32)} for n, v in ((1, 1), (3, 2), (2, 0.01), (1, 30))))
     assert native_loops(session)
+
+
+@pytest.mark.parametrize("model", [halving(), fibonacci(), elements()], ids=["halving", "fibonacci", "elements"])
+def test_artifacts(model: bytes, tmp_path: Path) -> None:
+    feeds = [
+        {"x": np.full((4, 3), 9.0, np.float32), "n": np.array(n), "begins": np.array(True), "y": np.array([3])}
+        for n in (3, 2)
+    ]
+    for feed in feeds:
+        feed |= {"w": np.ones(4, np.float32), "s0": np.zeros(3, np.float32)}
+    session = InferenceSession(model)
+    names = [entry.name for entry in session.get_inputs()]
+    feeds = [{name: feed[name] for name in names} for feed in feeds]
+    if "begins" not in names and "w" not in names:
+        feeds = [{**feed, "x": np.array([1])} for feed in feeds]
+    session.save(tmp_path / "loop.jitonnx", {name: value.shape for name, value in feeds[0].items()})
+    opened = InferenceSession(tmp_path / "loop.jitonnx")
+    for feed in feeds:
+        for ours, expected in zip(opened.run(None, feed), session.run(None, feed), strict=True):
+            np.testing.assert_array_equal(ours, expected)
 
 
 def test_a_loop_within_a_loop() -> None:
