@@ -29,6 +29,7 @@ from jitonnx.ops.base import (
 
 _KERNEL_TYPES = frozenset({DType.FLOAT, DType.DOUBLE, DType.INT32, DType.INT64})
 _ORDERED, _WRAPPING = ("max", "min"), ("sum", "prod", "sum_square", "l1")
+_OF_FLOATS = ("l2", "log_sum", "log_sum_exp")
 _LEAST = -(2**63)
 
 
@@ -88,8 +89,8 @@ class _Reduce(Operator):
             with np.errstate(all="ignore"):
                 nothing = self._reduce(np.empty(0, data.dtype.numpy), (0,), False)
             return to.fill(e.constant(nothing.item(), data.dtype), self.infer(data, axes).shape)  # type: ignore[arg-type]
-        wide = _widened(to, data, self.kind)
-        if wide is None:  # means, norms and logarithms of numbers that no signed integer holds
+        wide = None if self.kind in _OF_FLOATS and data.dtype.is_integer else _widened(to, data, self.kind)
+        if wide is None:  # norms and logarithms of integers, means of those that no signed one holds
             return to.host(self, (data, axes), (self.infer(data, axes),))[0]
         return _narrowed(to, to.reduce(self.kind, wide, over, bool(self.keepdims)), data.dtype, self.kind)
 

@@ -78,6 +78,19 @@ CASES: list[Case] = [
 ]  # fmt: skip
 
 
+WHOLE = np.arange(60).reshape(3, 4, 5)
+OF_WHOLE_NUMBERS: list[Case] = [
+    case(f"Reduce{kind}", 18, WHOLE.astype(dtype), keepdims=0, expected=np.array(value, dtype))
+    for kind, value in (("L2", np.sqrt((WHOLE * WHOLE).sum())), ("LogSum", np.log(WHOLE.sum())), ("LogSumExp", 59))
+    for dtype in (np.int32, np.int64, np.uint32, np.uint64)
+]
+
+
+@pytest.mark.parametrize("case", OF_WHOLE_NUMBERS, ids=str)
+def test_norms_and_logarithms_of_whole_numbers(case: Case) -> None:
+    check(case)
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_reduction(case: Case) -> None:
     check(case)
