@@ -8,8 +8,9 @@ from jitonnx.computation.lowering import lower
 from jitonnx.engine.loops import Followed, LoopNode, wanted
 from jitonnx.engine.partition import Part, host_nodes, partition, returns_strings, without_kernel
 from jitonnx.engine.schedule import UNBOUNDED, Counted, Draft, HostNode, Segment
+from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
-from jitonnx.ir.extract import extract
+from jitonnx.ir.extract import extract, substituted, told_numbers, with_sizes
 from jitonnx.ir.graph import Graph, Node, Value, short_name
 from jitonnx.ops.onnx.control_flow import Parts, parts_of, plain
 from jitonnx.ops.onnx.gather import Gather
@@ -150,8 +151,10 @@ def _extracted(graph: Graph, nodes: Sequence[Node], outputs: Sequence[Value]) ->
     own = {value for node in nodes for value in node.outputs}
     read = dict.fromkeys(value for node in nodes for value in node.inputs if value is not None)
     read |= dict.fromkeys(outputs)
+    # What is taken to be a number is one to the code: an axis of one element is broadcast, others are not.
+    sizes = told_numbers(graph)
     settled = {
-        value: _settled(value)
+        value: _settled(value, sizes)
         for value in read
         if value.contents is not None
         and (value.constant is None or (value.producer is not None and value not in own))
@@ -163,7 +166,8 @@ def _extracted(graph: Graph, nodes: Sequence[Node], outputs: Sequence[Value]) ->
         for value in read
         if value not in own and value not in settled and (value.producer is not None or value in is_input)
     )
-    copy = extract(nodes, inputs, [value.type for value in inputs], outputs, settled, graph.assumptions.apart())
+    types = [substituted(value.type, sizes) for value in inputs]
+    copy = extract(nodes, inputs, types, outputs, settled, graph.assumptions.apart())
     return inputs, copy
 
 
@@ -188,7 +192,7 @@ def _planned(graph: Graph, target: Target, choices: Choices) -> Plan | dict[Node
         return {error.node: error.reason}
 
 
-def _settled(value: Value) -> Value:
-    made = Value(value.name, value.type, value.contents)
+def _settled(value: Value, sizes: Mapping[str, DimLike]) -> Value:
+    made = Value(value.name, value.type, with_sizes(value, sizes))
     made.measured = value.measured
     return made

@@ -128,7 +128,14 @@ class Engine:
             specialise(graph, self._input_types, graph.assumptions.apart()) if dynamic or told_by_runs else None
         )
         self._engines: KeptJobs[Engine] = KeptJobs(ENGINES_KEPT, workshop)
-        self.outstanding.watch(self._engines)
+        self._met: KeptJobs[Engine] = KeptJobs(ENGINES_KEPT, workshop)
+        """By what was assumed of sizes that only a run tells and did not hold in one: what is made for such runs."""
+        self._last_met: Engine | None = None
+        """Of these the one that served the last run, if one did: runs are often alike."""
+        self._broken: frozenset[str] = frozenset()
+        """What did not hold in the runs that this engine is made for."""
+        for kept in (self._engines, self._met):
+            self.outstanding.watch(kept)
         self._programs: Kept[Ready] = Kept(PROGRAMS_KEPT, Ready.memory_bytes, table_bytes)
         self.graph = graph
         self.codes: Sequence[Compiled] = ()
@@ -233,8 +240,8 @@ class Engine:
 
     @property
     def variants(self) -> list[Engine]:
-        """The engines made for inputs that this one has no plan for."""
-        return list(dict.fromkeys(self._engines))
+        """The engines made for inputs, and for what runs met, that this one has no plan for."""
+        return [engine for engine in dict.fromkeys([*self._engines, *self._met]) if engine is not self]
 
     def serving(self, shapes: Shapes) -> Engine:
         """The engine that runs inputs of these shapes: this one, or one made for them alone, which is waited for."""
@@ -301,12 +308,55 @@ class Engine:
 
     def _follow(self, sizes: Mapping[str, int], inputs: Sequence[Any]) -> list[Any]:
         assert self.schedule is not None
+        last = self._last_met
+        if last is not None:
+            try:
+                return last._attempt(inputs)
+            except Unforeseen:
+                self._last_met = None
         try:
             return self.schedule.run_owned(inputs, sizes)
-        except Unforeseen:
+        except Unforeseen as error:
+            engine = self._made_after(error)
+        if engine is None:
             self.outstanding.count_numpy_run()
             assert self._source is not None, "Bug: what a run tells was not checked before it"
             return on_numpy(self._source, inputs)
+        self._last_met = engine
+        return engine.run(inputs)
+
+    def _attempt(self, inputs: Sequence[Any]) -> list[Any]:
+        """As `run`. Unforeseen for what this engine itself has no plan for."""
+        shapes = tuple([shape_of(array) for array in inputs])
+        sizes = self.sizes(shapes)
+        if sizes is None:
+            raise Unforeseen("the inputs have other sizes")
+        if self.schedule is not None:
+            return self.schedule.run_owned(inputs, sizes)
+        ready = self.program(shapes)
+        assert ready is not None, "Bug: a graph has neither a schedule nor a plan"
+        return ready.run(inputs)
+
+    def _made_after(self, met: Unforeseen) -> Engine | None:
+        """An engine for runs like one that met what was not planned for: one for each assumption that does not hold.
+
+        None while it is left to the background, and for what no engine can be made for: NumPy says what is wrong.
+        """
+        broken = str(met.pair)
+        if met.pair is None or broken in self._broken:
+            return None
+
+        def make(stop: threading.Event | None) -> Engine:
+            assert self._source is not None, "Bug: what a run tells was not checked before it"
+            try:
+                made = self.part(specialise(self._source, self._input_types, Assumptions(met.sizes)), stop)
+            except GraphError:
+                return self
+            made._broken = self._broken | {broken}
+            return made
+
+        engine = self._met.get(broken, make, self.when(lasting=True))
+        return None if engine is self else engine
 
     def sizes(self, shapes: Shapes) -> dict[str, int] | None:
         """Values of the dimension variables; None if there is no plan for them here."""

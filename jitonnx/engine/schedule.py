@@ -295,16 +295,20 @@ class Schedule:
     ) -> tuple[dict[Value, Any], dict[str, int]]:
         values: dict[Value, Any] = dict(zip(self._inputs, inputs, strict=True))
         bound = dict(sizes)
-        for given in self._given:
-            given(values[given.value], bound)
-        for step, checks, assumed, last in zip(self.steps, self._checks, self._assumed, self._last, strict=True):
-            if assumed is not None:
-                assumed(bound)
-            step(values, bound, times)
-            for given in checks:
+        try:
+            for given in self._given:
                 given(values[given.value], bound)
-            for value in last:
-                values.pop(value, None)
+            for step, checks, assumed, last in zip(self.steps, self._checks, self._assumed, self._last, strict=True):
+                if assumed is not None:
+                    assumed(bound)
+                step(values, bound, times)
+                for given in checks:
+                    given(values[given.value], bound)
+                for value in last:
+                    values.pop(value, None)
+        except Unforeseen as error:
+            error.sizes = {**bound, **error.sizes}
+            raise
         return values, bound
 
     def _last_uses(self, graph: Graph) -> list[list[Value]]:

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jitonnx.ir.assumptions import holds
+from jitonnx.ir.assumptions import Pair, holds
 from jitonnx.ir.dims import DimLike
 
 
 class Unforeseen(Exception):
-    """A run met sizes that the schedule was not planned for."""
+    """A run met sizes that the schedule was not planned for.
+
+    pair: the two sizes that were taken to be equal, if that is what does not hold. sizes: values of the dimension
+    variables, as far as the run has bound them.
+    """
+
+    def __init__(self, text: str, pair: Pair | None = None) -> None:
+        super().__init__(text)
+        self.pair = pair
+        self.sizes: Mapping[str, int] = {}
 
 
 def check_equal(a: DimLike, b: DimLike, sizes: Mapping[str, int]) -> None:
     """Unforeseen if two sizes that were taken to be equal are not, for values of the dimension variables."""
     if not holds((a, b), sizes):
-        raise Unforeseen(f"{a} was taken to be equal to {b}")
+        raise Unforeseen(f"{a} was taken to be equal to {b}", (a, b))

@@ -49,7 +49,7 @@ def solved(graph: Graph) -> Graph:
             rested_on = not demanded_by and not (variables(pair[0]) | variables(pair[1])).isdisjoint(values)
             if pair in kept or rested_on:
                 assumptions.note(*pair, demanded_by)
-        graph = specialise(source, [_substituted(type, values) for type in declared], assumptions)
+        graph = specialise(source, [substituted(type, values) for type in declared], assumptions)
         graph.given_shapes = [type.shape or () for type in declared]
     return _with_replacements(graph, source)
 
@@ -86,10 +86,21 @@ def _settled(graph: Graph) -> dict[DimLike, tuple[DimLike, Pair]]:
     return {dim: entry for dim, entry in found.items() if dim in present}
 
 
-def _substituted(type: Type, values: Mapping[str, DimLike]) -> Type:
+def substituted(type: Type, values: Mapping[str, DimLike]) -> Type:
+    """A type with values in the places of variables."""
     if type.shape is None:
         return type
     return TensorType(type.dtype, tuple(substitute(dim, values) for dim in type.shape))
+
+
+def told_numbers(graph: Graph) -> dict[str, DimLike]:
+    """What variables that only a run tells have to be where the graph's assumptions take them to be numbers."""
+    if not graph.bindings:
+        return {}
+    declared = [value.type for value in graph.inputs]
+    own = {name for type in declared for dim in type.shape or () for name in variables(dim)}
+    values, _ = solve(graph.assumptions, [*sorted(own), *sorted(graph.bindings.keys() - own)])
+    return {name: size for name, size in values.items() if isinstance(size, int) and name in graph.bindings}
 
 
 def extract(
@@ -115,7 +126,7 @@ def extract(
     constants = dict.fromkeys(value for node in nodes for value in node.inputs if value is not None)
     for value in constants:
         if value.producer is None and value not in values:
-            values[value] = Value(value.name, value.type, _with_sizes(value, sizes))
+            values[value] = Value(value.name, value.type, with_sizes(value, sizes))
     for node in nodes:
         arguments = [None if value is None else values[value] for value in node.inputs]
         names = [value.name for value in node.outputs]
@@ -143,7 +154,7 @@ def _sizes(old: Sequence[Type], new: Sequence[Type]) -> dict[str, DimLike]:
     return sizes
 
 
-def _with_sizes(value: Value, sizes: Mapping[str, DimLike]) -> np.ndarray | None:
+def with_sizes(value: Value, sizes: Mapping[str, DimLike]) -> np.ndarray | None:
     """Contents with variables replaced by sizes; the same array where it holds numbers only."""
     contents = value.contents
     if contents is None or not is_symbolic(contents):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from jitonnx import InferenceSession
+from jitonnx import InferenceSession, errors
 from jitonnx.engine.pipeline import Engine, Settings
 from jitonnx.ir.dims import variable
 from jitonnx.ir.dtypes import DType
@@ -342,6 +342,30 @@ def test_computed_sizes_that_turn_out_equal_or_not() -> None:
         model,
         *({"x": x, "a": np.arange(4) < m, "b": np.arange(4) >= 4 - n} for m, n in ((2, 2), (1, 3), (3, 1), (3, 3))),
     )
+
+
+def test_what_a_run_meets_otherwise_than_planned_is_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two sizes that only a run tells are taken to be equal, and broadcast in some runs: a plan for each such case."""
+    nodes = [
+        node("Compress", ["x", "a"], ["p"], axis=0),
+        node("Compress", ["x", "b"], ["q"], axis=0),
+        node("Add", ["p", "q"], ["s"]),
+        node("Relu", ["s"], ["y"]),
+    ]
+    model = bytes_of(nodes, [tensor("x"), tensor("a", ("N",), BOOL), tensor("b", ("N",), BOOL)], [tensor("y", None)])
+    session = InferenceSession(model)
+    for settled in (False, True):
+        for size in (4, 7, 9):
+            x = numbers(size, 3)
+            for m, n in ((2, 2), (1, 3), (1, 4), (3, 1), (4, 1), (3, 3), (1, 1), (0, 0)):
+                a, b = np.arange(size) < m, np.arange(size) >= size - n
+                (y,) = session.run(None, {"x": x, "a": a, "b": b})
+                np.testing.assert_array_equal(y, np.maximum(x[a] + x[b], 0))
+        assert session.compile_status.numpy_runs == 0
+        if not settled:
+            monkeypatch.setattr(Engine, "_compile", None)  # nothing is compiled from now on
+    with pytest.raises(errors.Error):
+        session.run(None, {"x": numbers(5, 3), "a": np.arange(5) < 2, "b": np.arange(5) < 3})
 
 
 @pytest.mark.parametrize("center", [0, 1])
