@@ -10,6 +10,7 @@ import functools
 import gc
 import sys
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -111,8 +112,8 @@ class OpenedModel:
         """Held where the model gets another engine, or none any more."""
         self._main: Bound | None = None
         self._closed = False
-        if options.log_severity_level != -1:
-            _ = self.logger  # which refuses a severity that there is not
+        if not -1 <= options.log_severity_level <= 4:
+            _ = self.logger  # which refuses it
         self.times = self._create()
         """When loading began, when the model was loaded, and when it was ready."""
 
@@ -269,6 +270,7 @@ class OpenedModel:
         self.metadata = model.metadata
         self.nodes: list[ModelNode] = []
         self.opsets: dict[str, int] = {}
+        self.warnings: Sequence[str] = artifact.model.warnings
         self.overridable: dict[str, Declaration] = {one.name: declaration(one) for one in overridable}
         zeros = switch(self._options, DENORMAL_AS_ZERO, False)
         engine = SavedEngine(artifact, threads, program_bytes(self._options), zeros, behind)
@@ -297,6 +299,8 @@ class OpenedModel:
             return engine
 
         self._take(artifact, threads, artifact.model.overridable, behind)
+        for text in self.warnings:
+            warnings.warn(text, stacklevel=6)
         return True
 
     def _keep_whole(self, model: Model) -> None:
@@ -357,6 +361,7 @@ class OpenedModel:
         self.metadata = model.metadata
         self.nodes = model_nodes(model.graph)
         self.opsets = dict(model.opset_imports)
+        self.warnings = model.warnings
 
     def _engine(self, graph: Graph, workshop: Workshop | None) -> Engine | BackgroundEngine:
         from jitonnx.engine.pipeline import CompileMode, Engine

@@ -24,10 +24,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from jitonnx.engine.loops import Followed, LoopNode
 from jitonnx.engine.schedule import Counted, Draft, HostNode, Segment
@@ -41,7 +40,10 @@ from jitonnx.ops.onnx.control_flow import plain
 from jitonnx.plan.outline_message import Expressions, expressions
 from jitonnx.runtime.artifact import dtype_named
 
-Array: TypeAlias = npt.NDArray[np.generic]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+Array: TypeAlias = "npt.NDArray[np.generic]"
 Message: TypeAlias = "dict[str, Any]"
 
 _OPERATORS = "jitonnx.ops."

@@ -48,9 +48,9 @@ def load(source: Any, *, external_data_folder: str | os.PathLike[str] | None = N
     builder = Builder(proto, TensorReader(tickets, external))
     graph = builder.main(proto.graph)
     outputs = [declaration(info) for info in proto.graph.output]
-    warned = False
+    texts = []
     for value, declared in zip(graph.outputs, outputs, strict=True):
-        warned |= _compare(value, declared, graph.assumptions.certain)
+        texts.append(_compare(value, declared, graph.assumptions.certain))
     inputs, overridable = _split_inputs(proto)
     return Model(
         graph=graph,
@@ -62,7 +62,7 @@ def load(source: Any, *, external_data_folder: str | os.PathLike[str] | None = N
         overridable=overridable,
         dimensions=builder.dimensions.original,
         external=external.used,
-        warned=warned,
+        warnings=tuple(filter(None, texts)),
     )
 
 
@@ -134,8 +134,8 @@ def _split_inputs(proto: ModelProto) -> tuple[list[Declaration], list[Declaratio
     return inputs, overridable if proto.ir_version >= FIRST_IR_WITH_OVERRIDABLE_INITIALIZERS else []
 
 
-def _compare(value: Value, declared: Declaration, certain: bool) -> bool:
-    """Fail if an output has another element type than the file says; a warning, and True, if it has another shape.
+def _compare(value: Value, declared: Declaration, certain: bool) -> str:
+    """Fail if an output has another element type than the file says; a warning, and its text, if it has another shape.
 
     certain: it has the shape that was inferred whatever is fed, and not only for usual sizes: the file may know better.
     """
@@ -146,14 +146,15 @@ def _compare(value: Value, declared: Declaration, certain: bool) -> bool:
         )
     shape = value.type.shape
     if shape is None or declared.shape is None or not certain:
-        return False
+        return ""
     differ = len(shape) != len(declared.shape) or any(
         isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(shape, declared.shape, strict=True)
     )
-    if differ:
-        warnings.warn(
-            f"output {declared.name!r} is declared with the shape {list(declared.shape)}, but is {value.type}: "
-            "the declaration is ignored",
-            stacklevel=3,
-        )
-    return differ
+    if not differ:
+        return ""
+    text = (
+        f"output {declared.name!r} is declared with the shape {list(declared.shape)}, but is {value.type}: "
+        "the declaration is ignored"
+    )
+    warnings.warn(text, stacklevel=3)
+    return text

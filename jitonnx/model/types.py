@@ -37,8 +37,8 @@ class Model:
     here. Several variables may be called "?" or the like."""
     external: bool = False
     """Some of its weights are in other files."""
-    warned: bool = False
-    """Something about it was warned of when it was loaded."""
+    warnings: tuple[str, ...] = ()
+    """What was warned of when it was loaded."""
 
 
 class Dimensions:

@@ -23,12 +23,12 @@ def with_dimensions(model: Model, sizes: Mapping[str, int]) -> Model:
     """The model with dimensions of these names (as the file calls them) fixed. Warns of names that it does not have."""
     unknown = sorted(set(sizes) - set(model.dimensions.values()))
     if unknown:
-        warnings.warn(
+        text = (
             f"the model has no dimension named {', '.join(map(repr, unknown))}; its named dimensions are: "
-            f"{', '.join(map(repr, dict.fromkeys(model.dimensions.values()))) or 'none'}",
-            stacklevel=5,
+            f"{', '.join(map(repr, dict.fromkeys(model.dimensions.values()))) or 'none'}"
         )
-        model = replace(model, warned=True)
+        warnings.warn(text, stacklevel=5)
+        model = replace(model, warnings=(*model.warnings, text))
     values = {name: sizes[param] for name, param in model.dimensions.items() if param in sizes}
     if not values:
         return model

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from jitonnx.ir.dims import Dim, DimLike
 from jitonnx.kernels.spec import KernelSpec
@@ -34,6 +33,8 @@ from jitonnx.runtime.program import (
 )
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from jitonnx.plan.tables import Maker
 
 GIL_STEPS, GIL_NANOSECONDS = 64, 20_000
@@ -102,7 +103,7 @@ class PlanTensor(NamedTuple):
     shape: tuple[int, ...]
 
 
-Array: TypeAlias = npt.NDArray[np.generic]
+Array: TypeAlias = "npt.NDArray[np.generic]"
 Constant: TypeAlias = "Array | Contents | Computed"
 
 

@@ -17,10 +17,9 @@ import mmap
 import os
 import struct
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from jitonnx import forks
 from jitonnx.metadata import ModelMetadata
@@ -34,6 +33,9 @@ from .mapping import Linked, MappedCode
 from .program import Flag, Program, Shapes, Steps, Tensors, TensorSpec, Wiring
 from .trust import distrust
 
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
 MAGIC = b"\x89jitonnx\r\n\x1a\n"
 """As PNG's, it shows a file that went through a transfer of text."""
 FORMAT = 4
@@ -44,7 +46,7 @@ PROLOGUE = struct.Struct(f"<{len(MAGIC)}sIQQQ")
 _DIGEST_BYTES = SHA256_BYTES
 HEADER_OFFSET = PROLOGUE.size + _DIGEST_BYTES
 
-Bytes: TypeAlias = npt.NDArray[np.uint8]
+Bytes: TypeAlias = "npt.NDArray[np.uint8]"
 
 
 class ArtifactError(RuntimeError):
@@ -68,6 +70,8 @@ class ModelInfo(NamedTuple):
     outputs: Sequence[Argument]
     metadata: ModelMetadata
     opsets: Mapping[str, int]
+    warnings: Sequence[str]
+    """What was warned of when it was loaded."""
 
 
 class SavedProgram(NamedTuple):
@@ -182,7 +186,9 @@ class Artifact:
             [Argument(name, kind, None if shape is None else tuple(shape)) for name, kind, shape in model[which]]
             for which in ("inputs", "overridable", "outputs")
         )
-        return ModelInfo(inputs, overridable, outputs, ModelMetadata(**model["metadata"]), model["opsets"])
+        return ModelInfo(
+            inputs, overridable, outputs, ModelMetadata(**model["metadata"]), model["opsets"], model["warnings"]
+        )
 
     def explanation(self) -> str:
         """What `jitonnx explain` printed when the artifact was made; "" if it was left out."""

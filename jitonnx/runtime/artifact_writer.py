@@ -7,11 +7,11 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256  # OpenSSL's, which is fast
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from .artifact import (
     FORMAT,
@@ -27,13 +27,16 @@ from .artifact import (
     ShapeRange,
 )
 from .cpu import CpuNeeded
-from .digest import SHA256_BYTES, sha256
+from .digest import SHA256_BYTES
 from .driver import SYMBOLS, driver_digest
 from .layout import ALIGNMENT, address
 from .linker import UnlinkableError, link
 from .program import Flag, Steps, TensorSpec
 
-Array = npt.NDArray[np.generic]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+Array: TypeAlias = "npt.NDArray[np.generic]"
 
 
 @dataclass(frozen=True)

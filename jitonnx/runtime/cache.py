@@ -21,7 +21,7 @@ from jitonnx import forks
 
 from .digest import SHA256_BYTES, sha256
 
-DEFAULT_LIMIT = 512 << 20
+DEFAULT_LIMIT = 1 << 30
 """Bytes on disk above which the least recently used entries go."""
 
 _MAGIC = b"jitonnx1"

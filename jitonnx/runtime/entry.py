@@ -11,10 +11,9 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from jitonnx import forks
 
@@ -32,7 +31,10 @@ from .layout import (
 )
 from .program import Tensors
 
-Entry: TypeAlias = Callable[[Mapping[str, npt.NDArray[np.generic]]], "list[npt.NDArray[np.generic]] | None"]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+Entry: TypeAlias = "Callable[[Mapping[str, npt.NDArray[np.generic]]], list[npt.NDArray[np.generic]] | None]"
 
 _METH_O = 0x8
 _NEW_FROM_DESCRIPTOR = 94

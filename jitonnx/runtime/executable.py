@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from jitonnx import forks
 from jitonnx.errors import InvalidArgument, RuntimeException
@@ -17,7 +17,10 @@ from .program import Program, TensorSpec, Words
 from .tables import Common
 from .threads import allowed_cpus
 
-Array = npt.NDArray[np.generic]
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+Array: TypeAlias = "npt.NDArray[np.generic]"
 
 
 class Executable:

@@ -14,15 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from jitonnx import forks
 from jitonnx.errors import Fail
 
 from .layout import STEP_COLUMNS
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 Space: TypeAlias = Literal["arena", "constant", "input", "output"]
 SPACES: tuple[Space, ...] = ("arena", "constant", "input", "output")
@@ -61,7 +63,7 @@ class Step(NamedTuple):
     label: str = ""
 
 
-Words: TypeAlias = npt.NDArray[np.int64]
+Words: TypeAlias = "npt.NDArray[np.int64]"
 
 
 class Wiring(NamedTuple):

@@ -7,15 +7,17 @@ shape costs a few calls of NumPy and a native one, however many steps there are.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from .driver import driver
 from .layout import ALIGNMENT, LAYOUT, PATCH, ROW, SEPARATION, WORD_BYTES, Record, address
 from .program import SPACES, Flag, Program, Steps, TensorKinds, Wiring, Words, arena_beyond_memory, beyond_memory
 from .signature import Signature
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 _ARENA, _CONSTANT, _INPUT, _OUTPUT = range(len(SPACES))
 

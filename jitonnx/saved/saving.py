@@ -169,6 +169,7 @@ def model_info(model: OpenedModel) -> ModelInfo:
         [Argument(entry.name, entry.type, tuple(entry.shape)) for entry in model.outputs],
         model.metadata,
         model.opsets,
+        model.warnings,
     )
 
 

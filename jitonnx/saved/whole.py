@@ -20,6 +20,7 @@ import jitonnx
 from jitonnx.api.entries import COMPILE, CPU_NAME, EXTERNAL_DATA_FOLDER, GEMM, KEEP_MODEL, switch
 from jitonnx.errors import ModelRequiresCompilation
 from jitonnx.runtime.artifact import Artifact, ArtifactError, ModelInfo, open_artifact
+from jitonnx.runtime.cache import DEFAULT_LIMIT
 from jitonnx.runtime.cpu import cpu_identity
 from jitonnx.runtime.digest import sha256
 from jitonnx.versions import source_stamps, versions
@@ -33,9 +34,8 @@ if TYPE_CHECKING:
     from jitonnx.model import Model
     from jitonnx.runtime.cache import KernelCache
 
-LIMIT = 64 << 20
-"""Bytes of weights above which a model is not kept: the start of a large one goes into its weights in any case, and a
-few of them would push everything else out of the cache."""
+LIMIT = DEFAULT_LIMIT // 4
+"""Bytes of weights above which a model is not kept: a few of them would push everything else out of the cache."""
 SETTLED_SECONDS = 0.1
 """How long before it was read a file must have changed last: its times tell changes apart that lie further apart than a
 tick of the system's clock, at most 10 ms."""
@@ -116,11 +116,8 @@ def open_whole(cache: KernelCache, whole: Whole, verify: bool) -> Artifact | Non
 
 
 def can_keep(model: Model, engine: Engine) -> bool:
-    """Whether a model just compiled is one that is kept: one that is planned, and not too large.
-
-    A model that something was warned of is not, as that is said again at each start.
-    """
-    if model.external or model.warned or engine.unplanned:
+    """Whether a model just compiled is one that is kept: one that is planned, and not too large."""
+    if model.external or engine.unplanned:
         return False
     return sum(array.nbytes for code in engine.codes for array in code.outline.arrays()) <= LIMIT
 

@@ -221,6 +221,16 @@ def test_inputs_with_a_default(model: Path) -> None:
     assert same(sessions, {**feeds, "factor": np.arange(3, dtype=np.float32)}) and not is_whole(second)
 
 
+def test_warnings_are_given_again(model: Path) -> None:
+    nodes = [node("Relu", ["x"], ["y"])]
+    path = settled(model, "warned.onnx", model_of(nodes, [tensor("x", (2, 3))], [tensor("y", (7,))]))
+    for _ in range(2):
+        with pytest.warns(UserWarning, match=r"output 'y' is declared with the shape \[7\], but is float\[2,3\]"):
+            session = InferenceSession(path, options())
+        wait_for(path.parent)
+    assert is_whole(session)
+
+
 def test_models_that_are_not_kept(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those too large, and those of a file that was changed just now."""
     model.touch()
