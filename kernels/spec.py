@@ -29,7 +29,7 @@ class KernelSpec:
     BUFFERS: ClassVar[tuple[str, ...]] = ()
     SIZES: ClassVar[tuple[str, ...]] = ()
     SETTLED: ClassVar[bool] = False
-    """Whether its loops hold nothing that LLVM should move out of them: a few passes then do for it, which take a fifth
+    """Whether its loops hold nothing that LLVM should move out of them: a few passes then do for it, which take a tenth
     of the time of all. So it was measured where it is set; depthwise convolutions took up to 1.2 times as long."""
 
     @property

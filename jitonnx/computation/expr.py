@@ -321,6 +321,25 @@ def substitute(root: Expr, replace: Callable[[Expr], Expr | None]) -> Expr:
     return done[root]
 
 
+_COMMUTATIVE = ("add", "mul")
+
+
+def ordered(root: Expr) -> Expr:
+    """`root` with the terms of sums and the factors of products in one order: operands by number first, constants last.
+
+    So x0 + x1 and x1 + x0 are equal, and compiled once.
+    """
+    done: dict[Expr, Expr] = {}
+    for node in children_first(root):
+        arguments = [done[a] for a in node.arguments]
+        done[node] = rebuild(node, sorted(arguments, key=_rank) if node.op in _COMMUTATIVE else arguments)
+    return done[root]
+
+
+def _rank(term: Expr) -> tuple[int, int]:
+    return (0, term.value) if term.op == "operand" else (2, 0) if term.op == "constant" else (1, 0)
+
+
 def operands(root: Expr) -> set[int]:
     """Positions of the inputs that `root` reads."""
     return {node.value for node in children_first(root) if node.op == "operand"}

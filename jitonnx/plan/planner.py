@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import numpy as np
 
+from jitonnx.computation.expr import ordered
 from jitonnx.computation.lowering import Lowered
 from jitonnx.ir.assumptions import assume_equal, noting
 from jitonnx.ir.dims import DimLike, concrete, integers, known, product
@@ -276,7 +277,9 @@ class Planner:
             columns.append(int(strides[2] != 0))
             dtypes.append(tensor.dtype)
         first = len(call.tensors) - len(group.operands)
-        call.epilogue = Stage(group.expr, tuple(moves), tuple(columns), tuple(dtypes), first, call.spec.size_count)
+        call.epilogue = Stage(
+            ordered(group.expr), tuple(moves), tuple(columns), tuple(dtypes), first, call.spec.size_count
+        )
 
 
 def _written_in(tensor: Tensor, order: Sequence[int]) -> bool:

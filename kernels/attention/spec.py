@@ -69,6 +69,7 @@ class AttentionSpec(KernelSpec):
         *("scale_bits", "causal_offset", "fill_bits"),
     )
     """Extents, strides in elements, and numbers."""
+    SETTLED: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.mask not in MASKS:

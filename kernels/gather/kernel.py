@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import functools
 
-import llvmlite.ir as ir
-
 from jitonnx.kernels.gather.spec import GatherElementsSpec, GatherRowsSpec, ReverseSequenceSpec
-from jitonnx.kernels.language import types
+from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.code import Code, Kernel, Pointer, larger, remainder, smaller
 from jitonnx.kernels.language.epilogue import Stage
 from jitonnx.kernels.language.trace import Traced, select

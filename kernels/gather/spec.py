@@ -59,6 +59,7 @@ class GatherRowsSpec(KernelSpec):
     )
     """extent_i, data_i: the extent and byte stride of the axis that index i is of."""
     SIZES: ClassVar[tuple[str, ...]] = (*GIVEN, "task_rows")
+    SETTLED: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check_index(self.index)

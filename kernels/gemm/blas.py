@@ -76,9 +76,7 @@ class BlasSpec(KernelSpec):
 
 def build_blas(spec: BlasSpec) -> Any:
     """The kernel of `spec`."""
-    import llvmlite.ir as ir
-
-    from jitonnx.kernels.language import types
+    from jitonnx.kernels.language import ir, types
     from jitonnx.kernels.language.code import Code, Traced, larger
 
     element = getattr(types, spec.element)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import llvmlite.ir as ir
-
+from jitonnx.kernels.language import ir
 from jitonnx.kernels.language.code import Code, Pointer
 from jitonnx.kernels.language.trace import Traced, select
 

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import llvmlite.ir as ir
-
 from jitonnx.kernels.gemm.blas import BlasSpec, build_blas
 from jitonnx.kernels.gemm.copy import emit_copy
 from jitonnx.kernels.gemm.scale import build_scale
 from jitonnx.kernels.gemm.spec import LONGEST_VECTOR, NEAR_BYTES, NEAR_DEPTH, NEAR_ROWS, GemmSpec, ScaleSpec
-from jitonnx.kernels.language import types
+from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.code import Code, Kernel, Pointer, larger, remainder, smaller
 from jitonnx.kernels.language.epilogue import Epilogue, Stage
 from jitonnx.kernels.language.trace import Traced, select

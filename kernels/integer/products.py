@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import llvmlite.ir as ir
-
 from jitonnx.kernels.integer.spec import IntegerSpec
-from jitonnx.kernels.language import types
+from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.code import Code, Pointer
 from jitonnx.kernels.language.llvm import declared, splat
 from jitonnx.kernels.language.trace import Traced

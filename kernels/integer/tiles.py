@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import llvmlite.ir as ir
-
 from jitonnx.kernels.integer.spec import STEP, IntegerSpec
-from jitonnx.kernels.language import types
+from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.code import Code, Pointer
 from jitonnx.kernels.language.llvm import declared
 from jitonnx.kernels.language.trace import Traced

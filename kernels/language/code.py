@@ -18,9 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-import llvmlite.ir as ir
-
-from jitonnx.kernels.language import types
+from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.llvm import (
     alloca,
     live_mask,
@@ -90,9 +88,7 @@ class Code:
         return Pointer(self, element, place)
 
     def _invariant(self, pointer: ir.Value, index: int | Traced) -> ir.Value:
-        loaded = self.builder.load(self.builder.gep(pointer, [self.integer(index).value]))
-        loaded.set_metadata("invariant.load", self.builder.module.add_metadata([]))
-        return loaded
+        return self.builder.load_invariant(self.builder.gep(pointer, [self.integer(index).value]))
 
     # ------------------------------------------------------------ control
 
@@ -278,7 +274,7 @@ class Pointer:
         """The vector p[index], p[index + step], …; lanes from `live` on repeat the first element."""
         code, builder = self._code, self._code.builder
         live = code.integer(live)
-        result = ir.Constant(ir.VectorType(self.element.memory, lanes), ir.Undefined)
+        result: ir.Value = ir.Constant(ir.VectorType(self.element.memory, lanes), ir.Undefined)
         for lane in range(lanes):
             at = index + select(live > lane, step * lane, 0)
             result = builder.insert_element(result, builder.load(self._address(at)), ir.IntType(32)(lane))
@@ -305,7 +301,7 @@ class Pointer:
         builder, vector = self._code.builder, self._to_memory(value.value)
         stored = builder.store(vector, builder.bitcast(self._address(index), vector.type.as_pointer()))
         stored.align = min(LINE_BYTES, value.lanes * self._alignment)
-        stored.set_metadata("nontemporal", builder.module.add_metadata([ir.IntType(32)(1)]))
+        stored.set_metadata("nontemporal", builder.module.metadata("!{i32 1}"))
 
     def misalignment(self, size: int) -> Traced:
         """How many bytes this is behind a multiple of `size`, a power of two."""

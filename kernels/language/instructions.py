@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import llvmlite.ir as ir
-
-from jitonnx.kernels.language import types
+from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.llvm import declared, splat
 from jitonnx.kernels.language.trace import Traced, numbers, select
 
@@ -59,7 +57,8 @@ def permuted(low: Traced, high: Traced, index: Traced) -> Traced:
             for half in (low, high)
         ]
         return select(index < entries, *found)
-    both, result = _joined(builder, low.value, high.value), ir.Constant(low.value.type, ir.Undefined)
+    both = _joined(builder, low.value, high.value)
+    result: ir.Value = ir.Constant(low.value.type, ir.Undefined)
     for lane in map(_I32, range(count)):
         element = builder.extract_element(both, builder.extract_element(index.value, lane))
         result = builder.insert_element(result, element, lane)
@@ -72,7 +71,7 @@ def reordered(x: Traced, index: Traced) -> Traced:
     entries = table_entries(x)
     if entries == count and count in _REORDERING:
         return x.like(_named_call(builder, _REORDERING[count], x.value.type, [x.value, index.value]))
-    result = ir.Constant(x.value.type, ir.Undefined)
+    result: ir.Value = ir.Constant(x.value.type, ir.Undefined)
     for lane in map(_I32, range(count)):
         element = builder.extract_element(x.value, builder.extract_element(index.value, lane))
         result = builder.insert_element(result, element, lane)

@@ -6,9 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import llvmlite.ir as ir
-
-from jitonnx.kernels.language import types
+from jitonnx.kernels.language import ir, types
 
 _I32 = ir.IntType(32)
 CONTRACTED = ("contract",)
@@ -20,10 +18,8 @@ def llvm_intrinsic(
 ) -> ir.Value:
     """Call `llvm.NAME.OVERLOAD(arguments)`, declaring it in the builder's module at its first use."""
     full = f"llvm.{name}.{mangle(overload)}"
-    function = builder.module.globals.get(full)
-    if function is None:
-        function = ir.Function(builder.module, ir.FunctionType(result, [a.type for a in arguments]), full)
-    return builder.call(function, arguments, fastmath=CONTRACTED if _is_float(result) else ())
+    function = declared(builder, full, result, [argument.type for argument in arguments])
+    return builder.call_pure(function, arguments, fastmath=CONTRACTED if _is_float(result) else ())
 
 
 def mangle(typ: ir.Type) -> str:
@@ -45,7 +41,7 @@ def splat(builder: ir.IRBuilder, scalar: ir.Value, lanes: int) -> ir.Value:
     """A vector with `scalar` in every lane."""
     undefined = ir.Constant(ir.VectorType(scalar.type, lanes), ir.Undefined)
     first = builder.insert_element(undefined, scalar, _I32(0))
-    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_I32, lanes), [0] * lanes))
+    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_I32, lanes), None))
 
 
 _FLOAT_ARITHMETIC = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv", "%": "frem"}
@@ -125,22 +121,17 @@ def all_lanes(typ: ir.Type, number: float) -> Any:
 # ---------------------------------------------------------------- loops
 
 
-def not_unrolled(module: ir.Module) -> ir.values.MDValue:
+def not_unrolled(module: ir.Module) -> str:
     """Metadata for a loop's branch back that stops LLVM from unrolling: our loops hold what is worth having in one."""
-    keep = module.add_metadata(["llvm.loop.unroll.disable"])
-    # LLVM tells loops apart by a node that names itself; add_metadata would look a node up by its operands.
-    node = ir.values.MDValue(module, [], name=str(len(module.metadata)))
-    node.operands = (node, keep)
-    return node
+    return module.loop_metadata(module.metadata('!{!"llvm.loop.unroll.disable"}'))
 
 
 # ---------------------------------------------------------------- memory
 
 
-def alloca(builder: ir.IRBuilder, typ: ir.Type, count: int = 1) -> ir.Value:
+def alloca(builder: ir.IRBuilder, typ: ir.Type, count: int = 1) -> ir.Instruction:
     """Room for `count` values on the stack, for the whole of the function; nothing is in it at first."""
-    with builder.goto_entry_block():
-        return builder.alloca(typ, count)
+    return builder.alloca(typ, count)
 
 
 def declared(builder: ir.IRBuilder, name: str, result: ir.Type, arguments: Sequence[ir.Type]) -> ir.Function:
@@ -150,9 +141,10 @@ def declared(builder: ir.IRBuilder, name: str, result: ir.Type, arguments: Seque
 
 def masked_load(builder: ir.IRBuilder, where: ir.Value, typ: ir.VectorType, mask: ir.Value, alignment: int) -> ir.Value:
     """A vector of `typ` at `where`: 0 in the lanes that `mask` leaves out, whose memory is not touched."""
-    # Typed pointers of llvmlite's builder and the opaque ones of LLVM agree on the mangled name only.
     function = declared(builder, f"llvm.masked.load.{mangle(typ)}.p0", typ, [where.type, _I32, mask.type, typ])
-    return builder.call(function, [where, _I32(alignment), mask, ir.Constant(typ, None)])
+    loaded = builder.call(function, [where, _I32(alignment), mask, ir.Constant(typ, None)])
+    loaded.zero_outside = mask
+    return loaded
 
 
 def masked_gather(
@@ -162,10 +154,9 @@ def masked_gather(
     lanes = places.type.count
     if mask is None:
         mask = ir.Constant(ir.VectorType(ir.IntType(1), lanes), [1] * lanes)
-    typ, pointers = ir.VectorType(element, lanes), ir.VectorType(ir.PointerType(), lanes)
-    where = builder.gep(base, [places], source_etype=element)
-    where.type = pointers  # as LLVM has it; llvmlite's builder knows of one pointer only
-    function = declared(builder, f"llvm.masked.gather.{mangle(typ)}.v{lanes}p0", typ, [pointers, _I32, mask.type, typ])
+    typ, where = ir.VectorType(element, lanes), builder.gep_each(base, element, places)
+    kinds = [where.type, _I32, mask.type, typ]
+    function = declared(builder, f"llvm.masked.gather.{mangle(typ)}.v{lanes}p0", typ, kinds)
     return builder.call(function, [where, _I32(alignment), mask, ir.Constant(typ, None)])
 
 

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import llvmlite.binding as llvm
-import llvmlite.ir as ir
 
-from jitonnx.kernels.language import types
+from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.code import Code, Kernel
 from jitonnx.target import Target
 
@@ -25,10 +24,9 @@ memory."""
 class _Module(ir.Module):
     """A module of code for one CPU."""
 
-    def __init__(self, name: str, target: Target) -> None:
-        super().__init__(name)
+    def __init__(self, target: Target) -> None:
+        super().__init__(_triple())
         self.target = target
-        self.triple = _triple()
         self.stages: dict[tuple[Callable[..., Any], types.Type, int], ir.Function] = {}
         """The functions of stages by what they are made of (`Epilogue`)."""
 
@@ -38,7 +36,7 @@ def emit_module(kernel: Kernel, symbol: str, target: Target) -> llvm.ModuleRef:
 
     Everything but `symbol` has internal linkage, so that optimisation can inline and drop it.
     """
-    module = _Module(symbol, target)
+    module = _Module(target)
     function = ir.Function(module, SIGNATURE, symbol)
     buffers, sizes, begin, end, scratch = function.args
     code = Code(ir.IRBuilder(function.append_basic_block()), (buffers, sizes, scratch))

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import llvmlite.ir as ir
-
-from jitonnx.kernels.language import types
+from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.division import emit_division, emit_modulo, emit_remainder
 from jitonnx.kernels.language.llvm import CONTRACTED, arithmetic, float_to_integer, llvm_intrinsic
 from jitonnx.kernels.language.trace import Traced, absolute, isnan, select

@@ -14,14 +14,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-import struct
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-import llvmlite.ir as ir
-import numpy as np
-
-from jitonnx.kernels.language import types
+from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.llvm import arithmetic, comparison, holds_everywhere, llvm_intrinsic, splat
 from jitonnx.target import Target
 
@@ -60,7 +56,7 @@ class Traced:
 
     def constant(self, number: float) -> Traced:
         """`number` as a value of this type, in all lanes."""
-        return Traced(self.builder, self.element, _constant(self.value.type, number))
+        return Traced(self.builder, self.element, constant(self.value.type, number))
 
     def fit(self, other: Traced | float) -> Traced:
         return other if isinstance(other, Traced) else self.constant(other)
@@ -170,34 +166,20 @@ def vector_function(function: _Function) -> _Function:
     return apply  # type: ignore[return-value]
 
 
-class _Number(ir.FormattedConstant):
-    """A constant in LLVM's short form `splat (float 0x…)`, which llvmlite's constructor does not expect of a vector."""
-
-    def __init__(self, typ: ir.Type, text: str) -> None:
-        self.type, self.constant = typ, text
-
-
-def _constant(typ: ir.Type, number: float) -> ir.Constant:
+def constant(typ: ir.Type, number: float) -> ir.Constant:
     """`number` as an LLVM constant of `typ`, in all lanes of a vector."""
-    element = typ.element if isinstance(typ, ir.VectorType) else typ
-    text = _number_text(element, number)
-    return _Number(typ, f"splat ({element} {text})" if isinstance(typ, ir.VectorType) else text)
+    if isinstance(typ, ir.VectorType):
+        return ir.splat(typ, _fitting(typ.element, number))
+    return ir.Constant(typ, _fitting(typ, number))
+
+
+def _fitting(element: ir.Type, number: float) -> float:
+    return int(number) if isinstance(element, ir.IntType) else number
 
 
 def numbers(typ: ir.VectorType, values: Sequence[float]) -> ir.Constant:
-    """A constant vector; LLVM wants one of zeros written in its own way."""
-    if not any(values):
-        return ir.Constant(typ, None)
-    return _Number(typ, "<" + ", ".join(f"{typ.element} {_number_text(typ.element, n)}" for n in values) + ">")
-
-
-def _number_text(element: ir.Type, number: float) -> str:
-    """`number`, rounded to `element`, as LLVM writes it."""
-    if isinstance(element, ir.IntType):
-        return str(int(number))
-    with np.errstate(over="ignore"):
-        rounded = float(np.float32(number)) if isinstance(element, ir.FloatType) else float(number)
-    return "0x" + struct.pack(">d", rounded).hex().upper()
+    """A constant vector."""
+    return ir.Constant(typ, [_fitting(typ.element, value) for value in values])
 
 
 # ---------------------------------------------------------------- operations
@@ -210,6 +192,8 @@ def _call(name: str, first: Traced, *others: Traced | float) -> Traced:
 
 def fma(a: Traced, b: Traced | float, c: Traced | float) -> Traced:
     """a * b + c, rounded once."""
+    if not isinstance(b, Traced) and b in (1, -1):
+        return c + a if b == 1 else c - a
     return _call("fma", a, b, c)
 
 

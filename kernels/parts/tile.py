@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-import llvmlite.ir as ir
-
-from jitonnx.kernels.language import types
+from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.code import Code
 from jitonnx.kernels.language.epilogue import Epilogue
 from jitonnx.kernels.language.half import widen
@@ -22,7 +20,7 @@ _I64 = ir.IntType(64)
 _LINE_BYTES = 64  # of the cache; on a CPU with longer lines some are asked for twice
 # Of an epilogue with more operations than _CHAINED_OPERATIONS, LLVM would do one operation for all registers of a tile
 # before the next, and put what does not fit into registers onto the stack: so only _CHAINS of them are open at a time.
-_CHAINED_OPERATIONS, _CHAINS = 6, 4
+_CHAINED_OPERATIONS, _CHAINS = 5, 4
 
 
 def emit_accumulate(
@@ -96,7 +94,7 @@ def emit_accumulate(
     ends = [_new_phi(builder, value.type, before, value) for value in sums]
     for end, value in zip(ends, following, strict=True):
         end.add_incoming(value, loop)
-    return ends
+    return list(ends)
 
 
 def _opaque(builder: ir.IRBuilder, vector: ir.Value) -> ir.Value:
@@ -142,7 +140,7 @@ def emit_prefetch(builder: ir.IRBuilder, pointer: ir.Value, *, write: bool = Fal
     builder.call(function, arguments)
 
 
-def _new_phi(builder: ir.IRBuilder, typ: ir.Type, block: ir.Block, value: ir.Value) -> ir.PhiInstr:
+def _new_phi(builder: ir.IRBuilder, typ: ir.Type, block: ir.Block, value: ir.Value) -> ir.Phi:
     """A phi that is `value` on coming from `block`."""
     phi = builder.phi(typ)
     phi.add_incoming(value, block)
@@ -193,7 +191,7 @@ def emit_finish(
     row_step = row_step or _I64(1)
     full = whole_vectors = builder.icmp_signed(">=", live, _I64(vectors * lanes))
     if rows_live is None:
-        stored = _I64(rows)
+        stored: ir.Value = _I64(rows)
     else:
         whole_rows = builder.icmp_signed(">=", rows_live, _I64(rows))
         full, stored = builder.and_(full, whole_rows), builder.select(whole_rows, _I64(rows), rows_live)

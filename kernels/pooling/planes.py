@@ -6,9 +6,7 @@ import functools
 import operator
 from typing import Any
 
-import llvmlite.ir as ir
-
-from jitonnx.kernels.language import types
+from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.code import Code, Pointer, gathered, larger, remainder, shuffled, smaller
 from jitonnx.kernels.language.epilogue import Epilogue
 from jitonnx.kernels.language.trace import Traced, narrow, select, to_float

@@ -7,10 +7,9 @@ import operator
 from collections.abc import Callable
 from typing import NamedTuple
 
-import llvmlite.ir as ir
 import numpy as np
 
-from jitonnx.kernels.language import simd, types
+from jitonnx.kernels.language import ir, simd, types
 from jitonnx.kernels.language.code import Code, Kernel, Pointer, remainder, smaller
 from jitonnx.kernels.language.epilogue import Stage
 from jitonnx.kernels.language.simd import convert

@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import llvmlite.ir as ir
-
-from jitonnx.kernels.language import types
+from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.code import Code, Kernel, Pointer, Variable, shuffled, smaller
 from jitonnx.kernels.language.epilogue import Stage
 from jitonnx.kernels.language.instructions import permuted, reordered
