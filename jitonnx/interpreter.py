@@ -164,10 +164,15 @@ def evaluate_node(
         return results_of(node.operator, arguments, bodies=closed)
     except (ValueError, TypeError, IndexError, ArithmeticError) as error:
         given = ", ".join(map(_described, inputs))
-        raise RuntimeException(
-            f"Non-zero status code returned while running {node.operator.name} node. Name:'{node.name}' "
-            f"Status Message: {error} (inputs: {given})"
-        ) from error
+        raise failure(node, f"{error} (inputs: {given})") from error
+
+
+def failure(node: Node, text: str) -> RuntimeException:
+    """The error for a node that failed in a run, as onnxruntime puts it."""
+    return RuntimeException(
+        f"Non-zero status code returned while running {node.operator.name} node. Name:'{node.name}' "
+        f"Status Message: {text}"
+    )
 
 
 class _Closed:

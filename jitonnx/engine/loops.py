@@ -21,7 +21,7 @@ from jitonnx.engine.ready import PROGRAMS_KEPT, Code
 from jitonnx.engine.timing import Times
 from jitonnx.engine.unforeseen import check_equal
 from jitonnx.errors import InvalidArgument, RuntimeException
-from jitonnx.interpreter import array_of
+from jitonnx.interpreter import array_of, failure
 from jitonnx.ir import dims
 from jitonnx.ir.graph import Graph, Node, Value
 from jitonnx.ops.onnx.control_flow import Loop, Parts, Scan, no_rows, parts_of
@@ -196,7 +196,7 @@ class LoopStep:
             ]
             lengths = {len(array) for array in scanned}
             if len(lengths) > 1:
-                raise self._error(f"what is scanned has different lengths: {sorted(lengths)}")
+                raise failure(self.node, f"what is scanned has different lengths: {sorted(lengths)}")
             limit: int | None = lengths.pop()
             goes_on, states = True, list(arguments[:count])
         else:
@@ -245,13 +245,6 @@ class LoopStep:
         self.latest = sizes
         loadable = self.compiled.loadable(sizes, self._threads, self._frames)
         return _Iteration(loadable, key[1], self._first, len(self._carried))
-
-    def _error(self, text: str) -> RuntimeException:
-        node = self.node
-        return RuntimeException(
-            f"Non-zero status code returned while running {node.operator.name} node. Name:'{node.name}' "
-            f"Status Message: {text}"
-        )
 
 
 class _Loop:
@@ -342,9 +335,10 @@ class _Loop:
             return
         for index, (row, shape) in enumerate(zip(self._rows, shapes, strict=True)):
             if row.shape[1:] != shape:
-                raise self._step._error(
+                raise failure(
+                    self._step.node,
                     f"an element that the body gives has the shapes {sorted({row.shape[1:], shape})} "
-                    "in different iterations"
+                    "in different iterations",
                 )
             if len(row) <= self._number:
                 larger = np.empty((min(2 * len(row), self._limit), *shape), row.dtype)

@@ -14,7 +14,7 @@ import functools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -23,12 +23,13 @@ from jitonnx.engine.loops import LoopNode, LoopStep
 from jitonnx.engine.ready import PROGRAMS_KEPT, Code, Ready
 from jitonnx.engine.timing import Times
 from jitonnx.engine.unforeseen import Unforeseen, check_equal
-from jitonnx.interpreter import array_of, bind, bindings_by_value, evaluate_node, owned
+from jitonnx.interpreter import array_of, bind, bindings_by_value, evaluate_node, failure, owned
 from jitonnx.ir import dims
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Binding, Graph, Node, Value
 from jitonnx.ir.types import TensorType
+from jitonnx.ops.onnx.control_flow import If
 from jitonnx.runtime.frames import FramePool
 
 if TYPE_CHECKING:
@@ -190,6 +191,33 @@ class HostStep:
             yield from body.native_steps()
 
 
+class ChoiceStep:
+    """An If: one of two schedules is run."""
+
+    def __init__(self, choice: HostNode, bodies: Sequence[Schedule]) -> None:
+        self.node, self.bodies = choice.node, bodies
+        self.inputs = tuple(value for value in choice.node.inputs if value is not None)
+        self.outputs = choice.node.outputs
+
+    def __call__(self, values: dict[Value, Any], sizes: dict[str, int], times: Times | None = None) -> None:
+        """Add what the chosen branch gives to `values`, and what its kernels take to `times`."""
+        condition, *captured = [array_of(value, values, sizes) for value in self.inputs]
+        if condition.size != 1:
+            raise failure(self.node, f"the condition has {condition.size} elements; one is needed")
+        results = self.bodies[0 if condition.item() else 1].run(captured, sizes, times)
+        values.update(zip(self.outputs, results, strict=False))
+
+    def reasons(self) -> Iterator[tuple[Node, str]]:
+        """The nodes of the branches that are evaluated on the host, each with the reason."""
+        for body in self.bodies:
+            yield from body.reasons()
+
+    def native_steps(self) -> Iterator[NativeStep | LoopStep]:
+        """The native steps of the branches."""
+        for body in self.bodies:
+            yield from body.native_steps()
+
+
 class _Given:
     """What is done with a value when it is there: its variables are bound, and its type is compared."""
 
@@ -228,6 +256,9 @@ class _Given:
             raise Unforeseen(f"{self.value!r} has the shape {shape}")
 
 
+Step: TypeAlias = "NativeStep | LoopStep | ChoiceStep | HostStep"
+
+
 class Schedule:
     """A graph's steps, ready to run from several threads at once.
 
@@ -235,7 +266,7 @@ class Schedule:
     bound as the run goes on.
     """
 
-    def __init__(self, graph: Graph, steps: Sequence[NativeStep | LoopStep | HostStep]) -> None:
+    def __init__(self, graph: Graph, steps: Sequence[Step]) -> None:
         self.steps = steps
         self._inputs, self._outputs = list(graph.inputs), list(graph.outputs)
         bound = bindings_by_value(graph)
@@ -245,7 +276,7 @@ class Schedule:
             [
                 _Given(value, bound.get(value, ()))
                 for value in step.outputs
-                if value in bound or isinstance(step, HostStep)
+                if value in bound or isinstance(step, HostStep | ChoiceStep)
             ]
             for step in steps
         ]
@@ -255,7 +286,7 @@ class Schedule:
         """Why a run is no single native call: nodes that the host evaluates or that tell sizes, outputs of strings."""
         steps = list(self.native_steps())
         native = [(node, UNBOUNDED) for step in steps for node in step.counting]
-        native += [(step.node, "it is a native call of its own") for step in steps if isinstance(step, LoopStep)]
+        native += [(node, "it is a step of its own") for node in self.controls()]
         nodes = [f"{node.operator.name} node '{node.name}': {why}" for node, why in (*self.reasons(), *native)]
         strings = dict.fromkeys(value.name for value in self._outputs if value.dtype is DType.STRING)
         return "; ".join([*nodes, *(f"output '{name}': {STRINGS}" for name in strings)])
@@ -265,11 +296,21 @@ class Schedule:
         for step in self.steps:
             yield from step.reasons()
 
+    def controls(self) -> Iterator[Node]:
+        """The loops that are native calls, and the choices, those of bodies included."""
+        for step in self.steps:
+            if isinstance(step, LoopStep | ChoiceStep):
+                yield step.node
+            if isinstance(step, HostStep | ChoiceStep):
+                for body in step.bodies:
+                    yield from body.controls()
+
     def host_steps(self) -> Iterator[HostStep]:
         """The nodes on the host, those of bodies included."""
         for step in self.steps:
             if isinstance(step, HostStep):
                 yield step
+            if isinstance(step, HostStep | ChoiceStep):
                 for body in step.bodies:
                     yield from body.host_steps()
 
@@ -363,7 +404,7 @@ class _Assumed:
 
 def make_schedule(plan: Draft, compiled: Iterator[Code], threads: int, frames: FramePool, table_bytes: int) -> Schedule:
     """The schedule of a draft. compiled: the code of its segments, in order."""
-    steps: list[NativeStep | LoopStep | HostStep] = []
+    steps: list[Step] = []
     for step in plan.steps:
         if isinstance(step, Segment):
             steps.append(NativeStep(step, next(compiled), threads, frames, table_bytes))
@@ -371,5 +412,5 @@ def make_schedule(plan: Draft, compiled: Iterator[Code], threads: int, frames: F
             steps.append(LoopStep(step, next(compiled), threads, frames, table_bytes))
         else:
             bodies = [make_schedule(body, compiled, threads, frames, table_bytes) for body in step.bodies]
-            steps.append(HostStep(step, bodies))
+            steps.append((ChoiceStep if isinstance(step.node.operator, If) else HostStep)(step, bodies))
     return Schedule(plan.graph, steps)

@@ -93,7 +93,7 @@ class Fate:
 
     node: ModelNode
     kind: str
-    """kernel, view, numpy, sizes, rewritten or unused."""
+    """kernel, view, numpy, control, rewritten or unused."""
     kernels: tuple[int, ...]
     text: str
 
@@ -173,12 +173,16 @@ def explain(session: InferenceSession, shapes: Mapping[str, tuple[int, ...]]) ->
     kernels: list[Kernel] = []
     memories: list[Memory] = []
     symbols: set[str] = set()
-    reports, host, graphs = [], [], []
+    reports, graphs = [], []
+    host: list[tuple[Node, str]] = []
+    controls: list[Node] = []
     main = _compiled_engine(session)
     for number, (engine, concrete) in enumerate(_parts(main, ordered)):
         reports.append(engine.report)
         graphs.append(engine.graph)
-        host += list(engine.schedule.reasons()) if engine.schedule is not None else []
+        if engine.schedule is not None:
+            host += engine.schedule.reasons()
+            controls += engine.schedule.controls()
         names = [entry.name for entry in session.get_outputs()] if engine.compiled is not None else []
         for compiled, sizes in _programs(engine, concrete):
             symbols.update(compiled.symbols)
@@ -194,7 +198,7 @@ def explain(session: InferenceSession, shapes: Mapping[str, tuple[int, ...]]) ->
         threads=main.settings.threads,
         cpu=main.target.cpu,
         core=main.target.described,
-        nodes=tuple(_fates(session.model_nodes, kernels, host, applied, remaining)),
+        nodes=tuple(_fates(session.model_nodes, kernels, host, controls, applied, remaining)),
         kernels=tuple(kernels),
         distinct=len(symbols),
         memory=_sum_of(memories),
@@ -378,6 +382,7 @@ def _fates(
     nodes: Sequence[ModelNode],
     kernels: Sequence[Kernel],
     host: Sequence[tuple[Node, str]],
+    controls: Sequence[Node],
     applied: Sequence[Applied],
     remaining: set[str],
 ) -> Iterator[Fate]:
@@ -387,6 +392,7 @@ def _fates(
         for name in kernel.origin:
             in_kernels.setdefault(name, []).append(kernel.number)
     on_numpy = {name: reason for node, reason in host for name in _origin(node)}
+    steps = {name: node.operator for node in controls for name in _origin(node)}
     rewrites: dict[str, list[str]] = {}
     for entry in applied:
         for name in entry.origin:
@@ -396,6 +402,9 @@ def _fates(
         made = ", ".join(dict.fromkeys(rewrites.get(node.name, ())))
         if node.name in on_numpy:
             yield Fate(node, "numpy", numbers, f"evaluated on NumPy: {on_numpy[node.name]}")
+        elif node.name in steps:
+            what = "runs one of its graphs" if steps[node.name].decides else "runs its body natively"
+            yield Fate(node, "control", (), f"a step that {what}")
         elif numbers:
             yield Fate(node, "kernel", numbers, f"rewritten first: {made}" if made else "")
         elif node.name in remaining:
