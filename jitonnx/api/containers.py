@@ -1,4 +1,4 @@
-"""From what users feed to sequences, optionals and maps: lists, a value or None, dicts."""
+"""From what users feed to sequences, optionals, maps and sparse tensors: lists, a value or None, dicts, and such."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from jitonnx.api.feeds import read
+from jitonnx.api.sparse import SparseTensor
+from jitonnx.api.values import OrtValue
 from jitonnx.errors import InvalidArgument
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.dtypes import DType
@@ -27,6 +29,8 @@ def read_value(value: Any, declared: Declaration) -> Any:
         return read(value, declared)
     if kind == "optional":
         return None if value is None else read_value(value, _declaration(declared.name, inner))
+    if kind == "sparse_tensor":
+        return _read_sparse(value, declared)
     if kind == "map":
         return _read_map(value, declared, *inner.split(",", 1))
     if kind != "seq":
@@ -36,6 +40,21 @@ def read_value(value: Any, declared: Declaration) -> Any:
             f"input {declared.name!r} is a {declared.type}: give a list of its elements, not a {type(value).__name__}"
         )
     return [read_value(element, _declaration(f"{declared.name}[{n}]", inner)) for n, element in enumerate(value)]
+
+
+def _read_sparse(value: Any, declared: Declaration) -> SparseTensor:
+    """A sparse tensor of the declared type, and of the declared shape as far as that is known."""
+    tensor = value.as_sparse_tensor() if isinstance(value, OrtValue) and value.is_sparse_tensor() else value
+    what = f"input {declared.name!r} is a {declared.type}"
+    if not isinstance(tensor, SparseTensor):
+        raise InvalidArgument(f"{what}: give a SparseTensor, not a {type(value).__name__}")
+    given, wanted = tensor.dense_shape(), declared.shape
+    fits = wanted is None or (
+        len(given) == len(wanted) and all(b == a for a, b in zip(wanted, given, strict=True) if isinstance(a, int))
+    )
+    if tensor.data_type() != declared.type or not fits:
+        raise InvalidArgument(f"{what} of shape {wanted}: a {tensor.data_type()} of shape {given} was given")
+    return tensor
 
 
 def _read_map(value: Any, declared: Declaration, key: str, element: str) -> Map:

@@ -266,7 +266,7 @@ def _expected(declared: Declaration) -> str:
 
 
 class NamedSizes:
-    """The dimensions of inputs that have a name: inputs should agree on their sizes."""
+    """The dimensions of tensors among the inputs that have a name: inputs should agree on their sizes."""
 
     def __init__(self, declared: Sequence[Declaration]) -> None:
         self._declared = declared
@@ -274,7 +274,7 @@ class NamedSizes:
             (number, axis, dim)
             for number, entry in enumerate(declared)
             for axis, dim in enumerate(entry.shape or ())
-            if is_named(dim)
+            if entry.is_tensor and is_named(dim)
         ]
 
     def disagreement(self, shapes: Sequence[Sequence[int]]) -> str | None:

@@ -1,6 +1,7 @@
 """`SparseTensor`: values and where they are, under onnxruntime's names.
 
-It holds the arrays that it is given and computes nothing: models with sparse inputs or outputs are not supported.
+It holds the arrays that it is given and computes nothing. No operator of ONNX reads sparse tensors: models hand them
+on, and what is sparse in a file (initializers, the value of a Constant) is filled up as it is loaded.
 """
 
 from __future__ import annotations

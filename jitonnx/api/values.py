@@ -30,10 +30,16 @@ _STORED_AS: Mapping[DType, np.dtype[Any]] = {
     DType.FLOAT4E2M1: np.dtype(np.uint8),
     DType.INT2: np.dtype(np.uint8),
     DType.UINT2: np.dtype(np.uint8),
+    DType.FLOAT6E2M3: np.dtype(np.uint8),
+    DType.FLOAT6E3M2: np.dtype(np.uint8),
 }
 """Types that NumPy lacks, and how their elements lie in an array: each in one of its own."""
 _OF_TEXT = {f"tensor({dtype.text})": dtype for dtype in DType}
-_PACKED_BITS = {DType.INT4: 4, DType.UINT4: 4, DType.FLOAT4E2M1: 4, DType.INT2: 2, DType.UINT2: 2}
+_PACKED_BITS = {
+    **dict.fromkeys((DType.INT4, DType.UINT4, DType.FLOAT4E2M1), 4),
+    **dict.fromkeys((DType.INT2, DType.UINT2), 2),
+    **dict.fromkeys((DType.FLOAT6E2M3, DType.FLOAT6E3M2), 6),
+}
 """Types of which onnxruntime holds several elements in a byte, and how many bits an element has there."""
 
 

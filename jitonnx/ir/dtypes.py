@@ -40,6 +40,8 @@ class DType(enum.IntEnum):
     FLOAT8E8M0 = 24
     UINT2 = 25
     INT2 = 26
+    FLOAT6E2M3 = 27
+    FLOAT6E3M2 = 28
 
     @property
     def numpy(self) -> np.dtype[Any]:
@@ -76,6 +78,8 @@ _FLOATS = frozenset(
         DType.FLOAT8E5M2,
         DType.FLOAT8E5M2FNUZ,
         DType.FLOAT4E2M1,
+        DType.FLOAT6E2M3,
+        DType.FLOAT6E3M2,
         DType.FLOAT8E8M0,
     )
 )
@@ -100,6 +104,8 @@ _ML_DTYPES = {
     DType.FLOAT8E8M0: "float8_e8m0fnu",
     DType.UINT2: "uint2",
     DType.INT2: "int2",
+    DType.FLOAT6E2M3: "float6_e2m3fn",
+    DType.FLOAT6E3M2: "float6_e3m2fn",
 }
 
 

@@ -92,7 +92,7 @@ class MapType(Type):
 
 @dataclass(frozen=True)
 class SparseTensorType(Type):
-    """A tensor of which only some elements are stored."""
+    """A tensor of which only some elements are stored; at run time a `SparseTensor`, which is handed on as it is."""
 
     element: DType
     sizes: Shape | None

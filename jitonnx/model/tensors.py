@@ -1,7 +1,7 @@
 """TensorProto to NumPy array: every element type and every place where ONNX keeps elements.
 
-Arrays of whole bytes are read-only views into the file wherever that is possible; packed 4- and 2-bit numbers, strings
-and the typed fields are unpacked into arrays of their own.
+Arrays of whole bytes are read-only views into the file wherever that is possible; packed 6-, 4- and 2-bit numbers,
+strings and the typed fields are unpacked into arrays of their own.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ _BITS = {
     DType.FLOAT4E2M1: 4,
     DType.UINT2: 2,
     DType.INT2: 2,
+    DType.FLOAT6E2M3: 6,
+    DType.FLOAT6E3M2: 6,
 }
 """Bits of an element for the types that are packed several a byte."""
 _TYPED_FIELDS = {
@@ -111,8 +113,11 @@ def _from_bytes(data: bytes | memoryview, dtype: DType, count: int, what: str) -
 
 
 def _unpack(packed: np.ndarray, dtype: DType, count: int) -> np.ndarray:
-    """Elements of 4 or 2 bits, the first in the lowest bits of the first byte, as one byte each."""
+    """Elements of 6, 4 or 2 bits, the first in the lowest bits of the first byte, as one byte each."""
     bits = _BITS[dtype]
+    if bits == 6:  # which lie across bytes
+        each = np.unpackbits(packed, bitorder="little")[: count * bits].reshape(count, bits)
+        return np.packbits(each, axis=1, bitorder="little").reshape(count).view(dtype.numpy)
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     elements = (packed[:, None] >> shifts & ((1 << bits) - 1)).reshape(-1)[:count]
     if dtype is DType.FLOAT4E2M1:
@@ -126,8 +131,10 @@ def _unpack(packed: np.ndarray, dtype: DType, count: int) -> np.ndarray:
 def _from_typed_field(tensor: TensorProto, dtype: DType, count: int, what: str) -> np.ndarray:
     field, kind = _TYPED_FIELDS.get(dtype, ("int32_data", np.int32))
     values: Any = np.fromiter(getattr(tensor, field), kind)
-    if dtype in _BITS:
+    if dtype in _BITS and _BITS[dtype] != 6:
         return _from_bytes(values.astype(np.uint8).tobytes(), dtype, count, what)
+    if dtype in _BITS:  # one a number, in its lowest bits
+        values = values & 0x3F
     if dtype in (DType.COMPLEX64, DType.COMPLEX128):
         values = values.view(dtype.numpy) if len(values) % 2 == 0 else values
     elif dtype.is_float and dtype not in _TYPED_FIELDS:

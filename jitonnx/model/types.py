@@ -11,7 +11,7 @@ from jitonnx.ir.declaration import Declaration, is_named
 from jitonnx.ir.dims import Dim, variable
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph
-from jitonnx.ir.types import MapType, OptionalType, SequenceType, TensorType, Type
+from jitonnx.ir.types import MapType, OptionalType, SequenceType, Shape, SparseTensorType, TensorType, Type
 from jitonnx.metadata import ModelMetadata
 from jitonnx.proto import TypeProto, ValueInfoProto
 from jitonnx.records import dataclass
@@ -82,7 +82,8 @@ def declaration(info: ValueInfoProto) -> Declaration:
     """What a ValueInfoProto declares."""
     tensor = info.type.tensor_type if info.type.HasField("tensor_type") else None
     dtype = _dtype(tensor.elem_type) if tensor is not None else None
-    return Declaration(info.name, type_text(info.type), dtype, _shape(tensor))
+    sparse = info.type.sparse_tensor_type if info.type.HasField("sparse_tensor_type") else None
+    return Declaration(info.name, type_text(info.type), dtype, _shape(sparse if tensor is None else tensor))
 
 
 def tensor_type(declared: Declaration, dimensions: Dimensions) -> TensorType:
@@ -100,9 +101,9 @@ def value_type(proto: TypeProto, what: str) -> Type:
     """A type as a file gives it, its unknown sizes None. NotImplemented for a kind that jitonnx does not know."""
     kind = proto.WhichOneof("value")
     if kind == "tensor_type":
-        shape = _shape(proto.tensor_type)
-        dims = None if shape is None else tuple(dim if isinstance(dim, int) else None for dim in shape)
-        return TensorType(_dtype(proto.tensor_type.elem_type), dims)  # type: ignore[arg-type]
+        return TensorType(_dtype(proto.tensor_type.elem_type), _open_shape(proto.tensor_type))
+    if kind == "sparse_tensor_type" and (element := _dtype(proto.sparse_tensor_type.elem_type)) is not None:
+        return SparseTensorType(element, _open_shape(proto.sparse_tensor_type))
     if kind == "sequence_type":
         return SequenceType(value_type(proto.sequence_type.elem_type, what))
     if kind == "optional_type":
@@ -111,6 +112,12 @@ def value_type(proto: TypeProto, what: str) -> Type:
     if key is not None:
         return MapType(key, value_type(proto.map_type.value_type, what))
     raise NotImplementedError(f"{what} is a {type_text(proto)}, which jitonnx does not support yet")
+
+
+def _open_shape(tensor: TypeProto.Tensor | TypeProto.SparseTensor) -> Shape | None:
+    """The sizes, None for those that have no number."""
+    shape = _shape(tensor)
+    return None if shape is None else tuple(dim if isinstance(dim, int) else None for dim in shape)  # type: ignore[misc]
 
 
 def type_text(type: TypeProto) -> str:
@@ -136,7 +143,7 @@ def _dtype(number: int) -> DType | None:
         return None
 
 
-def _shape(tensor: TypeProto.Tensor | None) -> tuple[int | str | None, ...] | None:
+def _shape(tensor: TypeProto.Tensor | TypeProto.SparseTensor | None) -> tuple[int | str | None, ...] | None:
     if tensor is None or not tensor.HasField("shape"):
         return None
     dims: list[int | str | None] = []

@@ -6,7 +6,9 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper
 
 import jitonnx
 from tests.api.faces import assert_alike
@@ -81,3 +83,36 @@ def test_a_model_takes_no_sparse_value() -> None:
     sparse = jitonnx.OrtValue.ort_value_from_sparse_tensor(coo(jitonnx))
     with pytest.raises(RuntimeError, match="this one holds a sparse tensor"):
         session.run_with_ort_values(None, {"x": sparse})
+
+
+def handing_on(dtype: int = onnx.TensorProto.FLOAT, operator: str = "Identity") -> bytes:
+    """A model with a sparse input [3, n] and what an operator gives for it."""
+    given = helper.make_value_info("x", helper.make_sparse_tensor_type_proto(dtype, [3, "n"]))
+    graph = helper.make_graph([helper.make_node(operator, ["x"], ["y"])], "g", [given], [onnx.ValueInfoProto(name="y")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10).SerializeToString()
+
+
+@pytest.mark.parametrize("make", [coo, csr])
+def test_models_hand_sparse_tensors_on(make: Any) -> None:
+    session = jitonnx.InferenceSession(handing_on())
+    (declared,) = session.get_inputs()
+    assert declared.type == "sparse_tensor(float)"
+    (result,) = session.run(None, {"x": make(jitonnx)})
+    assert facts(result)[:4] == facts(make(jitonnx))[:4]
+    np.testing.assert_array_equal(result.values(), VALUES)
+
+
+def test_sparse_inputs_that_do_not_fit() -> None:
+    session = jitonnx.InferenceSession(handing_on(onnx.TensorProto.DOUBLE))
+    with pytest.raises(jitonnx.errors.InvalidArgument, match=r"sparse_tensor\(double\).*sparse_tensor\(float\)"):
+        session.run(None, {"x": coo(jitonnx)})
+    with pytest.raises(jitonnx.errors.InvalidArgument, match="give a SparseTensor, not a ndarray"):
+        session.run(None, {"x": np.eye(3)})
+    other = jitonnx.SparseTensor.sparse_coo_from_numpy([2, 3], VALUES, PLACES[:3] // 2, cpu(jitonnx))
+    with pytest.raises(jitonnx.errors.InvalidArgument, match=r"of shape \[2, 3\] was given"):
+        jitonnx.InferenceSession(handing_on()).run(None, {"x": other})
+
+
+def test_operators_on_tensors_refuse_sparse_ones() -> None:
+    with pytest.raises(jitonnx.errors.Fail, match=r"Relu node.*sparse\(float\[3,.*\]\); a tensor is needed"):
+        jitonnx.InferenceSession(handing_on(operator="Relu"))

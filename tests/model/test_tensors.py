@@ -22,7 +22,7 @@ PLAIN = (
 EXTENDED = (
     ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2,
     ml_dtypes.float8_e5m2fnuz, ml_dtypes.float8_e8m0fnu, ml_dtypes.float4_e2m1fn, ml_dtypes.int4, ml_dtypes.uint4,
-    ml_dtypes.int2, ml_dtypes.uint2,
+    ml_dtypes.int2, ml_dtypes.uint2, ml_dtypes.float6_e2m3fn, ml_dtypes.float6_e3m2fn,
 )  # fmt: skip
 SHAPES = ((2, 3), (5,), (), (0, 4))
 
@@ -85,7 +85,6 @@ FAULTS = [
     (TensorProto(name="w", data_type=8, dims=[2], string_data=[b"a"]), errors.Fail, "1 strings"),
     (TensorProto(name="w", data_type=8, dims=[1], string_data=[b"\xff"]), errors.Fail, "not UTF-8"),
     (TensorProto(name="w", data_type=99, dims=[1]), errors.NotImplemented, "element type 99"),
-    (TensorProto(name="w", data_type=27, dims=[1]), errors.NotImplemented, "FLOAT6E2M3"),
 ]
 
 

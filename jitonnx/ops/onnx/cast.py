@@ -23,6 +23,10 @@ _PLAIN = FLOATS | INTEGERS | {DType.BOOL}
 """Types between which generated code converts; the others are converted on NumPy."""
 
 
+_SATURATED = {DType.FLOAT4E2M1: 6.0, DType.FLOAT6E2M3: 7.5, DType.FLOAT6E3M2: 28.0}
+"""Types without infinities and NaN, and the largest number of each, which stands for all larger ones."""
+
+
 class _Cast(Operator):
     """Conversion by value; saturate and round_mode concern 8-bit floats."""
 
@@ -153,8 +157,8 @@ def convert(x: np.ndarray, dtype: DType, saturate: bool = True, round_mode: str 
         return _to_float8(x.astype(np.float32), dtype, saturate)
     if dtype is DType.FLOAT8E8M0:
         return _to_power_of_two(x.astype(np.float32), target, saturate, round_mode)
-    if dtype is DType.FLOAT4E2M1:
-        return np.clip(x.astype(np.float32), -6, 6).astype(target)
+    if dtype in _SATURATED:
+        return np.clip(x.astype(np.float32), -_SATURATED[dtype], _SATURATED[dtype]).astype(target)
     if dtype.is_integer and x.dtype.kind not in "iub":
         return _truncate(x, dtype)
     if dtype.is_integer and dtype not in INTEGERS:

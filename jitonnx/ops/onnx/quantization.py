@@ -29,7 +29,7 @@ from jitonnx.ops.windows import Windows, slide, spatial_rank
 
 _BYTES = frozenset({DType.INT8, DType.UINT8})
 _FLOAT8 = frozenset({DType.FLOAT8E4M3FN, DType.FLOAT8E4M3FNUZ, DType.FLOAT8E5M2, DType.FLOAT8E5M2FNUZ})
-_NARROW_FLOATS = _FLOAT8 | {DType.FLOAT4E2M1}
+_NARROW_FLOATS = _FLOAT8 | {DType.FLOAT4E2M1, DType.FLOAT6E2M3, DType.FLOAT6E3M2}
 _RANGES = {
     **{DType[f"UINT{bits}"]: (0, 2**bits - 1) for bits in (2, 4, 8, 16)},
     **{DType[f"INT{bits}"]: (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in (2, 4, 8, 16)},

@@ -38,6 +38,20 @@ def as_float8(saturated: list[float], dtype: type) -> np.ndarray:
     return np.array(saturated, np.float32).astype(dtype)
 
 
+SIXTHS = np.array([0, -0.0, 1, -1.25, 3.3, 7.5, 100, -100, np.inf, -np.inf, 0.07], np.float32)
+
+
+def codes(exponent: int, mantissa: int) -> np.ndarray:
+    """What the 64 codes of a 6-bit float mean, whose exponent and mantissa have so many bits: as the text has it."""
+    bias = 2 ** (exponent - 1) - 1
+    found = []
+    for code in range(64):
+        power, fraction = code >> mantissa & (1 << exponent) - 1, (code & (1 << mantissa) - 1) / (1 << mantissa)
+        size = fraction * 2.0 ** (1 - bias) if power == 0 else (1 + fraction) * 2.0 ** (power - bias)
+        found.append(-size if code >> 5 else size)
+    return np.array(found, np.float32)
+
+
 def corners(to: int, saturate: int) -> np.ndarray:
     """The tables in the text of ONNX's Cast."""
     dtype = FLOAT8[to]
@@ -82,6 +96,18 @@ CASES: list[Case] = [
         np.float32([0.3, -5.1, 100]),
         to=T.FLOAT4E2M1,
         expected=np.float32([0.5, -6, 6]).astype(ml_dtypes.float4_e2m1fn),
+    ),
+    *(
+        case("Cast", 28, SIXTHS.astype(given), to=to, expected=np.clip(SIXTHS, -top, top).astype(kind))
+        for to, kind, top in (
+            (T.FLOAT6E2M3, ml_dtypes.float6_e2m3fn, 7.5),
+            (T.FLOAT6E3M2, ml_dtypes.float6_e3m2fn, 28),
+        )
+        for given in (np.float32, np.float16, np.float64)
+    ),
+    *(
+        case("Cast", 28, np.arange(64, dtype=np.uint8).view(kind), to=T.FLOAT, expected=codes(*bits))
+        for kind, bits in ((ml_dtypes.float6_e2m3fn, (2, 3)), (ml_dtypes.float6_e3m2fn, (3, 2)))
     ),
     *(
         case(

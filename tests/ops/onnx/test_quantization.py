@@ -75,7 +75,19 @@ QUANTIZE = [
     case("QuantizeLinear", 13, normal(4), np.array([0.1], np.float32), np.array([7], U8)),
     case("QuantizeLinear", 13, normal(4), scale(0.1), np.array([7], U8)),
 ]
+SIX_BITS = ((27, ml_dtypes.float6_e2m3fn, 7.5), (28, ml_dtypes.float6_e3m2fn, 28))
+QUANTIZE += [
+    case(
+        "QuantizeLinear", 28, WIDE, scale(2.0), output_dtype=number, expected=np.clip(WIDE / 2, -top, top).astype(kind)
+    )
+    for number, kind, top in SIX_BITS
+]
 DEQUANTIZE = [
+    *(
+        case("DequantizeLinear", 28, codes, scale(2.0), expected=codes.astype(np.float32) * 2)
+        for _, kind, _ in SIX_BITS
+        for codes in [np.arange(64, dtype=np.uint8).view(kind)]
+    ),
     *(c for zero in (None, U8(3)) for c in each_version("DequantizeLinear", whole(3, 4), scale(0.1), zero)),
     *each_version("DequantizeLinear", whole(3, 4, dtype=S8), scale(0.1), S8(-8)),
     *each_version("DequantizeLinear", np.array([5, -2, 1 << 20], np.int32), scale(0.25)),
