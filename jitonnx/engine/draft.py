@@ -6,7 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from jitonnx.computation.lowering import lower
 from jitonnx.engine.loops import Followed, LoopNode, wanted
-from jitonnx.engine.partition import Part, host_nodes, partition, returns_strings, without_kernel
+from jitonnx.engine.partition import (
+    Part,
+    host_nodes,
+    is_settled,
+    live_nodes,
+    partition,
+    returns_strings,
+    without_kernel,
+)
 from jitonnx.engine.schedule import UNBOUNDED, Counted, Draft, HostNode, Segment
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
@@ -68,8 +76,15 @@ def _steps(
             continue
         (node,) = part.nodes
         yield _native_loop(node, target, choices) or HostNode(
-            node, on_host[node], tuple(draft(body, target, choices) for body in node.bodies)
+            node, on_host[node], tuple(_body(body, target, choices) for body in node.bodies)
         )
+
+
+def _body(graph: Graph, target: Target, choices: Choices) -> Draft:
+    """The steps of a body: none where all that it gives is known, or what it is given."""
+    if all(is_settled(node) for node in live_nodes(graph)):
+        return Draft(graph, ())
+    return draft(graph, target, choices)
 
 
 def _native_loop(node: Node, target: Target, choices: Choices) -> LoopNode | None:

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from jitonnx.ir.bodies import prune_captures
 from jitonnx.ir.dims import taking
 from jitonnx.ir.graph import Graph
+from jitonnx.ops.onnx.identity import Identity
 from jitonnx.passes.report import Report
 from jitonnx.passes.rewriting import Edit, Level, Rule, apply_rules
 from jitonnx.passes.rules import (
@@ -81,14 +82,25 @@ def optimize(
             _run(Edit(graph, report), level, frozenset(disabled), verify_fully)
     if graph.bindings or any(node.bodies for node in graph):
         graph.refresh()
-        for body in [body for node in graph for body in node.bodies]:
-            inner = optimize(body, level, disabled=disabled, verify_fully=verify_fully)
-            report.applied.extend(inner.applied)
+        for node in graph:
+            for body in node.bodies:
+                inner = optimize(body, level, disabled=disabled, verify_fully=verify_fully)
+                report.applied.extend(inner.applied)
+                if node.operator.decides:
+                    _drop_names(body)
         if prune_captures(graph):
             graph.remove_dead()
     report.nodes_after = len(graph)
     report.seconds = time.perf_counter() - start
     return report
+
+
+def _drop_names(branch: Graph) -> None:
+    """Take out the Identities that give outputs names of their own, of which a branch needs none."""
+    for node in list(branch):
+        if isinstance(node.operator, Identity) and node.output in branch.outputs and node.inputs[0] is not None:
+            branch.replace(node.output, node.inputs[0])
+            branch.remove(node)
 
 
 def _run(edit: Edit, level: int, disabled: frozenset[str], full: bool) -> None:
