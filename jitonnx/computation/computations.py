@@ -267,6 +267,11 @@ class MatMul(Computation):
 
 
 @dataclass(frozen=True)
+class Determinant(Computation):
+    """x [..., n, n]: the determinants of the matrices, [...]."""
+
+
+@dataclass(frozen=True)
 class Convolution(Computation):
     """x [N, C, spatial...], w [M, C / group, kernel...], bias [M]?: ONNX's Conv.
 

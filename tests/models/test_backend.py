@@ -17,7 +17,7 @@ import pytest
 from onnx.backend.test.runner import Runner
 
 import jitonnx.backend
-from tests.models.test_node_models import DRAWN, assert_drawn, lacking, node_tests
+from tests.models.test_node_models import DRAWN, assert_drawn, node_tests
 
 CASES = 2033
 """How many there are, with those that onnx stores as files and the light models."""
@@ -62,16 +62,11 @@ def backend_tests() -> dict[str, Callable[[Any], None]]:
     }
 
 
-def runnable(name: str) -> bool:
-    """Whether jitonnx has the operators of a test's model; see `LACKING` there."""
-    return name not in node_tests() or not lacking(name)
-
-
 def test_there_are_as_many_as_onnx_counts() -> None:
     assert len(backend_tests()) == CASES
 
 
-@pytest.mark.parametrize("name", sorted(filter(runnable, backend_tests())))
+@pytest.mark.parametrize("name", sorted(backend_tests()))
 def test_backend(name: str) -> None:
     if not name.startswith(DRAWN):
         backend_tests()[name](None)

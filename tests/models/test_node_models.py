@@ -1,13 +1,13 @@
 """The onnx package's own node tests: each model evaluated, rewritten and evaluated again, and run by a session.
 
 These models are written by the people who write the standard, one or more an operator and version: operators in their
-plainest use, and functions spelled out. A model with an operator that jitonnx lacks is skipped, and refused by name.
+plainest use, and functions spelled out.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -18,19 +18,11 @@ from onnx import numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
 from jitonnx import InferenceSession
-from jitonnx.errors import NotImplemented
 from jitonnx.interpreter import evaluate
 from jitonnx.ir.dtypes import of_numpy
 from jitonnx.model import load
-from jitonnx.ops.registry import registry
 from jitonnx.passes import optimize
 
-LACKING = frozenset(
-    {
-        "Det",
-    }
-)
-"""The operators of these models that jitonnx cannot run, no more and no less: one that is added is taken off here."""
 DRAWN = "test_bernoulli"
 """What these tests' names begin with: their expected values were drawn at random, as an example (so ONNX's comment)."""
 
@@ -46,28 +38,6 @@ def node_tests() -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # making the cases overflows on purpose here and there
         return {test.name: test for test in load_model_tests(kind="node")}
-
-
-def nodes_of(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """The nodes and those of the graphs in their attributes."""
-    for node in nodes:
-        yield node
-        for attribute in node.attribute:
-            for graph in (attribute.g, *attribute.graphs):
-                yield from nodes_of(graph.node)
-
-
-@cache
-def lacking(name: str) -> frozenset[str]:
-    """The operators of a test's model that jitonnx has no declaration of, with their domain where it is not ONNX's."""
-    model = node_tests()[name].model
-    own = {("", "Constant"), *((function.domain, function.name) for function in model.functions)}  # done by the loader
-    used = {(node.domain.removesuffix("ai.onnx"), node.op_type) for node in nodes_of(model.graph.node)} - own
-    return frozenset(".".join(filter(None, operator)) for operator in used if registry.find(*operator) is None)
-
-
-def test_the_list_of_what_is_lacking_is_exact() -> None:
-    assert frozenset().union(*map(lacking, node_tests())) == LACKING
 
 
 def values(given: Any) -> list[Any]:
@@ -87,11 +57,6 @@ def _value(value: Any) -> Any:
 def test_node(name: str) -> None:
     test = node_tests()[name]
     data = test.model.SerializeToString()
-    if lacking(name):
-        with pytest.raises(NotImplemented) as refused:
-            load(data)
-        assert all(operator.rpartition(".")[2] in str(refused.value) for operator in lacking(name))
-        pytest.skip(f"jitonnx lacks {', '.join(sorted(lacking(name)))}")
     graph, rewritten, session = load(data).graph, load(data).graph, InferenceSession(data)
     optimize(rewritten, verify_fully=True)
     for inputs, outputs in test.data_sets:

@@ -186,6 +186,7 @@ READERS = {
     c.IntegerMatMul: lambda x, operands, shape, sizes: quantization.MatMulInteger().evaluate(*operands),
     c.Attention: _attention,
     c.Convolution: _convolution,
+    c.Determinant: lambda x, operands, shape, sizes: np.asarray(np.linalg.det(operands[0])),
     c.Fold: _fold,
     c.GroupNormalize: _group_normalize,
     c.LocalResponseNormalize: lambda x, operands, shape, sizes: normalization.LRN(

@@ -15,6 +15,7 @@ FAMILIES = (
     "cumulative",
     "deform_conv",
     "depth_to_space",
+    "det",
     "dropout",
     "einsum",
     "gather",

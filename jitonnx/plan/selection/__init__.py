@@ -28,6 +28,7 @@ SELECTORS: dict[type[c.Computation], str] = {
     c.LinearAttention: "linear_attention.linear_attention",
     c.Pool: "pooling.pool",
     c.LocalResponseNormalize: "lrn.local_response_normalize",
+    c.Determinant: "determinants.determinant",
     c.Fold: "folding.fold",
     c.Resize: "resizing.resize",
     c.NonZero: "choosing.non_zero",

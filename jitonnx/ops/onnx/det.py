@@ -1,0 +1,37 @@
+"""Determinants."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jitonnx.computation import computations as c
+from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.assumptions import demand_equal
+from jitonnx.ir.graph import Value
+from jitonnx.ir.operator import InferenceError, Operator
+from jitonnx.ir.types import TensorType
+from jitonnx.ops.base import FLOATS, lower_halves, widen
+
+
+class Det(Operator):
+    """The determinants of square matrices, which the last two axes hold."""
+
+    versions = (11, 22)
+    inputs = ("X",)
+    outputs = ("Y",)
+    types = FLOATS
+
+    def infer(self, x: Value) -> TensorType:
+        if len(x.shape) < 2 or not demand_equal(x.shape[-2], x.shape[-1]):
+            raise InferenceError(f"{x.name!r} is {x.type}; square matrices are needed")
+        return TensorType(x.dtype, x.shape[:-2])
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray(np.linalg.det(widen(x))).astype(x.dtype)
+
+    @lower_halves
+    def lower(self, to: Lowering, x: Value) -> Value:
+        return to.emit(c.Determinant(), (x,), TensorType(x.dtype, x.shape[:-2]))
+
+
+OPERATORS = (Det,)

@@ -1,0 +1,1 @@
+"""Determinants of matrices: Det."""

@@ -1,0 +1,91 @@
+"""The kernel of determinants."""
+
+from __future__ import annotations
+
+from jitonnx.kernels.determinant.spec import DeterminantSpec
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer, each_vector, smaller
+from jitonnx.kernels.language.epilogue import Stage
+from jitonnx.kernels.language.trace import Traced, absolute, fma, select
+
+
+def build(spec: DeterminantSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
+    """The kernel of `spec` for vectors of `lanes` float32. There is no epilogue."""
+    if epilogue is not None:
+        raise ValueError(f"{spec} takes no epilogue")
+    element = getattr(types, spec.element)
+
+    def body(code: Code, begin: Traced, end: Traced) -> None:
+        eliminate = _Elimination(code, element, lanes * 4 // (element.bitwidth // 8))
+        matrices, size, together = (code.size(index) for index in range(3))
+        x, y = code.buffer(0, element), code.buffer(1, element)
+        with code.loop(smaller(end * together, matrices), begin * together) as matrix:
+            y.store(matrix, eliminate.determinant(x.at(matrix * size * size), size))
+
+    return body
+
+
+class _Elimination:
+    """Emits Gauss' elimination of one matrix."""
+
+    def __init__(self, code: Code, element: types.Type, lanes: int) -> None:
+        self.code, self.element, self.lanes = code, element, lanes
+
+    def determinant(self, x: Pointer, size: Traced) -> Traced:
+        """Of the matrix at x."""
+        code, rows = self.code, self.code.scratch(self.element)
+
+        def copy(first: Traced, width: int, mask: Mask | None, live: Traced) -> None:
+            rows.store(first, x.load(first, width, mask), mask)
+
+        each_vector(code, size * size, self.lanes, copy)
+        product = code.variable(code.number(self.element, 1.0))
+        with code.loop(size) as column:
+            best, pivot = self._pivot(rows, column, size)
+            top = rows.at(column * size)
+            with code.when(best > column):
+                self._swap(top, rows.at(best * size), size, column)
+                product.set(-product.get())
+            product.set(product.get() * pivot)
+            with code.when(pivot.differs(0.0)):
+                self._eliminate(rows, column, 1.0 / pivot, size)
+        return product.get()
+
+    def _pivot(self, rows: Pointer, column: Traced, size: Traced) -> tuple[Traced, Traced]:
+        """The row of the largest element of a column from its diagonal on, and that element."""
+        code = self.code
+        best, pivot = code.variable(column), code.variable(rows.load(column * size + column))
+        with code.loop(size, column + 1) as row:
+            value, before = rows.load(row * size + column), pivot.get()
+            larger = absolute(value) > absolute(before)
+            best.set(select(larger, row, best.get()))
+            pivot.set(select(larger, value, before))
+        return best.get(), pivot.get()
+
+    def _swap(self, a: Pointer, b: Pointer, size: Traced, first: Traced) -> None:
+        with self.code.loop(size, first, self.lanes) as at:
+            live = size - at
+            of_a, of_b = a.load(at, self.lanes, live), b.load(at, self.lanes, live)
+            a.store(at, of_b, live)
+            b.store(at, of_a, live)
+
+    def _eliminate(self, rows: Pointer, column: Traced, share: Traced, size: Traced) -> None:
+        """Take the row of `column` off those below as often as leaves nothing in that column; share: 1 / its element.
+
+        How often is put in its place. Then vectors go down the columns behind it.
+        """
+        code, top = self.code, rows.at(column * size)
+        with code.loop(size, column + 1) as row:
+            often = row * size + column
+            rows.store(often, -(rows.load(often) * share))
+        behind = column + 1
+
+        def piece(first: Traced, width: int, mask: Mask | None, live: Traced) -> None:
+            at = first + behind
+            pivots = top.load(at, width, mask)
+            with code.loop(size, behind) as row:
+                line = rows.at(row * size)
+                often = line.load(column).spread(width)
+                line.store(at, fma(pivots, often, line.load(at, width, mask)), mask)
+
+        each_vector(code, size - behind, self.lanes, piece)
