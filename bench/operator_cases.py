@@ -12,26 +12,34 @@ import onnx
 from bench.operator_models import (
     Build,
     Net,
+    affine_grid,
     attention,
     attention_node,
     batch_norm,
+    before_22,
     cast,
     chain,
     clip,
+    col2im,
     conv,
     conv_transpose,
+    deform_conv,
     dense,
     depthwise,
     gather,
     gather_elements,
     gather_nd,
     gemm,
+    grid_sample,
     layer_norm,
+    loss,
+    max_unpool,
     op,
     power,
     prelu,
     recurrent,
     resize,
+    roi_align,
     scaled,
     scatter_elements,
     scatter_nd,
@@ -321,6 +329,56 @@ CASES: dict[str, dict[str, Build]] = {
         "linear x8, 21 channels": resize((1, 21, 28, 28), 8, "linear", **ALIGNED),
         "linear x0.5": resize((1, 3, 448, 448), 0.5, "linear"),
         "cubic x2": resize((1, 3, 112, 112), 2, "cubic"),
+    },
+    "sampling": {
+        "GridSample linear, 3 channels, 224": grid_sample((1, 3, 224, 224), (224, 224)),
+        "GridSample linear, 64 channels, 56, border": grid_sample((1, 64, 56, 56), (56, 56), padding_mode="border"),
+        "GridSample linear, 64 channels, 64": grid_sample((1, 64, 64, 64), (64, 64)),
+        "GridSample nearest, 3 channels, 224": grid_sample((1, 3, 224, 224), (224, 224), mode="nearest"),
+        "GridSample cubic, 3 channels, 112": grid_sample((1, 3, 112, 112), (112, 112), mode="cubic"),
+        "GridSample 8 heads, 1200 points": grid_sample((8, 32, 32, 32), (300, 4)),
+        "GridSample volume, 16": grid_sample((1, 4, 16, 32, 32), (16, 32, 32)),
+        "AffineGrid 56": affine_grid(4, 56, 56),
+        "DeformConv 64, 56": deform_conv((1, 64, 56, 56), 64),
+        "DeformConv 256, 14": deform_conv((1, 256, 14, 14), 256),
+        "DeformConv 64, 28, 4 groups": deform_conv((1, 64, 28, 28), 64, 4),
+        "RoiAlign 7x7, 100 of 256 channels, 50": before_22(roi_align((1, 256, 50, 50), 100, 7, sampling_ratio=2)),
+        "RoiAlign 7x7, 100 behind Conv": before_22(roi_align((1, 256, 50, 50), 100, 7, "Conv", sampling_ratio=2)),
+        "RoiAlign 14x14, adaptive": before_22(roi_align((1, 64, 50, 50), 100, 14)),
+        "RoiAlign 7x7, largest": before_22(roi_align((1, 64, 50, 50), 100, 7, sampling_ratio=2, mode="max")),
+        "Col2Im 3x3, 64, 56": col2im(1, 64, 56, 3, 1, 1),
+        "Col2Im 3x3/2, 64, 28": col2im(1, 64, 28, 3, 2, 1),
+        "Col2Im 16x16 patches, 224": col2im(1, 3, 224, 16, 16, 0),
+        "MaxUnpool 2x2, 64, 28": max_unpool(1, 64, 28, 28),
+    },
+    "loss": {
+        "cross entropy 128x1000": loss("SoftmaxCrossEntropyLoss", 128, 1000),
+        "cross entropy 1x1000": loss("SoftmaxCrossEntropyLoss", 1, 1000),
+        "cross entropy 21 classes, 128x128, weighted": loss("SoftmaxCrossEntropyLoss", 1, 21, 128, 128, weighted=True),
+        "negative log likelihood 4096x32": loss("NegativeLogLikelihoodLoss", 4096, 32),
+        "negative log likelihood 21, 128x128, none": loss(
+            "NegativeLogLikelihoodLoss", 1, 21, 128, 128, reduction="none"
+        ),
+    },
+    "matrices": {
+        "Det 1000 of 3x3": before_22(op("Det", (1000, 3, 3))),
+        "Det 16 of 64x64": before_22(op("Det", (16, 64, 64), low=0, high=0.1)),
+    },
+    "random": {  # of no spread, so that answers can be compared: the numbers are drawn as others
+        "RandomNormal": before_22(op("RandomNormal", shape=[512, 512], mean=1.0, scale=1e-30)),
+        "RandomNormalLike": before_22(op("RandomNormalLike", (512, 512), mean=1.0, scale=1e-30)),
+        "RandomUniform": before_22(lambda net: net.node("RandomUniform", shape=[512, 512], low=1.0, high=1.0)),
+        "RandomUniformLike": before_22(
+            lambda net: net.node("RandomUniformLike", net.feed((512, 512)), low=1.0, high=1.0)
+        ),
+        "Bernoulli": before_22(
+            lambda net: net.node("Mul", net.node("Bernoulli", net.feed((512, 512), 0)), net.constant(0, "float32"))
+        ),
+        "Multinomial 1x50257": before_22(
+            lambda net: net.node(
+                "Multinomial", net.feed_array(np.where(np.arange(50257) == 7, 0, -np.inf).astype(np.float32)[None])
+            )
+        ),
     },
     "recurrent": {
         "LSTM 64 steps, 256": recurrent("LSTM", 64, 1, 256, 256),

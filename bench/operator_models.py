@@ -14,7 +14,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 OPSET = 23
-"""The operator set of all cases: the newest that onnxruntime has kernels for throughout."""
+"""The operator set of cases: the newest that onnxruntime has most kernels for."""
 IR_VERSION = 10
 
 Build: TypeAlias = "Callable[[Net], str | list[str]]"
@@ -29,6 +29,7 @@ class Net:
         self.feeds: dict[str, np.ndarray] = {}
         self.weights: dict[str, np.ndarray] = {}
         self.nodes: list[onnx.NodeProto] = []
+        self.opset = OPSET
         self.picked: str | None = None
         """An input or weight of which no more is read than comes out: what Gather or Slice picks from."""
         self._random = np.random.default_rng(0)
@@ -78,7 +79,7 @@ class Net:
         weights = [numpy_helper.from_array(array, name) for name, array in self.weights.items()]
         results = [onnx.ValueInfoProto(name=name) for name in names]
         graph = helper.make_graph(self.nodes, "case", inputs, results, weights)
-        opsets = [helper.make_opsetid("", OPSET)]
+        opsets = [helper.make_opsetid("", self.opset)]
         model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
         return onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
 
@@ -106,6 +107,16 @@ def typed(operator: str, dtype: str, *shapes: Shape, low: float = 0, high: float
 def with_integers(operator: str, shape: Shape, *lists: Sequence[int], **attributes: Any) -> Build:
     """One operator over a float32 input with constant int64 vectors behind it: axes, sizes, repeats."""
     return lambda net: net.node(operator, net.feed(shape), *(net.integers(*values) for values in lists), **attributes)
+
+
+def before_22(build: Build) -> Build:
+    """In the operator set before that one, since which onnxruntime lacks some operators that have not changed."""
+
+    def older(net: Net) -> str | list[str]:
+        net.opset = 21
+        return build(net)
+
+    return older
 
 
 def activated(net: Net, y: str, then: str) -> str:
@@ -437,5 +448,93 @@ def recurrent(
             direction="bidirectional" if both else "forward",
             **more,
         )
+
+    return build
+
+
+# ---------------------------------------------------------------- images sampled, regions, blocks
+
+
+def grid_sample(image: Shape, points: Shape, **attributes: Any) -> Build:
+    """An image sampled at a grid that is a little bent; points outside are few."""
+
+    def build(net: Net) -> str:
+        axes = [np.linspace(-1, 1, size) for size in points]
+        grid = np.stack(np.meshgrid(*axes, indexing="ij")[::-1], -1)
+        bent = grid + np.random.default_rng(1).normal(size=(image[0], *grid.shape)) * 0.05
+        return net.node("GridSample", net.feed(image), net.feed_array(bent.astype(np.float32)), **attributes)
+
+    return build
+
+
+def affine_grid(images: int, *size: int) -> Build:
+    return lambda net: net.node("AffineGrid", net.feed((images, 2, 3)), net.integers(images, 3, *size))
+
+
+def deform_conv(shape: Shape, filters: int, groups: int = 1) -> Build:
+    """A 3x3 convolution of the image's size, modulated."""
+
+    def build(net: Net) -> str:
+        images, channels, *size = shape
+        x, weights = net.feed(shape), net.weight(filters, channels, 3, 3)
+        offsets, mask = net.feed((images, 18 * groups, *size)), net.feed((images, 9 * groups, *size), 0)
+        return net.node(
+            "DeformConv", x, weights, offsets, net.weight(filters), mask, pads=[1, 1, 1, 1], offset_group=groups
+        )
+
+    return build
+
+
+def roi_align(shape: Shape, regions: int, size: int, then: str = "", **attributes: Any) -> Build:
+    """Regions of an image of 16 times the size of the feature map. then: the image is that of a 1x1 convolution."""
+
+    def build(net: Net) -> str:
+        x = net.feed(shape)
+        if then == "Conv":
+            x = net.node("Conv", x, net.weight(shape[1], shape[1], 1, 1))
+        random = np.random.default_rng(1)
+        corners = np.sort(random.uniform(0, 1, (regions, 2, 2)), axis=1) * [shape[3] * 16, shape[2] * 16]
+        rois = net.feed_array(corners.reshape(regions, 4).astype(np.float32))
+        images = net.feed_array(random.integers(0, shape[0], regions))
+        options = {"spatial_scale": 1 / 16, "output_height": size, "output_width": size, **attributes}
+        return net.node("RoiAlign", x, rois, images, **options)
+
+    return build
+
+
+def col2im(images: int, channels: int, size: int, block: int, step: int, pad: int) -> Build:
+    def build(net: Net) -> str:
+        count = ((size + 2 * pad - block) // step + 1) ** 2
+        x = net.feed((images, channels * block * block, count))
+        windows = {"strides": [step] * 2, "pads": [pad] * 4}
+        return net.node("Col2Im", x, net.integers(size, size), net.integers(block, block), **windows)
+
+    return build
+
+
+def max_unpool(*shape: int) -> Build:
+    """What a 2x2 pool took is put back."""
+
+    def build(net: Net) -> str:
+        images, channels, height, width = shape
+        places = np.random.default_rng(1).integers(0, 2, (2, *shape)) + 2 * np.indices((height, width))[:, None, None]
+        planes = np.arange(images * channels).reshape(images, channels, 1, 1)
+        indices = (planes * 2 * height + places[0]) * 2 * width + places[1]
+        return net.node("MaxUnpool", net.feed(shape), net.feed_array(indices), kernel_shape=[2, 2], strides=[2, 2])
+
+    return build
+
+
+# ---------------------------------------------------------------- losses
+
+
+def loss(operator: str, *shape: int, weighted: bool = False, **attributes: Any) -> Build:
+    """A loss of scores or logarithms [N, C, d...]; weighted: with weights and a class that is ignored."""
+
+    def build(net: Net) -> str:
+        target = net.feed((shape[0], *shape[2:]), 0, shape[1], "int64")
+        others = [net.feed(shape[1:2], 0)] if weighted else []
+        ignored = {"ignore_index": 0} if weighted else {}
+        return net.node(operator, net.feed(shape), target, *others, **ignored, **attributes)
 
     return build

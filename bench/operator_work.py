@@ -29,7 +29,7 @@ _PER_ELEMENT = {
     **dict.fromkeys(("Sinh", "Cosh", "Tanh", "Asinh", "Acosh", "Atanh", "Elu", "Selu", "Celu"), _TRANSCENDENTAL),
     **dict.fromkeys(("Sigmoid", "Gelu"), _TRANSCENDENTAL + _DIVISION),
     **dict.fromkeys(("Softplus", "Mish"), 2 * _TRANSCENDENTAL),
-    **dict.fromkeys(("Softmax", "LogSoftmax", "ReduceLogSumExp"), _TRANSCENDENTAL + 8),
+    **dict.fromkeys(("Softmax", "LogSoftmax", "ReduceLogSumExp", "SoftmaxCrossEntropyLoss"), _TRANSCENDENTAL + 8),
     **dict.fromkeys(("Div", "Mod", "Sqrt", "Reciprocal", "Softsign"), _DIVISION),
     **dict.fromkeys(("LayerNormalization", "GroupNormalization", "InstanceNormalization"), 10),
     **dict.fromkeys(("MeanVarianceNormalization", "RMSNormalization", "LpNormalization"), 6),
@@ -42,7 +42,9 @@ _SIMPLE_POWERS: dict[float | None, int] = {2.0: 2, 3.0: 4, 0.5: _DIVISION}
 
 _MOVING = frozenset(
     ("Reshape", "Transpose", "Concat", "Split", "Slice", "Pad", "Expand", "Tile", "DepthToSpace", "SpaceToDepth")
-) | frozenset(("Gather", "GatherND", "GatherElements", "ScatterND", "ScatterElements", "Identity", "ReverseSequence"))
+) | frozenset(
+    ("Gather", "GatherND", "GatherElements", "ScatterND", "ScatterElements", "Identity", "ReverseSequence", "MaxUnpool")
+)
 """Operators that do no arithmetic."""
 
 
@@ -194,7 +196,7 @@ def _flops(node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]], constant
     if node.op_type in _PRODUCTS:
         attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
         return _PRODUCTS[node.op_type](inputs, out, attributes)
-    elements = max(prod(inputs[0]), prod(out))
+    elements = max(prod(shape) for shape in (*inputs[:1], out))
     if node.op_type == "Pow":
         exponent = constants.get(node.input[1])
         return _SIMPLE_POWERS.get(None if exponent is None else float(exponent), 2 * _TRANSCENDENTAL) * elements
@@ -233,6 +235,7 @@ def _pooling(inputs: _Shapes, out: tuple[int, ...], attributes: _Attributes) -> 
 
 _PRODUCTS: dict[str, Callable[[_Shapes, tuple[int, ...], _Attributes], int]] = {
     "Conv": lambda inputs, out, _: 2 * prod(out) * prod(inputs[1][1:]),
+    "DeformConv": lambda inputs, out, _: 2 * prod(out) * prod(inputs[1][1:]) + 8 * prod(inputs[2]) * inputs[0][1],
     "ConvTranspose": lambda inputs, out, _: 2 * prod(inputs[0]) * prod(inputs[1][1:]),
     "MatMul": lambda inputs, out, _: 2 * prod(out) * inputs[0][-1],
     "Gemm": lambda inputs, out, _: 2 * prod(out) * inputs[0][1],

@@ -198,21 +198,23 @@ class AffineGrid(Operator):
         for column in range(axes + 1):
             part = to.slice(theta, (0, 0, column), (1, 1, 1), (images, axes, 1))
             columns.append(to.broadcast(to.reshape(part, (images, axes, *(1,) * axes)), planes))
-        operands, total = list(columns), e.operand(axes, dtype)
+        total = e.operand(axes, dtype)
         for column, axis in enumerate(reversed(range(axes))):
-            length = shape[axis]
-            if isinstance(length, int):
-                count: e.Expr = e.constant(length, dtype)
-            else:
-                count = e.cast(e.operand(len(operands), DType.INT64), dtype)
-                operands.append(to.dimensions(contents_array((length,), ())))
-            twice = e.cast(e.index(2 + axis), dtype) * 2.0
-            if self.align_corners:
-                along = e.where(count > 1.0, (twice - (count - 1.0)) / (count - 1.0), -1.0)
-            else:
-                along = (twice + 1.0 - count) / count
-            total = total + e.operand(column, dtype) * along
-        return to.transpose(to.map(total, *operands), (0, *range(2, 2 + axes), 1))
+            total = total + e.operand(column, dtype) * e.operand(len(columns), dtype)
+            along = self._along(to, shape[axis], dtype)
+            columns.append(to.reshape(along, (shape[axis], *(1,) * (axes - 1 - axis))))
+        return to.transpose(to.map(total, *columns), (0, *range(2, 2 + axes), 1))
+
+    def _along(self, to: Lowering, length: DimLike, dtype: DType) -> Value:
+        """`_positions` of an axis whose length a run may tell."""
+        if isinstance(length, int):
+            return to.constant(_positions(length, self.align_corners).astype(dtype.numpy))
+        count, twice = e.cast(e.operand(0, DType.INT64), dtype), e.cast(e.index(0), dtype) * 2.0
+        if self.align_corners:
+            along = e.where(count > 1.0, (twice - (count - 1.0)) / (count - 1.0), -1.0)
+        else:
+            along = (twice + 1.0 - count) / count
+        return to.map(along, to.broadcast(to.dimensions(contents_array((length,), ())), (length,)))
 
 
 def _positions(length: int, aligned: bool) -> np.ndarray:

@@ -153,16 +153,16 @@ class Bernoulli(_Random):
         return TensorType(_chosen(x.dtype if self.dtype is None else self.dtype, NUMBERS | BOOLS), x.shape)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        """As RandomState's binomial of one trial has it: the least of two outcomes where a uniform number is small."""
+        """Of a seed what RandomState's binomial gives: the least of two outcomes where a uniform number is large."""
+        dtype = x.dtype if self.dtype is None else DType(self.dtype).numpy
         wide = widen(x)
-        if self._seeded:
-            drawn = np.random.RandomState(int(self.seed)).random_sample(x.shape)  # type: ignore[arg-type]
-            wide = wide.astype(np.float64)
-        else:
+        if not self._seeded:
             drawn = np.random.Generator(np.random.SFC64()).random(x.shape, wide.dtype)
+            return np.asarray(drawn < wide).astype(dtype)
+        drawn = np.random.RandomState(int(self.seed)).random_sample(x.shape)  # type: ignore[arg-type]
         likely = wide > 0.5
-        rest = np.where(likely, 1 - (1 - wide), 1 - wide)
-        return np.asarray((drawn > rest) ^ likely).astype(x.dtype if self.dtype is None else DType(self.dtype).numpy)
+        rest = np.where(likely, 1 - (1 - wide.astype(np.float64)), 1 - wide.astype(np.float64))
+        return np.asarray((drawn > rest) ^ likely).astype(dtype)
 
 
 class Multinomial(_Random):
