@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from jitonnx.ir.graph import Graph
     from jitonnx.jobs import Workshop
     from jitonnx.model import Model
+    from jitonnx.runtime.program import Shapes
 
 
 _OVERRIDING_KEPT = 64
@@ -103,6 +104,8 @@ class OpenedModel:
         """What the model was opened from, if from the kernel cache, as long as the model itself is not loaded."""
         self.kept_as: whole.Whole | None = None
         """What the kernel cache keeps such a model under; None for one that is always loaded."""
+        self._examples: list[Shapes] = []
+        """Shapes that the model's plan is not for, and another one is kept for."""
         self._with_defaults: Graph | None = None
         """The model as it was loaded, if it has inputs with defaults."""
         self._overriding: Kept[Bound] = Kept(_OVERRIDING_KEPT)
@@ -180,6 +183,7 @@ class OpenedModel:
                 )
             self._compile(self._loaded(opened.path))
             self.warm_up()
+            self._keep_variants()
             self.whole = None
             return True
 
@@ -233,7 +237,10 @@ class OpenedModel:
             loaded = time.perf_counter()
             self._compile(model)
             self.warm_up()
-            self._keep_whole(model)
+            if not whole.can_keep(model):
+                self.kept_as = None
+            self._keep_whole()
+            self._keep_variants()
         ended = time.perf_counter()
         if "logging" in sys.modules:  # else nobody has asked for messages
             made = self.made
@@ -288,6 +295,7 @@ class OpenedModel:
         if artifact is None:
             return False
         self.whole = self.kept_as
+        self._examples = artifact.examples
         this = weakref.ref(self)
 
         def behind() -> Engine:
@@ -303,17 +311,32 @@ class OpenedModel:
             warnings.warn(text, stacklevel=6)
         return True
 
-    def _keep_whole(self, model: Model) -> None:
+    def _keep_whole(self) -> None:
         """Have the compiled model kept in the kernel cache, in the background, if it is one of those that are kept."""
-        engine = self.main.engine
-        kept_as = self.kept_as
-        if kept_as is None or in_background(engine) or isinstance(engine, SavedEngine):
+        main, kept_as, workshop = self._main, self.kept_as, self.workshop
+        if main is None or workshop is None or kept_as is None or not whole.is_settled(kept_as):
             return
-        if whole.is_settled(kept_as) and whole.can_keep(model, engine):
+        engine = main.engine
+        if not in_background(engine) and not isinstance(engine, SavedEngine):
             from jitonnx.saved.saving import model_info
 
-            assert self.workshop is not None
-            self.workshop.submit(whole.keeping(engine, kept_as, model_info(self), self._options))
+            job = whole.keeping(engine, kept_as, model_info(self), self._options, tuple(self._examples))
+            workshop.submit(job)
+
+    def _keep_variants(self) -> None:
+        """Have what is kept of the model written anew whenever there is a plan for other sizes."""
+        engine = self.main.engine
+        if self.kept_as is None or in_background(engine) or isinstance(engine, SavedEngine):
+            return
+        this = weakref.ref(self)
+
+        def made(shapes: Shapes) -> None:
+            model = this()
+            if model is not None and len(model._examples) < whole.VARIANTS:
+                model._examples.append(shapes)
+                model._keep_whole()
+
+        engine.variant_made = made
 
     def _compile(self, model: Model) -> None:
         from jitonnx.api.settings import engine_settings

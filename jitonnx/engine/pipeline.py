@@ -147,6 +147,8 @@ class Engine:
         self.draft: Draft | None = None
         """What the schedule was made of."""
         self.report = Report(settings.optimization_level)
+        self.variant_made: Callable[[Shapes], None] | None = None
+        """Told of each engine that is made for inputs that this one has no plan for: of shapes that it is for."""
         self.unplanned = self._take_sizes()
         """Why nothing can be planned before a run has shown shapes; "" if it was."""
         if not self.unplanned:
@@ -421,6 +423,8 @@ class Engine:
         except GraphError as error:
             raise self._misfit(shapes, examples, error) from error
         assert made._accepts(shapes), "Bug: a graph made after the example of some sizes does not hold for them"
+        if self.variant_made is not None:
+            self.variant_made(shapes)
         return made
 
     def _types_of(self, shapes: Shapes) -> list[Type]:

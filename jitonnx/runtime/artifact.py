@@ -148,7 +148,7 @@ class Artifact:
 
     name: its path, or what else to call it in messages.
     shapes: the shapes of the inputs of each program. parts: what serves others: those in `ranges`, or, if it is `open`,
-    all that a part holds for.
+    all that a part holds for. examples: shapes that the first part is not for, and others are.
     threads: those of a run if nobody says otherwise; 0: nobody did.
     addresses: where the functions of the code lie.
     """
@@ -170,7 +170,8 @@ class Artifact:
         self.shapes: list[Shapes] = [_shapes(shapes) for _, shapes in front["programs"]]
         self.parts = [Part(*part) for part in front["parts"]]
         self.ranges = [ShapeRange(_shapes(low), _shapes(high), part) for part, low, high in front["ranges"]]
-        self.open: bool = front["open"]
+        self.open = front["examples"] is not None
+        self.examples: list[Shapes] = [_shapes(shapes) for shapes in front["examples"] or ()]
         self.threads: int = front["threads"]
 
     @property

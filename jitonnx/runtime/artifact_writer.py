@@ -31,7 +31,7 @@ from .digest import SHA256_BYTES
 from .driver import SYMBOLS, driver_digest
 from .layout import ALIGNMENT, address
 from .linker import UnlinkableError, link
-from .program import Flag, Steps, TensorSpec
+from .program import Flag, Shapes, Steps, TensorSpec
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -48,7 +48,8 @@ class Contents:
     flags: the words among their constants that kernels write to.
     objects: the object code of each kernel by its symbol. driver: that of the driver, for the same machine.
     explanation: what `jitonnx explain` prints.
-    plans, schedules: those of the parts. parts: what serves the ranges of shapes; if `open`, all that they hold for.
+    plans, schedules: those of the parts. parts: what serves the ranges of shapes.
+    examples: given where parts serve all shapes that they hold for: some that the first one is not for.
     """
 
     writer: str
@@ -64,7 +65,7 @@ class Contents:
     schedules: Sequence[SavedSchedule] = ()
     parts: Sequence[Part] = ()
     ranges: Sequence[ShapeRange] = ()
-    open: bool = False
+    examples: Sequence[Shapes] | None = None
 
 
 def write(path: str | os.PathLike[str], contents: Contents, durable: bool = False) -> int:
@@ -89,7 +90,7 @@ def write(path: str | os.PathLike[str], contents: Contents, durable: bool = Fals
         "writer": contents.writer,
         "cpu": contents.cpu._asdict(),
         "threads": contents.threads,
-        "open": contents.open,
+        "examples": contents.examples,
         "model": {**contents.model._asdict(), "metadata": contents.model.metadata._asdict()},
         "code": code_header,
         "constants": constants.rows,

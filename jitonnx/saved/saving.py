@@ -69,8 +69,10 @@ def save(
     return write(path, contents)
 
 
-def write_whole(engine: Engine, info: ModelInfo, path: Path) -> int:
+def write_whole(engines: Sequence[Engine], examples: Sequence[Shapes], info: ModelInfo, path: Path) -> int:
     """Write what the kernel cache keeps of a model; returns the file's size in bytes.
+
+    engines: those that have a plan, the most usual first. examples: shapes that the first is not for, and others are.
 
     Explanations are left out: a session that is opened from it loads the model to give them. Raises
     ModelRequiresCompilation if the cache does not have all of the code any more, NotStorable where no file can hold
@@ -78,11 +80,12 @@ def write_whole(engine: Engine, info: ModelInfo, path: Path) -> int:
     """
     parts = _Parts(may_compile=False)
     programs = []
-    if engine.compiled is not None and engine.only_shapes is not None:
-        programs.append(parts.program(engine, engine.only_shapes))
-    else:
-        parts.add(engine)
-    contents = parts.contents(engine, info, engine.settings.threads, programs, open=True)
+    for engine in engines:
+        if engine.compiled is not None and engine.only_shapes is not None:
+            programs.append(parts.program(engine, engine.only_shapes))
+        else:
+            parts.add(engine)
+    contents = parts.contents(engines[0], info, engines[0].settings.threads, programs, examples=examples)
     return write(path, contents, durable=True)
 
 
@@ -119,7 +122,7 @@ class _Parts:
         programs: Sequence[SavedProgram],
         ranges: Sequence[ShapeRange] = (),
         explanation: str = "",
-        open: bool = False,
+        examples: Sequence[Shapes] | None = None,
     ) -> Contents:
         """All of it. Arguments as for `Contents`; engine: the model's."""
         flags = {id(flag): flag for compiled in self._codes for flag in compiled.flags}
@@ -141,7 +144,7 @@ class _Parts:
             self._schedules,
             list(self._parts.values()),
             ranges,
-            open,
+            examples,
         )
 
     def _plan(self, engine: Engine) -> Part:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import jitonnx
 from jitonnx.api.entries import COMPILE, CPU_NAME, EXTERNAL_DATA_FOLDER, GEMM, KEEP_MODEL, switch
-from jitonnx.errors import ModelRequiresCompilation
+from jitonnx.errors import Error
 from jitonnx.runtime.artifact import Artifact, ArtifactError, ModelInfo, open_artifact
 from jitonnx.runtime.cache import DEFAULT_LIMIT
 from jitonnx.runtime.cpu import cpu_identity
@@ -27,12 +27,13 @@ from jitonnx.versions import source_stamps, versions
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from jitonnx.api.options import SessionOptions
     from jitonnx.engine.pipeline import Engine
     from jitonnx.model import Model
     from jitonnx.runtime.cache import KernelCache
+    from jitonnx.runtime.program import Shapes
 
 LIMIT = DEFAULT_LIMIT // 4
 """Bytes of weights above which a model is not kept: a few of them would push everything else out of the cache."""
@@ -40,7 +41,10 @@ SETTLED_SECONDS = 0.1
 """How long before it was read a file must have changed last: its times tell changes apart that lie further apart than a
 tick of the system's clock, at most 10 ms."""
 
-_FORMAT = "whole 2"
+VARIANTS = 8
+"""How many further plans are kept at most, for sizes that the first is not for."""
+
+_FORMAT = "whole 3"
 
 
 class Whole(NamedTuple):
@@ -115,19 +119,29 @@ def open_whole(cache: KernelCache, whole: Whole, verify: bool) -> Artifact | Non
     return artifact if artifact.open else None
 
 
-def can_keep(model: Model, engine: Engine) -> bool:
-    """Whether a model just compiled is one that is kept: one that is planned, and not too large."""
-    if model.external or engine.unplanned:
-        return False
-    return sum(array.nbytes for code in engine.codes for array in code.outline.arrays()) <= LIMIT
+def can_keep(model: Model) -> bool:
+    """Whether a model is one that is kept, as far as its files tell."""
+    return not model.external
+
+
+def _fitting(engines: Iterable[Engine]) -> list[Engine]:
+    """The engines that have a plan, as many as are not too large together."""
+    fitting: list[Engine] = []
+    room = LIMIT
+    for engine in engines:
+        room -= sum(array.nbytes for code in engine.codes for array in code.outline.arrays())
+        if room >= 0 and not engine.unplanned:
+            fitting.append(engine)
+    return fitting
 
 
 def keeping(
-    engine: Engine, whole: Whole, info: ModelInfo, options: SessionOptions
+    engine: Engine, whole: Whole, info: ModelInfo, options: SessionOptions, examples: Sequence[Shapes]
 ) -> Callable[[threading.Event], None]:
     """A job for the background that keeps a compiled model, and does not hold its engine.
 
-    options: of the session, whose log is told.
+    options: of the session, whose log is told. examples: shapes that the engine itself has no plan for, and another
+    engine is kept for, each for one of these at least.
 
     What cannot be written, or is not in the cache any more when it comes to that, is not kept, and the log says so. A
     job that has begun goes on to its end, as most processes that end soon were started for a single run: it takes a few
@@ -143,8 +157,13 @@ def keeping(
         from jitonnx.saved.saving import write_whole
 
         try:
-            size = kept.cache.keep_model(whole.place, whole.key, lambda path: write_whole(kept, info, path))
-        except (OSError, ModelRequiresCompilation, NotStorable) as error:
+            engines = _fitting(dict.fromkeys([kept, *map(kept.serving, examples)]))
+            if not engines:
+                return
+            size = kept.cache.keep_model(
+                whole.place, whole.key, lambda path: write_whole(engines, examples, info, path)
+            )
+        except (OSError, Error, NotStorable) as error:
             text = f"the compiled model is not kept in the kernel cache: {error}"
         else:
             text = f"the compiled model is kept in the kernel cache: {size} bytes"

@@ -204,9 +204,31 @@ def test_open_sizes(model: Path) -> None:
         assert texts[0] == texts[1]
     assert is_whole(second)
     feeds = {"a": np.ones((4, 3), np.float32), "b": np.ones((1, 3), np.float32)}
+    before = kept(model.parent)[0].stat().st_ino
     with pytest.warns(UserWarning, match="inputs disagree"):
-        assert same(sessions, feeds)
+        assert same((second, second), feeds)
     assert not is_whole(second) and same(sessions, pairs(7, 2))
+    wait_for(model.parent, lambda paths: paths[0].stat().st_ino != before)
+    third = InferenceSession(model.with_name("elementwise.onnx"), options())
+    with pytest.warns(UserWarning, match="inputs disagree"):  # which what was kept has a plan for by now
+        assert same((second, third), feeds)
+    assert same((second, third), {"a": np.ones((6, 2), np.float32), "b": np.ones((1, 2), np.float32)}) and is_whole(
+        third
+    )
+
+
+def test_an_input_of_unknown_rank(model: Path) -> None:
+    """There is nothing to keep until a run has shown shapes."""
+    path = settled(model, "ranks.onnx", model_of([node("Neg", ["x"], ["y"])], [tensor("x", None)], [tensor("y", None)]))
+    first = InferenceSession(path, options())
+    feeds = [{"x": numbers} for numbers in (np.ones((2, 3), np.float32), np.ones(4, np.float32))]
+    for number, feed in enumerate(feeds):
+        first.run(None, feed)
+        wait_for(path.parent)
+        second = InferenceSession(path, options())
+        assert is_whole(second) and same((first, second), feed)
+        if number == 0:
+            assert is_whole(second) and same((first, second), {"x": np.ones((5, 2), np.float32)})
 
 
 def test_inputs_with_a_default(model: Path) -> None:
