@@ -158,15 +158,6 @@ def _counted_part(array: Any, count: int, counted: Counted, sizes: Mapping[str, 
     return array[: math.prod(shape)].reshape(shape)
 
 
-def node_branches(node: Node, bodies: Sequence[Schedule]) -> tuple[Value, Sequence[Schedule], Sequence[Value]] | None:
-    """The condition of a node that runs one of two graphs, these, and what they capture; None of another node. Such a
-    node costs its condition, and not the ways of an evaluation on NumPy."""
-    condition = node.inputs[0] if node.inputs else None
-    if not node.operator.decides or condition is None or len(bodies) != 2:
-        return None
-    return condition, bodies, node.captured
-
-
 class HostStep:
     """A node that is evaluated on NumPy; graphs of its own are run by schedules."""
 
@@ -175,18 +166,10 @@ class HostStep:
         self.inputs = tuple(value for value in host.node.inputs if value is not None)
         self.outputs = host.node.outputs
         self._bodies = [body.run for body in bodies] or None
-        self._branches = node_branches(host.node, bodies)
 
     def __call__(self, values: dict[Value, Any], sizes: dict[str, int], times: Times | None = None) -> None:
         """Add what the node gives to `values`, and what it takes to `times`."""
         node, bodies = self._node, self._bodies
-        if self._branches is not None and times is None:
-            condition, branches, captured = self._branches
-            chosen = values.get(condition)
-            if chosen is not None and chosen.size == 1:
-                given = [array_of(value, values, sizes) for value in captured]
-                values.update(zip(self.outputs, branches[not chosen.item()].run(given, sizes), strict=True))
-                return
         inputs = [None if value is None else array_of(value, values, sizes) for value in node.inputs]
         if times is None:
             values.update(zip(node.outputs, evaluate_node(node, inputs, sizes, bodies), strict=False))
