@@ -10,7 +10,7 @@ import numpy as np
 
 from jitonnx.errors import RuntimeException
 from jitonnx.ir import dims
-from jitonnx.ir.dims import Dim, DimLike
+from jitonnx.ir.dims import Dim
 from jitonnx.ir.graph import Binding, Graph, Node, Value
 from jitonnx.ir.operator import results_of
 from jitonnx.ir.types import UNKNOWN, TensorType
@@ -114,10 +114,8 @@ def known(value: Value, variables: Mapping[str, int]) -> np.ndarray:
     if constant is None:
         assert value.contents is not None, f"Bug: {value} is neither computed nor known"
 
-        def size(element: DimLike) -> int:
-            return dims.evaluate(element, variables)
-
-        constant = np.vectorize(size, otypes=[np.int64])(value.contents)
+        elements = [dims.evaluate(element, variables) for element in value.contents.ravel().tolist()]
+        constant = np.array(elements, np.int64).reshape(value.contents.shape)
     return constant.astype(value.dtype.numpy, copy=False).view()
 
 

@@ -10,6 +10,7 @@ again, are run in one native call, and it grows with each.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -40,6 +41,8 @@ PROGRAMS_AHEAD = 4
 """Programs of sizes to come that are made before it is known whether the loop comes to them, at least."""
 
 _TRUE = np.array(True)
+_TRUE_ADDRESS = address(_TRUE)
+_NUMBER = offset(LOOP, "number") // WORD_BYTES
 
 
 class Followed(NamedTuple):
@@ -353,16 +356,32 @@ class _Loop:
         """Run as many iterations as there are programs and memory for; all of them on one that is steady."""
         step, steady, number = self._step, programs[0].steady, self._number
         limit = min([self._limit if steady else number + len(programs), self._reach, *map(len, self._rows)])
-        record = np.zeros(1, LOOP)
-        base = record.ctypes.data
-        goes_on = np.zeros(1, np.int8)
+        count, pairs, timed = step._idle + 1, len(step._pairs), 0 if self.seconds is None else len(self.seconds)
+        # One piece of memory for all that native code reads and writes of a loop but tensors, as each takes a while.
+        places = itertools.accumulate(
+            (
+                LOOP.itemsize // WORD_BYTES,
+                count,
+                count,
+                (pairs + len(step._row_links)) * CARRIED.itemsize // WORD_BYTES,
+                len(programs),
+                len(step.compiled.flags),
+                1,
+                timed + 1 if timed else 0,
+                timed,
+            )
+        )
+        ends = list(places)
+        words = np.zeros(ends[-1], np.int64)
+        base = words.ctypes.data
+        moving, moved, carrying, table, flagged, goes_on, stamps, sums = [base + WORD_BYTES * end for end in ends[:-1]]
         bases, strides = [0] * (step._idle + 1), [0] * (step._idle + 1)
         if step._counter is not None:
-            bases[step._counter] = base + offset(LOOP, "number")
+            bases[step._counter] = base + WORD_BYTES * _NUMBER
         if step._truth is not None:
-            bases[step._truth] = address(_TRUE)
+            bases[step._truth] = _TRUE_ADDRESS
         if step._first:
-            bases[len(step.body.inputs)] = goes_on.ctypes.data
+            bases[len(step.body.inputs)] = goes_on
         for place, array in self._captured.items():
             bases[place] = array.ctypes.data
         for (_, place, _), array in zip(step.followed, self._followed, strict=True):
@@ -380,49 +399,46 @@ class _Loop:
             stride = array.strides[0]
             position = len(array) - 1 - number if back else number
             bases[place], strides[place] = array.ctypes.data + position * stride, -stride if back else stride
-        buffers = []
-        carried = np.zeros(len(step._pairs) + len(step._row_links), CARRIED)
+        buffers: list[tuple[np.ndarray, np.ndarray]] = []
+        carried: list[int] = []
         for index, (given, made) in enumerate(step._pairs):
             size = max([one.bytes[index] for one in programs])
             pair = np.empty(size, np.uint8), np.empty(size if limit - number > 1 else 0, np.uint8)
             buffers.append(pair)
             bases[made] = pair[0].ctypes.data
-            carried[index] = given * WORD_BYTES, made * WORD_BYTES, pair[1].ctypes.data
-        for index, (given, made) in enumerate(step._row_links, len(step._pairs)):
-            carried[index] = given * WORD_BYTES, made * WORD_BYTES, 0
-        moving, moved = np.array(bases, np.int64), np.array(strides, np.int64)
-        table = np.array([one.loadable.address for one in programs], np.int64)
-        flags = np.zeros(len(step.compiled.flags), np.int64)
-        rows_timed = 0 if self.seconds is None else len(self.seconds)
-        stamps = None if self.seconds is None else np.zeros(2 * rows_timed + 1, np.int64)
-        record[0] = (
+            carried += given * WORD_BYTES, made * WORD_BYTES, pair[1].ctypes.data
+        for given, made in step._row_links:
+            carried += given * WORD_BYTES, made * WORD_BYTES, 0
+        record = [
             step._frames.address,
-            table.ctypes.data,
+            table,
             0 if steady else WORD_BYTES,
-            moving.ctypes.data,
-            moved.ctypes.data,
+            moving,
+            moved,
             step._idle,
-            carried.ctypes.data,
-            len(carried),
-            goes_on.ctypes.data if step._first else 0,
+            carrying,
+            pairs + len(step._row_links),
+            goes_on if step._first else 0,
             number + step.first,
             limit + step.first,
-            flags.ctypes.data if len(flags) else 0,
+            flagged,
             PATIENCE_NANOSECONDS,
-            0 if stamps is None else stamps.ctypes.data,
-            0 if stamps is None else stamps[rows_timed + 1 :].ctypes.data,
-        )
+            stamps if timed else 0,
+            sums if timed else 0,
+        ]
+        words[: ends[4]] = [*record, *bases, *strides, *carried, *[one.loadable.address for one in programs]]
         end = LoopEnd.LATE
         while end is LoopEnd.LATE:  # Python looks at signals between two calls
             end = LoopEnd(step._frames.native.loop(base))
-        if stamps is not None and self.seconds is not None:
-            self.seconds += stamps[rows_timed + 1 :] * 1e-9
+        if self.seconds is not None:
+            self.seconds += words[ends[-2] :] * 1e-9
         if end is LoopEnd.MEMORY:
             raise RuntimeException("There is not enough memory for the intermediate results of a loop's body")
         if end is LoopEnd.FLAGGED:
-            met = [flag.text for flag, word in zip(step.compiled.flags, flags.tolist(), strict=True) if word]
+            flags = zip(step.compiled.flags, words[ends[4] : ends[5]].tolist(), strict=True)
+            met = [flag.text for flag, word in flags if word]
             raise InvalidArgument("; ".join(met))
-        self._number, self._goes_on = int(record["number"][0]) - step.first, end is not LoopEnd.FALSE
+        self._number, self._goes_on = int(words[_NUMBER]) - step.first, end is not LoopEnd.FALSE
         done = self._number - number
         last = programs[0] if steady else programs[done - 1]
         for index, place in enumerate(step._carried):

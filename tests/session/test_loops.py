@@ -13,8 +13,8 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from bench.loop_models import lstm_decoder, transformer_decoder
-from jitonnx import InferenceSession
+from bench.loop_models import lstm_decoder, product, transformer_decoder
+from jitonnx import InferenceSession, SessionOptions
 from jitonnx.engine.loops import LoopStep
 from jitonnx.engine.pipeline import Engine
 from jitonnx.engine.schedule import NativeStep
@@ -393,6 +393,59 @@ def test_a_loop_within_a_loop() -> None:
             for k, n, m in ((2, 3, 4), (1, 1, 1), (4, 5, 0), (3, 2, 1))
         ),
     )
+
+
+@pytest.mark.parametrize("reverse", [0, 1])
+def test_short_loops_are_unrolled(reverse: int) -> None:
+    """A Scan and a Loop of few iterations in the body of another one, which so is native throughout."""
+    scan_body = graph(
+        [node("Mul", ["u", "e"], ["v"]), node("Add", ["v", "e"], ["u_next"]), node("Identity", ["u_next"], ["seen"])],
+        [tensor("u", (2,)), tensor("e", (2,))],
+        [tensor("u_next", (2,)), tensor("seen", (2,))],
+        "scan",
+    )
+    inner = graph(
+        [
+            node("Cast", ["j"], ["j_float"], to=FLOAT),
+            node("Add", ["m", "j_float"], ["m_next"]),
+            node("Identity", ["d"], ["again"]),
+            node("Identity", ["m"], ["m_before"]),
+        ],
+        [tensor("j", [], INT64), tensor("d", [], BOOL), tensor("m", (2,))],
+        [tensor("again", [], BOOL), tensor("m_next", (2,)), tensor("m_before", (2,))],
+        "inner",
+    )
+    attributes = {"scan_input_directions": [reverse], "scan_output_directions": [1 - reverse], "scan_output_axes": [1]}
+    nodes = [
+        constant("three", 3, INT64),
+        constant("first", [0.0, 0.5], FLOAT),
+        node("Scan", ["first", "s"], ["t_row", "t_rows"], num_scan_inputs=1, body=scan_body, **attributes),
+        node("Loop", ["three", "", "t_row"], ["m_end", "m_rows"], body=inner),
+        node("Transpose", ["t_rows"], ["turned"], perm=[1, 0]),
+        node("Add", ["turned", "m_rows"], ["sum"]),
+        node("Add", ["sum", "m_end"], ["t"]),
+        node("Tanh", ["t"], ["row"]),
+    ]
+    body = loop_body(nodes, [tensor("s", (3, 2))], [tensor("row", (3, 2))], [tensor("t", (3, 2))])
+    model = bytes_of(
+        [node("Loop", ["n", "", "x"], ["y", "rows"], body=body)],
+        [tensor("x", (3, 2)), tensor("n", [], INT64)],
+        [tensor("y", None), tensor("rows", None)],
+    )
+    assert len(native_loops(check(model, *({"x": numbers(3, 2), "n": np.array(n)} for n in (1, 2, 5))))) == 1
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_threads(threads: int) -> None:
+    """Products large enough to be shared by threads, in each iteration, give the same bits."""
+    case = product(256, times=40)
+    options = SessionOptions()
+    options.intra_op_num_threads = threads
+    session = InferenceSession(case.model.SerializeToString(), options)
+    theirs = onnxruntime.InferenceSession(case.model.SerializeToString(), providers=["CPUExecutionProvider"])
+    expected = theirs.run(None, case.feeds)
+    for _ in range(3):
+        assert_same(session.run(None, case.feeds), expected)
 
 
 def test_ctrl_c_ends_a_loop() -> None:

@@ -5,13 +5,13 @@ Bodies are as they were loaded: they are rewritten when the graph around them is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.extract import extract, specialise
-from jitonnx.ir.graph import Graph, Node, Value
+from jitonnx.ir.graph import Graph, GraphError, Node, Value
 from jitonnx.ops.onnx.arithmetic import Add, Div, Mod, Sub
 from jitonnx.ops.onnx.concat_split import Concat
 from jitonnx.ops.onnx.control_flow import Loop, Parts, Scan, parts_of
@@ -224,6 +224,72 @@ def peeled(node: Node, edit: Edit) -> Result:
     return [*made[:count], *rows]
 
 
+UNROLLED_NODES = 64
+"""A loop whose iterations have no more nodes than this together becomes these."""
+
+
+@rule("unrolled loop", Loop, Scan, equation="a loop of a few iterations = these, one after the other")
+def unrolled(node: Node, edit: Edit) -> Result:
+    """Short loops of few nodes, whose iterations are counted before the run, are no loops: also within others."""
+    parts = parts_of(node)
+    if parts is None or not parts.always or not all(map(_is_tensor, (*parts.handed_on, *parts.rows))):
+        return None
+    numbers, (body,) = _iterations(node, parts), node.bodies
+    if numbers is None or len(numbers) * len(body) > UNROLLED_NODES:
+        return None
+    captured = [outer for outer, _ in parts.captured]
+    states, rows = list(parts.initial), list[list[Value]]([] for _ in parts.rows)
+    try:
+        for number in numbers:
+            head = [edit.constant(np.array(number, np.int64)), edit.constant(np.array(True))] if parts.head else []
+            elements = [
+                edit.add(Gather(axis=axis), x, edit.constant(np.array(len(numbers) - 1 - number if back else number)))
+                for x, axis, back in _scanned(node, parts)
+            ]
+            own = _copied(body, list(body), body.inputs, body.outputs)
+            results = edit.inline(own, [*head, *states, *elements, *captured])
+            results = results[len(results) - len(states) - len(rows) :]  # without the condition
+            states = results[: len(states)]
+            for stack, row in zip(rows, results[len(states) :], strict=True):
+                stack.append(row)
+        return [*states, *_stacks(node, rows, edit)]
+    except GraphError:  # an iteration is one that the run has to refuse
+        return None
+
+
+def _iterations(node: Node, parts: Parts) -> range | None:
+    """The numbers of the iterations, if there are any, and they are known."""
+    if isinstance(node.operator, Scan):
+        x, axis, _ = next(_scanned(node, parts))
+        length = x.shape[axis] if x.type.shape is not None else None
+        return range(length) if isinstance(length, int) and length else None
+    assert isinstance(node.operator, Loop)
+    times, condition = parts.head
+    if condition is not None and not (condition.constant is not None and condition.constant.all()):
+        return None
+    last = None if times is None else scalar(times)
+    first = node.operator.first
+    return range(first, int(last)) if last is not None and last > first else None
+
+
+def _scanned(node: Node, parts: Parts) -> Iterator[tuple[Value, int, int]]:
+    """What a Scan goes through, along which axis, and whether from its end."""
+    operator, count = node.operator, len(parts.scanned)
+    if isinstance(operator, Scan):
+        axes, back = operator.scan_input_axes or (0,) * count, operator.scan_input_directions or (0,) * count
+        yield from zip(parts.scanned, axes, back, strict=True)
+
+
+def _stacks(node: Node, rows: Sequence[Sequence[Value]], edit: Edit) -> Iterator[Value]:
+    operator, count = node.operator, len(rows)
+    axes, back = (0,) * count, (0,) * count
+    if isinstance(operator, Scan):
+        axes, back = operator.scan_output_axes or axes, operator.scan_output_directions or back
+    for stack, axis, reverse in zip(rows, axes, back, strict=True):
+        wide = [edit.add(Unsqueeze(), row, edit.dims([axis])) for row in stack]
+        yield edit.add(Concat(axis=axis), *(wide[::-1] if reverse else wide))
+
+
 def _is_tensor(value: Value) -> bool:
     return value.dtype not in (None, DType.STRING) and value.type.shape is not None
 
@@ -236,4 +302,4 @@ def _settled(body: Graph, inputs: Sequence[Value], edit: Edit) -> Graph:
     return made
 
 
-RULES = (loop_invariants, hoisted, batched_products, peeled)
+RULES = (unrolled, loop_invariants, hoisted, batched_products, peeled)
