@@ -11,8 +11,9 @@ from jitonnx import forks
 from jitonnx.runtime.entry import Entry
 from jitonnx.runtime.executable import Executable
 from jitonnx.runtime.frames import FramePool, Loadable
+from jitonnx.runtime.instantiation import Instantiation
 from jitonnx.runtime.program import Flag, Program
-from jitonnx.runtime.tables import Common
+from jitonnx.runtime.tables import Common, Tables
 
 if TYPE_CHECKING:
     from jitonnx.plan.outline import Outline
@@ -39,7 +40,7 @@ class Ready:
     """A program that can run, and its native entry where this Python allows one.
 
     keep_gil: the program is so short that letting go of the GIL would cost more than it brings.
-    frames: whose memory it runs in; its own where none are given.
+    frames: whose memory it runs in; its own where none are given. tables: if it is laid out already.
     """
 
     def __init__(
@@ -49,8 +50,9 @@ class Ready:
         threads: int,
         keep_gil: bool,
         frames: FramePool | None = None,
+        tables: Tables | None = None,
     ) -> None:
-        self.executable = Executable(program, common, threads, frames)
+        self.executable = Executable(program, common, threads, frames, tables)
         self.entry: Entry | None = self.executable.entry(release_gil=not keep_gil)
         self._names = program.inputs.kinds.names
 
@@ -81,13 +83,24 @@ class Code:
 
     def ready(self, sizes: Mapping[str, int], threads: int, frames: FramePool) -> Ready:
         """The program for values of the dimension variables."""
-        program = self.outline.instantiate(sizes, self._common.wiring)
-        return Ready(program, self._common, threads, self.outline.is_short(program), frames)
+        program, tables = self._made(sizes, threads)
+        return Ready(program, self._common, threads, self.outline.is_short(program), frames, tables)
 
     def loadable(self, sizes: Mapping[str, int], threads: int, frames: FramePool) -> Loadable:
         """The same as native loops run it."""
-        program = self.outline.instantiate(sizes, self._common.wiring)
-        return Loadable(program, self._common, threads, frames.zeros)
+        program, tables = self._made(sizes, threads)
+        return Loadable(program, self._common, threads, frames.zeros, tables)
+
+    def _made(self, sizes: Mapping[str, int], threads: int) -> tuple[Program, Tables | None]:
+        """The program for values of the dimension variables, and its tables if native code has made it."""
+        made = None if self._native is None else self.outline.instantiate_natively(sizes, self._native, threads)
+        return made or (self.outline.instantiate(sizes, self._common.wiring), None)
+
+    @forks.cached_property
+    def _native(self) -> Instantiation | None:
+        """What makes programs natively; None for a plan with constants that Python makes."""
+        rows, outline = self.outline.rows, self.outline
+        return None if rows is None else Instantiation(rows, self._common, outline.input_kinds, outline.output_kinds)
 
     @forks.cached_property
     def _common(self) -> Common:

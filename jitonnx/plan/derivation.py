@@ -21,6 +21,7 @@ from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.plan.recording import Number, Recording, Registers, Unrecordable
 from jitonnx.runtime.arithmetic import Operation, perform
+from jitonnx.runtime.instantiation import Arithmetic
 from jitonnx.runtime.program import Words
 
 GRAIN_NANOSECONDS = 10_000
@@ -107,22 +108,32 @@ class Derivation:
         self._varies = [any(varies[row] for row in (*kind.sizes, *kind.stage_sizes)) for kind in kinds]
         self._native: _Native | None = None
         self._calls = 0
-        self._lock = forks.lock()
+        self.lock = forks.lock()
+        """Held by who uses what is recorded."""
 
     def __call__(self, sizes: Mapping[str, int]) -> Derived:
         """OverflowError where a number takes more than 64 bits."""
         native = self._native
         if native is not None:
-            with self._lock:
+            with self.lock:
                 derived = native.derive(sizes)
             if derived is not None:
                 return derived
         derived = self._by_python(sizes)
         self._calls += 1
         if native is None and self._calls > 1 and any(self._varies):
-            with self._lock:
+            with self.lock:
                 self._native = self._native or _Native(self.evaluate, self._kinds, self._varies, sizes, derived)
         return derived
+
+    @property
+    def recorded(self) -> tuple[Arithmetic, Sequence[str], int] | None:
+        """What native code is called with, the names of the variables, and the register of the first of them.
+
+        None where nothing is recorded yet.
+        """
+        native = self._native
+        return None if native is None else native.recorded
 
     def _by_python(self, sizes: Mapping[str, int]) -> Derived:
         numbers = self.evaluate(sizes)
@@ -197,6 +208,14 @@ class _Native:
         results, kinds = self._results.copy(), len(self._kinds)
         columns = results[: _COLUMNS * kinds].reshape(_COLUMNS, kinds)
         return Derived(numbers, columns[:-1], columns[-1], results[_COLUMNS * kinds :])
+
+    @property
+    def recorded(self) -> tuple[Arithmetic, Sequence[str], int] | None:
+        """See `Derivation.recorded`."""
+        if not self._usable:
+            return None
+        arithmetic = Arithmetic(self._code, self._values, self._results, self._missed)
+        return arithmetic, self._evaluate.variables, self._first_variable
 
     def _by_python(self, missed: Sequence[int], numbers: Words) -> bool:
         """Do the kinds that no section was for; False if that can't be."""

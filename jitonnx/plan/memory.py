@@ -48,6 +48,11 @@ class Placement:
         self._placed = np.zeros(len(lives), PLACED)
         self._lock = forks.lock()
 
+    @property
+    def lives(self) -> tuple[Words, Words]:
+        """The first and the last call that each buffer is alive in."""
+        return self._first, self._last
+
     def __call__(self, sizes: Words) -> tuple[Words, int]:
         """Byte offsets of buffers of `sizes` bytes, and the arena's size. Buffers of 0 bytes are at 0.
 

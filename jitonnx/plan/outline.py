@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from jitonnx import forks
 from jitonnx.ir.dims import Dim, DimLike
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.plan.derivation import Derivation, Derived, Evaluator, Kind, completed
 from jitonnx.plan.memory import Lifetime, Placement
+from jitonnx.runtime.instantiation import Contents as OwnContents
+from jitonnx.runtime.instantiation import Instantiation, Rows
 from jitonnx.runtime.layout import ALIGNMENT
 from jitonnx.runtime.program import (
     SPACES,
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from jitonnx.plan.tables import Maker
+    from jitonnx.runtime.tables import Tables
 
 GIL_STEPS, GIL_NANOSECONDS = 64, 20_000
 """Runs of fewer steps that are estimated to take less time keep the GIL: letting it go and taking it again costs about
@@ -177,6 +181,36 @@ class Outline:
             int(derived.nanoseconds[self._kind_of].sum()),
         )
 
+    def instantiate_natively(
+        self, sizes: Mapping[str, int], native: Instantiation, threads: int
+    ) -> tuple[Program, Tables] | None:
+        """As `instantiate`, by native code, with the program's tables; None where that has to be done by Python."""
+        with self._derivation.lock:
+            recorded = self._derivation.recorded
+            if recorded is None:
+                return None
+            arithmetic, variables, first = recorded
+            return native(arithmetic, [sizes[name] for name in variables], first, threads)
+
+    @forks.cached_property
+    def rows(self) -> Rows | None:
+        """What native code makes programs of; None where constants are not integers that follow from sizes."""
+        contents = [OwnContents(number, one.shape, one.elements) for number, one in self._contents]
+        if self._computed or any(one.dtype != np.int64 for _, one in self._contents):
+            return None
+        in_arena = np.full(len(self._offset_rows), -1, np.int64)
+        in_arena[self._in_arena] = self._buffers
+        return Rows(
+            self._kind_of,
+            *self._arena.rows,
+            self._offset_rows,
+            in_arena,
+            self._input_rows,
+            self._output_rows,
+            contents,
+            len(self.numbers),
+        )
+
     def _derived(self, sizes: Mapping[str, int]) -> Derived:
         try:
             return self._derivation(sizes)
@@ -281,6 +315,8 @@ class _Arena:
         self._rows = np.array([buffer.bytes for buffer in arena], np.int64)
         self._varies = np.array([not isinstance(numbers[buffer.bytes], int) for buffer in arena], np.bool_)
         self._place = Placement([buffer.life for buffer in arena])
+        self.rows = self._rows, np.where(self._varies, _ROOM_BYTES, ALIGNMENT), *self._place.lives
+        """Those of `runtime.instantiation.Rows`."""
         self._last: _Placed | None = None
 
     def __call__(self, numbers: Words) -> tuple[Words, int]:

@@ -4,6 +4,7 @@ from an artifact.
 jitonnx_execute(pool, program, bases, words, stamps)    a run in a frame of the pool
 jitonnx_loop(loop)                                      iterations of a program
 jitonnx_lay_out(layout)                                 fill a program's tables
+jitonnx_instantiate(plan, block, threads)               make a program for sizes
 jitonnx_place(placement)                                place the buffers of an arena
 jitonnx_perform(operations, registers, results, missed) arithmetic on integers
 jitonnx_trim(pool, above), jitonnx_reclaim(pool)
@@ -28,7 +29,8 @@ from .cache import KernelCache
 from .digest import sha256
 from .images import load_linked
 
-_EXPORTED = ("execute", "loop", "lay_out", "place", "perform", "trim", "reclaim", "acquire", "stop", "entry")
+_MAKING = ("lay_out", "place", "perform", "instantiate")
+_EXPORTED = ("execute", "loop", *_MAKING, "trim", "reclaim", "acquire", "stop", "entry")
 _BLOCKS = ("malloc", "calloc", "realloc", "free", "trim", "count")
 SYMBOLS = tuple(f"jitonnx_{name}" for name in (*_EXPORTED, *(f"block_{name}" for name in _BLOCKS)))
 _DARWIN = sys.platform == "darwin"
@@ -40,7 +42,7 @@ _driver: Driver | None = None
 
 
 class Driver(NamedTuple):
-    """The native functions. All but `lay_out`, `place` and `perform` let go of the GIL while they run."""
+    """The native functions. All but those that make programs let go of the GIL while they run."""
 
     image: Mapping[str, int]
     execute: Callable[[int, int, int, int, int], int]
@@ -48,6 +50,7 @@ class Driver(NamedTuple):
     lay_out: Callable[[int], None]
     place: Callable[[int], int]
     perform: Callable[[int, int, int, int], int]
+    instantiate: Callable[[int, int, int], int]
     trim: Callable[[int, int], None]
     reclaim: Callable[[int], None]
     acquire: Callable[[int], int]
@@ -87,6 +90,7 @@ def _driver_in(image: Mapping[str, int]) -> Driver:
         lay_out=ctypes.PYFUNCTYPE(None, word)(at["lay_out"]),
         place=ctypes.PYFUNCTYPE(ctypes.c_int64, word)(at["place"]),
         perform=ctypes.PYFUNCTYPE(ctypes.c_int64, word, word, word, word)(at["perform"]),
+        instantiate=ctypes.PYFUNCTYPE(ctypes.c_int64, word, word, ctypes.c_int64)(at["instantiate"]),
         trim=ctypes.CFUNCTYPE(None, word, ctypes.c_int64)(at["trim"]),
         reclaim=ctypes.CFUNCTYPE(None, word)(at["reclaim"]),
         acquire=ctypes.CFUNCTYPE(ctypes.c_int64, word)(at["acquire"]),
@@ -139,7 +143,21 @@ def compile_driver() -> bytes:
     import llvmlite.binding as llvm
     import llvmlite.ir as ir
 
-    from .native import arithmetic, blocks, entry, floats, frames, loops, memory, placement, sync, tables, team, walk
+    from .native import (
+        arithmetic,
+        blocks,
+        entry,
+        floats,
+        frames,
+        instantiation,
+        loops,
+        memory,
+        placement,
+        sync,
+        tables,
+        team,
+        walk,
+    )
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -156,6 +174,7 @@ def compile_driver() -> bytes:
     tables.define(module)
     arithmetic.define(module)
     placement.define(module)
+    instantiation.define(module)
     entry.define(module)
     blocks.define(module)
     parsed = llvm.parse_assembly(str(module))

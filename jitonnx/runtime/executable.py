@@ -14,7 +14,7 @@ from .entry import Entry, make_entry
 from .frames import FramePool, Loadable
 from .layout import address
 from .program import Program, TensorSpec, Words
-from .tables import Common
+from .tables import Common, Tables
 from .threads import allowed_cpus
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class Executable:
     common: with the addresses of its kernels.
     threads: how many threads a run may use, the calling one included; by default the CPUs this process may use.
     frames: whose memory to run in; a pool of its own where none is given.
+    tables: those of the program, if it is laid out already.
     """
 
     def __init__(
@@ -38,13 +39,14 @@ class Executable:
         common: Common,
         threads: int | None = None,
         frames: FramePool | None = None,
+        tables: Tables | None = None,
     ) -> None:
         if threads is not None and threads < 1:
             raise ValueError(f"threads is {threads}; give 1 or more, or None for all CPUs this process may use")
         self.program = program
         self.threads = allowed_cpus() if threads is None else threads
         self._pool = frames or FramePool()
-        self._loadable = Loadable(program, common, self.threads, self._pool.zeros)
+        self._loadable = Loadable(program, common, self.threads, self._pool.zeros, tables)
         self._pool.expect(self._loadable)
 
     @forks.cached_property

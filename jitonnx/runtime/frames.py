@@ -20,7 +20,7 @@ from jitonnx.errors import RuntimeException
 from .driver import Driver, driver
 from .layout import FRAME, POOL, PROGRAM, Record, address, records
 from .program import Program, Words
-from .tables import Common, make_tables
+from .tables import Common, Tables, make_tables
 from .threads import allowed_cpus, team
 
 PROGRAM_BYTES, STEP_BYTES = 8000, 250
@@ -35,11 +35,13 @@ _numbering = forks.lock()
 
 class Loadable:
     """A program as frames are loaded with it. Arguments as for `make_tables`; zeros: its runs take denormal numbers for
-    zeros."""
+    zeros; tables: if it is laid out already."""
 
-    def __init__(self, program: Program, common: Common, threads: int, zeros: bool = False) -> None:
+    def __init__(
+        self, program: Program, common: Common, threads: int, zeros: bool = False, tables: Tables | None = None
+    ) -> None:
         self.program, self.common = program, common
-        self.tables = tables = make_tables(program, common, threads)
+        self.tables = tables = tables or make_tables(program, common, threads)
         self.base_count = len(program.inputs) + len(program.outputs)
         self.team = team(threads) if tables.participants > 1 else None
         self._record = np.zeros(1, PROGRAM)

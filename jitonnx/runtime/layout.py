@@ -75,6 +75,18 @@ where their offsets go, and memory for as many `PLACED`."""
 PLACED = _words("begin", "end", "first", "last")
 """A buffer that is placed: from where to where, and how long it is alive."""
 
+INSTANTIATION = _words(
+    "operations", "registers", "results", "missed", "kind_count", "kind_of", "size_count",
+    "placement", "buffer_rows", "buffer_steps", "arena_bytes",
+    "operand_rows", "operand_buffers", "tensor_count", "pitch", "shape_rows", "itemsizes", "first_limit",
+    "element_count", "element_rows", "own_count", "own_places", "own_begins",
+    "common_rows", "limit_places", "outer_places", "common_patches", "operand_count", "patch_count", "step_count",
+    "rows", "pointers", "patches", "layout", "bases", "limits", "offsets", "columns", "sizes", "shapes", "elements",
+    "nanoseconds",
+)  # fmt: skip
+"""What programs of a plan are made of (`runtime.instantiation`). The last line and the one before it are where things
+lie in a program's block, in bytes. `arena_bytes` is -1 before buffers were placed."""
+
 PATCH = _words("pointer", "base", "offset")
 """Before a run: pointer table[pointer] = bases[base] + offset. `pointer` and `base` are byte offsets."""
 

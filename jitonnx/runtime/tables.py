@@ -45,8 +45,8 @@ class Common:
         self.signature = Signature(inputs, outputs)
         tensors = len(inputs.names), len(outputs.names)
         self.arena_begin = _aligned(WORD_BYTES * len(flags), ALIGNMENT)
-        self._constants = constants
-        """Holds the memory that pointers go to."""
+        self.constants = constants
+        """They hold the memory that pointers go to."""
         starts = np.concatenate([[0], wiring.ends[:-1]]) if len(wiring.ends) else wiring.ends
         self._rows = np.zeros(len(wiring.kernels), ROW)
         self._rows["kernel"] = [addresses[kernel] for kernel in wiring.kernels]
@@ -92,6 +92,19 @@ class Common:
         bases = self._bases.copy()
         bases[own] = [address(program.constants[index]) for index in self.wiring.indices[own].tolist()]
         return bases
+
+    @property
+    def own_operands(self) -> Sequence[tuple[int, int]]:
+        """Which operands are constants of each program's own, and which constant each is."""
+        places = self._own_places.tolist()
+        return list(zip(places, self.wiring.indices[self._own_places].tolist(), strict=True))
+
+    def template(self, own_bytes: Mapping[int, int]) -> tuple[Words, Words]:
+        """`bases` and `limits` with what all programs have in common. own_bytes: of constants of each program's own."""
+        limits = self._limits.copy()
+        for number, nbytes in own_bytes.items():
+            limits[1 + number] = nbytes
+        return self._bases.copy(), limits
 
     def limits(self, program: Program, tensor_bytes: npt.NDArray[np.float64]) -> Words:
         """The bytes of arena, constants, inputs and outputs."""
@@ -174,9 +187,24 @@ def make_tables(program: Program, common: Common, threads: int) -> Tables:
     *_, participants, shared_end, scratch, wrong = layout[0].item()
     if wrong:
         _check_offsets(steps, limits[common.limit_places])
+    filled = participants, shared_end, scratch
+    return laid_out(common, words, row_count, (rows, pointers, patches), filled, program.arena_bytes)
+
+
+def laid_out(
+    common: Common,
+    words: Words,
+    row_count: int,
+    places: tuple[int, int, int],
+    filled: tuple[int, int, int],
+    arena_bytes: int,
+) -> Tables:
+    """The tables that lie in `words`. places: the addresses of rows, pointers and patches. filled: participants, the
+    end of shared rows, and bytes of scratch memory of a thread."""
+    (rows, pointers, patches), (participants, shared_end, scratch) = places, filled
     # Threads write to their scratch memory at the same time, so no two share a pair of cache lines.
     stride = _aligned(scratch, SEPARATION)
-    scratch_begin = _aligned(common.arena_begin + program.arena_bytes, SEPARATION)
+    scratch_begin = _aligned(common.arena_begin + arena_bytes, SEPARATION)
     memory_bytes = scratch_begin + stride * participants
     return Tables(
         words, row_count, rows, pointers, patches, participants, shared_end, stride, scratch_begin, memory_bytes
