@@ -83,6 +83,9 @@ if TYPE_CHECKING:
         OrtValue,
         copy_tensors,
     )
+    from jitonnx.custom import (
+        register,
+    )
     from jitonnx.errors import (
         Error,
     )
@@ -105,6 +108,7 @@ if not os.path.isdir(os.path.join(_FOLDER, "kernels")):
     __path__.append(os.path.dirname(_FOLDER))
 
 _PLACES = {
+    "register": "custom",
     "InferenceSession": "session",
     "Error": "errors",
     "ModelMetadata": "metadata",
@@ -165,7 +169,7 @@ _PLACES = {
 }
 """The module of each public name."""
 
-_PARTS = ("api", "backend", "capi", "errors")
+_PARTS = ("api", "backend", "capi", "custom", "errors")
 """Modules that code reaches through the package without importing them."""
 
 __all__ = [
@@ -221,6 +225,7 @@ __all__ = [
     "install_as_onnxruntime",
     "preload_dlls",
     "print_debug_info",
+    "register",
     "register_execution_provider_library",
     "set_default_logger_severity",
     "set_default_logger_verbosity",

@@ -12,7 +12,7 @@ from jitonnx.errors import RuntimeException
 from jitonnx.ir import dims
 from jitonnx.ir.dims import Dim
 from jitonnx.ir.graph import Binding, Graph, Node, Value
-from jitonnx.ir.operator import results_of
+from jitonnx.ir.operator import is_custom, results_of
 from jitonnx.ir.types import UNKNOWN, TensorType
 
 Body: TypeAlias = Callable[[Sequence[Any], Mapping[str, int]], "list[Any]"]
@@ -153,7 +153,10 @@ def evaluate_node(
     """
     try:
         if not node.bodies:
-            return results_of(node.operator, inputs)
+            results = results_of(node.operator, inputs)
+            if is_custom(type(node.operator)):
+                _check_promised(node, results)
+            return results
         arguments, captured = inputs[: len(node.arguments)], inputs[len(node.arguments) :]
         if bodies is None:
             bodies = [functools.partial(evaluate_graph, body) for body in node.bodies]
@@ -171,6 +174,22 @@ def failure(node: Node, text: str) -> RuntimeException:
         f"Non-zero status code returned while running {node.operator.name} node. Name:'{node.name}' "
         f"Status Message: {text}"
     )
+
+
+def _check_promised(node: Node, results: Sequence[Any]) -> None:
+    """RuntimeException unless what a user's operator gave is of the types that its inference said."""
+    for value, result in zip(node.outputs, results, strict=False):
+        type = value.type
+        if type.dtype is None or not isinstance(result, np.ndarray):
+            continue
+        given = zip(result.shape, type.shape or (), strict=False)
+        fits = type.shape is None or len(result.shape) == len(type.shape)
+        if result.dtype != type.dtype.numpy or not fits or any(isinstance(b, int) and a != b for a, b in given):
+            raise failure(
+                node,
+                f"it gave {_described(result)} for {value.name!r}, but its inference says {type}: `infer` and "
+                "`evaluate` of the operator contradict each other",
+            )
 
 
 class _Closed:

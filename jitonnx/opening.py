@@ -368,7 +368,11 @@ class OpenedModel:
         options = self._options
         if options.entry(MODEL_FORMAT) not in (None, "", "ONNX"):
             raise Fail(f"models of the format {options.entry(MODEL_FORMAT)!r} cannot be read; give an ONNX file")
-        model = load(source, external_data_folder=options.entry(EXTERNAL_DATA_FOLDER) or None)
+        model = load(
+            source,
+            external_data_folder=options.entry(EXTERNAL_DATA_FOLDER) or None,
+            registry=options.registry(),
+        )
         with explained():
             model = with_initializers(model, options.replaced_initializers())
             return with_dimensions(model, options.fixed_dimensions())

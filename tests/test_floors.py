@@ -49,6 +49,7 @@ ALLOWED = {
     },
     "api": {
         "ir",
+        "ops",
         "kernels",
         "passes",
         "plan",

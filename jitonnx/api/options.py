@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, NoReturn, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
 from jitonnx import errors
 from jitonnx.api.enumerations import (
@@ -18,6 +18,10 @@ from jitonnx.api.enumerations import (
     GraphOptimizationLevel,
     OrtExecutionProviderDevicePolicy,
 )
+
+if TYPE_CHECKING:
+    from jitonnx.ir.operator import Operator
+    from jitonnx.ops.registry import Registry
 
 _T = TypeVar("_T")
 _KEY_LENGTH = 1024
@@ -119,13 +123,14 @@ class SessionOptions(_Options):
     An unknown attribute is an AttributeError, a value of a wrong type a TypeError.
     """
 
-    __slots__ = ("_dimensions", "_initializers", "_providers")
+    __slots__ = ("_custom", "_dimensions", "_initializers", "_providers")
 
     def __init__(self) -> None:
         super().__init__()
         self._dimensions: dict[str, int] = {}
         self._initializers: dict[str, Any] = {}
         self._providers: list[tuple[str, dict[str, str]]] = []
+        self._custom: list[type[Operator]] = []
 
     intra_op_num_threads = _integer(
         0,
@@ -256,6 +261,29 @@ class SessionOptions(_Options):
             "external data is read from files: load the model from its path, or give the folder as the entry "
             "session.model_external_initializers_file_folder_path"
         )
+
+    def register_custom_ops(self, *declarations: type[Operator]) -> None:
+        """Let the models of sessions with these options use operators written in Python (see `jitonnx.custom`).
+
+        ValueError for a domain and name that are taken already, TypeError for a declaration that lacks a part.
+        """
+        given, self._custom = self._custom, [*self._custom, *declarations]
+        try:
+            self.registry()
+        except (TypeError, ValueError):
+            self._custom = given
+            raise
+
+    def registry(self) -> Registry:
+        """The operators that models may use: all that are registered, and those of `register_custom_ops`."""
+        from jitonnx.ops.registry import Registry, registry
+
+        if not self._custom:
+            return registry
+        own = Registry(registry)
+        for declaration in self._custom:
+            own.add(declaration)
+        return own
 
     def register_custom_ops_library(self, path: str) -> NoReturn:
         """Not supported: NotImplemented. Libraries of custom operators are made for onnxruntime's own C interface."""

@@ -52,6 +52,12 @@ class Lowering:
         assert self._node is not None
         return len(self._node.outputs)
 
+    @property
+    def types(self) -> tuple[TensorType, ...]:
+        """The types of the node's outputs."""
+        assert self._node is not None
+        return tuple(value.type for value in self._node.outputs)
+
     # ------------------------------------------------------------ elementwise and views
 
     def map(self, expression: e.Expr, *operands: Value) -> Value:

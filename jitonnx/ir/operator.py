@@ -14,7 +14,7 @@ the newest version. Instances compare by value, so equal nodes are found by comp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import MISSING, FrozenInstanceError, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -95,10 +95,17 @@ class Operator:
     removed: ClassVar[int | None] = None
     """The operator-set version since which ONNX has it no more."""
     inputs: ClassVar[tuple[str, ...]] = ()
-    """ONNX's names of the inputs; a trailing "?" marks an optional one, a trailing "*" a repeated last one."""
+    """ONNX's names of the inputs; a trailing "?" marks an optional one, a trailing "*" a repeated last one.
+
+    Users' operators may say types behind a colon, as in "bias?: T" or "shape: tensor(int64)"; those that come with
+    jitonnx have theirs from ONNX's schemas (`jitonnx.ops.schema`).
+    """
     outputs: ClassVar[tuple[str, ...]] = ()
-    types: ClassVar[frozenset[DType] | None] = None
-    """Element types that the first input may have; None: any. Looked at before `infer` is called."""
+    types: ClassVar[frozenset[DType] | Mapping[str, Collection[DType | str]] | None] = None
+    """Element types that the first input may have; None: any. Looked at before `infer` is called.
+
+    Of users' operators also the types that each type variable of their inputs and outputs stands for.
+    """
     elementwise: ClassVar[bool] = False
     """One scalar expression with broadcasting: every output element depends on one element of each input."""
     commutative: ClassVar[bool] = False
@@ -128,7 +135,7 @@ class Operator:
             if not cls.containers and value is not None and not isinstance(value.type, TensorType):
                 raise InferenceError(f"{value.name!r} is {value.type}; a tensor is needed")
         given = inputs[0] if inputs else None
-        if cls.types is not None and given is not None and given.dtype not in cls.types:
+        if isinstance(cls.types, frozenset) and given is not None and given.dtype not in cls.types:
             allowed = ", ".join(dtype.text for dtype in sorted(cls.types))
             raise InferenceError(f"{given.name!r} is of type {given.dtype.text}; allowed are {allowed}")
 
@@ -173,8 +180,11 @@ class Operator:
         raise NotImplementedError
 
     def lower(self, to: Lowering, *inputs: Any, **unused: Any) -> Value | Sequence[Value]:
-        """Say with the computations of `to` what this operator does; the planner decides how."""
-        raise NotImplementedError
+        """Say with the computations of `to` what this operator does; the planner decides how.
+
+        By default it is evaluated by the host, between native programs.
+        """
+        return to.host(self, inputs, to.types)
 
 
 class Tensor:
@@ -202,6 +212,11 @@ class Tensor:
 def attributes_of(operator: Operator) -> dict[str, Any]:
     """Attribute names and values of an operator instance."""
     return {entry.name: getattr(operator, entry.name) for entry in fields(operator)}  # type: ignore[arg-type]
+
+
+def is_custom(declaration: type[Operator]) -> bool:
+    """Whether an operator is a user's."""
+    return not declaration.__module__.startswith("jitonnx.ops.")
 
 
 def as_tuple(result: Any) -> tuple[Any, ...]:

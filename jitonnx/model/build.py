@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from jitonnx import errors
 from jitonnx.errors import Fail, InvalidGraph
 from jitonnx.ir.bodies import with_sizes
 from jitonnx.ir.graph import Graph, GraphError, Value
-from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple
+from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple, is_custom
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.strings import string_scalar, strings_of
 from jitonnx.ir.types import Type
@@ -30,15 +30,19 @@ from jitonnx.model.tensors import TensorReader
 from jitonnx.model.types import Dimensions, declaration, tensor_type, value_type
 from jitonnx.ops.composite import Composite, Nodes
 from jitonnx.ops.onnx.identity import Identity
-from jitonnx.ops.registry import canonical, registry
+from jitonnx.ops.registry import Registry, canonical, check_signature
 from jitonnx.proto import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
+
+_T = TypeVar("_T")
 
 
 class Builder:
     """Builds the graphs of one model."""
 
-    def __init__(self, model: ModelProto, reader: TensorReader) -> None:
-        self._reader = reader
+    def __init__(self, model: ModelProto, reader: TensorReader, registry: Registry) -> None:
+        self._reader, self._registry = reader, registry
+        self.custom = False
+        """Whether a user's operator is among the nodes."""
         self._functions: dict[FunctionKey, FunctionProto] = {function_key(f): f for f in model.functions}
         self._opsets = Opsets.of(model)
         if model.ir_version < FIRST_IR_WITH_OPSETS and not self._opsets.versions:
@@ -143,13 +147,18 @@ class Builder:
             if function is not None:
                 self._call(graph, node, function, scope)
             elif node.op_type == "Constant" and canonical(node.domain) == "":
-                (name,) = node.output
-                array = self._constant(node, scope)
-                scope.values[name] = graph.add_constant(array, scope.name(name))
+                self._add_constant(graph, node, scope)
             elif (canonical(node.domain), node.op_type) == GRADIENT:
                 self._gradient(graph, node, scope)
             else:
                 self._node(graph, node, scope)
+
+    def _add_constant(self, graph: Graph, node: NodeProto, scope: Scope) -> None:
+        """A Constant node, which becomes no node of the graph."""
+        raw = self._raw(graph, node, scope, ())
+        _valid(lambda: check_signature(raw, scope.opsets.versions.get("", 1)), describe(node))
+        (name,) = node.output
+        scope.values[name] = graph.add_constant(_constant(raw.attributes, node), scope.name(name))
 
     def _call(self, graph: Graph, node: NodeProto, function: FunctionProto, scope: Scope) -> None:
         label = node.name or f"{function.name}_{next(filter(None, node.output), '')}"
@@ -187,11 +196,10 @@ class Builder:
             if name:
                 (scope.values[name],) = graph.add(Identity(), [value], outputs=[scope.name(name)], origin=origin)
 
-    def _node(self, graph: Graph, node: NodeProto, scope: Scope) -> None:
-        where = describe(node)
+    def _raw(self, graph: Graph, node: NodeProto, scope: Scope, origin: tuple[str, ...]) -> RawNode:
+        """A node with its attributes read and its inputs looked up; what `upgrade` adds goes into the graph."""
         outputs = [scope.name(name) if name else "" for name in node.output]
         stem = next(filter(None, outputs), node.op_type)
-        origin = (f"{scope.prefix}{node.name}" if node.name else where,)
 
         def add_constant(array: np.ndarray) -> Value:
             return graph.add_constant(np.asarray(array), f"{stem}_constant")
@@ -199,18 +207,25 @@ class Builder:
         def add(operator: Operator, inputs: list[Value | None]) -> Value:
             return graph.add(operator, inputs, origin=origin)[0]
 
-        raw = RawNode(
+        return RawNode(
             operator=node.op_type,
             domain=canonical(node.domain),
             version=0,
             name=f"{scope.prefix}{node.name}" if node.name else "",
             attributes=self._attributes(node, scope),
+            kinds=_kinds(node, scope),
             inputs=[scope.values[name] if name else None for name in node.input],
             outputs=outputs,
             add_constant=add_constant,
             add=add,
         )
-        operator = _invalid_graph_of(lambda: registry.build(raw, scope.opsets.versions.get(raw.domain, 1)), where)
+
+    def _node(self, graph: Graph, node: NodeProto, scope: Scope) -> None:
+        where = describe(node)
+        origin = (f"{scope.prefix}{node.name}" if node.name else where,)
+        raw = self._raw(graph, node, scope, origin)
+        operator = _valid(lambda: self._registry.build(raw, scope.opsets.versions.get(raw.domain, 1)), where)
+        self.custom |= is_custom(type(operator))
         results = _failing(lambda: self._added(graph, operator, raw, origin, node, scope))
         scope.values.update((name, value) for name, value in zip(node.output, results, strict=False) if name)
 
@@ -278,16 +293,16 @@ class Builder:
             raise errors.NotImplemented(f"{what} is of a kind that jitonnx does not support yet")
         return readers[kind]()
 
-    def _constant(self, node: NodeProto, scope: Scope) -> np.ndarray:
-        """What a Constant node holds: exactly one of its attributes is there."""
-        attributes = self._attributes(node, scope)
-        if len(attributes) != 1 or not (reader := _CONSTANTS.get(next(iter(attributes)))):
-            raise InvalidGraph(
-                f"This is an invalid model. {describe(node)} has the attributes {', '.join(attributes) or 'none'}; "
-                f"exactly one of {', '.join(_CONSTANTS)} is needed"
-            )
-        (value,) = attributes.values()
-        return reader(value)
+
+def _constant(attributes: Mapping[str, Any], node: NodeProto) -> np.ndarray:
+    """What a Constant node holds: exactly one of its attributes is there."""
+    if len(attributes) != 1 or not (reader := _CONSTANTS.get(next(iter(attributes)))):
+        raise InvalidGraph(
+            f"This is an invalid model. {describe(node)} has the attributes {', '.join(attributes) or 'none'}; "
+            f"exactly one of {', '.join(_CONSTANTS)} is needed"
+        )
+    (value,) = attributes.values()
+    return reader(value)
 
 
 _CONSTANTS: Mapping[str, Callable[[Any], np.ndarray]] = {
@@ -321,24 +336,57 @@ def _text(data: bytes) -> str:
 
 def _kind_by_field(attribute: AttributeProto) -> int:
     """The kind of an attribute without one (IR version 1): by the field that is set."""
-    fields = {
-        "f": AttributeProto.FLOAT,
-        "i": AttributeProto.INT,
-        "s": AttributeProto.STRING,
-        "t": AttributeProto.TENSOR,
-        "floats": AttributeProto.FLOATS,
-        "ints": AttributeProto.INTS,
-        "strings": AttributeProto.STRINGS,
-        "tensors": AttributeProto.TENSORS,
-    }
-    return next((fields[field.name] for field, _ in attribute.ListFields() if field.name in fields), 0)
+    return next((_FIELDS[field.name] for field, _ in attribute.ListFields() if field.name in _FIELDS), 0)
 
 
-def _invalid_graph_of(make: Callable[[], Operator], where: str) -> Operator:
+_FIELDS: dict[str, int] = {
+    "f": AttributeProto.FLOAT,
+    "i": AttributeProto.INT,
+    "s": AttributeProto.STRING,
+    "t": AttributeProto.TENSOR,
+    "g": AttributeProto.GRAPH,
+    "sparse_tensor": AttributeProto.SPARSE_TENSOR,
+    "tp": AttributeProto.TYPE_PROTO,
+    "floats": AttributeProto.FLOATS,
+    "ints": AttributeProto.INTS,
+    "strings": AttributeProto.STRINGS,
+    "tensors": AttributeProto.TENSORS,
+    "graphs": AttributeProto.GRAPHS,
+    "sparse_tensors": AttributeProto.SPARSE_TENSORS,
+    "type_protos": AttributeProto.TYPE_PROTOS,
+}
+"""The fields of an attribute that hold a value, with the kind of each."""
+_KINDS: dict[int, str] = {kind: AttributeProto.AttributeType.Name(kind) for kind in _FIELDS.values()}
+"""The kinds in ONNX's words."""
+
+
+def _kinds(node: NodeProto, scope: Scope) -> dict[str, str]:
+    """The kind of each attribute of a node, graphs among them.
+
+    InvalidGraph for a name that two attributes have, and for a value that is not where the attribute's kind says.
+    """
+    kinds: dict[str, str] = {}
+    for attribute in scope.resolve(node):
+        where = f"This is an invalid model. {describe(node)}: attribute {attribute.name!r}"
+        if attribute.name in kinds:
+            raise InvalidGraph(f"{where} is there twice")
+        held = [field.name for field, _ in attribute.ListFields() if field.name in _FIELDS]
+        kind = attribute.type or _kind_by_field(attribute)
+        other = next((name for name in held if _FIELDS[name] != kind), None)
+        if other is not None:
+            raise InvalidGraph(f"{where} is of kind {_KINDS.get(kind, kind)}, but has a value in the field {other!r}")
+        kinds[attribute.name] = _KINDS.get(kind, "")
+    return kinds
+
+
+def _valid(make: Callable[[], _T], where: str) -> _T:
+    """What `make` gives; its errors are those of a model that breaks the rules."""
     try:
         return make()
     except GraphError as error:
         raise InvalidGraph(f"This is an invalid model. In {where}: {error}") from error
+    except InferenceError as error:
+        raise Fail(str(error)) from error
 
 
 def _failing(make: Callable[[], tuple[Value, ...]]) -> tuple[Value, ...]:

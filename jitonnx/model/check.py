@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from jitonnx import errors
 from jitonnx.errors import Fail, InvalidArgument, InvalidGraph
-from jitonnx.ops.registry import canonical, registry
+from jitonnx.ops.registry import Registry, canonical
 from jitonnx.proto import IR_VERSION, AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto
 from jitonnx.records import dataclass
 
@@ -57,8 +57,11 @@ def describe(node: NodeProto) -> str:
     return f"{node.op_type} node{name} (outputs: {', '.join(map(repr, node.output))})"
 
 
-def check_model(model: ModelProto) -> None:
-    """Everything that can be told without building the graph, but for the order of nodes (see `sorted_nodes`)."""
+def check_model(model: ModelProto, registry: Registry) -> None:
+    """Everything that can be told without building the graph, but for the order of nodes (see `sorted_nodes`).
+
+    registry: the operators that there are.
+    """
     if not model.HasField("graph"):
         raise InvalidArgument("No graph was found in the protobuf.")
     if model.ir_version > IR_VERSION:
@@ -66,15 +69,15 @@ def check_model(model: ModelProto) -> None:
             f"Unsupported model IR version: {model.ir_version}, max supported IR version: {IR_VERSION}; "
             "export with an older onnx package, or upgrade jitonnx"
         )
-    _check_opsets(model)
+    _check_opsets(model, registry)
     functions = {function_key(function) for function in model.functions}
     if len(functions) < len(model.functions):
         raise Fail("two functions of the model have the same domain, name and overload")
-    _check_operators(model, functions)
+    _check_operators(model, functions, registry)
     _check_names(model.graph, set())
 
 
-def _check_opsets(model: ModelProto) -> None:
+def _check_opsets(model: ModelProto, registry: Registry) -> None:
     if not model.opset_import and model.ir_version >= FIRST_IR_WITH_OPSETS:
         raise Fail(
             "Missing opset in the model. All ModelProtos MUST have at least one entry that specifies which version of "
@@ -83,7 +86,7 @@ def _check_opsets(model: ModelProto) -> None:
     for opsets in [Opsets.of(model), *map(Opsets.of, model.functions)]:
         for name, version in opsets.versions.items():
             domain = registry.domain(name)
-            if domain is not None and not 1 <= version <= domain.newest:
+            if domain is not None and domain.newest is not None and not 1 <= version <= domain.newest:
                 raise Fail(
                     f"operator set {version} of domain {name or 'ai.onnx'!r} is unknown: jitonnx knows 1 to "
                     f"{domain.newest}; export the model for one of these, or upgrade jitonnx"
@@ -93,7 +96,7 @@ def _check_opsets(model: ModelProto) -> None:
 # ---------------------------------------------------------------------------------------------- operators
 
 
-def _check_operators(model: ModelProto, functions: set[FunctionKey]) -> None:
+def _check_operators(model: ModelProto, functions: set[FunctionKey], registry: Registry) -> None:
     """Of every operator that cannot be run, not only the first: InvalidGraph if the model itself is wrong about one,
     errors.NotImplemented if jitonnx lacks them.
     """
@@ -102,7 +105,7 @@ def _check_operators(model: ModelProto, functions: set[FunctionKey]) -> None:
     bodies = [(list(model.graph.node), imports)] + [(list(f.node), Opsets.of(f)) for f in model.functions]
     for nodes, opsets in bodies:
         for node in _with_subgraphs(nodes):
-            fault = _operator_fault(node, opsets, functions, model.ir_version)
+            fault = _operator_fault(node, opsets, functions, model.ir_version, registry)
             if fault is not None:
                 faults[fault] = faults.get(fault, 0) + 1
     if not faults:
@@ -128,6 +131,7 @@ def _operator_fault(
     opsets: Opsets,
     functions: set[FunctionKey],
     ir_version: int,
+    registry: Registry,
 ) -> _Fault | None:
     domain = canonical(node.domain)
     if function_key(node) in functions:
@@ -145,7 +149,8 @@ def _operator_fault(
         close = difflib.get_close_matches(node.op_type, registry.names(domain), 2, 0.8)
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
         if domain and not domain.startswith("ai.onnx"):  # onnxruntime's words for what ONNX does not define
-            return _Fault(f"{domain}:{node.op_type}({version}) is not a registered function/op{hint}")
+            what = registry.describe(domain)
+            return _Fault(f"{domain}:{node.op_type}({version}) is not a registered function/op{hint}; {what}")
         return _Fault(f"No Op registered for {node.op_type} with domain_version of {version}{hint}")
     if version < declaration.versions[0]:
         return _Fault(

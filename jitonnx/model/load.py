@@ -19,17 +19,21 @@ from jitonnx.model.external import ExternalData
 from jitonnx.model.tensors import TensorReader
 from jitonnx.model.types import Declaration, Model, declaration
 from jitonnx.model.wire import parse
+from jitonnx.ops.registry import Registry, registry
 from jitonnx.proto import ModelProto
 
 FIRST_IR_WITH_OVERRIDABLE_INITIALIZERS = 4
 
 
-def load(source: Any, *, external_data_folder: str | os.PathLike[str] | None = None) -> Model:
+def load(
+    source: Any, *, external_data_folder: str | os.PathLike[str] | None = None, registry: Registry = registry
+) -> Model:
     """Read, check and build a model.
 
     source: a path (str or os.PathLike), the file's bytes (bytes, bytearray, memoryview), an open binary file, or a
     ModelProto of jitonnx.proto or of the onnx package.
     external_data_folder: where the locations of external data start; by default the folder of the path.
+    registry: the operators that the model may use.
 
     A file is mapped into memory and its weights are views into it, read when first used: it must not be overwritten in
     place while the model is in use (replacing it by another file is safe). `bytes` are kept and viewed in the same way;
@@ -43,9 +47,9 @@ def load(source: Any, *, external_data_folder: str | os.PathLike[str] | None = N
         proto, tickets = parse(data)
     except InvalidProtobuf as error:
         raise InvalidProtobuf(f"Load model from {path} failed:{error.text}" if path else error.text) from error
-    check_model(proto)
+    check_model(proto, registry)
     external = _external(path, external_data_folder)
-    builder = Builder(proto, TensorReader(tickets, external))
+    builder = Builder(proto, TensorReader(tickets, external), registry)
     graph = builder.main(proto.graph)
     outputs = [declaration(info) for info in proto.graph.output]
     texts = []
@@ -62,6 +66,7 @@ def load(source: Any, *, external_data_folder: str | os.PathLike[str] | None = N
         overridable=overridable,
         dimensions=builder.dimensions.original,
         external=external.used,
+        custom=builder.custom,
         warnings=tuple(filter(None, texts)),
     )
 

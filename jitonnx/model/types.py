@@ -37,6 +37,8 @@ class Model:
     here. Several variables may be called "?" or the like."""
     external: bool = False
     """Some of its weights are in other files."""
+    custom: bool = False
+    """Some of its operators are users'."""
     warnings: tuple[str, ...] = ()
     """What was warned of when it was loaded."""
 

@@ -10,7 +10,7 @@ its families, each a module that lists its declarations in OPERATORS. It is read
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -18,9 +18,11 @@ import numpy as np
 
 from jitonnx import forks
 from jitonnx.ir.errors import GraphError
-from jitonnx.ir.operator import Operator, Tensor
+from jitonnx.ir.operator import Operator, Tensor, is_custom
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Type
+from jitonnx.ops.composite import Composite
+from jitonnx.ops.schema import check, schema_of, schemas_of
 
 FOLDERS = {
     "": "onnx",
@@ -35,10 +37,10 @@ FOLDERS = {
 class Domain:
     """A domain's operators by name.
 
-    newest: its newest operator-set version.
+    newest: its newest operator-set version; None for a domain of users, of which models may import any.
     """
 
-    def __init__(self, name: str, newest: int, declarations: tuple[type[Operator], ...] = ()) -> None:
+    def __init__(self, name: str, newest: int | None, declarations: Iterable[type[Operator]] = ()) -> None:
         self.name, self.newest = name, newest
         self.operators: dict[str, type[Operator]] = {}
         for declaration in declarations:
@@ -46,7 +48,7 @@ class Domain:
 
     def add(self, declaration: type[Operator]) -> None:
         """Take a declaration in. ValueError for one of another domain, or of a name that is taken."""
-        if declaration.domain != self.name:
+        if canonical(declaration.domain) != self.name:
             raise ValueError(f"{declaration.name} is of domain {declaration.domain!r}, not of {self.name!r}")
         if declaration.name in self.operators:
             raise ValueError(f"domain {self.name or 'ai.onnx'!r} has an operator {declaration.name} already")
@@ -54,22 +56,40 @@ class Domain:
 
 
 class Registry:
-    """Operators by domain and name. Domains are given as in model files; "ai.onnx" is the same as ""."""
+    """Operators by domain and name. Domains are given as in model files; "ai.onnx" is the same as "".
 
-    def __init__(self) -> None:
+    base: where operators are looked up that this one does not have; what is added here is not added there.
+    """
+
+    def __init__(self, base: Registry | None = None) -> None:
+        self._base = base
         self._domains: dict[str, Domain] = {}
+
+    def add(self, declaration: type[Operator]) -> None:
+        """Take a user's declaration in. ValueError where its name is taken, TypeError where it lacks a part."""
+        complete(declaration)
+        name = canonical(declaration.domain)
+        own = self._domains.get(name)
+        if own is None:
+            known = self.domain(name)
+            own = Domain(name, None) if known is None else Domain(name, known.newest, known.operators.values())
+        own.add(declaration)
+        self._domains[name] = own
 
     def domain(self, name: str) -> Domain | None:
         """A domain, or None if it is not known."""
         name = canonical(name)
-        if name not in self._domains and name in FOLDERS:
-            self._domains[name] = _built_in(name)
-        return self._domains.get(name)
+        if name in self._domains:
+            return self._domains[name]
+        if self._base is not None:
+            return self._base.domain(name)
+        return _built_in(name) if name in FOLDERS else None
 
-    def domains(self) -> dict[str, int]:
-        """The newest operator-set version of each domain that is known."""
-        names = dict.fromkeys([*FOLDERS, *self._domains])
-        return {name: domain.newest for name in names if (domain := self.domain(name)) is not None}
+    def domains(self) -> list[Domain]:
+        """Every domain that is known."""
+        base = [domain.name for domain in self._base.domains()] if self._base is not None else FOLDERS
+        names = dict.fromkeys([*base, *self._domains])
+        return [domain for name in names if (domain := self.domain(name)) is not None]
 
     def find(self, domain: str, name: str) -> type[Operator] | None:
         """The declaration of an operator, or None if there is none."""
@@ -83,10 +103,8 @@ class Registry:
 
     def __iter__(self) -> Iterator[type[Operator]]:
         """Every declaration."""
-        for name in self.domains():
-            known = self.domain(name)
-            assert known is not None
-            yield from known.operators.values()
+        for domain in self.domains():
+            yield from domain.operators.values()
 
     def build(self, node: RawNode, opset: int) -> Operator:
         """The operator of a model's node under operator set `opset`; `node` is brought to the newest version in place.
@@ -108,9 +126,14 @@ class Registry:
                 f"{where}: ONNX removed {node.operator} in operator set {declaration.removed}, the model uses {opset}"
             )
         node.version = usable[-1]
+        if canonical(declaration.domain) in FOLDERS and not is_custom(declaration):
+            check_signature(node, opset)
+        else:
+            check(schema_of(declaration, node.version), node, where)
         if node.version < declaration.versions[-1]:
             declaration.upgrade(node)
-        _check_inputs(declaration, node, where)
+        while node.inputs and node.inputs[-1] is None:
+            node.inputs.pop()
         return declaration(**_parse_attributes(declaration, node, where))
 
     def _unknown(self, node: RawNode, opset: int) -> str:
@@ -120,9 +143,49 @@ class Registry:
         hint = f"; did you mean {' or '.join(close)}?" if close else ""
         return f"no operator {node.operator!r} in domain {node.domain or 'ai.onnx'!r}, version {opset}{hint}"
 
+    def describe(self, domain: str) -> str:
+        """What is registered, for an error about a domain."""
+        known = self.domain(domain)
+        if known is None:
+            names = ", ".join(sorted(one.name or "ai.onnx" for one in self.domains()))
+            return f"the domains that are registered are {names}"
+        names = ", ".join(sorted(known.operators)[:_SHOWN]) + (", …" if len(known.operators) > _SHOWN else "")
+        return f"the operators of {domain or 'ai.onnx'} that are registered are {names or 'none'}"
+
+
+_SHOWN = 20
+"""How many operators an error names at most."""
 
 registry = Registry()
 """What a model's operators are looked up in."""
+
+
+def complete(declaration: type[Operator]) -> None:
+    """Give a user's declaration what it may leave out. TypeError for one that lacks a part."""
+    if not (isinstance(declaration, type) and issubclass(declaration, Operator)):
+        raise TypeError(
+            f"{declaration!r} is no operator: derive a class from jitonnx.custom.Operator, Elementwise or Composite"
+        )
+    if not declaration.versions:
+        declaration.versions = (1,)
+    if not declaration.outputs:
+        raise TypeError(f"{declaration.name} names no outputs")
+    for part in ("compose",) if issubclass(declaration, Composite) else ("infer", "evaluate"):
+        if getattr(declaration, part) is getattr(Composite if part == "compose" else Operator, part):
+            raise TypeError(f"{declaration.name} has no method {part!r}, which every operator needs")
+    schema_of(declaration, declaration.versions[-1])
+
+
+def check_signature(node: RawNode, opset: int) -> None:
+    """GraphError, or InferenceError, unless a node is as its domain says under operator set `opset`.
+
+    Of domains that did not come with jitonnx nothing is known.
+    """
+    folder = FOLDERS.get(node.domain)
+    known = () if folder is None else schemas_of(node.domain, folder, node.operator)
+    usable = [schema for schema in known if schema.version <= opset]
+    if usable:
+        check(usable[-1], node, f"{node.operator} node {node.name!r}")
 
 
 def canonical(domain: str) -> str:
@@ -136,18 +199,6 @@ def _built_in(name: str) -> Domain:
     folder = importlib.import_module(place)
     families = [importlib.import_module(f"{place}.{family}") for family in folder.FAMILIES]
     return Domain(name, folder.NEWEST, tuple(declared for family in families for declared in family.OPERATORS))
-
-
-def _check_inputs(declaration: type[Operator], node: RawNode, where: str) -> None:
-    names = declaration.inputs
-    required = sum(not name.endswith(("?", "*")) for name in names)
-    limit = None if names and names[-1].endswith("*") else len(names)
-    given = len(node.inputs)
-    while node.inputs and node.inputs[-1] is None and given > required:
-        node.inputs.pop()
-        given -= 1
-    if given < required or (limit is not None and given > limit):
-        raise GraphError(f"{where} has {given} inputs; {node.operator} takes {', '.join(names) or 'none'}")
 
 
 def _parse_attributes(declaration: type[Operator], node: RawNode, where: str) -> dict[str, Any]:

@@ -120,8 +120,8 @@ def open_whole(cache: KernelCache, whole: Whole, verify: bool) -> Artifact | Non
 
 
 def can_keep(model: Model) -> bool:
-    """Whether a model is one that is kept, as far as its files tell."""
-    return not model.external
+    """Whether a model is one that is kept: the key says nothing of other files, and of what users' operators do."""
+    return not model.external and not model.custom
 
 
 def _fitting(engines: Iterable[Engine]) -> list[Engine]:

@@ -148,22 +148,22 @@ WRONG = [
     (
         model_of([relu("x", "y", slope=2.0)], ["x"], ["y"]),
         errors.InvalidGraph,
-        "attribute 'slope'; Relu knows none",
+        "Unrecognized attribute: slope for operator Relu",
     ),
     (
         model_of([helper.make_node("Relu", ["x", "x"], ["y"])], ["x"], ["y"]),
         errors.InvalidGraph,
-        "has 2 inputs; Relu takes X",
+        r"Relu:14\) has input size 2 not in range \[min=1, max=1\]",
     ),
     (
         model_of([helper.make_node("Concat", ["x"], ["y"])], ["x"], ["y"]),
         errors.InvalidGraph,
-        "lacks the attribute 'axis'",
+        "Required attribute 'axis' is missing",
     ),
     (
         model_of([helper.make_node("Concat", ["x"], ["y"], axis=1.5)], ["x"], ["y"]),
         errors.InvalidGraph,
-        "1.5 given, int expected",
+        "Expected: 'INT', actual: 'FLOAT'",
     ),
     (
         model_of([helper.make_node("Gelu", ["x"], ["y"])], ["x"], ["y"], opset=19),
@@ -197,7 +197,7 @@ WRONG = [
         model_of([helper.make_node("Add", ["x", "i"], ["y"], name="n1")],
                  ["x", tensor_input("i", dtype=TensorProto.INT64)], ["y"]),
         errors.Fail,
-        "Add node 'n1' .*float.2,3.*int64.2,3.*different element types",
+        "Add node 'n1'.*float.*int64.*different element types",
     ),
     (
         model_of([helper.make_node("Add", ["x", "z"], ["y"], name="n1")], ["x", tensor_input("z", (4, 3))], ["y"]),

@@ -66,6 +66,7 @@ NAMES = [
     "install_as_onnxruntime",
     "preload_dlls",
     "print_debug_info",
+    "register",
     "register_execution_provider_library",
     "set_default_logger_severity",
     "set_default_logger_verbosity",

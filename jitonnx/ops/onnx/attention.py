@@ -10,7 +10,7 @@ import numpy as np
 from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import demand_divisible, demand_equal
+from jitonnx.ir.assumptions import assume_equal, demand_divisible, demand_equal
 from jitonnx.ir.dims import DimLike, floor_divide, maximum, minimum, not_negative
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
@@ -93,6 +93,11 @@ class Attention(Operator):
             raise InferenceError(f"{count} heads of Q do not divide among {heads.k[1]} of K and V")
         if mask is not None and not demand_equal(minimum(mask.shape[-1], heads.total), mask.shape[-1]):
             raise InferenceError(f"the mask {mask.type} is for more than the {heads.total} keys that there are")
+        around = () if mask is None else zip(mask.shape[-2::-1], (rows, count, batch), strict=False)
+        if not all(dim == 1 or assume_equal(dim, wanted) or assume_equal(dim, 1) for dim, wanted in around):
+            raise InferenceError(
+                f"the mask {mask and mask.type} does not broadcast to [{batch}, {count}, {rows}, keys]"
+            )
         by_head = (batch, count, rows, heads.v[3])
         y = by_head if len(q.shape) == 4 else (batch, rows, count * heads.v[3])
         return (

@@ -56,7 +56,7 @@ FEATURES = [
     own(
         "FeatureVectorizer",
         X,
-        WHOLE[[0, 1, 2, 0, 1]].astype(np.int64),
+        WHOLE[[0, 1, 2, 0, 1]].astype(np.float32),
         inputdimensions=[4, 4],
         expected=np.concatenate([X, WHOLE[[0, 1, 2, 0, 1]]], axis=1),
     ),
@@ -71,7 +71,7 @@ REFUSED = [
     (own("Imputer", X, imputed_value_floats=[1.0, 2.0]), "2 imputed values are given"),
     (own("Scaler", X, offset=[1.0], scale=[1.0, 2.0]), "1 offsets and 2 scales"),
     (own("Normalizer", X, norm="L3"), "norm is 'L3'"),
-    (own("ArrayFeatureExtractor", X, np.zeros(1, np.int32)), "int64 is needed"),
+    (own("ArrayFeatureExtractor", X, np.zeros(1, np.int32)), "allowed are int64"),
     (own("FeatureVectorizer", X, X[:2], inputdimensions=[4, 4]), "different numbers of rows"),
     (own("FeatureVectorizer", X, inputdimensions=[4, 4]), "2 inputdimensions"),
 ]

@@ -123,7 +123,7 @@ REFUSED: list[tuple[str, Any, Any, dict[str, Any], str]] = [
     ),
     ("DictVectorizer", mapping(T.STRING, T.FLOAT), tensor(T.FLOAT, None), NUMBERS, "other keys"),
     ("DictVectorizer", mapping(T.STRING, T.FLOAT), tensor(T.FLOAT, None), {}, "one of int64_vocabulary and"),
-    ("CastMap", mapping(T.STRING, T.FLOAT), tensor(T.FLOAT, None), {}, "is needed"),
+    ("CastMap", mapping(T.STRING, T.FLOAT), tensor(T.FLOAT, None), {}, "allowed are map"),
 ]
 
 

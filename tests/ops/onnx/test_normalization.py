@@ -29,6 +29,9 @@ GIVEN, BY_FEATURE = statistics(3), statistics(3, 4, 5)
 OWN = (X.mean((0, 2, 3)), X.var((0, 2, 3)))
 RUNNING = tuple(0.75 * given + 0.25 * own for given, own in zip(GIVEN[2:], OWN, strict=True))
 TRAINED = normalized(X, (*GIVEN[:2], *OWN))
+# Version 1 required it, though it never meant anything.
+CONSUMED = {"consumed_inputs": [0, 0, 0, 1, 1]}
+
 
 CASES: list[Case] = [
     *(
@@ -37,16 +40,26 @@ CASES: list[Case] = [
         for c in each_version("BatchNormalization", normal(*shape), *GIVEN, since=7, epsilon=0.01)
     ),
     case("BatchNormalization", 15, X, *GIVEN, constants=(1, 2, 3, 4)),
-    case("BatchNormalization", 1, X, *GIVEN, is_test=1, consumed_inputs=[0, 0, 0, 1, 1], expected=normalized(X, GIVEN)),
+    case("BatchNormalization", 1, X, *GIVEN, is_test=1, **CONSUMED, expected=normalized(X, GIVEN)),
     case("BatchNormalization", 6, X, *GIVEN, is_test=1, expected=normalized(X, GIVEN)),
     # Without the training outputs it is a test, whatever is_test says.
     case("BatchNormalization", 6, X, *GIVEN, expected=normalized(X, GIVEN)),
     *(
-        case("BatchNormalization", version, X, *BY_FEATURE, spatial=0, expected=normalized(X, BY_FEATURE))
-        for version in (1, 6, 7)
+        case("BatchNormalization", version, X, *BY_FEATURE, spatial=0, expected=normalized(X, BY_FEATURE), **own)
+        for version, own in ((1, CONSUMED), (6, {}), (7, {}))
     ),
-    *each_version(
-        "BatchNormalization", X, *GIVEN, until=13, momentum=0.75, outputs=5, expected=(TRAINED, *RUNNING, *OWN)
+    *(
+        c
+        for since, until, own in ((1, 5, CONSUMED), (6, 13, {}))
+        for c in each_version(
+            *("BatchNormalization", X, *GIVEN),
+            since=since,
+            until=until,
+            momentum=0.75,
+            outputs=5,
+            expected=(TRAINED, *RUNNING, *OWN),
+            **own,
+        )
     ),
     *each_version(
         "BatchNormalization",

@@ -65,7 +65,7 @@ QUANTIZE = [
         case("QuantizeLinear", 21, normal(5).astype(dtype), np.array(0.25, dtype), U8(9), widen=False)
         for dtype in (np.float16, ml_dtypes.bfloat16)
     ),
-    case("QuantizeLinear", 21, np.array([1, -7, 300], np.int32), scale(2.0), U8(1), expected=np.array([1, 0, 151], U8)),
+    case("QuantizeLinear", 23, np.array([1, -7, 300], np.int32), scale(2.0), U8(1), expected=np.array([1, 0, 151], U8)),
     case("QuantizeLinear", 23, normal(6), scale(0.3), U8(9), precision=10, widen=False),
     *(
         case("QuantizeLinear", 19, WIDE, scale(0.5), np.array(0, dtype), saturate=saturate, expected=y.astype(dtype))

@@ -70,7 +70,7 @@ REFUSED = [
     (case("ScatterElements", 18, X[:, :3], PLACES, UPDATES), "axis 1 of indices .* is larger"),
     (case("ScatterElements", 18, X, PLACES, UPDATES[:, 1:]), "do not fit"),
     (case("ScatterND", 18, X, ROWS, X[0, :3]), "should have the shape"),
-    (case("ScatterND", 18, X, ROWS.astype(np.int32), X[0, :2]), "int64 is needed"),
+    (case("ScatterND", 18, X, ROWS.astype(np.int32), X[0, :2]), "is of type int32; allowed are int64"),
 ]
 
 

@@ -1,0 +1,111 @@
+"""Regenerate the modules `schemas` of the domains' folders: what ONNX and onnxruntime say of each operator's versions.
+
+    python -m jitonnx.ops.generate            write the files
+    python -m jitonnx.ops.generate --check    only say whether they are up to date (exit status 1 if not)
+
+It reads the schemas of the packages onnx and, for its own domain, onnxruntime. Version by version a line says
+
+    13 A:T B:T C?:T > Y:T | T=3 | alpha:FLOAT beta:FLOAT transA:INT transB:INT!
+
+inputs and outputs with their type variables ("?" optional, "*" any number, "**" any number of types of their own, then
+the least number of them), the types of each variable (a number: a place in TYPES), attributes ("!" required). A "-"
+behind the version: ONNX dropped the operator.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from jitonnx.ops.registry import FOLDERS
+
+FOLDER = Path(__file__).resolve().parent
+
+
+def schemas_of(domain: str) -> list[Any]:
+    """All schemas of a domain, by name and version."""
+    if domain.startswith("com.microsoft"):
+        from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+        found = state.get_all_operator_schema()
+    else:
+        from onnx import defs
+
+        found = defs.get_all_schemas_with_history()
+    own = [schema for schema in found if schema.domain == domain]
+    return sorted(own, key=lambda schema: (schema.name, schema.since_version))
+
+
+def text_of(domain: str) -> str:
+    """The text of a domain's module."""
+    types: dict[tuple[str, ...], int] = {}
+    lines: dict[str, list[str]] = {}
+    for schema in schemas_of(domain):
+        lines.setdefault(schema.name, []).append(_line(schema, types))
+    operators = "".join(
+        f'    "{name}": (\n' + "".join(f'        "{line}",\n' for line in versions) + "    ),\n"
+        for name, versions in lines.items()
+    )
+    tables = "".join(f'    "{" ".join(allowed)}",\n' for allowed in types)
+    return (
+        f'"""The schemas of domain {domain or "ai.onnx"}, which `jitonnx.ops.generate` writes and `jitonnx.ops.schema` '
+        f'reads."""\n\nTYPES = (\n{tables})\n\nSCHEMAS = {{\n{operators}}}\n'
+    )
+
+
+def _line(schema: Any, types: dict[tuple[str, ...], int]) -> str:
+    variables = " ".join(
+        f"{constraint.type_param_str}={types.setdefault(_allowed(constraint), len(types))}"
+        for constraint in schema.type_constraints
+    )
+    attributes = " ".join(
+        f"{name}:{str(attribute.type).rpartition('.')[2]}{'!' * attribute.required}"
+        for name, attribute in sorted(schema.attributes.items())
+    )
+    dropped = "-" if schema.deprecated else ""
+    inputs, outputs = _parameters(schema.inputs, schema.min_input), _parameters(schema.outputs, schema.min_output)
+    return f"{schema.since_version}{dropped} {inputs} > {outputs} | {variables} | {attributes}"
+
+
+def _parameters(parameters: Iterable[Any], least: int) -> str:
+    texts = []
+    for place, parameter in enumerate(parameters):
+        option = parameter.option.name
+        mark = "?" if option == "Optional" else ""
+        if option == "Variadic":
+            homogeneous = getattr(parameter, "is_homogeneous", None)
+            homogeneous = parameter.isHomogeneous if homogeneous is None else homogeneous
+            mark = f"{'*' if homogeneous else '**'}{max(least - place, 0)}"
+        kind = getattr(parameter, "type_str", None) or parameter.typeStr
+        texts.append(f"{parameter.name}{mark}:{short_type(kind)}")
+    return " ".join(texts)
+
+
+def _allowed(constraint: Any) -> tuple[str, ...]:
+    return tuple(sorted(map(short_type, constraint.allowed_type_strs)))
+
+
+def short_type(kind: str) -> str:
+    """A type without spaces, and spelt out: "map(int64, float)" is "map(int64,tensor(float))"."""
+    return re.sub(r"map\((\w+),(\w+)\)", r"map(\1,tensor(\2))", kind.replace(" ", ""))
+
+
+def main() -> None:
+    """The command line."""
+    stale = []
+    for domain, folder in FOLDERS.items():
+        path, text = FOLDER / folder / "schemas.py", text_of(domain)
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        stale.append(str(path))
+        if "--check" not in sys.argv[1:]:
+            path.write_text(text, encoding="utf-8")
+    print("\n".join(stale) or "all schemas are up to date")
+    raise SystemExit(1 if stale and "--check" in sys.argv[1:] else 0)
+
+
+if __name__ == "__main__":
+    main()
