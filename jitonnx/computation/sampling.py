@@ -7,7 +7,7 @@ weights, that of a position outside the image being left to `outside`. Axes are 
 from __future__ import annotations
 
 import itertools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,7 +36,8 @@ def sample(x: np.ndarray, coordinates: np.ndarray, mode: str, outside: str, alig
     """
     images, channels, *shape = x.shape
     places = coordinates.shape[2]
-    result = np.zeros((images, channels, places), x.dtype)
+    nothing: Any = "" if x.dtype == object else np.zeros((), x.dtype)
+    result = np.full((images, channels, places), nothing, x.dtype)
     if 0 in result.shape or 0 in shape:
         return result
     axes = [axis_taps(coordinates[:, axis], length, mode, outside, aligned) for axis, length in enumerate(shape)]
@@ -46,12 +47,12 @@ def sample(x: np.ndarray, coordinates: np.ndarray, mode: str, outside: str, alig
         values = x[(image, channel, *(tap.position[:, None] for tap in taps))]
         inside = np.logical_and.reduce([tap.inside for tap in taps])[:, None]
         if mode == "nearest":
-            result = np.where(inside, values, np.zeros((), x.dtype))
+            result = np.where(inside, values, nothing)
         else:
             weight = np.ones((), x.dtype)
             for tap in taps:
                 weight = weight * tap.weight
-            result += np.where(inside, values * weight[:, None], np.zeros((), x.dtype))
+            result += np.where(inside, values * weight[:, None], nothing)
     return result
 
 

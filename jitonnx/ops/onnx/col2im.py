@@ -87,7 +87,8 @@ class Col2Im(Operator):
         padded = [size + a + b for size, a, b in zip(found.image, found.before, found.after, strict=True)]
         images, channels = x.shape[0], x.shape[1] // math.prod(found.kernel)
         taps = wide.reshape(images, channels, *found.kernel, *found.blocks)
-        result = np.zeros((images, channels, *padded), wide.dtype)
+        nothing: Any = "" if x.dtype == object else 0  # strings are added by joining them
+        result = np.full((images, channels, *padded), nothing, wide.dtype)
         for tap in itertools.product(*map(range, found.kernel)):
             places: tuple[Any, ...] = tuple(
                 slice(at * dilation, at * dilation + (count - 1) * step + 1 if count else 0, step)

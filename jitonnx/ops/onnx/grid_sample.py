@@ -48,6 +48,8 @@ class GridSample(Operator):
         for name, value, allowed in (("mode", self.mode, MODES), ("padding_mode", self.padding_mode, OUTSIDES)):
             if value not in allowed:
                 raise InferenceError(f"{name} is {value!r}; one of {', '.join(allowed)} expected")
+        if x.dtype is DType.STRING and self.mode != "nearest":
+            raise InferenceError(f"X holds strings, of which mode {self.mode!r} makes none")
         axes = len(x.shape) - 2
         if axes < 1 or len(grid.shape) != axes + 2:
             raise InferenceError(f"X {x.type} and grid {grid.type}: [N, C, spatial...] and [N, out..., axes] expected")

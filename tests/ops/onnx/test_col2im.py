@@ -1,5 +1,6 @@
 """Col2Im: strides, dilations, pads, one to three axes, every kind of number."""
 
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -41,6 +42,9 @@ CASES: list[Case] = [
     ),
     case("Col2Im", 18, np.array([[[1, 0, 0], [0, 1, 0], [0, 0, 0], [1, 0, 0]]], bool), ints(2, 4), ints(2, 2),
          constants=(1, 2), expected=np.array([[[[1, 0, 1, 0], [0, 1, 0, 0]]]], bool)),
+    case("Col2Im", 18, np.array([[["a", "b"], ["c", "d"]]], object), ints(3), ints(2), constants=(1, 2),
+         expected=np.array([[["a", "bc", "d"]]], object)),
+    *retyped(replace(PLAIN, by_reference=True), np.complex64, np.complex128),
     case("Col2Im", 18, PLAIN.inputs[0][:0], ints(5, 6), ints(2, 3), constants=(1, 2),
          expected=np.zeros((0, 3, 5, 6), np.float32)),
     case("Col2Im", 18, *PLAIN.inputs),

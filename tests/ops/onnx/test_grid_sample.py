@@ -79,6 +79,13 @@ CASES: list[Case] = [
     case("GridSample", 20, NOTHING, points(2, 0, 3, 2), expected=np.zeros((2, 3, 0, 3), np.float32)),
     case("GridSample", 20, NOTHING, points(2, 2, 3, 2), expected=np.zeros((2, 3, 2, 3), np.float32)),
     case("GridSample", 20, FEW[:, :0], points(2, 4, 3, 2), expected=np.zeros((2, 0, 4, 3), np.float32)),
+    case("GridSample", 22, np.array([[[["a", "b"], ["c", "d"]]]], object), np.float32([[[[-1, -1], [0.9, 0], [2, 2]]]]),
+         mode="nearest", expected=np.array([[[["a", "b", ""]]]], object)),
+    *(
+        case("GridSample", 22, (FEW + 1j * FEW[:, ::-1]).astype(dtype), SOME, mode=mode, by_reference=True, atol=1e-5)
+        for dtype in (np.complex64, np.complex128)
+        for mode in ("nearest", "linear")
+    ),
     # What is outside is zero, whatever the pixels are that are nearest to it.
     case("GridSample", 20, np.full((1, 1, 2, 2), np.nan, np.float32), np.float32([[[[-9, 0], [9, 9]]]]),
          expected=np.float32([[[[0, 0]]]])),
@@ -118,6 +125,7 @@ def test_integers_are_interpolated_as_floats_and_cut_off(dtype: type, mode: str)
 
 
 REFUSED = [
+    (case("GridSample", 22, np.full((2, 3, 5, 7), "a", object), points(2, 3, 6, 2)), "X holds strings"),
     (case("GridSample", 22, FEW, points(2, 3, 6, 2), mode="area"), "mode is 'area'"),
     (case("GridSample", 22, FEW, points(2, 3, 6, 2), padding_mode="wrap"), "padding_mode is 'wrap'"),
     (case("GridSample", 22, FEW, points(2, 3, 6, 3)), "should begin with 2 and end with 2"),
