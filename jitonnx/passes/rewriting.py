@@ -80,6 +80,7 @@ class Edit:
         self._consumed: dict[Node, None] = {}
         self._added: list[Node] = []
         self._facts: dict[type[Any], Any] = {}
+        self._sources: dict[Value, int] = {}
 
     # ------------------------------------------------------------ for rules
 
@@ -139,6 +140,16 @@ class Edit:
     def constant(self, array: np.ndarray) -> Value:
         """A new constant."""
         return self.graph.add_constant(array)
+
+    def sources(self, constants: Iterable[Value]) -> int:
+        """Bytes of the constants of the graph that `constants` were computed from, by way of whatever others."""
+        return sum(self._sources.get(value, value.constant.nbytes) for value in constants if value.constant is not None)
+
+    def computed(self, array: np.ndarray, constants: Collection[Value]) -> Value:
+        """A new constant that was computed from others."""
+        made = self.constant(array)
+        self._sources[made] = self.sources(constants)
+        return made
 
     def dims(self, dims: Sequence[DimLike]) -> Value:
         """A shape, known or symbolic, as an int64 vector."""

@@ -29,6 +29,11 @@ _WITH_INTEGERS = frozenset({DType.INT32, DType.FLOAT, DType.UINT8, DType.INT8})
 """What epilogues of integer products read and give."""
 
 
+MAX_STATEMENTS = 64
+"""Elementwise statements of one region or epilogue. Each is written out for several vectors, and compiling takes longer
+than in proportion to a region's length. A further region reads and writes a value more, which is in the caches yet."""
+
+
 @dataclass(eq=False)
 class Group:
     """Statements that become one kernel. `position` orders groups: that of the last statement."""
@@ -82,7 +87,8 @@ class _Fusion:
         takes_scaling: Callable[[Statement, Value], bool],
     ) -> None:
         self.takes_epilogue, self.takes_scaling = takes_epilogue, takes_scaling
-        self.groups: list[Group] = []
+        self.groups: dict[Group, None] = {}
+        """In order; a dictionary, of which a group is taken out without a search."""
         self.made_by: dict[Value, Group] = {}
         self.readers: dict[Value, set[Statement | None]] = {}
         for statement in lowered.statements:
@@ -101,7 +107,7 @@ class _Fusion:
         self._keep(group, statement.outputs)
 
     def _keep(self, group: Group, outputs: Sequence[Value]) -> None:
-        self.groups.append(group)
+        self.groups[group] = None
         for value in outputs:
             self.made_by[value] = group
 
@@ -128,11 +134,15 @@ class _Fusion:
         return max(found, key=lambda group: group.position, default=None)
 
     def _fits_region(self, group: Group, region: Group) -> bool:
-        return group.anchor is None and len({*group.operands, *region.operands}) - 1 <= MAX_OPERANDS
+        if group.anchor is not None or len(group.maps) + len(region.maps) > MAX_STATEMENTS:
+            return False
+        return len({*group.operands, *region.operands}) - 1 <= MAX_OPERANDS
 
     def _fits_epilogue(self, group: Group, region: Group) -> bool:
         assert region.expr is not None and region.output is not None
         if group.anchor is None or not self.takes_epilogue(group.anchor):
+            return False
+        if len(group.maps) + len(region.maps) > MAX_STATEMENTS:
             return False
         types = {value.dtype for value in region.operands} - set(HALVES)  # which a stage reads as float32
         coordinates = any(node.op == "index" for node in e.children_first(region.expr))
@@ -165,13 +175,13 @@ class _Fusion:
         group.reasons.append(f"{names}: epilogue, nobody else reads the result")
         assert region.output is not None
         self.made_by[region.output] = group
-        self.groups.remove(region)
+        del self.groups[region]
 
     def _merge(self, region: Group, into: Group) -> None:
         """Let region `into` compute what `region` did for it, and forget `region`."""
         assert region.output is not None and region.expr is not None and into.expr is not None
         operands = list(dict.fromkeys([*region.operands, *(v for v in into.operands if v is not region.output)]))
-        inner = e.substitute(region.expr, lambda leaf: _moved(leaf, region.operands, operands))
+        inner = region.expr  # whose operands keep their numbers
         into.expr = e.substitute(
             into.expr,
             lambda leaf: (
@@ -186,7 +196,7 @@ class _Fusion:
             *into.reasons,
             f"{region.maps[-1].node.name}: same elements, nobody else reads it",
         ]
-        self.groups.remove(region)
+        del self.groups[region]
 
     def _absorb_scaling(self, group: Group, statement: Statement) -> None:
         scaled = statement.inputs[0] if statement.inputs else None
@@ -199,7 +209,7 @@ class _Fusion:
         region.operands, region.expr = operands, e.operand(0, scaled.dtype) * e.operand(1, scaled.dtype)
         group.scaling = region
         group.reasons.append(f"{region.maps[-1].node.name}: done on the weights, which are fewer")
-        self.groups.remove(region)
+        del self.groups[region]
 
 
 def _factors(region: Group) -> list[Value] | None:

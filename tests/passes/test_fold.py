@@ -53,6 +53,21 @@ def test_a_constant_far_larger_than_its_inputs_is_not_made() -> None:
     assert [entry.reason for entry in report.declined] == [Reason.TOO_LARGE]
 
 
+def test_a_chain_of_nodes_that_double_a_constant_ends() -> None:
+    """The result of each is only twice as large as what it is made of."""
+
+    def author(b: Build) -> Value:
+        value = b.op(Concat(axis=0), normal(64), normal(64))
+        for _ in range(22):
+            value = b.op(Concat(axis=0), value, value)
+        return b.op(Gather(), value, b.input(np.array([3])))
+
+    graph, report = rewritten(author)
+    assert {entry.reason for entry in report.declined} == {Reason.TOO_LARGE}
+    constants = [value.constant for node in graph for value in node.inputs if value is not None]
+    assert max(array.nbytes for array in constants if array is not None) <= 1 << 20
+
+
 def test_one_element_repeated_takes_no_memory() -> None:
     def author(b: Build) -> Value:
         return b.op(Add(), b.input(normal(1)), b.op(ConstantOfShape(), np.array([1 << 21])))

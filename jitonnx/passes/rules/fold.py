@@ -28,7 +28,8 @@ SMALL = 1 << 20
 """Constants of up to so many bytes are always worth having."""
 
 GROWTH = 4
-"""A larger constant may be made if it takes at most so many times the memory of what it is made of."""
+"""A larger constant may be made if it takes at most so many times the memory of what the graph has it made of: a chain
+of nodes that double what they are given ends there."""
 
 
 @rule("constants", equation="f(constants) = constant")
@@ -42,10 +43,11 @@ def constants(node: Node, edit: Edit) -> Result:
     if isinstance(node.operator, ConstantOfShape) and node.output.type.static:
         # One element seen under strides of 0: no memory, whatever the size. Weights of test models are made so.
         return [edit.constant(np.broadcast_to(node.operator.value.array.reshape(()), node.output.shape))]  # type: ignore[arg-type]
-    limit = max(SMALL, GROWTH * sum(given.nbytes for given in inputs if given is not None))
+    given_values = dict.fromkeys(value for value in node.inputs if value is not None)
+    limit = max(SMALL, GROWTH * edit.sources(given_values))
     needed = sum(_bytes(value) for value in node.outputs)
     if needed > limit:
-        raise Decline(Reason.TOO_LARGE, f"{needed} bytes from {limit // GROWTH}")
+        raise Decline(Reason.TOO_LARGE, f"{needed} bytes from {edit.sources(given_values)}")
     try:
         results = evaluate_arrays(node.operator, inputs)
     except (ValueError, IndexError, ArithmeticError, TypeError) as error:
@@ -57,7 +59,7 @@ def constants(node: Node, edit: Edit) -> Result:
     given_out = results[: len(node.outputs)]
     if any(not isinstance(result, np.ndarray | np.generic) for result in given_out):
         return None
-    return [edit.constant(np.asarray(result)) for result in given_out]
+    return [edit.computed(np.asarray(result), given_values) for result in given_out]
 
 
 def _bytes(value: Value) -> int:
