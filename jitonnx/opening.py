@@ -175,13 +175,15 @@ class OpenedModel:
             opened = self.whole
             if opened is None:
                 return False
-            if whole.identity_of(opened.path) != opened.identity:
+            assert opened.file is not None, "Bug: a model is loaded again"
+            if not whole.is_unchanged(opened):
                 raise Fail(
-                    f"{self.path} was changed or removed since the session was made, which took the compiled "
-                    f"model from the kernel cache: make a new session (or set the configuration entry "
-                    f"{whole.KEEP_MODEL} to 0, and sessions load the whole model)"
+                    f"{self.path} was written to since the session was made, which took the compiled model from the "
+                    f"kernel cache: make a new session (or set the configuration entry {whole.KEEP_MODEL} to 0, and "
+                    "sessions load the whole model)"
                 )
-            self._compile(self._loaded(opened.path))
+            self._compile(self._loaded(opened.file.content()))
+            self.kept_as = opened._replace(file=None)
             self.warm_up()
             self._keep_variants()
             self.whole = None
@@ -237,8 +239,8 @@ class OpenedModel:
             loaded = time.perf_counter()
             self._compile(model)
             self.warm_up()
-            if not whole.can_keep(model):
-                self.kept_as = None
+            if self.kept_as is not None:
+                self.kept_as = self.kept_as._replace(file=None) if whole.can_keep(model) else None
             self._keep_whole()
             self._keep_variants()
         ended = time.perf_counter()

@@ -5,12 +5,15 @@ An artifact's code comes this way, without LLVM, whose import takes longer than 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+
+from jitonnx import forks
 
 from .layout import WORD_BYTES, address
 from .loader import LoadError
@@ -52,7 +55,7 @@ class MappedCode(Mapping[str, int]):
 
 def _address_of(name: str) -> int:
     """The address of a function that this process has loaded. LoadError if it has none of this name."""
-    for library in (ctypes.pythonapi, ctypes.CDLL(None), *_mathematics()):
+    for library in _libraries():
         try:
             return ctypes.cast(library[name], ctypes.c_void_p).value or 0
         except AttributeError:
@@ -60,12 +63,14 @@ def _address_of(name: str) -> int:
     raise LoadError(f"cannot link compiled kernels: this process has no function {name!r}")
 
 
-def _mathematics() -> Iterator[ctypes.CDLL]:
-    """The C library's mathematics, where that is a library of its own and nobody has loaded it as yet."""
-    try:
-        yield ctypes.CDLL("libm.so.6")
-    except OSError:
-        return
+@forks.once
+def _libraries() -> list[ctypes.CDLL]:
+    """Where functions are looked up: Python, what is loaded, and the C library's mathematics, which may be a library of
+    its own that nobody has loaded as yet."""
+    libraries = [ctypes.pythonapi, ctypes.CDLL(None)]
+    with contextlib.suppress(OSError):
+        libraries.append(ctypes.CDLL("libm.so.6"))
+    return libraries
 
 
 def _make_executable(start: int, size: int) -> None:

@@ -8,6 +8,7 @@ which models are kept and opened again. Imports nothing that compiles.
 
 from __future__ import annotations
 
+import mmap
 import os
 import stat
 import sys
@@ -47,17 +48,38 @@ VARIANTS = 8
 _FORMAT = "whole 3"
 
 
+class OpenFile:
+    """A file that is held open: it can be read also when another has taken its place, or its name is gone."""
+
+    def __init__(self, path: str) -> None:
+        self._number = os.open(path, os.O_RDONLY)
+
+    def identity(self) -> tuple[int, ...] | None:
+        """As `identity_of` tells it, now."""
+        return _identity(os.fstat(self._number))
+
+    def content(self) -> memoryview:
+        """What is in it, mapped into memory."""
+        return memoryview(mmap.mmap(self._number, 0, access=mmap.ACCESS_READ))
+
+    def __del__(self) -> None:
+        if hasattr(self, "_number"):
+            os.close(self._number)
+
+
 class Whole(NamedTuple):
     """A model file as it is now, and the key under which what is compiled of it is kept.
 
     place: file and settings, whatever states the file and our sources are in: of these only the last one is kept.
     path: the real one, absolute. identity: what changes whenever the file does.
+    file: to load the model from later; None where it is loaded by now.
     """
 
     place: str
     key: str
     path: str
     identity: tuple[int, ...]
+    file: OpenFile | None
 
 
 def find_whole(source: object, options: SessionOptions, disabled: Collection[str], threads: int) -> Whole | None:
@@ -68,12 +90,19 @@ def find_whole(source: object, options: SessionOptions, disabled: Collection[str
     if not isinstance(source, str) or _is_excluded(options):
         return None
     path = os.path.realpath(source)
-    identity, cpu = identity_of(path), cpu_identity()
-    if identity is None or cpu is None:  # asking LLVM for the CPU would cost more than is gained
+    cpu = cpu_identity()
+    if identity_of(path) is None or cpu is None:  # asking LLVM for the CPU would cost more than is gained
+        return None
+    try:
+        file = OpenFile(path)
+    except OSError:
+        return None
+    identity = file.identity()
+    if identity is None:
         return None
     place = repr((_FORMAT, path, options.settled(), sorted(disabled), threads, cpu, os.path.dirname(jitonnx.__file__)))
     facts = (place, identity, versions(), _stamps())
-    return Whole(place, sha256(repr(facts).encode()).hexdigest(), path, identity)
+    return Whole(place, sha256(repr(facts).encode()).hexdigest(), path, identity, file)
 
 
 def _is_excluded(options: SessionOptions) -> bool:
@@ -97,9 +126,25 @@ def identity_of(path: str) -> tuple[int, ...] | None:
         found = os.stat(path)
     except (OSError, ValueError):  # ValueError: a null character in the path
         return None
+    return _identity(found)
+
+
+def _identity(found: os.stat_result) -> tuple[int, ...] | None:
     if not stat.S_ISREG(found.st_mode):
         return None
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def is_unchanged(whole: Whole) -> bool:
+    """Whether nobody has written to the file that is held open, be it under its name or not any more.
+
+    Taking away its name changes the time of its last change, but not that of its content.
+    """
+    assert whole.file is not None
+    now, named = whole.file.identity(), identity_of(whole.path)
+    if now is None or named is None or named[:2] != whole.identity[:2]:
+        return now is not None and now[:-1] == whole.identity[:-1]
+    return now == whole.identity
 
 
 def is_settled(whole: Whole) -> bool:

@@ -141,9 +141,25 @@ def test_changed_model_is_loaded_anew(opened: tuple[InferenceSession, InferenceS
     assert not is_whole(third)
     wait_for(model.parent, lambda paths: paths and before not in paths)
     assert len(kept(model.parent)) == 1 and is_whole(InferenceSession(model, options()))
-    with pytest.raises(Fail, match="was changed or removed since the session was made"):
+    with pytest.raises(Fail, match="was written to since the session was made"):
         _ = opened[1].engine
     assert opened[1].run(None, images())
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_a_model_that_is_replaced_or_removed(
+    opened: tuple[InferenceSession, InferenceSession], model: Path, replaced: bool
+) -> None:
+    """Sessions go on with the file that they were made for."""
+    if replaced:
+        other = model.with_name("other.onnx")
+        other.write_bytes(elementwise())
+        os.replace(other, model)
+    else:
+        model.unlink()
+    first, second = opened
+    assert is_whole(second) and second.model_nodes == first.model_nodes and not is_whole(second)
+    assert np.array_equal(first.run(None, images())[0], second.run(None, images())[0])
 
 
 def test_other_settings_are_kept_apart(opened: tuple[InferenceSession, InferenceSession], model: Path) -> None:
