@@ -93,14 +93,14 @@ class Code:
 
     def _made(self, sizes: Mapping[str, int], threads: int) -> tuple[Program, Tables | None]:
         """The program for values of the dimension variables, and its tables if native code has made it."""
-        made = None if self._native is None else self.outline.instantiate_natively(sizes, self._native, threads)
+        made = self.outline.instantiate_natively(sizes, self._native, threads)
         return made or (self.outline.instantiate(sizes, self._common.wiring), None)
 
     @forks.cached_property
-    def _native(self) -> Instantiation | None:
-        """What makes programs natively; None for a plan with constants that Python makes."""
-        rows, outline = self.outline.rows, self.outline
-        return None if rows is None else Instantiation(rows, self._common, outline.input_kinds, outline.output_kinds)
+    def _native(self) -> Instantiation:
+        """What makes programs natively."""
+        outline = self.outline
+        return Instantiation(outline.rows, self._common, outline.input_kinds, outline.output_kinds)
 
     @forks.cached_property
     def _common(self) -> Common:

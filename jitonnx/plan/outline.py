@@ -193,11 +193,10 @@ class Outline:
             return native(arithmetic, [sizes[name] for name in variables], first, threads)
 
     @forks.cached_property
-    def rows(self) -> Rows | None:
-        """What native code makes programs of; None where constants are not integers that follow from sizes."""
-        contents = [OwnContents(number, one.shape, one.elements) for number, one in self._contents]
-        if self._computed or any(one.dtype != np.int64 for _, one in self._contents):
-            return None
+    def rows(self) -> Rows:
+        """What native code makes programs of."""
+        contents = [(number, one) for number, one in self._contents if one.dtype == np.int64]
+        own = len(self._contents) + len(self._computed)
         in_arena = np.full(len(self._offset_rows), -1, np.int64)
         in_arena[self._in_arena] = self._buffers
         return Rows(
@@ -207,9 +206,22 @@ class Outline:
             in_arena,
             self._input_rows,
             self._output_rows,
-            contents,
+            [OwnContents(number, one.shape, one.elements) for number, one in contents],
+            self._made_constants if own > len(contents) else None,
             len(self.numbers),
         )
+
+    def _made_constants(self, numbers: Words) -> dict[int, Array]:
+        """The constants of each program's own that are no int64 elements."""
+        values = numbers.tolist()
+        made = {n: constant.array(values) for n, constant in self._contents if constant.dtype != np.int64}
+        if self._computed:
+            from jitonnx.plan import tables
+
+            for (maker, rows), parts in self._computed.items():
+                arrays = tables.made(maker, tuple([values[row] for row in rows]))
+                made.update((place, arrays[part]) for place, part in parts)
+        return made
 
     def _derived(self, sizes: Mapping[str, int]) -> Derived:
         try:
@@ -229,13 +241,8 @@ class Outline:
         values = numbers.tolist()
         for place, constant in self._contents:
             constants[place] = constant.array(values)
-        if self._computed:
-            from jitonnx.plan.tables import made
-
-            for (maker, rows), parts in self._computed.items():
-                arrays = made(maker, tuple([values[row] for row in rows]))
-                for place, part in parts:
-                    constants[place] = arrays[part]
+        for place, array in self._made_constants(numbers).items():
+            constants[place] = array
         return constants
 
     def completed(self, sizes: Mapping[str, int]) -> Iterator[tuple[int, ...]]:

@@ -7,8 +7,8 @@ recorded for, and for what is wrong (`plan/derivation.py`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from .layout import INSTANTIATION, LAYOUT, PATCH, PLACED, PLACEMENT, ROW, STEP_C
 from .program import Program, Steps, TensorKinds, Tensors, Words
 from .tables import Common, Tables, laid_out
 
+Array: TypeAlias = "np.typing.NDArray[np.generic]"
+_ENDLESS = 1 << 62
+"""Bytes: the limit of what is looked at later."""
 _LAYOUT_WORDS, _ROW_WORDS, _PATCH_WORDS = (kind.itemsize // WORD_BYTES for kind in (LAYOUT, ROW, PATCH))
 
 
@@ -55,8 +58,10 @@ class Rows(NamedTuple):
     inputs: Words
     outputs: Words
     contents: Sequence[Contents]
+    made: Callable[[Words], Mapping[int, Array]] | None
+    """Other constants of each program's own, by number, which Python makes of the numbers. None: there are none."""
     one: int
-    """The register of a 1."""
+    """The register of a 1, which follows all numbers."""
 
 
 class Instantiation:
@@ -90,7 +95,10 @@ class _Plan:
         shape_rows = np.full((sum(self._tensors), pitch), rows.one, np.int64)
         shape_rows[: self._tensors[0], : rows.inputs.shape[1]] = rows.inputs
         shape_rows[self._tensors[0] :, : rows.outputs.shape[1]] = rows.outputs
-        bases, limits = common.template({one.number: WORD_BYTES * len(one.rows) for one in rows.contents})
+        own_bytes = {number: _ENDLESS for _, number in common.own_operands}
+        bases, limits = common.template(
+            own_bytes | {one.number: WORD_BYTES * len(one.rows) for one in rows.contents},
+        )
         self._columns, self._pitch, self._steps = len(STEP_COLUMNS), pitch, steps
         counts = {
             "rows": steps * _ROW_WORDS,
@@ -110,7 +118,6 @@ class _Plan:
         self._places = {name: slice(end - count, end) for (name, count), end in zip(counts.items(), ends, strict=True)}
         self._template = np.zeros(ends[-1], np.int64)
         self._template[self._places["bases"]], self._template[self._places["limits"]] = bases, limits
-        own = [(place, number) for place, number in common.own_operands]
         begins = dict(
             zip(
                 [one.number for one in rows.contents],
@@ -118,6 +125,9 @@ class _Plan:
                 strict=False,
             )
         )
+        own = [(place, number) for place, number in common.own_operands if number in begins]
+        self._made = [(place, number) for place, number in common.own_operands if number not in begins]
+        """Operands in constants that Python makes."""
         arrays = {
             "kind_of": rows.kind_of,
             "buffer_rows": rows.buffers,
@@ -171,6 +181,10 @@ class _Plan:
         begin = address(block)
         if driver().instantiate(self._address, begin, threads) != 0:
             return None
+        constants: list[Any] = [*self._common.constants]
+        if self._rows.made is not None and not self._add_made(arithmetic, block, constants):
+            return None
+        self._add_contents(block, constants)
         *_, participants, shared_end, scratch, _ = block[places["layout"]].tolist()
         arena_bytes = int(record["arena_bytes"][0])
         shapes = block[places["shapes"]].reshape(sum(self._tensors), self._pitch)
@@ -180,7 +194,7 @@ class _Plan:
         program = Program(
             steps,
             arena_bytes,
-            self._constants(block),
+            constants,
             Tensors(inputs, shapes[: self._tensors[0]]),
             Tensors(outputs, shapes[self._tensors[0] :]),
             int(block[places["nanoseconds"].start]),
@@ -189,12 +203,22 @@ class _Plan:
         filled = participants, shared_end, scratch
         return program, laid_out(self._common, block, self._steps, (rows, pointers, patches), filled, arena_bytes)
 
-    def _constants(self, block: Words) -> Sequence[np.typing.NDArray[np.generic]]:
-        constants = self._common.constants
-        if not self._rows.contents:
-            return constants  # type: ignore[return-value]
-        made, at = list(constants), self._places["elements"].start
+    def _add_made(self, arithmetic: Arithmetic, block: Words, constants: list[Any]) -> bool:
+        """Have Python make constants, and let operands point to them; False if one begins outside of its constant."""
+        assert self._rows.made is not None
+        arrays = self._rows.made(arithmetic.registers[: self._rows.one])
+        for number, array in arrays.items():
+            constants[number] = array
+        pointers, offsets = (self._places[name].start for name in ("pointers", "offsets"))
+        for place, number in self._made:
+            array = arrays[number]
+            if block[offsets + place] > array.nbytes:
+                return False
+            block[pointers + place] += address(array)
+        return True
+
+    def _add_contents(self, block: Words, constants: list[Any]) -> None:
+        at = self._places["elements"].start
         for one in self._rows.contents:
-            made[one.number] = block[at : at + len(one.rows)].reshape(one.shape)
+            constants[one.number] = block[at : at + len(one.rows)].reshape(one.shape)
             at += len(one.rows)
-        return made  # type: ignore[return-value]

@@ -51,7 +51,7 @@ def compiled_parts(data: Any) -> list[Compiled]:
     return list(engine.codes)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("source", [boxes.detector, text_models.recogniser])
+@pytest.mark.parametrize("source", [boxes.detector, text_models.recogniser, text_models.detector])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_as_python_makes_them(source: Any, threads: int) -> None:
     random = np.random.default_rng(0)
@@ -62,7 +62,7 @@ def test_as_python_makes_them(source: Any, threads: int) -> None:
         for _ in range(40):
             sizes = {name: int(random.integers(1, 40)) * (8 if name in ("h", "w") else 1) for name in names}
             program = outline.instantiate(sizes, common.wiring)
-            made = part._native and outline.instantiate_natively(sizes, part._native, threads)
+            made = outline.instantiate_natively(sizes, part._native, threads)
             if made is None:
                 continue
             by_native += 1
@@ -80,10 +80,10 @@ def test_no_two_buffers_that_are_alive_together_overlap() -> None:
         sizes = {"n": int(random.integers(1, 7)), "w": int(random.integers(80, 800))}
         numbers = outline._derivation(sizes).numbers
         outline.instantiate(sizes, common.wiring)
-        made = part._native and outline.instantiate_natively(sizes, part._native, 1)
+        made = outline.instantiate_natively(sizes, part._native, 1)
         if made is None:
             continue
-        assert part._native is not None and part._native._plan is not None
+        assert part._native._plan is not None
         offsets = part._native._plan._kept[1][2]
         places = [
             (int(offset), int(offset + numbers[buffer.bytes]), buffer.life)
