@@ -164,8 +164,11 @@ class Operator:
         """As `infer`, for an operator that runs graphs, of which `bodies` tells the types."""
         raise NotImplementedError
 
-    def numbered(self) -> tuple[Operator, tuple[str, ...]] | None:
-        """Of a classifier whose first output is names: one that gives the classes' numbers from 0 on, and the names."""
+    def taken_apart(self, parts: Any, inputs: Sequence[Value | None], outputs: int) -> Sequence[Value] | None:
+        """The first `outputs` outputs by several operators, of which the host evaluates some only; None: as it is.
+
+        parts: `add(operator, *inputs)` and `add_many(operator, inputs, outputs)` make nodes.
+        """
         return None
 
     def contents(self, *inputs: Any, **unused: Any) -> np.ndarray | None:

@@ -20,6 +20,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
@@ -67,24 +68,23 @@ class _Spec(KernelSpec):
         given = list(sizes[: len(self.GIVEN)])
         rows, features, targets = given[0], given[2], given[4]
         item = np.dtype(self.element).itemsize
-        blocks = _PIECE_BYTES // max(1, BLOCK * item * max(features, targets))
-        piece = BLOCK * min(max(blocks, 1), _PIECE_BLOCKS)
-        return [*given, piece, int(rows < self.few)]
+        blocks = _PIECE_BYTES // (BLOCK * item * larger(features, targets, 1))
+        piece = BLOCK * smaller(larger(blocks, 1), _PIECE_BLOCKS)
+        return [*given, piece, below(rows, self.few)]
 
     def tasks(self, sizes: Sequence[int]) -> int:
-        rows, targets, one_by_one = sizes[0], sizes[4], sizes[len(self.GIVEN) + 1]
-        return (int(rows > 0) if one_by_one else -(-rows // BLOCK)) if targets else 0
+        return -(-sizes[0] // BLOCK)  # rows that go one by one are fewer than a block
 
     def scratch_bytes(self, sizes: Sequence[int]) -> int:
-        """Sums of a piece's rows by target; or, of a row alone, its leaves in all trees, and its sums."""
+        """Sums of a piece's rows by target; or, of a row alone, its leaves in all trees."""
         trees, targets, piece = sizes[3], sizes[4], sizes[len(self.GIVEN)]
         item = np.dtype(self.element).itemsize
-        return max(piece * targets * item, (trees + 64) * 8 + (targets + 64) * item)
+        return larger(piece * targets * item, (trees + PADDING) * 4)
 
     def work(self, sizes: Sequence[int]) -> Work:
         rows, _, features, trees, targets, depth = sizes[:6]
         item = np.dtype(self.element).itemsize
-        ways = rows * trees * max(depth, 1)
+        ways = rows * trees * larger(depth, 1)
         return Work(2 * ways, ways * 4 + rows * (features + targets) * item)
 
 

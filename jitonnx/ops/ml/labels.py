@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -157,6 +158,12 @@ def _bisected(to: Lowering, x: Value, keys: np.ndarray) -> Value:
         reached = e.operand(3, x.dtype) <= e.operand(0, x.dtype)
         place = to.map(e.where(reached, e.operand(2, DType.INT64), e.operand(1, DType.INT64)), x, place, probe, key)
     return place
+
+
+def named(parts: Any, names: tuple[str, ...], outputs: Sequence[Value]) -> list[Value]:
+    """A classifier's outputs with names in the place of the classes' numbers. parts: as in `Operator.taken_apart`."""
+    table = LabelEncoder(keys_int64s=tuple(range(len(names))), values_strings=names)
+    return [parts.add(table, outputs[0]), *outputs[1:]]
 
 
 class CategoryMapper(Operator):

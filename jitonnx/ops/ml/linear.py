@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator, attributes_of
 from jitonnx.ir.types import TensorType
+from jitonnx.ops.ml.labels import named
 from jitonnx.ops.ml.scores import (
     FEATURES,
     as_rows,
@@ -156,12 +158,12 @@ class LinearClassifier(Operator):
         labels = labelled(high.astype(np.int64), *(((), names) if self.classlabels_strings else (names, ())))
         return labels, scores
 
-    def numbered(self) -> tuple[Operator, tuple[str, ...]] | None:
+    def taken_apart(self, parts: Any, inputs: Sequence[Value | None], outputs: int) -> Sequence[Value] | None:
         names = self.classlabels_strings
         if not names or len(names) == 1:
             return None
         numbers = {"classlabels_strings": None, "classlabels_ints": tuple(range(len(names)))}
-        return LinearClassifier(**attributes_of(self) | numbers), names
+        return named(parts, names, parts.add_many(LinearClassifier(**attributes_of(self) | numbers), inputs, outputs))
 
     @property
     def _least(self) -> float:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator, attributes_of
 from jitonnx.ir.types import TensorType
+from jitonnx.ops.ml.labels import named
 from jitonnx.ops.ml.scores import (
     FEATURES,
     as_rows,
@@ -168,7 +171,7 @@ class SVMClassifier(_Machine):
 
     @property
     def _pairs(self) -> list[tuple[int, int]]:
-        return [(i, j) for i in range(self._classes) for j in range(i + 1, self._classes)]
+        return _pairs(self._classes)
 
     def infer(self, x: Value) -> tuple[TensorType, TensorType]:
         classes, pairs = self._classes, len(self._pairs)
@@ -191,11 +194,22 @@ class SVMClassifier(_Machine):
         kind = DType.STRING if self.classlabels_strings else DType.INT64
         return TensorType(kind, (rows,)), TensorType(DType.FLOAT, (rows, columns))
 
-    def numbered(self) -> tuple[Operator, tuple[str, ...]] | None:
-        if not self.classlabels_strings:
+    def taken_apart(self, parts: Any, inputs: Sequence[Value | None], outputs: int) -> Sequence[Value] | None:
+        """Names by the classes' numbers, probabilities by the pairs' decisions: both from generated code."""
+        coupled = self._vectors > 0 and bool(self.prob_a) and self._classes > 1
+        if not self.classlabels_strings and not coupled:
             return None
-        numbers = {"classlabels_strings": None, "classlabels_ints": tuple(range(self._classes))}
-        return SVMClassifier(**attributes_of(self) | numbers), self.classlabels_strings
+        changed: dict[str, Any] = {}
+        if self.classlabels_strings:
+            changed = {"classlabels_strings": None, "classlabels_ints": tuple(range(self._classes))}
+        if coupled:
+            changed |= {"prob_a": None, "prob_b": None, "post_transform": "NONE"}
+        results = list(parts.add_many(SVMClassifier(**attributes_of(self) | changed), inputs, outputs))
+        if coupled and outputs > 1:
+            a, b = (tuple(numbers or ()) for numbers in (self.prob_a, self.prob_b))
+            coupling = _PairProbabilities(classes=self._classes, prob_a=a, prob_b=b, post_transform=self.post_transform)
+            results[1] = parts.add(coupling, results[1])
+        return named(parts, self.classlabels_strings, results) if self.classlabels_strings else results
 
     def _decisions(self) -> np.ndarray:
         """What kernels with support vectors are multiplied by, for each pair of classes: [vectors, pairs]."""
@@ -227,22 +241,14 @@ class SVMClassifier(_Machine):
         decisions = kernels @ self._decisions() + _float32(self.rho)[: len(self._pairs)]
         chosen = (np.where(decisions > 0, 1, -1) @ self._votes()).argmax(axis=1)
         if self.prob_a:
-            return self._labelled(chosen), transformed(self._probabilities(decisions), self.post_transform)
+            scores = probabilities(decisions, self._classes, self.prob_a, self.prob_b or ())
+            return self._labelled(chosen), transformed(scores, self.post_transform)
         if self._classes > 2:
             return self._labelled(chosen), transformed(decisions, self.post_transform)
         return self._labelled(chosen), _both_sides(decisions, self.post_transform)
 
     def _labelled(self, chosen: np.ndarray) -> np.ndarray:
         return labelled(chosen, self.classlabels_ints or (), self.classlabels_strings or ())
-
-    def _probabilities(self, decisions: np.ndarray) -> np.ndarray:
-        classes, pairs = self._classes, self._pairs
-        a, b = (_float32(numbers)[: len(pairs)] for numbers in (self.prob_a, self.prob_b))
-        wins = np.clip(1 - logistic(decisions * a + b), np.float32(1e-7), np.float32(1 - 1e-7))
-        r = np.zeros((len(decisions), classes, classes), np.float32)
-        for pair, (i, j) in enumerate(pairs):
-            r[:, i, j], r[:, j, i] = wins[:, pair], 1 - wins[:, pair]
-        return coupled(r)
 
     def lower(self, to: Lowering, x: Value) -> tuple[Value, ...]:
         if self.classlabels_strings or self.prob_a or self._classes < 2:
@@ -290,6 +296,46 @@ def _both_sides(decisions: np.ndarray, transform: str) -> np.ndarray:
     if transform == "NONE":
         return np.concatenate([-decisions, decisions], axis=1)
     return of_two(decisions[:, 0], transform)
+
+
+def _pairs(classes: int) -> list[tuple[int, int]]:
+    return [(i, j) for i in range(classes) for j in range(i + 1, classes)]
+
+
+class _PairProbabilities(Operator):
+    """No operator of ONNX: the probabilities of SVMClassifier from the decisions that it gives without them.
+
+    Its steps depend on the data, so that it is evaluated by the host.
+    """
+
+    inputs = ("decisions",)
+    outputs = ("probabilities",)
+
+    classes: int
+    prob_a: tuple[float, ...]
+    prob_b: tuple[float, ...]
+    post_transform: str
+
+    def infer(self, decisions: Value) -> TensorType:
+        return TensorType(DType.FLOAT, (decisions.shape[0], self.classes))
+
+    def evaluate(self, decisions: np.ndarray) -> np.ndarray:
+        own = decisions[:, 1:] if self.classes == 2 else decisions  # of two classes there is the opposite before it
+        return transformed(probabilities(own, self.classes, self.prob_a, self.prob_b), self.post_transform)
+
+    def lower(self, to: Lowering, decisions: Value) -> tuple[Value, ...]:
+        return to.host(self, (decisions,), [self.infer(decisions)])
+
+
+def probabilities(decisions: np.ndarray, classes: int, prob_a: Sequence[float], prob_b: Sequence[float]) -> np.ndarray:
+    """The classes' probabilities from the decisions between pairs [rows, pairs], by Platt's sigmoids of them."""
+    pairs = _pairs(classes)
+    a, b = (np.array(numbers, np.float32)[: len(pairs)] for numbers in (prob_a, prob_b))
+    wins = np.clip(1 - logistic(decisions * a + b), np.float32(1e-7), np.float32(1 - 1e-7))
+    r = np.zeros((len(decisions), classes, classes), np.float32)
+    for pair, (i, j) in enumerate(pairs):
+        r[:, i, j], r[:, j, i] = wins[:, pair], 1 - wins[:, pair]
+    return coupled(r)
 
 
 def coupled(r: np.ndarray) -> np.ndarray:

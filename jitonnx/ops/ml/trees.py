@@ -7,6 +7,7 @@ ONNX's text leaves that open (a class without weights, two classes with weights 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from jitonnx.ir.forest import EQUAL, MODES, UNORDERED, Forest, of_nodes
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator, Tensor, attributes_of
 from jitonnx.ir.types import TensorType
+from jitonnx.ops.ml.labels import named
 from jitonnx.ops.ml.scores import (
     FEATURES,
     TRANSFORMS,
@@ -261,13 +263,13 @@ class TreeEnsembleClassifier(_Nodes):
         kind = DType.STRING if self.classlabels_strings else DType.INT64
         return TensorType(kind, (rows,)), TensorType(DType.FLOAT, (rows, self._target_count()))
 
-    def numbered(self) -> tuple[Operator, tuple[str, ...]] | None:
+    def taken_apart(self, parts: Any, inputs: Sequence[Value | None], outputs: int) -> Sequence[Value] | None:
         if not self.classlabels_strings:
             return None
         numbers = {"classlabels_strings": None, "classlabels_int64s": tuple(range(self._target_count()))}
         operator = TreeEnsembleClassifier(**attributes_of(self) | numbers)
         operator.__dict__["_forests"] = self._forests
-        return operator, self.classlabels_strings
+        return named(parts, self.classlabels_strings, parts.add_many(operator, inputs, outputs))
 
     # ------------------------------------------------------------ what binary classes mean
 

@@ -1,4 +1,4 @@
-"""Classifiers whose labels are strings: generated code finds the classes' numbers, and only their names are Python's.
+"""Operators that generated code can do in part: the rest is operators of their own.
 
 before: TreeEnsembleClassifier(x, classlabels_strings) -> names, scores
 after:  TreeEnsembleClassifier(x, classlabels_int64s = 0, 1, …) -> numbers, scores; LabelEncoder(numbers) -> names
@@ -12,16 +12,8 @@ from jitonnx.passes.rewriting import Edit, Result, rule
 
 @rule("names of classes", equation="classifier with names = names of (classifier with numbers)")
 def names_of_classes(node: Node, edit: Edit) -> Result:
-    """Labels that are strings, looked up by the numbers of classes."""
-    numbered = node.operator.numbered()
-    if numbered is None:
-        return None
-    from jitonnx.ops.ml.labels import LabelEncoder
-
-    operator, names = numbered
-    numbers, *others = edit.add_many(operator, node.inputs, len(node.outputs))
-    table = LabelEncoder(keys_int64s=tuple(range(len(names))), values_strings=names)
-    return [edit.add(table, numbers), *others]
+    """Labels that are strings, looked up by the numbers of classes; probabilities of support vector machines."""
+    return node.operator.taken_apart(edit, node.inputs, len(node.outputs))
 
 
 RULES = (names_of_classes,)
