@@ -12,6 +12,7 @@ from jitonnx.computation.lowering import Lowering
 from jitonnx.computation.sampling import sample
 from jitonnx.ir.assumptions import demand_divisible, demand_equal
 from jitonnx.ir.dims import DimLike, floor_divide, integers, known, product
+from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
@@ -128,7 +129,8 @@ class DeformConv(Operator):
             y = to.matmul(rows, _matrices(to, w, 1, taps, (taps * channels, outputs)))
             if bias is not None:
                 y = to.map(e.operand(0, x.dtype) + e.operand(1, x.dtype), y, bias)
-            return to.reshape(to.transpose(y, (0, 2, 1)), (images, outputs, *out))
+            pixels = to.reshape(y, (images, *out, outputs))
+            return to.transpose(pixels, (0, 1 + len(out), *range(1, 1 + len(out))))
         each, made = floor_divide(channels, self.group), floor_divide(outputs, self.group)
         columns = to.reshape(by_channel, (images, self.group, each, places, taps))
         rows = to.reshape(to.transpose(columns, (0, 1, 3, 4, 2)), (images, self.group, places, taps * each))
@@ -142,16 +144,21 @@ class DeformConv(Operator):
         """Where all taps of all places read, [N * groups, axes, places * taps]."""
         images, groups, dtype = offset.shape[0], self.offset_group, offset.dtype
         out, taps, axes = windows.output, len(windows.taps()), len(windows.output)
-        moved = to.reshape(offset, (images, groups, taps, axes, *out))
-        by_axis = to.transpose(moved, (0, 1, 3, *range(4, 4 + axes), 2))
+        moved = to.reshape(offset, (images, groups, taps * axes, *out))
         fixed = np.array(windows.taps()).reshape(taps, axes) * windows.dilations - windows.before
-        first = to.constant(fixed.T.reshape(axes, *(1,) * axes, taps).astype(dtype.numpy))
-        along = e.index(3) * windows.strides[0]
-        for axis in range(1, axes):
-            along = e.where(e.equal(e.index(2), axis), e.index(3 + axis) * windows.strides[axis], along)
-        place = e.operand(0, dtype) + e.operand(1, dtype) + e.cast(along, dtype)
-        coordinates = to.map(place, by_axis, first)
-        return to.reshape(coordinates, (images * groups, axes, product(out) * taps))
+        place, operands = e.operand(0, dtype) + e.operand(1, dtype), [moved, _column(to, fixed, axes, dtype)]
+        for axis, stride in enumerate(windows.strides):
+            steps = np.where(np.arange(axes) == axis, stride, 0) + np.zeros((taps, 1), np.int64)
+            place = place + e.cast(e.index(3 + axis), dtype) * e.operand(len(operands), dtype)
+            operands.append(_column(to, steps, axes, dtype))
+        coordinates = to.reshape(to.map(place, *operands), (images, groups, taps, axes, product(out)))
+        by_axis = to.transpose(coordinates, (0, 1, 3, 4, 2))
+        return to.reshape(by_axis, (images * groups, axes, product(out) * taps))
+
+
+def _column(to: Lowering, numbers: np.ndarray, axes: int, dtype: DType) -> Value:
+    """A number for each tap and axis, the same at all places."""
+    return to.constant(numbers.reshape(-1, *(1,) * axes).astype(dtype.numpy))
 
 
 def _matrices(to: Lowering, w: Value, groups: int, taps: int, shape: tuple[DimLike, ...]) -> Value:
