@@ -203,6 +203,27 @@ def lower_floating(lower: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
+def lower_products(lower: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates a `lower` of sums of products, which exist for float, double, int32 and int64.
+
+    Half precision goes through float32. Other integers go through int32, or int64 if they have 64 bits: what wraps
+    around is the same.
+    """
+    widened = lower_halves(lower)
+
+    @functools.wraps(lower)
+    def wrapper(self: Operator, to: Lowering, *inputs: Value | None) -> Any:
+        given = inputs[0]
+        assert given is not None
+        if not given.dtype.is_integer or given.dtype in (DType.INT32, DType.INT64):
+            return widened(self, to, *inputs)
+        wide = DType.INT64 if given.dtype is DType.UINT64 else DType.INT32
+        result = lower(self, to, *(x if x is None else to.cast(x, wide) for x in inputs))
+        return to.cast(result, given.dtype)
+
+    return wrapper
+
+
 def integers(array: np.ndarray, what: str) -> np.ndarray:
     """Positions, axes or counts that an evaluation indexes with, as int64.
 

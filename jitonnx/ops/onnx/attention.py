@@ -12,7 +12,7 @@ from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.assumptions import assume_equal, demand_divisible, demand_equal
 from jitonnx.ir.dims import DimLike, floor_divide, maximum, minimum, not_negative
-from jitonnx.ir.dtypes import DType
+from jitonnx.ir.dtypes import HALVES, DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import Shape, TensorType, broadcast_shapes
@@ -183,16 +183,14 @@ class Attention(Operator):
         past_value: Value | None = None,
         lengths: Value | None = None,
     ) -> tuple[Value, ...]:
-        inputs = (q, k, v, mask, past_key, past_value, lengths)
         heads = self._heads(q.shape, k.shape, v.shape, None if past_key is None else past_key.shape)
         precise = self.softmax_precision in (None, DType.FLOAT, q.dtype)
         # Scores that are given out, capped or rounded on the way are not held by the kernel, which keeps them in cache.
-        if to.wanted > 3 or self.softcap > 0 or not precise:
-            return to.host(self, inputs, self.infer(*inputs)[: to.wanted])
+        whole = to.wanted <= 3 and self.softcap <= 0 and precise and q.dtype is DType.FLOAT
         queries, keys, values = (_lower_by_head(to, x, s) for x, s in ((q, heads.q), (k, heads.k), (v, heads.v)))
         if past_key is not None and past_value is not None:
             keys, values = to.concat([past_key, keys], 2), to.concat([past_value, values], 2)
-        plain = past_key is None and lengths is None  # query i then attends keys 0 to i if causal
+        plain = whole and past_key is None and lengths is None  # query i then attends keys 0 to i if causal
         bias = self._lower_mask(to, mask, lengths, heads, q.dtype, plain)
         scale = 1.0
         if self.scale is not None or isinstance(heads.q[3], int):
@@ -200,12 +198,42 @@ class Attention(Operator):
         else:  # only a run tells by how much: the queries are divided instead
             root = e.unary("sqrt", e.cast(e.operand(1, DType.INT64), q.dtype))
             queries = to.map(e.operand(0, q.dtype) / root, queries, _dimension(to, maximum(heads.q[3], 1)))
-        computation = c.Attention(scale, bool(self.is_causal) and plain, masked_rows_zero=True)
-        operands = (queries, keys, values) if bias is None else (queries, keys, values, bias)
-        y = to.emit(computation, operands, TensorType(q.dtype, (*heads.q[:3], heads.v[3])))
+        if whole:
+            computation = c.Attention(scale, bool(self.is_causal) and plain, masked_rows_zero=True)
+            operands = (queries, keys, values) if bias is None else (queries, keys, values, bias)
+            y = to.emit(computation, operands, TensorType(q.dtype, (*heads.q[:3], heads.v[3])))
+            stages: list[Value] = []
+        else:
+            y, stages = self._lower_parts(to, (queries, keys, values), bias, scale)
         if len(q.shape) == 3:
             y = to.reshape(to.transpose(y, (0, 2, 1, 3)), (q.shape[0], q.shape[1], heads.q[1] * heads.v[3]))
-        return (y, keys, values)
+        return (y, keys, values, *stages[self.qk_matmul_output_mode :][:1])
+
+    def _lower_parts(
+        self, to: Lowering, operands: tuple[Value, Value, Value], bias: Value | None, scale: float
+    ) -> tuple[Value, list[Value]]:
+        """Attention by head as products and a softmax between them; and the stages of the scores: as they are, capped,
+        masked, and as weights."""
+        q, k, v = operands
+        x = e.operand(0, q.dtype)
+        logits = to.map(x * scale, _lower_grouped(to, q, to.transpose(k, (0, 1, 3, 2))))
+        capped = logits if self.softcap <= 0 else to.map(e.tanh(x / self.softcap) * self.softcap, logits)
+        added = None
+        if bias is not None:
+            is_bool = bias.dtype is DType.BOOL
+            added = (
+                to.map(e.where(e.operand(0, DType.BOOL), e.constant(0.0, q.dtype), -math.inf), bias)
+                if is_bool
+                else bias
+            )
+        biased = capped if added is None else to.map(x + e.operand(1, q.dtype), capped, added)
+        precise = q.dtype if self.softmax_precision is None else DType(self.softmax_precision)
+        rounded = to.cast(to.cast(biased, precise), DType.FLOAT if precise in HALVES else precise)
+        weights = to.cast(to.emit(c.Softmax(3, log=False), [rounded], rounded.type), q.dtype)
+        if added is not None:  # a row in which everything is masked gives 0
+            top = to.reduce("max", added, (len(added.shape) - 1,), True)
+            weights = to.map(e.where(e.equal(e.operand(1, q.dtype), -math.inf), 0.0, x), weights, top)
+        return _lower_grouped(to, weights, v), [logits, capped, biased, weights]
 
     def _lower_mask(
         self, to: Lowering, mask: Value | None, lengths: Value | None, heads: _Heads, dtype: DType, plain: bool
@@ -249,6 +277,17 @@ class Attention(Operator):
         valid = to.reshape(to.cast(lengths, DType.INT64), (heads.q[0], 1, 1, 1))
         shift = to.map(e.operand(0, DType.INT64) - e.operand(1, DType.INT64), valid, size)
         return to.map(condition, columns, positions, shift, size)
+
+
+def _lower_grouped(to: Lowering, a: Value, b: Value) -> Value:
+    """The product of a [B, H, S, K] with b [B, Hkv, K, N], of which several heads of `a` in a row share one."""
+    if a.shape[1] == b.shape[1]:
+        return to.matmul(a, b)
+    shared = b.shape[1]
+    groups = floor_divide(a.shape[1], shared)
+    by_group = to.reshape(a, (a.shape[0], shared, groups, *a.shape[2:]))
+    product = to.matmul(by_group, to.reshape(b, (b.shape[0], shared, 1, *b.shape[2:])))
+    return to.reshape(product, (*a.shape[:3], b.shape[3]))
 
 
 def _dimension(to: Lowering, dim: DimLike) -> Value:

@@ -12,7 +12,7 @@ from jitonnx.ir.dims import DimLike, product
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType, broadcast_shapes
-from jitonnx.ops.base import NUMBERS, lower_floating, present, same_dtype, widen
+from jitonnx.ops.base import NUMBERS, lower_products, present, same_dtype, widen
 from jitonnx.records import dataclass
 
 Labels = tuple[str, ...]
@@ -85,11 +85,11 @@ class Einsum(Operator):
         y = np.einsum(self.equation.replace(" ", ""), *map(widen, arrays), optimize=len(arrays) > 2)
         return np.asarray(y).astype(arrays[0].dtype, copy=False)
 
-    @lower_floating
+    @lower_products
     def lower(self, to: Lowering, *inputs: Value) -> Value | tuple[Value, ...]:
         terms, result = self._parse([len(value.shape) for value in inputs])
         if any(len(set(labels)) < len(labels) for labels in terms):  # a diagonal: no view, and no exporter takes one
-            return to.host(self, inputs, (self.infer(*inputs),))
+            return to.host(self, inputs, (self.infer(*inputs),))[0]
         sizes = self._sizes(inputs, terms)
         rest = [_squeezed(to, _Labelled(*pair), sizes) for pair in zip(inputs, terms, strict=True)]
         total = rest.pop(0)

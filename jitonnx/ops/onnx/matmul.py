@@ -13,7 +13,7 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType, broadcast_shapes
-from jitonnx.ops.base import SUMMABLE, factor, lower_floating, same_dtype, widen
+from jitonnx.ops.base import SUMMABLE, factor, lower_products, same_dtype, widen
 
 PIECE_BYTES = 1 << 20
 """Of a matrix that is copied to be multiplied: a part of the second-level cache."""
@@ -43,7 +43,7 @@ class MatMul(Operator):
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return multiply(widen(a), widen(b)).astype(a.dtype, copy=False)
 
-    @lower_floating
+    @lower_products
     def lower(self, to: Lowering, a: Value, b: Value) -> Value:
         left = to.reshape(a, (1, *a.shape)) if len(a.shape) == 1 else a
         right = to.reshape(b, (*b.shape, 1)) if len(b.shape) == 1 else b
@@ -89,8 +89,13 @@ class Gemm(Operator):
             y = y + (widen(c) if self.beta == 1 else widen(c) * self.beta)
         return y.astype(a.dtype, copy=False)
 
-    @lower_floating
     def lower(self, to: Lowering, a: Value, b: Value, c: Value | None = None) -> Value:
+        if a.dtype.is_integer and (self.alpha != 1 or self.beta not in (0, 1)):  # multiplied as floats, and cut off
+            return to.host(self, (a, b, c), (self.infer(a, b, c),))[0]
+        return self._lower(to, a, b, c)  # type: ignore[no-any-return]
+
+    @lower_products
+    def _lower(self, to: Lowering, a: Value, b: Value, c: Value | None) -> Value:
         left = to.transpose(a, (1, 0)) if self.transA else a
         right = to.transpose(b, (1, 0)) if self.transB else b
         product = to.matmul(left, right)

@@ -403,7 +403,20 @@ class LRN(Operator):
 
     @lower_halves
     def lower(self, to: Lowering, x: Value) -> Value:
-        return to.emit(c.LocalResponseNormalize(self.size, self.alpha, self.beta, self.bias), (x,), x.type)
+        if x.dtype is DType.FLOAT and len(x.shape) in (3, 4):
+            return to.emit(c.LocalResponseNormalize(self.size, self.alpha, self.beta, self.bias), (x,), x.type)
+        element, rank = e.operand(0, x.dtype), len(x.shape)  # double, or other axes: a sum of shifted squares
+        before = (self.size - 1) // 2
+        edges = [(0, side, *(0,) * (rank - 2)) for side in (before, self.size - 1 - before)]
+        shape = (x.shape[0], x.shape[1] + self.size - 1, *x.shape[2:])
+        squares = to.map(element * element, x)
+        around = to.emit(c.Pad(edges[0], edges[1], "constant"), (squares,), TensorType(x.dtype, shape))
+        parts = [to.slice(around, (0, at, *(0,) * (rank - 2)), (1,) * rank, x.shape) for at in range(self.size)]
+        total = e.operand(1, x.dtype)
+        for place in range(2, self.size + 1):
+            total = total + e.operand(place, x.dtype)
+        scaled = e.power(total * (self.alpha / self.size) + self.bias, e.constant(self.beta, x.dtype))
+        return to.map(element / scaled, x, *parts)
 
 
 OPERATORS = (

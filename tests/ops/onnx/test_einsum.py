@@ -35,6 +35,7 @@ def normal(*shape: int) -> np.ndarray:
     return np.asarray(RANDOM.normal(size=shape), np.float32)
 
 
+LARGE = np.arange(6).reshape(2, 3) * 20
 CASES: list[Case] = [
     *(
         c
@@ -45,6 +46,13 @@ CASES: list[Case] = [
         case("Einsum", 12, normal(2, 3) * 4, normal(3, 4) * 4, equation="ij,jk->ik"),
         *(np.float64, np.int32, np.int64, np.float16),
     ),
+    *(
+        case(
+            "Einsum", 12, LARGE.astype(dtype), LARGE.T.astype(dtype), equation=equation, expected=product.astype(dtype)
+        )
+        for dtype in (np.int8, np.uint8, np.int16, np.uint16, np.uint32, np.uint64)
+        for equation, product in (("ij,jk->ik", LARGE @ LARGE.T), ("ij,ji->i", (LARGE * LARGE).sum(1)))
+    ),  # wraps around
 ]
 
 

@@ -48,6 +48,8 @@ CASES: list[Case] = [
     *each_version("Gemm", A, B, B[0], until=6, broadcast=1, expected=A @ B + B[0]),
     *retyped(case("Gemm", 13, A, B, normal(5), alpha=0.5), np.float64, np.float16, ml_dtypes.bfloat16),
     *retyped(case("Gemm", 13, A * 4, B * 4, normal(5) * 4), np.int32, np.int64),
+    *retyped(case("Gemm", 13, abs(A) * 4, abs(B) * 4, abs(normal(5)) * 4), np.uint32, np.uint64),
+    *retyped(case("Gemm", 13, abs(A) * 4, abs(B) * 4, alpha=0.5), np.int32, np.uint32),
 ]
 
 

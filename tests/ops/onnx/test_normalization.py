@@ -33,6 +33,15 @@ TRAINED = normalized(X, (*GIVEN[:2], *OWN))
 CONSUMED = {"consumed_inputs": [0, 0, 0, 1, 1]}
 
 
+def normalized_locally(x: np.ndarray, size: int) -> np.ndarray:
+    """LRN by its definition, for alpha 0.1, beta 0.6 and bias 1.5."""
+    wide, y = x.astype(np.float64), np.empty(x.shape)
+    for channel in range(x.shape[1]):
+        near = wide[:, max(0, channel - (size - 1) // 2) : channel + size // 2 + 1]
+        y[:, channel] = wide[:, channel] / (1.5 + 0.1 / size * (near * near).sum(1)) ** 0.6
+    return y.astype(x.dtype)
+
+
 CASES: list[Case] = [
     *(
         c
@@ -125,6 +134,10 @@ CASES += [
         c
         for size in (1, 3, 5)
         for c in each_version("LRN", normal(2, 6, 3, 3), size=size, alpha=0.1, beta=0.6, bias=1.5)
+    ),
+    *(
+        case("LRN", 13, x, size=4, alpha=0.1, beta=0.6, bias=1.5, expected=normalized_locally(x, 4), rtol=1e-6)
+        for x in (normal(2, 6, 3).astype(np.float64), normal(2, 6), normal(1, 6, 2, 2, 3))
     ),
     # An even size reaches one channel further up than down.
     case(
