@@ -254,6 +254,7 @@ def transformer_decoder(length: int = 64, prompt: int = 16, width: int = WIDTH) 
 
 CASES: tuple[Callable[[], LoopCase], ...] = (
     smoothing,
+    lambda: gated(width=64),
     gated,
     lambda: product(1),
     lambda: product(WIDTH),

@@ -19,7 +19,7 @@ from jitonnx.engine.schedule import UNBOUNDED, Counted, Draft, HostNode, Segment
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.extract import extract, substituted, told_numbers, with_sizes
-from jitonnx.ir.graph import Graph, Node, Value, short_name
+from jitonnx.ir.graph import Binding, Graph, Node, Value, short_name
 from jitonnx.ops.onnx.control_flow import Parts, parts_of, plain
 from jitonnx.ops.onnx.gather import Gather
 from jitonnx.plan.choices import Choices
@@ -96,8 +96,8 @@ def _native_loop(node: Node, target: Target, choices: Choices) -> LoopNode | Non
     own = (*parts.carried, *parts.elements, *outputs)
     if any(value.dtype in (None, DType.STRING) or value.type.shape is None for value in own) or host_nodes(body):
         return None
-    if any(binding.element or binding.value.producer is not None for binding in body.bindings.values()):
-        return None  # sizes that only the middle of an iteration tells
+    if not all(_told_before(binding, parts) for binding in body.bindings.values()):
+        return None
     nodes = tuple(node for part in partition(body, {}) for node in part.nodes)
     followed = [one for one in nodes if _follows(one, parts)]
     inputs, copy = _extracted(body, [one for one in nodes if one not in followed], outputs)
@@ -107,6 +107,11 @@ def _native_loop(node: Node, target: Target, choices: Choices) -> LoopNode | Non
     if not isinstance(made, Plan):
         return None
     return LoopNode(node, body, made, inputs, outputs, tuple(map(_followed, followed)))
+
+
+def _told_before(binding: Binding, parts: Parts) -> bool:
+    """Whether a variable of a body is known before an iteration: by the sizes of what it reads, or by its number."""
+    return binding.value is parts.counted if binding.element else binding.value.producer is None
 
 
 def _follows(node: Node, parts: Parts) -> bool:

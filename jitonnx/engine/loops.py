@@ -40,6 +40,8 @@ for so many rows, and twice as many whenever these are not enough."""
 PROGRAMS_AHEAD = 4
 """Programs of sizes to come that are made before it is known whether the loop comes to them, at least."""
 
+_COUNTED = (-1, 0)
+"""Behind the shapes of what an iteration reads lies its number."""
 _TRUE = np.array(True)
 _TRUE_ADDRESS = address(_TRUE)
 _NUMBER = offset(LOOP, "number") // WORD_BYTES
@@ -86,16 +88,19 @@ def _buffered(parts: Parts) -> list[int]:
 class _Iteration:
     """The body's program for certain sizes.
 
-    given: the shapes of what the loop carries when it is run; made: what they are behind it.
+    given: the shapes of what the loop carries when it is run; made: what they are behind it. counts: whether sizes
+    depend on the number of the iteration. steady: whether the next iteration is one of the same program.
     """
 
-    def __init__(self, loadable: Loadable, given: Sequence[tuple[int, ...]], first: int, carried: int) -> None:
+    def __init__(
+        self, loadable: Loadable, given: Sequence[tuple[int, ...]], first: int, carried: int, counts: bool
+    ) -> None:
         self.loadable = loadable
         specs = list(loadable.program.outputs)[first:]
         self.made = [spec.shape for spec in specs[:carried]]
         self.bytes = [math.prod(spec.shape) * spec.dtype.itemsize for spec in specs[:carried]]
         self.rows = [spec.shape for spec in specs[carried:]]
-        self.steady = self.made == list(given)
+        self.steady = self.made == list(given) and not counts
 
     def memory_bytes(self) -> int:
         return self.loadable.bytes
@@ -122,11 +127,18 @@ class LoopStep:
         place = {value: number for number, value in enumerate(body.inputs)}
         count = len(body.inputs)
         own = [*parts.carried, *parts.elements]
-        bound = {name: binding for name, binding in body.graph.bindings.items() if binding.value in own}
+        bindings = body.graph.bindings.items()
+        bound = {name: binding for name, binding in bindings if binding.value in own}
+        counting = {name for name, binding in bindings if binding.element}
         self._names = sorted(set().union(*map(dims.variables, outline.numbers)))
-        self._sources = [
+        self._sources: list[tuple[int, int] | None] = [
             (own.index(bound[name].value), bound[name].place) if name in bound else None for name in self._names
         ]
+        """Where the sizes are that an iteration tells: tensor and axis, or `_COUNTED`; None for the others."""
+        for place_of_name, name in enumerate(self._names):
+            if name in counting:
+                self._sources[place_of_name] = _COUNTED
+        self._counts = _COUNTED in self._sources
         first = int(not parts.always)
         self._first = first
         self._carried = _buffered(parts)
@@ -221,10 +233,14 @@ class LoopStep:
         return [*state, *rows]
 
     def iteration(
-        self, states: Sequence[tuple[int, ...]], elements: Sequence[tuple[int, ...]], sizes: Mapping[str, int]
+        self,
+        number: int,
+        states: Sequence[tuple[int, ...]],
+        elements: Sequence[tuple[int, ...]],
+        sizes: Mapping[str, int],
     ) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
         """What the program for these shapes is kept under: the values of its variables, and the shapes carried."""
-        own = (*states, *elements)
+        own = (*states, *elements, (number,))
         key = tuple(
             [
                 sizes[name] if source is None else own[source[0]][source[1]]
@@ -247,7 +263,7 @@ class LoopStep:
             check_equal(a, b, sizes)
         self.latest = sizes
         loadable = self.compiled.loadable(sizes, self._threads, self._frames)
-        return _Iteration(loadable, key[1], self._first, len(self._carried))
+        return _Iteration(loadable, key[1], self._first, len(self._carried), self._counts)
 
 
 class _Loop:
@@ -308,10 +324,10 @@ class _Loop:
     def _programs(self, ahead: int) -> list[_Iteration]:
         """Programs of the next iterations; one alone serves all that follow if sizes stay as they are."""
         step = self._step
-        shapes = [array.shape for array in self._states]
+        shapes, number = [array.shape for array in self._states], self._number + step.first
         chain: list[_Iteration] = []
         while len(chain) < self._limit - self._number:
-            key = step.iteration(shapes, self._elements, self._sizes)
+            key = step.iteration(number + len(chain), shapes, self._elements, self._sizes)
             found = step.known(key)
             if found is None:
                 if chain and not ahead:

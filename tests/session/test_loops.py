@@ -217,6 +217,31 @@ def test_caches_that_grow() -> None:
     assert native_loops(session)
 
 
+def test_sizes_that_the_number_tells() -> None:
+    """As in a decoder that looks at all positions up to its own."""
+    nodes = [
+        constant("one", 1, INT64),
+        constant("zero", [0], INT64),
+        node("Add", ["i", "one"], ["count"]),
+        node("Unsqueeze", ["count", "zero"], ["end"]),
+        node("Slice", ["x", "zero", "end", "zero"], ["part"]),
+        node("Softmax", ["part"], ["soft"], axis=0),
+        node("ReduceSum", ["soft", "zero"], ["sum"], keepdims=0),
+        node("Mul", ["part", "s"], ["scaled"]),
+        node("ReduceMax", ["scaled", "zero"], ["most"], keepdims=0),
+        node("Add", ["sum", "most"], ["t"]),
+        node("Cast", ["i"], ["row"], to=FLOAT),
+    ]
+    body = loop_body(nodes, [tensor("s", (3,))], [tensor("t", (3,))], [tensor("row", [])])
+    model = bytes_of(
+        [node("Loop", ["n", "", "s0"], ["end_state", "rows"], body=body)],
+        [tensor("x", ("T", 3)), tensor("s0", (3,)), tensor("n", [], INT64)],
+        [tensor("end_state", None), tensor("rows", None)],
+    )
+    feeds = [{"x": numbers(t, 3), "s0": numbers(3), "n": np.array(n)} for t, n in ((4, 4), (9, 7), (4, 1), (5, 5))]
+    assert native_loops(check(model, *feeds))
+
+
 def test_states_that_grow_and_settle() -> None:
     """The size of a state is another for the first iterations; then it stays, or grows by what it is."""
     nodes = [
