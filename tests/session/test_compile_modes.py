@@ -233,6 +233,23 @@ def start(mode: str, tmp_path: Path) -> subprocess.Popen[str]:
     nodes += [node("Softmax", ["r"], [f"s{axis}"], axis=axis) for axis in range(4)]
     nodes += [node("LogSoftmax", ["r"], [f"l{axis}"], axis=axis) for axis in range(4)]
     nodes += [node("MaxPool", ["r"], [f"p{size}"], kernel_shape=[size, size]) for size in range(2, 9)]
+    functions = (
+        "Exp",
+        "Log",
+        "Tanh",
+        "Erf",
+        "Sin",
+        "Cos",
+        "Tan",
+        "Atan",
+        "Softplus",
+        "Elu",
+        "Sigmoid",
+        "Mish",
+        "Sinh",
+        "Asinh",
+    )
+    nodes += [node(function, ["r"], [function]) for function in functions]
     outputs = [tensor(name, None) for n in nodes[1:] for name in n.output]
     path.write_bytes(model(nodes, [tensor("x", (1, 16, 20, 20))], outputs))
     environment = {**os.environ, "JITONNX_CACHE_DIR": str(tmp_path / "kernels")}
