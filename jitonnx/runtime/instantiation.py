@@ -171,12 +171,16 @@ class _Plan:
         for name, value in numbers.items():
             self._record[name] = value
         self._address = address(self._record)
+        self._arithmetic = Arithmetic(*(np.zeros(0, np.int64) for _ in Arithmetic._fields))
+        """Whose addresses the record has."""
 
     def make(self, arithmetic: Arithmetic, threads: int) -> tuple[Program, Tables] | None:
         """The program for what the registers hold."""
         record, places = self._record, self._places
-        for name, array in zip(Arithmetic._fields, arithmetic, strict=True):
-            record[name] = address(array)
+        if any(now is not before for now, before in zip(arithmetic, self._arithmetic, strict=False)):
+            for name, array in zip(Arithmetic._fields, arithmetic, strict=True):
+                record[name] = address(array)
+            self._arithmetic = arithmetic
         block = self._template.copy()
         begin = address(block)
         if driver().instantiate(self._address, begin, threads) != 0:
