@@ -85,10 +85,11 @@ def test_a_model_takes_no_sparse_value() -> None:
         session.run_with_ort_values(None, {"x": sparse})
 
 
-def handing_on(dtype: int = onnx.TensorProto.FLOAT, operator: str = "Identity") -> bytes:
-    """A model with a sparse input [3, n] and what an operator gives for it."""
+def handing_on(dtype: int = onnx.TensorProto.FLOAT, operator: str = "") -> bytes:
+    """A model with a sparse input [3, n], which is its output; with an operator, what that gives for it is."""
     given = helper.make_value_info("x", helper.make_sparse_tensor_type_proto(dtype, [3, "n"]))
-    graph = helper.make_graph([helper.make_node(operator, ["x"], ["y"])], "g", [given], [onnx.ValueInfoProto(name="y")])
+    nodes = [helper.make_node(operator, ["x"], ["y"])] if operator else []
+    graph = helper.make_graph(nodes, "g", [given], [onnx.ValueInfoProto(name="y" if operator else "x")])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10).SerializeToString()
 
 
@@ -113,6 +114,7 @@ def test_sparse_inputs_that_do_not_fit() -> None:
         jitonnx.InferenceSession(handing_on()).run(None, {"x": other})
 
 
-def test_operators_on_tensors_refuse_sparse_ones() -> None:
-    with pytest.raises(jitonnx.errors.Fail, match=r"Relu node.*sparse\(float\[3,.*\]\); a tensor is needed"):
-        jitonnx.InferenceSession(handing_on(operator="Relu"))
+@pytest.mark.parametrize("operator", ["Relu", "Identity"])
+def test_operators_refuse_sparse_tensors(operator: str) -> None:
+    with pytest.raises(jitonnx.errors.InvalidGraph, match=rf"{operator} node.*'sparse_tensor\(float\)'.*is invalid"):
+        jitonnx.InferenceSession(handing_on(operator=operator))

@@ -16,7 +16,7 @@ from jitonnx.interpreter import evaluate
 from jitonnx.model import load
 
 RANDOM = np.random.default_rng(0)
-OPSETS = [helper.make_opsetid("", 26), helper.make_opsetid("ai.onnx.preview.training", 1)]
+OPSETS = [helper.make_opsetid("", 28), helper.make_opsetid("ai.onnx.preview.training", 1)]
 STEP = 1e-6
 
 
@@ -159,7 +159,7 @@ def model(nodes: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[str], c
     infos = [onnx.ValueInfoProto(name=name) for name in outputs]
     arrays = [numpy_helper.from_array(array, name) for name, array in constants.items()]
     graph = helper.make_graph(list(nodes), "g", list(inputs), infos, arrays)
-    return helper.make_model(graph, opset_imports=OPSETS, ir_version=13).SerializeToString()
+    return helper.make_model(graph, opset_imports=OPSETS, ir_version=14).SerializeToString()
 
 
 def gradient(xs: Sequence[str], y: str, outputs: Sequence[str], zs: Sequence[str] = (), inputs: Any = None) -> Any:
