@@ -19,6 +19,8 @@ LARGE = 16 << 10
 _DEPTH_LIMIT = 100  # protobuf's own
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _TICKET_INDEX_BYTES = 4
+_LISTS = {"AttributeProto": frozenset(("floats", "ints", "strings"))}
+"""Fields of a message that has no weights if it has one of these: nothing of what follows is looked at."""
 
 
 class WireError(ValueError):
@@ -66,11 +68,15 @@ def _strip(
     if depth > _DEPTH_LIMIT:
         raise WireError(f"messages nested more than {_DEPTH_LIMIT} deep at byte {start}")
     pieces: list[bytes | memoryview] = []
+    lists = {message.fields_by_name[name].number for name in _LISTS.get(message.name, ())}
     kept = position = start
     while position < end:
         field = position
         key, position = _read_varint(data, position, end)
         number, kind = key >> 3, key & 7
+        if number in lists:
+            position = end
+            break
         if kind == _VARINT:
             _, position = _read_varint(data, position, end)
         elif kind in (_FIXED32, _FIXED64):

@@ -59,6 +59,24 @@ def test_tickets_stand_for_what_was_there() -> None:
     assert redeemed(model, tickets) == ModelProto.FromString(data)
 
 
+def test_long_lists_of_attributes_stay_as_they_are() -> None:
+    """Trees have lists of a million numbers, which are not walked over."""
+    lists = {
+        "ints": list(range(LARGE)),
+        "floats": [0.5] * LARGE,
+        "strings": ["LEAF"] * LARGE,
+        "tensor": numpy_helper.from_array(BIG),
+    }
+    model = helper.make_model(helper.make_graph([helper.make_node("Lists", [], [], **lists)], "lists", [], []))
+    stripped, tickets = parse(memoryview(model.SerializeToString()))
+    (tensor,) = (t for t in tensors(stripped.graph) if t.raw_data)
+    assert len(tensor.raw_data) < 100
+    assert (
+        redeemed(stripped, tickets).SerializeToString()
+        == ModelProto.FromString(model.SerializeToString()).SerializeToString()
+    )
+
+
 def test_a_forged_ticket_is_data() -> None:
     tickets = Tickets()
     ticket = tickets.issue(memoryview(b"secret"))
