@@ -88,9 +88,12 @@ def test_nothing_to_normalize() -> None:
 
 
 def test_layer_norm_keeps_small_variance_on_a_large_mean() -> None:
+    """A mean of 1000 is as exact as sums of float32 are, which are longer in shorter vectors: errors grow with the
+    square root of what a lane adds up."""
     x = (1000 + np.random.default_rng(1).standard_normal((4, 512))).astype(np.float32)
     y, _, scale, bias = run_layer(LayerNormSpec(), host(), x)
-    np.testing.assert_allclose(y, layer_reference(x, LayerNormSpec(), scale, bias), atol=3e-4)
+    allowed = 3e-4 * np.sqrt(16 / host().lanes(4))
+    np.testing.assert_allclose(y, layer_reference(x, LayerNormSpec(), scale, bias), atol=allowed)
 
 
 def test_layer_norm_float64() -> None:
