@@ -7,6 +7,7 @@ from jitonnx.computation.lowering import Lowered, Statement
 from jitonnx.ir.dims import product, taking
 from jitonnx.ir.graph import Value
 from jitonnx.plan.ahead import ask_ahead
+from jitonnx.plan.alike import share_kernels
 from jitonnx.plan.choices import Choices
 from jitonnx.plan.fusion import Group, fuse
 from jitonnx.plan.halves import place_halves
@@ -43,6 +44,7 @@ def _planned(lowered: Lowered, target: Target, choices: Choices) -> Plan:
     planner.begin(None)
     _copy_outputs(planner, lowered)
     plan = planner.plan
+    share_kernels(plan.calls)
     ask_ahead(plan.calls)
     used = {tensor.buffer for call in plan.calls for tensor in call.tensors}
     plan.constants = [buffer for buffer in plan.constants if buffer in used]
