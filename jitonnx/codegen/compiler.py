@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from subprocess import Popen
 
 KERNELS_PER_WORKER = 8
-"""Kernels that make starting a further process worth while: about twice its start in compile time, a tenth of a second
-in which this process compiles three or four."""
+"""Kernels that make a further process worth while: they take twice the time of its start."""
+KERNELS_MEANWHILE = 4
+"""Kernels that this process compiles until a further one is ready."""
 BACKGROUND_NICENESS = 5
 """By how much processes that compile behind the runs lower their priority: to about a third of a run's share."""
 
@@ -129,7 +130,7 @@ class _Compilation:
 
     @property
     def _worth_starting(self) -> int:
-        return len(self._codes) // KERNELS_PER_WORKER
+        return max(0, len(self._codes) - KERNELS_MEANWHILE) // KERNELS_PER_WORKER
 
     def _compile_here(self) -> None:
         while not self._errors:

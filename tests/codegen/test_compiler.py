@@ -17,8 +17,10 @@ from jitonnx.target import host
 @pytest.mark.parametrize(
     ("kernels", "threads", "cpus", "behind", "processes"),
     [
-        (7, 4, 4, False, 0),  # this process alone
-        (17, 4, 4, False, 2),
+        (3, 4, 4, False, 0),  # this process alone
+        (11, 4, 4, False, 0),
+        (12, 4, 4, False, 1),
+        (27, 4, 4, False, 2),
         (100, 4, 4, False, 3),
         (100, 1, 4, False, 0),
         (100, 2, 2, True, 1),  # runs take all CPUs
