@@ -502,6 +502,18 @@ def roi_align(shape: Shape, regions: int, size: int, then: str = "", **attribute
     return build
 
 
+def max_roi_pool(shape: Shape, regions: int, size: int) -> Build:
+    """As `roi_align`, of one image."""
+
+    def build(net: Net) -> str:
+        corners = np.sort(np.random.default_rng(1).uniform(0, 1, (regions, 2, 2)), axis=1)
+        rois = np.pad((corners * [shape[3] * 16, shape[2] * 16]).reshape(regions, 4), ((0, 0), (1, 0)))
+        options = {"spatial_scale": 1 / 16, "pooled_shape": [size, size]}
+        return net.node("MaxRoiPool", net.feed(shape), net.feed_array(rois.astype(np.float32)), **options)
+
+    return build
+
+
 def col2im(images: int, channels: int, size: int, block: int, step: int, pad: int) -> Build:
     def build(net: Net) -> str:
         count = ((size + 2 * pad - block) // step + 1) ** 2
