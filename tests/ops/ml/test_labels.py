@@ -52,6 +52,13 @@ LABELS = [
     own("LabelEncoder", 4, FLOATS, keys_floats=[float("nan"), 0.25], values_int64s=[1, 2], default_int64=0),
     own("LabelEncoder", 4, NUMBERS, keys_int64s=[1, 1, 3], values_int64s=[4, 5, 6], note="twice"),
     tensors(TEXTS, strings("a", "b"), np.array([1, 2], np.int16), np.array([42], np.int16)),
+    tensors(
+        NUMBERS.astype(np.int16),
+        np.array([7, 3], np.int16),
+        np.array([1, 2], np.int16),
+        np.array([42], np.int16),
+        expected=np.array([[42, 1, 2], [42, 42, 42]], np.int16),
+    ),
     tensors(FLOATS.astype(np.float64), np.array([np.nan, 0.25, 7]), np.array([1.0, 2.0, 3.0]), np.array([9.0])),
     tensors(
         NUMBERS.astype(np.int32),
