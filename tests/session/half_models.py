@@ -47,7 +47,7 @@ class Builder:
         """The model's bytes, with an input x of `shape`."""
         x, y = helper.make_tensor_value_info("x", self.element, shape), helper.make_empty_tensor_value_info(output)
         graph = helper.make_graph(self._nodes, "half", [x], [y], self._constants)
-        proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+        proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
         return shape_inference.infer_shapes(proto).SerializeToString()
 
 
