@@ -336,8 +336,14 @@ class _QuantisedConvolution(Operator):
             w_zero = to.reshape(w_zero, (w_zero.shape[0], *(1,) * (len(w.shape) - 1)))
         windows = self._windows(x.shape, w.shape)
         weights = _constant(w, w_zero)
-        if weights is not None and self.group == 1 and len(w.shape) in (3, 4) and _fits_kernel(weights, x_zero):
-            return _convolve_bytes(to, x, weights.astype(np.int8), x_zero, windows)
+        small = weights is not None and self.group == 1 and len(w.shape) in (3, 4) and _fits_kernel(weights, x_zero)
+        if weights is not None and small:
+            narrow, middle = _narrowed(weights)
+            sums = _convolve_bytes(to, x, narrow, x_zero, windows)
+            if not middle:
+                return sums
+            total = _convolve_bytes(to, x, np.ones_like(narrow[:1]), x_zero, windows)
+            return to.map(_with_middle(middle), sums, total)
         if weights is not None:
             sizes = np.abs(weights).reshape(*weights.shape[:2], -1).sum(2)
             parts = _exact_parts(sizes, _largest(x.dtype, x_zero))
@@ -499,10 +505,12 @@ def _multiply(to: Lowering, a: Value, a_zero: Value | None, b: Value, b_zero: Va
         return to.reshape(_rows_by_columns(to, left, right), shape)
     if len(b.shape) <= 2 and _fits_kernel(weights, a_zero):
         rows = to.reshape(a, (1, *a.shape)) if len(a.shape) == 1 else a
-        narrow = np.ascontiguousarray(weights.reshape(weights.shape[0], -1), np.int8)
-        operands = (rows, to.constant(narrow), *_scalar(to, a_zero))
-        given = TensorType(DType.INT32, (*rows.shape[:-1], narrow.shape[1]))
-        return to.reshape(to.emit(c.IntegerMatMul(), operands, given), shape)
+        narrow, middle = _narrowed(weights.reshape(weights.shape[0], -1))
+        sums = _multiply_bytes(to, rows, narrow, a_zero)
+        if middle:
+            total = _multiply_bytes(to, rows, np.ones_like(narrow[:, :1]), a_zero)
+            sums = to.map(_with_middle(middle), sums, total)
+        return to.reshape(sums, shape)
     left = _shift(to, a, a_zero, DType.FLOAT)
     matrix = weights[:, None] if weights.ndim == 1 else weights
     sizes = np.abs(matrix.reshape(-1, *matrix.shape[-2:])).swapaxes(1, 2).reshape(-1, matrix.shape[-2])
@@ -560,10 +568,31 @@ def _exact_parts(sizes: np.ndarray, largest: int) -> list[slice]:
 
 
 def _fits_kernel(weights: np.ndarray, zero: Value | None) -> bool:
-    """Whether weights less their zero points are int8, and numbers have one zero point."""
+    """Whether weights less their zero points are int8 plus a number, and the others have one zero point."""
     low, high = _RANGES[DType.INT8]
-    fits = not weights.size or (weights.min() >= low and weights.max() <= high)
-    return bool(fits) and (zero is None or not zero.shape or zero.shape == (1,))
+    fits = not weights.size or int(weights.max()) - int(weights.min()) <= high - low
+    return fits and (zero is None or not zero.shape or zero.shape == (1,))
+
+
+def _narrowed(weights: np.ndarray) -> tuple[np.ndarray, int]:
+    """Weights less their zero points as int8 and a number to add to each: 0 where they are int8 themselves. A kernel's
+    sums are then those of the int8, plus that number times the sum of what a row holds."""
+    if not weights.size:
+        return weights.astype(np.int8), 0
+    least, most = int(weights.min()), int(weights.max())
+    low, high = _RANGES[DType.INT8]
+    middle = 0 if low <= least and most <= high else (least + most + 1) // 2
+    return (weights - middle).astype(np.int8), middle
+
+
+def _with_middle(middle: int) -> e.Expr:
+    return e.operand(0, DType.INT32) + e.operand(1, DType.INT32) * middle
+
+
+def _multiply_bytes(to: Lowering, rows: Value, columns: np.ndarray, zero: Value | None) -> Value:
+    """rows [..., m, k] less their zero point times int8 columns [k, n]."""
+    operands = (rows, to.constant(np.ascontiguousarray(columns)), *_scalar(to, zero))
+    return to.emit(c.IntegerMatMul(), operands, TensorType(DType.INT32, (*rows.shape[:-1], columns.shape[1])))
 
 
 def _scalar(to: Lowering, zero: Value | None) -> tuple[Value, ...]:
@@ -572,7 +601,7 @@ def _scalar(to: Lowering, zero: Value | None) -> tuple[Value, ...]:
 
 
 def _convolve_bytes(to: Lowering, x: Value, weights: np.ndarray, zero: Value | None, windows: Windows) -> Value:
-    """The convolution of an image or a signal, which is an image of one row."""
+    """The convolution with int8 weights of an image or a signal, which is an image of one row."""
     lines = len(x.shape) == 3
     steps = (windows.strides, windows.dilations, windows.before, windows.after)
     if lines:
