@@ -25,12 +25,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+from bench.clocks import CLOCKS, add_clock
+
 CHANNELS, CLASSES, PLACES = 32, 8, 9
 MOST_BOXES = 300
 PAUSE_SECONDS = 0.0005
 """Between turns: the other's threads stop spinning."""
 
-CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 
 Image = np.ndarray
 Run = Callable[[Image], list[np.ndarray]]
@@ -195,7 +196,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--images", type=int, default=200, help="how many (default: 200)")
     parser.add_argument("--side", type=int, default=160, help="pixels of an image's side (default: 160)")
     parser.add_argument("--threads", type=int, default=1, help="default: 1")
-    parser.add_argument("--clock", choices=tuple(CLOCKS), default="wall", help="default: wall")
+    add_clock(parser)
     options = parser.parse_args(arguments)
     print(table(measure(options.images, options.side, options.threads, CLOCKS[options.clock])))
 

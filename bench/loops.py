@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from bench.clocks import CLOCKS, add_clock
 from bench.loop_models import CASES, LoopCase
 
 PAUSE_SECONDS = 0.002
 """Between turns: the other's threads stop spinning."""
-CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 HEAD = f"{'model':44}{'ms':>9}{'us a step':>11}{'onnxruntime':>13}{'ratio':>8}{'differ':>9}"
 
 
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", nargs="+", default=[""], help="parts of models' names")
     parser.add_argument("--threads", type=int, default=1, help="default: 1")
     parser.add_argument("--rounds", type=int, default=20, help="default: 20")
-    parser.add_argument("--clock", choices=tuple(CLOCKS), default="wall", help="default: wall")
+    add_clock(parser)
     options = parser.parse_args(arguments)
     print(HEAD)
     for make in CASES:

@@ -110,7 +110,7 @@ def with_integers(operator: str, shape: Shape, *lists: Sequence[int], **attribut
 
 
 def before_22(build: Build) -> Build:
-    """In the operator set before that one, since which onnxruntime lacks some operators that have not changed."""
+    """The model in operator set 21: onnxruntime lacks some operators in 22, which changed them in types alone."""
 
     def older(net: Net) -> str | list[str]:
         net.opset = 21

@@ -52,7 +52,7 @@ class Machine(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """Where the seconds of a run go beyond the work itself."""
+    """The seconds of a run, and which of them are lost to pieces, bandwidth and the ends of steps."""
 
     total: float
     pieces: float

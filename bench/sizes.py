@@ -39,6 +39,8 @@ from typing import Any
 
 import numpy as np
 
+from bench.clocks import CLOCKS, add_clock
+
 PAUSE_SECONDS = 0.002
 """Between turns: the other's threads stop spinning."""
 SETTLED = 3
@@ -48,7 +50,6 @@ OWN: dict[str, dict[str, list[Any]]] = {
     "recogniser": {"x": [[1, 6], 3, 48, [80, 800]]},
 }
 
-CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
 
 Feeds = dict[str, np.ndarray]
 Run = Callable[[Feeds], list[Any]]
@@ -197,7 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--only", nargs="+", default=[], help="parts of models' names")
     parser.add_argument("--feeds", type=int, default=30, help="how many sizes (default: 30)")
     parser.add_argument("--threads", type=int, default=1, help="default: 1")
-    parser.add_argument("--clock", choices=tuple(CLOCKS), default="wall", help="default: wall")
+    add_clock(parser)
     parser.add_argument("--cache", choices=("empty", "filled", "both"), default="both")
     parser.add_argument("--measure", nargs=2, metavar=("MODEL", "AXES"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)

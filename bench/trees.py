@@ -26,6 +26,8 @@ from typing import Any
 
 import numpy as np
 
+from bench.clocks import CLOCKS, add_clock
+
 FEATURES = 30
 PAUSE_SECONDS = 0.001
 """Between turns: the other's threads stop spinning."""
@@ -97,9 +99,6 @@ def _inputs() -> list[Any]:
     return [("x", FloatTensorType([None, FEATURES]))]
 
 
-CLOCKS: dict[str, Callable[[], float]] = {"wall": time.perf_counter, "cpu": time.process_time}
-
-
 def compare(
     model: bytes, x: np.ndarray, threads: int, seconds: float, clock: Callable[[], float]
 ) -> tuple[float, float, float]:
@@ -145,7 +144,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=0, help="0: as many as there are CPUs")
     parser.add_argument("--only", default="", help="a part of a model's name")
     parser.add_argument("--seconds", type=float, default=0.5, help="for each model and number of rows")
-    parser.add_argument("--clock", choices=CLOCKS, default="wall")
+    add_clock(parser)
     parser.add_argument("--save", type=Path)
     parser.add_argument("--load", type=Path)
     arguments = parser.parse_args()

@@ -1,4 +1,4 @@
-"""From what users feed to sequences, optionals, maps and sparse tensors: lists, a value or None, dicts, and such."""
+"""Feeds are turned into sequences, optionals, maps and sparse tensors: lists, a value or None, dicts, and such."""
 
 from __future__ import annotations
 

@@ -71,8 +71,8 @@ def main(options: argparse.Namespace) -> None:
 
 
 def _of_steps(engine: Any, arrays: Sequence[Any], rounds: int) -> tuple[Any, list[int], list[tuple[str, str, float]]]:
-    """Of a model that runs in steps the seconds of all kernels in order, [kernels], over all iterations of loops; how
-    often each was called; and the nodes on the host: operator, name and seconds. Medians of some rounds."""
+    """What the steps of a model take, medians of some rounds: the seconds of all kernels in order, [kernels], over all
+    iterations of loops; how often each was called; and the nodes on the host, with operator, name and seconds."""
     import numpy as np
 
     if not hasattr(engine, "times"):

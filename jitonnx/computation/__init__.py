@@ -1,1 +1,1 @@
-"""From operators to computations, the vocabulary that the planner knows: what is computed, without saying how."""
+"""Computations, the vocabulary that the planner knows, and operators lowered to it: what is computed, not how."""

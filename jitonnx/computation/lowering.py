@@ -44,7 +44,7 @@ class Lowering:
         self._counter = 0
         self._casts: dict[tuple[Value, DType], Value] = {}
         self.counts: dict[Value, Value] = {}
-        """Of results of `counted`: how many elements there are along the axis whose size only data tells."""
+        """The results of `counted`, each with the number of its elements along the axis whose size only data tells."""
 
     @property
     def wanted(self) -> int:

@@ -104,7 +104,7 @@ def antialias_taps(mode: str, length: DimLike, output: DimLike) -> DimLike:
 def original_coordinates(
     mode: str, length: int, output: int, scale: float, roi: tuple[float, float] | None
 ) -> np.ndarray:
-    """Where in the input (float32) each output position of an axis lies, by ONNX's coordinate transformations.
+    """Places in the input, float32, of all output positions of an axis, by ONNX's coordinate transformations.
 
     Corners are aligned as ONNX does it: the last output's is that of `length * scale` elements, before that is rounded
     to `output` of them.

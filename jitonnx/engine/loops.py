@@ -134,7 +134,7 @@ class LoopStep:
         self._sources: list[tuple[int, int] | None] = [
             (own.index(bound[name].value), bound[name].place) if name in bound else None for name in self._names
         ]
-        """Where the sizes are that an iteration tells: tensor and axis, or `_COUNTED`; None for the others."""
+        """What tells the size of each name in an iteration: tensor and axis, or `_COUNTED`; None if it stays."""
         for place_of_name, name in enumerate(self._names):
             if name in counting:
                 self._sources[place_of_name] = _COUNTED
@@ -288,7 +288,7 @@ class _Loop:
         self._elements = [array.shape[1:] for array in scanned]
         self._rows: list[np.ndarray] = []
         self.seconds: np.ndarray | None = None
-        """Where the time of each kernel is added up, if it is."""
+        """The seconds that each kernel took, added up over iterations; None if nobody asks."""
         self._number, self._goes_on = 0, True
         operator = step.node.operator
         count = len(step._row_kinds)

@@ -129,9 +129,9 @@ class Engine:
         )
         self._engines: KeptJobs[Engine] = KeptJobs(ENGINES_KEPT, workshop)
         self._met: KeptJobs[Engine] = KeptJobs(ENGINES_KEPT, workshop)
-        """By what was assumed of sizes that only a run tells and did not hold in one: what is made for such runs."""
+        """Engines made for runs in which an assumption about sizes did not hold, by that assumption."""
         self._last_met: Engine | None = None
-        """Of these the one that served the last run, if one did: runs are often alike."""
+        """The one of them that served the last run, if one did: it is tried first, as runs are often alike."""
         self._broken: frozenset[str] = frozenset()
         """What did not hold in the runs that this engine is made for."""
         for kept in (self._engines, self._met):

@@ -47,7 +47,7 @@ Array: TypeAlias = "npt.NDArray[np.generic]"
 Message: TypeAlias = "dict[str, Any]"
 
 _OPERATORS = "jitonnx.ops."
-"""Where operators come from that a file can name: those of users are no part of jitonnx."""
+"""The package of the operators that a file can name: those of users are no part of jitonnx."""
 
 
 class NotStorable(Exception):

@@ -217,6 +217,12 @@ def attributes_of(operator: Operator) -> dict[str, Any]:
     return {entry.name: getattr(operator, entry.name) for entry in fields(operator)}  # type: ignore[arg-type]
 
 
+def shared_attributes(operator: Operator, declaration: type[Operator]) -> dict[str, Any]:
+    """The attributes of an operator that another declaration has, too: what one made in its place is given."""
+    names = {entry.name for entry in fields(declaration)}  # type: ignore[arg-type]
+    return {name: value for name, value in attributes_of(operator).items() if name in names}
+
+
 def is_custom(declaration: type[Operator]) -> bool:
     """Whether an operator is a user's."""
     return not declaration.__module__.startswith("jitonnx.ops.")

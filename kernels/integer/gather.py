@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from jitonnx.kernels.integer.spec import STEP, IntegerSpec
+from jitonnx.kernels.integer.spec import IntegerSpec
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Pointer, larger, remainder, smaller
 from jitonnx.kernels.language.simd import convert
@@ -12,12 +12,6 @@ from jitonnx.kernels.language.trace import Traced, select
 from jitonnx.kernels.parts.memory import copy_bytes
 
 _FLIP = 0x80
-
-
-def row_bytes(code: Code, spec: IntegerSpec, depth: Traced) -> Traced:
-    """`IntegerSpec.row_bytes`."""
-    size = (depth + (STEP - 1)) / STEP * (STEP * spec.row_itemsize)
-    return size + select(remainder(size, code.integer(1024)).equals(0), code.integer(STEP), 0)
 
 
 def zero_point(code: Code, spec: IntegerSpec) -> Traced:
@@ -34,9 +28,9 @@ def emit_gather(
     first_row: Traced,
     count: Traced,
     depth: Traced,
-    row_bytes: Traced,
 ) -> None:
     """Rows first_row, …, first_row + count - 1, `row_bytes` apart from the beginning of scratch memory on."""
+    row_bytes = size["row_bytes"]
     x = code.buffer(0, types.int8 if spec.signed else types.uint8)
     scratch = code.scratch(types.uint8)
     elements = _Elements(code, spec)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from jitonnx.kernels.integer.gather import emit_gather, row_bytes, zero_point
+from jitonnx.kernels.integer.gather import emit_gather, zero_point
 from jitonnx.kernels.integer.products import emit_products
 from jitonnx.kernels.integer.spec import IntegerSpec
 from jitonnx.kernels.integer.tiles import configured, emit_tile_products
@@ -54,7 +54,6 @@ class _Integer:
         self.y = code.buffer(4, getattr(types, spec.result))
         size = self.size
         self.depth = size["channels"] * size["kernel_height"] * size["kernel_width"]
-        self.row_bytes = row_bytes(code, spec, self.depth)
         self.panel = (self.depth + (spec.step - 1)) / spec.step * (spec.step * spec.width)
 
     def emit(self, begin: Traced, end: Traced) -> None:
@@ -65,7 +64,7 @@ class _Integer:
             first_row = task / column_tasks * size["task_rows"]
             first_column = remainder(task, column_tasks) * size["task_columns"]
             count = smaller(size["task_rows"], rows - first_row)
-            emit_gather(code, spec, self.size, first_row, count, self.depth, self.row_bytes)
+            emit_gather(code, spec, self.size, first_row, count, self.depth)
             end_column = smaller(first_column + size["task_columns"], size["out_channels"])
             with code.loop(end_column, first_column, spec.width) as column:
                 self._emit_panel(first_row, count, column)
@@ -92,12 +91,12 @@ class _Integer:
     def _write_tile(self, height: int, row: Traced, r: Traced, rows_live: Traced, column: Traced) -> None:
         code, size, spec, vectors = self.code, self.size, self.spec, self.spec.width // self.lanes
         corrections = [self._correction(column + vector * self.lanes) for vector in range(vectors)]
-        x = code.scratch(types.uint8).at(r * self.row_bytes)
+        x = code.scratch(types.uint8).at(r * size["row_bytes"])
         w = self.w.at(column / spec.width * self.panel)
         if spec.multiply == "tiles":
             steps = (self.depth + (spec.step - 1)) / spec.step
-            tile = code.scratch(types.uint8).at(size["task_rows"] * self.row_bytes).to(types.int32)
-            emit_tile_products(code, spec, height, x, self.row_bytes, w, steps, tile)
+            tile = code.scratch(types.uint8).at(size["task_rows"] * size["row_bytes"]).to(types.int32)
+            emit_tile_products(code, spec, height, x, size["row_bytes"], w, steps, tile)
             with code.loop(smaller(rows_live, height), step=_TOGETHER) as i:
                 places = [
                     tile.at((i + j) * spec.width + v * self.lanes) for j in range(_TOGETHER) for v in range(vectors)
@@ -106,7 +105,7 @@ class _Integer:
                 self._finish(_TOGETHER, sums, row + i, column, rows_live - i)
             return
         steps = (self.depth + (spec.group - 1)) / spec.group
-        sums = emit_products(code, spec, height, corrections, x, self.row_bytes, w, steps, self.lanes)
+        sums = emit_products(code, spec, height, corrections, x, size["row_bytes"], w, steps, self.lanes)
         self._finish(height, sums, row, column, rows_live)
 
     def _finish(self, height: int, sums: Sequence[Traced], row: Traced, column: Traced, rows_live: Traced) -> None:

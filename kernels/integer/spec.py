@@ -87,7 +87,7 @@ class IntegerSpec(KernelSpec):
     """Element type of y."""
 
     BUFFERS: ClassVar[tuple[str, ...]] = ("x", "zero", "w", "sums", "y")
-    SIZES: ClassVar[tuple[str, ...]] = (*Given._fields, "task_rows", "task_columns")
+    SIZES: ClassVar[tuple[str, ...]] = (*Given._fields, "task_rows", "task_columns", "row_bytes")
     SETTLED: ClassVar[bool] = True
 
     @property
@@ -122,7 +122,7 @@ class IntegerSpec(KernelSpec):
     def complete(self, sizes: Sequence[int]) -> Sequence[int]:
         """Given and the epilogue's sizes -> SIZES and the epilogue's sizes."""
         given = Given(*sizes[: len(Given._fields)])
-        return [*given, *self.blocks(given), *sizes[len(given) :]]
+        return [*given, *self.blocks(given), self.row_bytes(_depth(given)), *sizes[len(given) :]]
 
     def blocks(self, given: Given) -> tuple[Any, Any]:
         """Rows and columns of a task, in whole tiles: few rows and all columns while the weights stay in the cache,
@@ -144,8 +144,8 @@ class IntegerSpec(KernelSpec):
 
     def scratch_bytes(self, sizes: Sequence[int]) -> int:
         """The task's gathered rows, whole tiles of them, and what runs write behind the last; a tile of sums."""
-        given = Given(*sizes[: len(Given._fields)])
-        return sizes[len(given)] * self.row_bytes(_depth(given)) + 4 * STEP + TILE_BYTES
+        task_rows, _, row_bytes = sizes[len(Given._fields) : len(self.SIZES)]
+        return task_rows * row_bytes + 4 * STEP + TILE_BYTES
 
     def work(self, sizes: Sequence[int]) -> Work:
         given = Given(*sizes[: len(Given._fields)])

@@ -90,6 +90,19 @@ class _RoiAlign:
 
     def region(self, x: Pointer, y: Pointer, axes: tuple[_Samples, _Samples], first: Traced, stop: Traced) -> None:
         """The rows of bins, or channels, first … stop - 1 of a region, whose samples lie by `axes`."""
+        fill = self._largest_bins if self.spec.mode == "max" else self._average_bins
+        fill(x, y, axes, first, stop)
+
+    def _largest_bins(
+        self, x: Pointer, y: Pointer, axes: tuple[_Samples, _Samples], first: Traced, stop: Traced
+    ) -> None:
+        """As `region`, each bin the largest of its samples."""
+        raise NotImplementedError
+
+    def _average_bins(
+        self, x: Pointer, y: Pointer, axes: tuple[_Samples, _Samples], first: Traced, stop: Traced
+    ) -> None:
+        """As `region`, each bin the weighted sum of its window."""
         raise NotImplementedError
 
     def _axes(self, roi: Traced) -> tuple[_Samples, _Samples]:
@@ -247,11 +260,10 @@ class _RoiAlign:
 class _Pixels(_RoiAlign):
     """Vectors along channels."""
 
-    def region(self, x: Pointer, y: Pointer, axes: tuple[_Samples, _Samples], first: Traced, stop: Traced) -> None:
+    def _average_bins(
+        self, x: Pointer, y: Pointer, axes: tuple[_Samples, _Samples], first: Traced, stop: Traced
+    ) -> None:
         code, size = self.code, self.size
-        if self.spec.mode == "max":
-            self._largest_bins(x, y, axes, first, stop)
-            return
         rows, columns = self._rows_and_columns(axes)
         with code.loop(stop, first) as row, code.loop(size["out_width"]) as column:
             target = y.at(row * size["y_row"] + column * size["y_column"])
@@ -306,11 +318,10 @@ class _Pixels(_RoiAlign):
 class _Planes(_RoiAlign):
     """Vectors along columns."""
 
-    def region(self, x: Pointer, y: Pointer, axes: tuple[_Samples, _Samples], first: Traced, stop: Traced) -> None:
+    def _average_bins(
+        self, x: Pointer, y: Pointer, axes: tuple[_Samples, _Samples], first: Traced, stop: Traced
+    ) -> None:
         code, size = self.code, self.size
-        if self.spec.mode == "max":
-            self._largest_bins(x, y, axes, first, stop)
-            return
         rows, columns = self._rows_and_columns(axes)
         line = columns.weights.at(size["width"] * (size["out_width"] + LANES))
         start, end = self._range(columns)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jitonnx.kernels.language import ir, types
@@ -95,19 +94,6 @@ class _Kernel:
     @property
     def start(self) -> float:
         return {"sum": 0.0, "min": float("inf"), "max": float("-inf")}[self.spec.aggregate]
-
-    @contextmanager
-    def going(self, condition: Callable[[], Traced]) -> Iterator[None]:
-        """The block again and again while a condition holds."""
-        builder = self.code.builder
-        head, body, after = (builder.append_basic_block(name) for name in ("while", "do", "done"))
-        builder.branch(head)
-        builder.position_at_end(head)
-        builder.cbranch(condition().value, body, after)
-        builder.position_at_end(body)
-        yield
-        builder.branch(head)
-        builder.position_at_end(after)
 
     # ------------------------------------------------------------ rows side by side
 
@@ -340,7 +326,7 @@ class _Records(_Kernel):
         code = self.code
         variables = [code.variable(place) for place in places]
         left = code.variable(rounds)
-        with self.going(lambda: left.get() > 0):
+        with code.loop_while(lambda: left.get() > 0):
             left.set(left.get() - 1)
             staying: Traced | None = None
             for number, variable in enumerate(variables):
@@ -400,7 +386,7 @@ class _Mixed(_Kernel):
             everywhere = holds_everywhere(builder, (highest < 0).value)
             return Traced(builder, types.boolean, builder.not_(everywhere))
 
-        with self.going(inner):
+        with code.loop_while(inner):
             for number, variable in enumerate(variables):
                 place = variable.get()
                 live = place >= 0

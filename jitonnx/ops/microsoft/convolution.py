@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.operator import shared_attributes
 from jitonnx.ops.composite import Parts
 from jitonnx.ops.microsoft.base import Contributed, activated
 from jitonnx.ops.onnx.arithmetic import Add
@@ -27,14 +28,7 @@ class FusedConv(Contributed):
     strides: tuple[int, ...] | None = None
 
     def compose(self, parts: Parts, x: Value, w: Value, b: Value | None = None, z: Value | None = None) -> Value:
-        conv = Conv(
-            auto_pad=self.auto_pad,
-            dilations=self.dilations,
-            group=self.group,
-            kernel_shape=self.kernel_shape,
-            pads=self.pads,
-            strides=self.strides,
-        )
+        conv = Conv(**shared_attributes(self, Conv))
         y = parts.add(conv, x, w, *([] if b is None else [b]))
         if z is not None:
             y = parts.add(Add(), y, z)

@@ -12,7 +12,7 @@ import numpy as np
 
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.ir.operator import InferenceError
+from jitonnx.ir.operator import InferenceError, shared_attributes
 from jitonnx.ops.composite import Parts
 from jitonnx.ops.microsoft.base import Contributed, of_type
 from jitonnx.ops.onnx.activation import LeakyRelu, Sigmoid
@@ -187,14 +187,7 @@ class QLinearAveragePool(Contributed):
     def compose(
         self, parts: Parts, x: Value, scale: Value, zero: Value | None, y_scale: Value, y_zero: Value | None = None
     ) -> Value:
-        pool = AveragePool(
-            auto_pad=self.auto_pad,
-            ceil_mode=self.ceil_mode,
-            count_include_pad=self.count_include_pad,
-            kernel_shape=self.kernel_shape,
-            pads=self.pads,
-            strides=self.strides,
-        )
+        pool = AveragePool(**shared_attributes(self, AveragePool))
         images = _channels_first(parts, _numbers(parts, x, scale, zero), self.channels_last)
         y = _quantised(parts, parts.add(pool, images), y_scale, y_zero, x.dtype)
         return _channels_behind(parts, y, self.channels_last)
@@ -234,14 +227,7 @@ class QLinearConv(Contributed):
     strides: tuple[int, ...] | None = None
 
     def compose(self, parts: Parts, x: Value, *others: Value) -> Value:
-        conv = _QLinearConv(
-            auto_pad=self.auto_pad,
-            dilations=self.dilations,
-            group=self.group,
-            kernel_shape=self.kernel_shape,
-            pads=self.pads,
-            strides=self.strides,
-        )
+        conv = _QLinearConv(**shared_attributes(self, _QLinearConv))
         y = parts.add(conv, _channels_first(parts, x, self.channels_last), *others)
         return _channels_behind(parts, y, self.channels_last)
 

@@ -21,13 +21,8 @@ KERNEL_AXES, TRANSPOSED_KERNEL_AXES = 3, 2
 """How many spatial axes the kernels for windows take at most; of float, with constant weights."""
 
 
-class _Convolution(Operator):
-    """The attributes that Conv and ConvTranspose share."""
-
-    versions = (1, 11, 22)
-    inputs = ("X", "W", "B?")
-    outputs = ("Y",)
-    types = FLOATS
+class ConvolutionAttributes(Operator):
+    """The attributes of every convolution: of numbers, of integers, and back."""
 
     auto_pad: str = "NOTSET"
     dilations: tuple[int, ...] | None = None
@@ -35,6 +30,15 @@ class _Convolution(Operator):
     kernel_shape: tuple[int, ...] | None = None
     pads: tuple[int, ...] | None = None
     strides: tuple[int, ...] | None = None
+
+
+class _Convolution(ConvolutionAttributes):
+    """What Conv and ConvTranspose share."""
+
+    versions = (1, 11, 22)
+    inputs = ("X", "W", "B?")
+    outputs = ("Y",)
+    types = FLOATS
 
     def _kernel(self, x: Shape, w: Shape) -> Shape:
         """The kernel's spatial size, from W and checked against the attribute."""

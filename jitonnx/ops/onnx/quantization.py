@@ -23,7 +23,7 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import Shape, TensorType, broadcast_shapes
 from jitonnx.ops.base import check_dtype, normalize_axis, same_dtype, widen
-from jitonnx.ops.onnx.convolution import convolve
+from jitonnx.ops.onnx.convolution import ConvolutionAttributes, convolve
 from jitonnx.ops.unfolding import convolve_unfolded
 from jitonnx.ops.windows import Windows, slide, spatial_rank
 
@@ -298,15 +298,8 @@ class QLinearMatMul(Operator):
         return _requantise(to, product, _by_row(to, a_scale, a), b_scale, y_scale, y_zero)
 
 
-class _QuantisedConvolution(Operator):
-    """The attributes of a convolution of integers."""
-
-    auto_pad: str = "NOTSET"
-    dilations: tuple[int, ...] | None = None
-    group: int = 1
-    kernel_shape: tuple[int, ...] | None = None
-    pads: tuple[int, ...] | None = None
-    strides: tuple[int, ...] | None = None
+class _QuantisedConvolution(ConvolutionAttributes):
+    """Convolutions of integers."""
 
     def _windows(self, x: Shape, w: Shape) -> Windows:
         return slide(x[2:], w[2:], self.strides, self.dilations, self.pads, self.auto_pad)

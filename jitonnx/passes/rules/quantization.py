@@ -6,7 +6,7 @@ import numpy as np
 
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Node, Value
-from jitonnx.ir.operator import Operator
+from jitonnx.ir.operator import Operator, shared_attributes
 from jitonnx.ops.onnx.activation import Relu
 from jitonnx.ops.onnx.arithmetic import Add, Clip, Mul
 from jitonnx.ops.onnx.cast import Cast
@@ -39,15 +39,7 @@ def integer_convolution(node: Node, edit: Edit) -> Result:
     scale, by_channel = _scales(numbers, None), _scales(weights, 0)
     if scale is None or by_channel is None or array(weights.inputs[0]) is None:  # type: ignore[arg-type]
         return None
-    operator: Conv = node.operator  # type: ignore[assignment]
-    integer = ConvInteger(
-        auto_pad=operator.auto_pad,
-        dilations=operator.dilations,
-        group=operator.group,
-        kernel_shape=operator.kernel_shape,
-        pads=operator.pads,
-        strides=operator.strides,
-    )
+    integer = ConvInteger(**shared_attributes(node.operator, ConvInteger))
     tail = (1,) * (len(node.output.shape) - 2)
     return _scaled_sums(edit, integer, numbers, weights, (scale * by_channel).reshape(-1, *tail), bias, (-1, *tail))
 
