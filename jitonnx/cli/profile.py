@@ -75,8 +75,10 @@ def _of_steps(engine: Any, arrays: Sequence[Any], rounds: int) -> tuple[Any, lis
     iterations of loops; how often each was called; and the nodes on the host, with operator, name and seconds."""
     import numpy as np
 
+    from jitonnx import errors
+
     if not hasattr(engine, "times"):
-        raise NotImplementedError(
+        raise errors.NotImplemented(
             "an artifact of a model that runs in steps has no times to show: profile the model itself"
         )
     shapes = tuple(array.shape for array in arrays)

@@ -145,6 +145,9 @@ def test_profile_of_a_loop(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     path.write_bytes(smoothing(length=7, width=4).model.SerializeToString())
     out = call(capsys, "profile", str(path), "--dim", "time=7", "--rounds", "2")
     assert "region" in out and "1 steps in" in out
+    artifact = tmp_path / "loop.jitonnx"
+    call(capsys, "compile", str(path), "--dim", "time=7", "-o", str(artifact))
+    assert "profile the model itself" in refusal(capsys, "profile", str(artifact))
 
 
 def test_profile(capsys: pytest.CaptureFixture[str], relu_add: str) -> None:
