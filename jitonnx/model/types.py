@@ -7,6 +7,7 @@ import keyword
 import re
 from dataclasses import field
 
+from jitonnx import errors
 from jitonnx.ir.declaration import Declaration, is_named
 from jitonnx.ir.dims import Dim, variable
 from jitonnx.ir.dtypes import DType
@@ -113,7 +114,7 @@ def value_type(proto: TypeProto, what: str) -> Type:
     key = _dtype(proto.map_type.key_type) if kind == "map_type" else None
     if key is not None:
         return MapType(key, value_type(proto.map_type.value_type, what))
-    raise NotImplementedError(f"{what} is a {type_text(proto)}, which jitonnx does not support yet")
+    raise errors.NotImplemented(f"{what} is a {type_text(proto)}, which jitonnx does not support yet")
 
 
 def _open_shape(tensor: TypeProto.Tensor | TypeProto.SparseTensor) -> Shape | None:

@@ -147,7 +147,7 @@ def test_profile_of_a_loop(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     assert "region" in out and "1 steps in" in out
     artifact = tmp_path / "loop.jitonnx"
     call(capsys, "compile", str(path), "--dim", "time=7", "-o", str(artifact))
-    assert "profile the model itself" in refusal(capsys, "profile", str(artifact))
+    assert "profile the model itself" in refusal(capsys, "profile", str(artifact), "--dim", "time=7")
 
 
 def test_profile(capsys: pytest.CaptureFixture[str], relu_add: str) -> None:

@@ -220,6 +220,14 @@ def test_wrong_models(model: onnx.ModelProto, kind: type[errors.Error], text: st
     assert str(caught.value).startswith(f"[ONNXRuntimeError] : {kind.code} : {kind.label} : ")
 
 
+def test_inputs_of_a_kind_that_is_not_supported() -> None:
+    model = add_model()
+    model.graph.input[0].type.Clear()
+    model.graph.input[0].type.opaque_type.name = "secret"
+    with pytest.raises(errors.NotImplemented, match="graph input 'x' is a opaque"):
+        load(model.SerializeToString())
+
+
 def test_missing_operator_set() -> None:
     model = add_model()
     del model.opset_import[:]
