@@ -1,12 +1,12 @@
 """What every kind of kernel says about itself without being compiled: arguments, tasks, scratch memory, work.
 
-Imports neither LLVM nor anything of ours: the planner and a warm start use it.
+Never imports LLVM: the planner and a warm start use it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from collections.abc import Iterable
+from typing import Any, ClassVar, NamedTuple
 
 from jitonnx.records import dataclass
 
@@ -23,11 +23,12 @@ class KernelSpec:
     """All that a kernel's code depends on, besides the target's vector width and the epilogue.
 
     Subclasses are frozen dataclasses of plain values; equal specs share code. A kernel is called with the pointers
-    named in `BUFFERS` and the integers named in `SIZES`, in this order, followed by those of prologue and epilogue.
+    of `BUFFERS` and the integers of `SIZES`, in this order, followed by those of prologue and epilogue.
     """
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ()
-    SIZES: ClassVar[tuple[str, ...]] = ()
+    BUFFERS: ClassVar[Any] = ()
+    SIZES: ClassVar[Any] = ()
+    """A record that extends another has what `complete` adds behind what the planner gives."""
     SETTLED: ClassVar[bool] = False
     """Whether its loops hold nothing that LLVM should move out of them: a few passes then do for it, which take a tenth
     of the time of all. So it was measured where it is set; depthwise convolutions took up to 1.2 times as long."""
@@ -42,7 +43,11 @@ class KernelSpec:
         """A spec of the library, of plain values, with the same sizes, tasks and work: programs are made with it."""
         return self
 
-    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
+    def given(self, values: Iterable[Any]) -> Any:
+        """The record that `complete` takes, of values in order."""
+        return [*values] if isinstance(self.SIZES, tuple) else self.SIZES.base().make(values)
+
+    def complete(self, sizes: Any) -> Any:
         """The sizes that the kernel is called with, for those that the planner gives: derived ones may be appended.
 
         Called once when a program is made for concrete sizes; `tasks`, `scratch_bytes` and `work` get the result. The
@@ -58,20 +63,20 @@ class KernelSpec:
     @property
     def size_count(self) -> int:
         """How many sizes `complete` returns: where those of prologue and epilogue begin."""
-        return len(self.SIZES)
+        return len(self.SIZES) if isinstance(self.SIZES, tuple) else self.SIZES.WIDTH
 
-    def tasks(self, sizes: Sequence[int]) -> int:
+    def tasks(self, sizes: Any) -> int:
         """Independent pieces of work that threads share out; 0 when there is nothing to do."""
         raise NotImplementedError
 
-    def grain(self, sizes: Sequence[int]) -> int:
+    def grain(self, sizes: Any) -> int:
         """How many tasks a thread should take at a time at least, besides what their time asks for."""
         return 1
 
-    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+    def scratch_bytes(self, sizes: Any) -> int:
         """Bytes of memory that each thread needs for itself."""
         return 0
 
-    def work(self, sizes: Sequence[int]) -> Work:
+    def work(self, sizes: Any) -> Work:
         """Operations and bytes of a call."""
         raise NotImplementedError

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
+from typing import Any
 
 from jitonnx.computation.expr import Expr
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
+from jitonnx.kernels.arguments import Arguments
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.plan.tensor import Tensor
 from jitonnx.records import dataclass
@@ -38,7 +40,7 @@ class KernelCall:
 
     spec: KernelSpec
     tensors: list[Tensor]
-    sizes: list[DimLike]
+    sizes: Sequence[DimLike]
     writes: int
     """How many tensors, from position `first_write` on, are written; the rest are read."""
     first_write: int
@@ -50,6 +52,17 @@ class KernelCall:
     origin: tuple[str, ...] = ()
     reason: str = ""
     notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, spec: KernelSpec, buffers: Arguments, sizes: Arguments, **others: Any) -> KernelCall:
+        """The call with the arguments that its spec names."""
+        if type(buffers) is not spec.BUFFERS or type(sizes) is not spec.SIZES.base():
+            wanted = f"{spec.BUFFERS.__name__} and {spec.SIZES.base().__name__}"
+            given = f"{type(buffers).__name__} and {type(sizes).__name__}"
+            raise TypeError(f"Bug: {type(spec).__name__} is called with {wanted}, and not with {given}")
+        results = buffers.results()
+        assert results == [*range(results[0], results[-1] + 1)], "Bug: the buffers that a kernel writes lie apart"
+        return cls(spec, [*buffers], sizes, len(results), results[0], **others)
 
     @property
     def written(self) -> Sequence[Tensor]:

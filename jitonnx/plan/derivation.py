@@ -77,12 +77,12 @@ def threads_for(nanoseconds: int, tasks: int, threads: int) -> int:
 
 def completed(kind: Kind, numbers: Sequence[int]) -> tuple[int, ...]:
     """The sizes that the kernel of a kind gets for the values of all numbers, its stages' left out."""
-    return tuple(kind.spec.complete([numbers[row] for row in kind.sizes]))
+    return tuple(kind.spec.complete(kind.spec.given([numbers[row] for row in kind.sizes])))
 
 
 def _derive(spec: KernelSpec, given: Sequence[Any], stages: Sequence[Any]) -> tuple[list[Any], tuple[Any, ...]]:
     """The sizes of a call, and its columns from `size_count` on, for integers or recorded ones."""
-    complete = spec.complete(given)
+    complete = spec.complete(spec.given(given))
     tasks = spec.tasks(complete)
     if tasks == 0:
         return [], (0, 0, 1, 1, 0, 0)
@@ -147,7 +147,7 @@ class Derivation:
 def _words(kind: Kind, numbers: Sequence[int]) -> int:
     """How many words the sizes of a kind take, where it has anything to do."""
     given, stages = _given(kind, numbers)
-    return len(kind.spec.complete(given)) + len(stages)
+    return len(kind.spec.complete(kind.spec.given(given))) + len(stages)
 
 
 def _given(kind: Kind, numbers: Sequence[Any]) -> tuple[list[Any], list[Any]]:

@@ -16,7 +16,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from jitonnx.kernels.attention.in_place import Matrix, emit_results, emit_scores
-from jitonnx.kernels.attention.spec import BLOCK_TILES, PADDING, TASK_TILES, TASKS, AttentionSpec
+from jitonnx.kernels.attention.spec import (
+    BLOCK_TILES,
+    PADDING,
+    TASK_TILES,
+    TASKS,
+    AttentionBuffers,
+    AttentionSizes,
+    AttentionSpec,
+)
 from jitonnx.kernels.gemm.copy import emit_copy
 from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.code import Code, Kernel, Pointer, larger, remainder, smaller
@@ -61,22 +69,22 @@ class _Attention:
     def __init__(self, code: Code, spec: AttentionSpec, lanes: int, epilogue: Any) -> None:
         self.code, self.spec, self.lanes, self._epilogue = code, spec, lanes, epilogue
         self.vectors = Vectors(code, types.float32, lanes, None, epilogue)
-        self.size = {name: code.size(number) for number, name in enumerate(spec.SIZES)}
-        self.q, self.k, self.v, _, self.y = (code.buffer(i, types.float32) for i in range(5))
-        self.mask = code.buffer(3, types.int8 if spec.mask == "bool" else types.float32)
-        self.scale = float_from_bits(code, spec.SIZES.index("scale_bits"), types.float32)
-        self.fill = float_from_bits(code, spec.SIZES.index("fill_bits"), types.float32)
+        self.size = code.sizes(AttentionSizes)
+        mask = types.int8 if spec.mask == "bool" else types.float32
+        self.q, self.k, self.v, self.mask, self.y = code.buffers(AttentionBuffers, types.float32, mask=mask)
+        self.scale = float_from_bits(self.size.scale_bits, types.float32)
+        self.fill = float_from_bits(self.size.fill_bits, types.float32)
         self._lay_out_scratch()
 
     def _lay_out_scratch(self) -> None:
         """In the order of AttentionSpec.scratch_bytes."""
         spec, size, height = self.spec, self.size, self.spec.rows[0]
-        key_columns, value_columns = self._packed(size["keys"]), self._packed(size["value_depth"])
+        key_columns, value_columns = self._packed(size.keys), self._packed(size.value_depth)
         self.scores = self.k_panels = self.code.scratch(types.float32)
         if not spec.never_copies:
             slack = PADDING * spec.widths[0]
-            self.v_panels = self.k_panels.at((size["depth"] + PADDING) * key_columns + slack)
-            self.scores = self.v_panels.at((size["keys"] + PADDING) * value_columns + slack)
+            self.v_panels = self.k_panels.at((size.depth + PADDING) * key_columns + slack)
+            self.scores = self.v_panels.at((size.keys + PADDING) * value_columns + slack)
         self.score_row = key_columns + PADDING
         self.results = self.scores.at(self.score_row * (BLOCK_TILES * height))
         self.factors = self.results.at(height * spec.widths[0])
@@ -117,31 +125,31 @@ class _Attention:
 
     def emit(self, begin: Traced, end: Traced) -> None:
         code, size, spec = self.code, self.size, self.spec
-        pairs = size["batch"] * size["heads"]
-        tiles = size["queries"] / spec.rows[0]
+        pairs = size.batch * size.heads
+        tiles = size.queries / spec.rows[0]
         wanted = (pairs + (TASKS - 1)) / larger(pairs, 1)
         blocks = larger(smaller(wanted, tiles / TASK_TILES), 1)
         ready = code.variable(code.integer(-1))
         with code.loop(end, begin) as task:
             number, block = task / blocks, remainder(task, blocks)
-            batch, head = number / size["heads"], remainder(number, size["heads"])
-            kv_head = head * size["kv_heads"] / size["heads"]
-            kv = batch * size["kv_heads"] + kv_head
-            k = self.k.at(batch * size["k_batch"] + kv_head * size["k_head"])
-            v = self.v.at(batch * size["v_batch"] + kv_head * size["v_head"])
+            batch, head = number / size.heads, remainder(number, size.heads)
+            kv_head = head * size.kv_heads / size.heads
+            kv = batch * size.kv_heads + kv_head
+            k = self.k.at(batch * size.k_batch + kv_head * size.k_head)
+            v = self.v.at(batch * size.v_batch + kv_head * size.v_head)
             if not spec.never_copies:
                 needed = ~ready.get().equals(kv)
                 if spec.in_place:
-                    needed = needed & (size["queries"] >= spec.rows[0])
+                    needed = needed & (size.queries >= spec.rows[0])
                 with code.when(needed):
                     self._function("make_ready", [k, v], _Attention._make_ready)
                     ready.set(kv)
             last = (block + 1).equals(blocks)
             first = block * tiles / blocks * spec.rows[0]
-            stop = select(last, size["queries"], (block + 1) * tiles / blocks * spec.rows[0])
-            q = self.q.at(batch * size["q_batch"] + head * size["q_head"])
-            y = self.y.at(batch * size["y_batch"] + head * size["y_head"])
-            mask = self.mask.at(batch * size["mask_batch"] + head * size["mask_head"])
+            stop = select(last, size.queries, (block + 1) * tiles / blocks * spec.rows[0])
+            q = self.q.at(batch * size.q_batch + head * size.q_head)
+            y = self.y.at(batch * size.y_batch + head * size.y_head)
+            mask = self.mask.at(batch * size.mask_batch + head * size.mask_head)
             self._emit_rows(_Head(number, q, k, v, mask, y, first, stop))
 
     def _make_ready(self, k: Pointer, v: Pointer) -> None:
@@ -158,8 +166,8 @@ class _Attention:
 
             self.panels(columns, panel)
 
-        copy(k, self.k_panels, size["depth"], size["keys"], (size["k_column"], size["k_row"]))
-        copy(v, self.v_panels, size["keys"], size["value_depth"], (size["v_row"], size["v_column"]))
+        copy(k, self.k_panels, size.depth, size.keys, (size.k_column, size.k_row))
+        copy(v, self.v_panels, size.keys, size.value_depth, (size.v_row, size.v_column))
 
     def _emit_rows(self, head: _Head) -> None:
         """All query rows of a task, by the highest tile that fits."""
@@ -179,10 +187,10 @@ class _Attention:
         code, size = self.code, self.size
         with code.loop(head.stop, head.first, BLOCK_TILES * height) as start:
             tiles = (smaller(head.stop - start, BLOCK_TILES * height) + (height - 1)) / height
-            seen = size["keys"]
+            seen = size.keys
             if self.spec.causal:
                 end_row = smaller(start + BLOCK_TILES * height, head.stop)
-                seen = larger(smaller(seen, end_row + size["causal_offset"]), 0)
+                seen = larger(smaller(seen, end_row + size.causal_offset), 0)
 
             def row_of(tile: Traced, start: Traced = start) -> Traced:
                 """The first query row of a tile; the last one is moved up to be full, and does some rows again."""
@@ -203,11 +211,11 @@ class _Attention:
 
         def panel(column: Traced, width: int) -> None:
             with self.code.loop(tiles) as tile:
-                a = head.q.at(row_of(tile) * size["q_row"])
-                b, c = self.k_panels.at(column * size["depth"]), self.scores.at(tile * height * self.score_row + column)
-                self._tile(height, width, a, size["q_row"], b, size["depth"], c, self.score_row)
+                a = head.q.at(row_of(tile) * size.q_row)
+                b, c = self.k_panels.at(column * size.depth), self.scores.at(tile * height * self.score_row + column)
+                self._tile(height, width, a, size.q_row, b, size.depth, c, self.score_row)
 
-        self.panels(size["keys"], panel, seen)
+        self.panels(size.keys, panel, seen)
 
     def _in_place(self, height: int) -> bool:
         """Whether tiles of this height read k and v where they lie."""
@@ -217,13 +225,13 @@ class _Attention:
         self, head: _Head, height: int, tiles: Traced, row_of: Callable[[Traced], Traced], seen: Traced
     ) -> None:
         def write(attention: _Attention, q: Pointer, k: Pointer, scores: Pointer, seen: Traced) -> None:
-            code, size, depth = attention.code, attention.size, attention.size["depth"]
-            rows = Matrix(q, size["q_row"], code.integer(height), depth)
-            keys = Matrix(k, size["k_row"], seen, depth)
+            code, size, depth = attention.code, attention.size, attention.size.depth
+            rows = Matrix(q, size.q_row, code.integer(height), depth)
+            keys = Matrix(k, size.k_row, seen, depth)
             emit_scores(code, rows, keys, scores, attention.score_row, attention.lanes)
 
         with self.code.loop(tiles) as tile:
-            q = head.q.at(row_of(tile) * self.size["q_row"])
+            q = head.q.at(row_of(tile) * self.size.q_row)
             scores = self.scores.at(tile * height * self.score_row)
             self._function(f"scores_in_place.{height}", [q, head.k, scores, seen], write)
 
@@ -231,7 +239,7 @@ class _Attention:
         self, height: int, width: int, weights: Pointer, v: Pointer, seen: Traced, columns: Traced
     ) -> None:
         def write(attention: _Attention, weights: Pointer, v: Pointer, seen: Traced, columns: Traced) -> None:
-            rows = Matrix(v, attention.size["v_row"], seen, columns)
+            rows = Matrix(v, attention.size.v_row, seen, columns)
             results, row = attention.results, attention.score_row
             emit_results(attention.code, weights, row, height, rows, results, width, attention.lanes)
 
@@ -249,13 +257,13 @@ class _Attention:
             with code.loop(tiles) as tile:
                 weights = self.scores.at(tile * height * self.score_row)
                 if self._in_place(height):
-                    self._result_in_place(height, width, weights, head.v.at(column), seen, size["value_depth"] - column)
+                    self._result_in_place(height, width, weights, head.v.at(column), seen, size.value_depth - column)
                 else:
-                    b = self.v_panels.at(column * size["keys"])
+                    b = self.v_panels.at(column * size.keys)
                     self._tile(height, width, weights, self.score_row, b, seen, self.results, code.integer(width))
                 row = row_of(tile)
                 place: list[Traced | Pointer] = [
-                    head.y.at(row * size["y_row"]),
+                    head.y.at(row * size.y_row),
                     head.number,
                     tile * height,
                     row,
@@ -263,20 +271,20 @@ class _Attention:
                 ]
                 self._function(f"write.{height}.{width}", place, write)
 
-        self.panels(size["value_depth"], panel)
+        self.panels(size.value_depth, panel)
 
     def _write_results(
         self, height: int, width: int, y: Pointer, number: Traced, local: Traced, row: Traced, column: Traced
     ) -> None:
         """A tile of results, times the factors of their rows, goes to y."""
-        code, lanes, depth = self.code, self.lanes, self.size["value_depth"]
+        code, lanes, depth = self.code, self.lanes, self.size.value_depth
         with code.loop(code.integer(height)) as r:
             factor = code.spread(self.factors.load(local + r), lanes)
             with code.loop(smaller(depth - column, width), 0, lanes) as i:
                 live = depth - column - i
                 value = self.results.load(r * width + i, lanes) * factor
                 value = self.vectors.epilogue(value, number, row + r, column + i, live)
-                y.store(r * self.size["y_row"] + column + i, value, live)
+                y.store(r * self.size.y_row + column + i, value, live)
 
     def _tile(
         self, height: int, width: int, a: Pointer, a_row: Traced, b: Pointer, k: Traced, c: Pointer, c_row: Traced
@@ -306,13 +314,13 @@ class _Attention:
 
     def _emit_softmax(self, head: _Head, height: int, tile: Traced, row: Traced, seen: Traced) -> None:
         """The rows of a tile of scores become weights."""
-        mask = head.mask.at(row * self.size["mask_row"])
+        mask = head.mask.at(row * self.size.mask_row)
 
         def write(attention: _Attention, mask: Pointer, local: Traced, row: Traced, seen: Traced) -> None:
             rows = attention.code.integer(height)
             # Row after row for each pass: the next row need not wait for what goes across this one's lanes.
             with attention.code.loop(rows) as r:
-                attention._write_largest(mask.at(r * attention.size["mask_row"]), local + r, row + r, seen)
+                attention._write_largest(mask.at(r * attention.size.mask_row), local + r, row + r, seen)
             with attention.code.loop(rows) as r:
                 attention._write_weights(local + r, row + r, seen)
 
@@ -322,7 +330,7 @@ class _Attention:
         """How many keys a query row sees."""
         if not self.spec.causal:
             return seen
-        return larger(smaller(seen, row + self.size["causal_offset"] + 1), 0)
+        return larger(smaller(seen, row + self.size.causal_offset + 1), 0)
 
     def _scale(self) -> Traced:
         """What scores are multiplied by: with log2(e), but for a mask, which is added in between."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
@@ -25,6 +25,48 @@ TASK_TILES = 16
 FEW_ROWS = 6
 """Query rows up to which k and v are read where they lie, if their rows have unit stride. Measured with 12 heads of
 1024 keys: 0.41 of the time with copies for one row, 0.58 for three, 0.76 for six."""
+
+
+class AttentionBuffers(Arguments):
+    """Without a mask, its pointer goes unread."""
+
+    q: Buffer
+    k: Buffer
+    v: Buffer
+    mask: Buffer
+    y: Buffer = result()
+
+
+class AttentionSizes(Arguments):
+    """Extents, strides in elements, and numbers."""
+
+    batch: Size
+    heads: Size
+    kv_heads: Size
+    queries: Size
+    keys: Size
+    depth: Size
+    value_depth: Size
+    q_batch: Size
+    q_head: Size
+    q_row: Size
+    k_batch: Size
+    k_head: Size
+    k_row: Size
+    k_column: Size
+    v_batch: Size
+    v_head: Size
+    v_row: Size
+    v_column: Size
+    y_batch: Size
+    y_head: Size
+    y_row: Size
+    mask_batch: Size
+    mask_head: Size
+    mask_row: Size
+    scale_bits: Size
+    causal_offset: Size
+    fill_bits: Size
 
 
 @dataclass(frozen=True)
@@ -57,38 +99,26 @@ class AttentionSpec(KernelSpec):
     in_place: bool = False
     """k_column and v_column are 1, and k and v are read where they lie by tiles of the last height."""
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("q", "k", "v", "mask", "y")
-    """Without a mask, its pointer goes unread."""
-    SIZES: ClassVar[tuple[str, ...]] = (
-        *("batch", "heads", "kv_heads", "queries", "keys", "depth", "value_depth"),
-        *("q_batch", "q_head", "q_row"),
-        *("k_batch", "k_head", "k_row", "k_column"),
-        *("v_batch", "v_head", "v_row", "v_column"),
-        *("y_batch", "y_head", "y_row"),
-        *("mask_batch", "mask_head", "mask_row"),
-        *("scale_bits", "causal_offset", "fill_bits"),
-    )
-    """Extents, strides in elements, and numbers."""
+    BUFFERS: ClassVar[type[AttentionBuffers]] = AttentionBuffers
+    SIZES: ClassVar[type[AttentionSizes]] = AttentionSizes
     SETTLED: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.mask not in MASKS:
             raise ValueError(f"no attention kernel with a mask of kind {self.mask!r}")
 
-    def row_blocks(self, sizes: Sequence[int]) -> int:
+    def row_blocks(self, sizes: AttentionSizes) -> int:
         """Blocks that the query rows of a head are cut into, in whole tiles: only if there are few heads, and not so
         small that making k and v ready, which every block does anew, would count."""
-        batch, heads, _, queries = sizes[:4]
-        wanted = -(-TASKS // larger(1, batch * heads))
-        return larger(1, smaller(wanted, queries // self.rows[0] // TASK_TILES))
+        wanted = -(-TASKS // larger(1, sizes.batch * sizes.heads))
+        return larger(1, smaller(wanted, sizes.queries // self.rows[0] // TASK_TILES))
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        batch, heads, _, queries, _, _, value_depth = sizes[:7]
-        if 0 in (batch, heads, queries, value_depth):
+    def tasks(self, sizes: AttentionSizes) -> int:
+        if 0 in (sizes.batch, sizes.heads, sizes.queries, sizes.value_depth):
             return 0
-        if queries < self.rows[-1]:
-            raise ValueError(f"Bug: attention with tiles of {self.rows} rows can't do {queries}")
-        return batch * heads * self.row_blocks(sizes)
+        if sizes.queries < self.rows[-1]:
+            raise ValueError(f"Bug: attention with tiles of {self.rows} rows can't do {sizes.queries}")
+        return sizes.batch * sizes.heads * self.row_blocks(sizes)
 
     def packed_columns(self, columns: int) -> int:
         """Columns of all panels that `columns` columns are copied to."""
@@ -97,9 +127,9 @@ class AttentionSpec(KernelSpec):
             return columns
         return columns - rest + min(width for width in self.widths if width >= rest)
 
-    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+    def scratch_bytes(self, sizes: AttentionSizes) -> int:
         """Panels of k and of v, a block's scores, a tile of results, a factor for each row."""
-        keys, depth, value_depth = sizes[4:7]
+        keys, depth, value_depth = sizes.keys, sizes.depth, sizes.value_depth
         block = BLOCK_TILES * self.rows[0]
         panels = 0 if self.never_copies else self._panel_elements(keys, depth, value_depth)
         return 4 * (panels + block * (self.packed_columns(keys) + PADDING) + self.rows[0] * self.widths[0] + block)
@@ -113,13 +143,12 @@ class AttentionSpec(KernelSpec):
         panels = (depth + PADDING) * self.packed_columns(keys) + (keys + PADDING) * self.packed_columns(value_depth)
         return panels + 2 * PADDING * self.widths[0]
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        batch, heads, kv_heads, queries, keys, depth, value_depth = sizes[:7]
-        pairs = batch * heads * queries * keys
+    def work(self, sizes: AttentionSizes) -> Work:
+        pairs, columns = sizes.batch * sizes.heads * sizes.queries * sizes.keys, sizes.depth + sizes.value_depth
         if self.causal:
             pairs //= 2
-        elements = batch * (heads * queries + kv_heads * keys) * (depth + value_depth)
-        return Work(pairs * (2 * depth + 2 * value_depth + 20), 4 * elements)
+        elements = sizes.batch * (sizes.heads * sizes.queries + sizes.kv_heads * sizes.keys) * columns
+        return Work(pairs * (2 * columns + 20), 4 * elements)
 
 
 def choose(

@@ -4,8 +4,8 @@ A kernel is a Python function that emits its code as it runs. Its vectors are as
 target's natural width, so one text serves every CPU. `module.emit_module` makes it a C function:
 
     def scale(code: Code, begin: Traced, end: Traced) -> None:
-        x, y = code.buffer(0, types.float32), code.buffer(1, types.float32)
-        columns = code.size(0)
+        x, y = code.buffers(ScaleBuffers, types.float32)
+        columns = code.sizes(ScaleSizes).columns
         with code.loop(end, begin) as row:
             with code.loop(columns, step=lanes) as column:
                 live = columns - column
@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
+from jitonnx.kernels.arguments import Arguments
 from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.llvm import (
     alloca,
@@ -36,6 +37,7 @@ REGISTER_LANE_BYTES = 16
 
 _I64 = ir.IntType(64)
 
+_Record = TypeVar("_Record", bound=Arguments)
 
 Kernel: TypeAlias = "Callable[[Code, Traced, Traced], None]"
 """Emits the code of the tasks [begin, end)."""
@@ -76,6 +78,18 @@ class Code:
         """buffers[index]."""
         address = self._invariant(self._buffers, index)
         return Pointer(self, element, self.builder.bitcast(address, element.memory.as_pointer()))
+
+    def sizes(self, record: type[_Record]) -> _Record:
+        """The kernel's own sizes, loaded here: where only some ways through the kernel come by, they are not known on
+        others."""
+        return record.make([self.size(number) for number in range(record.WIDTH)])
+
+    def buffers(self, record: type[_Record], element: types.Type, **others: types.Type) -> _Record:
+        """The kernel's own buffers, of `element`s; `others`: the elements of some by name."""
+        kinds = [others.pop(name, element) for name in record.names()]
+        if others:
+            raise TypeError(f"Bug: {record.__name__} has no {', '.join(others)}")
+        return record.make([self.buffer(number, kind) for number, kind in enumerate(kinds)])
 
     def scratch(self, element: types.Type) -> Pointer:
         """This thread's own memory."""

@@ -106,7 +106,7 @@ class _Apply(_Step):
         self.spec, code, element = spec, self.code, vectors.element
         self.groups, self.y_image, self.y_pixel = (code.size(i) for i in (5, 6, 7))
         self.scale, self.bias, self.y = (code.buffer(i, element) for i in (2, 3, 4))
-        self.epsilon = float_from_bits(code, 8, element)
+        self.epsilon = float_from_bits(code.size(8), element)
         self.mean = code.scratch(element)
         self.factor = self.mean.at(self.channels)
 

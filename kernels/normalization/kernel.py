@@ -44,7 +44,7 @@ def _emit_rows(spec: LayerNormSpec, vectors: Vectors, begin: Traced, end: Traced
     first, stop = unit_range(code, begin, end, rows, columns)
     together = min(spec.together, lanes)
     epsilon, count = (
-        code.spread(x, together) for x in (float_from_bits(code, 5, element), as_element(columns, element))
+        code.spread(x, together) for x in (float_from_bits(code.size(5), element), as_element(columns, element))
     )
     with code.loop(stop, first, together) as row:
         # Rows that are not there are done as the last one is, at the same time.
@@ -177,7 +177,7 @@ def _emit_groups(spec: GroupNormSpec, vectors: Vectors, begin: Traced, end: Trac
     code, element, lanes = vectors.code, vectors.element, vectors.lanes
     x, scale, bias, y = (code.buffer(i, element) for i in range(len(spec.BUFFERS)))
     _, channels, positions, groups, x_image, x_channel, y_image, y_channel = (code.size(i) for i in range(8))
-    smallest, each = float_from_bits(code, 8, element), channels / groups
+    smallest, each = float_from_bits(code.size(8), element), channels / groups
     count = as_element(each * positions, element)
     with code.loop(end, begin) as task:
         image, first = task / groups, remainder(task, groups) * each

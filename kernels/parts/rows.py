@@ -197,9 +197,9 @@ def as_element(count: Traced, element: types.Type) -> Traced:
     return convert(to_float(count), element)
 
 
-def float_from_bits(code: Code, index: int, element: types.Type) -> Traced:
-    """sizes[index], the bit pattern of a float64, as a float."""
-    return convert(from_bits(code.size(index)), element)
+def float_from_bits(size: Traced, element: types.Type) -> Traced:
+    """A size that is the bit pattern of a float64, as a float."""
+    return convert(from_bits(size), element)
 
 
 def larger_lanes(a: Traced, b: Traced) -> Traced:

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.attention.kernel import build
-from jitonnx.kernels.attention.spec import AttentionSpec, choose
+from jitonnx.kernels.attention.spec import AttentionSizes, AttentionSpec, choose
 from jitonnx.kernels.language import types
 from jitonnx.kernels.normalization.spec import float_bits
 from jitonnx.target import Target, host
@@ -78,19 +79,25 @@ def reference(p: Problem, spec: AttentionSpec) -> np.ndarray:
     return result.transpose(0, 2, 1, 3).reshape(q.shape[0], q.shape[2], -1)
 
 
-def sizes_of(p: Problem, y: np.ndarray) -> list[int]:
-    def steps(a: np.ndarray, count: int) -> list[int]:
-        return [s // a.itemsize for s in a.strides[:count]]
+_NO_MASK = np.broadcast_to(np.zeros(1, np.float32), (1, 1, 1, 1))
+
+
+def sizes_of(p: Problem, y: np.ndarray) -> AttentionSizes:
+    def steps(names: str, a: np.ndarray) -> dict[str, int]:
+        return by_name(names, [s // a.itemsize for s in a.strides[: len(names.split())]])
 
     batch, heads, queries, depth = p.q.shape
     value_depth = p.v.shape[3]
-    mask = [0, 0, 0] if p.mask is None else steps(p.mask, 3)
-    return [
-        *(batch, heads, p.k.shape[1], queries, p.k.shape[2], depth, value_depth),
-        *(*steps(p.q, 3), *steps(p.k, 4), *steps(p.v, 4)),
-        *(y.strides[0] // 4, value_depth, y.strides[1] // 4, *mask),
-        *(float_bits(p.scale), p.causal_offset, float_bits(p.fill)),
-    ]
+    return AttentionSizes(
+        **by_name("batch heads kv_heads queries keys", (batch, heads, p.k.shape[1], queries, p.k.shape[2])),
+        **by_name("depth value_depth", (depth, value_depth)),
+        **steps("q_batch q_head q_row", p.q),
+        **steps("k_batch k_head k_row k_column", p.k),
+        **steps("v_batch v_head v_row v_column", p.v),
+        **by_name("y_batch y_head y_row", (y.strides[0] // 4, value_depth, y.strides[1] // 4)),
+        **steps("mask_batch mask_head mask_row", _NO_MASK if p.mask is None else p.mask),
+        **by_name("scale_bits causal_offset fill_bits", (float_bits(p.scale), p.causal_offset, float_bits(p.fill))),
+    )
 
 
 def run(p: Problem, spec: AttentionSpec, target: Target, pieces: int = 2, epilogue: Any = None, others: Any = ()):

@@ -11,6 +11,8 @@ from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, concrete, evaluate, known, variables
 from jitonnx.ir.dtypes import DType
+from jitonnx.kernels.arguments import by_name
+from jitonnx.kernels.attention.spec import AttentionBuffers, AttentionSizes
 from jitonnx.kernels.attention.spec import choose as choose_attention
 from jitonnx.kernels.gemm.blas import BlasSpec
 from jitonnx.kernels.gemm.choose import choose_gemm, stored_type
@@ -172,10 +174,24 @@ def attention(planner: Planner, group: Group, statement: Statement) -> None:
         empty_rows_zero=computation.masked_rows_zero,
         rows_lie=k.strides[3] == 1 and v.strides[3] == 1,
     )
-    sizes = [batch, heads, k.shape[1], queries, keys, depth, value_depth, *q.strides[:3], *k.strides, *v.strides]
-    sizes += [*y.strides[:3], *(mask.strides[:3] if kind else (0, 0, 0))]
-    sizes += [float_bits(computation.scale), 0, float_bits(-math.inf)]
-    call = KernelCall(spec, [q, k, v, mask, y], list(sizes), 1, 4)
+    sizes = AttentionSizes(
+        batch=batch,
+        heads=heads,
+        kv_heads=k.shape[1],
+        queries=queries,
+        keys=keys,
+        depth=depth,
+        value_depth=value_depth,
+        **by_name("q_batch q_head q_row", q.strides[:3]),
+        **by_name("k_batch k_head k_row k_column", k.strides),
+        **by_name("v_batch v_head v_row v_column", v.strides),
+        **by_name("y_batch y_head y_row", y.strides[:3]),
+        **by_name("mask_batch mask_head mask_row", mask.strides[:3] if kind else (0, 0, 0)),
+        scale_bits=float_bits(computation.scale),
+        causal_offset=0,
+        fill_bits=float_bits(-math.inf),
+    )
+    call = KernelCall.of(spec, AttentionBuffers(q=q, k=k, v=v, mask=mask, y=y), sizes)
     call.label = f"attention {heads} heads, {queries}x{keys}x{depth}"
     call.reason = "; ".join(group.reasons) or "scores stay in cache, heads are read and written where they lie"
     planner.call(call)

@@ -1,0 +1,150 @@
+"""The arguments of kernels by name: each spec declares those that its kernel takes, once, in this order.
+
+    class GemmBuffers(Arguments):
+        a: Buffer
+        b: Buffer
+        c: Buffer = result()
+
+    class GemmGiven(Arguments):
+        m: Size
+        n: Size
+        extents: Sizes = each(8, fill=1)
+
+The planner fills a record with tensors and dimensions, by name: what is left out or unknown is an error there, and one
+that type checkers see. A spec's methods read the record of a program's integers, and a kernel that of its pointers and
+values (`Code.buffers`, `Code.sizes`). A subclass has the places of its base in front: so `complete` adds sizes.
+
+A record is a tuple, flat, of all values. It stands in the place of `typing.NamedTuple`, whose classes cost a start 0.2
+ms for 20 names, which is twenty times as much, since text is compiled for each, and which cannot be extended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:
+
+    def dataclass_transform(**_):
+        """What type checkers are told, and nobody else."""
+        return lambda cls: cls
+
+
+Buffer: TypeAlias = Any
+"""A tensor of a plan; a pointer in code."""
+Size: TypeAlias = Any
+"""An expression over the dimension variables in a plan; an integer of a program; a value in code."""
+Sizes: TypeAlias = Any
+"""As many as `each` says, a tuple of `Size`."""
+
+
+class _Place:
+    """What a declaration says of a name besides it. count: how many places it takes; None: one, which is no tuple."""
+
+    def __init__(self, count: int | None = None, fill: object = None, result: bool = False) -> None:
+        self.count, self.fill, self.result = count, fill, result
+
+
+_ONE = _Place()
+
+
+def result() -> Any:
+    """Declares a buffer that the kernel writes."""
+    return _Place(result=True)
+
+
+def each(count: int, fill: object = None) -> Any:
+    """Declares `count` places under one name, a tuple; fewer values are followed by `fill` if that is given."""
+    return _Place(count, fill)
+
+
+_Record = TypeVar("_Record", bound="Arguments")
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(result, each))
+class Arguments(tuple[Any, ...]):
+    """A tuple of arguments whose places have names."""
+
+    WIDTH: ClassVar[int] = 0
+    """How many values there are."""
+    _places: ClassVar[dict[str, tuple[int, _Place]]] = {}
+    """Of each name: where it begins."""
+
+    def __init_subclass__(cls) -> None:
+        at, cls._places = cls.WIDTH, dict(cls._places)
+        for name in cls.__annotations__:
+            kind = cls.__dict__.get(name, _ONE)
+            where = at if kind.count is None else slice(at, at + kind.count)
+            setattr(cls, name, property(itemgetter(where)))
+            cls._places[name] = at, kind
+            at += 1 if kind.count is None else kind.count
+        cls.WIDTH = at
+
+    if not TYPE_CHECKING:
+
+        def __new__(cls, **given):
+            return cls.make(cls._flat(cls._places, given))
+
+    @classmethod
+    def make(cls: type[_Record], values: Iterable[Any]) -> _Record:
+        """The record of values in order."""
+        record = tuple.__new__(cls, values)
+        if len(record) != cls.WIDTH:
+            raise TypeError(f"Bug: {cls.__name__} has {cls.WIDTH} values, and not {len(record)}")
+        return record
+
+    @classmethod
+    def following(cls: type[_Record], base: Arguments, **added: Any) -> _Record:
+        """The record whose first values are those of `base`, of a base class; `added`: those behind them by name."""
+        names = {name: place for name, place in cls._places.items() if name not in base._places}
+        return cls.make((*base, *cls._flat(names, added)))
+
+    @classmethod
+    def _flat(cls, names: dict[str, tuple[int, _Place]], given: dict[str, Any]) -> list[Any]:
+        if names.keys() != given.keys():
+            wrong = [f"{name} is missing" for name in names.keys() - given.keys()]
+            wrong += [f"there is no {name}" for name in given.keys() - names.keys()]
+            raise TypeError(f"Bug: {cls.__name__}: {', '.join(sorted(wrong))}")
+        flat: list[Any] = []
+        for name, (_, kind) in names.items():
+            if kind.count is None:
+                flat.append(given[name])
+                continue
+            some: Sequence[Any] = given[name]
+            if len(some) > kind.count or (kind.fill is None and len(some) < kind.count):
+                raise TypeError(f"Bug: {cls.__name__}.{name} has {kind.count} values, and not {len(some)}")
+            flat += [*some, *[kind.fill] * (kind.count - len(some))]
+        return flat
+
+    @classmethod
+    def base(cls) -> type[Arguments]:
+        """The record that this one adds places to: what the planner gives, where `complete` makes this of it."""
+        above = cls.__base__
+        return cls if above is Arguments or above is None else above
+
+    @classmethod
+    def place(cls, name: str) -> int:
+        """Where in the tuple a name begins."""
+        return cls._places[name][0]
+
+    @classmethod
+    def results(cls) -> list[int]:
+        """The places of buffers that the kernel writes."""
+        return [at for at, kind in cls._places.values() if kind.result]
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """A name for each place: those of several, with their number."""
+        return [
+            name if kind.count is None else f"{name}[{number}]"
+            for name, (_, kind) in cls._places.items()
+            for number in range(1 if kind.count is None else kind.count)
+        ]
+
+
+def by_name(names: str, values: Iterable[Any]) -> dict[str, Any]:
+    """Values by the names of a text: `**by_name("x_row x_pixel", x.strides[1:])` gives them to a record."""
+    return dict(zip(names.split(), values, strict=True))
