@@ -79,7 +79,9 @@ def emit_accumulate(
     for r, offset in enumerate(offsets):
         spread = splat(builder, builder.load(builder.gep(source, [offset])), lanes)
         if counts[-1] < lanes:
-            spread = _opaque(builder, spread)
+            # LLVM would fill a shorter register from memory, and the long one from that by a shuffle, instead of using
+            # the low half of the long one: 14 x 24 sums reached 75 GFLOP/s on x86, with this 92.
+            spread = _unknown(builder, spread)
         for v in range(vectors):
             a_value = first_lanes(builder, spread, counts[v])
             following.append(_multiply_add(builder, element, a_value, panel[v], current[r * vectors + v]))
@@ -97,20 +99,19 @@ def emit_accumulate(
     return list(ends)
 
 
-def _opaque(builder: ir.IRBuilder, vector: ir.Value) -> ir.Value:
-    """The vector itself, of which LLVM no longer knows where it came from. For x86.
-
-    Of a spread element it would fill a shorter register from memory, and the long one from that by a shuffle, instead
-    of using the low half of the long one: 14 x 24 sums reached 75 GFLOP/s, with this 92.
-    """
-    return builder.asm(ir.FunctionType(vector.type, [vector.type]), "", "=v,0", [vector], side_effect=False)
+_VECTOR_REGISTERS = {"x86_64": "v", "aarch64": "w", "arm64": "w"}
+"""What inline assembly calls a vector register, by the first part of LLVM's triple."""
 
 
-def _after(builder: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
-    """x, of which LLVM knows no more than that it cannot be had before y. No instruction; on x86, else x as it is."""
-    if not builder.module.triple.startswith(("x86_64", "i686")):
-        return x
-    return builder.asm(ir.FunctionType(x.type, [x.type, y.type]), "", "=v,0,v", [x, y], side_effect=False)
+def _unknown(builder: ir.IRBuilder, vector: ir.Value, *after: ir.Value) -> ir.Value:
+    """The vector itself, of which LLVM no longer knows more than that it cannot be had before others. No instruction;
+    as it is on a CPU whose registers have no name here."""
+    kind = _VECTOR_REGISTERS.get(builder.module.triple.partition("-")[0])
+    if kind is None:
+        return vector
+    signature = ir.FunctionType(vector.type, [value.type for value in (vector, *after)])
+    constraints = ",".join([f"={kind}", "0", *[kind] * len(after)])
+    return builder.asm(signature, "", constraints, [vector, *after], side_effect=False)
 
 
 def first_lanes(builder: ir.IRBuilder, vector: ir.Value, count: int) -> ir.Value:
@@ -216,7 +217,7 @@ def emit_finish(
                     where += [builder.add(column, _I64(v * lanes)), _I64(lanes)]
                     x = sums[r * vectors + v]
                     if epilogue.operations >= _CHAINED_OPERATIONS and r >= _CHAINS:
-                        x = _after(builder, x, results[r - _CHAINS])
+                        x = _unknown(builder, x, results[r - _CHAINS])
                     results.append(epilogue.emit(code, x, where))
                 for c_row, y in zip(c_rows, results, strict=True):
                     builder.store(y, _vector_pointer(builder, c_row, v * lanes, lanes)).align = _element_bytes(c)

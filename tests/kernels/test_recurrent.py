@@ -313,7 +313,7 @@ def test_nothing_to_do() -> None:
 @pytest.mark.parametrize(("kind", "linear"), KINDS)
 def test_as_onnxruntime(kind: str, linear: bool) -> None:
     """Bidirectional, with lengths, initial state and biases; LSTM with peepholes."""
-    import onnxruntime
+    onnxruntime = pytest.importorskip("onnxruntime")
     from onnx import TensorProto, helper, numpy_helper
 
     lstm, lanes = kind == "LSTM", host().lanes(4)

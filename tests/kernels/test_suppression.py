@@ -1,12 +1,15 @@
-"""The kernels of NonMaxSuppression against the operator on NumPy and onnxruntime, whose order they keep."""
+"""The kernels of NonMaxSuppression against the operator on NumPy and onnxruntime, whose order they keep.
+
+Where onnxruntime is not at hand, as under an emulator, NumPy alone says what is right.
+"""
 
 from __future__ import annotations
 
 import functools
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
@@ -54,7 +57,9 @@ def suppressed(
 
 
 @functools.cache
-def onnxruntimes(centers: int, thresholded: bool) -> onnxruntime.InferenceSession:
+def onnxruntimes(centers: int, thresholded: bool) -> Any:
+    import onnxruntime
+
     names = ["boxes", "scores", "limit", "overlap", *(["least"] if thresholded else [])]
     node = helper.make_node("NonMaxSuppression", names, ["y"], center_point_box=centers)
     kinds = {"limit": TensorProto.INT64}
@@ -72,8 +77,9 @@ def check(boxes: np.ndarray, scores: np.ndarray, limit: int, overlap: float, lea
         "overlap": np.float32([overlap]),
         **({} if least is None else {"least": np.float32([least])}),
     }
-    (expected,) = onnxruntimes(centers, least is not None).run(None, feeds)
-    np.testing.assert_array_equal(NonMaxSuppression(center_point_box=centers).evaluate(*feeds.values()), expected)
+    expected = NonMaxSuppression(center_point_box=centers).evaluate(*feeds.values())
+    if find_spec("onnxruntime"):
+        np.testing.assert_array_equal(expected, onnxruntimes(centers, least is not None).run(None, feeds)[0])
     for target in TARGETS:
         for pieces in (1, 2):
             found = suppressed(boxes, scores, limit, overlap, least, centers, target, pieces)

@@ -12,9 +12,8 @@ from jitonnx.ir.forest import EQUAL, GREATER, LESS, UNORDERED, Forest
 from jitonnx.kernels.trees.kernel import build
 from jitonnx.kernels.trees.spec import MixedTreesSpec, TreesSpec
 from jitonnx.plan.forests import packed
-from jitonnx.target import host, named
 from tests.kernels.harness import Compiled
-from tests.targets import skip_unless_run_here
+from tests.targets import named, skip_unless_run_here
 
 LEQ, LT, GT = LESS | EQUAL, LESS, GREATER
 ANY = (LEQ, LT, GT, EQUAL, LESS | GREATER | UNORDERED, LEQ | UNORDERED, GREATER | EQUAL)
@@ -59,12 +58,12 @@ def forest(
 
 @functools.cache
 def compiled(spec: TreesSpec | MixedTreesSpec, cpu: str) -> Compiled:
-    target = host() if cpu == "host" else named(cpu)
+    target = named(cpu)
     return Compiled(build(spec, target.lanes(4)), target)
 
 
 def run(given: Forest, aggregate: str, x: np.ndarray, cpu: str, pieces: int = 1) -> tuple[Any, np.ndarray]:
-    target = host() if cpu == "host" else named(cpu)
+    target = named(cpu)
     skip_unless_run_here(target)
     spec, arrays = packed(given, aggregate, target.lanes(4))
     out = np.full((len(x), given.target_count), 77, x.dtype)
