@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 import weakref
 from collections import deque
@@ -19,6 +20,10 @@ from jitonnx import forks
 from jitonnx.errors import Error, Fail
 
 _T = TypeVar("_T")
+
+TURN_SECONDS = 5e-4
+"""How long a job keeps Python's lock (the GIL) from a run that wants it. Python's default is 5 ms, a hundred times what
+a run of a small model takes."""
 
 EXIT_SECONDS = 2.0
 """How long the end of the interpreter waits for a job to notice that it is called off."""
@@ -139,6 +144,13 @@ class _Thread:
         self._jobs: deque[Job] = deque()
         self._thread: threading.Thread | None = None
         self._doing: Job | None = None
+        self._turn = 0.0
+        """How long a turn was in this process before there were jobs, while there are any."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it is this thread."""
+        return self._thread is threading.current_thread()
 
     def add(self, job: Job) -> None:
         with self._lock:
@@ -148,14 +160,23 @@ class _Thread:
                 self._thread.start()
 
     def _run(self) -> None:
+        self._turn = sys.getswitchinterval()
+        sys.setswitchinterval(min(self._turn, TURN_SECONDS))
         while True:
             with self._lock:
                 if not self._jobs:
+                    self.give_turns_back()
                     self._thread = self._doing = None
                     return
                 job = self._doing = self._jobs.popleft()
             job.work()
             del job
+
+    def give_turns_back(self) -> None:
+        """Let turns be as long as they were, unless somebody else has changed them meanwhile."""
+        if self._turn > TURN_SECONDS and abs(sys.getswitchinterval() - TURN_SECONDS) < 1e-6:
+            sys.setswitchinterval(self._turn)
+        self._turn = 0.0
 
     def stop(self) -> None:
         """Call everything off and wait a little, so that no native code is cut short when the interpreter ends."""
@@ -168,44 +189,22 @@ class _Thread:
             thread.join(EXIT_SECONDS)
 
 
-class FirstRuns:
-    """First runs that NumPy does while code is compiled: a block each. Processes that compile wait until they are over.
-
-    NumPy's BLAS waits for its threads by spinning; one that is off its CPU for a compiler holds up all of them at every
-    product. Later runs have to share the CPUs, or code would never be ready for who runs without a pause.
-    """
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._over = threading.Condition()
-
-    def __enter__(self) -> None:
-        with self._over:
-            self._count += 1
-
-    def __exit__(self, *error: object) -> None:
-        with self._over:
-            self._count -= 1
-            self._over.notify_all()
-
-    def wait(self, stop: threading.Event) -> None:
-        """Return when there is none, or soon after `stop` is set."""
-        with forks.safepoint, self._over:
-            while self._count and not stop.is_set():
-                self._over.wait(LOOK_SECONDS)
+def behind_runs() -> bool:
+    """Whether this is the thread that does the jobs: who works there leaves the CPUs to the runs."""
+    return _thread.is_current
 
 
 LOOK_SECONDS = 0.02
 """How often who waits looks whether it should stop."""
 
 _thread = _Thread()
-first_runs = FirstRuns()
 _resuming = forks.lock()
 
 
 def _after_fork() -> None:
-    global _thread, first_runs
-    _thread, first_runs = _Thread(), FirstRuns()
+    global _thread
+    _thread.give_turns_back()
+    _thread = _Thread()
 
 
 forks.in_child(_after_fork)

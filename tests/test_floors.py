@@ -17,7 +17,7 @@ ALLOWED = {
     "gradient": {"ir", "computation", "ops"},
     "model": {"proto", "ir", "ops", "gradient", "errors", "metadata", "records", "forks"},
     "passes": {"ir", "ops", "mapped", "records"},
-    "kernels": {"target", "mapped", "records", "forks"},
+    "kernels": {"target", "mapped", "records", "forks", "jobs"},
     "plan": {"ir", "computation", "kernels", "runtime", "target", "errors", "mapped", "records", "forks"},
     "codegen": {
         "ir",

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
-from jitonnx import forks, jobs
+from jitonnx import forks
 from jitonnx.codegen.code import Code
 from jitonnx.jobs import LOOK_SECONDS, StoppedError
 from jitonnx.runtime.cache import KernelCache
@@ -160,13 +160,11 @@ class _Compilation:
         """
         code: Code | None = None
         try:
-            self._make_way()
             with forks.critical, _worker(BACKGROUND_NICENESS if self._behind else 0) as (requests, answers):
                 if not self._answered(answers, starting=True):
                     return
                 _receive(answers)
                 while not self._errors:
-                    self._make_way()
                     code = self._todo.get_nowait()
                     _send(requests, (code, code.symbol(self._target), self._target))
                     if not self._answered(answers):
@@ -182,11 +180,6 @@ class _Compilation:
             self._errors.append(CompileError(f"the process compiling {what} ended early: killed, or short of memory?"))
         except CompileError as error:
             self._errors.append(error)
-
-    def _make_way(self) -> None:
-        """Behind the runs, wait for first runs to be over."""
-        if self._behind:
-            jobs.first_runs.wait(self._stop)
 
     def _answered(self, answers: IO[bytes], starting: bool = False) -> bool:
         """Wait for something to read; False if nobody wants it any more."""

@@ -7,11 +7,10 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from jitonnx import forks, jobs
+from jitonnx import forks
 from jitonnx.engine.outstanding import Outstanding
 from jitonnx.engine.pipeline import Engine, Settings
 from jitonnx.engine.ready import Ready, Runner, shape_of
-from jitonnx.interpreter import on_numpy
 from jitonnx.ir.extract import specialise
 from jitonnx.ir.graph import Graph
 from jitonnx.jobs import Job, Workshop
@@ -36,7 +35,7 @@ class BackgroundEngine:
         self._graph: Graph | None = graph
         self._engine: Engine | None = None
         self._logger = logger
-        self._outstanding = outstanding = Outstanding()
+        self._outstanding = outstanding = Outstanding(settings.threads)
         self._shapes: dict[Shapes, None] = {}
         """Of the runs that were evaluated on NumPy."""
 
@@ -90,13 +89,9 @@ class BackgroundEngine:
         if engine is not None:
             return engine.run(inputs)
         assert graph is not None, "Bug: there is neither an engine nor a graph"
-        first = self._outstanding.count_numpy_run() == 1
         with self._lock:
             self._shapes[tuple(shape_of(array) for array in inputs)] = None
-        if not first:
-            return on_numpy(graph, inputs)
-        with jobs.first_runs:
-            return on_numpy(graph, inputs)
+        return self._outstanding.on_numpy(graph, inputs)
 
     def _keep(self, made: Engine | None) -> Engine | None:
         if made is None:

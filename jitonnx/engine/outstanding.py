@@ -4,30 +4,41 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jitonnx import forks
+from jitonnx.interpreter import on_numpy
+from jitonnx.ir.graph import Graph
+from jitonnx.runtime import blas
+from jitonnx.runtime.threads import allowed_cpus
 
 if TYPE_CHECKING:
     from jitonnx.engine.kept import KeptJobs
 
 
 class Outstanding:
-    """What is outstanding of an engine and of all engines that are made of it, and the runs that did without."""
+    """What is outstanding of an engine and of all engines that are made of it, and the runs that do without.
 
-    def __init__(self) -> None:
+    threads: that runs may take.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
         self._lock = forks.lock()
         self.numpy_runs = 0
         """Runs that were evaluated on NumPy, in whole or in part, because there was no code for them."""
         self._kept: weakref.WeakSet[KeptJobs[Any]] = weakref.WeakSet()
         self._counts: list[list[int]] = []
 
-    def count_numpy_run(self) -> int:
-        """Count a run that is evaluated on NumPy; returns how many there are."""
+    def on_numpy(self, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+        """The graph's outputs in a run that there is no code for. Where there are several CPUs, one is left to what
+        compiles: beside threads that wait for each other by spinning, it would hardly come to it.
+        """
         with self._lock:
             self.numpy_runs += 1
-            return self.numpy_runs
+        with blas.limited(max(1, min(self._threads, allowed_cpus() - 1))):
+            return on_numpy(graph, inputs)
 
     def watch(self, kept: KeptJobs[Any]) -> None:
         """Count what is to be made and kept there."""

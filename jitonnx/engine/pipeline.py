@@ -32,7 +32,6 @@ from jitonnx.engine.schedule_message import Told
 from jitonnx.engine.timing import Times
 from jitonnx.engine.unforeseen import Unforeseen
 from jitonnx.errors import Fail, InvalidArgument
-from jitonnx.interpreter import on_numpy
 from jitonnx.ir.assumptions import Assumptions, Pair, holds
 from jitonnx.ir.bodies import left_to_sizes
 from jitonnx.ir.dims import Dim, DimLike, concrete, variable, variables
@@ -116,7 +115,7 @@ class Engine:
         table_bytes, frame_bytes = split_memory(settings.program_bytes)
         self.frames = frames or FramePool(frame_bytes, settings.denormals_as_zero)
         self.settings, self.cache, self.progress, self.workshop = settings, cache, progress, workshop
-        self.stop, self.outstanding = stop, outstanding or Outstanding()
+        self.stop, self.outstanding = stop, outstanding or Outstanding(settings.threads)
         self.target = settings.target or host()
         self.foreign = self.target.needed.problem() if settings.target else None
         """Why this machine cannot run the code; None if it can. Code for other CPUs is made to be saved."""
@@ -278,8 +277,7 @@ class Engine:
             engine = engine._other(shapes)
         if engine is None:
             assert self._source is not None
-            self.outstanding.count_numpy_run()
-            return on_numpy(self._source, inputs)
+            return self.outstanding.on_numpy(self._source, inputs)
         if engine.schedule is not None:
             return engine._follow(engine.sizes(shapes) or {}, inputs)
         ready = engine.program(shapes)
@@ -321,9 +319,8 @@ class Engine:
         except Unforeseen as error:
             engine = self._made_after(error)
         if engine is None:
-            self.outstanding.count_numpy_run()
             assert self._source is not None, "Bug: what a run tells was not checked before it"
-            return on_numpy(self._source, inputs)
+            return self.outstanding.on_numpy(self._source, inputs)
         self._last_met = engine
         return engine.run(inputs)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from jitonnx import forks
+from jitonnx import forks, jobs
 
 _OWN_BYTES = 256 << 10
 """Arrays below lie in memory of NumPy's; blocks would round small models up to whole huge pages."""
@@ -79,12 +79,12 @@ def _new_block(size: int) -> np.ndarray:
 
 
 def for_each(work: Callable[[int], None], parts: int, size: int) -> None:
-    """work(0) … work(parts - 1) on as many threads as there are CPUs and `size` bytes are worth.
+    """work(0) … work(parts - 1) on as many threads as there are CPUs and `size` bytes are worth; behind runs on one.
 
     Parts write to places of their own, and NumPy lets go of the GIL while it copies. The first error is raised when
     all threads have ended.
     """
-    threads = min(parts, _allowed_cpus(), size // _THREAD_BYTES + 1)
+    threads = 1 if jobs.behind_runs() else min(parts, _allowed_cpus(), size // _THREAD_BYTES + 1)
     if threads <= 1:
         for part in range(parts):
             work(part)

@@ -9,15 +9,22 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import jitonnx
+from jitonnx import jobs
+from jitonnx.codegen import compiler
+from jitonnx.engine import outstanding
 from jitonnx.engine.pipeline import Engine
 from jitonnx.errors import Fail, InvalidArgument, ModelRequiresCompilation
 from jitonnx.jobs import Job, StoppedError, Workshop
+from jitonnx.kernels.parts import packing
 from tests.session import models
 from tests.session.models import model, node, tensor
 
@@ -131,6 +138,79 @@ def test_deleting_calls_off_the_background(empty_cache: Path) -> None:
     del session
     with pytest.raises(Fail, match=r"called off|compiling stopped"):
         engine.wait()
+
+
+def test_runs_behind_the_compile_are_never_evaluated_on_numpy(empty_cache: Path) -> None:
+    """The first run that begins when the compile has ended finds the code, and so do all that follow, of any size."""
+    session = jitonnx.InferenceSession(layers(), options("background"))
+    ended = threading.Event()
+
+    def wait() -> None:
+        session.wait_until_compiled()
+        ended.set()
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    behind, on_numpy = 0, []
+    while behind < 20:
+        late, before = ended.is_set(), session.compile_status.numpy_runs
+        session.run(None, feeds(4 + behind))
+        behind += late
+        on_numpy.append(session.compile_status.numpy_runs > before)
+        assert not (late and on_numpy[-1])
+    waiter.join()
+    assert on_numpy[0] and on_numpy == sorted(on_numpy, reverse=True)
+
+
+@pytest.mark.parametrize(("cpus", "threads", "helpers"), [(1, 1, 1), (2, 2, 1), (4, 2, 2), (8, 1, 1)])
+def test_a_compile_in_the_background_leaves_the_cores_to_the_runs(
+    cpus: int, threads: int, helpers: int, empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What compiles are processes of low priority, as many as there are CPUs that runs leave, and one at least."""
+    drivers: list[object] = []
+    priorities: list[int] = []
+    drive, receive = compiler._Compilation._drive_worker, compiler._receive
+
+    def driven(self: compiler._Compilation) -> None:
+        drivers.append(self)
+        drive(self)
+
+    def received(stream: Any) -> Any:
+        answer = receive(stream)
+        priorities.extend(os.getpriority(os.PRIO_PROCESS, process.pid) for process in list(compiler._workers))
+        return answer
+
+    monkeypatch.setattr(compiler, "allowed_cpus", lambda: cpus)
+    monkeypatch.setattr(compiler._Compilation, "_drive_worker", driven)
+    monkeypatch.setattr(compiler._Compilation, "_compile_here", None)
+    monkeypatch.setattr(compiler, "_receive", received)
+    made = options("background")
+    made.intra_op_num_threads = threads
+    session = jitonnx.InferenceSession(layers(), made)
+    assert session.wait_until_compiled()
+    assert len(drivers) == helpers
+    low = os.getpriority(os.PRIO_PROCESS, 0) + compiler.BACKGROUND_NICENESS
+    assert priorities and set(priorities) == {min(low, 19)}
+
+
+@pytest.mark.parametrize(("cpus", "threads", "expected"), [(1, 1, 1), (2, 2, 1), (8, 4, 4), (8, 8, 7)])
+def test_runs_on_numpy_leave_a_core_to_the_compile(
+    cpus: int, threads: int, expected: int, empty_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[int] = []
+
+    @contextmanager
+    def limited(number: int) -> Iterator[None]:
+        limits.append(number)
+        yield
+
+    monkeypatch.setattr(outstanding, "allowed_cpus", lambda: cpus)
+    monkeypatch.setattr(outstanding.blas, "limited", limited)
+    made = options("background")
+    made.intra_op_num_threads = threads
+    session = jitonnx.InferenceSession(layers(), made)
+    session.run(None, feeds())
+    assert session.compile_status.numpy_runs == 1 and limits == [expected]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
@@ -288,6 +368,25 @@ def test_an_interrupt_or_the_end_of_the_interpreter_ends_compiling(mode: str, tm
 
 
 # ------------------------------------------------------------------------------------------------ jobs
+
+
+def test_a_job_leaves_the_cores_and_pythons_lock_to_the_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "_allowed_cpus", lambda: 4)
+
+    def packers() -> int:
+        found = set()
+        packing.for_each(lambda part: found.add(threading.get_ident()), 64, 1 << 30)
+        return len(found)
+
+    def work(stop: threading.Event) -> tuple[bool, int, float]:
+        return jobs.behind_runs(), packers(), sys.getswitchinterval()
+
+    before = sys.getswitchinterval()
+    assert Workshop().submit(work).wait() == (True, 1, pytest.approx(jobs.TURN_SECONDS))
+    assert not jobs.behind_runs()
+    while jobs._thread._thread is not None:
+        time.sleep(0.001)
+    assert sys.getswitchinterval() == before
 
 
 def test_jobs_are_done_in_turn_and_stop_with_their_workshop() -> None:
