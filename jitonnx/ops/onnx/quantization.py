@@ -262,7 +262,11 @@ class MatMulInteger(Operator):
 
 
 class QLinearMatMul(Operator):
-    """MatMulInteger's product times a_scale * b_scale / y_scale, rounded, plus y_zero_point, as y_zero_point's type."""
+    """MatMulInteger's product times a_scale * b_scale / y_scale, rounded, plus y_zero_point, as y_zero_point's type.
+
+    Where any of them is an 8-bit float, which ONNX lists without a word about it: what DequantizeLinear, MatMul and
+    QuantizeLinear give, with the zero points of all three.
+    """
 
     versions = (10, 21)
     inputs = ("a", "a_scale", "a_zero_point", "b", "b_scale", "b_zero_point", "y_scale", "y_zero_point")
@@ -271,13 +275,6 @@ class QLinearMatMul(Operator):
 
     def infer(self, a: Value, a_scale: Value, a_zero: Value, b: Value, *others: Value) -> TensorType:
         b_scale, b_zero, _, y_zero = others
-        for value in (a, a_zero, b, b_zero, y_zero):
-            if value.dtype in _FLOAT8:
-                raise InferenceError(
-                    f"{value.name!r} is of type {value.dtype.text}: ONNX does not define products of 8-bit floats; use "
-                    "DequantizeLinear and MatMul"
-                )
-            check_dtype(value, _BYTES)
         same_dtype(a, a_zero)
         same_dtype(b, b_zero)
         _check_places(a, b, a_zero, b_zero)
@@ -286,14 +283,24 @@ class QLinearMatMul(Operator):
 
     def evaluate(self, a: np.ndarray, a_scale: np.ndarray, a_zero: np.ndarray, *others: np.ndarray) -> np.ndarray:
         b, b_scale, b_zero, y_scale, y_zero = others
-        product = _multiplied(_shifted(a, _of_rows(a_zero, a.ndim)), _shifted(b, b_zero))
+        of_rows = _of_rows(a_zero, a.ndim)
+        if of_numpy(a.dtype) in _FLOAT8 or of_numpy(b.dtype) in _FLOAT8:
+            wide = np.float32
+            product = (a.astype(wide) - of_rows.astype(wide)) @ (b.astype(wide) - b_zero.astype(wide))
+        else:
+            product = _multiplied(_shifted(a, of_rows), _shifted(b, b_zero))
         scale = widen(_of_rows(a_scale, a.ndim)) * widen(b_scale) / widen(y_scale)
-        low, high = _RANGES[of_numpy(y_zero.dtype)]
-        y = np.rint(product.astype(np.float32) * scale) + y_zero.astype(np.float32)
-        return np.clip(y, low, high).astype(y_zero.dtype)
+        quotient, result = product.astype(np.float32) * scale, of_numpy(y_zero.dtype)
+        if result in _FLOAT8:
+            return _to_narrow_float(quotient + y_zero.astype(np.float32), result, True)
+        low, high = _RANGES[result]
+        y = np.rint(quotient) + y_zero.astype(np.float32)
+        return np.clip(np.where(np.isnan(y), low, y), low, high).astype(y_zero.dtype)
 
-    def lower(self, to: Lowering, a: Value, a_scale: Value, a_zero: Value, *others: Value) -> Value:
+    def lower(self, to: Lowering, a: Value, a_scale: Value, a_zero: Value, *others: Value) -> Any:
         b, b_scale, b_zero, y_scale, y_zero = others
+        if not {a.dtype, b.dtype, y_zero.dtype} <= _BYTES:
+            return to.host(self, (a, a_scale, a_zero, *others), (self.infer(a, a_scale, a_zero, *others),))
         product = _multiply(to, a, _by_row(to, a_zero, a), b, b_zero)
         return _requantise(to, product, _by_row(to, a_scale, a), b_scale, y_scale, y_zero)
 

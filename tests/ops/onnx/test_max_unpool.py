@@ -33,7 +33,8 @@ CASES: list[Case] = [
          strides=[2] * 3),
     case("MaxUnpool", 11, *pooled(1, 2, 3, 3, kernel_shape=[2, 2]), kernel_shape=[2, 2]),
     *(
-        case("MaxUnpool", 22, X, PLACES, ints(2, 3, *size), **HALVED, constants=constants, by_reference=True)
+        case("MaxUnpool", version, X, PLACES, ints(2, 3, *size), **HALVED, constants=constants, by_reference=True)
+        for version in (9, 11, 22)
         for size in ((4, 6), (5, 6), (7, 9))
         for constants in ((2,), ())
     ),

@@ -1,5 +1,6 @@
 """Quantised numbers: rounding and saturation, scales by tensor, axis and block, exact sums of integers."""
 
+import itertools
 from typing import Any
 
 import ml_dtypes
@@ -31,6 +32,7 @@ def finite(dtype: Any) -> tuple[float, float]:
 
 
 U8, S8 = np.uint8, np.int8
+FLOAT8 = (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2, ml_dtypes.float8_e5m2fnuz)
 WIDE = np.array([0.1, -3.0, 447.0, 1e5, -1e6, 0.0], np.float32)
 QUANTIZE = [
     *(
@@ -115,7 +117,24 @@ DEQUANTIZE = [
 A, B = whole(3, 4), whole(4, 5, dtype=S8)
 ROWS, COLUMNS = whole(3), whole(5, dtype=S8)
 Q = (A, scale(0.1), U8(7), B, scale(0.2), S8(-3), scale(9.0), U8(30))
+
+
+def quantised_product(of_a: Any, of_b: Any, of_y: Any) -> Case:
+    """Of 8-bit floats, and of these with integers: the products are whole numbers, what is too large saturates."""
+    a, b = np.array([[2, 1], [0, 6], [-7, 28]]).astype(of_a), np.array([[3, 1], [-4, 5]]).astype(of_b)
+    y = (a.astype(np.float32) - 1) @ (b.astype(np.float32) - 2) * 8
+    if np.dtype(of_y).kind in "iu":
+        expected = np.clip(y + 3, *((info := np.iinfo(of_y)).min, info.max)).astype(of_y)
+    else:
+        expected = np.clip(y + 3, *finite(of_y)).astype(of_y)
+    zeros = (np.array(zero, kind) for zero, kind in ((1, of_a), (2, of_b), (3, of_y)))
+    (a_zero, b_zero, y_zero), scales = zeros, (scale(2.0), scale(1.0), scale(0.25))
+    inputs = (a, scales[0], a_zero, b, scales[1], b_zero, scales[2], y_zero)
+    return case("QLinearMatMul", 21, *inputs, expected=expected, widen=False, rtol=0)
+
+
 PRODUCTS = [
+    *(quantised_product(*types) for types in itertools.product((np.int8, *FLOAT8), repeat=3)),
     *(
         case("MatMulInteger", 10, a, b, *zeros)
         for a, b in ((A, B), (whole(2, 3, 4), whole(2, 4, 5)), (whole(4), whole(4, 3)), (A[:0], B))

@@ -96,16 +96,8 @@ def first_version(kind: str, version: int, **options: Any) -> Case:
 
 
 CASES += [first_version(kind, 1) for kind in VERSIONS]
-CASES.append(
-    case(
-        "GRU",
-        3,
-        *operands("GRU")[:3],
-        hidden_size=HIDDEN,
-        linear_before_reset=1,
-        outputs=2,
-    )
-)
+CASES.append(case("GRU", 3, *operands("GRU")[:3], hidden_size=HIDDEN, linear_before_reset=1, outputs=2))
+CASES.append(first_version("GRU", 3, linear_before_reset=1))
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

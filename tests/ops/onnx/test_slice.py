@@ -31,6 +31,7 @@ CASES: list[Case] = [
     case("Slice", 1, X, starts=[1, 0], ends=[3, 2], axes=[1, 2]),
     case("Slice", 1, X, starts=[0, -3], ends=[2, -1], expected=X[:2, -3:-1]),
     *(sliced([1], [3], [1], opset=version) for version in (10, 11, 13)),
+    *(sliced([1, 4], [3, 0], [1, 2], [1, -2], opset=version) for version in (10, 11, 13)),
     sliced([1, 0], [-1, 100], [1, 2]),
     sliced([0, 0, 0], [2, 3, 4]),
     sliced([-1], [MIN], [1], [-1]),

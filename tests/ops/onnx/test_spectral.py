@@ -48,6 +48,7 @@ def stft(signal: np.ndarray, step: int, window: np.ndarray) -> Case:
 LONG = {"atol": 2e-4, "rtol": 1e-4}
 CASES: list[Case] = [
     *(c for parts in (1, 2) for c in each_version("DFT", normal(2, 12, parts), atol=2e-5)),
+    case("DFT", 17, normal(2, 12, 1), index(8), constants=(1,), atol=2e-5),
     *(dft(normal(2, n, parts)) for n in (1, 2, 7, 16, 100) for parts in (1, 2)),
     *(dft(normal(3, n, 1), half=True) for n in (1, 2, 9, 64)),
     *(dft(normal(2, n, parts), inverse=True) for n in (1, 6, 15) for parts in (1, 2)),
