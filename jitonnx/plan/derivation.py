@@ -75,9 +75,9 @@ def threads_for(nanoseconds: int, tasks: int, threads: int) -> int:
     return 1 if nanoseconds < SERIAL_NANOSECONDS else max(1, min(threads, tasks))
 
 
-def completed(kind: Kind, numbers: Sequence[int]) -> tuple[int, ...]:
+def completed(kind: Kind, numbers: Sequence[int]) -> Any:
     """The sizes that the kernel of a kind gets for the values of all numbers, its stages' left out."""
-    return tuple(kind.spec.complete(kind.spec.given([numbers[row] for row in kind.sizes])))
+    return kind.spec.complete(kind.spec.given([numbers[row] for row in kind.sizes]))
 
 
 def _derive(spec: KernelSpec, given: Sequence[Any], stages: Sequence[Any]) -> tuple[list[Any], tuple[Any, ...]]:

@@ -245,7 +245,7 @@ class Outline:
             constants[place] = array
         return constants
 
-    def completed(self, sizes: Mapping[str, int]) -> Iterator[tuple[int, ...]]:
+    def completed(self, sizes: Mapping[str, int]) -> Iterator[Any]:
         """The sizes that each call's kernel gets for values of the dimension variables, its stages' left out.
 
         Fail for tensors beyond all memory.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
+from typing import Any
 
 from jitonnx.ir.assumptions import Assumptions
 from jitonnx.ir.dims import DimLike
@@ -48,7 +49,7 @@ class Plan:
         """The program for values of the dimension variables. `symbols`: the kernel symbol of each call."""
         return self.outline.instantiate(sizes, self.outline.wiring(symbols))
 
-    def sized(self, sizes: Mapping[str, int]) -> Iterator[tuple[KernelCall, tuple[int, ...]]]:
+    def sized(self, sizes: Mapping[str, int]) -> Iterator[tuple[KernelCall, Any]]:
         """Each call with the sizes that its kernel gets for values of the dimension variables, its stages' left out."""
         return zip(self.calls, self.outline.completed(sizes), strict=True)
 

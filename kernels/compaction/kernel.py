@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from jitonnx.kernels.compaction.spec import CompressSpec, NonZeroSpec
+from jitonnx.kernels.compaction.spec import (
+    CompressBuffers,
+    CompressSizes,
+    CompressSpec,
+    NonZeroBuffers,
+    NonZeroSizes,
+    NonZeroSpec,
+)
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, smaller
 from jitonnx.kernels.language.epilogue import Stage
@@ -23,8 +30,8 @@ def build(spec: NonZeroSpec | CompressSpec, lanes: int, epilogue: Stage | None =
 
 def _non_zero(code: Code, spec: NonZeroSpec, lanes: int) -> None:
     word = WORDS[spec.itemsize]
-    x, out, result = code.buffer(0, word), code.buffer(1, types.int64), code.buffer(2, types.int64)
-    extents = [code.size(axis) for axis in range(spec.rank)]
+    x, out, result = code.buffers(NonZeroBuffers, types.int64, x=word)
+    extents = code.sizes(NonZeroSizes).extents[: spec.rank]
     elements = extents[0]
     for extent in extents[1:]:
         elements = elements * extent
@@ -50,8 +57,10 @@ def _non_zero(code: Code, spec: NonZeroSpec, lanes: int) -> None:
 
 
 def _compress(code: Code, spec: CompressSpec, vector_bytes: int) -> None:
-    outer, length, run, conditions = (code.size(number) for number in range(len(spec.SIZES)))
-    condition, result, places = code.buffer(1, types.uint8), code.buffer(3, types.int64), code.scratch(types.int64)
+    outer, length, run, conditions = code.sizes(CompressSizes)
+    word = WORDS[spec.piece or 1]
+    x, condition, out, result = code.buffers(CompressBuffers, word, condition=types.uint8, count=types.int64)
+    places = code.scratch(types.int64)
     considered = smaller(length, conditions)
 
     def chosen(at: Traced, lanes: int | None) -> Traced:
@@ -59,8 +68,6 @@ def _compress(code: Code, spec: CompressSpec, vector_bytes: int) -> None:
 
     total = places_of(code, considered, vector_bytes, chosen, places)
     result.store(0, total)
-    word = WORDS[spec.piece or 1]
-    x, out = code.buffer(0, word), code.buffer(2, word)
     with code.loop(outer) as o, code.loop(total) as k:
         source, target = o * length + places.load(k), o * total + k
         if spec.piece:

@@ -6,14 +6,24 @@ int64) says how many there are along the axis whose size only the data tells.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import ClassVar
 
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, Sizes, each, result
 from jitonnx.kernels.parts.axes import MAX_RANK
 from jitonnx.kernels.parts.sizes import smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
+
+
+class NonZeroBuffers(Arguments):
+    x: Buffer
+    out: Buffer = result()
+    count: Buffer = result()
+
+
+class NonZeroSizes(Arguments):
+    extents: Sizes = each(MAX_RANK, fill=1)
 
 
 @dataclass(frozen=True)
@@ -30,20 +40,33 @@ class NonZeroSpec(KernelSpec):
     floating: bool
     """Whether the highest bit is a sign, which zero may have."""
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "out", "count")
-    SIZES: ClassVar[tuple[str, ...]] = tuple(f"extent_{axis}" for axis in range(MAX_RANK))
-    """Of the axes that there are, then ones."""
+    BUFFERS: ClassVar[type[NonZeroBuffers]] = NonZeroBuffers
+    SIZES: ClassVar[type[NonZeroSizes]] = NonZeroSizes
 
     def __post_init__(self) -> None:
         if not 0 < self.rank <= MAX_RANK or self.itemsize not in (1, 2, 4, 8):
             raise ValueError(f"no kernel for the places of {self.itemsize} bytes in {self.rank} axes")
 
-    def tasks(self, sizes: Sequence[int]) -> int:
+    def tasks(self, sizes: NonZeroSizes) -> int:
         return 1
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        elements = prod(sizes)
+    def work(self, sizes: NonZeroSizes) -> Work:
+        elements = prod(sizes.extents)
         return Work(elements, 2 * elements * self.itemsize)
+
+
+class CompressBuffers(Arguments):
+    x: Buffer
+    condition: Buffer
+    out: Buffer = result()
+    count: Buffer = result()
+
+
+class CompressSizes(Arguments):
+    outer: Size
+    length: Size
+    run_bytes: Size
+    conditions: Size
 
 
 @dataclass(frozen=True)
@@ -57,20 +80,19 @@ class CompressSpec(KernelSpec):
     piece: int = 0
     """Bytes of a run if they are 1, 2, 4 or 8; 0: any."""
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "condition", "out", "count")
-    SIZES: ClassVar[tuple[str, ...]] = ("outer", "length", "run_bytes", "conditions")
+    BUFFERS: ClassVar[type[CompressBuffers]] = CompressBuffers
+    SIZES: ClassVar[type[CompressSizes]] = CompressSizes
 
     def __post_init__(self) -> None:
         if self.piece not in (0, 1, 2, 4, 8):
             raise ValueError(f"runs of {self.piece} bytes are not moved at once")
 
-    def tasks(self, sizes: Sequence[int]) -> int:
+    def tasks(self, sizes: CompressSizes) -> int:
         return 1
 
-    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+    def scratch_bytes(self, sizes: CompressSizes) -> int:
         """The places that are chosen."""
-        return 8 * smaller(sizes[1], sizes[3])
+        return 8 * smaller(sizes.length, sizes.conditions)
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        outer, length, run, conditions = sizes
-        return Work(0, 2 * outer * length * run + conditions)
+    def work(self, sizes: CompressSizes) -> Work:
+        return Work(0, 2 * sizes.outer * sizes.length * sizes.run_bytes + sizes.conditions)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jitonnx.kernels.determinant.spec import DeterminantSpec
+from jitonnx.kernels.determinant.spec import DeterminantBuffers, DeterminantSizes, DeterminantSpec
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer, each_vector, smaller
 from jitonnx.kernels.language.epilogue import Stage
@@ -17,8 +17,8 @@ def build(spec: DeterminantSpec, lanes: int, epilogue: Stage | None = None) -> K
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
         eliminate = _Elimination(code, element, lanes * 4 // (element.bitwidth // 8))
-        matrices, size, together = (code.size(index) for index in range(3))
-        x, y = code.buffer(0, element), code.buffer(1, element)
+        matrices, size, together = code.sizes(DeterminantSizes)
+        x, y = code.buffers(DeterminantBuffers, element)
         with code.loop(smaller(end * together, matrices), begin * together) as matrix:
             y.store(matrix, eliminate.determinant(x.at(matrix * size * size), size))
 

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
 ELEMENTS = ("float32", "float64")
 _TASK_FLOPS = 1 << 14
+
+
+class DeterminantBuffers(Arguments):
+    x: Buffer
+    y: Buffer = result()
+
+
+class DeterminantGiven(Arguments):
+    matrices: Size
+    size: Size
+
+
+class DeterminantSizes(DeterminantGiven):
+    task_matrices: Size
 
 
 @dataclass(frozen=True)
@@ -23,24 +37,23 @@ class DeterminantSpec(KernelSpec):
 
     element: str = "float32"
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "y")
-    SIZES: ClassVar[tuple[str, ...]] = ("matrices", "size", "task_matrices")
+    BUFFERS: ClassVar[type[DeterminantBuffers]] = DeterminantBuffers
+    SIZES: ClassVar[type[DeterminantSizes]] = DeterminantSizes
 
     def __post_init__(self) -> None:
         if self.element not in ELEMENTS:
             raise ValueError(f"no kernel makes determinants of {self.element}")
 
-    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        """(matrices, size) -> SIZES."""
-        return [*sizes[:2], max(1, _TASK_FLOPS // max(1, sizes[1] ** 3))]
+    def complete(self, sizes: DeterminantGiven) -> DeterminantSizes:
+        return DeterminantSizes.following(sizes, task_matrices=max(1, _TASK_FLOPS // max(1, sizes.size**3)))
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        return -(-sizes[0] // sizes[2])
+    def tasks(self, sizes: DeterminantSizes) -> int:
+        return -(-sizes.matrices // sizes.task_matrices)
 
-    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+    def scratch_bytes(self, sizes: DeterminantSizes) -> int:
         """A matrix, which is changed on the way."""
-        return np.dtype(self.element).itemsize * sizes[1] ** 2
+        return np.dtype(self.element).itemsize * sizes.size**2
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        matrices, size = sizes[:2]
+    def work(self, sizes: DeterminantSizes) -> Work:
+        matrices, size = sizes.matrices, sizes.size
         return Work(matrices * size**3 * 2 // 3, matrices * (size**2 + 1) * np.dtype(self.element).itemsize)

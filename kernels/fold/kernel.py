@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from jitonnx.kernels.fold.spec import FoldSpec
+from jitonnx.kernels.fold.spec import FoldBuffers, FoldSizes, FoldSpec
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer, Variable, gathered, remainder, smaller
 from jitonnx.kernels.language.epilogue import Stage
@@ -28,29 +28,29 @@ class _Fold:
         self.code, self.spec = code, spec
         self.element = getattr(types, spec.element)
         self.lanes = min(16, lanes * 4 // (self.element.bitwidth // 8))
-        self.size = {name: code.size(index) for index, name in enumerate(spec.SIZES)}
-        self.x, self.y = code.buffer(0, self.element), code.buffer(1, self.element)
+        self.size = code.sizes(FoldSizes)
+        self.x, self.y = code.buffers(FoldBuffers, self.element)
         self.lines = code.scratch(types.int64)
         self.last = spec.axes - 1
-        self.extent, self.blocks = self.size[f"extent_{self.last}"], self.size[f"blocks_{self.last}"]
+        self.extent, self.blocks = self.size.extents[self.last], self.size.blocks[self.last]
         self.apart = self.blocks
         """How far what a tap of the last axis reads is from what the next one does."""
         for axis in range(self.last):
-            self.apart = self.apart * self.size[f"blocks_{axis}"]
+            self.apart = self.apart * self.size.blocks[axis]
 
     def emit(self, begin: Traced, end: Traced) -> None:
         """The tasks."""
         code, size = self.code, self.size
-        rows = size["planes"] + 0
+        rows = size.planes + 0
         for axis in range(self.last):
-            rows = rows * size[f"extent_{axis}"]
-        stop = smaller(end * size["task_rows"], rows)
-        with code.loop(stop, begin * size["task_rows"]) as row:
+            rows = rows * size.extents[axis]
+        stop = smaller(end * size.task_rows, rows)
+        with code.loop(stop, begin * size.task_rows) as row:
             place: list[Traced] = []
             plane = row
             for axis in reversed(range(self.last)):
-                place.insert(0, remainder(plane, size[f"extent_{axis}"]))
-                plane = plane / size[f"extent_{axis}"]
+                place.insert(0, remainder(plane, size.extents[axis]))
+                plane = plane / size.extents[axis]
             count = code.variable(code.integer(0))
             self._find_lines(count, plane, code.integer(0), place, 0)
             self._row(self.y.at(row * self.extent), count.get())
@@ -63,14 +63,14 @@ class _Fold:
             self.lines.store(count.get(), line)
             count.set(count.get() + 1)
             return
-        step, before, dilation = (size[f"{what}_{axis}"] for what in ("step", "before", "dilation"))
-        with code.loop(size[f"kernel_{axis}"]) as tap:
+        step, before, dilation = size.steps[axis], size.before[axis], size.dilations[axis]
+        with code.loop(size.kernels[axis]) as tap:
             away = place[axis] + before - tap * dilation
             with code.when(away >= 0):
                 block = away / step
-                with code.when(remainder(away, step).equals(0) & (block < size[f"blocks_{axis}"])):
-                    inner = blocks * size[f"blocks_{axis}"] + block
-                    self._find_lines(count, taps * size[f"kernel_{axis}"] + tap, inner, place, axis + 1)
+                with code.when(remainder(away, step).equals(0) & (block < size.blocks[axis])):
+                    inner = blocks * size.blocks[axis] + block
+                    self._find_lines(count, taps * size.kernels[axis] + tap, inner, place, axis + 1)
 
     def _row(self, y: Pointer, lines: Traced) -> None:
         """A row of y, made of so many lines of x."""

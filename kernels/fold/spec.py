@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import ClassVar
 
 import numpy as np
 
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, Sizes, each, result
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
 MAX_AXES = 3
 ELEMENTS = ("float32", "float64", "int8", "int16", "int32", "int64")
 _TASK_ELEMENTS = 1 << 13
+
+
+class FoldBuffers(Arguments):
+    x: Buffer
+    y: Buffer = result()
+
+
+class FoldGiven(Arguments):
+    """What lies along each axis; the last one is number axes - 1."""
+
+    planes: Size
+    extents: Sizes = each(MAX_AXES, fill=1)
+    blocks: Sizes = each(MAX_AXES, fill=1)
+    kernels: Sizes = each(MAX_AXES, fill=1)
+    steps: Sizes = each(MAX_AXES, fill=1)
+    dilations: Sizes = each(MAX_AXES, fill=1)
+    before: Sizes = each(MAX_AXES, fill=1)
+
+
+class FoldSizes(FoldGiven):
+    task_rows: Size
 
 
 @dataclass(frozen=True)
@@ -34,17 +55,8 @@ class FoldSpec(KernelSpec):
     before: int
     element: str = "float32"
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "y")
-    GIVEN: ClassVar[tuple[str, ...]] = (
-        "planes",
-        *(
-            f"{what}_{axis}"
-            for what in ("extent", "blocks", "kernel", "step", "dilation", "before")
-            for axis in range(MAX_AXES)
-        ),
-    )
-    """The last axis is number axes - 1."""
-    SIZES: ClassVar[tuple[str, ...]] = (*GIVEN, "task_rows")
+    BUFFERS: ClassVar[type[FoldBuffers]] = FoldBuffers
+    SIZES: ClassVar[type[FoldSizes]] = FoldSizes
 
     def __post_init__(self) -> None:
         if not 0 < self.axes <= MAX_AXES or self.element not in ELEMENTS:
@@ -58,29 +70,19 @@ class FoldSpec(KernelSpec):
         away = ((tap, place + self.before - tap * self.dilation) for tap in range(self.kernel))
         return [(tap, distance // self.step) for tap, distance in away if distance % self.step == 0]
 
-    def _by_axis(self, sizes: Sequence[int], number: int) -> Sequence[int]:
-        first = 1 + number * MAX_AXES
-        return sizes[first : first + self.axes]
+    def complete(self, sizes: FoldGiven) -> FoldSizes:
+        each_row = sizes.extents[self.axes - 1] * prod(sizes.kernels[: self.axes])
+        return FoldSizes.following(sizes, task_rows=max(1, _TASK_ELEMENTS // max(1, each_row)))
 
-    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        """GIVEN -> SIZES."""
-        given = sizes[: len(self.GIVEN)]
-        each = self._by_axis(given, 0)[-1] * prod(self._by_axis(given, 2))
-        return [*given, max(1, _TASK_ELEMENTS // max(1, each))]
+    def tasks(self, sizes: FoldSizes) -> int:
+        *outer, inner = sizes.extents[: self.axes]
+        return -(-sizes.planes * prod(outer) // sizes.task_rows) if inner else 0
 
-    @property
-    def size_count(self) -> int:
-        return len(self.SIZES)
-
-    def tasks(self, sizes: Sequence[int]) -> int:
-        *outer, inner = self._by_axis(sizes, 0)
-        return -(-sizes[0] * prod(outer) // sizes[len(self.GIVEN)]) if inner else 0
-
-    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+    def scratch_bytes(self, sizes: FoldSizes) -> int:
         """A number for each tap along the other axes."""
-        return 8 * prod(self._by_axis(sizes, 2)[:-1])
+        return 8 * prod(sizes.kernels[: self.axes - 1])
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        extents, blocks, kernel = (prod(self._by_axis(sizes, number)) for number in range(3))
-        read = sizes[0] * blocks * kernel
-        return Work(read, np.dtype(self.element).itemsize * (read + sizes[0] * extents))
+    def work(self, sizes: FoldSizes) -> Work:
+        extents, blocks, kernel = (prod(of) for of in (sizes.extents, sizes.blocks, sizes.kernels))
+        read = sizes.planes * blocks * kernel
+        return Work(read, np.dtype(self.element).itemsize * (read + sizes.planes * extents))

@@ -8,7 +8,12 @@ from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer, Variable, remainder
 from jitonnx.kernels.language.epilogue import Stage
 from jitonnx.kernels.language.trace import Traced, fma
-from jitonnx.kernels.linear_attention.spec import COLUMNS, LinearAttentionSpec
+from jitonnx.kernels.linear_attention.spec import (
+    COLUMNS,
+    LinearAttentionBuffers,
+    LinearAttentionSizes,
+    LinearAttentionSpec,
+)
 
 HEADS = 4
 """Heads of q whose sums are kept in registers at a time."""
@@ -26,8 +31,8 @@ class _Kernel:
 
     def __init__(self, code: Code, spec: LinearAttentionSpec, lanes: int) -> None:
         self.code, self.spec, self.lanes = code, spec, lanes
-        self.size = {name: code.size(index) for index, name in enumerate(spec.SIZES)}
-        self.buffers = {name: code.buffer(index, types.float32) for index, name in enumerate(spec.BUFFERS)}
+        self.size = code.sizes(LinearAttentionSizes)
+        self.buffers = code.buffers(LinearAttentionBuffers, types.float32)
         self.state = code.scratch(types.float32)
         self.places = range(0, COLUMNS, lanes)
         self.masks: list[Mask] = []
@@ -35,37 +40,35 @@ class _Kernel:
     def emit(self, begin: Traced, end: Traced) -> None:
         """The tasks."""
         code, size = self.code, self.size
-        blocks = (size["columns"] + (COLUMNS - 1)) / COLUMNS
+        blocks = (size.columns + (COLUMNS - 1)) / COLUMNS
         with code.loop(end, begin) as task:
             unit, first = task / blocks, remainder(task, blocks) * COLUMNS
-            batch, head = unit / size["heads"], remainder(unit, size["heads"])
-            self.masks = [code.live(size["columns"] - first - place, self.lanes) for place in self.places]
-            start = unit * size["rows"] * size["columns"] + first
+            batch, head = unit / size.heads, remainder(unit, size.heads)
+            self.masks = [code.live(size.columns - first - place, self.lanes) for place in self.places]
+            start = unit * size.rows * size.columns + first
             self._begin(start)
-            rows = {
-                name: self.buffers[name].at(batch * size[f"{name}_batch"] + head * size[f"{name}_head"])
-                for name in ("k", "v", "factor", "beta")
-            }
-            for name in ("q", "y"):
-                group = batch * size[f"{name}_batch"] + head * self.spec.group * size[f"{name}_head"]
-                rows[name] = self.buffers[name].at(group)
-            with code.loop(size["steps"]) as step:
-                at = {name: pointer.at(step * size[f"{name}_step"]) for name, pointer in rows.items()}
+            rows = {}
+            for name in ("q", "k", "v", "factor", "beta", "y"):
+                number = head * self.spec.group if name in ("q", "y") else head
+                offset = batch * getattr(size, f"{name}_batch") + number * getattr(size, f"{name}_head")
+                rows[name] = getattr(self.buffers, name).at(offset)
+            with code.loop(size.steps) as step:
+                at = {name: pointer.at(step * getattr(size, f"{name}_step")) for name, pointer in rows.items()}
                 self._step({**at, "v": at["v"].at(first), "y": at["y"].at(first)})
-            with code.loop(size["rows"]) as row:
+            with code.loop(size.rows) as row:
                 for place, mask in zip(self.places, self.masks, strict=True):
                     part = self.state.load(row * COLUMNS + place, self.lanes)
-                    self.buffers["present"].store(start + row * size["columns"] + place, part, mask)
+                    self.buffers.present.store(start + row * size.columns + place, part, mask)
 
     def _begin(self, start: Traced) -> None:
         """The state before the first step."""
         zero = self.code.number(types.float32, 0.0, self.lanes)
-        with self.code.loop(self.size["rows"]) as row:
+        with self.code.loop(self.size.rows) as row:
             for place, mask in zip(self.places, self.masks, strict=True):
                 part = zero
                 if self.spec.past:
-                    past = start + row * self.size["columns"] + place
-                    part = self.buffers["past"].load(past, self.lanes, mask)
+                    past = start + row * self.size.columns + place
+                    part = self.buffers.past.load(past, self.lanes, mask)
                 self.state.store(row * COLUMNS + place, part)
 
     def _zeros(self) -> list[Variable]:
@@ -75,7 +78,7 @@ class _Kernel:
         code, spec = self.code, self.spec
         sums = self._zeros()
         if spec.gated or spec.delta:
-            with code.loop(self.size["rows"]) as row:
+            with code.loop(self.size.rows) as row:
                 self._fade(at, row, sums)
         added = [at["v"].load(place, self.lanes, mask) for place, mask in zip(self.places, self.masks, strict=True)]
         if spec.delta:
@@ -91,7 +94,7 @@ class _Kernel:
         for place, total in zip(self.places, sums, strict=True):
             part = self.state.load(row * COLUMNS + place, lanes)
             if spec.gated:
-                part = part * code.spread(at["factor"].load(row * self.size["factor_row"]), lanes)
+                part = part * code.spread(at["factor"].load(row * self.size.factor_row), lanes)
                 self.state.store(row * COLUMNS + place, part)
             if spec.delta:
                 total.set(fma(part, key, total.get()))
@@ -100,8 +103,8 @@ class _Kernel:
         """What some heads of q read of the state, to which k times `added` is added before, if it is given."""
         code, size, lanes = self.code, self.size, self.lanes
         totals = [self._zeros() for _ in heads]
-        with code.loop(size["rows"]) as row:
-            queries = [code.spread(at["q"].load(size["q_head"] * head + row), lanes) for head in heads]
+        with code.loop(size.rows) as row:
+            queries = [code.spread(at["q"].load(size.q_head * head + row), lanes) for head in heads]
             key = code.spread(at["k"].load(row), lanes)
             for number, place in enumerate(self.places):
                 part = self.state.load(row * COLUMNS + place, lanes)
@@ -113,4 +116,4 @@ class _Kernel:
         for head, total in zip(heads, totals, strict=True):
             for number, (place, mask) in enumerate(zip(self.places, self.masks, strict=True)):
                 result = total[number].get()
-                at["y"].store(size["y_head"] * head + place, result * result.constant(self.spec.scale), mask)
+                at["y"].store(size.y_head * head + place, result * result.constant(self.spec.scale), mask)

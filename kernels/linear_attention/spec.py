@@ -2,14 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
 COLUMNS = 32
 """Columns of the state that a task holds: of 128 rows they take 16 KiB, which stay in the first-level cache."""
+
+
+class LinearAttentionBuffers(Arguments):
+    q: Buffer
+    k: Buffer
+    v: Buffer
+    past: Buffer
+    factor: Buffer
+    beta: Buffer
+    y: Buffer = result()
+    present: Buffer = result()
+
+
+class LinearAttentionSizes(Arguments):
+    """Extents, and strides in elements."""
+
+    batch: Size
+    steps: Size
+    heads: Size
+    rows: Size
+    columns: Size
+    q_batch: Size
+    q_step: Size
+    q_head: Size
+    k_batch: Size
+    k_step: Size
+    k_head: Size
+    v_batch: Size
+    v_step: Size
+    v_head: Size
+    factor_batch: Size
+    factor_step: Size
+    factor_head: Size
+    factor_row: Size
+    beta_batch: Size
+    beta_step: Size
+    beta_head: Size
+    y_batch: Size
+    y_step: Size
+    y_head: Size
 
 
 @dataclass(frozen=True)
@@ -31,28 +71,23 @@ class LinearAttentionSpec(KernelSpec):
     delta: bool
     past: bool
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("q", "k", "v", "past", "factor", "beta", "y", "present")
-    SIZES: ClassVar[tuple[str, ...]] = (
-        *("batch", "steps", "heads", "rows", "columns"),
-        *("q_batch", "q_step", "q_head", "k_batch", "k_step", "k_head", "v_batch", "v_step", "v_head"),
-        *("factor_batch", "factor_step", "factor_head", "factor_row", "beta_batch", "beta_step", "beta_head"),
-        *("y_batch", "y_step", "y_head"),
-    )
+    BUFFERS: ClassVar[type[LinearAttentionBuffers]] = LinearAttentionBuffers
+    SIZES: ClassVar[type[LinearAttentionSizes]] = LinearAttentionSizes
 
     def __post_init__(self) -> None:
         if self.group < 1:
             raise ValueError(f"linear attention: {self.group} heads of q to one of k and v")
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        batch, _, heads, _, columns = sizes[:5]
-        return batch * heads * -(-columns // COLUMNS)
+    def tasks(self, sizes: LinearAttentionSizes) -> int:
+        return sizes.batch * sizes.heads * -(-sizes.columns // COLUMNS)
 
-    def scratch_bytes(self, sizes: Sequence[int]) -> int:
-        return 4 * sizes[3] * COLUMNS
+    def scratch_bytes(self, sizes: LinearAttentionSizes) -> int:
+        return 4 * sizes.rows * COLUMNS
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        batch, steps, heads, rows, columns = sizes[:5]
-        states = batch * heads * rows * columns
+    def work(self, sizes: LinearAttentionSizes) -> Work:
+        rows, columns = sizes.rows, sizes.columns
+        pairs, steps = sizes.batch * sizes.heads, sizes.steps
+        states = pairs * rows * columns
         a_step = 2 * (1 + self.group) + self.gated + 2 * self.delta
-        others = batch * steps * heads * (rows * (1 + self.group) + columns * (1 + self.group))
+        others = pairs * steps * (rows * (1 + self.group) + columns * (1 + self.group))
         return Work(states * steps * a_step, 4 * (states * (1 + self.past) + others))

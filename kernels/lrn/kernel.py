@@ -8,7 +8,7 @@ from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer, each_vector, remainder
 from jitonnx.kernels.language.epilogue import Epilogue, Stage
 from jitonnx.kernels.language.trace import Traced, fma, sqrt
-from jitonnx.kernels.lrn.spec import LRNSpec
+from jitonnx.kernels.lrn.spec import LRNBuffers, LRNSizes, LRNSpec
 from jitonnx.kernels.mathematics import vecmath
 
 
@@ -23,8 +23,8 @@ class _Kernel:
     def __init__(self, code: Code, spec: LRNSpec, lanes: int, epilogue: Any) -> None:
         self.code, self.spec, self.lanes = code, spec, lanes
         self.epilogue = Epilogue(code, epilogue, types.float32, lanes)
-        self.size = {name: code.size(index) for index, name in enumerate(spec.SIZES)}
-        self.x, self.y = code.buffer(0, types.float32), code.buffer(1, types.float32)
+        self.size = code.sizes(LRNSizes)
+        self.x, self.y = code.buffers(LRNBuffers, types.float32)
         self.squares = code.scratch(types.float32)
         self.before = (spec.size - 1) // 2
 
@@ -36,19 +36,15 @@ class _Kernel:
         with code.loop(self.before, step=self.lanes) as at:
             self.squares.store(at, zero)
         with code.loop(end, begin) as task:
-            image, row = task / size["height"], remainder(task, size["height"])
-            with code.loop(size["width"]) as column:
-                x, y = (
-                    pointer.at(
-                        image * size[f"{name}_image"] + row * size[f"{name}_row"] + column * size[f"{name}_pixel"]
-                    )
-                    for name, pointer in (("x", self.x), ("y", self.y))
-                )
+            image, row = task / size.height, remainder(task, size.height)
+            with code.loop(size.width) as column:
+                x = self.x.at(image * size.x_image + row * size.x_row + column * size.x_pixel)
+                y = self.y.at(image * size.y_image + row * size.y_row + column * size.y_pixel)
                 self._square(x)
-                self._pixel(x, y, image, row * size["width"] + column)
+                self._pixel(x, y, image, row * size.width + column)
 
     def _square(self, x: Pointer) -> None:
-        code, lanes, channels = self.code, self.lanes, self.size["channels"]
+        code, lanes, channels = self.code, self.lanes, self.size.channels
         with code.loop(channels, step=lanes) as channel:
             value = x.load(channel, lanes, channels - channel)
             self.squares.store(channel + self.before, value * value)
@@ -69,7 +65,7 @@ class _Kernel:
                 here = code.integer(lanes) if rest is None else rest
                 y.store(channel + first, self.epilogue(code, part, image, number, channel + first, here), rest)
 
-        each_vector(code, self.size["channels"], lanes, piece)
+        each_vector(code, self.size.channels, lanes, piece)
 
     def _power(self, base: Traced) -> Traced:
         """base ** beta. 0.75, what networks use, takes two square roots."""

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import prod
 from typing import ClassVar
 
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
+
+
+class LRNBuffers(Arguments):
+    x: Buffer
+    y: Buffer = result()
+
+
+class LRNSizes(Arguments):
+    """Extents, and strides in elements."""
+
+    images: Size
+    height: Size
+    width: Size
+    channels: Size
+    x_image: Size
+    x_row: Size
+    x_pixel: Size
+    y_image: Size
+    y_row: Size
+    y_pixel: Size
 
 
 @dataclass(frozen=True)
@@ -26,26 +45,22 @@ class LRNSpec(KernelSpec):
     beta: float
     bias: float
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "y")
-    SIZES: ClassVar[tuple[str, ...]] = (
-        *("images", "height", "width", "channels"),
-        *("x_image", "x_row", "x_pixel", "y_image", "y_row", "y_pixel"),
-    )
+    BUFFERS: ClassVar[type[LRNBuffers]] = LRNBuffers
+    SIZES: ClassVar[type[LRNSizes]] = LRNSizes
 
     def __post_init__(self) -> None:
         if self.size < 1:
             raise ValueError(f"LRN: size must be at least 1, not {self.size}")
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        images, height, width, channels = sizes[:4]
-        return images * height if width * channels else 0
+    def tasks(self, sizes: LRNSizes) -> int:
+        return sizes.images * sizes.height if sizes.width * sizes.channels else 0
 
-    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+    def scratch_bytes(self, sizes: LRNSizes) -> int:
         """The squares of a pixel, between zeros for the neighbours that are not there, in whole vectors."""
-        return 4 * (sizes[3] + self.size + 4 * LONGEST_VECTOR)
+        return 4 * (sizes.channels + self.size + 4 * LONGEST_VECTOR)
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        elements = prod(sizes[:4])
+    def work(self, sizes: LRNSizes) -> Work:
+        elements = sizes.images * sizes.height * sizes.width * sizes.channels
         return Work(elements * (self.size + 8), 8 * elements)
 
 

@@ -9,7 +9,14 @@ from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, Mask, larger, remainder, smaller
 from jitonnx.kernels.language.epilogue import Stage
 from jitonnx.kernels.language.trace import Traced, fma, sqrt
-from jitonnx.kernels.normalization.spec import BLOCKS, GroupApplySpec, GroupNormSpec, GroupStatisticsSpec
+from jitonnx.kernels.normalization.spec import (
+    BLOCKS,
+    GroupApplyBuffers,
+    GroupApplySizes,
+    GroupApplySpec,
+    GroupNormSpec,
+    GroupStatisticsSpec,
+)
 from jitonnx.kernels.parts.rows import Vectors, as_element, float_from_bits
 from jitonnx.kernels.parts.sharing import TASK_ELEMENTS
 
@@ -21,7 +28,7 @@ def build(
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
         vectors = Vectors(code, getattr(types, spec.element), lanes, prologue, epilogue)
-        step = _Statistics(vectors) if isinstance(spec, GroupStatisticsSpec) else _Apply(spec, vectors)
+        step = _Statistics(spec, vectors) if isinstance(spec, GroupStatisticsSpec) else _Apply(spec, vectors)
         step.emit(begin, end)
 
     return body
@@ -35,14 +42,14 @@ def inverse_deviation(spec: GroupNormSpec | GroupApplySpec, variance: Traced, ep
 class _Step:
     """What both steps know: x and how the pixels of an image are cut into blocks."""
 
-    def __init__(self, vectors: Vectors) -> None:
+    def __init__(self, spec: GroupStatisticsSpec | GroupApplySpec, vectors: Vectors) -> None:
         self.vectors, self.code = vectors, vectors.code
-        code = self.code
-        _, self.pixels, self.channels, self.x_image, self.x_pixel = (code.size(i) for i in range(5))
+        size, buffers = self.code.sizes(spec.SIZES), self.code.buffers(spec.BUFFERS, vectors.element)
+        self.pixels, self.channels, self.x_image, self.x_pixel = size.pixels, size.channels, size.x_image, size.x_pixel
         wanted = larger(smaller(self.pixels * self.channels / TASK_ELEMENTS, BLOCKS), 1)
         self.block_pixels = (self.pixels + wanted - 1) / larger(wanted, 1)
         self.blocks = (self.pixels + self.block_pixels - 1) / self.block_pixels
-        self.x, self.partial = code.buffer(0, vectors.element), code.buffer(1, vectors.element)
+        self.x, self.partial = buffers.x, buffers.partial
 
     def block(self, task: Traced) -> tuple[Traced, Traced, Traced]:
         """Image, first pixel, and the pixel behind the last of a task."""
@@ -102,11 +109,12 @@ class _Apply(_Step):
     """Statistics of channels from those of blocks, of groups from those of channels; then a block is normalized."""
 
     def __init__(self, spec: GroupApplySpec, vectors: Vectors) -> None:
-        super().__init__(vectors)
+        super().__init__(spec, vectors)
         self.spec, code, element = spec, self.code, vectors.element
-        self.groups, self.y_image, self.y_pixel = (code.size(i) for i in (5, 6, 7))
-        self.scale, self.bias, self.y = (code.buffer(i, element) for i in (2, 3, 4))
-        self.epsilon = float_from_bits(code.size(8), element)
+        size = code.sizes(GroupApplySizes)
+        self.groups, self.y_image, self.y_pixel = size.groups, size.y_image, size.y_pixel
+        _, _, self.scale, self.bias, self.y = code.buffers(GroupApplyBuffers, element)
+        self.epsilon = float_from_bits(size.epsilon_bits, element)
         self.mean = code.scratch(element)
         self.factor = self.mean.at(self.channels)
 

@@ -9,7 +9,16 @@ from jitonnx.kernels.language.code import Code, Kernel, Pointer, larger, remaind
 from jitonnx.kernels.language.epilogue import Stage
 from jitonnx.kernels.language.trace import Traced, fma, sqrt
 from jitonnx.kernels.normalization import channels_last
-from jitonnx.kernels.normalization.spec import GroupApplySpec, GroupNormSpec, GroupStatisticsSpec, LayerNormSpec
+from jitonnx.kernels.normalization.spec import (
+    GroupApplySpec,
+    GroupNormBuffers,
+    GroupNormSizes,
+    GroupNormSpec,
+    GroupStatisticsSpec,
+    LayerNormBuffers,
+    LayerNormSizes,
+    LayerNormSpec,
+)
 from jitonnx.kernels.parts.rows import Vectors, as_element, float_from_bits, in_all_lanes, unit_range
 from jitonnx.kernels.spec import KernelSpec
 
@@ -40,11 +49,12 @@ def _add(a: Traced, b: Traced) -> Traced:
 
 def _emit_rows(spec: LayerNormSpec, vectors: Vectors, begin: Traced, end: Traced) -> None:
     code, element, lanes = vectors.code, vectors.element, vectors.lanes
-    rows, columns = code.size(0), code.size(1)
+    size = code.sizes(LayerNormSizes)
+    rows, columns = size.rows, size.columns
     first, stop = unit_range(code, begin, end, rows, columns)
     together = min(spec.together, lanes)
     epsilon, count = (
-        code.spread(x, together) for x in (float_from_bits(code.size(5), element), as_element(columns, element))
+        code.spread(x, together) for x in (float_from_bits(size.epsilon_bits, element), as_element(columns, element))
     )
     with code.loop(stop, first, together) as row:
         # Rows that are not there are done as the last one is, at the same time.
@@ -58,8 +68,9 @@ def _emit_some_rows(spec: LayerNormSpec, vectors: Vectors, rows: list[Traced], e
     Of each vector all rows are read before any is written: a row may be there twice.
     """
     code, lanes = vectors.code, vectors.lanes
-    scale, bias, y = (code.buffer(index, vectors.element) for index in (1, 2, 3))
-    columns, y_row = code.size(1), code.size(3)
+    _, scale, bias, y, _ = code.buffers(LayerNormBuffers, vectors.element)
+    size = code.sizes(LayerNormSizes)
+    columns, y_row = size.columns, size.y_row
     values = _Values(spec, vectors, rows)
     means: list[Traced] | None = None
 
@@ -101,12 +112,14 @@ class _Values:
     def __init__(self, spec: LayerNormSpec, vectors: Vectors, rows: list[Traced]) -> None:
         code, element = vectors.code, vectors.element
         self._vectors, self._rows = vectors, rows
-        self._x = [code.buffer(0, element).at(row * code.size(2)).settled() for row in rows]
+        x, _, _, y, kept = code.buffers(LayerNormBuffers, element)
+        size = code.sizes(LayerNormSizes)
+        self._x = [x.at(row * size.x_row).settled() for row in rows]
         self._kept: list[Pointer] | None = None
         if spec.keep:
-            self._kept = [code.buffer(4, element).at(row * code.size(4)).settled() for row in rows]
+            self._kept = [kept.at(row * size.kept_row).settled() for row in rows]
         elif vectors.has_prologue:
-            self._kept = [code.buffer(3, element).at(row * code.size(3)).settled() for row in rows]
+            self._kept = [y.at(row * size.y_row).settled() for row in rows]
 
     def first(self, column: Traced, live: Traced | None) -> list[Traced]:
         vectors = self._vectors
@@ -175,9 +188,9 @@ def _statistics(
 
 def _emit_groups(spec: GroupNormSpec, vectors: Vectors, begin: Traced, end: Traced) -> None:
     code, element, lanes = vectors.code, vectors.element, vectors.lanes
-    x, scale, bias, y = (code.buffer(i, element) for i in range(len(spec.BUFFERS)))
-    _, channels, positions, groups, x_image, x_channel, y_image, y_channel = (code.size(i) for i in range(8))
-    smallest, each = float_from_bits(code.size(8), element), channels / groups
+    x, scale, bias, y = code.buffers(GroupNormBuffers, element)
+    _, channels, positions, groups, x_image, x_channel, y_image, y_channel, bits = code.sizes(GroupNormSizes)
+    smallest, each = float_from_bits(bits, element), channels / groups
     count = as_element(each * positions, element)
     with code.loop(end, begin) as task:
         image, first = task / groups, remainder(task, groups) * each

@@ -11,11 +11,11 @@ same form, to what is stored.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.sharing import TASK_ELEMENTS, units_per_task
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
@@ -33,6 +33,25 @@ def float_bits(value: float) -> int:
 def _check_element(element: str) -> None:
     if element not in ("float32", "float64"):
         raise ValueError(f"no normalization kernel for {element!r}")
+
+
+class LayerNormBuffers(Arguments):
+    """scale, bias and kept are not touched unless the spec says so."""
+
+    x: Buffer
+    scale: Buffer
+    bias: Buffer
+    y: Buffer = result()
+    kept: Buffer = result()
+
+
+class LayerNormSizes(Arguments):
+    rows: Size
+    columns: Size
+    x_row: Size
+    y_row: Size
+    kept_row: Size
+    epsilon_bits: Size
 
 
 @dataclass(frozen=True)
@@ -54,9 +73,8 @@ class LayerNormSpec(KernelSpec):
     """Rows done at a time, a power of two: their chains of dependent operations hide each other's latency, the sums
     across their lanes cost a fraction, and they share the loads of scale and bias."""
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "scale", "bias", "y", "kept")
-    """scale, bias and kept are not touched unless the field says so."""
-    SIZES: ClassVar[tuple[str, ...]] = ("rows", "columns", "x_row", "y_row", "kept_row", "epsilon_bits")
+    BUFFERS: ClassVar[type[LayerNormBuffers]] = LayerNormBuffers
+    SIZES: ClassVar[type[LayerNormSizes]] = LayerNormSizes
     SETTLED: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -64,12 +82,11 @@ class LayerNormSpec(KernelSpec):
             raise ValueError(f"no normalization of rows of kind {self.kind!r}")
         _check_element(self.element)
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        rows, columns = sizes[:2]
-        return -(-rows // units_per_task(columns)) if columns else 0
+    def tasks(self, sizes: LayerNormSizes) -> int:
+        return -(-sizes.rows // units_per_task(sizes.columns)) if sizes.columns else 0
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        elements = sizes[0] * sizes[1]
+    def work(self, sizes: LayerNormSizes) -> Work:
+        elements = sizes.rows * sizes.columns
         return Work(8 * elements, (3 if self.keep else 2) * elements * np.dtype(self.element).itemsize)
 
 
@@ -83,6 +100,27 @@ def choose_rows(
     row_bytes = (columns or 0) * np.dtype(element).itemsize
     together = 1 if rows == 1 else 2 if 4 * row_bytes > 1 << 14 else 4
     return LayerNormSpec(kind, scale, bias, element=element, together=together)
+
+
+class GroupNormBuffers(Arguments):
+    """scale and bias are not touched unless the spec says so."""
+
+    x: Buffer
+    scale: Buffer
+    bias: Buffer
+    y: Buffer = result()
+
+
+class GroupNormSizes(Arguments):
+    images: Size
+    channels: Size
+    positions: Size
+    groups: Size
+    x_image: Size
+    x_channel: Size
+    y_image: Size
+    y_channel: Size
+    epsilon_bits: Size
 
 
 @dataclass(frozen=True)
@@ -101,23 +139,51 @@ class GroupNormSpec(KernelSpec):
     outside: bool = False
     """Divided by sqrt(variance) + epsilon, not by sqrt(variance + epsilon)."""
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "scale", "bias", "y")
-    """scale and bias are not touched unless the field says so."""
-    SIZES: ClassVar[tuple[str, ...]] = (
-        *("images", "channels", "positions", "groups"),
-        *("x_image", "x_channel", "y_image", "y_channel", "epsilon_bits"),
-    )
+    BUFFERS: ClassVar[type[GroupNormBuffers]] = GroupNormBuffers
+    SIZES: ClassVar[type[GroupNormSizes]] = GroupNormSizes
 
     def __post_init__(self) -> None:
         _check_element(self.element)
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        images, channels, positions, groups = sizes[:4]
-        return images * groups if channels * positions else 0
+    def tasks(self, sizes: GroupNormSizes) -> int:
+        return sizes.images * sizes.groups if sizes.channels * sizes.positions else 0
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        elements = sizes[0] * sizes[1] * sizes[2]
+    def work(self, sizes: GroupNormSizes) -> Work:
+        elements = sizes.images * sizes.channels * sizes.positions
         return Work(8 * elements, 2 * elements * np.dtype(self.element).itemsize)
+
+
+class GroupStatisticsBuffers(Arguments):
+    x: Buffer
+    partial: Buffer = result()
+
+
+class GroupStatisticsSizes(Arguments):
+    images: Size
+    pixels: Size
+    channels: Size
+    x_image: Size
+    x_pixel: Size
+
+
+class GroupApplyBuffers(Arguments):
+    x: Buffer
+    partial: Buffer
+    scale: Buffer
+    bias: Buffer
+    y: Buffer = result()
+
+
+class GroupApplySizes(Arguments):
+    images: Size
+    pixels: Size
+    channels: Size
+    x_image: Size
+    x_pixel: Size
+    groups: Size
+    y_image: Size
+    y_pixel: Size
+    epsilon_bits: Size
 
 
 class _ChannelsLast(KernelSpec):
@@ -125,14 +191,14 @@ class _ChannelsLast(KernelSpec):
 
     element: str
 
-    def blocks(self, sizes: Sequence[int]) -> int:
+    def blocks(self, sizes: GroupStatisticsSizes | GroupApplySizes) -> int:
         """Blocks an image is cut into: as many as make tasks of 2**14 elements, at most 16."""
-        _, pixels, channels = sizes[:3]
-        wanted = smaller(BLOCKS, larger(1, pixels * channels // TASK_ELEMENTS))
+        pixels = sizes.pixels
+        wanted = smaller(BLOCKS, larger(1, pixels * sizes.channels // TASK_ELEMENTS))
         return -(-pixels // -(-pixels // wanted)) if pixels else 0
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        return sizes[0] * self.blocks(sizes) if sizes[2] else 0
+    def tasks(self, sizes: GroupStatisticsSizes | GroupApplySizes) -> int:
+        return sizes.images * self.blocks(sizes) if sizes.channels else 0
 
 
 @dataclass(frozen=True)
@@ -146,14 +212,14 @@ class GroupStatisticsSpec(_ChannelsLast):
 
     element: str = "float32"
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "partial")
-    SIZES: ClassVar[tuple[str, ...]] = ("images", "pixels", "channels", "x_image", "x_pixel")
+    BUFFERS: ClassVar[type[GroupStatisticsBuffers]] = GroupStatisticsBuffers
+    SIZES: ClassVar[type[GroupStatisticsSizes]] = GroupStatisticsSizes
 
     def __post_init__(self) -> None:
         _check_element(self.element)
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        elements = sizes[0] * sizes[1] * sizes[2]
+    def work(self, sizes: GroupStatisticsSizes) -> Work:
+        elements = sizes.images * sizes.pixels * sizes.channels
         return Work(3 * elements, elements * np.dtype(self.element).itemsize)
 
 
@@ -172,19 +238,16 @@ class GroupApplySpec(_ChannelsLast):
     outside: bool = False
     """As in `GroupNormSpec`."""
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "partial", "scale", "bias", "y")
-    SIZES: ClassVar[tuple[str, ...]] = (
-        *("images", "pixels", "channels", "x_image", "x_pixel"),
-        *("groups", "y_image", "y_pixel", "epsilon_bits"),
-    )
+    BUFFERS: ClassVar[type[GroupApplyBuffers]] = GroupApplyBuffers
+    SIZES: ClassVar[type[GroupApplySizes]] = GroupApplySizes
 
     def __post_init__(self) -> None:
         _check_element(self.element)
 
-    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+    def scratch_bytes(self, sizes: GroupApplySizes) -> int:
         """Mean and factor of every channel."""
-        return 2 * sizes[2] * np.dtype(self.element).itemsize
+        return 2 * sizes.channels * np.dtype(self.element).itemsize
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        elements = sizes[0] * sizes[1] * sizes[2]
+    def work(self, sizes: GroupApplySizes) -> Work:
+        elements = sizes.images * sizes.pixels * sizes.channels
         return Work(4 * elements, 2 * elements * np.dtype(self.element).itemsize)

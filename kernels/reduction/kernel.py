@@ -16,7 +16,7 @@ from jitonnx.kernels.language.simd import convert
 from jitonnx.kernels.language.trace import Traced, absolute, bits, isnan, select, sqrt, to_float, unordered
 from jitonnx.kernels.mathematics import vecmath
 from jitonnx.kernels.parts.rows import VECTORS, Parts, Vectors, across_packed, across_rows, unit_range
-from jitonnx.kernels.reduction.spec import COLUMNS, ReductionSpec
+from jitonnx.kernels.reduction.spec import COLUMNS, ReductionBuffers, ReductionSizes, ReductionSpec
 
 Slice = Callable[[Traced, "Traced | None"], Traced]
 Part = Callable[[Traced], tuple[Traced, Pointer, Pointer, Traced]]
@@ -32,9 +32,9 @@ def build(spec: ReductionSpec, lanes: int, epilogue: Stage | None = None, prolog
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
         vectors = Vectors(code, element, lanes, prologue, epilogue)
-        x, y = code.buffer(0, element), code.buffer(1, types.int64 if spec.is_index else element)
+        x, y = code.buffers(ReductionBuffers, element, y=types.int64 if spec.is_index else element)
         emit: _Indices | _Values = (_Indices if spec.is_index else _Values)(spec, vectors)
-        outer, length, inner, x_outer, x_step, y_outer, _ = (code.size(i) for i in range(len(spec.SIZES)))
+        outer, length, inner, x_outer, x_step, y_outer, _ = code.sizes(ReductionSizes)
         each = (length + (spec.parts - 1)) / spec.parts
 
         def part(slices: Traced) -> tuple[Traced, Pointer, Pointer, Traced]:
@@ -71,7 +71,7 @@ def build(spec: ReductionSpec, lanes: int, epilogue: Stage | None = None, prolog
 
 def _store_rows(code: Code, part: Part, start: Traced, here: Traced, result: Traced, spec: ReductionSpec) -> None:
     """The results of units start, …, start + here - 1, at most as many as there are lanes, to where each belongs."""
-    y, step = part(start)[2], code.size(spec.SIZES.index("y_outer"))
+    y, step = part(start)[2], code.sizes(ReductionSizes).y_outer
     with code.either(step.equals(1)) as (dense, apart):
         with dense:
             y.store(0, result, here)
@@ -88,7 +88,7 @@ def _emit_packed(
 ) -> None:
     """Slices [first, stop), as many as a vector has lanes at a time, from as many vectors as a slice has elements."""
     code, lanes, length = vectors.code, vectors.lanes, spec.packed
-    x, zero = code.buffer(0, vectors.element), code.integer(0)
+    x, zero = code.buffers(ReductionBuffers, vectors.element).x, code.integer(0)
 
     def some(start: Traced, live: Traced | None) -> None:
         """Slices start, start + 1, …: as many as there are lanes, or the live ones."""
@@ -250,7 +250,7 @@ class _Values:
         code, lanes, kind = self.code, self.vectors.lanes, self.kind
         with code.loop(here, step=lanes // 2) as first:
             _, source, _, length = part(start + first)
-            step, places = code.size(self.spec.SIZES.index("x_outer")), [code.integer(0)]
+            step, places = code.sizes(ReductionSizes).x_outer, [code.integer(0)]
             for i in range(1, lanes // 2):
                 places.append(places[-1] + select(here - first > i, step, 0))
             rows = [source.at(place).settled() for place in places]
@@ -331,7 +331,7 @@ class _Values:
         """A vector of results from combined values."""
         kind, code, element = self.spec.kind, self.code, self.vectors.element
         if kind == "mean":
-            whole = code.size(self.spec.SIZES.index("count"))
+            whole = code.sizes(ReductionSizes).count
             count = convert(to_float(whole), element) if total.is_float else convert(whole, element)
             count = code.spread(count, self.vectors.lanes)
             # An integer mean of nothing is 0 here; dividing by 0 would stop the process.

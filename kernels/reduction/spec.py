@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.sharing import units_per_task
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
@@ -24,6 +24,23 @@ _ENOUGH_UNITS = 8
 _LONG = 1 << 17  # elements: from 5 to 10 microseconds of work on
 _OF_PARTS = {"mean": "sum", "log_sum": "sum"}
 _OF_TOTALS = {"l1": "sum", "sum_square": "sum"}
+
+
+class ReductionBuffers(Arguments):
+    x: Buffer
+    y: Buffer = result()
+
+
+class ReductionSizes(Arguments):
+    """Extents, and strides in elements."""
+
+    outer: Size
+    length: Size
+    inner: Size
+    x_outer: Size
+    x_step: Size
+    y_outer: Size
+    count: Size
 
 
 @dataclass(frozen=True)
@@ -61,8 +78,8 @@ class ReductionSpec(KernelSpec):
     """With `last`: if not 0, slices have so many elements and lie one right behind the other. Vectors are then read
     whole, whatever slices their elements belong to."""
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "y")
-    SIZES: ClassVar[tuple[str, ...]] = ("outer", "length", "inner", "x_outer", "x_step", "y_outer", "count")
+    BUFFERS: ClassVar[type[ReductionBuffers]] = ReductionBuffers
+    SIZES: ClassVar[type[ReductionSizes]] = ReductionSizes
     SETTLED: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -74,8 +91,8 @@ class ReductionSpec(KernelSpec):
     def is_index(self) -> bool:
         return self.kind in ARG_KINDS
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        outer, length, inner = sizes[:3]
+    def tasks(self, sizes: ReductionSizes) -> int:
+        outer, length, inner = sizes.outer, sizes.length, sizes.inner
         if self.is_index and not length:
             return 0
         slices, each = outer * self.parts, -(-length // self.parts)
@@ -83,8 +100,8 @@ class ReductionSpec(KernelSpec):
             return -(-slices // units_per_task(each))
         return -(-slices * -(-inner // COLUMNS) // units_per_task(each * COLUMNS))
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        outer, length, inner = sizes[:3]
+    def work(self, sizes: ReductionSizes) -> Work:
+        outer, length, inner = sizes.outer, sizes.length, sizes.inner
         results = outer * (1 if self.last else inner)
         itemsize = np.dtype(self.element).itemsize
         each = {"log_sum_exp": 20, "arg_max": 2, "arg_min": 2}.get(self.kind, 1)

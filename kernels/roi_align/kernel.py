@@ -10,7 +10,7 @@ from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer, Variable,
 from jitonnx.kernels.language.epilogue import Stage
 from jitonnx.kernels.language.simd import ceil, convert, floor, maximum, trunc
 from jitonnx.kernels.language.trace import Traced, at_least, at_most, copysign, fma, from_bits, narrow, select
-from jitonnx.kernels.roi_align.spec import LANES, MAX_SAMPLES, RoiAlignSpec
+from jitonnx.kernels.roi_align.spec import LANES, MAX_SAMPLES, RoiAlignBuffers, RoiAlignSizes, RoiAlignSpec
 
 
 def build(spec: RoiAlignSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
@@ -68,23 +68,24 @@ class _RoiAlign:
         self.code, self.spec = code, spec
         self.element = getattr(types, spec.element)
         self.lanes = lanes * 4 // (self.element.bitwidth // 8)
-        self.size = {name: code.size(index) for index, name in enumerate(spec.SIZES)}
-        self.x, self.rois, self.y = (code.buffer(index, self.element) for index in (0, 1, 3))
-        self.batch_indices, self.error = (code.buffer(index, types.int64) for index in (2, 4))
-        scale = from_bits(self.size["scale"])
+        self.size = code.sizes(RoiAlignSizes)
+        self.x, self.rois, self.batch_indices, self.y, self.error = code.buffers(
+            RoiAlignBuffers, self.element, batch_indices=types.int64, error=types.int64
+        )
+        scale = from_bits(self.size.scale)
         self.scale = convert(scale, self.element)
 
     def emit(self, begin: Traced, end: Traced) -> None:
         """The tasks."""
         code, size = self.code, self.size
-        whole = size["out_height"] if self.spec.pixels else size["channels"]
+        whole = size.out_height if self.spec.pixels else size.channels
         with code.loop(end, begin) as task:
-            roi, first = task / size["pieces"], remainder(task, size["pieces"]) * size["piece"]
+            roi, first = task / size.pieces, remainder(task, size.pieces) * size.piece
             image = self.batch_indices.load(roi)
-            with code.either((image >= 0) & (image < size["images"])) as (right, wrong):
+            with code.either((image >= 0) & (image < size.images)) as (right, wrong):
                 with right:
-                    x, y = self.x.at(image * size["x_image"]), self.y.at(roi * size["y_roi"])
-                    self.region(x, y, self._axes(roi), first, smaller(whole, first + size["piece"]))
+                    x, y = self.x.at(image * size.x_image), self.y.at(roi * size.y_roi)
+                    self.region(x, y, self._axes(roi), first, smaller(whole, first + size.piece))
                 with wrong:
                     self.error.store(0, code.integer(1))
 
@@ -120,12 +121,12 @@ class _RoiAlign:
             extent = extent + 1.0
         if self.spec.mode == "pool" or not self.spec.half_pixel:
             extent = at_least(extent, 1.0)
-        bin = extent / convert(self.size[f"out_{axis}"], self.element)
+        bin = extent / convert(getattr(self.size, f"out_{axis}"), self.element)
         if self.spec.sampling:
             count = self.code.integer(self.spec.sampling)
         else:
             count = smaller(larger(convert(ceil(bin), types.int64), 0), MAX_SAMPLES)
-        return _Samples(start, bin, count, self.size[axis])
+        return _Samples(start, bin, count, getattr(self.size, axis))
 
     def _coordinate(self, samples: _Samples, bin: Traced, number: Traced) -> Traced:
         """Of sample `number` of a bin, or of a vector of bins."""
@@ -153,10 +154,10 @@ class _RoiAlign:
         """The pixels of all bins along an axis, at `place`, which have no weights."""
         code, size = self.code, self.size
         firsts = place.to(types.int64)
-        counts = firsts.at(size[bins] + LANES)
+        counts = firsts.at(getattr(size, bins) + LANES)
         longest = code.variable(code.integer(0))
         start = convert(samples.start, types.int64)
-        with code.loop(size[bins]) as bin:
+        with code.loop(getattr(size, bins)) as bin:
             edges = (round(convert(bin + more, self.element) * samples.bin) for more, round in ((0, floor), (1, ceil)))
             first, end = (smaller(larger(convert(edge, types.int64) + start, 0), samples.length) for edge in edges)
             firsts.store(bin, first)
@@ -194,14 +195,14 @@ class _RoiAlign:
     def _windows(self, place: Pointer, bins: str, axis: str, samples: _Samples, together: bool) -> _Windows:
         """The windows of all bins along an axis, at `place`. together: the weights of all bins lie side by side."""
         code, size = self.code, self.size
-        room = size[bins] + LANES
+        room = getattr(size, bins) + LANES
         first = place.to(types.int64)
         weights = first.at(room * 2).to(self.element)
-        pitch, step = (code.integer(1), room) if together else (size[axis] + 0, code.integer(1))
+        pitch, step = (code.integer(1), room) if together else (getattr(size, axis) + 0, code.integer(1))
         counts = first.at(room)
         longest = code.variable(code.integer(0))
         last = samples.length - 1
-        with code.loop(size[bins]) as bin:
+        with code.loop(getattr(size, bins)) as bin:
             ends = [self._coordinate(samples, bin, number) for number in (code.integer(0), samples.each - 1)]
             one, other = (smaller(larger(convert(end, types.int64), 0), last) for end in ends)
             low, high = smaller(one, other), smaller(larger(one, other) + 1, last)
@@ -212,9 +213,9 @@ class _RoiAlign:
             longest.set(larger(longest.get(), count))
         nothing = code.number(self.element, 0.0)
         share = nothing.constant(1.0) / convert(larger(samples.each, 1), self.element)
-        with code.loop(size[bins]) as bin, code.loop(longest.get()) as number:
+        with code.loop(getattr(size, bins)) as bin, code.loop(longest.get()) as number:
             weights.store(bin * pitch + number * step, nothing)
-        with code.loop(size[bins]) as bin:
+        with code.loop(getattr(size, bins)) as bin:
             start = weights.at(bin * pitch - first.load(bin) * step)
             with code.loop(samples.each) as number:
                 sample = self._sample(samples, bin, number)
@@ -253,8 +254,8 @@ class _RoiAlign:
 
     def _behind(self, bins: str, axis: str) -> Traced:
         """Bytes of the windows of an axis whose weights do not lie together."""
-        room = self.size[bins] + LANES
-        return room * 16 + self.size[bins] * self.size[axis] * (self.element.bitwidth // 8)
+        room = getattr(self.size, bins) + LANES
+        return room * 16 + getattr(self.size, bins) * getattr(self.size, axis) * (self.element.bitwidth // 8)
 
 
 class _Pixels(_RoiAlign):
@@ -265,27 +266,27 @@ class _Pixels(_RoiAlign):
     ) -> None:
         code, size = self.code, self.size
         rows, columns = self._rows_and_columns(axes)
-        with code.loop(stop, first) as row, code.loop(size["out_width"]) as column:
-            target = y.at(row * size["y_row"] + column * size["y_column"])
+        with code.loop(stop, first) as row, code.loop(size.out_width) as column:
+            target = y.at(row * size.y_row + column * size.y_column)
 
             def piece(channel: Traced, width: int, mask: Mask | None, live: Traced) -> None:
                 value = self._average(x.at(channel), rows, columns, row, column, width, mask)
                 target.store(channel, value, mask)
 
-            each_vector(code, size["channels"], self.lanes, piece)
+            each_vector(code, size.channels, self.lanes, piece)
 
     def _average(
         self, x: Pointer, rows: _Windows, columns: _Windows, row: Traced, column: Traced, width: int, mask: Mask | None
     ) -> Traced:
         code, size = self.code, self.size
         total = code.variable(self._begin(width))
-        start = x.at(rows.first.load(row) * size["x_row"] + columns.first.load(column) * size["x_column"])
+        start = x.at(rows.first.load(row) * size.x_row + columns.first.load(column) * size.x_column)
         row_weights, column_weights = rows.weights.at(row * rows.bin), columns.weights.at(column * columns.bin)
         with code.loop(rows.sizes.load(row)) as number:
-            line = start.at(number * size["x_row"])
+            line = start.at(number * size.x_row)
             part = code.variable(self._begin(width))
             with code.loop(columns.sizes.load(column)) as across:
-                self._with(part, line.load(across * size["x_column"], width, mask), column_weights, across)
+                self._with(part, line.load(across * size.x_column, width, mask), column_weights, across)
             self._with(total, part.get(), row_weights, number)
         return self._or_nothing(total.get(), rows.sizes.load(row) * columns.sizes.load(column) > 0)
 
@@ -294,25 +295,25 @@ class _Pixels(_RoiAlign):
     ) -> None:
         """The largest of all samples, which gather in y, so that each sample is found once for all channels."""
         code, size = self.code, self.size
-        with code.loop(stop, first) as row, code.loop(size["out_width"]) as column:
-            target = y.at(row * size["y_row"] + column * size["y_column"])
+        with code.loop(stop, first) as row, code.loop(size.out_width) as column:
+            target = y.at(row * size.y_row + column * size.y_column)
             start = self._lowest(axes)
 
             def begin(channel: Traced, width: int, mask: Mask | None, live: Traced) -> None:
                 target.store(channel, start.spread(width), mask)
 
-            each_vector(code, size["channels"], self.lanes, begin)
+            each_vector(code, size.channels, self.lanes, begin)
             with code.loop(axes[0].each) as down, code.loop(axes[1].each) as across:
                 corners, counts = self._corners(axes, row, column, down, across)
 
                 def piece(channel: Traced, width: int, mask: Mask | None, live: Traced) -> None:
                     values = []
                     for line, place, weight in corners:
-                        pixel = x.at(line * size["x_row"] + place * size["x_column"]).load(channel, width, mask)
+                        pixel = x.at(line * size.x_row + place * size.x_column).load(channel, width, mask)
                         values.append(pixel * weight.spread(width))
                     self._keep_largest(target.at(channel), values, counts.spread(width), mask)
 
-                each_vector(code, size["channels"], self.lanes, piece)
+                each_vector(code, size.channels, self.lanes, piece)
 
 
 class _Planes(_RoiAlign):
@@ -323,22 +324,22 @@ class _Planes(_RoiAlign):
     ) -> None:
         code, size = self.code, self.size
         rows, columns = self._rows_and_columns(axes)
-        line = columns.weights.at(size["width"] * (size["out_width"] + LANES))
+        line = columns.weights.at(size.width * (size.out_width + LANES))
         start, end = self._range(columns)
         with code.loop(stop, first) as channel:
-            plane = x.at(channel * size["x_channel"] + start)
-            with code.loop(size["out_height"]) as row:
+            plane = x.at(channel * size.x_channel + start)
+            with code.loop(size.out_height) as row:
                 self._add_rows(plane, rows, row, line, end - start)
-                target = y.at(channel * size["y_channel"] + row * size["y_row"])
-                with code.loop(size["out_width"], step=self.lanes) as column:
-                    live = size["out_width"] - column
+                target = y.at(channel * size.y_channel + row * size.y_row)
+                with code.loop(size.out_width, step=self.lanes) as column:
+                    live = size.out_width - column
                     target.store(column, self._across(line, columns, column, start, live), live)
 
     def _range(self, columns: _Windows) -> tuple[Traced, Traced]:
         """The first column of all windows, and that behind the last."""
         code, size = self.code, self.size
-        start, end = code.variable(size["width"] + 0), code.variable(code.integer(0))
-        with code.loop(size["out_width"]) as bin:
+        start, end = code.variable(size.width + 0), code.variable(code.integer(0))
+        with code.loop(size.out_width) as bin:
             first, count = columns.first.load(bin), columns.sizes.load(bin)
             start.set(smaller(start.get(), first))
             end.set(larger(end.get(), first + count))
@@ -347,12 +348,12 @@ class _Planes(_RoiAlign):
     def _add_rows(self, plane: Pointer, rows: _Windows, row: Traced, line: Pointer, count: Traced) -> None:
         """The rows of a bin's window times their weights, at `line`."""
         code, size = self.code, self.size
-        source, weights = plane.at(rows.first.load(row) * size["x_row"]), rows.weights.at(row * rows.bin)
+        source, weights = plane.at(rows.first.load(row) * size.x_row), rows.weights.at(row * rows.bin)
 
         def piece(first: Traced, width: int, mask: Mask | None, live: Traced) -> None:
             total = code.variable(self._begin(width))
             with code.loop(rows.sizes.load(row)) as number:
-                self._with(total, source.load(number * size["x_row"] + first, width, mask), weights, number)
+                self._with(total, source.load(number * size.x_row + first, width, mask), weights, number)
             line.store(first, self._or_nothing(total.get(), rows.sizes.load(row) > 0), mask)
 
         each_vector(code, count, self.lanes, piece, blocks=2)
@@ -379,22 +380,22 @@ class _Planes(_RoiAlign):
     ) -> None:
         """As for pixels, for vectors of bins."""
         code, size, lanes = self.code, self.size, self.lanes
-        with code.loop(size["out_height"]) as row, code.loop(size["out_width"], step=lanes) as column:
-            live = code.live(size["out_width"] - column, lanes)
+        with code.loop(size.out_height) as row, code.loop(size.out_width, step=lanes) as column:
+            live = code.live(size.out_width - column, lanes)
             chosen = Traced(code.builder, types.boolean, live.value)
-            start, target = self._lowest(axes).spread(lanes), y.at(row * size["y_row"] + column)
+            start, target = self._lowest(axes).spread(lanes), y.at(row * size.y_row + column)
             with code.loop(stop, first) as channel:
-                target.store(channel * size["y_channel"], start, live)
+                target.store(channel * size.y_channel, start, live)
             bins = column.spread(lanes) + code.iota(lanes)
             with code.loop(axes[0].each) as down, code.loop(axes[1].each) as across:
                 corners, counts = self._corners(axes, row, bins, down, across)
                 with code.loop(stop, first) as channel:
-                    plane = x.at(channel * size["x_channel"])
+                    plane = x.at(channel * size.x_channel)
                     values = [
-                        plane.at(line * size["x_row"]).gather(narrow(place), chosen) * weight
+                        plane.at(line * size.x_row).gather(narrow(place), chosen) * weight
                         for line, place, weight in corners
                     ]
-                    self._keep_largest(target.at(channel * size["y_channel"]), values, counts, live)
+                    self._keep_largest(target.at(channel * size.y_channel), values, counts, live)
 
 
 def _half_away(x: Traced) -> Traced:

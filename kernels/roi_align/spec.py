@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from math import prod
 from typing import ClassVar
 
 import numpy as np
 
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
@@ -23,6 +22,41 @@ _TASK_ELEMENTS = 1 << 13
 def bits(number: float) -> int:
     """A number as the size that carries it to the kernel."""
     return int(struct.unpack("<q", struct.pack("<d", number))[0])
+
+
+class RoiAlignBuffers(Arguments):
+    x: Buffer
+    rois: Buffer
+    batch_indices: Buffer
+    y: Buffer = result()
+    error: Buffer = result()
+
+
+class RoiAlignGiven(Arguments):
+    rois: Size
+    channels: Size
+    out_height: Size
+    out_width: Size
+    images: Size
+    height: Size
+    width: Size
+    x_image: Size
+    x_channel: Size
+    x_row: Size
+    x_column: Size
+    y_roi: Size
+    y_channel: Size
+    y_row: Size
+    y_column: Size
+    scale: Size
+    """`bits` of the factor from the coordinates of regions to pixels."""
+
+
+class RoiAlignSizes(RoiAlignGiven):
+    """A region has so many tasks, of so many rows of bins or channels each."""
+
+    pieces: Size
+    piece: Size
 
 
 @dataclass(frozen=True)
@@ -53,44 +87,30 @@ class RoiAlignSpec(KernelSpec):
     pixels: bool
     element: str = "float32"
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "rois", "batch_indices", "y", "error")
-    GIVEN: ClassVar[tuple[str, ...]] = (
-        *("rois", "channels", "out_height", "out_width", "images", "height", "width"),
-        *("x_image", "x_channel", "x_row", "x_column", "y_roi", "y_channel", "y_row", "y_column"),
-        "scale",
-    )
-    """scale: `bits` of the factor from the coordinates of regions to pixels."""
-    SIZES: ClassVar[tuple[str, ...]] = (*GIVEN, "pieces", "piece")
-    """A region has so many tasks, of so many rows of bins or channels each."""
+    BUFFERS: ClassVar[type[RoiAlignBuffers]] = RoiAlignBuffers
+    SIZES: ClassVar[type[RoiAlignSizes]] = RoiAlignSizes
 
     def __post_init__(self) -> None:
         if self.mode not in MODES or self.element not in ("float32", "float64") or self.sampling < 0:
             raise ValueError(f"no kernel aligns regions of {self.element} by {self.mode!r}, sampling {self.sampling}")
 
-    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        """GIVEN -> SIZES."""
-        given = sizes[: len(self.GIVEN)]
-        _, channels, out_height, out_width = given[:4]
-        whole = out_height if self.pixels else channels
-        elements = max(1, channels * out_height * out_width)
+    def complete(self, sizes: RoiAlignGiven) -> RoiAlignSizes:
+        whole = sizes.out_height if self.pixels else sizes.channels
+        elements = max(1, sizes.channels * sizes.out_height * sizes.out_width)
         piece = max(1, min(whole, whole * _TASK_ELEMENTS // elements))
-        return [*given, -(-whole // piece), piece]
+        return RoiAlignSizes.following(sizes, pieces=-(-whole // piece), piece=piece)
 
-    @property
-    def size_count(self) -> int:
-        return len(self.SIZES)
+    def tasks(self, sizes: RoiAlignSizes) -> int:
+        return sizes.rois * sizes.pieces if sizes.channels * sizes.out_height * sizes.out_width else 0
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        return sizes[0] * sizes[len(self.GIVEN)] if prod(sizes[1:4]) else 0
-
-    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+    def scratch_bytes(self, sizes: RoiAlignSizes) -> int:
         """The windows of all bins along both axes, and a row of x."""
-        out_height, out_width = sizes[2] + LANES, sizes[3] + LANES
-        height, width = sizes[5], sizes[6] + LANES
+        out_height, out_width = sizes.out_height + LANES, sizes.out_width + LANES
+        height, width = sizes.height, sizes.width + LANES
         itemsize = np.dtype(self.element).itemsize
         return 16 * (out_height + out_width) + itemsize * (out_height * height + (out_width + 1) * width)
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        outputs = prod(sizes[:4])
+    def work(self, sizes: RoiAlignSizes) -> Work:
+        outputs = sizes.rois * sizes.channels * sizes.out_height * sizes.out_width
         samples = max(self.sampling, 1) ** 2
         return Work(8 * outputs * samples, 2 * outputs * np.dtype(self.element).itemsize)

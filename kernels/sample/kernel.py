@@ -12,7 +12,7 @@ from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer, each_vect
 from jitonnx.kernels.language.epilogue import Stage
 from jitonnx.kernels.language.simd import convert, floor
 from jitonnx.kernels.language.trace import Traced, at_least, at_most, fma, select
-from jitonnx.kernels.sample.spec import TAPS, VECTOR, SamplePixelsSpec, SamplePlanesSpec
+from jitonnx.kernels.sample.spec import TAPS, VECTOR, SampleBuffers, SamplePixelsSpec, SamplePlanesSpec, SampleSizes
 
 _CUBIC = -0.75
 """The coefficient of Keys' cubic convolution."""
@@ -46,18 +46,19 @@ class _Sampling:
         self.lanes = min(VECTOR, lanes * 4 // (self.coordinate.bitwidth // 8))
         self.width = lanes * 4 // (self.element.bitwidth // 8)
         """Elements of a vector."""
-        self.size = {name: code.size(index) for index, name in enumerate(spec.SIZES)}
-        self.x, self.y = code.buffer(0, self.element), code.buffer(3, self.element)
-        self.coordinates, self.factors = (code.buffer(i, self.coordinate) for i in (1, 2))
+        self.size = code.sizes(SampleSizes)
+        self.x, self.coordinates, self.factors, self.y = code.buffers(
+            SampleBuffers, self.element, coordinates=self.coordinate, factors=self.coordinate
+        )
 
     def emit(self, begin: Traced, end: Traced) -> None:
         """The tasks."""
         code, size = self.code, self.size
-        blocks = (size["places"] + size["task_places"] - 1) / size["task_places"]
+        blocks = (size.places + size.task_places - 1) / size.task_places
         self.begin()
         with code.loop(end, begin) as task:
-            image, first = task / blocks, remainder(task, blocks) * size["task_places"]
-            stop = smaller(size["places"], first + size["task_places"])
+            image, first = task / blocks, remainder(task, blocks) * size.task_places
+            stop = smaller(size.places, first + size.task_places)
             with code.loop(stop, first, self.lanes) as place:
                 self.places(image, place, stop - place)
 
@@ -71,13 +72,13 @@ class _Sampling:
     def taps(self, image: Traced, place: Traced, live: Mask) -> list[list[_Tap]]:
         """Those of a vector of places, by axis. Of places that are not live they are those of coordinates 0."""
         size = self.size
-        start = self.coordinates.at(image * size["c_image"] + place)
-        return [self._axis(start.load(size["c_axis"] * axis, self.lanes, live), axis) for axis in range(self.spec.axes)]
+        start = self.coordinates.at(image * size.c_image + place)
+        return [self._axis(start.load(size.c_axis * axis, self.lanes, live), axis) for axis in range(self.spec.axes)]
 
     def _axis(self, x: Traced, axis: int) -> list[_Tap]:
         size, spec = self.size, self.spec
-        extent = convert(size[f"extent_{axis}"], types.int32)
-        stride = convert(size[f"x_{axis}"], types.int32).spread(self.lanes)
+        extent = convert(size.extents[axis], types.int32)
+        stride = convert(size.x_steps[axis], types.int32).spread(self.lanes)
         whole = x if spec.mode == "nearest" else floor(x)
         # Saturated, since integers have no infinities; as far away as no tap of an inner place is.
         far = convert(extent + 4, self.coordinate).spread(self.lanes)
@@ -120,7 +121,7 @@ class _Sampling:
         """What a vector of places is multiplied by; None: nothing."""
         if not self.spec.weighted:
             return None
-        return self.factors.at(image * self.size["f_image"]).load(place, self.lanes, live)
+        return self.factors.at(image * self.size.f_image).load(place, self.lanes, live)
 
 
 class _Planes(_Sampling):
@@ -135,12 +136,12 @@ class _Planes(_Sampling):
             number: (_offset([axes[axis][tap] for axis, tap in enumerate(number)]), self._chosen(axes, number, every))
             for number in itertools.product(range(TAPS[self.spec.mode]), repeat=self.spec.axes)
         }
-        x = self.x.at(image * size["x_image"])
-        y = self.y.at(image * size["y_image"] + place)
-        with code.loop(size["channels"]) as channel:
-            plane = x.at(channel * size["x_channel"])
+        x = self.x.at(image * size.x_image)
+        y = self.y.at(image * size.y_image + place)
+        with code.loop(size.channels) as channel:
+            plane = x.at(channel * size.x_channel)
             total = self._sum(plane, axes, corners, ())
-            y.store(channel * size["y_channel"], total if factor is None else total * factor, mask)
+            y.store(channel * size.y_channel, total if factor is None else total * factor, mask)
 
     def _chosen(self, axes: list[list[_Tap]], number: Sequence[int], every: Traced) -> Traced:
         """The places of which a combination of taps is read."""
@@ -187,8 +188,8 @@ class _Pixels(_Sampling):
         if spec.outside == "zeros":
             self.zeros = code.scratch(self.element)
             nothing = code.number(self.element, 0, self.width)
-            with code.loop(self.size["channels"], step=self.width) as at:
-                self.zeros.store(at, nothing, self.size["channels"] - at)
+            with code.loop(self.size.channels, step=self.width) as at:
+                self.zeros.store(at, nothing, self.size.channels - at)
 
     def places(self, image: Traced, place: Traced, live: Traced) -> None:
         code, size, lanes = self.code, self.size, self.lanes
@@ -205,7 +206,7 @@ class _Pixels(_Sampling):
             weights = [weight for weight in (factor, *(tap.weight for tap in taps)) if weight is not None]
             if weights:
                 self.weights.store(row * lanes, functools.reduce(lambda a, b: a * b, weights))
-        x, y = self.x.at(image * size["x_image"]), self.y.at(image * size["y_image"] + place * size["y_place"])
+        x, y = self.x.at(image * size.x_image), self.y.at(image * size.y_image + place * size.y_place)
         with code.loop(smaller(live, lanes)) as lane:
             pixels, factors = [], []
             for row in range(len(numbers)):
@@ -215,7 +216,7 @@ class _Pixels(_Sampling):
                     pixel = pixel.unless(offset < 0, self.zeros)
                 pixels.append(pixel)
                 factors.append(self.weights.load(lane + row * lanes))
-            self._pixel(pixels, factors, y.at(lane * size["y_place"]))
+            self._pixel(pixels, factors, y.at(lane * size.y_place))
 
     def _pixel(self, pixels: list[Pointer], factors: list[Traced], y: Pointer) -> None:
         plain = self.spec.mode == "nearest" and not self.spec.weighted
@@ -224,4 +225,4 @@ class _Pixels(_Sampling):
             values = [pixel.load(first, width, mask) for pixel in pixels]
             y.store(first, _weighted(values, [None if plain else factor.spread(width) for factor in factors]), mask)
 
-        each_vector(self.code, self.size["channels"], self.width, piece, blocks=2)
+        each_vector(self.code, self.size.channels, self.width, piece, blocks=2)

@@ -6,12 +6,11 @@ reads (its taps) and with which weights.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import prod
 from typing import ClassVar
 
 import numpy as np
 
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, Sizes, each, result
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
@@ -29,13 +28,41 @@ VECTOR = 16
 """Places whose taps are found at once, at most."""
 
 
+class SampleBuffers(Arguments):
+    x: Buffer
+    coordinates: Buffer
+    factors: Buffer
+    y: Buffer = result()
+
+
+class SampleGiven(Arguments):
+    images: Size
+    channels: Size
+    places: Size
+    x_image: Size
+    x_channel: Size
+    y_image: Size
+    y_channel: Size
+    y_place: Size
+    c_image: Size
+    c_axis: Size
+    f_image: Size
+    extents: Sizes = each(MAX_AXES, fill=0)
+    x_steps: Sizes = each(MAX_AXES, fill=0)
+    """How far apart elements of x lie along each spatial axis."""
+
+
+class SampleSizes(SampleGiven):
+    task_places: Size
+
+
 @dataclass(frozen=True)
 class _SampleSpec(KernelSpec):
     """y[n, c, p] = factors[n, p] * Σ weights * x[n, c, taps of coordinates[n, :, p]].
 
-    Element (n, c, i…) of x lies at n * x_image + c * x_channel + the sum of i * x_i, and (n, c, p) of y at
+    Element (n, c, i…) of x lies at n * x_image + c * x_channel + the sum of i * x_steps[i], and (n, c, p) of y at
     n * y_image + c * y_channel + p * y_place; coordinate a of place p at n * c_image + a * c_axis + p; the factor at
-    n * f_image + p. The places of an image's channel are told apart in 32 bits: x_i * extent_i are below 2**31.
+    n * f_image + p. The places of an image's channel are told apart in 32 bits: x_steps * extents are below 2**31.
     Coordinates are whole numbers where the mode is nearest, and within what they are reflected at where outside is
     reflection.
 
@@ -52,13 +79,8 @@ class _SampleSpec(KernelSpec):
     weighted: bool = False
     """Whether there are factors; else their pointer goes unread."""
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "coordinates", "factors", "y")
-    GIVEN: ClassVar[tuple[str, ...]] = (
-        *("images", "channels", "places", "x_image", "x_channel", "y_image", "y_channel", "y_place"),
-        *("c_image", "c_axis", "f_image"),
-        *(f"{what}_{axis}" for what in ("extent", "x") for axis in range(MAX_AXES)),
-    )
-    SIZES: ClassVar[tuple[str, ...]] = (*GIVEN, "task_places")
+    BUFFERS: ClassVar[type[SampleBuffers]] = SampleBuffers
+    SIZES: ClassVar[type[SampleSizes]] = SampleSizes
 
     def __post_init__(self) -> None:
         if self.mode not in TAPS or self.outside not in OUTSIDES or not 0 < self.axes <= MAX_AXES:
@@ -73,22 +95,15 @@ class _SampleSpec(KernelSpec):
         """The type of coordinates and factors."""
         return "float32" if self.element in WORDS else self.element
 
-    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        """GIVEN -> SIZES."""
-        given = sizes[: len(self.GIVEN)]
-        places = _TASK_ELEMENTS // max(1, given[1]) // VECTOR * VECTOR
-        return [*given, max(VECTOR, places)]
+    def complete(self, sizes: SampleGiven) -> SampleSizes:
+        places = _TASK_ELEMENTS // max(1, sizes.channels) // VECTOR * VECTOR
+        return SampleSizes.following(sizes, task_places=max(VECTOR, places))
 
-    @property
-    def size_count(self) -> int:
-        return len(self.SIZES)
+    def tasks(self, sizes: SampleSizes) -> int:
+        return sizes.images * -(-sizes.places // sizes.task_places) if sizes.channels else 0
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        images, channels, places = sizes[:3]
-        return images * -(-places // sizes[len(self.GIVEN)]) if channels else 0
-
-    def work(self, sizes: Sequence[int]) -> Work:
-        outputs, size = prod(sizes[:3]), np.dtype(self.element).itemsize
+    def work(self, sizes: SampleSizes) -> Work:
+        outputs, size = sizes.images * sizes.channels * sizes.places, np.dtype(self.element).itemsize
         return Work(2 * outputs * TAPS[self.mode] ** self.axes, 2 * outputs * size)
 
 
@@ -102,9 +117,9 @@ class SamplePixelsSpec(_SampleSpec):
     """Vectors lie along channels, which are side by side in x and y (x_channel and y_channel are 1): each place reads
     whole pixels. For many channels."""
 
-    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+    def scratch_bytes(self, sizes: SampleSizes) -> int:
         """A pixel of zeros, which places outside read."""
-        return np.dtype(self.element).itemsize * sizes[1] if self.outside == "zeros" else 0
+        return np.dtype(self.element).itemsize * sizes.channels if self.outside == "zeros" else 0
 
 
 def prefers_pixels(channels: int) -> bool:

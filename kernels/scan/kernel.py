@@ -17,7 +17,7 @@ from jitonnx.kernels.language.code import (
 from jitonnx.kernels.language.epilogue import Stage
 from jitonnx.kernels.language.trace import Traced
 from jitonnx.kernels.parts.rows import unit_range
-from jitonnx.kernels.scan.spec import COLUMNS, ScanSpec
+from jitonnx.kernels.scan.spec import COLUMNS, ScanBuffers, ScanSizes, ScanSpec
 
 _VECTORS = 4
 """Vectors of columns scanned at once: their chains of dependent operations hide each other's latency."""
@@ -31,8 +31,8 @@ def build(spec: ScanSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
         scan = _Scan(spec, code, element, lanes)
-        x, y = code.buffer(0, element), code.buffer(1, element)
-        outer, length, inner, x_outer, x_step, y_outer, y_step = (code.size(i) for i in range(len(spec.SIZES)))
+        x, y = code.buffers(ScanBuffers, element)
+        outer, length, inner, x_outer, x_step, y_outer, y_step = code.sizes(ScanSizes)
         if spec.last:
             first, stop = unit_range(code, begin, end, outer, length)
             with code.loop(stop, first) as row:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.sharing import units_per_task
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
@@ -15,6 +15,23 @@ ELEMENTS = ("float32", "float64", "int32", "int64")
 KINDS = ("sum", "prod")
 COLUMNS = 64
 """Columns of a unit of work when the axis is not the last one."""
+
+
+class ScanBuffers(Arguments):
+    x: Buffer
+    y: Buffer = result()
+
+
+class ScanSizes(Arguments):
+    """Extents, and strides in elements."""
+
+    outer: Size
+    length: Size
+    inner: Size
+    x_outer: Size
+    x_step: Size
+    y_outer: Size
+    y_step: Size
 
 
 @dataclass(frozen=True)
@@ -38,22 +55,22 @@ class ScanSpec(KernelSpec):
     """From the end on."""
     element: str = "float32"
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "y")
-    SIZES: ClassVar[tuple[str, ...]] = ("outer", "length", "inner", "x_outer", "x_step", "y_outer", "y_step")
+    BUFFERS: ClassVar[type[ScanBuffers]] = ScanBuffers
+    SIZES: ClassVar[type[ScanSizes]] = ScanSizes
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS or self.element not in ELEMENTS:
             raise ValueError(f"no scanning kernel of kind {self.kind!r} for {self.element!r}")
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        outer, length, inner = sizes[:3]
+    def tasks(self, sizes: ScanSizes) -> int:
+        outer, length, inner = sizes.outer, sizes.length, sizes.inner
         if not length:
             return 0
         if self.last:
             return -(-outer // units_per_task(length))
         return -(-outer * -(-inner // COLUMNS) // units_per_task(length * COLUMNS))
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        outer, length, inner = sizes[:3]
+    def work(self, sizes: ScanSizes) -> Work:
+        outer, length, inner = sizes.outer, sizes.length, sizes.inner
         elements = outer * length * (1 if self.last else inner)
         return Work(elements, 2 * elements * np.dtype(self.element).itemsize)

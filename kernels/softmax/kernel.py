@@ -9,7 +9,7 @@ from jitonnx.kernels.language.trace import Traced
 from jitonnx.kernels.mathematics import vecmath
 from jitonnx.kernels.parts.rows import Vectors, in_all_lanes, larger_lanes, unit_range
 from jitonnx.kernels.parts.tile import emit_prefetch
-from jitonnx.kernels.softmax.spec import COLUMNS, SoftmaxSpec
+from jitonnx.kernels.softmax.spec import COLUMNS, SoftmaxBuffers, SoftmaxSizes, SoftmaxSpec
 
 _LOWEST = float("-inf")
 
@@ -20,8 +20,8 @@ def build(spec: SoftmaxSpec, lanes: int, epilogue: Stage | None = None, prologue
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
         vectors = Vectors(code, element, lanes, prologue, epilogue)
-        x, y = code.buffer(0, element), code.buffer(1, element)
-        outer, length, inner, x_outer, x_step, y_outer, y_step = (code.size(i) for i in range(len(spec.SIZES)))
+        x, y = code.buffers(SoftmaxBuffers, element)
+        outer, length, inner, x_outer, x_step, y_outer, y_step = code.sizes(SoftmaxSizes)
         if spec.last:
             first, stop = unit_range(code, begin, end, outer, length)
             together = min(spec.together, lanes)

@@ -8,7 +8,16 @@ from jitonnx.kernels.language.epilogue import Stage
 from jitonnx.kernels.language.simd import convert
 from jitonnx.kernels.language.trace import Traced, bits, isnan, select
 from jitonnx.kernels.parts.masks import each_bit, each_mask, mask_of
-from jitonnx.kernels.suppression.spec import CORNERS, PADDING, SelectedSpec, SuppressionSpec
+from jitonnx.kernels.suppression.spec import (
+    CORNERS,
+    PADDING,
+    SelectedBuffers,
+    SelectedSizes,
+    SelectedSpec,
+    SuppressionBuffers,
+    SuppressionSizes,
+    SuppressionSpec,
+)
 
 _KEY_BITS = 32
 _LEAST = -(1 << 63)
@@ -25,8 +34,8 @@ def build(spec: SuppressionSpec | SelectedSpec, lanes: int, epilogue: Stage | No
 
 
 def _selected(code: Code) -> None:
-    chosen, counts, out, total = (code.buffer(number, types.int64) for number in range(4))
-    batches, classes, most = (code.size(number) for number in range(3))
+    chosen, counts, out, total = code.buffers(SelectedBuffers, types.int64)
+    batches, classes, most = code.sizes(SelectedSizes)
     written = code.variable(code.integer(0))
     with code.loop(batches) as batch, code.loop(classes) as kind:
         row = batch * classes + kind
@@ -43,7 +52,7 @@ class _Suppression:
 
     def __init__(self, spec: SuppressionSpec, code: Code, lanes: int) -> None:
         self.spec, self.code, self.lanes = spec, code, lanes
-        _, self.classes, self.count, self.most = (code.size(number) for number in range(4))
+        _, self.classes, self.count, self.most = code.sizes(SuppressionSizes)
         self.heap = code.scratch(types.int64)
         """Behind its last record stands a least one: so each record has two children, or none."""
         kept = self.heap.at(self.count + PADDING).to(types.float32)
@@ -52,10 +61,10 @@ class _Suppression:
     def rows(self, begin: Traced, end: Traced) -> None:
         """The chosen boxes of the rows [begin, end)."""
         code = self.code
-        boxes, scores = code.buffer(0, types.float32), code.buffer(1, types.float32)
-        limit = code.buffer(2, types.int64).load(0)
-        self.overlap, self.least = (code.buffer(number, types.float32).load(0) for number in (3, 4))
-        chosen, counts, error = (code.buffer(number, types.int64) for number in (5, 6, 7))
+        floats = dict.fromkeys(("boxes", "scores", "overlap", "least"), types.float32)
+        buffers = code.buffers(SuppressionBuffers, types.int64, **floats)
+        boxes, scores, limit, overlap, least, chosen, counts, error = buffers
+        limit, self.overlap, self.least = limit.load(0), overlap.load(0), least.load(0)
         wrong = ~((self.overlap >= 0.0) & (self.overlap <= 1.0))
         with code.when(wrong):
             error.store(0, code.integer(1))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.sizes import smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
@@ -13,6 +13,24 @@ CORNERS = 5
 """Numbers that are kept of a chosen box: its lowest and highest coordinates, and its area."""
 PADDING = 16
 """Elements behind the end of scratch arrays that whole vectors reach to."""
+
+
+class SuppressionBuffers(Arguments):
+    boxes: Buffer
+    scores: Buffer
+    limit: Buffer
+    overlap: Buffer
+    least: Buffer
+    chosen: Buffer = result()
+    counts: Buffer = result()
+    error: Buffer = result()
+
+
+class SuppressionSizes(Arguments):
+    batches: Size
+    classes: Size
+    boxes: Size
+    most: Size
 
 
 @dataclass(frozen=True)
@@ -34,24 +52,33 @@ class SuppressionSpec(KernelSpec):
     centers: bool
     thresholded: bool
 
-    BUFFERS: ClassVar[tuple[str, ...]] = (
-        *("boxes", "scores", "limit", "overlap", "least"),
-        *("chosen", "counts", "error"),
-    )
-    SIZES: ClassVar[tuple[str, ...]] = ("batches", "classes", "boxes", "most")
+    BUFFERS: ClassVar[type[SuppressionBuffers]] = SuppressionBuffers
+    SIZES: ClassVar[type[SuppressionSizes]] = SuppressionSizes
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        return sizes[0] * sizes[1]
+    def tasks(self, sizes: SuppressionSizes) -> int:
+        return sizes.batches * sizes.classes
 
-    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+    def scratch_bytes(self, sizes: SuppressionSizes) -> int:
         """The heap, and of each chosen box its corners and area."""
-        return 8 * (sizes[2] + PADDING) + 4 * CORNERS * (sizes[3] + PADDING)
+        return 8 * (sizes.boxes + PADDING) + 4 * CORNERS * (sizes.most + PADDING)
 
-    def work(self, sizes: Sequence[int]) -> Work:
+    def work(self, sizes: SuppressionSizes) -> Work:
         """As if an eighth of the boxes, but for 100 of them, were compared with 20 each: the data tells."""
-        batches, classes, boxes, _ = sizes
-        rows = batches * classes
+        rows, boxes = sizes.batches * sizes.classes, sizes.boxes
         return Work(rows * (4 * boxes + 400 * smaller(boxes, 100 + boxes // 8)), rows * 20 * boxes)
+
+
+class SelectedBuffers(Arguments):
+    chosen: Buffer
+    counts: Buffer
+    out: Buffer = result()
+    count: Buffer = result()
+
+
+class SelectedSizes(Arguments):
+    batches: Size
+    classes: Size
+    most: Size
 
 
 @dataclass(frozen=True)
@@ -61,12 +88,11 @@ class SelectedSpec(KernelSpec):
     One task, also where there are no elements.
     """
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("chosen", "counts", "out", "count")
-    SIZES: ClassVar[tuple[str, ...]] = ("batches", "classes", "most")
+    BUFFERS: ClassVar[type[SelectedBuffers]] = SelectedBuffers
+    SIZES: ClassVar[type[SelectedSizes]] = SelectedSizes
 
-    def tasks(self, sizes: Sequence[int]) -> int:
+    def tasks(self, sizes: SelectedSizes) -> int:
         return 1
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        batches, classes, most = sizes
-        return Work(0, batches * classes * (8 + 32 * smaller(most, 8)))
+    def work(self, sizes: SelectedSizes) -> Work:
+        return Work(0, sizes.batches * sizes.classes * (8 + 32 * smaller(sizes.most, 8)))

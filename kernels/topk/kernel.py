@@ -12,7 +12,7 @@ from jitonnx.kernels.language.simd import convert
 from jitonnx.kernels.language.trace import Traced, bits, isnan, select
 from jitonnx.kernels.parts.masks import each_bit, mask_of
 from jitonnx.kernels.parts.rows import unit_range
-from jitonnx.kernels.topk.spec import BLOCK, TopKSpec
+from jitonnx.kernels.topk.spec import BLOCK, TopKBuffers, TopKSizes, TopKSpec
 
 _INT128 = types.Integer(128, signed=True)
 
@@ -23,17 +23,17 @@ def build(spec: TopKSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
         raise ValueError(f"{spec} takes no epilogue")
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
-        size = {name: code.size(index) for index, name in enumerate(spec.SIZES)}
+        size = code.sizes(TopKSizes)
         element = getattr(types, spec.element)
-        x, values, indices = code.buffer(0, element), code.buffer(1, element), code.buffer(2, types.int64)
-        emit = _TopK(spec, code, lanes, size["length"], size["k"], size["capacity"])
-        first, stop = unit_range(code, begin, end, size["rows"], size["length"])
+        x, values, indices = code.buffers(TopKBuffers, element, indices=types.int64)
+        emit = _TopK(spec, code, lanes, size.length, size.k, size.capacity)
+        first, stop = unit_range(code, begin, end, size.rows, size.length)
         with code.loop(stop, first) as row:
             emit.row(
-                x.at(row * size["x_row"]),
-                values.at(row * size["values_row"]),
-                indices.at(row * size["indices_row"]),
-                size["one_by_one"].equals(1),
+                x.at(row * size.x_row),
+                values.at(row * size.values_row),
+                indices.at(row * size.indices_row),
+                size.one_by_one.equals(1),
             )
 
     return body

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.sharing import units_per_task
 from jitonnx.kernels.parts.sizes import larger
 from jitonnx.kernels.spec import KernelSpec, Work
@@ -16,6 +16,26 @@ ELEMENTS = (*(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 6
 BLOCK = 64
 """At most so many elements are compared with the threshold at once, and may be added to the candidates."""
 _LEAST_CANDIDATES = 64
+
+
+class TopKBuffers(Arguments):
+    x: Buffer
+    values: Buffer = result()
+    indices: Buffer = result()
+
+
+class TopKGiven(Arguments):
+    rows: Size
+    length: Size
+    k: Size
+    x_row: Size
+    values_row: Size
+    indices_row: Size
+
+
+class TopKSizes(TopKGiven):
+    capacity: Size
+    one_by_one: Size
 
 
 @dataclass(frozen=True)
@@ -40,9 +60,8 @@ class TopKSpec(KernelSpec):
     element: str = "float32"
     largest: bool = True
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "values", "indices")
-    GIVEN: ClassVar[tuple[str, ...]] = ("rows", "length", "k", "x_row", "values_row", "indices_row")
-    SIZES: ClassVar[tuple[str, ...]] = (*GIVEN, "capacity", "one_by_one")
+    BUFFERS: ClassVar[type[TopKBuffers]] = TopKBuffers
+    SIZES: ClassVar[type[TopKSizes]] = TopKSizes
 
     def __post_init__(self) -> None:
         if self.element not in ELEMENTS:
@@ -53,27 +72,26 @@ class TopKSpec(KernelSpec):
         """8, with 32 bits of key and of index; 16 where an element has 64 bits."""
         return 16 if np.dtype(self.element).itemsize == 8 else 8
 
-    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        """GIVEN -> SIZES."""
-        given = list(sizes[: len(self.GIVEN)])
-        length, k = given[1:3]
+    def complete(self, sizes: TopKGiven) -> TopKSizes:
+        length, k = sizes.length, sizes.k
         capacity = larger(4 * k, _LEAST_CANDIDATES)
         capacity = capacity if 2 * capacity < length else length
-        return [*given, capacity, int(capacity == length and k * self._look_cycles(length) < 8 * length)]
+        one_by_one = int(capacity == length and k * self._look_cycles(length) < 8 * length)
+        return TopKSizes.following(sizes, capacity=capacity, one_by_one=one_by_one)
 
     def _look_cycles(self, length: int) -> int:
         """About what looking for the largest of `length` records takes; a quickselect and sorting take 8 for each."""
         return length // 8 + 40 if self.record_bytes == 8 else 2 * length + 20
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        rows, length, k = sizes[:3]
+    def tasks(self, sizes: TopKSizes) -> int:
+        rows, length, k = sizes.rows, sizes.length, sizes.k
         return -(-rows // units_per_task(length)) if k else 0
 
-    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+    def scratch_bytes(self, sizes: TopKSizes) -> int:
         """Four times the candidates: the best so far, and what a quickselect parts them into."""
-        return 4 * (sizes[len(self.GIVEN)] + 2 * BLOCK) * self.record_bytes
+        return 4 * (sizes.capacity + 2 * BLOCK) * self.record_bytes
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        rows, length, k = sizes[:3]
+    def work(self, sizes: TopKSizes) -> Work:
+        rows, length, k = sizes.rows, sizes.length, sizes.k
         item = np.dtype(self.element).itemsize
         return Work(rows * (4 * length + 20 * k), rows * (length * item + k * (item + 8)))

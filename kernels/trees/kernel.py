@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.code import Code, Kernel, Pointer, Variable, shuffled, smaller
@@ -14,6 +14,7 @@ from jitonnx.kernels.language.trace import Traced, bits, from_bits, isnan, narro
 from jitonnx.kernels.trees.spec import (
     BLOCK,
     MixedTreesSpec,
+    TreesSizes,
     TreesSpec,
     leaf_elements,
     level_elements,
@@ -35,18 +36,23 @@ def build(spec: TreesSpec | MixedTreesSpec, lanes: int, epilogue: Stage | None =
 class _Kernel:
     """The loops over rows, trees and targets, and what becomes of weights; subclasses know how to go down a tree."""
 
+    floats: tuple[str, ...]
+    """Buffers of the spec's elements."""
+    others: ClassVar[dict[str, types.Type]] = {}
+    """Those of other elements than that and int32."""
+
     def __init__(self, code: Code, spec: Any, lanes: int) -> None:
         self.code, self.spec = code, spec
         self.element: types.Type = getattr(types, spec.element)
         self.lanes = lanes * 32 // self.element.bitwidth
-        self.size = {name: code.size(index) for index, name in enumerate(spec.SIZES)}
-        self.x = self._buffer("x", self.element)
-        self.values, self.out = self._buffer("values", self.element), self._buffer("out", self.element)
-        self.goals = self._buffer("goals", types.int32)
+        self.size = code.sizes(TreesSizes)
         self.scratch = code.scratch(self.element)
-
-    def _buffer(self, name: str, element: types.Type) -> Pointer:
-        return self.code.buffer(self.spec.BUFFERS.index(name), element)
+        own = {"records": types.int64} if isinstance(spec, TreesSpec) else {"thresholds": self.element}
+        floats = dict.fromkeys(
+            ("x", "values", "out", *(["tables"] if isinstance(spec, TreesSpec) else [])), self.element
+        )
+        self.buffers = code.buffers(spec.BUFFERS, types.int32, **floats, **own)
+        self.x, self.values, self.goals, self.out = (getattr(self.buffers, n) for n in ("x", "values", "goals", "out"))
 
     # ------------------------------------------------------------ for subclasses
 
@@ -99,25 +105,25 @@ class _Kernel:
 
     def run(self, begin: Traced, end: Traced) -> None:
         code, size = self.code, self.size
-        with code.either(size["one_by_one"] > 0) as (alone, together):
-            with alone, code.loop(size["rows"]) as row:
+        with code.either(size.one_by_one > 0) as (alone, together):
+            with alone, code.loop(size.rows) as row:
                 self._row(row)
             with together:
                 start, stop = (code.integer(bound) * BLOCK for bound in (begin, end))
-                stop = smaller(stop, size["rows"])
-                with code.loop(stop, start, size["piece"]) as first:
-                    self._piece(first, smaller(stop - first, size["piece"]))
+                stop = smaller(stop, size.rows)
+                with code.loop(stop, start, size.piece) as first:
+                    self._piece(first, smaller(stop - first, size.piece))
 
     def _piece(self, first: Traced, count: Traced) -> None:
         code, size, lanes = self.code, self.size, self.lanes
         zeros = code.number(self.element, self.start, lanes)
-        with code.loop(size["targets"] * size["piece"], step=lanes) as place:
+        with code.loop(size.targets * size.piece, step=lanes) as place:
             self.scratch.store(place, zeros)
-        x = self.x.at(first * size["x_row"])
+        x = self.x.at(first * size.x_row)
         whole = self._floor(count, lanes * _TOGETHER)
-        with code.loop(size["trees"]) as tree:
+        with code.loop(size.trees) as tree:
             shared = self.begin_tree(tree)
-            goal = code.integer(self._wide(self.goals.load(tree))) * size["piece"]
+            goal = code.integer(self._wide(self.goals.load(tree))) * size.piece
             with code.loop(whole, step=lanes * _TOGETHER) as row:
                 self._rows(shared, x, row, count, goal, _TOGETHER)
             with code.loop(count, whole, lanes) as row:
@@ -132,7 +138,7 @@ class _Kernel:
 
     def _rows(self, shared: Any, x: Pointer, first: Traced, count: Traced, goal: Traced, vectors: int) -> None:
         code, lanes = self.code, self.lanes
-        last, step = self.spread(count - 1), self.spread(self.size["x_row"])
+        last, step = self.spread(count - 1), self.spread(self.size.x_row)
         starts = []
         for vector in range(vectors):
             row = self.spread(first + vector * lanes) + self.iota()
@@ -142,24 +148,24 @@ class _Kernel:
             for vector, leaf in enumerate(leaves):
                 self._add(goal + first + vector * lanes, self.weight(shared, leaf))
             return
-        targets = self.size["targets"]
+        targets = self.size.targets
         wide = self.spread(targets)
         places = [leaf * wide for leaf in leaves]
         values = self.values.at(self.first_value(shared) * targets)
         with code.loop(targets) as target:
             column = values.at(target)
             for vector, place in enumerate(places):
-                self._add(target * self.size["piece"] + first + vector * lanes, column.gather(place))
+                self._add(target * self.size.piece + first + vector * lanes, column.gather(place))
 
     def _add(self, place: Traced, weight: Traced) -> None:
         self.scratch.store(place, self.combine(self.scratch.load(place, self.lanes), weight))
 
     def _write(self, first: Traced, count: Traced) -> None:
-        code, targets = self.code, self.size["targets"]
+        code, targets = self.code, self.size.targets
         out = self.out.at(first * targets)
         with code.either(targets > 1) as (several, single):
             with several, code.loop(targets) as target, code.loop(count) as row:
-                out.store(row * targets + target, self.scratch.load(target * self.size["piece"] + row))
+                out.store(row * targets + target, self.scratch.load(target * self.size.piece + row))
             with single, code.loop(count, step=self.lanes) as row:
                 live = count - row
                 out.store(row, self.scratch.load(row, self.lanes), live)
@@ -169,7 +175,7 @@ class _Kernel:
     def _row(self, row: Traced) -> None:
         """Down all trees, a vector of them at a time; then the leaves' weights are added up in the trees' order."""
         code, size, lanes = self.code, self.size, self.lanes
-        x, trees = self.x.at(row * size["x_row"]), size["trees"]
+        x, trees = self.x.at(row * size.x_row), size.trees
         leaves = Pointer(code, types.int32, self.scratch.to(types.int32).value)
         whole = self._floor(trees, lanes * _TOGETHER)
         for stop, start, vectors in ((whole, code.integer(0), _TOGETHER), (trees, whole, 1)):
@@ -177,14 +183,14 @@ class _Kernel:
                 firsts = [tree + vector * lanes for vector in range(vectors)]
                 for first, leaf in zip(firsts, self.descend_trees(x, firsts), strict=True):
                     leaves.store(first, leaf)
-        out = self.out.at(row * size["targets"])
+        out = self.out.at(row * size.targets)
         start = code.number(self.element, self.start)
         if self.spec.leaves == "all":
             self._add_leaves(leaves, out)
             return
-        with code.either(size["targets"] > 1) as (several, single):
+        with code.either(size.targets > 1) as (several, single):
             with several:
-                with code.loop(size["targets"]) as target:
+                with code.loop(size.targets) as target:
                     out.store(target, start)
                 with code.loop(trees) as tree:
                     goal = self._wide(self.goals.load(tree))
@@ -196,11 +202,11 @@ class _Kernel:
                 out.store(0, total.get())
 
     def _add_leaves(self, leaves: Pointer, out: Pointer) -> None:
-        code, lanes, targets = self.code, self.lanes, self.size["targets"]
+        code, lanes, targets = self.code, self.lanes, self.size.targets
         with code.loop(targets, step=lanes) as first:
             live = code.live(targets - first, lanes)
             total = code.variable(code.number(self.element, self.start, lanes))
-            with code.loop(self.size["trees"]) as tree:
+            with code.loop(self.size.trees) as tree:
                 place = self._wide(leaves.load(tree)) * targets + first
                 total.set(self.combine(total.get(), self.values.load(place, lanes, live)))
             out.store(first, total.get(), live)
@@ -209,11 +215,13 @@ class _Kernel:
 class _Records(_Kernel):
     """Trees of `TreesSpec`."""
 
+    floats = ("x", "values", "out", "tables")
+    others: ClassVar[dict[str, types.Type]] = {"records": types.int64}
+
     def __init__(self, code: Code, spec: TreesSpec, lanes: int) -> None:
         super().__init__(code, spec, lanes)
-        self.tables = self._buffer("tables", types.float32)
-        self.records = self._buffer("records", types.int64)
-        self.offsets, self.rounds = self._buffer("offsets", types.int32), self._buffer("rounds", types.int32)
+        self.tables, self.records = self.buffers.tables, self.buffers.records
+        self.offsets, self.rounds = self.buffers.offsets, self.buffers.rounds
         self.in_register = lanes.bit_length() - 1
         """Levels whose nodes fit one register."""
 
@@ -349,18 +357,18 @@ class _Records(_Kernel):
     def descend_trees(self, x: Pointer, trees: Sequence[Traced]) -> list[Traced]:
         offsets = [self.offsets.load(tree, self.lanes) for tree in trees]
         return self._down(
-            self.records, offsets, self.size["depth"], lambda word, number: x.gather(self._feature(word)), offsets
+            self.records, offsets, self.size.depth, lambda word, number: x.gather(self._feature(word)), offsets
         )
 
 
 class _Mixed(_Kernel):
     """Trees of `MixedTreesSpec`."""
 
+    floats = ("x", "values", "out", "thresholds")
+
     def __init__(self, code: Code, spec: MixedTreesSpec, lanes: int) -> None:
         super().__init__(code, spec, lanes)
-        self.thresholds = self._buffer("thresholds", self.element)
-        names = ("features", "truths", "true", "false", "roots")
-        self.features, self.truths, self.true, self.false, self.roots = (self._buffer(n, types.int32) for n in names)
+        _, self.thresholds, self.features, self.truths, self.true, self.false, _, self.roots, *_ = self.buffers
 
     def begin_tree(self, tree: Traced) -> Any:
         return self.roots.load(tree)

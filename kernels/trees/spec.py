@@ -15,11 +15,11 @@ Task: BLOCK rows, or, where rows go one by one, all of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
@@ -40,6 +40,23 @@ def _check(aggregate: str, leaves: str) -> None:
         raise ValueError(f"no kernel for the {aggregate} of {leaves} weights of leaves")
 
 
+class TreesGiven(Arguments):
+    rows: Size
+    x_row: Size
+    features: Size
+    trees: Size
+    targets: Size
+    depth: Size
+    """Nodes on the longest way down."""
+
+
+class TreesSizes(TreesGiven):
+    piece: Size
+    """Rows that pass all trees together."""
+    one_by_one: Size
+    """Whether rows do that alone."""
+
+
 @dataclass(frozen=True)
 class _Spec(KernelSpec):
     """What both kinds of trees share.
@@ -51,9 +68,7 @@ class _Spec(KernelSpec):
     aggregate: str = "sum"
     leaves: str = "one"
     element: str = "float32"
-    GIVEN: ClassVar[tuple[str, ...]] = ("rows", "x_row", "features", "trees", "targets", "depth")
-    """depth: nodes on the longest way down."""
-    SIZES: ClassVar[tuple[str, ...]] = (*GIVEN, "piece", "one_by_one")
+    SIZES: ClassVar[type[TreesSizes]] = TreesSizes
 
     def __post_init__(self) -> None:
         _check(self.aggregate, self.leaves)
@@ -63,29 +78,35 @@ class _Spec(KernelSpec):
         """So many rows go down one by one."""
         return 8
 
-    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        """GIVEN -> SIZES: piece, the rows that pass all trees together; one_by_one, whether rows do that alone."""
-        given = list(sizes[: len(self.GIVEN)])
-        rows, features, targets = given[0], given[2], given[4]
+    def complete(self, sizes: TreesGiven) -> TreesSizes:
         item = np.dtype(self.element).itemsize
-        blocks = _PIECE_BYTES // (BLOCK * item * larger(features, targets, 1))
+        blocks = _PIECE_BYTES // (BLOCK * item * larger(sizes.features, sizes.targets, 1))
         piece = BLOCK * smaller(larger(blocks, 1), _PIECE_BLOCKS)
-        return [*given, piece, below(rows, self.few)]
+        return TreesSizes.following(sizes, piece=piece, one_by_one=below(sizes.rows, self.few))
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        return -(-sizes[0] // BLOCK)  # rows that go one by one are fewer than a block
+    def tasks(self, sizes: TreesSizes) -> int:
+        return -(-sizes.rows // BLOCK)  # rows that go one by one are fewer than a block
 
-    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+    def scratch_bytes(self, sizes: TreesSizes) -> int:
         """Sums of a piece's rows by target; or, of a row alone, its leaves in all trees."""
-        trees, targets, piece = sizes[3], sizes[4], sizes[len(self.GIVEN)]
         item = np.dtype(self.element).itemsize
-        return larger(piece * targets * item, (trees + PADDING) * 4)
+        return larger(sizes.piece * sizes.targets * item, (sizes.trees + PADDING) * 4)
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        rows, _, features, trees, targets, depth = sizes[:6]
+    def work(self, sizes: TreesSizes) -> Work:
         item = np.dtype(self.element).itemsize
-        ways = rows * trees * larger(depth, 1)
-        return Work(2 * ways, ways * 4 + rows * (features + targets) * item)
+        ways = sizes.rows * sizes.trees * larger(sizes.depth, 1)
+        return Work(2 * ways, ways * 4 + sizes.rows * (sizes.features + sizes.targets) * item)
+
+
+class TreesBuffers(Arguments):
+    x: Buffer
+    tables: Buffer
+    records: Buffer
+    values: Buffer
+    offsets: Buffer
+    rounds: Buffer
+    goals: Buffer
+    out: Buffer = result()
 
 
 @dataclass(frozen=True)
@@ -113,7 +134,7 @@ class TreesSpec(_Spec):
     top: int = 0
     deep: bool = True
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "tables", "records", "values", "offsets", "rounds", "goals", "out")
+    BUFFERS: ClassVar[type[TreesBuffers]] = TreesBuffers
 
     def __post_init__(self) -> None:
         _check(self.aggregate, self.leaves)
@@ -144,6 +165,19 @@ def leaf_elements(lanes: int, top: int) -> int:
     return max(lanes, 1 << top)
 
 
+class MixedTreesBuffers(Arguments):
+    x: Buffer
+    thresholds: Buffer
+    features: Buffer
+    truths: Buffer
+    true: Buffer
+    false: Buffer
+    values: Buffer
+    roots: Buffer
+    goals: Buffer
+    out: Buffer = result()
+
+
 @dataclass(frozen=True)
 class MixedTreesSpec(_Spec):
     """Trees whose nodes compare in any way, in float32 or float64.
@@ -153,7 +187,4 @@ class MixedTreesSpec(_Spec):
     there is room for PADDING more, all -1.
     """
 
-    BUFFERS: ClassVar[tuple[str, ...]] = (
-        *("x", "thresholds", "features", "truths", "true", "false"),
-        *("values", "roots", "goals", "out"),
-    )
+    BUFFERS: ClassVar[type[MixedTreesBuffers]] = MixedTreesBuffers

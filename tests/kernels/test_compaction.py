@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jitonnx.kernels.compaction.kernel import build
-from jitonnx.kernels.compaction.spec import CompressSpec, NonZeroSpec
+from jitonnx.kernels.compaction.spec import CompressSpec, NonZeroSizes, NonZeroSpec
 from jitonnx.target import host
 from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled
@@ -41,7 +41,7 @@ def compiled(spec: NonZeroSpec | CompressSpec, target: str) -> Compiled:
 def non_zero(x: np.ndarray, target: str) -> np.ndarray:
     spec = NonZeroSpec(x.ndim, x.dtype.itemsize, x.dtype.kind == "f")
     out, count = np.full(x.ndim * x.size, -1, np.int64), np.full(1, -1, np.int64)
-    sizes = [*x.shape, *(1 for _ in range(8 - x.ndim))]
+    sizes = NonZeroSizes(extents=x.shape)
     compiled(spec, target)([guarded(x), out, count], sizes, spec.tasks(sizes))
     used = x.ndim * int(count[0])
     assert (out[used:] == -1).all()
@@ -75,7 +75,7 @@ def test_compress(dtype: str, run: int, target: str) -> None:
             nbytes = inner * run * x.dtype.itemsize
             spec = CompressSpec(nbytes if nbytes in (1, 2, 4, 8) else 0)
             out, count = np.zeros(x.size, dtype), np.full(1, -1, np.int64)
-            sizes = [outer, length, nbytes, conditions]
+            sizes = spec.given([outer, length, nbytes, conditions])
             buffers = [guarded(x), guarded(condition), out, count]
             compiled(spec, target)(buffers, sizes, spec.tasks(sizes), spec.scratch_bytes(sizes))
             expected = np.compress(condition, x, 1)

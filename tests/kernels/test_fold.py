@@ -37,7 +37,7 @@ def check(
     parts = image, blocks, kernel, steps, dilations, before
     given = [3, *(n for part in parts for n in (*part, *[1] * (MAX_AXES - len(image))))]
     spec = FoldSpec(len(image), kernel[-1], steps[-1], dilations[-1], before[-1], np.dtype(dtype).name)
-    sizes = spec.complete(given)
+    sizes = spec.complete(spec.given(given))
     compiled(spec, lanes)([x, y], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces=3)
     expected = np.zeros_like(y)
     for tap in np.ndindex(*kernel):

@@ -115,7 +115,7 @@ def reverse(x: np.ndarray, lengths: list[int], time_axis: int, lanes: int) -> tu
     """x with sequences reversed by the kernel, where lengths allow it, and whether one does not."""
     spec, out = ReverseSequenceSpec(time_axis), np.full_like(x, 9)
     run_bytes = int(np.prod(x.shape[2:])) * x.itemsize
-    sizes = list(spec.complete([*x.shape[:2], run_bytes, *x.strides[:2], *out.strides[:2]]))
+    sizes = spec.complete([*x.shape[:2], run_bytes, *x.strides[:2], *out.strides[:2]])
     return out, run(spec, sizes, x, np.array(lengths, np.int64), out, lanes)
 
 

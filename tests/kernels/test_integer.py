@@ -65,7 +65,7 @@ def run(
     y = np.full((rows, given.y_pixel), 77, spec.result)
     matrix = np.ascontiguousarray(w.reshape(outputs, -1))
     buffers = [x, np.array([zero], x.dtype), spec.pack(matrix), spec.column_sums(matrix), y]
-    sizes = list(spec.complete(list(given)))
+    sizes = spec.complete(list(given))
     compiled(spec, target)(buffers, sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces)
     assert (y[:, outputs:] == 77).all()
     return y[:, :outputs]

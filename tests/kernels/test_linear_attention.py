@@ -45,6 +45,7 @@ def test_against_numpy(kind: str, group: int, rows: int, columns: int, lanes: in
     y, present = np.full((BATCH, STEPS, HEADS * group, columns), 99, np.float32), np.full_like(past, 99)
     sizes = [BATCH, STEPS, HEADS, rows, columns, *strides(q)[:3], *strides(k)[:3], *strides(v)[:3]]
     sizes += [*strides(factor)[:3], int(factor.shape[3] > 1 or rows == 1), *strides(beta), *strides(y)[:3]]
+    sizes = spec.given(sizes)
     buffers = [q, k, v, past, factor, beta, y, present]
     compiled(spec, lanes)(buffers, sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces=3)
 

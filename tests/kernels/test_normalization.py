@@ -45,7 +45,7 @@ def run_layer(spec: LayerNormSpec, target: Target, x: np.ndarray, pieces: int = 
     scale, bias = (rng.standard_normal(x.shape[1]).astype(x.dtype) for _ in range(2))
     wide = np.full((x.shape[0], x.shape[1] + 3), 7, x.dtype)
     y, kept = wide[:, : x.shape[1]], np.empty_like(wide)
-    sizes = [*x.shape, *(a.strides[0] // a.itemsize for a in (x, y, kept)), float_bits(EPSILON)]
+    sizes = spec.given([*x.shape, *(a.strides[0] // a.itemsize for a in (x, y, kept)), float_bits(EPSILON)])
     compiled_layer(spec, target, **fused)([x, scale, bias, y, kept, *others], sizes, spec.tasks(sizes), pieces=pieces)
     assert (wide[:, x.shape[1] :] == 7).all()
     return y, kept[:, : x.shape[1]], scale, bias
@@ -136,7 +136,7 @@ def test_layer_norm_in_place(target: Target, rows: int) -> None:
         x, residual = (rng.standard_normal((rows, columns)).astype(np.float32) for _ in range(2))
         scale, bias = (rng.standard_normal(columns).astype(np.float32) for _ in range(2))
         total, spec = x + residual, LayerNormSpec(keep=True)
-        sizes = [rows, columns, columns, columns, columns, float_bits(EPSILON)]
+        sizes = spec.given([rows, columns, columns, columns, columns, float_bits(EPSILON)])
         kernel = Compiled(build(spec, lanes, prologue=prologue), target)
         kernel([x, scale, bias, x, residual, residual], sizes, spec.tasks(sizes))
         np.testing.assert_array_equal(residual, total)
@@ -170,7 +170,7 @@ def test_group_norm_channels_first(shape: tuple[int, ...], spec: GroupNormSpec, 
     scale, bias = affine(channels)
     y = np.empty_like(x)
     strides = [channels * positions, positions] * 2
-    sizes = [*shape, *strides, float_bits(EPSILON)]
+    sizes = spec.given([*shape, *strides, float_bits(EPSILON)])
     Compiled(build(spec, target.lanes(4)), target)([x, scale, bias, y], sizes, spec.tasks(sizes), pieces=2)
     np.testing.assert_allclose(y, group_reference(x, groups, scale, bias, spec), rtol=5e-6, atol=5e-6)
 
@@ -185,7 +185,7 @@ def test_group_norm_of_many_blocks(target: Target) -> None:
         scale, bias = affine(channels)
         y, spec = np.empty_like(x), GroupNormSpec(False, False)
         strides = [channels * positions, positions] * 2
-        sizes = [*shape, *strides, float_bits(EPSILON)]
+        sizes = spec.given([*shape, *strides, float_bits(EPSILON)])
         Compiled(build(spec, target.lanes(4)), target)([x, scale, bias, y], sizes, spec.tasks(sizes))
         np.testing.assert_allclose(y, group_reference(x, groups, scale, bias, spec), atol=5e-4)
 
@@ -194,7 +194,7 @@ def test_group_norm_of_many_blocks(target: Target) -> None:
 def test_group_norm_of_a_mean_too_large_to_be_squared(target: Target) -> None:
     x = (1e20 + 1e15 * np.arange(2 * 9).reshape(1, 2, 9)).astype(np.float32)
     y, spec = np.empty_like(x), GroupNormSpec(False, False)
-    sizes = [1, 2, 9, 2, 18, 9, 18, 9, float_bits(EPSILON)]
+    sizes = spec.given([1, 2, 9, 2, 18, 9, 18, 9, float_bits(EPSILON)])
     Compiled(build(spec, target.lanes(4)), target)([x, y, y, y], sizes, spec.tasks(sizes))
     np.testing.assert_allclose(y, group_reference(x, 2, *affine(2), spec), atol=1e-2)
 
@@ -204,13 +204,14 @@ def run_channels_last(x: np.ndarray, groups: int, spec: GroupApplySpec, target: 
     images, pixels, channels = x.shape
     scale, bias = affine(channels)
     first = GroupStatisticsSpec()
-    sizes = [*x.shape, x.strides[0] // 4, x.strides[1] // 4]
+    read = [*x.shape, x.strides[0] // 4, x.strides[1] // 4]
+    sizes = first.given(read)
     partial = np.full((images, first.blocks(sizes), 2, channels), np.nan, np.float32)
     prologue = {"prologue": fused["prologue"]} if "prologue" in fused else {}
     statistics = Compiled(channels_last.build(first, target.lanes(4), **prologue), target)
     statistics([x, partial], sizes, first.tasks(sizes), pieces=pieces)
     y = np.zeros((images, pixels, channels + 1), np.float32)[:, :, :channels]
-    sizes += [groups, y.strides[0] // 4, y.strides[1] // 4, float_bits(EPSILON)]
+    sizes = spec.given([*read, groups, y.strides[0] // 4, y.strides[1] // 4, float_bits(EPSILON)])
     apply = Compiled(channels_last.build(spec, target.lanes(4), **fused), target, spec.SETTLED)
     apply([x, partial, scale, bias, y], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces)
     return y, scale, bias

@@ -11,7 +11,7 @@ import pytest
 
 from jitonnx.kernels.language import types
 from jitonnx.kernels.reduction.kernel import build
-from jitonnx.kernels.reduction.spec import ARG_KINDS, FLOAT_KINDS, KINDS, ReductionSpec, choose
+from jitonnx.kernels.reduction.spec import ARG_KINDS, FLOAT_KINDS, KINDS, ReductionSizes, ReductionSpec, choose
 from jitonnx.target import Target, host
 from tests.kernels.harness import Compiled
 from tests.targets import named
@@ -63,7 +63,7 @@ def run(spec: ReductionSpec, x: np.ndarray, target: Target, pieces: int = 2, oth
     shape = (x.shape[0], 4) if spec.last else (x.shape[0], x.shape[2] + 2)
     y = np.full(shape, 7, np.int64 if spec.is_index else x.dtype)
     inner, step = (1, 1) if spec.last else (x.shape[2], x.strides[1] // x.itemsize)
-    sizes = [x.shape[0], x.shape[1], inner, x.strides[0] // x.itemsize, step, shape[1], x.shape[1]]
+    sizes = spec.given([x.shape[0], x.shape[1], inner, x.strides[0] // x.itemsize, step, shape[1], x.shape[1]])
     compiled(spec, target, **fused)([x, y, *others], sizes, spec.tasks(sizes), pieces=pieces)
     used = 1 if spec.last else x.shape[2]
     assert (y[:, used:] == 7).all()
@@ -188,8 +188,8 @@ def test_slices_in_parts(kind: str, last: bool) -> None:
             data = np.ones((outer, length, inner), element) if kind == "prod" else sample((outer, length, inner), whole)
             if kind == "prod":
                 data[:, ::7] = -1
-            first = [outer, length, inner, length * inner, inner, 16 * inner, length]
-            second = [outer, 16, inner, 16 * inner, inner, inner, length]
+            first = parts.given([outer, length, inner, length * inner, inner, 16 * inner, length])
+            second = whole.given([outer, 16, inner, 16 * inner, inner, inner, length])
             results = []
             for pieces in (1, 5):
                 partial, y = np.zeros((outer, 16, inner), element), np.zeros((outer, inner), element)
@@ -235,7 +235,7 @@ def test_many_rows_at_once(kind: str) -> None:
                 if kind in ("max", "min"):
                     x[outer // 2, length // 3] = np.nan
                     x[0] = -np.inf if kind == "max" else np.inf
-                sizes = [outer, length, 1, length, 1, 1, length]
+                sizes = ReductionSizes.make([outer, length, 1, length, 1, 1, length])
                 results = []
                 for pieces in (1, 3):
                     y = np.full(outer + 3, 7, element)
@@ -275,7 +275,7 @@ def test_packed_slices(kind: str, target: Target) -> None:
         compare(run(spec, x, target), x, spec)
         y = np.empty(38, np.int64 if spec.is_index else x.dtype)
         y[35:] = 7
-        sizes = [35, length, 1, length, 1, 1, length]
+        sizes = ReductionSizes.make([35, length, 1, length, 1, 1, length])
         compiled(spec, target)([x, y], sizes, spec.tasks(sizes))
         compare(y[:35], x, spec)
         assert (y[35:] == 7).all()

@@ -206,7 +206,7 @@ def resize_planes(
     if windows is None:
         return None
     strides = [step // 4 for array in (x, wide) for step in array.strides[:3]]
-    sizes = list(spec.complete([*x.shape, height, width, *strides]))
+    sizes = spec.complete([*x.shape, height, width, *strides])
     assert len(sizes) == spec.size_count
     results = []
     for pieces in (1, 3):
@@ -269,7 +269,7 @@ def test_repeated_pixels(down: int, across: int, dtype: type, lanes: int) -> Non
         x = wide[:, :, 1:, 2:]  # up to the end of memory
         y = np.zeros((images, channels, height * down, width * across), dtype)
         strides = [step // x.itemsize for step in wide.strides[:3]]
-        sizes = list(spec.complete([images, channels, height, width, down, *strides]))
+        sizes = spec.complete([images, channels, height, width, down, *strides])
         memory = guarded(wide).reshape(-1)[wide.shape[3] + 2 :]
         compiled(spec, lanes)([memory, y], sizes, spec.tasks(sizes), pieces=3)
         np.testing.assert_array_equal(y, x.repeat(down, 2).repeat(across, 3))

@@ -32,7 +32,7 @@ def run(
     y = np.full([(len(rois), x.shape[1], *size)[axis] for axis in order], 99, x.dtype)
     strides = [step // x.itemsize for array in (lying, y) for step in array.transpose(back).strides]
     given = [len(rois), x.shape[1], *size, x.shape[0], *x.shape[2:], *strides, bits(0.5)]
-    sizes, error = spec.complete(given), np.zeros(1, np.int64)
+    sizes, error = spec.complete(spec.given(given)), np.zeros(1, np.int64)
     call = compiled(spec, lanes)
     call([lying, rois, images, y, error], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces=3)
     return y.transpose(back), int(error[0])

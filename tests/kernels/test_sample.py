@@ -43,7 +43,7 @@ def run(
     of_y = [step // x.itemsize for step in (y.transpose(0, 2, 1) if pixels else y).strides]
     missing = [0] * (MAX_AXES - axes)
     given = [images, channels, places, *strides[:2], *of_y, axes * places, places, places]
-    sizes = spec.complete([*given, *shape, *missing, *strides[2:], *missing])
+    sizes = spec.complete(spec.given([*given, *shape, *missing, *strides[2:], *missing]))
     buffers = [lying, coordinates, factors, y]
     compiled(spec, lanes)(buffers, sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces=3)
     result = y.transpose(0, 2, 1) if pixels else y

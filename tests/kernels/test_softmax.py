@@ -33,7 +33,7 @@ def run(spec: SoftmaxSpec, compiled: Compiled, x: np.ndarray, y: np.ndarray, pie
         return a.strides[axis] // a.itemsize
 
     inner, steps = (1, (1, 1)) if spec.last else (x.shape[2], (step(x, 1), step(y, 1)))
-    sizes = [x.shape[0], x.shape[1], inner, step(x, 0), steps[0], step(y, 0), steps[1]]
+    sizes = spec.given([x.shape[0], x.shape[1], inner, step(x, 0), steps[0], step(y, 0), steps[1]])
     compiled([x, y, *others], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces)
 
 

@@ -43,7 +43,7 @@ def suppressed(
     batches, classes, count = scores.shape
     most = min(count, limit)
     spec = SuppressionSpec(bool(centers), least is not None)
-    sizes = [batches, classes, count, most]
+    sizes = spec.given([batches, classes, count, most])
     chosen, counts = np.full((batches * classes, most), -1, np.int64), np.full(batches * classes, -1, np.int64)
     error = np.zeros(1, np.int64)
     given = [np.array([limit]), np.float32([overlap]), np.float32([0 if least is None else least])]

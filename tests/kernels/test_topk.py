@@ -38,7 +38,7 @@ def top_k(x: np.ndarray, k: int, largest: bool, target: str = "host", pieces: in
     """Values and indices by the kernel; rows of the values are 3 elements apart."""
     spec, (rows, length) = TopKSpec(x.dtype.name, largest), x.shape
     values, indices = np.zeros((rows, k + 3), x.dtype), np.zeros((rows, k), np.int64)
-    sizes = list(spec.complete([rows, length, k, length, k + 3, k]))
+    sizes = spec.complete(spec.given([rows, length, k, length, k + 3, k]))
     buffers = [guarded(x), values, indices]
     compiled(spec, target)(buffers, sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces)
     assert (values[:, k:] == 0).all()
@@ -102,8 +102,8 @@ def test_rows_that_are_one_task_and_several() -> None:
         np.testing.assert_array_equal(indices, expected(x, 9, True)[1])
         np.testing.assert_array_equal(values, expected(x, 9, True)[0])
     spec = TopKSpec()
-    assert spec.tasks(spec.complete([70, 1000, 9, 1000, 9, 9])) > 3
-    assert spec.tasks(spec.complete([70, 1000, 0, 1000, 0, 0])) == 0
+    assert spec.tasks(spec.complete(spec.given([70, 1000, 9, 1000, 9, 9]))) > 3
+    assert spec.tasks(spec.complete(spec.given([70, 1000, 0, 1000, 0, 0]))) == 0
 
 
 @pytest.mark.parametrize("element", ["float32", "int64"])

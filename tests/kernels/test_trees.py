@@ -69,8 +69,10 @@ def run(given: Forest, aggregate: str, x: np.ndarray, cpu: str, pieces: int = 1)
     out = np.full((len(x), given.target_count), 77, x.dtype)
     wide = np.full((len(x), x.shape[1] + 3), np.nan, x.dtype)
     wide[:, : x.shape[1]] = x
-    buffers = [wide, *(np.ascontiguousarray(arrays[name]) for name in spec.BUFFERS[1:-1]), out]
-    sizes = spec.complete([len(x), wide.shape[1], x.shape[1], len(given.roots), given.target_count, given.depth])
+    buffers = [wide, *(np.ascontiguousarray(arrays[name]) for name in spec.BUFFERS.names()[1:-1]), out]
+    sizes = spec.complete(
+        spec.given([len(x), wide.shape[1], x.shape[1], len(given.roots), given.target_count, given.depth])
+    )
     compiled(spec, cpu)(buffers, sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces)
     return spec, out
 

@@ -6,11 +6,26 @@ from typing import TYPE_CHECKING
 
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Statement
-from jitonnx.ir.dims import DimLike, concrete, product
+from jitonnx.ir.dims import concrete, product
 from jitonnx.ir.dtypes import DType
-from jitonnx.kernels.compaction.spec import CompressSpec, NonZeroSpec
+from jitonnx.kernels.arguments import by_name
+from jitonnx.kernels.compaction.spec import (
+    CompressBuffers,
+    CompressSizes,
+    CompressSpec,
+    NonZeroBuffers,
+    NonZeroSizes,
+    NonZeroSpec,
+)
 from jitonnx.kernels.parts.axes import MAX_RANK
-from jitonnx.kernels.suppression.spec import SelectedSpec, SuppressionSpec
+from jitonnx.kernels.suppression.spec import (
+    SelectedBuffers,
+    SelectedSizes,
+    SelectedSpec,
+    SuppressionBuffers,
+    SuppressionSizes,
+    SuppressionSpec,
+)
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.tensor import Tensor
@@ -27,9 +42,10 @@ def non_zero(planner: Planner, group: Group, statement: Statement) -> None:
     if not 0 < x.rank <= MAX_RANK:
         planner.unplannable(f"elements of {x.rank} axes are not counted by a kernel")
     spec = NonZeroSpec(x.rank, x.dtype.itemsize, x.dtype.numpy.kind == "f" or x.dtype is DType.BFLOAT16)
-    sizes: list[DimLike] = [*x.shape, *(1 for _ in range(MAX_RANK - x.rank))]
+    out, count = _places(planner, statement)
+    buffers, sizes = NonZeroBuffers(x=x, out=out, count=count), NonZeroSizes(extents=x.shape)
     label, reason = "non-zero", "counted by vectors, then written"
-    planner.call(KernelCall(spec, [x, *_places(planner, statement)], sizes, 2, 1, label=label, reason=reason))
+    planner.call(KernelCall.of(spec, buffers, sizes, label=label, reason=reason))
 
 
 def compress(planner: Planner, group: Group, statement: Statement) -> None:
@@ -41,17 +57,23 @@ def compress(planner: Planner, group: Group, statement: Statement) -> None:
     run = product(x.shape[computation.axis + 1 :]) * x.dtype.itemsize
     size = concrete(run)
     spec = CompressSpec(size if size in (1, 2, 4, 8) else 0)
-    sizes = [product(x.shape[: computation.axis]), x.shape[computation.axis], run, product(chosen.shape)]
-    tensors = [x, chosen, *_places(planner, statement)]
-    planner.call(KernelCall(spec, tensors, sizes, 2, 2, label="compress", reason="runs of bytes by a condition"))
+    out, count = _places(planner, statement)
+    sizes = CompressSizes(
+        outer=product(x.shape[: computation.axis]),
+        length=x.shape[computation.axis],
+        run_bytes=run,
+        conditions=product(chosen.shape),
+    )
+    buffers = CompressBuffers(x=x, condition=chosen, out=out, count=count)
+    planner.call(KernelCall.of(spec, buffers, sizes, label="compress", reason="runs of bytes by a condition"))
 
 
 def non_max_suppression(planner: Planner, group: Group, statement: Statement) -> None:
     """NonMaxSuppression: the boxes of each class, then all of them in rows."""
     computation = statement.computation
     assert isinstance(computation, c.NonMaxSuppression)
-    operands = [planner.dense(value) for value in statement.inputs if value is not None]
-    batches, classes, boxes = operands[1].shape
+    given = [planner.dense(value) for value in statement.inputs if value is not None]
+    batches, classes, boxes = given[1].shape
     out, total = _places(planner, statement)
     rows, most = batches * classes, computation.most
     chosen = planner.temporary((rows, most), DType.INT64)
@@ -59,16 +81,16 @@ def non_max_suppression(planner: Planner, group: Group, statement: Statement) ->
     error = planner.flag("iou_threshold has to be in [0, 1]")
     spec = SuppressionSpec(computation.centers, computation.thresholded)
     reason = "a heap of boxes by score, compared by vectors with those chosen"
-    tensors = [*operands, chosen, counts, error]
-    sizes: list[DimLike] = [batches, classes, boxes, most]
-    planner.call(KernelCall(spec, tensors, sizes, 2, 5, label="non-max suppression", reason=reason))
+    buffers = SuppressionBuffers(
+        **by_name("boxes scores limit overlap least", given), chosen=chosen, counts=counts, error=error
+    )
+    sizes = SuppressionSizes(batches=batches, classes=classes, boxes=boxes, most=most)
+    planner.call(KernelCall.of(spec, buffers, sizes, label="non-max suppression", reason=reason))
     planner.call(
-        KernelCall(
+        KernelCall.of(
             SelectedSpec(),
-            [chosen, counts, out, total],
-            [batches, classes, most],
-            2,
-            2,
+            SelectedBuffers(chosen=chosen, counts=counts, out=out, count=total),
+            SelectedSizes(batches=batches, classes=classes, most=most),
             label="selected boxes",
             reason="boxes of all classes as rows",
         )

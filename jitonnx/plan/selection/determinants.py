@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from jitonnx.computation.lowering import Statement
 from jitonnx.ir.dims import product
-from jitonnx.kernels.determinant.spec import DeterminantSpec
+from jitonnx.kernels.determinant.spec import DeterminantBuffers, DeterminantGiven, DeterminantSpec
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 
@@ -21,5 +21,6 @@ def determinant(planner: Planner, group: Group, statement: Statement) -> None:
     x, y = planner.dense(value), planner.place(statement.outputs[0])
     if not y.contiguous:
         y = planner.move(statement.outputs[0], tuple(range(y.rank)))
-    spec, sizes = DeterminantSpec(x.dtype.numpy.name), [product(y.shape), x.shape[-1]]
-    planner.call(KernelCall(spec, [x, y], sizes, 1, 1, label="determinant", reason="by elimination"))
+    spec = DeterminantSpec(x.dtype.numpy.name)
+    sizes = DeterminantGiven(matrices=product(y.shape), size=x.shape[-1])
+    planner.call(KernelCall.of(spec, DeterminantBuffers(x=x, y=y), sizes, label="determinant", reason="by elimination"))

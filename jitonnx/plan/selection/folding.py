@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Statement
-from jitonnx.ir.dims import DimLike, product
-from jitonnx.kernels.fold.spec import MAX_AXES, FoldSpec
+from jitonnx.ir.dims import product
+from jitonnx.kernels.arguments import by_name
+from jitonnx.kernels.fold.spec import MAX_AXES, FoldBuffers, FoldGiven, FoldSpec
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 
@@ -26,11 +27,14 @@ def fold(planner: Planner, group: Group, statement: Statement) -> None:
     x, y = planner.dense(value), planner.place(statement.outputs[0])
     if not y.contiguous:
         y = planner.move(statement.outputs[0], tuple(range(y.rank)))
-    sizes: list[DimLike] = [product(y.shape[:2])]
     windows = computation.kernel, computation.strides, computation.dilations, computation.before
-    for values in (y.shape[2:], computation.blocks, *windows):
-        sizes += [*values, *[1] * (MAX_AXES - axes)]
+    sizes = FoldGiven(
+        planes=product(y.shape[:2]),
+        extents=y.shape[2:],
+        blocks=computation.blocks,
+        **by_name("kernels steps dilations before", windows),
+    )
     name = x.dtype.numpy.name.removeprefix("u")  # sums of unsigned integers wrap around alike
     kernel, step, dilation, before = (values[-1] for values in windows)
     spec = FoldSpec(axes, kernel, step, dilation, before, name)
-    planner.call(KernelCall(spec, [x, y], sizes, 1, 1, label="add up blocks", reason="a row at a time"))
+    planner.call(KernelCall.of(spec, FoldBuffers(x=x, y=y), sizes, label="add up blocks", reason="a row at a time"))

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Statement
-from jitonnx.ir.dims import DimLike
 from jitonnx.ir.graph import Value
-from jitonnx.kernels.linear_attention.spec import LinearAttentionSpec
+from jitonnx.kernels.arguments import by_name
+from jitonnx.kernels.linear_attention.spec import LinearAttentionBuffers, LinearAttentionSizes, LinearAttentionSpec
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.tensor import Tensor
@@ -43,12 +43,23 @@ def linear_attention(planner: Planner, group: Group, statement: Statement) -> No
     fading = queries if factor is None else planner.tensor(factor)
     rate = queries if beta is None else planner.tensor(beta)
     batch, steps, heads, rows = k.shape
-    sizes: list[DimLike] = [batch, steps, heads, rows, v.shape[3]]
-    for tensor in (queries, keys, values):
-        sizes += tensor.strides[:3]
-    sizes += [*fading.strides, *rate.strides[:3], *y.strides[:3]]
-    operands = [queries, keys, values, before, fading, rate, y, present]
-    planner.call(KernelCall(spec, operands, sizes, 6, 2, label="linear attention", reason="step by step"))
+    sizes = LinearAttentionSizes(
+        batch=batch,
+        steps=steps,
+        heads=heads,
+        rows=rows,
+        columns=v.shape[3],
+        **by_name("q_batch q_step q_head", queries.strides[:3]),
+        **by_name("k_batch k_step k_head", keys.strides[:3]),
+        **by_name("v_batch v_step v_head", values.strides[:3]),
+        **by_name("factor_batch factor_step factor_head factor_row", fading.strides),
+        **by_name("beta_batch beta_step beta_head", rate.strides[:3]),
+        **by_name("y_batch y_step y_head", y.strides[:3]),
+    )
+    buffers = LinearAttentionBuffers(
+        q=queries, k=keys, v=values, past=before, factor=fading, beta=rate, y=y, present=present
+    )
+    planner.call(KernelCall.of(spec, buffers, sizes, label="linear attention", reason="step by step"))
 
 
 def _rows(planner: Planner, value: Value) -> Tensor:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Statement
 from jitonnx.ir.dtypes import DType
-from jitonnx.kernels.lrn.spec import LRNSpec
+from jitonnx.kernels.arguments import by_name
+from jitonnx.kernels.lrn.spec import LRNBuffers, LRNSizes, LRNSpec
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.selection.windows import Geometry
@@ -29,7 +30,14 @@ def local_response_normalize(planner: Planner, group: Group, statement: Statemen
     y = planner.place(group.output, channels_last_order(x.rank), strict=True)
     geometry = Geometry.of(x, y)
     spec = LRNSpec(computation.size, computation.alpha, computation.beta, computation.bias)
-    sizes = [x.shape[0], *geometry.size, x.shape[1], *geometry.x, *geometry.y]
-    call = KernelCall(spec, [x, y], list(sizes), 1, 1, label=f"LRN {computation.size}", reason="; ".join(group.reasons))
+    sizes = LRNSizes(
+        images=x.shape[0],
+        channels=x.shape[1],
+        **by_name("height width", geometry.size),
+        **by_name("x_image x_row x_pixel", geometry.x),
+        **by_name("y_image y_row y_pixel", geometry.y),
+    )
+    label, reason = f"LRN {computation.size}", "; ".join(group.reasons)
+    call = KernelCall.of(spec, LRNBuffers(x=x, y=y), sizes, label=label, reason=reason)
     planner.epilogue(group, call, pixel_strides)
     planner.call(call)

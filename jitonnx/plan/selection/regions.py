@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Statement
-from jitonnx.kernels.roi_align.spec import RoiAlignSpec, bits
+from jitonnx.kernels.arguments import by_name
+from jitonnx.kernels.roi_align.spec import RoiAlignBuffers, RoiAlignGiven, RoiAlignSpec, bits
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.tensor import channels_last_order
@@ -32,8 +33,16 @@ def roi_align(planner: Planner, group: Group, statement: Statement) -> None:
     names = [value.name for value in planner.node.inputs if value is not None]
     error = planner.flag(f"an index in {names[-1]!r} is outside the batch axis of {names[0]!r}")
     spec = RoiAlignSpec(computation.mode, computation.half_pixel, computation.sampling, pixels, x.dtype.numpy.name)
-    sizes = [*y.shape, x.shape[0], *x.shape[2:], *x.strides, *y.strides, bits(computation.scale)]
-    tensors = [x, planner.dense(regions), planner.dense(batch_indices), y, error]
-    call = KernelCall(spec, tensors, sizes, 2, 3, label=f"regions {computation.mode}")
+    sizes = RoiAlignGiven(
+        **by_name("rois channels out_height out_width", y.shape),
+        images=x.shape[0],
+        **by_name("height width", x.shape[2:]),
+        **by_name("x_image x_channel x_row x_column", x.strides),
+        **by_name("y_roi y_channel y_row y_column", y.strides),
+        scale=bits(computation.scale),
+    )
+    rois, numbers = planner.dense(regions), planner.dense(batch_indices)
+    buffers = RoiAlignBuffers(x=x, rois=rois, batch_indices=numbers, y=y, error=error)
+    call = KernelCall.of(spec, buffers, sizes, label=f"regions {computation.mode}")
     call.reason = "channels side by side" if pixels else "columns side by side"
     planner.call(call)

@@ -13,16 +13,26 @@ from jitonnx.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, concrete, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.normalization.spec import (
     BLOCKS,
+    GroupApplyBuffers,
+    GroupApplySizes,
     GroupApplySpec,
+    GroupNormBuffers,
+    GroupNormSizes,
     GroupNormSpec,
+    GroupStatisticsBuffers,
+    GroupStatisticsSizes,
     GroupStatisticsSpec,
+    LayerNormBuffers,
+    LayerNormSizes,
     choose_rows,
     float_bits,
 )
-from jitonnx.kernels.reduction.spec import ELEMENTS
+from jitonnx.kernels.reduction.spec import ELEMENTS, ReductionBuffers, ReductionSizes
 from jitonnx.kernels.reduction.spec import choose as choose_reduction
+from jitonnx.kernels.softmax.spec import SoftmaxBuffers, SoftmaxSizes
 from jitonnx.kernels.softmax.spec import choose as choose_softmax
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
@@ -132,9 +142,14 @@ def softmax(planner: Planner, group: Group, statement: Statement) -> None:
     kind = "log_softmax" if computation.log else "softmax"
     extents = concrete(loops.outer), concrete(loops.length), concrete(loops.inner)
     spec = choose_softmax(*extents, kind, x.dtype.numpy.name)
-    (x_outer, x_step, _), (y_outer, y_step, _) = loops.strides
-    sizes = [loops.outer, loops.length, loops.inner, x_outer, x_step, y_outer, y_step]
-    planner.call(KernelCall(spec, [x, y], sizes, 1, 1, label=spec.kind, reason="; ".join(group.reasons)))
+    of_x, of_y = loops.strides
+    sizes = SoftmaxSizes(
+        **by_name("outer length inner", loops[:3]),
+        **by_name("x_outer x_step", of_x[:2]),
+        **by_name("y_outer y_step", of_y[:2]),
+    )
+    reason = "; ".join(group.reasons)
+    planner.call(KernelCall.of(spec, SoftmaxBuffers(x=x, y=y), sizes, label=spec.kind, reason=reason))
 
 
 def normalize(planner: Planner, group: Group, statement: Statement) -> None:
@@ -157,9 +172,16 @@ def normalize(planner: Planner, group: Group, statement: Statement) -> None:
     rows, columns = concrete(loops.outer), concrete(loops.length)
     spec = choose_rows(computation.kind, scaled, shifted, x.dtype.numpy.name, rows, columns)
     (x_row, _, _), (y_row, _, _) = loops.strides
-    sizes = [loops.outer, loops.length, x_row, y_row, 0, float_bits(computation.epsilon)]
-    tensors = [x, vectors[0] or y, vectors[1] or y, y, y]
-    call = KernelCall(spec, tensors, sizes, 1, 3, label=f"{spec.kind} norm", reason="; ".join(group.reasons))
+    sizes = LayerNormSizes(
+        rows=loops.outer,
+        columns=loops.length,
+        x_row=x_row,
+        y_row=y_row,
+        kept_row=0,
+        epsilon_bits=float_bits(computation.epsilon),
+    )
+    buffers = LayerNormBuffers(x=x, scale=vectors[0] or y, bias=vectors[1] or y, y=y, kept=y)
+    call = KernelCall.of(spec, buffers, sizes, label=f"{spec.kind} norm", reason="; ".join(group.reasons))
     nest = _nest(axes, x)
     assert nest is not None
     planner.epilogue(group, call, functools.partial(_row_strides, nest), memory_order(x))
@@ -225,11 +247,19 @@ def _group_normalize_planes(
     y: Tensor,
 ) -> None:
     """One call for x, scale, bias and y; x and y are contiguous."""
-    sizes = [*x.shape[:2], product(x.shape[2:]), computation.groups or x.shape[1], *x.strides[:2], *y.strides[:2]]
-    sizes.append(float_bits(computation.epsilon))
+    sizes = GroupNormSizes(
+        images=x.shape[0],
+        channels=x.shape[1],
+        positions=product(x.shape[2:]),
+        groups=computation.groups or x.shape[1],
+        **by_name("x_image x_channel", x.strides[:2]),
+        **by_name("y_image y_channel", y.strides[:2]),
+        epsilon_bits=float_bits(computation.epsilon),
+    )
     scaled, shifted = (s is not None for s in scales)
     spec = GroupNormSpec(scaled, shifted, x.dtype.numpy.name, computation.outside)
-    call = KernelCall(spec, [x, *(s or y for s in scales), y], sizes, 1, 3, label="group norm", reason="channels first")
+    buffers = GroupNormBuffers(x=x, **by_name("scale bias", [s or y for s in scales]), y=y)
+    call = KernelCall.of(spec, buffers, sizes, label="group norm", reason="channels first")
     planner.epilogue(group, call, plane_strides, tuple(range(x.rank)))
     planner.call(call)
 
@@ -248,16 +278,21 @@ def _group_normalize_channels_last(
     images, pixels, channels = matrix.shape
     element = x.dtype.numpy.name
     partial = planner.temporary((images, BLOCKS, 2, channels), x.dtype)
-    sizes = [images, pixels, channels, *matrix.strides[:2]]
-    first = KernelCall(GroupStatisticsSpec(element), [x, partial], list(sizes), 1, 1, label="group statistics")
+    read = by_name("images pixels channels x_image x_pixel", (images, pixels, channels, *matrix.strides[:2]))
+    buffers = GroupStatisticsBuffers(x=x, partial=partial)
+    first = KernelCall.of(GroupStatisticsSpec(element), buffers, GroupStatisticsSizes(**read), label="group statistics")
     first.reason = "; ".join(group.reasons)
     planner.call(first)
-    sizes += [computation.groups or channels, *out.strides[:2], float_bits(computation.epsilon)]
+    sizes = GroupApplySizes(
+        **read,
+        groups=computation.groups or channels,
+        **by_name("y_image y_pixel", out.strides[:2]),
+        epsilon_bits=float_bits(computation.epsilon),
+    )
     scaled, shifted = (s is not None for s in scales)
     apply = GroupApplySpec(scaled, shifted, element, computation.outside)
-    call = KernelCall(
-        apply, [x, partial, *(s or y for s in scales), y], sizes, 1, 4, label="group norm", reason="channels last"
-    )
+    given = GroupApplyBuffers(x=x, partial=partial, **by_name("scale bias", [s or y for s in scales]), y=y)
+    call = KernelCall.of(apply, given, sizes, label="group norm", reason="channels last")
     planner.epilogue(group, call, pixel_strides)
     planner.call(call)
 
@@ -314,12 +349,27 @@ def _reduce(
     for of_parts in first:
         parts = of_parts.parts
         partial = planner.temporary((outer, parts, inner), x.dtype)
-        sizes = [outer, length, inner, *strides, parts * inner, length]
+        sizes = ReductionSizes(
+            outer=outer,
+            length=length,
+            inner=inner,
+            **by_name("x_outer x_step", strides),
+            y_outer=parts * inner,
+            count=length,
+        )
         label, reason = f"reduce {of_parts.kind} of {parts} parts", "few long slices are shared by threads in parts"
-        planner.call(KernelCall(of_parts, [x, partial], sizes, 1, 1, label=label, reason=reason))
+        planner.call(KernelCall.of(of_parts, ReductionBuffers(x=x, y=partial), sizes, label=label, reason=reason))
         x, strides, rest = partial, (parts * inner, inner), parts
-    sizes = [outer, rest, inner, *strides, y_outer, length]
-    planner.call(KernelCall(spec, [x, y], sizes, 1, 1, label=f"reduce {kind}", reason="; ".join(group.reasons)))
+    sizes = ReductionSizes(
+        outer=outer,
+        length=rest,
+        inner=inner,
+        **by_name("x_outer x_step", strides),
+        y_outer=y_outer,
+        count=length,
+    )
+    label, reason = f"reduce {kind}", "; ".join(group.reasons)
+    planner.call(KernelCall.of(spec, ReductionBuffers(x=x, y=y), sizes, label=label, reason=reason))
 
 
 def _outer_stride(x: Tensor, y: Tensor, axes: Sequence[int], keepdims: bool) -> DimLike | None:

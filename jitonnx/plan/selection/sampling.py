@@ -8,7 +8,15 @@ from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, concrete, minimum
 from jitonnx.ir.graph import Value
-from jitonnx.kernels.sample.spec import MAX_AXES, SamplePixelsSpec, SamplePlanesSpec, prefers_pixels
+from jitonnx.kernels.arguments import by_name
+from jitonnx.kernels.sample.spec import (
+    MAX_AXES,
+    SampleBuffers,
+    SampleGiven,
+    SamplePixelsSpec,
+    SamplePlanesSpec,
+    prefers_pixels,
+)
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.tensor import channels_last_order
@@ -54,9 +62,16 @@ def sample(planner: Planner, group: Group, statement: Statement) -> None:
     element = _WORDS[x.dtype.itemsize] if computation.mode == "nearest" else x.dtype.numpy.name
     kind = SamplePixelsSpec if pixels else SamplePlanesSpec
     spec = kind(computation.mode, computation.outside, axes, computation.aligned, element, weights is not None)
-    missing = [0] * (MAX_AXES - axes)
-    sizes: list[DimLike] = [*y.shape, *x.strides[:2], *y.strides, *coordinates.strides[:2]]
-    sizes += [factors.strides[0], *x.shape[2:], *missing, *x.strides[2:], *missing]
-    call = KernelCall(spec, [x, coordinates, factors, y], sizes, 1, 3, label=f"sample {computation.mode}")
+    sizes = SampleGiven(
+        **by_name("images channels places", y.shape),
+        **by_name("x_image x_channel", x.strides[:2]),
+        **by_name("y_image y_channel y_place", y.strides),
+        **by_name("c_image c_axis", coordinates.strides[:2]),
+        f_image=factors.strides[0],
+        extents=x.shape[2:],
+        x_steps=x.strides[2:],
+    )
+    buffers = SampleBuffers(x=x, coordinates=coordinates, factors=factors, y=y)
+    call = KernelCall.of(spec, buffers, sizes, label=f"sample {computation.mode}")
     call.reason = "whole pixels" if pixels else "elements gathered, as channels are few"
     planner.call(call)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, product
-from jitonnx.kernels.topk.spec import ELEMENTS, TopKSpec
+from jitonnx.kernels.arguments import by_name
+from jitonnx.kernels.topk.spec import ELEMENTS, TopKBuffers, TopKGiven, TopKSpec
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.tensor import Tensor, reshape_strides
@@ -35,10 +36,16 @@ def top_k(planner: Planner, group: Group, statement: Statement) -> None:
     strides = [_row_stride(tensor, axis) for tensor in (x, *results)]
     assert None not in strides, "Bug: a dense tensor is not rows"
     rows = product(x.shape[other] for other in order[:-1])
-    sizes: list[DimLike] = [rows, x.shape[axis], results[0].shape[axis], *strides]  # type: ignore[list-item]
+    sizes = TopKGiven(
+        rows=rows,
+        length=x.shape[axis],
+        k=results[0].shape[axis],
+        **by_name("x_row values_row indices_row", strides),
+    )
+    buffers = TopKBuffers(x=x, values=results[0], indices=results[1])
     spec = TopKSpec(x.dtype.numpy.name, computation.largest)
     label, reason = f"top k of {x.shape[axis]}", "threshold and quickselect"
-    planner.call(KernelCall(spec, [x, *results], sizes, 2, 1, label=label, reason=reason))
+    planner.call(KernelCall.of(spec, buffers, sizes, label=label, reason=reason))
 
 
 def _row_stride(tensor: Tensor, axis: int) -> DimLike | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Statement
+from jitonnx.kernels.trees.spec import TreesGiven
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.forests import packed
 from jitonnx.plan.fusion import Group
@@ -23,8 +24,16 @@ def trees(planner: Planner, group: Group, statement: Statement) -> None:
     if not out.contiguous:
         out = planner.move(statement.outputs[0], (0, 1))
     spec, arrays = packed(forest, computation.aggregate, planner.target.lanes(4))
-    tensors = [planner.constant(arrays[name]) for name in spec.BUFFERS[1:-1]]
-    sizes = [x.shape[0], x.strides[0], x.shape[1], len(forest.roots), forest.target_count, forest.depth]
-    call = KernelCall(spec, [x, *tensors, out], sizes, 1, len(tensors) + 1, label=f"{len(forest.roots)} trees")
+    constants = {name: planner.constant(array) for name, array in arrays.items()}
+    sizes = TreesGiven(
+        rows=x.shape[0],
+        x_row=x.strides[0],
+        features=x.shape[1],
+        trees=len(forest.roots),
+        targets=forest.target_count,
+        depth=forest.depth,
+    )
+    buffers = spec.BUFFERS(x=x, **constants, out=out)
+    call = KernelCall.of(spec, buffers, sizes, label=f"{len(forest.roots)} trees")
     call.reason = f"{len(forest.features)} nodes, of which at most {forest.depth} follow one another"
     planner.call(call)
