@@ -64,71 +64,96 @@ class Rows(NamedTuple):
     """The register of a 1, which follows all numbers."""
 
 
-class Instantiation:
-    """Makes programs, one at a time. common: what they share."""
+class PlanRecord:
+    """An `INSTANTIATION`: what native code makes programs of one plan of, one at a time.
 
-    def __init__(self, rows: Rows, common: Common, inputs: TensorKinds, outputs: TensorKinds) -> None:
-        self._rows, self._common, self._kinds = rows, common, (inputs, outputs)
-        self._plan: _Plan | None = None
-
-    def __call__(
-        self, arithmetic: Arithmetic, values: Sequence[int], first: int, threads: int
-    ) -> tuple[Program, Tables] | None:
-        """The program for values of the dimension variables, which lie in the registers from `first` on.
-
-        None where it is left to Python.
-        """
-        if self._plan is None:
-            self._plan = _Plan(self._rows, self._common, self._kinds, len(arithmetic.results))
-        arithmetic.registers[first : first + len(values)] = values
-        return self._plan.make(arithmetic, threads)
-
-
-class _Plan:
-    """The record of a plan, and where things lie in the blocks of its programs."""
+    results: how many words there are in those of the arithmetic.
+    places: where things lie in the block of a program, in words. template: what a block begins as.
+    """
 
     def __init__(self, rows: Rows, common: Common, kinds: tuple[TensorKinds, TensorKinds], results: int) -> None:
-        self._rows, self._common, self._kinds = rows, common, kinds
-        steps, operands, self._tensors = len(rows.kind_of), len(rows.operands), (len(rows.inputs), len(rows.outputs))
-        kind_count = int(rows.kind_of.max(initial=-1)) + 1
-        pitch = max(rows.inputs.shape[1], rows.outputs.shape[1])
-        shape_rows = np.full((sum(self._tensors), pitch), rows.one, np.int64)
-        shape_rows[: self._tensors[0], : rows.inputs.shape[1]] = rows.inputs
-        shape_rows[self._tensors[0] :, : rows.outputs.shape[1]] = rows.outputs
+        self._rows, self._common = rows, common
+        self.tensors = len(rows.inputs), len(rows.outputs)
+        """How many inputs and outputs there are."""
+        self.step_count = len(rows.kind_of)
+        self.pitch = max(rows.inputs.shape[1], rows.outputs.shape[1])
+        """How many sizes there are of each tensor."""
+        begins = np.cumsum([0, *(WORD_BYTES * len(one.rows) for one in rows.contents)]).tolist()
+        self._begins = dict(zip([one.number for one in rows.contents], begins, strict=False))
+        """Of constants: where their elements lie, in bytes."""
         own_bytes = {number: _ENDLESS for _, number in common.own_operands}
         bases, limits = common.template(
             own_bytes | {one.number: WORD_BYTES * len(one.rows) for one in rows.contents},
         )
-        self._columns, self._pitch, self._steps = len(STEP_COLUMNS), pitch, steps
+        self._kind_count = int(rows.kind_of.max(initial=-1)) + 1
+        size_count = results - (len(STEP_COLUMNS) + 1) * self._kind_count
+        self.places = self._placed(len(limits), size_count)
+        self.template = np.zeros(self.places["nanoseconds"].stop, np.int64)
+        self.template[self.places["bases"]], self.template[self.places["limits"]] = bases, limits
+        arrays = self._arrays(kinds)
+        self.offsets = np.zeros(len(rows.buffers), np.int64)
+        """Where the buffers of the last program's arena lie, in bytes."""
+        placement = self._placement()
+        self._record = np.zeros(1, INSTANTIATION)
+        self._set(
+            {
+                **{name: address(array) for name, array in arrays.items()},
+                **{name: WORD_BYTES * place.start for name, place in self.places.items()},
+                **self._counts(size_count, len(limits)),
+                **self._shared(bases),
+                "own_count": len(arrays["own_places"]),
+                "placement": address(placement[0]),
+                "arena_bytes": -1,
+            }
+        )
+        self._kept = placement, arrays, bases
+        self.address = address(self._record)
+        self._arithmetic = Arithmetic(*(np.zeros(0, np.int64) for _ in Arithmetic._fields))
+        """Whose addresses the record has."""
+
+    def use(self, arithmetic: Arithmetic) -> None:
+        """Take the sizes from this arithmetic from now on."""
+        if any(now is not before for now, before in zip(arithmetic, self._arithmetic, strict=False)):
+            self._set({name: address(array) for name, array in zip(Arithmetic._fields, arithmetic, strict=True)})
+            self._arithmetic = arithmetic
+
+    @property
+    def arena_bytes(self) -> int:
+        """The size of the last program's arena."""
+        return int(self._record["arena_bytes"][0])
+
+    def _set(self, numbers: Mapping[str, int]) -> None:
+        for name, value in numbers.items():
+            self._record[name] = value
+
+    def _placed(self, limits: int, size_count: int) -> dict[str, slice]:
+        operands = len(self._rows.operands)
         counts = {
-            "rows": steps * _ROW_WORDS,
+            "rows": self.step_count * _ROW_WORDS,
             "pointers": operands,
-            "patches": common.patch_count * _PATCH_WORDS,
+            "patches": self._common.patch_count * _PATCH_WORDS,
             "layout": _LAYOUT_WORDS,
             "bases": operands,
-            "limits": len(limits),
+            "limits": limits,
             "offsets": operands,
-            "columns": self._columns * steps,
-            "sizes": results - (self._columns + 1) * kind_count,
-            "shapes": shape_rows.size,
-            "elements": sum(len(one.rows) for one in rows.contents),
+            "columns": len(STEP_COLUMNS) * self.step_count,
+            "sizes": size_count,
+            "shapes": sum(self.tensors) * self.pitch,
+            "elements": sum(len(one.rows) for one in self._rows.contents),
             "nanoseconds": 1,
         }
         ends = np.cumsum(list(counts.values())).tolist()
-        self._places = {name: slice(end - count, end) for (name, count), end in zip(counts.items(), ends, strict=True)}
-        self._template = np.zeros(ends[-1], np.int64)
-        self._template[self._places["bases"]], self._template[self._places["limits"]] = bases, limits
-        begins = dict(
-            zip(
-                [one.number for one in rows.contents],
-                np.cumsum([0, *(WORD_BYTES * len(one.rows) for one in rows.contents)]).tolist(),
-                strict=False,
-            )
-        )
-        own = [(place, number) for place, number in common.own_operands if number in begins]
-        self._made = [(place, number) for place, number in common.own_operands if number not in begins]
-        """Operands in constants that Python makes."""
-        arrays = {
+        return {name: slice(end - count, end) for (name, count), end in zip(counts.items(), ends, strict=True)}
+
+    def _arrays(self, kinds: tuple[TensorKinds, TensorKinds]) -> dict[str, Words]:
+        """The columns that the record points to."""
+        rows, begins = self._rows, self._begins
+        inputs, _ = self.tensors
+        shape_rows = np.full((sum(self.tensors), self.pitch), rows.one, np.int64)
+        shape_rows[:inputs, : rows.inputs.shape[1]] = rows.inputs
+        shape_rows[inputs:, : rows.outputs.shape[1]] = rows.outputs
+        own = [(place, number) for place, number in self._common.own_operands if number in begins]
+        return {
             "kind_of": rows.kind_of,
             "buffer_rows": rows.buffers,
             "buffer_steps": rows.buffer_steps,
@@ -140,80 +165,102 @@ class _Plan:
             "own_places": np.array([place for place, _ in own], np.int64),
             "own_begins": np.array([begins[number] for _, number in own], np.int64),
         }
-        buffers = len(rows.buffers)
-        placed = [np.zeros(buffers, np.int64) for _ in range(3)]
-        self._placement, memory = np.zeros(1, PLACEMENT), np.zeros(buffers, PLACED)
-        order, sizes, offsets = placed
-        self._placement[0] = buffers, *map(address, (order, sizes, rows.first, rows.last, offsets, memory))
-        self._kept = arrays, placed, memory
-        rows_address, _, limit_places, outer_places, patches, _, patch_count = common.fixed(bases)
-        self._record = np.zeros(1, INSTANTIATION)
-        numbers = {
-            **{name: address(array) for name, array in arrays.items()},
-            **{name: WORD_BYTES * place.start for name, place in self._places.items()},
-            "kind_count": kind_count,
-            "size_count": counts["sizes"],
-            "placement": address(self._placement),
-            "arena_bytes": -1,
-            "tensor_count": sum(self._tensors),
-            "pitch": pitch,
-            "first_limit": len(limits) - sum(self._tensors),
-            "element_count": counts["elements"],
-            "own_count": len(own),
+
+    def _placement(self) -> Sequence[Array]:
+        """The record of buffers to place, and what it points to."""
+        buffers = len(self._rows.buffers)
+        order, sizes = (np.zeros(buffers, np.int64) for _ in range(2))
+        record, memory = np.zeros(1, PLACEMENT), np.zeros(buffers, PLACED)
+        arrays = order, sizes, self._rows.first, self._rows.last, self.offsets, memory
+        record[0] = buffers, *map(address, arrays)
+        return record, *arrays
+
+    def _counts(self, size_count: int, limits: int) -> dict[str, int]:
+        return {
+            "kind_count": self._kind_count,
+            "size_count": size_count,
+            "tensor_count": sum(self.tensors),
+            "pitch": self.pitch,
+            "first_limit": limits - sum(self.tensors),
+            "element_count": sum(len(one.rows) for one in self._rows.contents),
+            "step_count": self.step_count,
+        }
+
+    def _shared(self, bases: Words) -> dict[str, int]:
+        """What programs have in common."""
+        rows_address, _, limit_places, outer_places, patches, operands, patch_count = self._common.fixed(bases)
+        return {
             "common_rows": rows_address,
             "limit_places": limit_places,
             "outer_places": outer_places,
             "common_patches": patches,
             "operand_count": operands,
             "patch_count": patch_count,
-            "step_count": steps,
         }
-        for name, value in numbers.items():
-            self._record[name] = value
-        self._address = address(self._record)
-        self._arithmetic = Arithmetic(*(np.zeros(0, np.int64) for _ in Arithmetic._fields))
-        """Whose addresses the record has."""
 
-    def make(self, arithmetic: Arithmetic, threads: int) -> tuple[Program, Tables] | None:
-        """The program for what the registers hold."""
-        record, places = self._record, self._places
-        if any(now is not before for now, before in zip(arithmetic, self._arithmetic, strict=False)):
-            for name, array in zip(Arithmetic._fields, arithmetic, strict=True):
-                record[name] = address(array)
-            self._arithmetic = arithmetic
-        block = self._template.copy()
-        begin = address(block)
-        if driver().instantiate(self._address, begin, threads) != 0:
+
+class Instantiation:
+    """Makes programs, one at a time. common: what they share."""
+
+    def __init__(self, rows: Rows, common: Common, inputs: TensorKinds, outputs: TensorKinds) -> None:
+        self.rows, self.common, self.kinds = rows, common, (inputs, outputs)
+        self._plan: PlanRecord | None = None
+        contents = {one.number for one in rows.contents}
+        self._made = [(place, number) for place, number in common.own_operands if number not in contents]
+        """Operands in constants that Python makes."""
+
+    def __call__(
+        self, arithmetic: Arithmetic, values: Sequence[int], first: int, threads: int
+    ) -> tuple[Program, Tables] | None:
+        """The program for values of the dimension variables, which lie in the registers from `first` on.
+
+        None where it is left to Python.
+        """
+        if self._plan is None:
+            self._plan = self.record(len(arithmetic.results))
+        arithmetic.registers[first : first + len(values)] = values
+        self._plan.use(arithmetic)
+        block = self._plan.template.copy()
+        if driver().instantiate(self._plan.address, address(block), threads) != 0:
             return None
-        constants: list[Any] = [*self._common.constants]
-        if self._rows.made is not None and not self._add_made(arithmetic, block, constants):
+        return self._program(self._plan, arithmetic, block)
+
+    def record(self, results: int) -> PlanRecord:
+        """A record of its own for who makes programs at the same time."""
+        return PlanRecord(self.rows, self.common, self.kinds, results)
+
+    def _program(self, plan: PlanRecord, arithmetic: Arithmetic, block: Words) -> tuple[Program, Tables] | None:
+        """The program that a block holds; None if a constant that Python makes is too short."""
+        constants: list[Any] = [*self.common.constants]
+        if self.rows.made is not None and not self._add_made(plan, arithmetic, block, constants):
             return None
-        self._add_contents(block, constants)
+        self._add_contents(plan, block, constants)
+        places, arena_bytes = plan.places, plan.arena_bytes
         *_, participants, shared_end, scratch, _ = block[places["layout"]].tolist()
-        arena_bytes = int(record["arena_bytes"][0])
-        shapes = block[places["shapes"]].reshape(sum(self._tensors), self._pitch)
-        columns = block[places["columns"]].reshape(self._columns, self._steps)
-        steps = Steps(self._common.wiring, block[places["offsets"]], block[places["sizes"]], columns)
-        inputs, outputs = self._kinds
+        shapes = block[places["shapes"]].reshape(sum(plan.tensors), plan.pitch)
+        columns = block[places["columns"]].reshape(len(STEP_COLUMNS), plan.step_count)
+        steps = Steps(self.common.wiring, block[places["offsets"]], block[places["sizes"]], columns)
+        inputs, outputs = self.kinds
         program = Program(
             steps,
             arena_bytes,
             constants,
-            Tensors(inputs, shapes[: self._tensors[0]]),
-            Tensors(outputs, shapes[self._tensors[0] :]),
+            Tensors(inputs, shapes[: plan.tensors[0]]),
+            Tensors(outputs, shapes[plan.tensors[0] :]),
             int(block[places["nanoseconds"].start]),
         )
+        begin = address(block)
         rows, pointers, patches = (begin + WORD_BYTES * places[name].start for name in ("rows", "pointers", "patches"))
         filled = participants, shared_end, scratch
-        return program, laid_out(self._common, block, self._steps, (rows, pointers, patches), filled, arena_bytes)
+        return program, laid_out(self.common, block, plan.step_count, (rows, pointers, patches), filled, arena_bytes)
 
-    def _add_made(self, arithmetic: Arithmetic, block: Words, constants: list[Any]) -> bool:
+    def _add_made(self, plan: PlanRecord, arithmetic: Arithmetic, block: Words, constants: list[Any]) -> bool:
         """Have Python make constants, and let operands point to them; False if one begins outside of its constant."""
-        assert self._rows.made is not None
-        arrays = self._rows.made(arithmetic.registers[: self._rows.one])
+        assert self.rows.made is not None
+        arrays = self.rows.made(arithmetic.registers[: self.rows.one])
         for number, array in arrays.items():
             constants[number] = array
-        pointers, offsets = (self._places[name].start for name in ("pointers", "offsets"))
+        pointers, offsets = (plan.places[name].start for name in ("pointers", "offsets"))
         for place, number in self._made:
             array = arrays[number]
             if block[offsets + place] > array.nbytes:
@@ -221,8 +268,8 @@ class _Plan:
             block[pointers + place] += address(array)
         return True
 
-    def _add_contents(self, block: Words, constants: list[Any]) -> None:
-        at = self._places["elements"].start
-        for one in self._rows.contents:
+    def _add_contents(self, plan: PlanRecord, block: Words, constants: list[Any]) -> None:
+        at = plan.places["elements"].start
+        for one in self.rows.contents:
             constants[one.number] = block[at : at + len(one.rows)].reshape(one.shape)
             at += len(one.rows)

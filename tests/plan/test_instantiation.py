@@ -84,7 +84,7 @@ def test_no_two_buffers_that_are_alive_together_overlap() -> None:
         if made is None:
             continue
         assert part._native._plan is not None
-        offsets = part._native._plan._kept[1][2]
+        offsets = part._native._plan.offsets
         places = [
             (int(offset), int(offset + numbers[buffer.bytes]), buffer.life)
             for offset, buffer in zip(offsets, outline.arena, strict=True)
