@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from jitonnx.engine.chains import Around, Scope, Unchained, Writer
 from jitonnx.engine.kept import Kept
 from jitonnx.engine.ready import PROGRAMS_KEPT, Code
 from jitonnx.engine.timing import Times
@@ -171,6 +172,10 @@ class LoopStep:
     def reasons(self) -> Iterator[tuple[Node, str]]:
         """No node is evaluated on the host."""
         return iter(())
+
+    def write(self, writer: Writer, scope: Scope, around: Around) -> None:
+        """A loop is no part of a chain."""
+        raise Unchained("it is a native call of its own")
 
     def native_steps(self) -> Iterator[LoopStep]:
         """The body's code is native."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from jitonnx import forks
+from jitonnx.runtime.chains import Sized
 from jitonnx.runtime.entry import Entry
 from jitonnx.runtime.executable import Executable
 from jitonnx.runtime.frames import FramePool, Loadable
@@ -90,6 +91,20 @@ class Code:
         """The same as native loops run it."""
         program, tables = self._made(sizes, threads)
         return Loadable(program, self._common, threads, frames.zeros, tables)
+
+    def chainable(self, sized: bool) -> bool:
+        """Whether native code can make and run all programs. sized: there are several, by sizes."""
+        if any(dtype.hasobject for kinds in self._native.kinds for dtype in kinds.dtypes):
+            return False
+        made_natively = self._native.rows.made is None and self.outline.derivation.varies
+        return self._common.signature.is_plain and (made_natively or not sized)
+
+    def sized(self, variables: Mapping[str, int]) -> Sized:
+        """What makes programs in a chain. variables: the numbers of the dimension variables there, by name."""
+        copied = self.outline.derivation.copied()
+        assert copied is not None, "Bug: nothing is recorded"
+        arithmetic, names, first = copied
+        return Sized(self._native, arithmetic, first, [variables[name] for name in names], self.outline.quick)
 
     def _made(self, sizes: Mapping[str, int], threads: int) -> tuple[Program, Tables | None]:
         """The program for values of the dimension variables, and its tables if native code has made it."""

@@ -13,11 +13,12 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from jitonnx.engine.chains import Around, ChainedSteps, Scope, Unchained, Writer, chains_of
 from jitonnx.engine.kept import Kept
 from jitonnx.engine.loops import LoopNode, LoopStep
 from jitonnx.engine.ready import PROGRAMS_KEPT, Code, Ready
@@ -30,6 +31,8 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Binding, Graph, Node, Value
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.onnx.control_flow import If
+from jitonnx.runtime.chains import Sized
+from jitonnx.runtime.executable import Executable
 from jitonnx.runtime.frames import FramePool
 
 if TYPE_CHECKING:
@@ -101,18 +104,21 @@ class NativeStep:
 
     def __init__(self, segment: Segment, compiled: Code, threads: int, frames: FramePool, table_bytes: int) -> None:
         self.compiled = compiled
-        self.inputs, self.outputs, self._counted = segment.inputs, segment.outputs, segment.counted
+        self.inputs, self.outputs, self.counted = segment.inputs, segment.outputs, segment.counted
         self._threads, self._frames = threads, frames
         outline = compiled.outline
-        self._names = sorted(set().union(*map(dims.variables, outline.numbers)))
-        self._assumed = outline.assumed()
+        self.names = sorted(set().union(*map(dims.variables, outline.numbers)))
+        """The variables that it needs."""
+        self.assumed = outline.assumed()
+        self._prepared = False
+        """Whether all is recorded that its programs by now are made by."""
         self.latest: Mapping[str, int] | None = None
         """The sizes that the last program was made for."""
         self.programs: Kept[Ready] = Kept(PROGRAMS_KEPT, Ready.memory_bytes, table_bytes)
 
     def __call__(self, values: dict[Value, Any], sizes: dict[str, int], times: Times | None = None) -> None:
         """Add what the step gives to `values`, and what its kernels take to `times`."""
-        key = tuple([sizes[name] for name in self._names])
+        key = tuple([sizes[name] for name in self.names])
         ready = self.programs.find(key) or self.programs.get(key, functools.partial(self._ready, key))
         given = [values[value] for value in self.inputs]
         if times is None:
@@ -120,14 +126,14 @@ class NativeStep:
         else:
             results, seconds = ready.executable.run_timed(given)
             times.add(self, seconds)
-        for place, counted in enumerate(self._counted, len(self.outputs)):
+        for place, counted in enumerate(self.counted, len(self.outputs)):
             results[counted.number] = _counted_part(results[counted.number], int(results[place][0]), counted, sizes)
         values.update(zip(self.outputs, results, strict=False))
 
     @property
     def counting(self) -> Iterator[Node]:
         """The nodes that tell sizes which the steps behind this one need."""
-        for counted in self._counted:
+        for counted in self.counted:
             producer = self.outputs[counted.number].producer
             assert producer is not None, "Bug: an input is counted"
             yield producer
@@ -142,11 +148,36 @@ class NativeStep:
 
     def explained_sizes(self, sizes: Mapping[str, int]) -> Mapping[str, int] | None:
         """Sizes to look at the step for: those given if they are all it needs, else the last; None before any run."""
-        return sizes if set(self._names) <= set(sizes) else self.latest
+        return sizes if set(self.names) <= set(sizes) else self.latest
+
+    def write(self, writer: Writer, scope: Scope, around: Around) -> None:
+        """Write the step's link of a chain. Unchained where it can be no part of one."""
+        if not self.compiled.chainable(bool(self.names)):
+            raise Unchained("Python has a part in making its programs")
+        writer.segment(self, scope, around)
+
+    def version(self) -> int:
+        """How much is recorded of what its programs are; 0: not enough to make one natively."""
+        if not self.names:
+            return int(self.programs.find(()) is not None)
+        derivation = self.compiled.outline.derivation
+        if not self._prepared and self.latest is not None:
+            before = derivation.version
+            derivation.prepare(self.latest)  # as runs of the same sizes record nothing
+            self._prepared = derivation.version == before
+        return derivation.version
+
+    def chained(self, variables: Sequence[int]) -> Executable | Sized:
+        """What runs it in a chain, in which its variables have these numbers."""
+        if not self.names:
+            ready = self.programs.find(())
+            assert ready is not None, "Bug: a program that serves all sizes is gone"
+            return ready.executable
+        return self.compiled.sized(dict(zip(self.names, variables, strict=True)))
 
     def _ready(self, key: tuple[int, ...]) -> Ready:
-        sizes = dict(zip(self._names, key, strict=True))
-        for a, b in self._assumed:
+        sizes = dict(zip(self.names, key, strict=True))
+        for a, b in self.assumed:
             check_equal(a, b, sizes)
         self.latest = sizes
         return self.compiled.ready(sizes, self._threads, self._frames)
@@ -185,6 +216,10 @@ class HostStep:
         for body in self.bodies:
             yield from body.reasons()
 
+    def write(self, writer: Writer, scope: Scope, around: Around) -> None:
+        """The host is no part of a chain."""
+        raise Unchained("it is evaluated on the host")
+
     def native_steps(self) -> Iterator[NativeStep | LoopStep]:
         """The native steps of bodies."""
         for body in self.bodies:
@@ -212,6 +247,10 @@ class ChoiceStep:
         for body in self.bodies:
             yield from body.reasons()
 
+    def write(self, writer: Writer, scope: Scope, around: Around) -> None:
+        """Write the step's links of a chain. Unchained where it can be no part of one."""
+        writer.choice(self.node, self.bodies, scope, around)
+
     def native_steps(self) -> Iterator[NativeStep | LoopStep]:
         """The native steps of the branches."""
         for body in self.bodies:
@@ -222,7 +261,7 @@ class _Given:
     """What is done with a value when it is there: its variables are bound, and its type is compared."""
 
     def __init__(self, value: Value, bindings: Sequence[tuple[str, Binding]]) -> None:
-        self.value, self._bindings = value, bindings
+        self.value, self.bindings = value, bindings
         self._elements = any(binding.element for _, binding in bindings)
         own = {name for name, _ in bindings}
         self._rank = value.type.rank
@@ -244,7 +283,7 @@ class _Given:
         shape = array.shape
         if len(shape) != self._rank:
             raise Unforeseen(f"{self.value!r} has the rank {len(shape)}")
-        bind(sizes, self._bindings, array)
+        bind(sizes, self.bindings, array)
         if self._elements and (array < 0).any():
             raise Unforeseen(f"{self.value.name!r} was taken to hold sizes, and has negative elements")
         same = (
@@ -263,12 +302,17 @@ class Schedule:
     """A graph's steps, ready to run from several threads at once.
 
     The variables of the graph's inputs are given by the caller (of a body: those of the graph around it); others are
-    bound as the run goes on.
+    bound as the run goes on. Native steps are done by one call (`engine/chains.py`), from the second run on.
     """
 
-    def __init__(self, graph: Graph, steps: Sequence[Step]) -> None:
+    def __init__(self, graph: Graph, steps: Sequence[Step], threads: int, frames: FramePool) -> None:
         self.steps = steps
-        self._inputs, self._outputs = list(graph.inputs), list(graph.outputs)
+        self.inputs, self.outputs = list(graph.inputs), list(graph.outputs)
+        self.told = {name: binding.value for name, binding in graph.bindings.items()}
+        """What tells each variable that only a run can tell."""
+        self._threads, self._frames = threads, frames
+        self._chains: Mapping[int, ChainedSteps] | None = None
+        self._has_run = False
         bound = bindings_by_value(graph)
         self._given = [_Given(value, bound[value]) for value in graph.inputs if value in bound]
         self._last = self._last_uses(graph)
@@ -288,7 +332,7 @@ class Schedule:
         native = [(node, UNBOUNDED) for step in steps for node in step.counting]
         native += [(node, "it is a step of its own") for node in self.controls()]
         nodes = [f"{node.operator.name} node '{node.name}': {why}" for node, why in (*self.reasons(), *native)]
-        strings = dict.fromkeys(value.name for value in self._outputs if value.dtype is DType.STRING)
+        strings = dict.fromkeys(value.name for value in self.outputs if value.dtype is DType.STRING)
         return "; ".join([*nodes, *(f"output '{name}': {STRINGS}" for name in strings)])
 
     def reasons(self) -> Iterator[tuple[Node, str]]:
@@ -325,7 +369,7 @@ class Schedule:
         times: where what steps take is noted, if it is.
         """
         values, bound = self._results(inputs, sizes, times)
-        return [array_of(value, values, bound) for value in self._outputs]
+        return [array_of(value, values, bound) for value in self.outputs]
 
     def run_owned(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
         """As `run`; each output is memory of its own."""
@@ -334,23 +378,55 @@ class Schedule:
     def _results(
         self, inputs: Sequence[Any], sizes: Mapping[str, int], times: Times | None
     ) -> tuple[dict[Value, Any], dict[str, int]]:
-        values: dict[Value, Any] = dict(zip(self._inputs, inputs, strict=True))
+        values: dict[Value, Any] = dict(zip(self.inputs, inputs, strict=True))
         bound = dict(sizes)
         try:
             for given in self._given:
                 given(values[given.value], bound)
-            for step, checks, assumed, last in zip(self.steps, self._checks, self._assumed, self._last, strict=True):
-                if assumed is not None:
-                    assumed(bound)
-                step(values, bound, times)
-                for given in checks:
-                    given(values[given.value], bound)
-                for value in last:
-                    values.pop(value, None)
+            self._do(values, bound, times)
         except Unforeseen as error:
             error.sizes = {**bound, **error.sizes}
             raise
         return values, bound
+
+    def _do(self, values: dict[Value, Any], bound: dict[str, int], times: Times | None) -> None:
+        """Do all steps."""
+        chains = self._known_chains() if times is None else {}
+        number, done = 0, len(self.steps)
+        while number < done:
+            if number in chains:
+                chained = chains[number](values, bound)
+                number += chained
+                if chained:
+                    continue
+            if (assumed := self._assumed[number]) is not None:
+                assumed(bound)
+            self.steps[number](values, bound, times)
+            for given in self._checks[number]:
+                given(values[given.value], bound)
+            for value in self._last[number]:
+                values.pop(value, None)
+            number += 1
+
+    def _known_chains(self) -> Mapping[int, ChainedSteps]:
+        """The chains, by the number of the step that each begins with; none before the second run: a start is quick."""
+        if self._chains is None:
+            if not self._has_run:
+                self._has_run = True
+                return {}
+            self._chains = chains_of(list(self.placed()), self.told, self._frames, self._threads)
+        return self._chains
+
+    @property
+    def binds_inputs(self) -> bool:
+        """Whether what is given tells variables of the graph's own."""
+        return bool(self._given)
+
+    def placed(self) -> Iterator[tuple[Step, Around]]:
+        """The steps, each with what is done before and behind it."""
+        for step, checks, assumed, last in zip(self.steps, self._checks, self._assumed, self._last, strict=True):
+            bound = [(given.value, given.bindings) for given in checks]
+            yield step, Around(assumed.pairs if assumed else (), bound, last)
 
     def _last_uses(self, graph: Graph) -> list[list[Value]]:
         """After which step each array is let go."""
@@ -362,9 +438,7 @@ class Schedule:
             ends[number].append(value)
         return ends
 
-    def _assumptions(
-        self, graph: Graph, bound: Mapping[Value, Sequence[tuple[str, Binding]]]
-    ) -> list[Callable[[Mapping[str, int]], None] | None]:
+    def _assumptions(self, graph: Graph, bound: Mapping[Value, Sequence[tuple[str, Binding]]]) -> list[_Assumed | None]:
         """What was assumed of sizes, looked at before the first step by which all of them are known.
 
         An assumption about a variable that nothing binds is about values that rewrites have taken out.
@@ -387,7 +461,7 @@ class _Assumed:
     """Pairs of sizes that have to be equal; sets of sizes for which they are, are remembered."""
 
     def __init__(self, pairs: Sequence[tuple[DimLike, DimLike]]) -> None:
-        self._pairs = pairs
+        self.pairs = pairs
         self._names = sorted(set().union(*(dims.variables(dim) for pair in pairs for dim in pair)))
         self._passed: dict[tuple[int, ...], None] = {}
 
@@ -395,7 +469,7 @@ class _Assumed:
         key = tuple([sizes[name] for name in self._names])
         if key in self._passed:
             return
-        for a, b in self._pairs:
+        for a, b in self.pairs:
             check_equal(a, b, sizes)
         if len(self._passed) >= CHECKS_KEPT:
             self._passed.clear()
@@ -413,4 +487,4 @@ def make_schedule(plan: Draft, compiled: Iterator[Code], threads: int, frames: F
         else:
             bodies = [make_schedule(body, compiled, threads, frames, table_bytes) for body in step.bodies]
             steps.append((ChoiceStep if isinstance(step.node.operator, If) else HostStep)(step, bodies))
-    return Schedule(plan.graph, steps)
+    return Schedule(plan.graph, steps, threads, frames)

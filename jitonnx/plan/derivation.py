@@ -135,6 +135,31 @@ class Derivation:
         native = self._native
         return None if native is None else native.recorded
 
+    @property
+    def varies(self) -> bool:
+        """Whether anything that follows from sizes is worth recording."""
+        return any(self._varies)
+
+    @property
+    def version(self) -> int:
+        """How much is recorded; 0: nothing."""
+        native = self._native
+        return 0 if native is None else native.version
+
+    def prepare(self, sizes: Mapping[str, int]) -> None:
+        """Record what is done for these sizes, as far as there is time for."""
+        self._calls += 1
+        self(sizes)
+
+    def copied(self) -> tuple[Arithmetic, Sequence[str], int] | None:
+        """As `recorded`, of arrays of the caller's own."""
+        with self.lock:
+            recorded = self.recorded
+            if recorded is None:
+                return None
+            arithmetic, variables, first = recorded
+            return Arithmetic(*(array.copy() for array in arithmetic)), variables, first
+
     def _by_python(self, sizes: Mapping[str, int]) -> Derived:
         numbers = self.evaluate(sizes)
         found = [_derive(kind.spec, *_given(kind, numbers)) for kind in self._kinds]
@@ -217,12 +242,17 @@ class _Native:
         arithmetic = Arithmetic(self._code, self._values, self._results, self._missed)
         return arithmetic, self._evaluate.variables, self._first_variable
 
+    @property
+    def version(self) -> int:
+        """See `Derivation.version`."""
+        return self._length if self._usable else 0
+
     def _by_python(self, missed: Sequence[int], numbers: Words) -> bool:
         """Do the kinds that no section was for; False if that can't be."""
         if missed[0] == len(self._kinds):  # the numbers themselves
             return False
         known, kinds = numbers.tolist(), len(self._kinds)
-        until = time.perf_counter() + _RECORDING_SECONDS
+        until, before = time.perf_counter() + _RECORDING_SECONDS, self._length
         for number in missed:
             kind = self._kinds[number]
             words, columns = _derive(kind.spec, *_given(kind, known))
@@ -232,7 +262,9 @@ class _Native:
                 self._results[column * kinds + number] = value
             begin = _COLUMNS * kinds + self._begins[number]
             self._results[begin : begin + len(words)] = words
-            if self._sections[number] < SECTIONS and time.perf_counter() < until:
+            # One at least: a machine that is busy with something else takes all the time before that.
+            in_time = self._length == before or time.perf_counter() < until
+            if self._sections[number] < SECTIONS and in_time:
                 self._record(number, known)
         return True
 

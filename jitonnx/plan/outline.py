@@ -192,6 +192,11 @@ class Outline:
             arithmetic, variables, first = recorded
             return native(arithmetic, [sizes[name] for name in variables], first, threads)
 
+    @property
+    def derivation(self) -> Derivation:
+        """What works out what follows from sizes."""
+        return self._derivation
+
     @forks.cached_property
     def rows(self) -> Rows:
         """What native code makes programs of."""
@@ -255,7 +260,12 @@ class Outline:
 
     def is_short(self, program: Program) -> bool:
         """Whether a run of the program is too short to let go of the GIL for."""
-        return len(program.steps) <= GIL_STEPS and program.nanoseconds <= GIL_NANOSECONDS
+        return program.nanoseconds <= self.quick
+
+    @property
+    def quick(self) -> int:
+        """The estimated nanoseconds of a run up to which it is too short for that; -1 if none is."""
+        return GIL_NANOSECONDS if len(self.calls) <= GIL_STEPS else -1
 
     def arrays(self) -> list[Array]:
         """The constants that are the same in all programs."""

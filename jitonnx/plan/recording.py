@@ -15,6 +15,8 @@ from jitonnx.runtime.arithmetic import Operation
 
 Number: TypeAlias = "int | Recorded"
 
+EMPTY_SECTION = 4
+"""How many operations a `Section` of none has."""
 _LIMIT = 1 << 63
 # Plain integers: members of an enumeration are slower to put in tuples, to compare and to make arrays of.
 _ADD, _SUBTRACT, _MULTIPLY, _DIVIDE, _MODULO, _LARGER, _SMALLER, _BELOW, _AND, _OR = map(int, list(Operation)[:10])
@@ -244,3 +246,69 @@ class Recorded:
         raise Unrecordable("an operation that is not known")
 
     __hash__ = __truediv__ = __rtruediv__ = __float__ = __int__ = _refused  # type: ignore[assignment]
+
+
+class Written:
+    """An integer that is not known yet: what is done with it is written down, in registers from `first` on.
+
+    Expressions over the dimension variables do no more than this.
+    """
+
+    __slots__ = ("register", "section")
+
+    def __init__(self, section: Section, register: int) -> None:
+        self.section, self.register = section, register
+
+    def __add__(self, other: int | Written) -> Written:
+        return self.section.apply(_ADD, self, other)
+
+    __radd__ = __add__
+
+    def __mul__(self, other: int | Written) -> Written:
+        return self.section.apply(_MULTIPLY, self, other)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: int | Written) -> Written:
+        return self.section.apply(_DIVIDE, self, other)
+
+    def __rfloordiv__(self, other: int) -> Written:
+        return self.section.apply(_DIVIDE, other, self)
+
+    def larger(self, other: int | Written) -> Written:
+        """See `kernels.parts.sizes`."""
+        return self.section.apply(_LARGER, self, other)
+
+
+class Section:
+    """Operations on registers that are written for numbers which are not known yet."""
+
+    def __init__(self, registers: Registers) -> None:
+        self._registers, self._count = registers, 0
+        self._operations: list[tuple[int, int, int, int]] = []
+
+    def apply(self, operation: int, a: int | Written, b: int | Written) -> Written:
+        """The result of an operation. Unrecordable if there is no room for it."""
+        if self._count == self._registers.room:
+            raise Unrecordable("too many numbers")
+        place = self._registers.first + self._count
+        self._operations.append((operation, place, self._register(a), self._register(b)))
+        self._count += 1
+        return Written(self, place)
+
+    def need_equal(self, a: int | Written, b: int | Written) -> None:
+        """Note that two numbers have to be equal."""
+        self._operations.append((_NEED_EQUAL, 0, self._register(a), self._register(b)))
+
+    def put(self, register: int, number: int | Written) -> None:
+        """Put a number in a register."""
+        self._operations.append((_ADD, register, self._register(number), self._registers.constant(0)))
+
+    def operations(self) -> list[tuple[int, int, int, int]]:
+        """All of them, for `runtime.arithmetic.perform`, which misses something where a number is not as needed."""
+        handler, end = len(self._operations) + 2, (int(Operation.END), 0, 0, 0)
+        begin, miss = (int(Operation.HANDLER), handler, 0, 0), (int(Operation.MISS), 0, 0, 0)
+        return [begin, *self._operations, end, miss, end]
+
+    def _register(self, number: int | Written) -> int:
+        return number.register if isinstance(number, Written) else self._registers.constant(number)

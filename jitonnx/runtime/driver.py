@@ -9,7 +9,7 @@ jitonnx_place(placement)                                place the buffers of an 
 jitonnx_perform(operations, registers, results, missed) arithmetic on integers
 jitonnx_trim(pool, above), jitonnx_reclaim(pool)
 jitonnx_acquire(team), jitonnx_stop(team)
-jitonnx_entry                                           the code of a native entry
+jitonnx_entry, jitonnx_chain                            the code of a native entry, and of chains
 jitonnx_block_…                                         what `blocks` gives NumPy
 """
 
@@ -30,7 +30,7 @@ from .digest import sha256
 from .images import load_linked
 
 _MAKING = ("lay_out", "place", "perform", "instantiate")
-_EXPORTED = ("execute", "loop", *_MAKING, "trim", "reclaim", "acquire", "stop", "entry")
+_EXPORTED = ("execute", "loop", *_MAKING, "trim", "reclaim", "acquire", "stop", "entry", "chain")
 _BLOCKS = ("malloc", "calloc", "realloc", "free", "trim", "count")
 SYMBOLS = tuple(f"jitonnx_{name}" for name in (*_EXPORTED, *(f"block_{name}" for name in _BLOCKS)))
 _DARWIN = sys.platform == "darwin"
@@ -57,6 +57,8 @@ class Driver(NamedTuple):
     stop: Callable[[int], None]
     entry: int
     """The address of the native entry's code."""
+    chain: int
+    """That of the chains' code."""
 
 
 def driver() -> Driver:
@@ -96,6 +98,7 @@ def _driver_in(image: Mapping[str, int]) -> Driver:
         acquire=ctypes.CFUNCTYPE(ctypes.c_int64, word)(at["acquire"]),
         stop=ctypes.CFUNCTYPE(None, word)(at["stop"]),
         entry=at["entry"],
+        chain=at["chain"],
     )
 
 
@@ -146,6 +149,7 @@ def compile_driver() -> bytes:
     from .native import (
         arithmetic,
         blocks,
+        chains,
         entry,
         floats,
         frames,
@@ -176,6 +180,7 @@ def compile_driver() -> bytes:
     placement.define(module)
     instantiation.define(module)
     entry.define(module)
+    chains.define(module)
     blocks.define(module)
     parsed = llvm.parse_assembly(str(module))
     parsed.verify()

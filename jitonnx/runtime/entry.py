@@ -27,9 +27,10 @@ from .layout import (
     ArrayField,
     DescriptorField,
     Flags,
+    Record,
     address,
 )
-from .program import Tensors
+from .program import Tensors, Words
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -61,13 +62,22 @@ def make_entry(loadable: Loadable, pool: FramePool, release_gil: bool) -> Entry 
     """
     if not supported() or not loadable.common.signature.is_plain:
         return None
-    keeper = _EntryKeeper(loadable, pool, release_gil)
+    keeper = EntryKeeper(loadable, pool, release_gil)
     # The builtin is given its second argument with each call, and holds the third (meant for its module): with it
     # everything that its code reads.
-    return _python().new_function(ctypes.addressof(_python().definition), keeper.record, keeper)
+    return _builtin(_python().entry, keeper.record, keeper)  # type: ignore[return-value]
 
 
-class _EntryKeeper:
+def chain_builtin(record: Record, keeper: object) -> Callable[[list[Any]], None]:
+    """A chain (`chains.py`) as a builtin function. keeper: holds all that its record points to."""
+    return _builtin(_python().chain, record, keeper)
+
+
+def _builtin(definition: _MethodDefinition, record: Record, keeper: object) -> Callable[[Any], Any]:
+    return _python().new_function(ctypes.addressof(definition), record, keeper)
+
+
+class EntryKeeper:
     """What a native entry points to."""
 
     def __init__(self, loadable: Loadable, pool: FramePool, release_gil: bool) -> None:
@@ -76,25 +86,42 @@ class _EntryKeeper:
         self._large = (program.outputs.nbytes >= LARGE_BYTES).astype(np.int64)
         if self._large.any():
             blocks().serve(self)
-        python = _python()
-        self.record = np.zeros(1, ENTRY)
-        """An `ENTRY`."""
-        self.record[0] = (
-            pool.address,
+        self.record = entry_record(
+            pool,
             loadable.address,
-            *signature.inputs_place,
-            *_shapes(program.inputs),
-            *signature.outputs_place,
-            *_shapes(program.outputs),
-            address(self._large),
-            int(release_gil),
-            id(None),
-            id(dict),
-            id(np.ndarray),
-            python.new_array,
-            python.set_handler,
-            id(blocks().capsule),
+            (*signature.inputs_place, *_shapes(program.inputs)),
+            (*signature.outputs_place, *_shapes(program.outputs)),
+            self._large,
+            release_gil,
         )
+        """An `ENTRY`."""
+
+
+def entry_record(
+    pool: FramePool,
+    program: int,
+    inputs: tuple[int, int, int, int],
+    outputs: tuple[int, int, int, int],
+    large: Words,
+    release_gil: bool,
+) -> Record:
+    """An `ENTRY`. inputs, outputs: how many there are, where, where their shapes are, and how many bytes apart."""
+    python, record = _python(), np.zeros(1, ENTRY)
+    record[0] = (
+        pool.address,
+        program,
+        *inputs,
+        *outputs,
+        address(large),
+        int(release_gil),
+        id(None),
+        id(dict),
+        id(np.ndarray),
+        python.new_array,
+        python.set_handler,
+        id(blocks().capsule),
+    )
+    return record
 
 
 def _shapes(tensors: Tensors) -> tuple[int, int]:
@@ -105,10 +132,11 @@ def _shapes(tensors: Tensors) -> tuple[int, int]:
 class _Python(NamedTuple):
     """Functions of Python's and NumPy's C interfaces, and what Python is told of the entry's code."""
 
-    new_function: Callable[[int, object, object], Entry]
+    new_function: Callable[[int, object, object], Callable[[Any], Any]]
     new_array: int
     set_handler: int
-    definition: _MethodDefinition
+    entry: _MethodDefinition
+    chain: _MethodDefinition
 
 
 @forks.once
@@ -124,6 +152,7 @@ def _python() -> _Python:
         _MethodDefinition(
             b"run", driver().entry, _METH_O, b"run(feeds) -> list of arrays, or None where run() has to look closer"
         ),
+        _MethodDefinition(b"chain", driver().chain, _METH_O, b"chain(arrays): fill what is None, as far as it gets"),
     )
 
 

@@ -18,7 +18,7 @@ from jitonnx import forks
 from jitonnx.errors import RuntimeException
 
 from .driver import Driver, driver
-from .layout import FRAME, POOL, PROGRAM, Record, address, records
+from .layout import FIRST_NATIVE_NUMBER, FRAME, POOL, PROGRAM, Record, address, records
 from .program import Program, Words
 from .tables import Common, Tables, make_tables
 from .threads import allowed_cpus, team
@@ -91,7 +91,7 @@ class FramePool:
         self.frames = records(FRAME, _frames_kept())
         """A `FRAME` each, to be looked at: native code alone changes them."""
         self._record = records(POOL)
-        self._record[0] = address(self.frames), len(self.frames)
+        self._record[0] = address(self.frames), len(self.frames), FIRST_NATIVE_NUMBER
         self.address = address(self._record)
         # At the end of the process daemon threads may be in the middle of runs: then nothing is freed.
         weakref.finalize(self, _free, self.native, self._record, self.frames).atexit = False

@@ -116,8 +116,12 @@ they find the data in error. There is room for `pointer_limit` pointers, `base_l
 `memory_bytes`: all of it one block, which `memory` begins. One that is `extra` belongs to no pool and is freed after
 its run."""
 
-POOL = _words("frames", "count")
-"""The frames of a pool: `count` of them at the address `frames`. Those that nobody needed yet have no memory."""
+POOL = _words("frames", "count", "numbers")
+"""The frames of a pool: `count` of them at the address `frames`. Those that nobody needed yet have no memory. `numbers`
+is what the next program is numbered that native code makes."""
+
+FIRST_NATIVE_NUMBER = 1 << 48
+"""Programs that Python makes have smaller numbers."""
 
 MEMBER = _record(
     3 * SEPARATION,
@@ -226,6 +230,44 @@ where it adds up the nanoseconds of each row."""
 CARRIED = _words("input", "output", "spare")
 """What an iteration hands on: it is written to bases[output] and read by the next at bases[input] (byte offsets);
 `spare` is the memory that the next writes to; 0 where that moves on by a stride."""
+
+
+CHAIN = _words(
+    "links", "link_count", "step_count", "variables", "missed", "done", "large", "large_bytes", "none",
+)  # fmt: skip
+"""Links that are done one after the other. `variables`: the values of the dimension variables, then room for checks of
+them. `done`: how many steps of `step_count` are done. `large`: whether there was an output of `large_bytes` or more."""
+
+LINK = _words(
+    "kind", "step", "plan", "block", "program", "entry", "threads", "team", "arena_begin", "quick",
+    "variables", "variable_count", "known", "fresh", "checks",
+    "inputs", "outputs", "bindings", "binding_count", "drops", "drop_count", "condition", "target", "move_count",
+)  # fmt: skip
+"""A link of a chain. `step`: which step of the schedule it is of. `checks`: operations that miss something where sizes
+are not what they were taken to be, or 0. `drops`: places of the list that nobody reads any more.
+
+SEGMENT: a program, which is made of `plan` in `block`, and its record `program`, when `variables` (which of the
+chain's) have other values than in `known`, or it is `fresh`. A run whose estimated nanoseconds are more than `quick`
+lets go of the GIL. `inputs` are `CHAINED_INPUT`, `outputs` places of the list.
+CHOICE: goes on at `target` unless the truth value in the place `condition` holds.
+MOVE: `move_count` places get what others hold; goes on at `target`.
+LEFT: Python has to do the step."""
+
+CHAINED_INPUT = _words("slot", "made")
+"""An input: which place of the list, and whether a link has put there what lies in it."""
+
+BINDING = _words("slot", "itemsize", "place", "count", "variable")
+"""Variable number `variable` is the element `place` of the integers in a place of the list, of which the first `count`
+must not be negative."""
+
+
+class LinkKind(enum.IntEnum):
+    """What a link of a chain does."""
+
+    SEGMENT = 0
+    CHOICE = 1
+    MOVE = 2
+    LEFT = 3
 
 
 class LoopEnd(enum.IntEnum):

@@ -22,7 +22,7 @@ X = np.arange(4096, dtype=np.float32)
 def test_members_that_never_come_are_not_waited_for(size: int) -> None:
     """The calling thread does the parts of workers that were counted as started, but have no thread."""
     program = chain(40, 4096, 64, size)
-    team = program._loadable.team
+    team = program.loadable.team
     assert team is not None
     team._record["started"] = size - 1
     for _ in range(20):

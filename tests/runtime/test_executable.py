@@ -232,7 +232,7 @@ def pointers(program: Executable) -> list[int]:
     """Where operands lie, after a run."""
     program.run([])
     frame = program._pool.frames[0]
-    count = len(program._loadable.common.in_arena)
+    count = len(program.loadable.common.in_arena)
     return (ctypes.c_int64 * count).from_address(int(frame["pointers"]))[:]
 
 

@@ -39,16 +39,16 @@ def _run_python(source: str, timeout: float = 60) -> str:
 
 def test_team_is_shared_and_started_when_wanted() -> None:
     first, second = chain(3, 1024, 8, 5), chain(4, 1024, 8, 5)
-    shared = first._loadable.team
-    assert shared is not None and shared is second._loadable.team and shared is team(5)
+    shared = first.loadable.team
+    assert shared is not None and shared is second.loadable.team and shared is team(5)
     assert shared.workers == 0
     first.run([X])
     assert shared.workers == 4
 
 
 def test_programs_without_shared_steps_have_no_team() -> None:
-    assert chain(3, 1024, 1, 4)._loadable.team is None
-    assert executable([Step("nothing", (), (), 8, 1)], threads=4)._loadable.team is None
+    assert chain(3, 1024, 1, 4).loadable.team is None
+    assert executable([Step("nothing", (), (), 8, 1)], threads=4).loadable.team is None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
@@ -110,7 +110,7 @@ def test_fork() -> None:
             child = os.fork()
             if child == 0:
                 right = all((program.run([X])[0] == X + 5).all() for _ in range(20))
-                os._exit(0 if right and program._loadable.team.workers == 1 else 1)
+                os._exit(0 if right and program.loadable.team.workers == 1 else 1)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
             np.testing.assert_array_equal(program.run([X])[0], X + 5)
     finally:
@@ -154,7 +154,7 @@ def test_failing_to_create_threads_is_survived(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(threads_module, "_STACK_BYTES", 1 << 60)
     program = chain(5, 1024, 8, 6)
     np.testing.assert_array_equal(program.run([X])[0], X + 5)
-    assert program._loadable.team is not None and program._loadable.team.workers == 0
+    assert program.loadable.team is not None and program.loadable.team.workers == 0
 
 
 def test_allowed_cpus(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,9 @@ from jitonnx.engine.pipeline import Engine
 from jitonnx.saved.saving import model_info, write_whole
 from tests.session.models import node
 
+AGAIN = 3
+"""How often all is run again: from the second run on native code goes from step to step."""
+
 
 def graph(nodes: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any], name: str = "body") -> Any:
     return helper.make_graph(list(nodes), name, list(inputs), list(outputs))
@@ -35,6 +38,10 @@ def check(model: bytes, *feeds: dict[str, Any]) -> InferenceSession:
     for feed, result in zip(feeds, results, strict=True):
         for ours, expected in zip(result, theirs.run(None, feed), strict=True):
             assert_same(ours, expected)
+    for _ in range(AGAIN):
+        for feed, result in zip(feeds, results, strict=True):
+            for ours, expected in zip(session.run(None, feed), result, strict=True):
+                assert_same(ours, expected)
     check_kept(session, feeds, results)
     return session
 

@@ -242,7 +242,7 @@ def test_what_is_behind_sizes_that_a_run_tells_is_compiled_once(monkeypatch: pyt
     for rows in (1, 2, 3, 0, 6, 2):
         (y,) = session.run(None, {"x": x, "chosen": np.arange(6) < rows})
         np.testing.assert_allclose(y, x[:rows] @ WEIGHTS, rtol=1e-4, atol=1e-4)
-    assert len(step.programs) == 5
+    assert len(step.programs) <= 5
     assert session.compile_status.numpy_runs == 0
 
 

@@ -55,6 +55,7 @@ EXTERNAL = {
         "void Py_IncRef(ptr)",
         "void Py_DecRef(ptr)",
         "ptr PyList_New(i64)",
+        "ptr PyList_GetItem(ptr, i64)",
         "i32 PyList_SetItem(ptr, i64, ptr)",
         "ptr PyEval_SaveThread()",
         "void PyEval_RestoreThread(ptr)",

@@ -6,8 +6,6 @@ places before it offers this function.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import llvmlite.ir as ir
 
 from ..layout import (
@@ -36,6 +34,7 @@ def define(module: ir.Module) -> None:
     _make_outputs(module)
     _release_inputs(module)
     _take_flags(module)
+    _run_released(module)
     _entry(module)
 
 
@@ -192,7 +191,7 @@ def _entry(module: ir.Module) -> None:
         give_back(bound)
         code.call("PyErr_Clear")  # Python says for which output there is no memory
         decline()
-    _run_released(code, entry, lambda: code.call("jitonnx_run", frame, POINTER(None)))
+    code.call("jitonnx_run_released", entry, frame)
     met = code.call("jitonnx_take_flags", frame)
     give_back(bound)
     with code.when(code.compare(met, "!=", 0), likely=False):
@@ -201,13 +200,16 @@ def _entry(module: ir.Module) -> None:
     code.build.ret(made)
 
 
-def _run_released(code: Code, entry: ir.Value, run: Callable[[], ir.Value]) -> None:
+def _run_released(module: ir.Module) -> None:
     """Run without the GIL, or with it where the entry says that the run is too short to let it go."""
-    releases = code.compare(code.word(entry, ENTRY, "release"), "!=", 0)
+    code = Code(module, "void jitonnx_run_released(ptr entry, ptr frame)")
+    frame, none = code["frame"], POINTER(None)
+    releases = code.compare(code.word(code["entry"], ENTRY, "release"), "!=", 0)
     with code.build.if_else(releases) as (released, kept):
         with released:
             state = code.call("PyEval_SaveThread")
-            run()
+            code.call("jitonnx_run", frame, none)
             code.call("PyEval_RestoreThread", state)
         with kept:
-            run()
+            code.call("jitonnx_run", frame, none)
+    code.give()

@@ -10,15 +10,13 @@ from .emit import Code
 
 def define(module: ir.Module) -> None:
     """Add the function to a module."""
+    _check_row(module)
     _lay_out_row(module)
     _lay_out(module)
 
 
 def _lay_out(module: ir.Module) -> None:
-    """Fill the tables of a layout, and note what follows of all steps.
-
-    An operand that begins outside of its memory is noted in `wrong`.
-    """
+    """Fill the tables of a layout, and note what follows of all steps."""
     code = Code(module, "void jitonnx_lay_out(ptr layout)", exported=True)
     layout = code["layout"]
 
@@ -31,18 +29,29 @@ def _lay_out(module: ir.Module) -> None:
     with code.loop(0, code.word(layout, LAYOUT, "step_count")) as index:
         code.call("jitonnx_lay_out_row", layout, index)
     with code.loop(0, code.word(layout, LAYOUT, "operand_count")) as index:
-        offset = word("offsets", index)
-        limit = word("limits", word("limit_places", index))
-        outside = code.build.or_(code.compare(offset, "<", 0), code.compare(offset, ">", limit))
-        with code.when(outside, likely=False):
-            code.put(layout, LAYOUT, "wrong", 1)
         pointer = code.at(column("pointers"), code.multiply(index, WORD_BYTES))
-        code.store(pointer, code.add(word("bases", index), offset))
+        code.store(pointer, code.add(word("bases", index), word("offsets", index)))
     with code.loop(0, code.word(layout, LAYOUT, "patch_count")) as index:
         fixed, patch = (code.item(column(name), PATCH, index) for name in ("common_patches", "patches"))
         for name in ("pointer", "base"):
             code.put(patch, PATCH, name, code.word(fixed, PATCH, name))
         code.put(patch, PATCH, "offset", word("offsets", word("outer_places", index)))
+    code.give()
+
+
+def _check_row(module: ir.Module) -> None:
+    """Note in `wrong` if one of the operands from number `first` up to `last` begins outside of its memory."""
+    code = Code(module, "void jitonnx_check_row(ptr layout, i64 first, i64 last)")
+    layout = code["layout"]
+
+    def word(name: str, index: ir.Value) -> ir.Value:
+        return code.load(code.at(code.pointer(layout, LAYOUT, name), code.multiply(index, WORD_BYTES)))
+
+    with code.loop(code["first"], code["last"]) as index:
+        offset, limit = word("offsets", index), word("limits", word("limit_places", index))
+        outside = code.build.or_(code.compare(offset, "<", 0), code.compare(offset, ">", limit))
+        with code.when(outside, likely=False):
+            code.put(layout, LAYOUT, "wrong", 1)
     code.give()
 
 
@@ -79,6 +88,15 @@ def _lay_out_row(module: ir.Module) -> None:
         "remainder": code.build.srem(units, split),
     }.items():
         code.put(row, ROW, name, value)
+    last = code.variable(code.word(layout, LAYOUT, "operand_count"))
+    behind = code.add(index, 1)
+    with code.when(code.compare(behind, "<", count)):
+        begins = code.word(code.item(code.pointer(layout, LAYOUT, "common_rows"), ROW, behind), ROW, "pointers")
+        code.store(last, code.build.udiv(begins, code.number(WORD_BYTES)))
+    # A step that is passed over may begin anywhere: of no elements, say, the second half of a concatenation.
+    with code.when(code.compare(tasks, ">", 0)):
+        first = code.build.udiv(code.word(fixed, ROW, "pointers"), code.number(WORD_BYTES))
+        code.call("jitonnx_check_row", layout, first, code.load(last))
     with code.when(code.compare(threads, ">", 1)):
         code.put(layout, LAYOUT, "shared_end", code.add(index, 1))
     for name, value in {"participants": split, "scratch": column("scratch")}.items():

@@ -1,0 +1,432 @@
+"""Steps of a schedule that follow each other and are native: one native call for all, whatever sizes they tell.
+
+    segment ─ sizes ─ segment ─ condition ─ segment of a branch ─ … ─ sizes ─ segment
+
+A chain is written for the steps as they are (`Writer`): which place of a list each value has, which number each
+dimension variable, what is compared before a step. Programs are made by what was recorded of each segment
+(`plan/derivation.py`); where nothing is recorded yet, or not for sizes like these, Python does the step, and what it
+does then is recorded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from jitonnx.interpreter import array_of, known
+from jitonnx.ir import dims
+from jitonnx.ir.assumptions import Pair
+from jitonnx.ir.dims import DimLike
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Binding, Node, Value
+from jitonnx.ir.types import TensorType
+from jitonnx.plan.derivation import Evaluator
+from jitonnx.plan.recording import EMPTY_SECTION, Registers, Section, Unrecordable, Written
+from jitonnx.runtime.chains import Bound, Chain, ChoiceLink, MoveLink, Placed, SegmentLink
+from jitonnx.runtime.entry import supported
+from jitonnx.runtime.frames import FramePool
+from jitonnx.runtime.layout import WORD_BYTES
+
+if TYPE_CHECKING:
+    from jitonnx.engine.schedule import NativeStep, Schedule, Step
+
+VARIABLES = 512
+"""Dimension variables of a chain at most."""
+ROOM = 256
+"""Numbers that are worked out in the checks before a link at most."""
+CHAINS_KEPT = 8
+"""Chains of the same steps, for runs that overlap; more runs at once are done by Python."""
+
+
+class Unchained(Exception):
+    """A step that is no part of a chain; the text says why."""
+
+
+class Around(NamedTuple):
+    """What a schedule does around one of its steps.
+
+    assumed: sizes that have to be equal before it. bound: what its outputs tell, by output. last: what is let go behind
+    it.
+    """
+
+    assumed: Sequence[Pair]
+    bound: Sequence[tuple[Value, Sequence[tuple[str, Binding]]]]
+    last: Sequence[Value]
+
+
+class Scope:
+    """The dimension variables of a graph, by name, with those of the graphs around it."""
+
+    def __init__(self, writer: Writer, own: Iterable[str], outer: Scope | None = None) -> None:
+        self._writer, self._outer = writer, outer
+        self.own = {name: writer.new_variable() for name in own}
+        """Those that are told within the chain."""
+
+    def number(self, name: str) -> int:
+        """The number of a variable; one that is not told within the chain is told before it."""
+        if name in self.own:
+            return self.own[name]
+        return self._outer.number(name) if self._outer else self._writer.given(name)
+
+
+class Segmented(NamedTuple):
+    """A link of a native segment, whose program is known when it is run. variables: the numbers of those it needs."""
+
+    step: NativeStep
+    variables: Sequence[int]
+
+
+class Writer:
+    """Links as they are written."""
+
+    def __init__(self) -> None:
+        self.slots: dict[Value, int] = {}
+        self.inputs: dict[Value, int] = {}
+        """What is given before the chain, and its place."""
+        self.constants: dict[int, np.ndarray] = {}
+        self.names: dict[str, int] = {}
+        """The variables that are known before the chain."""
+        self.links: list[Placed] = []
+        self.segments: dict[int, Segmented] = {}
+        """By link."""
+        self.counted: set[Value] = set()
+        """Values whose arrays begin with them: they are memory for the largest there could be."""
+        self.registers = Registers(VARIABLES, ROOM)
+        self.step = 0
+        """The step that links are written for."""
+        self._made: set[int] = set()
+        """The places that links fill."""
+        self._own: set[Value] = set()
+        """The values that links give: what a branch reads of the graph around it is none of its own."""
+        self._variables = self._places = 0
+
+    @property
+    def places(self) -> int:
+        """How many places the list of arrays has."""
+        return self._places
+
+    # ------------------------------------------------------------ variables
+
+    def new_variable(self) -> int:
+        """The number of a further variable."""
+        if self._variables == VARIABLES:
+            raise Unchained("too many dimension variables")
+        self._variables += 1
+        return self._variables - 1
+
+    def given(self, name: str) -> int:
+        """The number of a variable that is known before the chain."""
+        if name not in self.names:
+            self.names[name] = self.new_variable()
+        return self.names[name]
+
+    def numbers(self, section: Section, scope: Scope, sizes: Sequence[DimLike]) -> list[int | Written]:
+        """Sizes, worked out in a section."""
+        evaluator = Evaluator(sizes)
+        given: Any = {name: Written(section, scope.number(name)) for name in evaluator.variables}
+        try:
+            found: dict[int, Any] = dict(evaluator.recorded(given))
+        except Unrecordable as error:
+            raise Unchained(str(error)) from error
+        return [found.get(row, size) for row, size in enumerate(sizes)]  # type: ignore[misc]
+
+    # ------------------------------------------------------------ places
+
+    def read(self, value: Value) -> int:
+        """The place of a value that is read."""
+        if value not in self.slots:
+            if value.constant is not None and not value.measured:
+                self.constants[self._put(value)] = known(value, {})
+            elif value.contents is not None and not value.measured:
+                raise Unchained(f"{value.name!r} is made of sizes")
+            else:
+                self.inputs[value] = self._put(value)
+        return self.slots[value]
+
+    def fill(self, value: Value) -> int:
+        """The place of a value that a link gives."""
+        place = self._put(value)
+        self._made.add(place)
+        self._own.add(value)
+        return place
+
+    def _put(self, value: Value) -> int:
+        self.slots[value] = self._places
+        self._places += 1
+        return self._places - 1
+
+    # ------------------------------------------------------------ links
+
+    def add(
+        self,
+        link: SegmentLink | ChoiceLink | MoveLink,
+        section: Section | None = None,
+        last: Sequence[Value] = (),
+    ) -> None:
+        """Append a link. section: what is done with sizes before it. last: values that nobody reads behind it."""
+        operations = section.operations() if section else []
+        checks = np.array(operations, np.int64) if len(operations) > EMPTY_SECTION else None
+        self.links.append(Placed(link, self.step, checks, self._dropped(last)))
+
+    def equal(self, section: Section, scope: Scope, pairs: Sequence[Pair]) -> None:
+        """Note pairs of sizes that have to be equal."""
+        for a, b in pairs:
+            section.need_equal(*self.numbers(section, scope, (a, b)))
+
+    def segment(self, step: NativeStep, scope: Scope, around: Around) -> None:
+        """A native segment."""
+        section = Section(self.registers)
+        self.equal(section, scope, [*around.assumed, *step.assumed])
+        inputs = [self.read(value) for value in step.inputs]
+        given = [(place, place in self._made) for place in inputs]
+        outputs = [self.fill(value) for value in step.outputs]
+        counts = range(self._places, self._places + len(step.counted))
+        self._places += len(step.counted)
+        self._made.update(counts)
+        bound = [one for value, bindings in around.bound for one in self._bound(step, scope, value, bindings, counts)]
+        self.counted.update(step.outputs[counted.number] for counted in step.counted)
+        self.segments[len(self.links)] = Segmented(step, [scope.number(name) for name in step.names])
+        self.add(SegmentLink(None, given, [*outputs, *counts], bound), section, around.last)
+
+    def _bound(
+        self, step: NativeStep, scope: Scope, value: Value, bindings: Sequence[tuple[str, Binding]], counts: range
+    ) -> Iterator[Bound]:
+        """What an output of a segment tells."""
+        counted = {step.outputs[one.number]: (place, one) for place, one in zip(counts, step.counted, strict=True)}
+        for name, binding in bindings:
+            if value in counted:
+                place, one = counted[value]
+                if binding.element or one.axes[binding.place] is not None:
+                    raise Unchained(f"{value.name!r} tells more than one size")
+                yield Bound(place, WORD_BYTES, 0, 1, scope.number(name))
+                continue
+            dtype, shape = value.dtype.numpy, value.type.shape
+            if not binding.element or dtype.kind != "i" or dtype.itemsize < 4:
+                raise Unchained(f"{value.name!r} tells sizes otherwise than by integers")
+            if not all(isinstance(size, int) for size in shape):
+                raise Unchained(f"it is not known how many elements {value.name!r} has")
+            yield Bound(self.slots[value], dtype.itemsize, binding.place, math.prod(shape), scope.number(name))
+
+    def graph(self, schedule: Schedule, scope: Scope) -> None:
+        """All steps of a body."""
+        if schedule.binds_inputs:
+            raise Unchained("a body tells the sizes of what it is given")
+        for step, around in schedule.placed():
+            step.write(self, scope, around)
+
+    def choice(self, node: Node, bodies: Sequence[Schedule], scope: Scope, around: Around) -> None:
+        """An If, whose branches are links of the same chain."""
+        condition, *captured = [value for value in node.inputs if value is not None]
+        if condition.dtype is not DType.BOOL or condition.type.shape not in ((), (1,)):
+            raise Unchained("it is not known whether the condition is one truth value")
+        section = Section(self.registers)
+        self.equal(section, scope, around.assumed)
+        begin = len(self.links)
+        self.add(ChoiceLink(self.read(condition), 0), section)
+        places = {value: self.fill(value) for value in node.outputs}
+        ends: list[int] = []
+        for body in bodies:
+            self._branch(node, body, scope, captured, places, around)
+            ends.append(len(self.links))
+        self.add(MoveLink((), ends[1] + 1), last=around.last)
+        self._aim(begin, ChoiceLink(self.slots[condition], ends[0]))
+        last = self.links[ends[0] - 1]
+        assert isinstance(last.link, MoveLink)
+        self._aim(ends[0] - 1, last.link._replace(target=ends[1]))
+
+    def _dropped(self, last: Sequence[Value]) -> list[int]:
+        """The places of values that nobody reads any more. What was there before is the caller's to let go."""
+        return [self.slots[value] for value in last if value in self._own]
+
+    def _aim(self, number: int, link: ChoiceLink | MoveLink) -> None:
+        self.links[number] = self.links[number]._replace(link=link)
+
+    def _branch(
+        self,
+        node: Node,
+        body: Schedule,
+        scope: Scope,
+        captured: Sequence[Value],
+        places: Mapping[Value, int],
+        around: Around,
+    ) -> None:
+        """The links of a branch, and one that hands on what it gives."""
+        for inner, outer in zip(body.inputs, captured, strict=True):
+            if outer.contents is None or outer.measured:
+                self.slots[inner] = self.read(outer)
+        inside = Scope(self, body.told, scope)
+        self.graph(body, inside)
+        section = Section(self.registers)
+        bound = dict(around.bound)
+        moves = []
+        for given, value in zip(body.outputs, node.outputs, strict=True):
+            if not isinstance(given.type, TensorType) or given.dtype in (None, DType.STRING):
+                raise Unchained(f"{value.name!r} is no tensor of numbers")
+            moves.append((self.read(given), places[value]))
+            self._hand_on(section, (given, inside), (value, scope), bound.get(value, ()))
+            if given in self.counted:
+                self.counted.add(value)
+        self.add(MoveLink(moves, len(self.links) + 1), section)
+
+    def _hand_on(
+        self,
+        section: Section,
+        given: tuple[Value, Scope],
+        taken: tuple[Value, Scope],
+        bindings: Sequence[tuple[str, Binding]],
+    ) -> None:
+        """Have the sizes of what an If gives be those of what its branch gives."""
+        (inner, inside), (outer, outside) = given, taken
+        if inner.type.shape is None or outer.type.shape is None or len(inner.type.shape) != len(outer.type.shape):
+            raise Unchained(f"the rank of {outer.name!r} depends on data")
+        if any(binding.element for _, binding in bindings):
+            raise Unchained(f"{outer.name!r} has elements that are sizes")
+        sizes = self.numbers(section, inside, inner.type.shape)
+        names = {binding.place: name for name, binding in bindings}
+        for axis, size in enumerate(sizes):
+            if axis in names:
+                section.put(outside.number(names[axis]), size)
+            elif outer.type.shape[axis] != inner.type.shape[axis]:
+                section.need_equal(size, *self.numbers(section, outside, [outer.type.shape[axis]]))
+
+
+class _Behind(NamedTuple):
+    """What is known behind so many steps of a chain.
+
+    told: variables, by number. values: those that are read later, with their places. gone: what was given and is not
+    read any more.
+    """
+
+    told: Sequence[tuple[str, int]]
+    values: Sequence[tuple[Value, int, bool]]
+    gone: Sequence[Value]
+
+
+class ChainedSteps:
+    """Steps of a schedule that are one native call. Raises `Unchained` where they can't be.
+
+    steps: with what is done around each. told: the variables of the graph that runs tell.
+    """
+
+    def __init__(
+        self,
+        steps: Sequence[tuple[Step, Around]],
+        told: Mapping[str, Value],
+        frames: FramePool,
+        threads: int,
+    ) -> None:
+        self._frames, self._threads, self.count = frames, threads, len(steps)
+        writer = self._writer = Writer()
+        own = {value for step, _ in steps for value in step.outputs}
+        scope = Scope(writer, [name for name, value in told.items() if value in own])
+        for number, (step, around) in enumerate(steps):
+            writer.step = number
+            step.write(writer, scope, around)
+        self._behind = [self._known_behind(steps[:count], scope, told) for count in range(len(steps) + 1)]
+        self._template: list[Any] = [None] * writer.places
+        for place, array in writer.constants.items():
+            self._template[place] = array
+        self._free: list[_Runner] = []
+        self._made = 0
+
+    def __call__(self, values: dict[Value, Any], sizes: dict[str, int]) -> int:
+        """Do as many steps as can be, and say how many these are. Arguments as for steps."""
+        try:
+            runner = self._free.pop()
+        except IndexError:
+            if self._made == CHAINS_KEPT:
+                return 0
+            self._made += 1
+            runner = _Runner(self._writer, self.count, self._frames, self._threads)
+        try:
+            return self._run(runner, values, sizes)
+        finally:
+            self._free.append(runner)
+
+    def _run(self, runner: _Runner, values: dict[Value, Any], sizes: dict[str, int]) -> int:
+        if not runner.take_up():
+            return 0
+        arrays = self._template.copy()
+        for value, place in self._writer.inputs.items():
+            arrays[place] = array_of(value, values, sizes)
+        for name, number in self._writer.names.items():
+            runner.registers[number] = sizes[name]
+        done = runner.chain.run(arrays)
+        behind = self._behind[done]
+        for name, number in behind.told:
+            sizes[name] = int(runner.registers[number])
+        for value, place, counted in behind.values:
+            array = arrays[place]
+            values[value] = _beginning(array, value, sizes) if counted else array
+        for value in behind.gone:
+            values.pop(value, None)
+        return done
+
+    def _known_behind(self, steps: Sequence[tuple[Step, Around]], scope: Scope, told: Mapping[str, Value]) -> _Behind:
+        writer = self._writer
+        gone = [value for _, around in steps for value in around.last]
+        made = [value for step, _ in steps for value in step.outputs]
+        alive = [value for value in made if value not in gone]
+        return _Behind(
+            [(name, scope.own[name]) for name, value in told.items() if value in made],
+            [(value, writer.slots[value], value in writer.counted) for value in alive],
+            gone,
+        )
+
+
+class _Runner:
+    """A chain, and how much of what is recorded it knows."""
+
+    def __init__(self, writer: Writer, steps: int, frames: FramePool, threads: int) -> None:
+        constants = writer.registers.constants
+        self.registers = np.zeros(VARIABLES + ROOM + len(constants), np.int64)
+        for value, register in constants.items():
+            self.registers[register] = value
+        self.chain = Chain(writer.links, steps, frames, threads, self.registers)
+        self._segments = [(number, *segment) for number, segment in writer.segments.items()]
+        self._versions = [0] * len(self._segments)
+
+    def take_up(self) -> bool:
+        """Take up what was recorded since the last run; whether there is anything to run the first segment by."""
+        for place, (number, step, variables) in enumerate(self._segments):
+            version = step.version()
+            if version != self._versions[place]:
+                self.chain.set(number, step.chained(variables))
+                self._versions[place] = version
+        return any(self._versions)
+
+
+def _beginning(array: np.ndarray, value: Value, sizes: Mapping[str, int]) -> np.ndarray:
+    """The value that lies at the beginning of memory for the largest one."""
+    shape = [dim if isinstance(dim, int) else dims.evaluate(dim, sizes) for dim in value.type.shape or ()]
+    return array.reshape(-1)[: math.prod(shape)].reshape(shape)
+
+
+def chains_of(
+    steps: Sequence[tuple[Step, Around]], told: Mapping[str, Value], frames: FramePool, threads: int
+) -> dict[int, ChainedSteps]:
+    """The chains of a schedule's steps, by the number of the step that each begins with. Arguments as for one."""
+    found: dict[int, ChainedSteps] = {}
+    for fits, group in itertools.groupby(range(len(steps)), lambda number: _fits(steps[number], told)):
+        numbers = list(group)
+        if fits:
+            with contextlib.suppress(Unchained):
+                some = steps[numbers[0] : numbers[-1] + 1]
+                found[numbers[0]] = ChainedSteps(some, told, frames, threads)
+    return found
+
+
+def _fits(placed: tuple[Step, Around], told: Mapping[str, Value]) -> bool:
+    """Whether a step can be a part of a chain."""
+    writer = Writer()
+    step, around = placed
+    try:
+        step.write(writer, Scope(writer, [name for name, value in told.items() if value in step.outputs]), around)
+    except Unchained:
+        return False
+    return supported()

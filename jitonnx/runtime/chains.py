@@ -1,0 +1,260 @@
+"""Chains of programs: native segments one after the other, whose sizes those before tell, in one native call.
+
+    chain = Chain(links, pool, threads, variables, room)
+    steps = chain.run(arrays)
+
+Native code (`native/chains.py`) makes a link's program for the values that the dimension variables have by then, where
+they are not those of the run before, runs it, and reads off its results what they tell of sizes. Between links lies a
+list of arrays, Python's, which has a place for each value. Where anything is unusual native code says how many steps
+are done, and Python does the others. One run at a time has a chain.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from .blocks import LARGE_BYTES, blocks
+from .entry import EntryKeeper, chain_builtin, entry_record, supported
+from .frames import FramePool
+from .instantiation import Arithmetic, Instantiation
+from .layout import BINDING, CHAIN, CHAINED_INPUT, LINK, PROGRAM, WORD_BYTES, LinkKind, Record, address, offset
+from .program import Words
+from .tables import Common
+from .threads import team
+
+if TYPE_CHECKING:
+    from .executable import Executable
+
+
+class Sized(NamedTuple):
+    """What a link's programs are made by.
+
+    arithmetic: of the chain's own, as others use theirs at the same time. first: the register of the first variable.
+    variables: which of the chain's. quick: a run estimated to take no more nanoseconds keeps the GIL.
+    """
+
+    native: Instantiation
+    arithmetic: Arithmetic
+    first: int
+    variables: Sequence[int]
+    quick: int
+
+
+class Bound(NamedTuple):
+    """A variable that an array tells: its element `place`, of integers of `itemsize` bytes, 4 or 8.
+
+    size: how many elements the array has, which must not be negative.
+    """
+
+    slot: int
+    itemsize: int
+    place: int
+    size: int
+    variable: int
+
+
+class SegmentLink(NamedTuple):
+    """A native segment. program: one that serves all sizes, what makes those for each, or None if Python runs it.
+
+    inputs: the places that it reads, and whether a link has filled them. outputs: those that it fills.
+    """
+
+    program: Executable | Sized | None
+    inputs: Sequence[tuple[int, bool]]
+    outputs: Sequence[int]
+    bound: Sequence[Bound] = ()
+
+
+class ChoiceLink(NamedTuple):
+    """Goes on at link number `target` unless the truth value in a place holds."""
+
+    condition: int
+    target: int
+
+
+class MoveLink(NamedTuple):
+    """Places of the list get what others hold; goes on at link number `target`."""
+
+    moves: Sequence[tuple[int, int]]
+    target: int
+
+
+class Placed(NamedTuple):
+    """A link in its chain.
+
+    step: which step it is of. checks: operations on the variables that are done before it, None if there are none;
+    where one misses something the link is left to Python. drops: places whose arrays nobody reads any more.
+    """
+
+    link: SegmentLink | ChoiceLink | MoveLink
+    step: int
+    checks: Words | None
+    drops: Sequence[int]
+
+
+_Fields: TypeAlias = "dict[str, int]"
+
+
+class Chain:
+    """Links that run one after the other.
+
+    steps: how many steps they are of. registers: the variables, and what checks need behind them.
+    """
+
+    def __init__(self, links: Sequence[Placed], steps: int, pool: FramePool, threads: int, registers: Words) -> None:
+        assert supported(), "Bug: a chain reads objects that do not lie as it expects"
+        self.registers = registers
+        """The values of the variables come first."""
+        self._pool, self._threads, self._kept = pool, threads, list[Any]()
+        self._programs: dict[int, Any] = {}
+        """What the links of segments point to."""
+        self._links = np.zeros(len(links), LINK)
+        for number, placed in enumerate(links):
+            self._set(number, self._link(placed))
+            if isinstance(placed.link, SegmentLink) and placed.link.program is not None:
+                self.set(number, placed.link.program)
+        self._record = np.zeros(1, CHAIN)
+        self._record[0] = (
+            address(self._links),
+            len(links),
+            steps,
+            address(registers),
+            self._words(np.zeros(1, np.int64)),
+            0,
+            0,
+            LARGE_BYTES,
+            id(None),
+        )
+        self._done, self._large = (
+            ctypes.c_int64.from_address(address(self._record) + offset(CHAIN, name)) for name in ("done", "large")
+        )
+        self._serves = False
+        # Its keeper is not the chain itself, which would hold itself alive.
+        self._call = chain_builtin(self._record, (self._kept, self._programs, self._links))
+
+    def run(self, arrays: list[Any]) -> int:
+        """How many steps are done. arrays: a place for each value; those that are given are filled."""
+        self._call(arrays)
+        if self._large.value and not self._serves:
+            self._serves = True
+            blocks().serve(self)
+        return self._done.value
+
+    def set(self, number: int, program: Executable | Sized) -> None:
+        """Have the segment that is link `number` run by a program, or by those that are made from now on."""
+        made = self._sized(program) if isinstance(program, Sized) else self._fixed(program)
+        fields, self._programs[number] = made
+        self._set(number, {**fields, "kind": LinkKind.SEGMENT})
+
+    def _set(self, number: int, fields: _Fields) -> None:
+        for name, value in fields.items():
+            self._links[number][name] = value
+
+    def _link(self, placed: Placed) -> _Fields:
+        link = placed.link
+        fields = {
+            "step": placed.step,
+            "checks": 0 if placed.checks is None else self._words(placed.checks),
+            "drops": self._words(np.array(placed.drops, np.int64)),
+            "drop_count": len(placed.drops),
+        }
+        if isinstance(link, ChoiceLink):
+            return {**fields, "kind": LinkKind.CHOICE, "condition": link.condition, "target": link.target}
+        if isinstance(link, MoveLink):
+            inputs = [(source, True) for source, _ in link.moves]
+            outputs = np.array([target for _, target in link.moves], np.int64)
+            return {
+                **fields,
+                "kind": LinkKind.MOVE,
+                "inputs": self._inputs(inputs),
+                "outputs": self._words(outputs),
+                "move_count": len(inputs),
+                "target": link.target,
+            }
+        return {
+            **fields,
+            "kind": LinkKind.LEFT,
+            "inputs": self._inputs(link.inputs),
+            "outputs": self._words(np.array(link.outputs, np.int64)),
+            "bindings": self._words(_records(BINDING, link.bound)),
+            "binding_count": len(link.bound),
+        }
+
+    def _fixed(self, executable: Executable) -> tuple[_Fields, Any]:
+        """A program that serves all sizes, and what is kept for it."""
+        keeper = EntryKeeper(executable.loadable, self._pool, release_gil=True)
+        return {"entry": address(keeper.record), "fresh": 0}, keeper
+
+    def _sized(self, sized: Sized) -> tuple[_Fields, Any]:
+        """Programs that are made as the chain runs, all in one block."""
+        native, arithmetic = sized.native, sized.arithmetic
+        plan, common = native.record(len(arithmetic.results)), native.common
+        plan.use(arithmetic)
+        block = plan.template.copy()
+        places = {name: address(block) + WORD_BYTES * place.start for name, place in plan.places.items()}
+        program = _program(common, places, plan.step_count, sum(plan.tensors), self._pool.zeros)
+        large = np.zeros(max(plan.tensors[1], 1), np.int64)
+        signature, pitch, shapes = common.signature, plan.pitch * WORD_BYTES, places["shapes"]
+        entry = entry_record(
+            self._pool,
+            address(program),
+            (*signature.inputs_place, shapes, pitch),
+            (*signature.outputs_place, shapes + plan.tensors[0] * pitch, pitch),
+            large,
+            release_gil=True,
+        )
+        variables = np.array(sized.variables, np.int64)
+        crew = team(self._threads) if self._threads > 1 else None
+        fields = {
+            "plan": plan.address,
+            "block": address(block),
+            "program": address(program),
+            "entry": address(entry),
+            "threads": self._threads,
+            "team": crew.address if crew else 0,
+            "arena_begin": common.arena_begin,
+            "quick": sized.quick,
+            "variables": address(variables),
+            "variable_count": len(variables),
+            "known": address(arithmetic.registers) + WORD_BYTES * sized.first,
+            "fresh": 1,
+        }
+        return fields, (plan, native, arithmetic, block, program, large, entry, variables, crew)
+
+    def _inputs(self, inputs: Sequence[tuple[int, bool]]) -> int:
+        return self._words(_records(CHAINED_INPUT, inputs))
+
+    def _words(self, array: np.ndarray) -> int:
+        """The address of an array, which is kept."""
+        self._kept.append(array)
+        return address(array)
+
+
+def _program(common: Common, places: Mapping[str, int], steps: int, bases: int, zeros: bool) -> Record:
+    """A `PROGRAM` whose tables lie at certain places, but for what follows from sizes."""
+    record = np.zeros(1, PROGRAM)
+    numbers = {
+        "rows": places["rows"],
+        "row_count": steps,
+        "patches": places["patches"],
+        "patch_count": common.patch_count,
+        "flag_count": len(common.flags),
+        "flush": int(zeros),
+        "pointers": places["pointers"],
+        "in_arena": common.in_arena_place,
+        "pointer_count": len(common.in_arena),
+        "base_count": bases,
+    }
+    for name, number in numbers.items():
+        record[name] = number
+    return record
+
+
+def _records(kind: np.dtype[np.void], rows: Sequence[tuple[int, ...]]) -> Record:
+    """Records of words."""
+    words = np.array(rows, np.int64).reshape(-1)
+    return words.view(kind)

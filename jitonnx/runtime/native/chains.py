@@ -1,0 +1,296 @@
+"""Chains: programs one after the other, of sizes that those before tell, made and run in one native call.
+
+Python's objects are held here as in `entry`: a list of arrays, whose places links read and fill.
+"""
+
+from __future__ import annotations
+
+import llvmlite.ir as ir
+
+from ..layout import (
+    BINDING,
+    CHAIN,
+    CHAINED_INPUT,
+    ENTRY,
+    FRAME,
+    INSTANTIATION,
+    LAYOUT,
+    LINK,
+    POOL,
+    PROGRAM,
+    SEPARATION,
+    WORD_BYTES,
+    ArrayField,
+    LinkKind,
+)
+from .emit import POINTER, WORD, Code
+
+
+def define(module: ir.Module) -> None:
+    """Add the chain to a module that has the functions of `entry`, `frames`, `instantiation` and `arithmetic`."""
+    _renew(module)
+    _make(module)
+    _give_inputs(module)
+    _keep_outputs(module)
+    _bind(module)
+    _drop(module)
+    _segment(module)
+    _choose(module)
+    _move(module)
+    _chain(module)
+
+
+def _words(code: Code, base: ir.Value, index: int | ir.Value) -> ir.Value:
+    """The address of a word in an array of them."""
+    return code.at(base, code.multiply(index, WORD_BYTES))
+
+
+def _slot(code: Code, index: ir.Value) -> ir.Value:
+    """What a place of the list holds, borrowed."""
+    return code.call("PyList_GetItem", code["slots"], index)
+
+
+def _renew(module: ir.Module) -> None:
+    """Have the program's record say what its tables are now."""
+    code = Code(module, "void jitonnx_chain_renew(ptr chain, ptr link)")
+    chain, link = code["chain"], code["link"]
+    plan, block, program = (code.pointer(link, LINK, name) for name in ("plan", "block", "program"))
+    entry = code.pointer(link, LINK, "entry")
+    layout = code.at(block, code.word(plan, INSTANTIATION, "layout"))
+
+    def aligned(value: ir.Value, alignment: int) -> ir.Value:
+        return code.build.and_(code.add(value, alignment - 1), code.number(-alignment))
+
+    participants, scratch = code.word(layout, LAYOUT, "participants"), code.word(layout, LAYOUT, "scratch")
+    stride = aligned(scratch, SEPARATION)
+    arena = code.word(plan, INSTANTIATION, "arena_bytes")
+    scratch_begin = aligned(code.add(code.word(link, LINK, "arena_begin"), arena), SEPARATION)
+    several = code.compare(participants, ">", 1)
+    pool = code.pointer(entry, ENTRY, "pool")
+    for name, value in {
+        "number": code.fetch_add(code.field(pool, POOL, "numbers"), 1),
+        "shared_end": code.word(layout, LAYOUT, "shared_end"),
+        "participants": participants,
+        "team": code.build.select(several, code.word(link, LINK, "team"), WORD(0)),
+        "scratch_stride": stride,
+        "scratch_begin": scratch_begin,
+        "memory_bytes": code.add(scratch_begin, code.multiply(stride, participants)),
+    }.items():
+        code.put(program, PROGRAM, name, value)
+    nanoseconds = code.load(code.at(block, code.word(plan, INSTANTIATION, "nanoseconds")))
+    long = code.compare(nanoseconds, ">", code.word(link, LINK, "quick"))
+    code.put(entry, ENTRY, "release", code.build.zext(long, WORD))
+    limits = code.at(block, code.word(plan, INSTANTIATION, "limits"))
+    first = code.add(code.word(plan, INSTANTIATION, "first_limit"), code.word(entry, ENTRY, "input_count"))
+    with code.loop(0, code.word(entry, ENTRY, "output_count")) as index:
+        nbytes = code.load(_words(code, limits, code.add(first, index)))
+        large = code.build.zext(code.compare(nbytes, ">=", code.word(chain, CHAIN, "large_bytes")), WORD)
+        code.store(_words(code, code.pointer(entry, ENTRY, "large"), index), large)
+        code.put(chain, CHAIN, "large", code.build.or_(code.word(chain, CHAIN, "large"), large))
+    code.give()
+
+
+def _make(module: ir.Module) -> None:
+    """Make a link's program for the values of the variables, unless it is that already; 0 if Python has to look.
+
+    for (i) if (registers[i] != variables[number[i]]) { registers[i] = …; fresh = 1 }
+    """
+    code = Code(module, "i64 jitonnx_chain_make(ptr chain, ptr link)")
+    chain, link = code["chain"], code["link"]
+    known, numbers = code.pointer(link, LINK, "known"), code.pointer(link, LINK, "variables")
+    fresh = code.field(link, LINK, "fresh")
+    variables = code.pointer(chain, CHAIN, "variables")
+    with code.loop(0, code.word(link, LINK, "variable_count")) as index:
+        value = code.load(_words(code, variables, code.load(_words(code, numbers, index))))
+        place = _words(code, known, index)
+        with code.when(code.compare(code.load(place), "!=", value)):
+            code.store(place, value)
+            code.store(fresh, 1)
+    with code.when(code.equal(code.load(fresh), 0)):
+        code.give(1)
+    code.store(fresh, 1)
+    made = code.call(
+        "jitonnx_instantiate",
+        code.pointer(link, LINK, "plan"),
+        code.pointer(link, LINK, "block"),
+        code.word(link, LINK, "threads"),
+    )
+    with code.when(code.compare(made, "!=", 0), likely=False):
+        code.give(0)
+    code.call("jitonnx_chain_renew", chain, link)
+    code.store(fresh, 0)
+    code.give(1)
+
+
+def _give_inputs(module: ir.Module) -> None:
+    """Note the addresses of a link's inputs; 0 if one is unusual. What a link has made is as it should be."""
+    code = Code(module, "i64 jitonnx_chain_inputs(ptr link, ptr slots, ptr bases)")
+    link = code["link"]
+    inputs, entry = code.pointer(link, LINK, "inputs"), code.pointer(link, LINK, "entry")
+    with code.loop(0, code.word(entry, ENTRY, "input_count")) as index:
+        given = code.item(inputs, CHAINED_INPUT, index)
+        array = _slot(code, code.word(given, CHAINED_INPUT, "slot"))
+        with code.when(code.equal(code.word(given, CHAINED_INPUT, "made"), 0)):
+            accepted = code.call("jitonnx_accepts", entry, index, array)
+            with code.when(code.equal(accepted, 0), likely=False):
+                code.give(0)
+        code.store(_words(code, code["bases"], index), code.load(code.at(array, ArrayField.DATA)))
+    code.give(1)
+
+
+def _keep_outputs(module: ir.Module) -> None:
+    """Put what a link has made in the places of its outputs."""
+    code = Code(module, "void jitonnx_chain_outputs(ptr link, ptr slots, ptr made)")
+    link, made = code["link"], code["made"]
+    places, entry = code.pointer(link, LINK, "outputs"), code.pointer(link, LINK, "entry")
+    with code.loop(0, code.word(entry, ENTRY, "output_count")) as index:
+        array = code.call("PyList_GetItem", made, index)
+        code.call("Py_IncRef", array)
+        code.call("PyList_SetItem", code["slots"], code.load(_words(code, places, index)), array)
+    code.call("Py_DecRef", made)
+    code.give()
+
+
+def _bind(module: ir.Module) -> None:
+    """Give the variables that a link's outputs tell their values; 0 if one of their elements is negative."""
+    code = Code(module, "i64 jitonnx_chain_bind(ptr chain, ptr link, ptr slots)")
+    bindings = code.pointer(code["link"], LINK, "bindings")
+    variables = code.pointer(code["chain"], CHAIN, "variables")
+    with code.loop(0, code.word(code["link"], LINK, "binding_count")) as index:
+        binding = code.item(bindings, BINDING, index)
+        array = _slot(code, code.word(binding, BINDING, "slot"))
+        data = code.load(code.at(array, ArrayField.DATA), POINTER)
+        wide = code.equal(code.word(binding, BINDING, "itemsize"), WORD_BYTES)
+        value = code.variable(0)
+
+        def element(place: ir.Value, wide: ir.Value = wide, data: ir.Value = data, value: ir.Value = value) -> None:
+            with code.build.if_else(wide) as (words, halves):
+                with words:
+                    code.store(value, code.load(_words(code, data, place)))
+                with halves:
+                    code.store(value, code.load_int(code.at(data, code.multiply(place, WORD_BYTES // 2)), 32))
+
+        with code.loop(0, code.word(binding, BINDING, "count")) as place:
+            element(place)
+            with code.when(code.compare(code.load(value), "<", 0), likely=False):
+                code.give(0)
+        element(code.word(binding, BINDING, "place"))
+        code.store(_words(code, variables, code.word(binding, BINDING, "variable")), code.load(value))
+    code.give(1)
+
+
+def _drop(module: ir.Module) -> None:
+    """Let go of arrays that no further link reads."""
+    code = Code(module, "void jitonnx_chain_drop(ptr chain, ptr link, ptr slots)")
+    drops = code.pointer(code["link"], LINK, "drops")
+    with code.loop(0, code.word(code["link"], LINK, "drop_count")) as index:
+        none = code.pointer(code["chain"], CHAIN, "none")
+        code.call("Py_IncRef", none)
+        code.call("PyList_SetItem", code["slots"], code.load(_words(code, drops, index)), none)
+    code.give()
+
+
+def _segment(module: ir.Module) -> None:
+    """Make a link's program if need be, and run it; 0 if Python has to do it, as nothing was done.
+
+    A frame is given back before objects are let go, which can run Python code, and with it another thread.
+    """
+    code = Code(module, "i64 jitonnx_chain_segment(ptr chain, ptr link, ptr slots)")
+    chain, link, slots = code["chain"], code["link"], code["slots"]
+    entry = code.pointer(link, LINK, "entry")
+    with code.when(code.equal(code.call("jitonnx_chain_make", chain, link), 0), likely=False):
+        code.give(0)
+    frame = code.call("jitonnx_take", code.pointer(entry, ENTRY, "pool"), code.pointer(entry, ENTRY, "program"))
+    with code.when(code.is_null(frame), likely=False):
+        code.give(0)
+    bases = code.pointer(frame, FRAME, "bases")
+    with code.when(code.equal(code.call("jitonnx_chain_inputs", link, slots, bases), 0), likely=False):
+        code.call("jitonnx_put_back", frame)
+        code.give(0)
+    outputs = _words(code, bases, code.word(entry, ENTRY, "input_count"))
+    made = code.call("jitonnx_make_outputs", entry, outputs)
+    with code.when(code.is_null(made), likely=False):
+        code.call("jitonnx_put_back", frame)
+        code.call("PyErr_Clear")  # Python says for which output there is no memory
+        code.give(0)
+    code.call("jitonnx_run_released", entry, frame)
+    met = code.call("jitonnx_take_flags", frame)
+    code.call("jitonnx_put_back", frame)
+    with code.when(code.compare(met, "!=", 0), likely=False):
+        code.call("Py_DecRef", made)
+        code.give(0)
+    code.call("jitonnx_chain_outputs", link, slots, made)
+    code.give(code.call("jitonnx_chain_bind", chain, link, slots))
+
+
+def _choose(module: ir.Module) -> None:
+    """Which link follows a condition: the next if it holds, another if not."""
+    code = Code(module, "i64 jitonnx_chain_choose(ptr link, ptr slots, i64 next)")
+    link = code["link"]
+    array = _slot(code, code.word(link, LINK, "condition"))
+    condition = code.load_int(code.load(code.at(array, ArrayField.DATA), POINTER), 8)
+    holds = code.compare(condition, "!=", 0)
+    code.give(code.build.select(holds, code["next"], code.word(link, LINK, "target")))
+
+
+def _move(module: ir.Module) -> None:
+    """Have places of the list hold what others do: `inputs` to `outputs`."""
+    code = Code(module, "void jitonnx_chain_move(ptr link, ptr slots)")
+    link, slots = code["link"], code["slots"]
+    inputs, outputs = code.pointer(link, LINK, "inputs"), code.pointer(link, LINK, "outputs")
+    with code.loop(0, code.word(link, LINK, "move_count")) as index:
+        array = _slot(code, code.word(code.item(inputs, CHAINED_INPUT, index), CHAINED_INPUT, "slot"))
+        code.call("Py_IncRef", array)
+        code.call("PyList_SetItem", slots, code.load(_words(code, outputs, index)), array)
+    code.give()
+
+
+def _chain(module: ir.Module) -> None:
+    """The builtin (METH_O): runs the links of the chain that `self` is an array of, on a list of arrays; gives None.
+    `done` says how many steps were done; it is less than all where Python has to do the next.
+
+    for (at = 0; at < link_count; ) {
+        done = link->step
+        if (checks, and they miss) return
+        switch (kind) { … }
+        drop
+    }
+    """
+    code = Code(module, "ptr jitonnx_chain(ptr self, ptr slots)", exported=True)
+    chain, slots, build = code.load(code.at(code["self"], ArrayField.DATA), POINTER), code["slots"], code.build
+    links, at = code.pointer(chain, CHAIN, "links"), code.variable(0)
+
+    def leave() -> None:
+        none = code.pointer(chain, CHAIN, "none")
+        code.call("Py_IncRef", none)
+        build.ret(none)
+
+    with code.forever() as end:
+        number = code.load(at)
+        with code.when(code.compare(number, ">=", code.word(chain, CHAIN, "link_count"))):
+            end()
+        link = code.item(links, LINK, number)
+        following = code.add(number, 1)
+        code.store(at, following)
+        code.put(chain, CHAIN, "done", code.word(link, LINK, "step"))
+        checks = code.pointer(link, LINK, "checks")
+        with code.when(build.not_(code.is_null(checks))):
+            registers = code.pointer(chain, CHAIN, "variables")
+            missed = code.call("jitonnx_perform", checks, registers, registers, code.pointer(chain, CHAIN, "missed"))
+            with code.when(code.compare(missed, "!=", 0), likely=False):
+                leave()
+        kind = code.word(link, LINK, "kind")
+        with code.when(code.equal(kind, LinkKind.LEFT), likely=False):
+            leave()
+        with code.when(code.equal(kind, LinkKind.SEGMENT)):
+            done = code.call("jitonnx_chain_segment", chain, link, slots)
+            with code.when(code.equal(done, 0), likely=False):
+                leave()
+        with code.when(code.equal(kind, LinkKind.CHOICE)):
+            code.store(at, code.call("jitonnx_chain_choose", link, slots, following))
+        with code.when(code.equal(kind, LinkKind.MOVE)):
+            code.call("jitonnx_chain_move", link, slots)
+            code.store(at, code.word(link, LINK, "target"))
+        code.call("jitonnx_chain_drop", chain, link, slots)
+    code.put(chain, CHAIN, "done", code.word(chain, CHAIN, "step_count"))
+    leave()
