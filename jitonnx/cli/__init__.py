@@ -8,10 +8,10 @@ import sys
 import warnings
 from collections.abc import Sequence
 
-from jitonnx.cli import bench, cache, compile, demo, exec, explain, profile, run
+from jitonnx.cli import bench, cache, check, compile, demo, exec, explain, profile, run
 
-COMMANDS = (demo, run, compile, explain, bench, profile, exec, cache)
-"""Modules with `add(subparsers)`, which sets the function to call as `command`."""
+COMMANDS = (demo, run, check, compile, explain, bench, profile, exec, cache)
+"""Modules with `add(subparsers)`, which sets the function to call as `command`; it may give an exit status."""
 
 
 INTERRUPTED = 130
@@ -47,7 +47,7 @@ def _reported(options: argparse.Namespace) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _tell  # type: ignore[assignment]
-            options.command(options)
+            status = options.command(options)
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it flushes at exit
@@ -60,7 +60,7 @@ def _reported(options: argparse.Namespace) -> int:
             raise
         print(f"jitonnx: {_message(error)}", file=sys.stderr)
         return 1
-    return 0
+    return status or 0
 
 
 def _tell(message: Warning | str, *_: object, **__: object) -> None:

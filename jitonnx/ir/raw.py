@@ -23,8 +23,6 @@ class RawNode:
     name: str
     attributes: dict[str, Any]
     """By name: int, float, str, tuples of them, NumPy arrays (tensors), types; graphs are not among them."""
-    kinds: dict[str, str]
-    """What each attribute is in ONNX's words (INT, FLOATS, GRAPH); "" where an empty one does not say."""
     inputs: list[Value | None]
     outputs: list[str]
     add_constant: Callable[[np.ndarray], Value]

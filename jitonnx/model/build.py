@@ -8,29 +8,23 @@ from typing import Any, TypeVar
 import numpy as np
 
 from jitonnx import errors
-from jitonnx.errors import Fail, InvalidGraph
+from jitonnx.checker.attributes import kind_by_field
+from jitonnx.checker.model import FIRST_IR_WITH_OPSETS
+from jitonnx.checker.nodes import GRADIENT, FunctionKey, Opsets, captured, describe, function_key, reads
+from jitonnx.checker.order import sorted_nodes
+from jitonnx.errors import Error, Fail, InvalidGraph
 from jitonnx.ir.bodies import with_sizes
 from jitonnx.ir.graph import Graph, GraphError, Value
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple, is_custom
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.strings import string_scalar, strings_of
 from jitonnx.ir.types import Type
-from jitonnx.model.check import (
-    FIRST_IR_WITH_OPSETS,
-    GRADIENT,
-    FunctionKey,
-    Opsets,
-    captured,
-    describe,
-    function_key,
-    sorted_nodes,
-)
 from jitonnx.model.functions import Scope, enter
 from jitonnx.model.tensors import TensorReader
-from jitonnx.model.types import Dimensions, declaration, tensor_type, value_type
+from jitonnx.model.types import Dimensions, contradiction, declaration, tensor_type, value_type
 from jitonnx.ops.composite import Composite, Nodes
 from jitonnx.ops.onnx.identity import Identity
-from jitonnx.ops.registry import Registry, canonical, check_signature
+from jitonnx.ops.registry import Registry, canonical
 from jitonnx.proto import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 _T = TypeVar("_T")
@@ -39,8 +33,9 @@ _T = TypeVar("_T")
 class Builder:
     """Builds the graphs of one model."""
 
-    def __init__(self, model: ModelProto, reader: TensorReader, registry: Registry) -> None:
-        self._reader, self._registry = reader, registry
+    def __init__(self, model: ModelProto, reader: TensorReader, registry: Registry, in_order: bool) -> None:
+        """model: as the checker found it sound. in_order: whether all its nodes are in topological order."""
+        self._reader, self._registry, self._in_order = reader, registry, in_order
         self.custom = False
         """Whether a user's operator is among the nodes."""
         self._functions: dict[FunctionKey, FunctionProto] = {function_key(f): f for f in model.functions}
@@ -52,21 +47,48 @@ class Builder:
     def main(self, proto: GraphProto) -> Graph:
         """The model's graph. An input that is also an initializer becomes a constant."""
         graph = Graph(proto.name)
+        scope = self._with_inputs(graph, proto)
+        self._finish(graph, proto, scope)
+        for info in proto.value_info:
+            value = scope.values.get(info.name)
+            if value is not None and (text := contradiction(value.type, info)):
+                raise Fail(text)
+        return graph
+
+    def _with_inputs(self, graph: Graph, proto: GraphProto) -> Scope:
+        """The scope of the model's graph in front of its first node."""
         scope = Scope(self._opsets)
         self._add_initializers(graph, proto, scope)
         for info in proto.input:
             if info.name not in scope.values:
                 scope.values[info.name] = graph.add_input(info.name, self._input_type(info))
-        self._finish(graph, proto, scope)
-        return graph
+        return scope
+
+    def try_main(self, proto: GraphProto, failed: Callable[[int, Error], None]) -> tuple[dict[str, Value], bool]:
+        """Build what can be built of the model's graph; returns values by name, and whether their shapes are certain.
+
+        failed: is told the place of each node that cannot be built, and why; what reads its outputs is left out.
+        """
+        graph = Graph(proto.name)
+        scope = self._with_inputs(graph, proto)
+        left_out: set[str] = set()
+        nodes = proto.node if self._in_order else sorted_nodes(proto.node)
+        for index, node in enumerate(nodes):
+            if not left_out.isdisjoint(reads(node)):
+                left_out.update(node.output)
+                continue
+            try:
+                self._one(graph, node, scope)
+            except Error as error:
+                left_out.update(node.output)
+                failed(index, error)
+        values = {name: value for name, value in scope.values.items() if value is not None}
+        return values, graph.assumptions.certain
 
     def _input_type(self, info: ValueInfoProto) -> Type:
         if not info.type.HasField("tensor_type"):
             return value_type(info.type, f"graph input {info.name!r}")
-        declared = declaration(info)
-        if declared.dtype is None:
-            raise Fail(f"graph input {info.name!r} has no element type")
-        return tensor_type(declared, self.dimensions)
+        return tensor_type(declaration(info), self.dimensions)
 
     def _body_of(
         self, proto: GraphProto, types: Sequence[Type], shared: Sequence[str], outer: Scope, node: NodeProto
@@ -133,32 +155,29 @@ class Builder:
     def _finish(self, graph: Graph, proto: GraphProto, scope: Scope) -> None:
         self._body(graph, proto.node, scope)
         for info in proto.output:
-            value = scope.values.get(info.name)
-            if value is None:
-                raise Fail(
-                    f"This is an invalid model. Error: Graph output ({info.name}) does not exist in the graph. "
-                    "No node, initializer or input has that name"
-                )
+            value = scope.values[info.name]
+            assert value is not None
             graph.outputs.append(value)
 
     def _body(self, graph: Graph, nodes: Sequence[NodeProto], scope: Scope) -> None:
-        for node in sorted_nodes(nodes, set(scope.values)):
-            function = self._functions.get(function_key(node))
-            if function is not None:
-                self._call(graph, node, function, scope)
-            elif node.op_type == "Constant" and canonical(node.domain) == "":
-                self._add_constant(graph, node, scope)
-            elif (canonical(node.domain), node.op_type) == GRADIENT:
-                self._gradient(graph, node, scope)
-            else:
-                self._node(graph, node, scope)
+        for node in nodes if self._in_order else sorted_nodes(nodes):
+            self._one(graph, node, scope)
+
+    def _one(self, graph: Graph, node: NodeProto, scope: Scope) -> None:
+        function = self._functions.get(function_key(node))
+        if function is not None:
+            self._call(graph, node, function, scope)
+        elif node.op_type == "Constant" and canonical(node.domain) == "":
+            self._add_constant(graph, node, scope)
+        elif (canonical(node.domain), node.op_type) == GRADIENT:
+            self._gradient(graph, node, scope)
+        else:
+            self._node(graph, node, scope)
 
     def _add_constant(self, graph: Graph, node: NodeProto, scope: Scope) -> None:
         """A Constant node, which becomes no node of the graph."""
-        raw = self._raw(graph, node, scope, ())
-        _valid(lambda: check_signature(raw, scope.opsets.versions.get("", 1)), describe(node))
         (name,) = node.output
-        scope.values[name] = graph.add_constant(_constant(raw.attributes, node), scope.name(name))
+        scope.values[name] = graph.add_constant(_constant(self._attributes(node, scope), node), scope.name(name))
 
     def _call(self, graph: Graph, node: NodeProto, function: FunctionProto, scope: Scope) -> None:
         label = node.name or f"{function.name}_{next(filter(None, node.output), '')}"
@@ -167,10 +186,6 @@ class Builder:
         for formal, actual in zip(function.output, node.output, strict=False):
             if not actual:
                 continue
-            if formal not in inner.values:
-                raise InvalidGraph(
-                    f"This is an invalid model. The function {function.name} defines no value for its output {formal!r}"
-                )
             scope.values[actual] = inner.values[formal]
 
     def _gradient(self, graph: Graph, node: NodeProto, scope: Scope) -> None:
@@ -213,7 +228,6 @@ class Builder:
             version=0,
             name=f"{scope.prefix}{node.name}" if node.name else "",
             attributes=self._attributes(node, scope),
-            kinds=_kinds(node, scope),
             inputs=[scope.values[name] if name else None for name in node.input],
             outputs=outputs,
             add_constant=add_constant,
@@ -274,7 +288,7 @@ class Builder:
 
     def _value(self, attribute: AttributeProto, node: NodeProto) -> Any:
         """An attribute as Python has it: numbers, text, arrays, types, and tuples of these."""
-        kind = attribute.type or _kind_by_field(attribute)
+        kind = attribute.type or kind_by_field(attribute)
         what = f"{describe(node)}, attribute {attribute.name!r}"
         readers: dict[int, Callable[[], Any]] = {
             AttributeProto.UNDEFINED: tuple,
@@ -332,51 +346,6 @@ def _passing_on(types: Sequence[Type], shared: Mapping[str, Value]) -> Graph:
 def _text(data: bytes) -> str:
     # Attributes that hold text in other encodings exist; what can't be decoded survives as surrogates.
     return data.decode("utf-8", "surrogateescape")
-
-
-def _kind_by_field(attribute: AttributeProto) -> int:
-    """The kind of an attribute without one (IR version 1): by the field that is set."""
-    return next((_FIELDS[field.name] for field, _ in attribute.ListFields() if field.name in _FIELDS), 0)
-
-
-_FIELDS: dict[str, int] = {
-    "f": AttributeProto.FLOAT,
-    "i": AttributeProto.INT,
-    "s": AttributeProto.STRING,
-    "t": AttributeProto.TENSOR,
-    "g": AttributeProto.GRAPH,
-    "sparse_tensor": AttributeProto.SPARSE_TENSOR,
-    "tp": AttributeProto.TYPE_PROTO,
-    "floats": AttributeProto.FLOATS,
-    "ints": AttributeProto.INTS,
-    "strings": AttributeProto.STRINGS,
-    "tensors": AttributeProto.TENSORS,
-    "graphs": AttributeProto.GRAPHS,
-    "sparse_tensors": AttributeProto.SPARSE_TENSORS,
-    "type_protos": AttributeProto.TYPE_PROTOS,
-}
-"""The fields of an attribute that hold a value, with the kind of each."""
-_KINDS: dict[int, str] = {kind: AttributeProto.AttributeType.Name(kind) for kind in _FIELDS.values()}
-"""The kinds in ONNX's words."""
-
-
-def _kinds(node: NodeProto, scope: Scope) -> dict[str, str]:
-    """The kind of each attribute of a node, graphs among them.
-
-    InvalidGraph for a name that two attributes have, and for a value that is not where the attribute's kind says.
-    """
-    kinds: dict[str, str] = {}
-    for attribute in scope.resolve(node):
-        where = f"This is an invalid model. {describe(node)}: attribute {attribute.name!r}"
-        if attribute.name in kinds:
-            raise InvalidGraph(f"{where} is there twice")
-        held = [field.name for field, _ in attribute.ListFields() if field.name in _FIELDS]
-        kind = attribute.type or _kind_by_field(attribute)
-        other = next((name for name in held if _FIELDS[name] != kind), None)
-        if other is not None:
-            raise InvalidGraph(f"{where} is of kind {_KINDS.get(kind, kind)}, but has a value in the field {other!r}")
-        kinds[attribute.name] = _KINDS.get(kind, "")
-    return kinds
 
 
 def _valid(make: Callable[[], _T], where: str) -> _T:

@@ -51,6 +51,10 @@ class ExternalData:
             )
         return data[start : start + size]
 
+    def whole(self, location: str, what: str) -> memoryview:
+        """All of a file."""
+        return self._map(location, what)
+
     def _map(self, location: str, what: str) -> memoryview:
         path = self._path(location, what)
         if path not in self._maps:

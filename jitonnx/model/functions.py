@@ -6,12 +6,11 @@ its formal inputs bound to the call's values, its attribute references to the ca
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import field
 
-from jitonnx.errors import InvalidGraph
+from jitonnx.checker.nodes import FunctionKey, Opsets, function_key
 from jitonnx.ir.graph import Value
-from jitonnx.model.check import FunctionKey, Opsets, describe, function_key
 from jitonnx.proto import AttributeProto, FunctionProto, NodeProto
 from jitonnx.records import dataclass
 
@@ -51,20 +50,8 @@ class Scope:
 
 
 def enter(call: NodeProto, function: FunctionProto, caller: Scope, label: str) -> Scope:
-    """The scope of a function's body in one call; `label` names the call. InvalidGraph for a call that does not fit."""
+    """The scope of a function's body in one call, which the checker found to fit; `label` names the call."""
     key = function_key(call)
-    if key in caller.calls:
-        chain = " -> ".join(name for _, name, _ in (*caller.calls, key))
-        raise InvalidGraph(f"This is an invalid model. {describe(call)}: the function calls itself: {chain}")
-    for what, given, allowed in (
-        ("inputs", call.input, function.input),
-        ("outputs", call.output, function.output),
-    ):
-        if len(given) > len(allowed):
-            raise InvalidGraph(
-                f"This is an invalid model. {describe(call)} has {len(given)} {what}, "
-                f"but the function {function.name} has {len(allowed)}: {', '.join(allowed)}"
-            )
     values: dict[str, Value | None] = {formal: None for formal in function.input}
     for formal, actual in zip(function.input, call.input, strict=False):
         values[formal] = caller.values[actual] if actual else None
@@ -82,13 +69,5 @@ def enter(call: NodeProto, function: FunctionProto, caller: Scope, label: str) -
 
 
 def _bind(call: NodeProto, function: FunctionProto, caller: Scope) -> dict[str, AttributeProto]:
-    given = {attribute.name: attribute for attribute in caller.resolve(call)}
     defaults = {attribute.name: attribute for attribute in function.attribute_proto}
-    known: Sequence[str] = [*function.attribute, *defaults]
-    for name in given:
-        if name not in known:
-            raise InvalidGraph(
-                f"This is an invalid model. {describe(call)} has attribute {name!r}, "
-                f"but the function {function.name} knows {', '.join(known) or 'none'}"
-            )
-    return {**defaults, **given}
+    return {**defaults, **{attribute.name: attribute for attribute in caller.resolve(call)}}

@@ -10,23 +10,25 @@ from pathlib import Path
 from typing import Any
 
 from jitonnx import forks
+from jitonnx.checker.nodes import Opsets, initializer_names
+from jitonnx.checker.report import Report
+from jitonnx.checker.walk import Walk
 from jitonnx.errors import Fail, InvalidProtobuf, NoSuchFile
-from jitonnx.ir.graph import Value
 from jitonnx.metadata import UNSET_VERSION, ModelMetadata
 from jitonnx.model.build import Builder
-from jitonnx.model.check import Opsets, check_model, initializer_names
 from jitonnx.model.external import ExternalData
 from jitonnx.model.tensors import TensorReader
-from jitonnx.model.types import Declaration, Model, declaration
+from jitonnx.model.types import Declaration, Model, contradiction, declaration, other_shape
 from jitonnx.model.wire import parse
-from jitonnx.ops.registry import Registry, registry
+from jitonnx.ops.registry import Registry
+from jitonnx.ops.registry import registry as default_registry
 from jitonnx.proto import ModelProto
 
 FIRST_IR_WITH_OVERRIDABLE_INITIALIZERS = 4
 
 
 def load(
-    source: Any, *, external_data_folder: str | os.PathLike[str] | None = None, registry: Registry = registry
+    source: Any, *, external_data_folder: str | os.PathLike[str] | None = None, registry: Registry = default_registry
 ) -> Model:
     """Read, check and build a model.
 
@@ -42,19 +44,21 @@ def load(
     NoSuchFile, InvalidProtobuf, InvalidGraph, InvalidArgument, NotImplemented or Fail (of jitonnx.errors, all of them
     Error) say what is wrong with a model; TypeError: with the source.
     """
-    data, path = _read(source)
-    try:
-        proto, tickets = parse(data)
-    except InvalidProtobuf as error:
-        raise InvalidProtobuf(f"Load model from {path} failed:{error.text}" if path else error.text) from error
-    check_model(proto, registry)
-    external = _external(path, external_data_folder)
-    builder = Builder(proto, TensorReader(tickets, external), registry)
+    proto, reader = _parsed(source, external_data_folder)
+    walk = Walk(proto, registry, Report(), reader, thorough=False)
+    walk.run()
+    walk.report.raise_first()
+    builder = Builder(proto, reader, registry, walk.sorted)
     graph = builder.main(proto.graph)
     outputs = [declaration(info) for info in proto.graph.output]
     texts = []
-    for value, declared in zip(graph.outputs, outputs, strict=True):
-        texts.append(_compare(value, declared, graph.assumptions.certain))
+    for value, info, declared in zip(graph.outputs, proto.graph.output, outputs, strict=True):
+        if text := contradiction(value.type, info):
+            raise Fail(text)
+        text = other_shape(value, declared, graph.assumptions.certain)
+        if text:
+            warnings.warn(text, stacklevel=2)
+        texts.append(text)
     inputs, overridable = _split_inputs(proto)
     return Model(
         graph=graph,
@@ -65,10 +69,34 @@ def load(
         outputs=outputs,
         overridable=overridable,
         dimensions=builder.dimensions.original,
-        external=external.used,
+        external=reader.external.used,
         custom=builder.custom,
         warnings=tuple(filter(None, texts)),
     )
+
+
+def report_of(
+    source: Any, *, external_data_folder: str | os.PathLike[str] | None = None, registry: Registry | None = None
+) -> Report:
+    """What is wrong with a model: see `jitonnx.checker.check_model`."""
+    from jitonnx.model.examine import check_built, check_files
+
+    known = default_registry if registry is None else registry
+    proto, reader = _parsed(source, external_data_folder)
+    walk = Walk(proto, known, Report(), reader, thorough=True)
+    walk.run()
+    check_files(walk, reader)
+    check_built(walk, Builder(proto, reader, known, walk.sorted))
+    return walk.report
+
+
+def _parsed(source: Any, external_data_folder: str | os.PathLike[str] | None) -> tuple[ModelProto, TensorReader]:
+    data, path = _read(source)
+    try:
+        proto, tickets = parse(data)
+    except InvalidProtobuf as error:
+        raise InvalidProtobuf(f"Load model from {path} failed:{error.text}" if path else error.text) from error
+    return proto, TensorReader(tickets, _external(path, external_data_folder))
 
 
 def _read(source: Any) -> tuple[memoryview, Path | None]:
@@ -137,29 +165,3 @@ def _split_inputs(proto: ModelProto) -> tuple[list[Declaration], list[Declaratio
     inputs = [entry for entry in declared if entry.name not in defaults]
     overridable = [entry for entry in declared if entry.name in defaults]
     return inputs, overridable if proto.ir_version >= FIRST_IR_WITH_OVERRIDABLE_INITIALIZERS else []
-
-
-def _compare(value: Value, declared: Declaration, certain: bool) -> str:
-    """Fail if an output has another element type than the file says; a warning, and its text, if it has another shape.
-
-    certain: it has the shape that was inferred whatever is fed, and not only for usual sizes: the file may know better.
-    """
-    if value.dtype is not None and declared.dtype is not None and value.dtype is not declared.dtype:
-        raise Fail(
-            f"Type Error: Type (tensor({value.dtype.text})) of output arg ({declared.name}) does not match expected "
-            f"type ({declared.type}): correct the model's declaration of that output"
-        )
-    shape = value.type.shape
-    if shape is None or declared.shape is None or not certain:
-        return ""
-    differ = len(shape) != len(declared.shape) or any(
-        isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(shape, declared.shape, strict=True)
-    )
-    if not differ:
-        return ""
-    text = (
-        f"output {declared.name!r} is declared with the shape {list(declared.shape)}, but is {value.type}: "
-        "the declaration is ignored"
-    )
-    warnings.warn(text, stacklevel=3)
-    return text

@@ -11,9 +11,10 @@ from jitonnx import errors
 from jitonnx.ir.declaration import Declaration, is_named
 from jitonnx.ir.dims import Dim, variable
 from jitonnx.ir.dtypes import DType
-from jitonnx.ir.graph import Graph
+from jitonnx.ir.graph import Graph, Value
 from jitonnx.ir.types import MapType, OptionalType, SequenceType, Shape, SparseTensorType, TensorType, Type
 from jitonnx.metadata import ModelMetadata
+from jitonnx.ops.schema import text_of
 from jitonnx.proto import TypeProto, ValueInfoProto
 from jitonnx.records import dataclass
 
@@ -115,6 +116,48 @@ def value_type(proto: TypeProto, what: str) -> Type:
     if key is not None:
         return MapType(key, value_type(proto.map_type.value_type, what))
     raise errors.NotImplemented(f"{what} is a {type_text(proto)}, which jitonnx does not support yet")
+
+
+def contradiction(type: Type, info: ValueInfoProto) -> str:
+    """What is wrong if a value is not of the kind or the element type that a file declares for it; "" if nothing is."""
+    kind = info.type.WhichOneof("value")
+    if kind is None:
+        return ""
+    if kind == "tensor_type" and isinstance(type, TensorType):
+        number = info.type.tensor_type.elem_type
+        if type.dtype is None or not number or type.dtype.value == number:
+            return ""
+    if isinstance(type, OptionalType) and kind != "optional_type":
+        return contradiction(
+            type.element, info
+        )  # a loop that may run no time gives it, and the file knows that it runs
+    actual = text_of(type)
+    expected = type_text(info.type)
+    if actual is None or expected == actual or "undefined" in expected:
+        return ""
+    return (
+        f"Type Error: Type ({actual}) of output arg ({info.name}) does not match expected type ({expected}): correct "
+        "the model's declaration of it"
+    )
+
+
+def other_shape(value: Value, declared: Declaration, certain: bool) -> str:
+    """What is wrong if a value has another shape than the file says; "" if nothing is.
+
+    certain: it has the shape that was inferred whatever is fed, and not only for usual sizes: the file may know better.
+    """
+    shape = value.type.shape
+    if shape is None or declared.shape is None or not certain:
+        return ""
+    differ = len(shape) != len(declared.shape) or any(
+        isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(shape, declared.shape, strict=True)
+    )
+    if not differ:
+        return ""
+    return (
+        f"output {declared.name!r} is declared with the shape {list(declared.shape)}, but is {value.type}: "
+        "the declaration is ignored"
+    )
 
 
 def _open_shape(tensor: TypeProto.Tensor | TypeProto.SparseTensor) -> Shape | None:

@@ -10,7 +10,7 @@ its families, each a module that lists its declarations in OPERATORS. It is read
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -22,7 +22,7 @@ from jitonnx.ir.operator import Operator, Tensor, is_custom
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Type
 from jitonnx.ops.composite import Composite
-from jitonnx.ops.schema import check, schema_of, schemas_of
+from jitonnx.ops.schema import Schema, check_types, schema_of, schemas_of
 
 FOLDERS = {
     "": "onnx",
@@ -32,6 +32,8 @@ FOLDERS = {
     "com.microsoft": "microsoft",
 }
 """The folder of each domain that comes with jitonnx. "" is ai.onnx."""
+WITHOUT_DECLARATION = {("", "Constant"), ("ai.onnx.preview.training", "Gradient")}
+"""Operators that never become nodes: whoever builds the graph knows what to do with them."""
 
 
 class Domain:
@@ -64,6 +66,7 @@ class Registry:
     def __init__(self, base: Registry | None = None) -> None:
         self._base = base
         self._domains: dict[str, Domain] = {}
+        self._signatures: dict[tuple[str, str, int], Schema | None] = {}
 
     def add(self, declaration: type[Operator]) -> None:
         """Take a user's declaration in. ValueError where its name is taken, TypeError where it lacks a part."""
@@ -75,6 +78,7 @@ class Registry:
             own = Domain(name, None) if known is None else Domain(name, known.newest, known.operators.values())
         own.add(declaration)
         self._domains[name] = own
+        self._signatures.clear()
 
     def domain(self, name: str) -> Domain | None:
         """A domain, or None if it is not known."""
@@ -109,39 +113,43 @@ class Registry:
     def build(self, node: RawNode, opset: int) -> Operator:
         """The operator of a model's node under operator set `opset`; `node` is brought to the newest version in place.
 
-        GraphError for an unknown operator, an attribute that it does not have, lacks or mistypes, too many or too few
-        inputs.
+        GraphError, or InferenceError, for types that it does not take; that the operator exists, and has such
+        attributes and as many inputs, the checker has seen to.
         """
         declaration = self.find(node.domain, node.operator)
         where = f"{node.operator} node {node.name!r}"
-        if declaration is None:
-            raise GraphError(f"{where}: {self._unknown(node, opset)}")
-        usable = [version for version in declaration.versions if version <= opset]
-        if not usable:
-            raise GraphError(
-                f"{where}: {node.operator} exists since operator set {declaration.versions[0]}, the model uses {opset}"
-            )
-        if declaration.removed is not None and opset >= declaration.removed:
-            raise GraphError(
-                f"{where}: ONNX removed {node.operator} in operator set {declaration.removed}, the model uses {opset}"
-            )
-        node.version = usable[-1]
-        if canonical(declaration.domain) in FOLDERS and not is_custom(declaration):
-            check_signature(node, opset)
-        else:
-            check(schema_of(declaration, node.version), node, where)
+        assert declaration is not None, f"Bug: the checker let {where} pass"
+        node.version = max(version for version in declaration.versions if version <= opset)
+        signature = self.signature(node.domain, node.operator, opset)
+        if signature is not None:
+            check_types(signature, node, where)
         if node.version < declaration.versions[-1]:
             declaration.upgrade(node)
         while node.inputs and node.inputs[-1] is None:
             node.inputs.pop()
         return declaration(**_parse_attributes(declaration, node, where))
 
-    def _unknown(self, node: RawNode, opset: int) -> str:
-        import difflib
+    def signature(self, domain: str, name: str, opset: int) -> Schema | None:
+        """The signature of an operator under operator set `opset`; None for an operator that nobody knows.
 
-        close = difflib.get_close_matches(node.operator, self.names(node.domain), 3)
-        hint = f"; did you mean {' or '.join(close)}?" if close else ""
-        return f"no operator {node.operator!r} in domain {node.domain or 'ai.onnx'!r}, version {opset}{hint}"
+        It is the newest that is not above `opset`, the oldest where all are.
+        """
+        key = (canonical(domain), name, opset)
+        if key not in self._signatures:
+            self._signatures[key] = self._signature(*key)
+        return self._signatures[key]
+
+    def _signature(self, domain: str, name: str, opset: int) -> Schema | None:
+        declaration = self.find(domain, name)
+        if declaration is None and (domain, name) not in WITHOUT_DECLARATION:
+            return None
+        known: Sequence[Schema]
+        if declaration is not None and (domain not in FOLDERS or is_custom(declaration)):
+            known = [schema_of(declaration, version) for version in declaration.versions]
+        else:
+            known = schemas_of(domain, FOLDERS[domain], name)
+        usable = [schema for schema in known if schema.version <= opset]
+        return usable[-1] if usable else known[0]
 
     def describe(self, domain: str) -> str:
         """What is registered, for an error about a domain."""
@@ -174,18 +182,6 @@ def complete(declaration: type[Operator]) -> None:
         if getattr(declaration, part) is getattr(Composite if part == "compose" else Operator, part):
             raise TypeError(f"{declaration.name} has no method {part!r}, which every operator needs")
     schema_of(declaration, declaration.versions[-1])
-
-
-def check_signature(node: RawNode, opset: int) -> None:
-    """GraphError, or InferenceError, unless a node is as its domain says under operator set `opset`.
-
-    Of domains that did not come with jitonnx nothing is known.
-    """
-    folder = FOLDERS.get(node.domain)
-    known = () if folder is None else schemas_of(node.domain, folder, node.operator)
-    usable = [schema for schema in known if schema.version <= opset]
-    if usable:
-        check(usable[-1], node, f"{node.operator} node {node.name!r}")
 
 
 def canonical(domain: str) -> str:

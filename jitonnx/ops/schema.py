@@ -1,6 +1,7 @@
 """What ONNX says of a version of an operator (its signature), and whether a model's node keeps to it.
 
-Nodes are checked in the form in which they stand in the model, before `Operator.upgrade`: an input or attribute that
+The checker (`jitonnx.checker.operators`) asks for attributes and counts, whoever builds a node for types: nodes are
+checked in the form in which they stand in the model, before `Operator.upgrade`: an input or attribute that
 another version has is refused, and so is a type that this version does not list for an input, or that contradicts
 another input of the same type variable. `generate` says how the schemas are written down.
 """
@@ -8,9 +9,9 @@ another input of the same type variable. `generate` says how the schemas are wri
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jitonnx import forks
 from jitonnx.ir.dtypes import DType
@@ -153,62 +154,58 @@ def _declared(entry: str, declaration: type[Operator], types: Mapping[str, froze
 # ---------------------------------------------------------------------------------------------- nodes
 
 
-def check(schema: Schema, node: RawNode, where: str) -> None:
-    """GraphError unless a node keeps to the signature of its version.
-
-    InferenceError if its inputs' types contradict one another. The texts begin as onnxruntime's do. where: the node.
-    """
-    try:
-        _check_attributes(schema, node)
-        _check_count(schema, "input", schema.inputs, node.inputs)
-        _check_count(schema, "output", schema.outputs, [name or None for name in node.outputs])
-        _check_types(schema, node)
-    except (GraphError, InferenceError) as error:
-        raise type(error)(f"{where}: {error}") from None
-
-
-def _check_attributes(schema: Schema, node: RawNode) -> None:
-    for name, kind in node.kinds.items():
+def attribute_faults(schema: Schema, kinds: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong with the attributes of a node of an operator. kinds: by name, in ONNX's words; "" if not known."""
+    for name, kind in kinds.items():
         if name not in schema.attributes:
             known = ", ".join(sorted(schema.attributes)) or "none"
-            raise GraphError(
-                f"Unrecognized attribute: {name} for operator {schema.name}; version {schema.version} knows {known}"
-            )
+            yield f"Unrecognized attribute: {name} for operator {schema.name}; version {schema.version} knows {known}"
+            continue
         wanted, _ = schema.attributes[name]
         if kind not in (wanted, ""):
-            raise GraphError(
-                f"Mismatched attribute type in ' : {name}'. Expected: '{wanted}', actual: '{kind}'; it is "
-                f"{node.attributes.get(name)!r}"
-            )
+            yield f"Mismatched attribute type in ' : {name}'. Expected: '{wanted}', actual: '{kind}'"
     for name, (_, required) in schema.attributes.items():
-        if required and name not in node.kinds:
-            raise GraphError(f"Required attribute '{name}' is missing")
+        if required and name not in kinds:
+            yield f"Required attribute '{name}' is missing"
 
 
-def _check_count(schema: Schema, what: str, parameters: Sequence[Parameter], given: Sequence[Any]) -> None:
-    """The number of inputs or outputs; inputs that may not be absent are there."""
-    count = len(given)
-    while count and given[count - 1] is None:
-        count -= 1
+def count_faults(schema: Schema, inputs: Sequence[bool], outputs: Sequence[bool]) -> Iterator[str]:
+    """What is wrong with the number of a node's inputs and outputs, of which each has a name or has none."""
+    yield from _count_faults(schema, "input", schema.inputs, inputs)
+    yield from _count_faults(schema, "output", schema.outputs, outputs)
+
+
+def _count_faults(schema: Schema, what: str, parameters: Sequence[Parameter], given: Sequence[bool]) -> Iterator[str]:
     variadic = next((parameter for parameter in parameters if parameter.variadic), None)
     fixed = [parameter for parameter in parameters if not parameter.variadic]
-    needed = [place for place, parameter in enumerate(fixed) if not parameter.optional and what == "input"]
+    needed = [place for place, parameter in enumerate(fixed) if not parameter.optional]
     least = max((place + 1 for place in needed), default=0)
     if variadic and variadic.least:
         least = len(fixed) + variadic.least
     most = None if variadic else len(fixed)
+    count = len(given)
     if count < least or (most is not None and count > most):
         names = ", ".join(parameter.name for parameter in parameters) or "none"
-        raise GraphError(
+        yield (
             f"Node with schema({schema.domain}::{schema.name}:{schema.version}) has {what} size {count} not in range "
-            f"[min={least}, max={most or 'any'}]; its {what}s are: {names}"
+            f"[min={least}, max={'any' if most is None else most}]; its {what}s are: {names}"
         )
-    absent = next((place for place in needed if given[place] is None), None)
+        return
+    absent = next((place for place in needed if not given[place]), None)
     if absent is not None:
-        raise GraphError(f"input {fixed[absent].name!r} is absent, and not optional")
-    if variadic and what == "input" and variadic.homogeneous and None in given[len(fixed) : count]:
-        place = len(fixed) + list(given[len(fixed) : count]).index(None)
-        raise GraphError(f"input {place} is absent; {variadic.name} are not optional")
+        yield f"{what} {fixed[absent].name!r} is absent, and not optional"
+    if variadic and what == "input" and variadic.homogeneous and False in given[len(fixed) : count]:
+        place = len(fixed) + list(given[len(fixed) : count]).index(False)
+        yield f"input {place} is absent; {variadic.name} are not optional"
+
+
+def check_types(schema: Schema, node: RawNode, where: str) -> None:
+    """GraphError unless the types of a node's inputs are among those that its operator takes, InferenceError if they
+    contradict one another. The texts begin as onnxruntime's do. where: the node."""
+    try:
+        _check_types(schema, node)
+    except (GraphError, InferenceError) as error:
+        raise type(error)(f"{where}: {error}") from None
 
 
 def _check_types(schema: Schema, node: RawNode) -> None:

@@ -166,7 +166,14 @@ def gradient(xs: Sequence[str], y: str, outputs: Sequence[str], zs: Sequence[str
     given = {"zs": list(zs)} if zs else {}
     names = [*xs, *zs] if inputs is None else inputs
     return helper.make_node(
-        "Gradient", names, outputs, name="gradient", domain="ai.onnx.preview.training", xs=list(xs), y=y, **given
+        "Gradient",
+        names,
+        outputs,
+        name=f"gradient of {y}",
+        domain="ai.onnx.preview.training",
+        xs=list(xs),
+        y=y,
+        **given,
     )
 
 

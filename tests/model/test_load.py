@@ -187,6 +187,11 @@ WRONG = [
         errors.InvalidArgument,
         "Node input 'hiden' is not a graph input.*did the exporter mean 'hidden'",
     ),
+    (
+        model_of([helper.make_node("Relu", [a], [b], name="same") for a, b in (("x", "h"), ("h", "y"))], ["x"], ["y"]),
+        errors.InvalidGraph,
+        r"two nodes with same node name \(same\).*node 1, Relu 'same'",
+    ),
     (model_of([relu("x", "y")], ["x"], ["zz"]), errors.Fail, r"Graph output \(zz\) does not exist"),
     (
         model_of([relu("b", "a"), relu("c", "b"), relu("a", "c")], [], ["a"]),
@@ -242,7 +247,7 @@ def test_all_unsupported_operators_are_listed() -> None:
         load(model)
     text = str(caught.value)
     assert "Foo with domain_version of 20 (2 nodes)" in text and "Bar" in text
-    assert "Sigmod with domain_version of 20; did you mean Sigmoid?" in text
+    assert "Sigmod with domain_version of 20; did you mean 'Sigmoid'?" in text
 
 
 def test_domains_that_onnxruntime_takes_for_imported() -> None:
@@ -259,11 +264,6 @@ def test_nodes_are_sorted() -> None:
     graph = load(model).graph
     assert [node.name for node in graph] == ["x_to_a", "a_to_b", "b_to_y"]
     np.testing.assert_array_equal(evaluate(graph, {"x": X})[0], np.maximum(X, 0))
-
-
-def test_equal_node_names_are_accepted() -> None:
-    nodes = [helper.make_node("Relu", [a], [b], name="same") for a, b in (("x", "h"), ("h", "y"))]
-    assert len(load(model_of(nodes, ["x"], ["y"])).graph) == 2
 
 
 def test_declared_shape_that_is_wrong_is_a_warning() -> None:

@@ -95,7 +95,7 @@ REFUSED = [
     (model("Constant", 9, value_ints=[1]), "Unrecognized attribute: value_ints"),
     (model("Constant", 13, X, value_ints=[1]), "input size 1"),
     # Inputs that are absent, outputs that there are not.
-    (model("Add", 14, X, None), "input size 1"),
+    (model("Add", 14, X, None), "input 'B' is absent"),
     (model("Add", 14, None, X), "input 'A' is absent, and not optional"),
     (model("Relu", 14, X, outputs=2), r"output size 2 not in range \[min=\d, max=1\]"),
     # Types.

@@ -1,0 +1,81 @@
+"""What a node names: an operator that exists in the imported version, and its signature."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from jitonnx.checker.names import suggestion
+from jitonnx.checker.report import shown
+from jitonnx.ops import schema
+from jitonnx.ops.registry import canonical
+from jitonnx.proto import NodeProto
+
+if TYPE_CHECKING:
+    from jitonnx.checker.walk import Body, Walk
+
+FIRST_IR_WITH_OPSETS = 3
+IMPORTED_ANYWAY = {"ai.onnx.ml", "ai.onnx.training", "com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc"}
+"""Domains that onnxruntime takes for imported, in version 1: models made for it leave the import out."""
+Fault = tuple[str, str, str]
+"""The rule, the text and a hint."""
+
+
+def version_of(walk: Walk, body: Body, domain: str) -> int | None:
+    """The version of a domain's operator set that a body imports; None if it imports none."""
+    version = body.opsets.versions.get(canonical(domain))
+    if version is None and (walk.ir_version < FIRST_IR_WITH_OPSETS or canonical(domain) in IMPORTED_ANYWAY):
+        return 1
+    return version
+
+
+def not_imported(domain: str, operator: str) -> Fault:
+    """What is told of a node whose domain is not imported."""
+    name = canonical(domain) or "ai.onnx"
+    text = f"No opset import for domain {shown(name)!r}, which {shown(operator)} needs"
+    return "operators.domain", text, f"add an entry for {shown(name)!r} to opset_import"
+
+
+def faults(walk: Walk, node: NodeProto, kinds: Mapping[str, str], body: Body) -> list[Fault]:
+    """What is wrong with a node's operator, or with its form. kinds: of its attributes, see `attributes.check`."""
+    domain, operator = canonical(node.domain), node.op_type
+    if not operator:
+        return [("operators.name", "This is an invalid model. The node has no operator", "give it an op_type")]
+    version = version_of(walk, body, domain)
+    if version is None:
+        return [not_imported(domain, operator)]
+    signature = walk.registry.signature(domain, operator, version)
+    found: list[Fault] = []
+    if signature is None:
+        return [_unknown(walk, domain, operator, version)]
+    if signature.deprecated:
+        text = f"Op registered for {operator} is deprecated in domain_version of {version}"
+        returned = _returned(walk, domain, operator)
+        if not returned:
+            return [
+                ("operators.version", text, f"ONNX removed it in version {signature.version}: export the model anew")
+            ]
+        found.append(("operators.deprecated", text, f"it is there again in version {returned}"))
+    if signature.version > version:
+        text = f"No Op registered for {operator} with domain_version of {version}; it exists since {signature.version}"
+        return [("operators.version", text, "")]
+    inputs, outputs = list(map(bool, node.input)), list(map(bool, node.output))
+    wrong = [("signature.attributes", text) for text in schema.attribute_faults(signature, kinds)]
+    wrong += [("signature.counts", text) for text in schema.count_faults(signature, inputs, outputs)]
+    return found + [(rule, f"This is an invalid model. {text}", "") for rule, text in wrong]
+
+
+def _returned(walk: Walk, domain: str, operator: str) -> int | None:
+    """The version in which an operator that was dropped came back; None if it did not."""
+    known = walk.registry.domain(domain)
+    newest = None if known is None or known.newest is None else walk.registry.signature(domain, operator, known.newest)
+    return None if newest is None or newest.deprecated else newest.version
+
+
+def _unknown(walk: Walk, domain: str, operator: str, version: int) -> Fault:
+    hint = suggestion(operator, walk.registry.names(domain), "did you mean", 0.8)
+    if domain and not domain.startswith("ai.onnx"):  # onnxruntime's words for what ONNX does not define
+        text = f"{shown(domain)}:{shown(operator)}({version}) is not a registered function/op"
+        what = walk.registry.describe(domain)
+        return "operators.foreign", text, f"{hint} {what}".strip()
+    return "operators.unknown", f"No Op registered for {shown(operator)} with domain_version of {version}", hint
