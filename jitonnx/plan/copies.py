@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from jitonnx.computation import expr as e
-from jitonnx.ir.dims import DimLike
-from jitonnx.kernels.transpose.spec import INTERLEAVED, MAX_RANK, STEPS, TransposeSpec
+from jitonnx.kernels.transpose.spec import (
+    INTERLEAVED,
+    MAX_RANK,
+    STEPS,
+    TransposeBuffers,
+    TransposeGiven,
+    TransposeSpec,
+)
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.region import region_call
 from jitonnx.plan.tensor import Tensor
@@ -19,12 +25,13 @@ def copy_call(source: Tensor, target: Tensor, *, label: str, reason: str, stream
     streams: the target is too large for the caches, and is written past them.
     """
     axes = [axis for axis in range(source.rank) if source.shape[axis] != 1]
-    sizes: list[DimLike] = []
-    for values, fill in ((source.shape, 1), (source.strides, 0), (target.strides, 0)):
-        sizes += [*(values[axis] for axis in axes), *[fill] * (MAX_RANK - len(axes))]
     if len(axes) <= MAX_RANK:
         spec = TransposeSpec(source.dtype.itemsize, _interleaved(source, target), _step(source, target), streams)
-        return KernelCall(spec, [source, target], sizes, 1, 1, label=label, reason=reason)
+        extents, sources, targets = (
+            [values[axis] for axis in axes] for values in (source.shape, source.strides, target.strides)
+        )
+        sizes = TransposeGiven(extents=extents, sources=sources, targets=targets)
+        return KernelCall.of(spec, TransposeBuffers(source=source, target=target), sizes, label=label, reason=reason)
     expr = e.operand(0, source.dtype)
     return region_call([expr], [source], [target], label=label, origin=(), reason=reason, streams=streams)
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import functools
 
-from jitonnx.kernels.gather.spec import GatherElementsSpec, GatherRowsSpec, ReverseSequenceSpec
+from jitonnx.kernels.gather.spec import (
+    GatherBuffers,
+    GatherElementsSizes,
+    GatherElementsSpec,
+    GatherRowsSizes,
+    GatherRowsSpec,
+    ReverseSequenceBuffers,
+    ReverseSequenceSizes,
+    ReverseSequenceSpec,
+)
 from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.code import Code, Kernel, Pointer, larger, remainder, smaller
 from jitonnx.kernels.language.epilogue import Stage
@@ -28,29 +37,27 @@ def build(spec: GatherSpec, lanes: int, epilogue: Stage | None = None) -> Kernel
     return lambda code, begin, end: _gather_elements(code, spec, begin, end)
 
 
-def _sizes(code: Code, spec: GatherSpec) -> dict[str, Traced]:
-    return {name: code.size(index) for index, name in enumerate(spec.SIZES)}
+def _buffers(code: Code, spec: GatherRowsSpec | GatherElementsSpec, element: types.Type) -> GatherBuffers:
+    return code.buffers(GatherBuffers, element, indices=getattr(types, spec.index), error=types.int64)
 
 
 def _gather_rows(code: Code, spec: GatherRowsSpec, vector_bytes: int, begin: Traced, end: Traced) -> None:
-    size, first_axis = _sizes(code, spec), spec.SIZES.index("extent_0")
-    axes = spec.SIZES.index("data_0") - first_axis
-    data, out = code.buffer(0, types.uint8), code.buffer(2, types.uint8)
-    indices, error = code.buffer(1, getattr(types, spec.index)), code.buffer(3, types.int64)
-    strides = [(code.size(first_axis + i), code.size(first_axis + axes + i)) for i in range(spec.width)]
-    start, stop = (code.integer(bound) * size["task_rows"] for bound in (begin, end))
-    count = larger(size["count"], 1)
-    stop = smaller(stop, size["batch"] * count)
+    size = code.sizes(GatherRowsSizes)
+    data, indices, out, error = _buffers(code, spec, types.uint8)
+    strides = [*zip(size.extents[: spec.width], size.data[: spec.width], strict=True)]
+    start, stop = (code.integer(bound) * size.task_rows for bound in (begin, end))
+    count = larger(size.count, 1)
+    stop = smaller(stop, size.batch * count)
     with code.loop((stop + (count - 1)) / count, start / count) as batch:
         before = batch * count
         with code.loop(smaller(stop - before, count), larger(start - before, 0)) as run:
-            place = batch * size["indices_batch"] + run * size["indices_row"]
-            offset, found = batch * size["data_batch"], code.integer(0) < 1
+            place = batch * size.indices_batch + run * size.indices_row
+            offset, found = batch * size.data_batch, code.integer(0) < 1
             for i, (extent, stride) in enumerate(strides):
                 index, valid = counted(indices.load(place + i), extent)
                 offset, found = offset + index * stride, found & valid
-            target = out.at(batch * size["out_batch"] + run * size["out_row"])
-            run_bytes = spec.piece or size["run_bytes"]
+            target = out.at(batch * size.out_batch + run * size.out_row)
+            run_bytes = spec.piece or size.run_bytes
             move = functools.partial(_copy_run, code, target, data.at(offset), run_bytes, vector_bytes)
             only_valid(code, found, error, move)
 
@@ -63,32 +70,31 @@ def _copy_run(code: Code, target: Pointer, source: Pointer, count: Traced | int,
 
 
 def _gather_elements(code: Code, spec: GatherElementsSpec, begin: Traced, end: Traced) -> None:
-    size, error = _sizes(code, spec), code.buffer(spec.BUFFERS.index("error"), types.int64)
-    with code.either(size["axis_extent"] > 0) as (some, none):
+    size, buffers = code.sizes(GatherElementsSizes), _buffers(code, spec, WORDS[spec.itemsize])
+    with code.either(size.axis_extent > 0) as (some, none):
         with some:
-            _gather_rows_of_elements(code, spec, size, begin, end, error)
+            _gather_rows_of_elements(code, size, begin, end, buffers)
         with none:
-            error.store(0, code.integer(1))
+            buffers.error.store(0, code.integer(1))
 
 
 def _gather_rows_of_elements(
-    code: Code, spec: GatherElementsSpec, size: dict[str, Traced], begin: Traced, end: Traced, error: Pointer
+    code: Code, size: GatherElementsSizes, begin: Traced, end: Traced, buffers: GatherBuffers
 ) -> None:
     """Vectors of indices at once where rows are dense, then single ones.
 
     Lanes whose index is out of range fetch element 0, which there is, and are only noted: no branch an element.
     """
-    word, outer = WORDS[spec.itemsize], spec.SIZES.index("outer_0_extent")
-    stop = smaller(end * size["task_rows"], size["rows"])
+    outer, error = GatherElementsSizes.place("outer"), buffers.error
+    stop = smaller(end * size.task_rows, size.rows)
     all_right = code.variable(_all_true(code))
-    spread = {name: code.spread(size[name], _LANES) for name in ("axis_extent", "axis_stride", "inner_data")}
-    is_dense = size["inner_indices"].equals(1) & size["inner_out"].equals(1)
-    inner = size["inner_extent"]
+    spread = {name: code.spread(getattr(size, name), _LANES) for name in ("axis_extent", "axis_stride", "inner_data")}
+    is_dense = size.inner_indices.equals(1) & size.inner_out.equals(1)
+    inner = size.inner_extent
     whole = select(is_dense, inner - remainder(inner, code.integer(_LANES)), 0)
-    with code.loop(stop, begin * size["task_rows"]) as row:
-        starts = row_start(code, outer, size["outer_rank"], 3, row)
-        pointers = [code.buffer(0, word), code.buffer(1, getattr(types, spec.index)), code.buffer(2, word)]
-        data, indices, out = (pointer.at(start) for pointer, start in zip(pointers, starts, strict=True))
+    with code.loop(stop, begin * size.task_rows) as row:
+        starts = row_start(code, outer, size.outer_rank, 3, row)
+        data, indices, out = (pointer.at(start) for pointer, start in zip(buffers[:3], starts, strict=True))
         with code.loop(whole, step=_LANES) as i:
             index, valid = counted(indices.load(i, _LANES), spread["axis_extent"])
             all_right.set(all_right.get() & valid)
@@ -97,8 +103,8 @@ def _gather_rows_of_elements(
             for lane in range(_LANES):
                 out.store(i + lane, data.load(_lane(code, sources, lane)))
         with code.loop(inner, whole) as i:
-            index, valid = counted(indices.load(i * size["inner_indices"]), size["axis_extent"])
-            source, target = i * size["inner_data"] + index * size["axis_stride"], i * size["inner_out"]
+            index, valid = counted(indices.load(i * size.inner_indices), size.axis_extent)
+            source, target = i * size.inner_data + index * size.axis_stride, i * size.inner_out
             only_valid(code, valid, error, functools.partial(_move, data, source, out, target))
     with code.when(~_all(all_right.get())):
         error.store(0, code.integer(1))
@@ -124,17 +130,16 @@ def _move(data: Pointer, source: Traced, out: Pointer, target: Traced) -> None:
 
 
 def _reverse_sequence(code: Code, spec: ReverseSequenceSpec, vector_bytes: int, begin: Traced, end: Traced) -> None:
-    size = _sizes(code, spec)
-    data, lengths, out = (code.buffer(i, typ) for i, typ in enumerate((types.uint8, types.int64, types.uint8)))
-    error = code.buffer(spec.BUFFERS.index("error"), types.int64)
-    time_extent = size["second" if spec.time_axis else "first"]
-    last = smaller(end * size["task_rows"], size["first"])
-    with code.loop(last, begin * size["task_rows"]) as first, code.loop(size["second"]) as second:
+    size, words = code.sizes(ReverseSequenceSizes), {"lengths": types.int64, "error": types.int64}
+    data, lengths, out, error = code.buffers(ReverseSequenceBuffers, types.uint8, **words)
+    time_extent = size.second if spec.time_axis else size.first
+    last = smaller(end * size.task_rows, size.first)
+    with code.loop(last, begin * size.task_rows) as first, code.loop(size.second) as second:
         time, batch = (second, first) if spec.time_axis else (first, second)
         length = lengths.load(batch)
         time = select(time < length, length - 1 - time, time)
         source = (first, time) if spec.time_axis else (time, second)
-        start = data.at(source[0] * size["data_first"] + source[1] * size["data_second"])
-        target = out.at(first * size["out_first"] + second * size["out_second"])
-        move = functools.partial(copy_bytes, code, target, start, size["run_bytes"], vector_bytes)
+        start = data.at(source[0] * size.data_first + source[1] * size.data_second)
+        target = out.at(first * size.out_first + second * size.out_second)
+        move = functools.partial(copy_bytes, code, target, start, size.run_bytes, vector_bytes)
         only_valid(code, (length >= 0) & (length <= time_extent), error, move)

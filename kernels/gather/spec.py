@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, Sizes, by_name, each, result
 from jitonnx.kernels.parts.axes import MAX_RANK, dense, merged
 from jitonnx.kernels.parts.sizes import larger
 from jitonnx.kernels.spec import KernelSpec, Work
@@ -30,13 +31,38 @@ def _check_index(index: str) -> None:
         raise ValueError(f"indices are int32 or int64, not {index}")
 
 
+class GatherBuffers(Arguments):
+    data: Buffer
+    indices: Buffer
+    out: Buffer = result()
+    error: Buffer = result()
+
+
+class GatherRowsGiven(Arguments):
+    batch: Size
+    count: Size
+    run_bytes: Size
+    data_batch: Size
+    indices_batch: Size
+    indices_row: Size
+    out_batch: Size
+    out_row: Size
+    extents: Sizes = each(MAX_RANK, fill=0)
+    data: Sizes = each(MAX_RANK, fill=0)
+    """Extents and byte strides of the axes that indices are of."""
+
+
+class GatherRowsSizes(GatherRowsGiven):
+    task_rows: Size
+
+
 @dataclass(frozen=True)
 class GatherRowsSpec(KernelSpec):
     """out[b, r] = data[b, indices[b, r, 0], indices[b, r, 1], …]: runs of bytes by index tuples; Gather and GatherND.
 
     All strides of data and out are in bytes, those of indices in elements, so that one kernel serves every type. Run
     (b, r) of out starts at b * out_batch + r * out_row, that of data at b * data_batch + the sum of index i times
-    data_i; index i of it is element b * indices_batch + r * indices_row + i of indices.
+    data[i]; index i of it is element b * indices_batch + r * indices_row + i of indices.
 
     Gather with `axis`: batch = the axes before it, count = all indices, width 1, indices_batch 0, indices_row 1.
     GatherND: batch = the batch_dims axes, count = the indices' other axes but the last, width = the last's extent.
@@ -50,15 +76,8 @@ class GatherRowsSpec(KernelSpec):
     piece: int = 0
     """Bytes of a run, if they are one of PIECES: they are moved at once, where finding out how costs more. 0: any."""
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("data", "indices", "out", "error")
-    GIVEN: ClassVar[tuple[str, ...]] = (
-        *("batch", "count", "run_bytes"),
-        *("data_batch", "indices_batch", "indices_row", "out_batch", "out_row"),
-        *(f"extent_{axis}" for axis in range(MAX_RANK)),
-        *(f"data_{axis}" for axis in range(MAX_RANK)),
-    )
-    """extent_i, data_i: the extent and byte stride of the axis that index i is of."""
-    SIZES: ClassVar[tuple[str, ...]] = (*GIVEN, "task_rows")
+    BUFFERS: ClassVar[type[GatherBuffers]] = GatherBuffers
+    SIZES: ClassVar[type[GatherRowsSizes]] = GatherRowsSizes
     SETTLED: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -68,49 +87,82 @@ class GatherRowsSpec(KernelSpec):
         if self.piece not in (0, *PIECES):
             raise ValueError(f"runs of {self.piece} bytes are not moved at once")
 
-    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        """GIVEN -> SIZES."""
-        given = sizes[: len(self.GIVEN)]
-        return [*given, larger(1, _TASK_BYTES // larger(1, given[2]))]
+    def complete(self, sizes: GatherRowsGiven) -> GatherRowsSizes:
+        return GatherRowsSizes.following(sizes, task_rows=larger(1, _TASK_BYTES // larger(1, sizes.run_bytes)))
 
-    def gather(self, shape: Sequence[int], axis: int, count: int, itemsize: int) -> list[int]:
-        """SIZES of ONNX's Gather from dense data of `shape` along `axis` (>= 0) by `count` indices."""
+    def gather(self, shape: Sequence[int], axis: int, count: int, itemsize: int) -> GatherRowsSizes:
+        """The sizes of ONNX's Gather from dense data of `shape` along `axis` (>= 0) by `count` indices."""
         run = prod(shape[axis + 1 :]) * itemsize
-        place = [shape[axis] * run, 0, 1, count * run, run]
-        return self._arguments([prod(shape[:axis]), count, run], place, [shape[axis]], [run])
+        return self.complete(
+            GatherRowsGiven(
+                batch=prod(shape[:axis]),
+                count=count,
+                run_bytes=run,
+                data_batch=shape[axis] * run,
+                indices_batch=0,
+                indices_row=1,
+                out_batch=count * run,
+                out_row=run,
+                extents=[shape[axis]],
+                data=[run],
+            )
+        )
 
     def gather_nd(
         self, shape: Sequence[int], batch_dims: int, indices_shape: Sequence[int], itemsize: int
-    ) -> list[int]:
-        """SIZES of ONNX's GatherND from dense data of `shape` by dense indices, whose last extent is `width`."""
-        width, batch = self.width, prod(shape[:batch_dims])
-        count, extents = prod(indices_shape[batch_dims:-1]), shape[batch_dims : batch_dims + width]
-        strides = [prod(shape[batch_dims + i + 1 :]) * itemsize for i in range(width)]
+    ) -> GatherRowsSizes:
+        """The sizes of ONNX's GatherND from dense data of `shape` by dense indices, whose last extent is `width`."""
+        width, count = self.width, prod(indices_shape[batch_dims:-1])
         run = prod(shape[batch_dims + width :]) * itemsize
-        place = [prod(shape[batch_dims:]) * itemsize, count * width, width, count * run, run]
-        return self._arguments([batch, count, run], place, extents, strides)
+        return self.complete(
+            GatherRowsGiven(
+                batch=prod(shape[:batch_dims]),
+                count=count,
+                run_bytes=run,
+                data_batch=prod(shape[batch_dims:]) * itemsize,
+                indices_batch=count * width,
+                indices_row=width,
+                out_batch=count * run,
+                out_row=run,
+                extents=shape[batch_dims : batch_dims + width],
+                data=[prod(shape[batch_dims + i + 1 :]) * itemsize for i in range(width)],
+            )
+        )
 
-    def _arguments(
-        self, counts: list[int], place: list[int], extents: Sequence[int], strides: Sequence[int]
-    ) -> list[int]:
-        padding = [0] * (MAX_RANK - len(extents))
-        return list(self.complete([*counts, *place, *extents, *padding, *strides, *padding]))
+    def tasks(self, sizes: GatherRowsSizes) -> int:
+        return -(-sizes.batch * sizes.count // sizes.task_rows) if sizes.run_bytes else 0
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        batch, count, run = sizes[:3]
-        return -(-batch * count // sizes[len(self.GIVEN)]) if run else 0
+    def work(self, sizes: GatherRowsSizes) -> Work:
+        index_bytes = self.width * np.dtype(self.index).itemsize
+        return Work(0, sizes.batch * sizes.count * (2 * sizes.run_bytes + index_bytes))
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        batch, count, run = sizes[:3]
-        return Work(0, batch * count * (2 * run + self.width * np.dtype(self.index).itemsize))
+
+class GatherElementsGiven(Arguments):
+    extents: Sizes = each(MAX_RANK, fill=1)
+    """Of indices and out; their strides in data (0 for the gathered axis), indices and out, in elements."""
+    data: Sizes = each(MAX_RANK, fill=0)
+    indices: Sizes = each(MAX_RANK, fill=0)
+    out: Sizes = each(MAX_RANK, fill=0)
+    axis_extent: Size
+    axis_stride: Size
+    """The gathered axis' extent and stride in data."""
+
+
+class GatherElementsSizes(GatherElementsGiven):
+    rows: Size
+    task_rows: Size
+    outer_rank: Size
+    inner_extent: Size
+    inner_data: Size
+    inner_indices: Size
+    inner_out: Size
+    outer: Sizes = each((MAX_RANK - 1) * 4)
 
 
 @dataclass(frozen=True)
 class GatherElementsSpec(KernelSpec):
     """out[i, j, …] = data[i, j, …] with the coordinate on one axis replaced by indices[i, j, …]: ONNX's GatherElements.
 
-    GIVEN: the extents of up to 8 axes of indices and out (1 where there is none), their strides in data (0 for the
-    gathered axis), in indices and in out; then the gathered axis' extent and stride in data. All in elements.
     `complete` orders and merges the axes. Task: task_rows rows of the innermost axis left. Other strides make a Gather
     of single elements of it: 0 in indices for the axes before the gathered one.
     """
@@ -120,48 +172,64 @@ class GatherElementsSpec(KernelSpec):
     itemsize: int
     """Bytes of an element of data: 1, 2, 4 or 8."""
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("data", "indices", "out", "error")
-    GIVEN: ClassVar[tuple[str, ...]] = (
-        *(f"{what}_{axis}" for what in ("extent", "data", "indices", "out") for axis in range(MAX_RANK)),
-        *("axis_extent", "axis_stride"),
-    )
-    SIZES: ClassVar[tuple[str, ...]] = (
-        *GIVEN,
-        *("rows", "task_rows", "outer_rank", "inner_extent", "inner_data", "inner_indices", "inner_out"),
-        *(f"outer_{axis}_{what}" for axis in range(MAX_RANK - 1) for what in ("extent", "data", "indices", "out")),
-    )
+    BUFFERS: ClassVar[type[GatherBuffers]] = GatherBuffers
+    SIZES: ClassVar[type[GatherElementsSizes]] = GatherElementsSizes
 
     def __post_init__(self) -> None:
         _check_index(self.index)
         if self.itemsize not in (1, 2, 4, 8):
             raise ValueError(f"no gathering kernel for elements of {self.itemsize} bytes")
 
-    def arguments(self, shape: Sequence[int], indices_shape: Sequence[int], axis: int) -> list[int]:
-        """SIZES for dense data of `shape`, dense indices and out, and `axis` >= 0. ValueError for more than 8 axes."""
+    def arguments(self, shape: Sequence[int], indices_shape: Sequence[int], axis: int) -> GatherElementsSizes:
+        """The sizes for dense data of `shape`, indices and out, and `axis` >= 0. ValueError for more than 8 axes."""
         if len(shape) > MAX_RANK:
             raise ValueError(f"GatherElements has at most {MAX_RANK} axes, not {len(shape)}")
-        padding = [0] * (MAX_RANK - len(shape))
         data, indices = dense(shape), dense(indices_shape)
         others = [0 if i == axis else stride for i, stride in enumerate(data)]
-        given = [*indices_shape, *(1 for _ in padding), *others, *padding, *(indices + padding) * 2]
-        return list(self.complete([*given, shape[axis], data[axis]]))
+        along = by_name("axis_extent axis_stride", (shape[axis], data[axis]))
+        return self.complete(
+            GatherElementsGiven(extents=indices_shape, data=others, indices=indices, out=indices, **along)
+        )
 
-    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        """GIVEN -> SIZES."""
-        given = list(sizes[: len(self.GIVEN)])
-        axes = merged([tuple(given[axis : 4 * MAX_RANK : MAX_RANK]) for axis in range(MAX_RANK)])
+    def complete(self, sizes: GatherElementsGiven) -> GatherElementsSizes:
+        axes = merged([*zip(sizes.extents, sizes.data, sizes.indices, sizes.out, strict=True)])
         *outer, inner = axes or [(1, 0, 0, 0)]
-        rows = prod(axis[0] for axis in outer)
-        task_rows = larger(1, _TASK_BYTES // larger(1, inner[0] * self.itemsize))
         padding = [(1, 0, 0, 0)] * (MAX_RANK - 1 - len(outer))
-        return [*given, rows, task_rows, len(outer), *inner, *(n for axis in (*outer, *padding) for n in axis)]
+        return GatherElementsSizes.following(
+            sizes,
+            rows=prod(axis[0] for axis in outer),
+            task_rows=larger(1, _TASK_BYTES // larger(1, inner[0] * self.itemsize)),
+            outer_rank=len(outer),
+            **by_name("inner_extent inner_data inner_indices inner_out", inner),
+            outer=[number for axis in (*outer, *padding) for number in axis],
+        )
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        rows, task_rows, _, inner = sizes[len(self.GIVEN) :][:4]
-        return -(-rows // task_rows) if inner else 0
+    def tasks(self, sizes: GatherElementsSizes) -> int:
+        return -(-sizes.rows // sizes.task_rows) if sizes.inner_extent else 0
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        return Work(0, prod(sizes[:MAX_RANK]) * (2 * self.itemsize + np.dtype(self.index).itemsize))
+    def work(self, sizes: GatherElementsSizes) -> Work:
+        return Work(0, prod(sizes.extents) * (2 * self.itemsize + np.dtype(self.index).itemsize))
+
+
+class ReverseSequenceBuffers(Arguments):
+    data: Buffer
+    lengths: Buffer
+    out: Buffer = result()
+    error: Buffer = result()
+
+
+class ReverseSequenceGiven(Arguments):
+    first: Size
+    second: Size
+    run_bytes: Size
+    data_first: Size
+    data_second: Size
+    out_first: Size
+    out_second: Size
+
+
+class ReverseSequenceSizes(ReverseSequenceGiven):
+    task_rows: Size
 
 
 @dataclass(frozen=True)
@@ -176,25 +244,19 @@ class ReverseSequenceSpec(KernelSpec):
     time_axis: int
     """Which of the leading axes is time, 0 or 1; the other one is the batch."""
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("data", "lengths", "out", "error")
-    GIVEN: ClassVar[tuple[str, ...]] = (
-        *("first", "second", "run_bytes", "data_first", "data_second", "out_first", "out_second"),
-    )
-    SIZES: ClassVar[tuple[str, ...]] = (*GIVEN, "task_rows")
+    BUFFERS: ClassVar[type[ReverseSequenceBuffers]] = ReverseSequenceBuffers
+    SIZES: ClassVar[type[ReverseSequenceSizes]] = ReverseSequenceSizes
 
     def __post_init__(self) -> None:
         if self.time_axis not in (0, 1):
             raise ValueError(f"time is axis 0 or 1, not {self.time_axis}")
 
-    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        """GIVEN -> SIZES."""
-        given = sizes[: len(self.GIVEN)]
-        return [*given, larger(1, _TASK_BYTES // larger(1, given[1] * given[2]))]
+    def complete(self, sizes: ReverseSequenceGiven) -> ReverseSequenceSizes:
+        row_bytes = larger(1, sizes.second * sizes.run_bytes)
+        return ReverseSequenceSizes.following(sizes, task_rows=larger(1, _TASK_BYTES // row_bytes))
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        first, second, run = sizes[:3]
-        return -(-first // sizes[len(self.GIVEN)]) if second and run else 0
+    def tasks(self, sizes: ReverseSequenceSizes) -> int:
+        return -(-sizes.first // sizes.task_rows) if sizes.second and sizes.run_bytes else 0
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        first, second, run = sizes[:3]
-        return Work(0, 2 * first * second * run)
+    def work(self, sizes: ReverseSequenceSizes) -> Work:
+        return Work(0, 2 * sizes.first * sizes.second * sizes.run_bytes)

@@ -6,7 +6,7 @@ from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, Pointer, remainder, smaller
 from jitonnx.kernels.language.epilogue import Stage
 from jitonnx.kernels.language.trace import Traced, select
-from jitonnx.kernels.pad.spec import Axis, PadSpec
+from jitonnx.kernels.pad.spec import Axis, PadBuffers, PadSizes, PadSpec
 from jitonnx.kernels.parts.memory import WORDS, copy_bytes, fill
 
 
@@ -22,35 +22,34 @@ class _Kernel:
 
     def __init__(self, code: Code, spec: PadSpec, vector_bytes: int) -> None:
         self.code, self.spec, self.vector_bytes = code, spec, vector_bytes
-        self.size = {name: code.size(index) for index, name in enumerate(spec.SIZES)}
-        self.outer = spec.SIZES.index("outer_0_extent")
-        word = WORDS[spec.itemsize]
-        self.source, self.value, self.target = (code.buffer(number, word) for number in range(3))
+        self.size = code.sizes(PadSizes)
+        self.outer = PadSizes.place("outer")
+        self.source, self.value, self.target = code.buffers(PadBuffers, WORDS[spec.itemsize])
         self.places = code.scratch(types.int64)
 
     def emit(self, begin: Traced, end: Traced) -> None:
         code, size = self.code, self.size
         if self.spec.mode != "constant":
             self._find_places()
-        blocks = (size["b_extent"] + size["task_rows"] - 1) / size["task_rows"]
+        blocks = (size.b_extent + size.task_rows - 1) / size.task_rows
         with code.loop(end, begin) as task:
             source, target, inside = self._outer_place(task / blocks)
-            first = remainder(task, blocks) * size["task_rows"]
-            with code.loop(smaller(first + size["task_rows"], size["b_extent"]), first) as b:
+            first = remainder(task, blocks) * size.task_rows
+            with code.loop(smaller(first + size.task_rows, size.b_extent), first) as b:
                 place, is_inside = self._along("b", b)
-                from_, to = source.at(place * size["b_source"]), target.at(b * size["b_target"])
+                from_, to = source.at(place * size.b_source), target.at(b * size.b_target)
                 with code.either((inside & is_inside).equals(1)) as (row, nothing):
                     with row:
                         self._row(from_, to)
                     with nothing:
-                        self._fill(to, size["left"] + size["middle"] + size["right"])
+                        self._fill(to, size.left + size.middle + size.right)
 
     def _outer_place(self, number: Traced) -> tuple[Pointer, Pointer, Traced]:
         """Where source and target start at place `number` of the outer axes, and whether (1) the source is there."""
         code, one = self.code, self.code.integer(1)
         rest, source, target, inside = (code.variable(x) for x in (number, one - 1, one - 1, one))
-        with code.loop(self.size["outer_rank"]) as done:
-            first = (self.size["outer_rank"] - 1 - done) * len(Axis._fields) + self.outer
+        with code.loop(self.size.outer_rank) as done:
+            first = (self.size.outer_rank - 1 - done) * len(Axis._fields) + self.outer
             extent, *strides, before, source_extent = (code.size(first + field) for field in range(len(Axis._fields)))
             index = rest.get()
             coordinate = remainder(index, extent)
@@ -59,11 +58,11 @@ class _Kernel:
             source.set(source.get() + place * strides[1])
             target.set(target.get() + coordinate * strides[0])
             inside.set(inside.get() & is_inside)
-        return self.source.at(self.size["source_start"] + source.get()), self.target.at(target.get()), inside.get()
+        return self.source.at(self.size.source_start + source.get()), self.target.at(target.get()), inside.get()
 
     def _along(self, axis: str, coordinate: Traced) -> tuple[Traced, Traced]:
         size = self.size
-        return self._folded(coordinate - size[f"{axis}_before"], size[f"{axis}_source_extent"])
+        return self._folded(coordinate - getattr(size, f"{axis}_before"), getattr(size, f"{axis}_source_extent"))
 
     def _folded(self, place: Traced, extent: Traced) -> tuple[Traced, Traced]:
         """Which element of a source of some extent continues it at `place`, and whether (1) that is one of its own."""
@@ -85,20 +84,18 @@ class _Kernel:
     def _find_places(self) -> None:
         """Where in a row of the source the elements come from that a row of the target adds on its left and right."""
         code, size = self.code, self.size
-        with code.loop(size["left"] + size["right"]) as number:
-            at = select(number < size["left"], number, number + size["middle"])
-            place, _ = self._folded(at / size["run"] - size["row_before"], size["row_extent"])
-            self.places.store(number, place * size["run"] + remainder(at, size["run"]))
+        with code.loop(size.left + size.right) as number:
+            at = select(number < size.left, number, number + size.middle)
+            place, _ = self._folded(at / size.run - size.row_before, size.row_extent)
+            self.places.store(number, place * size.run + remainder(at, size.run))
 
     def _row(self, source: Pointer, target: Pointer) -> None:
         code, size = self.code, self.size
         item = self.spec.itemsize
-        right = size["left"] + size["middle"]
-        self._added(source, target, size["left"], self.places)
-        copy_bytes(
-            code, target.at(size["left"]).as_bytes(), source.as_bytes(), size["middle"] * item, self.vector_bytes
-        )
-        self._added(source, target.at(right), size["right"], self.places.at(size["left"]))
+        right = size.left + size.middle
+        self._added(source, target, size.left, self.places)
+        copy_bytes(code, target.at(size.left).as_bytes(), source.as_bytes(), size.middle * item, self.vector_bytes)
+        self._added(source, target.at(right), size.right, self.places.at(size.left))
 
     def _added(self, source: Pointer, target: Pointer, count: Traced, places: Pointer) -> None:
         if self.spec.mode == "constant":

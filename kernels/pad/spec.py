@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import ClassVar, NamedTuple
 
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, Sizes, by_name, each, result
 from jitonnx.kernels.parts.axes import MAX_RANK
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
@@ -28,6 +29,43 @@ class Axis(NamedTuple):
     source_extent: int
 
 
+class PadBuffers(Arguments):
+    source: Buffer
+    value: Buffer
+    target: Buffer = result()
+
+
+class PadGiven(Arguments):
+    """What `Axis` has of each axis."""
+
+    extents: Sizes = each(MAX_RANK, fill=1)
+    targets: Sizes = each(MAX_RANK, fill=0)
+    sources: Sizes = each(MAX_RANK, fill=0)
+    before: Sizes = each(MAX_RANK, fill=0)
+    source_extents: Sizes = each(MAX_RANK, fill=1)
+
+
+class PadSizes(PadGiven):
+    source_start: Size
+    """What is cut off in front."""
+    row_before: Size
+    row_extent: Size
+    run: Size
+    left: Size
+    middle: Size
+    right: Size
+    """A row: elements added, those of the source, elements added."""
+    task_rows: Size
+    outer_places: Size
+    outer_rank: Size
+    b_extent: Size
+    b_target: Size
+    b_source: Size
+    b_before: Size
+    b_source_extent: Size
+    outer: Sizes = each((MAX_RANK - 1) * len(Axis._fields))
+
+
 @dataclass(frozen=True)
 class PadSpec(KernelSpec):
     """target = source with `before` elements added (or, negative, cut) in front of each axis, and others behind.
@@ -35,8 +73,7 @@ class PadSpec(KernelSpec):
     What is added is value[0] (mode constant), or continues from the source: mirrored without its first or last element
     (reflect), that element (edge), or from the other end (wrap); the source is then what is left after cutting.
 
-    GIVEN: for up to 8 axes the extents of target and source (1 where there is none), their strides in elements, and
-    `before`. `complete` orders and merges the axes: rows along the innermost, which has stride 1 in both, or along the
+    `complete` orders and merges the axes: rows along the innermost, which has stride 1 in both, or along the
     last that is padded with the short run of elements inside of it. Task: task_rows rows, which follow each other along
     axis b, at one place of the other axes.
     """
@@ -46,41 +83,37 @@ class PadSpec(KernelSpec):
     mode: str
     """One of MODES."""
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("source", "value", "target")
-    GIVEN: ClassVar[tuple[str, ...]] = tuple(f"{what}_{axis}" for what in Axis._fields for axis in range(MAX_RANK))
-    SIZES: ClassVar[tuple[str, ...]] = (
-        *GIVEN,
-        *("source_start", "row_before", "row_extent", "run", "left", "middle", "right"),
-        *("task_rows", "outer_places", "outer_rank"),
-        *(f"b_{what}" for what in Axis._fields),
-        *(f"outer_{axis}_{what}" for axis in range(MAX_RANK - 1) for what in Axis._fields),
-    )
-    """source_start: what is cut off in front. A row: elements added, those of the source, elements added."""
+    BUFFERS: ClassVar[type[PadBuffers]] = PadBuffers
+    SIZES: ClassVar[type[PadSizes]] = PadSizes
 
     def __post_init__(self) -> None:
         if self.itemsize not in (1, 2, 4, 8) or self.mode not in MODES:
             raise ValueError(f"no padding kernel for elements of {self.itemsize} bytes, mode {self.mode!r}")
 
-    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        """GIVEN -> SIZES."""
-        given = list(sizes[: len(self.GIVEN)])
-        axes = [Axis(*given[axis::MAX_RANK]) for axis in range(MAX_RANK)]
+    def complete(self, sizes: PadGiven) -> PadSizes:
+        axes = _axes(sizes)
         start = sum(larger(0, -axis.before) * axis.source for axis in axes)
         *outer, row, run = self._rows([_cut(axis) for axis in axes])
         left = smaller(row.before, row.extent)
         middle = smaller(row.extent - left, row.source_extent)
-        counts = [left, middle, row.extent - left - middle]
-        row_elements = row.extent * run.extent
         nothing = Axis(1, 0, 0, 0, 1)
         b = outer.pop() if outer else nothing
-        task_rows = larger(1, smaller(b.extent, _TASK_BYTES // larger(1, row_elements * self.itemsize)))
-        axes = [b, *outer, *[nothing] * (MAX_RANK - 1 - len(outer))]
-        return [
-            *given,
-            *(start, row.before, row.source_extent, run.extent, *(count * run.extent for count in counts)),
-            *(task_rows, prod(axis.extent for axis in outer), len(outer)),
-            *(number for axis in axes for number in axis),
-        ]
+        row_bytes = row.extent * run.extent * self.itemsize
+        return PadSizes.following(
+            sizes,
+            source_start=start,
+            row_before=row.before,
+            row_extent=row.source_extent,
+            run=run.extent,
+            left=left * run.extent,
+            middle=middle * run.extent,
+            right=(row.extent - left - middle) * run.extent,
+            task_rows=larger(1, smaller(b.extent, _TASK_BYTES // larger(1, row_bytes))),
+            outer_places=prod(axis.extent for axis in outer),
+            outer_rank=len(outer),
+            **by_name("b_extent b_target b_source b_before b_source_extent", b),
+            outer=[number for axis in (*outer, *[nothing] * (MAX_RANK - 1 - len(outer))) for number in axis],
+        )
 
     def _rows(self, axes: Sequence[Axis]) -> list[Axis]:
         """The axes from the outermost on: the last two are that of a row, and a run of what is inside of it."""
@@ -105,22 +138,23 @@ class PadSpec(KernelSpec):
         dense = row.target == row.source == run.extent
         return left if dense and (self.mode == "constant" or run.extent < _LONG_RUN) else [*left, one]
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        named = dict(zip(self.SIZES, sizes, strict=False))
-        sources = [Axis(*sizes[axis : len(self.GIVEN) : MAX_RANK]) for axis in range(MAX_RANK)]
-        nothing = self.mode != "constant" and any(_cut(axis).source_extent == 0 for axis in sources)
-        if nothing or 0 in sizes[:MAX_RANK]:
+    def tasks(self, sizes: PadSizes) -> int:
+        nothing = self.mode != "constant" and any(_cut(axis).source_extent == 0 for axis in _axes(sizes))
+        if nothing or 0 in sizes.extents:
             return 0
-        return named["outer_places"] * -(-named["b_extent"] // named["task_rows"])
+        return sizes.outer_places * -(-sizes.b_extent // sizes.task_rows)
 
-    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+    def scratch_bytes(self, sizes: PadSizes) -> int:
         """Where the elements that a row adds come from."""
-        named = dict(zip(self.SIZES, sizes, strict=False))
-        return 0 if self.mode == "constant" else 8 * (named["left"] + named["right"])
+        return 0 if self.mode == "constant" else 8 * (sizes.left + sizes.right)
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        read = prod(sizes[self.GIVEN.index("source_extent_0") :][:MAX_RANK])
-        return Work(0, self.itemsize * (prod(sizes[:MAX_RANK]) + read))
+    def work(self, sizes: PadSizes) -> Work:
+        return Work(0, self.itemsize * (prod(sizes.extents) + prod(sizes.source_extents)))
+
+
+def _axes(sizes: PadGiven) -> list[Axis]:
+    each_axis = (sizes.extents, sizes.targets, sizes.sources, sizes.before, sizes.source_extents)
+    return [Axis(*of) for of in zip(*each_axis, strict=True)]
 
 
 def _cut(axis: Axis) -> Axis:

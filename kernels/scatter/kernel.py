@@ -11,7 +11,13 @@ from jitonnx.kernels.language.epilogue import Stage
 from jitonnx.kernels.language.trace import Traced, isnan, select
 from jitonnx.kernels.parts.indices import counted, only_valid, row_start
 from jitonnx.kernels.parts.memory import copy_bytes
-from jitonnx.kernels.scatter.spec import ScatterElementsSpec, ScatterRowsSpec
+from jitonnx.kernels.scatter.spec import (
+    ScatterBuffers,
+    ScatterElementsSizes,
+    ScatterElementsSpec,
+    ScatterRowsSizes,
+    ScatterRowsSpec,
+)
 
 
 def build(spec: ScatterElementsSpec | ScatterRowsSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
@@ -42,39 +48,40 @@ def _write(spec: Any, updates: Pointer, source: Traced, out: Pointer, target: Tr
     out.store(target, new if spec.reduction == "none" else _combine(spec.reduction, out.load(target), new))
 
 
+def _buffers(code: Code, spec: ScatterElementsSpec | ScatterRowsSpec) -> ScatterBuffers:
+    element, index = getattr(types, spec.element), getattr(types, spec.index)
+    return code.buffers(ScatterBuffers, element, indices=index, error=types.int64)
+
+
 def _scatter_elements(code: Code, spec: ScatterElementsSpec, begin: Traced, end: Traced) -> None:
-    size = {name: code.size(index) for index, name in enumerate(spec.SIZES)}
-    element, outer = getattr(types, spec.element), spec.SIZES.index("outer_0_extent")
-    error = code.buffer(spec.BUFFERS.index("error"), types.int64)
-    with code.loop(smaller(end * size["task_units"], size["units"]), begin * size["task_units"]) as unit:
-        first = remainder(unit, size["blocks"]) * size["block"]
-        given, start = row_start(code, outer, size["outer_rank"], 2, unit / size["blocks"])
-        given, start = given + first * size["fast_given"], start + first * size["fast_out"]
-        indices, updates = (
-            code.buffer(number, typ).at(given) for number, typ in ((0, getattr(types, spec.index)), (1, element))
-        )
-        out, count = code.buffer(2, element).at(start), smaller(size["fast_extent"] - first, size["block"])
-        with code.loop(size["slow_extent"]) as slow, code.loop(count) as fast:
-            source = slow * size["slow_given"] + fast * size["fast_given"]
-            index, valid = counted(indices.load(source), size["axis_extent"])
-            target = index * size["axis_stride"] + fast * size["fast_out"]
-            only_valid(code, valid, error, functools.partial(_write, spec, updates, source, out, target))
+    size, outer = code.sizes(ScatterElementsSizes), ScatterElementsSizes.place("outer")
+    buffers = _buffers(code, spec)
+    with code.loop(smaller(end * size.task_units, size.units), begin * size.task_units) as unit:
+        first = remainder(unit, size.blocks) * size.block
+        given, start = row_start(code, outer, size.outer_rank, 2, unit / size.blocks)
+        given, start = given + first * size.fast_given, start + first * size.fast_out
+        indices, updates = buffers.indices.at(given), buffers.updates.at(given)
+        out, count = buffers.out.at(start), smaller(size.fast_extent - first, size.block)
+        with code.loop(size.slow_extent) as slow, code.loop(count) as fast:
+            source = slow * size.slow_given + fast * size.fast_given
+            index, valid = counted(indices.load(source), size.axis_extent)
+            target = index * size.axis_stride + fast * size.fast_out
+            only_valid(code, valid, buffers.error, functools.partial(_write, spec, updates, source, out, target))
 
 
 def _scatter_rows(code: Code, spec: ScatterRowsSpec, lanes: int, begin: Traced, end: Traced) -> None:
-    size = {name: code.size(index) for index, name in enumerate(spec.SIZES)}
-    element, extents = getattr(types, spec.element), spec.SIZES.index("extent_0")
-    strides = spec.SIZES.index("stride_0")
-    indices, error = code.buffer(0, getattr(types, spec.index)), code.buffer(3, types.int64)
-    first, stop = begin * size["block"], smaller(end * size["block"], size["run"])
-    updates, out = code.buffer(1, element).at(first), code.buffer(2, element).at(first)
-    with code.loop(size["count"]) as row:
+    size = code.sizes(ScatterRowsSizes)
+    extents, strides = ScatterRowsSizes.place("extents"), ScatterRowsSizes.place("strides")
+    indices, updates, out, error = _buffers(code, spec)
+    first, stop = begin * size.block, smaller(end * size.block, size.run)
+    updates, out = updates.at(first), out.at(first)
+    with code.loop(size.count) as row:
         offset, found = code.variable(code.integer(0)), code.variable(code.integer(1))
-        with code.loop(size["width"]) as i:
-            index, valid = counted(indices.load(row * size["width"] + i), code.size(i + extents))
+        with code.loop(size.width) as i:
+            index, valid = counted(indices.load(row * size.width + i), code.size(i + extents))
             offset.set(offset.get() + index * code.size(i + strides))
             found.set(select(valid, found.get(), 0))
-        source, target = updates.at(row * size["run"]), out.at(offset.get())
+        source, target = updates.at(row * size.run), out.at(offset.get())
         write = functools.partial(_write_run, code, spec, lanes, source, target, stop - first)
         only_valid(code, found.get().equals(1), error, write)
 

@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, Sizes, by_name, each, result
 from jitonnx.kernels.parts.axes import MAX_RANK, dense, merged
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
@@ -33,6 +34,13 @@ def word(itemsize: int) -> str:
     return f"uint{8 * itemsize}"
 
 
+class ScatterBuffers(Arguments):
+    indices: Buffer
+    updates: Buffer
+    out: Buffer = result()
+    error: Buffer = result()
+
+
 @dataclass(frozen=True)
 class _ScatterSpec(KernelSpec):
     index: str
@@ -42,7 +50,7 @@ class _ScatterSpec(KernelSpec):
     reduction: str = "none"
     """What becomes of the old and the new element: none (the new one), add, mul, max or min. NaN wins max and min."""
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("indices", "updates", "out", "error")
+    BUFFERS: ClassVar[type[ScatterBuffers]] = ScatterBuffers
 
     def __post_init__(self) -> None:
         if self.index not in ("int32", "int64"):
@@ -55,96 +63,124 @@ class _ScatterSpec(KernelSpec):
         return np.dtype(self.element).itemsize, np.dtype(self.index).itemsize
 
 
+class ScatterElementsGiven(Arguments):
+    extents: Sizes = each(MAX_RANK, fill=1)
+    """Of indices and updates; their strides in both of these, which have the same, and in out; in elements."""
+    given: Sizes = each(MAX_RANK, fill=0)
+    out: Sizes = each(MAX_RANK, fill=0)
+    axis: Size
+    axis_extent: Size
+    axis_stride: Size
+    """Which axis is indexed, and its extent and stride in out."""
+
+
+class ScatterElementsSizes(ScatterElementsGiven):
+    units: Size
+    task_units: Size
+    outer_rank: Size
+    blocks: Size
+    block: Size
+    slow_extent: Size
+    slow_given: Size
+    fast_extent: Size
+    fast_given: Size
+    fast_out: Size
+    outer: Sizes = each(MAX_RANK * 3)
+
+
 @dataclass(frozen=True)
 class ScatterElementsSpec(_ScatterSpec):
     """out[i, j, …] with the coordinate on one axis replaced by indices[i, j, …] becomes updates[i, j, …].
 
-    GIVEN: the extents of up to 8 axes of indices and updates (1 where there is none), their strides in both of these,
-    which have the same, and in out; then which axis is indexed, and its extent and stride in out. In elements.
     `complete` turns that into units: two nested loops each, the outer one along the indexed axis, the inner one over a
     block of what lies inside of it; if nothing does, the inner one runs along the axis. Task: task_units units.
     """
 
-    GIVEN: ClassVar[tuple[str, ...]] = (
-        *(f"{what}_{axis}" for what in ("extent", "given", "out") for axis in range(MAX_RANK)),
-        *("axis", "axis_extent", "axis_stride"),
-    )
-    SIZES: ClassVar[tuple[str, ...]] = (
-        *GIVEN,
-        *("units", "task_units", "outer_rank", "blocks", "block"),
-        *("slow_extent", "slow_given", "fast_extent", "fast_given", "fast_out"),
-        *(f"outer_{axis}_{what}" for axis in range(MAX_RANK) for what in ("extent", "given", "out")),
-    )
+    SIZES: ClassVar[type[ScatterElementsSizes]] = ScatterElementsSizes
 
-    def arguments(self, shape: Sequence[int], indices_shape: Sequence[int], axis: int) -> list[int]:
-        """SIZES for dense tensors and `axis` >= 0. ValueError for more than 8 axes."""
+    def arguments(self, shape: Sequence[int], indices_shape: Sequence[int], axis: int) -> ScatterElementsSizes:
+        """The sizes for dense tensors and `axis` >= 0. ValueError for more than 8 axes."""
         if len(shape) > MAX_RANK:
             raise ValueError(f"ScatterElements has at most {MAX_RANK} axes, not {len(shape)}")
-        padding = [0] * (MAX_RANK - len(shape))
-        given, out = dense(indices_shape), dense(shape)
-        sizes = [*indices_shape, *(1 for _ in padding), *given, *padding, *out, *padding]
-        return list(self.complete([*sizes, axis, shape[axis], out[axis]]))
+        out = dense(shape)
+        axes = by_name("axis axis_extent axis_stride", (axis, shape[axis], out[axis]))
+        return self.complete(ScatterElementsGiven(extents=indices_shape, given=dense(indices_shape), out=out, **axes))
 
-    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        """GIVEN -> SIZES."""
-        given = list(sizes[: len(self.GIVEN)])
-        axes = [tuple(given[axis : 3 * MAX_RANK : MAX_RANK]) for axis in range(MAX_RANK)]
-        extent, stride, _ = axes.pop(given[3 * MAX_RANK])
+    def complete(self, sizes: ScatterElementsGiven) -> ScatterElementsSizes:
+        axes = [*zip(sizes.extents, sizes.given, sizes.out, strict=True)]
+        extent, stride, _ = axes.pop(sizes.axis)
         outer = merged(axes)
         along = not outer or outer[-1][1] != 1
         slow, fast = ((1, 0), (extent, stride, 0)) if along else ((extent, stride), outer.pop())
         block = fast[0] if along else smaller(fast[0], _BLOCK)
         blocks = -(-fast[0] // larger(1, block))
-        task_units = larger(1, _TASK_BYTES // larger(1, slow[0] * block * self._itemsizes[0]))
-        counts = [prod(axis[0] for axis in outer) * blocks, task_units, len(outer), blocks, block]
-        rest = [(1, 0, 0)] * (MAX_RANK - len(outer))
-        return [*given, *counts, *slow, *fast, *(number for axis in (*outer, *rest) for number in axis)]
+        return ScatterElementsSizes.following(
+            sizes,
+            units=prod(axis[0] for axis in outer) * blocks,
+            task_units=larger(1, _TASK_BYTES // larger(1, slow[0] * block * self._itemsizes[0])),
+            outer_rank=len(outer),
+            blocks=blocks,
+            block=block,
+            **by_name("slow_extent slow_given", slow),
+            **by_name("fast_extent fast_given fast_out", fast),
+            outer=[number for axis in (*outer, *[(1, 0, 0)] * (MAX_RANK - len(outer))) for number in axis],
+        )
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        units, task_units = sizes[len(self.GIVEN) :][:2]
-        return -(-units // task_units) if prod(sizes[:MAX_RANK]) else 0
+    def tasks(self, sizes: ScatterElementsSizes) -> int:
+        return -(-sizes.units // sizes.task_units) if prod(sizes.extents) else 0
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        elements, (item, index) = prod(sizes[:MAX_RANK]), self._itemsizes
+    def work(self, sizes: ScatterElementsSizes) -> Work:
+        elements, (item, index) = prod(sizes.extents), self._itemsizes
         return Work(elements if self.reduction != "none" else 0, elements * (3 * item + index))
+
+
+class ScatterRowsGiven(Arguments):
+    count: Size
+    run: Size
+    width: Size
+    """Indices of a tuple."""
+    extents: Sizes = each(MAX_RANK, fill=0)
+    strides: Sizes = each(MAX_RANK, fill=0)
+    """Extents and strides in out of the axes that indices are of."""
+
+
+class ScatterRowsSizes(ScatterRowsGiven):
+    block: Size
 
 
 @dataclass(frozen=True)
 class ScatterRowsSpec(_ScatterSpec):
     """out[indices[r, 0], indices[r, 1], …] becomes updates[r], a run of elements, for one r after the other: ScatterND.
 
-    Run r of updates starts at r * run, that of out at the sum of index i times stride_i; all in elements, all runs
+    Run r of updates starts at r * run, that of out at the sum of index i times strides[i]; all in elements, all runs
     dense. Task: `block` elements of every run, for only one who does all runs keeps their order.
     """
 
-    GIVEN: ClassVar[tuple[str, ...]] = (
-        *("count", "run", "width"),
-        *(f"extent_{axis}" for axis in range(MAX_RANK)),
-        *(f"stride_{axis}" for axis in range(MAX_RANK)),
-    )
-    """width: indices of a tuple; extent_i, stride_i: extent and stride in out of the axis that index i is of."""
-    SIZES: ClassVar[tuple[str, ...]] = (*GIVEN, "block")
+    SIZES: ClassVar[type[ScatterRowsSizes]] = ScatterRowsSizes
 
-    def arguments(self, shape: Sequence[int], indices_shape: Sequence[int]) -> list[int]:
-        """SIZES for dense out of `shape` and dense indices. ValueError for more than 8 indices a tuple."""
+    def arguments(self, shape: Sequence[int], indices_shape: Sequence[int]) -> ScatterRowsSizes:
+        """The sizes for dense out of `shape` and dense indices. ValueError for more than 8 indices a tuple."""
         width = indices_shape[-1]
         if width > MAX_RANK:
             raise ValueError(f"ScatterND addresses at most {MAX_RANK} axes, not {width}")
-        padding = [0] * (MAX_RANK - width)
-        strides = dense(shape)[:width]
-        head = [prod(indices_shape[:-1]), prod(shape[width:]), width]
-        return list(self.complete([*head, *shape[:width], *padding, *strides, *padding]))
+        return self.complete(
+            ScatterRowsGiven(
+                count=prod(indices_shape[:-1]),
+                run=prod(shape[width:]),
+                width=width,
+                extents=shape[:width],
+                strides=dense(shape)[:width],
+            )
+        )
 
-    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        """GIVEN -> SIZES."""
-        given, item = list(sizes[: len(self.GIVEN)]), self._itemsizes[0]
-        block = larger(_LEAST_RUN // item, _TASK_BYTES // larger(1, given[0] * item))
-        return [*given, smaller(block, larger(1, given[1]))]
+    def complete(self, sizes: ScatterRowsGiven) -> ScatterRowsSizes:
+        item = self._itemsizes[0]
+        block = larger(_LEAST_RUN // item, _TASK_BYTES // larger(1, sizes.count * item))
+        return ScatterRowsSizes.following(sizes, block=smaller(block, larger(1, sizes.run)))
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        count, run = sizes[:2]
-        return -(-run // sizes[len(self.GIVEN)]) if count else 0
+    def tasks(self, sizes: ScatterRowsSizes) -> int:
+        return -(-sizes.run // sizes.block) if sizes.count else 0
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        (count, run, width), (item, index) = sizes[:3], self._itemsizes
+    def work(self, sizes: ScatterRowsSizes) -> Work:
+        (count, run, width, *_), (item, index) = sizes, self._itemsizes
         return Work(count * run if self.reduction != "none" else 0, count * (3 * run * item + width * index))

@@ -9,7 +9,16 @@ from jitonnx.kernels.language.code import Code, Kernel, Pointer, gathered, large
 from jitonnx.kernels.language.epilogue import Stage
 from jitonnx.kernels.language.trace import Traced, select
 from jitonnx.kernels.parts.memory import WORDS, copy_bytes, fill
-from jitonnx.kernels.transpose.spec import COPY, ELEMENTS, FILL, STRIDED, TILES, TransposeSpec
+from jitonnx.kernels.transpose.spec import (
+    COPY,
+    ELEMENTS,
+    FILL,
+    STRIDED,
+    TILES,
+    TransposeBuffers,
+    TransposeSizes,
+    TransposeSpec,
+)
 from jitonnx.kernels.transpose.tiles import copy_transposed, evenly, tile_size
 
 _CROWDED_BYTES = 2048
@@ -29,34 +38,33 @@ class _Kernel:
     def __init__(self, code: Code, spec: TransposeSpec, vector_bytes: int) -> None:
         self.code, self.itemsize, self.vector_bytes = code, spec.itemsize, vector_bytes
         self.interleaved, self.step, self.streams = spec.interleaved, spec.step, spec.streams
-        self.size = {name: code.size(index) for index, name in enumerate(spec.SIZES)}
-        self.outer = spec.SIZES.index("outer_0_extent")
+        self.size = code.sizes(TransposeSizes)
+        self.outer = TransposeSizes.place("outer")
         self.tile = tile_size(vector_bytes, spec.itemsize)
         word = WORDS[spec.itemsize]
-        self.source, self.target = code.buffer(0, word), code.buffer(1, word)
+        self.source, self.target = code.buffers(TransposeBuffers, word)
 
     def emit(self, begin: Traced, end: Traced) -> None:
         """The tasks: blocks of a fastest, then blocks of b and c, then the other axes."""
         code, size = self.code, self.size
-        a_blocks, b_blocks = (
-            (size[f"{x}_extent"] + size[f"{x}_slack"] + size[f"{x}_block"] - 1) / size[f"{x}_block"] for x in "ab"
-        )
-        c_blocks = (size["c_extent"] + size["c_block"] - 1) / size["c_block"]
+        a_blocks = (size.a_extent + size.a_slack + size.a_block - 1) / size.a_block
+        b_blocks = (size.b_extent + size.b_slack + size.b_block - 1) / size.b_block
+        c_blocks = (size.c_extent + size.c_block - 1) / size.c_block
         with code.loop(end, begin) as task:
             a, rest = remainder(task, a_blocks), task / a_blocks
             b, rest = remainder(rest, b_blocks), rest / b_blocks
             source, target = self._place(rest / c_blocks)
-            first = remainder(rest, c_blocks) * size["c_block"]
-            steps = smaller(size["c_block"], size["c_extent"] - first)
-            source, target = source.at(first * size["c_source"]), target.at(first * size["c_target"])
+            first = remainder(rest, c_blocks) * size.c_block
+            steps = smaller(size.c_block, size.c_extent - first)
+            source, target = source.at(first * size.c_source), target.at(first * size.c_target)
             bounds = [*self._bounds("a", a), *self._bounds("b", b)]
             for mode, way in {COPY: self._runs, ELEMENTS: self._elements, FILL: self._fill}.items():
-                with code.when(size["mode"].equals(mode)):
+                with code.when(size.mode.equals(mode)):
                     way(source, target, *bounds)
-            with code.when(size["mode"].equals(TILES)):
+            with code.when(size.mode.equals(TILES)):
                 self._transpose(source, target, steps, a, b)
             if self.step:
-                with code.when(size["mode"].equals(STRIDED)), self._each(steps, source, target) as (from_, to):
+                with code.when(size.mode.equals(STRIDED)), self._each(steps, source, target) as (from_, to):
                     self._strided(from_, to, *bounds)
         if self.streams:
             code.drain()
@@ -65,15 +73,15 @@ class _Kernel:
     def _each(self, steps: Traced, source: Pointer, target: Pointer) -> Iterator[tuple[Pointer, Pointer]]:
         """The block for each of a task's `steps` places along c."""
         with self.code.loop(steps) as c:
-            yield source.at(c * self.size["c_source"]), target.at(c * self.size["c_target"])
+            yield source.at(c * self.size.c_source), target.at(c * self.size.c_target)
 
     def _bounds(self, axis: str, block: Traced, rows: Pointer | None = None) -> tuple[Traced, Traced]:
         """Start and stop of a block along an axis along which the rows at `rows`, if given, are contiguous."""
         size = self.size
-        start = block * size[f"{axis}_block"]
+        start = block * getattr(size, f"{axis}_block")
         if rows is not None:
-            start = start - select(size[f"{axis}_slack"] > 0, self._misalignment(rows), 0)
-        return larger(start, 0), smaller(start + size[f"{axis}_block"], size[f"{axis}_extent"])
+            start = start - select(getattr(size, f"{axis}_slack") > 0, self._misalignment(rows), 0)
+        return larger(start, 0), smaller(start + getattr(size, f"{axis}_block"), getattr(size, f"{axis}_extent"))
 
     def _misalignment(self, rows: Pointer) -> Traced:
         """How many elements a pointer is behind a place aligned as tiles are."""
@@ -83,8 +91,8 @@ class _Kernel:
         """Where the inner axes start, at place `number` of the others."""
         code = self.code
         rest, source, target = (code.variable(x) for x in (number, code.integer(0), code.integer(0)))
-        with code.loop(self.size["outer_rank"]) as done:
-            axis = (self.size["outer_rank"] - 1 - done) * 3 + self.outer
+        with code.loop(self.size.outer_rank) as done:
+            axis = (self.size.outer_rank - 1 - done) * 3 + self.outer
             extent, index = code.size(axis), code.variable(rest.get())
             rest.set(index.get() / extent)
             coordinate = remainder(index.get(), extent)
@@ -99,28 +107,28 @@ class _Kernel:
         code, size = self.code, self.size
         count = (a_stop - a) * self.itemsize
         with code.loop(b_stop, b) as row:
-            from_, to = source.at(row * size["b_source"] + a), target.at(row * size["b_target"] + a)
+            from_, to = source.at(row * size.b_source + a), target.at(row * size.b_target + a)
             copy_bytes(code, to.as_bytes(), from_.as_bytes(), count, self.vector_bytes, self.streams)
 
     def _elements(self, source: Pointer, target: Pointer, a: Traced, a_stop: Traced, b: Traced, b_stop: Traced) -> None:
         """One by one: neither has a contiguous axis, or one is too short for tiles."""
         code, size = self.code, self.size
         with code.loop(b_stop, b) as row, code.loop(a_stop, a) as column:
-            value = source.load(row * size["b_source"] + column * size["a_source"])
-            target.store(row * size["b_target"] + column * size["a_target"], value)
+            value = source.load(row * size.b_source + column * size.a_source)
+            target.store(row * size.b_target + column * size.a_target, value)
 
     def _fill(self, source: Pointer, target: Pointer, a: Traced, a_stop: Traced, b: Traced, b_stop: Traced) -> None:
         """The source has one element for all of a, the target is contiguous along it."""
         code, size, tile = self.code, self.size, self.tile
         with code.loop(b_stop, b) as row:
-            to = target.at(row * size["b_target"] + a)
-            fill(code, to, source.load(row * size["b_source"]), a_stop - a, tile)
+            to = target.at(row * size.b_target + a)
+            fill(code, to, source.load(row * size.b_source), a_stop - a, tile)
 
     def _strided(self, source: Pointer, target: Pointer, a: Traced, a_stop: Traced, b: Traced, b_stop: Traced) -> None:
         """The source's elements are `step` apart along a, along which the target is contiguous."""
         code, size, tile = self.code, self.size, self.tile
         with code.loop(b_stop, b) as row:
-            from_, to = source.at(row * size["b_source"]), target.at(row * size["b_target"])
+            from_, to = source.at(row * size.b_source), target.at(row * size.b_target)
             with code.loop(a_stop - tile, a, tile) as column:
                 to.store(column, self._apart(from_, column, last=False))
             with code.either(a_stop - a > tile) as (long, short):
@@ -149,8 +157,8 @@ class _Kernel:
         if not count:
             self._tiles(source, target, a, b)
             return
-        together = size["a_extent"].equals(count) & size["b_target"].equals(count)
-        apart = size["b_extent"].equals(count) & size["a_source"].equals(count)
+        together = size.a_extent.equals(count) & size.b_target.equals(count)
+        apart = size.b_extent.equals(count) & size.a_source.equals(count)
         with code.either(together) as (yes, no):
             with yes, self._each(steps, source, target) as (from_, to):
                 self._put_together(from_, to, *self._bounds("b", b))
@@ -165,14 +173,14 @@ class _Kernel:
         code, size, count, tile = self.code, self.size, self.interleaved, self.tile
         whole = b_stop - remainder(b_stop - b, code.integer(tile))
         with code.loop(whole, b, tile) as start:
-            planes = [source.load(size["a_source"] * plane + start, tile) for plane in range(count)]
+            planes = [source.load(size.a_source * plane + start, tile) for plane in range(count)]
             for number in range(count):
                 places = range(number * tile, (number + 1) * tile)
                 group = gathered(planes, [place % count * tile + place // count for place in places])
                 target.store(start * count + number * tile, group)
         with code.loop(b_stop, whole) as at:
             for plane in range(count):
-                target.store(at * count + plane, source.load(size["a_source"] * plane + at))
+                target.store(at * count + plane, source.load(size.a_source * plane + at))
 
     def _take_apart(self, source: Pointer, target: Pointer, a: Traced, a_stop: Traced) -> None:
         """Groups of `interleaved` elements without gaps to planes, `b_target` apart."""
@@ -182,17 +190,17 @@ class _Kernel:
             groups = [source.load(start * count + number * tile, tile) for number in range(count)]
             for plane in range(count):
                 one = gathered(groups, [place * count + plane for place in range(tile)])
-                target.store(size["b_target"] * plane + start, one)
+                target.store(size.b_target * plane + start, one)
         with code.loop(a_stop, whole) as at:
             for plane in range(count):
-                target.store(size["b_target"] * plane + at, source.load(at * count + plane))
+                target.store(size.b_target * plane + at, source.load(at * count + plane))
 
     def _tiles(self, source: Pointer, target: Pointer, a_block: Traced, b_block: Traced) -> None:
         """source is contiguous along b, target along a: square tiles."""
         (a, a_stop), (b, b_stop) = self._bounds("a", a_block, target), self._bounds("b", b_block, source)
-        a_source, b_target = self.size["a_source"], self.size["b_target"]
+        a_source, b_target = self.size.a_source, self.size.b_target
         before = [
-            select(self.size[f"{axis}_slack"] > 0, self._misalignment(rows), 0)
+            select(getattr(self.size, f"{axis}_slack") > 0, self._misalignment(rows), 0)
             for axis, rows in (("a", target.at(a)), ("b", source.at(b)))
         ]
         # The tensor whose rows are further apart is walked along its rows: fewer streams, fewer pages. Rows of the

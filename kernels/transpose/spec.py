@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import ClassVar, NamedTuple
 
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, Sizes, by_name, each, result
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
@@ -57,12 +58,45 @@ _REPEATED_EXTENT = 8
 """Longer axes spare nearly all of what it costs to find a place along all axes."""
 
 
+class TransposeBuffers(Arguments):
+    source: Buffer
+    target: Buffer = result()
+
+
+class TransposeGiven(Arguments):
+    """Axes that are there, and their strides in elements."""
+
+    extents: Sizes = each(MAX_RANK, fill=1)
+    sources: Sizes = each(MAX_RANK, fill=0)
+    targets: Sizes = each(MAX_RANK, fill=0)
+
+
+class TransposeSizes(TransposeGiven):
+    mode: Size
+    a_extent: Size
+    a_source: Size
+    a_target: Size
+    a_block: Size
+    b_extent: Size
+    b_source: Size
+    b_target: Size
+    b_block: Size
+    a_slack: Size
+    b_slack: Size
+    c_extent: Size
+    c_source: Size
+    c_target: Size
+    c_block: Size
+    outer_tasks: Size
+    outer_rank: Size
+    outer: Sizes = each((MAX_RANK - 1) * len(Axis._fields))
+
+
 @dataclass(frozen=True)
 class TransposeSpec(KernelSpec):
     """target[i, j, …] = source[i, j, …] for two tensors of one shape and any strides (0 and negative ones included).
 
-    GIVEN: the extents of up to 8 axes, their strides in source, then in target, all in elements; axes that are not
-    there have extent 1. `complete` orders and merges the axes and finds the two inner ones: a (contiguous in target
+    `complete` orders and merges the axes and finds the two inner ones: a (contiguous in target
     where one is) and b (contiguous in source, or the longest left), and c, along which shuffles are repeated in a task.
     Task: a block of these, at one place of the others; along an axis with slack, blocks begin up to that many elements
     earlier, where lines of the cache do.
@@ -80,17 +114,8 @@ class TransposeSpec(KernelSpec):
     streams: bool = False
     """Runs and tiles of whole cache lines are written past the caches, which the target would not fit."""
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("source", "target")
-    GIVEN: ClassVar[tuple[str, ...]] = tuple(
-        f"{what}_{axis}" for what in ("extent", "source", "target") for axis in range(MAX_RANK)
-    )
-    SIZES: ClassVar[tuple[str, ...]] = (
-        *GIVEN,
-        *("mode", "a_extent", "a_source", "a_target", "a_block", "b_extent", "b_source", "b_target", "b_block"),
-        *("a_slack", "b_slack", "c_extent", "c_source", "c_target", "c_block"),
-        *("outer_tasks", "outer_rank"),
-        *(f"outer_{axis}_{what}" for axis in range(MAX_RANK - 1) for what in ("extent", "source", "target")),
-    )
+    BUFFERS: ClassVar[type[TransposeBuffers]] = TransposeBuffers
+    SIZES: ClassVar[type[TransposeSizes]] = TransposeSizes
 
     def __post_init__(self) -> None:
         if self.itemsize not in (1, 2, 4, 8):
@@ -102,29 +127,33 @@ class TransposeSpec(KernelSpec):
 
     def arguments(
         self, shape: Sequence[int], source_strides: Sequence[int], target_strides: Sequence[int]
-    ) -> list[int]:
-        """SIZES for tensors of `shape`, strides in elements. ValueError for more than 8 axes."""
+    ) -> TransposeSizes:
+        """The sizes for tensors of `shape`, strides in elements. ValueError for more than 8 axes."""
         if len(shape) > MAX_RANK:
             raise ValueError(f"a transposing copy has at most {MAX_RANK} axes, not {len(shape)}")
-        padding = [0] * (MAX_RANK - len(shape))
-        given = [*shape, *(1 for _ in padding), *source_strides, *padding, *target_strides, *padding]
-        return list(self.complete(given))
+        return self.complete(TransposeGiven(extents=shape, sources=source_strides, targets=target_strides))
 
-    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        """GIVEN -> SIZES."""
-        given = sizes[: len(self.GIVEN)]
-        triples = zip(given[:MAX_RANK], given[MAX_RANK : 2 * MAX_RANK], given[2 * MAX_RANK :], strict=True)
+    def complete(self, sizes: TransposeGiven) -> TransposeSizes:
+        triples = zip(sizes.extents, sizes.sources, sizes.targets, strict=True)
         mode, a, b, outer = self._plan([Axis(*triple) for triple in triples if triple[0] != 1])
         blocks = self._blocks(mode, a, b, prod([axis.extent for axis in outer]))
-        slack = self._slack(mode, a, b.target, _LINE_BYTES), self._slack(mode, b, a.source, _ALIASING_BYTES)
         c = _repeated(outer)
         outer = [axis for axis in outer if axis is not c]
-        each = self.itemsize * smaller(a.extent, blocks[0]) * smaller(b.extent, blocks[1])
+        each_block = self.itemsize * smaller(a.extent, blocks[0]) * smaller(b.extent, blocks[1])
         repeated = mode == STRIDED or (mode == TILES and self._by_shuffles(a, b))
-        repeats = larger(1, _BLOCK_BYTES // larger(1, each)) if repeated else 1
-        inner = [mode, *a, blocks[0], *b, blocks[1], *slack, *c, repeats]
-        flat = [number for axis in outer for number in axis] + [*_NOTHING] * (MAX_RANK - 1 - len(outer))
-        return [*given, *inner, prod([axis.extent for axis in outer]), len(outer), *flat]
+        return TransposeSizes.following(
+            sizes,
+            mode=mode,
+            **by_name("a_extent a_source a_target a_block", (*a, blocks[0])),
+            **by_name("b_extent b_source b_target b_block", (*b, blocks[1])),
+            a_slack=self._slack(mode, a, b.target, _LINE_BYTES),
+            b_slack=self._slack(mode, b, a.source, _ALIASING_BYTES),
+            **by_name("c_extent c_source c_target", c),
+            c_block=larger(1, _BLOCK_BYTES // larger(1, each_block)) if repeated else 1,
+            outer_tasks=prod([axis.extent for axis in outer]),
+            outer_rank=len(outer),
+            outer=[number for axis in (*outer, *[_NOTHING] * (MAX_RANK - 1 - len(outer))) for number in axis],
+        )
 
     def _plan(self, axes: Sequence[Axis]) -> tuple[int, Axis, Axis, list[Axis]]:
         """(mode, a, b, other axes). Elements side by side are taken apart all at once: read once, not once for each."""
@@ -161,23 +190,15 @@ class TransposeSpec(KernelSpec):
         along_a = smaller(a.extent, items)
         return larger(1, along_a), larger(1, items // larger(1, along_a))
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        if 0 in sizes[:MAX_RANK]:
+    def tasks(self, sizes: TransposeSizes) -> int:
+        if 0 in sizes.extents:
             return 0
-        a_extent, a_block, b_extent, b_block, a_slack, b_slack, c_extent, c_block, outer = _TASK_SIZES(sizes)
-        blocks = -(-(a_extent + a_slack) // a_block) * -(-(b_extent + b_slack) // b_block)
-        return blocks * -(-c_extent // c_block) * outer
+        a_blocks = -(-(sizes.a_extent + sizes.a_slack) // sizes.a_block)
+        b_blocks = -(-(sizes.b_extent + sizes.b_slack) // sizes.b_block)
+        return a_blocks * b_blocks * -(-sizes.c_extent // sizes.c_block) * sizes.outer_tasks
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        return Work(0, 2 * self.itemsize * prod(sizes[:MAX_RANK]))
-
-
-_TASK_SIZES = operator.itemgetter(
-    *map(
-        TransposeSpec.SIZES.index,
-        ("a_extent", "a_block", "b_extent", "b_block", "a_slack", "b_slack", "c_extent", "c_block", "outer_tasks"),
-    )
-)
+    def work(self, sizes: TransposeSizes) -> Work:
+        return Work(0, 2 * self.itemsize * prod(sizes.extents))
 
 
 def _plan(axes: Sequence[Axis], step: int) -> tuple[int, Axis, Axis, list[Axis]]:

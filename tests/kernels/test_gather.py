@@ -24,8 +24,14 @@ def compiled(spec: Any, lanes: int) -> Compiled:
     return Compiled(build(spec, lanes), host() if lanes == host().lanes(4) else named("haswell"))
 
 
+def changed(sizes: Any, **others: int) -> Any:
+    """The sizes but for some."""
+    values = dict(zip(sizes.names(), sizes, strict=True)) | others
+    return sizes.make(values.values())
+
+
 def run(
-    spec: Any, sizes: list[int], data: np.ndarray, indices: np.ndarray, out: np.ndarray, lanes: int, pieces: int = 3
+    spec: Any, sizes: Any, data: np.ndarray, indices: np.ndarray, out: np.ndarray, lanes: int, pieces: int = 3
 ) -> bool:
     """Calls the kernel; returns whether it found an index out of range."""
     error = np.zeros(1, np.int64)
@@ -63,7 +69,7 @@ def test_runs_moved_at_once(piece: int, lanes: int) -> None:
     indices, out = indices_for(20, (50,)), np.zeros((3, 50, piece), np.uint8)
     spec = GatherRowsSpec("int64", piece=piece)
     sizes = spec.gather(data.shape, 1, 50, 1)
-    sizes[spec.SIZES.index("task_rows")] = 7  # tasks that begin and end within a batch
+    sizes = changed(sizes, task_rows=7)  # tasks that begin and end within a batch
     assert not run(spec, sizes, guarded(data), guarded(indices), out, lanes)
     np.testing.assert_array_equal(out, data[:, indices])
 
@@ -72,7 +78,7 @@ def test_gather_into_a_wider_buffer() -> None:
     spec, data, indices = GatherRowsSpec("int64"), numbers((100, 24)), indices_for(100, (3000,))
     whole = np.full((3000, 30), 7, np.float32)
     sizes = spec.gather(data.shape, 0, 3000, 4)
-    sizes[spec.SIZES.index("out_row")] = 120
+    sizes = changed(sizes, out_row=120)
     assert spec.tasks(sizes) >= 8
     assert not run(spec, sizes, data, indices, whole, host().lanes(4))
     np.testing.assert_array_equal(whole[:, :24], data[indices])
@@ -115,7 +121,7 @@ def reverse(x: np.ndarray, lengths: list[int], time_axis: int, lanes: int) -> tu
     """x with sequences reversed by the kernel, where lengths allow it, and whether one does not."""
     spec, out = ReverseSequenceSpec(time_axis), np.full_like(x, 9)
     run_bytes = int(np.prod(x.shape[2:])) * x.itemsize
-    sizes = spec.complete([*x.shape[:2], run_bytes, *x.strides[:2], *out.strides[:2]])
+    sizes = spec.complete(spec.given([*x.shape[:2], run_bytes, *x.strides[:2], *out.strides[:2]]))
     return out, run(spec, sizes, x, np.array(lengths, np.int64), out, lanes)
 
 

@@ -56,8 +56,8 @@ def check(
     room = np.full((*shape[:-1], shape[-1] + 3), 255, source.dtype)
     target = room[..., 1:-2].transpose(np.argsort(order))
     spec = PadSpec(source.itemsize, mode)
-    sizes = spec.complete(arguments(target, source, [before for before, _ in widths]))
-    assert len(sizes) == len(spec.SIZES)
+    sizes = spec.complete(spec.given(arguments(target, source, [before for before, _ in widths])))
+    assert len(sizes) == spec.size_count
     value = np.full(1, VALUE, source.dtype)
     buffers = [source, value, target]
     compiled(spec, lanes)(buffers, sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces)
@@ -127,6 +127,6 @@ def test_special_values_keep_their_bits() -> None:
     x = np.array([[np.nan, np.inf, -0.0, -np.inf, 1]], np.float32)
     target = np.zeros((1, 9), np.float32)
     spec = PadSpec(4, "reflect")
-    sizes = spec.complete(arguments(target, x, [0, 2]))
+    sizes = spec.complete(spec.given(arguments(target, x, [0, 2])))
     compiled(spec, host().lanes(4))([x, x, target], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes))
     np.testing.assert_array_equal(target.view(np.uint32), np.pad(x.view(np.uint32), [(0, 0), (2, 2)], "reflect"))

@@ -24,7 +24,7 @@ def compiled(spec: Any, target: str) -> Compiled:
     return Compiled(build(spec, cpu.lanes(max(4, np.dtype(spec.element).itemsize))), cpu)
 
 
-def run(spec: Any, sizes: list[int], arrays: list[np.ndarray], target: str = "host", pieces: int = 3) -> bool:
+def run(spec: Any, sizes: Any, arrays: list[np.ndarray], target: str = "host", pieces: int = 3) -> bool:
     """Calls the kernel with indices, updates and out; returns whether it found an index out of range."""
     error = np.zeros(1, np.int64)
     compiled(spec, target)([*arrays, error], sizes, spec.tasks(sizes), pieces=pieces)

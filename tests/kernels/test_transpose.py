@@ -42,7 +42,7 @@ def check(
     )
     compiled(spec, lanes)([source, target], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces)
     np.testing.assert_array_equal(target, source)
-    return sizes[spec.SIZES.index("mode")]
+    return sizes.mode
 
 
 def numbers(shape: tuple[int, ...], itemsize: int) -> np.ndarray:

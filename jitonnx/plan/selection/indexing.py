@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,9 +12,27 @@ from jitonnx.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, known, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.kernels.gather.spec import PIECES, GatherElementsSpec, GatherRowsSpec, ReverseSequenceSpec
+from jitonnx.kernels.arguments import by_name
+from jitonnx.kernels.gather.spec import (
+    PIECES,
+    GatherBuffers,
+    GatherElementsGiven,
+    GatherElementsSpec,
+    GatherRowsGiven,
+    GatherRowsSpec,
+    ReverseSequenceBuffers,
+    ReverseSequenceGiven,
+    ReverseSequenceSpec,
+)
 from jitonnx.kernels.parts.axes import MAX_RANK
-from jitonnx.kernels.scatter.spec import ScatterElementsSpec, ScatterRowsSpec, word
+from jitonnx.kernels.scatter.spec import (
+    ScatterBuffers,
+    ScatterElementsGiven,
+    ScatterElementsSpec,
+    ScatterRowsGiven,
+    ScatterRowsSpec,
+    word,
+)
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.tensor import Tensor
@@ -32,12 +50,25 @@ def gather(planner: Planner, group: Group, statement: Statement) -> None:
     run, count, extent = product(data.shape[axis + 1 :]), indices.elements, data.shape[axis]
     batch = product(data.shape[:axis])
     if run == 1:
-        rows = _Axes((batch, count), (extent, 0), (0, 1), (count, 1))
-        _gather_elements(planner, statement, (data, indices, out), rows, (extent, 1))
+        sizes = GatherElementsGiven(
+            extents=(batch, count), data=(extent, 0), indices=(0, 1), out=(count, 1), axis_extent=extent, axis_stride=1
+        )
+        _gather_elements(planner, statement, (data, indices, out), sizes)
         return
     run = run * itemsize
-    sizes = [batch, count, run, extent * run, 0, 1, count * run, run]
-    _gather_rows(planner, statement, [data, indices, out], sizes, [extent], [run])
+    rows = GatherRowsGiven(
+        batch=batch,
+        count=count,
+        run_bytes=run,
+        data_batch=extent * run,
+        indices_batch=0,
+        indices_row=1,
+        out_batch=count * run,
+        out_row=run,
+        extents=[extent],
+        data=[run],
+    )
+    _gather_rows(planner, statement, (data, indices, out), rows, [extent])
 
 
 def gather_nd(planner: Planner, group: Group, statement: Statement) -> None:
@@ -54,27 +85,36 @@ def gather_nd(planner: Planner, group: Group, statement: Statement) -> None:
     extents = data.shape[first : first + width]
     strides = [product(data.shape[first + i + 1 :]) * itemsize for i in range(width)]
     run = product(data.shape[first + width :]) * itemsize
-    batch, count = product(data.shape[:first]), product(indices.shape[first:-1])
-    place = [product(data.shape[first:]) * itemsize, count * width, width, count * run, run]
-    _gather_rows(planner, statement, [data, indices, out], [batch, count, run, *place], extents, strides)
+    count = product(indices.shape[first:-1])
+    sizes = GatherRowsGiven(
+        batch=product(data.shape[:first]),
+        count=count,
+        run_bytes=run,
+        data_batch=product(data.shape[first:]) * itemsize,
+        indices_batch=count * width,
+        indices_row=width,
+        out_batch=count * run,
+        out_row=run,
+        extents=extents,
+        data=strides,
+    )
+    _gather_rows(planner, statement, (data, indices, out), sizes, extents)
 
 
 def _gather_rows(
     planner: Planner,
     statement: Statement,
-    tensors: Sequence[Tensor],
-    head: Sequence[DimLike],
+    tensors: tuple[Tensor, Tensor, Tensor],
+    sizes: GatherRowsGiven,
     extents: Sequence[DimLike],
-    strides: Sequence[DimLike],
 ) -> None:
+    """extents: as of `_error_word`."""
     data, indices, out = tensors
-    padding = [0] * (MAX_RANK - len(extents))
-    sizes = [*head, *extents, *padding, *strides, *padding]
-    run = head[2]
+    run = sizes.run_bytes
     spec = GatherRowsSpec(indices.dtype.numpy.name, len(extents), run if isinstance(run, int) and run in PIECES else 0)
     error = _error_word(planner, statement, extents)
-    call = KernelCall(spec, [data, indices, out, error], sizes, 2, 2, label="gather", reason="rows copied by index")
-    planner.call(call)
+    buffers = GatherBuffers(data=data, indices=indices, out=out, error=error)
+    planner.call(KernelCall.of(spec, buffers, sizes, label="gather", reason="rows copied by index"))
 
 
 def _error_word(planner: Planner, statement: Statement, extents: Sequence[DimLike]) -> Tensor:
@@ -112,36 +152,25 @@ def gather_elements(planner: Planner, group: Group, statement: Statement) -> Non
         planner.unplannable(f"it has more than {MAX_RANK} axes")
     axis = computation.axis
     others = tuple(0 if i == axis else stride for i, stride in enumerate(data.strides))
-    axes = _Axes(indices.shape, others, indices.strides, out.strides)
-    _gather_elements(planner, statement, (data, indices, out), axes, (data.shape[axis], data.strides[axis]))
-
-
-class _Axes(NamedTuple):
-    """The extents of the axes of a result, and its operands' and its own strides along them."""
-
-    shape: tuple[DimLike, ...]
-    data: tuple[DimLike, ...]
-    indices: tuple[DimLike, ...]
-    out: tuple[DimLike, ...]
+    sizes = GatherElementsGiven(
+        extents=indices.shape,
+        data=others,
+        indices=indices.strides,
+        out=out.strides,
+        axis_extent=data.shape[axis],
+        axis_stride=data.strides[axis],
+    )
+    _gather_elements(planner, statement, (data, indices, out), sizes)
 
 
 def _gather_elements(
-    planner: Planner,
-    statement: Statement,
-    tensors: tuple[Tensor, Tensor, Tensor],
-    axes: _Axes,
-    gathered: tuple[DimLike, DimLike],
+    planner: Planner, statement: Statement, tensors: tuple[Tensor, Tensor, Tensor], sizes: GatherElementsGiven
 ) -> None:
-    """gathered: the extent of the axis that indices select from, and its stride in the data."""
-    sizes: list[DimLike] = []
-    for values, fill in zip(axes, (1, 0, 0, 0), strict=True):
-        sizes += [*values, *[fill] * (MAX_RANK - len(values))]
     data, indices, out = tensors
     spec = GatherElementsSpec(indices.dtype.numpy.name, data.dtype.itemsize)
-    error = _error_word(planner, statement, gathered[:1])
-    call = KernelCall(spec, [data, indices, out, error], [*sizes, *gathered], 2, 2, label="gather elements")
-    call.reason = "elements copied by index"
-    planner.call(call)
+    error = _error_word(planner, statement, [sizes.axis_extent])
+    buffers = GatherBuffers(data=data, indices=indices, out=out, error=error)
+    planner.call(KernelCall.of(spec, buffers, sizes, label="gather elements", reason="elements copied by index"))
 
 
 def _gather_operands(planner: Planner, statement: Statement) -> tuple[Tensor, Tensor, Tensor]:
@@ -169,12 +198,18 @@ def scatter_elements(planner: Planner, group: Group, statement: Statement) -> No
     if out.rank > MAX_RANK:
         # Kernels have that many loops; exporters write up to 6 axes.
         planner.unplannable(f"it has more than {MAX_RANK} axes")
-    axis, padding = computation.axis, [0] * (MAX_RANK - out.rank)
-    sizes = [*indices.shape, *(1 for _ in padding), *indices.strides, *padding, *out.strides, *padding]
-    sizes += [axis, out.shape[axis], out.strides[axis]]
+    axis = computation.axis
+    sizes = ScatterElementsGiven(
+        extents=indices.shape,
+        given=indices.strides,
+        out=out.strides,
+        axis=axis,
+        axis_extent=out.shape[axis],
+        axis_stride=out.strides[axis],
+    )
     element = word(out.dtype.itemsize) if computation.reduction == "none" else out.dtype.numpy.name
     spec = ScatterElementsSpec(indices.dtype.numpy.name, element, computation.reduction)
-    _scatter(planner, statement, spec, [indices, updates, out], sizes, [out.shape[axis]])
+    _scatter(planner, statement, spec, (indices, updates, out), sizes, [out.shape[axis]])
 
 
 def scatter_nd(planner: Planner, group: Group, statement: Statement) -> None:
@@ -185,12 +220,16 @@ def scatter_nd(planner: Planner, group: Group, statement: Statement) -> None:
     width = indices.shape[-1]
     if not isinstance(width, int) or width > MAX_RANK:
         planner.unplannable(f"its index tuples have {width} elements")
-    padding = [0] * (MAX_RANK - width)
-    head = [product(indices.shape[:-1]), product(out.shape[width:]), width]
-    sizes = [*head, *out.shape[:width], *padding, *out.strides[:width], *padding]
+    sizes = ScatterRowsGiven(
+        count=product(indices.shape[:-1]),
+        run=product(out.shape[width:]),
+        width=width,
+        extents=out.shape[:width],
+        strides=out.strides[:width],
+    )
     element = word(out.dtype.itemsize) if computation.reduction == "none" else out.dtype.numpy.name
     spec = ScatterRowsSpec(indices.dtype.numpy.name, element, computation.reduction)
-    _scatter(planner, statement, spec, [indices, updates, out], sizes, out.shape[:width])
+    _scatter(planner, statement, spec, (indices, updates, out), sizes, out.shape[:width])
 
 
 def _scatter_operands(planner: Planner, statement: Statement) -> tuple[Tensor, Tensor, Tensor]:
@@ -212,13 +251,14 @@ def _scatter(
     planner: Planner,
     statement: Statement,
     spec: ScatterElementsSpec | ScatterRowsSpec,
-    tensors: Sequence[Tensor],
-    sizes: list[DimLike],
+    tensors: tuple[Tensor, Tensor, Tensor],
+    sizes: ScatterElementsGiven | ScatterRowsGiven,
     extents: Sequence[DimLike],
 ) -> None:
     """The call that writes into a copy of the data. extents: as of `_error_word`."""
     error = _error_word(planner, statement, extents)
-    call = KernelCall(spec, [*tensors, error], sizes, 2, 2, label="scatter")
+    buffers = ScatterBuffers(**by_name("indices updates out", tensors), error=error)
+    call = KernelCall.of(spec, buffers, sizes, label="scatter")
     call.reason = "written by index" if spec.reduction == "none" else f"combined by index: {spec.reduction}"
     planner.call(call)
 
@@ -230,10 +270,15 @@ def reverse_sequence(planner: Planner, group: Group, statement: Statement) -> No
     data, lengths, out = _gather_operands(planner, statement)
     itemsize = data.dtype.itemsize
     run = product(data.shape[2:]) * itemsize
-    strides = [stride * itemsize for tensor in (data, out) for stride in tensor.strides[:2]]
     names = [value.name for value in planner.node.inputs if value is not None]
     error = planner.flag("a length in {1!r} is negative, or longer than the time axis of {0!r}".format(*names))
     spec = ReverseSequenceSpec(computation.time_axis)
-    call = KernelCall(spec, [data, lengths, out, error], [*data.shape[:2], run, *strides], 2, 2)
+    sizes = ReverseSequenceGiven(
+        **by_name("first second", data.shape[:2]),
+        run_bytes=run,
+        **by_name("data_first data_second", [stride * itemsize for stride in data.strides[:2]]),
+        **by_name("out_first out_second", [stride * itemsize for stride in out.strides[:2]]),
+    )
+    call = KernelCall.of(spec, ReverseSequenceBuffers(data=data, lengths=lengths, out=out, error=error), sizes)
     call.label, call.reason = "reverse sequence", "rows copied in reverse order"
     planner.call(call)

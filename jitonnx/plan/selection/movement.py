@@ -10,8 +10,7 @@ import numpy as np
 
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Statement
-from jitonnx.ir.dims import DimLike
-from jitonnx.kernels.pad.spec import PadSpec
+from jitonnx.kernels.pad.spec import PadBuffers, PadGiven, PadSpec
 from jitonnx.kernels.parts.axes import MAX_RANK
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
@@ -54,13 +53,15 @@ def pad(planner: Planner, group: Group, statement: Statement) -> None:
     given = statement.inputs[1] if len(statement.inputs) > 1 else None
     itemsize = target.dtype.itemsize
     filling = planner.tensor(given) if given is not None else planner.constant(np.zeros(1, f"u{itemsize}"))
-    sizes: list[DimLike] = []
-    for values, nothing in zip(
-        (target.shape, target.strides, source.strides, computation.before, source.shape), (1, 0, 0, 0, 1), strict=True
-    ):
-        sizes += [*values, *[nothing] * (MAX_RANK - len(values))]
-    spec = PadSpec(itemsize, computation.mode)
-    call = KernelCall(spec, [source, filling, target], sizes, 1, 2, label=f"pad {value.name}", reason=computation.mode)
+    sizes = PadGiven(
+        extents=target.shape,
+        targets=target.strides,
+        sources=source.strides,
+        before=computation.before,
+        source_extents=source.shape,
+    )
+    spec, buffers = PadSpec(itemsize, computation.mode), PadBuffers(source=source, value=filling, target=target)
+    call = KernelCall.of(spec, buffers, sizes, label=f"pad {value.name}", reason=computation.mode)
     planner.call(call)
 
 
