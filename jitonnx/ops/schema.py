@@ -106,6 +106,7 @@ def schema_of(declaration: type[Operator], version: int) -> Schema:
         tuple(_declared(entry, declaration, types) for entry in entries)
         for entries in (declaration.inputs, declaration.outputs)
     )
+    outputs = tuple(parameter._replace(optional=True) for parameter in outputs)  # a node may leave any of them out
     if isinstance(given, frozenset) and inputs and inputs[0].type == _ANY:
         types[_FIRST] = frozenset(map(_tensor, given))
         inputs = (inputs[0]._replace(type=_FIRST), *inputs[1:])
