@@ -53,6 +53,34 @@ its first input, is *compiled*; the rest is *evaluated* on NumPy between native 
 jitonnx refuses are *refused*.
 """
 
+REASONS = """
+## What has no kernel, and why
+
+| what | why |
+|---|---|
+| strings, maps, sequences and optionals | they are Python's objects, which native code must not touch |
+| complex numbers, floats of 8 bits and less, integers of 4 bits and less, as elements | what models do with them \
+is to store weights, which are decoded when a model is loaded |
+| random numbers | they are NumPy's, one generator a session, so that a seed gives what it gave before |
+| Unique, ImageDecoder, TfIdfVectorizer | the first sorts all of a tensor for sizes that only data tells, the second \
+is Pillow's, the third looks n-grams up in a table: Python's |
+| results whose rank is open: GatherND with tuples of an open length, reductions over axes that are computed | strides \
+and loops are planned, for a rank |
+| Conv, ConvTranspose with an open number of taps; LSTM, GRU, RNN with an open number of units | kernels are written \
+out for them; where weights of known sizes are computed, or the number of input channels or features is open, there is \
+code |
+| LSTM, GRU, RNN whose two directions have different activations | one time loop does both; no exporter writes these |
+| Resize, linear and cubic: of double, and of integers of 32 and 64 bits | sums of float32 would not be exact; images \
+are float or of 8 bits |
+| GatherElements, ScatterElements, Pad of more than 8 axes, index tuples of more than 8 elements, GridSample over more \
+than three axes, Col2Im and pooling as well | kernels have that many loops, and exporters \
+write up to 6 axes |
+| operators that a user registers without an expression | they are Python functions |
+
+A value of a type or rank with no kernel is evaluated on NumPy alone: what is before and behind it is compiled
+([starting.md](starting.md), `jitonnx explain` says which nodes it is and why).
+"""
+
 
 def schemas() -> dict[tuple[str, str], dict[int, Any]]:
     """All of ONNX's schemas: by domain and name, by version."""
@@ -76,7 +104,7 @@ def page() -> str:
             head = "| operator | versions | compiled | evaluated | refused |\n|---|---|---|---|---|"
             lines.append(f"\n## {domain or 'ai.onnx'}\n\n{head}\n" + "\n".join(rows) + "\n")
     total = f"\nOf {counts[1]} operator versions {counts[0]} are loaded.\n"
-    return HEAD + total + "".join(lines)
+    return HEAD + total + "".join(lines) + REASONS
 
 
 def row(domain: str, name: str, versions: Mapping[int, Any], cases: Sequence[Case], counts: list[int]) -> str:

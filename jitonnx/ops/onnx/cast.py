@@ -45,7 +45,7 @@ class _Cast(Operator):
             return x
         if x.dtype in _PLAIN and dtype in _PLAIN:
             if x.dtype in FLOATS and dtype in INTEGERS:
-                return to.map(_truncated(e.operand(0, x.dtype), dtype), x)
+                return to.map(truncated(e.operand(0, x.dtype), dtype), x)
             return to.cast(x, dtype)
         (result,) = to.host(self, inputs, (TensorType(dtype, x.shape),))
         return result
@@ -177,18 +177,18 @@ def _truncate(x: np.ndarray, dtype: DType) -> np.ndarray:
     return narrow.astype(dtype.numpy) if dtype in INTEGERS else _low_bits(narrow, dtype)
 
 
-def _truncated(x: e.Expr, dtype: DType) -> e.Expr:
-    """`_truncate` as an expression; a cast alone leaves numbers out of range open."""
+def truncated(x: e.Expr, dtype: DType) -> e.Expr:
+    """A float as an integer, as `cast_array` has it; a cast alone leaves numbers out of range open."""
     if dtype is DType.UINT64:
         upper = x >= 2.0**63
-        return e.where(upper, e.cast(x, dtype), e.cast(_truncated(x, DType.INT64), dtype))
+        return e.where(upper, e.cast(x, dtype), e.cast(truncated(x, DType.INT64), dtype))
     if dtype is DType.UINT32:
-        return e.cast(_truncated(x, DType.INT64), dtype)
+        return e.cast(truncated(x, DType.INT64), dtype)
     if dtype in (DType.INT64, DType.INT32):
         bits = 63 if dtype is DType.INT64 else 31
         inside = e.logical_and(x >= -(2.0**bits), x < 2.0**bits)  # false for NaN, too
         return e.where(inside, e.cast(x, dtype), -(2**bits))
-    return e.cast(_truncated(x, DType.INT32), dtype)
+    return e.cast(truncated(x, DType.INT32), dtype)
 
 
 def _low_bits(x: np.ndarray, dtype: DType) -> np.ndarray:

@@ -9,11 +9,13 @@ import numpy as np
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.assumptions import demand_equal
+from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType, broadcast_shapes
 from jitonnx.ops.base import SUMMABLE, factor, lower_products, same_dtype, widen
+from jitonnx.ops.onnx.cast import convert, truncated
 
 PIECE_BYTES = 1 << 20
 """Of a matrix that is copied to be multiplied: a part of the second-level cache."""
@@ -87,22 +89,35 @@ class Gemm(Operator):
             y = y * self.alpha
         if c is not None and self.beta != 0:
             y = y + (widen(c) if self.beta == 1 else widen(c) * self.beta)
-        return y.astype(a.dtype, copy=False)
+        return convert(y, of_numpy(a.dtype))
 
     def lower(self, to: Lowering, a: Value, b: Value, c: Value | None = None) -> Value:
-        if a.dtype.is_integer and (self.alpha != 1 or self.beta not in (0, 1)):  # multiplied as floats, and cut off
-            return to.host(self, (a, b, c), (self.infer(a, b, c),))[0]
-        return self._lower(to, a, b, c)  # type: ignore[no-any-return]
+        if not a.dtype.is_integer or (self.alpha == 1 and self.beta in (0, 1)):
+            return self._lower(to, a, b, c)  # type: ignore[no-any-return]
+        product = self._product(to, a, b)  # scaled in double, and cut off
+        values = [product] if c is None else [product, c]
+        doubles = [e.cast(e.operand(i, a.dtype), DType.DOUBLE) for i in range(len(values))]
+        return to.map(truncated(self._sum(*doubles), a.dtype), *values)
 
     @lower_products
     def _lower(self, to: Lowering, a: Value, b: Value, c: Value | None) -> Value:
+        values = [self._multiplied(to, a, b), *([] if c is None or self.beta == 0 else [c])]
+        if len(values) == 1 and self.alpha == 1:
+            return values[0]
+        return to.map(self._sum(*(e.operand(i, a.dtype) for i in range(len(values)))), *values)
+
+    @lower_products
+    def _product(self, to: Lowering, a: Value, b: Value) -> Value:
+        return self._multiplied(to, a, b)
+
+    def _multiplied(self, to: Lowering, a: Value, b: Value) -> Value:
         left = to.transpose(a, (1, 0)) if self.transA else a
         right = to.transpose(b, (1, 0)) if self.transB else b
-        product = to.matmul(left, right)
-        scaled = _scaled(e.operand(0, a.dtype), self.alpha)
-        if c is not None and self.beta != 0:
-            return to.map(scaled + _scaled(e.operand(1, a.dtype), self.beta), product, c)
-        return product if self.alpha == 1 else to.map(scaled, product)
+        return to.matmul(left, right)
+
+    def _sum(self, product: e.Expr, c: e.Expr | None = None) -> e.Expr:
+        scaled = _scaled(product, self.alpha)
+        return scaled if c is None or self.beta == 0 else scaled + _scaled(c, self.beta)
 
 
 def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,11 +12,12 @@ from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.assumptions import demand_some
-from jitonnx.ir.dtypes import DType
+from jitonnx.ir.dims import maximum, product
+from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
 from jitonnx.ir.raw import RawNode
-from jitonnx.ir.types import TensorType
+from jitonnx.ir.types import TensorType, contents_array
 from jitonnx.ops.base import (
     NUMBERS,
     SUMMABLE,
@@ -26,6 +28,7 @@ from jitonnx.ops.base import (
     open_like,
     via_float32,
 )
+from jitonnx.ops.onnx.cast import convert, truncated
 
 _KERNEL_TYPES = frozenset({DType.FLOAT, DType.DOUBLE, DType.INT32, DType.INT64})
 _ORDERED, _WRAPPING = ("max", "min"), ("sum", "prod", "sum_square", "l1")
@@ -77,7 +80,7 @@ class _Reduce(Operator):
     @via_float32
     def evaluate(self, data: np.ndarray, axes: np.ndarray | None = None) -> np.ndarray:
         over = self._axes(data.ndim, None if axes is None else axes.ravel().tolist())
-        return np.asarray(self._reduce(data, over, bool(self.keepdims))).astype(data.dtype)
+        return convert(np.asarray(self._reduce(data, over, bool(self.keepdims))), of_numpy(data.dtype))
 
     def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
         raise NotImplementedError
@@ -90,9 +93,31 @@ class _Reduce(Operator):
                 nothing = self._reduce(np.empty(0, data.dtype.numpy), (0,), False)
             return to.fill(e.constant(nothing.item(), data.dtype), self.infer(data, axes).shape)  # type: ignore[arg-type]
         wide = None if self.kind in _OF_FLOATS and data.dtype.is_integer else _widened(to, data, self.kind)
-        if wide is None:  # norms and logarithms of integers, means of those that no signed one holds
-            return to.host(self, (data, axes), (self.infer(data, axes),))[0]
-        return _narrowed(to, to.reduce(self.kind, wide, over, bool(self.keepdims)), data.dtype, self.kind)
+        if wide is None:
+            return self._lower_integers(to, data, over)
+        kind = "sum" if self.kind == "l1" and data.dtype is DType.UINT64 else self.kind
+        return _narrowed(to, to.reduce(kind, wide, over, bool(self.keepdims)), data.dtype, kind)
+
+    def _lower_integers(self, to: Lowering, data: Value, axes: tuple[int, ...]) -> Value:
+        """Of integers what kernels for them do not give: norms, logarithms, means of what no signed type holds."""
+        raise NotImplementedError
+
+    def _of_total(
+        self,
+        to: Lowering,
+        addend: e.Expr,
+        data: Value,
+        axes: tuple[int, ...],
+        function: Callable[[e.Expr], e.Expr],
+    ) -> Value:
+        """function of the sum of `addend`, an expression of the elements, in double; cut off to the operator's type.
+
+        Sums are of 64 bits, signed or not as the elements are.
+        """
+        total = to.reduce("sum", to.map(e.cast(addend, DType.INT64), data), axes, bool(self.keepdims))
+        unsigned = data.dtype in (DType.UINT32, DType.UINT64)
+        summed = e.cast(e.operand(0, DType.INT64), DType.UINT64 if unsigned else DType.INT64)
+        return to.map(truncated(function(e.cast(summed, DType.DOUBLE)), data.dtype), total)
 
 
 class ReduceL1(_Reduce):
@@ -114,6 +139,10 @@ class ReduceL2(_Reduce):
     def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
         return np.sqrt(np.square(x).sum(axis=axes, keepdims=keepdims))
 
+    def _lower_integers(self, to: Lowering, data: Value, axes: tuple[int, ...]) -> Value:
+        element = e.operand(0, data.dtype)
+        return self._of_total(to, element * element, data, axes, e.sqrt)
+
 
 class ReduceLogSum(_Reduce):
     """The logarithm of the sum."""
@@ -123,6 +152,9 @@ class ReduceLogSum(_Reduce):
 
     def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
         return np.log(x.sum(axis=axes, keepdims=keepdims))
+
+    def _lower_integers(self, to: Lowering, data: Value, axes: tuple[int, ...]) -> Value:
+        return self._of_total(to, e.operand(0, data.dtype), data, axes, e.log)
 
 
 class ReduceLogSumExp(_Reduce):
@@ -137,6 +169,11 @@ class ReduceLogSumExp(_Reduce):
         shift = np.where(np.isfinite(largest), largest, 0)
         total = np.log(np.exp(wide - shift).sum(axis=axes, keepdims=keepdims))
         return total + (shift if keepdims else shift.reshape(total.shape))
+
+    def _lower_integers(self, to: Lowering, data: Value, axes: tuple[int, ...]) -> Value:
+        wide = to.cast(data, DType.DOUBLE)
+        result = to.reduce(self.kind, wide, axes, bool(self.keepdims))
+        return to.map(truncated(e.operand(0, DType.DOUBLE), data.dtype), result)
 
 
 class ReduceMax(_Reduce):
@@ -177,8 +214,18 @@ class ReduceMean(_Reduce):
     kind = "mean"
 
     def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
-        count = math.prod(x.shape[axis] for axis in axes)
-        return x.sum(axis=axes, keepdims=keepdims) / x.dtype.type(count)
+        count, total = math.prod(x.shape[axis] for axis in axes), x.sum(axis=axes, keepdims=keepdims)
+        if x.dtype.kind == "f":
+            return total / x.dtype.type(count)
+        count = total.dtype.type(max(count, 1))
+        return total // count + ((total < 0) & (total % count != 0))
+
+    def _lower_integers(self, to: Lowering, data: Value, axes: tuple[int, ...]) -> Value:
+        count = maximum(product(data.shape[axis] for axis in axes), 1)
+        number = to.cast(to.dimensions(contents_array((count,), ())), data.dtype)
+        total = to.reduce("sum", to.cast(data, DType.INT64), axes, bool(self.keepdims))
+        summed = e.cast(e.operand(0, DType.INT64), data.dtype)
+        return to.map(summed / e.operand(1, data.dtype), total, number)
 
 
 class ReduceProd(_Reduce):
@@ -271,13 +318,14 @@ class ArgMin(_ArgReduce):
 def _widened(to: Lowering, x: Value, kind: str) -> Value | None:
     """x in an element type that the kernels reduce, which gives the same results; None if there is none.
 
-    Small integers and truth are int32, uint32 is int64. Of uint64, sums and products wrap around as those of int64 do,
-    and order is that of int64 once the highest bit is turned.
+    Small integers and truth are int32, uint32 is int64, and so is int32 where the mean fits but the sum may not. Of
+    uint64, sums and products wrap around as those of int64 do, and order is that of int64 once the highest bit is
+    turned.
     """
-    if x.dtype in _KERNEL_TYPES:
+    if x.dtype in _KERNEL_TYPES and not (x.dtype is DType.INT32 and kind == "mean"):
         return x
     if x.dtype is not DType.UINT64:
-        return to.cast(x, DType.INT64 if x.dtype is DType.UINT32 else DType.INT32)
+        return to.cast(x, DType.INT64 if x.dtype in (DType.INT32, DType.UINT32) else DType.INT32)
     if kind in _WRAPPING:
         return to.cast(x, DType.INT64)
     return _turned(to, to.cast(x, DType.INT64)) if kind in _ORDERED else None

@@ -191,12 +191,31 @@ class Resize(Operator):
         sizes: Value | None = None,
     ) -> Any:
         """Elements that are merely moved, and small integers, whose sums float32 holds, are resampled in float32."""
+        moved = self.mode == "nearest" and self.coordinate_transformation_mode != "tf_crop_and_resize"
+        if moved and (x.dtype.is_integer or x.dtype is DType.BOOL) and x.dtype not in _SMALL:
+            return self._lower_parts(to, x, roi, scales, sizes)
         if x.dtype not in _SMALL:
-            return self._lower_floating(to, x, roi, scales, sizes)  # larger integers are left to NumPy's float64
+            return self._lower_floating(to, x, roi, scales, sizes)  # sums of larger integers: NumPy
         y = as_tuple(self._lower_floating(to, to.cast(x, DType.FLOAT), roi, scales, sizes))[0]
         limits, element = np.iinfo(x.dtype.numpy), e.operand(0, DType.FLOAT)
         within = e.minimum(e.maximum(element, float(limits.min)), float(limits.max))
         return to.map(e.cast(within, x.dtype), y)
+
+    def _lower_parts(
+        self, to: Lowering, x: Value, roi: Value | None, scales: Value | None, sizes: Value | None
+    ) -> Value:
+        """Elements that are moved and that float32 does not hold: their parts of 16 bits are moved."""
+        dtype = x.dtype if x.dtype.is_integer else DType.UINT8
+        whole = to.cast(x, dtype)
+        element, parts = e.operand(0, dtype), []
+        for i in range(max(1, dtype.itemsize // 2)):
+            part = e.bitwise_and(e.shift_right(element, 16 * i), 0xFFFF) if dtype.itemsize > 1 else element
+            floats = to.map(e.cast(part, DType.FLOAT), whole)
+            parts.append(as_tuple(self._lower_floating(to, floats, roi, scales, sizes))[0])
+        result = e.cast(e.operand(0, DType.FLOAT), dtype)
+        for i in range(1, len(parts)):
+            result = e.bitwise_or(result, e.shift_left(e.cast(e.operand(i, DType.FLOAT), dtype), 16 * i))
+        return to.cast(to.map(result, *parts), x.dtype)
 
     @lower_floating
     def _lower_floating(

@@ -218,7 +218,7 @@ def scatter_nd(planner: Planner, group: Group, statement: Statement) -> None:
     assert isinstance(computation, c.ScatterND)
     indices, updates, out = _scatter_operands(planner, statement)
     width = indices.shape[-1]
-    if not isinstance(width, int) or width > MAX_RANK:
+    if not isinstance(width, int) or width > MAX_RANK:  # as for GatherND
         planner.unplannable(f"its index tuples have {width} elements")
     sizes = ScatterRowsGiven(
         count=product(indices.shape[:-1]),

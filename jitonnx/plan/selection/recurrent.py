@@ -35,8 +35,9 @@ def recurrent(planner: Planner, group: Group, statement: Statement) -> None:
     x, w, r, b, lengths, initial_h, initial_c, peepholes = (*statement.inputs, *[None] * 8)[:8]
     assert x is not None and w is not None and r is not None
     directions, hidden = w.shape[0], computation.hidden
-    if not isinstance(directions, int) or not known((*w.shape, *r.shape)):
-        planner.unplannable("only a run tells how large its weights are, and the time loop is made for them")
+    if not isinstance(directions, int) or not known(r.shape):
+        # Neither `hidden_size` nor a weight that is there says it.
+        planner.unplannable("only a run tells how many units it has, and the time loop is made for them")
     each = len(computation.activations) // directions
     if any(
         computation.activations[d * each : (d + 1) * each] != computation.activations[:each] for d in range(directions)
