@@ -28,24 +28,24 @@ _SIZES = {"l1": 16 << 10, "l3": 6 << 20, "memory": 96 << 20}
 """Bytes to read of each: in the first-level cache; beyond any second-level one; beyond most third-level ones."""
 
 
-def calibrated(vector_bytes: int) -> Core:
-    """What the cores of this machine do with vectors of so many bytes."""
+def calibrated(vector_bytes: int, vector_registers: int) -> Core:
+    """What the cores of this machine do with so many vectors of so many bytes."""
     if os.environ.get(SWITCH) == "0":
         return HALF_WIDTH
     identity = cpu_identity()
     if identity is None:
-        return _measured(vector_bytes)
+        return _measured(vector_bytes, vector_registers)
     cache, key = KernelCache(), f"core {vector_bytes} {identity}"
     kept = cache.get(key)
     if kept is not None:
         fmas, loads, l3_bytes, memory_bytes = kept.decode().split()
         return Core(int(fmas), int(loads), float(l3_bytes), float(memory_bytes))
-    core = _measured(vector_bytes)
+    core = _measured(vector_bytes, vector_registers)
     cache.put(key, " ".join(map(str, core)).encode())
     return core
 
 
-def _measured(vector_bytes: int) -> Core:
+def _measured(vector_bytes: int, vector_registers: int) -> Core:
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -53,7 +53,7 @@ def _measured(vector_bytes: int) -> Core:
     machine = llvm.Target.from_default_triple().create_target_machine(
         cpu=described().name, features=described().features, opt=3
     )
-    lanes, chains = vector_bytes // 4, 24 if vector_bytes == 64 else 12
+    lanes, chains = vector_bytes // 4, vector_registers * 3 // 4
     text = fma_ir("one", lanes, 1) + fma_ir("many", lanes, chains, declare=False) + read_ir("read", lanes)
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
     engine.finalize_object()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from jitonnx.runtime.cpu import cpu_info
+from jitonnx.runtime.cpu import cpu_info, this_machine
 
 
 class Core(NamedTuple):
@@ -52,16 +52,17 @@ def core_named(cpu: str) -> Core:
     return _NAMED.get(cpu, HALF_WIDTH)
 
 
-def core_of_host(vector_bytes: int, l2_bytes: int) -> Core:
-    """What the cores of this machine are: by vendor and family where those are known, else as measured once."""
-    info = cpu_info()
+def core_of_host(vector_bytes: int, vector_registers: int, l2_bytes: int) -> Core:
+    """What the cores of this machine are: by vendor and family where those are known, else as measured once (all that
+    are not of x86-64)."""
+    info = cpu_info() if this_machine()[0] == "x86_64" else {}
     vendor, family = info.get("vendor_id", ""), info.get("cpu family", "")
     known = _known(vendor, family, vector_bytes, l2_bytes)
     if known is not None:
         return known
     from jitonnx.calibration import calibrated  # rarely needed, and it imports LLVM
 
-    return calibrated(vector_bytes)
+    return calibrated(vector_bytes, vector_registers)
 
 
 def _known(vendor: str, family: str, vector_bytes: int, l2_bytes: int) -> Core | None:

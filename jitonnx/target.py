@@ -7,7 +7,6 @@ Imports LLVM only to ask it about a CPU for the first time.
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -31,6 +30,8 @@ _CPUS_WITH_AVX_VNNI = ("alderlake",)
 _CPUS_WITH_AVX2 = ("x86-64-v3", "haswell", "broadwell", "skylake", "alderlake", "znver1", "znver2", "znver3")
 _CPUS_WITH_SSE = ("x86-64-v2",)
 _ARM = ("aarch64", "arm64")
+_CPUS_WITH_DOT_PRODUCTS = ("neoverse-n1", "neoverse-v1", "neoverse-n2", "neoverse-v2", "apple-m1")
+_CPUS_OF_ARM = ("cortex-a72", *_CPUS_WITH_DOT_PRODUCTS)
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class Target:
     l3_bytes: int
     core: Core
     """What its execution units and caches do in a cycle."""
+    architecture: str = this_machine()[0]
+    """As `os.uname().machine` has it."""
 
     def lanes(self, itemsize: int) -> int:
         """Elements of `itemsize` bytes in one vector register."""
@@ -65,7 +68,17 @@ class Target:
     @property
     def converts_halves(self) -> bool:
         """Whether it has instructions between float16 and float32: F16C on x86, which all CPUs with AVX2 have."""
-        return self._has("f16c", self.cpu in _CPUS_WITH_AVX2 + _CPUS_WITH_AVX512 or _on_arm())
+        return self.on_arm or self._has("f16c", self.cpu in _CPUS_WITH_AVX2 + _CPUS_WITH_AVX512)
+
+    @property
+    def foreign(self) -> bool:
+        """Whether it is of another architecture than this machine: its code can be read here, but not run."""
+        return self.architecture != this_machine()[0]
+
+    @property
+    def on_arm(self) -> bool:
+        """Whether it is a 64-bit ARM: NEON, which is 32 registers of 16 bytes."""
+        return self.architecture in _ARM
 
     @property
     def described(self) -> str:
@@ -81,13 +94,15 @@ class Target:
     @property
     def integer_products(self) -> str:
         """How 8-bit integers are best multiplied and summed in 32 bits; see `jitonnx.kernels.integer.spec.GROUPS`."""
+        if self.on_arm:
+            return "signed dot" if self._has("dotprod", self.cpu in _CPUS_WITH_DOT_PRODUCTS) else "words"
         if self.vector_bytes == 64 and self._has("amx-int8", False):
             return "tiles"
         if self.vector_bytes == 64:
             dot = self._has("avx512vnni", self.cpu in _CPUS_WITH_VNNI)
         else:
             dot = self.vector_bytes == 32 and self._has("avxvnni", self.cpu in _CPUS_WITH_AVX_VNNI)
-        return "dot" if dot else "words" if _on_arm() else "pairs"
+        return "dot" if dot else "pairs"
 
     @property
     def shifts_pairs(self) -> bool:
@@ -119,45 +134,52 @@ def host() -> Target:
     """The CPU this process runs on."""
     name, features = described()
     listed = features.split(",")
-    width, registers = _vectors("+avx512f" in listed, "+avx2" in listed)
+    on_arm = this_machine()[0] in _ARM
+    width, registers = _NEON if on_arm else _vectors("+avx512f" in listed, "+avx2" in listed)
     caches = _caches()
-    return Target(name, features, width, registers, *caches, core_of_host(width, caches[1]))
+    return Target(name, features, width, registers, *caches, core_of_host(width, registers, caches[1]))
 
 
 @functools.cache
 def named(cpu: str) -> Target:
     """A CPU by LLVM's name ("haswell", "x86-64-v3", "host"), with this machine's cache sizes.
 
-    ValueError for a name that is not known, and for one of another architecture, whose code LLVM does not make here.
+    ValueError for a name that is not known, and for one of another architecture, whose code is not loaded here.
     """
     if cpu == "host":
         return host()
-    made, here = x86_64(cpu), this_machine()[0]
-    if here != "x86_64":
-        raise ValueError(f"CPU {cpu!r} is one of x86-64, and this machine is {here}; code is made for 'host' here")
+    made = of_any_architecture(cpu)
+    if made.foreign:
+        kind, here = ("AArch64" if made.on_arm else "x86-64"), this_machine()[0]
+        raise ValueError(f"CPU {cpu!r} is one of {kind}, and this machine is {here}; code is made for 'host' here")
     return made
 
 
-def x86_64(cpu: str) -> Target:
-    """A CPU of x86-64 by LLVM's name, on any machine, and with its cache sizes. ValueError for an unknown one."""
+def of_any_architecture(cpu: str) -> Target:
+    """A CPU by LLVM's name, on any machine, and with its cache sizes: to plan for, and to read code for it.
+
+    ValueError for an unknown one.
+    """
+    if cpu in _CPUS_OF_ARM:
+        here = this_machine()[0]
+        return Target(cpu, "", *_NEON, *_caches(), core_named(cpu), here if here in _ARM else _ARM[0])
     if cpu not in _CPUS_WITH_AVX512 + _CPUS_WITH_AVX2 + _CPUS_WITH_SSE:
-        known = ", ".join(("host", *_CPUS_WITH_SSE, *_CPUS_WITH_AVX2, *_CPUS_WITH_AVX512))
+        known = ", ".join(("host", *_CPUS_WITH_SSE, *_CPUS_WITH_AVX2, *_CPUS_WITH_AVX512, *_CPUS_OF_ARM))
         raise ValueError(f"CPU {cpu!r} is not known; choose one of: {known}")
     width, registers = _vectors(cpu in _CPUS_WITH_AVX512, cpu not in _CPUS_WITH_SSE)
     # LLVM prefers 256-bit registers on some AVX-512 CPUs; our kernels choose the width themselves.
-    return Target(cpu, "-prefer-256-bit" if width == 64 else "", width, registers, *_caches(), core_named(cpu))
+    features = "-prefer-256-bit" if width == 64 else ""
+    return Target(cpu, features, width, registers, *_caches(), core_named(cpu), "x86_64")
+
+
+_NEON = 16, 32
 
 
 def _vectors(avx512: bool, avx2: bool) -> tuple[int, int]:
+    """Bytes of a vector register of x86, and how many there are."""
     if avx512:
         return 64, 32
-    if avx2:
-        return 32, 16
-    return 16, 32 if _on_arm() else 16
-
-
-def _on_arm() -> bool:
-    return os.uname().machine in _ARM
+    return (32, 16) if avx2 else (16, 16)
 
 
 def _caches() -> tuple[int, int, int]:

@@ -37,19 +37,19 @@ def test_unknown_cores_are_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setenv("JITONNX_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(cores, "cpu_info", lambda: {"vendor_id": "Another"})
     monkeypatch.setattr(calibration, "cpu_identity", lambda: "another")
-    found = cores.core_of_host(host().vector_bytes, host().l2_bytes)
+    found = cores.core_of_host(host().vector_bytes, host().vector_registers, host().l2_bytes)
     assert found.fmas in range(1, 9)
     assert found.loads in range(1, 9)
     assert 0 < found.memory_bytes < 1000
     assert 0 < found.l3_bytes < 1000
     monkeypatch.delattr(calibration, "_measured")
-    assert cores.core_of_host(host().vector_bytes, host().l2_bytes) == found
+    assert cores.core_of_host(host().vector_bytes, host().vector_registers, host().l2_bytes) == found
 
 
 def test_nothing_is_measured_where_choices_are_to_be_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(calibration.SWITCH, "0")
     monkeypatch.delattr(calibration, "_measured")
-    assert calibration.calibrated(64) == HALF_WIDTH
+    assert calibration.calibrated(64, 32) == HALF_WIDTH
 
 
 def test_the_microkernels_do_what_is_counted() -> None:

@@ -6,6 +6,7 @@ import functools
 
 import llvmlite.binding as llvm
 
+from jitonnx.kernels.language.module import triple_of
 from jitonnx.target import Target
 
 llvm.initialize_native_target()
@@ -15,7 +16,10 @@ llvm.initialize_native_asmprinter()
 @functools.cache
 def _machine(target: Target) -> llvm.TargetMachine:
     # Position independent: an artifact maps code wherever it lands, and a loader may put kernels far from libc.
-    triple = llvm.Target.from_triple(llvm.get_process_triple())
+    if target.foreign:
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+    triple = llvm.Target.from_triple(triple_of(target))
     return triple.create_target_machine(cpu=target.cpu, features=target.features, opt=3, reloc="pic", codemodel="small")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+import struct
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,8 +20,11 @@ from .cache import KernelCache
 _CPUINFO = Path("/proc/cpuinfo")
 _CPUINFO_BYTES = 16 << 10
 """More than the part for one CPU takes; the rest repeats it for the others."""
-_TELLING = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags")
-"""What of it tells one kind of CPU from another."""
+_TELLING = (
+    *("vendor_id", "cpu family", "model", "model name", "stepping", "flags"),
+    *("CPU implementer", "CPU variant", "CPU part", "CPU revision", "Features"),
+)
+"""What of it tells one kind of CPU from another: on x86, on ARM."""
 
 
 def _names(text: str) -> list[str]:
@@ -66,6 +70,15 @@ _ON_REQUEST = frozenset(
 )
 """Features whose instructions LLVM emits only for intrinsics that few kernels use or none: a CPU without them will do
 where none does. (None belong to avx10.1, a name for parts of AVX-512 that are listed beside it.)"""
+
+_AUXILIARY = Path("/proc/self/auxv")
+_HWCAP, _HWCAP2 = 16, 26
+_OF_AARCH64 = {
+    **{"lse": (_HWCAP, 8), "fullfp16": (_HWCAP, 10), "rdm": (_HWCAP, 12), "dotprod": (_HWCAP, 20)},
+    **{"fp16fml": (_HWCAP, 23), "i8mm": (_HWCAP2, 13), "bf16": (_HWCAP2, 14)},
+}
+"""Features of AArch64 that LLVM does not look for on Linux but takes from the CPU's name, which it may not know, nor an
+emulator tell: the entry and the bit of the auxiliary vector (getauxval) that say whether they are there."""
 
 _ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
 """A system call of Linux on x86-64, its code to ask for the use of a part of the CPU's state, and its tiles as one."""
@@ -150,8 +163,8 @@ def cpu_needed(name: str, features: str, vector_bytes: int, used: Iterable[str] 
     none, those that a CPU of the name has.
     """
     listed = [feature[1:] for feature in features.split(",") if feature.startswith("+")]
-    if this_machine()[0] != "x86_64":  # goes by the name alone
-        listed = []
+    if this_machine()[0] != "x86_64":  # goes by the name, which LLVM has from the kind of core, and what it cannot tell
+        listed = sorted({name for name in listed if name in _OF_AARCH64} | set(used))
     elif not listed and name not in _NAMED:
         raise ValueError(f"what a CPU {name!r} has is not known; choose one of: host, {', '.join(_NAMED)}")
     else:
@@ -193,10 +206,12 @@ def _linux_flags() -> frozenset[str]:
 
 
 def cpu_identity() -> str | None:
-    """What tells this CPU from others, for keys of what is kept; None where Linux does not say (on other systems, and
-    on architectures without flags)."""
+    """What tells this CPU from others, for keys of what is kept; None where Linux does not say and on other systems."""
     found = {name: value for name, value in cpu_info().items() if name in _TELLING}
-    return repr(found) if "flags" in found else None
+    if "flags" not in found and "Features" not in found:
+        return None
+    architecture = this_machine()[0]  # an emulator of programs may tell the CPU that it runs on
+    return repr(found) if architecture == "x86_64" else f"{architecture} {found!r}"
 
 
 def cpu_info() -> dict[str, str]:
@@ -251,4 +266,19 @@ def description_key() -> str | None:
 def _asked_of_llvm() -> Described:
     import llvmlite.binding as llvm
 
-    return Described(llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
+    features = llvm.get_host_cpu_features()
+    listed = [features.flatten(), *(f"+{name}" for name in sorted(_found_on_aarch64()) if name not in features)]
+    return Described(llvm.get_host_cpu_name(), ",".join(filter(None, listed)))
+
+
+def _found_on_aarch64() -> set[str]:
+    """Those of `_OF_AARCH64` that Linux says to be there; none on other systems and architectures."""
+    if this_machine() != ("aarch64", "linux"):
+        return set()
+    try:
+        data = _AUXILIARY.read_bytes()
+    except OSError:
+        return set()
+    words = struct.unpack(f"={len(data) // 8}Q", data[: len(data) // 8 * 8])
+    entries = dict(zip(words[::2], words[1::2], strict=True))
+    return {name for name, (entry, bit) in _OF_AARCH64.items() if entries.get(entry, 0) >> bit & 1}

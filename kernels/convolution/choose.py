@@ -78,7 +78,7 @@ def choose_convolution(
         )
     merged = _merged_groups(groups, out_channels, lanes)
     own, own_outputs = channels // groups * merged, out_channels // groups * merged
-    tile_rows, pixels, vectors = _tile_shape(own_outputs, out_size, lanes, target.vector_registers)
+    tile_rows, pixels, vectors = _tile_shape(own_outputs, out_size, target)
     layout, step, tap_step = "blocked", CHANNEL_BLOCK, 1
     if not channels_last or (own <= 4 and dilations[1] != 1):
         layout, step, tap_step = "planar", strides[1], dilations[1]
@@ -89,7 +89,7 @@ def choose_convolution(
     if layout == "blocked" and max(dilations) > 1 and None not in sizes:
         live = [Taps(taps, -(pad or 0), *steps).live(size or 0) for taps, pad, *steps, size in axes]
         tile = (tile_rows, pixels, vectors)
-        tile_rows, pixels, vectors, far_taps = _dilated_tile(live, tile, own_outputs, lanes, target.vector_registers)
+        tile_rows, pixels, vectors, far_taps = _dilated_tile(live, tile, own_outputs, target)
     near = target.steps_near() if layout == "blocked" else 0  # whatever the panel's size: few kernels for a model
     row = (layout, step, tap_step, far_taps)
     return DirectSpec(lanes, pixels, vectors, tile_rows, *row, merged, target.l2_bytes, near=near)
@@ -212,7 +212,7 @@ def choose_transposed(
     lanes = target.lanes(4)
     merged = _merged_groups(groups, out_channels, lanes)
     phase_width = None if out_size[1] is None else -(-out_size[1] // strides[1])
-    _, pixels, vectors = _tile_shape(out_channels // groups * merged, (1, phase_width), lanes, target.vector_registers)
+    _, pixels, vectors = _tile_shape(out_channels // groups * merged, (1, phase_width), target)
     return TransposedSpec(lanes, pixels, vectors, merged_groups=merged, l2_bytes=target.l2_bytes, strides=strides)
 
 
@@ -254,21 +254,34 @@ def _merged_groups(groups: int, out_channels: int, lanes: int) -> int:
     return max((n for n in range(1, groups + 1) if groups % n == 0 and n * outputs <= lanes), default=1)
 
 
-def _tile_shape(
-    out_channels: int, out_size: tuple[int | None, int | None], lanes: int, registers: int
-) -> tuple[int, int, int]:
+def _most_pixels(target: Target) -> dict[int, int]:
+    """How many pixels a tile has at most by its number of vectors, the first of which is preferred.
+
+    Sums and weights stay in registers. With AVX-512 the multiply-add spreads the input; with 16 registers one more
+    holds it spread; NEON multiplies by an element of a register, of which LLVM has several loaded ahead.
+    """
+    if target.vector_bytes == 64:
+        return {2: 14, 3: 9, 1: 28}
+    return {2: 12, 3: 8, 1: 24} if target.vector_registers >= 32 else {2: 6, 3: 4, 1: 12}
+
+
+def _load_share(target: Target) -> float:
+    """What a load costs beside a multiply-add: more with narrow vectors, of which a core multiplies twice as many a
+    cycle."""
+    return 0.1 if target.vector_bytes == 64 else 0.3
+
+
+def _tile_shape(out_channels: int, out_size: tuple[int | None, int | None], target: Target) -> tuple[int, int, int]:
     """(rows, pixels, vectors) of the tile that takes the least time, by a rough count.
 
-    rows * pixels * vectors sums and `vectors` weights stay in registers; with 16 registers one more holds the spread
-    input, with 32 (AVX-512) the multiply-add spreads it. A row of tiles is cut evenly: 32 pixels are 3 * 11, not
-    2 * 14 + 4. Rows that fill half a tile or less share one. The count: multiply-adds, those for padding included, and
-    a share for loads, larger with narrow vectors, of which a core does twice as many multiply-adds a cycle; then fewer
-    than 10 sums leave it waiting for results.
+    rows * pixels * vectors sums stay in registers (`_most_pixels`). A row of tiles is cut evenly: 32 pixels are 3 * 11,
+    not 2 * 14 + 4. Rows that fill half a tile or less share one. The count: multiply-adds, those for padding included,
+    and a share for loads; with narrow vectors, fewer than 10 sums leave a core waiting for results.
     """
     height, width = out_size
-    wide = registers >= 32
+    wide, share, lanes = target.vector_bytes == 64, _load_share(target), target.lanes(4)
     costs = {}
-    for vectors, most in ((2, 14), (3, 9), (1, 28)) if wide else ((2, 6), (3, 4), (1, 12)):
+    for vectors, most in _most_pixels(target).items():
         pixels, columns = most, 1.0
         if width is not None:
             tiles = -(-max(width, 1) // most)
@@ -277,7 +290,7 @@ def _tile_shape(
         rows = 1 if width is None else max(1, min(most // pixels, height or 1))
         sums = rows * pixels * vectors
         loads = (rows * pixels + vectors) / sums
-        time = -(-out_channels // (vectors * lanes)) * vectors * columns * (1 + loads * (0.1 if wide else 0.3))
+        time = -(-out_channels // (vectors * lanes)) * vectors * columns * (1 + loads * share)
         time *= 1.0 if vectors == 2 else 1.02  # few different kernels in a model
         costs[rows, pixels, vectors] = time if wide else time * max(1.0, 10 / sums)
     return min(costs, key=lambda shape: costs[shape])
@@ -287,8 +300,7 @@ def _dilated_tile(
     live: Sequence[Sequence[frozenset[int]]],
     dense: tuple[int, int, int],
     out_channels: int,
-    lanes: int,
-    registers: int,
+    target: Target,
 ) -> tuple[int, int, int, bool]:
     """(rows, pixels, vectors, far_taps) for a dilated convolution; live: the taps of every output row and column.
 
@@ -297,7 +309,7 @@ def _dilated_tile(
     taps, where a step of fewer than 6 pixels waits for its weights. Cut tiles must save a tenth: they are a kernel of
     their own.
     """
-    share = 0.1 if registers >= 32 else 0.3
+    share, lanes = _load_share(target), target.lanes(4)
 
     def step(rows: int, pixels: int, vectors: int) -> float:
         sums = rows * pixels
@@ -310,10 +322,9 @@ def _dilated_tile(
         return columns * (whole * step(rows, pixels, vectors) + single * step(1, pixels, vectors))
 
     runs = [[(len(taps), len(list(same))) for taps, same in groupby(axis)] for axis in live]
-    most = {2: 14, 3: 9, 1: 28} if registers >= 32 else {2: 6, 3: 4, 1: 12}
     shapes = [
         (rows, pixels, vectors)
-        for vectors, sums in most.items()
+        for vectors, sums in _most_pixels(target).items()
         for rows in (1, 2, 3, 4)
         for pixels in range(1, sums // rows + 1)
     ]

@@ -18,7 +18,11 @@ def zero_point(code: Code, spec: IntegerSpec) -> Traced:
     """The number that x's 0 is gathered as, in a type that holds it."""
     element = types.int8 if spec.signed else types.uint8
     zero = code.buffer(1, element).load(0) if spec.shifted else code.number(element, 0)
-    return Traced(code.builder, types.uint8, (zero ^ -_FLIP).value) if spec.flipped else zero
+    return (
+        Traced(code.builder, types.uint8 if spec.signed else types.int8, (zero ^ -_FLIP).value)
+        if spec.flipped
+        else zero
+    )
 
 
 def emit_gather(

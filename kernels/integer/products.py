@@ -57,6 +57,10 @@ def _added(code: Code, multiply: str, total: Traced, left: ir.Value, right: ir.V
     if multiply == "dot":
         function = declared(builder, _DOT[lanes], sums, [sums] * 3)
         return total.like(builder.call(function, [total.value, left, builder.bitcast(right, sums)]))
+    if multiply == "signed dot":
+        quads = ir.VectorType(ir.IntType(8), 4 * lanes)
+        function = declared(builder, f"llvm.aarch64.neon.sdot.v{lanes}i32.v{4 * lanes}i8", sums, [sums, quads, quads])
+        return total.like(builder.call(function, [total.value, builder.bitcast(left, quads), right]))
     if multiply == "pairs":
         pairs = ir.VectorType(ir.IntType(16), 2 * lanes)
         function = declared(builder, _PAIRS[lanes], sums, [pairs] * 2)

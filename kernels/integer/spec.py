@@ -18,10 +18,10 @@ from jitonnx.records import dataclass
 if TYPE_CHECKING:
     from jitonnx.target import Target
 
-GROUPS = {"tiles": 4, "dot": 4, "pairs": 2, "words": 1}
+GROUPS = {"tiles": 4, "dot": 4, "signed dot": 4, "pairs": 2, "words": 1}
 """How products are summed, by the best that a CPU has, and how many products of one row and column an instruction sums
-in 32 bits: matrices in tile registers (AMX), dot products of bytes (VNNI), of pairs of 16 bits (all x86), or one
-product after the other."""
+in 32 bits: matrices in tile registers (AMX), dot products of bytes (VNNI: unsigned by signed; AArch64's sdot: both
+signed), of pairs of 16 bits (all x86), or one product after the other."""
 STEP = 64
 """Elements of a row of x in a cache line and in a row of a tile: scratch rows are multiples of it."""
 TILE_BYTES = 2 * 16 * 2 * 16 * 4
@@ -29,7 +29,7 @@ TILE_BYTES = 2 * 16 * 2 * 16 * 4
 RESULTS = ("int32", "float32", "uint8", "int8")
 
 _TASKS = 16
-_TASK_PRODUCTS = {"tiles": 1 << 21, "dot": 1 << 20, "pairs": 1 << 18, "words": 1 << 17}
+_TASK_PRODUCTS = {"tiles": 1 << 21, "dot": 1 << 20, "signed dot": 1 << 19, "pairs": 1 << 18, "words": 1 << 17}
 """Products that are some 5 microseconds of work."""
 _ROWS_BYTES = 384 << 10
 """Gathered rows of a task: they are to stay in the second-level cache."""
@@ -92,8 +92,9 @@ class IntegerSpec(KernelSpec):
 
     @property
     def flipped(self) -> bool:
-        """Whether x is gathered with its sign bits flipped, as uint8: dot products of bytes want the left unsigned."""
-        return self.signed and self.multiply == "dot"
+        """Whether x is gathered with its sign bits flipped, as the other kind of bytes: dot products want the left
+        unsigned, or signed."""
+        return self.multiply == ("dot" if self.signed else "signed dot")
 
     @property
     def group(self) -> int:

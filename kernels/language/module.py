@@ -25,7 +25,7 @@ class _Module(ir.Module):
     """A module of code for one CPU."""
 
     def __init__(self, target: Target) -> None:
-        super().__init__(_triple())
+        super().__init__(triple_of(target))
         self.target = target
         self.stages: dict[tuple[Callable[..., Any], types.Type, int], ir.Function] = {}
         """The functions of stages by what they are made of (`Epilogue`)."""
@@ -43,6 +43,11 @@ def emit_module(kernel: Kernel, symbol: str, target: Target) -> llvm.ModuleRef:
     kernel(code, code.integer(begin), code.integer(end))
     code.builder.ret_void()
     return llvm.parse_assembly(str(module))
+
+
+def triple_of(target: Target) -> str:
+    """LLVM's triple of the machine: this one's, or Linux's where the CPU is of another architecture."""
+    return f"{target.architecture}-unknown-linux-gnu" if target.foreign else _triple()
 
 
 @functools.cache

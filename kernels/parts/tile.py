@@ -75,9 +75,15 @@ def emit_accumulate(
         for v in range(vectors):
             emit_prefetch(builder, builder.gep(behind, [_I64(v * lanes)]), level=1)
     source = a_at if places is None else builder.gep(a, [builder.load(builder.gep(places, [step]))])
+    # AArch64 multiplies by an element of a register. LLVM would rather load it into all elements of one, for which most
+    # of its CPUs use one of the units that multiply.
+    by_element = isinstance(element, types.Float) and builder.module.triple.startswith(("aarch64", "arm64"))
     following = []
     for r, offset in enumerate(offsets):
-        spread = splat(builder, builder.load(builder.gep(source, [offset])), lanes)
+        factor: ir.Value = builder.load(builder.gep(source, [offset]))
+        if by_element:
+            factor = _unknown(builder, factor)
+        spread = splat(builder, factor, lanes)
         if counts[-1] < lanes:
             # LLVM would fill a shorter register from memory, and the long one from that by a shuffle, instead of using
             # the low half of the long one: 14 x 24 sums reached 75 GFLOP/s on x86, with this 92.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.inner_loops import multiplying_loops
 from jitonnx.kernels.gemm.blas import BlasSpec, build_blas
 from jitonnx.kernels.gemm.choose import choose_gemm
 from jitonnx.kernels.gemm.kernel import build
@@ -387,27 +387,18 @@ def test_pack_b() -> None:
     np.testing.assert_array_equal(packed[1, 16:].reshape(2, 4), np.pad(b[1, :, 8:], ((0, 0), (0, 1))))
 
 
-@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("cpu", [*CPUS, "neoverse-n1"])
 @pytest.mark.parametrize("shape", [(128, 768), (196, 256), (784, 24), (3136, 64), (None, 768), (5, 40), (100, 16)])
 def test_gemm_tiles_stay_in_registers(cpu: str, shape: tuple[int | None, int]) -> None:
     """The loops over k hold multiply-adds of full vectors and nothing from the stack."""
     target = named(cpu)
-    loops = innermost_loops(assembly(build(choose_gemm(*shape, 256, 1, target), target.lanes(4)), target), "vfmadd")
-    register = "%zmm" if target.vector_bytes == 64 else "%ymm"
-    assert loops
+    spec = choose_gemm(*shape, 256, 1, target)
+    loops = multiplying_loops(assembly(build(spec, target.lanes(4)), target), target)
+    assert max(loop.multiply_adds for loop in loops) == spec.rows[0] * (spec.widths[0] // target.lanes(4))
     for loop in loops:
-        assert "(%rsp" not in loop and "(%rbp" not in loop, loop
-        assert register in loop
-
-
-def innermost_loops(text: str, instruction: str) -> list[str]:
-    """Stretches of assembly from a label to a jump back to it, without another label, that hold `instruction`."""
-    found = []
-    for block in re.split(r"^(?=\.L\w+:)", text, flags=re.MULTILINE):
-        label = block.partition(":")[0]
-        if instruction in block and re.search(rf"\tj\w+\t{re.escape(label)}$", block, flags=re.MULTILINE):
-            found.append(block[: block.rindex(label)])
-    return found
+        assert not loop.stack_accesses, loop.text
+        if target.on_arm:  # multiplications by an element, which is loaded alone
+            assert "ld1r" not in loop.text
 
 
 # ---------------------------------------------------------------- BLAS

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
+from bench.inner_loops import innermost_loops
 from jitonnx.kernels.integer.kernel import build
 from jitonnx.kernels.integer.spec import Given, IntegerSpec, choose
 from jitonnx.kernels.language import types
@@ -16,8 +18,8 @@ from jitonnx.kernels.language.code import Code
 from jitonnx.kernels.language.simd import convert
 from jitonnx.kernels.language.trace import Traced
 from jitonnx.target import host
-from tests.kernels.harness import Compiled
-from tests.targets import named, on_x86_64
+from tests.kernels.harness import Compiled, assembly
+from tests.targets import named
 
 TARGETS = {
     "host": host(),
@@ -160,8 +162,30 @@ def test_empty() -> None:
         assert not y.any()
 
 
-@on_x86_64
 def test_what_cpus_have() -> None:
-    names = ("x86-64-v2", "haswell", "skylake-avx512", "cascadelake", "alderlake")
-    ways = [named(name).integer_products for name in names]
-    assert ways == ["pairs", "pairs", "pairs", "dot", "dot"]
+    ways = {
+        "pairs": ("x86-64-v2", "haswell", "skylake-avx512"),
+        "dot": ("cascadelake", "alderlake"),
+        "words": ("cortex-a72",),
+        "signed dot": ("neoverse-n1", "apple-m1"),
+    }
+    for way, names in ways.items():
+        assert {named(name).integer_products for name in names} == {way}
+
+
+@pytest.mark.parametrize(
+    ("cpu", "instruction", "register"),
+    [
+        ("neoverse-n1", "sdot", ".4s"),
+        ("cortex-a72", "mla", ".4s"),
+        ("cascadelake", "vpdpbusd", "zmm"),
+        ("haswell", "vpmaddwd", "ymm"),
+    ],
+)
+def test_sums_stay_in_registers(cpu: str, instruction: str, register: str) -> None:
+    target = named(cpu)
+    spec = choose(64, None, target, signed=False, shifted=True, windows=True, result="int32")
+    text = assembly(build(spec, target.lanes(4)), target)
+    loops = innermost_loops(text, rf"\t{instruction}\t.*{re.escape(register)}", target)
+    assert max(loop.multiply_adds for loop in loops) == spec.rows[0] * spec.width // target.lanes(4)
+    assert not any(loop.spilled_vectors for loop in loops)
