@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from jitonnx.checker.names import suggestion
 from jitonnx.checker.report import shown
-from jitonnx.ops import schema
+from jitonnx.ir import schema
 from jitonnx.ops.registry import canonical
 from jitonnx.proto import NodeProto
 

@@ -22,6 +22,7 @@ from jitonnx.ir.dims import Dim, DimLike, substitute, variable, variables
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.errors import GraphError
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple, evaluate_arrays
+from jitonnx.ir.schema import check_inputs, unranked
 from jitonnx.ir.types import UNKNOWN, Shape, TensorType, Type, contents_array, deciding, is_symbolic, settling, type_of
 
 CONTENTS_LIMIT = 1024
@@ -449,9 +450,9 @@ def infer(
 ) -> tuple[tuple[Type, ...], tuple[np.ndarray | None, ...]]:
     """Types of a node's outputs, and their contents where they are settled before the run.
 
-    fresh: the variable for the size of an output's axis that only a run can tell. `wanted` outputs of UNKNOWN type
-    where not even the ranks are known. Bodies are exchanged for copies made for the inputs' types. GraphError names the
-    node and its inputs if the operator refuses them.
+    fresh: the variable for the size of an output's axis that only a run can tell. Where not even the ranks are known
+    there are `wanted` outputs, of element types that the signature tells. Bodies are exchanged for copies made for the
+    inputs' types. GraphError names the node and its inputs if the operator refuses them.
     """
     try:
         if node.bodies:
@@ -460,8 +461,8 @@ def infer(
             types = infer_bodies(node, f"{scope}{node.name}/")
         else:
             if any(value is not None and value.type == UNKNOWN for value in node.inputs):
-                return (UNKNOWN,) * wanted, (None,) * wanted
-            node.operator.check_types(node.inputs)
+                return unranked(node.operator, node.inputs, wanted), (None,) * wanted
+            check_inputs(node.operator, node.inputs, node.name)
             try:
                 types = as_tuple(node.operator.infer(*node.inputs))
             except DataDependentError:
@@ -469,7 +470,8 @@ def infer(
             if _open(types) and (settled := _evaluated(node)) is not None:
                 return tuple(type_of(array) for array in settled), settled
     except DataDependentError:
-        return (UNKNOWN,) * wanted, (None,) * wanted
+        types = (UNKNOWN,) * wanted if node.bodies else unranked(node.operator, node.inputs, wanted)
+        return types, (None,) * wanted
     except InferenceError as error:
         raise GraphError(f"{describe(node)}: {error}") from error
     if _open(types):

@@ -4,12 +4,10 @@ An operator instance is one parsed use of an operator: it works as a frozen data
 the newest version. Instances compare by value, so equal nodes are found by comparing their operators and inputs.
 
     class Softmax(Operator):
-        versions = (1, 11, 13)               # the operator sets in which ONNX changed it
-        inputs = ("input",)
-        outputs = ("output",)
-
         axis: int = -1                       # an attribute with its default; without one it is required
         coerce: bool = internal(default=False)  # no ONNX attribute: set by `upgrade` for what an old version meant
+
+What ONNX says of inputs, outputs and their types is in the schemas (`jitonnx.ir.schema`), and not said again.
 """
 
 from __future__ import annotations
@@ -91,21 +89,13 @@ class Operator:
     domain: ClassVar[str] = ""
     """ONNX's domain, "" for ai.onnx."""
     versions: ClassVar[tuple[int, ...]] = ()
-    """The operator-set versions in which ONNX changed it, oldest first."""
-    removed: ClassVar[int | None] = None
-    """The operator-set version since which ONNX has it no more."""
+    """Of a user's operator, as are the next three: the versions in which it changed, oldest first; (1,) by default."""
     inputs: ClassVar[tuple[str, ...]] = ()
-    """ONNX's names of the inputs; a trailing "?" marks an optional one, a trailing "*" a repeated last one.
-
-    Users' operators may say types behind a colon, as in "bias?: T" or "shape: tensor(int64)"; those that come with
-    jitonnx have theirs from ONNX's schemas (`jitonnx.ops.schema`).
-    """
+    """The names of the inputs; a trailing "?" marks an optional one, a trailing "*" a repeated last one. Types stand
+    behind a colon, as in "bias?: T" or "shape: tensor(int64)"; without one any tensor will do."""
     outputs: ClassVar[tuple[str, ...]] = ()
     types: ClassVar[frozenset[DType] | Mapping[str, Collection[DType | str]] | None] = None
-    """Element types that the first input may have; None: any. Looked at before `infer` is called.
-
-    Of users' operators also the types that each type variable of their inputs and outputs stands for.
-    """
+    """What each type variable of inputs and outputs stands for; or the element types of the first input."""
     elementwise: ClassVar[bool] = False
     """One scalar expression with broadcasting: every output element depends on one element of each input."""
     commutative: ClassVar[bool] = False
@@ -115,8 +105,6 @@ class Operator:
     """`evaluate` also works on object arrays of dimension expressions: shape arithmetic."""
     counted: ClassVar[bool] = False
     """`lower` gives outputs of sizes that only a run tells by `Lowering.counted`, where types allow it."""
-    containers: ClassVar[bool] = False
-    """Takes values that are no tensors: sequences, optionals, maps."""
     decides: ClassVar[bool] = False
     """The first input is a condition that is decided before the run wherever the inputs' sizes tell it."""
     bodies: ClassVar[tuple[str, ...]] = ()
@@ -127,17 +115,6 @@ class Operator:
     @classmethod
     def upgrade(cls, node: RawNode) -> None:
         """Bring a node of an older version to the newest form, in place: called before its attributes are read."""
-
-    @classmethod
-    def check_types(cls, inputs: Sequence[Value | None]) -> None:
-        """InferenceError unless the first input has one of `types`, and all are tensors if they have to be."""
-        for value in inputs:
-            if not cls.containers and value is not None and not isinstance(value.type, TensorType):
-                raise InferenceError(f"{value.name!r} is {value.type}; a tensor is needed")
-        given = inputs[0] if inputs else None
-        if isinstance(cls.types, frozenset) and given is not None and given.dtype not in cls.types:
-            allowed = ", ".join(dtype.text for dtype in sorted(cls.types))
-            raise InferenceError(f"{given.name!r} is of type {given.dtype.text}; allowed are {allowed}")
 
     # A declaration names its inputs one by one. `*Any, **Any` is what type checkers let it narrow in that way.
 

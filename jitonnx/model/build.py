@@ -17,6 +17,7 @@ from jitonnx.ir.bodies import with_sizes
 from jitonnx.ir.graph import Graph, GraphError, Value
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple, is_custom
 from jitonnx.ir.raw import RawNode
+from jitonnx.ir.schema import check_inputs
 from jitonnx.ir.strings import string_scalar, strings_of
 from jitonnx.ir.types import Type
 from jitonnx.model.functions import Scope, enter
@@ -272,7 +273,7 @@ class Builder:
 
     def _composed(self, graph: Graph, operator: Composite, raw: RawNode, origin: tuple[str, ...]) -> tuple[Value, ...]:
         """The outputs of nodes that do together what `operator` says."""
-        operator.check_types(raw.inputs)
+        check_inputs(operator, raw.inputs, raw.name)
         parts = Nodes(graph, origin, raw.outputs)
         return as_tuple(operator.compose(parts, *raw.inputs))
 

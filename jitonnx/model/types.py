@@ -12,9 +12,9 @@ from jitonnx.ir.declaration import Declaration, is_named
 from jitonnx.ir.dims import Dim, variable
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph, Value
+from jitonnx.ir.schema import text_of
 from jitonnx.ir.types import MapType, OptionalType, SequenceType, Shape, SparseTensorType, TensorType, Type
 from jitonnx.metadata import ModelMetadata
-from jitonnx.ops.schema import text_of
 from jitonnx.proto import TypeProto, ValueInfoProto
 from jitonnx.records import dataclass
 

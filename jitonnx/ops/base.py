@@ -20,8 +20,6 @@ FLOATS = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT, DType.DOUBLE})
 SIGNED = frozenset({DType.INT8, DType.INT16, DType.INT32, DType.INT64})
 INTEGERS = SIGNED | {DType.UINT8, DType.UINT16, DType.UINT32, DType.UINT64}
 NUMBERS = FLOATS | INTEGERS
-SUMMABLE = FLOATS | {DType.INT32, DType.INT64, DType.UINT32, DType.UINT64}
-"""What sums and products of many elements take: small integers would overflow."""
 BOOLS = frozenset({DType.BOOL})
 
 
@@ -41,8 +39,7 @@ class Elementwise(Operator):
         raise NotImplementedError
 
     def infer_dtype(self, *inputs: Value) -> DType:
-        """Element type of the output. InferenceError if the inputs' types differ."""
-        same_dtype(*inputs)
+        """Element type of the output."""
         return self.result or inputs[0].dtype
 
     def infer(self, *inputs: Any, **unused: Any) -> TensorType:
@@ -71,19 +68,6 @@ def present(inputs: tuple[Value | None, ...]) -> list[Value]:
     if len(given) != len(inputs):
         raise InferenceError("an input that is not optional is absent")
     return given
-
-
-def same_dtype(*inputs: Value) -> None:
-    """InferenceError unless all inputs have one element type."""
-    if len({value.dtype for value in inputs}) > 1:
-        raise InferenceError(f"inputs have different element types: {', '.join(v.dtype.text for v in inputs)}")
-
-
-def check_dtype(value: Value, allowed: frozenset[DType]) -> None:
-    """InferenceError unless an input other than the first (see `Operator.types`) has one of the `allowed` types."""
-    if value.dtype not in allowed:
-        names = ", ".join(dtype.text for dtype in sorted(allowed))
-        raise InferenceError(f"{value.name!r} is of type {value.dtype.text}; allowed are {names}")
 
 
 def broadcast(*inputs: Value) -> Shape:
@@ -260,13 +244,3 @@ def via_float32(evaluate: Callable[..., np.ndarray]) -> Callable[..., np.ndarray
         return result.astype(first.dtype) if result.dtype == np.float32 else result
 
     return widened
-
-
-class OnHost(Operator):
-    """An operator that is evaluated on NumPy, between native programs."""
-
-    def lower(self, to: Lowering, *inputs: Value | None) -> Value | tuple[Value, ...]:
-        types: Any = self.infer(*inputs)
-        if isinstance(types, TensorType):
-            return to.host(self, inputs, (types,))[0]
-        return to.host(self, inputs, types)

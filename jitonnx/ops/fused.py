@@ -11,7 +11,7 @@ from jitonnx.ir.assumptions import assume_equal
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import FLOATS, broadcast, lower_halves, widen
+from jitonnx.ops.base import broadcast, lower_halves, widen
 
 
 class Attention(Operator):
@@ -22,10 +22,6 @@ class Attention(Operator):
     """
 
     domain = "jitonnx"
-    versions = (1,)
-    inputs = ("q", "k", "v", "mask?")
-    outputs = ("output",)
-    types = FLOATS
 
     scale: float = 1.0
     causal: bool = False
@@ -69,9 +65,6 @@ class Pointwise(Operator):
     """`expression` of the elements of its inputs, broadcast: what the derivative of an elementwise operator is."""
 
     domain = "jitonnx"
-    versions = (1,)
-    inputs = ("inputs*",)
-    outputs = ("output",)
     elementwise = True
 
     expression: e.Expr

@@ -51,7 +51,7 @@ def text_of(domain: str) -> str:
     )
     tables = "".join(f'    "{" ".join(allowed)}",\n' for allowed in types)
     return (
-        f'"""The schemas of domain {domain or "ai.onnx"}, which `jitonnx.ops.generate` writes and `jitonnx.ops.schema` '
+        f'"""The schemas of domain {domain or "ai.onnx"}, which `jitonnx.ops.generate` writes and `jitonnx.ir.schema` '
         f'reads."""\n\nTYPES = (\n{tables})\n\nSCHEMAS = {{\n{operators}}}\n'
     )
 

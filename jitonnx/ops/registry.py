@@ -10,7 +10,7 @@ its families, each a module that lists its declarations in OPERATORS. It is read
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -20,9 +20,9 @@ from jitonnx import forks
 from jitonnx.ir.errors import GraphError
 from jitonnx.ir.operator import Operator, Tensor, is_custom
 from jitonnx.ir.raw import RawNode
+from jitonnx.ir.schema import Schema, check_types, schemas_in, schemas_of
 from jitonnx.ir.types import Type
 from jitonnx.ops.composite import Composite
-from jitonnx.ops.schema import Schema, check_types, schema_of, schemas_of
 
 FOLDERS = {
     "": "onnx",
@@ -119,11 +119,11 @@ class Registry:
         declaration = self.find(node.domain, node.operator)
         where = f"{node.operator} node {node.name!r}"
         assert declaration is not None, f"Bug: the checker let {where} pass"
-        node.version = max(version for version in declaration.versions if version <= opset)
-        signature = self.signature(node.domain, node.operator, opset)
-        if signature is not None:
-            check_types(signature, node, where)
-        if node.version < declaration.versions[-1]:
+        known = schemas_of(declaration)
+        signature = [schema for schema in known if schema.version <= opset][-1]
+        node.version = signature.version
+        check_types(signature, node, where)
+        if node.version < known[-1].version:
             declaration.upgrade(node)
         while node.inputs and node.inputs[-1] is None:
             node.inputs.pop()
@@ -143,11 +143,10 @@ class Registry:
         declaration = self.find(domain, name)
         if declaration is None and (domain, name) not in WITHOUT_DECLARATION:
             return None
-        known: Sequence[Schema]
         if declaration is not None and (domain not in FOLDERS or is_custom(declaration)):
-            known = [schema_of(declaration, version) for version in declaration.versions]
+            known = schemas_of(declaration)
         else:
-            known = schemas_of(domain, FOLDERS[domain], name)
+            known = schemas_in(f"jitonnx.ops.{FOLDERS[domain]}", domain, name)
         usable = [schema for schema in known if schema.version <= opset]
         return usable[-1] if usable else known[0]
 
@@ -174,14 +173,12 @@ def complete(declaration: type[Operator]) -> None:
         raise TypeError(
             f"{declaration!r} is no operator: derive a class from jitonnx.custom.Operator, Elementwise or Composite"
         )
-    if not declaration.versions:
-        declaration.versions = (1,)
     if not declaration.outputs:
         raise TypeError(f"{declaration.name} names no outputs")
     for part in ("compose",) if issubclass(declaration, Composite) else ("infer", "evaluate"):
         if getattr(declaration, part) is getattr(Composite if part == "compose" else Operator, part):
             raise TypeError(f"{declaration.name} has no method {part!r}, which every operator needs")
-    schema_of(declaration, declaration.versions[-1])
+    schemas_of(declaration)
 
 
 def canonical(domain: str) -> str:

@@ -24,6 +24,7 @@ from jitonnx.engine.partition import host_nodes, without_kernel
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph, GraphError
 from jitonnx.ir.operator import Operator
+from jitonnx.ir.schema import versions_of
 from jitonnx.ir.strings import strings_of
 from jitonnx.model import load
 from jitonnx.ops.registry import FOLDERS, registry
@@ -181,7 +182,7 @@ def cases_by_operator() -> dict[tuple[str, str], list[Case]]:
     found: dict[tuple[str, str], list[Case]] = defaultdict(list)
     for case in all_cases():
         declaration = registry.find(case.domain, case.operator)
-        if declaration is not None and case.opset >= declaration.versions[-1]:
+        if declaration is not None and case.opset >= versions_of(declaration)[-1]:
             found[case.domain, case.operator].append(case)
     return found
 

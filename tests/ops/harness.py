@@ -40,6 +40,7 @@ from jitonnx.ir.assumptions import Assumptions, holds
 from jitonnx.ir.dtypes import of_numpy
 from jitonnx.ir.extract import solved, specialise
 from jitonnx.ir.graph import Graph
+from jitonnx.ir.schema import versions_of
 from jitonnx.model import load
 from jitonnx.ops.base import is_narrow
 from jitonnx.ops.registry import registry
@@ -99,7 +100,7 @@ def each_version(
     operator: str, *inputs: Array, since: int = 1, until: int = 99, domain: str = "", **options: Any
 ) -> list[Case]:
     """The same case for every version of the operator from `since` to `until`."""
-    versions = registry.find(domain, operator).versions  # type: ignore[union-attr]
+    versions = versions_of(registry.find(domain, operator))  # type: ignore[arg-type]
     return [
         case(operator, version, *inputs, domain=domain, **options) for version in versions if since <= version <= until
     ]

@@ -99,7 +99,6 @@ class Chunks(custom.Operator):
     """A tensor's rows as a sequence."""
 
     domain = DOMAIN
-    containers = True
     inputs, outputs = ("X: T",), ("Y: S",)
     types: ClassVar[Any] = {"T": FLOATS, "S": ("seq(tensor(float))",)}
 

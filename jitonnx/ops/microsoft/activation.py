@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from jitonnx.ir.graph import Value
-from jitonnx.ops.base import FLOATS
 from jitonnx.ops.composite import Parts
 from jitonnx.ops.microsoft.base import Contributed
 from jitonnx.ops.onnx.activation import Gelu as _Gelu
@@ -14,20 +13,12 @@ from jitonnx.ops.onnx.arithmetic import Add
 class Gelu(Contributed):
     """ONNX's Gelu, by the error function."""
 
-    inputs = ("X",)
-    outputs = ("Y",)
-    types = FLOATS
-
     def compose(self, parts: Parts, x: Value) -> Value:
         return parts.add(_Gelu(), x)
 
 
 class BiasGelu(Contributed):
     """Gelu, by the error function, of A + B."""
-
-    inputs = ("A", "B")
-    outputs = ("C",)
-    types = FLOATS
 
     def compose(self, parts: Parts, a: Value, b: Value) -> Value:
         return parts.add(_Gelu(), parts.add(Add(), a, b))
@@ -36,20 +27,12 @@ class BiasGelu(Contributed):
 class FastGelu(Contributed):
     """Gelu, by the hyperbolic tangent, of X + bias."""
 
-    inputs = ("X", "bias?")
-    outputs = ("Y",)
-    types = FLOATS
-
     def compose(self, parts: Parts, x: Value, bias: Value | None = None) -> Value:
         return parts.add(_Gelu(approximate="tanh"), x if bias is None else parts.add(Add(), x, bias))
 
 
 class QuickGelu(Contributed):
     """X * sigmoid(alpha * X)."""
-
-    inputs = ("X",)
-    outputs = ("Y",)
-    types = FLOATS
 
     alpha: float = 1.702
 

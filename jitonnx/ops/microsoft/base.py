@@ -26,7 +26,6 @@ class Contributed(Composite):
     """An operator of onnxruntime's own domain, whose operators all are of version 1."""
 
     domain = "com.microsoft"
-    versions = (1,)
 
 
 def activated(parts: Parts, x: Value, name: str, parameters: Sequence[float] = ()) -> Value:

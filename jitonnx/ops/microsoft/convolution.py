@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import shared_attributes
 from jitonnx.ops.composite import Parts
@@ -13,10 +12,6 @@ from jitonnx.ops.onnx.convolution import Conv
 
 class FusedConv(Contributed):
     """Conv, plus Z, and then an activation."""
-
-    inputs = ("X", "W", "B?", "Z?")
-    outputs = ("Y",)
-    types = frozenset({DType.FLOAT16, DType.FLOAT, DType.DOUBLE})
 
     activation: str | None = None
     activation_params: tuple[float, ...] | None = None

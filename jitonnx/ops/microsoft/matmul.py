@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import ClassVar
 
 from jitonnx.ir.graph import Value
-from jitonnx.ops.base import FLOATS, SUMMABLE
 from jitonnx.ops.composite import Parts
 from jitonnx.ops.microsoft.base import Contributed, activated, of_type
 from jitonnx.ops.onnx.arithmetic import Mul
@@ -15,10 +14,6 @@ from jitonnx.ops.onnx.shape import Transpose
 
 class TransposeMatMul(Contributed):
     """alpha times the product of A and B, whose last two axes are exchanged before by transA and transB."""
-
-    inputs = ("A", "B")
-    outputs = ("Y",)
-    types = FLOATS
 
     alpha: float = 1.0
     transA: bool = False
@@ -58,10 +53,6 @@ def _turned(parts: Parts, x: Value, exchange: bool, batch_inside: bool) -> Value
 
 class FusedGemm(Contributed):
     """Gemm with an activation behind it."""
-
-    inputs = ("A", "B", "C?")
-    outputs = ("Y",)
-    types = SUMMABLE
 
     activation: str | None = None
     activation_alpha: float | None = None

@@ -18,15 +18,9 @@ from jitonnx.ops.onnx.normalization import LayerNormalization, RMSNormalization
 from jitonnx.ops.onnx.reduction import ReduceSum
 from jitonnx.ops.onnx.shape import Shape, Squeeze
 
-_HALF_OR_SINGLE = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT})
-
 
 class SkipLayerNormalization(Contributed):
     """LayerNormalization of input + skip + bias over the last axis; the statistics, and the sum itself."""
-
-    inputs = ("input", "skip", "gamma", "beta?", "bias?")
-    outputs = ("output", "mean?", "inv_std_var?", "input_skip_bias_sum?")
-    types = _HALF_OR_SINGLE
 
     epsilon: float = 1e-12
 
@@ -53,10 +47,6 @@ class SkipSimplifiedLayerNormalization(Contributed):
     onnxruntime does not say what its outputs 1 and 2 are.
     """
 
-    inputs = ("input", "skip", "gamma", "bias?")
-    outputs = ("output", "mean?", "inv_std_var?", "input_skip_bias_sum?")
-    types = _HALF_OR_SINGLE
-
     epsilon: float = 1e-12
 
     def compose(
@@ -80,20 +70,6 @@ class EmbedLayerNormalization(Contributed):
     output [batch, length, hidden]; mask_index [batch], how many elements of each row of `mask` are 1 (0 without one);
     embedding_sum, what is normalized. Position n of a row is n where position_ids are not given.
     """
-
-    inputs = (
-        "input_ids",
-        "segment_ids?",
-        "word_embedding",
-        "position_embedding",
-        "segment_embedding?",
-        "gamma",
-        "beta",
-        "mask?",
-        "position_ids?",
-    )
-    outputs = ("output", "mask_index?", "embedding_sum?")
-    types = frozenset({DType.INT32})
 
     epsilon: float = 1e-12
     mask_index_type: int | None = None

@@ -28,15 +28,9 @@ from jitonnx.ops.onnx.quantization import QuantizeLinear as _QuantizeLinear
 from jitonnx.ops.onnx.shape import Reshape, Transpose
 from jitonnx.ops.onnx.softmax import Softmax
 
-_BYTES = frozenset({DType.INT8, DType.UINT8})
-
 
 class QuantizeLinear(Contributed):
     """ONNX's QuantizeLinear, here also for integers of 16 and 4 bits."""
-
-    inputs = ("x", "y_scale", "y_zero_point?")
-    outputs = ("y",)
-    types = frozenset({DType.FLOAT, DType.FLOAT16})
 
     axis: int | None = None
 
@@ -46,10 +40,6 @@ class QuantizeLinear(Contributed):
 
 class DequantizeLinear(Contributed):
     """ONNX's DequantizeLinear, here also for integers of 16 and 4 bits."""
-
-    inputs = ("x", "x_scale", "x_zero_point?")
-    outputs = ("y",)
-    types = _BYTES | {DType.INT16, DType.UINT16, DType.INT32, DType.INT4, DType.UINT4}
 
     axis: int | None = None
 
@@ -64,9 +54,6 @@ class _Pair(Contributed):
     """Of two tensors, broadcast. A zero point that is absent is 0. As in onnxruntime the zero point is added before the
     result is rounded, which tells where it lies half way between two integers."""
 
-    inputs = ("A", "A_scale", "A_zero_point?", "B", "B_scale", "B_zero_point?", "C_scale", "C_zero_point?")
-    outputs = ("C",)
-    types = _BYTES
     operator: ClassVar[type[Binary]]
 
     def compose(self, parts: Parts, a: Value, a_scale: Value, a_zero: Value | None, b: Value, *others: Any) -> Value:
@@ -93,10 +80,6 @@ class QLinearMul(_Pair):
 class QLinearSigmoid(Contributed):
     """The sigmoid of X."""
 
-    inputs = ("X", "X_scale", "X_zero_point?", "Y_scale", "Y_zero_point?")
-    outputs = ("Y",)
-    types = _BYTES
-
     def compose(
         self, parts: Parts, x: Value, scale: Value, zero: Value | None, y_scale: Value, y_zero: Value | None = None
     ) -> Value:
@@ -105,10 +88,6 @@ class QLinearSigmoid(Contributed):
 
 class QLinearLeakyRelu(Contributed):
     """X where X >= 0, else alpha * X."""
-
-    inputs = ("X", "X_scale", "X_zero_point?", "Y_scale", "Y_zero_point?")
-    outputs = ("Y",)
-    types = _BYTES
 
     alpha: float = 0.01
 
@@ -122,13 +101,6 @@ class QLinearLeakyRelu(Contributed):
 class QLinearWhere(Contributed):
     """X where the condition is true, else Y."""
 
-    inputs = (
-        *("condition", "X", "x_scale", "x_zero_point", "Y", "y_scale", "y_zero_point"),
-        *("z_scale", "z_zero_point"),
-    )
-    outputs = ("Z",)
-    types = frozenset({DType.BOOL})
-
     def compose(self, parts: Parts, condition: Value, *others: Value) -> Value:
         x, x_scale, x_zero, y, y_scale, y_zero, z_scale, z_zero = others
         numbers = _numbers(parts, x, x_scale, x_zero), _numbers(parts, y, y_scale, y_zero)
@@ -137,10 +109,6 @@ class QLinearWhere(Contributed):
 
 class QLinearConcat(Contributed):
     """Inputs one behind the other along `axis`, each with a scale and a zero point of its own."""
-
-    inputs = ("Y_scale", "Y_zero_point", "inputs*")
-    outputs = ("Y",)
-    types = frozenset({DType.FLOAT})
 
     axis: int
 
@@ -157,10 +125,6 @@ class QLinearConcat(Contributed):
 class QLinearSoftmax(Contributed):
     """Softmax over `axis`; of models before operator set 13 (`opset`), over all axes from `axis` on."""
 
-    inputs = ("X", "X_scale", "x_zero_point?", "y_scale", "y_zero_point")
-    outputs = ("Y",)
-    types = _BYTES
-
     axis: int = -1
     opset: int
 
@@ -171,10 +135,6 @@ class QLinearSoftmax(Contributed):
 
 class QLinearAveragePool(Contributed):
     """AveragePool; channels_last: the axis of channels is the last one."""
-
-    inputs = ("X", "x_scale", "x_zero_point?", "y_scale", "y_zero_point?")
-    outputs = ("Y",)
-    types = _BYTES
 
     auto_pad: str = "NOTSET"
     ceil_mode: bool = False
@@ -196,10 +156,6 @@ class QLinearAveragePool(Contributed):
 class QLinearGlobalAveragePool(Contributed):
     """GlobalAveragePool; channels_last: the axis of channels is the last one."""
 
-    inputs = ("X", "x_scale", "x_zero_point", "y_scale", "y_zero_point")
-    outputs = ("Y",)
-    types = _BYTES
-
     channels_last: bool = False
 
     def compose(self, parts: Parts, x: Value, scale: Value, zero: Value, y_scale: Value, y_zero: Value) -> Value:
@@ -210,13 +166,6 @@ class QLinearGlobalAveragePool(Contributed):
 
 class QLinearConv(Contributed):
     """ONNX's QLinearConv; channels_last: the axis of channels of x and y is the last one."""
-
-    inputs = (
-        *("x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point"),
-        *("y_scale", "y_zero_point", "B?"),
-    )
-    outputs = ("y",)
-    types = _BYTES
 
     auto_pad: str = "NOTSET"
     channels_last: bool = False
@@ -238,10 +187,6 @@ class QLinearConv(Contributed):
 class MatMulIntegerToFloat(Contributed):
     """MatMulInteger's sums times a_scale * b_scale, plus a bias."""
 
-    inputs = ("A", "B", "a_scale", "b_scale", "a_zero_point?", "b_zero_point?", "bias?")
-    outputs = ("Y",)
-    types = _BYTES
-
     def compose(self, parts: Parts, a: Value, b: Value, a_scale: Value, b_scale: Value, *others: Any) -> Value:
         a_zero, b_zero, bias = (*others, None, None, None)[:3]
         sums = parts.add(MatMulInteger(), *_present(a, b, a_zero, b_zero))
@@ -250,10 +195,6 @@ class MatMulIntegerToFloat(Contributed):
 
 class DynamicQuantizeMatMul(Contributed):
     """MatMulIntegerToFloat of A as DynamicQuantizeLinear gives it."""
-
-    inputs = ("A", "B", "b_scale", "b_zero_point?", "bias?")
-    outputs = ("Y",)
-    types = frozenset({DType.FLOAT})
 
     def compose(
         self, parts: Parts, a: Value, b: Value, b_scale: Value, b_zero: Value | None = None, bias: Value | None = None
@@ -266,13 +207,6 @@ class DynamicQuantizeMatMul(Contributed):
 class QGemm(Contributed):
     """alpha * a_scale * b_scale * (A' B' + C) of the integers less their zero points, A' and B' being the matrices or
     their transposes; as float, or quantised where y_zero_point is given."""
-
-    inputs = (
-        *("A", "a_scale", "a_zero_point", "B", "b_scale", "b_zero_point"),
-        *("C?", "y_scale?", "y_zero_point?"),
-    )
-    outputs = ("Y",)
-    types = _BYTES
 
     alpha: float = 1.0
     transA: bool = False

@@ -38,13 +38,6 @@ class DynamicQuantizeLSTM(Contributed):
     Scales and zero points of the weights are those of a direction, [directions], or of each of its columns.
     """
 
-    inputs = (
-        *("X", "W", "R", "B?", "sequence_lens?", "initial_h?", "initial_c?", "P?"),
-        *("W_scale", "W_zero_point", "R_scale", "R_zero_point"),
-    )
-    outputs = ("Y?", "Y_h?", "Y_c?")
-    types = frozenset({DType.FLOAT})
-
     activation_alpha: tuple[float, ...] | None = None
     activation_beta: tuple[float, ...] | None = None
     activations: tuple[str, ...] | None = None

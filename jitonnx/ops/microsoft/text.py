@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.ir.operator import InferenceError
+from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.strings import strings_of
 from jitonnx.ir.types import TensorType
 from jitonnx.ops import re2
-from jitonnx.ops.base import OnHost
 
 _START, _END = "\x02", "\x03"
 
 
-class Tokenizer(OnHost):
+class Tokenizer(Operator):
     """The tokens of each string along a new last axis, filled up with `pad_value`.
 
     Tokens are what matches `tokenexp`, or what is between matches of `separators`; a single separator "" parts a text
@@ -24,10 +22,6 @@ class Tokenizer(OnHost):
     """
 
     domain = "com.microsoft"
-    versions = (1,)
-    inputs = ("X",)
-    outputs = ("Y",)
-    types = frozenset({DType.STRING})
 
     mark: int
     mincharnum: int

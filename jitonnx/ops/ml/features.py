@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -15,17 +15,12 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.ml.scores import FEATURES
 
 
 class Binarizer(Operator):
     """1 where an element is above the threshold, else 0."""
 
     domain = "ai.onnx.ml"
-    versions = (1,)
-    inputs = ("X",)
-    outputs = ("Y",)
-    types = FEATURES
 
     threshold: float = 0.0
 
@@ -58,10 +53,6 @@ class Imputer(Operator):
     """Elements that are equal to a value, which may be NaN, replaced; by one value, or one for each feature."""
 
     domain = "ai.onnx.ml"
-    versions = (1,)
-    inputs = ("X",)
-    outputs = ("Y",)
-    types = FEATURES
 
     imputed_value_floats: tuple[float, ...] | None = None
     imputed_value_int64s: tuple[int, ...] | None = None
@@ -100,10 +91,6 @@ class Scaler(Operator):
     """(x - offset) * scale, in float32; one offset and scale for all features, or one for each."""
 
     domain = "ai.onnx.ml"
-    versions = (1,)
-    inputs = ("X",)
-    outputs = ("Y",)
-    types = FEATURES
 
     offset: tuple[float, ...] | None = None
     scale: tuple[float, ...] | None = None
@@ -141,10 +128,6 @@ class Normalizer(Operator):
     """
 
     domain = "ai.onnx.ml"
-    versions = (1,)
-    inputs = ("X",)
-    outputs = ("Y",)
-    types = FEATURES
 
     norm: str = "MAX"
 
@@ -177,16 +160,10 @@ class ArrayFeatureExtractor(Operator):
     """The elements of each row at the places that Y names. A vector is one row."""
 
     domain = "ai.onnx.ml"
-    versions = (1,)
-    inputs = ("X", "Y")
-    outputs = ("Z",)
-    types = FEATURES | {DType.STRING}
 
     def infer(self, x: Value, y: Value) -> TensorType:
         if not x.shape:
             raise InferenceError(f"{x.name!r} is a scalar")
-        if y.dtype is not DType.INT64:
-            raise InferenceError(f"indices {y.name!r} are {y.dtype.text}; int64 is needed")
         return TensorType(x.dtype, (*(x.shape[:-1] or (1,)), y.type.elements))
 
     def evaluate(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -205,13 +182,8 @@ class FeatureVectorizer(Operator):
     """All inputs' features side by side, as float32; each cut off, or filled up with zeros, to a given number."""
 
     domain = "ai.onnx.ml"
-    versions = (1,)
-    inputs = ("X*",)
-    outputs = ("Y",)
-    types = FEATURES
 
     inputdimensions: tuple[int, ...] | None = None
-    _kinds: ClassVar[frozenset[DType]] = FEATURES
 
     def _wanted(self, inputs: tuple[Value, ...]) -> list[DimLike]:
         """How many features each input gives: by default all that it has."""
@@ -224,11 +196,6 @@ class FeatureVectorizer(Operator):
     def infer(self, *inputs: Value) -> TensorType:
         if not inputs:
             raise InferenceError("at least one input is needed")
-        for x in inputs:
-            if x.dtype not in self._kinds:
-                raise InferenceError(
-                    f"{x.name!r} is of type {x.dtype.text}; allowed are {', '.join(sorted(t.text for t in FEATURES))}"
-                )
         rows = [x.shape[0] if len(x.shape) == 2 else 1 for x in inputs]
         if not all(demand_equal(rows[0], other) for other in rows[1:]):
             raise InferenceError(f"inputs have different numbers of rows: {', '.join(str(x.type) for x in inputs)}")

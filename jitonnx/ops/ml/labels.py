@@ -16,7 +16,6 @@ from jitonnx.ir.operator import InferenceError, Operator, Tensor
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.strings import strings_of
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.ml.scores import FEATURES
 
 _SUFFIXES = {
     "strings": DType.STRING,
@@ -36,10 +35,6 @@ class LabelEncoder(Operator):
     """
 
     domain = "ai.onnx.ml"
-    versions = (1, 2, 4)
-    inputs = ("X",)
-    outputs = ("Y",)
-    types = frozenset({DType.STRING, DType.INT64, DType.FLOAT, DType.INT32, DType.INT16, DType.DOUBLE})
 
     default_float: float = -0.0
     default_int64: int = -1
@@ -170,10 +165,6 @@ class CategoryMapper(Operator):
     """Strings exchanged for integers, or integers for strings, by two lists side by side."""
 
     domain = "ai.onnx.ml"
-    versions = (1,)
-    inputs = ("X",)
-    outputs = ("Y",)
-    types = frozenset({DType.STRING, DType.INT64})
 
     cats_int64s: tuple[int, ...] | None = None
     cats_strings: tuple[str, ...] | None = None
@@ -208,10 +199,6 @@ class OneHotEncoder(Operator):
     """
 
     domain = "ai.onnx.ml"
-    versions = (1,)
-    inputs = ("X",)
-    outputs = ("Y",)
-    types = FEATURES | {DType.STRING}
 
     cats_int64s: tuple[int, ...] | None = None
     cats_strings: tuple[str, ...] | None = None

@@ -16,7 +16,6 @@ from jitonnx.ir.operator import InferenceError, Operator, attributes_of
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.ml.labels import named
 from jitonnx.ops.ml.scores import (
-    FEATURES,
     as_rows,
     check_transform,
     labelled,
@@ -53,10 +52,6 @@ class LinearRegressor(Operator):
     """Sums of weighted features, one for each target."""
 
     domain = "ai.onnx.ml"
-    versions = (1,)
-    inputs = ("X",)
-    outputs = ("Y",)
-    types = FEATURES
 
     coefficients: tuple[float, ...] | None = None
     intercepts: tuple[float, ...] | None = None
@@ -96,10 +91,6 @@ class LinearClassifier(Operator):
     """
 
     domain = "ai.onnx.ml"
-    versions = (1,)
-    inputs = ("X",)
-    outputs = ("Y", "Z")
-    types = FEATURES
 
     classlabels_ints: tuple[int, ...] | None = None
     classlabels_strings: tuple[str, ...] | None = None

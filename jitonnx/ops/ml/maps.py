@@ -28,10 +28,6 @@ class ZipMap(Operator):
     """A map from the classes' labels to each row's scores."""
 
     domain = "ai.onnx.ml"
-    versions = (1,)
-    inputs = ("X",)
-    outputs = ("Z",)
-    types = frozenset({DType.FLOAT})
 
     classlabels_int64s: tuple[int, ...] | None = None
     classlabels_strings: tuple[str, ...] | None = None
@@ -66,10 +62,6 @@ class CastMap(Operator):
     """A row of a map's values: in the order of their keys, or, from a sparse map, each at the place that is its key."""
 
     domain = "ai.onnx.ml"
-    versions = (1,)
-    inputs = ("X",)
-    outputs = ("Y",)
-    containers = True
 
     cast_to: str = "TO_FLOAT"
     map_form: str = "DENSE"
@@ -107,10 +99,6 @@ class DictVectorizer(Operator):
     """A row of a map's values, one for each word of a vocabulary; 0 for words that the map does not have."""
 
     domain = "ai.onnx.ml"
-    versions = (1,)
-    inputs = ("X",)
-    outputs = ("Y",)
-    containers = True
 
     int64_vocabulary: tuple[int, ...] | None = None
     string_vocabulary: tuple[str, ...] | None = None

@@ -1,4 +1,4 @@
-"""The schemas of domain ai.onnx.ml, which `jitonnx.ops.generate` writes and `jitonnx.ops.schema` reads."""
+"""The schemas of domain ai.onnx.ml, which `jitonnx.ops.generate` writes and `jitonnx.ir.schema` reads."""
 
 TYPES = (
     "tensor(double) tensor(float) tensor(int32) tensor(int64) tensor(string)",

@@ -19,9 +19,6 @@ from jitonnx.ir.operator import InferenceError
 from jitonnx.ir.strings import strings_of
 from jitonnx.ir.types import TensorType
 
-FEATURES = frozenset({DType.FLOAT, DType.DOUBLE, DType.INT64, DType.INT32})
-"""The types of features that models take."""
-
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 """By their numbers in TreeEnsemble."""
 

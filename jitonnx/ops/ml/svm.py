@@ -17,7 +17,6 @@ from jitonnx.ir.operator import InferenceError, Operator, attributes_of
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.ml.labels import named
 from jitonnx.ops.ml.scores import (
-    FEATURES,
     as_rows,
     check_transform,
     labelled,
@@ -42,9 +41,6 @@ class _Machine(Operator):
     """
 
     domain = "ai.onnx.ml"
-    versions = (1,)
-    inputs = ("X",)
-    types = FEATURES
 
     coefficients: tuple[float, ...] | None = None
     kernel_params: tuple[float, ...] | None = None
@@ -117,8 +113,6 @@ def _float32(numbers: tuple[float, ...] | None) -> np.ndarray:
 class SVMRegressor(_Machine):
     """A weighted sum of kernels with support vectors; if one_class, its sign."""
 
-    outputs = ("Y",)
-
     n_supports: int = 0
     one_class: int = 0
 
@@ -152,8 +146,6 @@ class SVMClassifier(_Machine):
     With prob_a and prob_b the scores are probabilities of the classes, else the decisions between pairs, or, of two
     classes, the decision and its opposite. Without support vectors the classes' scores are sums of weighted features.
     """
-
-    outputs = ("Y", "Z")
 
     classlabels_ints: tuple[int, ...] | None = None
     classlabels_strings: tuple[str, ...] | None = None
@@ -307,9 +299,6 @@ class _PairProbabilities(Operator):
 
     Its steps depend on the data, so that it is evaluated by the host.
     """
-
-    inputs = ("decisions",)
-    outputs = ("probabilities",)
 
     classes: int
     prob_a: tuple[float, ...]

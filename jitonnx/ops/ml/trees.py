@@ -24,7 +24,6 @@ from jitonnx.ir.operator import InferenceError, Operator, Tensor, attributes_of
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.ml.labels import named
 from jitonnx.ops.ml.scores import (
-    FEATURES,
     TRANSFORMS,
     as_rows,
     check_transform,
@@ -80,9 +79,6 @@ class _Nodes(Operator):
     """What classifier and regressor share: nodes named by tree and number."""
 
     domain = "ai.onnx.ml"
-    versions = (1, 3)
-    inputs = ("X",)
-    types = FEATURES
 
     base_values: tuple[float, ...] | None = None
     base_values_as_tensor: Tensor | None = None
@@ -169,8 +165,6 @@ class _Nodes(Operator):
 class TreeEnsembleRegressor(_Nodes):
     """The weights of each row's leaves, combined: a sum, an average, the smallest or the largest, for each target."""
 
-    outputs = ("Y",)
-
     aggregate_function: str = "SUM"
     n_targets: int | None = None
     target_ids: tuple[int, ...] | None = None
@@ -234,8 +228,6 @@ def _lower_aggregated(to: Lowering, forest: Forest, x: Value, aggregate: str) ->
 
 class TreeEnsembleClassifier(_Nodes):
     """The weights of each row's leaves added up for each class, and the class of the largest sum."""
-
-    outputs = ("Y", "Z")
 
     class_ids: tuple[int, ...] | None = None
     class_nodeids: tuple[int, ...] | None = None
@@ -419,10 +411,6 @@ class TreeEnsemble(Operator):
     """The weights of each row's leaves, combined for each target; nodes and leaves are places in lists."""
 
     domain = "ai.onnx.ml"
-    versions = (5,)
-    inputs = ("X",)
-    outputs = ("Y",)
-    types = frozenset({DType.FLOAT, DType.DOUBLE, DType.FLOAT16})
 
     aggregate_function: int = 1
     leaf_targetids: tuple[int, ...]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import numpy as np
 
@@ -13,17 +12,13 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import FLOATS, NUMBERS, SIGNED, SUMMABLE, Elementwise, via_float32
+from jitonnx.ops.base import Elementwise, via_float32
 from jitonnx.ops.elementary import erf
 from jitonnx.ops.onnx.shape import Unsqueeze
 
 
 class _Activation(Elementwise):
     """One float input; version 1 of most has `consumed_inputs`, which never meant anything."""
-
-    inputs: ClassVar[tuple[str, ...]] = ("X",)
-    outputs = ("Y",)
-    types = FLOATS
 
     @classmethod
     def upgrade(cls, node: RawNode) -> None:
@@ -42,8 +37,6 @@ def _softplus(x: np.ndarray) -> np.ndarray:
 class Celu(_Activation):
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))."""
 
-    versions = (12, 28)
-
     alpha: float = 1.0
 
     @via_float32
@@ -58,8 +51,6 @@ class Celu(_Activation):
 class Elu(_Activation):
     """x where x >= 0, else alpha * (exp(x) - 1)."""
 
-    versions = (1, 6, 22)
-
     alpha: float = 1.0
 
     @via_float32
@@ -72,8 +63,6 @@ class Elu(_Activation):
 
 class Gelu(_Activation):
     """x / 2 * (1 + erf(x / sqrt(2))); approximate="tanh": x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3)))."""
-
-    versions = (20,)
 
     approximate: str = "none"
 
@@ -97,8 +86,6 @@ class Gelu(_Activation):
 class HardSigmoid(_Activation):
     """alpha * x + beta, held to [0, 1]."""
 
-    versions = (1, 6, 22)
-
     alpha: float = 0.2
     beta: float = 0.5
 
@@ -113,8 +100,6 @@ class HardSigmoid(_Activation):
 class HardSwish(_Activation):
     """x * max(0, min(1, x / 6 + 0.5))."""
 
-    versions = (14, 22)
-
     @via_float32
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return x * np.clip(x * (1 / 6) + 0.5, 0, 1)
@@ -125,8 +110,6 @@ class HardSwish(_Activation):
 
 class LeakyRelu(_Activation):
     """x where x >= 0, else alpha * x."""
-
-    versions = (1, 6, 16)
 
     alpha: float = 0.01
 
@@ -141,8 +124,6 @@ class LeakyRelu(_Activation):
 class Mish(_Activation):
     """x * tanh(softplus(x))."""
 
-    versions = (18, 22)
-
     @via_float32
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return x * np.tanh(_softplus(x))
@@ -153,10 +134,6 @@ class Mish(_Activation):
 
 class PRelu(_Activation):
     """x where x >= 0, else slope * x; slope is broadcast to x (and x to slope, as onnxruntime has it)."""
-
-    versions = (1, 6, 7, 9, 16)
-    inputs = ("X", "slope")
-    types = SUMMABLE
 
     @classmethod
     def upgrade(cls, node: RawNode) -> None:
@@ -180,9 +157,6 @@ class PRelu(_Activation):
 class Relu(_Activation):
     """max(x, 0); NaN stays NaN."""
 
-    versions = (1, 6, 13, 14)
-    types = FLOATS | SIGNED
-
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return np.maximum(x, x.dtype.type(0))
 
@@ -192,8 +166,6 @@ class Relu(_Activation):
 
 class Selu(_Activation):
     """gamma * x where x > 0, else gamma * alpha * (exp(x) - 1)."""
-
-    versions = (1, 6, 22)
 
     alpha: float = 1.67326319217681884765625
     gamma: float = 1.05070102214813232421875
@@ -216,11 +188,6 @@ class Selu(_Activation):
 class Shrink(_Activation):
     """x + bias where x < -lambd, x - bias where x > lambd, else 0. Integers are computed with as floats."""
 
-    versions = (9,)
-    inputs = ("input",)
-    outputs = ("output",)
-    types = NUMBERS
-
     bias: float = 0.0
     lambd: float = 0.5
 
@@ -240,8 +207,6 @@ class Shrink(_Activation):
 class Sigmoid(_Activation):
     """1 / (1 + exp(-x))."""
 
-    versions = (1, 6, 13)
-
     @via_float32
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return _sigmoid(x)
@@ -252,8 +217,6 @@ class Sigmoid(_Activation):
 
 class Softplus(_Activation):
     """log(exp(x) + 1), without forming exp of large numbers."""
-
-    versions = (1, 22)
 
     @via_float32
     def evaluate(self, x: np.ndarray) -> np.ndarray:
@@ -266,10 +229,6 @@ class Softplus(_Activation):
 class Softsign(_Activation):
     """x / (1 + |x|)."""
 
-    versions = (1, 22)
-    inputs = ("input",)
-    outputs = ("output",)
-
     @via_float32
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return x / (1 + np.abs(x))
@@ -280,9 +239,6 @@ class Softsign(_Activation):
 
 class SwiGLU(_Activation):
     """A * sigmoid(alpha * A) * B; A and B have one shape."""
-
-    versions = (28,)
-    inputs = ("A", "B")
 
     alpha: float = 1.0
 
@@ -297,8 +253,6 @@ class SwiGLU(_Activation):
 class Swish(_Activation):
     """x * sigmoid(alpha * x)."""
 
-    versions = (24,)
-
     alpha: float = 1.0
 
     @via_float32
@@ -312,10 +266,6 @@ class Swish(_Activation):
 class Tanh(_Activation):
     """The hyperbolic tangent."""
 
-    versions = (1, 6, 13)
-    inputs = ("input",)
-    outputs = ("output",)
-
     @via_float32
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return np.tanh(x)
@@ -326,8 +276,6 @@ class Tanh(_Activation):
 
 class ThresholdedRelu(_Activation):
     """x where x > alpha, else 0."""
-
-    versions = (10, 22)
 
     alpha: float = 1.0
 

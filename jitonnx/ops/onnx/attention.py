@@ -16,7 +16,7 @@ from jitonnx.ir.dtypes import HALVES, DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import Shape, TensorType, broadcast_shapes
-from jitonnx.ops.base import FLOATS, lower_halves, widen
+from jitonnx.ops.base import lower_halves, widen
 
 
 class _Heads(NamedTuple):
@@ -38,11 +38,6 @@ class Attention(Operator):
 
     Inputs of rank 3 have their heads side by side in the last axis. A row in which everything is masked gives 0.
     """
-
-    versions = (23, 24, 25)
-    inputs = ("Q", "K", "V", "attn_mask?", "past_key?", "past_value?", "nonpad_kv_seqlen?")
-    outputs = ("Y", "present_key", "present_value", "qk_matmul_output")
-    types = FLOATS
 
     is_causal: bool = False
     kv_num_heads: int | None = None
@@ -335,11 +330,6 @@ class RotaryEmbedding(Operator):
     X is [B, H, S, D], or [B, S, H * D] with num_heads; the caches hold cosines and sines by position, or by batch and
     step where there are no position_ids. The pairs are neighbours if `interleaved`, else one in each half.
     """
-
-    versions = (23,)
-    inputs = ("X", "cos_cache", "sin_cache", "position_ids?")
-    outputs = ("Y",)
-    types = FLOATS
 
     interleaved: bool = False
     num_heads: int | None = None

@@ -57,9 +57,6 @@ class _Cast(Operator):
 class Cast(_Cast):
     """The input's elements converted to the type `to`."""
 
-    versions = (1, 6, 9, 13, 19, 21, 23, 24, 25, 28)
-    inputs = ("input",)
-    outputs = ("output",)
     elementwise = True
 
     to: int
@@ -92,9 +89,6 @@ class Cast(_Cast):
 class CastLike(_Cast):
     """The first input's elements converted to the second's type."""
 
-    versions = (15, 19, 21, 23, 24, 25)
-    inputs = ("input", "target_type")
-    outputs = ("output",)
     symbolic = False
 
     def infer(self, x: Value, like: Value) -> TensorType:
@@ -109,10 +103,6 @@ class CastLike(_Cast):
 
 class BitCast(Operator):
     """The input's bits read as another type of the same width."""
-
-    versions = (26,)
-    inputs = ("input",)
-    outputs = ("output",)
 
     to: int
 

@@ -18,10 +18,8 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import check_dtype, constant_of, count_of, integers_of, lower_halves, widen
+from jitonnx.ops.base import constant_of, count_of, integers_of, lower_halves, widen
 from jitonnx.ops.windows import extent, per_axis, split_pads
-
-_SHAPES = frozenset({DType.INT64})
 
 
 class _Blocks(NamedTuple):
@@ -40,17 +38,11 @@ class _Blocks(NamedTuple):
 class Col2Im(Operator):
     """Images [N, C, image_shape...] of blocks input [N, C * taps, L], which are added up where they overlap."""
 
-    versions = (18,)
-    inputs = ("input", "image_shape", "block_shape")
-    outputs = ("output",)
-
     dilations: tuple[int, ...] | None = None
     pads: tuple[int, ...] | None = None
     strides: tuple[int, ...] | None = None
 
     def infer(self, x: Value, image_shape: Value, block_shape: Value) -> TensorType:
-        for value in (image_shape, block_shape):
-            check_dtype(value, _SHAPES)
         found = self._blocks(constant_of(image_shape, "image_shape"), integers_of(block_shape, "block_shape"))
         if len(x.shape) != 3:
             raise InferenceError(f"{x.name!r} is {x.type}; [N, C * taps, blocks] expected")

@@ -15,16 +15,12 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import constant_of, count_of, normalize_axis, open_like, same_dtype
+from jitonnx.ops.base import constant_of, count_of, normalize_axis, open_like
 from jitonnx.ops.onnx.cast import Cast
 
 
 class Split(Operator):
     """Parts of the input along `axis`: of sizes `split`, or one an output, equal but for the last."""
-
-    versions = (1, 2, 11, 13, 18)
-    inputs = ("input", "split?")
-    outputs = ("outputs*",)
 
     axis: int = 0
     num_outputs: int | None = None
@@ -87,9 +83,6 @@ class Split(Operator):
 class Concat(Operator):
     """The inputs one behind the other along `axis`."""
 
-    versions = (1, 4, 11, 13)
-    inputs = ("inputs*",)
-    outputs = ("concat_result",)
     symbolic = True
 
     axis: int
@@ -102,7 +95,6 @@ class Concat(Operator):
     def infer(self, *inputs: Value) -> TensorType:
         if not inputs:
             raise InferenceError("at least one input is needed")
-        same_dtype(*inputs)
         first = inputs[0].shape
         if not first:
             raise InferenceError("scalars cannot be concatenated")

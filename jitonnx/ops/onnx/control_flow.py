@@ -15,7 +15,7 @@ from jitonnx.ir.graph import Graph, Node, Value
 from jitonnx.ir.operator import InferenceError, Operator, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType, Type
-from jitonnx.ops.base import BOOLS, normalize_axis
+from jitonnx.ops.base import normalize_axis
 from jitonnx.ops.onnx.identity import Identity
 
 
@@ -36,12 +36,7 @@ COUNT = TensorType(DType.INT64, ())
 class If(Operator):
     """What `then_branch` gives where the condition is true, else what `else_branch` gives."""
 
-    versions = (1, 11, 13, 16, 19, 21, 23, 24, 25)
-    inputs = ("cond",)
-    types = BOOLS
-    outputs = ("outputs*",)
     bodies = ("then_branch", "else_branch")
-    containers = True
     decides = True
 
     def body_inputs(self, index: int, *inputs: Value) -> list[Type]:
@@ -70,12 +65,7 @@ class Loop(Operator):
     carried on, and an element of each stacked result. Without iterations these results have no elements.
     """
 
-    versions = (1, 11, 13, 16, 19, 21, 23, 24, 25)
-    inputs = ("M?", "cond?", "v_initial*")
-    types = frozenset({DType.INT64})
-    outputs = ("v_final_and_scan_outputs*",)
     bodies = ("body",)
-    containers = True
 
     first: int = internal(default=0)
     """The number of the first iteration; what were those before it lies in front of the loop."""
@@ -129,9 +119,6 @@ class Loop(Operator):
 class Scan(Operator):
     """`body` over the elements of inputs along axes, carrying state, and stacking what it gives for each."""
 
-    versions = (8, 9, 11, 16, 19, 21, 23, 24, 25)
-    inputs = ("initial_state_and_scan_inputs*",)
-    outputs = ("final_state_and_scan_outputs*",)
     bodies = ("body",)
 
     num_scan_inputs: int

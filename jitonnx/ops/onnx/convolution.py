@@ -13,7 +13,7 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import Shape, TensorType
-from jitonnx.ops.base import FLOATS, factor, lower_halves, same_dtype, widen
+from jitonnx.ops.base import factor, lower_halves, widen
 from jitonnx.ops.unfolding import convolve_transposed_unfolded, convolve_unfolded
 from jitonnx.ops.windows import Windows, extent, padded, slide, spatial_rank, spread
 
@@ -34,11 +34,6 @@ class ConvolutionAttributes(Operator):
 
 class _Convolution(ConvolutionAttributes):
     """What Conv and ConvTranspose share."""
-
-    versions = (1, 11, 22)
-    inputs = ("X", "W", "B?")
-    outputs = ("Y",)
-    types = FLOATS
 
     def _kernel(self, x: Shape, w: Shape) -> Shape:
         """The kernel's spatial size, from W and checked against the attribute."""
@@ -65,7 +60,6 @@ class Conv(_Convolution):
 
     def infer(self, x: Value, w: Value, bias: Value | None = None) -> TensorType:
         spatial_rank(x)
-        same_dtype(*(value for value in (x, w, bias) if value is not None))
         windows = self._windows(x.shape, w.shape)
         self._check_channels(x, w.shape[1] * self.group, bias, w.shape[0])
         if not demand_divisible(w.shape[0], self.group):
@@ -135,7 +129,6 @@ class ConvTranspose(_Convolution):
 
     def infer(self, x: Value, w: Value, bias: Value | None = None) -> TensorType:
         spatial_rank(x)
-        same_dtype(*(value for value in (x, w, bias) if value is not None))
         windows = self._windows(x.shape, w.shape)
         if not all(demand_equal(maximum(out, 0), out) for out in windows.output):
             raise InferenceError(f"pads {list(self.pads or ())} leave nothing of the output: {list(windows.output)}")

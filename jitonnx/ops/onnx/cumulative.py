@@ -12,15 +12,12 @@ from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import SUMMABLE, is_narrow, lower_halves, normalize_axis
+from jitonnx.ops.base import is_narrow, lower_halves, normalize_axis
 
 
 class _Cumulative(Operator):
     """Along the axis that input 1 names; `exclusive` leaves each element itself out, `reverse` begins at the end."""
 
-    inputs = ("x", "axis")
-    outputs = ("y",)
-    types = SUMMABLE
     function: ClassVar[Callable[..., np.ndarray]]
     neutral: ClassVar[int]
     kind: ClassVar[str]
@@ -58,7 +55,6 @@ class _Cumulative(Operator):
 class CumSum(_Cumulative):
     """Sums of all elements up to each one along an axis."""
 
-    versions = (11, 14)
     function = staticmethod(np.cumsum)
     neutral = 0
     kind = "sum"
@@ -67,7 +63,6 @@ class CumSum(_Cumulative):
 class CumProd(_Cumulative):
     """Products of all elements up to each one along an axis."""
 
-    versions = (26,)
     function = staticmethod(np.cumprod)
     neutral = 1
     kind = "prod"

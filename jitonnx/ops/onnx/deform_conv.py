@@ -16,7 +16,7 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import FLOATS, lower_halves, same_dtype, widen
+from jitonnx.ops.base import lower_halves, widen
 from jitonnx.ops.windows import Windows, slide, spatial_rank
 
 
@@ -26,11 +26,6 @@ class DeformConv(Operator):
     offset [N, offset_group * taps * axes, out...] moves a tap along each axis, for the channels of an offset group;
     mask [N, offset_group * taps, out...]. Between pixels X is interpolated linearly, outside it is 0.
     """
-
-    versions = (19, 22)
-    inputs = ("X", "W", "offset", "B?", "mask?")
-    outputs = ("Y",)
-    types = FLOATS
 
     dilations: tuple[int, ...] | None = None
     group: int = 1
@@ -42,7 +37,6 @@ class DeformConv(Operator):
     def infer(
         self, x: Value, w: Value, offset: Value, bias: Value | None = None, mask: Value | None = None
     ) -> TensorType:
-        same_dtype(*(value for value in (x, w, offset, bias, mask) if value is not None))
         windows = self._windows(x, w)
         axes, taps, (images, channels) = len(windows.output), product(windows.kernel), x.shape[:2]
         if not demand_equal(channels, w.shape[1] * self.group):

@@ -17,8 +17,6 @@ from jitonnx.ir.types import Shape, TensorType
 class _Blocks(Operator):
     """A reshape to six axes, a transpose and a reshape."""
 
-    inputs = ("input",)
-    outputs = ("output",)
     permutations: ClassVar[dict[str, tuple[int, ...]]]
     """Order of the six axes by `mode`."""
 
@@ -58,7 +56,6 @@ class _Blocks(Operator):
 class DepthToSpace(_Blocks):
     """Channels spread over blocks of blocksize by blocksize pixels."""
 
-    versions = (1, 11, 13, 28)
     permutations: ClassVar = {"DCR": (0, 3, 4, 1, 5, 2), "CRD": (0, 1, 4, 2, 5, 3)}
 
     def _steps(self, shape: Shape) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -72,7 +69,6 @@ class DepthToSpace(_Blocks):
 class SpaceToDepth(_Blocks):
     """Blocks of blocksize by blocksize pixels gathered into channels."""
 
-    versions = (1, 13, 28)
     permutations: ClassVar = {"DCR": (0, 3, 5, 1, 2, 4), "CRD": (0, 1, 3, 5, 2, 4)}
 
     def _steps(self, shape: Shape) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

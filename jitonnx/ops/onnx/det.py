@@ -10,16 +10,11 @@ from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import FLOATS, lower_halves, widen
+from jitonnx.ops.base import lower_halves, widen
 
 
 class Det(Operator):
     """The determinants of square matrices, which the last two axes hold."""
-
-    versions = (11, 22)
-    inputs = ("X",)
-    outputs = ("Y",)
-    types = FLOATS
 
     def infer(self, x: Value) -> TensorType:
         if len(x.shape) < 2 or not demand_equal(x.shape[-2], x.shape[-1]):

@@ -20,9 +20,6 @@ class Dropout(Operator):
     exporters did not set, are taken to mean inference.
     """
 
-    versions = (1, 6, 7, 10, 12, 13, 22)
-    inputs = ("data", "ratio?", "training_mode?")
-    outputs = ("output", "mask?")
     deterministic = False
 
     seed: int | None = None

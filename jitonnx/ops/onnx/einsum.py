@@ -12,7 +12,7 @@ from jitonnx.ir.dims import DimLike, product
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType, broadcast_shapes
-from jitonnx.ops.base import NUMBERS, lower_products, present, same_dtype, widen
+from jitonnx.ops.base import lower_products, present, widen
 from jitonnx.records import dataclass
 
 Labels = tuple[str, ...]
@@ -31,11 +31,6 @@ class _Labelled:
 
 class Einsum(Operator):
     """The sum, over all labels of the equation that the result lacks, of the product of the inputs' elements."""
-
-    versions = (12, 28)
-    inputs = ("Inputs*",)
-    outputs = ("Output",)
-    types = NUMBERS
 
     equation: str
 
@@ -74,7 +69,6 @@ class Einsum(Operator):
 
     def infer(self, *inputs: Value | None) -> TensorType:
         given = present(inputs)
-        same_dtype(*given)
         terms, result = self._parse([len(value.shape) for value in given])
         sizes = self._sizes(given, terms)
         if missing := [label for label in result if label not in sizes] or len(set(result)) < len(result):

@@ -10,19 +10,10 @@ from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dims import DimLike, minimum
-from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import integers, normalize_axis
-
-INDICES = frozenset((DType.INT32, DType.INT64))
-
-
-def check_indices(indices: Value) -> None:
-    """InferenceError unless the indices are int32 or int64."""
-    if indices.dtype not in INDICES:
-        raise InferenceError(f"indices {indices.name!r} are {indices.dtype.text}; int32 or int64 is needed")
 
 
 def check_within(indices: Value, data: Value, axis: int) -> None:
@@ -37,15 +28,11 @@ def check_within(indices: Value, data: Value, axis: int) -> None:
 class Gather(Operator):
     """data[..., indices, ...] along `axis`; negative indices count from the end."""
 
-    versions = (1, 11, 13)
-    inputs = ("data", "indices")
-    outputs = ("output",)
     symbolic = True
 
     axis: int = 0
 
     def infer(self, data: Value, indices: Value) -> TensorType:
-        check_indices(indices)
         axis = self._axis(len(data.shape))
         return TensorType(data.dtype, (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]))
 
@@ -79,14 +66,9 @@ class Gather(Operator):
 class GatherElements(Operator):
     """out[i, j, ...] = data with the coordinate on `axis` replaced by indices[i, j, ...]."""
 
-    versions = (11, 13)
-    inputs = ("data", "indices")
-    outputs = ("output",)
-
     axis: int = 0
 
     def infer(self, data: Value, indices: Value) -> TensorType:
-        check_indices(indices)
         axis = normalize_axis(self.axis, len(data.shape))
         if len(indices.shape) != len(data.shape):
             raise InferenceError(f"data {data.type} and indices {indices.type} have different ranks")
@@ -107,18 +89,12 @@ class GatherElements(Operator):
 class GatherND(Operator):
     """Slices of data, addressed by the last axis of indices, behind `batch_dims` leading axes that both share."""
 
-    versions = (11, 12, 13)
-    inputs = ("data", "indices")
-    outputs = ("output",)
-
     batch_dims: int = 0
 
     def infer(self, data: Value, indices: Value) -> TensorType:
         batch, depth = self.batch_dims, indices.shape[-1] if indices.shape else None
         if not isinstance(depth, int):
             raise DataDependentError(f"the output's rank depends on the last size of {indices.name!r}")
-        if indices.dtype is not DType.INT64:
-            raise InferenceError(f"indices {indices.name!r} are {indices.dtype.text}; int64 is needed")
         if not (0 <= batch < len(indices.shape) and batch + depth <= len(data.shape)):
             raise InferenceError(f"indices {indices.type} do not address {data.type} with batch_dims {batch}")
         if not all(demand_equal(a, b) for a, b in zip(data.shape[:batch], indices.shape[:batch], strict=True)):

@@ -14,22 +14,17 @@ from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, Tensor
 from jitonnx.ir.types import TensorType, contents_array
-from jitonnx.ops.base import BOOLS, NUMBERS, constant_of, integers, non_negative, open_rank, same_dtype
+from jitonnx.ops.base import constant_of, integers, non_negative, open_rank
 
 
 class Range(Operator):
     """start, start + delta, ... up to before limit."""
 
-    versions = (11, 27)
-    inputs = ("start", "limit", "delta")
-    outputs = ("output",)
-    types = NUMBERS
     symbolic = True
 
     stash_type: int = 1
 
     def infer(self, start: Value, limit: Value, delta: Value) -> TensorType:
-        same_dtype(start, limit, delta)
         (first,), (last,), (step,) = (
             constant_of(value, name) for value, name in ((start, "start"), (limit, "limit"), (delta, "delta"))
         )
@@ -80,10 +75,6 @@ def _range_size(start: Any, limit: Any, delta: Any) -> DimLike:
 class ConstantOfShape(Operator):
     """A tensor of the shape given, all elements equal to `value` (a tensor of one element; float 0 by default)."""
 
-    versions = (9, 20, 21, 23, 24, 25)
-    inputs = ("input",)
-    outputs = ("output",)
-    types = frozenset({DType.INT64})
     symbolic = True
 
     value: Tensor = Tensor(np.zeros(1, np.float32))
@@ -109,11 +100,6 @@ class ConstantOfShape(Operator):
 
 class EyeLike(Operator):
     """Ones on diagonal `k` of a matrix of the input's shape, zeros elsewhere; of type `dtype`, or the input's."""
-
-    versions = (9, 22)
-    inputs = ("input",)
-    outputs = ("output",)
-    types = NUMBERS | BOOLS
 
     dtype: int | None = None
     k: int = 0

@@ -18,7 +18,7 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType, contents_array
-from jitonnx.ops.base import FLOATS, check_dtype, constant_of, count_of, lower_halves, widen
+from jitonnx.ops.base import constant_of, count_of, lower_halves, widen
 
 _OLD_MODES = {"bilinear": "linear", "bicubic": "cubic"}
 
@@ -30,10 +30,6 @@ class GridSample(Operator):
     align_corners. Integers are interpolated as floating-point numbers and cut off.
     """
 
-    versions = (16, 20, 22)
-    inputs = ("X", "grid")
-    outputs = ("Y",)
-
     align_corners: bool = False
     mode: str = "linear"
     padding_mode: str = "zeros"
@@ -44,7 +40,6 @@ class GridSample(Operator):
             node.attributes["mode"] = _OLD_MODES.get(node.attributes["mode"], node.attributes["mode"])
 
     def infer(self, x: Value, grid: Value) -> TensorType:
-        check_dtype(grid, FLOATS)
         for name, value, allowed in (("mode", self.mode, MODES), ("padding_mode", self.padding_mode, OUTSIDES)):
             if value not in allowed:
                 raise InferenceError(f"{name} is {value!r}; one of {', '.join(allowed)} expected")
@@ -151,11 +146,6 @@ class AffineGrid(Operator):
 
     theta [N, axes, axes + 1] has the last spatial axis first, and the translation last.
     """
-
-    versions = (20,)
-    inputs = ("theta", "size")
-    outputs = ("grid",)
-    types = FLOATS
 
     align_corners: bool = False
 

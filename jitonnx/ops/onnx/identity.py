@@ -13,11 +13,7 @@ from jitonnx.ir.types import Type
 class Identity(Operator):
     """The input."""
 
-    versions = (1, 13, 14, 16, 19, 21, 23, 24, 25)
-    inputs = ("input",)
-    outputs = ("output",)
     symbolic = True
-    containers = True
 
     def infer(self, x: Value) -> Type:
         return x.type

@@ -10,22 +10,16 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import OnHost
 
 CHANNELS = {"RGB": 3, "BGR": 3, "Grayscale": 1}
 
 
-class ImageDecoder(OnHost):
+class ImageDecoder(Operator):
     """The pixels [height, width, channels] of a picture from the bytes of its file; [0, 0, channels] if it is none.
 
     Needs Pillow, which decodes BMP, JPEG, JPEG 2000, TIFF, PNG, WebP and the portable formats. ImportError without it,
     when the model is loaded.
     """
-
-    versions = (20,)
-    inputs = ("encoded_stream",)
-    outputs = ("image",)
-    types = frozenset({DType.UINT8})
 
     pixel_format: str = "RGB"
 

@@ -15,11 +15,9 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import Shape, TensorType
-from jitonnx.ops.base import check_dtype, lower_halves, same_dtype, widen
+from jitonnx.ops.base import lower_halves, widen
 from jitonnx.ops.onnx.convolution import convolve
 from jitonnx.ops.windows import slide
-
-NARROW_FLOATS = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT})
 
 
 class LinearAttention(Operator):
@@ -29,11 +27,6 @@ class LinearAttention(Operator):
     S = S + k vᵀ; gated, S is multiplied by exp(decay) before; delta, beta (v - Sᵀ k) is added in the place of v;
     gated_delta, both. The output is scale Sᵀ q, scale 0 standing for 1 / sqrt(K). All of it is computed in float32.
     """
-
-    versions = (27,)
-    inputs = ("query", "key", "value", "past_state?", "decay?", "beta?")
-    outputs = ("output", "present_state")
-    types = NARROW_FLOATS
 
     chunk_size: int = 64
     kv_num_heads: int
@@ -101,17 +94,14 @@ class LinearAttention(Operator):
         beta: Value | None = None,
     ) -> tuple[TensorType, TensorType]:
         self._check(decay, beta)
-        same_dtype(*(x for x in (query, key, value, decay, beta) if x is not None))
         q, k, v = self._shapes(query.shape, key.shape, value.shape)
         if decay is not None:
             self._decay(decay.shape, k)
         if beta is not None:
             self._beta(beta.shape, k)
         state = (k[0], k[2], k[3], v[3])
-        if past is not None:
-            check_dtype(past, NARROW_FLOATS)
-            if len(past.shape) != 4 or not all(map(demand_equal, past.shape, state)):
-                raise InferenceError(f"past_state has the type {past.type}; {list(map(str, state))} expected")
+        if past is not None and (len(past.shape) != 4 or not all(map(demand_equal, past.shape, state))):
+            raise InferenceError(f"past_state has the type {past.type}; {list(map(str, state))} expected")
         y = (q[0], q[1], q[2] * v[3])
         return TensorType(query.dtype, y), TensorType(query.dtype if past is None else past.dtype, state)
 
@@ -194,11 +184,6 @@ class CausalConvWithState(Operator):
     last k - 1 elements of past and input. activation: none, or silu (also called swish).
     """
 
-    versions = (27,)
-    inputs = ("input", "weight", "bias?", "past_state?")
-    outputs = ("output", "present_state")
-    types = NARROW_FLOATS
-
     activation: str = "none"
 
     def infer(
@@ -206,7 +191,6 @@ class CausalConvWithState(Operator):
     ) -> tuple[TensorType, TensorType]:
         if self.activation not in ("none", "silu", "swish"):
             raise InferenceError(f"activation {self.activation!r}: none, silu or swish expected")
-        same_dtype(*(value for value in (x, weight, bias, past) if value is not None))
         if len(x.shape) != 3 or len(weight.shape) != 3:
             raise InferenceError(f"input {x.type}, weight {weight.type}: three axes each expected")
         batch, channels, _ = x.shape

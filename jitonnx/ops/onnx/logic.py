@@ -13,7 +13,7 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import DataDependentError
 from jitonnx.ir.types import decides, is_symbolic
-from jitonnx.ops.base import BOOLS, INTEGERS, NUMBERS, Elementwise, same_dtype
+from jitonnx.ops.base import Elementwise
 from jitonnx.ops.onnx.arithmetic import Binary
 
 
@@ -33,8 +33,6 @@ class _Pairwise(Binary):
 class And(_Pairwise):
     """Whether both are true."""
 
-    versions = (1, 7)
-    types = BOOLS
     commutative = True
     function = staticmethod(np.logical_and)
     expression = staticmethod(e.logical_and)
@@ -43,8 +41,6 @@ class And(_Pairwise):
 class Or(_Pairwise):
     """Whether one of the two is true."""
 
-    versions = (1, 7)
-    types = BOOLS
     commutative = True
     function = staticmethod(np.logical_or)
     expression = staticmethod(e.logical_or)
@@ -53,8 +49,6 @@ class Or(_Pairwise):
 class Xor(_Pairwise):
     """Whether exactly one of the two is true."""
 
-    versions = (1, 7)
-    types = BOOLS
     commutative = True
     function = staticmethod(np.logical_xor)
     expression = staticmethod(e.logical_xor)
@@ -62,11 +56,6 @@ class Xor(_Pairwise):
 
 class Not(Elementwise):
     """Whether it is false."""
-
-    versions = (1,)
-    inputs = ("X",)
-    outputs = ("Y",)
-    types = BOOLS
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return np.logical_not(x)
@@ -106,8 +95,6 @@ class _Comparison(_Pairwise):
 class Equal(_Comparison):
     """Whether both are equal; NaN is equal to nothing."""
 
-    versions = (1, 7, 11, 13, 19)
-    types = NUMBERS | {DType.BOOL, DType.STRING}
     commutative = True
     function = staticmethod(np.equal)
     expression = staticmethod(e.equal)
@@ -116,7 +103,6 @@ class Equal(_Comparison):
 class Greater(_Comparison):
     """Whether a > b."""
 
-    versions = (1, 7, 9, 13)
     function = staticmethod(np.greater)
     expression = staticmethod(lambda a, b: a > b)
 
@@ -124,7 +110,6 @@ class Greater(_Comparison):
 class GreaterOrEqual(_Comparison):
     """Whether a >= b."""
 
-    versions = (12, 16)
     function = staticmethod(np.greater_equal)
     expression = staticmethod(lambda a, b: a >= b)
 
@@ -132,7 +117,6 @@ class GreaterOrEqual(_Comparison):
 class Less(_Comparison):
     """Whether a < b."""
 
-    versions = (1, 7, 9, 13)
     function = staticmethod(np.less)
     expression = staticmethod(lambda a, b: a < b)
 
@@ -140,7 +124,6 @@ class Less(_Comparison):
 class LessOrEqual(_Comparison):
     """Whether a <= b."""
 
-    versions = (12, 16)
     function = staticmethod(np.less_equal)
     expression = staticmethod(lambda a, b: a <= b)
 
@@ -148,16 +131,10 @@ class LessOrEqual(_Comparison):
 class Where(Elementwise):
     """X where condition is true, else Y."""
 
-    versions = (9, 16)
-    inputs = ("condition", "X", "Y")
-    outputs = ("output",)
-    types = BOOLS
     symbolic = True
 
     def infer_dtype(self, *inputs: Value) -> DType:
-        _, x, y = inputs
-        same_dtype(x, y)
-        return x.dtype
+        return inputs[1].dtype
 
     def evaluate(self, condition: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.where(condition.astype(bool), x, y)
@@ -172,8 +149,6 @@ class Where(Elementwise):
 class BitwiseAnd(_Pairwise):
     """The bits that both have."""
 
-    versions = (18,)
-    types = INTEGERS
     commutative = True
     function = staticmethod(np.bitwise_and)
     expression = staticmethod(e.bitwise_and)
@@ -182,8 +157,6 @@ class BitwiseAnd(_Pairwise):
 class BitwiseOr(_Pairwise):
     """The bits that one of the two has."""
 
-    versions = (18,)
-    types = INTEGERS
     commutative = True
     function = staticmethod(np.bitwise_or)
     expression = staticmethod(e.bitwise_or)
@@ -192,8 +165,6 @@ class BitwiseOr(_Pairwise):
 class BitwiseXor(_Pairwise):
     """The bits that exactly one of the two has."""
 
-    versions = (18,)
-    types = INTEGERS
     commutative = True
     function = staticmethod(np.bitwise_xor)
     expression = staticmethod(e.bitwise_xor)
@@ -201,11 +172,6 @@ class BitwiseXor(_Pairwise):
 
 class BitwiseNot(Elementwise):
     """All bits inverted."""
-
-    versions = (18,)
-    inputs = ("X",)
-    outputs = ("Y",)
-    types = INTEGERS
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         return np.invert(x)

@@ -11,13 +11,11 @@ from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.assumptions import demand_equal
-from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import FLOATS, check_dtype, lower_halves, same_dtype, widen
+from jitonnx.ops.base import lower_halves, widen
 
-_INDICES = frozenset({DType.INT32, DType.INT64})
 _REDUCTIONS = ("none", "sum", "mean")
 
 
@@ -36,24 +34,19 @@ class _ClassLoss(Operator):
     Targets that equal ignore_index are not counted, and may be no class at all.
     """
 
-    types = FLOATS
-
     ignore_index: int | None = None
     reduction: str = "mean"
 
     def _infer_loss(self, x: Value, target: Value, weight: Value | None) -> TensorType:
         if self.reduction not in _REDUCTIONS:
             raise InferenceError(f"reduction is {self.reduction!r}; one of {', '.join(_REDUCTIONS)} expected")
-        check_dtype(target, _INDICES)
         if len(x.shape) < 2:
             raise InferenceError(f"{x.name!r} is {x.type}; it needs a batch axis and one of classes")
         expected = (x.shape[0], *x.shape[2:])
         if len(target.shape) != len(expected) or not all(map(demand_equal, target.shape, expected)):
             raise InferenceError(f"target {target.type} should have the shape {list(expected)}")
-        if weight is not None:
-            same_dtype(x, weight)
-            if len(weight.shape) != 1 or not demand_equal(weight.shape[0], x.shape[1]):
-                raise InferenceError(f"weight {weight.type} should have the shape {[x.shape[1]]}")
+        if weight is not None and (len(weight.shape) != 1 or not demand_equal(weight.shape[0], x.shape[1])):
+            raise InferenceError(f"weight {weight.type} should have the shape {[x.shape[1]]}")
         return TensorType(x.dtype, target.shape if self.reduction == "none" else ())
 
     def _evaluate_loss(self, x: np.ndarray, target: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
@@ -112,10 +105,6 @@ class _ClassLoss(Operator):
 class NegativeLogLikelihoodLoss(_ClassLoss):
     """-input[n, target[n, d...], d...], each times the weight of its class: as they are, summed up or averaged."""
 
-    versions = (12, 13, 22)
-    inputs = ("input", "target", "weight?")
-    outputs = ("loss",)
-
     def infer(self, x: Value, target: Value, weight: Value | None = None) -> TensorType:
         return self._infer_loss(x, target, weight)
 
@@ -131,10 +120,6 @@ class NegativeLogLikelihoodLoss(_ClassLoss):
 
 class SoftmaxCrossEntropyLoss(_ClassLoss):
     """NegativeLogLikelihoodLoss of the logarithm of scores' softmax over the classes, which is the second output."""
-
-    versions = (12, 13)
-    inputs = ("scores", "labels", "weights?")
-    outputs = ("output", "log_prob?")
 
     def infer(self, x: Value, target: Value, weight: Value | None = None) -> tuple[TensorType, TensorType]:
         return self._infer_loss(x, target, weight), x.type

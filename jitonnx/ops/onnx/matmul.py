@@ -14,7 +14,7 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType, broadcast_shapes
-from jitonnx.ops.base import SUMMABLE, factor, lower_products, same_dtype, widen
+from jitonnx.ops.base import factor, lower_products, widen
 from jitonnx.ops.onnx.cast import convert, truncated
 
 PIECE_BYTES = 1 << 20
@@ -25,13 +25,7 @@ class MatMul(Operator):
     """NumPy's matmul: [..., m, k] times [..., k, n], leading axes broadcast; a vector is a row on the left, a column on
     the right, and its axis is not in the result."""
 
-    versions = (1, 9, 13)
-    inputs = ("A", "B")
-    outputs = ("Y",)
-    types = SUMMABLE
-
     def infer(self, a: Value, b: Value) -> TensorType:
-        same_dtype(a, b)
         if not a.shape or not b.shape:
             raise InferenceError("a scalar has no matrix product: rank 1 at least expected")
         depth = b.shape[-2] if len(b.shape) > 1 else b.shape[0]
@@ -57,11 +51,6 @@ class MatMul(Operator):
 class Gemm(Operator):
     """alpha * A' B' + beta * C, where A' and B' are the matrices A and B or their transposes; C is broadcast to it."""
 
-    versions = (1, 6, 7, 9, 11, 13)
-    inputs = ("A", "B", "C?")
-    outputs = ("Y",)
-    types = SUMMABLE
-
     alpha: float = 1.0
     beta: float = 1.0
     transA: bool = False
@@ -72,7 +61,6 @@ class Gemm(Operator):
         node.drop("broadcast")  # before 7 it had to be asked for; a C of the full shape is broadcast to itself
 
     def infer(self, a: Value, b: Value, c: Value | None = None) -> TensorType:
-        same_dtype(*(value for value in (a, b, c) if value is not None))
         if len(a.shape) != 2 or len(b.shape) != 2:
             raise InferenceError(f"A and B must be matrices: {a.type} and {b.type} given (MatMul takes other ranks)")
         rows, depth = reversed(a.shape) if self.transA else a.shape

@@ -12,11 +12,10 @@ from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dims import DimLike, maximum, product
-from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import Shape, TensorType
-from jitonnx.ops.base import FLOATS, constant_of
+from jitonnx.ops.base import constant_of
 from jitonnx.ops.windows import per_axis, split_pads
 
 
@@ -26,18 +25,11 @@ class MaxUnpool(Operator):
     That tensor has the size that follows from the windows; with output_shape, zeros are put behind it along each axis.
     """
 
-    versions = (9, 11, 22)
-    inputs = ("X", "I", "output_shape?")
-    outputs = ("output",)
-    types = FLOATS
-
     kernel_shape: tuple[int, ...]
     pads: tuple[int, ...] | None = None
     strides: tuple[int, ...] | None = None
 
     def infer(self, x: Value, indices: Value, shape: Value | None = None) -> TensorType:
-        if indices.dtype is not DType.INT64:
-            raise InferenceError(f"indices {indices.name!r} are {indices.dtype.text}; int64 is needed")
         if len(indices.shape) != len(x.shape) or not all(map(demand_equal, indices.shape, x.shape)):
             raise InferenceError(f"X {x.type} and I {indices.type} have different shapes")
         pooled = self._pooled(x.shape)

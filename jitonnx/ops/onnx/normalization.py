@@ -14,7 +14,7 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import FLOATS, lower_halves, normalize_axis, widen
+from jitonnx.ops.base import lower_halves, normalize_axis, widen
 
 
 class BatchNormalization(Operator):
@@ -22,11 +22,6 @@ class BatchNormalization(Operator):
 
     In training mode with X's own, and further outputs: the running statistics; before version 14 also X's own.
     """
-
-    versions = (1, 6, 7, 9, 14, 15)
-    inputs = ("X", "scale", "B", "input_mean", "input_var")
-    outputs = ("Y", "running_mean", "running_var")
-    types = FLOATS
 
     epsilon: float = 1e-5
     momentum: float = 0.9
@@ -44,7 +39,7 @@ class BatchNormalization(Operator):
         if not x.shape:
             raise InferenceError("X is a scalar: [N, C, spatial...] expected")
         shape = (x.shape[1] if len(x.shape) > 1 else 1,) if self.spatial else x.shape[1:]
-        for name, value in zip(self.inputs[1:], parameters, strict=True):
+        for name, value in zip(("scale", "B", "input_mean", "input_var"), parameters, strict=True):
             if len(value.shape) != len(shape) or not all(map(demand_equal, value.shape, shape)):
                 raise InferenceError(f"{name} has the type {value.type}, expected the shape {list(map(str, shape))}")
         if not self.training_mode:
@@ -114,11 +109,6 @@ def _over_axes(x: np.ndarray, axes: tuple[int, ...], epsilon: float) -> np.ndarr
 class InstanceNormalization(Operator):
     """Each channel of each image [N, C, spatial...] normalised over its spatial axes, then scaled and shifted."""
 
-    versions = (1, 6, 22)
-    inputs = ("input", "scale", "B")
-    outputs = ("output",)
-    types = FLOATS
-
     epsilon: float = 1e-5
 
     @classmethod
@@ -146,11 +136,6 @@ class GroupNormalization(Operator):
 
     Before version 21 scale and bias had one element a group.
     """
-
-    versions = (18, 21)
-    inputs = ("X", "scale", "bias")
-    outputs = ("Y",)
-    types = FLOATS
 
     num_groups: int
     epsilon: float = 1e-5
@@ -243,11 +228,6 @@ class _OverTrailingAxes(Operator):
 class LayerNormalization(_OverTrailingAxes):
     """(X - mean) / sqrt(variance + epsilon) * Scale + B over the axes from `axis` on; Mean and InvStdDev of them."""
 
-    versions = (17,)
-    inputs = ("X", "Scale", "B?")
-    outputs = ("Y", "Mean", "InvStdDev")
-    types = FLOATS
-
     def infer(self, x: Value, scale: Value, bias: Value | None = None) -> tuple[TensorType, ...]:
         axis = self._check(x, *(value for value in (scale, bias) if value is not None))
         shape = (*x.shape[:axis], *(1,) * (len(x.shape) - axis))
@@ -277,11 +257,6 @@ class LayerNormalization(_OverTrailingAxes):
 class RMSNormalization(_OverTrailingAxes):
     """X / sqrt(mean of X ** 2 + epsilon) * scale over the axes from `axis` on."""
 
-    versions = (23,)
-    inputs = ("X", "scale")
-    outputs = ("Y",)
-    types = FLOATS
-
     def infer(self, x: Value, scale: Value) -> TensorType:
         self._statistics(x.dtype)
         self._check(x, scale)
@@ -305,11 +280,6 @@ _DEVIATION_EPSILON = 1e-9
 
 class MeanVarianceNormalization(Operator):
     """(X - mean) / (standard deviation + 1e-9) over `axes`."""
-
-    versions = (9, 13)
-    inputs = ("X",)
-    outputs = ("Y",)
-    types = FLOATS
 
     axes: tuple[int, ...] = (0, 2, 3)
 
@@ -343,11 +313,6 @@ class MeanVarianceNormalization(Operator):
 class LpNormalization(Operator):
     """Divided by its p-norm along `axis`; 0 where the norm is 0."""
 
-    versions = (1, 22)
-    inputs = ("input",)
-    outputs = ("output",)
-    types = FLOATS
-
     axis: int = -1
     p: int = 2
 
@@ -374,11 +339,6 @@ class LpNormalization(Operator):
 
 class LRN(Operator):
     """X [N, C, spatial...] / (bias + alpha / size * sum of squares over `size` neighbouring channels) ** beta."""
-
-    versions = (1, 13)
-    inputs = ("X",)
-    outputs = ("Y",)
-    types = FLOATS
 
     size: int
     alpha: float = 1e-4

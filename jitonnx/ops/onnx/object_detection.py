@@ -21,16 +21,6 @@ class NonMaxSuppression(Operator):
     intersection with a chosen one is above iou_threshold of their union, or its score is not above score_threshold.
     """
 
-    versions = (10, 11)
-    inputs = (
-        "boxes",
-        "scores",
-        "max_output_boxes_per_class?",
-        "iou_threshold?",
-        "score_threshold?",
-    )
-    outputs = ("selected_indices",)
-    types = frozenset({DType.FLOAT})
     counted = True
 
     center_point_box: int = 0

@@ -15,7 +15,7 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType, contents_array
-from jitonnx.ops.base import NUMBERS, constant_of, normalize_axis
+from jitonnx.ops.base import constant_of, normalize_axis
 
 
 class OneHot(Operator):
@@ -23,11 +23,6 @@ class OneHot(Operator):
 
     Indices in [-depth, depth) count from the end if negative; others give values[0] everywhere.
     """
-
-    versions = (9, 11, 28)
-    inputs = ("indices", "depth", "values")
-    outputs = ("output",)
-    types = NUMBERS
 
     axis: int = -1
     negative_from_end: bool = internal(default=True)

@@ -17,11 +17,6 @@ from jitonnx.ir.types import UNKNOWN, OptionalType, TensorType, Type
 class Optional(Operator):
     """The input as an optional; without one, an optional of `type` without a value."""
 
-    versions = (15, 28)
-    inputs = ("input?",)
-    outputs = ("output",)
-    containers = True
-
     type: Type | None = None
 
     def infer(self, value: Value | None = None) -> OptionalType:
@@ -35,11 +30,6 @@ class Optional(Operator):
 
 class OptionalGetElement(Operator):
     """The value of an optional; what is none is its own value."""
-
-    versions = (15, 18, 28)
-    inputs = ("input",)
-    outputs = ("output",)
-    containers = True
 
     def infer(self, value: Value) -> Type:
         return value.type.element if isinstance(value.type, OptionalType) else value.type
@@ -55,11 +45,6 @@ class OptionalGetElement(Operator):
 
 class OptionalHasElement(Operator):
     """Whether an optional has a value."""
-
-    versions = (15, 18, 28)
-    inputs = ("input?",)
-    outputs = ("output",)
-    containers = True
 
     def infer(self, value: Value | None = None) -> TensorType:
         return TensorType(DType.BOOL, ())

@@ -15,15 +15,11 @@ from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Shape as Dims
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import constant_of, integers_of, non_negative, normalize_axis, open_like, same_dtype
+from jitonnx.ops.base import constant_of, integers_of, non_negative, normalize_axis, open_like
 
 
 class CenterCropPad(Operator):
     """Cropped to, or padded with zeros to, the sizes `shape` of `axes`, around the middle."""
-
-    versions = (18,)
-    inputs = ("input_data", "shape")
-    outputs = ("output_data",)
 
     axes: tuple[int, ...] | None = None
 
@@ -70,10 +66,6 @@ class Pad(Operator):
     mode constant: constant_value, or 0; reflect, edge and wrap continue from the input.
     """
 
-    versions = (1, 2, 11, 13, 18, 19, 21, 23, 24, 25)
-    inputs = ("data", "pads", "constant_value?", "axes?")
-    outputs = ("output",)
-
     mode: str = "constant"
 
     @classmethod
@@ -106,8 +98,6 @@ class Pad(Operator):
     def infer(
         self, data: Value, pads: Value, constant_value: Value | None = None, axes: Value | None = None
     ) -> TensorType:
-        if constant_value is not None:
-            same_dtype(data, constant_value)
         before, after = self._of(data, pads, axes)
         if self.mode != "constant":
             for low, size, high in zip(before, data.shape, after, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -15,15 +15,12 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import Shape, TensorType
-from jitonnx.ops.base import FLOATS, NUMBERS, lower_halves, widen
+from jitonnx.ops.base import lower_halves, widen
 from jitonnx.ops.windows import Windows, padded, per_axis, slide, spatial_rank, tap_slices
 
 
 class _Pool(Operator):
     """The attributes that all pools share; each entry of a tuple belongs to a spatial axis."""
-
-    inputs = ("X",)
-    outputs: ClassVar[tuple[str, ...]] = ("Y",)
 
     kernel_shape: tuple[int, ...]
     auto_pad: str = "NOTSET"
@@ -52,10 +49,6 @@ class _Pool(Operator):
 
 class MaxPool(_Pool):
     """The largest element of each window, and in Indices where X, flattened, has it (the first of equals)."""
-
-    versions = (1, 8, 10, 11, 12, 22)
-    outputs = ("Y", "Indices")
-    types = NUMBERS
 
     storage_order: int = 0
 
@@ -93,9 +86,6 @@ def max_pool(x: np.ndarray, windows: Windows, storage_order: int) -> tuple[np.nd
 class AveragePool(_Pool):
     """The mean of each window, over the elements in X or, with count_include_pad, over those in the padded X."""
 
-    versions = (1, 7, 10, 11, 19, 22)
-    types = FLOATS
-
     count_include_pad: bool = False
 
     def infer(self, x: Value) -> TensorType:
@@ -131,9 +121,6 @@ def _window_sum(x: np.ndarray, windows: Windows) -> np.ndarray:
 class LpPool(_Pool):
     """The p-norm of each window: the sum of |x| ** p, to the power of 1 / p."""
 
-    versions = (1, 2, 11, 18, 22)
-    types = FLOATS
-
     p: float = 2  # an integer since version 2
 
     def infer(self, x: Value) -> TensorType:
@@ -160,11 +147,6 @@ def _check_exponent(p: float) -> None:
 
 class _GlobalPool(Operator):
     """One window over all spatial axes, which stay as size 1."""
-
-    versions: ClassVar[tuple[int, ...]] = (1, 22)
-    inputs = ("X",)
-    outputs = ("Y",)
-    types = FLOATS
 
     def infer(self, x: Value) -> TensorType:
         if len(x.shape) < 2:
@@ -202,8 +184,6 @@ class GlobalMaxPool(_GlobalPool):
 
 class GlobalLpPool(_GlobalPool):
     """The p-norm over all spatial axes."""
-
-    versions = (1, 2, 22)
 
     p: float = 2  # an integer since version 2
 

@@ -22,12 +22,11 @@ from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import Shape, TensorType, broadcast_shapes
-from jitonnx.ops.base import check_dtype, normalize_axis, same_dtype, widen
+from jitonnx.ops.base import normalize_axis, widen
 from jitonnx.ops.onnx.convolution import ConvolutionAttributes, convolve
 from jitonnx.ops.unfolding import convolve_unfolded
 from jitonnx.ops.windows import Windows, slide, spatial_rank
 
-_BYTES = frozenset({DType.INT8, DType.UINT8})
 _FLOAT8 = frozenset({DType.FLOAT8E4M3FN, DType.FLOAT8E4M3FNUZ, DType.FLOAT8E5M2, DType.FLOAT8E5M2FNUZ})
 _NARROW_FLOATS = _FLOAT8 | {DType.FLOAT4E2M1, DType.FLOAT6E2M3, DType.FLOAT6E3M2}
 _RANGES = {
@@ -38,8 +37,6 @@ _RANGES = {
 _QUANTISED = frozenset(_RANGES) | _NARROW_FLOATS
 _EXACT = 1 << 24
 """Up to here float32 has all whole numbers."""
-_WIDE = frozenset({DType.FLOAT, DType.FLOAT16, DType.BFLOAT16, DType.INT32})
-_SCALES = frozenset({DType.FLOAT, DType.FLOAT16, DType.BFLOAT16, DType.FLOAT8E8M0, DType.INT32})
 
 
 class _Linear(Operator):
@@ -51,7 +48,6 @@ class _Linear(Operator):
     output_dtype: int = 0
 
     def _check(self, x: Value, scale: Value, zero_point: Value | None) -> None:
-        check_dtype(scale, _SCALES)
         # One of the two may be a scalar, and the other a vector of one element.
         if zero_point is not None and not _same_shape(zero_point.shape or (1,), scale.shape or (1,)):
             raise InferenceError(f"scale ({scale.type}) and zero point ({zero_point.type}) have different shapes")
@@ -106,11 +102,6 @@ class _Linear(Operator):
 class QuantizeLinear(_Linear):
     """x / y_scale, rounded to the nearest number (ties to even), plus y_zero_point, within the range of the result."""
 
-    versions = (10, 13, 19, 21, 23, 24, 25, 28)
-    inputs = ("x", "y_scale", "y_zero_point?")
-    outputs = ("y",)
-    types = _WIDE
-
     precision: int = 0
     saturate: int = 1
 
@@ -160,18 +151,11 @@ class QuantizeLinear(_Linear):
 class DequantizeLinear(_Linear):
     """(x - x_zero_point) * x_scale, in the scale's type or `output_dtype`."""
 
-    versions = (10, 13, 19, 21, 23, 24, 25, 28)
-    inputs = ("x", "x_scale", "x_zero_point?")
-    outputs = ("y",)
-    types = _QUANTISED | {DType.INT32}
-
     def _result(self, scale: DType) -> DType:
         return DType(self.output_dtype) if self.output_dtype else scale
 
     def infer(self, x: Value, scale: Value, zero_point: Value | None = None) -> TensorType:
         self._check(x, scale, zero_point)
-        if zero_point is not None:
-            same_dtype(x, zero_point)
         return TensorType(self._result(scale.dtype), x.shape)
 
     def evaluate(self, x: np.ndarray, scale: np.ndarray, zero_point: np.ndarray | None = None) -> np.ndarray:
@@ -197,11 +181,6 @@ class DequantizeLinear(_Linear):
 
 class DynamicQuantizeLinear(Operator):
     """x as uint8, with the scale and zero point that its least and largest element (and 0) ask for."""
-
-    versions = (11,)
-    inputs = ("x",)
-    outputs = ("y", "y_scale", "y_zero_point")
-    types = frozenset({DType.FLOAT})
 
     def infer(self, x: Value) -> Sequence[TensorType]:
         return TensorType(DType.UINT8, x.shape), TensorType(DType.FLOAT, ()), TensorType(DType.UINT8, ())
@@ -239,15 +218,7 @@ class MatMulInteger(Operator):
     """(A - a_zero_point) times (B - b_zero_point) in int32, as MatMul. Zero points are scalars, or those of each row of
     A and of each column of B."""
 
-    versions = (10,)
-    inputs = ("A", "B", "a_zero_point?", "b_zero_point?")
-    outputs = ("Y",)
-    types = _BYTES
-
     def infer(self, a: Value, b: Value, a_zero: Value | None = None, b_zero: Value | None = None) -> TensorType:
-        for value in (b, a_zero, b_zero):
-            if value is not None:
-                check_dtype(value, _BYTES)
         _check_places(a, b, a_zero, b_zero)
         return TensorType(DType.INT32, _product_shape(a, b))
 
@@ -268,15 +239,8 @@ class QLinearMatMul(Operator):
     QuantizeLinear give, with the zero points of all three.
     """
 
-    versions = (10, 21)
-    inputs = ("a", "a_scale", "a_zero_point", "b", "b_scale", "b_zero_point", "y_scale", "y_zero_point")
-    outputs = ("y",)
-    types = _BYTES | _FLOAT8
-
     def infer(self, a: Value, a_scale: Value, a_zero: Value, b: Value, *others: Value) -> TensorType:
         b_scale, b_zero, _, y_zero = others
-        same_dtype(a, a_zero)
-        same_dtype(b, b_zero)
         _check_places(a, b, a_zero, b_zero)
         _check_places(a, b, a_scale, b_scale)
         return TensorType(y_zero.dtype, _product_shape(a, b))
@@ -314,7 +278,6 @@ class _QuantisedConvolution(ConvolutionAttributes):
     def _shape(self, x: Value, w: Value) -> Shape:
         """The result's shape. InferenceError if x and w do not fit."""
         spatial_rank(x)
-        check_dtype(w, _BYTES)
         if len(w.shape) != len(x.shape):
             raise InferenceError(f"w has rank {len(w.shape)} and x rank {len(x.shape)}: they must be equal")
         if self.kernel_shape and not all(map(demand_equal, self.kernel_shape, w.shape[2:])):
@@ -358,11 +321,6 @@ class ConvInteger(_QuantisedConvolution):
     """The convolution of x - x_zero_point with w - w_zero_point in int32. w_zero_point is a scalar, or one for each
     output channel."""
 
-    versions = (10,)
-    inputs = ("x", "w", "x_zero_point?", "w_zero_point?")
-    outputs = ("y",)
-    types = _BYTES
-
     def infer(self, x: Value, w: Value, x_zero: Value | None = None, w_zero: Value | None = None) -> TensorType:
         return TensorType(DType.INT32, self._shape(x, w))
 
@@ -381,18 +339,9 @@ class QLinearConv(_QuantisedConvolution):
     """ConvInteger's sums plus B, times x_scale * w_scale / y_scale, rounded, plus y_zero_point, as y_zero_point's
     type. w_scale and w_zero_point: scalars, or one for each output channel."""
 
-    versions = (10,)
-    inputs = (
-        *("x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point"),
-        "B?",
-    )
-    outputs = ("y",)
-    types = _BYTES
-
     def infer(self, x: Value, x_scale: Value, x_zero: Value, w: Value, *others: Value | None) -> TensorType:
         y_zero = others[3]
         assert y_zero is not None
-        check_dtype(y_zero, _BYTES)
         return TensorType(y_zero.dtype, self._shape(x, w))
 
     def evaluate(

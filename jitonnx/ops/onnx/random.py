@@ -13,12 +13,12 @@ import numpy as np
 
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.ir.operator import InferenceError
+from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import BOOLS, FLOATS, NUMBERS, OnHost, widen
+from jitonnx.ops.base import BOOLS, FLOATS, NUMBERS, widen
 
 
-class _Random(OnHost):
+class _Random(Operator):
     """What all share: the generator, and the type of what is drawn."""
 
     deterministic = False
@@ -106,9 +106,6 @@ class _Uniform(_Random):
 class _OfShape(_Random):
     """A tensor of the attribute `shape`."""
 
-    inputs = ()
-    outputs = ("output",)
-
     dtype: int = int(DType.FLOAT)
     shape: tuple[int, ...]
 
@@ -123,9 +120,6 @@ class _OfShape(_Random):
 
 class _Like(_Random):
     """A tensor of the input's shape, and of its type unless `dtype` says otherwise."""
-
-    inputs = ("input",)
-    outputs = ("output",)
 
     dtype: int | None = None
 
@@ -148,34 +142,21 @@ def _chosen(dtype: int, allowed: frozenset[DType]) -> DType:
 class RandomNormal(_OfShape, _Normal):
     """Numbers from the normal distribution of `mean` and standard deviation `scale`."""
 
-    versions = (1, 22)
-
 
 class RandomUniform(_OfShape, _Uniform):
     """Numbers from [low, high), all alike."""
-
-    versions = (1, 22)
 
 
 class RandomNormalLike(_Like, _Normal):
     """Numbers from the normal distribution of `mean` and standard deviation `scale`, as many as the input has."""
 
-    versions = (1, 22)
-
 
 class RandomUniformLike(_Like, _Uniform):
     """Numbers from [low, high), all alike, as many as the input has."""
 
-    versions = (1, 22)
-
 
 class Bernoulli(_Random):
     """1 with the probability that the input has in its place, else 0."""
-
-    versions = (15, 22)
-    inputs = ("input",)
-    outputs = ("output",)
-    types = FLOATS
 
     dtype: int | None = None
 
@@ -197,11 +178,6 @@ class Bernoulli(_Random):
 
 class Multinomial(_Random):
     """Classes drawn `sample_size` times for each row of unnormalised logarithms of their probabilities."""
-
-    versions = (7, 22)
-    inputs = ("input",)
-    outputs = ("output",)
-    types = FLOATS
 
     dtype: int = int(DType.INT32)
     sample_size: int = 1

@@ -22,7 +22,7 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import FLOATS, lower_halves, widen
+from jitonnx.ops.base import lower_halves, widen
 
 
 class _Activation(NamedTuple):
@@ -72,10 +72,9 @@ class _Direction(NamedTuple):
 class _Recurrent(Operator):
     """What the three layers share: attributes, shapes, directions, sequence lengths."""
 
-    inputs: ClassVar[tuple[str, ...]] = ("X", "W", "R", "B?", "sequence_lens?", "initial_h?")
-    outputs: ClassVar[tuple[str, ...]] = ("Y", "Y_h")
-    types = FLOATS
     gates: ClassVar[int]
+    states: ClassVar[int] = 1
+    """How many outputs there are beside Y."""
     default_activations: ClassVar[tuple[str, ...]]
 
     activation_alpha: tuple[float, ...] | None = None
@@ -152,15 +151,15 @@ class _Recurrent(Operator):
             "initial_c": self._state_shape(batch, hidden),
             "P": (self.directions, 3 * hidden),
         }
-        for name, value in zip(self.inputs[3:], others, strict=False):
+        for (name, shape), value in zip(shapes.items(), others, strict=False):
             if value is not None:
-                expected[name.removesuffix("?")] = (value, shapes[name.removesuffix("?")])
+                expected[name] = (value, shape)
         for name, (value, shape) in expected.items():
             if len(value.shape) != len(shape) or not all(map(demand_equal, value.shape, shape)):
                 raise InferenceError(f"{name} has the type {value.type}, expected the shape {list(map(str, shape))}")
         state = TensorType(x.dtype, self._state_shape(batch, hidden))
         y = (batch, steps, self.directions, hidden) if self.layout else (steps, self.directions, batch, hidden)
-        return (TensorType(x.dtype, y), *(state,) * (len(self.outputs) - 1))
+        return (TensorType(x.dtype, y), *(state,) * self.states)
 
     def _state_shape(self, batch: DimLike, hidden: DimLike) -> tuple[DimLike, ...]:
         return (batch, self.directions, hidden) if self.layout else (self.directions, batch, hidden)
@@ -278,10 +277,8 @@ class _Recurrent(Operator):
 class LSTM(_Recurrent):
     """Long short-term memory with optional peepholes P; outputs Y, Y_h, Y_c. Gates in the order i, o, f, c."""
 
-    versions = (1, 7, 14, 22)
-    inputs = ("X", "W", "R", "B?", "sequence_lens?", "initial_h?", "initial_c?", "P?")
-    outputs = ("Y", "Y_h", "Y_c")
     gates = 4
+    states = 2
     default_activations = ("Sigmoid", "Tanh", "Tanh")
 
     input_forget: bool = False
@@ -314,7 +311,6 @@ class LSTM(_Recurrent):
 class GRU(_Recurrent):
     """Gated recurrent unit; outputs Y, Y_h. Gates in the order z, r, h."""
 
-    versions = (1, 3, 7, 14, 22)
     gates = 3
     default_activations = ("Sigmoid", "Tanh")
 
@@ -340,7 +336,6 @@ class GRU(_Recurrent):
 class RNN(_Recurrent):
     """The simple recurrent layer H = f(X Wᵀ + H Rᵀ + B); outputs Y, Y_h."""
 
-    versions = (1, 7, 14, 22)
     gates = 1
     default_activations = ("Tanh",)
 

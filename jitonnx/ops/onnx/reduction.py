@@ -19,8 +19,6 @@ from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType, contents_array
 from jitonnx.ops.base import (
-    NUMBERS,
-    SUMMABLE,
     count_of,
     integers_of,
     lower_halves,
@@ -39,9 +37,6 @@ _LEAST = -(2**63)
 class _Reduce(Operator):
     """Over `axes`; over all of them if there are none given (over none with noop_with_empty_axes)."""
 
-    inputs = ("data", "axes?")
-    outputs = ("reduced",)
-    types: ClassVar[frozenset[DType]] = SUMMABLE
     kind: ClassVar[str]
     """The computation's kind (see `jitonnx.computation.computations.Reduce`)."""
     axes_since: ClassVar[int] = 18
@@ -123,7 +118,6 @@ class _Reduce(Operator):
 class ReduceL1(_Reduce):
     """The sum of absolute values."""
 
-    versions = (1, 11, 13, 18)
     kind = "l1"
 
     def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
@@ -133,7 +127,6 @@ class ReduceL1(_Reduce):
 class ReduceL2(_Reduce):
     """The square root of the sum of squares."""
 
-    versions = (1, 11, 13, 18)
     kind = "l2"
 
     def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
@@ -147,7 +140,6 @@ class ReduceL2(_Reduce):
 class ReduceLogSum(_Reduce):
     """The logarithm of the sum."""
 
-    versions = (1, 11, 13, 18, 28)
     kind = "log_sum"
 
     def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
@@ -160,7 +152,6 @@ class ReduceLogSum(_Reduce):
 class ReduceLogSumExp(_Reduce):
     """The logarithm of the sum of exponentials, without forming those of large numbers."""
 
-    versions = (1, 11, 13, 18, 28)
     kind = "log_sum_exp"
 
     def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
@@ -179,8 +170,6 @@ class ReduceLogSumExp(_Reduce):
 class ReduceMax(_Reduce):
     """The largest element; NaN if one is NaN. Of nothing: minus infinity, or the smallest integer, or False."""
 
-    versions = (1, 11, 12, 13, 18, 20)
-    types = SUMMABLE | {DType.INT8, DType.UINT8, DType.BOOL}
     kind = "max"
 
     def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
@@ -190,8 +179,6 @@ class ReduceMax(_Reduce):
 class ReduceMin(_Reduce):
     """The smallest element; NaN if one is NaN. Of nothing: infinity, or the largest integer, or True."""
 
-    versions = (1, 11, 12, 13, 18, 20)
-    types = SUMMABLE | {DType.INT8, DType.UINT8, DType.BOOL}
     kind = "min"
 
     def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
@@ -210,7 +197,6 @@ def _extreme(dtype: np.dtype[Any], largest: bool) -> Any:
 class ReduceMean(_Reduce):
     """The mean. Integers truncate towards zero."""
 
-    versions = (1, 11, 13, 18)
     kind = "mean"
 
     def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
@@ -231,7 +217,6 @@ class ReduceMean(_Reduce):
 class ReduceProd(_Reduce):
     """The product; 1 of nothing."""
 
-    versions = (1, 11, 13, 18)
     kind = "prod"
     symbolic = True
 
@@ -248,7 +233,6 @@ class ReduceProd(_Reduce):
 class ReduceSum(_Reduce):
     """The sum; 0 of nothing."""
 
-    versions = (1, 11, 13)
     kind = "sum"
     axes_since = 13
 
@@ -259,7 +243,6 @@ class ReduceSum(_Reduce):
 class ReduceSumSquare(_Reduce):
     """The sum of squares."""
 
-    versions = (1, 11, 13, 18)
     kind = "sum_square"
 
     def _reduce(self, x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
@@ -269,10 +252,6 @@ class ReduceSumSquare(_Reduce):
 class _ArgReduce(Operator):
     """The position of an extremum along `axis`; of equal ones the first, or with select_last_index the last."""
 
-    versions = (1, 11, 12, 13)
-    inputs = ("data",)
-    outputs = ("reduced",)
-    types = NUMBERS
     kind: ClassVar[str]
 
     axis: int = 0

@@ -14,7 +14,7 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import FLOATS, lower_halves, same_dtype, widen
+from jitonnx.ops.base import lower_halves, widen
 
 _MODES = ("avg", "max")
 _COORDINATES = ("half_pixel", "output_half_pixel")
@@ -37,11 +37,6 @@ class RoiAlign(Operator):
     pixels and their weights, of all samples, as in onnx's reference and onnxruntime.
     """
 
-    versions = (10, 16, 22)
-    inputs = ("X", "rois", "batch_indices")
-    outputs = ("Y",)
-    types = FLOATS
-
     coordinate_transformation_mode: str = "half_pixel"
     mode: str = "avg"
     output_height: int = 1
@@ -55,17 +50,12 @@ class RoiAlign(Operator):
             node.attributes["coordinate_transformation_mode"] = "output_half_pixel"
 
     def infer(self, x: Value, rois: Value, batch_indices: Value) -> TensorType:
-        same_dtype(x, rois)
         for name, value, allowed in (
             ("mode", self.mode, _MODES),
             ("coordinate_transformation_mode", self.coordinate_transformation_mode, _COORDINATES),
         ):
             if value.lower() not in allowed:
                 raise InferenceError(f"{name} is {value!r}; one of {', '.join(allowed)} expected")
-        if batch_indices.dtype is not DType.INT64:
-            raise InferenceError(
-                f"batch_indices {batch_indices.name!r} are {batch_indices.dtype.text}; int64 is needed"
-            )
         if len(x.shape) != 4 or len(rois.shape) != 2 or not demand_equal(rois.shape[1], 4):
             raise InferenceError(f"X {x.type} and rois {rois.type}: [N, C, H, W] and [R, 4] expected")
         if len(batch_indices.shape) != 1 or not demand_equal(batch_indices.shape[0], rois.shape[0]):
@@ -143,16 +133,10 @@ class MaxRoiPool(Operator):
     As in onnxruntime, corners are rounded, halves away from 0, and both belong to their region.
     """
 
-    versions = (1, 22)
-    inputs = ("X", "rois")
-    outputs = ("Y",)
-    types = FLOATS
-
     pooled_shape: tuple[int, ...]
     spatial_scale: float = 1.0
 
     def infer(self, x: Value, rois: Value) -> TensorType:
-        same_dtype(x, rois)
         if len(self.pooled_shape) != 2 or min(self.pooled_shape) < 1:
             raise InferenceError(f"pooled_shape is {list(self.pooled_shape)}; two sizes above 0 are needed")
         if len(x.shape) != 4 or len(rois.shape) != 2 or not demand_equal(rois.shape[1], 5):

@@ -38,10 +38,6 @@ class _Resolved(NamedTuple):
 class Resize(Operator):
     """X resampled, axis by axis, to `sizes` or by `scales`, of all axes or those of the attribute `axes`."""
 
-    versions = (10, 11, 13, 18, 19)
-    inputs = ("X", "roi?", "scales?", "sizes?")
-    outputs = ("Y",)
-
     antialias: bool = False
     axes: tuple[int, ...] | None = None
     coordinate_transformation_mode: str = "half_pixel"
@@ -264,11 +260,6 @@ def _spread(values: Sequence[Any], axes: Sequence[int], others: Sequence[Any]) -
 
 class Upsample(Operator):
     """X enlarged by `scales`; since version 10 an operator of the past, in favour of Resize."""
-
-    versions = (1, 7, 9)
-    removed = 10
-    inputs = ("X", "scales")
-    outputs = ("Y",)
 
     mode: str = "nearest"
 

@@ -7,19 +7,13 @@ import numpy as np
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.assumptions import demand_equal
-from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import check_dtype
 
 
 class ReverseSequence(Operator):
     """The first sequence_lens[i] elements along `time_axis` reversed, for each position i on `batch_axis`."""
-
-    versions = (10, 28)
-    inputs = ("input", "sequence_lens")
-    outputs = ("Y",)
 
     batch_axis: int = 1
     time_axis: int = 0
@@ -29,7 +23,6 @@ class ReverseSequence(Operator):
             raise InferenceError(f"batch_axis {self.batch_axis} and time_axis {self.time_axis} have to be 0 and 1")
         if not (len(lengths.shape) == 1 and demand_equal(lengths.shape[0], x.shape[self.batch_axis])):
             raise InferenceError(f"sequence_lens {lengths.type} does not give a length for each sequence of {x.type}")
-        check_dtype(lengths, frozenset({DType.INT64}))
         return x.type
 
     def evaluate(self, x: np.ndarray, lengths: np.ndarray) -> np.ndarray:

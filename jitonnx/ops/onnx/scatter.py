@@ -16,8 +16,8 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
 from jitonnx.ir.types import TensorType, contents_array
-from jitonnx.ops.base import is_narrow, lower_halves, normalize_axis, same_dtype
-from jitonnx.ops.onnx.gather import check_indices, check_within
+from jitonnx.ops.base import is_narrow, lower_halves, normalize_axis
+from jitonnx.ops.onnx.gather import check_within
 
 _REDUCTIONS: dict[str, Callable[..., None]] = {
     "add": np.add.at,
@@ -30,16 +30,11 @@ _REDUCTIONS: dict[str, Callable[..., None]] = {
 class _Scatter(Operator):
     """A copy of the data with `updates` written, or by `reduction` combined, at the places that `indices` name."""
 
-    inputs = ("data", "indices", "updates")
-    outputs = ("output",)
-
     reduction: str = "none"
 
     def _check(self, data: Value, indices: Value, updates: Value) -> TensorType:
         if self.reduction not in ("none", *_REDUCTIONS):
             raise InferenceError(f"reduction is {self.reduction!r}; none, add, mul, max and min are known")
-        check_indices(indices)
-        same_dtype(data, updates)
         return data.type
 
     def _write(self, data: np.ndarray, places: tuple[Any, ...], updates: np.ndarray) -> np.ndarray:
@@ -70,8 +65,6 @@ class _Scatter(Operator):
 class ScatterElements(_Scatter):
     """output[indices[i, j, ...], j, ...] = updates[i, j, ...], the index standing on `axis`."""
 
-    versions = (11, 13, 16, 18)
-
     axis: int = 0
 
     def infer(self, data: Value, indices: Value, updates: Value) -> TensorType:
@@ -95,10 +88,6 @@ class ScatterElements(_Scatter):
 class Scatter(Operator):
     """ScatterElements under its first name; ONNX dropped it in version 11."""
 
-    versions = (9,)
-    inputs = ("data", "indices", "updates")
-    outputs = ("output",)
-
     axis: int = 0
 
     def infer(self, data: Value, indices: Value, updates: Value) -> TensorType:
@@ -114,8 +103,6 @@ class Scatter(Operator):
 class ScatterND(_Scatter):
     """output[indices[i, ...]] = updates[i, ...]: the last axis of indices addresses elements or slices of data."""
 
-    versions = (11, 13, 16, 18)
-
     def infer(self, data: Value, indices: Value, updates: Value) -> TensorType:
         depth = indices.shape[-1] if indices.shape else 0
         if not isinstance(depth, int):
@@ -125,8 +112,6 @@ class ScatterND(_Scatter):
         expected: tuple[DimLike, ...] = (*indices.shape[:-1], *data.shape[depth:])
         if len(expected) != len(updates.shape) or not all(map(demand_equal, expected, updates.shape)):
             raise InferenceError(f"updates {updates.type} should have the shape {list(expected)}")
-        if indices.dtype is not DType.INT64:
-            raise InferenceError(f"indices {indices.name!r} are {indices.dtype.text}; int64 is needed")
         return self._check(data, indices, updates)
 
     def evaluate(self, data: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
@@ -139,15 +124,10 @@ class ScatterND(_Scatter):
 class TensorScatter(Operator):
     """A cache with `update` written along `axis` from write_indices[batch] on (wrapping round if mode is circular)."""
 
-    versions = (24,)
-    inputs = ("past_cache", "update", "write_indices?")
-    outputs = ("present_cache",)
-
     mode: str = "linear"
     axis: int = -2
 
     def infer(self, cache: Value, update: Value, start: Value | None = None) -> TensorType:
-        same_dtype(cache, update)
         axis = normalize_axis(self.axis, len(cache.shape))
         if self.mode not in ("linear", "circular"):
             raise InferenceError(f"mode is {self.mode!r}; linear and circular are known")

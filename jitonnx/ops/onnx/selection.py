@@ -5,6 +5,7 @@ What NonZero and Compress give, whose size depends on data, is counted by their 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -18,7 +19,7 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import NUMBERS, OnHost, constant_of, is_narrow, lower_halves, normalize_axis, open_like
+from jitonnx.ops.base import constant_of, is_narrow, lower_halves, normalize_axis, open_like
 
 
 class TopK(Operator):
@@ -26,11 +27,6 @@ class TopK(Operator):
 
     NaN is larger than all numbers, as in NumPy. What onnxruntime does with NaN depends on where it stands.
     """
-
-    versions = (1, 10, 11, 24)
-    inputs = ("X", "K")
-    outputs = ("Values", "Indices")
-    types = NUMBERS
 
     axis: int = -1
     largest: int = 1
@@ -74,15 +70,11 @@ class TopK(Operator):
         return to.emit_many(c.TopK(axis, bool(self.largest)), (x,), self.infer(x, k))
 
 
-class Unique(OnHost):
+class Unique(Operator):
     """The distinct elements (or slices along `axis`), where each comes first, which one every element is, how often.
 
     In ascending order, or with sorted = 0 in the order in which they come first.
     """
-
-    versions = (11, 28)
-    inputs = ("X",)
-    outputs = ("Y", "indices?", "inverse_indices?", "counts?")
 
     axis: int | None = None
     sorted: int = 1
@@ -116,14 +108,10 @@ class Unique(OnHost):
         return values, *(part.astype(np.int64) for part in (first, inverse, counts))
 
 
-class NonZero(OnHost):
+class NonZero(Operator):
     """Coordinates of the elements that are not zero, one column each, in row-major order."""
 
     counted = True
-
-    versions = (9, 13)
-    inputs = ("X",)
-    outputs = ("Y",)
 
     def infer(self, x: Value) -> TensorType:
         return TensorType(DType.INT64, (len(x.shape), None))  # type: ignore[arg-type]
@@ -141,9 +129,7 @@ class NonZero(OnHost):
                 found[axis] = places.repeat(counts)
         return found
 
-    def lower(self, to: Lowering, *inputs: Value | None) -> Value | tuple[Value, ...]:
-        (x,) = inputs
-        assert x is not None
+    def lower(self, to: Lowering, x: Value) -> Value | Sequence[Value]:
         if not x.shape:  # of which there are no coordinates, only their number
             return super().lower(to, x)
         return to.counted(c.NonZero(), (x,), DType.INT64, len(x.shape) * product(x.shape))
@@ -153,10 +139,6 @@ class Compress(Operator):
     """The slices along `axis` (elements of the flattened input without one) for which the condition is true."""
 
     counted = True
-
-    versions = (9, 11, 28)
-    inputs = ("input", "condition")
-    outputs = ("output",)
 
     axis: int | None = None
 

@@ -42,10 +42,6 @@ def _position(position: np.ndarray, length: int, limit: int) -> int:
 class SequenceConstruct(Operator):
     """A sequence of the inputs."""
 
-    versions = (11,)
-    inputs = ("inputs*",)
-    outputs = ("output_sequence",)
-
     def infer(self, *inputs: Value) -> SequenceType:
         if not inputs:
             raise InferenceError("at least one input is needed")
@@ -61,9 +57,6 @@ class SequenceConstruct(Operator):
 class SequenceEmpty(Operator):
     """A sequence without elements, of the type `dtype` (float by default)."""
 
-    versions = (11,)
-    outputs = ("output",)
-
     dtype: int = int(DType.FLOAT)
 
     def infer(self) -> SequenceType:
@@ -76,11 +69,6 @@ class SequenceEmpty(Operator):
 class SequenceAt(Operator):
     """The element at a position, counted from the end if negative."""
 
-    versions = (11,)
-    inputs = ("input_sequence", "position")
-    outputs = ("tensor",)
-    containers = True
-
     def infer(self, sequence: Value, position: Value) -> Type:
         return _element(sequence)
 
@@ -90,11 +78,6 @@ class SequenceAt(Operator):
 
 class SequenceInsert(Operator):
     """The sequence with one more element, before a position; without one, at the end."""
-
-    versions = (11,)
-    inputs = ("input_sequence", "tensor", "position?")
-    outputs = ("output_sequence",)
-    containers = True
 
     def infer(self, sequence: Value, tensor: Value, position: Value | None = None) -> SequenceType:
         element = _element(sequence)
@@ -112,11 +95,6 @@ class SequenceInsert(Operator):
 class SequenceErase(Operator):
     """The sequence without the element at a position; without one, without the last."""
 
-    versions = (11,)
-    inputs = ("input_sequence", "position?")
-    outputs = ("output_sequence",)
-    containers = True
-
     def infer(self, sequence: Value, position: Value | None = None) -> Type:
         _element(sequence)
         return sequence.type
@@ -131,11 +109,6 @@ class SequenceErase(Operator):
 class SequenceLength(Operator):
     """How many elements a sequence has."""
 
-    versions = (11,)
-    inputs = ("input_sequence",)
-    outputs = ("length",)
-    containers = True
-
     def infer(self, sequence: Value) -> TensorType:
         _element(sequence)
         return TensorType(DType.INT64, ())
@@ -149,10 +122,6 @@ class SplitToSequence(Operator):
 
     Only without `split`, `keepdims` says whether the axis stays.
     """
-
-    versions = (11, 24)
-    inputs = ("input", "split?")
-    outputs = ("output_sequence",)
 
     axis: int = 0
     keepdims: int = 1
@@ -190,11 +159,6 @@ class SplitToSequence(Operator):
 class ConcatFromSequence(Operator):
     """The elements of a sequence one behind the other along `axis`, which with new_axis = 1 is a new one."""
 
-    versions = (11,)
-    inputs = ("input_sequence",)
-    outputs = ("concat_result",)
-    containers = True
-
     axis: int
     new_axis: int = 0
 
@@ -215,11 +179,7 @@ class ConcatFromSequence(Operator):
 class SequenceMap(Operator):
     """`body` of each element of a sequence, and of the elements beside it of further sequences, or further tensors."""
 
-    versions = (17,)
-    inputs = ("input_sequence", "additional_inputs*")
-    outputs = ("out_sequence*",)
     bodies = ("body",)
-    containers = True
 
     def body_inputs(self, index: int, sequence: Value, *others: Value) -> list[Type]:
         return [_element(sequence), *(_element(x) if isinstance(x.type, SequenceType) else x.type for x in others)]

@@ -19,10 +19,6 @@ from jitonnx.ops.base import constant_of, count_of, integers, integers_of, norma
 class Shape(Operator):
     """The input's shape, or the part of it from axis `start` to before axis `end`."""
 
-    versions = (1, 13, 15, 19, 21, 23, 24, 25)
-    inputs = ("data",)
-    outputs = ("shape",)
-
     start: int = 0
     end: int | None = None
 
@@ -46,10 +42,6 @@ class Shape(Operator):
 class Size(Operator):
     """How many elements the input has."""
 
-    versions = (1, 13, 19, 21, 23, 24, 25)
-    inputs = ("data",)
-    outputs = ("size",)
-
     def infer(self, data: Value) -> TensorType:
         return TensorType(DType.INT64, ())
 
@@ -66,9 +58,6 @@ class Size(Operator):
 class Reshape(Operator):
     """The elements under another shape, where -1 is what is left over and 0 the input's own size (not if allowzero)."""
 
-    versions = (1, 5, 13, 14, 19, 21, 23, 24, 25)
-    inputs = ("data", "shape")
-    outputs = ("reshaped",)
     symbolic = True
 
     allowzero: int = 0
@@ -125,10 +114,6 @@ class Reshape(Operator):
 class Flatten(Operator):
     """A matrix: the axes before `axis` are its rows, the others its columns."""
 
-    versions = (1, 9, 11, 13, 21, 23, 24, 25)
-    inputs = ("input",)
-    outputs = ("output",)
-
     axis: int = 1
 
     def _shape(self, shape: Dims) -> Dims:
@@ -151,9 +136,6 @@ class Flatten(Operator):
 class Squeeze(Operator):
     """Without the axes `axes`, which have size 1; without `axes`, without all axes of size 1."""
 
-    versions = (1, 11, 13, 21, 23, 24, 25)
-    inputs = ("data", "axes?")
-    outputs = ("squeezed",)
     symbolic = True
 
     @classmethod
@@ -187,9 +169,6 @@ class Squeeze(Operator):
 class Unsqueeze(Operator):
     """New axes of size 1 at the positions `axes` of the result."""
 
-    versions = (1, 11, 13, 21, 23, 24, 25)
-    inputs = ("data", "axes")
-    outputs = ("expanded",)
     symbolic = True
 
     @classmethod
@@ -221,9 +200,6 @@ class Unsqueeze(Operator):
 class Transpose(Operator):
     """Axes in another order: axis i of the result is axis perm[i]; without `perm` they are reversed."""
 
-    versions = (1, 13, 21, 23, 24, 25)
-    inputs = ("data",)
-    outputs = ("transposed",)
     symbolic = True
 
     perm: tuple[int, ...] | None = None
@@ -249,9 +225,6 @@ class Transpose(Operator):
 class Expand(Operator):
     """Repeated along axes of size 1 and new leading axes: broadcast with a tensor of shape `shape`."""
 
-    versions = (8, 13)
-    inputs = ("input", "shape")
-    outputs = ("output",)
     symbolic = True
 
     def _shape(self, shape: Dims, wanted: list[DimLike]) -> Dims:

@@ -20,9 +20,6 @@ from jitonnx.ops.base import constant_of, count_of, integers, integers_of, non_n
 class Slice(Operator):
     """data[starts:ends:steps] along `axes`, with Python's rules for negative and overshooting positions."""
 
-    versions = (1, 10, 11, 13)
-    inputs = ("data", "starts", "ends", "axes?", "steps?")
-    outputs = ("output",)
     symbolic = True
 
     @classmethod

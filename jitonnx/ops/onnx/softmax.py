@@ -13,16 +13,11 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import Operator, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import FLOATS, lower_halves, normalize_axis, widen
+from jitonnx.ops.base import lower_halves, normalize_axis, widen
 
 
 class _Softmax(Operator):
     """Over one axis; before version 13 over all axes from `axis` on, flattened."""
-
-    versions = (1, 11, 13)
-    inputs = ("input",)
-    outputs = ("output",)
-    types = FLOATS
 
     axis: int = -1
     flatten: bool = internal(default=False)

@@ -23,7 +23,6 @@ from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Shape, TensorType, contents_array
 from jitonnx.ops.base import (
-    FLOATS,
     constant_of,
     integers_of,
     lower_halves,
@@ -33,7 +32,6 @@ from jitonnx.ops.base import (
     widen,
 )
 
-_INDICES = frozenset({DType.INT32, DType.INT64})
 _LONGEST_PRODUCT = 1024
 """The most real numbers of a transform that is one product. 1024 of them take as long by products of 32, with their
 copies in between."""
@@ -47,11 +45,6 @@ class DFT(Operator):
     """The discrete Fourier transform along an axis of x [..., n, ..., 1 or 2], of `dft_length` elements: x is cut, or
     padded with zeros. With `onesided` a spectrum is its first half and one more, and the inverse is of such a half,
     real. The inverse is divided by its length."""
-
-    versions = (17, 20)
-    inputs = ("input", "dft_length?", "axis?")
-    outputs = ("output",)
-    types = FLOATS
 
     inverse: int = 0
     onesided: int = 0
@@ -131,11 +124,6 @@ class DFT(Operator):
 class STFT(Operator):
     """The DFT of each frame of a signal [batch, length] or [batch, length, 1 or 2]: of `frame_length` elements, times
     the window, `frame_step` behind the frame before. Gives [batch, frames, bins, 2]."""
-
-    versions = (17,)
-    inputs = ("signal", "frame_step", "window?", "frame_length?")
-    outputs = ("output",)
-    types = FLOATS
 
     onesided: int = 1
 
@@ -365,11 +353,6 @@ def _real_inverse(to: Lowering, rows: Value, length: int) -> Value:
 class _Window(Operator):
     """A window of `size` elements: a sum of cosines over one period, or, if not `periodic`, over size - 1 steps."""
 
-    versions = (17,)
-    inputs = ("size",)
-    outputs = ("output",)
-    types = _INDICES
-
     output_datatype: int = 1
     periodic: int = 1
 
@@ -424,11 +407,6 @@ class BlackmanWindow(_Window):
 class MelWeightMatrix(Operator):
     """[dft_length // 2 + 1, num_mel_bins]: what each bin of a spectrum adds to each of the triangles that lie evenly on
     the mel scale between two frequencies."""
-
-    versions = (17,)
-    inputs = ("num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz")
-    outputs = ("output",)
-    types = _INDICES
 
     output_datatype: int = 1
 

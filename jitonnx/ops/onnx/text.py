@@ -15,24 +15,18 @@ from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.strings import strings_of
 from jitonnx.ir.types import TensorType
 from jitonnx.ops import re2
-from jitonnx.ops.base import OnHost, broadcast, check_dtype
+from jitonnx.ops.base import broadcast
 
-STRINGS = frozenset({DType.STRING})
 ODD_CASES = frozenset({"az", "lt", "tr"})
 """Languages whose upper and lower case are not those of Unicode's default."""
 
 
-class StringNormalizer(OnHost):
+class StringNormalizer(Operator):
     """The strings that are no stop words, in another case.
 
     Of a vector [C] or a row [1, C]; where none is left, one string without characters. Stop words are compared whole,
     and with is_case_sensitive = 0 in lower case.
     """
-
-    versions = (10,)
-    inputs = ("X",)
-    outputs = ("Y",)
-    types = STRINGS
 
     case_change_action: str = "NONE"
     is_case_sensitive: bool = False
@@ -72,33 +66,22 @@ class StringNormalizer(OnHost):
         return strings_of(texts, (*x.shape[:-1], len(texts)))
 
 
-class StringConcat(OnHost):
+class StringConcat(Operator):
     """Strings of two tensors joined element by element, broadcast."""
 
-    versions = (20,)
-    inputs = ("X", "Y")
-    outputs = ("Z",)
-    types = STRINGS
-
     def infer(self, x: Value, y: Value) -> TensorType:
-        check_dtype(y, STRINGS)
         return TensorType(DType.STRING, broadcast(x, y))
 
     def evaluate(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.add(x, y), object)
 
 
-class StringSplit(OnHost):
+class StringSplit(Operator):
     """The parts of each string between delimiters, along a new last axis filled up with "", and how many there are.
 
     Without a delimiter (or with "") at white space, however much of it. At most `maxsplit` times, from the left. With a
     delimiter "" is one part, as in onnx's reference; onnxruntime counts none.
     """
-
-    versions = (20,)
-    inputs = ("X",)
-    outputs = ("Y", "Z")
-    types = STRINGS
 
     delimiter: str | None = None
     maxsplit: int | None = None
@@ -115,13 +98,8 @@ class StringSplit(OnHost):
         return strings_of(filled, (*x.shape, longest)), np.array(counts, np.int64).reshape(x.shape)
 
 
-class RegexFullMatch(OnHost):
+class RegexFullMatch(Operator):
     """Whether each string as a whole matches `pattern`, a regular expression in RE2's syntax (see `re2`)."""
-
-    versions = (20,)
-    inputs = ("X",)
-    outputs = ("Y",)
-    types = STRINGS
 
     pattern: str | None = None
 
@@ -140,18 +118,13 @@ class RegexFullMatch(OnHost):
         return np.array([matches(text) is not None for text in x.ravel().tolist()], bool).reshape(x.shape)
 
 
-class TfIdfVectorizer(OnHost):
+class TfIdfVectorizer(Operator):
     """How often each n-gram of a pool occurs in the input, or in each of its rows.
 
     The pool has all 1-grams, then all 2-grams and so on, `ngram_counts` where each kind begins; `ngram_indexes` says
     where in the output the count of each n-gram goes. The elements of an n-gram may lie up to max_skip_count + 1 apart,
     always equally far. mode: TF, the counts; IDF, the weight where the count is not 0; TFIDF, counts times weights.
     """
-
-    versions = (9,)
-    inputs = ("X",)
-    outputs = ("Y",)
-    types = frozenset({DType.STRING, DType.INT32, DType.INT64})
 
     max_gram_length: int
     max_skip_count: int

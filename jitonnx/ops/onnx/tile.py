@@ -17,9 +17,6 @@ from jitonnx.ops.base import constant_of, integers, normalize_axis, open_like
 class Tile(Operator):
     """The input repeated repeats[i] times along each axis i."""
 
-    versions = (1, 6, 13)
-    inputs = ("input", "repeats")
-    outputs = ("output",)
     symbolic = True
 
     @classmethod

@@ -11,14 +11,10 @@ from jitonnx.ops.onnx.arithmetic import Unary
 class _Trigonometric(Unary):
     """Of one float input."""
 
-    inputs = ("input",)
-    outputs = ("output",)
-
 
 class Acos(_Trigonometric):
     """The angle in [0, pi] whose cosine is x."""
 
-    versions = (7, 22)
     function = staticmethod(np.arccos)
     expression = staticmethod(e.acos)
 
@@ -26,7 +22,6 @@ class Acos(_Trigonometric):
 class Acosh(_Trigonometric):
     """The inverse of the hyperbolic cosine."""
 
-    versions = (9, 22)
     function = staticmethod(np.arccosh)
     expression = staticmethod(e.acosh)
 
@@ -34,7 +29,6 @@ class Acosh(_Trigonometric):
 class Asin(_Trigonometric):
     """The angle in [-pi / 2, pi / 2] whose sine is x."""
 
-    versions = (7, 22)
     function = staticmethod(np.arcsin)
     expression = staticmethod(e.asin)
 
@@ -42,7 +36,6 @@ class Asin(_Trigonometric):
 class Asinh(_Trigonometric):
     """The inverse of the hyperbolic sine."""
 
-    versions = (9, 22)
     function = staticmethod(np.arcsinh)
     expression = staticmethod(e.asinh)
 
@@ -50,7 +43,6 @@ class Asinh(_Trigonometric):
 class Atan(_Trigonometric):
     """The angle in (-pi / 2, pi / 2) whose tangent is x."""
 
-    versions = (7, 22)
     function = staticmethod(np.arctan)
     expression = staticmethod(e.atan)
 
@@ -58,7 +50,6 @@ class Atan(_Trigonometric):
 class Atanh(_Trigonometric):
     """The inverse of the hyperbolic tangent."""
 
-    versions = (9, 22)
     function = staticmethod(np.arctanh)
     expression = staticmethod(e.atanh)
 
@@ -66,7 +57,6 @@ class Atanh(_Trigonometric):
 class Cos(_Trigonometric):
     """The cosine."""
 
-    versions = (7, 22)
     function = staticmethod(np.cos)
     expression = staticmethod(e.cos)
 
@@ -74,7 +64,6 @@ class Cos(_Trigonometric):
 class Cosh(_Trigonometric):
     """The hyperbolic cosine."""
 
-    versions = (9, 22)
     function = staticmethod(np.cosh)
     expression = staticmethod(e.cosh)
 
@@ -82,7 +71,6 @@ class Cosh(_Trigonometric):
 class Sin(_Trigonometric):
     """The sine."""
 
-    versions = (7, 22)
     function = staticmethod(np.sin)
     expression = staticmethod(e.sin)
 
@@ -90,7 +78,6 @@ class Sin(_Trigonometric):
 class Sinh(_Trigonometric):
     """The hyperbolic sine."""
 
-    versions = (9, 22)
     function = staticmethod(np.sinh)
     expression = staticmethod(e.sinh)
 
@@ -98,7 +85,6 @@ class Sinh(_Trigonometric):
 class Tan(_Trigonometric):
     """The tangent."""
 
-    versions = (7, 22)
     function = staticmethod(np.tan)
     expression = staticmethod(e.tan)
 

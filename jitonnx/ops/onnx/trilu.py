@@ -17,10 +17,6 @@ from jitonnx.ir.types import TensorType
 class Trilu(Operator):
     """The upper (or lower) triangle of the last two axes, from diagonal `k` on; zeros elsewhere."""
 
-    versions = (14,)
-    inputs = ("input", "k?")
-    outputs = ("output",)
-
     upper: int = 1
 
     def infer(self, x: Value, k: Value | None = None) -> TensorType:

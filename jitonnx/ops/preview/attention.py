@@ -13,7 +13,7 @@ from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType, Type
-from jitonnx.ops.base import FLOATS, same_dtype, widen
+from jitonnx.ops.base import FLOATS, widen
 from jitonnx.ops.onnx.control_flow import Body
 
 
@@ -25,10 +25,6 @@ class FlexAttention(Operator):
     """
 
     domain = "ai.onnx.preview"
-    versions = (1,)
-    inputs = ("Q", "K", "V")
-    outputs = ("Y",)
-    types = FLOATS
     bodies = ("score_mod?", "prob_mod?")
 
     scale: float | None = None
@@ -44,7 +40,6 @@ class FlexAttention(Operator):
 
     def scores(self, q: Value, k: Value, v: Value) -> TensorType:
         """The type of the scores. InferenceError for inputs that do not belong together."""
-        same_dtype(q, k, v)
         if not len(q.shape) == len(k.shape) == len(v.shape) == 4:
             raise InferenceError(f"Q, K and V must have 4 axes: {q.type}, {k.type} and {v.type} given")
         pairs = ((q.shape[0], k.shape[0]), (q.shape[3], k.shape[3]), *zip(k.shape[:3], v.shape[:3], strict=True))

@@ -1,4 +1,4 @@
-"""The schemas of domain ai.onnx.preview, which `jitonnx.ops.generate` writes and `jitonnx.ops.schema` reads."""
+"""The schemas of domain ai.onnx.preview, which `jitonnx.ops.generate` writes and `jitonnx.ir.schema` reads."""
 
 TYPES = (
     "tensor(bfloat16) tensor(double) tensor(float) tensor(float16)",

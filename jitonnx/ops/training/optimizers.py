@@ -14,13 +14,10 @@ import numpy as np
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.assumptions import demand_equal
-from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import check_dtype
 
-RATES = frozenset({DType.FLOAT, DType.DOUBLE})
 DOMAIN = "ai.onnx.preview.training"
 
 
@@ -28,10 +25,6 @@ class _Optimizer(Operator):
     """What the optimisers share: the order of their inputs, and a step as an expression of one element."""
 
     domain = DOMAIN
-    versions = (1,)
-    inputs = ("R", "T", "inputs*")
-    outputs = ("outputs*",)
-    types = RATES
     states: ClassVar[int]
     """How many tensors are remembered for each one that is optimised."""
 
@@ -45,13 +38,10 @@ class _Optimizer(Operator):
         return [list(given[at : at + count]) for at in range(0, len(given), count)]
 
     def infer(self, rate: Value, count: Value, *given: Value) -> list[TensorType]:
-        check_dtype(count, frozenset({DType.INT64}))
         for value in (rate, count):
             if not all(demand_equal(size, 1) for size in value.shape):
                 raise InferenceError(f"{value.name!r} has the type {value.type}; a scalar is needed")
         tensors, *others = self._groups(given)
-        for value in tensors:
-            check_dtype(value, RATES)
         for group in others:
             for tensor, value in zip(tensors, group, strict=True):
                 fits = len(value.shape) == len(tensor.shape) and all(map(demand_equal, value.shape, tensor.shape))
