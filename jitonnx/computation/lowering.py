@@ -6,7 +6,8 @@ with a type. The outcome is a list of statements, in order, over values that are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -41,6 +42,7 @@ class Lowering:
     def __init__(self) -> None:
         self.statements: list[Statement] = []
         self._node: Node | None = None
+        self._types: tuple[TensorType, ...] = ()
         self._counter = 0
         self._casts: dict[tuple[Value, DType], Value] = {}
         self.counts: dict[Value, Value] = {}
@@ -54,9 +56,34 @@ class Lowering:
 
     @property
     def types(self) -> tuple[TensorType, ...]:
-        """The types of the node's outputs."""
-        assert self._node is not None
-        return tuple(value.type for value in self._node.outputs)
+        """The types of what the operator is to give: those of the node's outputs, as they were inferred."""
+        return self._types
+
+    @property
+    def type(self) -> TensorType:
+        """The type of the first output."""
+        return self._types[0]
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the first output."""
+        shape = self._types[0].shape
+        assert shape is not None
+        return shape
+
+    def begin(self, node: Node) -> None:
+        """What follows is said on behalf of a node."""
+        self._node, self._types = node, tuple(value.type for value in node.outputs)
+
+    @contextmanager
+    def computed_in(self, dtypes: Callable[[DType], DType]) -> Iterator[None]:
+        """Within the block the operator is to give other element types than the node's outputs have."""
+        types = self._types
+        self._types = tuple(TensorType(dtypes(type.dtype), type.shape) for type in types)  # type: ignore[arg-type]
+        try:
+            yield
+        finally:
+            self._types = types
 
     # ------------------------------------------------------------ elementwise and views
 
@@ -167,11 +194,9 @@ class Lowering:
             raise InferenceError(f"leading axes of {a} and {b} do not broadcast")
         return self.emit(c.MatMul(), (a, b), TensorType(a.dtype, (*batch, a.shape[-2], b.shape[-1])))
 
-    def host(
-        self, operator: Operator, operands: Sequence[Value | None], types: Sequence[TensorType]
-    ) -> tuple[Value, ...]:
+    def host(self, operator: Operator, operands: Sequence[Value | None]) -> tuple[Value, ...]:
         """Evaluated on NumPy between native programs."""
-        return self.emit_many(c.Host(operator, tuple(t.dtype for t in types)), operands, types)
+        return self.emit_many(c.Host(operator, tuple(type.dtype for type in self.types)), operands, self.types)
 
     def _fresh(self, stem: str) -> str:
         self._counter += 1
@@ -196,7 +221,7 @@ class Lowered:
 def spelled(node: Node) -> tuple[list[Statement], tuple[Value, ...]]:
     """The computations of one node, over its own inputs, and their results."""
     to = Lowering()
-    to._node = node
+    to.begin(node)
     return to.statements, as_tuple(node.operator.lower(to, *node.inputs))
 
 
@@ -216,11 +241,11 @@ def _lowered(graph: Graph) -> Lowered:
     for node in graph:
         if all(value.contents is not None for value in node.outputs):  # shape arithmetic: known before the run
             continue
-        to._node = node
+        to.begin(node)
         inputs = [resolve(value) for value in node.inputs]
         try:
             if not _compiled(node):
-                results = to.host(node.operator, inputs, [value.type for value in node.outputs])
+                results = to.host(node.operator, inputs)
             elif all(
                 0 in value.shape for value in node.outputs
             ):  # no kernel needs to know about tensors without elements

@@ -164,7 +164,7 @@ class Operator:
 
         By default it is evaluated by the host, between native programs.
         """
-        return to.host(self, inputs, to.types)
+        return to.host(self, inputs)
 
 
 class Tensor:

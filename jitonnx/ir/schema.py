@@ -1,11 +1,10 @@
 """What ONNX says of the versions of an operator (their signatures), and whether nodes keep to it.
 
-The checker (`jitonnx.checker.operators`) asks for attributes and counts, whoever builds a node for types: a model's nodes
-are checked in the form in which they stand there, before `Operator.upgrade`: an input or attribute that another version
-has is refused, and so is a type that this version does not list for an input, or that contradicts another input of the
-same type variable. Wherever a graph's types are inferred, inputs are checked once more (`check_inputs`), since some types
-are known only then; so no declaration looks at them.
-`jitonnx.ops.generate` says how the schemas are written down.
+The checker (`jitonnx.checker.operators`) asks for attributes and counts, whoever builds a node for types: a model's
+nodes are checked in the form in which they stand there, before `Operator.upgrade`. An input or attribute that another
+version has is refused, and a type that this version does not list for an input, or that contradicts another input of
+the same type variable. Wherever a graph's types are inferred, inputs are checked once more (`check_inputs`): some types
+are known only then; no declaration looks at them. `jitonnx.ops.generate` says how the schemas are written down.
 """
 
 from __future__ import annotations
@@ -150,6 +149,7 @@ def _declared_schema(declaration: type[Operator], version: int) -> Schema:
         tuple(_declared(entry, declaration, types) for entry in entries)
         for entries in (declaration.inputs, declaration.outputs)
     )
+    outputs = tuple(parameter._replace(optional=True) for parameter in outputs)  # a node may leave any of them out
     if isinstance(given, frozenset) and inputs and inputs[0].type == _ANY:
         inputs = (inputs[0]._replace(kinds=frozenset(given)), *inputs[1:])
     if declaration.elementwise and all(parameter.type == _ANY for parameter in inputs):

@@ -48,11 +48,12 @@ class Elementwise(Operator):
 
     def lower(self, to: Lowering, *inputs: Value | None) -> Value:
         if type(self).scalar is Elementwise.scalar:  # a user's: it is evaluated by the host
-            (result,) = to.host(self, inputs, to.types)
+            (result,) = to.host(self, inputs)
             return result
         given = present(inputs)
         expression = self.scalar(*(computed(i, value) for i, value in enumerate(given)))
-        dtype = self.infer_dtype(*given)
+        dtype = to.type.dtype
+        assert dtype is not None
         return to.map(e.cast(expression, dtype) if dtype.is_float else expression, *given)
 
 
@@ -145,17 +146,17 @@ def widen(array: np.ndarray | None) -> Any:
 def lower_halves(lower: Callable[..., Any]) -> Callable[..., Any]:
     """Decorates a `lower` whose computations do not exist for half precision: it is computed in float32.
 
-    Operands of half precision are converted, results rounded to the types that `infer` gives.
+    Operands of half precision are converted, results rounded to the types of the node's outputs.
     """
 
     @functools.wraps(lower)
     def wrapper(self: Operator, to: Lowering, *inputs: Value | None) -> Any:
         if inputs[0] is None or inputs[0].dtype not in HALVES:
             return lower(self, to, *inputs)
-        types = as_tuple(self.infer(*inputs))[: to.wanted]
         wide = [to.cast(x, DType.FLOAT) if x is not None and x.dtype in HALVES else x for x in inputs]
-        results: Sequence[Value] = as_tuple(lower(self, to, *wide))
-        return [to.cast(result, type.dtype or result.dtype) for result, type in zip(results, types, strict=False)]
+        with to.computed_in(lambda dtype: DType.FLOAT if dtype in HALVES else dtype):
+            results: Sequence[Value] = as_tuple(lower(self, to, *wide))
+        return [to.cast(result, type.dtype or result.dtype) for result, type in zip(results, to.types, strict=False)]
 
     return wrapper
 
@@ -182,7 +183,7 @@ def lower_floating(lower: Callable[..., Any]) -> Callable[..., Any]:
         assert given is not None
         if given.dtype in (DType.FLOAT, DType.DOUBLE, *HALVES):
             return widened(self, to, *inputs)
-        return to.host(self, inputs, as_tuple(self.infer(*inputs))[: to.wanted])
+        return to.host(self, inputs)
 
     return wrapper
 
@@ -202,7 +203,8 @@ def lower_products(lower: Callable[..., Any]) -> Callable[..., Any]:
         if not given.dtype.is_integer or given.dtype in (DType.INT32, DType.INT64):
             return widened(self, to, *inputs)
         wide = DType.INT64 if given.dtype is DType.UINT64 else DType.INT32
-        result = lower(self, to, *(x if x is None else to.cast(x, wide) for x in inputs))
+        with to.computed_in(lambda _: wide):
+            result = lower(self, to, *(x if x is None else to.cast(x, wide) for x in inputs))
         return to.cast(result, given.dtype)
 
     return wrapper

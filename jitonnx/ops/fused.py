@@ -58,7 +58,7 @@ class Attention(Operator):
     @lower_halves
     def lower(self, to: Lowering, q: Value, k: Value, v: Value, mask: Value | None = None) -> Value:
         computation = c.Attention(self.scale, self.causal, self.masked_rows_zero)
-        return to.emit(computation, (q, k, v) if mask is None else (q, k, v, mask), self.infer(q, k, v, mask))
+        return to.emit(computation, (q, k, v) if mask is None else (q, k, v, mask), to.type)
 
 
 class Pointwise(Operator):

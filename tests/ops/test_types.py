@@ -21,6 +21,7 @@ from onnx import TypeProto, helper, numpy_helper
 
 from jitonnx import errors
 from jitonnx.ir.dtypes import DType
+from jitonnx.ir.schema import versions_of
 from jitonnx.model import load
 from jitonnx.ops.registry import FOLDERS, registry
 from tests.ops.coverage import as_type, schemas
@@ -133,7 +134,7 @@ def forms() -> Mapping[tuple[str, str, int], list[Form]]:
     """The forms of each version of each operator that has a table of cases; those with most inputs first."""
     found: dict[tuple[str, str, int], list[Form]] = defaultdict(list)
     for one in all_cases():
-        versions = registry.find(one.domain, one.operator).versions  # type: ignore[union-attr]
+        versions = versions_of(registry.find(one.domain, one.operator))  # type: ignore[arg-type]
         found[one.domain, one.operator, max(v for v in versions if v <= one.opset)].append(_form(one))
     for several in found.values():
         several.sort(key=lambda form: len(form.left_out) - len(form.shapes))

@@ -175,7 +175,7 @@ class ArrayFeatureExtractor(Operator):
     def lower(self, to: Lowering, x: Value, y: Value) -> Value:
         rows = x if len(x.shape) > 1 else to.reshape(x, (1, *x.shape))
         places = to.reshape(y, (y.type.elements,))
-        return to.emit(c.Gather(len(rows.shape) - 1), (rows, places), self.infer(x, y))
+        return to.emit(c.Gather(len(rows.shape) - 1), (rows, places), to.type)
 
 
 class FeatureVectorizer(Operator):

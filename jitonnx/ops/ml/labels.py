@@ -189,7 +189,7 @@ class CategoryMapper(Operator):
         return strings_of([texts.get(number, self.default_string) for number in x.ravel().tolist()], x.shape)
 
     def lower(self, to: Lowering, x: Value) -> tuple[Value, ...]:
-        return to.host(self, (x,), [self.infer(x)])
+        return to.host(self, (x,))
 
 
 class OneHotEncoder(Operator):
@@ -232,7 +232,7 @@ class OneHotEncoder(Operator):
     def lower(self, to: Lowering, x: Value) -> Value | tuple[Value, ...]:
         categories = self._categories()
         if not self.zeros or len(set(categories)) < len(categories):
-            return to.host(self, (x,), [self.infer(x)])  # an error that only data shows, or lists that no tool writes
+            return to.host(self, (x,))  # an error that only data shows, or lists that no tool writes
         column = to.reshape(x, (*x.shape, 1))
         element, category = e.cast(e.operand(0, x.dtype), DType.INT64), e.operand(1, DType.INT64)
         return to.map(

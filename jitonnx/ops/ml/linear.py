@@ -163,7 +163,7 @@ class LinearClassifier(Operator):
 
     def lower(self, to: Lowering, x: Value) -> tuple[Value, ...]:
         if self.classlabels_strings:
-            return to.host(self, (x,), self.infer(x))
+            return to.host(self, (x,))
         bias = np.array(self.intercepts, np.float32) if self.intercepts else None
         scores = _biased(to, x, _matrix(self.coefficients, self._sums(x), x), bias)
         if self._sums(x) > 1:

@@ -244,7 +244,7 @@ class SVMClassifier(_Machine):
 
     def lower(self, to: Lowering, x: Value) -> tuple[Value, ...]:
         if self.classlabels_strings or self.prob_a or self._classes < 2:
-            return to.host(self, (x,), self.infer(x))
+            return to.host(self, (x,))
         rows, labels = lower_rows(to, x, DType.FLOAT), self.classlabels_ints or ()
         element = e.operand(0, DType.FLOAT)
         if not self._vectors:
@@ -313,7 +313,7 @@ class _PairProbabilities(Operator):
         return transformed(probabilities(own, self.classes, self.prob_a, self.prob_b), self.post_transform)
 
     def lower(self, to: Lowering, decisions: Value) -> tuple[Value, ...]:
-        return to.host(self, (decisions,), [self.infer(decisions)])
+        return to.host(self, (decisions,))
 
 
 def probabilities(decisions: np.ndarray, classes: int, prob_a: Sequence[float], prob_b: Sequence[float]) -> np.ndarray:

@@ -336,7 +336,7 @@ class TreeEnsembleClassifier(_Nodes):
 
     def lower(self, to: Lowering, x: Value) -> tuple[Value, ...]:
         if self.classlabels_strings:
-            return to.host(self, (x,), self.infer(x))
+            return to.host(self, (x,))
         forest = self.forest(_compared(x.dtype))
         scores = _lower_scores(to, forest, x, "sum")
         base, kind = self._base().astype(scores.dtype.numpy), scores.dtype

@@ -74,7 +74,7 @@ class Conv(_Convolution):
     def lower(self, to: Lowering, x: Value, w: Value, bias: Value | None = None) -> Value:
         windows = self._windows(x.shape, w.shape)
         if not known(w.shape[2:]):  # only a run tells how many taps there are: no code can be made for them
-            return to.host(self, (x, w, bias), (self.infer(x, w, bias),))[0]
+            return to.host(self, (x, w, bias))[0]
         if w.constant is None or x.dtype is not DType.FLOAT or len(windows.output) > KERNEL_AXES:
             return _plus_bias(to, convolve_unfolded(to, x, w, windows, self.group), bias)
         computation = c.Convolution(windows.strides, windows.dilations, windows.before, windows.after, self.group)
@@ -144,7 +144,7 @@ class ConvTranspose(_Convolution):
     def lower(self, to: Lowering, x: Value, w: Value, bias: Value | None = None) -> Value:
         windows = self._windows(x.shape, w.shape)
         if not known(w.shape[2:]):  # as for Conv
-            return to.host(self, (x, w, bias), (self.infer(x, w, bias),))[0]
+            return to.host(self, (x, w, bias))[0]
         if w.constant is None or x.dtype is not DType.FLOAT or len(windows.output) > TRANSPOSED_KERNEL_AXES:
             return _plus_bias(to, convolve_transposed_unfolded(to, x, w, windows, self.group), bias)
         computation = c.TransposedConvolution(

@@ -47,7 +47,7 @@ class _Cumulative(Operator):
     @lower_halves
     def lower(self, to: Lowering, x: Value, axis: Value) -> Value:
         if axis.constant is None:
-            return to.host(self, (x, axis), (x.type,))[0]
+            return to.host(self, (x, axis))[0]
         along = normalize_axis(int(axis.constant.reshape(())), len(x.shape))
         return to.emit(c.Cumulate(self.kind, along, bool(self.exclusive), bool(self.reverse)), (x,), x.type)
 

@@ -55,7 +55,7 @@ class Gather(Operator):
             part = (*data.shape[:axis], 1, *data.shape[axis + 1 :])
             shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
             return to.reshape(to.slice(data, starts, (1,) * len(data.shape), part), shape)
-        return to.emit(c.Gather(axis), (data, indices), self.infer(data, indices))
+        return to.emit(c.Gather(axis), (data, indices), to.type)
 
     @staticmethod
     def _inside(index: int, size: DimLike) -> bool:
@@ -83,7 +83,7 @@ class GatherElements(Operator):
 
     def lower(self, to: Lowering, data: Value, indices: Value) -> Value:
         axis = normalize_axis(self.axis, len(data.shape))
-        return to.emit(c.GatherElements(axis), (data, indices), self.infer(data, indices))
+        return to.emit(c.GatherElements(axis), (data, indices), to.type)
 
 
 class GatherND(Operator):
@@ -109,7 +109,7 @@ class GatherND(Operator):
         return data[(*grid, *np.moveaxis(rows, -1, 0))].reshape(shape)
 
     def lower(self, to: Lowering, data: Value, indices: Value) -> Value:
-        return to.emit(c.GatherND(self.batch_dims), (data, indices), self.infer(data, indices))
+        return to.emit(c.GatherND(self.batch_dims), (data, indices), to.type)
 
 
 OPERATORS = (Gather, GatherElements, GatherND)

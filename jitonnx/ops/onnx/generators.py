@@ -50,13 +50,12 @@ class Range(Operator):
         return result.astype(start.dtype, copy=False)
 
     def lower(self, to: Lowering, start: Value, limit: Value, delta: Value) -> Value:
-        type = self.infer(start, limit, delta)
         dtype = start.dtype
         wide = DType.FLOAT if dtype in (DType.FLOAT16, DType.BFLOAT16) else dtype
         if start.constant is not None and delta.constant is not None:
             first, step = (e.constant(known.item(), wide) for known in (start.constant, delta.constant))
-            return to.fill(e.cast(e.cast(e.index(0), wide) * step + first, dtype), type.shape)  # type: ignore[arg-type]
-        counted = to.fill(e.cast(e.index(0), wide), type.shape)  # type: ignore[arg-type]
+            return to.fill(e.cast(e.cast(e.index(0), wide) * step + first, dtype), to.shape)
+        counted = to.fill(e.cast(e.index(0), wide), to.shape)
         position, first, step = (e.operand(i, kind) for i, kind in enumerate((wide, dtype, dtype)))
         expression = e.cast(position * e.cast(step, wide) + e.cast(first, wide), dtype)
         return to.map(expression, counted, to.reshape(start, ()), to.reshape(delta, ()))
@@ -94,8 +93,7 @@ class ConstantOfShape(Operator):
         return np.full(tuple(integers(shape, "input").tolist()), self.value.array.reshape(()))
 
     def lower(self, to: Lowering, shape: Value) -> Value:
-        type = self.infer(shape)
-        return to.fill(e.constant(self.value.array.item(), type.dtype), type.shape)  # type: ignore[arg-type]
+        return to.fill(e.constant(self.value.array.item(), of_numpy(self.value.array.dtype)), to.shape)
 
 
 class EyeLike(Operator):

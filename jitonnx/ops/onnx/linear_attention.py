@@ -151,7 +151,6 @@ class LinearAttention(Operator):
         decay: Value | None = None,
         beta: Value | None = None,
     ) -> tuple[Value, ...]:
-        types = self.infer(query, key, value, past, decay, beta)
         q, k, v = self._shapes(query.shape, key.shape, value.shape)
 
         def wide(x: Value, shape: Shape) -> Value:
@@ -170,11 +169,11 @@ class LinearAttention(Operator):
         rate = None if beta is None else to.broadcast(wide(beta, self._beta(beta.shape, k)), (*k[:3], 1))
         if factor is not None:
             factor = to.broadcast(factor, k)
-        inner = [TensorType(DType.FLOAT, (*q[:3], v[3])), TensorType(DType.FLOAT, types[1].shape)]
+        inner = [TensorType(DType.FLOAT, shape) for shape in ((*q[:3], v[3]), (k[0], k[2], k[3], v[3]))]
         operands = (queries, wide(key, k), wide(value, v), state, factor, rate)
         y, present = to.emit_many(c.LinearAttention(scale), operands, inner)
-        y = to.reshape(y, types[0].shape)  # type: ignore[arg-type]
-        return to.cast(y, query.dtype), to.cast(present, types[1].dtype)  # type: ignore[arg-type]
+        y = to.reshape(y, to.shape)
+        return to.cast(y, query.dtype), to.cast(present, query.dtype if past is None else past.dtype)
 
 
 class CausalConvWithState(Operator):
@@ -228,7 +227,7 @@ class CausalConvWithState(Operator):
         batch, channels, length = x.shape
         reach = weight.shape[2] - 1
         if not isinstance(reach, int):  # only a run tells how many taps there are: no code can be made for them
-            return to.host(self, (x, weight, bias, past), self.infer(x, weight, bias, past))
+            return to.host(self, (x, weight, bias, past))
         joined = x
         if reach != 0:
             nothing = to.fill(e.constant(0.0, x.dtype), (batch, channels, reach))

@@ -43,9 +43,8 @@ class MatMul(Operator):
     def lower(self, to: Lowering, a: Value, b: Value) -> Value:
         left = to.reshape(a, (1, *a.shape)) if len(a.shape) == 1 else a
         right = to.reshape(b, (*b.shape, 1)) if len(b.shape) == 1 else b
-        shape = self.infer(a, b).shape
-        assert shape is not None
-        return to.reshape(to.matmul(left, right), shape)
+        product = to.matmul(left, right)
+        return product if len(a.shape) > 1 and len(b.shape) > 1 else to.reshape(product, to.shape)
 
 
 class Gemm(Operator):

@@ -67,12 +67,12 @@ class MaxUnpool(Operator):
         return np.pad(y, [(0, int(out) - size) for out, size in zip(shape, pooled, strict=True)])
 
     def lower(self, to: Lowering, x: Value, indices: Value, shape: Value | None = None) -> Value:
-        pooled, result = self._pooled(x.shape), self.infer(x, indices, shape)
+        pooled = self._pooled(x.shape)
         flat, count = (product(pooled),), (product(x.shape),)
         zeros = to.fill(e.constant(0, x.dtype), flat)
         operands = zeros, to.reshape(indices, count), to.reshape(x, count)
         y = to.reshape(to.emit(c.ScatterElements(0, "none"), operands, TensorType(x.dtype, flat)), pooled)
-        return y if result.shape is None else _extended(to, y, result.shape)
+        return y if shape is None else _extended(to, y, to.shape)
 
 
 def _extended(to: Lowering, x: Value, shape: Sequence[DimLike]) -> Value:

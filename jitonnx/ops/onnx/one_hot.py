@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from jitonnx.computation import expr as e
@@ -53,8 +51,7 @@ class OneHot(Operator):
         return np.where(np.expand_dims(at, axis) == coordinates, values[1], values[0]).astype(values.dtype)
 
     def lower(self, to: Lowering, indices: Value, depth: Value, values: Value) -> Value:
-        type = self.infer(indices, depth, values)
-        shape: Any = type.shape
+        shape = to.shape
         axis = normalize_axis(self.axis, len(shape))
         spread = to.broadcast(to.reshape(indices, (*shape[:axis], 1, *shape[axis + 1 :])), shape)
         off, on = (to.reshape(to.slice(values, (i,), (1,), (1,)), ()) for i in (0, 1))

@@ -51,13 +51,12 @@ class CenterCropPad(Operator):
         return result
 
     def lower(self, to: Lowering, x: Value, shape: Value) -> Value:
-        type = self.infer(x, shape)
         before, after = [], []
-        for have, want in zip(x.shape, type.shape or (), strict=True):
+        for have, want in zip(x.shape, to.shape, strict=True):
             gap, cut = (floor_divide(maximum(more, 0), 2) for more in (want - have, have - want))
             before.append(gap - cut)
             after.append(want - have - before[-1])
-        return to.emit(c.Pad(tuple(before), tuple(after), "constant"), (x,), type)
+        return to.emit(c.Pad(tuple(before), tuple(after), "constant"), (x,), to.type)
 
 
 class Pad(Operator):
@@ -142,8 +141,7 @@ class Pad(Operator):
         operands = [data]
         if self.mode == "constant" and constant_value is not None:
             operands.append(to.reshape(constant_value, ()))
-        type = self.infer(data, pads, constant_value, axes)
-        return to.emit(c.Pad(tuple(before), tuple(after), self.mode), operands, type)
+        return to.emit(c.Pad(tuple(before), tuple(after), self.mode), operands, to.type)
 
 
 OPERATORS = (CenterCropPad, Pad)

@@ -61,8 +61,7 @@ class MaxPool(_Pool):
 
     @lower_halves
     def lower(self, to: Lowering, x: Value) -> tuple[Value, ...]:
-        types = self.infer(x)[: to.wanted]
-        return to.emit_many(self._computation("max", x, storage_order=self.storage_order), (x,), types)
+        return to.emit_many(self._computation("max", x, storage_order=self.storage_order), (x,), to.types)
 
 
 def max_pool(x: np.ndarray, windows: Windows, storage_order: int) -> tuple[np.ndarray, np.ndarray]:
@@ -108,7 +107,7 @@ class AveragePool(_Pool):
 
     @lower_halves
     def lower(self, to: Lowering, x: Value) -> Value:
-        return to.emit(self._computation("average", x, self.count_include_pad), (x,), self._type(x))
+        return to.emit(self._computation("average", x, self.count_include_pad), (x,), to.type)
 
 
 def _window_sum(x: np.ndarray, windows: Windows) -> np.ndarray:
@@ -135,9 +134,9 @@ class LpPool(_Pool):
     @lower_halves
     def lower(self, to: Lowering, x: Value) -> Value:
         if self.p != int(self.p):  # version 1 alone allows it, and no exporter wrote it
-            (y,) = to.host(self, (x,), (self._type(x),))
+            (y,) = to.host(self, (x,))
             return y
-        return to.emit(self._computation("lp", x, p=int(self.p)), (x,), self._type(x))
+        return to.emit(self._computation("lp", x, p=int(self.p)), (x,), to.type)
 
 
 def _check_exponent(p: float) -> None:

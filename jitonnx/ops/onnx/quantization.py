@@ -27,6 +27,7 @@ from jitonnx.ops.onnx.convolution import ConvolutionAttributes, convolve
 from jitonnx.ops.unfolding import convolve_unfolded
 from jitonnx.ops.windows import Windows, slide, spatial_rank
 
+_BYTES = frozenset({DType.INT8, DType.UINT8})
 _FLOAT8 = frozenset({DType.FLOAT8E4M3FN, DType.FLOAT8E4M3FNUZ, DType.FLOAT8E5M2, DType.FLOAT8E5M2FNUZ})
 _NARROW_FLOATS = _FLOAT8 | {DType.FLOAT4E2M1, DType.FLOAT6E2M3, DType.FLOAT6E3M2}
 _RANGES = {
@@ -264,7 +265,7 @@ class QLinearMatMul(Operator):
     def lower(self, to: Lowering, a: Value, a_scale: Value, a_zero: Value, *others: Value) -> Any:
         b, b_scale, b_zero, y_scale, y_zero = others
         if not {a.dtype, b.dtype, y_zero.dtype} <= _BYTES:
-            return to.host(self, (a, a_scale, a_zero, *others), (self.infer(a, a_scale, a_zero, *others),))
+            return to.host(self, (a, a_scale, a_zero, *others))
         product = _multiply(to, a, _by_row(to, a_zero, a), b, b_zero)
         return _requantise(to, product, _by_row(to, a_scale, a), b_scale, y_scale, y_zero)
 
@@ -331,7 +332,7 @@ class ConvInteger(_QuantisedConvolution):
 
     def lower(self, to: Lowering, x: Value, w: Value, *zeros: Value | None) -> Any:
         if not known(w.shape[2:]):  # only a run tells how many taps there are
-            return to.host(self, (x, w, *zeros), (self.infer(x, w),))
+            return to.host(self, (x, w, *zeros))
         return self._lower_sums(to, x, w, *(*zeros, None, None)[:2])
 
 
@@ -359,7 +360,7 @@ class QLinearConv(_QuantisedConvolution):
     def lower(self, to: Lowering, x: Value, x_scale: Value, x_zero: Value, w: Value, *others: Value | None) -> Any:
         if not known(w.shape[2:]):
             inputs = (x, x_scale, x_zero, w, *others)
-            return to.host(self, inputs, (self.infer(x, x_scale, x_zero, w, *others),))
+            return to.host(self, inputs)
         w_scale, w_zero, y_scale, y_zero, bias = (*others, None)[:5]
         assert w_scale is not None and y_scale is not None and y_zero is not None
         sums, tail = self._lower_sums(to, x, w, x_zero, w_zero), (1,) * (len(x.shape) - 2)

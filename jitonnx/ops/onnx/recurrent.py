@@ -256,21 +256,21 @@ class _Recurrent(Operator):
     @lower_halves
     def lower(self, to: Lowering, *operands: Value | None) -> tuple[Value, ...]:
         """c.Recurrent, which has layout 0, with transposes around it for layout 1."""
-        types = self.infer(*operands)  # type: ignore[arg-type]
-        # The loop over time is code for a number of units.
-        if not all(isinstance(dim, int) for dim in types[0].shape[-1:]):  # type: ignore[index]
-            return to.host(self, operands, types[: to.wanted])
-        hidden = types[0].shape[-1]  # type: ignore[index]
+        hidden = to.shape[-1]
+        if not isinstance(hidden, int):  # the loop over time is code for a number of units
+            return to.host(self, operands)
+        time, batch = (1, 0) if self.layout else (0, 2)
+        y_shape = (to.shape[time], self.directions, to.shape[batch], hidden)
+        state_shape = (self.directions, to.shape[batch], hidden)
+        types = [TensorType(to.type.dtype, shape) for shape in (y_shape, *(state_shape,) * self.states)]
         if not self.layout:
-            return to.emit_many(self._computation(hidden), operands, types)  # type: ignore[arg-type]
+            return to.emit_many(self._computation(hidden), operands, types)
         by_batch = (0, 5, 6)  # X, initial_h, initial_c
         turned = [
             to.transpose(value, (1, 0, 2)) if value is not None and position in by_batch else value
             for position, value in enumerate(operands)
         ]
-        inner = [TensorType(types[0].dtype, tuple(types[0].shape[axis] for axis in (1, 2, 0, 3)))]  # type: ignore
-        inner += [TensorType(t.dtype, tuple(t.shape[axis] for axis in (1, 0, 2))) for t in types[1:]]  # type: ignore
-        y, *states = to.emit_many(self._computation(hidden), turned, inner)  # type: ignore[arg-type]
+        y, *states = to.emit_many(self._computation(hidden), turned, types)
         return (to.transpose(y, (2, 0, 1, 3)), *(to.transpose(state, (1, 0, 2)) for state in states))
 
 

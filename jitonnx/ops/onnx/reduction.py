@@ -86,7 +86,7 @@ class _Reduce(Operator):
         if any(data.shape[axis] == 0 for axis in over):
             with np.errstate(all="ignore"):
                 nothing = self._reduce(np.empty(0, data.dtype.numpy), (0,), False)
-            return to.fill(e.constant(nothing.item(), data.dtype), self.infer(data, axes).shape)  # type: ignore[arg-type]
+            return to.fill(e.constant(nothing.item(), data.dtype), to.shape)
         wide = None if self.kind in _OF_FLOATS and data.dtype.is_integer else _widened(to, data, self.kind)
         if wide is None:
             return self._lower_integers(to, data, over)
@@ -279,7 +279,7 @@ class _ArgReduce(Operator):
         computation = c.ArgReduce(self.kind, axis, bool(self.keepdims), bool(self.select_last_index))
         wide = _widened(to, data, self.kind)
         assert wide is not None, "Bug: there is a type of the kernels for elements of every order"
-        return to.emit(computation, (wide,), self.infer(data))
+        return to.emit(computation, (wide,), to.type)
 
 
 class ArgMax(_ArgReduce):

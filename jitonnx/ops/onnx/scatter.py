@@ -58,7 +58,7 @@ class _Scatter(Operator):
     @lower_halves
     def _combined(self, to: Lowering, data: Value, indices: Value, updates: Value) -> Value:
         if data.dtype is DType.BOOL:
-            return to.host(self, (data, indices, updates), (data.type,))[0]
+            return to.host(self, (data, indices, updates))[0]
         return to.emit(self._computation(len(data.shape)), (data, indices, updates), data.type)
 
 

@@ -105,11 +105,10 @@ class DFT(Operator):
 
     @lower_halves
     def lower(self, to: Lowering, x: Value, dft_length: Value | None = None, axis: Value | None = None) -> Any:
-        type = self.infer(x, dft_length, axis)
         at = self._axis(x.shape, axis)
         length, parts = self._length(x.shape[at], dft_length), x.shape[-1]
         if not isinstance(length, int) or not isinstance(parts, int) or not _factors(length):
-            return to.host(self, (x, dft_length, axis), (type,))
+            return to.host(self, (x, dft_length, axis))
         wanted = length // 2 + 1 if self.onesided else length
         rows = _sized(to, _moved(to, x, at, -2), wanted if self._gives_reals else length)
         if self._gives_reals:
@@ -188,12 +187,11 @@ class STFT(Operator):
         window: Value | None = None,
         frame_length: Value | None = None,
     ) -> Any:
-        type = self.infer(signal, frame_step, window, frame_length)
         hop, length, frames = self._sizes(signal.shape, frame_step, window, frame_length)
         parts = signal.shape[2] if len(signal.shape) == 3 else 1
         known = isinstance(hop, int) and isinstance(length, int) and isinstance(parts, int)
         if not known or not _factors(length):  # type: ignore[arg-type]
-            return to.host(self, (signal, frame_step, window, frame_length), (type,))
+            return to.host(self, (signal, frame_step, window, frame_length))
         assert isinstance(hop, int) and isinstance(length, int) and isinstance(parts, int)
         numbers = to.reshape(signal, (*signal.shape[:2], parts))
         framed = _frames(to, numbers, hop, length, frames)
@@ -373,8 +371,7 @@ class _Window(Operator):
         )
 
     def lower(self, to: Lowering, size: Value) -> Value:
-        type = self.infer(size)
-        shape: Any = type.shape
+        shape = to.shape
         dtype = DType(self.output_datatype)
         wide = DType.DOUBLE if dtype is DType.DOUBLE else DType.FLOAT
         steps = to.dimensions(contents_array((shape[0],), ()))
@@ -434,7 +431,7 @@ class MelWeightMatrix(Operator):
         return weights.astype(DType(self.output_datatype).numpy)
 
     def lower(self, to: Lowering, *inputs: Value) -> Any:
-        return to.host(self, inputs, (self.infer(*inputs),))  # of constants as a rule, and folded then
+        return to.host(self, inputs)  # of constants as a rule, and folded then
 
 
 OPERATORS = (BlackmanWindow, DFT, HammingWindow, HannWindow, MelWeightMatrix, STFT)

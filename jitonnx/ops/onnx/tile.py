@@ -49,7 +49,7 @@ class Tile(Operator):
         times = constant_of(repeats, "repeats")
         split = [part for size in x.shape for part in (1, size)]
         spread = [part for size, count in zip(x.shape, times, strict=True) for part in (count, size)]
-        return to.reshape(to.broadcast(to.reshape(x, split), spread), self.infer(x, repeats).shape)  # type: ignore[arg-type]
+        return to.reshape(to.broadcast(to.reshape(x, split), spread), to.shape)
 
 
 OPERATORS = (Tile,)
