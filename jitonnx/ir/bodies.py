@@ -37,7 +37,8 @@ class Bodies:
         }
         inputs = [*types, *(value.type for value in captured)]
         scope = f"{self._scope}{index}/"
-        made = extract(list(body), body.inputs, inputs, body.outputs, replaced, current_apart(), scope)
+        inner = body.inputs[own:]
+        made = extract(list(body), body.inputs, inputs, body.outputs, replaced, current_apart(), scope, inner)
         made.name = body.name
         for value in made.inputs:
             made.bind_sizes(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -111,22 +111,34 @@ def extract(
     replaced: Mapping[Value, Value] | None = None,
     assumptions: Assumptions | None = None,
     scope: str = "",
+    captured: Collection[Value] = (),
 ) -> Graph:
     """A graph of some nodes (producers first), with `inputs` of the given types as its inputs.
 
     `replaced`: inputs and constants, and constants to read in their place. scope: as for `Graph`. Other constants are
     new values with the same arrays: a value that several graphs read would keep all of them alive, and take the users
     in one for users in the others. Those that hold dimension expressions hold them over the new types' variables.
+    captured: inputs whose elements are not known but by `replaced`: what stood for one of them before is forgotten.
     """
     copy = Graph(assumptions=assumptions, scope=scope)
     sizes = _sizes([value.type for value in inputs], types)
     values: dict[Value, Value] = dict(replaced or {})
+    given: dict[Value, Value] = {}
     for value, kind in zip(inputs, types, strict=True):
-        values.setdefault(value, copy.add_input(value.name, kind))
+        given[value] = copy.add_input(value.name, kind)
+        read = values.setdefault(value, given[value])
+        if read is not given[value]:
+            read.stands_for = given[value]
     constants = dict.fromkeys(value for node in nodes for value in node.inputs if value is not None)
+    constants |= dict.fromkeys(value for value in outputs if value.stands_for is not None)
     for value in constants:
         if value.producer is None and value not in values:
-            values[value] = Value(value.name, value.type, with_sizes(value, sizes))
+            source = value.stands_for
+            if source is not None and source in captured:
+                values[value] = values[source]
+                continue
+            values[value] = constant = Value(value.name, value.type, with_sizes(value, sizes))
+            constant.stands_for = None if source is None else given.get(source)
     for node in nodes:
         arguments = [None if value is None else values[value] for value in node.inputs]
         names = [value.name for value in node.outputs]

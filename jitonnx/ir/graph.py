@@ -36,7 +36,7 @@ MEASURED_LIMIT = 16
 class Value:
     """A value in a graph (mostly a tensor): graph input, constant, or output of a node."""
 
-    __slots__ = ("__weakref__", "_users", "contents", "measured", "name", "producer", "type")
+    __slots__ = ("__weakref__", "_users", "contents", "measured", "name", "producer", "stands_for", "type")
 
     def __init__(self, name: str, type: Type, contents: np.ndarray | None = None, producer: Node | None = None) -> None:
         self.name, self.producer = name, producer
@@ -46,6 +46,9 @@ class Value:
         """What is known of the elements: an array of them, or an object array with dimension expressions; else None."""
         self.measured = False
         """Whether `contents` are variables that stand for what a run computes: `Graph.bindings` has them."""
+        self.stands_for: Value | None = None
+        """Of a constant in a body: which input of the body it is read in the place of, as the elements of what the node
+        captures are known. For other types of the graph around it they may be others, or not known."""
         self._users: dict[Node, int] = {}
 
     @property

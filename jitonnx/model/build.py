@@ -44,6 +44,8 @@ class Builder:
         if model.ir_version < FIRST_IR_WITH_OPSETS and not self._opsets.versions:
             self._opsets = Opsets({"": 1})
         self.dimensions = Dimensions()
+        self._replaceable: set[Value] = set()
+        """The model's initializers, in bodies as well: a feed or the session's options may say what they are."""
 
     def main(self, proto: GraphProto) -> Graph:
         """The model's graph. An input that is also an initializer becomes a constant."""
@@ -60,6 +62,7 @@ class Builder:
         """The scope of the model's graph in front of its first node."""
         scope = Scope(self._opsets)
         self._add_initializers(graph, proto, scope)
+        self._replaceable.update(value for value in scope.values.values() if value is not None)
         for info in proto.input:
             if info.name not in scope.values:
                 scope.values[info.name] = graph.add_input(info.name, self._input_type(info))
@@ -113,7 +116,10 @@ class Builder:
             value = outer.values[name]
             assert value is not None
             scope.values[name] = graph.add_input(scope.name(name), value.type)
-            scope.values[name].contents = value.contents  # type: ignore[union-attr]
+            inner = graph.inputs[-1]
+            inner.contents = value.contents
+            if value in self._replaceable:
+                self._replaceable.add(inner)
         for name in captured(proto):
             value = outer.values.get(name)
             if name not in scope.values and value is not None and value.constant is not None:
@@ -137,7 +143,11 @@ class Builder:
         given = [protos.get(name.removesuffix("?")) for name in operator.bodies]
         names = dict.fromkeys(name for proto in given if proto is not None for name in captured(proto))
         read = {name: scope.values.get(name) for name in names}
-        shared = {name: value for name, value in read.items() if value is not None and value.constant is None}
+        shared = {
+            name: value
+            for name, value in read.items()
+            if value is not None and (value.constant is None or value in self._replaceable)
+        }
         bodies = [
             _passing_on(operator.body_inputs(index, *inputs), shared)
             if proto is None

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from jitonnx import InferenceSession, errors
+from jitonnx import InferenceSession, OrtValue, SessionOptions, errors
 from jitonnx.engine.pipeline import Engine, Settings
 from jitonnx.ir.dims import variable
 from jitonnx.ir.dtypes import DType
@@ -17,7 +17,7 @@ from jitonnx.ir.types import TensorType
 from jitonnx.ops.onnx.selection import NonZero
 from jitonnx.runtime.cache import KernelCache
 from tests.session.bodies import bytes_of, check, constant, graph, numbers
-from tests.session.models import BOOL, FLOAT, INT64, node, tensor
+from tests.session.models import BOOL, FLOAT, INT64, model, node, tensor
 
 CONTROL_FLOW = [
     *(("If", opset) for opset in (1, 11, 13, 16, 19, 21, 23, 24, 25)),
@@ -436,3 +436,58 @@ def test_assumptions_about_what_rewrites_took_out_are_not_asked() -> None:
     engine = Engine(rewritten, Settings(1), KernelCache())
     (found,) = engine.run([np.array([0, 2, 0, 5], np.float32)])
     np.testing.assert_array_equal(found, [[1, 3]])
+
+
+def captured_shape(kind: str) -> bytes:
+    """A body that captures the shape of x, which is added to z."""
+    expand = [node("Expand", ["value", "s"], ["e"]), node("ReduceSum", ["e"], ["sum"], keepdims=0)]
+    if kind == "Loop":
+        nodes = [*expand, node("Add", ["state", "sum"], ["state_next"]), node("Identity", ["go"], ["goes_on"])]
+        inputs = [tensor("i", (), INT64), tensor("go", (), BOOL), tensor("state", ())]
+        body = graph(nodes, inputs, [tensor("goes_on", (), BOOL), tensor("state_next", ())])
+        control = node("Loop", ["times", "", "null"], ["y"], body=body)
+    else:
+        body = graph(expand, [], [tensor("sum", ())], "then")
+        other = graph([node("Identity", ["null"], ["none"])], [], [tensor("none", ())], "else")
+        control = node("If", ["several"], ["y"], then_branch=body, else_branch=other)
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("Greater", ["times", "one"], ["several"]),
+        control,
+        node("Add", ["x", "z"], ["w"]),
+    ]
+    constants = {"value": np.array(2, np.float32), "null": np.array(0, np.float32), "one": np.array(1)}
+    inputs = [tensor("x", ("M", "N")), tensor("z", ("M", "N")), tensor("times", (), INT64)]
+    return model(nodes, inputs, [tensor("y", ()), tensor("w", None)], constants)
+
+
+@pytest.mark.filterwarnings("ignore:inputs disagree")
+@pytest.mark.parametrize("kind", ["Loop", "If"])
+def test_a_captured_shape_is_that_of_the_inputs(kind: str) -> None:
+    """Also where inputs disagree on sizes that they share: the model is planned anew, with other names for these."""
+    shapes = [((2, 7), (2, 7)), ((1, 7), (4, 7)), ((3, 1), (3, 5)), ((5, 2), (5, 2)), ((1, 6), (2, 6))]
+    feeds = [
+        {"x": np.ones(x, np.float32), "z": np.full(z, 3, np.float32), "times": np.array(times)}
+        for (x, z), times in zip(shapes, (2, 3, 5, 1, 4), strict=True)
+    ]
+    check(captured_shape(kind), *feeds)
+
+
+def test_a_body_reads_what_a_feed_puts_in_the_place_of_an_initializer() -> None:
+    body = graph(
+        [node("Add", ["state", "step"], ["state_next"]), node("Identity", ["go"], ["goes_on"])],
+        [tensor("i", (), INT64), tensor("go", (), BOOL), tensor("state", (3,))],
+        [tensor("goes_on", (), BOOL), tensor("state_next", (3,))],
+    )
+    nodes = [node("Loop", ["times", "", "x"], ["y"], body=body)]
+    inputs = [tensor("x", (3,)), tensor("times", (), INT64), tensor("step", (3,))]
+    data = model(nodes, inputs, [tensor("y", (3,))], {"step": np.ones(3, np.float32)})
+    step = np.array([1, 2, 5], np.float32)
+    feeds = {"x": np.zeros(3, np.float32), "times": np.array(4)}
+    session = InferenceSession(data)
+    for _ in range(3):
+        np.testing.assert_array_equal(session.run(None, feeds)[0], [4, 4, 4])
+        np.testing.assert_array_equal(session.run(None, {**feeds, "step": step})[0], 4 * step)
+    options = SessionOptions()
+    options.add_initializer("step", OrtValue.ortvalue_from_numpy(2 * step))
+    np.testing.assert_array_equal(InferenceSession(data, options).run(None, feeds)[0], 8 * step)
