@@ -324,6 +324,8 @@ def test_gemm_asks_for_b_as_the_core_needs_it() -> None:
     assert not choose_gemm(128, 3072, 768, 1, intel, packed_b=False).near
     row = choose_gemm(1, 4096, 4096, 1, intel)
     assert (row.rows, row.widths, row.paced) == ((1,), (16,), False)
+    near = choose_gemm(1, 128, intel.l2_bytes // 4 // 128, 1, intel)
+    assert near.widths == (64,), "several sums at once where b stays in the second-level cache"
     for m, n in ((128, 3072), (1, 4096)):
         spec = choose_gemm(m, n, 768, 1, zen)
         assert (spec.near, spec.paced) == (0, False)
