@@ -328,7 +328,11 @@ class RunOptions(_Options):
 
     __slots__ = ()
 
-    terminate = _flag(False, "A run that begins while it is set raises Fail. A run that has begun is not stopped.")
+    terminate = _flag(
+        False,
+        "A run raises Fail that begins while it is set; one that has begun does so between steps and in loops, within "
+        "a tenth of a second. The single native call of a model without steps is done to its end.",
+    )
     log_severity_level = _integer(-1)
     log_verbosity_level = _integer(0)
     logid = _text("")

@@ -19,6 +19,7 @@ from jitonnx.api import feeds as feeding
 from jitonnx.api.entries import STRICT
 from jitonnx.api.options import RunOptions
 from jitonnx.api.targets import Placed, Targets, all_in_place, check_shapes, copied, in_place
+from jitonnx.engine.ending import check_end, ended_by
 from jitonnx.errors import Fail, InvalidArgument, RuntimeException
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.errors import GraphError, InferenceError
@@ -103,8 +104,8 @@ class Runs:
     def run(self, output_names: Any, feeds: Mapping[str, Any], run_options: RunOptions | None) -> Outputs:
         """Any run at all. Arguments as for `InferenceSession.run`."""
         selection = self.selection(output_names)
-        check_options(run_options)
-        outputs = self.all_outputs(feeds)
+        with obeying(run_options):
+            outputs = self.all_outputs(feeds)
         if selection is None:
             return outputs
         # An output wanted twice is two arrays.
@@ -233,14 +234,20 @@ class Runs:
             )
 
 
-def check_options(run_options: RunOptions | None) -> None:
-    """TypeError for what are no options of a run; Fail if they say that it is to end."""
+@contextmanager
+def obeying(run_options: RunOptions | None) -> Iterator[None]:
+    """Within the block, runs end where these options say so.
+
+    TypeError for what are no options of a run; Fail if they say from the beginning that it is to end.
+    """
     if run_options is None:
+        yield
         return
     if not isinstance(run_options, RunOptions):
         raise TypeError(f"run_options is a {type(run_options).__name__}, not a jitonnx.RunOptions")
-    if run_options.terminate:
-        raise Fail("Exiting due to terminate flag being set to true.")
+    with ended_by(lambda: run_options.terminate):
+        check_end()
+        yield
 
 
 def _read(value: Any, declared: Declaration) -> Any:

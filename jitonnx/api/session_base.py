@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 from jitonnx import errors, forks
 from jitonnx.api.options import RunOptions, SessionOptions
 from jitonnx.api.providers import CPU, check_providers
-from jitonnx.api.running import Runs, check_options
+from jitonnx.api.running import Runs, obeying
 from jitonnx.metadata import NodeArg
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ class Session:
             raise TypeError(f"iobinding is a {type(iobinding).__name__}, not what InferenceSession.io_binding gives")
         if iobinding.session is not self:
             raise ValueError("IOBinding must be used with the session that created it.")
-        check_options(run_options)
-        iobinding.run(self._runs)
+        with obeying(run_options):
+            iobinding.run(self._runs)
 
     def run_with_ort_values(
         self,

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from jitonnx.engine.chains import Around, Scope, Unchained, Writer
+from jitonnx.engine.ending import check_end
 from jitonnx.engine.kept import Kept
 from jitonnx.engine.ready import PROGRAMS_KEPT, Code
 from jitonnx.engine.timing import Times
@@ -450,6 +451,7 @@ class _Loop:
         words[: ends[4]] = [*record, *bases, *strides, *carried, *[one.loadable.address for one in programs]]
         end = LoopEnd.LATE
         while end is LoopEnd.LATE:  # Python looks at signals between two calls
+            check_end()
             end = LoopEnd(step._frames.native.loop(base))
         if self.seconds is not None:
             self.seconds += words[ends[-2] :] * 1e-9

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from jitonnx.engine.chains import Around, ChainedSteps, Scope, Unchained, Writer, chains_of
+from jitonnx.engine.ending import check_end
 from jitonnx.engine.kept import Kept
 from jitonnx.engine.loops import LoopNode, LoopStep
 from jitonnx.engine.ready import PROGRAMS_KEPT, Code, Ready
@@ -394,6 +395,7 @@ class Schedule:
         chains = self._known_chains() if times is None else {}
         number, done = 0, len(self.steps)
         while number < done:
+            check_end()
             if number in chains:
                 chained = chains[number](values, bound)
                 number += chained

@@ -14,11 +14,11 @@ import onnxruntime
 import pytest
 
 from bench.loop_models import lstm_decoder, product, transformer_decoder
-from jitonnx import InferenceSession, SessionOptions
+from jitonnx import InferenceSession, RunOptions, SessionOptions
 from jitonnx.engine.loops import LoopStep
 from jitonnx.engine.pipeline import Engine
 from jitonnx.engine.schedule import NativeStep
-from jitonnx.errors import InvalidArgument
+from jitonnx.errors import Fail, InvalidArgument
 from tests.session.bodies import assert_same, bytes_of, check, constant, graph, numbers
 from tests.session.models import BOOL, FLOAT, INT64, node, tensor
 
@@ -491,6 +491,29 @@ def test_ctrl_c_ends_a_loop() -> None:
     timer.join()
     x = numbers(2, 3)
     np.testing.assert_allclose(session.run(None, {"x": x, "n": np.array(3)})[0], 4 * x, 1e-6)
+
+
+@pytest.mark.parametrize("operator", ["Add", "Unique"])
+def test_terminate_ends_a_loop(operator: str) -> None:
+    """Within a tenth of a second, whether native code or Python goes from iteration to iteration."""
+    nodes = [node("Add", ["s", "x"], ["t"])]
+    if operator == "Unique":
+        nodes = [node("Unique", ["s"], ["u"]), node("ReduceSum", ["u"], ["r"]), node("Add", ["r", "x"], ["t"])]
+    body = loop_body(nodes, [tensor("s", None)], [tensor("t", None)])
+    model = bytes_of(
+        [node("Loop", ["n", "", "x"], ["y"], body=body)], [tensor("x"), tensor("n", [], INT64)], [tensor("y", None)]
+    )
+    session, options = InferenceSession(model), RunOptions()
+    x = numbers(2, 3)
+    expected = session.run(None, {"x": x, "n": np.array(3)}, options)[0]
+    timer = threading.Timer(0.2, lambda: setattr(options, "terminate", True))
+    timer.start()
+    began = time.perf_counter()
+    with pytest.raises(Fail, match="terminate flag"):
+        session.run(None, {"x": x, "n": np.array(2**40)}, options)
+    assert time.perf_counter() - began < 1.2
+    timer.join()
+    np.testing.assert_array_equal(session.run(None, {"x": x, "n": np.array(3)})[0], expected)
 
 
 def test_what_is_not_native_runs_in_the_schedule() -> None:
