@@ -312,7 +312,8 @@ class Schedule:
         self.told = {name: binding.value for name, binding in graph.bindings.items()}
         """What tells each variable that only a run can tell."""
         self._threads, self._frames = threads, frames
-        self._chains: Mapping[int, ChainedSteps] | None = None
+        native = any(isinstance(step, NativeStep) for step in steps)
+        self._chains: Mapping[int, ChainedSteps] | None = None if native else {}
         self._has_run = False
         bound = bindings_by_value(graph)
         self._given = [_Given(value, bound[value]) for value in graph.inputs if value in bound]
