@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from jitonnx.computation import expr as e
+from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError
@@ -241,6 +242,12 @@ class SwiGLU(_Activation):
     """A * sigmoid(alpha * A) * B; A and B have one shape."""
 
     alpha: float = 1.0
+
+    def infer(self, *inputs: Value) -> TensorType:
+        a, b = inputs
+        if len(a.shape) != len(b.shape) or not all(map(demand_equal, a.shape, b.shape)):
+            raise InferenceError(f"A is {a.type} and B {b.type}: both need one shape")
+        return a.type
 
     @via_float32
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:

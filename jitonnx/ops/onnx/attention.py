@@ -159,7 +159,7 @@ class Attention(Operator):
             allowed = allowed & (column <= position + self.right_window_size)
         if mask is None:
             return np.where(allowed, 0, -np.inf).astype(dtype)
-        added = np.where(mask, 0, -np.inf) if mask.dtype == bool else widen(mask)
+        added = np.where(mask, 0, -np.inf) if mask.dtype == bool else mask.astype(dtype)
         short = total - added.shape[-1]
         added = np.pad(added, [(0, 0)] * (added.ndim - 1) + [(0, max(short, 0))], constant_values=-np.inf)
         return np.where(allowed, added, -np.inf).astype(dtype)
@@ -186,6 +186,8 @@ class Attention(Operator):
         if past_key is not None and past_value is not None:
             keys, values = to.concat([past_key, keys], 2), to.concat([past_value, values], 2)
         plain = whole and past_key is None and lengths is None  # query i then attends keys 0 to i if causal
+        if mask is not None and mask.dtype is not DType.BOOL:
+            mask = to.cast(mask, q.dtype)
         bias = self._lower_mask(to, mask, lengths, heads, q.dtype, plain)
         scale = 1.0
         if self.scale is not None or isinstance(heads.q[3], int):
@@ -193,13 +195,14 @@ class Attention(Operator):
         else:  # only a run tells by how much: the queries are divided instead
             root = e.unary("sqrt", e.cast(e.operand(1, DType.INT64), q.dtype))
             queries = to.map(e.operand(0, q.dtype) / root, queries, _dimension(to, maximum(heads.q[3], 1)))
+        weighted = to.cast(values, q.dtype)
         if whole:
             computation = c.Attention(scale, bool(self.is_causal) and plain, masked_rows_zero=True)
-            operands = (queries, keys, values) if bias is None else (queries, keys, values, bias)
+            operands = (queries, keys, weighted) if bias is None else (queries, keys, weighted, bias)
             y = to.emit(computation, operands, TensorType(q.dtype, (*heads.q[:3], heads.v[3])))
             stages: list[Value] = []
         else:
-            y, stages = self._lower_parts(to, (queries, keys, values), bias, scale)
+            y, stages = self._lower_parts(to, (queries, keys, weighted), bias, scale)
         if len(q.shape) == 3:
             y = to.reshape(to.transpose(y, (0, 2, 1, 3)), (q.shape[0], q.shape[1], heads.q[1] * heads.v[3]))
         return (y, keys, values, *stages[self.qk_matmul_output_mode :][:1])

@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.ops.harness import Case, case, check, each_version, retyped
+from tests.ops.harness import Case, case, check, check_refused, each_version, retyped
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(3, 4, 5)).astype(np.float32) * 3
@@ -72,3 +72,7 @@ CASES: list[Case] = [
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_activation(case: Case) -> None:
     check(case)
+
+
+def test_inputs_of_swiglu_of_two_shapes_are_refused() -> None:
+    check_refused(case("SwiGLU", 28, X, X[:1]), "both need one shape")

@@ -88,6 +88,18 @@ def test_attention(case: Case) -> None:
     check(case)
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.uint8, np.float16, np.float64])
+@pytest.mark.parametrize("of", [np.float32, np.float64, np.float16])
+def test_masks_and_values_of_other_types_than_the_queries(of: Any, dtype: Any) -> None:
+    mask = RANDOM.integers(0, 3, (Q.shape[2], K.shape[2] - 1)).astype(dtype)
+    options = {"rtol": 1e-4, "atol": 1e-5, "widen": False}
+    added = np.pad(mask.astype(np.float64), [(0, 0), (0, 1)], constant_values=-np.inf)
+    logits = Q.astype(of).astype(np.float64) @ K.astype(of).astype(np.float64).swapaxes(2, 3) / np.sqrt(Q.shape[3])
+    weights = np.exp(logits + added)
+    expected = (weights / weights.sum(-1, keepdims=True) @ V.astype(np.float64)).astype(of)
+    check(case("Attention", 25, Q.astype(of), K.astype(of), V, mask, expected=expected, **options))
+
+
 @pytest.mark.parametrize(
     ("refused", "text"),
     [
