@@ -11,9 +11,12 @@ import numpy as np
 from jitonnx.errors import RuntimeException
 from jitonnx.ir import dims
 from jitonnx.ir.dims import Dim
-from jitonnx.ir.graph import Binding, Graph, Node, Value
+from jitonnx.ir.graph import Binding, Graph, GraphError, Node, Value
 from jitonnx.ir.operator import is_custom, results_of
 from jitonnx.ir.types import UNKNOWN, TensorType
+
+LARGE = 1 << 30
+"""Bytes of results from which on a failure is one of memory, most likely."""
 
 Body: TypeAlias = Callable[[Sequence[Any], Mapping[str, int]], "list[Any]"]
 """Runs a body: its outputs for its inputs, given the values of the variables of the graph around it."""
@@ -163,9 +166,27 @@ def evaluate_node(
 
         closed = [_Closed(run, graph, captured, sizes) for run, graph in zip(bodies, node.bodies, strict=True)]
         return results_of(node.operator, arguments, bodies=closed)
-    except (ValueError, TypeError, IndexError, ArithmeticError) as error:
+    except (ValueError, TypeError, IndexError, ArithmeticError, MemoryError) as error:
         given = ", ".join(map(_described, inputs))
-        raise failure(node, f"{error} (inputs: {given})") from error
+        raise failure(node, f"{_reason(node, inputs) or error} (inputs: {given})") from error
+
+
+def _reason(node: Node, inputs: Sequence[Any]) -> str:
+    """Why an operator refuses what it is given, in the words of its inference, or of what size its results would be.
+
+    "" where that tells nothing.
+    """
+    if node.bodies or not all(given is None or isinstance(given, np.ndarray) for given in inputs):
+        return ""
+    graph = Graph()
+    values = [None if given is None else graph.add_constant(given) for given in inputs]
+    try:
+        results = graph.add(node.operator, values, name=node.name)
+    except GraphError as error:
+        return str(error.__cause__)
+    types = [value.type for value in results]
+    needed = sum(type.elements * type.dtype.numpy.itemsize for type in types if type.static and type.dtype is not None)
+    return f"its results would take {needed} bytes" if needed >= LARGE else ""
 
 
 def failure(node: Node, text: str) -> RuntimeException:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from jitonnx import forks
-from jitonnx.errors import InvalidArgument
+from jitonnx.errors import InvalidArgument, RuntimeException
 from jitonnx.ir.declaration import Declaration, is_named
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.strings import TEXT_KINDS, string_array
@@ -70,7 +70,10 @@ def read(value: Any, declared: Declaration) -> np.ndarray:
     else:
         _check_type(array, declared)
     array = _check_shape(array, declared)
-    return np.require(array, array.dtype.newbyteorder("="), ["C", "A", "E"])
+    try:
+        return np.require(array, array.dtype.newbyteorder("="), ["C", "A", "E"])
+    except MemoryError as error:
+        raise RuntimeException(f"There is not enough memory for a copy of input {declared.name!r}: {error}") from error
 
 
 class PlainInputs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,11 @@ from jitonnx.proto import AttributeProto, FunctionProto
 
 if TYPE_CHECKING:
     from jitonnx.checker.walk import Body, Walk
+
+MOST_NODES = 1 << 20
+"""Nodes that a call may stand for: those of 30 functions that call the next one twice would never end."""
+MOST_CALLS = 1000
+"""Functions that may be called within one another."""
 
 
 def check(walk: Walk) -> None:
@@ -104,6 +110,8 @@ def check_calls(walk: Walk) -> None:
         chain = " -> ".join(name for _, name, _ in [*circle, circle[0]])
         text = f"This is an invalid model. The function calls itself: {chain}"
         walk.add("functions.recursion", text, place_of(walk.functions[circle[0]]), "ONNX has no recursion; use a Loop")
+        return
+    _check_size(walk)
 
 
 def _check_call(walk: Walk, body: Body, index: int, key: FunctionKey) -> None:
@@ -134,6 +142,32 @@ def _check_call(walk: Walk, body: Body, index: int, key: FunctionKey) -> None:
         if attribute.type and wanted.get(name, "") not in (kind, "", "UNDEFINED"):
             text = f"The call gives attribute {name!r} as {kind}, but the function {function.name} takes {wanted[name]}"
             walk.add("functions.call", f"This is an invalid model. {text}", body.place(index, name))
+
+
+def _check_size(walk: Walk) -> None:
+    """What calls stand for, with those within them, is not more than any model has: nothing is inlined to know that."""
+    called: dict[FunctionKey, Counter[FunctionKey]] = {key: Counter() for key in walk.functions}
+    for body, _, key in walk.calls:
+        if body.owner is not None:
+            called[body.owner][key] += 1
+    sizes: dict[FunctionKey, tuple[int, int]] = {}  # nodes, and calls within one another
+    for start in called:
+        stack = [start]
+        while stack:
+            key = stack[-1]
+            missing = [callee for callee in called[key] if callee not in sizes]
+            if missing:
+                stack += missing
+                continue
+            inner = [(sizes[callee], times) for callee, times in called[key].items()]
+            nodes = len(walk.functions[key].node) + sum(times * size for (size, _), times in inner)
+            sizes[stack.pop()] = nodes, 1 + max((depth for (_, depth), _ in inner), default=0)
+    for body, index, key in walk.calls:
+        nodes, depth = sizes[key]
+        if body.owner is None and (nodes > MOST_NODES or depth > MOST_CALLS):
+            text = f"the call stands for {nodes} nodes, and functions within one another {depth} deep"
+            hint = f"{MOST_NODES} nodes and {MOST_CALLS} functions within one another are allowed"
+            walk.add("functions.size", text, body.place(index), hint)
 
 
 def _circles(callees: Mapping[FunctionKey, Iterable[FunctionKey]]) -> list[list[FunctionKey]]:

@@ -46,6 +46,7 @@ RULES: dict[str, Rule] = {
     "functions.name": Rule("a function has no name", InvalidGraph),
     "functions.signature": Rule("a function has two inputs, outputs or attributes of one name", InvalidGraph),
     "functions.recursion": Rule("functions call one another in a circle", InvalidGraph),
+    "functions.size": Rule("calls within calls make too many nodes, or are too deep", Fail),
     "functions.opsets": Rule("a function lacks an operator set", InvalidGraph),
     "functions.versions": _of_form("an operator differs between the operator sets of a function and of the model"),
     "operators.name": Rule("a node has no operator", InvalidGraph),

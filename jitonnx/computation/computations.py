@@ -267,6 +267,13 @@ class MatMul(Computation):
 
 
 @dataclass(frozen=True)
+class Check(Computation):
+    """condition [...], bool: a run is an error if it holds anywhere; `text` says why. The result is empty."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Determinant(Computation):
     """x [..., n, n]: the determinants of the matrices, [...]."""
 

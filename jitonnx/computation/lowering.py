@@ -45,6 +45,8 @@ class Lowering:
         self._types: tuple[TensorType, ...] = ()
         self._counter = 0
         self._casts: dict[tuple[Value, DType], Value] = {}
+        self.unnamed: set[Value] = set()
+        """Results that are no node's yet: one that is gets the name of the node's output, by which errors call it."""
         self.counts: dict[Value, Value] = {}
         """The results of `counted`, each with the number of its elements along the axis whose size only data tells."""
 
@@ -161,6 +163,7 @@ class Lowering:
         assert self._node is not None
         outputs = tuple(Value(self._fresh(computation.name.lower()), type) for type in types)
         self.statements.append(Statement(computation, tuple(operands), outputs, self._node))
+        self.unnamed.update(outputs)
         return outputs
 
     def counted(
@@ -175,6 +178,10 @@ class Lowering:
         result, count = self.emit_many(computation, operands, types)
         self.counts[result] = count
         return result
+
+    def check(self, condition: Value, text: str) -> None:
+        """A run is an error if the condition, of bools, holds anywhere; `text` says why."""
+        self.emit(c.Check(text), (condition,), TensorType(DType.BOOL, (0,)))
 
     def concat(self, operands: Sequence[Value], axis: int) -> Value:
         """Operands one behind the other along `axis` (>= 0)."""
@@ -256,6 +263,9 @@ def _lowered(graph: Graph) -> Lowered:
             raise InferenceError(f"{describe(node)}: {error}") from error
         for value, result in zip(node.outputs, results, strict=False):
             values[value] = result if result in to.counts else _settled(to, result, value.type)
+            if values[value] in to.unnamed:
+                to.unnamed.remove(values[value])
+                values[value].name = value.name
     outputs = [values.get(value, value) for value in graph.outputs]
     outputs += [to.counts[value] for value in outputs if value in to.counts]
     given_shapes = graph.given_shapes or [value.shape for value in graph.inputs]

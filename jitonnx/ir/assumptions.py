@@ -142,6 +142,11 @@ def demand_some(size: DimLike) -> bool:
     return demand_equal(maximum(size, 1), size)
 
 
+def demand_not_negative(size: DimLike) -> bool:
+    """As `demand_equal`: of a size that a difference gives."""
+    return demand_equal(maximum(size, 0), size)
+
+
 def shown_equal(a: DimLike, b: DimLike) -> bool:
     """Whether the examples show two dimensions to be equal, which is noted then.
 

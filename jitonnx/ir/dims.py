@@ -27,6 +27,8 @@ from contextvars import ContextVar
 from functools import lru_cache
 from typing import Literal, TypeAlias, Union
 
+from jitonnx.ir.errors import InferenceError
+
 DimLike: TypeAlias = Union[int, "Dim"]
 Monomial: TypeAlias = "tuple[Atom, ...]"  # sorted; a power repeats its atom
 _Terms: TypeAlias = "dict[Monomial, int]"
@@ -37,21 +39,36 @@ _KINDS = {"variable": 0, "//": 1, "max": 2}
 _TEXT = 240
 """Characters of an atom's text."""
 
+_MOST_TERMS, _MOST_FACTORS, _MOST_NESTED = 256, 64, 256
+"""Terms of an expression, factors of a term, and quotients and maxima within one another. Models have a tenth of
+that; one that squares a size again and again would take all time and memory."""
+
 _REMEMBERED = 1 << 14
 """How many quotients and maxima are kept: layers of a model have the same."""
+
+
+class UnwieldyError(InferenceError):
+    """An expression that is too large to work with."""
 
 
 class Atom:
     """A variable; or a quotient, `//`, or a maximum with 0, `max`, that did not simplify."""
 
-    __slots__ = ("_hash", "arguments", "function", "place", "text")
+    __slots__ = ("_hash", "arguments", "function", "nested", "place", "text")
 
     def __init__(self, function: str, arguments: tuple[DimLike | str, ...]) -> None:
         self.function, self.arguments = function, arguments
         self._hash = hash((function, arguments))
+        self.nested = 0
         if function == "variable":
             self.text = str(arguments[0])
-        elif function == "//":
+            self.place = (0, self.text)
+            return
+        parts = (atom for argument in arguments if isinstance(argument, Dim) for m, _ in argument.terms for atom in m)
+        self.nested = 1 + max((atom.nested for atom in parts), default=0)
+        if self.nested > _MOST_NESTED:
+            raise UnwieldyError(f"a size is made of more than {_MOST_NESTED} divisions and maxima within one another")
+        if function == "//":
             self.text = _shortened("//".join(_in_brackets(argument) for argument in arguments))
         else:
             self.text = _shortened(f"max({', '.join(map(str, arguments))})")
@@ -388,7 +405,9 @@ def _from_terms(terms: Mapping[Monomial, int]) -> DimLike:
     if not left:
         return 0
     if len(left) == 1:
-        return Dim(tuple(left)) if left[0][0] else left[0][1]
+        (monomial, coefficient), *_ = left
+        _check_size(1, monomial, coefficient)
+        return Dim(tuple(left)) if monomial else coefficient
     for monomial, coefficient in left:
         for place, atom in enumerate(monomial):
             if (half := _other_half(atom)) is not None:
@@ -397,7 +416,19 @@ def _from_terms(terms: Mapping[Monomial, int]) -> DimLike:
                     rest = _from_terms({**terms, monomial: 0})
                     return rest + _from_terms({others: coefficient}) * (_operands(half)[0] - _of_atom(half))
     left.sort(key=_descending)
+    _check_size(len(left), *left[0])
     return Dim(tuple(left))
+
+
+def _check_size(terms: int, monomial: Monomial, coefficient: int) -> None:
+    """UnwieldyError for an expression of so many terms, the largest of them given, that is too large."""
+    if len(monomial) > _MOST_FACTORS or terms > _MOST_TERMS:
+        raise UnwieldyError(
+            f"a size is an expression of {terms} terms, of up to {len(monomial)} factors; "
+            f"{_MOST_TERMS} and {_MOST_FACTORS} are allowed"
+        )
+    if monomial and not -1 << 63 <= coefficient < 1 << 63:
+        raise UnwieldyError("a size is a multiple of a dimension variable that is beyond all memory")
 
 
 def _descending(term: tuple[Monomial, int]) -> tuple[int, list[tuple[int, str]]]:

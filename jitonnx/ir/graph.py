@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jitonnx.ir.assumptions import Assumptions, noting
-from jitonnx.ir.dims import Dim, DimLike, substitute, variable, variables
+from jitonnx.ir.dims import Dim, DimLike, UnwieldyError, substitute, variable, variables
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.errors import GraphError
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple, evaluate_arrays
@@ -300,6 +300,11 @@ class Graph:
                 value.type, value.contents, value.measured = type, known, False
             self._bind(node)
         self._restore(bindings)
+        for pair in assumptions:
+            # The node that assumed it may be gone because of it: an Expand to a size that was taken to be the input's.
+            named = bindings.keys() & (variables(pair[0]) | variables(pair[1]))
+            if named and named <= self.bindings.keys():
+                self.assumptions.note(*pair, assumptions.demanded_by(pair))
 
     def _put_in(self, sizes: Mapping[str, DimLike]) -> None:
         """Put sizes that are known by now in their places in constants."""
@@ -472,6 +477,7 @@ def infer(
                 types = as_tuple(node.operator.infer_open(*node.inputs))
             if _open(types) and (settled := _evaluated(node)) is not None:
                 return tuple(type_of(array) for array in settled), settled
+            _check_sizes(types)
     except DataDependentError:
         types = (UNKNOWN,) * wanted if node.bodies else unranked(node.operator, node.inputs, wanted)
         return types, (None,) * wanted
@@ -503,6 +509,13 @@ def _is_known(value: Value) -> bool:
 def _open(types: Sequence[Type]) -> bool:
     """Whether some sizes are left to the run."""
     return any(None in (type.shape or ()) for type in types)
+
+
+def _check_sizes(types: Sequence[Type]) -> None:
+    """InferenceError for a size that is known to be negative."""
+    for type in types:
+        if type.shape is not None and any(isinstance(size, int) and size < 0 for size in type.shape):
+            raise InferenceError(f"its result would have the shape {list(type.shape)}, with a negative size")
 
 
 def _closed(type: Type, fresh: Callable[[int], Dim]) -> Type:
@@ -544,11 +557,13 @@ def _settled_contents(node: Node, types: Sequence[Type]) -> tuple[np.ndarray | N
     arrays = [None if value is None or value.contents is None else _as_object(value.contents) for value in node.inputs]
     try:
         results = as_tuple(node.operator.evaluate(*arrays))
-    except DataDependentError:  # dimension expressions that stay undecided, as in a comparison
+        made = [_as_numbers(np.asarray(one, object), type) for one, type in zip(results, types, strict=False)]
+    except (DataDependentError, UnwieldyError, ArithmeticError):
+        # Expressions that stay undecided, as in a comparison, or that grow beyond use, and divisions by 0.
         return nothing
     except IndexError as error:
         raise InferenceError(str(error)) from error
-    return tuple(_as_numbers(np.asarray(result, object), type) for result, type in zip(results, types, strict=False))
+    return tuple(made)
 
 
 def _folded(node: Node, types: Sequence[Type]) -> tuple[np.ndarray | None, ...]:

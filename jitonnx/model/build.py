@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,15 @@ from jitonnx.ops.registry import Registry, canonical
 from jitonnx.proto import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 _T = TypeVar("_T")
+
+
+class _Call(NamedTuple):
+    """A call whose function is being built: where it stands, what follows there, and which it is."""
+
+    scope: Scope
+    rest: Iterator[NodeProto]
+    node: NodeProto
+    function: FunctionProto
 
 
 class Builder:
@@ -82,7 +91,7 @@ class Builder:
                 left_out.update(node.output)
                 continue
             try:
-                self._one(graph, node, scope)
+                self._body(graph, [node], scope)
             except Error as error:
                 left_out.update(node.output)
                 failed(index, error)
@@ -108,7 +117,7 @@ class Builder:
                 f"but is given {len(types)}"
             )
         graph = Graph(proto.name)
-        scope = Scope(outer.opsets, attributes=outer.attributes, prefix=outer.prefix, calls=outer.calls)
+        scope = Scope(outer.opsets, attributes=outer.attributes, prefix=outer.prefix)
         for info, type in zip(proto.input, types, strict=True):
             name = scope.name(info.name)
             scope.values[info.name] = graph.add_input(name, with_sizes(type, name))
@@ -171,14 +180,33 @@ class Builder:
             graph.outputs.append(value)
 
     def _body(self, graph: Graph, nodes: Sequence[NodeProto], scope: Scope) -> None:
-        for node in nodes if self._in_order else sorted_nodes(nodes):
-            self._one(graph, node, scope)
+        """Add the nodes, and in the place of a call those of its function."""
+        calls: list[_Call] = []
+        rest = self._ordered(nodes)
+        while True:
+            node = next(rest, None)
+            if node is None:
+                if not calls:
+                    return
+                call = calls.pop()
+                for formal, actual in zip(call.function.output, call.node.output, strict=False):
+                    if actual:
+                        call.scope.values[actual] = scope.values[formal]
+                scope, rest = call.scope, call.rest
+                continue
+            function = self._functions.get(function_key(node))
+            if function is None:
+                self._one(graph, node, scope)
+                continue
+            calls.append(_Call(scope, rest, node, function))
+            scope, rest = enter(node, function, scope), self._ordered(function.node)
+
+    def _ordered(self, nodes: Sequence[NodeProto]) -> Iterator[NodeProto]:
+        return iter(nodes if self._in_order else sorted_nodes(nodes))
 
     def _one(self, graph: Graph, node: NodeProto, scope: Scope) -> None:
-        function = self._functions.get(function_key(node))
-        if function is not None:
-            self._call(graph, node, function, scope)
-        elif node.op_type == "Constant" and canonical(node.domain) == "":
+        """Add a node that is no call."""
+        if node.op_type == "Constant" and canonical(node.domain) == "":
             self._add_constant(graph, node, scope)
         elif (canonical(node.domain), node.op_type) == GRADIENT:
             self._gradient(graph, node, scope)
@@ -189,15 +217,6 @@ class Builder:
         """A Constant node, which becomes no node of the graph."""
         (name,) = node.output
         scope.values[name] = graph.add_constant(_constant(self._attributes(node, scope), node), scope.name(name))
-
-    def _call(self, graph: Graph, node: NodeProto, function: FunctionProto, scope: Scope) -> None:
-        label = node.name or f"{function.name}_{next(filter(None, node.output), '')}"
-        inner = enter(node, function, scope, label)
-        self._body(graph, function.node, inner)
-        for formal, actual in zip(function.output, node.output, strict=False):
-            if not actual:
-                continue
-            scope.values[actual] = inner.values[formal]
 
     def _gradient(self, graph: Graph, node: NodeProto, scope: Scope) -> None:
         """The nodes that compute what a Gradient gives, which names the tensors between which it differentiates."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from jitonnx.checker.nodes import FunctionKey, Opsets, function_key
+from jitonnx.checker.nodes import Opsets
 from jitonnx.ir.graph import Value
 from jitonnx.proto import AttributeProto, FunctionProto, NodeProto
 from jitonnx.records import dataclass
@@ -28,8 +28,6 @@ class Scope:
     """Put before the names of values and nodes, so that two calls do not get the same ones."""
     public: Mapping[str, str] = field(default_factory=dict)
     """Names of a function's outputs in the calling graph."""
-    calls: tuple[FunctionKey, ...] = ()
-    """The functions being inlined, outermost first."""
 
     def name(self, local: str) -> str:
         """The graph-wide name of a value defined in this body."""
@@ -49,9 +47,9 @@ class Scope:
         return resolved
 
 
-def enter(call: NodeProto, function: FunctionProto, caller: Scope, label: str) -> Scope:
-    """The scope of a function's body in one call, which the checker found to fit; `label` names the call."""
-    key = function_key(call)
+def enter(call: NodeProto, function: FunctionProto, caller: Scope) -> Scope:
+    """The scope of a function's body in one call, which the checker found to fit."""
+    label = call.name or f"{function.name}_{next(filter(None, call.output), '')}"
     values: dict[str, Value | None] = {formal: None for formal in function.input}
     for formal, actual in zip(function.input, call.input, strict=False):
         values[formal] = caller.values[actual] if actual else None
@@ -64,7 +62,6 @@ def enter(call: NodeProto, function: FunctionProto, caller: Scope, label: str) -
         attributes=_bind(call, function, caller),
         prefix=f"{caller.prefix}{label}/",
         public=public,
-        calls=(*caller.calls, key),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from jitonnx.checker.tensors import BITS, byte_size, typed_field
+from jitonnx.errors import Fail
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.strings import strings_of
 from jitonnx.model.external import ExternalData
@@ -62,7 +63,11 @@ class TensorReader:
         """A sparse tensor with what it leaves out filled in: zeros, or strings without characters."""
         values, indices = self.array(sparse.values, where), self.array(sparse.indices, where)
         shape = tuple(sparse.dims)
-        dense = np.full(shape, "", object) if values.dtype == object else np.zeros(shape, values.dtype)
+        try:
+            dense = np.full(shape, "", object) if values.dtype == object else np.zeros(shape, values.dtype)
+        except (MemoryError, ValueError) as error:
+            text = f"there is no memory for a tensor of shape {list(shape)}: {error}"
+            raise Fail(f"{where} {sparse.values.name!r}: {text}") from error
         flat = indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T), shape)
         dense.reshape(-1)[flat] = values
         dense.flags.writeable = False

@@ -17,6 +17,9 @@ from jitonnx.proto import ModelProto
 LARGE = 16 << 10
 """Bytes from which on a field is left where it is; below, copying costs less than another view."""
 _DEPTH_LIMIT = 100  # protobuf's own
+_MOST_PARTS = 1 << 20
+"""Messages that a large message may consist of: empty nodes take two bytes each in a file, and a hundred when they are
+parsed."""
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _TICKET_INDEX_BYTES = 4
 _LISTS = {"AttributeProto": frozenset(("floats", "ints", "strings"))}
@@ -70,6 +73,7 @@ def _strip(
     pieces: list[bytes | memoryview] = []
     lists = {message.fields_by_name[name].number for name in _LISTS.get(message.name, ())}
     kept = position = start
+    parts = 0
     while position < end:
         field = position
         key, position = _read_varint(data, position, end)
@@ -82,6 +86,9 @@ def _strip(
         elif kind in (_FIXED32, _FIXED64):
             position += 4 if kind == _FIXED32 else 8
         elif kind == _BYTES:
+            parts += 1
+            if parts > _MOST_PARTS:
+                raise WireError(f"the {message.name} that begins at byte {start} has more than {_MOST_PARTS} parts")
             size, position = _read_varint(data, position, end)
             if position + size > end:
                 raise WireError(

@@ -106,7 +106,13 @@ def _cumulate(x: Any, operands: list[np.ndarray], shape: tuple[int, ...], sizes:
     return operator(exclusive=int(x.exclusive), reverse=int(x.reverse)).evaluate(operands[0], np.array(x.axis))
 
 
+def _check(x: Any, operands: list[np.ndarray], shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
+    assert not operands[0].any(), x.text
+    return np.zeros(shape, np.bool_)
+
+
 _READERS: dict[type[c.Computation], Callable[..., Any]] = {
+    c.Check: _check,
     **readings.READERS,
     c.Map: _map,
     c.Fill: lambda x, _, shape, sizes: np.broadcast_to(e.evaluate(x.expr, [], shape), shape),

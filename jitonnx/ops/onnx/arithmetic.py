@@ -95,8 +95,8 @@ class Mul(Binary):
 
 
 class Div(Binary):
-    """a / b; integers truncate towards zero, and the smallest integer divided by -1 wraps. Division by an integer 0 is
-    undefined in ONNX; here it gives a."""
+    """a / b; integers truncate towards zero, and the smallest integer divided by -1 wraps. A division by an integer 0
+    is an error."""
 
     symbolic = True
 
@@ -105,32 +105,49 @@ class Div(Binary):
             return _elements(_divide_dims)(a, b)
         if a.dtype.kind not in "iu":
             return a / b
+        _check_divisors(b)
         return _truncated_division(a, b)
 
     def scalar(self, a: e.Expr, b: e.Expr) -> e.Expr:
         return a / b
 
+    def lower(self, to: Lowering, *inputs: Value | None) -> Value:
+        _lower_check(to, inputs[1])
+        return super().lower(to, *inputs)
+
+
+_BY_ZERO = "an element of B is 0, and integers cannot be divided by 0"
+
+
+def _check_divisors(b: np.ndarray) -> None:
+    """ZeroDivisionError if an integer among them is 0."""
+    if b.dtype.kind in "iu" and not b.all():
+        raise ZeroDivisionError(_BY_ZERO)
+
+
+def _lower_check(to: Lowering, b: Value | None) -> None:
+    """As `_check_divisors`, in a run; known divisors need none."""
+    if b is not None and b.dtype in INTEGERS and (b.constant is None or not b.constant.all()):
+        to.check(to.map(e.equal(e.operand(0, b.dtype), 0), b), _BY_ZERO)
+
 
 def _divide_dims(a: dims.DimLike, b: dims.DimLike) -> dims.DimLike:
     """Sizes are not negative, where rounding down and truncation agree; plain integers may be negative."""
     if isinstance(a, int) and isinstance(b, int):
-        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1) if b else a
-    if b == 0:
-        return a
+        return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
     return dims.floor_divide(a, b)
 
 
 def _truncated_division(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    divisor = np.where(b == 0, b.dtype.type(1), b)
     if a.dtype.kind == "u":
-        return a // divisor
-    quotient = a // divisor  # rounded down, and wrong in some NumPy versions for the smallest integer by -1
-    inexact = (quotient * divisor != a) & ((a < 0) != (divisor < 0))
-    return np.where(divisor == -1, -a, quotient + inexact).astype(a.dtype)
+        return a // b
+    quotient = a // b  # rounded down, and wrong in some NumPy versions for the smallest integer by -1
+    inexact = (quotient * b != a) & ((a < 0) != (b < 0))
+    return np.where(b == -1, -a, quotient + inexact).astype(a.dtype)
 
 
 class Mod(Binary):
-    """The remainder of a / b, with b's sign; with fmod = 1 with a's. By an integer 0 (undefined in ONNX): 0."""
+    """The remainder of a / b, with b's sign; with fmod = 1 with a's. A division by an integer 0 is an error."""
 
     symbolic = True
 
@@ -147,10 +164,15 @@ class Mod(Binary):
             if self.fmod:
                 raise DataDependentError("fmod of a dimension expression")
             return _elements(dims.modulo)(a, b)
+        _check_divisors(b)
         return np.fmod(a, b) if self.fmod else np.mod(a, b)
 
     def scalar(self, a: e.Expr, b: e.Expr) -> e.Expr:
         return e.fmod(a, b) if self.fmod else e.mod(a, b)
+
+    def lower(self, to: Lowering, *inputs: Value | None) -> Value:
+        _lower_check(to, inputs[1])
+        return super().lower(to, *inputs)
 
 
 class Pow(Binary):

@@ -41,6 +41,8 @@ class Split(Operator):
         if split is not None:
             if not demand_equal(size, sum(split)):
                 raise InferenceError(f"split {split} does not add up to {size}, the size of axis {self.axis}")
+            if any(isinstance(part, int) and part < 0 for part in split):
+                raise InferenceError(f"split {split} has a negative size")
             return split
         if self.num_outputs is None or self.num_outputs < 1:
             raise InferenceError("either the input split or num_outputs >= 1 is needed")

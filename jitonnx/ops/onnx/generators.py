@@ -38,6 +38,8 @@ class Range(Operator):
         size = _range_size(first, last, step)
         if not isinstance(size, int):
             raise DataDependentError("a range of symbolic length")
+        if size * start.dtype.itemsize >= 1 << 63:
+            raise MemoryError(f"a range of {size} numbers")  # NumPy wraps around
         if start.dtype == object:
             return contents_array([first + i * step for i in range(size)], (size,))
         wide = np.float64 if start.dtype == np.float64 else np.float32 if start.dtype.kind not in "iu" else start.dtype
@@ -68,6 +70,8 @@ def _range_size(start: Any, limit: Any, delta: Any) -> DimLike:
         raise InferenceError("delta is 0")
     if isinstance(start, Dim) or isinstance(limit, Dim):
         return non_negative(ceil_divide(limit - start, delta) if delta > 0 else ceil_divide(start - limit, -delta))
+    if isinstance(start, int) and isinstance(limit, int) and isinstance(delta, int):
+        return max(-((start - limit) // delta), 0)
     return max(math.ceil((limit - start) / delta), 0) if math.isfinite(limit - start) else 0
 
 

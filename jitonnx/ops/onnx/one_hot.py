@@ -35,6 +35,8 @@ class OneHot(Operator):
             raise InferenceError(f"values is {values.type}; a vector of 2 elements is needed")
         axis = normalize_axis(self.axis, len(indices.shape) + 1)
         size = size if isinstance(size, Dim) else int(size)
+        if isinstance(size, int) and size < 0:
+            raise InferenceError(f"depth is {size}")
         return TensorType(values.dtype, (*indices.shape[:axis], size, *indices.shape[axis:]))
 
     def infer_open(self, indices: Value, depth: Value, values: Value) -> TensorType:
@@ -43,6 +45,8 @@ class OneHot(Operator):
 
     def evaluate(self, indices: np.ndarray, depth: np.ndarray, values: np.ndarray) -> np.ndarray:
         size = int(depth.reshape(()))
+        if size < 0:
+            raise ValueError(f"depth is {size}")
         axis = normalize_axis(self.axis, indices.ndim + 1)
         at = indices.astype(np.int64) if indices.dtype.kind != "f" else np.trunc(indices)
         if self.negative_from_end:

@@ -8,14 +8,14 @@ import numpy as np
 
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import demand_some
+from jitonnx.ir.assumptions import demand_not_negative, demand_some
 from jitonnx.ir.dims import DimLike, floor_divide, maximum
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Shape as Dims
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import constant_of, integers_of, non_negative, normalize_axis, open_like
+from jitonnx.ops.base import constant_of, integers_of, normalize_axis, open_like
 
 
 class CenterCropPad(Operator):
@@ -102,9 +102,9 @@ class Pad(Operator):
             for low, size, high in zip(before, data.shape, after, strict=True):
                 if (low, high) != (0, 0) and not demand_some(size):
                     raise InferenceError(f"mode {self.mode!r} cannot continue an axis of {data.type} without elements")
-        shape = tuple(
-            non_negative(low + size + high) for low, size, high in zip(before, data.shape, after, strict=True)
-        )
+        shape = tuple(low + size + high for low, size, high in zip(before, data.shape, after, strict=True))
+        if not all(map(demand_not_negative, shape)):
+            raise InferenceError(f"pads {before} and {after} cut more of {data.type} than there is")
         return TensorType(data.dtype, shape)
 
     def infer_open(
@@ -126,7 +126,7 @@ class Pad(Operator):
             widths = [(max(a, 0), max(b, 0)) for a, _, b in extents]
             return np.pad(data[cut], widths, mode=self.mode)  # type: ignore[call-overload]
         empty: Any = "" if data.dtype == object else 0
-        result = np.empty([max(a + size + b, 0) for a, size, b in extents], data.dtype)
+        result = np.empty([a + size + b for a, size, b in extents], data.dtype)
         result.fill(empty if constant_value is None else constant_value.reshape(()).item())  # as it is, a string too
         part = data[cut]
         places = (slice(max(a, 0), max(a, 0) + length) for (a, _, _), length in zip(extents, part.shape, strict=True))

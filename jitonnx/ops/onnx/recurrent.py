@@ -15,13 +15,15 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from jitonnx.computation import computations as c
+from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dims import DimLike
+from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
-from jitonnx.ir.types import TensorType
+from jitonnx.ir.types import TensorType, contents_array
 from jitonnx.ops.base import lower_halves, widen
 
 
@@ -195,6 +197,8 @@ class _Recurrent(Operator):
         p = np.zeros((self.directions, 3 * hidden), x.dtype) if p is None else widen(p)
         starts = [self._initial(state, (self.directions, batch, hidden), x.dtype) for state in states]
         lengths = np.full(batch, steps) if lengths is None else lengths
+        if ((lengths < 0) | (lengths > steps)).any():
+            raise ValueError(f"sequence_lens has elements outside of 0 ... {steps}: {lengths.tolist()}")
         functions, per = self._gate_functions(), len(self.default_activations)
         ran = []
         for i in range(self.directions):
@@ -263,6 +267,11 @@ class _Recurrent(Operator):
         y_shape = (to.shape[time], self.directions, to.shape[batch], hidden)
         state_shape = (self.directions, to.shape[batch], hidden)
         types = [TensorType(to.type.dtype, shape) for shape in (y_shape, *(state_shape,) * self.states)]
+        if (lengths := operands[4] if len(operands) > 4 else None) is not None:
+            steps = to.dimensions(contents_array((to.shape[time],), ()))
+            length, most = e.cast(e.operand(0, lengths.dtype), DType.INT64), e.operand(1, DType.INT64)
+            wrong = e.logical_or(length < 0, length > most)
+            to.check(to.map(wrong, lengths, steps), "sequence_lens has an element outside of 0 ... seq_length")
         if not self.layout:
             return to.emit_many(self._computation(hidden), operands, types)
         by_batch = (0, 5, 6)  # X, initial_h, initial_c

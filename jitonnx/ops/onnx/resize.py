@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -92,11 +93,13 @@ class Resize(Operator):
         if roi is not None and self.coordinate_transformation_mode == "tf_crop_and_resize":
             areas = _spread([*zip(roi[: len(axes)], roi[len(axes) :], strict=True)], axes, [(0.0, 1.0)] * rank)
         if scales is not None:
-            if any(scale <= 0 for scale in scales):
-                raise InferenceError(f"scales must be above 0: {scales}")
+            if not all(0 < scale < math.inf for scale in scales):
+                raise InferenceError(f"scales must be above 0 and finite: {scales}")
             factors = _spread([float(np.float32(scale)) for scale in scales], axes, [1.0] * rank)
             return _Resolved(tuple(map(scaled, shape, factors)), factors, areas)
         assert sizes is not None
+        if any(isinstance(size, int) and size < 0 for size in sizes):
+            raise InferenceError(f"sizes has a negative element: {sizes}")
         if self.keep_aspect_ratio_policy == "stretch":
             return _Resolved(_spread(sizes, axes, shape), (None,) * rank, areas)
         return self._keep_aspect(shape, axes, sizes, areas)

@@ -37,6 +37,8 @@ class Tile(Operator):
 
     def infer(self, x: Value, repeats: Value) -> TensorType:
         times = self._repeats(x.shape, constant_of(repeats, "repeats"))
+        if any(isinstance(count, int) and count < 0 for count in times):
+            raise InferenceError(f"repeats has a negative element: {times}")
         return TensorType(x.dtype, tuple(size * count for size, count in zip(x.shape, times, strict=True)))
 
     def infer_open(self, x: Value, repeats: Value) -> TensorType:

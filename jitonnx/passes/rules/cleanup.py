@@ -116,6 +116,10 @@ def single_operand(node: Node, edit: Edit) -> Result:
     return node.inputs[0] if len(node.inputs) == 1 else None
 
 
+PARTS = 64
+"""Inputs up to which a Concat goes into another: a chain of thousands would be written anew at each of them."""
+
+
 @rule("concat of concat", Concat, equation="Concat(Concat(a, b), c) = Concat(a, b, c)")
 def concat_of_concat(node: Node, edit: Edit) -> Result:
     """Concatenations along one axis, made at once."""
@@ -126,6 +130,8 @@ def concat_of_concat(node: Node, edit: Edit) -> Result:
         above
         for value in node.inputs
         if (above := producer(value, Concat)) is not None
+        and node.inputs.count(value) == 1
+        and len(above.inputs) <= PARTS
         and above.operator.axis % len(node.output.shape) == axis  # type: ignore[attr-defined]
         and above.output.users == [node]
         and above.output not in edit.graph.results

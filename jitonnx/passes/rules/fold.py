@@ -42,6 +42,8 @@ def constants(node: Node, edit: Edit) -> Result:
         return None
     if isinstance(node.operator, ConstantOfShape) and node.output.type.static:
         # One element seen under strides of 0: no memory, whatever the size. Weights of test models are made so.
+        if _bytes(node.output) >= 1 << 63:
+            raise Decline(Reason.TOO_LARGE, f"{_bytes(node.output)} bytes")
         return [edit.constant(np.broadcast_to(node.operator.value.array.reshape(()), node.output.shape))]  # type: ignore[arg-type]
     given_values = dict.fromkeys(value for value in node.inputs if value is not None)
     limit = max(SMALL, GROWTH * edit.sources(given_values))

@@ -29,6 +29,7 @@ SELECTORS: dict[type[c.Computation], str] = {
     c.Pool: "pooling.pool",
     c.LocalResponseNormalize: "lrn.local_response_normalize",
     c.Determinant: "determinants.determinant",
+    c.Check: "checking.check",
     c.Fold: "folding.fold",
     c.Resize: "resizing.resize",
     c.NonZero: "choosing.non_zero",

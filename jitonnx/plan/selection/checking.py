@@ -1,0 +1,25 @@
+"""Checks of what only data shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jitonnx.computation import computations as c
+from jitonnx.computation.lowering import Statement
+from jitonnx.ir.dims import product
+from jitonnx.kernels.check.spec import CheckBuffers, CheckSizes, CheckSpec
+from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.fusion import Group
+
+if TYPE_CHECKING:
+    from jitonnx.plan.planner import Planner
+
+
+def check(planner: Planner, group: Group, statement: Statement) -> None:
+    """A flag that is set if a condition holds anywhere."""
+    (condition,) = statement.inputs
+    assert isinstance(statement.computation, c.Check) and condition is not None
+    met = planner.dense(condition)
+    buffers = CheckBuffers(met=met, error=planner.flag(statement.computation.text))
+    sizes = CheckSizes(elements=product(met.shape))
+    planner.call(KernelCall.of(CheckSpec(), buffers, sizes, label="check", reason="what only data shows"))

@@ -1,0 +1,29 @@
+"""The kernel of checks."""
+
+from __future__ import annotations
+
+from jitonnx.kernels.check.spec import CheckBuffers, CheckSizes, CheckSpec
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Kernel
+from jitonnx.kernels.language.epilogue import Stage
+from jitonnx.kernels.language.trace import Traced
+from jitonnx.kernels.parts.masks import each_mask
+
+
+def build(spec: CheckSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
+    """The kernel of `spec` for vectors of 4 * lanes bytes. There is no epilogue."""
+    if epilogue is not None:
+        raise ValueError(f"{spec} takes no epilogue")
+
+    def body(code: Code, begin: Traced, end: Traced) -> None:
+        buffers, sizes = code.buffers(CheckBuffers, types.uint8, error=types.int64), code.sizes(CheckSizes)
+        found = code.variable(code.integer(0))
+
+        def chosen(at: Traced, width: int | None) -> Traced:
+            return buffers.met.load(at, width).differs(0)
+
+        each_mask(code, sizes.elements, 4 * lanes, chosen, lambda first, mask: found.set(found.get() | mask))
+        with code.when(found.get().differs(0)):
+            buffers.error.store(0, code.integer(1))
+
+    return body
