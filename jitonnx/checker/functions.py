@@ -161,13 +161,16 @@ def _check_size(walk: Walk) -> None:
                 continue
             inner = [(sizes[callee], times) for callee, times in called[key].items()]
             nodes = len(walk.functions[key].node) + sum(times * size for (size, _), times in inner)
-            sizes[stack.pop()] = nodes, 1 + max((depth for (_, depth), _ in inner), default=0)
+            sizes[stack.pop()] = min(nodes, MOST_NODES + 1), 1 + max((depth for (_, depth), _ in inner), default=0)
     for body, index, key in walk.calls:
         nodes, depth = sizes[key]
-        if body.owner is None and (nodes > MOST_NODES or depth > MOST_CALLS):
-            text = f"the call stands for {nodes} nodes, and functions within one another {depth} deep"
-            hint = f"{MOST_NODES} nodes and {MOST_CALLS} functions within one another are allowed"
-            walk.add("functions.size", text, body.place(index), hint)
+        if body.owner is not None:
+            continue
+        if nodes > MOST_NODES:
+            walk.add("functions.size", f"the call stands for more than {MOST_NODES} nodes", body.place(index))
+        if depth > MOST_CALLS:
+            text = f"the call stands for functions within one another {depth} deep; {MOST_CALLS} are allowed"
+            walk.add("functions.size", text, body.place(index))
 
 
 def _circles(callees: Mapping[FunctionKey, Iterable[FunctionKey]]) -> list[list[FunctionKey]]:
