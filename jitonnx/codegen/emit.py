@@ -60,6 +60,6 @@ def emit_object(module: llvm.ModuleRef, target: Target, settled: bool = False) -
     return _machine(target).emit_object(optimise(module, target, settled))
 
 
-def emit_assembly(module: llvm.ModuleRef, target: Target) -> str:
-    """Optimise `module` and return its assembly text, for tests and for people."""
-    return _machine(target).emit_assembly(optimise(module, target))
+def emit_assembly(module: llvm.ModuleRef, target: Target, settled: bool = False) -> str:
+    """Optimise `module` and return its assembly text, for tests and for people. settled: as for `optimise`."""
+    return _machine(target).emit_assembly(optimise(module, target, settled))

@@ -32,7 +32,7 @@ from jitonnx.kernels.language.epilogue import Stage
 from jitonnx.kernels.language.trace import Traced, fma, select
 from jitonnx.kernels.mathematics import vecmath
 from jitonnx.kernels.parts.rows import Vectors, float_from_bits, larger_lanes
-from jitonnx.kernels.parts.tile import emit_accumulate
+from jitonnx.kernels.parts.tile import emit_accumulate, row_offsets
 
 _I64 = ir.IntType(64)
 _LOG2_E = 1.4426950408889634
@@ -298,7 +298,7 @@ class _Attention:
                 types.float32,
                 sums=[zero.value] * (height * vectors),
                 a=a.value,
-                offsets=[(a_row * r).value for r in range(height)],
+                offsets=row_offsets(a_row, height),
                 a_step=_I64(1),
                 b=b.value,
                 b_step=_I64(width),

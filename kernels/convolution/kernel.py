@@ -451,7 +451,9 @@ class _Tile:
         spec, sizes = self.spec, self.sizes
         pitch = sizes.row_stride * sizes.row_pitch
         offsets = [
-            (pitch * row + pixel * spec.step).value for row in range(self.tile_rows) for pixel in range(spec.pixels)
+            ((pitch * row).value, _I64(pixel * spec.step))
+            for row in range(self.tile_rows)
+            for pixel in range(spec.pixels)
         ]
         if spec.asks_ahead:
             b.ask(self.code, deep)

@@ -169,7 +169,7 @@ class _Winograd:
         """The transformed input a of `rows` tiles at one position times the weights b of an output block, to target."""
         sizes, spec = WinogradSizes(code), self.spec
         sums = [code.variable(code.number(types.float32, 0, spec.lanes)) for _ in range(rows * spec.vectors)]
-        offsets = [_I64(r * CHANNEL_BLOCK) for r in range(rows)]
+        offsets = [(_I64(0), _I64(r * CHANNEL_BLOCK)) for r in range(rows)]
         with code.loop(sizes.group_channels, step=CHANNEL_BLOCK) as channel:
             deep = code.integer(CHANNEL_BLOCK)
             if spec.part_block:

@@ -19,7 +19,7 @@ from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.code import Code, Kernel, Pointer, larger, remainder, smaller
 from jitonnx.kernels.language.epilogue import Epilogue, Stage
 from jitonnx.kernels.language.trace import Traced, select
-from jitonnx.kernels.parts.tile import emit_accumulate, emit_finish, emit_prefetch_result, first_lanes
+from jitonnx.kernels.parts.tile import emit_accumulate, emit_finish, emit_prefetch_result, first_lanes, row_offsets
 
 _I64 = ir.IntType(64)
 _LINE_BYTES = 64  # of the cache
@@ -249,7 +249,7 @@ class _Gemm:
             self.element,
             sums=zeros * height,
             a=product.a.value,
-            offsets=[(product.a_row * r).value for r in range(height)],
+            offsets=row_offsets(product.a_row, height),
             a_step=_I64(1),
             b=product.b.value,
             b_step=product.b_row.value,

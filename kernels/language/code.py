@@ -119,7 +119,7 @@ class Code:
         index = builder.phi(_I64)
         index.add_incoming(start.value, before)
         yield self.integer(index)
-        following = self.integer(index) + step
+        following = self.integer(builder.advanced((self.integer(index) + step).value))
         index.add_incoming(following.value, builder.block)
         back = builder.cbranch((following < stop).value, loop, after)
         if not unroll:

@@ -24,19 +24,20 @@ memory."""
 class _Module(ir.Module):
     """A module of code for one CPU."""
 
-    def __init__(self, target: Target) -> None:
-        super().__init__(triple_of(target))
+    def __init__(self, target: Target, settled: bool = False) -> None:
+        super().__init__(triple_of(target), settled)
         self.target = target
         self.stages: dict[tuple[Callable[..., Any], types.Type, int], ir.Function] = {}
         """The functions of stages by what they are made of (`Epilogue`)."""
 
 
-def emit_module(kernel: Kernel, symbol: str, target: Target) -> llvm.ModuleRef:
+def emit_module(kernel: Kernel, symbol: str, target: Target, settled: bool = False) -> llvm.ModuleRef:
     """The unoptimised module of `kernel` for `target`, which defines it as the C function `symbol` of `SIGNATURE`.
 
-    Everything but `symbol` has internal linkage, so that optimisation can inline and drop it.
+    Everything but `symbol` has internal linkage, so that optimisation can inline and drop it. settled: the loops are to
+    run as they are written (`KernelSpec.SETTLED`).
     """
-    module = _Module(target)
+    module = _Module(target, settled)
     function = ir.Function(module, SIGNATURE, symbol)
     buffers, sizes, begin, end, scratch = function.args
     code = Code(ir.IRBuilder(function.append_basic_block()), (buffers, sizes, scratch))

@@ -28,7 +28,7 @@ def emit_accumulate(
     element: types.Type,
     sums: Sequence[ir.Value],
     a: ir.Value,
-    offsets: Sequence[ir.Value],
+    offsets: Sequence[tuple[ir.Value, ir.Value]],
     a_step: ir.Value,
     b: ir.Value,
     b_step: ir.Value,
@@ -39,14 +39,15 @@ def emit_accumulate(
     places: ir.Value | None = None,
     near: int = 0,
 ) -> list[ir.Value]:
-    """The sums with the product of some rows of a and a panel of b added; row r of a starts at a + offsets[r]:
+    """The sums with the product of some rows of a and a panel of b added; row r of a starts at a + sum(offsets[r]):
 
-        sums[r][j] += Σ_p a[offsets[r] + p * a_step] * b[p * b_step + j]    p < k,  j < vectors * lanes
+        sums[r][j] += Σ_p a[sum(offsets[r]) + p * a_step] * b[p * b_step + j]    p < k,  j < vectors * lanes
 
+    Rows whose first offset is the same share a pointer, which the second is added to in each step (`row_offsets`).
     Offsets and steps are in elements; constants among them (a_step 1, b_step the width of a packed panel) fold into the
     addresses. Float products are fused, one rounding a step, in the order of p; integers wrap around. k <= 0 adds
-    nothing. Of b whole vectors are read; nothing needs alignment. In the loop all sums and both pointers are phis. The
-    last vector of each row may be shorter than the others.
+    nothing. Of b whole vectors are read; nothing needs alignment. In the loop all sums and pointers are phis, and k is
+    counted down, as it then takes one register. The last vector of each row may be shorter than the others.
 
     ahead: where memory is that will be needed soon, and how many elements of it to ask for in each step of k.
     stored: float16 or bfloat16 if b's elements are the bits of such numbers, for float32 sums.
@@ -58,29 +59,35 @@ def emit_accumulate(
     counts = [value.type.count for value in sums[:vectors]]
     before = builder.block
     loop, after = builder.append_basic_block("tile.k"), builder.append_basic_block("tile.done")
+    first_of = {first.reference: first for first, _ in offsets}
+    starts = {name: builder.gep(a, [first]) for name, first in first_of.items()}
     builder.cbranch(builder.icmp_signed(">", k, _I64(0)), loop, after)
 
     builder.position_at_end(loop)
-    step = _new_phi(builder, _I64, before, _I64(0))
-    a_at, b_at = _new_phi(builder, a.type, before, a), _new_phi(builder, b.type, before, b)
+    left = _new_phi(builder, _I64, before, k)
+    b_at = _new_phi(builder, b.type, before, b)
+    a_at = {} if places is not None else {name: _new_phi(builder, a.type, before, at) for name, at in starts.items()}
+    asked = [(_new_phi(builder, place.type, before, place), each) for place, each in filter(None, (ahead, next_panel))]
+    place_at = None if places is None else _new_phi(builder, places.type, before, places)
     current = [_new_phi(builder, value.type, before, value) for value in sums]
     panel = [_load_vector(builder, b_at, v * lanes, count) for v, count in enumerate(counts)]
     if stored:
         panel = [widen(Traced(builder, types.uint16, bits), stored).value for bits in panel]
-    for wanted in (ahead, next_panel):
-        if wanted is not None:
-            emit_prefetch(builder, builder.gep(wanted[0], [builder.mul(step, wanted[1])]))
+    for place, _ in asked:
+        emit_prefetch(builder, place)
     if near:
         behind = builder.gep(b_at, [builder.mul(b_step, _I64(near))])
         for v in range(vectors):
             emit_prefetch(builder, builder.gep(behind, [_I64(v * lanes)]), level=1)
-    source = a_at if places is None else builder.gep(a, [builder.load(builder.gep(places, [step]))])
     # AArch64 multiplies by an element of a register. LLVM would rather load it into all elements of one, for which most
     # of its CPUs use one of the units that multiply.
     by_element = isinstance(element, types.Float) and builder.module.triple.startswith(("aarch64", "arm64"))
+    if place_at is not None:
+        place = builder.load(place_at)
+        a_at = {name: builder.gep(start, [place]) for name, start in starts.items()}
     following = []
-    for r, offset in enumerate(offsets):
-        factor: ir.Value = builder.load(builder.gep(source, [offset]))
+    for r, (first, offset) in enumerate(offsets):
+        factor: ir.Value = builder.load(builder.gep(a_at[first.reference], [offset]))
         if by_element:
             factor = _unknown(builder, factor)
         spread = splat(builder, factor, lanes)
@@ -91,11 +98,14 @@ def emit_accumulate(
         for v in range(vectors):
             a_value = first_lanes(builder, spread, counts[v])
             following.append(_multiply_add(builder, element, a_value, panel[v], current[r * vectors + v]))
-    next_step = builder.add(step, _I64(1))
-    advanced = [next_step, builder.gep(a_at, [a_step]), builder.gep(b_at, [b_step]), *following]
-    for phi, value in zip([step, a_at, b_at, *current], advanced, strict=True):
+    moved = [(place_at, _I64(1))] if place_at is not None else [(pointer, a_step) for pointer in a_at.values()]
+    for pointer, elements in [*moved, (b_at, b_step), *asked]:
+        pointer.add_incoming(builder.advanced(builder.gep(pointer, [elements])), loop)
+    for phi, value in zip(current, following, strict=True):
         phi.add_incoming(value, loop)
-    again = builder.cbranch(builder.icmp_signed("<", next_step, k), loop, after)
+    fewer = builder.sub(left, _I64(1))
+    left.add_incoming(fewer, loop)
+    again = builder.cbranch(builder.icmp_signed(">", fewer, _I64(0)), loop, after)
     again.set_metadata("llvm.loop", not_unrolled(builder.module))
 
     builder.position_at_end(after)
@@ -103,6 +113,12 @@ def emit_accumulate(
     for end, value in zip(ends, following, strict=True):
         end.add_incoming(value, loop)
     return list(ends)
+
+
+def row_offsets(row: Traced, count: int) -> list[tuple[ir.Value, ir.Value]]:
+    """The offsets of `count` rows that lie `row` elements apart, for `emit_accumulate`: three share a pointer, as they
+    would otherwise each take a register. x86 has 16, of which a tile of 14 rows so takes 7."""
+    return [((row * (r - r % 3)).value, (row * (r % 3)).value) for r in range(count)]
 
 
 _VECTOR_REGISTERS = {"x86_64": "v", "aarch64": "w", "arm64": "w"}
@@ -295,7 +311,7 @@ def _counted(builder: ir.IRBuilder, count: ir.Value) -> Iterator[ir.Value]:
     builder.position_at_end(loop)
     index = _new_phi(builder, _I64, before, _I64(0))
     yield index
-    following = builder.add(index, _I64(1))
+    following = builder.advanced(builder.add(index, _I64(1)))
     index.add_incoming(following, builder.block)
     again = builder.cbranch(builder.icmp_signed("<", following, count), loop, after)
     again.set_metadata("llvm.loop", not_unrolled(builder.module))

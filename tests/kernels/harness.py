@@ -35,7 +35,7 @@ class Compiled:
         self._engine = llvm.create_mcjit_compiler(
             llvm.parse_assembly(""), llvm.Target.from_default_triple().create_target_machine()
         )
-        code = emit_object(emit_module(kernel, symbol, target), target, settled)
+        code = emit_object(emit_module(kernel, symbol, target, settled), target, settled)
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         self._engine.finalize_object()
         self._call = _PROTOTYPE(self._engine.get_function_address(symbol))
@@ -84,10 +84,10 @@ class Compiled:
             worker.join()
 
 
-def assembly(kernel: Kernel, target: Target | None = None) -> str:
-    """The assembly text of a kernel, for a target of any architecture."""
+def assembly(kernel: Kernel, target: Target | None = None, settled: bool = False) -> str:
+    """The assembly text of a kernel, for a target of any architecture. settled: see `KernelSpec.SETTLED`."""
     target = target or host()
-    return emit_assembly(emit_module(kernel, "kernel_in_assembly", target), target)
+    return emit_assembly(emit_module(kernel, "kernel_in_assembly", target, settled), target, settled)
 
 
 def lane_by_lane(
