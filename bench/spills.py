@@ -33,8 +33,8 @@ def kernels(source: bytes | str, target: Target) -> Iterator[tuple[KernelSpec, l
     graph = load(source).graph
     optimize(graph, 99)
     for code in dict.fromkeys(map(code_of, make_plan(lower(graph), target).calls)):
-        module = emit_module(kernel_of(code, target), "kernel", target, code.spec.SETTLED)
-        if loops := multiplying_loops(emit_assembly(module, target, code.spec.SETTLED), target):
+        module = emit_module(kernel_of(code, target), "kernel", target, code.spec.settled)
+        if loops := multiplying_loops(emit_assembly(module, target, code.spec.settled), target):
             yield code.spec, loops
 
 

@@ -28,5 +28,5 @@ def kernel_of(code: Code, target: Target) -> Kernel:
 
 def make_object(code: Code, symbol: str, target: Target) -> bytes:
     """Object code that defines the kernel as `symbol`: emitted as LLVM IR, optimised, compiled."""
-    settled = code.spec.SETTLED
+    settled = code.spec.settled
     return emit_object(emit_module(kernel_of(code, target), symbol, target, settled), target, settled)

@@ -99,6 +99,7 @@ class WinogradSpec(KernelSpec):
 
     BUFFERS: ClassVar[tuple[str, ...]] = ("x", "w", "y")
     SIZES: ClassVar[tuple[str, ...]] = Problem._fields
+    SETTLED: ClassVar[bool] = True
 
     @property
     def block(self) -> int:

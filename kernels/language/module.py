@@ -35,7 +35,7 @@ def emit_module(kernel: Kernel, symbol: str, target: Target, settled: bool = Fal
     """The unoptimised module of `kernel` for `target`, which defines it as the C function `symbol` of `SIGNATURE`.
 
     Everything but `symbol` has internal linkage, so that optimisation can inline and drop it. settled: the loops are to
-    run as they are written (`KernelSpec.SETTLED`).
+    run as they are written (`KernelSpec.settled`).
     """
     module = _Module(target, settled)
     function = ir.Function(module, SIGNATURE, symbol)

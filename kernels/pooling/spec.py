@@ -116,6 +116,7 @@ class PoolPlanesSpec(KernelSpec):
     """So many output rows are made together, which read mostly the same rows: for windows that move by one row."""
 
     BUFFERS: ClassVar[tuple[str, ...]] = ("x", "y")
+    SETTLED: ClassVar[bool] = True
     SIZES: ClassVar[tuple[str, ...]] = (
         *("images", "channels", "height", "width", "out_height", "out_width"),
         *("x_image", "x_channel", "x_row", "y_image", "y_channel", "y_row"),

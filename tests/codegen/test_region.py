@@ -37,7 +37,7 @@ def run_region(
     assert isinstance(call.spec, RegionSpec)
     key = call.spec, target
     if key not in _compiled:
-        _compiled[key] = Compiled(region_kernel(call.spec, target.lanes(4)), target, call.spec.SETTLED)
+        _compiled[key] = Compiled(region_kernel(call.spec, target.lanes(4)), target, call.spec.settled)
     sizes = list(call.spec.complete(call.sizes))  # type: ignore[arg-type]
     _compiled[key]([*inputs, *outputs], sizes, call.spec.tasks(sizes), pieces=3)
     return call.spec

@@ -25,7 +25,7 @@ _numbers = itertools.count()
 class Compiled:
     """A kernel ready to call: `compiled(buffers, sizes, tasks, scratch_bytes)` runs range(tasks), split in `pieces`.
 
-    settled: see `KernelSpec.SETTLED`. Skips the test where code for the target cannot be run.
+    settled: see `KernelSpec.settled`. Skips the test where code for the target cannot be run.
     """
 
     def __init__(self, kernel: Kernel, target: Target | None = None, settled: bool = False) -> None:
@@ -85,7 +85,7 @@ class Compiled:
 
 
 def assembly(kernel: Kernel, target: Target | None = None, settled: bool = False) -> str:
-    """The assembly text of a kernel, for a target of any architecture. settled: see `KernelSpec.SETTLED`."""
+    """The assembly text of a kernel, for a target of any architecture. settled: see `KernelSpec.settled`."""
     target = target or host()
     return emit_assembly(emit_module(kernel, "kernel_in_assembly", target, settled), target, settled)
 

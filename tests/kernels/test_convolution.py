@@ -114,7 +114,7 @@ def compiled(spec: KernelSpec, target_name: str, with_epilogue: bool) -> Compile
     target = named(target_name)
     lanes = target.lanes(4)
     epilogue = bias_residual_relu(lanes, spec.size_count) if with_epilogue else None
-    return Compiled(build(spec, lanes, epilogue), target, spec.SETTLED)
+    return Compiled(build(spec, lanes, epilogue), target, spec.settled)
 
 
 def choose(case: Case, target: Target, channels_last: bool = True, known_size: bool = True) -> KernelSpec:
@@ -680,7 +680,7 @@ def test_sums_stay_in_registers(cpu: str) -> None:
     target = named(cpu)
     spec = choose(Case((14, 14), 256, 256), target)
     assert isinstance(spec, DirectSpec)
-    loops = multiplying_loops(assembly(build(spec, target.lanes(4)), target, spec.SETTLED), target)
+    loops = multiplying_loops(assembly(build(spec, target.lanes(4)), target, spec.settled), target)
     assert max(loop.multiply_adds for loop in loops) == spec.pixels * spec.vectors
     for loop in loops:
         assert not loop.stack_accesses, loop.text

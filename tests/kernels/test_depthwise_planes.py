@@ -61,7 +61,7 @@ def compiled(spec: DepthwisePlanesSpec, target_name: str, with_epilogue: bool) -
     target = named(target_name)
     lanes = target.lanes(4)
     epilogue = bias_residual_relu(lanes, spec.size_count) if with_epilogue else None
-    return Compiled(build(spec, lanes, epilogue), target)
+    return Compiled(build(spec, lanes, epilogue), target, spec.settled)
 
 
 def in_planes(x: np.ndarray, gap: int, fill: float) -> tuple[np.ndarray, np.ndarray, tuple[int, int, int]]:

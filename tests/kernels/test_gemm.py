@@ -66,7 +66,7 @@ def bias_gelu(lanes: int) -> Any:
 
 @functools.cache
 def compiled(spec: GemmSpec, cpu: str, lanes: int, epilogue: Any = None) -> Compiled:
-    return Compiled(build(spec, lanes, epilogue(lanes) if epilogue else None), named(cpu), spec.SETTLED)
+    return Compiled(build(spec, lanes, epilogue(lanes) if epilogue else None), named(cpu), spec.settled)
 
 
 def matrices(rng: np.random.Generator, *shape: int, dtype: str = "float32") -> np.ndarray:
@@ -395,7 +395,7 @@ def test_gemm_tiles_stay_in_registers(cpu: str, shape: tuple[int | None, int]) -
     """The loops over k hold multiply-adds of full vectors and nothing from the stack."""
     target = named(cpu)
     spec = choose_gemm(*shape, 256, 1, target)
-    loops = multiplying_loops(assembly(build(spec, target.lanes(4)), target, spec.SETTLED), target)
+    loops = multiplying_loops(assembly(build(spec, target.lanes(4)), target, spec.settled), target)
     assert max(loop.multiply_adds for loop in loops) == spec.rows[0] * (spec.widths[0] // target.lanes(4))
     for loop in loops:
         assert not loop.stack_accesses, loop.text

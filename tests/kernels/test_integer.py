@@ -33,7 +33,7 @@ TARGETS = {
 def compiled(spec: IntegerSpec, target: str) -> Compiled:
     cpu = TARGETS[target]
     stage = None if spec.result == "int32" else STAGES[spec.result]
-    return Compiled(build(spec, cpu.lanes(4), stage), cpu, settled=spec.SETTLED)
+    return Compiled(build(spec, cpu.lanes(4), stage), cpu, settled=spec.settled)
 
 
 def as_float(code: Code, x: Traced, batch: Traced, row: Traced, column: Traced, live: Traced) -> Traced:

@@ -37,7 +37,7 @@ def layer_reference(x: np.ndarray, spec: LayerNormSpec, scale: np.ndarray, bias:
 
 @functools.cache
 def compiled_layer(spec: LayerNormSpec, target: Target, **fused: Any) -> Compiled:
-    return Compiled(build(spec, target.lanes(np.dtype(spec.element).itemsize), **fused), target, spec.SETTLED)
+    return Compiled(build(spec, target.lanes(np.dtype(spec.element).itemsize), **fused), target, spec.settled)
 
 
 def run_layer(spec: LayerNormSpec, target: Target, x: np.ndarray, pieces: int = 1, others: Any = (), **fused: Any):
@@ -212,7 +212,7 @@ def run_channels_last(x: np.ndarray, groups: int, spec: GroupApplySpec, target: 
     statistics([x, partial], sizes, first.tasks(sizes), pieces=pieces)
     y = np.zeros((images, pixels, channels + 1), np.float32)[:, :, :channels]
     sizes = spec.given([*read, groups, y.strides[0] // 4, y.strides[1] // 4, float_bits(EPSILON)])
-    apply = Compiled(channels_last.build(spec, target.lanes(4), **fused), target, spec.SETTLED)
+    apply = Compiled(channels_last.build(spec, target.lanes(4), **fused), target, spec.settled)
     apply([x, partial, scale, bias, y], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces)
     return y, scale, bias
 

@@ -109,7 +109,7 @@ def compiled(spec: PoolSpec, lanes: int, epilogue: Any = None) -> Compiled:
     key = (spec, lanes, epilogue)
     if key not in COMPILED:
         target = host() if lanes == host().lanes(4) else named("haswell")
-        COMPILED[key] = Compiled(build(spec, lanes, epilogue), target)
+        COMPILED[key] = Compiled(build(spec, lanes, epilogue), target, spec.settled)
     return COMPILED[key]
 
 

@@ -66,7 +66,7 @@ def compiled(spec: PoolPlanesSpec | PoolSpec, lanes: int, epilogue: Any = None) 
     key = (spec, lanes, epilogue)
     if key not in COMPILED:
         target = host() if lanes == host().lanes(4) else named("haswell")
-        COMPILED[key] = Compiled(build(spec, lanes, epilogue), target)
+        COMPILED[key] = Compiled(build(spec, lanes, epilogue), target, spec.settled)
     return COMPILED[key]
 
 

@@ -22,7 +22,7 @@ TARGETS = (host(), named("haswell"))
 @functools.cache
 def compiled(spec: ReductionSpec, target: Target, epilogue: Any = None, prologue: Any = None) -> Compiled:
     return Compiled(
-        build(spec, target.lanes(np.dtype(spec.element).itemsize), epilogue, prologue), target, spec.SETTLED
+        build(spec, target.lanes(np.dtype(spec.element).itemsize), epilogue, prologue), target, spec.settled
     )
 
 

@@ -41,7 +41,7 @@ def run(spec: SoftmaxSpec, compiled: Compiled, x: np.ndarray, y: np.ndarray, pie
 def rows(request):
     kind, together, target = request.param
     spec = SoftmaxSpec(kind, True, together=together)
-    return spec, Compiled(build(spec, target.lanes(4)), target, spec.SETTLED)
+    return spec, Compiled(build(spec, target.lanes(4)), target, spec.settled)
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -81,7 +81,7 @@ def test_extreme_rows(rows) -> None:
 def columns(request):
     kind, target = request.param
     spec = SoftmaxSpec(kind, False)
-    return spec, Compiled(build(spec, target.lanes(4)), target, spec.SETTLED)
+    return spec, Compiled(build(spec, target.lanes(4)), target, spec.settled)
 
 
 @pytest.mark.parametrize("inner", (0, 1, 3, 16, 17, 63, 64, 65, 140))
