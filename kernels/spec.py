@@ -30,9 +30,9 @@ class KernelSpec:
     SIZES: ClassVar[Any] = ()
     """A record that extends another has what `complete` adds behind what the planner gives."""
     SETTLED: ClassVar[bool] = False
-    """Whether its loops are to run as they are written: a few of LLVM's passes then do for it, which take a tenth of the
-    time of all, and addresses are stepped as the kernel says. So it was measured where it is set: transposing copies
-    would take 3 to 8 % longer, small windows of pooling up to 20 %."""
+    """Whether its loops are to run as they are written: a few of LLVM's passes then do for it, which take a tenth of
+    the time of all, and addresses are stepped as the kernel says. So it was measured where it is set: transposing
+    copies would take 3 to 8 % longer, small windows of pooling up to 20 %."""
 
     @property
     def settled(self) -> bool:

@@ -66,7 +66,7 @@ def emit_accumulate(
     builder.position_at_end(loop)
     left = _new_phi(builder, _I64, before, k)
     b_at = _new_phi(builder, b.type, before, b)
-    a_at = {} if places is not None else {name: _new_phi(builder, a.type, before, at) for name, at in starts.items()}
+    moved = {} if places is not None else {name: _new_phi(builder, a.type, before, at) for name, at in starts.items()}
     asked = [(_new_phi(builder, place.type, before, place), each) for place, each in filter(None, (ahead, next_panel))]
     place_at = None if places is None else _new_phi(builder, places.type, before, places)
     current = [_new_phi(builder, value.type, before, value) for value in sums]
@@ -82,9 +82,10 @@ def emit_accumulate(
     # AArch64 multiplies by an element of a register. LLVM would rather load it into all elements of one, for which most
     # of its CPUs use one of the units that multiply.
     by_element = isinstance(element, types.Float) and builder.module.triple.startswith(("aarch64", "arm64"))
+    a_at: dict[str, ir.Value] = dict(moved)
     if place_at is not None:
-        place = builder.load(place_at)
-        a_at = {name: builder.gep(start, [place]) for name, start in starts.items()}
+        step = builder.load(place_at)
+        a_at = {name: builder.gep(start, [step]) for name, start in starts.items()}
     following = []
     for r, (first, offset) in enumerate(offsets):
         factor: ir.Value = builder.load(builder.gep(a_at[first.reference], [offset]))
@@ -98,8 +99,10 @@ def emit_accumulate(
         for v in range(vectors):
             a_value = first_lanes(builder, spread, counts[v])
             following.append(_multiply_add(builder, element, a_value, panel[v], current[r * vectors + v]))
-    moved = [(place_at, _I64(1))] if place_at is not None else [(pointer, a_step) for pointer in a_at.values()]
-    for pointer, elements in [*moved, (b_at, b_step), *asked]:
+    pointers = [(pointer, a_step) for pointer in moved.values()]
+    if place_at is not None:
+        pointers.append((place_at, _I64(1)))
+    for pointer, elements in [*pointers, (b_at, b_step), *asked]:
         pointer.add_incoming(builder.advanced(builder.gep(pointer, [elements])), loop)
     for phi, value in zip(current, following, strict=True):
         phi.add_incoming(value, loop)
