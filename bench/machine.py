@@ -25,24 +25,28 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from jitonnx.calibration import fma_ir
-from jitonnx.target import host
+from jitonnx.target import host, named
 
+Clock = Callable[[], float]
 _PACKAGES = ["jitonnx", "numpy", "llvmlite", "protobuf", "onnx", "onnxruntime", "openvino"]
 _COPY_UNROLL = 8  # vectors a step: enough loads in flight, few enough for 16 registers
 _ALIGNMENT = 64  # bytes of a cache line, and the widest vector
 _ROUND_SECONDS = 0.01  # long against waking a thread, short enough to fall between other processes' turns
 
 
-def fma_peak(threads: int = 1, rounds: int = 30) -> float:
+def fma_peak(threads: int = 1, rounds: int = 30, cpu: str = "host", clock: Clock = time.perf_counter) -> float:
     """The best float32 rate of fused multiply-adds, in GFLOP/s (an FMA counts as two operations).
 
-    Each thread runs chains of independent FMAs of the full vector width, held in registers. The best of `rounds`
-    rounds of about 10 ms counts, since other processes and frequency changes can only slow a round down.
+    Each thread runs chains of independent FMAs, held in registers: of the full vector width, or of the width that a CPU
+    of LLVM's name has, whose code this one runs. The best of `rounds` rounds of about 10 ms counts, since other
+    processes and frequency changes can only slow a round down.
     """
-    kernels, lanes, chains = _kernels(), vector_lanes(), _fma_chains()
+    target = named(cpu)
+    lanes, chains = target.lanes(4), target.vector_registers * 3 // 4  # more than latency (4 or 5) times pipes (2 to 4)
     states = [_aligned(lanes * chains) for _ in range(threads)]
-    calls = [_bind(kernels.fma, state.ctypes.data) for state in states]
-    seconds = _best_seconds_per_step(calls, rounds)
+    kernel = _fma_kernel(lanes, chains).call
+    calls = [_bind(kernel, state.ctypes.data) for state in states]
+    seconds = _best_seconds_per_step(calls, rounds, clock)
     return 2 * lanes * chains * threads / seconds / 1e9
 
 
@@ -137,16 +141,18 @@ def _package_versions() -> dict[str, str]:
     return installed
 
 
-def _best_seconds_per_step(calls: Sequence[Callable[[int], None]], rounds: int) -> float:
+def _best_seconds_per_step(
+    calls: Sequence[Callable[[int], None]], rounds: int, clock: Clock = time.perf_counter
+) -> float:
     """The shortest time of one step, when all `calls` (each takes its number of steps) run at once in own threads."""
     barrier = threading.Barrier(len(calls))
     own_cpus = iter(_own_cpus(len(calls)))
 
     def timed(call: Callable[[int], None], steps: int) -> tuple[float, float]:
         barrier.wait()
-        started = time.perf_counter()
+        started = clock()
         call(steps)
-        return started, time.perf_counter()
+        return started, clock()
 
     with ThreadPoolExecutor(len(calls), initializer=lambda: _pin(next(own_cpus))) as pool:
 
@@ -181,10 +187,16 @@ def _pin(cpus: set[int]) -> None:
         os.sched_setaffinity(0, cpus)
 
 
-class _Kernels(NamedTuple):
-    """The compiled kernels; each takes its number of steps last, and lets go of the GIL."""
+class _Fma(NamedTuple):
+    """The kernel that multiplies and adds; takes its number of steps last, and lets go of the GIL."""
 
-    fma: Callable[..., None]
+    call: Callable[..., None]
+    engine: llvm.ExecutionEngine  # owns the machine code
+
+
+class _Kernels(NamedTuple):
+    """The compiled kernels that copy; each takes its number of steps last, and lets go of the GIL."""
+
     copy: Callable[..., None]
     copy_streaming: Callable[..., None]
     engine: llvm.ExecutionEngine  # owns the machine code
@@ -195,32 +207,33 @@ def _bind(kernel: Callable[..., None], *args: int) -> Callable[[int], None]:
 
 
 @cache
+def _fma_kernel(lanes: int, chains: int) -> _Fma:
+    engine = _engine(fma_ir("fma", lanes, chains))
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+    return _Fma(kind(engine.get_function_address("fma")), engine)
+
+
+@cache
 def _kernels() -> _Kernels:
+    engine = _engine(_copy_ir("copy", "") + _copy_ir("copy_streaming", ", !nontemporal !0") + "!0 = !{i32 1}\n")
+    pointer, integer = ctypes.c_void_p, ctypes.c_int64
+    copy = ctypes.CFUNCTYPE(None, pointer, pointer, integer, integer)
+    return _Kernels(
+        copy(engine.get_function_address("copy")), copy(engine.get_function_address("copy_streaming")), engine
+    )
+
+
+def _engine(text: str) -> llvm.ExecutionEngine:
+    """The machine code of LLVM IR, which goes to the back end as it stands: an optimiser would turn the copy into a
+    call of memcpy."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_default_triple().create_target_machine(
         cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3
     )
-    # The IR goes to the back end as it stands: an optimiser would turn the copy into a call of memcpy.
-    copies = _copy_ir("copy", "") + _copy_ir("copy_streaming", ", !nontemporal !0")
-    text = fma_ir("fma", vector_lanes(), _fma_chains()) + copies + "!0 = !{i32 1}\n"
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
     engine.finalize_object()
-    pointer, integer = ctypes.c_void_p, ctypes.c_int64
-    fma = ctypes.CFUNCTYPE(None, pointer, integer)
-    copy = ctypes.CFUNCTYPE(None, pointer, pointer, integer, integer)
-    return _Kernels(
-        fma(engine.get_function_address("fma")),
-        copy(engine.get_function_address("copy")),
-        copy(engine.get_function_address("copy_streaming")),
-        engine,
-    )
-
-
-def _fma_chains() -> int:
-    """Independent chains of FMAs: more than latency (4 or 5 cycles) times pipes (2 to 4), fewer than the registers."""
-    has_32_registers = llvm.get_host_cpu_features().get("avx512f") or platform.machine() in ("aarch64", "arm64")
-    return 24 if has_32_registers else 12
+    return engine
 
 
 def _copy_ir(name: str, metadata: str) -> str:

@@ -102,8 +102,10 @@ def medians_in_turns(blocks: Sequence[Callable[[], float]], rounds: int) -> list
     return [statistics.median(seconds) for seconds in found]
 
 
-def block_of(run: Run, block_seconds: float = BLOCK_SECONDS) -> Callable[[], float]:
-    """A call that runs `run` for about `block_seconds`, and gives the median seconds of a run."""
+def block_of(
+    run: Run, block_seconds: float = BLOCK_SECONDS, clock: Callable[[], float] = time.perf_counter
+) -> Callable[[], float]:
+    """A call that runs `run` for about `block_seconds`, and gives the median seconds of a run by a clock."""
     run()
     started = time.perf_counter()
     run()
@@ -111,12 +113,12 @@ def block_of(run: Run, block_seconds: float = BLOCK_SECONDS) -> Callable[[], flo
 
     def block() -> float:
         run()  # wakes the threads up
-        return _block(run, length)
+        return _block(run, length, clock)
 
     return block
 
 
-def _block(run: Run, length: int) -> float:
+def _block(run: Run, length: int, clock: Callable[[], float]) -> float:
     """Median seconds of a run; very short ones are timed many at once."""
     batch = 1
     started = time.perf_counter()
@@ -125,10 +127,10 @@ def _block(run: Run, length: int) -> float:
         batch = 50
     times = []
     for _ in range(max(3, length // batch)):
-        started = time.perf_counter()
+        started = clock()
         for _ in range(batch):
             run()
-        times.append((time.perf_counter() - started) / batch)
+        times.append((clock() - started) / batch)
     return statistics.median(times)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import onnx
 
 from bench import machine
+from bench.clocks import CLOCKS
 from bench.operator_models import Net
 
 _TRANSCENDENTAL = 24
@@ -105,8 +106,9 @@ class Limits:
     runtimes. Which limit binds is decided by a first look at each.
     """
 
-    def __init__(self, threads: int) -> None:
-        self.threads = threads
+    def __init__(self, threads: int, cpu: str = "host", clock: str = "wall") -> None:
+        """cpu: LLVM's name of the CPU whose vectors the FMA peak is that of. clock: a key of CLOCKS, to time it by."""
+        self.threads, self.cpu, self.clock = threads, cpu, CLOCKS[clock]
         self._first: dict[Bound, float] = {}
         self._call = call_of_nothing(threads)
 
@@ -148,7 +150,7 @@ class Limits:
 
     def _measure(self, bound: Bound, rounds: int) -> float:
         if bound.limit == "FMA":
-            return bound.amount / machine.fma_peak(self.threads, rounds) / 1e9
+            return bound.amount / machine.fma_peak(self.threads, rounds, self.cpu, self.clock) / 1e9
         if bound.limit == "call":
             return min(timeit.repeat(self._call, number=100, repeat=rounds)) / 100
         nbytes = int(bound.amount)

@@ -36,13 +36,17 @@ ZEN_4 = Core(fmas=1, loads=1, l3_bytes=20.0, memory_bytes=8.5)
 ZEN_5 = Core(fmas=2, loads=2, l3_bytes=10.0, memory_bytes=4.3)
 """As Zen 4, with units of full width; not measured."""
 INTEL_SERVER = Core(fmas=2, loads=2, l3_bytes=4.4, memory_bytes=2.3)
-"""Intel's servers from Skylake-SP on; measured on a Granite Rapids: 3.4 GHz, 30 GB/s and 15 GB/s."""
+"""Intel's servers from Skylake-SP on; measured on a Granite Rapids: 3.4 GHz, 30 GB/s and 15 GB/s. Vectors of 32 bytes
+meet the same caches at as many FMAs a cycle: measured there by code for Haswell, not on older CPUs."""
 HALF_WIDTH = Core(fmas=2, loads=2, l3_bytes=10.0, memory_bytes=4.3)
-"""CPUs with vectors of 32 bytes, which all have two multipliers, or less: what the other two would do, not measured."""
+"""Other CPUs with vectors of 32 bytes, which all have two multipliers, or less: what Zen 4 would do, not measured."""
 
-_NAMED = {"znver4": ZEN_4, "znver5": ZEN_5} | dict.fromkeys(
-    ("skylake-avx512", "skx", "cascadelake", "icelake-server", "sapphirerapids", "x86-64-v4"), INTEL_SERVER
-)
+_NAMED = {
+    **{"znver4": ZEN_4, "znver5": ZEN_5},
+    **dict.fromkeys(("haswell", "broadwell", "skylake", "alderlake"), INTEL_SERVER),
+    **dict.fromkeys(("skylake-avx512", "skx", "cascadelake", "icelake-server", "sapphirerapids"), INTEL_SERVER),
+    "x86-64-v4": INTEL_SERVER,
+}
 _SERVER_L2_BYTES = 1 << 20
 """Cores of Intel's servers have a second-level cache of at least so many bytes."""
 
@@ -69,8 +73,8 @@ def _known(vendor: str, family: str, vector_bytes: int, l2_bytes: int) -> Core |
     """The kind of core; None for what may be of several. Models are not looked at: virtual machines make them up."""
     if (vendor, family) not in (("GenuineIntel", "6"), ("AuthenticAMD", "23"), ("AuthenticAMD", "25")):
         return ZEN_5 if (vendor, family) == ("AuthenticAMD", "26") else None
-    if vector_bytes < 64:
-        return HALF_WIDTH
     if vendor == "AuthenticAMD":
-        return ZEN_4
+        return ZEN_4 if vector_bytes == 64 else HALF_WIDTH
+    if vector_bytes < 64:
+        return INTEL_SERVER
     return INTEL_SERVER if l2_bytes >= _SERVER_L2_BYTES else None  # cores for desktops have one multiplier of 512 bits

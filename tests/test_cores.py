@@ -15,7 +15,7 @@ from jitonnx.target import host, named
     [
         ("GenuineIntel", "6", 64, 2 << 20, INTEL_SERVER),
         ("GenuineIntel", "6", 64, 512 << 10, None),  # a desktop's
-        ("GenuineIntel", "6", 32, 2 << 20, HALF_WIDTH),
+        ("GenuineIntel", "6", 32, 2 << 20, INTEL_SERVER),
         ("AuthenticAMD", "25", 64, 1 << 20, ZEN_4),
         ("AuthenticAMD", "25", 32, 512 << 10, HALF_WIDTH),
         ("AuthenticAMD", "26", 64, 1 << 20, ZEN_5),
@@ -30,7 +30,8 @@ def test_known_kinds(vendor: str, family: str, vector_bytes: int, l2_bytes: int,
 def test_named_cpus_do_not_depend_on_this_machine() -> None:
     assert named("znver4").core == ZEN_4
     assert named("sapphirerapids").core == INTEL_SERVER
-    assert named("haswell").core == HALF_WIDTH
+    assert named("haswell").core == INTEL_SERVER
+    assert named("znver3").core == HALF_WIDTH
 
 
 def test_unknown_cores_are_measured_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

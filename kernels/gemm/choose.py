@@ -11,12 +11,12 @@ import numpy as np
 from jitonnx.kernels.gemm.spec import GemmSpec
 
 if TYPE_CHECKING:
-    from jitonnx.cores import Core
     from jitonnx.target import Target
 
 _ASSUMED_K = 256  # where k is not known
 _CODE_PENALTY = 0.005  # of the cost, for each tile that has to be compiled
 _SMALL_PRODUCTS = 1 << 19  # multiplications
+_LINE_BYTES = 64  # of the cache
 _PAGE = 4096  # bytes: addresses that far apart map to the same lines of a first-level cache
 _NEAR_ONE_ROW = 64  # steps of k: 4 KB of a panel of one vector
 _STORED_BYTES, _STORED_ROWS = 1 << 20, 4
@@ -65,14 +65,19 @@ def choose_gemm(
         if width % parts == 0 or width == columns  # a half vector is stored through a mask: only in the last panel
     ]
     _, heights, widths = min(candidates)
-    itemsize, waits = np.dtype(element).itemsize, packed_b and target.core.waits_for_l3
+    itemsize = np.dtype(element).itemsize
+    waits = packed_b and target.core.waits_for_l3
+    if target.vector_registers < 32 and n is not None and k is not None and n * k * itemsize <= target.l2_bytes // 2:
+        # Tiles of 12 sums have no time for more loads where b stays in the second-level cache: 784 x 512 x 256 reached
+        # 0.85 of AVX2's FMA limit without, 0.80 with; 128 x 768 x 3072, whose b does not stay there, 0.72 and 0.84.
+        waits = False
     if waits and (m, batch) == (1, 1) and n and k and n * k * itemsize > target.l2_bytes and n >= 2 * lanes:
         # A row of a takes no time at all: one stream of b, asked for long ahead, is what memory gives most to. What
         # stays in the second-level cache is read by several sums at once, or the latency of an FMA a step would bind:
         # 1 x 128 x 2112 took 19.6 us in panels of one vector, 7.6 in panels of four.
         return GemmSpec((1,), (lanes,), element, a_in_place, packed_b, near=_NEAR_ONE_ROW)
     panel_bytes = (k or _ASSUMED_K) * widths[0] * lanes // parts * itemsize
-    near = target.steps_near(panel_bytes) if packed_b else 0
+    near = target.steps_near(panel_bytes) if waits else 0
     wide = tuple(width * lanes // parts for width in widths)
     paced = waits and (n is None or n > wide[0])  # there is a next panel
     return GemmSpec(heights, wide, element, a_in_place, packed_b, near=near, paced=paced)
@@ -97,7 +102,7 @@ def stored_type(b: np.ndarray, m: int) -> str:
     return "float16" if exact else ""
 
 
-def tile_cost(rows: int, vectors: float, core: Core) -> float:
+def tile_cost(rows: int, vectors: float, target: Target) -> float:
     """What one step of k costs a tile, in FMAs of a full vector: whichever binds of
 
     - the FMAs, rows * vectors;
@@ -110,8 +115,10 @@ def tile_cost(rows: int, vectors: float, core: Core) -> float:
     Where b is asked for besides, loads and prefetches share two ports, and each costs about half of one of the two FMAs
     a cycle: tiles of two vectors reached 0.83 of the FMA limit where 8 x 3, 9 x 3 and 6 x 4 had 0.90 (Intel's servers).
     """
+    core = target.core
     if core.waits_for_l3:
-        loads = (rows + 2 * vectors + 2) * core.fmas / core.loads  # a, b, b asked for, the next panel and rows of a
+        asked = vectors * target.vector_bytes / _LINE_BYTES + (2 if target.vector_registers >= 32 else 1)
+        loads = (rows + vectors + asked) * core.fmas / core.loads  # a, b; lines of b, of the next panel and rows of a
         return max(rows * vectors, 8, 2.7 * vectors) + 0.55 * loads
     return max(rows * vectors, rows + vectors, 8, 3.2 * vectors) + 0.15 * vectors + 0.02 * rows
 
@@ -155,7 +162,7 @@ def _cost(rows: _Cover, columns: _Cover, parts: int, k: int | None, code_penalty
     cost = sum(
         row_count
         * column_count
-        * (tile_cost(row, column / parts, target.core) + _start_cost(row, column / parts) / (k or _ASSUMED_K))
+        * (tile_cost(row, column / parts, target) + _start_cost(row, column / parts) / (k or _ASSUMED_K))
         for row, row_count in zip(*rows, strict=True)
         for column, column_count in zip(*columns, strict=True)
     )

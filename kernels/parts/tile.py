@@ -77,8 +77,8 @@ def emit_accumulate(
         emit_prefetch(builder, place)
     if near:
         behind = builder.gep(b_at, [builder.mul(b_step, _I64(near))])
-        for v in range(vectors):
-            emit_prefetch(builder, builder.gep(behind, [_I64(v * lanes)]), level=1)
+        for start in range(0, vectors * lanes, _LINE_BYTES // _element_bytes(b)):
+            emit_prefetch(builder, builder.gep(behind, [_I64(start)]), level=1)
     # AArch64 multiplies by an element of a register. LLVM would rather load it into all elements of one, for which most
     # of its CPUs use one of the units that multiply.
     by_element = isinstance(element, types.Float) and builder.module.triple.startswith(("aarch64", "arm64"))

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from bench import machine
+from tests.targets import ON_X86_64
 
 
-def test_fma_kernel_steps_every_chain():
-    size = machine.vector_lanes() * machine._fma_chains()
+@pytest.mark.parametrize("lanes", [machine.vector_lanes(), 4])
+def test_fma_kernel_steps_every_chain(lanes):
+    size = lanes * 12
     state = machine._aligned(size)
-    machine._kernels().fma(state.ctypes.data, 3)
+    machine._fma_kernel(lanes, 12).call(state.ctypes.data, 3)
     np.testing.assert_array_equal(state, np.full(size, 1.875, np.float32))  # 1 -> 1.5 -> 1.75 -> 1.875
 
 
@@ -37,6 +39,7 @@ def test_kernels_use_the_widest_vectors():
 @pytest.mark.parametrize("threads", [1, 2])
 def test_rates_are_plausible(threads):
     assert 1 < machine.fma_peak(threads, rounds=2) < 1000 * threads
+    assert 1 < machine.fma_peak(threads, 2, "haswell" if ON_X86_64 else "host") < 1000 * threads
     for streaming in (False, True):
         assert 0.5 < machine.copy_bandwidth(1 << 20, threads, streaming=streaming, rounds=2) < 2000 * threads
 

@@ -17,7 +17,7 @@ def limits(monkeypatch):
     """The limits of a machine that is known: 100 GFLOP/s, 200, 100, 50 and 10 GB/s, 1 us a call."""
     caches = {"L1": 1 << 15, "L2": 1 << 20, "L3": 1 << 25}
     rates = {1 << 15: 200.0, 1 << 20: 100.0, 1 << 25: 50.0, 1 << 28: 10.0}
-    monkeypatch.setattr("bench.machine.fma_peak", lambda threads, rounds: 100.0)
+    monkeypatch.setattr("bench.machine.fma_peak", lambda threads, rounds, cpu, clock: 100.0)
     monkeypatch.setattr("bench.machine.cache_sizes", lambda: caches)
 
     def copy_bandwidth(nbytes, threads, *, streaming=False, rounds):
@@ -54,7 +54,7 @@ def test_case_is_measured_beside_onnxruntime(build, limits):
 def test_wrong_answers_are_told_and_fail(limits, monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(operators, "difference", lambda ours, theirs: 0.5)
     monkeypatch.setattr(operators, "BLOCK_SECONDS", 0.002)
-    monkeypatch.setattr(operators, "Limits", lambda threads: limits)
+    monkeypatch.setattr(operators, "Limits", lambda threads, cpu, clock: limits)
     monkeypatch.setattr(operators, "cases", lambda filters: iter([tiny(add_numbers)]))
     with pytest.raises(SystemExit, match=r"wrong answers: tests/tiny differs by 5\.0e-01"):
         operators.main(["--rounds", "1", "--json", str(tmp_path / "rows.json")])
@@ -124,7 +124,7 @@ def test_threads_have_caches_of_their_own_but_share_the_largest(limits):
 def test_limits_are_measured_anew_but_what_binds_stays(limits, monkeypatch):
     work = Work(10**6, 1000, 4)
     assert limits.seconds(limits.binding(work)) == 1e-5
-    monkeypatch.setattr("bench.machine.fma_peak", lambda threads, rounds: 1e6)
+    monkeypatch.setattr("bench.machine.fma_peak", lambda threads, rounds, cpu, clock: 1e6)
     assert limits.seconds(limits.binding(work)) == pytest.approx(1e-9)
     assert limits.binding(work).limit == "FMA"
 
