@@ -10,6 +10,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from jitonnx.ir.dtypes import COMPILED
+from jitonnx.ir.schema import versions_of
 from jitonnx.ops.registry import registry
 from tests.ops.coverage import schemas
 from tests.ops.harness import Case, case
@@ -148,7 +149,7 @@ def newest(operator: str, domain: str = "") -> int:
     """The newest version of an operator."""
     declaration = registry.find(domain, operator)
     assert declaration is not None
-    return declaration.versions[-1]
+    return versions_of(declaration)[-1]
 
 
 def node(operator: str, *inputs: Any, domain: str = "", **options: Any) -> Case:
