@@ -208,6 +208,12 @@ class Graph:
         types, contents = self.infer(node, names)
         if len(wanted) > len(types):
             raise GraphError(f"{describe(node)} has {len(wanted)} outputs but {operator.name} gives {len(types)}")
+        if outputs is not None and len(wanted) < len(types):
+            from jitonnx.ir.schema import schemas_of
+
+            known = schemas_of(type(operator))
+            if known and known[-1].outputs[-1].variadic:
+                raise GraphError(f"{describe(node)} gives {len(types)} outputs, and {len(wanted)} of them have names")
         node.outputs = tuple(Value(names[i], types[i], contents[i], node) for i in range(len(wanted)))
         self._bind(node)
         for value in node.inputs:
@@ -483,6 +489,9 @@ def infer(
         return types, (None,) * wanted
     except InferenceError as error:
         raise GraphError(f"{describe(node)}: {error}") from error
+    for type in types:
+        if type.shape is not None and any(isinstance(size, int) and size < 0 for size in type.shape):
+            raise GraphError(f"{describe(node)}: it gives {type}, which has a negative size")
     if _open(types):
         types = tuple(_closed(type, functools.partial(fresh, output)) for output, type in enumerate(types))
     try:

@@ -137,6 +137,9 @@ class Builder:
                 scope.values.setdefault(name, value)
         self._add_initializers(graph, proto, scope)
         self._finish(graph, proto, scope)
+        for value, info in zip(graph.outputs, proto.output, strict=True):
+            if text := contradiction(value.type, info):
+                raise InvalidGraph(f"This is an invalid model. In the graph {proto.name!r} of {describe(node)}: {text}")
         for value in graph.inputs:
             value.contents = None
         return graph

@@ -20,7 +20,7 @@ from jitonnx import forks
 from jitonnx.ir.errors import GraphError
 from jitonnx.ir.operator import Operator, Tensor, is_custom
 from jitonnx.ir.raw import RawNode
-from jitonnx.ir.schema import Schema, check_types, schemas_in, schemas_of
+from jitonnx.ir.schema import Schema, check_types, count_faults, schemas_in, schemas_of
 from jitonnx.ir.types import Type
 from jitonnx.ops.composite import Composite
 
@@ -122,6 +122,10 @@ class Registry:
         known = schemas_of(declaration)
         signature = [schema for schema in known if schema.version <= opset][-1]
         node.version = signature.version
+        if None in node.inputs:  # a function's call may have left out what the body's node names
+            given = [value is not None for value in node.inputs]
+            for text in count_faults(signature, given, list(map(bool, node.outputs))):
+                raise GraphError(f"{where}: {text}")
         check_types(signature, node, where)
         if node.version < known[-1].version:
             declaration.upgrade(node)

@@ -43,6 +43,8 @@ class If(Operator):
         return []
 
     def infer_bodies(self, bodies: Bodies, condition: Value) -> list[Type]:
+        if any(isinstance(size, int) and size != 1 for size in condition.shape or ()):
+            raise InferenceError(f"the condition is {condition.type}; one element is needed")
         if condition.constant is not None and condition.constant.size == 1:  # the other may not even fit the inputs
             return bodies.infer(0 if condition.constant.item() else 1, ())
         chosen, other = (bodies.attempt(index, ()) for index in (0, 1))

@@ -9,6 +9,7 @@ import numpy as np
 
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dims import Dim, DimLike, ceil_divide
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
@@ -25,6 +26,9 @@ class Range(Operator):
     stash_type: int = 1
 
     def infer(self, start: Value, limit: Value, delta: Value) -> TensorType:
+        for value, name in ((start, "start"), (limit, "limit"), (delta, "delta")):
+            if not all(demand_equal(size, 1) for size in value.shape):
+                raise InferenceError(f"{name} is {value.type}; one element is needed")
         (first,), (last,), (step,) = (
             constant_of(value, name) for value, name in ((start, "start"), (limit, "limit"), (delta, "delta"))
         )
