@@ -5,8 +5,9 @@ from __future__ import annotations
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, Pointer, remainder, smaller
 from jitonnx.kernels.language.epilogue import Stage
-from jitonnx.kernels.language.trace import Traced
+from jitonnx.kernels.language.trace import Traced, select
 from jitonnx.kernels.mathematics import vecmath
+from jitonnx.kernels.mathematics.exponential import format_of
 from jitonnx.kernels.parts.rows import Vectors, in_all_lanes, larger_lanes, unit_range
 from jitonnx.kernels.parts.tile import emit_prefetch
 from jitonnx.kernels.softmax.spec import COLUMNS, SoftmaxBuffers, SoftmaxSizes, SoftmaxSpec
@@ -40,6 +41,17 @@ def build(spec: SoftmaxSpec, lanes: int, epilogue: Stage | None = None, prologue
                 columns.emit(x.at(batch * x_outer), y.at(batch * y_outer), batch, column, inner - column)
 
     return body
+
+
+def _least(total: Traced) -> Traced:
+    """The least exponential whose share of the total is a normal number, however it is rounded."""
+    form = format_of(total)
+    return total * (form.least_normal * (1 + 2.0 ** (2 - form.mantissa)))
+
+
+def _scaled(power: Traced, factor: Traced, least: Traced) -> Traced:
+    """An exponential's share of the total, 0 where it would be denormal: products that are take a hundred cycles."""
+    return select(power < least, 0.0, power) * factor
 
 
 class _Rows:
@@ -76,13 +88,15 @@ class _Rows:
 
         totals = vectors.sums(vectors.folds(count, self.length, 0.0, lambda a, b: a + b, exponentials))
         factors = in_all_lanes(1.0 / totals if self.kind == "softmax" else vecmath.log(totals), lanes)
+        leasts = in_all_lanes(_least(totals), lanes) if self.kind == "softmax" else factors
 
         def finish(slot: int, column: Traced, live: Traced | None) -> None:
             if self.kind == "softmax":
-                results = [x * factor for x, factor in zip(self._load(self.y, column, live), factors, strict=True)]
+                values = zip(self._load(self.y, column, live), factors, leasts, strict=True)
+                results = [_scaled(x, factor, least) for x, factor, least in values]
             else:
-                values = zip(self._load(self.source, column, live), largest, factors, strict=True)
-                results = [x - best - factor for x, best, factor in values]
+                shifted = zip(self._load(self.source, column, live), largest, factors, strict=True)
+                results = [x - best - factor for x, best, factor in shifted]
             stage = zip(results, self.rows, strict=True)
             self._store(column, [vectors.epilogue(x, code.integer(0), row, column, live) for x, row in stage], live)
 
@@ -131,7 +145,8 @@ class _Columns:
             self.values.store(k * lanes, power if self.kind == "softmax" else shifted)
             total.set(total.get() + power)
         factor = 1.0 / total.get() if self.kind == "softmax" else vecmath.log(total.get())
+        least = _least(total.get()) if self.kind == "softmax" else factor
         with code.loop(self.length) as k:
             value = self.values.load(k * lanes, lanes)
-            result = value * factor if self.kind == "softmax" else value - factor
+            result = _scaled(value, factor, least) if self.kind == "softmax" else value - factor
             y.store(k * self.y_step + column, vectors.epilogue(result, batch, k, column, live), mask)

@@ -9,6 +9,7 @@ from onnx import TensorProto, helper
 
 import jitonnx
 from jitonnx.errors import InvalidArgument
+from tests.targets import named, skip_unless_run_here
 
 SMALL = np.float32(1e-39)
 ENTRY = "session.set_denormal_as_zero"
@@ -60,6 +61,33 @@ def test_denormals_as_zero_in_artifacts(tmp_path: Path) -> None:
     jitonnx.InferenceSession(model([8, 64]), options(None, 1)).save(path)
     (y, z) = jitonnx.InferenceSession(path, options("1", 1)).run(None, {"x": np.full((8, 64), SMALL)})
     assert not y.any() and not z.any()
+
+
+@pytest.mark.parametrize("cpu", ["host", "haswell", "x86-64-v2"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("shape", "axis"), [((64, 200), -1), ((7, 33), -1), ((3, 5000), -1), ((2, 21, 40), 1)])
+def test_softmax_gives_no_denormals(shape: tuple[int, ...], axis: int, dtype: Any, cpu: str) -> None:
+    """Of exponentials that differ by more than there are normal numbers; what is far above these is exact."""
+    skip_unless_run_here(named(cpu))
+    info = np.finfo(dtype)
+    x = np.random.default_rng(1).uniform(1.2 * np.log(info.tiny), 0, shape).astype(dtype)
+    kind = helper.np_dtype_to_tensor_dtype(x.dtype)
+    graph = helper.make_graph(
+        [helper.make_node("Softmax", ["x"], ["y"], axis=axis)],
+        "softmax",
+        [helper.make_tensor_value_info("x", kind, shape)],
+        [helper.make_tensor_value_info("y", kind, shape)],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    chosen = options(None, 1)
+    chosen.add_session_config_entry("jitonnx.cpu", cpu)
+    (y,) = jitonnx.InferenceSession(proto.SerializeToString(), chosen).run(None, {"x": x})
+    assert not np.any((y != 0) & (np.abs(y) < info.tiny))
+    exact = np.exp(x.astype(np.longdouble))
+    exact = exact / exact.sum(axis, keepdims=True)
+    clear = exact > 2 * info.tiny
+    np.testing.assert_allclose(y[clear], exact[clear].astype(dtype), rtol=50 * info.eps)
+    assert not y[exact < info.tiny / 2].any()
 
 
 def test_another_word_is_refused() -> None:
