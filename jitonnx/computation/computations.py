@@ -365,6 +365,7 @@ class Recurrent(Computation):
     clip: float
     input_forget: bool
     linear_before_reset: bool
+    projected: bool = False
 
 
 # ---------------------------------------------------------------- trees

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from jitonnx.computation import computations as c
@@ -12,6 +14,7 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import broadcast, lower_halves, widen
+from jitonnx.ops.onnx.recurrent import GRU, LSTM, RNN
 
 
 class Attention(Operator):
@@ -81,3 +84,38 @@ class Pointwise(Operator):
 
 
 OPERATORS = (Attention, Pointwise)
+
+
+class ProjectedLayer(Operator):
+    """LSTM, GRU or RNN, layout 0, whose X [T, N, directions * gates * H] has been multiplied with W already.
+
+    layer: the operator that it stands for; other inputs and outputs are as for that.
+    """
+
+    domain = "jitonnx"
+
+    layer: LSTM | GRU | RNN
+
+    def infer(self, x: Value, r: Value, *others: Value | None) -> tuple[TensorType, ...]:
+        return self.layer.results(x, r.shape[2])
+
+    def evaluate(
+        self,
+        x: np.ndarray,
+        r: np.ndarray,
+        b: np.ndarray | None = None,
+        sequence_lens: np.ndarray | None = None,
+        initial_h: np.ndarray | None = None,
+        initial_c: np.ndarray | None = None,
+        p: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, ...]:
+        states = (initial_h, initial_c)[: self.layer.states]
+        return self.layer.run(x, None, r, b, sequence_lens, states, p)[: 1 + self.layer.states]
+
+    @lower_halves
+    def lower(self, to: Lowering, x: Value, r: Value, *others: Value | None) -> Any:
+        hidden = to.shape[-1]
+        if not isinstance(hidden, int):
+            return to.host(self, (x, r, *others))
+        computation = self.layer.computation(hidden, projected=True)
+        return to.emit_many(computation, (x, None, r, *others), self.layer.results(x, hidden))

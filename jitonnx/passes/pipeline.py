@@ -27,6 +27,7 @@ from jitonnx.passes.rules import (
     projections,
     quantization,
     spread,
+    tables,
     weights,
 )
 from jitonnx.passes.verify import verify
@@ -57,6 +58,7 @@ RULES: tuple[Rule, ...] = (
     *moves.RULES,
     *projections.RULES,
     *spread.RULES,
+    *tables.RULES,
 )
 """Every rewrite, by the name under which it can be switched off."""
 
@@ -154,3 +156,6 @@ def _run(edit: Edit, level: int, disabled: frozenset[str], full: bool) -> None:
     if step("projections", *projections.RULES, *spread.RULES):
         step("views", views, *fold.RULES, *cleanup.RULES)
         merge()
+    # Behind the projections: one table for all.
+    if step("tables", *tables.RULES):
+        step("views", views, *cleanup.RULES)

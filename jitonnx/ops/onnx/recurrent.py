@@ -59,9 +59,8 @@ _Gate = Callable[[np.ndarray], np.ndarray]
 
 
 class _Direction(NamedTuple):
-    """The operands of one direction: weights [gates * H, I] and [gates * H, H], halves of the bias, states [N, H]."""
+    """The operands of one direction: recurrent weights [gates * H, H], halves of the bias, states [N, H]."""
 
-    w: np.ndarray
     r: np.ndarray
     bias_w: np.ndarray
     bias_r: np.ndarray
@@ -122,7 +121,8 @@ class _Recurrent(Operator):
             chosen.append((known[name.lower()], alpha, beta))
         return tuple(chosen)
 
-    def _computation(self, hidden: int) -> c.Recurrent:
+    def computation(self, hidden: int, projected: bool = False) -> c.Recurrent:
+        """What is computed. projected: see `c.Recurrent`."""
         return c.Recurrent(
             kind=self.name,
             direction=self.direction,
@@ -131,6 +131,7 @@ class _Recurrent(Operator):
             clip=self.clip,
             input_forget=bool(getattr(self, "input_forget", False)),
             linear_before_reset=bool(getattr(self, "linear_before_reset", False)),
+            projected=projected,
         )
 
     # ------------------------------------------------------------ types
@@ -141,7 +142,7 @@ class _Recurrent(Operator):
         if self.layout not in (0, 1):
             raise InferenceError(f"layout {self.layout}: 0 or 1 expected")
         self.functions()
-        steps, batch = x.shape[:2] if self.layout == 0 else x.shape[1::-1]
+        batch = x.shape[1 - self.layout]
         hidden = self.hidden_size if self.hidden_size is not None else r.shape[2]
         rows = hidden * self.gates
         expected: dict[str, tuple[Value, tuple[DimLike, ...]]]
@@ -159,6 +160,11 @@ class _Recurrent(Operator):
         for name, (value, shape) in expected.items():
             if len(value.shape) != len(shape) or not all(map(demand_equal, value.shape, shape)):
                 raise InferenceError(f"{name} has the type {value.type}, expected the shape {list(map(str, shape))}")
+        return self.results(x, hidden)
+
+    def results(self, x: Value, hidden: DimLike) -> tuple[TensorType, ...]:
+        """The types of the outputs."""
+        steps, batch = x.shape[:2] if self.layout == 0 else x.shape[1::-1]
         state = TensorType(x.dtype, self._state_shape(batch, hidden))
         y = (batch, steps, self.directions, hidden) if self.layout else (steps, self.directions, batch, hidden)
         return (TensorType(x.dtype, y), *(state,) * self.states)
@@ -177,23 +183,24 @@ class _Recurrent(Operator):
         sequence_lens: np.ndarray | None = None,
         initial_h: np.ndarray | None = None,
     ) -> tuple[np.ndarray, ...]:
-        return self._evaluate(x, w, r, b, sequence_lens, (initial_h,))[:2]
+        return self.run(x, w, r, b, sequence_lens, (initial_h,))[:2]
 
-    def _evaluate(
+    def run(
         self,
         x: np.ndarray,
-        w: np.ndarray,
+        w: np.ndarray | None,
         r: np.ndarray,
         b: np.ndarray | None,
         lengths: np.ndarray | None,
         states: Sequence[np.ndarray | None],
         p: np.ndarray | None = None,
     ) -> tuple[np.ndarray, ...]:
+        """The outputs of the layer. w: None where X has been multiplied with it already."""
         dtype = x.dtype
-        x, w, r = (widen(array) for array in (x.swapaxes(0, 1) if self.layout else x, w, r))
+        x, r = (widen(array) for array in (x.swapaxes(0, 1) if self.layout else x, r))
         steps, batch = x.shape[:2]
         hidden = r.shape[2]
-        b = np.zeros((self.directions, 2 * w.shape[1]), x.dtype) if b is None else widen(b)
+        b = np.zeros((self.directions, 2 * r.shape[1]), x.dtype) if b is None else widen(b)
         p = np.zeros((self.directions, 3 * hidden), x.dtype) if p is None else widen(p)
         starts = [self._initial(state, (self.directions, batch, hidden), x.dtype) for state in states]
         lengths = np.full(batch, steps) if lengths is None else lengths
@@ -205,8 +212,9 @@ class _Recurrent(Operator):
             cell = starts[1][i] if len(starts) > 1 else starts[0][i]
             bias_w, bias_r = np.split(b[i], 2)
             own = functions[i * per : (i + 1) * per]
-            direction = _Direction(w[i], r[i], bias_w, bias_r, p[i], starts[0][i], cell, own)
-            ran.append(self._run(x, lengths, direction, self.direction == "reverse" or i == 1))
+            direction = _Direction(r[i], bias_w, bias_r, p[i], starts[0][i], cell, own)
+            products = x @ widen(w[i]).T if w is not None else np.split(x, self.directions, axis=2)[i]
+            ran.append(self._run(products, lengths, direction, self.direction == "reverse" or i == 1))
         y, *last = (np.stack(parts, axis) for parts, axis in zip(zip(*ran, strict=True), (1, 0, 0), strict=True))
         if self.layout:
             y, last = y.transpose(2, 0, 1, 3), [state.swapaxes(0, 1) for state in last]
@@ -231,14 +239,14 @@ class _Recurrent(Operator):
     def _run(
         self, x: np.ndarray, lengths: np.ndarray, direction: _Direction, backwards: bool
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """One direction over all steps: Y [T, N, H] and the last states [N, H]."""
+        """One direction over all steps: Y [T, N, H] and the last states [N, H]. x: multiplied with W already."""
         steps, batch = x.shape[:2]
         # Which step each sequence takes as its number t: backwards from its own end, not from that of the longest.
         order = np.repeat(np.arange(steps)[:, None], batch, 1)
         live = order < lengths
         if backwards:
             order = np.where(live, lengths - 1 - order, order)
-        inputs = np.take_along_axis(x, order[:, :, None], 0) @ direction.w.T
+        inputs = np.take_along_axis(x, order[:, :, None], 0)
         h, cell = direction.hidden, direction.cell
         y = np.zeros((steps, batch, h.shape[1]), x.dtype)
         for t in range(steps):
@@ -273,13 +281,13 @@ class _Recurrent(Operator):
             wrong = e.logical_or(length < 0, length > most)
             to.check(to.map(wrong, lengths, steps), "sequence_lens has an element outside of 0 ... seq_length")
         if not self.layout:
-            return to.emit_many(self._computation(hidden), operands, types)
+            return to.emit_many(self.computation(hidden), operands, types)
         by_batch = (0, 5, 6)  # X, initial_h, initial_c
         turned = [
             to.transpose(value, (1, 0, 2)) if value is not None and position in by_batch else value
             for position, value in enumerate(operands)
         ]
-        y, *states = to.emit_many(self._computation(hidden), turned, types)
+        y, *states = to.emit_many(self.computation(hidden), turned, types)
         return (to.transpose(y, (2, 0, 1, 3)), *(to.transpose(state, (1, 0, 2)) for state in states))
 
 
@@ -303,7 +311,7 @@ class LSTM(_Recurrent):
         initial_c: np.ndarray | None = None,
         p: np.ndarray | None = None,
     ) -> tuple[np.ndarray, ...]:
-        return self._evaluate(x, w, r, b, sequence_lens, (initial_h, initial_c), p)
+        return self.run(x, w, r, b, sequence_lens, (initial_h, initial_c), p)
 
     def _step(
         self, x: np.ndarray, h: np.ndarray, cell: np.ndarray, direction: _Direction

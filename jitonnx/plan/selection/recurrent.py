@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,7 @@ from jitonnx.kernels.recurrent.spec import GATES, RecurrentSpec
 from jitonnx.kernels.recurrent.spec import choose as choose_recurrent
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
+from jitonnx.plan.region import region_call
 from jitonnx.plan.selection.products import gemm
 from jitonnx.plan.selection.recurrent_weights import biases, input_matrix, packed_recurrence, zeros
 from jitonnx.plan.tensor import Tensor, row_major
@@ -33,8 +35,8 @@ def recurrent(planner: Planner, group: Group, statement: Statement) -> None:
     computation = statement.computation
     assert isinstance(computation, c.Recurrent)
     x, w, r, b, lengths, initial_h, initial_c, peepholes = (*statement.inputs, *[None] * 8)[:8]
-    assert x is not None and w is not None and r is not None
-    directions, hidden = w.shape[0], computation.hidden
+    assert x is not None and r is not None
+    directions, hidden = r.shape[0], computation.hidden
     if not isinstance(directions, int) or not known(r.shape):
         # Neither `hidden_size` nor a weight that is there says it.
         planner.unplannable("only a run tells how many units it has, and the time loop is made for them")
@@ -45,7 +47,10 @@ def recurrent(planner: Planner, group: Group, statement: Statement) -> None:
         # The loop is one kernel for both directions, and no exporter writes such layers.
         planner.unplannable("its directions have different activations")
     input_bias, recurrent_bias = biases(planner, b, computation, directions, x)
-    gates = _input_products(planner, group, x, input_matrix(planner, w), input_bias)
+    if w is not None:
+        gates = _input_products(planner, group, x, input_matrix(planner, w), input_bias)
+    else:
+        gates = _with_bias(planner, x, input_bias)
     outputs = [*statement.outputs, *[None] * 3][:3]
     read = [value is not None and planner.is_read(value) for value in outputs]
     batch = x.shape[1]
@@ -99,6 +104,23 @@ def _input_products(planner: Planner, group: Group, x: Value, matrix: Tensor, bi
     inner = Group(group.position, statement_of(group), expr=expr, operands=[bias_value], output=products)
     gates = planner.temporary(products.shape, x.dtype)
     gemm(planner, inner, planner.unit_inner(x), matrix, gates)
+    return gates
+
+
+def _with_bias(planner: Planner, x: Value, bias: Tensor) -> Tensor:
+    """Products of all steps that are there, + bias: [steps, batch, directions * gates * hidden]."""
+    given = planner.dense(x)
+    if bias.constant is not None and not bias.constant.any():
+        return given
+    gates = planner.temporary(x.shape, x.dtype)
+    expr = e.operand(0, x.dtype) + e.operand(1, x.dtype)
+    flat = (x.shape[0] * x.shape[1], x.shape[2])
+    columns = replace(bias, shape=flat, strides=(0, 1))
+    rows = replace(given, shape=flat, strides=(x.shape[2], 1))
+    place = replace(gates, shape=flat, strides=(x.shape[2], 1))
+    planner.call(
+        region_call([expr], [rows, columns], [place], label="bias of gates", origin=(), reason="a part of the layer")
+    )
     return gates
 
 
