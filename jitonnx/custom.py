@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from jitonnx.compiled import CompiledFunction, compiled
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.dtypes import DType
@@ -39,6 +40,7 @@ __all__ = [
     "FLOATS",
     "INTEGERS",
     "NUMBERS",
+    "CompiledFunction",
     "Composite",
     "DType",
     "Elementwise",
@@ -52,6 +54,7 @@ __all__ = [
     "TensorType",
     "Type",
     "Value",
+    "compiled",
     "e",
     "internal",
     "register",

@@ -6,6 +6,7 @@ import functools
 
 import llvmlite.binding as llvm
 
+from jitonnx.computation.linked import PREFIX
 from jitonnx.kernels.language.module import triple_of
 from jitonnx.target import Target
 
@@ -43,10 +44,12 @@ def optimise(module: llvm.ModuleRef, target: Target, settled: bool = False) -> l
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     # Kernels say what is a vector and what is unrolled; the vectorisers still serve the scalar loops of odd layouts.
     options.loop_vectorization = True
-    options.slp_vectorization = False
+    # What another compiler made is called lane by lane: inlined, it becomes vectors again.
+    linked = any(function.name.startswith(PREFIX) for function in module.functions)
+    options.slp_vectorization = linked
     options.loop_unrolling = True
     builder = llvm.create_pass_builder(machine, options)
-    if settled:
+    if settled and not linked:
         passes = llvm.create_new_module_pass_manager()
         for name in _SETTLED:
             getattr(passes, f"add_{name}_pass")()

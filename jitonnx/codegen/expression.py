@@ -166,6 +166,8 @@ def _operation(node: e.Expr, arguments: Sequence[Traced]) -> Traced:
         if operands[0].dtype in HALVES and node.dtype is DType.FLOAT:
             return arguments[0]
         return simd.convert(arguments[0], ELEMENTS[node.dtype])
+    if op == "call":
+        return simd.each_lane(node.value.symbol, node.value.module, ELEMENTS[node.dtype], arguments)
     if op in ("maximum", "minimum"):
         return _extremum(op, operands, arguments)
     function: Callable[..., Traced] = _FUNCTIONS.get(op) or getattr(vecmath, op)

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias, Union
 import numpy as np
 
 from jitonnx import forks
+from jitonnx.computation.linked import LinkedFunction
 from jitonnx.ir.dtypes import DType
 
 Operand: TypeAlias = Union["Expr", float, int, bool]
@@ -146,6 +147,14 @@ def binary(op: str, a: Operand, b: Operand) -> Expr:
     if left.dtype is not right.dtype:
         raise TypeError(f"{op} of {left.dtype.text} and {right.dtype.text}: cast one of them first")
     return _make(op, (left, right), DType.BOOL if op in _PREDICATES else dtype)
+
+
+def call(function: LinkedFunction, *arguments: Expr) -> Expr:
+    """What a compiled function gives. TypeError for arguments of other types than it takes."""
+    if tuple(argument.dtype for argument in arguments) != function.arguments:
+        given, wanted = (", ".join(d.text for d in row) for row in ([a.dtype for a in arguments], function.arguments))
+        raise TypeError(f"{function.name} of ({given}): it takes ({wanted})")
+    return _make("call", arguments, function.result, function)
 
 
 NEAREST_LIMIT = 2.0**21
@@ -394,6 +403,8 @@ def evaluate(root: Expr, arrays: Sequence[np.ndarray], shape: Sequence[int] = ()
             values[node] = arguments[0].astype(node.dtype.numpy).astype(_computed(node.dtype), copy=False)
         elif node.op == "where":
             values[node] = np.where(*arguments)
+        elif node.op == "call":
+            raise TypeError(f"{node.value.name} is compiled for kernels alone: NumPy cannot call it")
         else:
             values[node] = (UNARY if len(arguments) == 1 else BINARY)[node.op](*arguments)
     return values[root].astype(root.dtype.numpy, copy=False)
@@ -414,4 +425,5 @@ def text(root: Expr) -> str:
         return f"index({root.value})"
     if root.op == "cast":
         return f"{root.dtype.text}({text(root.arguments[0])})"
-    return f"{root.op}({', '.join(map(text, root.arguments))})"
+    name = root.value.name if root.op == "call" else root.op
+    return f"{name}({', '.join(map(text, root.arguments))})"

@@ -63,6 +63,7 @@ _COSTS = {"exp": 10, "log": 12, "erf": 16, "tanh": 14, "sigmoid": 14, "pow": 50,
 _COSTS |= {"silu": 15, "gelu": 19, "gelu_tanh": 19, "softplus": 24, "mish": 18, "expm1": 14, "elu": 14, "log1p": 16}
 _COSTS |= {"sin": 20, "cos": 20, "tan": 20, "asin": 16, "acos": 16, "atan": 16}
 _COSTS |= {"sinh": 20, "cosh": 14, "asinh": 32, "acosh": 28, "atanh": 24}
+_COSTS |= {"call": 40}
 _FREE = ("operand", "constant", "index", "cast")
 
 

@@ -27,6 +27,8 @@ class _Module(ir.Module):
     def __init__(self, target: Target, settled: bool = False) -> None:
         super().__init__(triple_of(target), settled)
         self.target = target
+        self.linked: dict[str, str] = {}
+        """Modules in LLVM's text that define functions which this one calls, by the functions' names."""
         self.stages: dict[tuple[Callable[..., Any], types.Type, int], ir.Function] = {}
         """The functions of stages by what they are made of (`Epilogue`)."""
 
@@ -43,7 +45,13 @@ def emit_module(kernel: Kernel, symbol: str, target: Target, settled: bool = Fal
     code = Code(ir.IRBuilder(function.append_basic_block()), (buffers, sizes, scratch))
     kernel(code, code.integer(begin), code.integer(end))
     code.builder.ret_void()
-    return llvm.parse_assembly(str(module))
+    made = llvm.parse_assembly(str(module))
+    for name, text in module.linked.items():
+        other = llvm.parse_assembly(text)
+        other.triple = made.triple
+        made.link_in(other)
+        made.get_function(name).linkage = "internal"
+    return made
 
 
 def triple_of(target: Target) -> str:

@@ -5,11 +5,11 @@ They work lane by lane on `Traced` values, as those of `trace` do, and mean what
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.division import emit_division, emit_modulo, emit_remainder
-from jitonnx.kernels.language.llvm import CONTRACTED, arithmetic, float_to_integer, llvm_intrinsic
+from jitonnx.kernels.language.llvm import CONTRACTED, arithmetic, declared, float_to_integer, llvm_intrinsic
 from jitonnx.kernels.language.trace import Traced, absolute, isnan, select
 
 LINE_BYTES = 64
@@ -101,6 +101,36 @@ def _converted(builder: ir.IRBuilder, value: ir.Value, old: types.Type, new: typ
     if new.bitwidth < old.bitwidth:
         return builder.trunc(value, to)
     return builder.sext(value, to) if signed else builder.zext(value, to)
+
+
+def each_lane(symbol: str, text: str, result: types.Type, arguments: Sequence[Traced]) -> Traced:
+    """What a C function of numbers gives, lane by lane. text: of the LLVM module that defines it.
+
+    C passes truth values as bytes.
+    """
+    builder, lanes = arguments[0].builder, arguments[0].lanes
+    builder.module.linked[symbol] = text
+    kinds = [_BYTE if isinstance(x.element, types.Boolean) else x.element.llvm for x in arguments]
+    given = _BYTE if isinstance(result, types.Boolean) else result.llvm
+    function = declared(builder, symbol, given, kinds)
+
+    def called(numbers: Sequence[ir.Value]) -> ir.Value:
+        pairs = zip(numbers, arguments, strict=True)
+        passed = [builder.zext(n, _BYTE) if isinstance(x.element, types.Boolean) else n for n, x in pairs]
+        value = builder.call_pure(function, passed)
+        return builder.icmp_unsigned("!=", value, _BYTE(0)) if isinstance(result, types.Boolean) else value
+
+    if not lanes:
+        return Traced(builder, result, called([x.value for x in arguments]))
+    vector: ir.Value = ir.Constant(ir.VectorType(result.llvm, lanes), ir.Undefined)
+    for lane in range(lanes):
+        place = ir.IntType(32)(lane)
+        one = called([builder.extract_element(x.value, place) for x in arguments])
+        vector = builder.insert_element(vector, one, place)
+    return Traced(builder, result, vector)
+
+
+_BYTE = ir.IntType(8)
 
 
 def reduce_add(x: Traced) -> Traced:
