@@ -42,13 +42,14 @@ Sizes: TypeAlias = Any
 
 
 class _Place:
-    """What a declaration says of a name besides it. count: how many places it takes; None: one, which is no tuple."""
+    """What a declaration says of a name besides it. count: how many places it takes; None: one, which is no tuple;
+    _ALL: those that are left."""
 
     def __init__(self, count: int | None = None, fill: object = None, result: bool = False) -> None:
         self.count, self.fill, self.result = count, fill, result
 
 
-_ONE = _Place()
+_ONE, _ALL = _Place(), -1
 
 
 def result() -> Any:
@@ -56,31 +57,38 @@ def result() -> Any:
     return _Place(result=True)
 
 
-def each(count: int, fill: object = None) -> Any:
+def each(count: int, fill: object = None, result: bool = False) -> Any:
     """Declares `count` places under one name, a tuple; fewer values are followed by `fill` if that is given."""
-    return _Place(count, fill)
+    return _Place(count, fill, result)
+
+
+def rest() -> Any:
+    """Declares the last name as a tuple of all values that are left, however many."""
+    return _Place(_ALL)
 
 
 _Record = TypeVar("_Record", bound="Arguments")
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(result, each))
+@dataclass_transform(kw_only_default=True, field_specifiers=(result, each, rest))
 class Arguments(tuple[Any, ...]):
     """A tuple of arguments whose places have names."""
 
     WIDTH: ClassVar[int] = 0
-    """How many values there are."""
+    """How many values there are, but for `rest`."""
+    _open: ClassVar[bool] = False
     _places: ClassVar[dict[str, tuple[int, _Place]]] = {}
     """Of each name: where it begins."""
 
     def __init_subclass__(cls) -> None:
         at, cls._places = cls.WIDTH, dict(cls._places)
         for name in cls.__annotations__:
-            kind = cls.__dict__.get(name, _ONE)
-            where = at if kind.count is None else slice(at, at + kind.count)
+            kind = cls.__dict__.get(name) or _ONE
+            count = 1 if kind.count is None else max(kind.count, 0)
+            where = at if kind.count is None else slice(at, None if kind.count == _ALL else at + count)
             setattr(cls, name, property(itemgetter(where)))
-            cls._places[name] = at, kind
-            at += 1 if kind.count is None else kind.count
+            cls._places[name], cls._open = (at, kind), kind.count == _ALL
+            at += count
         cls.WIDTH = at
 
     if not TYPE_CHECKING:
@@ -92,7 +100,7 @@ class Arguments(tuple[Any, ...]):
     def make(cls: type[_Record], values: Iterable[Any]) -> _Record:
         """The record of values in order."""
         record = tuple.__new__(cls, values)
-        if len(record) != cls.WIDTH:
+        if len(record) != cls.WIDTH and not (cls._open and len(record) > cls.WIDTH):
             raise TypeError(f"Bug: {cls.__name__} has {cls.WIDTH} values, and not {len(record)}")
         return record
 
@@ -114,6 +122,9 @@ class Arguments(tuple[Any, ...]):
                 flat.append(given[name])
                 continue
             some: Sequence[Any] = given[name]
+            if kind.count == _ALL:
+                flat += some
+                continue
             if len(some) > kind.count or (kind.fill is None and len(some) < kind.count):
                 raise TypeError(f"Bug: {cls.__name__}.{name} has {kind.count} values, and not {len(some)}")
             flat += [*some, *[kind.fill] * (kind.count - len(some))]
@@ -131,20 +142,31 @@ class Arguments(tuple[Any, ...]):
         return cls._places[name][0]
 
     @classmethod
+    def has(cls, name: str) -> bool:
+        """Whether the record has the name."""
+        return name in cls._places
+
+    @classmethod
     def results(cls) -> list[int]:
         """The places of buffers that the kernel writes."""
-        return [at for at, kind in cls._places.values() if kind.result]
+        places = cls._places.values()
+        return [at + number for at, kind in places if kind.result for number in range(kind.count or 1)]
 
     @classmethod
     def names(cls) -> list[str]:
-        """A name for each place: those of several, with their number."""
+        """A name for each place but those of `rest`: those of several, with their number."""
         return [
             name if kind.count is None else f"{name}[{number}]"
             for name, (_, kind) in cls._places.items()
-            for number in range(1 if kind.count is None else kind.count)
+            for number in range(1 if kind.count is None else max(kind.count, 0))
         ]
 
 
 def by_name(names: str, values: Iterable[Any]) -> dict[str, Any]:
     """Values by the names of a text: `**by_name("x_row x_pixel", x.strides[1:])` gives them to a record."""
     return dict(zip(names.split(), values, strict=True))
+
+
+def record(name: str, base: type[Arguments] = Arguments, **places: Any) -> type[Arguments]:
+    """A class of records whose numbers of places only a spec tells: `record("Buffers", inputs=each(3))`."""
+    return type(name, (base,), {**places, "__annotations__": dict.fromkeys(places, "Any")})

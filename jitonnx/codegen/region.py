@@ -12,6 +12,8 @@ For `maximum(x0 + x1, 0)` with x0 dense and x1 broadcast along rows (two loops):
 
 from __future__ import annotations
 
+from typing import Any
+
 from jitonnx.codegen.expression import ELEMENTS, emit_expr
 from jitonnx.computation import expr as e
 from jitonnx.ir.dtypes import HALVES
@@ -40,15 +42,16 @@ class _Region:
         self.code, self.spec, self.lanes = code, spec, lanes
         operands = (*spec.inputs, *spec.outputs)
         self.pointers = [code.buffer(number, ELEMENTS[dtype]) for number, (dtype, _) in enumerate(operands)]
-        self.steps = [code.size(spec.rank * (2 + number) - 1) for number in range(len(operands))]
+        self.size: Any = code.sizes(spec.SIZES)
+        self.steps = self.size.strides[spec.rank - 1 :: spec.rank]
         """How far apart an operand's elements are along a row."""
         used = set().union(*(e.operands(root) for root in spec.exprs))
         self.read = [(number, movement) for number, (_, movement) in enumerate(spec.inputs) if number in used]
 
     def emit(self, begin: Traced, end: Traced) -> None:
-        code, spec, cut = self.code, self.spec, self.spec.first_cut
-        columns = code.size(spec.rank - 1)
-        rows_each, columns_each, pieces, rows = (code.size(cut + number) for number in range(4))
+        code, spec, size = self.code, self.spec, self.size
+        columns, rows = size.extents[-1], size.rows
+        rows_each, columns_each, pieces = size.rows_each, size.columns_each, size.pieces
         with code.loop(end, begin) as task:
             first_row, first_column = task / pieces * rows_each, remainder(task, pieces) * columns_each
             last_column = smaller(columns, first_column + columns_each)
@@ -62,13 +65,14 @@ class _Region:
         code, spec, lanes = self.code, self.spec, self.lanes
         place, rest = {}, row
         for loop in reversed(range(spec.rank - 1)):
-            place[loop] = remainder(rest, code.size(loop)) if loop else rest
-            rest = rest / code.size(loop) if loop else rest
+            extent = self.size.extents[loop]
+            place[loop] = remainder(rest, extent) if loop else rest
+            rest = rest / extent if loop else rest
         pointers = []
         for number, pointer in enumerate(self.pointers):
             offset = code.integer(0)
             for loop, coordinate in sorted(place.items()):
-                offset = offset + coordinate * code.size(spec.rank * (1 + number) + loop)
+                offset = offset + coordinate * self.size.strides[spec.rank * number + loop]
             pointers.append(pointer.at(offset))
         spread = {
             number: pointers[number].load(0).spread(lanes) for number, movement in self.read if movement == BROADCAST

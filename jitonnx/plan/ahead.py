@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import field, replace
 
 from jitonnx.ir.dims import concrete
-from jitonnx.kernels.gemm.spec import GemmSpec
+from jitonnx.kernels.gemm.spec import GemmGiven, GemmSpec
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.tensor import Tensor
 from jitonnx.records import dataclass
@@ -91,7 +91,8 @@ def _bytes_read_once(call: KernelCall) -> int:
     """Of packed constant weights that a product of few rows reads; 0 for any other call."""
     if not isinstance(call.spec, GemmSpec) or not call.spec.b_packed:
         return 0
-    rows, b = concrete(call.sizes[0]), call.tensors[1].buffer
+    assert isinstance(call.sizes, GemmGiven)
+    rows, b = concrete(call.sizes.m), call.tensors[1].buffer
     size = concrete(b.bytes)
     if rows is None or rows > _FEW_ROWS or size is None or b.space != "constant":
         return 0
@@ -103,8 +104,10 @@ def _carrier(call: KernelCall) -> _Carrier | None:
     spec = call.spec
     if not isinstance(spec, GemmSpec) or not spec.b_packed or spec.itemsize != 4:
         return None
-    m, n, k, outer, inner = map(concrete, call.sizes[:5])
-    if m is None or n is None or k is None or (outer, inner) != (1, 1) or m < _MANY_ROWS:
+    sizes = call.sizes
+    assert isinstance(sizes, GemmGiven)
+    m, n, k = concrete(sizes.m), concrete(sizes.n), concrete(sizes.k)
+    if m is None or n is None or k is None or (sizes.outer, sizes.inner) != (1, 1) or m < _MANY_ROWS:
         return None
     task_rows, _ = spec.blocks(m, n, k, 1)
     tiles = min(m, task_rows) // spec.rows[0]  # of a strip; unless paced, the first few ask for its next panel

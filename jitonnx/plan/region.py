@@ -8,12 +8,12 @@ loop. The innermost loop is done in vectors.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from jitonnx.computation import expr as e
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
-from jitonnx.kernels.region.spec import LoopsSpec
+from jitonnx.kernels.region.spec import LoopsSpec, loops_buffers, loops_sizes
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.tensor import Tensor, broadcast_to
@@ -45,17 +45,20 @@ class RegionSpec(KernelSpec):
         return LoopsSpec(self.rank, itemsizes, sum(cost(expr) for expr in self.exprs))
 
     @property
-    def first_cut(self) -> int:
-        """Position in `sizes` of what `complete` appends."""
-        return self.plain.first_cut
+    def BUFFERS(self) -> Any:  # type: ignore[override]
+        return loops_buffers(len(self.inputs), len(self.outputs))
 
-    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
+    @property
+    def SIZES(self) -> Any:  # type: ignore[override]
+        return loops_sizes(self.rank, len(self.inputs) + len(self.outputs))
+
+    def complete(self, sizes: Any) -> Any:
         return self.plain.complete(sizes)
 
-    def tasks(self, sizes: Sequence[int]) -> int:
+    def tasks(self, sizes: Any) -> int:
         return self.plain.tasks(sizes)
 
-    def work(self, sizes: Sequence[int]) -> Work:
+    def work(self, sizes: Any) -> Work:
         return self.plain.work(sizes)
 
 
@@ -106,10 +109,12 @@ def region_call(
         exprs=tuple(exprs),
         streams=streams and _can_stream(outputs, loops[-1]),
     )
-    sizes: list[DimLike] = [extent for _, extent, _ in loops]
-    for number in range(len(tensors)):
-        sizes.extend(strides[number] for _, _, strides in loops)
-    return KernelCall(spec, tensors, sizes, len(outputs), len(inputs), label=label, origin=tuple(origin), reason=reason)
+    sizes = spec.SIZES.base()(
+        extents=[extent for _, extent, _ in loops],
+        strides=[strides[number] for number in range(len(tensors)) for _, _, strides in loops],
+    )
+    buffers = spec.BUFFERS(inputs=tensors[: len(inputs)], outputs=tensors[len(inputs) :])
+    return KernelCall.of(spec, buffers, sizes, label=label, origin=tuple(origin), reason=reason)
 
 
 _STREAMED_BYTES = 1024

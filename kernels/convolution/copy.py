@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK
-from jitonnx.kernels.convolution.sizes import DirectSizes
+from jitonnx.kernels.convolution.sizes import Direct
 from jitonnx.kernels.convolution.spec import DirectSpec
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Pointer, larger, remainder, smaller
@@ -18,7 +18,7 @@ from jitonnx.kernels.transpose.tiles import copy_transposed
 
 
 def emit_copy_rows(
-    sizes: DirectSizes,
+    sizes: Direct,
     spec: DirectSpec,
     x: Pointer,
     rows: Pointer,
@@ -35,9 +35,9 @@ def emit_copy_rows(
     sizes.code.subroutine(
         "copy_rows",
         [x, rows, channels, *inputs, *outputs, phase],
-        lambda code, x, rows, channels, first, end, start, stop, phase: _Copy(
-            DirectSizes(code, phase), spec, channels
-        ).emit(x, rows, (first, end), (start, stop)),
+        lambda code, x, rows, channels, first, end, start, stop, phase: _Copy(Direct(code, phase), spec, channels).emit(
+            x, rows, (first, end), (start, stop)
+        ),
         inline=False,
     )
 
@@ -45,7 +45,7 @@ def emit_copy_rows(
 class _Copy:
     """Emits the copy in a function of its own."""
 
-    def __init__(self, sizes: DirectSizes, spec: DirectSpec, channels: Traced) -> None:
+    def __init__(self, sizes: Direct, spec: DirectSpec, channels: Traced) -> None:
         self.sizes, self.code, self.spec, self.channels = sizes, sizes.code, spec, channels
 
     def emit(self, x: Pointer, rows: Pointer, inputs: tuple[Traced, Traced], outputs: tuple[Traced, Traced]) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from math import prod
 
-from jitonnx.kernels.convolution.spec import PART_CHANNELS, DepthwiseSpec
+from jitonnx.kernels.convolution.problem import ConvolutionBuffers
+from jitonnx.kernels.convolution.spec import PART_CHANNELS, DepthwiseSizes, DepthwiseSpec
 from jitonnx.kernels.convolution.taps import readers
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer, Variable, larger, remainder, smaller
@@ -37,7 +38,7 @@ class _Depthwise:
 
     def __init__(self, code: Code, spec: DepthwiseSpec, lanes: int, epilogue: Epilogue) -> None:
         self.code, self.spec, self.lanes, self.epilogue = code, spec, lanes, epilogue
-        self.size = {name: code.size(number) for number, name in enumerate((*spec.SIZES, "row_block", "parts"))}
+        self.size = code.sizes(DepthwiseSizes)
         self.row_users, self.column_users = (
             readers(outputs, step * stride, taps, dilation)
             for outputs, step, stride, taps, dilation in zip(
@@ -51,15 +52,15 @@ class _Depthwise:
 
     def emit(self, begin: Traced, end: Traced) -> None:
         code, size, (step, _) = self.code, self.size, self.spec.steps
-        blocks = (size["out_height"] + size["row_block"] - 1) / size["row_block"]
+        blocks = (size.out_height + size.row_block - 1) / size.row_block
         with code.loop(end, begin) as task:
-            above, start = task / blocks, remainder(task, blocks) * size["row_block"]
-            image, part = above / size["parts"], remainder(above, size["parts"])
-            stop = smaller(start + size["row_block"], size["out_height"])
-            last = part + 1 >= size["parts"]
-            channels = part * PART_CHANNELS, select(last, size["channels"], (part + 1) * PART_CHANNELS)
-            x = code.buffer(0, types.float32).at(image * size["x_image"])
-            y = code.buffer(2, types.float32).at(image * size["y_image"])
+            above, start = task / blocks, remainder(task, blocks) * size.row_block
+            image, part = above / size.parts, remainder(above, size.parts)
+            stop = smaller(start + size.row_block, size.out_height)
+            last = part + 1 >= size.parts
+            channels = part * PART_CHANNELS, select(last, size.channels, (part + 1) * PART_CHANNELS)
+            buffers = code.buffers(ConvolutionBuffers, types.float32)
+            x, y = buffers.x.at(image * size.x_image), buffers.y.at(image * size.y_image)
             tiles = code.loop(stop, start, self.spec.rows * step)
             with tiles as first, code.loop(step) as phase, code.when(first + phase < stop):
                 self._rows(x, y, image, (first + phase, stop), channels)
@@ -69,17 +70,17 @@ class _Depthwise:
     ) -> None:
         """The output rows of a tile, from rows[0] on, those below rows[1]: for each block of `channels` all tiles."""
         code, size, spec, (_, step) = self.code, self.size, self.spec, self.spec.steps
-        weights = code.buffer(1, types.float32)
+        weights = code.buffers(ConvolutionBuffers, types.float32).w
         block, width = _BLOCK_VECTORS * self.lanes, self.spec.pixels * step
         with code.loop(channels[1], channels[0], block) as first_channel:
             end = smaller(first_channel + block, channels[1])
-            with code.loop(size["out_width"], step=width) as start_column, code.loop(step) as phase:
+            with code.loop(size.out_width, step=width) as start_column, code.loop(step) as phase:
                 # Where neighbours make a tile, the last one stands back, over the one before, to be a whole one.
                 column = start_column + phase
                 if step == 1:
-                    column = larger(smaller(start_column, size["out_width"] - spec.pixels), 0)
-                with code.when(column < size["out_width"]), code.loop(end, first_channel, self.lanes) as start:
-                    channel = larger(smaller(start, size["channels"] - self.lanes), 0)
+                    column = larger(smaller(start_column, size.out_width - spec.pixels), 0)
+                with code.when(column < size.out_width), code.loop(end, first_channel, self.lanes) as start:
+                    channel = larger(smaller(start, size.channels - self.lanes), 0)
                     self._tile((x.at(channel), weights.at(channel), y.at(channel)), image, rows, column, channel)
 
     def _tile(
@@ -92,31 +93,31 @@ class _Depthwise:
     ) -> None:
         code, size, spec, (row_step, step) = self.code, self.size, self.spec, self.spec.steps
         x, w, y = pointers
-        live = size["channels"] - channel
-        top = rows[0] * spec.strides[0] - size["pad_top"]
-        column = out_column * spec.strides[1] - size["pad_left"]
+        live = size.channels - channel
+        top = rows[0] * spec.strides[0] - size.pad_top
+        column = out_column * spec.strides[1] - size.pad_left
         sums = [
             [code.variable(code.number(types.float32, 0, self.lanes)) for _ in range(spec.pixels)]
             for _ in range(spec.rows)
         ]
-        y = y.at(rows[0] * size["y_row"] + out_column * size["y_pixel"])
-        pixel = size["y_pixel"] * step
+        y = y.at(rows[0] * size.y_row + out_column * size.y_pixel)
+        pixel = size.y_pixel * step
         for row in range(spec.rows):
             emit_prefetch_result(
-                code.builder, y.at(size["y_row"] * (row * row_step)).value, pixel.value, (spec.pixels, self.lanes)
+                code.builder, y.at(size.y_row * (row * row_step)).value, pixel.value, (spec.pixels, self.lanes)
             )
-        x = x.at(top * size["x_row"] + column * size["x_pixel"])
+        x = x.at(top * size.x_row + column * size.x_pixel)
         self._prefetch_below(x)
         self._add(sums, x, w, top, column, live)
-        count = (size["out_width"] - out_column + (step - 1)) / code.integer(step)
+        count = (size.out_width - out_column + (step - 1)) / code.integer(step)
         for row in range(spec.rows):
             out_row = rows[0] + row * row_step
             with code.when(out_row < rows[1]):
                 emit_finish(
                     *(code, self.epilogue, (spec.pixels, 1)),
-                    *([value.get().value for value in sums[row]], y.at(size["y_row"] * (row * row_step)).value),
+                    *([value.get().value for value in sums[row]], y.at(size.y_row * (row * row_step)).value),
                     *(pixel.value, live.value),
-                    (image, out_row * size["out_width"] + out_column, channel),
+                    (image, out_row * size.out_width + out_column, channel),
                     *(count.value, code.integer(step).value),
                 )
 
@@ -128,10 +129,10 @@ class _Depthwise:
         """
         size, spec = self.size, self.spec
         below = max(self.row_users) + 1
-        with self.code.when(size["height"] * size["x_row"] > _NEAR_ELEMENTS):
+        with self.code.when(size.height * size.x_row > _NEAR_ELEMENTS):
             for row in range(below, below + spec.rows * spec.strides[0]):
                 for column in range(spec.pixels * spec.strides[1]):
-                    where = x.at(size["x_row"] * row + size["x_pixel"] * (column * spec.steps[1]))
+                    where = x.at(size.x_row * row + size.x_pixel * (column * spec.steps[1]))
                     emit_prefetch(self.code.builder, where.value)
 
     def _add(
@@ -140,13 +141,13 @@ class _Depthwise:
         """All products of a tile. Inputs beside the image are read as zeros, by masks, or left out, by branches, where
         they are many (dilation) or each stands for few products (single rows); tiles that have none do neither."""
         code, size = self.code, self.size
-        inside = (column >= 0) & (column + max(self.column_users) < size["width"]) & (live >= self.lanes)
+        inside = (column >= 0) & (column + max(self.column_users) < size.width) & (live >= self.lanes)
         with code.either(inside) as (whole, edge):
             with whole:
                 self._add_rows(sums, x, w, top, None, dict.fromkeys(self.column_users))
             with edge:
                 places = {at: column + at for at in self.column_users}
-                within = {at: (place >= 0) & (place < size["width"]) for at, place in places.items()}
+                within = {at: (place >= 0) & (place < size.width) for at, place in places.items()}
                 self._add_rows(sums, x, w, top, code.live(live, self.lanes), within)
 
     def _add_rows(
@@ -163,21 +164,21 @@ class _Depthwise:
         dilation = self.spec.dilations[0]
 
         def weights(tap: Traced | int) -> list[Traced]:
-            row = w.at(size["channels"] * tap * width)
-            return [row.load(size["channels"] * i, self.lanes, live) for i in range(width)]
+            row = w.at(size.channels * tap * width)
+            return [row.load(size.channels * i, self.lanes, live) for i in range(width)]
 
         if self.spec.rows == 1:
             first = larger(dilation - 1 - top, 0) / dilation
-            last = smaller(larger(size["height"] - top + (dilation - 1), 0) / dilation, height)
+            last = smaller(larger(size.height - top + (dilation - 1), 0) / dilation, height)
             with code.loop(last, first) as tap:
-                self._add_row(sums[:1], x.at(size["x_row"] * tap * dilation), [weights(tap)], live, within)
+                self._add_row(sums[:1], x.at(size.x_row * tap * dilation), [weights(tap)], live, within)
             return
         held = [weights(tap) for tap in range(height)] if self.holds_weights else []
         for row, users in sorted(self.row_users.items()):
-            with code.when((top + row >= 0) & (top + row < size["height"])):
+            with code.when((top + row >= 0) & (top + row < size.height)):
                 outputs = [sums[out_row] for out_row, _ in users]
                 taps = [held[tap] if held else weights(tap) for _, tap in users]
-                self._add_row(outputs, x.at(size["x_row"] * row), taps, live, within)
+                self._add_row(outputs, x.at(size.x_row * row), taps, live, within)
 
     def _add_row(
         self,
@@ -200,7 +201,7 @@ class _Depthwise:
             elif condition is not None and live is not None:
                 mask = Mask(code.builder.select(condition.value, live.value, live.value.type(None)))
             with skip:
-                value = x.load(self.size["x_pixel"] * column, self.lanes, mask)
+                value = x.load(self.size.x_pixel * column, self.lanes, mask)
                 for row_sums, row_weights in zip(sums, weights, strict=True):
                     for pixel, tap in self.column_users[column]:
                         row_sums[pixel].set(fma(value, row_weights[tap], row_sums[pixel].get()))

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from jitonnx.kernels.convolution import depthwise, planes, winograd
 from jitonnx.kernels.convolution.copy import emit_copy_rows
-from jitonnx.kernels.convolution.problem import Problem
-from jitonnx.kernels.convolution.sizes import DirectSizes
+from jitonnx.kernels.convolution.problem import ConvolutionBuffers, Problem
+from jitonnx.kernels.convolution.sizes import Direct
 from jitonnx.kernels.convolution.spec import DepthwisePlanesSpec, DepthwiseSpec, DirectSpec, GroupedSpec, WinogradSpec
 from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.code import Code, Kernel, Pointer, larger, remainder, smaller
@@ -59,11 +59,11 @@ class _Direct:
 
     def __init__(self, code: Code, spec: DirectSpec, epilogue: Epilogue) -> None:
         self.code, self.spec, self.epilogue = code, spec, epilogue
-        self.x, self.w, self.y = (code.buffer(number, types.float32) for number in range(3))
+        self.x, self.w, self.y = code.buffers(ConvolutionBuffers, types.float32)
         self.scratch = code.scratch(types.float32)
 
     def emit(self, begin: Traced, end: Traced) -> None:
-        held, sizes = self.code.variable(self.code.integer(-1)), DirectSizes(self.code, 0)
+        held, sizes = self.code.variable(self.code.integer(-1)), Direct(self.code, 0)
         if self.spec.layout != "blocked":
             self._list_places(sizes)
         with self.code.loop(end, begin) as task:
@@ -81,7 +81,7 @@ class _Direct:
                 emit_copy_rows(sizes, self.spec, source, self.scratch, own, (first, end_row), (start, stop))
             self._task(sizes, strip, image, group, (first, start, stop))
 
-    def _list_places(self, sizes: DirectSizes) -> None:
+    def _list_places(self, sizes: Direct) -> None:
         """Where the inputs of a pixel lie, in the order of the weights, from its first one on."""
         code, depth = self.code, sizes.depth
         places = _places_list(sizes)
@@ -89,14 +89,14 @@ class _Direct:
             place = row_tap * sizes.row_dilation * sizes.row_pitch + part * sizes.block_pitch + i * self.spec.tap_step
             places.store(row_tap * sizes.total_depth + part * depth + i, place)
 
-    def _input_rows(self, sizes: DirectSizes, start: Traced, stop: Traced) -> tuple[Traced, Traced]:
+    def _input_rows(self, sizes: Direct, start: Traced, stop: Traced) -> tuple[Traced, Traced]:
         """(first, end) of the input rows that outputs start … stop - 1 read: in the image, unless tiles span rows."""
         first = sizes.rows_first + start * sizes.rows_step
         end = sizes.rows_first + (stop - 1) * sizes.rows_step + sizes.rows_reach
         return (first, end) if self.spec.spans_rows else (larger(first, 0), smaller(end, sizes.height))
 
     def _task(
-        self, sizes: DirectSizes, strip: Traced, image: Traced, group: Traced, rows: tuple[Traced, Traced, Traced]
+        self, sizes: Direct, strip: Traced, image: Traced, group: Traced, rows: tuple[Traced, Traced, Traced]
     ) -> None:
         first, start, stop = rows
         block, (_, across) = self.spec.block, self.spec.phases
@@ -110,7 +110,7 @@ class _Direct:
             source = data.at(number * block) if isinstance(self.spec, GroupedSpec) else data
             y = self.y.at(image * sizes.y_image + column * sizes.y_channel)
             place, panel = (image, column, live), group * sizes.output_blocks + number
-            of_row = DirectSizes(self.code, 0 if self.spec.phases == (1, 1) else down * across)
+            of_row = Direct(self.code, 0 if self.spec.phases == (1, 1) else down * across)
             row_range = (start, smaller(stop, of_row.out_rows))
             if self.spec.y_planes:
                 self._planes(of_row, (source, panel, y), place, row_range)
@@ -123,22 +123,22 @@ class _Direct:
                     self._tiles(phase, pointers, pitches, place, row_range, columns)
 
     @contextmanager
-    def _columns(self, of_row: DirectSizes) -> Iterator[DirectSizes]:
+    def _columns(self, of_row: Direct) -> Iterator[Direct]:
         """The sizes of each phase along the columns, given those of the first one."""
         if self.spec.phases == (1, 1):
             yield of_row
             return
         with self.code.loop(self.spec.phases[1]) as across:
-            yield DirectSizes(self.code, of_row.phase + across)
+            yield Direct(self.code, of_row.phase + across)
 
-    def _panel(self, phase: DirectSizes, number: Traced) -> Pointer:
+    def _panel(self, phase: Direct, number: Traced) -> Pointer:
         """The packed weights of output block `number` of all groups."""
         products = phase.total_depth * phase.row_taps * phase.column_taps * self.spec.block
         return self.w.at(phase.weights + number * products)
 
     def _planes(
         self,
-        of_row: DirectSizes,
+        of_row: Direct,
         operands: tuple[Pointer, Traced, Pointer],
         place: tuple[Traced, Traced, Traced],
         rows: _Range,
@@ -160,7 +160,7 @@ class _Direct:
             self._write_planes(stage, target, place[2], (piece[1] - piece[0], end - first), row_step)
 
     @contextmanager
-    def _pieces(self, sizes: DirectSizes, start: Traced, stop: Traced) -> Iterator[tuple[_Range, _Range]]:
+    def _pieces(self, sizes: Direct, start: Traced, stop: Traced) -> Iterator[tuple[_Range, _Range]]:
         """The rows start … stop - 1 and the columns of all phases in pieces that scratch memory has room for; the last
         columns may be more than there are."""
         code, across = self.code, self.spec.phases[1]
@@ -182,7 +182,7 @@ class _Direct:
         ) -> None:
             dense = row_step.equals(width)  # then all rows are one
             count, width = select(dense, code.integer(1), height), select(dense, height * width, width)
-            channel_step = code.size(Problem._fields.index("y_channel"))
+            channel_step = code.size(Problem.place("y_channel"))
             with code.loop(count) as row:
                 copy_transposed(
                     code,
@@ -194,7 +194,7 @@ class _Direct:
 
     def _tiles(
         self,
-        sizes: DirectSizes,
+        sizes: Direct,
         pointers: tuple[Pointer, Pointer, Pointer, Pointer],
         pitches: tuple[Traced, Traced],
         place: tuple[Traced, Traced, Traced],
@@ -233,7 +233,7 @@ class _Direct:
 
     def _rows_of_tiles(
         self,
-        sizes: DirectSizes,
+        sizes: Direct,
         tile_rows: int,
         pointers: tuple[Pointer, Pointer, Pointer, Pointer],
         pitches: tuple[Traced, Traced],
@@ -251,7 +251,7 @@ class _Direct:
 
         def body(code: Code, *values: Any) -> None:
             *arguments, phase = values
-            phase_sizes = DirectSizes(code, 0 if constant_phase else phase)
+            phase_sizes = Direct(code, 0 if constant_phase else phase)
             if isinstance(self.spec, GroupedSpec):
                 _GroupedTile(phase_sizes, self.spec, self.epilogue, tile_rows).emit(*arguments)
             else:
@@ -269,7 +269,7 @@ class _Direct:
             code.subroutine(f"tile.{tile_rows}", arguments, body, inline=False)
 
 
-def _places_list(sizes: DirectSizes) -> Pointer:
+def _places_list(sizes: Direct) -> Pointer:
     """The list of a pixel's inputs."""
     return sizes.code.scratch(types.float32).at(sizes.places).to(types.int64)
 
@@ -296,7 +296,7 @@ class _Weights(NamedTuple):
 class _Tile:
     """Emits one tile: `tile_rows` output rows of `pixels` pixels by one block of channels."""
 
-    def __init__(self, sizes: DirectSizes, spec: DirectSpec, epilogue: Epilogue, tile_rows: int) -> None:
+    def __init__(self, sizes: Direct, spec: DirectSpec, epilogue: Epilogue, tile_rows: int) -> None:
         self.sizes, self.code, self.spec, self.epilogue, self.tile_rows = sizes, sizes.code, spec, epilogue, tile_rows
 
     def emit(

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from jitonnx.kernels.convolution.spec import DepthwisePlanesSpec
+from jitonnx.kernels.convolution.problem import ConvolutionBuffers
+from jitonnx.kernels.convolution.spec import DepthwisePlanesSizes, DepthwisePlanesSpec
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer, Variable, larger, shuffled, smaller
 from jitonnx.kernels.language.epilogue import Epilogue, Stage
@@ -31,18 +32,17 @@ def build(spec: DepthwisePlanesSpec, lanes: int, epilogue: Stage | None = None) 
 
 
 def _emit(code: Code, spec: DepthwisePlanesSpec, lanes: int, epilogue: Epilogue, begin: Traced, end: Traced) -> None:
-    size = {name: code.size(number) for number, name in enumerate((*spec.SIZES, "row_block"))}
-    width = size["out_width"]
+    size = code.sizes(DepthwisePlanesSizes)
+    width = size.out_width
     whole = _Tile(code, spec, size, epilogue, lanes, spec.holds_weights(code.target.vector_registers))
     # Where many taps make it worthwhile, and the CPU takes half of the time for it, half a vector ends a row.
     half = None if whole.holds_weights or not spec.halves(lanes) else replace(whole, lanes=lanes // 2)
-    with each_block_of_rows(code, begin, end, size["out_height"], size["row_block"], size["channels"]) as rows:
+    with each_block_of_rows(code, begin, end, size.out_height, size.row_block, size.channels) as rows:
         place = (rows.image, rows.channel)
-        x, y = (
-            code.buffer(number, types.float32).at(place[0] * size[f"{name}_image"] + place[1] * size[f"{name}_channel"])
-            for number, name in ((0, "x"), (2, "y"))
-        )
-        weights = whole.weights(code.buffer(1, types.float32).at(rows.channel * (spec.kernel[0] * spec.kernel[1])))
+        x, weights, y = code.buffers(ConvolutionBuffers, types.float32)
+        x = x.at(rows.image * size.x_image + rows.channel * size.x_channel)
+        y = y.at(rows.image * size.y_image + rows.channel * size.y_channel)
+        weights = whole.weights(weights.at(rows.channel * (spec.kernel[0] * spec.kernel[1])))
         with code.loop(rows.stop, rows.start, spec.rows) as row, code.loop(width, step=lanes) as column:
             operands = (x, weights, y, (row, rows.stop), column, place)
             if half is None:
@@ -61,7 +61,7 @@ class _Tile:
 
     code: Code
     spec: DepthwisePlanesSpec
-    size: dict[str, Traced]
+    size: DepthwisePlanesSizes
     epilogue: Epilogue
     lanes: int
     """Pixels of the tile, those of the epilogue's vectors or half as many."""
@@ -95,15 +95,15 @@ class _Tile:
         plane: tuple[Traced, Traced],
     ) -> None:
         """Output rows from rows[0] on, those below rows[1], from start_column on; plane: image and channel."""
-        column = larger(smaller(start_column, self.size["out_width"] - self.lanes), 0)
+        column = larger(smaller(start_column, self.size.out_width - self.lanes), 0)
         self._finish(y, self._sums(x, weights, rows[0], column), rows, column, plane)
 
     def _sums(self, x: Pointer, weights: _Weights, row: Traced, column: Traced) -> list[Variable]:
         """The sums of a tile; loads that may leave the image have masks, the others none."""
         code, size, spec = self.code, self.size, self.spec
         sums = [code.variable(code.number(types.float32, 0, self.lanes)) for _ in range(spec.rows)]
-        top, left = row * spec.strides[0] - size["pad_top"], column * spec.strides[1] - size["pad_left"]
-        x = x.at(top * size["x_row"] + left)
+        top, left = row * spec.strides[0] - size.pad_top, column * spec.strides[1] - size.pad_left
+        x = x.at(top * size.x_row + left)
 
         def add(mask_at: _MaskAt) -> None:
             if isinstance(weights, Pointer):
@@ -114,7 +114,7 @@ class _Tile:
         if self.lanes < self.epilogue.lanes:  # at the end of a row: code without masks would seldom run
             add(lambda at: self._mask(left + at))
             return sums
-        inside = (left >= 0) & (left + spec.reach(self.lanes) <= size["width"])
+        inside = (left >= 0) & (left + spec.reach(self.lanes) <= size.width)
         with code.either(inside) as (whole, edge):
             with whole:
                 add(lambda at: None)
@@ -126,7 +126,7 @@ class _Tile:
         """Which elements of a piece lie in the image."""
         count = self.lanes * self.spec.strides[1]
         places = self.code.iota(count) + self.code.spread(first, count)
-        width = self.code.spread(self.size["width"], count)
+        width = self.code.spread(self.size.width, count)
         return Mask(((places >= 0) & (places < width)).value)
 
     def _add_rows(
@@ -171,8 +171,8 @@ class _Tile:
     @contextmanager
     def _row(self, x: Pointer, top: Traced, row: int) -> Iterator[Pointer]:
         """Input row `row` of the tile, if that is in the image."""
-        with self.code.when((top + row >= 0) & (top + row < self.size["height"])):
-            yield x.at(self.size["x_row"] * row)
+        with self.code.when((top + row >= 0) & (top + row < self.size.height)):
+            yield x.at(self.size.x_row * row)
 
     def _picked(self, piece: Traced, first: int) -> Traced:
         """What the outputs of a tile read of a piece, from its element `first` on, a stride apart."""
@@ -189,16 +189,16 @@ class _Tile:
     ) -> None:
         """Store the tile: rows from rows[0] on, those below rows[1]."""
         code, size, (image, channel) = self.code, self.size, plane
-        live, vector = size["out_width"] - column, self.epilogue.lanes
+        live, vector = size.out_width - column, self.epilogue.lanes
         if self.lanes < vector:
             live = smaller(live, self.lanes)
         for number, value in enumerate(sums):
             row = rows[0] + number
             with code.when(row < rows[1]):
-                target = y.at(row * size["y_row"] + column)
+                target = y.at(row * size.y_row + column)
                 total = first_lanes(code.builder, value.get().value, vector)
                 emit_finish(
                     *(code, self.epilogue, (1, 1), [total]),
                     *(target.value, code.integer(0).value, live.value),
-                    (image, channel, row * size["out_width"] + column),
+                    (image, channel, row * size.out_width + column),
                 )

@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
 
 CHANNEL_BLOCK = 16
 """Input channels that lie side by side in scratch memory: one cache line."""
 
 
-class Problem(NamedTuple):
+class ConvolutionBuffers(Arguments):
+    """Those of every convolution."""
+
+    x: Buffer
+    w: Buffer
+    y: Buffer = result()
+
+
+class Problem(Arguments):
     """The sizes that the planner gives of any convolution but a depthwise one. Channels are those of all groups."""
 
-    images: int
-    height: int
-    width: int
-    channels: int
-    out_height: int
-    out_width: int
-    out_channels: int
-    groups: int
-    kernel_height: int
-    kernel_width: int
-    stride_height: int
-    stride_width: int
-    dilation_height: int
-    dilation_width: int
-    pad_top: int
-    pad_left: int
-    x_image: int
-    x_row: int
-    x_pixel: int
-    x_channel: int
-    y_image: int
-    y_row: int
-    y_pixel: int
-    y_channel: int = 1
+    images: Size
+    height: Size
+    width: Size
+    channels: Size
+    out_height: Size
+    out_width: Size
+    out_channels: Size
+    groups: Size
+    kernel_height: Size
+    kernel_width: Size
+    stride_height: Size
+    stride_width: Size
+    dilation_height: Size
+    dilation_width: Size
+    pad_top: Size
+    pad_left: Size
+    x_image: Size
+    x_row: Size
+    x_pixel: Size
+    x_channel: Size
+    y_image: Size
+    y_row: Size
+    y_pixel: Size
+    y_channel: Size

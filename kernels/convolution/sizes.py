@@ -1,37 +1,39 @@
-"""The integer arguments of a kernel by name, for the code that emits it."""
+"""The sizes of a convolution by name, for the code that emits it: loaded where they are used, as there are many."""
 
 from __future__ import annotations
 
+from jitonnx.kernels.arguments import Arguments
 from jitonnx.kernels.convolution.problem import Problem
-from jitonnx.kernels.convolution.spec import Blocking, Phase
-from jitonnx.kernels.convolution.transforms import WinogradBlocking
+from jitonnx.kernels.convolution.spec import Blocking, DirectSizes, Phase
+from jitonnx.kernels.convolution.transforms import WinogradBlocking, WinogradSizes
 from jitonnx.kernels.language.code import Code
 from jitonnx.kernels.language.trace import Traced
 
 
-class Sizes:
-    """`sizes.width` and so on, for arguments in the order of `names`, of which number 0 is argument `first`."""
+class Loaded:
+    """`sizes.width` and so on, by the names of some records, each of which begins at a place of its own."""
 
-    def __init__(self, code: Code, names: tuple[str, ...], first: Traced | int = 0) -> None:
-        self.code = code
-        self._index = {name: first + number for number, name in enumerate(names)}
+    def __init__(self, code: Code, *records: tuple[type[Arguments], Traced | int]) -> None:
+        self.code, self._records = code, records
 
     def __getattr__(self, name: str) -> Traced:
-        return self.code.size(self._index[name])
+        for record, first in self._records:
+            if record.has(name):
+                return self.code.size(first + record.place(name))
+        raise AttributeError(name)
 
 
-class DirectSizes(Sizes):
+class Direct(Loaded):
     """Those of a direct convolution: what `Problem` and `Blocking` name, and of one phase what `Phase` names."""
 
     def __init__(self, code: Code, phase: Traced | int) -> None:
-        names = (*Problem._fields, *Blocking._fields)
-        super().__init__(code, names)
-        self._index |= Sizes(code, Phase._fields, phase * len(Phase._fields) + len(names))._index
+        blocking, first = (DirectSizes.place(name) for name in ("blocking", "phases"))
+        super().__init__(code, (Problem, 0), (Blocking, blocking), (Phase, phase * Phase.WIDTH + first))
         self.phase = phase
 
 
-class WinogradSizes(Sizes):
+class Winograd(Loaded):
     """Those of a Winograd convolution: what `Problem` and `WinogradBlocking` name."""
 
     def __init__(self, code: Code) -> None:
-        super().__init__(code, (*Problem._fields, *WinogradBlocking._fields))
+        super().__init__(code, (Problem, 0), (WinogradBlocking, WinogradSizes.place("blocking")))

@@ -13,13 +13,13 @@ picks one for a layer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import gcd, prod
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
-from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, Problem
+from jitonnx.kernels.arguments import Arguments, Size, Sizes, by_name, each, rest
+from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, ConvolutionBuffers, Problem
 from jitonnx.kernels.convolution.taps import Taps, joined, phase_taps, readers, transposed_taps
 from jitonnx.kernels.convolution.transforms import WinogradSpec as WinogradSpec  # saved plans look for specs here
 from jitonnx.kernels.parts.packing import zeros
@@ -36,59 +36,59 @@ _SHARING_TILES = 8
 """Tiles for which an output block's weights are read once: of more, the first can wait for them."""
 
 
-class Blocking(NamedTuple):
+class Blocking(Arguments):
     """How a direct convolution is cut up, whatever the phase."""
 
-    group_count: int
+    group_count: Size
     """Groups after merging."""
-    channels_in_group: int
-    outputs_in_group: int
-    channel_blocks: int
+    channels_in_group: Size
+    outputs_in_group: Size
+    channel_blocks: Size
     """Blocks of a copied row: of channels if "blocked", single channels if "planar", 1 if "interleaved"."""
-    depth: int
+    depth: Size
     """Products of a tap on a block of a copied row: CHANNEL_BLOCK. Of all taps of a row: kernel_width, or that times
     channels."""
-    total_depth: int
+    total_depth: Size
     """The sum of the depths of all blocks: the last one may be shorter."""
-    output_blocks: int
-    parts: int
+    output_blocks: Size
+    parts: Size
     """The output blocks of each phase along the rows: a task does some of them for its rows."""
-    strands: int
-    strand_first: int
+    strands: Size
+    strand_first: Size
     """Place 0 of a strand holds its element of this number (negative: padding)."""
-    strand_columns: int
+    strand_columns: Size
     """Places of a strand."""
-    strand_valid: int
+    strand_valid: Size
     """Elements of the longest strand: a tap that lies behind them, or before 0, in all of a tile is left out."""
-    block_pitch: int
-    row_pitch: int
-    rows_first: int
+    block_pitch: Size
+    row_pitch: Size
+    rows_first: Size
     """The first input row that output row 0 of any phase reads."""
-    rows_step: int
-    rows_reach: int
+    rows_step: Size
+    rows_reach: Size
     """Input rows that one output row of all phases reads, from the first to the last."""
-    rows: int
+    rows: Size
     """Output rows of the phase that has most."""
-    row_block: int
+    row_block: Size
     """Output rows of a task, of each phase."""
-    row_blocks: int
-    chunk: int
+    row_blocks: Size
+    chunk: Size
     """Parts of a task."""
-    chunks: int
-    staged_rows: int
+    chunks: Size
+    staged_rows: Size
     """Output rows and columns of each phase that go by way of scratch memory together, to be written as planes."""
-    staged_columns: int
-    stage: int
+    staged_columns: Size
+    stage: Size
     """Where in scratch memory they lie."""
-    places: int
+    places: Size
     """Where in scratch memory lie, unless "blocked", the places of a pixel's inputs, int64, from its first on."""
-    ahead: int
+    ahead: Size
     """Elements of the next output block's weights that a tile asks for with each product of its own; 0: none."""
-    tasks: int
-    scratch_bytes: int
+    tasks: Size
+    scratch_bytes: Size
 
 
-class Phase(NamedTuple):
+class Phase(Arguments):
     """An ordinary convolution on part of y: all of it for Conv, every stride-th row and column for ConvTranspose.
 
     Output row t of the phase is row `out_row_first + t * out_row_step` of y; its tap k reads input row `row_first +
@@ -98,23 +98,30 @@ class Phase(NamedTuple):
     added.
     """
 
-    weights: int
+    weights: Size
     """Where its packed weights start."""
-    out_rows: int
-    out_columns: int
-    out_row_first: int
-    out_row_step: int
-    out_column_first: int
-    out_column_step: int
-    row_taps: int
-    row_first: int
-    row_stride: int
-    row_dilation: int
-    column_taps: int
-    column_first: int
-    column_residue: int
-    column_step: int
-    column_step_residue: int
+    out_rows: Size
+    out_columns: Size
+    out_row_first: Size
+    out_row_step: Size
+    out_column_first: Size
+    out_column_step: Size
+    row_taps: Size
+    row_first: Size
+    row_stride: Size
+    row_dilation: Size
+    column_taps: Size
+    column_first: Size
+    column_residue: Size
+    column_step: Size
+    column_step_residue: Size
+
+
+class DirectSizes(Problem):
+    """What `DirectSpec` is called with: a `Problem`, `Blocking`, and a `Phase` for each phase, row by row."""
+
+    blocking: Sizes = each(Blocking.WIDTH)
+    phases: Sizes = rest()
 
 
 @dataclass(frozen=True)
@@ -170,8 +177,8 @@ class DirectSpec(KernelSpec):
     near: int = 0
     """How many steps ahead of their use weights are asked for, into the first-level cache; 0: not at all."""
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "w", "y")
-    SIZES: ClassVar[tuple[str, ...]] = Problem._fields
+    BUFFERS: ClassVar[type[ConvolutionBuffers]] = ConvolutionBuffers
+    SIZES: ClassVar[type[DirectSizes]] = DirectSizes
     SETTLED: ClassVar[bool] = True
 
     @property
@@ -197,18 +204,16 @@ class DirectSpec(KernelSpec):
 
     # ------------------------------------------------------------ sizes
 
-    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        """`Problem`, then `Blocking`, then a `Phase` for each phase, row by row."""
-        problem = Problem(*sizes)
-        row_taps, column_taps = self._axes(problem)
-        blocking = self._blocking(problem, joined(row_taps), joined(column_taps))
-        phases, weights = [], 0
-        packed = blocking.group_count * blocking.output_blocks * self.block * blocking.channels_in_group
+    def complete(self, sizes: Problem) -> DirectSizes:
+        row_taps, column_taps = self._axes(sizes)
+        blocking = self._blocking(sizes, joined(row_taps), joined(column_taps))
+        phases: list[int] = []
+        weights, packed = 0, blocking.group_count * blocking.output_blocks * self.block * blocking.channels_in_group
         for rows in row_taps:
             for columns in column_taps:
-                phases.append(self._phase(rows, columns, weights))
+                phases += self._phase(rows, columns, weights)
                 weights += packed * rows.taps * columns.taps
-        return [*problem, *blocking, *(value for phase in phases for value in phase)]
+        return DirectSizes.following(sizes, blocking=blocking, phases=phases)
 
     def _axes(self, problem: Problem) -> tuple[list[Taps], list[Taps]]:
         """The phases along rows and along columns."""
@@ -239,11 +244,31 @@ class DirectSpec(KernelSpec):
         places = stage + staged[0] * staged[1] * self.phases[1] * self.block
         inputs = 0 if self.layout == "blocked" else problem.kernel_height * total
         return Blocking(
-            *(groups, channels, outputs, blocks, depth, total, output_blocks, parts),
-            *(*strands, block_pitch, row_pitch, rows.lowest, rows.stride, rows.reach, rows.outputs),
-            *(row_block, row_blocks, chunk, chunks, *staged, stage, places),
-            self._ahead(rows.outputs, columns.outputs) if row_blocks == 1 else 0,
-            *(problem.images * groups * row_blocks * chunks, 4 * places + 8 * inputs),
+            group_count=groups,
+            channels_in_group=channels,
+            outputs_in_group=outputs,
+            channel_blocks=blocks,
+            depth=depth,
+            total_depth=total,
+            output_blocks=output_blocks,
+            parts=parts,
+            **by_name("strands strand_first strand_columns strand_valid", strands),
+            block_pitch=block_pitch,
+            row_pitch=row_pitch,
+            rows_first=rows.lowest,
+            rows_step=rows.stride,
+            rows_reach=rows.reach,
+            rows=rows.outputs,
+            row_block=row_block,
+            row_blocks=row_blocks,
+            chunk=chunk,
+            chunks=chunks,
+            **by_name("staged_rows staged_columns", staged),
+            stage=stage,
+            places=places,
+            ahead=self._ahead(rows.outputs, columns.outputs) if row_blocks == 1 else 0,
+            tasks=problem.images * groups * row_blocks * chunks,
+            scratch_bytes=4 * places + 8 * inputs,
         )
 
     def _depths(self, problem: Problem, channels: int) -> tuple[int, int, int]:
@@ -275,10 +300,18 @@ class DirectSpec(KernelSpec):
     def _phase(self, rows: Taps, columns: Taps, weights: int) -> Phase:
         taps = (columns.taps, *divmod(columns.first, columns.stride), *divmod(columns.dilation, columns.stride))
         return Phase(
-            *(weights, rows.outputs, columns.outputs),
-            *(rows.out_first, rows.out_step, columns.out_first, columns.out_step),
-            *(rows.taps, rows.first, rows.stride, rows.dilation),
-            *(taps if self.layout == "blocked" else (1, columns.lowest, 0, 0, 0)),
+            weights=weights,
+            out_rows=rows.outputs,
+            out_columns=columns.outputs,
+            **by_name("out_row_first out_row_step", (rows.out_first, rows.out_step)),
+            **by_name("out_column_first out_column_step", (columns.out_first, columns.out_step)),
+            **by_name(
+                "row_taps row_first row_stride row_dilation", (rows.taps, rows.first, rows.stride, rows.dilation)
+            ),
+            **by_name(
+                "column_taps column_first column_residue column_step column_step_residue",
+                taps if self.layout == "blocked" else (1, columns.lowest, 0, 0, 0),
+            ),
         )
 
     def _strands(self, problem: Problem, columns: Taps) -> tuple[int, int, int, int]:
@@ -325,22 +358,18 @@ class DirectSpec(KernelSpec):
         span = rows.span(row_block)
         return span if self.spans_rows else smaller(span, problem.height)
 
-    def _blocking_of(self, sizes: Sequence[int]) -> Blocking:
-        start = len(Problem._fields)
-        return Blocking(*sizes[start : start + len(Blocking._fields)])
-
     @property
     def size_count(self) -> int:
-        return len(Problem._fields) + len(Blocking._fields) + prod(self.phases) * len(Phase._fields)
+        return DirectSizes.WIDTH + prod(self.phases) * Phase.WIDTH
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        return self._blocking_of(sizes).tasks
+    def tasks(self, sizes: DirectSizes) -> int:
+        return Blocking.make(sizes.blocking).tasks
 
-    def scratch_bytes(self, sizes: Sequence[int]) -> int:
-        return self._blocking_of(sizes).scratch_bytes
+    def scratch_bytes(self, sizes: DirectSizes) -> int:
+        return Blocking.make(sizes.blocking).scratch_bytes
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        return _work(Problem(*sizes[: len(Problem._fields)]), transposed=False)
+    def work(self, sizes: DirectSizes) -> Work:
+        return _work(sizes, transposed=False)
 
     # ------------------------------------------------------------ weights
 
@@ -417,8 +446,8 @@ class TransposedSpec(DirectSpec):
         ]
         return rows, columns
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        return _work(Problem(*sizes[: len(Problem._fields)]), transposed=True)
+    def work(self, sizes: DirectSizes) -> Work:
+        return _work(sizes, transposed=True)
 
     def pack_weights(self, weights: np.ndarray, groups: int = 1, dilations: tuple[int, int] = (1, 1)) -> np.ndarray:
         """Weights [C, M / groups, kH, kW] as the kernel streams them: phase after phase, each as in `DirectSpec`."""
@@ -477,6 +506,31 @@ class GroupedSpec(DirectSpec):
         return np.ascontiguousarray(packed).reshape(-1)
 
 
+class DepthwiseGiven(Arguments):
+    images: Size
+    height: Size
+    width: Size
+    channels: Size
+    out_height: Size
+    out_width: Size
+    pad_top: Size
+    pad_left: Size
+    x_image: Size
+    x_row: Size
+    x_pixel: Size
+    y_image: Size
+    y_row: Size
+    y_pixel: Size
+
+
+class DepthwiseSizes(DepthwiseGiven):
+    row_block: Size
+    """Output rows of a task, whole tiles, for 0.25 MFLOP (3 to 5 µs) or more, and at most 64 tasks."""
+    parts: Size
+    """Into so many parts tasks cut the channels where the second-level cache does not hold the input rows of an output
+    row: a thread does the rows of a part one after the other."""
+
+
 @dataclass(frozen=True)
 class DepthwiseSpec(KernelSpec):
     """Depthwise convolution: each channel on its own, vectors of channels, `rows` times `pixels` sums in registers.
@@ -497,11 +551,8 @@ class DepthwiseSpec(KernelSpec):
     """Output rows of a tile: several find the rows they share in registers, and have all taps spelled out, where one
     has a loop over the rows of the kernel."""
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "w", "y")
-    SIZES: ClassVar[tuple[str, ...]] = (
-        *("images", "height", "width", "channels", "out_height", "out_width", "pad_top", "pad_left"),
-        *("x_image", "x_row", "x_pixel", "y_image", "y_row", "y_pixel"),
-    )
+    BUFFERS: ClassVar[type[ConvolutionBuffers]] = ConvolutionBuffers
+    SIZES: ClassVar[type[DepthwiseSizes]] = DepthwiseSizes
 
     @property
     def settled(self) -> bool:
@@ -514,34 +565,48 @@ class DepthwiseSpec(KernelSpec):
         steps = [d // gcd(s, d) for s, d in zip(self.strides, self.dilations, strict=True)]
         return (steps[0] if self.rows > 1 else 1, steps[1])
 
-    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        """SIZES, then row_block: output rows of a task, whole tiles, for 0.25 MFLOP (3 to 5 µs) or more, and at most 64
-        tasks; and parts, into which tasks cut the channels where the second-level cache does not hold the input rows
-        of an output row: a thread does the rows of a part one after the other."""
-        images, _, in_width, channels, height, width, *_ = sizes
-        row_flops = larger(2 * width * channels * self.kernel[0] * self.kernel[1], 1)
-        tasks = smaller(64, larger(1, images * height * row_flops // 250_000))
-        far = 4 * self.kernel[0] * in_width * channels > _NEAR_BYTES
-        parts = larger(1, channels // PART_CHANNELS) if far else 1
-        blocks = larger(1, -(-tasks // larger(images * parts, 1)))
+    def complete(self, sizes: DepthwiseGiven) -> DepthwiseSizes:
+        row_flops = larger(2 * sizes.out_width * sizes.channels * self.kernel[0] * self.kernel[1], 1)
+        tasks = smaller(64, larger(1, sizes.images * sizes.out_height * row_flops // 250_000))
+        far = 4 * self.kernel[0] * sizes.width * sizes.channels > _NEAR_BYTES
+        parts = larger(1, sizes.channels // PART_CHANNELS) if far else 1
+        blocks = larger(1, -(-tasks // larger(sizes.images * parts, 1)))
         whole = self.rows * self.steps[0]
-        return [*sizes, larger(1, -(-height // (blocks * whole))) * whole, parts]
+        row_block = larger(1, -(-sizes.out_height // (blocks * whole))) * whole
+        return DepthwiseSizes.following(sizes, row_block=row_block, parts=parts)
 
-    @property
-    def size_count(self) -> int:
-        return len(self.SIZES) + 2
+    def tasks(self, sizes: DepthwiseSizes) -> int:
+        blocks = -(-sizes.out_height // sizes.row_block)
+        return sizes.images * sizes.parts * blocks if sizes.channels and sizes.out_width else 0
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        images, _, _, channels, height, width, *_ = sizes
-        row_block, parts = sizes[len(self.SIZES) : self.size_count]
-        return images * parts * -(-height // row_block) if channels and width else 0
-
-    def work(self, sizes: Sequence[int]) -> Work:
+    def work(self, sizes: DepthwiseSizes) -> Work:
         return _depthwise_work(sizes, self.kernel)
 
     def pack_weights(self, weights: np.ndarray) -> np.ndarray:
         """Weights [C, 1, kH, kW] as [kH * kW, C], float32."""
         return np.ascontiguousarray(np.asarray(weights, np.float32).reshape(len(weights), -1).T)
+
+
+class DepthwisePlanesGiven(Arguments):
+    images: Size
+    height: Size
+    width: Size
+    channels: Size
+    out_height: Size
+    out_width: Size
+    pad_top: Size
+    pad_left: Size
+    x_image: Size
+    x_channel: Size
+    x_row: Size
+    y_image: Size
+    y_channel: Size
+    y_row: Size
+
+
+class DepthwisePlanesSizes(DepthwisePlanesGiven):
+    row_block: Size
+    """Output rows of a task, whole tiles."""
 
 
 @dataclass(frozen=True)
@@ -562,12 +627,9 @@ class DepthwisePlanesSpec(KernelSpec):
     dilations: tuple[int, int]
     rows: int
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "w", "y")
+    BUFFERS: ClassVar[type[ConvolutionBuffers]] = ConvolutionBuffers
+    SIZES: ClassVar[type[DepthwisePlanesSizes]] = DepthwisePlanesSizes
     SETTLED: ClassVar[bool] = True
-    SIZES: ClassVar[tuple[str, ...]] = (
-        *("images", "height", "width", "channels", "out_height", "out_width", "pad_top", "pad_left"),
-        *("x_image", "x_channel", "x_row", "y_image", "y_channel", "y_row"),
-    )
 
     def holds_weights(self, registers: int) -> bool:
         """Whether sums and the weights of all taps fit into so many registers."""
@@ -583,21 +645,16 @@ class DepthwisePlanesSpec(KernelSpec):
         """Elements of a row from a vector's first input to the last that is loaded for it."""
         return (self.kernel[1] - 1) * self.dilations[1] + lanes * self.strides[1]
 
-    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        """SIZES, then row_block: the output rows of a task, whole tiles, few planes being cut into 16 tasks."""
-        images, _, _, channels, height, *_ = sizes
-        blocks = -(-16 // larger(images * channels, 1))
-        return [*sizes, larger(1, -(-height // (blocks * self.rows))) * self.rows]
+    def complete(self, sizes: DepthwisePlanesGiven) -> DepthwisePlanesSizes:
+        blocks = -(-16 // larger(sizes.images * sizes.channels, 1))
+        row_block = larger(1, -(-sizes.out_height // (blocks * self.rows))) * self.rows
+        return DepthwisePlanesSizes.following(sizes, row_block=row_block)
 
-    @property
-    def size_count(self) -> int:
-        return len(self.SIZES) + 1
+    def tasks(self, sizes: DepthwisePlanesSizes) -> int:
+        planes = sizes.images * sizes.channels
+        return planes * -(-sizes.out_height // sizes.row_block) if sizes.out_width else 0
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        images, _, _, channels, height, width, *_ = sizes
-        return images * channels * -(-height // sizes[len(self.SIZES)]) if width else 0
-
-    def work(self, sizes: Sequence[int]) -> Work:
+    def work(self, sizes: DepthwisePlanesSizes) -> Work:
         return _depthwise_work(sizes, self.kernel)
 
     def pack_weights(self, weights: np.ndarray) -> np.ndarray:
@@ -605,8 +662,8 @@ class DepthwisePlanesSpec(KernelSpec):
         return np.ascontiguousarray(np.asarray(weights, np.float32).reshape(len(weights), -1))
 
 
-def _depthwise_work(sizes: Sequence[int], kernel: tuple[int, int]) -> Work:
-    images, height, width, channels, out_height, out_width, *_ = sizes
-    x, y = (images * h * w * channels for h, w in ((height, width), (out_height, out_width)))
+def _depthwise_work(sizes: DepthwiseGiven | DepthwisePlanesGiven, kernel: tuple[int, int]) -> Work:
+    planes, channels = sizes.images * sizes.channels, sizes.channels
+    x, y = planes * sizes.height * sizes.width, planes * sizes.out_height * sizes.out_width
     taps = kernel[0] * kernel[1]
     return Work(2 * y * taps, 4 * (x + y + taps * channels))

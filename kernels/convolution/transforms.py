@@ -20,12 +20,12 @@ over one axis has the error of n = 6 over two.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
-from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, Problem
+from jitonnx.kernels.arguments import Arguments, Size, Sizes, each
+from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, ConvolutionBuffers, Problem
 from jitonnx.kernels.parts.packing import blocks, for_each, zeros
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
@@ -38,35 +38,41 @@ _PACKED_CHANNELS = 16
 _PAD = 16  # elements between planes, so that the planes' equal places do not all fall into one set of a cache
 
 
-class WinogradBlocking(NamedTuple):
+class WinogradBlocking(Arguments):
     """What `WinogradSpec.complete` appends to `Problem`."""
 
-    tile_rows: int
+    tile_rows: Size
     """Rows of tiles of an image; if dilated, of each phase."""
-    tile_columns: int
-    tiles: int
+    tile_columns: Size
+    tiles: Size
     """Output tiles of all images."""
-    task_tiles: int
+    task_tiles: Size
     """The most tiles of a task that there is room for in scratch memory."""
-    tile_blocks: int
-    output_blocks: int
-    padded_channels: int
+    tile_blocks: Size
+    output_blocks: Size
+    padded_channels: Size
     """Input channels, rounded up to whole blocks."""
-    group_channels: int
+    group_channels: Size
     """Input channels of a group."""
-    group_blocks: int
+    group_blocks: Size
     """Blocks of output channels of a group."""
-    chunk: int
+    chunk: Size
     """Blocks of output channels of a task: whole groups if there are several."""
-    chunks: int
-    input_plane: int
+    chunks: Size
+    input_plane: Size
     """Elements of transformed input for one of the n * n positions: [channel block][tile][CHANNEL_BLOCK]."""
-    product_plane: int
+    product_plane: Size
     """Elements of one block's products for one position: [tile][channel in block]."""
-    ahead: int
+    ahead: Size
     """Elements of each row of the next weights that a product asks for; 0: none."""
-    tasks: int
-    scratch_bytes: int
+    tasks: Size
+    scratch_bytes: Size
+
+
+class WinogradSizes(Problem):
+    """What `WinogradSpec` is called with: a `Problem` and `WinogradBlocking`."""
+
+    blocking: Sizes = each(WinogradBlocking.WIDTH)
 
 
 @dataclass(frozen=True)
@@ -97,8 +103,8 @@ class WinogradSpec(KernelSpec):
     near: int = 0
     """How many steps ahead of their use weights are asked for, into the first-level cache; 0: not at all."""
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "w", "y")
-    SIZES: ClassVar[tuple[str, ...]] = Problem._fields
+    BUFFERS: ClassVar[type[ConvolutionBuffers]] = ConvolutionBuffers
+    SIZES: ClassVar[type[WinogradSizes]] = WinogradSizes
     SETTLED: ClassVar[bool] = True
 
     @property
@@ -122,13 +128,8 @@ class WinogradSpec(KernelSpec):
         """How many tiles an innermost product may take: `rows`, or fewer, so that at most one of a task's is idle."""
         return self.rows, self.rows - 2, self.rows - 4
 
-    @property
-    def size_count(self) -> int:
-        return len(Problem._fields) + len(WinogradBlocking._fields)
-
-    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        """`Problem`, then `WinogradBlocking`."""
-        p = Problem(*sizes)
+    def complete(self, sizes: Problem) -> WinogradSizes:
+        p = sizes
         rows = tiles_along(p.out_height, self.outputs[0], p.dilation_height)
         columns = tiles_along(p.out_width, self.outputs[1], p.dilation_width)
         tiles = p.images * rows * p.dilation_height * columns * p.dilation_width
@@ -149,11 +150,24 @@ class WinogradSpec(KernelSpec):
         scratch = 4 * (padded + self.positions * (input_plane + chunk * product_plane))
         ahead = self._ahead(group_channels, p.out_channels, -(-task_tiles // self.rows))
         blocking = WinogradBlocking(
-            *(rows, columns, tiles, task_tiles, tile_blocks, output_blocks),
-            *(padded, group_channels, group_blocks, chunk, chunks),
-            *(input_plane, product_plane, ahead, tile_blocks * chunks if tiles else 0, scratch),
+            tile_rows=rows,
+            tile_columns=columns,
+            tiles=tiles,
+            task_tiles=task_tiles,
+            tile_blocks=tile_blocks,
+            output_blocks=output_blocks,
+            padded_channels=padded,
+            group_channels=group_channels,
+            group_blocks=group_blocks,
+            chunk=chunk,
+            chunks=chunks,
+            input_plane=input_plane,
+            product_plane=product_plane,
+            ahead=ahead,
+            tasks=tile_blocks * chunks if tiles else 0,
+            scratch_bytes=scratch,
         )
-        return [*p, *blocking]
+        return WinogradSizes.following(sizes, blocking=blocking)
 
     def _whole_groups(self, chunk: int, channels: int, blocks: int, tiles: int) -> int:
         """About `chunk` output blocks that are whole groups of `channels` and `blocks` each: so many that the
@@ -189,24 +203,20 @@ class WinogradSpec(KernelSpec):
         even = 1 if parts <= 2 else 4 if parts < 12 else 2
         return -(-parts // even) * even
 
-    def _blocking(self, sizes: Sequence[int]) -> WinogradBlocking:
-        start = len(Problem._fields)
-        return WinogradBlocking(*sizes[start : start + len(WinogradBlocking._fields)])
+    def tasks(self, sizes: WinogradSizes) -> int:
+        return WinogradBlocking.make(sizes.blocking).tasks
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        return self._blocking(sizes).tasks
-
-    def grain(self, sizes: Sequence[int]) -> int:
+    def grain(self, sizes: WinogradSizes) -> int:
         """The tasks that share a transformed input: a thread that takes fewer transforms it again for the next."""
-        blocking = self._blocking(sizes)
+        blocking = WinogradBlocking.make(sizes.blocking)
         return blocking.chunks if blocking.group_blocks == blocking.output_blocks else 1
 
-    def scratch_bytes(self, sizes: Sequence[int]) -> int:
-        return self._blocking(sizes).scratch_bytes
+    def scratch_bytes(self, sizes: WinogradSizes) -> int:
+        return WinogradBlocking.make(sizes.blocking).scratch_bytes
 
-    def work(self, sizes: Sequence[int]) -> Work:
+    def work(self, sizes: WinogradSizes) -> Work:
         """Operations of the products alone."""
-        p, blocking = Problem(*sizes[: len(Problem._fields)]), self._blocking(sizes)
+        p, blocking = sizes, WinogradBlocking.make(sizes.blocking)
         x = p.images * p.height * p.width * p.channels
         y = p.images * p.out_height * p.out_width * p.out_channels
         weights = self.positions * blocking.group_channels * p.out_channels

@@ -7,8 +7,8 @@ from functools import partial
 
 import numpy as np
 
-from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK
-from jitonnx.kernels.convolution.sizes import WinogradSizes
+from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, ConvolutionBuffers
+from jitonnx.kernels.convolution.sizes import Winograd
 from jitonnx.kernels.convolution.transforms import POINTS, WinogradSpec
 from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.code import Code, Kernel, Pointer, remainder, smaller
@@ -33,7 +33,7 @@ class _Memory:
     """The parts of scratch memory."""
 
     def __init__(self, code: Code, spec: WinogradSpec) -> None:
-        sizes = WinogradSizes(code)
+        sizes = Winograd(code)
         self.zeros = code.scratch(types.float32)
         self.inputs = self.zeros.at(sizes.padded_channels)
         self.products = self.inputs.at(sizes.input_plane * spec.positions)
@@ -43,7 +43,7 @@ class _Winograd:
     """Emits the kernel; each of the three steps is a function of its own."""
 
     def __init__(self, code: Code, spec: WinogradSpec, epilogue: Epilogue) -> None:
-        self.code, self.spec, self.epilogue, self.sizes = code, spec, epilogue, WinogradSizes(code)
+        self.code, self.spec, self.epilogue, self.sizes = code, spec, epilogue, Winograd(code)
 
     def emit(self, begin: Traced, end: Traced) -> None:
         code, sizes, spec = self.code, self.sizes, self.spec
@@ -77,7 +77,7 @@ class _Winograd:
 
         The pixels that are new in the next tile are asked for: of so many rows at once a CPU foresees nothing.
         """
-        sizes, spec = WinogradSizes(code), self.spec
+        sizes, spec = Winograd(code), self.spec
         (rows, columns), (_, column_outputs) = spec.points, spec.outputs
         pixels = self._pixels(code, number)
         next_tile = sizes.x_pixel * sizes.dilation_width * column_outputs
@@ -98,11 +98,14 @@ class _Winograd:
 
     def _pixels(self, code: Code, number: Traced) -> Callable[[int, int], Pointer]:
         """Pointers to the input pixels of a tile; to the zeros for those outside the image."""
-        sizes, spec = WinogradSizes(code), self.spec
+        sizes, spec = Winograd(code), self.spec
         rows, columns = spec.points
         image, out_row, out_column = self._place(code, number)
         top, left = out_row - sizes.pad_top, out_column - sizes.pad_left
-        zeros, x = _Memory(code, spec).zeros, code.buffer(0, types.float32).at(image * sizes.x_image)
+        zeros, x = (
+            _Memory(code, spec).zeros,
+            code.buffers(ConvolutionBuffers, types.float32).x.at(image * sizes.x_image),
+        )
         table = alloca(code.builder, x.value.type, rows * columns)
         at_columns = [left + sizes.dilation_width * j for j in range(columns)]
         inside_columns = [(column >= 0) & (column < sizes.width) for column in at_columns]
@@ -126,7 +129,7 @@ class _Winograd:
         A product takes `rows` tiles as long as enough are left for the last one or two. Each asks for a part of the
         weights of the next block, or of the first at the next position.
         """
-        sizes, spec, memory = WinogradSizes(code), self.spec, _Memory(code, self.spec)
+        sizes, spec, memory = Winograd(code), self.spec, _Memory(code, self.spec)
         most, fewer, least = spec.product_rows
         whole = (count - 3) / code.integer(most) * most  # 3 … most + 2 are left, unless there are fewer than 3 at all
         two_more = count - whole > most
@@ -162,12 +165,14 @@ class _Winograd:
 
     def _weights(self, code: Code, block: Traced, position: Traced) -> Pointer:
         """The transformed weights of an output block at a position."""
-        channels = WinogradSizes(code).group_channels
-        return code.buffer(1, types.float32).at((block * self.spec.positions + position) * channels * self.spec.block)
+        channels = Winograd(code).group_channels
+        return code.buffers(ConvolutionBuffers, types.float32).w.at(
+            (block * self.spec.positions + position) * channels * self.spec.block
+        )
 
     def _multiply(self, rows: int, code: Code, a: Pointer, target: Pointer, b: Pointer, ahead: Pointer) -> None:
         """The transformed input a of `rows` tiles at one position times the weights b of an output block, to target."""
-        sizes, spec = WinogradSizes(code), self.spec
+        sizes, spec = Winograd(code), self.spec
         sums = [code.variable(code.number(types.float32, 0, spec.lanes)) for _ in range(rows * spec.vectors)]
         offsets = [(_I64(0), _I64(r * CHANNEL_BLOCK)) for r in range(rows)]
         with code.loop(sizes.group_channels, step=CHANNEL_BLOCK) as channel:
@@ -189,12 +194,12 @@ class _Winograd:
 
     def _transform_output(self, code: Code, block: Traced, number: Traced, tile: Traced, place: Traced) -> None:
         """A^T m A of one tile for the channels of a block, through the epilogue to y; the next tile's are asked for."""
-        sizes, spec = WinogradSizes(code), self.spec
+        sizes, spec = Winograd(code), self.spec
         (rows, columns), (row_outputs, column_outputs) = spec.points, spec.outputs
         image, out_row, out_column = self._place(code, tile)
         row_step, column_step = sizes.dilation_height, sizes.dilation_width
         plane = number * spec.positions * sizes.product_plane + place * spec.block
-        y = code.buffer(2, types.float32).at(
+        y = code.buffers(ConvolutionBuffers, types.float32).y.at(
             image * sizes.y_image + out_row * sizes.y_row + out_column * sizes.y_pixel + block * spec.block
         )
         live = sizes.out_channels - block * spec.block
@@ -228,7 +233,7 @@ class _Winograd:
 
         Of a dilated convolution every d-th row and column are an ordinary one, with tiles of its own.
         """
-        sizes = WinogradSizes(code)
+        sizes = Winograd(code)
         grid_columns = sizes.tile_columns * sizes.dilation_width
         above, column = number / grid_columns, remainder(number, grid_columns)
         grid_rows = sizes.tile_rows * sizes.dilation_height

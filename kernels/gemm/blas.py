@@ -8,9 +8,9 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
@@ -37,6 +37,25 @@ def blas_address(routine: str) -> int | None:
     return address_of(capsule, signature)
 
 
+class BlasBuffers(Arguments):
+    a: Buffer
+    b: Buffer
+    c: Buffer = result()
+
+
+class BlasGiven(Arguments):
+    m: Size
+    n: Size
+    k: Size
+    a_row: Size
+    b_row: Size
+    c_row: Size
+
+
+class BlasSizes(BlasGiven):
+    address: Size
+
+
 @dataclass(frozen=True)
 class BlasSpec(KernelSpec):
     """c[m, n] = a @ b for row-major matrices, by a BLAS routine whose address is among the sizes; no epilogue.
@@ -49,27 +68,26 @@ class BlasSpec(KernelSpec):
     a_transposed: bool = False
     b_transposed: bool = False
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("a", "b", "c")
-    GIVEN: ClassVar[tuple[str, ...]] = ("m", "n", "k", "a_row", "b_row", "c_row")
-    SIZES: ClassVar[tuple[str, ...]] = (*GIVEN, "address")
+    BUFFERS: ClassVar[type[BlasBuffers]] = BlasBuffers
+    SIZES: ClassVar[type[BlasSizes]] = BlasSizes
 
     @property
     def available(self) -> bool:
         """Whether there is a BLAS to call."""
         return blas_address(_ROUTINES[self.element]) is not None
 
-    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        """GIVEN -> SIZES. RuntimeError without a BLAS."""
+    def complete(self, sizes: BlasGiven) -> BlasSizes:
+        """RuntimeError without a BLAS."""
         address = blas_address(_ROUTINES[self.element])
         if address is None:
             raise RuntimeError("BLAS was chosen for a matrix product, but SciPy, which provides it, is not installed")
-        return [*sizes, address]
+        return BlasSizes.following(sizes, address=address)
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        return 1 if sizes[0] and sizes[1] else 0
+    def tasks(self, sizes: BlasSizes) -> int:
+        return 1 if sizes.m and sizes.n else 0
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        m, n, k = sizes[:3]
+    def work(self, sizes: BlasSizes) -> Work:
+        m, n, k = sizes.m, sizes.n, sizes.k
         itemsize = 4 if self.element == "float32" else 8
         return Work(2 * m * n * k, (m * k + k * n + m * n) * itemsize)
 
@@ -89,10 +107,11 @@ def build_blas(spec: BlasSpec) -> Any:
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
         builder = code.builder
-        given = [code.size(number) for number in range(len(spec.GIVEN))]
-        given[3:] = [larger(row_stride, 1) for row_stride in given[3:]]  # BLAS wants so even where there are no columns
+        *extents, a_row, b_row, c_row, address = code.sizes(BlasSizes)
+        # BLAS wants rows to be apart even where there are no columns.
+        given = *extents, *(larger(row_stride, 1) for row_stride in (a_row, b_row, c_row))
         m, n, k, a_row, b_row, c_row = (reference(code, builder.trunc(x.value, ir.IntType(32))) for x in given)
-        a, b, c = (code.buffer(number, element).value for number in range(3))
+        a, b, c = (pointer.value for pointer in code.buffers(BlasBuffers, element))
         letters = [
             reference(code, ir.IntType(8)(ord("T" if t else "N"))) for t in (spec.b_transposed, spec.a_transposed)
         ]
@@ -101,6 +120,6 @@ def build_blas(spec: BlasSpec) -> Any:
         arguments = [*letters, n, m, k, one, b, b_row, a, a_row, zero, c, c_row]
         routine = ir.FunctionType(ir.VoidType(), [argument.type for argument in arguments]).as_pointer()
         with code.when(begin < end):
-            builder.call(builder.inttoptr(code.size(len(spec.GIVEN)).value, routine), arguments)
+            builder.call(builder.inttoptr(address.value, routine), arguments)
 
     return body

@@ -14,7 +14,16 @@ from typing import Any, NamedTuple
 from jitonnx.kernels.gemm.blas import BlasSpec, build_blas
 from jitonnx.kernels.gemm.copy import emit_copy
 from jitonnx.kernels.gemm.scale import build_scale
-from jitonnx.kernels.gemm.spec import LONGEST_VECTOR, NEAR_BYTES, NEAR_DEPTH, NEAR_ROWS, GemmSpec, ScaleSpec
+from jitonnx.kernels.gemm.spec import (
+    LONGEST_VECTOR,
+    NEAR_BYTES,
+    NEAR_DEPTH,
+    NEAR_ROWS,
+    GemmBuffers,
+    GemmSizes,
+    GemmSpec,
+    ScaleSpec,
+)
 from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.code import Code, Kernel, Pointer, larger, remainder, smaller
 from jitonnx.kernels.language.epilogue import Epilogue, Stage
@@ -94,47 +103,46 @@ class _Gemm:
 
     def __init__(self, code: Code, spec: GemmSpec, element: types.Type, lanes: int, epilogue: Epilogue) -> None:
         self.code, self.spec, self.element, self.lanes, self.epilogue = code, spec, element, lanes, epilogue
-        self.size = {name: code.size(number) for number, name in enumerate(spec.SIZES)}
-        self.a, self.c = code.buffer(0, element), code.buffer(2, element)
-        self.b = code.buffer(1, types.uint16 if spec.b_stored else element)
+        self.size = code.sizes(GemmSizes)
+        self.a, self.b, self.c = code.buffers(GemmBuffers, element, b=types.uint16 if spec.b_stored else element)
         self.scratch = code.scratch(element)
 
     def emit(self, begin: Traced, end: Traced) -> None:
         """Tasks in order: matrix after matrix, within one first the blocks that share a part of the larger operand."""
         size = self.size
-        row_blocks = (size["m"] + size["task_rows"] - 1) / size["task_rows"]
-        column_blocks = (size["n"] + size["task_columns"] - 1) / size["task_columns"]
+        row_blocks = (size.m + size.task_rows - 1) / size.task_rows
+        column_blocks = (size.n + size.task_columns - 1) / size.task_columns
         blocks = row_blocks * column_blocks
-        b_is_larger = size["n"] > size["m"]
+        b_is_larger = size.n > size.m
         fast = select(b_is_larger, row_blocks, column_blocks)
         with self.code.loop(end, begin) as task:
             batch, block = task / blocks, remainder(task, blocks)
             slow_number, fast_number = block / fast, remainder(block, fast)
-            first_row = select(b_is_larger, fast_number, slow_number) * size["task_rows"]
-            first_column = select(b_is_larger, slow_number, fast_number) * size["task_columns"]
+            first_row = select(b_is_larger, fast_number, slow_number) * size.task_rows
+            first_column = select(b_is_larger, slow_number, fast_number) * size.task_columns
             self._emit_task(batch, first_row, first_column)
 
     def _emit_task(self, batch: Traced, first_row: Traced, first_column: Traced) -> None:
         size = self.size
-        o, i = batch / size["inner"], remainder(batch, size["inner"])
+        o, i = batch / size.inner, remainder(batch, size.inner)
         a, b, c = (
-            matrix.at(o * size[f"{name}_outer"] + i * size[f"{name}_inner"])
+            matrix.at(o * getattr(size, f"{name}_outer") + i * getattr(size, f"{name}_inner"))
             for name, matrix in (("a", self.a), ("b", self.b), ("c", self.c))
         )
-        rows = smaller(size["task_rows"], size["m"] - first_row)
-        end = smaller(first_column + size["task_columns"], size["n"])
-        a, a_row = self._rows_of_a(a.at(first_row * size["a_row"]), rows)
-        c = c.at(first_row * size["c_row"])
+        rows = smaller(size.task_rows, size.m - first_row)
+        end = smaller(first_column + size.task_columns, size.n)
+        a, a_row = self._rows_of_a(a.at(first_row * size.a_row), rows)
+        c = c.at(first_row * size.c_row)
         with self.code.loop(end, first_column, self.spec.widths[0]) as column:
             live = end - column
             for condition, width in self._width_cases(live):
                 with self.code.when(condition):
                     panel, b_row = self._panel_of_b(b, column, live, rows, width)
-                    here = (c.at(column), size["c_row"], live, batch, first_row, column)
+                    here = (c.at(column), size.c_row, live, batch, first_row, column)
                     next_panel = self._next_panel(panel, width, first_row, rows)
                     later = self._later(panel, first_row, column)
                     asked = (next_panel, *later, self._pace(width, rows))
-                    self._emit_strip(width, _Product(a, a_row, panel, b_row, size["k"], *here, *asked), rows)
+                    self._emit_strip(width, _Product(a, a_row, panel, b_row, size.k, *here, *asked), rows)
 
     def _width_cases(self, live: Traced) -> list[tuple[Traced, int]]:
         """For each tile width, whether it is the narrowest that suffices for `live` columns (or the widest at all)."""
@@ -145,8 +153,8 @@ class _Gemm:
     def _next_panel(self, panel: Pointer, width: int, first_row: Traced, rows: Traced) -> Pointer:
         """The panel behind this one, if this one is used no more after these rows; else itself, which is near anyway.
         Where a single tile uses it, memory has no time left to be asked for more."""
-        last = (first_row + rows >= self.size["m"]) & (rows > self.spec.rows[0])
-        return panel.at(select(last, self.size["k"] * width, 0))
+        last = (first_row + rows >= self.size.m) & (rows > self.spec.rows[0])
+        return panel.at(select(last, self.size.k * width, 0))
 
     def _pace(self, width: int, rows: Traced) -> Traced:
         """How many elements of the next panel a tile asks for in each step of k: a cache line; or, at an even pace, a
@@ -163,8 +171,8 @@ class _Gemm:
         if not self.spec.later:
             return panel, code.integer(0)
         pointer, share, begin = panel, code.integer(0), code.integer(0)
-        strips = (size["n"] + (width - 1)) / width
-        strip = first_row / size["task_rows"] * strips + column / width
+        strips = (size.n + (width - 1)) / width
+        strip = first_row / size.task_rows * strips + column / width
         for buffer, number in zip(self.spec.later[::2], self.spec.later[1::2], strict=True):
             end, each = code.size(number), code.size(number + 1)
             here = (strip >= begin) & (strip < end)
@@ -176,28 +184,28 @@ class _Gemm:
         """The task's rows with unit column stride, and their row stride."""
         size = self.size
         if self.spec.a_in_place:
-            return a, size["a_row"]
-        padded = (size["k"] + (self.lanes - 1)) & -self.lanes
-        behind_panel = 0 if self.spec.b_packed else (size["k"] + LONGEST_VECTOR) * self.spec.widths[0]
+            return a, size.a_row
+        padded = (size.k + (self.lanes - 1)) & -self.lanes
+        behind_panel = 0 if self.spec.b_packed else (size.k + LONGEST_VECTOR) * self.spec.widths[0]
         copy = self.scratch.at(behind_panel)
-        emit_copy(self.code, a, (size["a_row"], size["a_column"]), (rows, size["k"]), copy, padded, self.lanes)
+        emit_copy(self.code, a, (size.a_row, size.a_column), (rows, size.k), copy, padded, self.lanes)
         return copy, padded
 
     def _panel_of_b(self, b: Pointer, column: Traced, live: Traced, rows: Traced, width: int) -> tuple[Pointer, Traced]:
         """`width` columns from `column` on with unit column stride, and their row stride."""
         size, code = self.size, self.code
         if self.spec.b_packed:
-            return b.at(column * size["k"]), code.integer(width)
-        source = b.at(column * size["b_column"])
+            return b.at(column * size.k), code.integer(width)
+        source = b.at(column * size.b_column)
         # A copy costs more than it saves for few rows, or while b as a whole stays near; then whole vectors are read
         # where they are.
-        near = size["k"] * size["b_row"] <= NEAR_BYTES // self.spec.itemsize
-        few_rows = (rows <= 2 * self.spec.rows[0]) | ((rows <= NEAR_ROWS) & (size["k"] <= NEAR_DEPTH))
-        in_place = size["b_column"].equals(1) & (live >= width) & (near | few_rows)
+        near = size.k * size.b_row <= NEAR_BYTES // self.spec.itemsize
+        few_rows = (rows <= 2 * self.spec.rows[0]) | ((rows <= NEAR_ROWS) & (size.k <= NEAR_DEPTH))
+        in_place = size.b_column.equals(1) & (live >= width) & (near | few_rows)
         with code.when(~in_place):
-            shape, strides = (size["k"], smaller(live, width)), (size["b_row"], size["b_column"])
+            shape, strides = (size.k, smaller(live, width)), (size.b_row, size.b_column)
             emit_copy(code, source, strides, shape, self.scratch, code.integer(width), self.lanes)
-        return self.scratch.unless(in_place, source), select(in_place, size["b_row"], width)
+        return self.scratch.unless(in_place, source), select(in_place, size.b_row, width)
 
     def _emit_strip(self, width: int, product: _Product, rows: Traced) -> None:
         """All rows of the task times one panel."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jitonnx.kernels.gemm.spec import ScaleSpec
+from jitonnx.kernels.gemm.spec import ScaleBuffers, ScaleSizes, ScaleSpec
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, Pointer, remainder
 from jitonnx.kernels.language.trace import Traced, select
@@ -13,8 +13,8 @@ def build_scale(spec: ScaleSpec, lanes: int) -> Kernel:
     element = getattr(types, spec.element)
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
-        packed, factors, scaled = (code.buffer(number, element) for number in range(len(spec.BUFFERS)))
-        _, k, full, width, last, factor_image, factor_step = (code.size(i) for i in range(len(spec.SIZES)))
+        packed, factors, scaled = code.buffers(ScaleBuffers, element)
+        _, k, full, width, last, factor_image, factor_step = code.sizes(ScaleSizes)
         panels, elements = full + 1, (full * width + last) * k
         with code.loop(end, begin) as task:
             image, panel = task / panels, remainder(task, panels)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
 
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, by_name, result
 from jitonnx.kernels.parts.packing import blocks, copy_columns, for_each, zeros
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
@@ -31,6 +31,38 @@ the third-level cache, tiles multiply meanwhile. Measured: 1.1 to 1.2 of the spe
 _A_BYTES, _A_BYTES_COPYING = 1 << 20, 4 << 20
 _TASKS = 16
 _TASK_PRODUCTS = 1 << 18
+
+
+class GemmBuffers(Arguments):
+    a: Buffer
+    b: Buffer
+    c: Buffer = result()
+
+
+class GemmGiven(Arguments):
+    """Extents, and strides in elements. For packed b, b_row and b_column go unused."""
+
+    m: Size
+    n: Size
+    k: Size
+    outer: Size
+    inner: Size
+    a_row: Size
+    a_column: Size
+    b_row: Size
+    b_column: Size
+    c_row: Size
+    a_outer: Size
+    a_inner: Size
+    b_outer: Size
+    b_inner: Size
+    c_outer: Size
+    c_inner: Size
+
+
+class GemmSizes(GemmGiven):
+    task_rows: Size
+    task_columns: Size
 
 
 @dataclass(frozen=True)
@@ -73,14 +105,8 @@ class GemmSpec(KernelSpec):
     end, where those for the next one begin; the size behind it, how many elements of it each of them asks for. For
     packed b and a single matrix."""
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("a", "b", "c")
-    GIVEN: ClassVar[tuple[str, ...]] = (
-        *("m", "n", "k", "outer", "inner"),
-        *("a_row", "a_column", "b_row", "b_column", "c_row"),
-        *("a_outer", "a_inner", "b_outer", "b_inner", "c_outer", "c_inner"),
-    )
-    """The sizes that the planner gives, in elements. For packed b, b_row and b_column go unused."""
-    SIZES: ClassVar[tuple[str, ...]] = (*GIVEN, "task_rows", "task_columns")
+    BUFFERS: ClassVar[type[GemmBuffers]] = GemmBuffers
+    SIZES: ClassVar[type[GemmSizes]] = GemmSizes
     SETTLED: ClassVar[bool] = True
 
     @property
@@ -88,11 +114,9 @@ class GemmSpec(KernelSpec):
         """Bytes of an element."""
         return np.dtype(self.element).itemsize
 
-    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        """GIVEN and the epilogue's sizes -> SIZES and the epilogue's sizes."""
-        given, others = sizes[: len(self.GIVEN)], sizes[len(self.GIVEN) :]
-        m, n, k, outer, inner = given[:5]
-        return [*given, *self.blocks(m, n, k, outer * inner), *others]
+    def complete(self, sizes: GemmGiven) -> GemmSizes:
+        blocks = self.blocks(sizes.m, sizes.n, sizes.k, sizes.outer * sizes.inner)
+        return GemmSizes.following(sizes, **by_name("task_rows task_columns", blocks))
 
     def blocks(self, m: int, n: int, k: int, batch: int) -> tuple[int, int]:
         """Rows and columns of a task, in whole tiles.
@@ -116,13 +140,12 @@ class GemmSpec(KernelSpec):
         column_blocks = -(-panels // smaller(panels, panels_each))
         return tiles_each * height, -(-panels // column_blocks) * width
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        m, n, _, outer, inner = sizes[:5]
-        if 0 in (m, n, outer, inner):
+    def tasks(self, sizes: GemmSizes) -> int:
+        if 0 in (sizes.m, sizes.n, sizes.outer, sizes.inner):
             return 0
-        self._check_rows(m)
-        task_rows, task_columns = sizes[len(self.GIVEN) : len(self.SIZES)]
-        return -(-m // task_rows) * -(-n // task_columns) * outer * inner
+        self._check_rows(sizes.m)
+        blocks = -(-sizes.m // sizes.task_rows) * -(-sizes.n // sizes.task_columns)
+        return blocks * sizes.outer * sizes.inner
 
     def _check_rows(self, m: int) -> None:
         rest = m
@@ -131,9 +154,9 @@ class GemmSpec(KernelSpec):
         if rest:
             raise ValueError(f"Bug: a GEMM with tiles of {self.rows} rows leaves {rest} of {m} rows undone")
 
-    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+    def scratch_bytes(self, sizes: GemmSizes) -> int:
         """Room for one panel of b and for the task's rows of a."""
-        k, task_rows = sizes[2], sizes[len(self.GIVEN)]
+        k, task_rows = sizes.k, sizes.task_rows
         elements = 0 if self.b_packed else self.panel_elements(k)
         if not self.a_in_place:
             elements += (task_rows + LONGEST_VECTOR) * (k + LONGEST_VECTOR)
@@ -143,11 +166,10 @@ class GemmSpec(KernelSpec):
         """Elements of scratch for a panel of b; more than k rows, since copying writes whole blocks."""
         return (k + LONGEST_VECTOR) * self.widths[0]
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        m, n, k, outer, inner = sizes[:5]
-        a_outer, a_inner, b_outer, b_inner = sizes[10:14]
-        a = m * k * (outer if a_outer else 1) * (inner if a_inner else 1)
-        b = k * n * (outer if b_outer else 1) * (inner if b_inner else 1)
+    def work(self, sizes: GemmSizes) -> Work:
+        m, n, k, outer, inner = sizes.m, sizes.n, sizes.k, sizes.outer, sizes.inner
+        a = m * k * (outer if sizes.a_outer else 1) * (inner if sizes.a_inner else 1)
+        b = k * n * (outer if sizes.b_outer else 1) * (inner if sizes.b_inner else 1)
         elements = a + m * n * outer * inner
         return Work(
             2 * m * n * k * outer * inner, elements * self.itemsize + b * (2 if self.b_stored else self.itemsize)
@@ -191,18 +213,13 @@ class GemmSpec(KernelSpec):
         for_each(pack, len(matrices) * len(panels), packed.nbytes)
         return packed.reshape(*batch, elements)
 
-    def arguments(self, *, m: int, n: int, k: int, outer: int = 1, inner: int = 1, **strides: int) -> list[int]:
-        """SIZES by name; strides left out are those of dense matrices in row-major order, none of them shared."""
+    def arguments(self, *, m: int, n: int, k: int, outer: int = 1, inner: int = 1, **strides: int) -> GemmSizes:
+        """The sizes; strides left out are those of dense matrices in row-major order, none of them shared."""
         b_elements = self.packed_elements(n, k) if self.b_packed else k * n
         dense: dict[str, Any] = {"a_row": k, "a_column": 1, "b_row": n, "b_column": 1, "c_row": n}
         dense |= {"a_outer": inner * m * k, "a_inner": m * k, "b_outer": inner * b_elements, "b_inner": b_elements}
         dense |= {"c_outer": inner * m * n, "c_inner": m * n}
-        if unknown := set(strides) - set(dense):
-            raise TypeError(
-                f"GemmSpec.arguments has no {', '.join(sorted(unknown))}; its strides are {', '.join(dense)}"
-            )
-        values = {"m": m, "n": n, "k": k, "outer": outer, "inner": inner, **dense, **strides}
-        return list(self.complete([values[name] for name in self.GIVEN]))
+        return self.complete(GemmGiven(m=m, n=n, k=k, outer=outer, inner=inner, **(dense | strides)))
 
 
 def _bits(b: np.ndarray, stored: str) -> np.ndarray:
@@ -210,6 +227,22 @@ def _bits(b: np.ndarray, stored: str) -> np.ndarray:
     if stored == "float16":
         return b.astype(np.float16).view(np.uint16)
     return (b.view(np.uint32) >> 16).astype(np.uint16) if stored else b
+
+
+class ScaleBuffers(Arguments):
+    packed: Buffer
+    factors: Buffer
+    scaled: Buffer = result()
+
+
+class ScaleSizes(Arguments):
+    images: Size
+    k: Size
+    full: Size
+    width: Size
+    last: Size
+    factor_image: Size
+    factor_step: Size
 
 
 @dataclass(frozen=True)
@@ -222,14 +255,12 @@ class ScaleSpec(KernelSpec):
 
     element: str = "float32"
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("packed", "factors", "scaled")
-    SIZES: ClassVar[tuple[str, ...]] = ("images", "k", "full", "width", "last", "factor_image", "factor_step")
+    BUFFERS: ClassVar[type[ScaleBuffers]] = ScaleBuffers
+    SIZES: ClassVar[type[ScaleSizes]] = ScaleSizes
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        images, _, full = sizes[:3]
-        return images * (full + 1)
+    def tasks(self, sizes: ScaleSizes) -> int:
+        return sizes.images * (sizes.full + 1)
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        images, k, full, width, last = sizes[:5]
-        elements = k * (full * width + last)
-        return Work(images * elements, (1 + images) * elements * np.dtype(self.element).itemsize)
+    def work(self, sizes: ScaleSizes) -> Work:
+        elements = sizes.k * (sizes.full * sizes.width + sizes.last)
+        return Work(sizes.images * elements, (1 + sizes.images) * elements * np.dtype(self.element).itemsize)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from jitonnx.kernels.integer.spec import IntegerSpec
+from jitonnx.kernels.integer.spec import IntegerBuffers, IntegerSizes, IntegerSpec
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Pointer, larger, remainder, smaller
 from jitonnx.kernels.language.simd import convert
@@ -17,7 +17,7 @@ _FLIP = 0x80
 def zero_point(code: Code, spec: IntegerSpec) -> Traced:
     """The number that x's 0 is gathered as, in a type that holds it."""
     element = types.int8 if spec.signed else types.uint8
-    zero = code.buffer(1, element).load(0) if spec.shifted else code.number(element, 0)
+    zero = code.buffers(IntegerBuffers, element).zero.load(0) if spec.shifted else code.number(element, 0)
     return (
         Traced(code.builder, types.uint8 if spec.signed else types.int8, (zero ^ -_FLIP).value)
         if spec.flipped
@@ -28,31 +28,31 @@ def zero_point(code: Code, spec: IntegerSpec) -> Traced:
 def emit_gather(
     code: Code,
     spec: IntegerSpec,
-    size: Mapping[str, Traced],
+    size: IntegerSizes,
     first_row: Traced,
     count: Traced,
     depth: Traced,
 ) -> None:
     """Rows first_row, …, first_row + count - 1, `row_bytes` apart from the beginning of scratch memory on."""
-    row_bytes = size["row_bytes"]
-    x = code.buffer(0, types.int8 if spec.signed else types.uint8)
+    row_bytes = size.row_bytes
+    x = code.buffers(IntegerBuffers, types.int8 if spec.signed else types.uint8).x
     scratch = code.scratch(types.uint8)
     elements = _Elements(code, spec)
     if not spec.windows:
         with code.loop(count) as r:
-            elements.copy(scratch.at(r * row_bytes), x.at((first_row + r) * size["x_pixel"]), depth)
+            elements.copy(scratch.at(r * row_bytes), x.at((first_row + r) * size.x_pixel), depth)
         return
-    pixels = size["out_height"] * size["out_width"]
+    pixels = size.out_height * size.out_width
     place = remainder(first_row, pixels)
-    image, out_row = code.variable(first_row / pixels), code.variable(place / size["out_width"])
-    out_column = code.variable(remainder(place, size["out_width"]))
+    image, out_row = code.variable(first_row / pixels), code.variable(place / size.out_width)
+    out_column = code.variable(remainder(place, size.out_width))
     with code.loop(count) as r:
         row, column = out_row.get(), out_column.get()
-        top, left = row * size["stride_height"] - size["pad_top"], column * size["stride_width"] - size["pad_left"]
-        source = x.at(image.get() * size["x_image"])
+        top, left = row * size.stride_height - size.pad_top, column * size.stride_width - size.pad_left
+        source = x.at(image.get() * size.x_image)
         _gather_window(code, elements, size, source, scratch.at(r * row_bytes), top, left)
-        next_row = (column + 1).equals(size["out_width"])
-        next_image = next_row & (row + 1).equals(size["out_height"])
+        next_row = (column + 1).equals(size.out_width)
+        next_image = next_row & (row + 1).equals(size.out_height)
         out_column.set(select(next_row, code.integer(0), column + 1))
         out_row.set(select(next_image, code.integer(0), select(next_row, row + 1, row)))
         image.set(select(next_image, image.get() + 1, image.get()))
@@ -61,35 +61,35 @@ def emit_gather(
 def _gather_window(
     code: Code,
     elements: _Elements,
-    size: Mapping[str, Traced],
+    size: IntegerSizes,
     image: Pointer,
     target: Pointer,
     top: Traced,
     left: Traced,
 ) -> None:
     """The taps of one output pixel. Those of a row that lie side by side are copied in one run."""
-    channels, taps = size["channels"], size["kernel_width"]
+    channels, taps = size.channels, size.kernel_width
     run = taps * channels
-    together = size["dilation_width"].equals(1) & size["x_pixel"].equals(channels)
+    together = size.dilation_width.equals(1) & size.x_pixel.equals(channels)
     itemsize = elements.itemsize
-    with code.loop(size["kernel_height"]) as tap_row:
-        row = top + tap_row * size["dilation_height"]
+    with code.loop(size.kernel_height) as tap_row:
+        row = top + tap_row * size.dilation_height
         into = target.at(tap_row * run * itemsize)
-        inside = (row >= 0) & (row < size["height"])
+        inside = (row >= 0) & (row < size.height)
         with code.either(inside & together) as (in_one, apart):
             with in_one:
                 begin = smaller(larger(0 - left, 0), taps)
-                end = larger(smaller(size["width"] - left, taps), begin)
+                end = larger(smaller(size.width - left, taps), begin)
                 elements.fill(into, begin * channels)
-                source = image.at(row * size["x_row"] + (left + begin) * channels)
+                source = image.at(row * size.x_row + (left + begin) * channels)
                 elements.copy(into.at(begin * channels * itemsize), source, (end - begin) * channels)
                 elements.fill(into.at(end * channels * itemsize), (taps - end) * channels)
             with apart, code.loop(taps) as tap:
-                column = left + tap * size["dilation_width"]
+                column = left + tap * size.dilation_width
                 there = into.at(tap * channels * itemsize)
-                with code.either(inside & (column >= 0) & (column < size["width"])) as (read, padded):
+                with code.either(inside & (column >= 0) & (column < size.width)) as (read, padded):
                     with read:
-                        elements.copy(there, image.at(row * size["x_row"] + column * size["x_pixel"]), channels)
+                        elements.copy(there, image.at(row * size.x_row + column * size.x_pixel), channels)
                     with padded:
                         elements.fill(there, channels)
 

@@ -16,7 +16,7 @@ from contextlib import nullcontext
 
 from jitonnx.kernels.integer.gather import emit_gather, zero_point
 from jitonnx.kernels.integer.products import emit_products
-from jitonnx.kernels.integer.spec import IntegerSpec
+from jitonnx.kernels.integer.spec import IntegerBuffers, IntegerSizes, IntegerSpec
 from jitonnx.kernels.integer.tiles import configured, emit_tile_products
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, remainder, smaller
@@ -48,24 +48,25 @@ class _Integer:
 
     def __init__(self, code: Code, spec: IntegerSpec, lanes: int, epilogue: Epilogue) -> None:
         self.code, self.spec, self.lanes, self.epilogue = code, spec, lanes, epilogue
-        self.size = {name: code.size(number) for number, name in enumerate(spec.SIZES)}
+        self.size = code.sizes(IntegerSizes)
         self.element = types.int8 if spec.signed else types.uint8
-        self.w, self.sums = code.buffer(2, types.int8), code.buffer(3, types.int32)
-        self.y = code.buffer(4, getattr(types, spec.result))
+        _, _, self.w, self.sums, self.y = code.buffers(
+            IntegerBuffers, types.int8, sums=types.int32, y=getattr(types, spec.result)
+        )
         size = self.size
-        self.depth = size["channels"] * size["kernel_height"] * size["kernel_width"]
+        self.depth = size.channels * size.kernel_height * size.kernel_width
         self.panel = (self.depth + (spec.step - 1)) / spec.step * (spec.step * spec.width)
 
     def emit(self, begin: Traced, end: Traced) -> None:
         code, size, spec = self.code, self.size, self.spec
-        rows = size["images"] * size["out_height"] * size["out_width"]
-        column_tasks = (size["out_channels"] + (size["task_columns"] - 1)) / size["task_columns"]
+        rows = size.images * size.out_height * size.out_width
+        column_tasks = (size.out_channels + (size.task_columns - 1)) / size.task_columns
         with configured(code) if spec.multiply == "tiles" else nullcontext(), code.loop(end, begin) as task:
-            first_row = task / column_tasks * size["task_rows"]
-            first_column = remainder(task, column_tasks) * size["task_columns"]
-            count = smaller(size["task_rows"], rows - first_row)
+            first_row = task / column_tasks * size.task_rows
+            first_column = remainder(task, column_tasks) * size.task_columns
+            count = smaller(size.task_rows, rows - first_row)
             emit_gather(code, spec, self.size, first_row, count, self.depth)
-            end_column = smaller(first_column + size["task_columns"], size["out_channels"])
+            end_column = smaller(first_column + size.task_columns, size.out_channels)
             with code.loop(end_column, first_column, spec.width) as column:
                 self._emit_panel(first_row, count, column)
 
@@ -91,12 +92,12 @@ class _Integer:
     def _write_tile(self, height: int, row: Traced, r: Traced, rows_live: Traced, column: Traced) -> None:
         code, size, spec, vectors = self.code, self.size, self.spec, self.spec.width // self.lanes
         corrections = [self._correction(column + vector * self.lanes) for vector in range(vectors)]
-        x = code.scratch(types.uint8).at(r * size["row_bytes"])
+        x = code.scratch(types.uint8).at(r * size.row_bytes)
         w = self.w.at(column / spec.width * self.panel)
         if spec.multiply == "tiles":
             steps = (self.depth + (spec.step - 1)) / spec.step
-            tile = code.scratch(types.uint8).at(size["task_rows"] * size["row_bytes"]).to(types.int32)
-            emit_tile_products(code, spec, height, x, size["row_bytes"], w, steps, tile)
+            tile = code.scratch(types.uint8).at(size.task_rows * size.row_bytes).to(types.int32)
+            emit_tile_products(code, spec, height, x, size.row_bytes, w, steps, tile)
             with code.loop(smaller(rows_live, height), step=_TOGETHER) as i:
                 places = [
                     tile.at((i + j) * spec.width + v * self.lanes) for j in range(_TOGETHER) for v in range(vectors)
@@ -105,7 +106,7 @@ class _Integer:
                 self._finish(_TOGETHER, sums, row + i, column, rows_live - i)
             return
         steps = (self.depth + (spec.group - 1)) / spec.group
-        sums = emit_products(code, spec, height, corrections, x, size["row_bytes"], w, steps, self.lanes)
+        sums = emit_products(code, spec, height, corrections, x, size.row_bytes, w, steps, self.lanes)
         self._finish(height, sums, row, column, rows_live)
 
     def _finish(self, height: int, sums: Sequence[Traced], row: Traced, column: Traced, rows_live: Traced) -> None:
@@ -116,9 +117,9 @@ class _Integer:
             self.epilogue,
             shape=(height, len(sums) // height),
             sums=[vector.value for vector in sums],
-            c=self.y.at(row * size["y_pixel"] + column).value,
-            ldc=size["y_pixel"].value,
-            live=(size["out_channels"] - column).value,
+            c=self.y.at(row * size.y_pixel + column).value,
+            ldc=size.y_pixel.value,
+            live=(size.out_channels - column).value,
             place=(code.integer(0), row, column),
             rows_live=rows_live.value,
         )

@@ -5,11 +5,11 @@ Integers are multiplied and summed exactly, in int32, whatever the CPU has for i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, by_name, result
 from jitonnx.kernels.parts.packing import zeros
 from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
@@ -37,28 +37,42 @@ _NEAR_BYTES = 1 << 20
 """Weights up to this size stay in the second-level cache from block to block of rows."""
 
 
-class Given(NamedTuple):
+class IntegerBuffers(Arguments):
+    x: Buffer
+    zero: Buffer
+    w: Buffer
+    sums: Buffer
+    y: Buffer = result()
+
+
+class Given(Arguments):
     """The sizes that the planner gives. Strides are in elements; y's rows are the output pixels of all images."""
 
-    images: int
-    height: int
-    width: int
-    channels: int
-    out_height: int
-    out_width: int
-    out_channels: int
-    kernel_height: int
-    kernel_width: int
-    stride_height: int
-    stride_width: int
-    dilation_height: int
-    dilation_width: int
-    pad_top: int
-    pad_left: int
-    x_image: int
-    x_row: int
-    x_pixel: int
-    y_pixel: int
+    images: Size
+    height: Size
+    width: Size
+    channels: Size
+    out_height: Size
+    out_width: Size
+    out_channels: Size
+    kernel_height: Size
+    kernel_width: Size
+    stride_height: Size
+    stride_width: Size
+    dilation_height: Size
+    dilation_width: Size
+    pad_top: Size
+    pad_left: Size
+    x_image: Size
+    x_row: Size
+    x_pixel: Size
+    y_pixel: Size
+
+
+class IntegerSizes(Given):
+    task_rows: Size
+    task_columns: Size
+    row_bytes: Size
 
 
 @dataclass(frozen=True)
@@ -86,8 +100,8 @@ class IntegerSpec(KernelSpec):
     result: str = "int32"
     """Element type of y."""
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "zero", "w", "sums", "y")
-    SIZES: ClassVar[tuple[str, ...]] = (*Given._fields, "task_rows", "task_columns", "row_bytes")
+    BUFFERS: ClassVar[type[IntegerBuffers]] = IntegerBuffers
+    SIZES: ClassVar[type[IntegerSizes]] = IntegerSizes
     SETTLED: ClassVar[bool] = True
 
     @property
@@ -120,10 +134,9 @@ class IntegerSpec(KernelSpec):
         size = -(-depth // STEP) * STEP * self.row_itemsize
         return size + STEP * below(size % 1024, 1)
 
-    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        """Given and the epilogue's sizes -> SIZES and the epilogue's sizes."""
-        given = Given(*sizes[: len(Given._fields)])
-        return [*given, *self.blocks(given), self.row_bytes(_depth(given)), *sizes[len(given) :]]
+    def complete(self, sizes: Given) -> IntegerSizes:
+        blocks = by_name("task_rows task_columns", self.blocks(sizes))
+        return IntegerSizes.following(sizes, **blocks, row_bytes=self.row_bytes(_depth(sizes)))
 
     def blocks(self, given: Given) -> tuple[Any, Any]:
         """Rows and columns of a task, in whole tiles: few rows and all columns while the weights stay in the cache,
@@ -138,20 +151,16 @@ class IntegerSpec(KernelSpec):
         rows_each, columns_each = -(-tiles // row_tasks) * height, -(-panels // column_tasks) * self.width
         return larger(rows_each, 1), larger(columns_each, 1)
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        given = Given(*sizes[: len(Given._fields)])
-        task_rows, task_columns = sizes[len(given) : len(given) + 2]
-        return -(-_rows(given) // task_rows) * -(-given.out_channels // task_columns)
+    def tasks(self, sizes: IntegerSizes) -> int:
+        return -(-_rows(sizes) // sizes.task_rows) * -(-sizes.out_channels // sizes.task_columns)
 
-    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+    def scratch_bytes(self, sizes: IntegerSizes) -> int:
         """The task's gathered rows, whole tiles of them, and what runs write behind the last; a tile of sums."""
-        task_rows, _, row_bytes = sizes[len(Given._fields) : len(self.SIZES)]
-        return task_rows * row_bytes + 4 * STEP + TILE_BYTES
+        return sizes.task_rows * sizes.row_bytes + 4 * STEP + TILE_BYTES
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        given = Given(*sizes[: len(Given._fields)])
-        rows, depth, columns = _rows(given), _depth(given), given.out_channels
-        read = given.images * given.height * given.width * given.channels if self.windows else rows * depth
+    def work(self, sizes: IntegerSizes) -> Work:
+        rows, depth, columns = _rows(sizes), _depth(sizes), sizes.out_channels
+        read = sizes.images * sizes.height * sizes.width * sizes.channels if self.windows else rows * depth
         return Work(
             2 * rows * depth * columns, read + depth * columns + rows * columns * np.dtype(self.result).itemsize
         )

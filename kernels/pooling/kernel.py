@@ -14,7 +14,7 @@ from jitonnx.kernels.language.simd import convert
 from jitonnx.kernels.language.trace import Traced, select
 from jitonnx.kernels.pooling.fold import root, step
 from jitonnx.kernels.pooling.planes import Planes
-from jitonnx.kernels.pooling.spec import PoolPlanesSpec, PoolSpec
+from jitonnx.kernels.pooling.spec import PoolBuffers, PoolPlanesSpec, PoolSizes, PoolSpec
 
 _AXES = ("depth", "height", "width")
 _STEPS = ("plane", "row", "pixel")
@@ -75,7 +75,7 @@ def _run(code: Code) -> tuple[Traced, Traced]:
 
 
 def _size(code: Code, name: str) -> Traced:
-    return code.size(PoolSpec.SIZES.index(name))
+    return code.size(PoolSizes.place(name))
 
 
 def _offset(code: Code, tensor: str, image: Traced, *coordinates: Traced) -> Traced:
@@ -121,7 +121,7 @@ class _Pixel:
         self.epilogue, self.takes_runs = Epilogue(code, epilogue, element, lanes), epilogue is None
         # Half precision is summed in single, as onnxruntime does it.
         self.total = types.float32 if element == types.float16 and spec.kind != "max" else element
-        self.x, self.y = code.buffer(0, element), code.buffer(1, element)
+        self.x, self.y, _ = code.buffers(PoolBuffers, element)
 
     def emit(self, image: Traced, windows: list[Window], target: Traced, row: Traced, channels: Traced) -> None:
         """The pixel at index `target` of y, number `row` of its image."""
@@ -198,7 +198,7 @@ class _PixelWithIndices:
 
     def __init__(self, code: Code, element: types.Type, lanes: int) -> None:
         self.code, self.lanes = code, lanes
-        self.x, self.y, self.indices = code.buffer(0, element), code.buffer(1, element), code.buffer(2, types.int64)
+        self.x, self.y, self.indices = code.buffers(PoolBuffers, element, indices=types.int64)
 
     def emit(self, image: Traced, windows: list[Window], target: Traced, row: Traced, channels: Traced) -> None:
         """The pixel at index `target` of y and of indices."""

@@ -12,7 +12,7 @@ from jitonnx.kernels.language.epilogue import Epilogue
 from jitonnx.kernels.language.trace import Traced, narrow, select, to_float
 from jitonnx.kernels.parts.planes import each_block_of_rows
 from jitonnx.kernels.pooling.fold import root, step, term
-from jitonnx.kernels.pooling.spec import PoolPlanesSpec
+from jitonnx.kernels.pooling.spec import PoolPlanesBuffers, PoolPlanesSizes, PoolPlanesSpec
 
 
 class Planes:
@@ -21,19 +21,19 @@ class Planes:
     def __init__(self, code: Code, spec: PoolPlanesSpec, lanes: int, epilogue: Any) -> None:
         self.code, self.spec, self.lanes = code, spec, lanes
         self.epilogue = Epilogue(code, epilogue, types.float32, lanes)
-        self.size = {name: code.size(index) for index, name in enumerate((*spec.SIZES, *spec.DERIVED))}
-        self.x, self.y = code.buffer(0, types.float32), code.buffer(1, types.float32)
+        self.size = code.sizes(PoolPlanesSizes)
+        self.x, self.y = code.buffers(PoolPlanesBuffers, types.float32)
 
     def emit(self, begin: Traced, end: Traced) -> None:
         """The tasks."""
         code, size, together = self.code, self.size, self.spec.rows
         if self.spec.kind != "max":
-            rows = (size["rows_each"] - 1) * size["stride_height"] + size["kernel_height"]
-            self._fill(code.scratch(types.float32), rows * size["pitch"], code.integer(0), self._zero(None))
-        with each_block_of_rows(code, begin, end, size["out_height"], size["rows_each"], size["channels"]) as block:
+            rows = (size.rows_each - 1) * size.stride_height + size.kernel_height
+            self._fill(code.scratch(types.float32), rows * size.pitch, code.integer(0), self._zero(None))
+        with each_block_of_rows(code, begin, end, size.out_height, size.rows_each, size.channels) as block:
             place, start, stop = (block.image, block.channel), block.start, block.stop
             origin, pitch = self._source(*place, start, stop)
-            y = self.y.at(place[0] * size["y_image"] + place[1] * size["y_channel"])
+            y = self.y.at(place[0] * size.y_image + place[1] * size.y_channel)
             whole = stop - remainder(stop - start, code.integer(together))
             with code.loop(whole, start, together) as row:
                 self._rows(origin, pitch, y, row, together, place)
@@ -46,45 +46,45 @@ class Planes:
     def _source(self, image: Traced, channel: Traced, start: Traced, stop: Traced) -> tuple[Pointer, Traced]:
         """Where the window of output (0, 0) starts, and the step to the next row, for output rows start … stop - 1."""
         code, size = self.code, self.size
-        plane = image * size["x_image"] + channel * size["x_channel"]
-        top = start * size["stride_height"] - size["pad_height"]
-        bottom = (stop - 1) * size["stride_height"] - size["pad_height"] + size["kernel_height"]
-        steps = [(size["images"] - 1) * size["x_image"], (size["channels"] - 1) * size["x_channel"]]
-        end_of_x = steps[0] + steps[1] + (size["height"] - 1) * size["x_row"] + size["width"]
-        beyond_end = plane + (bottom - 1) * size["x_row"] + size["reach"] > end_of_x
-        copied = (size["padded"] > 0) | (top < 0) | (bottom > size["height"]) | beyond_end
+        plane = image * size.x_image + channel * size.x_channel
+        top = start * size.stride_height - size.pad_height
+        bottom = (stop - 1) * size.stride_height - size.pad_height + size.kernel_height
+        steps = [(size.images - 1) * size.x_image, (size.channels - 1) * size.x_channel]
+        end_of_x = steps[0] + steps[1] + (size.height - 1) * size.x_row + size.width
+        beyond_end = plane + (bottom - 1) * size.x_row + size.reach > end_of_x
+        copied = (size.padded > 0) | (top < 0) | (bottom > size.height) | beyond_end
         x, scratch = self.x.at(plane), code.scratch(types.float32)
         with code.when(copied), code.loop(bottom, top) as row:
-            self._copy(x, row, scratch.at((row - top) * size["pitch"] + size["margin"]))
-        pitch = select(copied, size["pitch"], size["x_row"])
+            self._copy(x, row, scratch.at((row - top) * size.pitch + size.margin))
+        pitch = select(copied, size.pitch, size.x_row)
         chosen = code.builder.select(copied.value, scratch.value, x.value)
         # Row `top` is the first in scratch memory; nothing is padded where nothing is copied.
-        first = select(copied, size["margin"] - (top + size["pad_height"]) * size["pitch"] - size["pad_width"], 0)
+        first = select(copied, size.margin - (top + size.pad_height) * size.pitch - size.pad_width, 0)
         return Pointer(code, types.float32, chosen).at(first), pitch
 
     def _copy(self, x: Pointer, row: Traced, target: Pointer) -> None:
         """Row `row` of the plane x and its padding, to where its first element is to lie."""
         code, size = self.code, self.size
         if self.spec.kind == "max":  # of values that are compared, one may be there twice
-            source = x.at(larger(smaller(row, size["height"] - 1), 0) * size["x_row"])
-            self._fill(target, code.integer(0), -size["margin"], source.load(0))
-            whole = size["width"] - remainder(size["width"], code.integer(self.lanes))
-            self._fill(target, size["pitch"] - size["margin"], whole, source.load(size["width"] - 1))
+            source = x.at(larger(smaller(row, size.height - 1), 0) * size.x_row)
+            self._fill(target, code.integer(0), -size.margin, source.load(0))
+            whole = size.width - remainder(size.width, code.integer(self.lanes))
+            self._fill(target, size.pitch - size.margin, whole, source.load(size.width - 1))
             self._copy_row(source, target)
             return
-        with code.either((row >= 0) & (row < size["height"])) as (within, padding):
+        with code.either((row >= 0) & (row < size.height)) as (within, padding):
             with within:
-                self._copy_row(x.at(row * size["x_row"]), target)  # zeros lie around it already
+                self._copy_row(x.at(row * size.x_row), target)  # zeros lie around it already
             with padding:
-                self._fill(target, size["width"], code.integer(0), self._zero(None))
+                self._fill(target, size.width, code.integer(0), self._zero(None))
 
     def _copy_row(self, x: Pointer, target: Pointer) -> None:
         code, size, lanes = self.code, self.size, self.lanes
-        whole = size["width"] - remainder(size["width"], code.integer(lanes))
+        whole = size.width - remainder(size.width, code.integer(lanes))
         with code.loop(whole, step=lanes) as at:
             target.store(at, x.load(at, lanes))
-        with code.when(whole < size["width"]):
-            live = code.live(size["width"] - whole, lanes)
+        with code.when(whole < size.width):
+            live = code.live(size.width - whole, lanes)
             target.store(whole, x.load(whole, lanes, live), live)
 
     def _fill(self, target: Pointer, stop: Traced, start: Traced, value: Traced) -> None:
@@ -98,7 +98,7 @@ class Planes:
     ) -> None:
         """Output rows `row` … row + count - 1; place: their image and channel."""
         code, size, lanes = self.code, self.size, self.lanes
-        windows = origin.at(row * size["stride_height"] * pitch)
+        windows = origin.at(row * size.stride_height * pitch)
         taps = [self._row_taps(row + number) for number in range(count)] if self.spec.kind == "average" else []
 
         def vectors(column: Traced, live: Traced | None) -> None:
@@ -109,15 +109,15 @@ class Planes:
                     value = value / (columns * to_float(code.spread(narrow(taps[number]), lanes)))
                 elif self.spec.kind == "lp":
                     value = root(code, value, self.spec.power)
-                pixel = (row + number) * size["out_width"] + column
+                pixel = (row + number) * size.out_width + column
                 value = self.epilogue(code, value, *place, pixel, lanes if live is None else live)
-                y.store((row + number) * size["y_row"] + column, value, live)
+                y.store((row + number) * size.y_row + column, value, live)
 
-        whole = size["out_width"] - remainder(size["out_width"], code.integer(lanes))
+        whole = size.out_width - remainder(size.out_width, code.integer(lanes))
         with code.loop(whole, step=lanes) as column:
             vectors(column, None)
-        with code.when(whole < size["out_width"]):
-            vectors(whole, size["out_width"] - whole)
+        with code.when(whole < size.out_width):
+            vectors(whole, size.out_width - whole)
 
     def _fold(self, window: Pointer, pitch: Traced, count: int) -> list[Traced]:
         """A vector of outputs in each of `count` rows; the first window of the first row starts at `window`."""
@@ -129,7 +129,7 @@ class Planes:
             totals = [self._zero(self.lanes)] * count
         if not height:
             total = code.variable(totals[0])
-            with code.loop(self.size["kernel_height"]) as down, code.loop(self.size["kernel_width"]) as across:
+            with code.loop(self.size.kernel_height) as down, code.loop(self.size.kernel_width) as across:
                 x = self._tap(window.at(down * pitch + across), 0, {})
                 total.set(step(spec.kind, spec.power, total.get(), x))
             return [total.get()]
@@ -170,26 +170,27 @@ class Planes:
 
     def _row_taps(self, row: Traced) -> Traced:
         """How many rows of the windows of an output row count."""
-        start = row * self.size["stride_height"] - self.size["pad_height"]
+        start = row * self.size.stride_height - self.size.pad_height
         low, high = self._counted("height")
-        return smaller(start + self.size["kernel_height"], high) - larger(start, low)
+        return smaller(start + self.size.kernel_height, high) - larger(start, low)
 
     def _column_taps(self, column: Traced) -> Traced:
         """How many columns of the windows of outputs `column` … count, as floats."""
         code, size, lanes, stride = self.code, self.size, self.lanes, self.spec.stride
         numbers = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [number * stride for number in range(lanes)])
-        first = code.spread(narrow(column * stride - size["pad_width"]), lanes)
+        first = code.spread(narrow(column * stride - size.pad_width), lanes)
         first = first + first.like(numbers)
         kernel, low, high = (
-            code.spread(narrow(value), lanes) for value in (size["kernel_width"], *self._counted("width"))
+            code.spread(narrow(value), lanes) for value in (size.kernel_width, *self._counted("width"))
         )
         return to_float(smaller(first + kernel, high) - larger(first, low))
 
     def _counted(self, axis: str) -> tuple[Traced, Traced]:
         """Taps on these coordinates, from the first to before the second, count."""
         if not self.spec.count_include_pad:
-            return self.code.integer(0), self.size[axis]
-        return -self.size[f"pad_{axis}"], self.size[axis] + self.size[f"pad_{axis}_after"]
+            return self.code.integer(0), getattr(self.size, axis)
+        before, after = getattr(self.size, f"pad_{axis}"), getattr(self.size, f"pad_{axis}_after")
+        return -before, getattr(self.size, axis) + after
 
     def _zero(self, lanes: int | None) -> Traced:
         return self.code.number(types.float32, 0, lanes)

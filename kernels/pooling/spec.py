@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import prod
 from typing import ClassVar
 
 import numpy as np
 
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
@@ -18,6 +17,55 @@ ELEMENTS = {
     "average": ("float32", "float16", "float64"),
     "lp": ("float32", "float16", "float64"),
 }
+
+
+class PoolBuffers(Arguments):
+    x: Buffer
+    y: Buffer = result()
+    indices: Buffer = result()
+
+
+class PoolSizes(Arguments):
+    """Extents, strides in elements, the window and the padding before and after. index_*: what a step along an axis of
+    x adds to a reported index: for x [N, C, H, W] and storage_order 0 these are C*H*W, H*W, 0, W, 1, and for
+    storage_order 1 C*H*W, H*W, 0, 1, H. Only count_include_pad needs the padding after, only with_indices index_*."""
+
+    images: Size
+    depth: Size
+    height: Size
+    width: Size
+    channels: Size
+    out_depth: Size
+    out_height: Size
+    out_width: Size
+    x_image: Size
+    x_plane: Size
+    x_row: Size
+    x_pixel: Size
+    y_image: Size
+    y_plane: Size
+    y_row: Size
+    y_pixel: Size
+    kernel_depth: Size
+    kernel_height: Size
+    kernel_width: Size
+    stride_depth: Size
+    stride_height: Size
+    stride_width: Size
+    dilation_depth: Size
+    dilation_height: Size
+    dilation_width: Size
+    pad_depth: Size
+    pad_height: Size
+    pad_width: Size
+    pad_depth_after: Size
+    pad_height_after: Size
+    pad_width_after: Size
+    index_image: Size
+    index_channel: Size
+    index_plane: Size
+    index_row: Size
+    index_pixel: Size
 
 
 @dataclass(frozen=True)
@@ -44,22 +92,8 @@ class PoolSpec(KernelSpec):
     power: int = 2
     """Lp only: the exponent p >= 1."""
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "y", "indices")
-    SIZES: ClassVar[tuple[str, ...]] = (
-        *("images", "depth", "height", "width", "channels"),
-        *("out_depth", "out_height", "out_width"),
-        *("x_image", "x_plane", "x_row", "x_pixel"),
-        *("y_image", "y_plane", "y_row", "y_pixel"),
-        *("kernel_depth", "kernel_height", "kernel_width"),
-        *("stride_depth", "stride_height", "stride_width"),
-        *("dilation_depth", "dilation_height", "dilation_width"),
-        *("pad_depth", "pad_height", "pad_width"),
-        *("pad_depth_after", "pad_height_after", "pad_width_after"),
-        *("index_image", "index_channel", "index_plane", "index_row", "index_pixel"),
-    )
-    """Extents, strides in elements, the window and the padding before and after. index_*: what a step along an axis of
-    x adds to a reported index: for x [N, C, H, W] and storage_order 0 these are C*H*W, H*W, 0, W, 1, and for
-    storage_order 1 C*H*W, H*W, 0, 1, H. Only count_include_pad needs the padding after, only with_indices index_*."""
+    BUFFERS: ClassVar[type[PoolBuffers]] = PoolBuffers
+    SIZES: ClassVar[type[PoolSizes]] = PoolSizes
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS or self.element not in ELEMENTS[self.kind]:
@@ -69,16 +103,17 @@ class PoolSpec(KernelSpec):
         if self.power < 1:
             raise ValueError(f"LpPool: p must be at least 1, not {self.power}")
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        images, _, _, _, channels, depth, height, width = sizes[:8]
-        return images * depth * height if channels * width * prod(sizes[1:4]) > 0 else 0
+    def tasks(self, sizes: PoolSizes) -> int:
+        there = sizes.channels * sizes.out_width * sizes.depth * sizes.height * sizes.width > 0
+        return sizes.images * sizes.out_depth * sizes.out_height if there else 0
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        named = dict(zip(self.SIZES, sizes, strict=False))
-        outputs = prod(sizes[5:8]) * sizes[0] * sizes[4]
-        window = named["kernel_depth"] * named["kernel_height"] * named["kernel_width"]
+    def work(self, sizes: PoolSizes) -> Work:
+        pixels = sizes.images * sizes.channels
+        inputs = pixels * sizes.depth * sizes.height * sizes.width
+        outputs = pixels * sizes.out_depth * sizes.out_height * sizes.out_width
+        window = sizes.kernel_depth * sizes.kernel_height * sizes.kernel_width
         item = np.dtype(self.element).itemsize
-        return Work(outputs * window, item * (prod(sizes[:5]) + outputs) + 8 * outputs * self.with_indices)
+        return Work(outputs * window, item * (inputs + outputs) + 8 * outputs * self.with_indices)
 
 
 PLANE_STRIDES = (1, 2, 3, 4)
@@ -91,6 +126,46 @@ _ROWS_TOGETHER = 3
 _BLOCK_BYTES = 12 << 10
 """Of rows copied for a task: they stay in the first-level cache beside what is written."""
 _LONGEST_VECTOR = 16
+
+
+class PoolPlanesBuffers(Arguments):
+    x: Buffer
+    y: Buffer = result()
+
+
+class PoolPlanesGiven(Arguments):
+    images: Size
+    channels: Size
+    height: Size
+    width: Size
+    out_height: Size
+    out_width: Size
+    x_image: Size
+    x_channel: Size
+    x_row: Size
+    y_image: Size
+    y_channel: Size
+    y_row: Size
+    kernel_height: Size
+    kernel_width: Size
+    stride_height: Size
+    pad_height: Size
+    pad_width: Size
+    pad_height_after: Size
+    pad_width_after: Size
+
+
+class PoolPlanesSizes(PoolPlanesGiven):
+    rows_each: Size
+    """Output rows of a task."""
+    margin: Size
+    """Where x begins in a copied row."""
+    reach: Size
+    """Elements of a row from its padding on that whole vectors read."""
+    pitch: Size
+    """Elements from one copied row to the next."""
+    padded: Size
+    """Whether windows reach beyond the width."""
 
 
 @dataclass(frozen=True)
@@ -115,51 +190,39 @@ class PoolPlanesSpec(KernelSpec):
     rows: int = 1
     """So many output rows are made together, which read mostly the same rows: for windows that move by one row."""
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "y")
+    BUFFERS: ClassVar[type[PoolPlanesBuffers]] = PoolPlanesBuffers
+    SIZES: ClassVar[type[PoolPlanesSizes]] = PoolPlanesSizes
     SETTLED: ClassVar[bool] = True
-    SIZES: ClassVar[tuple[str, ...]] = (
-        *("images", "channels", "height", "width", "out_height", "out_width"),
-        *("x_image", "x_channel", "x_row", "y_image", "y_channel", "y_row"),
-        *("kernel_height", "kernel_width", "stride_height"),
-        *("pad_height", "pad_width", "pad_height_after", "pad_width_after"),
-    )
-    DERIVED: ClassVar[tuple[str, ...]] = ("rows_each", "margin", "reach", "pitch", "padded")
-    """What `complete` appends: output rows of a task; where x begins in a copied row; elements of a row from its
-    padding on that whole vectors read; elements from one copied row to the next; whether windows reach beyond the
-    width."""
 
-    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        named = dict(zip(self.SIZES, sizes, strict=True))
-        vectors = -(-named["out_width"] // _LONGEST_VECTOR)
-        reach = vectors * _LONGEST_VECTOR * self.stride + named["kernel_width"] - 1
-        margin = _whole_vectors(named["pad_width"])
-        pitch = margin + _whole_vectors(larger(reach - named["pad_width"], named["width"]))
-        beyond = (named["out_width"] - 1) * self.stride + named["kernel_width"] > named["width"]
-        rows = (_BLOCK_BYTES // (4 * pitch) - named["kernel_height"]) // named["stride_height"] + 1
-        rows_each = larger(1, smaller(rows, named["out_height"]))
-        return [*sizes, rows_each, margin, reach, pitch, int(beyond or named["pad_width"] > 0)]
+    def complete(self, sizes: PoolPlanesGiven) -> PoolPlanesSizes:
+        vectors = -(-sizes.out_width // _LONGEST_VECTOR)
+        reach = vectors * _LONGEST_VECTOR * self.stride + sizes.kernel_width - 1
+        margin = _whole_vectors(sizes.pad_width)
+        pitch = margin + _whole_vectors(larger(reach - sizes.pad_width, sizes.width))
+        beyond = (sizes.out_width - 1) * self.stride + sizes.kernel_width > sizes.width
+        rows = (_BLOCK_BYTES // (4 * pitch) - sizes.kernel_height) // sizes.stride_height + 1
+        return PoolPlanesSizes.following(
+            sizes,
+            rows_each=larger(1, smaller(rows, sizes.out_height)),
+            margin=margin,
+            reach=reach,
+            pitch=pitch,
+            padded=int(beyond or sizes.pad_width > 0),
+        )
 
-    @property
-    def size_count(self) -> int:
-        return len(self.SIZES) + len(self.DERIVED)
+    def tasks(self, sizes: PoolPlanesSizes) -> int:
+        blocks = -(-sizes.out_height // sizes.rows_each)
+        there = smaller(sizes.height, sizes.width, sizes.out_width) > 0
+        return sizes.images * sizes.channels * blocks if there else 0
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        images, channels, height, width, out_height, out_width, *_ = sizes
-        blocks = -(-out_height // sizes[len(self.SIZES)])
-        return images * channels * blocks if smaller(height, width, out_width) > 0 else 0
-
-    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+    def scratch_bytes(self, sizes: PoolPlanesSizes) -> int:
         """The rows that a task reads, if it has to copy them."""
-        named = dict(zip((*self.SIZES, *self.DERIVED), sizes, strict=False))
-        rows = (named["rows_each"] - 1) * named["stride_height"] + named["kernel_height"]
-        return 4 * rows * named["pitch"]
+        return 4 * ((sizes.rows_each - 1) * sizes.stride_height + sizes.kernel_height) * sizes.pitch
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        named = dict(zip(self.SIZES, sizes, strict=False))
-        images, channels, height, width, out_height, out_width, *_ = sizes
-        outputs, planes = images * channels * out_height * out_width, images * channels
-        window = named["kernel_height"] * named["kernel_width"]
-        return Work(outputs * window, 4 * (planes * height * width + outputs))
+    def work(self, sizes: PoolPlanesSizes) -> Work:
+        planes, window = sizes.images * sizes.channels, sizes.kernel_height * sizes.kernel_width
+        outputs = planes * sizes.out_height * sizes.out_width
+        return Work(outputs * window, 4 * (planes * sizes.height * sizes.width + outputs))
 
 
 def _whole_vectors(elements: int) -> int:

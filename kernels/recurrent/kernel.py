@@ -21,7 +21,7 @@ from jitonnx.kernels.language.epilogue import Stage
 from jitonnx.kernels.language.trace import Traced, bits, fma, funnel_left, select, to_float
 from jitonnx.kernels.parts.meeting import Meeting
 from jitonnx.kernels.recurrent.activations import activate
-from jitonnx.kernels.recurrent.spec import RecurrentSpec
+from jitonnx.kernels.recurrent.spec import RecurrentBuffers, RecurrentSizes, RecurrentSpec
 
 
 def build(spec: RecurrentSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
@@ -60,14 +60,10 @@ class _Kernel:
     def __init__(self, code: Code, spec: RecurrentSpec) -> None:
         self.code, self.spec = code, spec
         self.element = getattr(types, spec.element)
-        self.size = {name: code.size(i) for i, name in enumerate(spec.SIZES)}
-        self.buffer = {
-            name: code.buffer(i, types.int32 if name == "lengths" else self.element)
-            for i, name in enumerate(spec.BUFFERS)
-            if name != "shared" or spec.parts > 1
-        }
+        self.size = code.sizes(RecurrentSizes)
+        self.buffer = code.buffers(RecurrentBuffers, self.element, lengths=types.int32)
         units = spec.units
-        self.panels = (self.size["hidden"] + (units - 1)) / code.integer(units)
+        self.panels = (self.size.hidden + (units - 1)) / code.integer(units)
         self.padded = self.panels * units
         self.first_panel, self.last_panel = code.integer(0), self.panels
         self.state = self.padded * spec.rows
@@ -83,7 +79,7 @@ class _Kernel:
     def emit(self, begin: Traced, end: Traced) -> None:
         """The tasks."""
         code, rows = self.code, self.spec.rows
-        blocks = (self.size["batch"] + (rows - 1)) / code.integer(rows)
+        blocks = (self.size.batch + (rows - 1)) / code.integer(rows)
         if self.spec.parts == 1:
             with code.loop(end, begin) as task:
                 self._block(task, blocks)
@@ -101,7 +97,7 @@ class _Kernel:
         self.alone = (last - first).equals(parts)
         self.parts = select(self.alone, 1, parts)
         self.own_first, self.own_last = select(self.alone, 0, first), select(self.alone, 1, last)
-        shared = self.buffer["shared"].at(select(self.alone, 0, direction) * (self.state * 5 + words))
+        shared = self.buffer.shared.at(select(self.alone, 0, direction) * (self.state * 5 + words))
         place = code.builder.bitcast(shared.value, ir.IntType(64).as_pointer())
         mine = self.own_last - self.own_first
         self.meeting = Meeting(code, Pointer(code, types.int64, place), self.parts, self.own_first, mine)
@@ -112,9 +108,9 @@ class _Kernel:
         """One direction of one block of rows, all steps."""
         code, rows = self.code, self.spec.rows
         self.direction, first = group / blocks, remainder(group, blocks) * rows
-        count = smaller(self.size["batch"] - first, rows)
+        count = smaller(self.size.batch - first, rows)
         self._start(first, count)
-        with code.loop(self.size["steps"]) as step:
+        with code.loop(self.size.steps) as step:
             self._step(first, count, step)
         if self.spec.last:
             if self.spec.parts > 1:
@@ -145,7 +141,7 @@ class _Kernel:
                 self._zero_states()
                 with self._each_panel(first, count) as (row, local, unit, mask):
                     for name, state in self._states("initial", self.h):
-                        value = self.buffer[name].load(self._state_offset(row, unit), self.spec.units, mask)
+                        value = getattr(self.buffer, name).load(self._state_offset(row, unit), self.spec.units, mask)
                         state.store(local * self.padded + unit, value)
         elif self.spec.parts == 1:
             self._zero_states()
@@ -170,16 +166,16 @@ class _Kernel:
     def _finish(self, first: Traced, count: Traced) -> None:
         """The state behind the last step; zero where there was none, as onnxruntime has it."""
         with self._each_panel(first, count) as (row, local, unit, mask):
-            for name, state in self._states("last", self._h(self.size["steps"])):
+            for name, state in self._states("last", self._h(self.size.steps)):
                 value = state.load(local * self.padded + unit, self.spec.units)
                 if self.spec.lengths:
-                    none = self.buffer["lengths"].load(row) < 1
+                    none = self.buffer.lengths.load(row) < 1
                     value = value.like(value.builder.select(none.value, value.constant(0).value, value.value))
-                self.buffer[name].store(self._state_offset(row, unit), value, mask)
+                getattr(self.buffer, name).store(self._state_offset(row, unit), value, mask)
 
     def _step(self, first: Traced, count: Traced, step: Traced) -> None:
         each = self._stored(self.padded) + int(self.spec.fixed)  # vectors of a gate of a panel
-        weights = self.buffer["recurrent_weights"].at(self.direction * (each * self.padded * self.spec.gates))
+        weights = self.buffer.recurrent_weights.at(self.direction * (each * self.padded * self.spec.gates))
         first_gate = 0
         for number, gates in enumerate(self.spec.passes):
             source = self.reset_h if first_gate else self._h(step)
@@ -214,7 +210,7 @@ class _Kernel:
             self.code.loop(count) as local,
             self.code.loop(self.last_panel * units, self.first_panel * units, units) as unit,
         ):
-            yield first + local, local, unit, self.code.live(self.size["hidden"] - unit, units)
+            yield first + local, local, unit, self.code.live(self.size.hidden - unit, units)
 
     # ------------------------------------------------------------ products
 
@@ -243,7 +239,7 @@ class _Kernel:
             for gate in range(gates)
             for phase in range(phases)
         }
-        with code.loop(self.size["hidden"], step=depth) as k:
+        with code.loop(self.size.hidden, step=depth) as k:
             panel = self._weights(weights, k * gates, depth * gates)
             for number in range(depth):
                 for row in range(rows):
@@ -278,7 +274,7 @@ class _Kernel:
     def _update(self, first: Traced, count: Traced, step: Traced, unit: Traced, first_gate: int) -> None:
         """What follows the products of a panel, row by row."""
         code = self.code
-        live = code.live(self.size["hidden"] - unit, self.spec.units)
+        live = code.live(self.size.hidden - unit, self.spec.units)
         with code.loop(count) as local:
             row = self._row(first + local, local, step)
             if row.active is None:
@@ -291,12 +287,12 @@ class _Kernel:
                         self._rest(row, unit, live)
 
     def _row(self, number: Traced, local: Traced, step: Traced) -> _Row:
-        length, active = self.size["steps"], None
+        length, active = self.size.steps, None
         if self.spec.lengths:
-            loaded = self.buffer["lengths"].load(number)
+            loaded = self.buffer.lengths.load(number)
             length = self.code.integer(loaded.builder.sext(loaded.value, length.value.type))
             active = step < length
-        bits = step.like(step.builder.ashr(self.size["reverse"].value, self.direction.value))
+        bits = step.like(step.builder.ashr(self.size.reverse.value, self.direction.value))
         return _Row(number, local, step, select(_odd(bits), length - 1 - step, step), active)
 
     def _rest(self, row: _Row, unit: Traced, live: Mask) -> None:
@@ -304,7 +300,7 @@ class _Kernel:
         self._h(row.step + 1).store(row.local * self.padded + unit, self._old_h(row, unit))
         if self.spec.y:
             zero = self.code.number(self.element, 0, self.spec.units)
-            self.buffer["y"].store(self._y_offset(row.number, row.step, unit), zero, live)
+            self.buffer.y.store(self._y_offset(row.number, row.step, unit), zero, live)
 
     def _gates(self, row: _Row, unit: Traced, live: Mask, first_gate: int) -> None:
         if self.spec.kind == "LSTM":
@@ -322,7 +318,7 @@ class _Kernel:
         """The step's result: the next step's state, and y. Units behind the last stay zero in the state."""
         self._h(row.step + 1).store(row.local * self.padded + unit, h, live)
         if self.spec.y:
-            self.buffer["y"].store(self._y_offset(row.number, row.time, unit), h, live)
+            self.buffer.y.store(self._y_offset(row.number, row.time, unit), h, live)
 
     def _lstm(self, row: _Row, unit: Traced, live: Mask) -> Traced:
         """i, o, f, c = gates; C = f * C + i * c; H = o * h(C). i and f peep at the old C, o at the new one.
@@ -347,7 +343,7 @@ class _Kernel:
         """linear_before_reset: h = g(x + r * (H · Rᵀ + Rb)); H = (1 - z) * h + z * H."""
         z = self._activated(0, self._gate(row, unit, live, 0) + self._sum(row, 0, 3))
         r = self._activated(0, self._gate(row, unit, live, 1) + self._sum(row, 1, 3))
-        bias = self.buffer["recurrent_bias"].load(self.direction * self.size["hidden"] + unit, self.spec.units, live)
+        bias = self.buffer.recurrent_bias.load(self.direction * self.size.hidden + unit, self.spec.units, live)
         h = self._activated(1, fma(r, self._sum(row, 2, 3) + bias, self._gate(row, unit, live, 2)))
         return fma(z, self._old_h(row, unit) - h, h)
 
@@ -373,16 +369,16 @@ class _Kernel:
     def _gate(self, row: _Row, unit: Traced, live: Mask, gate: int) -> Traced:
         """The input's part of a gate."""
         size = self.size
-        at = row.time * size["gates_step"] + row.number * size["gates_row"] + self.direction * size["gates_direction"]
-        return self.buffer["gates"].load(at + size["hidden"] * gate + unit, self.spec.units, live)
+        at = row.time * size.gates_step + row.number * size.gates_row + self.direction * size.gates_direction
+        return self.buffer.gates.load(at + size.hidden * gate + unit, self.spec.units, live)
 
     def _sum(self, row: _Row, gate: int, gates: int) -> Traced:
         """The state's part of a gate."""
         return self.sums.load((row.local * gates + gate) * self.spec.units, self.spec.units)
 
     def _peephole(self, gate: int, unit: Traced, live: Mask) -> Traced:
-        at = (self.direction * 3 + gate) * self.size["hidden"] + unit
-        return self.buffer["peepholes"].load(at, self.spec.units, live)
+        at = (self.direction * 3 + gate) * self.size.hidden + unit
+        return self.buffer.peepholes.load(at, self.spec.units, live)
 
     def _h(self, step: Traced) -> Pointer:
         """The state before `step`; the one behind it lies in the other half."""
@@ -393,7 +389,7 @@ class _Kernel:
 
     def _y_offset(self, row: Traced, time: Traced, unit: Traced) -> Traced:
         size = self.size
-        return time * size["y_step"] + row * size["y_row"] + self.direction * size["y_direction"] + unit
+        return time * size.y_step + row * size.y_row + self.direction * size.y_direction + unit
 
     def _state_offset(self, row: Traced, unit: Traced) -> Traced:
-        return self.direction * self.size["state_direction"] + row * self.size["state_row"] + unit
+        return self.direction * self.size.state_direction + row * self.size.state_row + unit

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts import fixed24
 from jitonnx.kernels.parts.packing import zeros
 from jitonnx.kernels.parts.phases import shared_bytes
@@ -32,6 +32,36 @@ _NEAR_BYTES = 512 << 10
 """Weights of a direction that stay in the second-level cache while blocks of rows go through all steps in turn."""
 _MOST_ROWS = 32
 """Rows of a block where weights are larger than that, but for rounding up to tiles."""
+
+
+class RecurrentBuffers(Arguments):
+    gates: Buffer
+    recurrent_weights: Buffer
+    recurrent_bias: Buffer
+    peepholes: Buffer
+    lengths: Buffer
+    initial_h: Buffer
+    initial_c: Buffer
+    y: Buffer = result()
+    last_h: Buffer = result()
+    last_c: Buffer = result()
+    shared: Buffer = result()
+
+
+class RecurrentSizes(Arguments):
+    steps: Size
+    batch: Size
+    directions: Size
+    hidden: Size
+    reverse: Size
+    gates_step: Size
+    gates_row: Size
+    gates_direction: Size
+    y_step: Size
+    y_row: Size
+    y_direction: Size
+    state_row: Size
+    state_direction: Size
 
 
 @dataclass(frozen=True)
@@ -90,16 +120,8 @@ class RecurrentSpec(KernelSpec):
     parts: int = 1
     """Tasks of a direction where the batch is one block."""
 
-    BUFFERS: ClassVar[tuple[str, ...]] = (
-        *("gates", "recurrent_weights", "recurrent_bias", "peepholes", "lengths", "initial_h", "initial_c"),
-        *("y", "last_h", "last_c", "shared"),
-    )
-    SIZES: ClassVar[tuple[str, ...]] = (
-        *("steps", "batch", "directions", "hidden", "reverse"),
-        *("gates_step", "gates_row", "gates_direction"),
-        *("y_step", "y_row", "y_direction"),
-        *("state_row", "state_direction"),
-    )
+    BUFFERS: ClassVar[type[RecurrentBuffers]] = RecurrentBuffers
+    SIZES: ClassVar[type[RecurrentSizes]] = RecurrentSizes
 
     def __post_init__(self) -> None:
         if self.kind not in GATES or len(self.activations) != _ACTIVATIONS_OF[self.kind]:
@@ -151,12 +173,11 @@ class RecurrentSpec(KernelSpec):
             first_gate, offset = first_gate + gates, end
         return packed
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        _, batch, directions, hidden = sizes[:4]
-        blocks = -(-batch // self.rows)
-        return directions * (self.parts if blocks == 1 else blocks) if hidden else 0
+    def tasks(self, sizes: RecurrentSizes) -> int:
+        blocks = -(-sizes.batch // self.rows)
+        return sizes.directions * (self.parts if blocks == 1 else blocks) if sizes.hidden else 0
 
-    def grain(self, sizes: Sequence[int]) -> int:
+    def grain(self, sizes: RecurrentSizes) -> int:
         """A thread takes its parts of a layer at once: all of a direction's, and it need not meet with others."""
         return self.tasks(sizes) if self.parts > 1 else 1
 
@@ -172,29 +193,29 @@ class RecurrentSpec(KernelSpec):
         """Elements that the words of `meeting` take the place of."""
         return shared_bytes(self.parts) // np.dtype(self.element).itemsize
 
-    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+    def scratch_bytes(self, sizes: RecurrentSizes) -> int:
         """Five states (h before and after a step, c, z, r * h) and a panel's sums, or all panels' for a single row."""
-        padded = self.padded(sizes[3])
+        padded = self.padded(sizes.hidden)
         sums = self.gates * (padded if self.rows == 1 else self.units)
         return self.rows * (5 * padded + sums) * np.dtype(self.element).itemsize
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        steps, batch, directions, hidden = sizes[:4]
-        item, outputs = np.dtype(self.element).itemsize, steps * batch * directions * hidden
-        elements = directions * self.packed_elements(hidden) + outputs * (self.gates + self.y)
+    def work(self, sizes: RecurrentSizes) -> Work:
+        hidden, outputs = sizes.hidden, sizes.steps * sizes.batch * sizes.directions * sizes.hidden
+        item = np.dtype(self.element).itemsize
+        elements = sizes.directions * self.packed_elements(hidden) + outputs * (self.gates + self.y)
         return Work(2 * outputs * hidden * self.gates, elements * item)
 
     def arguments(
         self, *, steps: int, batch: int, directions: int, hidden: int, reverse: int, **strides: int
-    ) -> list[int]:
-        """SIZES by name; strides left out are those of dense tensors in layout 0, gates as one GEMM gives them."""
+    ) -> RecurrentSizes:
+        """The sizes; strides left out are those of dense tensors in layout 0, gates as one GEMM gives them."""
         gates = self.gates * hidden
         dense: dict[str, Any] = {"gates_step": batch * directions * gates, "gates_row": directions * gates}
         dense |= {"gates_direction": gates, "y_step": directions * batch * hidden, "y_row": hidden}
         dense |= {"y_direction": batch * hidden, "state_row": hidden, "state_direction": batch * hidden}
-        if unknown := set(strides) - set(dense):
-            raise TypeError(f"RecurrentSpec.arguments has no {', '.join(sorted(unknown))}")
-        return [steps, batch, directions, hidden, reverse, *(dense | strides).values()]
+        return RecurrentSizes(
+            steps=steps, batch=batch, directions=directions, hidden=hidden, reverse=reverse, **(dense | strides)
+        )
 
 
 def _fixed_panels(panels: np.ndarray) -> np.ndarray:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
 from math import prod
+from typing import Any
 
+from jitonnx.kernels.arguments import Arguments, each, record
 from jitonnx.kernels.parts.sizes import larger
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
@@ -13,12 +15,28 @@ TASK_ELEMENTS = 8192
 """Elements of one task: some microseconds of work, and a few dozen KB that stay in the first cache levels."""
 
 
+@functools.cache
+def loops_sizes(rank: int, operands: int) -> type[Arguments]:
+    """The sizes of `rank` loops over some operands.
+
+    Extents by loop; strides by operand and loop; rows and columns of a task, columns' pieces, and rows, of which
+    `complete` adds the latter four.
+    """
+    given = record("LoopsGiven", extents=each(rank), strides=each(operands * rank))
+    return record("LoopsSizes", given, **dict.fromkeys(("rows_each", "columns_each", "pieces", "rows")))
+
+
+@functools.cache
+def loops_buffers(inputs: int, outputs: int) -> type[Arguments]:
+    """The buffers of a loop nest."""
+    return record("LoopsBuffers", inputs=each(inputs), outputs=each(outputs, result=True))
+
+
 @dataclass(frozen=True)
 class LoopsSpec(KernelSpec):
     """A loop nest of `rank` loops over operands whose elements have `itemsizes` bytes: inputs first, then outputs.
 
-    sizes: the extents of the loops, then for each operand its strides by loop; `complete` appends how rows and columns
-    are cut into tasks: rows a task, columns a task, column pieces, rows.
+    sizes: see `loops_sizes`.
     """
 
     rank: int
@@ -27,28 +45,29 @@ class LoopsSpec(KernelSpec):
     """Rough floating-point operations for one element of the loops."""
 
     @property
-    def first_cut(self) -> int:
-        """Position in `sizes` of what `complete` appends."""
-        return self.rank * (1 + len(self.itemsizes))
+    def SIZES(self) -> Any:  # type: ignore[override]
+        return loops_sizes(self.rank, len(self.itemsizes))
 
-    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        extents = sizes[: self.rank]
-        rows, columns = prod(extents[:-1]), extents[-1]
-        rows_each = larger(1, TASK_ELEMENTS // larger(1, columns))
+    def complete(self, sizes: Any) -> Any:
+        rows, columns = prod(sizes.extents[:-1]), sizes.extents[-1]
         columns_each = columns if columns <= 2 * TASK_ELEMENTS else TASK_ELEMENTS
-        return [*sizes, rows_each, columns_each, -(-columns // larger(1, columns_each)), rows]
+        return self.SIZES.following(
+            sizes,
+            rows_each=larger(1, TASK_ELEMENTS // larger(1, columns)),
+            columns_each=columns_each,
+            pieces=-(-columns // larger(1, columns_each)),
+            rows=rows,
+        )
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        rows_each, _, pieces, rows = sizes[self.first_cut : self.first_cut + 4]
-        return -(-rows // rows_each) * pieces
+    def tasks(self, sizes: Any) -> int:
+        return -(-sizes.rows // sizes.rows_each) * sizes.pieces
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        rank = self.rank
-        extents, moved, at = sizes[:rank], 0, rank
-        for touched in self.itemsizes:
-            for extent, stride in zip(extents, sizes[at : at + rank], strict=True):
+    def work(self, sizes: Any) -> Work:
+        moved, rank = 0, self.rank
+        for number, touched in enumerate(self.itemsizes):
+            strides = sizes.strides[number * rank : (number + 1) * rank]
+            for extent, stride in zip(sizes.extents, strides, strict=True):
                 if stride:
                     touched *= extent
             moved += touched
-            at += rank
-        return Work(prod(extents) * self.cost, moved)
+        return Work(prod(sizes.extents) * self.cost, moved)

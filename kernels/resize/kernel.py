@@ -13,7 +13,16 @@ from jitonnx.kernels.language.trace import Traced, fma, select
 from jitonnx.kernels.parts.memory import copy_bytes
 from jitonnx.kernels.resize.planes import Planes
 from jitonnx.kernels.resize.repeat import Repeat
-from jitonnx.kernels.resize.spec import RepeatPlanesSpec, ResizeAxisSpec, ResizePlanesSpec, ResizeSpec
+from jitonnx.kernels.resize.spec import (
+    RepeatPlanesSpec,
+    ResizeAxisBuffers,
+    ResizeAxisSizes,
+    ResizeAxisSpec,
+    ResizeBuffers,
+    ResizePlanesSpec,
+    ResizeSizes,
+    ResizeSpec,
+)
 
 
 def build(
@@ -42,24 +51,21 @@ class _Rows:
         self.code, self.spec, self.lanes = code, spec, lanes
         self.plain = epilogue is None
         self.epilogue = Epilogue(code, epilogue, types.float32, lanes)
-        self.size = {name: code.size(index) for index, name in enumerate(spec.SIZES)}
-        elements = {"rows": types.int32, "columns": types.int32}
-        self.buffer = {
-            name: code.buffer(index, elements.get(name, types.float32)) for index, name in enumerate(spec.BUFFERS)
-        }
+        self.size = code.sizes(ResizeSizes)
+        self.buffer = code.buffers(ResizeBuffers, types.float32, rows=types.int32, columns=types.int32)
 
     def emit(self, begin: Traced, end: Traced) -> None:
         """The tasks."""
         code, size = self.code, self.size
         with code.loop(end, begin) as task:
-            self.image, self.row = task / size["out_height"], remainder(task, size["out_height"])
-            first = convert(self.buffer["rows"].load(self.row * size["row_taps"]), types.int64)
+            self.image, self.row = task / size.out_height, remainder(task, size.out_height)
+            first = convert(self.buffer.rows.load(self.row * size.row_taps), types.int64)
             self._within(first, self._row, self._outside_row)
 
     def _row(self) -> None:
         size = self.size
-        with self.code.loop(size["out_width"]) as column:
-            first = convert(self.buffer["columns"].load(column * size["column_taps"]), types.int64)
+        with self.code.loop(size.out_width) as column:
+            first = convert(self.buffer.columns.load(column * size.column_taps), types.int64)
             self._within(first, lambda: self._pixel(column), lambda: self._outside_pixel(column))
 
     def _within(self, first: Traced, inside: Callable[[], None], outside: Callable[[], None]) -> None:
@@ -74,7 +80,7 @@ class _Rows:
                 outside()
 
     def _outside_row(self) -> None:
-        with self.code.loop(self.size["out_width"]) as column:
+        with self.code.loop(self.size.out_width) as column:
             self._outside_pixel(column)
 
     def _outside_pixel(self, column: Traced) -> None:
@@ -88,8 +94,8 @@ class _Rows:
     def _write(self, column: Traced, compute: Callable[[Traced, int, Mask | None], Traced]) -> None:
         """A pixel of y from compute(first channel, width, mask)."""
         code, size, lanes = self.code, self.size, self.lanes
-        target = self.buffer["y"].at(self.image * size["y_image"] + self.row * size["y_row"] + column * size["y_pixel"])
-        number = self.row * size["out_width"] + column
+        target = self.buffer.y.at(self.image * size.y_image + self.row * size.y_row + column * size.y_pixel)
+        number = self.row * size.out_width + column
 
         def piece(channel: Traced, width: int, mask: Mask | None, live: Traced) -> None:
             value = compute(channel, width, mask)
@@ -99,19 +105,19 @@ class _Rows:
                 y = self.epilogue(code, part, self.image, number, channel + first, here)
                 target.store(channel + first, y, rest)
 
-        each_vector(code, size["channels"], lanes, piece)
+        each_vector(code, size.channels, lanes, piece)
 
     def _x_row(self, tap: Traced | int) -> Pointer:
         """The row of x that is a tap of this row of y."""
         size = self.size
-        position = convert(self.buffer["rows"].load(self.row * size["row_taps"] + tap), types.int64)
-        return self.buffer["x"].at(self.image * size["x_image"] + position * size["x_row"])
+        position = convert(self.buffer.rows.load(self.row * size.row_taps + tap), types.int64)
+        return self.buffer.x.at(self.image * size.x_image + position * size.x_row)
 
     def _column(self, column: Traced, tap: Traced | int) -> Traced:
-        return convert(self.buffer["columns"].load(column * self.size["column_taps"] + tap), types.int64)
+        return convert(self.buffer.columns.load(column * self.size.column_taps + tap), types.int64)
 
     def _weights(self, axis: str, output: Traced, tap: Traced | int) -> Traced:
-        return self.buffer[f"{axis}_weights"].load(output * self.size[f"{axis}_taps"] + tap)
+        return getattr(self.buffer, f"{axis}_weights").load(output * getattr(self.size, f"{axis}_taps") + tap)
 
 
 class _Nearest(_Rows):
@@ -119,20 +125,22 @@ class _Nearest(_Rows):
 
     def _row(self) -> None:
         size = self.size
-        position = convert(self.buffer["rows"].load(self.row * size["row_taps"]), types.int64)
-        self.source = self.image * size["x_image"] + position * size["x_row"]
+        position = convert(self.buffer.rows.load(self.row * size.row_taps), types.int64)
+        self.source = self.image * size.x_image + position * size.x_row
         super()._row()
 
     def _pixel(self, column: Traced) -> None:
         size, spec = self.size, self.spec
-        source = self.source + self._column(column, 0) * size["x_pixel"]
+        source = self.source + self._column(column, 0) * size.x_pixel
         if not self.plain or spec.extrapolation is not None:
-            x = self.buffer["x"].at(source)
+            x = self.buffer.x.at(source)
             self._write(column, lambda channel, width, mask: x.load(channel, width, mask))
             return
-        target = self.image * size["y_image"] + self.row * size["y_row"] + column * size["y_pixel"]
-        x, y = (self.buffer[name].as_bytes().at(at * spec.itemsize) for name, at in (("x", source), ("y", target)))
-        copy_bytes(self.code, y, x, size["channels"] * spec.itemsize, 4 * self.lanes)
+        target = self.image * size.y_image + self.row * size.y_row + column * size.y_pixel
+        x, y = (
+            getattr(self.buffer, name).as_bytes().at(at * spec.itemsize) for name, at in (("x", source), ("y", target))
+        )
+        copy_bytes(self.code, y, x, size.channels * spec.itemsize, 4 * self.lanes)
 
 
 class _Linear(_Rows):
@@ -144,7 +152,7 @@ class _Linear(_Rows):
         super()._row()
 
     def _pixel(self, column: Traced) -> None:
-        offsets = [self._column(column, tap) * self.size["x_pixel"] for tap in (0, 1)]
+        offsets = [self._column(column, tap) * self.size.x_pixel for tap in (0, 1)]
         column_weights = [self._weights("column", column, tap) for tap in (0, 1)]
         corners = [
             (x_row.at(offset), row_weight * column_weight)
@@ -169,17 +177,17 @@ class _Separable(_Rows):
         code, size = self.code, self.size
         blended = code.scratch(types.float32)
         # A row without gaps between its pixels is one long pixel.
-        dense = size["x_pixel"].equals(size["channels"])
-        pixels = select(dense, 1, size["width"])
-        elements = select(dense, size["width"] * size["channels"], size["channels"])
+        dense = size.x_pixel.equals(size.channels)
+        pixels = select(dense, 1, size.width)
+        elements = select(dense, size.width * size.channels, size.channels)
         with code.loop(pixels) as pixel:
 
             def piece(first: Traced, width: int, mask: Mask | None, live: Traced) -> None:
                 def tap(t: Traced) -> tuple[Traced, Traced]:
-                    x = self._x_row(t).load(pixel * size["x_pixel"] + first, width, mask)
+                    x = self._x_row(t).load(pixel * size.x_pixel + first, width, mask)
                     return x, self._weights("row", self.row, t)
 
-                blended.store(pixel * elements + first, _weighted_sum(code, size["row_taps"], width, tap), mask)
+                blended.store(pixel * elements + first, _weighted_sum(code, size.row_taps, width, tap), mask)
 
             each_vector(code, elements, self.lanes, piece)
         super()._row()
@@ -189,10 +197,10 @@ class _Separable(_Rows):
 
         def compute(channel: Traced, width: int, mask: Mask | None) -> Traced:
             def tap(t: Traced) -> tuple[Traced, Traced]:
-                x = blended.load(self._column(column, t) * size["channels"] + channel, width, mask)
+                x = blended.load(self._column(column, t) * size.channels + channel, width, mask)
                 return x, self._weights("column", column, t)
 
-            return _weighted_sum(code, size["column_taps"], width, tap)
+            return _weighted_sum(code, size.column_taps, width, tap)
 
         self._write(column, compute)
 
@@ -202,34 +210,35 @@ class _Axis:
 
     def __init__(self, code: Code, spec: ResizeAxisSpec, lanes: int) -> None:
         self.code, self.spec, self.lanes = code, spec, lanes
-        self.size = {name: code.size(index) for index, name in enumerate(spec.SIZES)}
-        self.x, self.weights, self.y = (code.buffer(index, types.float32) for index in (0, 2, 3))
-        self.positions = code.buffer(1, types.int32)
+        self.size = code.sizes(ResizeAxisSizes)
+        self.x, self.positions, self.weights, self.y = code.buffers(
+            ResizeAxisBuffers, types.float32, positions=types.int32
+        )
 
     def emit(self, begin: Traced, end: Traced) -> None:
         """The tasks."""
         code, size = self.code, self.size
         with code.loop(end, begin) as task:
-            outer, output = task / size["outputs"], remainder(task, size["outputs"])
-            x, y = self.x.at(outer * size["x_outer"]), self.y.at(outer * size["y_outer"] + output * size["y_step"])
+            outer, output = task / size.outputs, remainder(task, size.outputs)
+            x, y = self.x.at(outer * size.x_outer), self.y.at(outer * size.y_outer + output * size.y_step)
 
             def piece(first: Traced, width: int, mask: Mask | None, live: Traced) -> None:
                 y.store(first, self._sum(x, output, first, width, mask), mask)
 
-            each_vector(code, size["inner"], self.lanes, piece)
+            each_vector(code, size.inner, self.lanes, piece)
 
     def _sum(self, x: Pointer, output: Traced, first: Traced, width: int, mask: Mask | None) -> Traced:
-        code, size, table = self.code, self.size, output * self.size["taps"]
+        code, size, table = self.code, self.size, output * self.size.taps
         position = convert(self.positions.load(table), types.int64)
         outside = position < 0
 
         def tap(t: Traced) -> tuple[Traced, Traced]:
             position = convert(self.positions.load(table + t), types.int64)
-            return x.load(position * size["x_step"] + first, width, mask), self.weights.load(table + t)
+            return x.load(position * size.x_step + first, width, mask), self.weights.load(table + t)
 
         if self.spec.extrapolation is None:
-            return _weighted_sum(code, size["taps"], width, tap)
-        total = _weighted_sum(code, select(outside, 0, size["taps"]), width, tap)
+            return _weighted_sum(code, size.taps, width, tap)
+        total = _weighted_sum(code, select(outside, 0, size.taps), width, tap)
         return select(outside, total.constant(self.spec.extrapolation), total)
 
 

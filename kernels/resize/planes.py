@@ -11,7 +11,7 @@ from jitonnx.kernels.language.instructions import permuted, reordered
 from jitonnx.kernels.language.simd import convert
 from jitonnx.kernels.language.trace import Traced, fma
 from jitonnx.kernels.parts.planes import each_block_of_rows
-from jitonnx.kernels.resize.spec import ResizePlanesSpec
+from jitonnx.kernels.resize.spec import ResizePlanesBuffers, ResizePlanesSizes, ResizePlanesSpec
 
 
 class Planes:
@@ -20,27 +20,25 @@ class Planes:
     def __init__(self, code: Code, spec: ResizePlanesSpec, lanes: int, epilogue: Any) -> None:
         self.code, self.spec, self.taps, self.lanes = code, spec, spec.taps, lanes
         self.epilogue = Epilogue(code, epilogue, types.float32, lanes)
-        self.size = {name: code.size(index) for index, name in enumerate((*spec.SIZES, "row_block", "pitch"))}
-        elements = {"rows": types.int32, "starts": types.int32, "columns": types.int32}
-        self.buffer = {
-            name: code.buffer(index, elements.get(name, types.float32)) for index, name in enumerate(spec.BUFFERS)
-        }
+        self.size = code.sizes(ResizePlanesSizes)
+        places = dict.fromkeys(("rows", "starts", "columns"), types.int32)
+        self.buffer = code.buffers(ResizePlanesBuffers, types.float32, **places)
 
     def emit(self, begin: Traced, end: Traced) -> None:
         """The tasks."""
         code, size, taps = self.code, self.size, self.taps
-        with each_block_of_rows(code, begin, end, size["out_height"], size["row_block"], size["channels"]) as rows:
+        with each_block_of_rows(code, begin, end, size.out_height, size.row_block, size.channels) as rows:
             image, channel = rows.image, rows.channel
-            x = self.buffer["x"].at(image * size["x_image"] + channel * size["x_channel"])
-            y = self.buffer["y"].at(image * size["y_image"] + channel * size["y_channel"])
+            x = self.buffer.x.at(image * size.x_image + channel * size.x_channel)
+            y = self.buffer.y.at(image * size.y_image + channel * size.y_channel)
             held = code.memory(types.int64, self.spec.places)
             for place in range(self.spec.places):
                 held.store(place, code.integer(-1))
             with code.loop(rows.stop, rows.start) as row:
-                positions = [convert(self.buffer["rows"].load(row * taps + tap), types.int64) for tap in range(taps)]
+                positions = [convert(self.buffer.rows.load(row * taps + tap), types.int64) for tap in range(taps)]
                 widened = [self._widened(x, position, held) for position in positions]
-                weights = [self.buffer["row_weights"].load(row * taps + tap) for tap in range(taps)]
-                self._blend(y.at(row * size["y_row"]), widened, weights, (image, channel, row * size["out_width"]))
+                weights = [self.buffer.row_weights.load(row * taps + tap) for tap in range(taps)]
+                self._blend(y.at(row * size.y_row), widened, weights, (image, channel, row * size.out_width))
 
     def _widened(self, x: Pointer, row: Traced, held: Pointer) -> Pointer:
         """Where row `row` of a plane lies with out_width columns; `held`: which group of rows lies in each place.
@@ -50,13 +48,13 @@ class Planes:
         code, size, together = self.code, self.size, self.spec.together
         group = row / together
         place = remainder(group, code.integer(self.spec.places))
-        target = code.scratch(types.float32).at(place * (size["pitch"] * together))
+        target = code.scratch(types.float32).at(place * (size.pitch * together))
         with code.when(~held.load(place).equals(group)):
             held.store(place, group)
             first = group * together
-            numbers = [smaller(first + number, size["height"] - 1) if number else first for number in range(together)]
-            self._widen([x.at(number * size["x_row"]) for number in numbers], target)
-        return target.at((row - group * together) * size["pitch"])
+            numbers = [smaller(first + number, size.height - 1) if number else first for number in range(together)]
+            self._widen([x.at(number * size.x_row) for number in numbers], target)
+        return target.at((row - group * together) * size.pitch)
 
     def _widen(self, rows: list[Pointer], target: Pointer) -> None:
         """Rows with out_width columns, to memory `pitch` apart; rows shorter than a window are read by parts of
@@ -64,9 +62,9 @@ class Planes:
         code, size, lanes, parts = self.code, self.size, self.lanes, self.spec.window
 
         def vectors(masked: bool) -> None:
-            with code.loop((size["out_width"] + (lanes - 1)) / code.integer(lanes)) as number:
-                start = convert(self.buffer["starts"].load(number), types.int64)
-                live = [size["width"] - start - part * lanes if masked else None for part in range(parts)]
+            with code.loop((size.out_width + (lanes - 1)) / code.integer(lanes)) as number:
+                start = convert(self.buffer.starts.load(number), types.int64)
+                live = [size.width - start - part * lanes if masked else None for part in range(parts)]
                 columns, weights = self._taps(number * lanes)
                 for place, x in enumerate(rows):
                     window = [x.load(start + part * lanes, lanes, live[part]) for part in range(parts)]
@@ -74,9 +72,9 @@ class Planes:
                         reordered(window[0], column) if parts == 1 else permuted(window[0], window[1], column)
                         for column in columns
                     ]
-                    target.store(size["pitch"] * place + number * lanes, _weighted(inputs, weights))
+                    target.store(size.pitch * place + number * lanes, _weighted(inputs, weights))
 
-        with code.either(size["width"] >= parts * lanes) as (long, short):
+        with code.either(size.width >= parts * lanes) as (long, short):
             with long:
                 vectors(masked=False)
             with short:
@@ -85,10 +83,11 @@ class Planes:
     def _taps(self, column: Traced) -> tuple[list[Traced], list[Traced]]:
         """The columns within their window, and the weights, that outputs from `column` on have: of each tap a vector.
         A single tap has no weight."""
-        padded = (self.size["out_width"] + (self.lanes - 1)) / self.code.integer(self.lanes) * self.lanes
+        padded = (self.size.out_width + (self.lanes - 1)) / self.code.integer(self.lanes) * self.lanes
         places = [column + tap * padded for tap in range(self.taps)]
         columns, weights = (
-            [self.buffer[name].load(place, self.lanes) for place in places] for name in ("columns", "column_weights")
+            [getattr(self.buffer, name).load(place, self.lanes) for place in places]
+            for name in ("columns", "column_weights")
         )
         return columns, weights if self.taps > 1 else []
 
@@ -108,7 +107,7 @@ class Planes:
                 value = self.epilogue(code, value, image, channel, pixel + first + start, here)
                 y.store(first + start, value, rest)
 
-        each_vector(code, self.size["out_width"], lanes, piece)
+        each_vector(code, self.size.out_width, lanes, piece)
 
 
 def _weighted(values: list[Traced], weights: list[Traced]) -> Traced:

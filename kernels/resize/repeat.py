@@ -6,7 +6,7 @@ from jitonnx.kernels.language.code import Code, Pointer, remainder, shuffled
 from jitonnx.kernels.language.trace import Traced
 from jitonnx.kernels.parts.memory import WORDS
 from jitonnx.kernels.parts.planes import each_block_of_rows
-from jitonnx.kernels.resize.spec import RepeatPlanesSpec
+from jitonnx.kernels.resize.spec import RepeatPlanesBuffers, RepeatPlanesSizes, RepeatPlanesSpec
 
 _LONGEST_VECTOR = 16
 
@@ -17,22 +17,22 @@ class Repeat:
     def __init__(self, code: Code, spec: RepeatPlanesSpec, lanes: int) -> None:
         self.code, self.across = code, spec.across
         self.lanes = min(_LONGEST_VECTOR, 4 * lanes // spec.itemsize)
-        self.size = {name: code.size(index) for index, name in enumerate((*spec.SIZES, "row_block"))}
-        self.x, self.y = (code.buffer(index, WORDS[spec.itemsize]) for index in range(2))
+        self.size = code.sizes(RepeatPlanesSizes)
+        self.x, self.y = code.buffers(RepeatPlanesBuffers, WORDS[spec.itemsize])
 
     def emit(self, begin: Traced, end: Traced) -> None:
         """The tasks."""
         code, size = self.code, self.size
-        written = size["width"] * self.across * size["down"]
-        with each_block_of_rows(code, begin, end, size["height"], size["row_block"], size["channels"]) as rows:
-            x = self.x.at(rows.image * size["x_image"] + rows.channel * size["x_channel"])
-            y = self.y.at(rows.plane * size["height"] * written)
+        written = size.width * self.across * size.down
+        with each_block_of_rows(code, begin, end, size.height, size.row_block, size.channels) as rows:
+            x = self.x.at(rows.image * size.x_image + rows.channel * size.x_channel)
+            y = self.y.at(rows.plane * size.height * written)
             with code.loop(rows.stop, rows.start) as row:
-                self._row(x.at(row * size["x_row"]), y.at(row * written))
+                self._row(x.at(row * size.x_row), y.at(row * written))
 
     def _row(self, x: Pointer, y: Pointer) -> None:
         """Whole vectors, the last of which may be made a second time; rows shorter than one go by elements."""
-        code, width, lanes = self.code, self.size["width"], self.lanes
+        code, width, lanes = self.code, self.size.width, self.lanes
         with code.loop(width - (lanes - 1), step=lanes) as column:
             self._repeat(x, y, column, lanes)
         with code.when(remainder(width, code.integer(lanes)) > 0), code.either(width > lanes) as (long, short):
@@ -49,7 +49,7 @@ class Repeat:
             orders = [[(part * lanes + i) // self.across for i in range(lanes)] for part in range(self.across)]
             parts = [shuffled(pixels, pixels, order) for order in orders]
         target = y.at(column * self.across)
-        with self.code.loop(self.size["down"]) as copy:
-            row = target.at(copy * self.size["width"] * self.across)
+        with self.code.loop(self.size.down) as copy:
+            row = target.at(copy * self.size.width * self.across)
             for number, part in enumerate(parts):
                 row.store(number * (lanes or 1), part)

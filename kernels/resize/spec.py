@@ -6,12 +6,11 @@ Whatever ONNX's Resize means by its attributes is in the tables; the kernels onl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from math import prod
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
@@ -44,6 +43,31 @@ def pack_table(
     return Table(positions, np.pad(weights.astype(np.float32), ((0, 0), (0, missing))))
 
 
+class ResizeBuffers(Arguments):
+    x: Buffer
+    rows: Buffer
+    row_weights: Buffer
+    columns: Buffer
+    column_weights: Buffer
+    y: Buffer = result()
+
+
+class ResizeSizes(Arguments):
+    images: Size
+    width: Size
+    channels: Size
+    out_height: Size
+    out_width: Size
+    row_taps: Size
+    column_taps: Size
+    x_image: Size
+    x_row: Size
+    x_pixel: Size
+    y_image: Size
+    y_row: Size
+    y_pixel: Size
+
+
 @dataclass(frozen=True)
 class ResizeSpec(KernelSpec):
     """y[n, oh, ow, c] = Σ row_weights[oh, i] * column_weights[ow, j] * x[n, rows[oh, i], columns[ow, j], c].
@@ -62,11 +86,8 @@ class ResizeSpec(KernelSpec):
     extrapolation: float | None = None
     """What outputs outside the input get (float32 elements only); None: the tables have none."""
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "rows", "row_weights", "columns", "column_weights", "y")
-    SIZES: ClassVar[tuple[str, ...]] = (
-        *("images", "width", "channels", "out_height", "out_width", "row_taps", "column_taps"),
-        *("x_image", "x_row", "x_pixel", "y_image", "y_row", "y_pixel"),
-    )
+    BUFFERS: ClassVar[type[ResizeBuffers]] = ResizeBuffers
+    SIZES: ClassVar[type[ResizeSizes]] = ResizeSizes
 
     def __post_init__(self) -> None:
         if self.mode not in MODES or self.itemsize not in (1, 2, 4, 8):
@@ -74,22 +95,39 @@ class ResizeSpec(KernelSpec):
         if self.itemsize != 4 and (self.mode != "nearest" or self.extrapolation is not None):
             raise ValueError(f"resampling of mode {self.mode!r}, or with an extrapolation value, is for float32")
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        images, _, channels, out_height, out_width = sizes[:5]
-        return images * out_height if channels * out_width else 0
+    def tasks(self, sizes: ResizeSizes) -> int:
+        return sizes.images * sizes.out_height if sizes.channels * sizes.out_width else 0
 
-    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+    def scratch_bytes(self, sizes: ResizeSizes) -> int:
         """A row of x's pixels."""
-        return 4 * sizes[1] * sizes[2] if self.mode == "separable" else 0
+        return 4 * sizes.width * sizes.channels if self.mode == "separable" else 0
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        images, width, channels, out_height, out_width, row_taps, column_taps = sizes[:7]
-        outputs = images * out_height * out_width * channels
+    def work(self, sizes: ResizeSizes) -> Work:
+        pixels = sizes.images * sizes.out_height * sizes.channels
+        outputs = pixels * sizes.out_width
         if self.mode == "nearest":
             return Work(0, 2 * self.itemsize * outputs)
-        rows = images * out_height * channels * width * row_taps
-        flops = 2 * (rows + outputs * column_taps) if self.mode == "separable" else 8 * outputs
+        rows = pixels * sizes.width * sizes.row_taps
+        flops = 2 * (rows + outputs * sizes.column_taps) if self.mode == "separable" else 8 * outputs
         return Work(flops, self.itemsize * (rows + outputs))
+
+
+class ResizeAxisBuffers(Arguments):
+    x: Buffer
+    positions: Buffer
+    weights: Buffer
+    y: Buffer = result()
+
+
+class ResizeAxisSizes(Arguments):
+    outer: Size
+    outputs: Size
+    inner: Size
+    taps: Size
+    x_outer: Size
+    x_step: Size
+    y_outer: Size
+    y_step: Size
 
 
 @dataclass(frozen=True)
@@ -103,15 +141,14 @@ class ResizeAxisSpec(KernelSpec):
     extrapolation: float | None = None
     """What outputs outside the input get; None: the table has none."""
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "positions", "weights", "y")
-    SIZES: ClassVar[tuple[str, ...]] = ("outer", "outputs", "inner", "taps", "x_outer", "x_step", "y_outer", "y_step")
+    BUFFERS: ClassVar[type[ResizeAxisBuffers]] = ResizeAxisBuffers
+    SIZES: ClassVar[type[ResizeAxisSizes]] = ResizeAxisSizes
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        outer, outputs, inner = sizes[:3]
-        return outer * outputs if inner else 0
+    def tasks(self, sizes: ResizeAxisSizes) -> int:
+        return sizes.outer * sizes.outputs if sizes.inner else 0
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        elements, taps = prod(sizes[:3]), sizes[3]
+    def work(self, sizes: ResizeAxisSizes) -> Work:
+        elements, taps = sizes.outer * sizes.outputs * sizes.inner, sizes.taps
         return Work(2 * elements * taps, 4 * elements * (taps + 1))
 
 
@@ -143,6 +180,38 @@ def pack_windows(table: Table, width: int, lanes: int, vectors: int) -> Windows 
     return Windows(starts, np.ascontiguousarray(columns.T), np.ascontiguousarray(weights.T))
 
 
+class ResizePlanesBuffers(Arguments):
+    x: Buffer
+    rows: Buffer
+    row_weights: Buffer
+    starts: Buffer
+    columns: Buffer
+    column_weights: Buffer
+    y: Buffer = result()
+
+
+class ResizePlanesGiven(Arguments):
+    images: Size
+    channels: Size
+    height: Size
+    width: Size
+    out_height: Size
+    out_width: Size
+    x_image: Size
+    x_channel: Size
+    x_row: Size
+    y_image: Size
+    y_channel: Size
+    y_row: Size
+
+
+class ResizePlanesSizes(ResizePlanesGiven):
+    row_block: Size
+    """Rows of a task, for 16 tasks or more."""
+    pitch: Size
+    """Elements of a row of out_width that is kept."""
+
+
 @dataclass(frozen=True)
 class ResizePlanesSpec(KernelSpec):
     """As `ResizeSpec`, but pixels of x and y lie side by side, and the taps of an output are neighbours, each way.
@@ -160,44 +229,56 @@ class ResizePlanesSpec(KernelSpec):
     together: int = 1
     """So many input rows are brought to out_width at a time: two that follow each other, unless few rows are read."""
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "rows", "row_weights", "starts", "columns", "column_weights", "y")
-    SIZES: ClassVar[tuple[str, ...]] = (
-        *("images", "channels", "height", "width", "out_height", "out_width"),
-        *("x_image", "x_channel", "x_row", "y_image", "y_channel", "y_row"),
-    )
+    BUFFERS: ClassVar[type[ResizePlanesBuffers]] = ResizePlanesBuffers
+    SIZES: ClassVar[type[ResizePlanesSizes]] = ResizePlanesSizes
 
     @property
     def places(self) -> int:
         """Groups of `together` rows that are kept: as many as hold taps of one output."""
         return -(-(self.taps - 1) // self.together) + 1
 
-    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        """SIZES, then row_block, for 16 tasks or more, and pitch: elements of a row of out_width that is kept."""
-        images, channels, _, _, height, width, *_ = sizes
-        blocks = -(-16 // larger(images * channels, 1))
-        return [*sizes, larger(1, -(-height // blocks)), width + _OVERHANG]
+    def complete(self, sizes: ResizePlanesGiven) -> ResizePlanesSizes:
+        blocks = -(-16 // larger(sizes.images * sizes.channels, 1))
+        row_block = larger(1, -(-sizes.out_height // blocks))
+        return ResizePlanesSizes.following(sizes, row_block=row_block, pitch=sizes.out_width + _OVERHANG)
 
-    @property
-    def size_count(self) -> int:
-        return len(self.SIZES) + 2
+    def tasks(self, sizes: ResizePlanesSizes) -> int:
+        planes = sizes.images * sizes.channels
+        return planes * -(-sizes.out_height // sizes.row_block) if sizes.out_width else 0
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        images, channels, _, _, height, width, *_ = sizes
-        return images * channels * -(-height // sizes[len(self.SIZES)]) if width else 0
-
-    def scratch_bytes(self, sizes: Sequence[int]) -> int:
+    def scratch_bytes(self, sizes: ResizePlanesSizes) -> int:
         """The rows that are kept."""
-        return self.places * self.together * 4 * sizes[-1]
+        return self.places * self.together * 4 * sizes.pitch
 
-    def work(self, sizes: Sequence[int]) -> Work:
-        images, channels, _, _, height, width, *_ = sizes
-        outputs = images * channels * height * width
+    def work(self, sizes: ResizePlanesSizes) -> Work:
+        outputs = sizes.images * sizes.channels * sizes.out_height * sizes.out_width
         return Work(4 * self.taps * outputs, 4 * outputs)
 
 
 REPEATS = (1, 2, 3, 4)
 """How often pixels can be repeated along a row."""
 _REPEAT_BYTES = 32 << 10
+
+
+class RepeatPlanesBuffers(Arguments):
+    x: Buffer
+    y: Buffer = result()
+
+
+class RepeatPlanesGiven(Arguments):
+    images: Size
+    channels: Size
+    height: Size
+    width: Size
+    down: Size
+    x_image: Size
+    x_channel: Size
+    x_row: Size
+
+
+class RepeatPlanesSizes(RepeatPlanesGiven):
+    row_block: Size
+    """Rows of x in a task."""
 
 
 @dataclass(frozen=True)
@@ -213,28 +294,20 @@ class RepeatPlanesSpec(KernelSpec):
     across: int
     """One of REPEATS."""
 
-    BUFFERS: ClassVar[tuple[str, ...]] = ("x", "y")
-    SIZES: ClassVar[tuple[str, ...]] = (
-        *("images", "channels", "height", "width", "down", "x_image", "x_channel", "x_row"),
-    )
+    BUFFERS: ClassVar[type[RepeatPlanesBuffers]] = RepeatPlanesBuffers
+    SIZES: ClassVar[type[RepeatPlanesSizes]] = RepeatPlanesSizes
 
-    def complete(self, sizes: Sequence[int]) -> Sequence[int]:
-        """SIZES, then the rows of x in a task."""
-        _, _, height, width, down, *_ = sizes
-        written = width * self.across * down * self.itemsize
-        return [*sizes, larger(1, smaller(height, _REPEAT_BYTES // larger(written, 1)))]
+    def complete(self, sizes: RepeatPlanesGiven) -> RepeatPlanesSizes:
+        written = sizes.width * self.across * sizes.down * self.itemsize
+        row_block = larger(1, smaller(sizes.height, _REPEAT_BYTES // larger(written, 1)))
+        return RepeatPlanesSizes.following(sizes, row_block=row_block)
 
-    @property
-    def size_count(self) -> int:
-        return len(self.SIZES) + 1
+    def tasks(self, sizes: RepeatPlanesSizes) -> int:
+        return sizes.images * sizes.channels * -(-sizes.height // sizes.row_block) if sizes.width else 0
 
-    def tasks(self, sizes: Sequence[int]) -> int:
-        images, channels, height, width, *_ = sizes
-        return images * channels * -(-height // sizes[-1]) if width else 0
-
-    def work(self, sizes: Sequence[int]) -> Work:
-        elements = prod(sizes[:4])
-        return Work(0, self.itemsize * elements * (1 + self.across * sizes[4]))
+    def work(self, sizes: RepeatPlanesSizes) -> Work:
+        elements = sizes.images * sizes.channels * sizes.height * sizes.width
+        return Work(0, self.itemsize * elements * (1 + self.across * sizes.down))
 
 
 def choose(

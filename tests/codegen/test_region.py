@@ -38,7 +38,7 @@ def run_region(
     key = call.spec, target
     if key not in _compiled:
         _compiled[key] = Compiled(region_kernel(call.spec, target.lanes(4)), target, call.spec.settled)
-    sizes = list(call.spec.complete(call.sizes))  # type: ignore[arg-type]
+    sizes = call.spec.complete(call.sizes)
     _compiled[key]([*inputs, *outputs], sizes, call.spec.tasks(sizes), pieces=3)
     return call.spec
 

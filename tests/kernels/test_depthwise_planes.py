@@ -96,7 +96,7 @@ def check(case: Case, rows: int, target: str, epilogue: bool = True, special: bo
     x_buffer, _, x_strides = in_planes(x, 2, np.nan)
     y_buffer, y, y_strides = in_planes(np.zeros(expected.shape, np.float32), 3, 77)
     extents = [case.images, *case.size, case.channels, height, width, *case.pads[:2]]
-    sizes = spec.complete([*extents, *x_strides, *y_strides])
+    sizes = spec.complete(spec.given([*extents, *x_strides, *y_strides]))
     assert len(sizes) == spec.size_count
     arguments = [*sizes, case.channels * height * width, height * width]
     results = []
@@ -132,7 +132,7 @@ def test_numbers_that_are_not_finite(case: Case) -> None:
 def test_nothing_to_do() -> None:
     spec = DepthwisePlanesSpec((3, 3), (1, 1), (1, 1), 4)
     for images, channels, height, width in [(0, 3, 5, 5), (2, 0, 5, 5), (2, 3, 0, 5), (2, 3, 5, 0)]:
-        sizes = spec.complete([images, 5, 5, channels, height, width, 1, 1, 75, 25, 5, 75, 25, 5])
+        sizes = spec.complete(spec.given([images, 5, 5, channels, height, width, 1, 1, 75, 25, 5, 75, 25, 5]))
         assert spec.tasks(sizes) == 0
 
 

@@ -102,8 +102,8 @@ def product(
         b = guarded(packed)
     wide = np.full((outer, inner, m, n + 5), 77, a.dtype)
     strides |= {"c_row": n + 5, "c_inner": m * (n + 5), "c_outer": inner * m * (n + 5)}
-    sizes = [*spec.arguments(m=m, n=n, k=k, outer=outer, inner=inner, **strides), *more_sizes]
-    kernel([a, b, wide, *others], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces)
+    sizes = spec.arguments(m=m, n=n, k=k, outer=outer, inner=inner, **strides)
+    kernel([a, b, wide, *others], [*sizes, *more_sizes], spec.tasks(sizes), spec.scratch_bytes(sizes), pieces)
     assert (wide[..., n:] == 77).all()
     return wide[..., :n]
 
@@ -373,7 +373,7 @@ def test_scale_weights(cpu: str, element: str) -> None:
         packed = packing.pack_b(b)
         scaled = np.full((2, packed.size + 1), 7, element)
         full, last = packing.panels(n)
-        sizes = [2, k, full, widths[0], last, 3 * k, 3]
+        sizes = spec.given([2, k, full, widths[0], last, 3 * k, 3])
         kernel([packed, factors, scaled], sizes, spec.tasks(sizes), pieces=2)
         expected = [packing.pack_b(b * factors[image, :, :1]) for image in range(2)]
         np.testing.assert_array_equal(scaled.ravel()[: 2 * packed.size], np.ravel(expected))
@@ -413,7 +413,7 @@ def test_blas(element: str, a_transposed: bool, b_transposed: bool) -> None:
     spec = BlasSpec(element, a_transposed, b_transposed)
     if not spec.available:
         with pytest.raises(RuntimeError, match="SciPy"):
-            spec.complete([1] * 6)
+            spec.complete(spec.given([1] * 6))
         return
     kernel = Compiled(build_blas(spec))
     rng = np.random.default_rng(10)
@@ -421,7 +421,7 @@ def test_blas(element: str, a_transposed: bool, b_transposed: bool) -> None:
         a = matrices(rng, *((k, m) if a_transposed else (m, k)), dtype=element)
         b = matrices(rng, *((n, k) if b_transposed else (k, n)), dtype=element)
         c = np.full((m, n + 2), 77, element)
-        sizes = spec.complete([m, n, k, a.shape[1], b.shape[1], n + 2])
+        sizes = spec.complete(spec.given([m, n, k, a.shape[1], b.shape[1], n + 2]))
         kernel([a, b, c], sizes, spec.tasks(sizes))
         np.testing.assert_array_equal(c[:, :n], (a.T if a_transposed else a) @ (b.T if b_transposed else b))
         assert (c[:, n:] == 77).all()

@@ -67,7 +67,7 @@ def run(
     y = np.full((rows, given.y_pixel), 77, spec.result)
     matrix = np.ascontiguousarray(w.reshape(outputs, -1))
     buffers = [x, np.array([zero], x.dtype), spec.pack(matrix), spec.column_sums(matrix), y]
-    sizes = spec.complete(list(given))
+    sizes = spec.complete(given)
     compiled(spec, target)(buffers, sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces)
     assert (y[:, outputs:] == 77).all()
     return y[:, :outputs]
@@ -84,7 +84,7 @@ def product(
     shifted = dtype is np.uint8 or zero != 0
     spec = choose(n, m, TARGETS[target], signed=dtype is np.int8, shifted=shifted, windows=False, result=result)
     spec = dataclasses.replace(spec, **options)
-    given = Given(1, m, 1, k, m, 1, n, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, k, n + 3)
+    given = Given.make([1, m, 1, k, m, 1, n, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, k, n + 3])
     y = run(spec, target, x, zero, w, given, pieces=2)
     expected = (x.astype(np.int64) - (zero if shifted else 0)) @ w.astype(np.int64).T
     if result == "float32":
@@ -145,9 +145,11 @@ def test_convolutions(target: str, dtype: Any, gap: int) -> None:
             result="int32",
         )
         pixel = channels + gap
-        given = Given(
-            *(images, height, width, channels, *out, outputs, *kernel, *strides, *dilations, *pads),
-            *(height * width * pixel, width * pixel, pixel, outputs + 1),
+        given = Given.make(
+            [
+                *(images, height, width, channels, *out, outputs, *kernel, *strides, *dilations, *pads),
+                *(height * width * pixel, width * pixel, pixel, outputs + 1),
+            ]
         )
         y = run(spec, target, whole, 5, w, given, pieces=3)
         expected = convolved(whole[..., :channels], 5, w, strides, dilations, pads, out)
@@ -157,7 +159,7 @@ def test_convolutions(target: str, dtype: Any, gap: int) -> None:
 def test_empty() -> None:
     spec = choose(4, None, host(), signed=False, shifted=True, windows=False, result="int32")
     for m, n, k in [(0, 4, 3), (3, 4, 0)]:
-        given = Given(1, m, 1, k, m, 1, n, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, k, n)
+        given = Given.make([1, m, 1, k, m, 1, n, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, k, n])
         y = run(spec, "host", np.zeros((m, k), np.uint8), 3, np.zeros((n, k), np.int8), given)
         assert not y.any()
 

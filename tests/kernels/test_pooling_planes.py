@@ -85,7 +85,7 @@ def run(case: Case, spec: PoolPlanesSpec, x: np.ndarray, y: np.ndarray, lanes: i
     exact = guarded(np.lib.stride_tricks.as_strided(x, (end,), (4,)))
     steps = [step // 4 for array in (x, y) for step in array.strides[:3]]
     window = [*case.kernel, case.strides[0], *case.before, *case.after]
-    sizes = spec.complete([*x.shape, *case.output, *steps, *window])
+    sizes = spec.complete(spec.given([*x.shape, *case.output, *steps, *window]))
     assert len(sizes) == spec.size_count
     call = compiled(spec, lanes, epilogue)
     call([exact, y], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces=3)
@@ -100,7 +100,7 @@ def channels_last(case: Case, spec: PoolSpec, x: np.ndarray) -> np.ndarray:
     target = np.empty((images, *case.output, channels), np.float32)
     steps = [step // 4 for a in (source, target) for step in (a.strides[0], 0, a.strides[1], a.strides[2])]
     window = [*(1, *case.kernel), *(1, *case.strides), 1, 1, 1, 0, *case.before, 0, *case.after]
-    sizes = [images, 1, height, width, channels, 1, *case.output, *steps, *window, 0, 0, 0, 0, 0]
+    sizes = spec.given([images, 1, height, width, channels, 1, *case.output, *steps, *window, 0, 0, 0, 0, 0])
     compiled(spec, host().lanes(4))([source, target, target], sizes, spec.tasks(sizes))
     return target.transpose(0, 3, 1, 2)
 
@@ -155,7 +155,7 @@ def test_nothing_to_do() -> None:
     spec = choose_planes("max", (2, 2), (2, 2))
     for shape in ((0, 1, 4, 4), (1, 0, 4, 4)):
         case = Case(shape, (2, 2), (2, 2))  # type: ignore[arg-type]
-        sizes = spec.complete([*shape, *case.output, *[0] * 6, 2, 2, 2, 0, 0, 0, 0])
+        sizes = spec.complete(spec.given([*shape, *case.output, *[0] * 6, 2, 2, 2, 0, 0, 0, 0]))
         assert spec.tasks(sizes) == 0
 
 

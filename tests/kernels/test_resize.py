@@ -85,7 +85,9 @@ def resize(
     wide_x[..., :channels] = x.transpose(0, 2, 3, 1)
     wide_y = np.full((images, *out, channels + gap), 77, x.dtype)
     strides = [[step // a.itemsize for step in a.strides[:3]] for a in (wide_x, wide_y)]
-    sizes = [images, width, channels, *out, *(table.positions.shape[1] for table in axes), *strides[0], *strides[1]]
+    sizes = spec.given(
+        [images, width, channels, *out, *(table.positions.shape[1] for table in axes), *strides[0], *strides[1]]
+    )
     buffers = [wide_x, *axes[0], *axes[1], wide_y]
     compiled(spec, lanes, epilogue)(buffers, sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces=3)
     assert (wide_y[..., channels:] == 77).all()
@@ -169,7 +171,7 @@ def test_any_rank_axis_by_axis(mode: str, coordinates: str, lanes: int) -> None:
         outer, extent, inner = int(np.prod(y.shape[:axis])), y.shape[axis], int(np.prod(y.shape[axis + 1 :]))
         count, taps = table.positions.shape
         result = np.zeros((*y.shape[:axis], count, *y.shape[axis + 1 :]), np.float32)
-        sizes = [outer, count, inner, taps, extent * inner, inner, count * inner, inner]
+        sizes = spec.given([outer, count, inner, taps, extent * inner, inner, count * inner, inner])
         compiled(spec, lanes)([y, *table, result], sizes, spec.tasks(sizes), pieces=2)
         y = result
     np.testing.assert_allclose(y, reference(x, outputs, **attributes), 1e-5, 1e-5)
@@ -206,7 +208,7 @@ def resize_planes(
     if windows is None:
         return None
     strides = [step // 4 for array in (x, wide) for step in array.strides[:3]]
-    sizes = spec.complete([*x.shape, height, width, *strides])
+    sizes = spec.complete(spec.given([*x.shape, height, width, *strides]))
     assert len(sizes) == spec.size_count
     results = []
     for pieces in (1, 3):
@@ -269,8 +271,8 @@ def test_repeated_pixels(down: int, across: int, dtype: type, lanes: int) -> Non
         x = wide[:, :, 1:, 2:]  # up to the end of memory
         y = np.zeros((images, channels, height * down, width * across), dtype)
         strides = [step // x.itemsize for step in wide.strides[:3]]
-        sizes = spec.complete([images, channels, height, width, down, *strides])
+        sizes = spec.complete(spec.given([images, channels, height, width, down, *strides]))
         memory = guarded(wide).reshape(-1)[wide.shape[3] + 2 :]
         compiled(spec, lanes)([memory, y], sizes, spec.tasks(sizes), pieces=3)
         np.testing.assert_array_equal(y, x.repeat(down, 2).repeat(across, 3))
-    assert spec.tasks(spec.complete([2, 0, 3, 4, down, 0, 0, 0])) == 0
+    assert spec.tasks(spec.complete(spec.given([2, 0, 3, 4, down, 0, 0, 0]))) == 0

@@ -13,8 +13,17 @@ from jitonnx.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, concrete, integers, known, product, usual
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.convolution.choose import choose_convolution, choose_depthwise_planes
-from jitonnx.kernels.convolution.spec import DepthwisePlanesSpec, DepthwiseSpec, DirectSpec, GroupedSpec
+from jitonnx.kernels.convolution.problem import ConvolutionBuffers, Problem
+from jitonnx.kernels.convolution.spec import (
+    DepthwiseGiven,
+    DepthwisePlanesGiven,
+    DepthwisePlanesSpec,
+    DepthwiseSpec,
+    DirectSpec,
+    GroupedSpec,
+)
 from jitonnx.kernels.convolution.taps import live_taps
 from jitonnx.kernels.convolution.transforms import WinogradSpec
 from jitonnx.plan.calls import KernelCall
@@ -193,9 +202,15 @@ def _planar_depthwise(
     y = planner.place(group.output)
     if bias is not None:
         add_bias(planner, group, bias, x.rank)
-    sizes = [x.shape[0], *x.shape[2:], x.shape[1], *y.shape[2:], *computation.pads_before]
-    sizes += [*x.strides[:3], *y.strides[:3]]
-    call = KernelCall(spec, [x, planner.packed(weights, spec.pack_weights, spec), y], sizes, 1, 2)
+    sizes = DepthwisePlanesGiven(
+        **by_name("images channels height width", x.shape),
+        **by_name("out_height out_width", y.shape[2:]),
+        **by_name("pad_top pad_left", computation.pads_before),
+        **by_name("x_image x_channel x_row", x.strides[:3]),
+        **by_name("y_image y_channel y_row", y.strides[:3]),
+    )
+    packed = planner.packed(weights, spec.pack_weights, spec)
+    call = KernelCall.of(spec, ConvolutionBuffers(x=x, w=packed, y=y), sizes)
     call.label = f"depthwise {'x'.join(map(str, spec.kernel))} {x.shape[1]}->{x.shape[1]}"
     call.reason = "; ".join(["from planes of pixels to such", *group.reasons])
     planner.epilogue(group, call, plane_strides, (0, 1, 2, 3))
@@ -383,15 +398,27 @@ def _direct(
         x = planner.copy(x, channels_last_order(x.rank), "needed channels-last")
     geometry = Geometry.of(x, y)
     pads = pair(computation.pads_before, 0)
-    sizes = [x.shape[0], *geometry.size, channels, *geometry.out_size]
+    sizes: DepthwiseGiven | Problem
     if isinstance(spec, DepthwiseSpec):
-        sizes += [*pads, *geometry.x, *geometry.y]
+        sizes = DepthwiseGiven(
+            images=x.shape[0], channels=channels, **geometry.named(), **by_name("pad_top pad_left", pads)
+        )
     else:
-        sizes += [out_channels, computation.group, *kernel, *strides, *dilations, *pads]
-        sizes += [*geometry.x, x.strides[1], *geometry.y]
-        sizes += [y.strides[1]] if isinstance(spec, DirectSpec) else []
+        sizes = Problem(
+            images=x.shape[0],
+            channels=channels,
+            out_channels=out_channels,
+            groups=computation.group,
+            **geometry.named(),
+            **by_name("kernel_height kernel_width", kernel),
+            **by_name("stride_height stride_width", strides),
+            **by_name("dilation_height dilation_width", dilations),
+            **by_name("pad_top pad_left", pads),
+            x_channel=x.strides[1],
+            y_channel=y.strides[1] if isinstance(spec, DirectSpec) else 1,
+        )
     packed = planner.packed(weights, lambda w: _pack(spec, square(w), computation.group), spec)
-    call = KernelCall(spec, [x, packed, y], list(sizes), 1, 2)
+    call = KernelCall.of(spec, ConvolutionBuffers(x=x, w=packed, y=y), sizes)
     call.label = f"{_ALGORITHMS[type(spec)]} {kernel[0]}x{kernel[1]}"
     call.label += f" {channels}->{out_channels}"
     call.reason = "; ".join(group.reasons)

@@ -13,7 +13,7 @@ from jitonnx.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, concrete, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.kernels.integer.spec import Given, choose
+from jitonnx.kernels.integer.spec import Given, IntegerBuffers, choose
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.tensor import Tensor, channels_last_order, reshape_strides
@@ -103,9 +103,9 @@ def _call(
     sums = planner.packed(weights, lambda w: spec.column_sums(_matrix(w)), ("sums", spec))
     y_row = _apart(y, rows)
     assert y_row is not None, "Bug: the rows of a dense result are not evenly spaced"
-    sizes = [(_ONE_TAP | given | {"y_pixel": y_row})[name] for name in Given._fields]
+    sizes = Given(**(_ONE_TAP | given | {"y_pixel": y_row}))
     zeros = planner.tensor(zero) if zero is not None and shifted else x
-    call = KernelCall(spec, [x, zeros, packed, sums, y], sizes, 1, 4)
+    call = KernelCall.of(spec, IntegerBuffers(x=x, zero=zeros, w=packed, sums=sums, y=y), sizes)
     call.label = f"integer {'convolution' if y.rank == 4 and rows != (0, 1, 2) else 'product'} {label}"
     call.reason = "; ".join([_HOW[spec.multiply], *group.reasons])
 

@@ -10,7 +10,17 @@ from jitonnx.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, integers, known
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.kernels.pooling.spec import ELEMENTS, PLANE_STRIDES, choose, choose_planes
+from jitonnx.kernels.arguments import by_name
+from jitonnx.kernels.pooling.spec import (
+    ELEMENTS,
+    PLANE_STRIDES,
+    PoolBuffers,
+    PoolPlanesBuffers,
+    PoolPlanesGiven,
+    PoolSizes,
+    choose,
+    choose_planes,
+)
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.copies import COPY_COST
 from jitonnx.plan.fusion import Group
@@ -51,13 +61,29 @@ def _pool_channels_last(planner: Planner, group: Group, statement: Statement) ->
     y = planner.place(group.output, order, strict=True)
     indices = [planner.place(value, order, strict=True) for value in statement.outputs[1:]]
     spec = choose(computation.kind, x.dtype.numpy.name, bool(indices), computation.count_include_pad, computation.p)
-    sizes: list[DimLike] = [x.shape[0], *_spatial(x.shape[2:], 1), x.shape[1], *_spatial(y.shape[2:], 1)]
-    sizes += [x.strides[0], *_spatial(x.strides[2:], 0), y.strides[0], *_spatial(y.strides[2:], 0)]
-    for window in (computation.kernel, computation.strides, computation.dilations):
-        sizes += _spatial(window, 1)
-    sizes += [*_spatial(computation.pads_before, 0), *_spatial(computation.pads_after, 0)]
-    sizes += _index_strides(x, computation.storage_order)
-    call = KernelCall(spec, [x, y, *(indices or [y])], sizes, 1 + len(indices), 1)
+    axes = ("depth", "height", "width")
+
+    def by_axis(name: str, values: Sequence[DimLike], fill: DimLike) -> dict[str, DimLike]:
+        return dict(zip((name.format(axis) for axis in axes), _spatial(values, fill), strict=True))
+
+    sizes = PoolSizes(
+        images=x.shape[0],
+        channels=x.shape[1],
+        **by_axis("{}", x.shape[2:], 1),
+        **by_axis("out_{}", y.shape[2:], 1),
+        **by_name("x_image x_plane x_row x_pixel", (x.strides[0], *_spatial(x.strides[2:], 0))),
+        **by_name("y_image y_plane y_row y_pixel", (y.strides[0], *_spatial(y.strides[2:], 0))),
+        **by_axis("kernel_{}", computation.kernel, 1),
+        **by_axis("stride_{}", computation.strides, 1),
+        **by_axis("dilation_{}", computation.dilations, 1),
+        **by_axis("pad_{}", computation.pads_before, 0),
+        **by_axis("pad_{}_after", computation.pads_after, 0),
+        **by_name(
+            "index_image index_channel index_plane index_row index_pixel",
+            _index_strides(x, computation.storage_order),
+        ),
+    )
+    call = KernelCall.of(spec, PoolBuffers(x=x, y=y, indices=indices[0] if indices else y), sizes)
     call.label = f"{computation.kind} pool {'x'.join(map(str, computation.kernel))}"
     call.reason = "; ".join(["windows over channels-last pixels", *group.reasons])
     planner.epilogue(group, call, pixel_strides)
@@ -71,16 +97,18 @@ def _pool_planes(planner: Planner, group: Group, computation: c.Pool, x: Tensor)
     y = planner.place(group.output) if bound else planner.temporary(group.output.shape, group.output.dtype)
     window, strides = pair(computation.kernel, 1), pair(computation.strides, 1)
     spec = choose_planes(computation.kind, window, strides, computation.count_include_pad, computation.p)
-    sizes: list[DimLike] = [*x.shape[:2], *pair(x.shape[2:], 1), *pair(y.shape[2:], 1)]
-    for tensor in (x, y):
-        sizes += [*tensor.strides[:2], pair(tensor.strides[2:], 0)[0]]
-    sizes += [
-        *window,
-        strides[0],
-        *pair(computation.pads_before, 0),
-        *pair(computation.pads_after, 0),
-    ]
-    call = KernelCall(spec, [x, y], sizes, 1, 1)
+    sizes = PoolPlanesGiven(
+        **by_name("images channels", x.shape[:2]),
+        **by_name("height width", pair(x.shape[2:], 1)),
+        **by_name("out_height out_width", pair(y.shape[2:], 1)),
+        **by_name("x_image x_channel x_row", (*x.strides[:2], pair(x.strides[2:], 0)[0])),
+        **by_name("y_image y_channel y_row", (*y.strides[:2], pair(y.strides[2:], 0)[0])),
+        **by_name("kernel_height kernel_width", window),
+        stride_height=strides[0],
+        **by_name("pad_height pad_width", pair(computation.pads_before, 0)),
+        **by_name("pad_height_after pad_width_after", pair(computation.pads_after, 0)),
+    )
+    call = KernelCall.of(spec, PoolPlanesBuffers(x=x, y=y), sizes)
     call.label = f"{computation.kind} pool {'x'.join(map(str, computation.kernel))} in planes"
     call.reason = "; ".join(["less work than copies to channels-last", *group.reasons])
     planner.epilogue(group, call, plane_strides, order)

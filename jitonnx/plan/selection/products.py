@@ -14,9 +14,9 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.attention.spec import AttentionBuffers, AttentionSizes
 from jitonnx.kernels.attention.spec import choose as choose_attention
-from jitonnx.kernels.gemm.blas import BlasSpec
+from jitonnx.kernels.gemm.blas import BlasBuffers, BlasGiven, BlasSpec
 from jitonnx.kernels.gemm.choose import choose_gemm, stored_type
-from jitonnx.kernels.gemm.spec import ELEMENTS, GemmSpec, ScaleSpec
+from jitonnx.kernels.gemm.spec import ELEMENTS, GemmBuffers, GemmGiven, GemmSpec, ScaleBuffers, ScaleSizes, ScaleSpec
 from jitonnx.kernels.normalization.spec import float_bits
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
@@ -84,9 +84,22 @@ def gemm(
     if factors is not None:
         matrix = _scaled(planner, spec, matrix, factors, n)
         b_batch = (0, matrix.strides[0] if factors.shape[0] != 1 else 0)
-    sizes = [shape.m, n, k, shape.outer, shape.inner, shape.a_row, a.strides[-1], *b.strides[-2:], shape.c_row]
-    sizes += [*shape.a_batch, *b_batch, *shape.c_batch]
-    call = KernelCall(spec, [a, matrix, out], list(sizes), 1, 2, label=f"gemm {_size_text(shape.batch, shape.m, n, k)}")
+    sizes = GemmGiven(
+        m=shape.m,
+        n=n,
+        k=k,
+        outer=shape.outer,
+        inner=shape.inner,
+        a_row=shape.a_row,
+        a_column=a.strides[-1],
+        **by_name("b_row b_column", b.strides[-2:]),
+        c_row=shape.c_row,
+        **by_name("a_outer a_inner", shape.a_batch),
+        **by_name("b_outer b_inner", b_batch),
+        **by_name("c_outer c_inner", shape.c_batch),
+    )
+    label = f"gemm {_size_text(shape.batch, shape.m, n, k)}"
+    call = KernelCall.of(spec, GemmBuffers(a=a, b=matrix, c=out), sizes, label=label)
     call.reason = "; ".join(group.reasons)
     call.notes.append("b packed when the program is built" if constant else "b packed as it is used")
     planner.epilogue(group, call, lambda tensor: _rows(as_matrix(tensor), shape), order)
@@ -113,8 +126,16 @@ def _scaled(planner: Planner, spec: GemmSpec, packed: Tensor, factors: Tensor, n
     assert isinstance(n, int) and isinstance(k, int), "Bug: constant weights have symbolic sizes"
     full, last = spec.panels(n)
     scaled = planner.temporary((images, spec.packed_elements(n, k)), packed.dtype)
-    sizes = [images, k, full, spec.widths[0], last, *factors.strides]
-    call = KernelCall(ScaleSpec(spec.element), [packed, factors, scaled], sizes, 1, 2, label=f"scale weights {k}x{n}")
+    sizes = ScaleSizes(
+        images=images,
+        k=k,
+        full=full,
+        width=spec.widths[0],
+        last=last,
+        **by_name("factor_image factor_step", factors.strides),
+    )
+    buffers = ScaleBuffers(packed=packed, factors=factors, scaled=scaled)
+    call = KernelCall.of(ScaleSpec(spec.element), buffers, sizes, label=f"scale weights {k}x{n}")
     call.reason = "has fewer elements than what they are multiplied with"
     planner.call(call)
     return scaled
@@ -132,8 +153,8 @@ def _blas(planner: Planner, group: Group, shape: _Gemm, a: Tensor, b: Tensor, ou
     # BLAS wants rows at least as far apart as they are long, also where there is only one.
     a_row = a.strides[-1] if turned[0] else k if m == 1 else shape.a_row
     b_row = b.strides[-1] if turned[1] else n if k == 1 else b.strides[-2]
-    sizes = [m, n, k, a_row, b_row, n if m == 1 else shape.c_row]
-    call = KernelCall(spec, [a, b, out], sizes, 1, 2, label=f"BLAS {m}x{n}x{k}")
+    sizes = BlasGiven(m=m, n=n, k=k, a_row=a_row, b_row=b_row, c_row=n if m == 1 else shape.c_row)
+    call = KernelCall.of(spec, BlasBuffers(a=a, b=b, c=out), sizes, label=f"BLAS {m}x{n}x{k}")
     call.reason = "the session asks for BLAS"
     planner.call(call)
     if group.expr is not None and group.output is not None:

@@ -13,8 +13,9 @@ from jitonnx.computation.lowering import Statement
 from jitonnx.ir.dims import Dim, known
 from jitonnx.ir.graph import Value
 from jitonnx.ir.types import TensorType
+from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.parts.fixed24 import fit_24_bits
-from jitonnx.kernels.recurrent.spec import GATES, RecurrentSpec
+from jitonnx.kernels.recurrent.spec import GATES, RecurrentBuffers, RecurrentSizes, RecurrentSpec
 from jitonnx.kernels.recurrent.spec import choose as choose_recurrent
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
@@ -156,16 +157,34 @@ def _time_loop(
         else:
             given.append(y)  # not touched
     last_h, last_c = [*states, y, y][:2] if len(states) < 2 else states
-    sizes = [steps, batch, directions, hidden, _REVERSE[computation.direction]]
     per_direction = GATES[computation.kind] * hidden
-    sizes += [batch * directions * per_direction, directions * per_direction, per_direction]
     y_step, y_direction, y_row, _ = row_major((steps, directions, batch, hidden)) if y.contiguous else y.strides
-    sizes += [y_step, y_row, y_direction, hidden, batch * hidden]
+    sizes = RecurrentSizes(
+        steps=steps,
+        batch=batch,
+        directions=directions,
+        hidden=hidden,
+        reverse=_REVERSE[computation.direction],
+        gates_step=batch * directions * per_direction,
+        gates_row=directions * per_direction,
+        gates_direction=per_direction,
+        y_step=y_step,
+        y_row=y_row,
+        y_direction=y_direction,
+        state_row=hidden,
+        state_direction=batch * hidden,
+    )
     shared = y  # not touched
     if spec.parts > 1:
         shared = planner.temporary((directions, spec.shared_elements(hidden)), gates.dtype)
         zeros(planner, shared, "what threads share, and count in")
-    call = KernelCall(spec, [gates, *constants, *given, y, last_h, last_c, shared], list(sizes), 4, 7)
+    buffers = RecurrentBuffers(
+        gates=gates,
+        **by_name("recurrent_weights recurrent_bias", constants),
+        **by_name("peepholes lengths initial_h initial_c", given),
+        **by_name("y last_h last_c shared", (y, last_h, last_c, shared)),
+    )
+    call = KernelCall.of(spec, buffers, sizes)
     call.label, call.reason = f"{computation.kind} {computation.direction} {hidden}", "the whole time loop"
     if spec.fixed:
         call.reason += ", reading weights of 24 bits"

@@ -29,11 +29,20 @@ from jitonnx.ir.dims import (
     usual,
 )
 from jitonnx.ir.dtypes import DType
+from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.resize.spec import (
     REPEATS,
+    RepeatPlanesBuffers,
+    RepeatPlanesGiven,
     RepeatPlanesSpec,
+    ResizeAxisBuffers,
+    ResizeAxisSizes,
     ResizeAxisSpec,
+    ResizeBuffers,
+    ResizePlanesBuffers,
+    ResizePlanesGiven,
     ResizePlanesSpec,
+    ResizeSizes,
     pack_windows,
 )
 from jitonnx.kernels.resize.spec import choose as choose_resize
@@ -146,8 +155,13 @@ def _repeats_elements(maker: ResamplingTable, factor: int) -> bool:
 def _repeat_pixels(planner: Planner, group: Group, x: Tensor, down: int, across: int) -> None:
     assert group.output is not None
     y = planner.place(group.output)
-    sizes = [*x.shape, down, *x.strides[:3]]
-    call = KernelCall(RepeatPlanesSpec(x.dtype.itemsize, across), [x, y], sizes, 1, 1, label="resize nearest")
+    sizes = RepeatPlanesGiven(
+        **by_name("images channels height width", x.shape),
+        down=down,
+        **by_name("x_image x_channel x_row", x.strides[:3]),
+    )
+    spec, buffers = RepeatPlanesSpec(x.dtype.itemsize, across), RepeatPlanesBuffers(x=x, y=y)
+    call = KernelCall.of(spec, buffers, sizes, label="resize nearest")
     call.reason = f"each pixel {down} x {across} times"
     planner.call(call)
 
@@ -198,8 +212,19 @@ def _resize_planes(planner: Planner, group: Group, computation: c.Resize, x: Ten
     rows, columns = (_Table.of(computation, x, axis) for axis in (2, 3))
     windows = columns.windows(planner, vectors)
     spec = ResizePlanesSpec(integers([rows.taps])[0], vectors, 2 if not_negative(2 * y.shape[2] - x.shape[2]) else 1)
-    sizes = [*x.shape, *y.shape[2:], *x.strides[:3], *y.strides[:3]]
-    call = KernelCall(spec, [x, *rows.constants(planner), *windows, y], sizes, 1, 6)
+    sizes = ResizePlanesGiven(
+        **by_name("images channels height width", x.shape),
+        **by_name("out_height out_width", y.shape[2:]),
+        **by_name("x_image x_channel x_row", x.strides[:3]),
+        **by_name("y_image y_channel y_row", y.strides[:3]),
+    )
+    buffers = ResizePlanesBuffers(
+        x=x,
+        **by_name("rows row_weights", rows.constants(planner)),
+        **by_name("starts columns column_weights", windows),
+        y=y,
+    )
+    call = KernelCall.of(spec, buffers, sizes)
     call.label = f"resize {computation.mode} in planes"
     call.reason = rows.reason
     planner.epilogue(group, call, plane_strides, (0, 1, 2, 3))
@@ -296,10 +321,23 @@ def _resize_image(planner: Planner, group: Group, computation: c.Resize, x: Tens
     outside = computation.extrapolation if rows.extrapolates else None
     few = max(taps if isinstance(taps, int) else 3 for taps in (rows.taps, columns.taps))
     spec = choose_resize(computation.mode, few, few, x.dtype.itemsize, outside)
-    sizes = [x.shape[0], x.shape[3], x.shape[1], *y.shape[2:], rows.taps, columns.taps]
-    sizes += [x.strides[0], *x.strides[2:], y.strides[0], *y.strides[2:]]
-    tensors = [x, *rows.constants(planner), *columns.constants(planner), y]
-    call = KernelCall(spec, tensors, list(sizes), 1, 5, label=f"resize {computation.mode}")
+    sizes = ResizeSizes(
+        images=x.shape[0],
+        width=x.shape[3],
+        channels=x.shape[1],
+        **by_name("out_height out_width", y.shape[2:]),
+        row_taps=rows.taps,
+        column_taps=columns.taps,
+        **by_name("x_image x_row x_pixel", (x.strides[0], *x.strides[2:])),
+        **by_name("y_image y_row y_pixel", (y.strides[0], *y.strides[2:])),
+    )
+    buffers = ResizeBuffers(
+        x=x,
+        **by_name("rows row_weights", rows.constants(planner)),
+        **by_name("columns column_weights", columns.constants(planner)),
+        y=y,
+    )
+    call = KernelCall.of(spec, buffers, sizes, label=f"resize {computation.mode}")
     call.reason = rows.reason
     planner.epilogue(group, call, pixel_strides)
     planner.call(call)
@@ -311,10 +349,19 @@ def _resize_axis(planner: Planner, computation: c.Resize, source: Tensor, x: Ten
     shape = [*x.shape[:axis], table.output, *x.shape[axis + 1 :]]
     y = planner.temporary(shape, x.dtype)
     inner = product(shape[axis + 1 :])
-    sizes = [product(shape[:axis]), table.output, inner, table.taps]
-    sizes += [table.length * inner, inner, table.output * inner, inner]
+    sizes = ResizeAxisSizes(
+        outer=product(shape[:axis]),
+        outputs=table.output,
+        inner=inner,
+        taps=table.taps,
+        x_outer=table.length * inner,
+        x_step=inner,
+        y_outer=table.output * inner,
+        y_step=inner,
+    )
+    buffers = ResizeAxisBuffers(x=x, **by_name("positions weights", table.constants(planner)), y=y)
     spec = ResizeAxisSpec(computation.extrapolation if table.extrapolates else None)
-    call = KernelCall(spec, [x, *table.constants(planner), y], sizes, 1, 3, label=f"resize axis {axis}")
+    call = KernelCall.of(spec, buffers, sizes, label=f"resize axis {axis}")
     call.reason = computation.mode
     planner.call(call)
     return y

@@ -11,7 +11,9 @@ import numpy as np
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Statement
 from jitonnx.ir.dtypes import DType
+from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.convolution.choose import choose_transposed
+from jitonnx.kernels.convolution.problem import ConvolutionBuffers, Problem
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.selection.products import gemm
@@ -52,11 +54,20 @@ def transposed_convolution(planner: Planner, group: Group, statement: Statement)
     packed = planner.packed(
         weights, lambda w: spec.pack_weights(square(w), computation.group, dilations), (spec, dilations)
     )
-    geometry = Geometry.of(x, y)
-    sizes = [x.shape[0], *geometry.size, array.shape[0], *geometry.out_size, out_channels, computation.group]
-    sizes += [*kernel_size, *strides, *dilations, *pair(computation.pads_before, 0)]
-    sizes += [*geometry.x, x.strides[1], *geometry.y, y.strides[1]]
-    call = KernelCall(spec, [x, packed, y], list(sizes), 1, 2)
+    sizes = Problem(
+        images=x.shape[0],
+        channels=array.shape[0],
+        out_channels=out_channels,
+        groups=computation.group,
+        **Geometry.of(x, y).named(),
+        **by_name("kernel_height kernel_width", kernel_size),
+        **by_name("stride_height stride_width", strides),
+        **by_name("dilation_height dilation_width", dilations),
+        **by_name("pad_top pad_left", pair(computation.pads_before, 0)),
+        x_channel=x.strides[1],
+        y_channel=y.strides[1],
+    )
+    call = KernelCall.of(spec, ConvolutionBuffers(x=x, w=packed, y=y), sizes)
     call.label = f"transposed convolution {kernel_size[0]}x{kernel_size[1]} {array.shape[0]}->{out_channels}"
     call.reason = "; ".join(group.reasons)
     planner.epilogue(group, call, pixel_strides)

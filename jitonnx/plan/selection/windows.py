@@ -12,6 +12,7 @@ from jitonnx.computation import expr as e
 from jitonnx.ir.dims import DimLike, concrete
 from jitonnx.ir.graph import Value
 from jitonnx.ir.types import TensorType
+from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.convolution.spec import DirectSpec
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.selection.volumes import depth_as_channels
@@ -73,6 +74,15 @@ class Geometry:
     def of(cls, x: Tensor, y: Tensor) -> Geometry:
         strides = [(tensor.strides[0], *pair(tensor.strides[2:], 0)) for tensor in (x, y)]
         return cls(pair(x.shape[2:]), pair(y.shape[2:]), strides[0], (y.strides[0], *_row_strides(y)))
+
+    def named(self) -> dict[str, DimLike]:
+        """As kernels name them."""
+        return {
+            **by_name("height width", self.size),
+            **by_name("out_height out_width", self.out_size),
+            **by_name("x_image x_row x_pixel", self.x),
+            **by_name("y_image y_row y_pixel", self.y),
+        }
 
 
 def _row_strides(tensor: Tensor) -> tuple[DimLike, DimLike]:
