@@ -26,8 +26,8 @@ class KernelSpec:
     of `BUFFERS` and the integers of `SIZES`, in this order, followed by those of prologue and epilogue.
     """
 
-    BUFFERS: ClassVar[Any] = ()
-    SIZES: ClassVar[Any] = ()
+    BUFFERS: ClassVar[Any]
+    SIZES: ClassVar[Any]
     """A record that extends another has what `complete` adds behind what the planner gives."""
     SETTLED: ClassVar[bool] = False
     """Whether its loops are to run as they are written: a few of LLVM's passes then do for it, which take a tenth of
@@ -51,7 +51,7 @@ class KernelSpec:
 
     def given(self, values: Iterable[Any]) -> Any:
         """The record that `complete` takes, of values in order."""
-        return [*values] if isinstance(self.SIZES, tuple) else self.SIZES.base().make(values)
+        return self.SIZES.base().make(values)
 
     def complete(self, sizes: Any) -> Any:
         """The sizes that the kernel is called with, for those that the planner gives: derived ones may be appended.
@@ -69,7 +69,7 @@ class KernelSpec:
     @property
     def size_count(self) -> int:
         """How many sizes `complete` returns: where those of prologue and epilogue begin."""
-        return len(self.SIZES) if isinstance(self.SIZES, tuple) else self.SIZES.WIDTH
+        return self.SIZES.WIDTH  # type: ignore[no-any-return]
 
     def tasks(self, sizes: Any) -> int:
         """Independent pieces of work that threads share out; 0 when there is nothing to do."""

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import field, replace
 
 from jitonnx.ir.dims import concrete
-from jitonnx.kernels.gemm.spec import GemmGiven, GemmSpec
+from jitonnx.kernels.gemm.spec import GemmBuffers, GemmGiven, GemmSpec
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.tensor import Tensor
 from jitonnx.records import dataclass
@@ -64,11 +64,11 @@ class _Carrier:
         """Put the requests into the call: buffers and sizes behind all others."""
         call, spec, later, end = self.call, self.call.spec, [], 0
         assert isinstance(spec, GemmSpec)
-        nothing = (call.tensors[1], 0, 0)
+        nothing = (_weights(call), 0, 0)
         for tensor, strips, share in [*self.requests, *[nothing] * (_REQUESTS - len(self.requests))]:
             end += strips
             later += [len(call.tensors), spec.size_count + len(call.stage_sizes)]
-            call.tensors.append(tensor)
+            call.stage_tensors.append(tensor)
             call.stage_sizes.extend([end, share])
         call.spec = replace(spec, later=tuple(later))
 
@@ -80,11 +80,17 @@ def ask_ahead(calls: Sequence[KernelCall]) -> None:
         wanted, asked = _bytes_read_once(call), 0
         for carrier in reversed(carriers[max(0, number - _NEAR_CALLS) : number]):
             if asked < wanted and carrier is not None:
-                asked += carrier.ask(call.tensors[1], asked, wanted)
+                asked += carrier.ask(_weights(call), asked, wanted)
     asking = {carrier.kernel for carrier in carriers if carrier is not None and carrier.requests}
     for carrier in carriers:
         if carrier is not None and carrier.kernel in asking:  # with no request too: a second kernel would be compiled
             carrier.settle()
+
+
+def _weights(call: KernelCall) -> Tensor:
+    """The right operand of a product."""
+    assert isinstance(call.buffers, GemmBuffers)
+    return call.buffers.b  # type: ignore[no-any-return]
 
 
 def _bytes_read_once(call: KernelCall) -> int:
@@ -92,7 +98,7 @@ def _bytes_read_once(call: KernelCall) -> int:
     if not isinstance(call.spec, GemmSpec) or not call.spec.b_packed:
         return 0
     assert isinstance(call.sizes, GemmGiven)
-    rows, b = concrete(call.sizes.m), call.tensors[1].buffer
+    rows, b = concrete(call.sizes.m), _weights(call).buffer
     size = concrete(b.bytes)
     if rows is None or rows > _FEW_ROWS or size is None or b.space != "constant":
         return 0

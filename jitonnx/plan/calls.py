@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import field
-from typing import Any
 
 from jitonnx.computation.expr import Expr
 from jitonnx.ir.dims import DimLike
@@ -36,16 +34,15 @@ class Stage:
 
 @dataclass(eq=False)
 class KernelCall:
-    """One kernel with its operands: tensors' pointers in the order of `spec.BUFFERS`, then those of the stages."""
+    """One kernel with its arguments, as its spec names them; behind them stand those of prologue and epilogue."""
 
     spec: KernelSpec
-    tensors: list[Tensor]
-    sizes: Sequence[DimLike]
-    writes: int
-    """How many tensors, from position `first_write` on, are written; the rest are read."""
-    first_write: int
+    buffers: Arguments
+    """Tensors."""
+    sizes: Arguments
+    """Dimensions: what the spec's `complete` gets."""
+    stage_tensors: list[Tensor] = field(default_factory=list)
     stage_sizes: list[DimLike] = field(default_factory=list)
-    """The sizes of prologue and epilogue, behind the kernel's own."""
     prologue: Stage | None = None
     epilogue: Stage | None = None
     label: str = ""
@@ -53,21 +50,22 @@ class KernelCall:
     reason: str = ""
     notes: list[str] = field(default_factory=list)
 
-    @classmethod
-    def of(cls, spec: KernelSpec, buffers: Arguments, sizes: Arguments, **others: Any) -> KernelCall:
-        """The call with the arguments that its spec names."""
-        if type(buffers) is not spec.BUFFERS or type(sizes) is not spec.SIZES.base():
-            wanted = f"{spec.BUFFERS.__name__} and {spec.SIZES.base().__name__}"
-            given = f"{type(buffers).__name__} and {type(sizes).__name__}"
-            raise TypeError(f"Bug: {type(spec).__name__} is called with {wanted}, and not with {given}")
-        results = buffers.results()
-        assert results == [*range(results[0], results[-1] + 1)], "Bug: the buffers that a kernel writes lie apart"
-        return cls(spec, [*buffers], sizes, len(results), results[0], **others)
+    def __post_init__(self) -> None:
+        given, wanted = (type(self.buffers), type(self.sizes)), (self.spec.BUFFERS, self.spec.SIZES.base())
+        if given != wanted:
+            texts = (" and ".join(kind.__name__ for kind in kinds) for kinds in (wanted, given))
+            raise TypeError(f"Bug: {type(self.spec).__name__} is called with {next(texts)}, and not with {next(texts)}")
 
     @property
-    def written(self) -> Sequence[Tensor]:
-        return self.tensors[self.first_write : self.first_write + self.writes]
+    def tensors(self) -> list[Tensor]:
+        """All that it touches, in the order in which the kernel gets their pointers."""
+        return [*self.buffers, *self.stage_tensors]
 
     @property
-    def read(self) -> Sequence[Tensor]:
-        return [*self.tensors[: self.first_write], *self.tensors[self.first_write + self.writes :]]
+    def written(self) -> list[Tensor]:
+        return [self.buffers[place] for place in self.buffers.results()]
+
+    @property
+    def read(self) -> list[Tensor]:
+        results = set(self.buffers.results())
+        return [tensor for place, tensor in enumerate(self.tensors) if place not in results]

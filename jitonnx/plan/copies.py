@@ -31,7 +31,7 @@ def copy_call(source: Tensor, target: Tensor, *, label: str, reason: str, stream
             [values[axis] for axis in axes] for values in (source.shape, source.strides, target.strides)
         )
         sizes = TransposeGiven(extents=extents, sources=sources, targets=targets)
-        return KernelCall.of(spec, TransposeBuffers(source=source, target=target), sizes, label=label, reason=reason)
+        return KernelCall(spec, TransposeBuffers(source=source, target=target), sizes, label=label, reason=reason)
     expr = e.operand(0, source.dtype)
     return region_call([expr], [source], [target], label=label, origin=(), reason=reason, streams=streams)
 

@@ -271,7 +271,7 @@ class Planner:
                 tensor = self.copy(tensor, kernels_order, "needed in the order of the kernel's tiles")
                 strides = rows(tensor)
                 assert strides is not None and strides[2] == 1, "Bug: a copy in the kernel's order is not addressable"
-            call.tensors.append(tensor)
+            call.stage_tensors.append(tensor)
             call.stage_sizes.extend(strides[:2])
             moves.append(int(any(stride != 0 for stride in strides[:2])))
             columns.append(int(strides[2] != 0))

@@ -114,7 +114,7 @@ def region_call(
         strides=[strides[number] for number in range(len(tensors)) for _, _, strides in loops],
     )
     buffers = spec.BUFFERS(inputs=tensors[: len(inputs)], outputs=tensors[len(inputs) :])
-    return KernelCall.of(spec, buffers, sizes, label=label, origin=tuple(origin), reason=reason)
+    return KernelCall(spec, buffers, sizes, label=label, origin=tuple(origin), reason=reason)
 
 
 _STREAMED_BYTES = 1024

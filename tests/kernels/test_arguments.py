@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, Sizes, by_name, each, result
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, Sizes, by_name, each, record, rest, result
+from jitonnx.kernels.gemm.spec import GemmBuffers, GemmSizes, GemmSpec
+from jitonnx.plan.calls import KernelCall
 
 
 class Buffers(Arguments):
@@ -69,3 +71,26 @@ def test_wrong_numbers_of_values() -> None:
         Given(rows=1, extents=(1, 2, 3, 4), strides=(1, 2), last=0)
     with pytest.raises(TypeError, match="there is no rows"):
         Completed.following(GIVEN, rows=3, task_rows=3)
+
+
+def test_the_last_name_may_be_of_all_that_is_left() -> None:
+    class Open(Given):
+        others: Sizes = rest()
+
+    assert Open.following(GIVEN, others=[1, 2]).others == (1, 2) and Open.following(GIVEN, others=()).others == ()
+    assert Open.WIDTH == Given.WIDTH and Open.make(range(9)).others == (7, 8)
+    with pytest.raises(TypeError, match="Bug: Open has 7 values, and not 6"):
+        Open.make(range(6))
+
+
+def test_records_of_as_many_places_as_a_spec_says() -> None:
+    loops = record("Loops", inputs=each(2), outputs=each(1, result=True))
+    assert loops(inputs=[1, 2], outputs=[3]) == (1, 2, 3) and loops.results() == [2]
+    assert record("Cut", loops, rows=None).following(loops.make([1, 2, 3]), rows=4).names()[-1] == "rows"
+
+
+def test_calls_take_the_arguments_of_their_kernel() -> None:
+    buffers = GemmBuffers(a=1, b=2, c=3)
+    message = "Bug: GemmSpec is called with GemmBuffers and GemmGiven, and not with GemmBuffers and GemmSizes"
+    with pytest.raises(TypeError, match=message):
+        KernelCall(GemmSpec((1,), (16,)), buffers, GemmSizes.make([0] * GemmSizes.WIDTH))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from jitonnx.kernels.gemm.spec import GemmSpec
+from jitonnx.kernels.gemm.spec import GemmBuffers, GemmGiven, GemmSpec
 from jitonnx.plan.alike import share_kernels
 from jitonnx.plan.calls import KernelCall
 
 
 def call(spec: GemmSpec) -> KernelCall:
-    return KernelCall(spec, [], [], 1, 2)
+    return KernelCall(spec, GemmBuffers.make([None] * 3), GemmGiven.make([0] * GemmGiven.WIDTH))
 
 
 def test_products_of_the_same_tiles_share_a_kernel() -> None:

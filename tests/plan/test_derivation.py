@@ -11,6 +11,7 @@ import pytest
 from bench import text_models
 from jitonnx.computation.lowering import lower
 from jitonnx.ir.dims import floor_divide, maximum, variable
+from jitonnx.kernels.arguments import Arguments, Size
 from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.model import load
@@ -58,11 +59,16 @@ def test_models(name: str) -> None:
     assert sum(native._sections) < 3 * len(native._sections), "the sections seldom fit"
 
 
+class Pair(Arguments):
+    a: Size
+    b: Size
+
+
 @dataclass(frozen=True)
 class Odd(KernelSpec):
     """Does to its sizes whatever can be done to them."""
 
-    SIZES: ClassVar[tuple[str, ...]] = ("a", "b")
+    SIZES: ClassVar[type[Pair]] = Pair
 
     def complete(self, sizes: Sequence[int]) -> Sequence[int]:
         a, b = sizes

@@ -45,7 +45,7 @@ def non_zero(planner: Planner, group: Group, statement: Statement) -> None:
     out, count = _places(planner, statement)
     buffers, sizes = NonZeroBuffers(x=x, out=out, count=count), NonZeroSizes(extents=x.shape)
     label, reason = "non-zero", "counted by vectors, then written"
-    planner.call(KernelCall.of(spec, buffers, sizes, label=label, reason=reason))
+    planner.call(KernelCall(spec, buffers, sizes, label=label, reason=reason))
 
 
 def compress(planner: Planner, group: Group, statement: Statement) -> None:
@@ -65,7 +65,7 @@ def compress(planner: Planner, group: Group, statement: Statement) -> None:
         conditions=product(chosen.shape),
     )
     buffers = CompressBuffers(x=x, condition=chosen, out=out, count=count)
-    planner.call(KernelCall.of(spec, buffers, sizes, label="compress", reason="runs of bytes by a condition"))
+    planner.call(KernelCall(spec, buffers, sizes, label="compress", reason="runs of bytes by a condition"))
 
 
 def non_max_suppression(planner: Planner, group: Group, statement: Statement) -> None:
@@ -85,9 +85,9 @@ def non_max_suppression(planner: Planner, group: Group, statement: Statement) ->
         **by_name("boxes scores limit overlap least", given), chosen=chosen, counts=counts, error=error
     )
     sizes = SuppressionSizes(batches=batches, classes=classes, boxes=boxes, most=most)
-    planner.call(KernelCall.of(spec, buffers, sizes, label="non-max suppression", reason=reason))
+    planner.call(KernelCall(spec, buffers, sizes, label="non-max suppression", reason=reason))
     planner.call(
-        KernelCall.of(
+        KernelCall(
             SelectedSpec(),
             SelectedBuffers(chosen=chosen, counts=counts, out=out, count=total),
             SelectedSizes(batches=batches, classes=classes, most=most),

@@ -210,7 +210,7 @@ def _planar_depthwise(
         **by_name("y_image y_channel y_row", y.strides[:3]),
     )
     packed = planner.packed(weights, spec.pack_weights, spec)
-    call = KernelCall.of(spec, ConvolutionBuffers(x=x, w=packed, y=y), sizes)
+    call = KernelCall(spec, ConvolutionBuffers(x=x, w=packed, y=y), sizes)
     call.label = f"depthwise {'x'.join(map(str, spec.kernel))} {x.shape[1]}->{x.shape[1]}"
     call.reason = "; ".join(["from planes of pixels to such", *group.reasons])
     planner.epilogue(group, call, plane_strides, (0, 1, 2, 3))
@@ -418,7 +418,7 @@ def _direct(
             y_channel=y.strides[1] if isinstance(spec, DirectSpec) else 1,
         )
     packed = planner.packed(weights, lambda w: _pack(spec, square(w), computation.group), spec)
-    call = KernelCall.of(spec, ConvolutionBuffers(x=x, w=packed, y=y), sizes)
+    call = KernelCall(spec, ConvolutionBuffers(x=x, w=packed, y=y), sizes)
     call.label = f"{_ALGORITHMS[type(spec)]} {kernel[0]}x{kernel[1]}"
     call.label += f" {channels}->{out_channels}"
     call.reason = "; ".join(group.reasons)

@@ -23,4 +23,4 @@ def determinant(planner: Planner, group: Group, statement: Statement) -> None:
         y = planner.move(statement.outputs[0], tuple(range(y.rank)))
     spec = DeterminantSpec(x.dtype.numpy.name)
     sizes = DeterminantGiven(matrices=product(y.shape), size=x.shape[-1])
-    planner.call(KernelCall.of(spec, DeterminantBuffers(x=x, y=y), sizes, label="determinant", reason="by elimination"))
+    planner.call(KernelCall(spec, DeterminantBuffers(x=x, y=y), sizes, label="determinant", reason="by elimination"))

@@ -37,4 +37,4 @@ def fold(planner: Planner, group: Group, statement: Statement) -> None:
     name = x.dtype.numpy.name.removeprefix("u")  # sums of unsigned integers wrap around alike
     kernel, step, dilation, before = (values[-1] for values in windows)
     spec = FoldSpec(axes, kernel, step, dilation, before, name)
-    planner.call(KernelCall.of(spec, FoldBuffers(x=x, y=y), sizes, label="add up blocks", reason="a row at a time"))
+    planner.call(KernelCall(spec, FoldBuffers(x=x, y=y), sizes, label="add up blocks", reason="a row at a time"))

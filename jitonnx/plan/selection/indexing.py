@@ -114,7 +114,7 @@ def _gather_rows(
     spec = GatherRowsSpec(indices.dtype.numpy.name, len(extents), run if isinstance(run, int) and run in PIECES else 0)
     error = _error_word(planner, statement, extents)
     buffers = GatherBuffers(data=data, indices=indices, out=out, error=error)
-    planner.call(KernelCall.of(spec, buffers, sizes, label="gather", reason="rows copied by index"))
+    planner.call(KernelCall(spec, buffers, sizes, label="gather", reason="rows copied by index"))
 
 
 def _error_word(planner: Planner, statement: Statement, extents: Sequence[DimLike]) -> Tensor:
@@ -170,7 +170,7 @@ def _gather_elements(
     spec = GatherElementsSpec(indices.dtype.numpy.name, data.dtype.itemsize)
     error = _error_word(planner, statement, [sizes.axis_extent])
     buffers = GatherBuffers(data=data, indices=indices, out=out, error=error)
-    planner.call(KernelCall.of(spec, buffers, sizes, label="gather elements", reason="elements copied by index"))
+    planner.call(KernelCall(spec, buffers, sizes, label="gather elements", reason="elements copied by index"))
 
 
 def _gather_operands(planner: Planner, statement: Statement) -> tuple[Tensor, Tensor, Tensor]:
@@ -258,7 +258,7 @@ def _scatter(
     """The call that writes into a copy of the data. extents: as of `_error_word`."""
     error = _error_word(planner, statement, extents)
     buffers = ScatterBuffers(**by_name("indices updates out", tensors), error=error)
-    call = KernelCall.of(spec, buffers, sizes, label="scatter")
+    call = KernelCall(spec, buffers, sizes, label="scatter")
     call.reason = "written by index" if spec.reduction == "none" else f"combined by index: {spec.reduction}"
     planner.call(call)
 
@@ -279,6 +279,6 @@ def reverse_sequence(planner: Planner, group: Group, statement: Statement) -> No
         **by_name("data_first data_second", [stride * itemsize for stride in data.strides[:2]]),
         **by_name("out_first out_second", [stride * itemsize for stride in out.strides[:2]]),
     )
-    call = KernelCall.of(spec, ReverseSequenceBuffers(data=data, lengths=lengths, out=out, error=error), sizes)
+    call = KernelCall(spec, ReverseSequenceBuffers(data=data, lengths=lengths, out=out, error=error), sizes)
     call.label, call.reason = "reverse sequence", "rows copied in reverse order"
     planner.call(call)

@@ -105,7 +105,7 @@ def _call(
     assert y_row is not None, "Bug: the rows of a dense result are not evenly spaced"
     sizes = Given(**(_ONE_TAP | given | {"y_pixel": y_row}))
     zeros = planner.tensor(zero) if zero is not None and shifted else x
-    call = KernelCall.of(spec, IntegerBuffers(x=x, zero=zeros, w=packed, sums=sums, y=y), sizes)
+    call = KernelCall(spec, IntegerBuffers(x=x, zero=zeros, w=packed, sums=sums, y=y), sizes)
     call.label = f"integer {'convolution' if y.rank == 4 and rows != (0, 1, 2) else 'product'} {label}"
     call.reason = "; ".join([_HOW[spec.multiply], *group.reasons])
 

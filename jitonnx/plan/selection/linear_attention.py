@@ -59,7 +59,7 @@ def linear_attention(planner: Planner, group: Group, statement: Statement) -> No
     buffers = LinearAttentionBuffers(
         q=queries, k=keys, v=values, past=before, factor=fading, beta=rate, y=y, present=present
     )
-    planner.call(KernelCall.of(spec, buffers, sizes, label="linear attention", reason="step by step"))
+    planner.call(KernelCall(spec, buffers, sizes, label="linear attention", reason="step by step"))
 
 
 def _rows(planner: Planner, value: Value) -> Tensor:

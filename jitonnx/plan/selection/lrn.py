@@ -38,6 +38,6 @@ def local_response_normalize(planner: Planner, group: Group, statement: Statemen
         **by_name("y_image y_row y_pixel", geometry.y),
     )
     label, reason = f"LRN {computation.size}", "; ".join(group.reasons)
-    call = KernelCall.of(spec, LRNBuffers(x=x, y=y), sizes, label=label, reason=reason)
+    call = KernelCall(spec, LRNBuffers(x=x, y=y), sizes, label=label, reason=reason)
     planner.epilogue(group, call, pixel_strides)
     planner.call(call)

@@ -61,7 +61,7 @@ def pad(planner: Planner, group: Group, statement: Statement) -> None:
         source_extents=source.shape,
     )
     spec, buffers = PadSpec(itemsize, computation.mode), PadBuffers(source=source, value=filling, target=target)
-    call = KernelCall.of(spec, buffers, sizes, label=f"pad {value.name}", reason=computation.mode)
+    call = KernelCall(spec, buffers, sizes, label=f"pad {value.name}", reason=computation.mode)
     planner.call(call)
 
 

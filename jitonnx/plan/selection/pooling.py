@@ -83,7 +83,7 @@ def _pool_channels_last(planner: Planner, group: Group, statement: Statement) ->
             _index_strides(x, computation.storage_order),
         ),
     )
-    call = KernelCall.of(spec, PoolBuffers(x=x, y=y, indices=indices[0] if indices else y), sizes)
+    call = KernelCall(spec, PoolBuffers(x=x, y=y, indices=indices[0] if indices else y), sizes)
     call.label = f"{computation.kind} pool {'x'.join(map(str, computation.kernel))}"
     call.reason = "; ".join(["windows over channels-last pixels", *group.reasons])
     planner.epilogue(group, call, pixel_strides)
@@ -108,7 +108,7 @@ def _pool_planes(planner: Planner, group: Group, computation: c.Pool, x: Tensor)
         **by_name("pad_height pad_width", pair(computation.pads_before, 0)),
         **by_name("pad_height_after pad_width_after", pair(computation.pads_after, 0)),
     )
-    call = KernelCall.of(spec, PoolPlanesBuffers(x=x, y=y), sizes)
+    call = KernelCall(spec, PoolPlanesBuffers(x=x, y=y), sizes)
     call.label = f"{computation.kind} pool {'x'.join(map(str, computation.kernel))} in planes"
     call.reason = "; ".join(["less work than copies to channels-last", *group.reasons])
     planner.epilogue(group, call, plane_strides, order)

@@ -99,7 +99,7 @@ def gemm(
         **by_name("c_outer c_inner", shape.c_batch),
     )
     label = f"gemm {_size_text(shape.batch, shape.m, n, k)}"
-    call = KernelCall.of(spec, GemmBuffers(a=a, b=matrix, c=out), sizes, label=label)
+    call = KernelCall(spec, GemmBuffers(a=a, b=matrix, c=out), sizes, label=label)
     call.reason = "; ".join(group.reasons)
     call.notes.append("b packed when the program is built" if constant else "b packed as it is used")
     planner.epilogue(group, call, lambda tensor: _rows(as_matrix(tensor), shape), order)
@@ -135,7 +135,7 @@ def _scaled(planner: Planner, spec: GemmSpec, packed: Tensor, factors: Tensor, n
         **by_name("factor_image factor_step", factors.strides),
     )
     buffers = ScaleBuffers(packed=packed, factors=factors, scaled=scaled)
-    call = KernelCall.of(ScaleSpec(spec.element), buffers, sizes, label=f"scale weights {k}x{n}")
+    call = KernelCall(ScaleSpec(spec.element), buffers, sizes, label=f"scale weights {k}x{n}")
     call.reason = "has fewer elements than what they are multiplied with"
     planner.call(call)
     return scaled
@@ -154,7 +154,7 @@ def _blas(planner: Planner, group: Group, shape: _Gemm, a: Tensor, b: Tensor, ou
     a_row = a.strides[-1] if turned[0] else k if m == 1 else shape.a_row
     b_row = b.strides[-1] if turned[1] else n if k == 1 else b.strides[-2]
     sizes = BlasGiven(m=m, n=n, k=k, a_row=a_row, b_row=b_row, c_row=n if m == 1 else shape.c_row)
-    call = KernelCall.of(spec, BlasBuffers(a=a, b=b, c=out), sizes, label=f"BLAS {m}x{n}x{k}")
+    call = KernelCall(spec, BlasBuffers(a=a, b=b, c=out), sizes, label=f"BLAS {m}x{n}x{k}")
     call.reason = "the session asks for BLAS"
     planner.call(call)
     if group.expr is not None and group.output is not None:
@@ -212,7 +212,7 @@ def attention(planner: Planner, group: Group, statement: Statement) -> None:
         causal_offset=0,
         fill_bits=float_bits(-math.inf),
     )
-    call = KernelCall.of(spec, AttentionBuffers(q=q, k=k, v=v, mask=mask, y=y), sizes)
+    call = KernelCall(spec, AttentionBuffers(q=q, k=k, v=v, mask=mask, y=y), sizes)
     call.label = f"attention {heads} heads, {queries}x{keys}x{depth}"
     call.reason = "; ".join(group.reasons) or "scores stay in cache, heads are read and written where they lie"
     planner.call(call)

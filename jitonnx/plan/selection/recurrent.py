@@ -184,7 +184,7 @@ def _time_loop(
         **by_name("peepholes lengths initial_h initial_c", given),
         **by_name("y last_h last_c shared", (y, last_h, last_c, shared)),
     )
-    call = KernelCall.of(spec, buffers, sizes)
+    call = KernelCall(spec, buffers, sizes)
     call.label, call.reason = f"{computation.kind} {computation.direction} {hidden}", "the whole time loop"
     if spec.fixed:
         call.reason += ", reading weights of 24 bits"

@@ -43,6 +43,6 @@ def roi_align(planner: Planner, group: Group, statement: Statement) -> None:
     )
     rois, numbers = planner.dense(regions), planner.dense(batch_indices)
     buffers = RoiAlignBuffers(x=x, rois=rois, batch_indices=numbers, y=y, error=error)
-    call = KernelCall.of(spec, buffers, sizes, label=f"regions {computation.mode}")
+    call = KernelCall(spec, buffers, sizes, label=f"regions {computation.mode}")
     call.reason = "channels side by side" if pixels else "columns side by side"
     planner.call(call)

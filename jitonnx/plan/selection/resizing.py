@@ -161,7 +161,7 @@ def _repeat_pixels(planner: Planner, group: Group, x: Tensor, down: int, across:
         **by_name("x_image x_channel x_row", x.strides[:3]),
     )
     spec, buffers = RepeatPlanesSpec(x.dtype.itemsize, across), RepeatPlanesBuffers(x=x, y=y)
-    call = KernelCall.of(spec, buffers, sizes, label="resize nearest")
+    call = KernelCall(spec, buffers, sizes, label="resize nearest")
     call.reason = f"each pixel {down} x {across} times"
     planner.call(call)
 
@@ -224,7 +224,7 @@ def _resize_planes(planner: Planner, group: Group, computation: c.Resize, x: Ten
         **by_name("starts columns column_weights", windows),
         y=y,
     )
-    call = KernelCall.of(spec, buffers, sizes)
+    call = KernelCall(spec, buffers, sizes)
     call.label = f"resize {computation.mode} in planes"
     call.reason = rows.reason
     planner.epilogue(group, call, plane_strides, (0, 1, 2, 3))
@@ -337,7 +337,7 @@ def _resize_image(planner: Planner, group: Group, computation: c.Resize, x: Tens
         **by_name("columns column_weights", columns.constants(planner)),
         y=y,
     )
-    call = KernelCall.of(spec, buffers, sizes, label=f"resize {computation.mode}")
+    call = KernelCall(spec, buffers, sizes, label=f"resize {computation.mode}")
     call.reason = rows.reason
     planner.epilogue(group, call, pixel_strides)
     planner.call(call)
@@ -361,7 +361,7 @@ def _resize_axis(planner: Planner, computation: c.Resize, source: Tensor, x: Ten
     )
     buffers = ResizeAxisBuffers(x=x, **by_name("positions weights", table.constants(planner)), y=y)
     spec = ResizeAxisSpec(computation.extrapolation if table.extrapolates else None)
-    call = KernelCall.of(spec, buffers, sizes, label=f"resize axis {axis}")
+    call = KernelCall(spec, buffers, sizes, label=f"resize axis {axis}")
     call.reason = computation.mode
     planner.call(call)
     return y

@@ -149,7 +149,7 @@ def softmax(planner: Planner, group: Group, statement: Statement) -> None:
         **by_name("y_outer y_step", of_y[:2]),
     )
     reason = "; ".join(group.reasons)
-    planner.call(KernelCall.of(spec, SoftmaxBuffers(x=x, y=y), sizes, label=spec.kind, reason=reason))
+    planner.call(KernelCall(spec, SoftmaxBuffers(x=x, y=y), sizes, label=spec.kind, reason=reason))
 
 
 def normalize(planner: Planner, group: Group, statement: Statement) -> None:
@@ -181,7 +181,7 @@ def normalize(planner: Planner, group: Group, statement: Statement) -> None:
         epsilon_bits=float_bits(computation.epsilon),
     )
     buffers = LayerNormBuffers(x=x, scale=vectors[0] or y, bias=vectors[1] or y, y=y, kept=y)
-    call = KernelCall.of(spec, buffers, sizes, label=f"{spec.kind} norm", reason="; ".join(group.reasons))
+    call = KernelCall(spec, buffers, sizes, label=f"{spec.kind} norm", reason="; ".join(group.reasons))
     nest = _nest(axes, x)
     assert nest is not None
     planner.epilogue(group, call, functools.partial(_row_strides, nest), memory_order(x))
@@ -259,7 +259,7 @@ def _group_normalize_planes(
     scaled, shifted = (s is not None for s in scales)
     spec = GroupNormSpec(scaled, shifted, x.dtype.numpy.name, computation.outside)
     buffers = GroupNormBuffers(x=x, **by_name("scale bias", [s or y for s in scales]), y=y)
-    call = KernelCall.of(spec, buffers, sizes, label="group norm", reason="channels first")
+    call = KernelCall(spec, buffers, sizes, label="group norm", reason="channels first")
     planner.epilogue(group, call, plane_strides, tuple(range(x.rank)))
     planner.call(call)
 
@@ -280,7 +280,7 @@ def _group_normalize_channels_last(
     partial = planner.temporary((images, BLOCKS, 2, channels), x.dtype)
     read = by_name("images pixels channels x_image x_pixel", (images, pixels, channels, *matrix.strides[:2]))
     buffers = GroupStatisticsBuffers(x=x, partial=partial)
-    first = KernelCall.of(GroupStatisticsSpec(element), buffers, GroupStatisticsSizes(**read), label="group statistics")
+    first = KernelCall(GroupStatisticsSpec(element), buffers, GroupStatisticsSizes(**read), label="group statistics")
     first.reason = "; ".join(group.reasons)
     planner.call(first)
     sizes = GroupApplySizes(
@@ -292,7 +292,7 @@ def _group_normalize_channels_last(
     scaled, shifted = (s is not None for s in scales)
     apply = GroupApplySpec(scaled, shifted, element, computation.outside)
     given = GroupApplyBuffers(x=x, partial=partial, **by_name("scale bias", [s or y for s in scales]), y=y)
-    call = KernelCall.of(apply, given, sizes, label="group norm", reason="channels last")
+    call = KernelCall(apply, given, sizes, label="group norm", reason="channels last")
     planner.epilogue(group, call, pixel_strides)
     planner.call(call)
 
@@ -358,7 +358,7 @@ def _reduce(
             count=length,
         )
         label, reason = f"reduce {of_parts.kind} of {parts} parts", "few long slices are shared by threads in parts"
-        planner.call(KernelCall.of(of_parts, ReductionBuffers(x=x, y=partial), sizes, label=label, reason=reason))
+        planner.call(KernelCall(of_parts, ReductionBuffers(x=x, y=partial), sizes, label=label, reason=reason))
         x, strides, rest = partial, (parts * inner, inner), parts
     sizes = ReductionSizes(
         outer=outer,
@@ -369,7 +369,7 @@ def _reduce(
         count=length,
     )
     label, reason = f"reduce {kind}", "; ".join(group.reasons)
-    planner.call(KernelCall.of(spec, ReductionBuffers(x=x, y=y), sizes, label=label, reason=reason))
+    planner.call(KernelCall(spec, ReductionBuffers(x=x, y=y), sizes, label=label, reason=reason))
 
 
 def _outer_stride(x: Tensor, y: Tensor, axes: Sequence[int], keepdims: bool) -> DimLike | None:

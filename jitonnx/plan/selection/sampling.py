@@ -72,6 +72,6 @@ def sample(planner: Planner, group: Group, statement: Statement) -> None:
         x_steps=x.strides[2:],
     )
     buffers = SampleBuffers(x=x, coordinates=coordinates, factors=factors, y=y)
-    call = KernelCall.of(spec, buffers, sizes, label=f"sample {computation.mode}")
+    call = KernelCall(spec, buffers, sizes, label=f"sample {computation.mode}")
     call.reason = "whole pixels" if pixels else "elements gathered, as channels are few"
     planner.call(call)

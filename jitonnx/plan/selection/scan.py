@@ -40,7 +40,7 @@ def cumulate(planner: Planner, group: Group, statement: Statement) -> None:
         **by_name("y_outer y_step", of_y[:2]),
     )
     label, reason = f"cumulative {spec.kind}", "along rows" if spec.last else "across rows"
-    planner.call(KernelCall.of(spec, ScanBuffers(x=x, y=y), sizes, label=label, reason=reason))
+    planner.call(KernelCall(spec, ScanBuffers(x=x, y=y), sizes, label=label, reason=reason))
 
 
 def _three_loops(planner: Planner, source: Value, result: Value, axis: int) -> tuple[Tensor, Tensor, Loops]:

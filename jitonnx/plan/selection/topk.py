@@ -45,7 +45,7 @@ def top_k(planner: Planner, group: Group, statement: Statement) -> None:
     buffers = TopKBuffers(x=x, values=results[0], indices=results[1])
     spec = TopKSpec(x.dtype.numpy.name, computation.largest)
     label, reason = f"top k of {x.shape[axis]}", "threshold and quickselect"
-    planner.call(KernelCall.of(spec, buffers, sizes, label=label, reason=reason))
+    planner.call(KernelCall(spec, buffers, sizes, label=label, reason=reason))
 
 
 def _row_stride(tensor: Tensor, axis: int) -> DimLike | None:

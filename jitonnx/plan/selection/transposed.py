@@ -67,7 +67,7 @@ def transposed_convolution(planner: Planner, group: Group, statement: Statement)
         x_channel=x.strides[1],
         y_channel=y.strides[1],
     )
-    call = KernelCall.of(spec, ConvolutionBuffers(x=x, w=packed, y=y), sizes)
+    call = KernelCall(spec, ConvolutionBuffers(x=x, w=packed, y=y), sizes)
     call.label = f"transposed convolution {kernel_size[0]}x{kernel_size[1]} {array.shape[0]}->{out_channels}"
     call.reason = "; ".join(group.reasons)
     planner.epilogue(group, call, pixel_strides)

@@ -34,6 +34,6 @@ def trees(planner: Planner, group: Group, statement: Statement) -> None:
         depth=forest.depth,
     )
     buffers = spec.BUFFERS(x=x, **constants, out=out)
-    call = KernelCall.of(spec, buffers, sizes, label=f"{len(forest.roots)} trees")
+    call = KernelCall(spec, buffers, sizes, label=f"{len(forest.roots)} trees")
     call.reason = f"{len(forest.features)} nodes, of which at most {forest.depth} follow one another"
     planner.call(call)
