@@ -22,4 +22,4 @@ def check(planner: Planner, group: Group, statement: Statement) -> None:
     met = planner.dense(condition)
     buffers = CheckBuffers(met=met, error=planner.flag(statement.computation.text))
     sizes = CheckSizes(elements=product(met.shape))
-    planner.call(KernelCall.of(CheckSpec(), buffers, sizes, label="check", reason="what only data shows"))
+    planner.call(KernelCall(CheckSpec(), buffers, sizes, label="check", reason="what only data shows"))
