@@ -1,8 +1,9 @@
 """Measures what a core of this machine does in a cycle, where `cores` does not know its kind.
 
-Machine code from LLVM IR that spells out every vector instruction is timed for some 50 ms, once a machine: the result
-is kept in the kernel cache. JITONNX_CALIBRATE=0 takes a common kind of core instead, so that the same code is chosen
-whatever a machine was busy with.
+Machine code from LLVM IR that spells out every vector instruction is timed for some 30 ms, once a machine: the result
+is kept in the kernel cache. Time is this thread's own, so that what else the machine does is left out.
+JITONNX_CALIBRATE=0 takes a common kind of core instead, so that the same code is chosen whatever a machine was busy
+with.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ SWITCH = "JITONNX_CALIBRATE"
 _LINE = 64  # bytes of a cache line, and of the widest vector
 _LATENCY = 4  # cycles of an FMA, or 5
 _UNROLL = 8  # vectors a step of reading: enough loads in flight, few enough for 16 registers
-_SECONDS = 0.001  # short against the turns of other processes
-_ROUNDS = 12  # of which the best counts
-_SIZES = {"l1": 16 << 10, "l3": 6 << 20, "memory": 96 << 20}
-"""Bytes to read of each: in the first-level cache; beyond any second-level one; beyond most third-level ones."""
+_PAGE = 4096
+_SECONDS = 0.004  # of each of five measurements, and no more than one call longer
+_ROUND_SECONDS = 0.0005  # short against the turns of other processes; the best round counts
+_SIZES = {"l1": 16 << 10, "l3": 6 << 20, "memory": 48 << 20}
+"""Bytes to read of each: in the first-level cache; beyond any second-level one; beyond many third-level ones."""
 
 
 def calibrated(vector_bytes: int, vector_registers: int) -> Core:
@@ -78,24 +80,25 @@ def _measured(vector_bytes: int, vector_registers: int) -> Core:
 
 
 def _aligned(size: int) -> np.ndarray:
-    """Bytes from a cache line's boundary on, each written once, so that memory stands behind them."""
-    raw = np.ones(size + _LINE, np.uint8)
+    """Bytes from a cache line's boundary on, one of each page written, so that memory stands behind them."""
+    raw = np.empty(size + _LINE, np.uint8)
+    raw[::_PAGE] = 1
     return raw[-raw.ctypes.data % _LINE :][:size]
 
 
-def _per_second(call: Callable[[int], None]) -> float:
-    """How many steps a second `call`, which takes their number, does at best."""
-    steps = 1
-    while (seconds := _seconds(call, steps)) < _SECONDS / 4:
-        steps *= 4
-    steps = max(1, round(steps * _SECONDS / seconds))
-    return steps / min(_seconds(call, steps) for _ in range(_ROUNDS))
-
-
-def _seconds(call: Callable[[int], None], steps: int) -> float:
-    start = time.perf_counter()
-    call(steps)
-    return time.perf_counter() - start
+def _per_second(call: Callable[[int], None], clock: Callable[[], float] = time.thread_time) -> float:
+    """How many steps a second `call`, which takes their number, does at best in rounds of _SECONDS in all."""
+    steps, spent, best = 1, 0.0, 0.0
+    while spent < _SECONDS:
+        start = clock()
+        call(steps)
+        seconds = clock() - start
+        spent += max(seconds, 1e-6)  # clocks may stand still for a while
+        if seconds >= _ROUND_SECONDS / 2:
+            best = max(best, steps / seconds)
+        else:
+            steps *= 2
+    return best or steps / spent
 
 
 def fma_ir(name: str, lanes: int, chains: int, *, declare: bool = True) -> str:

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from jitonnx import calibration, cores
@@ -58,4 +57,19 @@ def test_the_microkernels_do_what_is_counted() -> None:
     for text in (calibration.fma_ir("fma", lanes, 3), calibration.read_ir("read", lanes)):
         assert text.count(f"<{lanes} x ") > 3
     assert calibration._aligned(64).ctypes.data % 64 == 0
-    assert np.all(calibration._aligned(128) == 1)
+    assert calibration._aligned(3 * 4096).size == 3 * 4096
+
+
+@pytest.mark.parametrize("seconds_a_step", [1e-9, 1e-6, 0.001, 0.0065])
+def test_a_measurement_ends(seconds_a_step: float) -> None:
+    """Five take 30 ms in all where a step is short, the longest being to read memory once; however fast it is."""
+    now = 0.0
+
+    def call(steps: int) -> None:
+        nonlocal now
+        now += steps * seconds_a_step
+
+    found = calibration._per_second(call, clock=lambda: now)
+    assert found == pytest.approx(1 / seconds_a_step, rel=1e-6)
+    assert now <= calibration._SECONDS + max(2 * calibration._ROUND_SECONDS, seconds_a_step)
+    assert 5 * (calibration._SECONDS + calibration._ROUND_SECONDS) < 0.03

@@ -5,6 +5,7 @@ from __future__ import annotations
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, Pointer, remainder, smaller
 from jitonnx.kernels.language.epilogue import Stage
+from jitonnx.kernels.language.simd import convert
 from jitonnx.kernels.language.trace import Traced, select
 from jitonnx.kernels.mathematics import vecmath
 from jitonnx.kernels.mathematics.exponential import format_of
@@ -23,6 +24,7 @@ def build(spec: SoftmaxSpec, lanes: int, epilogue: Stage | None = None, prologue
         vectors = Vectors(code, element, lanes, prologue, epilogue)
         x, y = code.buffers(SoftmaxBuffers, element)
         outer, length, inner, x_outer, x_step, y_outer, y_step = code.sizes(SoftmaxSizes)
+        least = _least(code.number(element, 0.0, lanes), length)
         if spec.last:
             first, stop = unit_range(code, begin, end, outer, length)
             together = min(spec.together, lanes)
@@ -30,27 +32,28 @@ def build(spec: SoftmaxSpec, lanes: int, epilogue: Stage | None = None, prologue
                 # Rows that are not there are done as the last one is, at the same time.
                 rows = [row, *(smaller(row + place, stop - 1) for place in range(1, together))]
                 places = [(x.at(r * x_outer).settled(), y.at(r * y_outer).settled()) for r in rows]
-                _Rows(vectors, spec.kind, length, rows, places).emit()
+                _Rows(vectors, spec.kind, length, least, rows, places).emit()
             return
         blocks = (inner + (COLUMNS - 1)) / COLUMNS
         first, stop = unit_range(code, begin, end, outer * blocks, length * COLUMNS)
         with code.loop(stop, first) as unit:
             batch, start = unit / blocks, remainder(unit, blocks) * COLUMNS
-            columns = _Columns(vectors, spec.kind, length, x_step, y_step)
+            columns = _Columns(vectors, spec.kind, length, least, x_step, y_step)
             with code.loop(smaller(start + COLUMNS, inner), start, lanes) as column:
                 columns.emit(x.at(batch * x_outer), y.at(batch * y_outer), batch, column, inner - column)
 
     return body
 
 
-def _least(total: Traced) -> Traced:
-    """The least exponential whose share of the total is a normal number, however it is rounded."""
-    form = format_of(total)
-    return total * (form.least_normal * (1 + 2.0 ** (2 - form.mantissa)))
+def _least(x: Traced, length: Traced) -> Traced:
+    """The least exponential that is scaled, in all lanes of a vector like x: its share of any total of `length` of
+    them, each at most 1, is a normal number however it is rounded."""
+    form = format_of(x)
+    return convert(length, x.element).spread(x.lanes) * (form.least_normal * (1 + 2.0 ** (2 - form.mantissa)))
 
 
 def _scaled(power: Traced, factor: Traced, least: Traced) -> Traced:
-    """An exponential's share of the total, 0 where it would be denormal: products that are take a hundred cycles."""
+    """An exponential's share of the total, 0 where that might be denormal: products that are take a hundred cycles."""
     return select(power < least, 0.0, power) * factor
 
 
@@ -61,9 +64,15 @@ class _Rows:
     """
 
     def __init__(
-        self, vectors: Vectors, kind: str, length: Traced, rows: list[Traced], places: list[tuple[Pointer, Pointer]]
+        self,
+        vectors: Vectors,
+        kind: str,
+        length: Traced,
+        least: Traced,
+        rows: list[Traced],
+        places: list[tuple[Pointer, Pointer]],
     ) -> None:
-        self.vectors, self.kind, self.length, self.rows = vectors, kind, length, rows
+        self.vectors, self.kind, self.length, self.least, self.rows = vectors, kind, length, least, rows
         self.x, self.y = ([place[i] for place in places] for i in range(2))
         # Once the prologue has been applied, y holds what is to be read.
         self.source = self.y if vectors.has_prologue else self.x
@@ -88,15 +97,14 @@ class _Rows:
 
         totals = vectors.sums(vectors.folds(count, self.length, 0.0, lambda a, b: a + b, exponentials))
         factors = in_all_lanes(1.0 / totals if self.kind == "softmax" else vecmath.log(totals), lanes)
-        leasts = in_all_lanes(_least(totals), lanes) if self.kind == "softmax" else factors
 
         def finish(slot: int, column: Traced, live: Traced | None) -> None:
             if self.kind == "softmax":
-                values = zip(self._load(self.y, column, live), factors, leasts, strict=True)
-                results = [_scaled(x, factor, least) for x, factor, least in values]
+                powers = zip(self._load(self.y, column, live), factors, strict=True)
+                results = [_scaled(x, factor, self.least) for x, factor in powers]
             else:
-                shifted = zip(self._load(self.source, column, live), largest, factors, strict=True)
-                results = [x - best - factor for x, best, factor in shifted]
+                values = zip(self._load(self.source, column, live), largest, factors, strict=True)
+                results = [x - best - factor for x, best, factor in values]
             stage = zip(results, self.rows, strict=True)
             self._store(column, [vectors.epilogue(x, code.integer(0), row, column, live) for x, row in stage], live)
 
@@ -126,8 +134,11 @@ class _Columns:
     They are gathered in scratch: steps are often multiples of 4 KB, whose lines share a few sets of the cache.
     """
 
-    def __init__(self, vectors: Vectors, kind: str, length: Traced, x_step: Traced, y_step: Traced) -> None:
-        self.vectors, self.kind, self.length, self.x_step, self.y_step = vectors, kind, length, x_step, y_step
+    def __init__(
+        self, vectors: Vectors, kind: str, length: Traced, least: Traced, x_step: Traced, y_step: Traced
+    ) -> None:
+        self.vectors, self.kind, self.length, self.least = vectors, kind, length, least
+        self.x_step, self.y_step = x_step, y_step
         self.values = vectors.code.scratch(vectors.element)
 
     def emit(self, x: Pointer, y: Pointer, batch: Traced, column: Traced, live: Traced) -> None:
@@ -145,8 +156,7 @@ class _Columns:
             self.values.store(k * lanes, power if self.kind == "softmax" else shifted)
             total.set(total.get() + power)
         factor = 1.0 / total.get() if self.kind == "softmax" else vecmath.log(total.get())
-        least = _least(total.get()) if self.kind == "softmax" else factor
         with code.loop(self.length) as k:
             value = self.values.load(k * lanes, lanes)
-            result = _scaled(value, factor, least) if self.kind == "softmax" else value - factor
+            result = _scaled(value, factor, self.least) if self.kind == "softmax" else value - factor
             y.store(k * self.y_step + column, vectors.epilogue(result, batch, k, column, live), mask)
