@@ -29,6 +29,7 @@ from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator, internal
 from jitonnx.ir.types import MapType, OptionalType, SequenceType, TensorType, Type
 from jitonnx.ops.base import BOOLS, FLOATS, INTEGERS, NUMBERS, Elementwise
@@ -44,6 +45,7 @@ __all__ = [
     "Composite",
     "DType",
     "Elementwise",
+    "InferenceContext",
     "InferenceError",
     "Lowering",
     "MapType",

@@ -13,12 +13,13 @@ import numpy as np
 
 from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
-from jitonnx.ir.assumptions import Assumptions, noting
+from jitonnx.ir.assumptions import Assumptions
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import COMPILED, HALVES, DType
 from jitonnx.ir.graph import Graph, Node, Value, describe
+from jitonnx.ir.inference import InferenceContext, inferring, unnoted
 from jitonnx.ir.operator import InferenceError, Operator, as_tuple
-from jitonnx.ir.types import Shape, TensorType, broadcast_shapes, is_symbolic, type_of
+from jitonnx.ir.types import Shape, TensorType, is_symbolic, type_of
 from jitonnx.records import dataclass
 
 
@@ -39,7 +40,9 @@ class Statement:
 class Lowering:
     """Collects the statements of a graph. Methods take and return values; `computations` tells their meanings."""
 
-    def __init__(self) -> None:
+    def __init__(self, context: InferenceContext) -> None:
+        self.context = context
+        """Answers about sizes, see `Operator.infer`."""
         self.statements: list[Statement] = []
         self._node: Node | None = None
         self._types: tuple[TensorType, ...] = ()
@@ -91,7 +94,7 @@ class Lowering:
 
     def map(self, expression: e.Expr, *operands: Value) -> Value:
         """`expression` of the operands, broadcast."""
-        shape = broadcast_shapes(*(value.shape for value in operands))
+        shape = self.context.broadcast_shapes(*(value.shape for value in operands))
         if shape is None:
             raise InferenceError(f"shapes do not broadcast: {', '.join(map(repr, operands))}")
         return self.emit(c.Map(expression), operands, TensorType(expression.dtype, shape))
@@ -196,7 +199,7 @@ class Lowering:
 
     def matmul(self, a: Value, b: Value) -> Value:
         """a [..., m, k] times b [..., k, n], both of rank 2 at least."""
-        batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        batch = self.context.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         if batch is None:
             raise InferenceError(f"leading axes of {a} and {b} do not broadcast")
         return self.emit(c.MatMul(), (a, b), TensorType(a.dtype, (*batch, a.shape[-2], b.shape[-1])))
@@ -227,19 +230,19 @@ class Lowered:
 
 def spelled(node: Node) -> tuple[list[Statement], tuple[Value, ...]]:
     """The computations of one node, over its own inputs, and their results."""
-    to = Lowering()
+    to = Lowering(unnoted())
     to.begin(node)
     return to.statements, as_tuple(node.operator.lower(to, *node.inputs))
 
 
 def lower(graph: Graph) -> Lowered:
     """The statements of a graph whose types are inferred. Errors name the node."""
-    with noting(graph.assumptions.apart()):
-        return _lowered(graph)
+    with inferring(graph.assumptions.apart()) as context:
+        return _lowered(graph, context)
 
 
-def _lowered(graph: Graph) -> Lowered:
-    to = Lowering()
+def _lowered(graph: Graph, context: InferenceContext) -> Lowered:
+    to = Lowering(context)
     values: dict[Value, Value] = {}
 
     def resolve(value: Value | None) -> Value | None:

@@ -12,6 +12,7 @@ from jitonnx.gradient.tape import Tape
 from jitonnx.ir.dims import DimLike, floor_divide, known, product
 from jitonnx.ir.errors import GraphError
 from jitonnx.ir.graph import Node, Value
+from jitonnx.ir.inference import unnoted
 from jitonnx.ops.onnx.concat_split import Concat
 from jitonnx.ops.onnx.convolution import Conv, ConvTranspose
 from jitonnx.ops.onnx.pooling import AveragePool, MaxPool
@@ -26,7 +27,7 @@ def conv(tape: Tape, node: Node, part: Value) -> Handed:
     """Conv by X, W and B."""
     x, w, bias = (*node.inputs, None)[:3]
     assert isinstance(node.operator, Conv) and x is not None and w is not None
-    windows = node.operator._windows(x.shape, w.shape)
+    windows = node.operator._windows(unnoted(), x.shape, w.shape)
     group = node.operator.group
     image = _transposed(tape, part, w, windows, group, x.shape)
     weights = _by_weights(tape, x, part, windows, group, w.shape)
@@ -38,7 +39,7 @@ def conv_transpose(tape: Tape, node: Node, part: Value) -> Handed:
     x, w, bias = (*node.inputs, None)[:3]
     operator = node.operator
     assert isinstance(operator, ConvTranspose) and x is not None and w is not None
-    windows = operator._windows(x.shape, w.shape)
+    windows = operator._windows(unnoted(), x.shape, w.shape)
     # As padding of the convolution: what is cut off in front and behind, or, negative, what no window reaches.
     inner = Windows(windows.kernel, windows.strides, windows.dilations, windows.before, (), x.shape[2:])
     behind = _behind(part.shape[2:], inner)
@@ -108,7 +109,7 @@ def average_pool(tape: Tape, node: Node, part: Value) -> Handed:
     (x,) = node.inputs
     operator = node.operator
     assert isinstance(operator, AveragePool) and x is not None
-    windows = operator._windows(x.shape)
+    windows = operator._windows(unnoted(), x.shape)
     kernel = tape.full(1, (1, 1, *windows.kernel), x.dtype)
     whole = tape.full(1, (1, 1, *x.shape[2:]), x.dtype)
     around = tape.pad(whole, [0, 0, *windows.before], [0, 0, *_behind(x.shape[2:], windows)])

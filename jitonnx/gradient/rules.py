@@ -17,8 +17,9 @@ from jitonnx.ir.dims import integers, known
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.errors import GraphError
 from jitonnx.ir.graph import Node, Value, describe
+from jitonnx.ir.inference import unnoted
 from jitonnx.ir.operator import Operator
-from jitonnx.ops.base import constant_of, integers_of, normalize_axis
+from jitonnx.ops.base import integers_of, normalize_axis
 from jitonnx.ops.onnx.cast import Cast, CastLike
 from jitonnx.ops.onnx.concat_split import Concat, Split
 from jitonnx.ops.onnx.convolution import Conv, ConvTranspose
@@ -81,7 +82,7 @@ def _expand(tape: Tape, node: Node, part: Value) -> Handed:
 
 def _tile(tape: Tape, node: Node, part: Value) -> Handed:
     x = _given(node)
-    repeats = constant_of(node.inputs[1], "repeats")
+    repeats = unnoted().constant_of(node.inputs[1], "repeats")
     pairs = [size for pair in zip(repeats, x.shape, strict=True) for size in pair]
     return tape.reshape(tape.sum(tape.reshape(part, pairs), range(0, len(pairs), 2), keepdims=False), x.shape)
 
@@ -126,11 +127,15 @@ def _split(tape: Tape, node: Node, *parts: Value | None) -> Handed:
 def _slice(tape: Tape, node: Node, part: Value) -> Handed:
     x = _given(node)
     assert isinstance(node.operator, Slice)
-    bounds = (constant_of(node.inputs[1], "starts", signed=True), constant_of(node.inputs[2], "ends", signed=True))
+    context = unnoted()
+    bounds = (
+        context.constant_of(node.inputs[1], "starts", signed=True),
+        context.constant_of(node.inputs[2], "ends", signed=True),
+    )
     axes, steps = (
         None if value is None else integers_of(value, "axes and steps") for value in (*node.inputs[3:], None, None)[:2]
     )
-    first, step, sizes = node.operator._extents(x.shape, *bounds, axes, steps)
+    first, step, sizes = node.operator._extents(context, x.shape, *bounds, axes, steps)
     if all(one == 1 for one in step):
         behind = [size - start - count for size, start, count in zip(x.shape, first, sizes, strict=True)]
         return tape.pad(part, first, behind)
@@ -199,7 +204,7 @@ def _pad(tape: Tape, node: Node, part: Value) -> Handed:
         _refused(node, "the number that it pads with is computed")
     _, pads, _, axes = (*node.inputs, None, None)[:4]
     assert pads is not None
-    before, after = node.operator._of(_given(node), pads, axes)
+    before, after = node.operator._of(unnoted(), _given(node), pads, axes)
     return tape.pad(part, [-size for size in before], [-size for size in after])
 
 

@@ -1,17 +1,13 @@
 """What inference takes for granted about sizes that only a run tells: pairs of dimensions that are equal.
 
-An operator either has no meaning for other sizes (`demand_equal`: the inner sizes of a matrix product), or it does
-something else for them (`assume_equal`: broadcasting, where one of the sizes is 1). Both are noted with the graph.
-Feeds that break a demand are an error, and feeds that break another assumption need a graph inferred for sizes like
-theirs: `Assumptions.examples` are such sizes, and questions are answered as they are for them.
+Operators ask for them through `jitonnx.ir.inference`. Feeds that break a demand are an error, and feeds that break
+another assumption need a graph inferred for sizes like theirs: `Assumptions.examples` are such sizes, and questions are
+answered as they are for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
-from math import gcd
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from jitonnx.ir.dims import (
@@ -21,9 +17,6 @@ from jitonnx.ir.dims import (
     Taken,
     atoms,
     evaluate,
-    floor_divide,
-    maximum,
-    minimum,
     rebuilt,
     substitute,
     taking,
@@ -95,120 +88,9 @@ def holds(pair: Pair, sizes: Mapping[str, int]) -> bool:
         return False
 
 
-_Noting: TypeAlias = "tuple[Assumptions, Callable[[], str]]"
-_current: ContextVar[_Noting | None] = ContextVar("assumptions", default=None)
-
-
-def _nobody() -> str:
-    return ""
-
-
-@contextmanager
-def noting(assumptions: Assumptions, node: Callable[[], str] = _nobody) -> Iterator[None]:
-    """Within the block, what is assumed is noted. node: describes the one that is being inferred."""
-    token = _current.set((assumptions, node))
-    try:
-        with taking(assumptions.taken):
-            yield
-    finally:
-        _current.reset(token)
-
-
-def current_apart() -> Assumptions:
-    """Assumptions that answer as those do that are being noted."""
-    current = _current.get()
-    return Assumptions() if current is None else current[0].apart()
-
-
-def assume_equal(a: DimLike, b: DimLike) -> bool:
-    """Take two dimensions to be equal where that is not certain. False: they differ, and another way is taken."""
-    return _decide(a, b, demanded=False)
-
-
-def demand_equal(a: DimLike, b: DimLike) -> bool:
-    """As `assume_equal`, for an operator that has no meaning for other sizes: False calls for an InferenceError."""
-    return _decide(a, b, demanded=True)
-
-
-def demand_divisible(size: DimLike, divisor: DimLike) -> bool:
-    """As `demand_equal`: of a size that has to be a multiple of another."""
-    if isinstance(size, int) and isinstance(divisor, int):
-        return divisor != 0 and size % divisor == 0
-    return demand_equal(floor_divide(size, divisor) * divisor, size)
-
-
-def demand_some(size: DimLike) -> bool:
-    """As `demand_equal`: of an axis that has to have elements."""
-    return demand_equal(maximum(size, 1), size)
-
-
-def demand_not_negative(size: DimLike) -> bool:
-    """As `demand_equal`: of a size that a difference gives."""
-    return demand_equal(maximum(size, 0), size)
-
-
-def shown_equal(a: DimLike, b: DimLike) -> bool:
-    """Whether the examples show two dimensions to be equal, which is noted then.
-
-    For what is unusual: that they are not is no assumption of its own but follows from others.
-    """
-    current = _current.get()
-    return current is not None and current[0].examples is not None and assume_equal(a, b)
-
-
-def decide_order(a: DimLike, b: DimLike, equal_only: bool = False) -> int | None:
-    """Which of two sizes is larger where that is not certain: -1, 0 or 1 as a < b, a = b or a > b; it is assumed so.
-
-    equal_only: it does not matter which is larger, only whether they are equal. None without examples, of which there
-    is no usual case here, and where inputs alone do not tell.
-    """
-    current = _current.get()
-    names = variables(a) | variables(b)
-    examples = None if current is None else current[0].examples
-    if examples is None or not names <= examples.keys():
-        return None
-    order = (evaluate(a, examples) > evaluate(b, examples)) - (evaluate(a, examples) < evaluate(b, examples))
-    if order == 0:
-        return 0 if assume_equal(a, b) else None
-    if equal_only:
-        return order if assume_equal(minimum((a - b) * (a - b), 1), 1) else None
-    larger, smaller = (a, b) if order > 0 else (b, a)
-    return order if assume_equal(maximum(larger, smaller + 1), larger) else None
-
-
 def told_by_run(name: str) -> bool:
     """Whether a variable stands for what only a run can tell: those of inputs are identifiers."""
     return not name.isidentifier()
-
-
-def is_one(dim: DimLike) -> bool:
-    """Whether a size is 1. One that is not certain to be is taken not to be, unless the examples say so."""
-    if isinstance(dim, int):
-        return dim == 1
-    # A size that differs from 1 is either 0 or at least 2.
-    return not assume_equal(minimum(dim, maximum(2 - dim, 0)), 0) and assume_equal(dim, 1)
-
-
-def _decide(a: DimLike, b: DimLike, demanded: bool) -> bool:
-    difference = a - b
-    if isinstance(difference, int):
-        return difference == 0
-    if _never_zero(difference):
-        return False
-    current = _current.get()
-    if current is None:
-        return True
-    assumptions, node = current
-    if not assumptions.hold(a, b):
-        return False
-    assumptions.note(a, b, node() if demanded else "")
-    return True
-
-
-def _never_zero(dim: Dim) -> bool:
-    """Whether a number divides all terms but the constant one, so that no integers make the sum 0."""
-    divisor = gcd(*(coefficient for monomial, coefficient in dim.terms if monomial))
-    return any(coefficient % divisor for monomial, coefficient in dim.terms if not monomial)
 
 
 # ---------------------------------------------------------------- what follows

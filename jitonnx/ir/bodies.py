@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jitonnx.ir.assumptions import assume_equal, current_apart, told_by_run
+from jitonnx.ir.assumptions import told_by_run
 from jitonnx.ir.dims import variable, variables
 from jitonnx.ir.errors import GraphError
 from jitonnx.ir.extract import extract
 from jitonnx.ir.graph import Graph, Node, Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, as_tuple
 from jitonnx.ir.types import OptionalType, SequenceType, TensorType, Type
 
@@ -18,10 +19,13 @@ ROUNDS = 16
 
 
 class Bodies:
-    """The bodies of a node while its types are inferred."""
+    """The bodies of a node while its types are inferred.
 
-    def __init__(self, node: Node, scope: str) -> None:
-        self._node, self._scope = node, scope
+    context: what is noted of the graph around them.
+    """
+
+    def __init__(self, node: Node, context: InferenceContext, scope: str) -> None:
+        self._node, self.context, self._scope = node, context, scope
         self.graphs = list(node.bodies)
 
     def infer(self, index: int, types: Sequence[Type]) -> list[Type]:
@@ -37,14 +41,14 @@ class Bodies:
         }
         inputs = [*types, *(value.type for value in captured)]
         scope = f"{self._scope}{index}/"
-        inner = body.inputs[own:]
-        made = extract(list(body), body.inputs, inputs, body.outputs, replaced, current_apart(), scope, inner)
+        inner, apart = body.inputs[own:], self.context.assumptions.apart()
+        made = extract(list(body), body.inputs, inputs, body.outputs, replaced, apart, scope, inner)
         made.name = body.name
         for value in made.inputs:
             made.bind_sizes(value)
         for a, b in made.assumptions:
             if not any(map(told_by_run, variables(a) | variables(b))):
-                assume_equal(a, b)  # so that it is looked at before the run; who demands it may never be run
+                self.context.assume_equal(a, b)  # it is looked at before the run: who demands it may never be run
         self.graphs[index] = made
         return [value.type for value in made.outputs]
 
@@ -144,9 +148,9 @@ def merged(a: Type, b: Type) -> Type:
     raise InferenceError(f"one value would be both {a} and {b}")
 
 
-def infer_bodies(node: Node, scope: str) -> tuple[Type, ...]:
+def infer_bodies(node: Node, context: InferenceContext, scope: str) -> tuple[Type, ...]:
     """The types of a node's outputs; its bodies are exchanged for ones made for its inputs."""
-    bodies = Bodies(node, scope)
+    bodies = Bodies(node, context, scope)
     types = as_tuple(node.operator.infer_bodies(bodies, *node.arguments))
     node.bodies = tuple(bodies.graphs)
     return tuple(bodies.hidden(type) for type in types)

@@ -17,13 +17,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jitonnx.ir.assumptions import Assumptions, noting
-from jitonnx.ir.dims import Dim, DimLike, UnwieldyError, substitute, variable, variables
+from jitonnx.ir.assumptions import Assumptions
+from jitonnx.ir.dims import Dim, DimLike, UnwieldyError, substitute, taking, variable, variables
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.errors import GraphError
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple, evaluate_arrays
 from jitonnx.ir.schema import check_inputs, unranked
-from jitonnx.ir.types import UNKNOWN, Shape, TensorType, Type, contents_array, deciding, is_symbolic, settling, type_of
+from jitonnx.ir.types import UNKNOWN, Shape, TensorType, Type, contents_array, is_symbolic, type_of
 
 CONTENTS_LIMIT = 1024
 """Largest number of elements of a tensor whose symbolic contents are followed: shapes and index vectors, not data."""
@@ -233,10 +234,11 @@ class Graph:
         def fresh(output: int, axis: int) -> Dim:
             return variable(f"{self.scope}{names[output] if output < len(names) else node.name}.{axis}")
 
-        with noting(self.assumptions, lambda: short_name(node)), settling(self._settle):
+        with taking(self.assumptions.taken):
+            context = InferenceContext(self.assumptions, lambda: short_name(node), self._settle)
             if node.operator.decides and node.inputs[0] is not None:
                 self.decide(node.inputs[0])
-            types, contents = infer(node, len(names), fresh, self.scope)
+            types, contents = infer(node, context, len(names), fresh, self.scope)
         if self.assumptions.settled:
             types = tuple(self._settled(type) for type in types)
         return types, contents
@@ -256,7 +258,8 @@ class Graph:
             for given in node.inputs:
                 if given is not None:
                     self._settle(given, signed=False)
-            settled = _settled_contents(node, [one.type for one in node.outputs])
+            context = InferenceContext(self.assumptions, lambda: short_name(node), self._settle)
+            settled = _settled_contents(node, [one.type for one in node.outputs], context)
             for one, contents in zip(node.outputs, settled, strict=False):
                 if one.contents is None:
                     one.contents = contents
@@ -278,8 +281,8 @@ class Graph:
             for given in node.inputs:
                 if given is not None:
                     self.decide(given)
-            with deciding():
-                contents = _settled_contents(node, [one.type for one in node.outputs])
+            context = InferenceContext(self.assumptions, lambda: short_name(node), self._settle, deciding=True)
+            contents = _settled_contents(node, [one.type for one in node.outputs], context)
             for one, known in zip(node.outputs, contents, strict=False):
                 if one.contents is None:
                     one.contents = known
@@ -460,7 +463,7 @@ def describe(node: Node) -> str:
 
 
 def infer(
-    node: Node, wanted: int, fresh: Callable[[int, int], Dim], scope: str = ""
+    node: Node, context: InferenceContext, wanted: int, fresh: Callable[[int, int], Dim], scope: str = ""
 ) -> tuple[tuple[Type, ...], tuple[np.ndarray | None, ...]]:
     """Types of a node's outputs, and their contents where they are settled before the run.
 
@@ -472,13 +475,13 @@ def infer(
         if node.bodies:
             from jitonnx.ir.bodies import infer_bodies
 
-            types = infer_bodies(node, f"{scope}{node.name}/")
+            types = infer_bodies(node, context, f"{scope}{node.name}/")
         else:
             if any(value is not None and value.type == UNKNOWN for value in node.inputs):
                 return unranked(node.operator, node.inputs, wanted), (None,) * wanted
             check_inputs(node.operator, node.inputs, node.name)
             try:
-                types = as_tuple(node.operator.infer(*node.inputs))
+                types = as_tuple(node.operator.infer(context, *node.inputs))
             except DataDependentError:
                 types = as_tuple(node.operator.infer_open(*node.inputs))
             if _open(types) and (settled := _evaluated(node)) is not None:
@@ -495,7 +498,7 @@ def infer(
     if _open(types):
         types = tuple(_closed(type, functools.partial(fresh, output)) for output, type in enumerate(types))
     try:
-        return types, (None,) * len(types) if node.bodies else _settled_contents(node, types)
+        return types, (None,) * len(types) if node.bodies else _settled_contents(node, types, context)
     except InferenceError as error:
         raise GraphError(f"{describe(node)}: {error}") from error
 
@@ -546,7 +549,7 @@ def _evaluated(node: Node) -> tuple[np.ndarray, ...] | None:
         raise InferenceError(str(error)) from error
 
 
-def _settled_contents(node: Node, types: Sequence[Type]) -> tuple[np.ndarray | None, ...]:
+def _settled_contents(node: Node, types: Sequence[Type], context: InferenceContext) -> tuple[np.ndarray | None, ...]:
     """Outputs that are known before the run, as far as shapes may depend on them: small ones.
 
     Those that follow from the inputs' types, shape arithmetic on dimension expressions, and what small constants give.
@@ -565,7 +568,7 @@ def _settled_contents(node: Node, types: Sequence[Type]) -> tuple[np.ndarray | N
         return nothing
     arrays = [None if value is None or value.contents is None else _as_object(value.contents) for value in node.inputs]
     try:
-        results = as_tuple(node.operator.evaluate(*arrays))
+        results = as_tuple(node.operator.evaluate_sizes(context, *arrays))
         made = [_as_numbers(np.asarray(one, object), type) for one, type in zip(results, types, strict=False)]
     except (DataDependentError, UnwieldyError, ArithmeticError):
         # Expressions that stay undecided, as in a comparison, or that grow beyond use, and divisions by 0.

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from jitonnx.computation.lowering import Lowering
     from jitonnx.ir.bodies import Bodies
     from jitonnx.ir.graph import Value
+    from jitonnx.ir.inference import InferenceContext
     from jitonnx.ir.raw import RawNode
 else:
 
@@ -118,10 +119,11 @@ class Operator:
 
     # A declaration names its inputs one by one. `*Any, **Any` is what type checkers let it narrow in that way.
 
-    def infer(self, *inputs: Any, **unused: Any) -> Type | Sequence[Type]:
+    def infer(self, context: InferenceContext, /, *inputs: Any, **unused: Any) -> Type | Sequence[Type]:
         """The types of the outputs. An optional input that is absent is None.
 
-        `value.type` is the input's type, `value.contents` its elements where they are known before the run.
+        context: answers whether sizes are equal, and what elements inputs have. `value.type` is the input's type,
+        `value.contents` its elements where they are known before the run.
         InferenceError for what ONNX does not allow.
         """
         raise NotImplementedError
@@ -133,12 +135,12 @@ class Operator:
         """
         raise DataDependentError(f"the rank of what {self.name} gives depends on data")
 
-    def body_inputs(self, index: int, *inputs: Any, **unused: Any) -> Sequence[Type]:
+    def body_inputs(self, context: InferenceContext, /, index: int, *inputs: Any, **unused: Any) -> Sequence[Type]:
         """The types of a body's own inputs, when it is run first for these inputs of the node."""
         raise NotImplementedError
 
     def infer_bodies(self, bodies: Bodies, *inputs: Any, **unused: Any) -> Type | Sequence[Type]:
-        """As `infer`, for an operator that runs graphs, of which `bodies` tells the types."""
+        """As `infer`, for an operator that runs graphs, of which `bodies` tells the types; it has the context, too."""
         raise NotImplementedError
 
     def taken_apart(self, parts: Any, inputs: Sequence[Value | None], outputs: int) -> Sequence[Value] | None:
@@ -158,6 +160,13 @@ class Operator:
     def evaluate(self, *inputs: Any, **unused: Any) -> Any:
         """The outputs for NumPy arrays (one array, or a tuple of as many as there are outputs): the ground truth."""
         raise NotImplementedError
+
+    def evaluate_sizes(self, context: InferenceContext, /, *inputs: Any) -> Any:
+        """As `evaluate`, for object arrays of dimension expressions; called if the operator is `symbolic`.
+
+        DataDependentError where expressions stay undecided, as in a comparison.
+        """
+        return self.evaluate(*inputs)
 
     def lower(self, to: Lowering, *inputs: Any, **unused: Any) -> Value | Sequence[Value]:
         """Say with the computations of `to` what this operator does; the planner decides how.

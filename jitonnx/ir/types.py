@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
-from jitonnx.ir.assumptions import assume_equal
 from jitonnx.ir.dims import Dim, DimLike, known, product
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.records import dataclass
@@ -121,74 +117,3 @@ def contents_array(elements: Any, shape: tuple[int, ...]) -> np.ndarray:
     array = np.empty(len(elements), object)
     array[:] = elements
     return array.reshape(shape)
-
-
-_settle: ContextVar[Callable[[Any, bool], None] | None] = ContextVar("settle", default=None)
-
-
-@contextmanager
-def settling(follow: Callable[[Any, bool], None]) -> Iterator[None]:
-    """Within the block, `settle` calls `follow`."""
-    token = _settle.set(follow)
-    try:
-        yield
-    finally:
-        _settle.reset(token)
-
-
-_decides: ContextVar[bool] = ContextVar("decides", default=False)
-
-
-@contextmanager
-def deciding() -> Iterator[None]:
-    """Within the block, comparisons of sizes that inputs leave open are decided by examples, which is assumed."""
-    token = _decides.set(True)
-    try:
-        yield
-    finally:
-        _decides.reset(token)
-
-
-def decides() -> bool:
-    """Whether comparisons of sizes are to be decided."""
-    return _decides.get()
-
-
-def settle(value: Any, signed: bool) -> None:
-    """Ask whoever infers to follow a small integer value's elements, as dimension variables where a run tells them.
-
-    signed: the value itself does not become variables, as it may be negative; what it follows from may.
-    """
-    follow = _settle.get()
-    if follow is not None:
-        follow(value, signed)
-
-
-def broadcast_shapes(*shapes: Sequence[DimLike]) -> Shape | None:
-    """The shape that NumPy's broadcasting gives; None if the shapes do not fit.
-
-    A variable dimension beside an integer above 1, or beside another variable, is assumed to equal it, or to be 1.
-    """
-    result: list[DimLike] = []
-    for position in range(1, max(map(len, shapes), default=0) + 1):
-        chosen: DimLike = 1
-        for shape in shapes:
-            both = _broadcast(chosen, shape[-position] if position <= len(shape) else 1)
-            if both is None:
-                return None
-            chosen = both
-        result.append(chosen)
-    return tuple(reversed(result))
-
-
-def _broadcast(a: DimLike, b: DimLike) -> DimLike | None:
-    """What two sizes broadcast to; None if they do not fit."""
-    if b == 1 or a == b:
-        return a
-    if a == 1:
-        return b
-    if assume_equal(a, b):
-        return b if isinstance(b, int) else a
-    if assume_equal(b, 1):
-        return a
-    return b if assume_equal(a, 1) else None

@@ -15,6 +15,7 @@ from jitonnx.checker.order import sorted_nodes
 from jitonnx.errors import Error, Fail, InvalidGraph
 from jitonnx.ir.bodies import with_sizes
 from jitonnx.ir.graph import Graph, GraphError, Value
+from jitonnx.ir.inference import unnoted
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple, is_custom
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.schema import check_inputs
@@ -160,10 +161,11 @@ class Builder:
             for name, value in read.items()
             if value is not None and (value.constant is None or value in self._replaceable)
         }
+        context = unnoted()  # what is assumed is noted when the node's types are inferred
         bodies = [
-            _passing_on(operator.body_inputs(index, *inputs), shared)
+            _passing_on(operator.body_inputs(context, index, *inputs), shared)
             if proto is None
-            else self._body_of(proto, operator.body_inputs(index, *inputs), list(shared), scope, node)
+            else self._body_of(proto, operator.body_inputs(context, index, *inputs), list(shared), scope, node)
             for index, proto in enumerate(given)
         ]
         return bodies, list(shared.values())

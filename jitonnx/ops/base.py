@@ -13,8 +13,9 @@ from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.dims import DimLike, maximum
 from jitonnx.ir.dtypes import HALVES, DType, of_numpy
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple
-from jitonnx.ir.types import Shape, TensorType, broadcast_shapes, is_symbolic, settle
+from jitonnx.ir.types import TensorType, is_symbolic
 
 FLOATS = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT, DType.DOUBLE})
 SIGNED = frozenset({DType.INT8, DType.INT16, DType.INT32, DType.INT64})
@@ -42,9 +43,9 @@ class Elementwise(Operator):
         """Element type of the output."""
         return self.result or inputs[0].dtype
 
-    def infer(self, *inputs: Any, **unused: Any) -> TensorType:
+    def infer(self, context: InferenceContext, *inputs: Any, **unused: Any) -> TensorType:
         given = present(inputs)
-        return TensorType(self.infer_dtype(*given), broadcast(*given))
+        return TensorType(self.infer_dtype(*given), context.broadcast(*given))
 
     def lower(self, to: Lowering, *inputs: Value | None) -> Value:
         if type(self).scalar is Elementwise.scalar:  # a user's: it is evaluated by the host
@@ -71,35 +72,11 @@ def present(inputs: tuple[Value | None, ...]) -> list[Value]:
     return given
 
 
-def broadcast(*inputs: Value) -> Shape:
-    """The shape that the inputs broadcast to. InferenceError if they do not."""
-    shape = broadcast_shapes(*(value.shape for value in inputs))
-    if shape is None:
-        raise InferenceError(f"shapes do not broadcast: {', '.join(str(value.type) for value in inputs)}")
-    return shape
-
-
 def normalize_axis(axis: int, rank: int, name: str = "axis") -> int:
     """An axis counted from the front. InferenceError outside [-rank, rank)."""
     if not -rank <= axis < max(rank, 1):
         raise InferenceError(f"{name} {axis} is outside [{-rank}, {rank - 1}] for a tensor of rank {rank}")
     return axis % rank if rank else 0
-
-
-def constant_of(value: Value | None, what: str, signed: bool = False) -> list:
-    """Elements of an input that shapes depend on, as a list of integers and dimension expressions.
-
-    Elements that a run computes become dimension variables, which stand for sizes: a run in which one of them is
-    negative is not what the graph was planned for. signed: what the elements are may well be negative, so that they
-    become variables only where they follow from others. DataDependentError where they are not known before the run.
-    """
-    if value is None:
-        raise InferenceError(f"input {what} is absent")
-    if value.contents is None or signed:
-        settle(value, signed)
-    if value.contents is None or (signed and value.measured):
-        raise DataDependentError(f"the output's shape depends on the values of {what} ({value.name!r})")
-    return list(value.contents.ravel().tolist())
 
 
 def integers_of(value: Value | None, what: str) -> list[int]:

@@ -19,12 +19,18 @@ from typing import Any
 import numpy as np
 
 from jitonnx.ir.graph import Graph, Value
+from jitonnx.ir.inference import EXACT, InferenceContext
 from jitonnx.ir.operator import DataDependentError, Operator, as_tuple, results_of
 from jitonnx.ir.types import type_of
 
 
 class Parts(ABC):
-    """What `Composite.compose` puts its parts into. Values have types, as in `Operator.infer`."""
+    """What `Composite.compose` puts its parts into. Values have types, as in `Operator.infer`.
+
+    context: answers about sizes, as there.
+    """
+
+    context: InferenceContext
 
     @abstractmethod
     def wanted(self, output: int) -> bool:
@@ -53,7 +59,7 @@ class Composite(Operator):
         """The outputs, made of `parts`. InferenceError for what the operator does not allow."""
         raise NotImplementedError
 
-    def infer(self, *inputs: Any, **unused: Any) -> Any:
+    def infer(self, context: InferenceContext, *inputs: Any, **unused: Any) -> Any:
         raise DataDependentError(f"what {self.name} does depends on shapes that only a run can tell")
 
     def evaluate(self, *inputs: Any, **unused: Any) -> Any:
@@ -64,6 +70,8 @@ class Composite(Operator):
 
 class _Evaluated(Parts):
     """Parts that are evaluated as they are added."""
+
+    context = EXACT
 
     def wanted(self, output: int) -> bool:
         return True
@@ -90,6 +98,7 @@ class Nodes(Parts):
 
     def __init__(self, graph: Graph, origin: Sequence[str], outputs: Sequence[str]) -> None:
         self._graph, self._origin, self._outputs = graph, origin, outputs
+        self.context = InferenceContext(graph.assumptions.apart())  # its parts note what they assume
 
     def wanted(self, output: int) -> bool:
         return output < len(self._outputs) and self._outputs[output] != ""

@@ -9,11 +9,11 @@ import numpy as np
 from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import assume_equal
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import broadcast, lower_halves, widen
+from jitonnx.ops.base import lower_halves, widen
 from jitonnx.ops.onnx.recurrent import GRU, LSTM, RNN
 
 
@@ -30,13 +30,13 @@ class Attention(Operator):
     causal: bool = False
     masked_rows_zero: bool = False
 
-    def infer(self, q: Value, k: Value, v: Value, mask: Value | None = None) -> TensorType:
+    def infer(self, context: InferenceContext, q: Value, k: Value, v: Value, mask: Value | None = None) -> TensorType:
         if not len(q.shape) == len(k.shape) == len(v.shape) == 4:
             raise InferenceError(f"q, k and v must have 4 axes: {q.type}, {k.type} and {v.type} given")
         fits = (
-            assume_equal(q.shape[0], k.shape[0])
-            and assume_equal(q.shape[3], k.shape[3])
-            and all(assume_equal(one, other) for one, other in zip(k.shape[:3], v.shape[:3], strict=False))
+            context.assume_equal(q.shape[0], k.shape[0])
+            and context.assume_equal(q.shape[3], k.shape[3])
+            and all(context.assume_equal(one, other) for one, other in zip(k.shape[:3], v.shape[:3], strict=False))
         )
         heads, shared = q.shape[1], k.shape[1]
         if not fits or (isinstance(heads, int) and isinstance(shared, int) and heads % shared):
@@ -72,8 +72,8 @@ class Pointwise(Operator):
 
     expression: e.Expr
 
-    def infer(self, *inputs: Value) -> TensorType:
-        return TensorType(self.expression.dtype, broadcast(*inputs))
+    def infer(self, context: InferenceContext, *inputs: Value) -> TensorType:
+        return TensorType(self.expression.dtype, context.broadcast(*inputs))
 
     def evaluate(self, *arrays: np.ndarray) -> np.ndarray:
         shape = np.broadcast_shapes(*(array.shape for array in arrays))
@@ -96,7 +96,7 @@ class ProjectedLayer(Operator):
 
     layer: LSTM | GRU | RNN
 
-    def infer(self, x: Value, r: Value, *others: Value | None) -> tuple[TensorType, ...]:
+    def infer(self, context: InferenceContext, x: Value, r: Value, *others: Value | None) -> tuple[TensorType, ...]:
         return self.layer.results(x, r.shape[2])
 
     def evaluate(

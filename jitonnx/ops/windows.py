@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dims import DimLike, ceil_divide, floor_divide, maximum, minimum
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError
 from jitonnx.records import dataclass
 
@@ -65,6 +65,7 @@ def extent(kernel: Sequence[Any], dilations: Sequence[int]) -> tuple[Any, ...]:
 
 
 def slide(
+    context: InferenceContext,
     size: Sequence[DimLike],
     kernel: Sequence[Any],
     strides: Sequence[int] | None,
@@ -96,7 +97,7 @@ def slide(
         check_auto_pad(auto_pad)
         before, after = split_pads(None if auto_pad == "VALID" else pads, rank)
         output = tuple(_steps(*axis, ceil_mode) for axis in zip(size, covers, strides, before, after, strict=True))
-        if not all(demand_equal(maximum(out, 0), out) for out in output):
+        if not all(context.demand_equal(maximum(out, 0), out) for out in output):
             raise InferenceError(f"a window of extent {list(covers)} is larger than the padded input {list(size)}")
     return Windows(tuple(kernel), strides, dilations, before, after, output)
 

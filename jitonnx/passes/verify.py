@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from jitonnx.ir.assumptions import Pair, noting
+from jitonnx.ir.assumptions import Pair
 from jitonnx.ir.dims import Dim, DimLike, variable
 from jitonnx.ir.graph import Graph, GraphError, Node, Value, describe, infer
+from jitonnx.ir.inference import inferring
 from jitonnx.ir.types import TensorType, Type
 
 
@@ -55,8 +56,8 @@ def _verify_types(graph: Graph, node: Node, where: str) -> None:
         dim = shape[axis] if shape is not None and axis < len(shape) else 0
         return dim if isinstance(dim, Dim) else variable(f"{node.name}.{output}.{axis}")
 
-    with noting(noted):
-        types, _ = infer(node, len(node.outputs), same)
+    with inferring(noted) as context:
+        types, _ = infer(node, context, len(node.outputs), same)
     equal = {*graph.assumptions, *noted}
     for value, inferred in zip(node.outputs, types, strict=False):
         if not same_type(value.type, inferred, equal):

@@ -13,10 +13,10 @@ import numpy as np
 
 from jitonnx.computation.expr import ordered
 from jitonnx.computation.lowering import Lowered
-from jitonnx.ir.assumptions import assume_equal, noting
 from jitonnx.ir.dims import DimLike, concrete, integers, known, product
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Node, Value
+from jitonnx.ir.inference import inferring
 from jitonnx.kernels.parts.packing import aligned
 from jitonnx.mapped import release_pages
 from jitonnx.plan.calls import KernelCall, Stage
@@ -238,8 +238,8 @@ class Planner:
 
     def assume(self, a: DimLike, b: DimLike) -> bool:
         """Take sizes to be equal: the plan does not hold for others. False: they differ, and another way is taken."""
-        with noting(self.plan.assumptions):
-            return assume_equal(a, b)
+        with inferring(self.plan.assumptions) as context:
+            return context.assume_equal(a, b)
 
     def unplannable(self, reason: str) -> NoReturn:
         """The node being planned has no kernel: it is left to NumPy."""

@@ -6,20 +6,16 @@ import numpy as np
 
 from jitonnx.ir.assumptions import (
     Assumptions,
-    assume_equal,
-    demand_equal,
     holds,
-    is_one,
-    noting,
     replacements,
-    shown_equal,
     solve,
 )
 from jitonnx.ir.dims import maximum, minimum, rebuilt, taking, variable
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.extract import solved
 from jitonnx.ir.graph import Graph
-from jitonnx.ir.types import TensorType, broadcast_shapes
+from jitonnx.ir.inference import InferenceContext, inferring
+from jitonnx.ir.types import TensorType
 from jitonnx.ops.onnx.matmul import MatMul
 from jitonnx.ops.onnx.shape import Flatten
 
@@ -28,17 +24,18 @@ N, M, K = variable("n"), variable("m"), variable("k")
 
 def test_what_is_certain_is_not_noted() -> None:
     noted = Assumptions()
-    with noting(noted):
-        assert assume_equal(N + M, M + N) and not assume_equal(N, N + 1) and demand_equal(3, 3)
-        assert not demand_equal(2 * N + 4 * M, 3), "no sizes at all"
+    with inferring(noted) as context:
+        assert context.assume_equal(N + M, M + N) and not context.assume_equal(N, N + 1) and context.demand_equal(3, 3)
+        assert not context.demand_equal(2 * N + 4 * M, 3), "no sizes at all"
     assert list(noted) == []
 
 
 def test_usual_sizes_are_taken_for_granted() -> None:
     noted = Assumptions()
-    with noting(noted, lambda: "the node"):
-        assert assume_equal(N, M) and demand_equal(K, 7) and not is_one(N) and not shown_equal(M, 0)
-        assert demand_equal(N, M) and assume_equal(K, 7)
+    context = InferenceContext(noted, lambda: "the node")
+    assert context.assume_equal(N, M) and context.demand_equal(K, 7)
+    assert not context.is_one(N) and not context.shown_equal(M, 0)
+    assert context.demand_equal(N, M) and context.assume_equal(K, 7)
     usual = (minimum(N, maximum(2 - N, 0)), 0)
     assert list(noted) == [(N, M), (K, 7), usual]
     assert [noted.demanded_by(pair) for pair in noted] == ["the node", "the node", ""]
@@ -47,10 +44,12 @@ def test_usual_sizes_are_taken_for_granted() -> None:
 
 def test_examples_answer() -> None:
     noted = Assumptions({"n": 1, "m": 4, "k": 0})
-    with noting(noted):
-        assert is_one(N) and not is_one(M) and not assume_equal(N, M) and shown_equal(K, 0)
-        assert broadcast_shapes((M, 5), (N, K + 5)) == (M, 5)
-        assert broadcast_shapes((M,), (5,)) is None
+    with inferring(noted) as context:
+        assert (
+            context.is_one(N) and not context.is_one(M) and not context.assume_equal(N, M) and context.shown_equal(K, 0)
+        )
+        assert context.broadcast_shapes((M, 5), (N, K + 5)) == (M, 5)
+        assert context.broadcast_shapes((M,), (5,)) is None
     assert set(noted) == {(N, 1), (K, 0), (minimum(M, maximum(2 - M, 0)), 0), (5, K + 5)}
     assert all(holds(pair, {"n": 1, "m": 4, "k": 0}) for pair in noted)
 
@@ -101,8 +100,8 @@ def test_expressions_that_are_equal_are_built_as_one() -> None:
     """The sizes of feature maps, each half of the one before, and of the deeper ones enlarged."""
     halves = [(N + 2**level - 1) // 2**level for level in range(6)]
     noted = Assumptions()
-    with noting(noted):
-        assert all(assume_equal(halves[level], 2 * halves[level + 1]) for level in (4, 3, 2))
+    with inferring(noted) as context:
+        assert all(context.assume_equal(halves[level], 2 * halves[level + 1]) for level in (4, 3, 2))
     taken = replacements(noted, ["n"])
     assert taken is not None
     with taking(taken):

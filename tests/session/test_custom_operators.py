@@ -55,7 +55,7 @@ class Clump(custom.Operator):
     def upgrade(cls, node: Any) -> None:
         node.attributes["halved"] = True  # version 1 meant half of the step
 
-    def infer(self, x: Any, step: Any = None) -> Any:
+    def infer(self, context: custom.InferenceContext, x: Any, step: Any = None) -> Any:
         if self.mode not in ("nearest", "down"):
             raise custom.InferenceError(f"mode {self.mode!r}: nearest or down expected")
         return x.type, custom.TensorType(custom.DType.INT64, ())
@@ -84,7 +84,7 @@ class RowNorm(custom.Operator):
     inputs, outputs = ("X",), ("Y",)
     types = frozenset({custom.DType.FLOAT})
 
-    def infer(self, x: Any) -> Any:
+    def infer(self, context: custom.InferenceContext, x: Any) -> Any:
         return x.type
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
@@ -102,7 +102,7 @@ class Chunks(custom.Operator):
     inputs, outputs = ("X: T",), ("Y: S",)
     types: ClassVar[Any] = {"T": FLOATS, "S": ("seq(tensor(float))",)}
 
-    def infer(self, x: Any) -> Any:
+    def infer(self, context: custom.InferenceContext, x: Any) -> Any:
         return custom.SequenceType(custom.TensorType(x.dtype, x.shape[1:]))
 
     def evaluate(self, x: np.ndarray) -> Any:
@@ -297,7 +297,7 @@ def test_an_operator_that_fails_in_a_run_is_named() -> None:
 
         domain, inputs, outputs = DOMAIN, ("X",), ("Y",)
 
-        def infer(self, x: Any) -> Any:
+        def infer(self, context: custom.InferenceContext, x: Any) -> Any:
             return x.type
 
         def evaluate(self, x: np.ndarray) -> np.ndarray:

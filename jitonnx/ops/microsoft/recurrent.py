@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph, Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.composite import Nodes, Parts
@@ -55,7 +55,7 @@ class DynamicQuantizeLSTM(Contributed):
             direction=self.direction,
         )
         directions, functions = float_layer.directions, float_layer.functions()
-        hidden = self._checked_hidden(x, w, r, directions)
+        hidden = self._checked_hidden(parts.context, x, w, r, directions)
         numbers, x_scale, x_zero = parts.add_many(DynamicQuantizeLinear(), [x], 3)
         ran = []
         for d in range(directions):
@@ -74,7 +74,7 @@ class DynamicQuantizeLSTM(Contributed):
             for axis, values in zip((1, 0, 0), zip(*ran, strict=True), strict=True)
         )
 
-    def _checked_hidden(self, x: Value, w: Value, r: Value, directions: int) -> int:
+    def _checked_hidden(self, context: InferenceContext, x: Value, w: Value, r: Value, directions: int) -> int:
         """The number of hidden units. InferenceError for weights of other shapes than X and the attributes ask for."""
         if len(w.shape) != 3 or len(r.shape) != 3 or len(x.shape) != 3:
             raise InferenceError(f"X, W and R need three axes each: {x.type}, {w.type}, {r.type} given")
@@ -82,7 +82,7 @@ class DynamicQuantizeLSTM(Contributed):
         if not isinstance(hidden, int):
             raise InferenceError(f"hidden_size is not given, and {r.type} does not tell it")
         for name, value, shape in (("W", w, (x.shape[2], 4 * hidden)), ("R", r, (hidden, 4 * hidden))):
-            if not all(map(demand_equal, value.shape, (directions, *shape))):
+            if not all(map(context.demand_equal, value.shape, (directions, *shape))):
                 wanted = ", ".join(map(str, (directions, *shape)))
                 raise InferenceError(f"{name} has the type {value.type}, expected the shape [{wanted}]")
         return hidden

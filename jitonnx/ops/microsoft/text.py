@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.strings import strings_of
 from jitonnx.ir.types import TensorType
@@ -29,7 +30,7 @@ class Tokenizer(Operator):
     separators: tuple[str, ...] | None = None
     tokenexp: str | None = None
 
-    def infer(self, x: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
         if len(x.shape) not in (1, 2):
             raise InferenceError(f"X has the type {x.type}; [C] or [N, C] expected")
         if bool(self.separators) == bool(self.tokenexp):

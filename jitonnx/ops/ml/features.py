@@ -9,10 +9,10 @@ import numpy as np
 from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dims import DimLike, minimum
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
 
@@ -24,7 +24,7 @@ class Binarizer(Operator):
 
     threshold: float = 0.0
 
-    def infer(self, x: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
         return TensorType(x.dtype, x.shape)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
@@ -43,9 +43,9 @@ def _columns(x: Value) -> DimLike:
     return x.shape[-1]
 
 
-def _check_length(count: int, x: Value, what: str) -> None:
+def _check_length(context: InferenceContext, count: int, x: Value, what: str) -> None:
     """InferenceError unless a list has one element, or one for each feature."""
-    if count != 1 and not demand_equal(_columns(x), count):
+    if count != 1 and not context.demand_equal(_columns(x), count):
         raise InferenceError(f"{x.name!r} is {x.type}; {count} {what} are given: one, or one a feature, are needed")
 
 
@@ -72,8 +72,8 @@ class Imputer(Operator):
             )
         return np.array(self.imputed_value_int64s, np.int64).astype(dtype), dtype.type(self.replaced_value_int64)
 
-    def infer(self, x: Value) -> TensorType:
-        _check_length(len(self._values(x.dtype.numpy)[0]), x, "imputed values")
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
+        _check_length(context, len(self._values(x.dtype.numpy)[0]), x, "imputed values")
         return TensorType(x.dtype, x.shape)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
@@ -103,8 +103,8 @@ class Scaler(Operator):
             raise InferenceError(f"{len(offset)} offsets and {len(scale)} scales are given; as many are needed")
         return offset, scale
 
-    def infer(self, x: Value) -> TensorType:
-        _check_length(len(self._factors()[0]), x, "offsets and scales")
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
+        _check_length(context, len(self._factors()[0]), x, "offsets and scales")
         return TensorType(DType.FLOAT, x.shape)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
@@ -131,7 +131,7 @@ class Normalizer(Operator):
 
     norm: str = "MAX"
 
-    def infer(self, x: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
         _columns(x)
         if self.norm not in ("MAX", "L1", "L2"):
             raise InferenceError(f"norm is {self.norm!r}: MAX, L1 and L2 are allowed")
@@ -161,7 +161,7 @@ class ArrayFeatureExtractor(Operator):
 
     domain = "ai.onnx.ml"
 
-    def infer(self, x: Value, y: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value, y: Value) -> TensorType:
         if not x.shape:
             raise InferenceError(f"{x.name!r} is a scalar")
         return TensorType(x.dtype, (*(x.shape[:-1] or (1,)), y.type.elements))
@@ -193,11 +193,11 @@ class FeatureVectorizer(Operator):
             raise InferenceError(f"{len(self.inputdimensions)} inputdimensions are given for {len(inputs)} inputs")
         return list(self.inputdimensions)
 
-    def infer(self, *inputs: Value) -> TensorType:
+    def infer(self, context: InferenceContext, *inputs: Value) -> TensorType:
         if not inputs:
             raise InferenceError("at least one input is needed")
         rows = [x.shape[0] if len(x.shape) == 2 else 1 for x in inputs]
-        if not all(demand_equal(rows[0], other) for other in rows[1:]):
+        if not all(context.demand_equal(rows[0], other) for other in rows[1:]):
             raise InferenceError(f"inputs have different numbers of rows: {', '.join(str(x.type) for x in inputs)}")
         width: DimLike = sum(self._wanted(inputs))  # type: ignore[arg-type]
         return TensorType(DType.FLOAT, (rows[0], width))

@@ -12,6 +12,7 @@ from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator, Tensor
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.strings import strings_of
@@ -90,7 +91,7 @@ class LabelEncoder(Operator):
         }
         return keys, values, defaults.get(dtype, self.default_int64)
 
-    def infer(self, x: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
         keys, values, default = self._table()
         if of_numpy(keys.dtype) is not x.dtype:
             raise InferenceError(f"{x.name!r} is {x.type}; the keys are {of_numpy(keys.dtype).text}")
@@ -171,7 +172,7 @@ class CategoryMapper(Operator):
     default_int64: int = -1
     default_string: str = "_Unused"
 
-    def infer(self, x: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
         integers, strings = self.cats_int64s or (), self.cats_strings or ()
         if not integers or len(integers) != len(strings):
             raise InferenceError(
@@ -209,7 +210,7 @@ class OneHotEncoder(Operator):
             raise InferenceError("one of cats_int64s and cats_strings is needed")
         return self.cats_strings or self.cats_int64s or ()
 
-    def infer(self, x: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
         categories = self._categories()
         if (x.dtype is DType.STRING) != bool(self.cats_strings):
             raise InferenceError(f"{x.name!r} is {x.type}; the categories are {type(categories[0]).__name__}")

@@ -9,9 +9,9 @@ import numpy as np
 
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator, attributes_of
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.ml.labels import named
@@ -30,12 +30,12 @@ from jitonnx.ops.ml.scores import (
 )
 
 
-def _matrix(coefficients: tuple[float, ...] | None, targets: int, x: Value) -> np.ndarray:
+def _matrix(context: InferenceContext, coefficients: tuple[float, ...] | None, targets: int, x: Value) -> np.ndarray:
     """The coefficients, float32 [targets, features]. InferenceError unless they fit the features."""
     given = np.array(coefficients or (), np.float32)
     if targets < 1 or not given.size or given.size % targets:
         raise InferenceError(f"{given.size} coefficients are given for {targets} targets")
-    if not demand_equal(rows_and_features(x)[1], given.size // targets):
+    if not context.demand_equal(rows_and_features(x)[1], given.size // targets):
         raise InferenceError(f"{x.name!r} is {x.type}; there are coefficients for {given.size // targets} features")
     return given.reshape(targets, -1)
 
@@ -67,9 +67,9 @@ class LinearRegressor(Operator):
         """A single target knows PROBIT alone."""
         return self.post_transform if self.targets > 1 or self.post_transform == "PROBIT" else "NONE"
 
-    def infer(self, x: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
         check_transform(self.post_transform)
-        _matrix(self.coefficients, self.targets, x)
+        _matrix(context, self.coefficients, self.targets, x)
         return TensorType(DType.FLOAT, (rows_and_features(x)[0], self.targets))
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
@@ -79,7 +79,7 @@ class LinearRegressor(Operator):
         return transformed(scores if bias is None else scores + bias, self._transform)
 
     def lower(self, to: Lowering, x: Value) -> Value:
-        scores = _biased(to, x, _matrix(self.coefficients, self.targets, x), self._bias())
+        scores = _biased(to, x, _matrix(to.context, self.coefficients, self.targets, x), self._bias())
         return lower_transformed(to, scores, self._transform)
 
 
@@ -120,10 +120,10 @@ class LinearClassifier(Operator):
             return labels[0], labels[1]
         return ("", labels[0]) if self.classlabels_strings else (0, labels[0] if labels else 1)
 
-    def infer(self, x: Value) -> tuple[TensorType, TensorType]:
+    def infer(self, context: InferenceContext, x: Value) -> tuple[TensorType, TensorType]:
         check_transform(self.post_transform)
         sums, labels = self._sums(x), self._labels
-        _matrix(self.coefficients, sums, x)
+        _matrix(context, self.coefficients, sums, x)
         if sums > 1 and len(labels) < sums:
             raise InferenceError(f"{len(labels)} class labels are given for {sums} classes")
         rows = rows_and_features(x)[0]
@@ -165,7 +165,7 @@ class LinearClassifier(Operator):
         if self.classlabels_strings:
             return to.host(self, (x,))
         bias = np.array(self.intercepts, np.float32) if self.intercepts else None
-        scores = _biased(to, x, _matrix(self.coefficients, self._sums(x), x), bias)
+        scores = _biased(to, x, _matrix(to.context, self.coefficients, self._sums(x), x), bias)
         if self._sums(x) > 1:
             labels = lower_labelled(to, lower_highest(to, scores), self.classlabels_ints or ())
             return labels, lower_transformed(to, scores, self.post_transform)

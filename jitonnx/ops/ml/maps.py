@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.maps import Map
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.strings import strings_of
@@ -37,11 +37,11 @@ class ZipMap(Operator):
             raise InferenceError("one of classlabels_int64s and classlabels_strings is needed")
         return self.classlabels_strings or self.classlabels_int64s or ()
 
-    def infer(self, x: Value) -> SequenceType:
+    def infer(self, context: InferenceContext, x: Value) -> SequenceType:
         labels = self._labels()
         if len(x.shape) not in (1, 2):
             raise InferenceError(f"{x.name!r} is {x.type}; rows of scores, or those of one row, are needed")
-        if not demand_equal(x.shape[-1], len(labels)):
+        if not context.demand_equal(x.shape[-1], len(labels)):
             raise InferenceError(f"{x.name!r} is {x.type}; there are {len(labels)} labels")
         key = DType.STRING if self.classlabels_strings else DType.INT64
         return SequenceType(MapType(key, TensorType(DType.FLOAT, ())))
@@ -67,7 +67,7 @@ class CastMap(Operator):
     map_form: str = "DENSE"
     max_map: int = 1
 
-    def infer(self, x: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
         key, value = _map(x)
         if key is not DType.INT64 or value not in (DType.STRING, DType.FLOAT):
             raise InferenceError(f"{x.name!r} is {x.type}; map(int64,string) or map(int64,float) is needed")
@@ -103,7 +103,7 @@ class DictVectorizer(Operator):
     int64_vocabulary: tuple[int, ...] | None = None
     string_vocabulary: tuple[str, ...] | None = None
 
-    def infer(self, x: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
         key, value = _map(x)
         if bool(self.int64_vocabulary) == bool(self.string_vocabulary):
             raise InferenceError("one of int64_vocabulary and string_vocabulary is needed")

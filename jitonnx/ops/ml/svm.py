@@ -10,9 +10,9 @@ import numpy as np
 
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator, attributes_of
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.ml.labels import named
@@ -55,7 +55,7 @@ class _Machine(Operator):
         given = (*(self.kernel_params or ()), 0.0, 0.0, 0.0)[:3]
         return np.float32(given[0]), np.float32(given[1]), float(given[2])
 
-    def _check(self, x: Value, vectors: int, columns: int) -> None:
+    def _check(self, context: InferenceContext, x: Value, vectors: int, columns: int) -> None:
         """InferenceError unless there are coefficients, and what is multiplied with fits the features."""
         check_transform(self.post_transform)
         if self.kernel_type not in KERNELS:
@@ -66,7 +66,7 @@ class _Machine(Operator):
         count = vectors or columns
         if not given or len(given) % count:
             raise InferenceError(f"{len(given or ())} numbers are given for {count} vectors")
-        if not demand_equal(rows_and_features(x)[1], len(given) // count):
+        if not context.demand_equal(rows_and_features(x)[1], len(given) // count):
             raise InferenceError(f"{x.name!r} is {x.type}; the vectors have {len(given) // count} features")
 
     def _kernel(self, x: np.ndarray, vectors: np.ndarray) -> np.ndarray:
@@ -116,8 +116,8 @@ class SVMRegressor(_Machine):
     n_supports: int = 0
     one_class: int = 0
 
-    def infer(self, x: Value) -> TensorType:
-        self._check(x, self.n_supports, 1)
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
+        self._check(context, x, self.n_supports, 1)
         if self.n_supports and len(self.coefficients or ()) != self.n_supports:
             raise InferenceError(f"{len(self.coefficients or ())} coefficients for {self.n_supports} support vectors")
         return TensorType(DType.FLOAT, (rows_and_features(x)[0], 1))
@@ -165,11 +165,11 @@ class SVMClassifier(_Machine):
     def _pairs(self) -> list[tuple[int, int]]:
         return _pairs(self._classes)
 
-    def infer(self, x: Value) -> tuple[TensorType, TensorType]:
+    def infer(self, context: InferenceContext, x: Value) -> tuple[TensorType, TensorType]:
         classes, pairs = self._classes, len(self._pairs)
         if not classes:
             raise InferenceError("one of classlabels_ints and classlabels_strings is needed")
-        self._check(x, self._vectors, classes)
+        self._check(context, x, self._vectors, classes)
         if self._vectors:
             wanted = {"vectors_per_class": classes, "coefficients": (classes - 1) * self._vectors, "rho": pairs}
             if self.prob_a:
@@ -305,7 +305,7 @@ class _PairProbabilities(Operator):
     prob_b: tuple[float, ...]
     post_transform: str
 
-    def infer(self, decisions: Value) -> TensorType:
+    def infer(self, context: InferenceContext, decisions: Value) -> TensorType:
         return TensorType(DType.FLOAT, (decisions.shape[0], self.classes))
 
     def evaluate(self, decisions: np.ndarray) -> np.ndarray:

@@ -15,11 +15,11 @@ import numpy as np
 from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dims import minimum
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.forest import EQUAL, MODES, UNORDERED, Forest, of_nodes
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator, Tensor, attributes_of
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.ml.labels import named
@@ -48,10 +48,10 @@ def _compared(dtype: DType) -> DType:
     return DType.DOUBLE if dtype is DType.DOUBLE else DType.FLOAT
 
 
-def _check_features(forest: Forest, x: Value) -> None:
+def _check_features(context: InferenceContext, forest: Forest, x: Value) -> None:
     """InferenceError if rows have fewer features than the trees look at."""
     features = rows_and_features(x)[1]
-    if not demand_equal(minimum(features, forest.feature_count), forest.feature_count):
+    if not context.demand_equal(minimum(features, forest.feature_count), forest.feature_count):
         raise InferenceError(f"{x.name!r} is {x.type}; the trees look at {forest.feature_count} features")
 
 
@@ -190,12 +190,12 @@ class TreeEnsembleRegressor(_Nodes):
         base = self._base()
         return base if len(base) == self._target_count() else None
 
-    def infer(self, x: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
         check_transform(self.post_transform)
         if self.aggregate_function not in AGGREGATES:
             raise InferenceError(f"aggregate_function is {self.aggregate_function!r}; ONNX has {', '.join(AGGREGATES)}")
         forest = self.forest(_compared(x.dtype))
-        _check_features(forest, x)
+        _check_features(context, forest, x)
         return TensorType(DType.FLOAT, (rows_and_features(x)[0], forest.target_count))
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
@@ -244,13 +244,13 @@ class TreeEnsembleClassifier(_Nodes):
     def _target_count(self) -> int:
         return len(self.classlabels_strings or self.classlabels_int64s or ())
 
-    def infer(self, x: Value) -> tuple[TensorType, TensorType]:
+    def infer(self, context: InferenceContext, x: Value) -> tuple[TensorType, TensorType]:
         check_transform(self.post_transform)
         if not self._target_count():
             raise InferenceError("one of classlabels_int64s and classlabels_strings is needed")
         if self._target_count() == 1 and (self.classlabels_strings or len(self._base()) > 1):
             raise InferenceError("a single class has an integer as its label, and one base value at most")
-        _check_features(self.forest(_compared(x.dtype)), x)
+        _check_features(context, self.forest(_compared(x.dtype)), x)
         rows = rows_and_features(x)[0]
         kind = DType.STRING if self.classlabels_strings else DType.INT64
         return TensorType(kind, (rows,)), TensorType(DType.FLOAT, (rows, self._target_count()))
@@ -517,13 +517,13 @@ class TreeEnsemble(Operator):
             for column, more in zip(columns, zip(*added, strict=True), strict=True)
         ]
 
-    def infer(self, x: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
         if not 0 <= self.aggregate_function < len(AGGREGATES) or not 0 <= self.post_transform < len(TRANSFORMS):
             raise InferenceError(
                 f"no aggregate_function {self.aggregate_function} with post_transform {self.post_transform}"
             )
         forest = self.forest(_compared(x.dtype))
-        _check_features(forest, x)
+        _check_features(context, forest, x)
         return TensorType(x.dtype, (rows_and_features(x)[0], forest.target_count))
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:

@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from jitonnx.computation import expr as e
-from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType
@@ -67,7 +67,7 @@ class Gelu(_Activation):
 
     approximate: str = "none"
 
-    def infer(self, x: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
         if self.approximate not in ("none", "tanh"):
             raise InferenceError(f"approximate is {self.approximate!r}; 'none' and 'tanh' are known")
         return x.type
@@ -243,9 +243,9 @@ class SwiGLU(_Activation):
 
     alpha: float = 1.0
 
-    def infer(self, *inputs: Value) -> TensorType:
+    def infer(self, context: InferenceContext, *inputs: Value) -> TensorType:
         a, b = inputs
-        if len(a.shape) != len(b.shape) or not all(map(demand_equal, a.shape, b.shape)):
+        if len(a.shape) != len(b.shape) or not all(map(context.demand_equal, a.shape, b.shape)):
             raise InferenceError(f"A is {a.type} and B {b.type}: both need one shape")
         return a.type
 

@@ -13,6 +13,7 @@ from jitonnx.computation.lowering import Lowering
 from jitonnx.ir import dims
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import DataDependentError, InferenceError
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType
@@ -261,10 +262,10 @@ class _Variadic(Elementwise):
     def upgrade(cls, node: RawNode) -> None:
         node.drop("consumed_inputs")
 
-    def infer(self, *inputs: Any, **unused: Any) -> TensorType:
+    def infer(self, context: InferenceContext, *inputs: Any, **unused: Any) -> TensorType:
         if not inputs:
             raise InferenceError("at least one input is needed")
-        return super().infer(*inputs)
+        return super().infer(context, *inputs)
 
 
 class Max(_Variadic):
@@ -330,7 +331,9 @@ class Clip(Elementwise):
             node.attribute_to_input("min", 1, kind, None if largest is None else -largest)
             node.attribute_to_input("max", 2, kind, largest)
 
-    def infer(self, x: Value, low: Value | None = None, high: Value | None = None) -> TensorType:
+    def infer(
+        self, context: InferenceContext, x: Value, low: Value | None = None, high: Value | None = None
+    ) -> TensorType:
         limits = [value for value in (low, high) if value is not None]
         for limit in limits:
             if limit.shape not in ((), (1,)):

@@ -10,12 +10,12 @@ import numpy as np
 from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import assume_equal, demand_divisible, demand_equal
 from jitonnx.ir.dims import DimLike, floor_divide, maximum, minimum, not_negative
 from jitonnx.ir.dtypes import HALVES, DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import EXACT, InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
-from jitonnx.ir.types import Shape, TensorType, broadcast_shapes
+from jitonnx.ir.types import Shape, TensorType
 from jitonnx.ops.base import lower_halves, widen
 
 
@@ -65,6 +65,7 @@ class Attention(Operator):
 
     def infer(
         self,
+        context: InferenceContext,
         q: Value,
         k: Value,
         v: Value,
@@ -82,14 +83,16 @@ class Attention(Operator):
         heads = self._heads(q.shape, k.shape, v.shape, None if past_key is None else past_key.shape)
         batch, count, rows, depth = heads.q
         pairs = ((batch, heads.k[0]), (batch, heads.v[0]), (depth, heads.k[3]), (heads.k[2], heads.v[2]))
-        if not all(demand_equal(a, b) for a, b in (*pairs, (heads.k[1], heads.v[1]))):
+        if not all(context.demand_equal(a, b) for a, b in (*pairs, (heads.k[1], heads.v[1]))):
             raise InferenceError(f"Q {q.type}, K {k.type} and V {v.type} do not fit each other")
-        if not demand_divisible(count, heads.k[1]):
+        if not context.demand_divisible(count, heads.k[1]):
             raise InferenceError(f"{count} heads of Q do not divide among {heads.k[1]} of K and V")
-        if mask is not None and not demand_equal(minimum(mask.shape[-1], heads.total), mask.shape[-1]):
+        if mask is not None and not context.demand_equal(minimum(mask.shape[-1], heads.total), mask.shape[-1]):
             raise InferenceError(f"the mask {mask.type} is for more than the {heads.total} keys that there are")
         around = () if mask is None else zip(mask.shape[-2::-1], (rows, count, batch), strict=False)
-        if not all(dim == 1 or assume_equal(dim, wanted) or assume_equal(dim, 1) for dim, wanted in around):
+        if not all(
+            dim == 1 or context.assume_equal(dim, wanted) or context.assume_equal(dim, 1) for dim, wanted in around
+        ):
             raise InferenceError(
                 f"the mask {mask and mask.type} does not broadcast to [{batch}, {count}, {rows}, keys]"
             )
@@ -346,21 +349,23 @@ class RotaryEmbedding(Operator):
             raise InferenceError(f"X has rank {len(x)}: 4 expected, or 3 with the attribute num_heads")
         return (x[0], self.num_heads, x[1], floor_divide(x[2], self.num_heads))
 
-    def _turned(self, shape: Shape) -> DimLike:
+    def _turned(self, context: InferenceContext, shape: Shape) -> DimLike:
         """How many elements of a head are turned."""
         turned, depth = self.rotary_embedding_dim or shape[3], shape[3]
-        if not (demand_divisible(turned, 2) and demand_equal(minimum(turned, depth), turned)):
+        if not (context.demand_divisible(turned, 2) and context.demand_equal(minimum(turned, depth), turned)):
             raise InferenceError(f"{turned} elements of a head of {depth} cannot be turned in pairs")
         return turned
 
-    def infer(self, x: Value, cosines: Value, sines: Value, positions: Value | None = None) -> TensorType:
+    def infer(
+        self, context: InferenceContext, x: Value, cosines: Value, sines: Value, positions: Value | None = None
+    ) -> TensorType:
         shape = self._shape(x.shape)
-        half = floor_divide(self._turned(shape), 2)
+        half = floor_divide(self._turned(context, shape), 2)
         rank = 3 if positions is None else 2
         for name, cache in (("cos_cache", cosines), ("sin_cache", sines)):
-            if len(cache.shape) != rank or not demand_equal(cache.shape[-1], half):
+            if len(cache.shape) != rank or not context.demand_equal(cache.shape[-1], half):
                 raise InferenceError(f"{name} has the type {cache.type}: rank {rank} and {half} columns expected")
-        if positions is not None and broadcast_shapes(positions.shape, (shape[0], shape[2])) is None:
+        if positions is not None and context.broadcast_shapes(positions.shape, (shape[0], shape[2])) is None:
             raise InferenceError(f"position_ids has the type {positions.type}: [batch, sequence] expected")
         return x.type
 
@@ -368,7 +373,7 @@ class RotaryEmbedding(Operator):
         self, x: np.ndarray, cosines: np.ndarray, sines: np.ndarray, positions: np.ndarray | None = None
     ) -> np.ndarray:
         shape = self._shape(x.shape)
-        turned = self._turned(shape)
+        turned = self._turned(EXACT, shape)
         heads = widen(_by_head(x, shape))
         cos, sin = (widen(cache if positions is None else cache[positions])[:, None] for cache in (cosines, sines))
         first, second = (slice(*bounds) for bounds in self._pairs(turned))
@@ -389,7 +394,7 @@ class RotaryEmbedding(Operator):
     @lower_halves
     def lower(self, to: Lowering, x: Value, cosines: Value, sines: Value, positions: Value | None = None) -> Value:
         shape = self._shape(x.shape)
-        turned, depth = self._turned(shape), shape[3]
+        turned, depth = self._turned(to.context, shape), shape[3]
         half = floor_divide(turned, 2)
         batch, count, rows, _ = shape
         heads = _lower_by_head(to, x, shape)

@@ -12,6 +12,7 @@ from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.strings import strings_of
@@ -76,7 +77,7 @@ class Cast(_Cast):
         """The type converted to. InferenceError for one that is not known here."""
         return _dtype(self.to)
 
-    def infer(self, x: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
         return self._infer(x, self.dtype)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
@@ -91,7 +92,7 @@ class CastLike(_Cast):
 
     symbolic = False
 
-    def infer(self, x: Value, like: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value, like: Value) -> TensorType:
         return self._infer(x, like.dtype)
 
     def evaluate(self, x: np.ndarray, like: np.ndarray) -> np.ndarray:
@@ -106,7 +107,7 @@ class BitCast(Operator):
 
     to: int
 
-    def infer(self, x: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
         dtype = _dtype(self.to)
         if dtype is DType.STRING or x.dtype is DType.STRING or dtype.numpy.itemsize != x.dtype.numpy.itemsize:
             raise InferenceError(f"{x.dtype.text} and {dtype.text} have different widths")

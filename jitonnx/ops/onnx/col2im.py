@@ -12,13 +12,13 @@ import numpy as np
 from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import demand_divisible, demand_equal
 from jitonnx.ir.dims import DimLike, floor_divide, maximum, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import constant_of, count_of, integers_of, lower_halves, widen
+from jitonnx.ops.base import count_of, integers_of, lower_halves, widen
 from jitonnx.ops.windows import extent, per_axis, split_pads
 
 
@@ -42,14 +42,14 @@ class Col2Im(Operator):
     pads: tuple[int, ...] | None = None
     strides: tuple[int, ...] | None = None
 
-    def infer(self, x: Value, image_shape: Value, block_shape: Value) -> TensorType:
-        found = self._blocks(constant_of(image_shape, "image_shape"), integers_of(block_shape, "block_shape"))
+    def infer(self, context: InferenceContext, x: Value, image_shape: Value, block_shape: Value) -> TensorType:
+        found = self._blocks(context.constant_of(image_shape, "image_shape"), integers_of(block_shape, "block_shape"))
         if len(x.shape) != 3:
             raise InferenceError(f"{x.name!r} is {x.type}; [N, C * taps, blocks] expected")
         taps = math.prod(found.kernel)
-        if not demand_divisible(x.shape[1], taps):
+        if not context.demand_divisible(x.shape[1], taps):
             raise InferenceError(f"{x.name!r} is {x.type}, but a block has {taps} elements")
-        if not demand_equal(x.shape[2], product(found.blocks)):
+        if not context.demand_equal(x.shape[2], product(found.blocks)):
             raise InferenceError(f"{x.name!r} is {x.type}, but there are {list(found.blocks)} blocks")
         return TensorType(x.dtype, (x.shape[0], floor_divide(x.shape[1], taps), *found.image))
 
@@ -100,7 +100,9 @@ class Col2Im(Operator):
 
     @lower_halves
     def _folded(self, to: Lowering, x: Value, image_shape: Value, block_shape: Value) -> Value:
-        found = self._blocks(constant_of(image_shape, "image_shape"), integers_of(block_shape, "block_shape"))
+        found = self._blocks(
+            to.context.constant_of(image_shape, "image_shape"), integers_of(block_shape, "block_shape")
+        )
         images, channels, rank = x.shape[0], floor_divide(x.shape[1], math.prod(found.kernel)), len(found.image)
         by_tap = to.reshape(x, (images, channels, *found.kernel, *found.blocks))
         if _side_by_side(found):

@@ -8,14 +8,14 @@ import numpy as np
 
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import assume_equal, demand_equal
 from jitonnx.ir.dims import DimLike, ceil_divide, maximum, minimum
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import EXACT, InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import constant_of, count_of, normalize_axis, open_like
+from jitonnx.ops.base import count_of, normalize_axis, open_like
 from jitonnx.ops.onnx.cast import Cast
 
 
@@ -37,9 +37,9 @@ class Split(Operator):
             node.attributes["num_outputs"] = len(node.outputs)
             node.attributes["equal"] = True
 
-    def _sizes(self, size: DimLike, split: list[Any] | None) -> list[DimLike]:
+    def _sizes(self, context: InferenceContext, size: DimLike, split: list[Any] | None) -> list[DimLike]:
         if split is not None:
-            if not demand_equal(size, sum(split)):
+            if not context.demand_equal(size, sum(split)):
                 raise InferenceError(f"split {split} does not add up to {size}, the size of axis {self.axis}")
             if any(isinstance(part, int) and part < 0 for part in split):
                 raise InferenceError(f"split {split} has a negative size")
@@ -49,16 +49,16 @@ class Split(Operator):
         count = self.num_outputs
         if not isinstance(size, int):
             part = size // count
-            if (demand_equal if self.equal else assume_equal)(part * count, size):
+            if (context.demand_equal if self.equal else context.assume_equal)(part * count, size):
                 return [part] * count
         if self.equal and size % count != 0:
             raise InferenceError(f"axis {self.axis} of size {size} does not divide into {count} equal parts")
         whole = ceil_divide(size, count)
         return [minimum(whole, maximum(size - position * whole, 0)) for position in range(count)]
 
-    def infer(self, x: Value, split: Value | None = None) -> tuple[TensorType, ...]:
+    def infer(self, context: InferenceContext, x: Value, split: Value | None = None) -> tuple[TensorType, ...]:
         axis = normalize_axis(self.axis, len(x.shape))
-        sizes = self._sizes(x.shape[axis], None if split is None else constant_of(split, "split"))
+        sizes = self._sizes(context, x.shape[axis], None if split is None else context.constant_of(split, "split"))
         return tuple(TensorType(x.dtype, (*x.shape[:axis], size, *x.shape[axis + 1 :])) for size in sizes)
 
     def infer_open(self, x: Value, split: Value | None = None) -> tuple[TensorType, ...]:
@@ -66,7 +66,7 @@ class Split(Operator):
 
     def evaluate(self, x: np.ndarray, split: np.ndarray | None = None) -> tuple[np.ndarray, ...]:
         axis = normalize_axis(self.axis, x.ndim)
-        sizes = self._sizes(x.shape[axis], None if split is None else split.tolist())
+        sizes = self._sizes(EXACT, x.shape[axis], None if split is None else split.tolist())
         ends = np.cumsum(np.array(sizes, np.int64))
         return tuple(np.split(x, ends[:-1], axis))
 
@@ -94,7 +94,7 @@ class Concat(Operator):
         if node.version < 4:
             node.attributes.setdefault("axis", 1)
 
-    def infer(self, *inputs: Value) -> TensorType:
+    def infer(self, context: InferenceContext, *inputs: Value) -> TensorType:
         if not inputs:
             raise InferenceError("at least one input is needed")
         first = inputs[0].shape
@@ -104,7 +104,7 @@ class Concat(Operator):
         shape = list(first)
         for value in inputs[1:]:
             if len(value.shape) != len(first) or not all(
-                demand_equal(a, b)
+                context.demand_equal(a, b)
                 for position, (a, b) in enumerate(zip(shape, value.shape, strict=True))
                 if position != axis
             ):

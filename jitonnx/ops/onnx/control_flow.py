@@ -7,11 +7,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.bodies import Bodies, merged
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph, Node, Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType, Type
@@ -39,7 +39,7 @@ class If(Operator):
     bodies = ("then_branch", "else_branch")
     decides = True
 
-    def body_inputs(self, index: int, *inputs: Value) -> list[Type]:
+    def body_inputs(self, context: InferenceContext, index: int, *inputs: Value) -> list[Type]:
         return []
 
     def infer_bodies(self, bodies: Bodies, condition: Value) -> list[Type]:
@@ -72,7 +72,7 @@ class Loop(Operator):
     first: int = internal(default=0)
     """The number of the first iteration; what were those before it lies in front of the loop."""
 
-    def body_inputs(self, index: int, *inputs: Value | None) -> list[Type]:
+    def body_inputs(self, context: InferenceContext, index: int, *inputs: Value | None) -> list[Type]:
         return [COUNT, BOOL, *map(self._carried, inputs[2:])]
 
     def infer_bodies(self, bodies: Bodies, *inputs: Value | None) -> list[Type]:
@@ -153,7 +153,7 @@ class Scan(Operator):
             raise InferenceError(f"scan_input_axes has {len(given)} axes for {len(scanned)} scanned inputs")
         return [normalize_axis(axis, len(x.shape), "scan_input_axes") for axis, x in zip(given, scanned, strict=True)]
 
-    def body_inputs(self, index: int, *inputs: Value) -> list[Type]:
+    def body_inputs(self, context: InferenceContext, index: int, *inputs: Value) -> list[Type]:
         _, state, scanned = self._parted(inputs)
         if self.batched:
             return [*(_without(x.type, (0,)) for x in state), *(_without(x.type, (0, 1)) for x in scanned)]
@@ -162,7 +162,7 @@ class Scan(Operator):
 
     def infer_bodies(self, bodies: Bodies, *inputs: Value) -> list[Type]:
         _, state, scanned = self._parted(inputs)
-        own = self.body_inputs(0, *inputs)
+        own = self.body_inputs(bodies.context, 0, *inputs)
         carried = bodies.carried(0, 0, own[: len(state)], 0, (), own[len(state) :])
         rows = [bodies.hidden(value.type) for value in bodies.graphs[0].outputs[len(state) :]]
         if self.batched:
@@ -171,7 +171,7 @@ class Scan(Operator):
             return [*finals, *(_stacked(_stacked(row, length), batch) for row in rows)]
         lengths = [x.shape[axis] for x, axis in zip(scanned, self.input_axes(scanned), strict=True)]
         for length in lengths[1:]:
-            if not demand_equal(lengths[0], length):
+            if not bodies.context.demand_equal(lengths[0], length):
                 raise InferenceError(f"what is scanned has different lengths: {', '.join(map(str, lengths))}")
         places = self.scan_output_axes or (0,) * len(rows)
         return [*carried, *(_stacked(row, lengths[0], axis) for row, axis in zip(rows, places, strict=True))]

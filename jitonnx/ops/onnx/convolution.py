@@ -7,10 +7,10 @@ import numpy as np
 from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import demand_divisible, demand_equal
 from jitonnx.ir.dims import known, maximum
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import EXACT, InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import Shape, TensorType
 from jitonnx.ops.base import factor, lower_halves, widen
@@ -35,44 +35,48 @@ class ConvolutionAttributes(Operator):
 class _Convolution(ConvolutionAttributes):
     """What Conv and ConvTranspose share."""
 
-    def _kernel(self, x: Shape, w: Shape) -> Shape:
+    def _kernel(self, context: InferenceContext, x: Shape, w: Shape) -> Shape:
         """The kernel's spatial size, from W and checked against the attribute."""
         if len(w) != len(x):
             raise InferenceError(f"W has rank {len(w)} and X rank {len(x)}: they must be equal")
         given = self.kernel_shape
-        if given and (len(given) != len(w) - 2 or not all(map(demand_equal, given, w[2:]))):
+        if given and (len(given) != len(w) - 2 or not all(map(context.demand_equal, given, w[2:]))):
             raise InferenceError(f"kernel_shape {list(given)} contradicts W's spatial axes {list(map(str, w[2:]))}")
         return w[2:]
 
-    def _check_channels(self, x: Value, channels: object, bias: Value | None, out: object) -> None:
+    def _check_channels(
+        self, context: InferenceContext, x: Value, channels: object, bias: Value | None, out: object
+    ) -> None:
         """X must have `channels` channels, and the bias one element for each of `out`."""
-        if not demand_equal(x.shape[1], channels):  # type: ignore[arg-type]
+        if not context.demand_equal(x.shape[1], channels):  # type: ignore[arg-type]
             raise InferenceError(f"X has {x.shape[1]} channels, but W and group {self.group} take {channels}")
-        if bias is not None and (len(bias.shape) != 1 or not demand_equal(bias.shape[0], out)):  # type: ignore[arg-type]
+        if bias is not None and (len(bias.shape) != 1 or not context.demand_equal(bias.shape[0], out)):  # type: ignore[arg-type]
             raise InferenceError(f"B has the shape {bias.type}, but there are {out} output channels")
 
 
 class Conv(_Convolution):
     """Convolution (cross-correlation) of X [N, C, spatial...] with W [M, C / group, kernel...], plus bias B [M]."""
 
-    def _windows(self, x: Shape, w: Shape) -> Windows:
-        return slide(x[2:], self._kernel(x, w), self.strides, self.dilations, self.pads, self.auto_pad)
+    def _windows(self, context: InferenceContext, x: Shape, w: Shape) -> Windows:
+        return slide(
+            context, x[2:], self._kernel(context, x, w), self.strides, self.dilations, self.pads, self.auto_pad
+        )
 
-    def infer(self, x: Value, w: Value, bias: Value | None = None) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value, w: Value, bias: Value | None = None) -> TensorType:
         spatial_rank(x)
-        windows = self._windows(x.shape, w.shape)
-        self._check_channels(x, w.shape[1] * self.group, bias, w.shape[0])
-        if not demand_divisible(w.shape[0], self.group):
+        windows = self._windows(context, x.shape, w.shape)
+        self._check_channels(context, x, w.shape[1] * self.group, bias, w.shape[0])
+        if not context.demand_divisible(w.shape[0], self.group):
             raise InferenceError(f"{w.shape[0]} output channels do not divide into {self.group} groups")
         return TensorType(x.dtype, (x.shape[0], w.shape[0], *windows.output))
 
     def evaluate(self, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
-        y = convolve(widen(x), factor(w), self._windows(x.shape, w.shape), self.group)
+        y = convolve(widen(x), factor(w), self._windows(EXACT, x.shape, w.shape), self.group)
         return _add_bias(y, bias).astype(x.dtype, copy=False)
 
     @lower_halves
     def lower(self, to: Lowering, x: Value, w: Value, bias: Value | None = None) -> Value:
-        windows = self._windows(x.shape, w.shape)
+        windows = self._windows(to.context, x.shape, w.shape)
         if not known(w.shape[2:]):  # only a run tells how many taps there are: no code can be made for them
             return to.host(self, (x, w, bias))[0]
         if w.constant is None or x.dtype is not DType.FLOAT or len(windows.output) > KERNEL_AXES:
@@ -122,27 +126,27 @@ class ConvTranspose(_Convolution):
     output_padding: tuple[int, ...] | None = None
     output_shape: tuple[int, ...] | None = None
 
-    def _windows(self, x: Shape, w: Shape) -> Windows:
-        kernel = self._kernel(x, w)
+    def _windows(self, context: InferenceContext, x: Shape, w: Shape) -> Windows:
+        kernel = self._kernel(context, x, w)
         attributes = (self.strides, self.dilations, self.pads, self.auto_pad, self.output_padding, self.output_shape)
         return spread(x[2:], kernel, *attributes)
 
-    def infer(self, x: Value, w: Value, bias: Value | None = None) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value, w: Value, bias: Value | None = None) -> TensorType:
         spatial_rank(x)
-        windows = self._windows(x.shape, w.shape)
-        if not all(demand_equal(maximum(out, 0), out) for out in windows.output):
+        windows = self._windows(context, x.shape, w.shape)
+        if not all(context.demand_equal(maximum(out, 0), out) for out in windows.output):
             raise InferenceError(f"pads {list(self.pads or ())} leave nothing of the output: {list(windows.output)}")
         channels = w.shape[1] * self.group
-        self._check_channels(x, w.shape[0], bias, channels)
+        self._check_channels(context, x, w.shape[0], bias, channels)
         return TensorType(x.dtype, (x.shape[0], channels, *windows.output))
 
     def evaluate(self, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
-        y = convolve_transposed(widen(x), factor(w), self._windows(x.shape, w.shape), self.group)
+        y = convolve_transposed(widen(x), factor(w), self._windows(EXACT, x.shape, w.shape), self.group)
         return _add_bias(y, bias).astype(x.dtype, copy=False)
 
     @lower_halves
     def lower(self, to: Lowering, x: Value, w: Value, bias: Value | None = None) -> Value:
-        windows = self._windows(x.shape, w.shape)
+        windows = self._windows(to.context, x.shape, w.shape)
         if not known(w.shape[2:]):  # as for Conv
             return to.host(self, (x, w, bias))[0]
         if w.constant is None or x.dtype is not DType.FLOAT or len(windows.output) > TRANSPOSED_KERNEL_AXES:

@@ -10,6 +10,7 @@ import numpy as np
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import is_narrow, lower_halves, normalize_axis
@@ -25,7 +26,7 @@ class _Cumulative(Operator):
     exclusive: int = 0
     reverse: int = 0
 
-    def infer(self, x: Value, axis: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value, axis: Value) -> TensorType:
         if not x.shape:
             raise InferenceError("a scalar has no axis to go along")
         if axis.constant is not None:

@@ -10,10 +10,10 @@ from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
 from jitonnx.computation.sampling import sample
-from jitonnx.ir.assumptions import demand_divisible, demand_equal
 from jitonnx.ir.dims import DimLike, floor_divide, integers, known, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import EXACT, InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import lower_halves, widen
@@ -35,34 +35,40 @@ class DeformConv(Operator):
     strides: tuple[int, ...] | None = None
 
     def infer(
-        self, x: Value, w: Value, offset: Value, bias: Value | None = None, mask: Value | None = None
+        self,
+        context: InferenceContext,
+        x: Value,
+        w: Value,
+        offset: Value,
+        bias: Value | None = None,
+        mask: Value | None = None,
     ) -> TensorType:
-        windows = self._windows(x, w)
+        windows = self._windows(context, x, w)
         axes, taps, (images, channels) = len(windows.output), product(windows.kernel), x.shape[:2]
-        if not demand_equal(channels, w.shape[1] * self.group):
+        if not context.demand_equal(channels, w.shape[1] * self.group):
             raise InferenceError(f"W {w.type} takes {w.shape[1]} channels in {self.group} groups, X is {x.type}")
         for what, size, groups in (("X", channels, self.offset_group), ("W", w.shape[0], self.group)):
-            if groups < 1 or not demand_divisible(size, groups):
+            if groups < 1 or not context.demand_divisible(size, groups):
                 raise InferenceError(f"the {size} channels of {what} are not divisible into {groups} groups")
         moved = (images, self.offset_group * taps * axes, *windows.output)
         factors = (images, self.offset_group * taps, *windows.output)
         for value, expected in ((offset, moved), (mask, factors), (bias, (w.shape[0],))):
             if value is None:
                 continue
-            if len(value.shape) != len(expected) or not all(map(demand_equal, value.shape, expected)):
+            if len(value.shape) != len(expected) or not all(map(context.demand_equal, value.shape, expected)):
                 raise InferenceError(f"{value} should have the shape {list(expected)}")
         return TensorType(x.dtype, (images, w.shape[0], *windows.output))
 
-    def _windows(self, x: Value, w: Value) -> Windows:
+    def _windows(self, context: InferenceContext, x: Value, w: Value) -> Windows:
         rank = spatial_rank(x)
         if len(w.shape) != len(x.shape):
             raise InferenceError(f"W {w.type} and X {x.type} have different ranks")
         kernel = w.shape[2:]
         if self.kernel_shape is not None:
-            if len(self.kernel_shape) != rank or not all(map(demand_equal, kernel, self.kernel_shape)):
+            if len(self.kernel_shape) != rank or not all(map(context.demand_equal, kernel, self.kernel_shape)):
                 raise InferenceError(f"kernel_shape is {list(self.kernel_shape)}, but W is {w.type}")
             kernel = self.kernel_shape
-        return slide(x.shape[2:], kernel, self.strides, self.dilations, self.pads, "NOTSET")
+        return slide(context, x.shape[2:], kernel, self.strides, self.dilations, self.pads, "NOTSET")
 
     def evaluate(
         self,
@@ -73,7 +79,7 @@ class DeformConv(Operator):
         mask: np.ndarray | None = None,
     ) -> np.ndarray:
         wide = widen(x)
-        windows = slide(x.shape[2:], w.shape[2:], self.strides, self.dilations, self.pads, "NOTSET")
+        windows = slide(EXACT, x.shape[2:], w.shape[2:], self.strides, self.dilations, self.pads, "NOTSET")
         images, channels = x.shape[:2]
         out, taps, axes = offset.shape[2:], math.prod(w.shape[2:]), len(windows.output)
         groups, places = self.offset_group, math.prod(out)
@@ -104,7 +110,7 @@ class DeformConv(Operator):
         mask: Value | None = None,
     ) -> Value:
         """The product of what all taps of a place read, with the channels of each side by side, and the weights."""
-        windows = self._windows(x, w)
+        windows = self._windows(to.context, x, w)
         if not known(windows.kernel):  # how many taps a place has is part of the code
             return to.host(self, (x, w, offset, bias, mask))[0]
         images, channels, out = x.shape[0], w.shape[1] * self.group, windows.output

@@ -6,8 +6,8 @@ import numpy as np
 
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import lower_halves, widen
@@ -16,8 +16,8 @@ from jitonnx.ops.base import lower_halves, widen
 class Det(Operator):
     """The determinants of square matrices, which the last two axes hold."""
 
-    def infer(self, x: Value) -> TensorType:
-        if len(x.shape) < 2 or not demand_equal(x.shape[-2], x.shape[-1]):
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
+        if len(x.shape) < 2 or not context.demand_equal(x.shape[-2], x.shape[-1]):
             raise InferenceError(f"{x.name!r} is {x.type}; square matrices are needed")
         return TensorType(x.dtype, x.shape[:-2])
 

@@ -8,6 +8,7 @@ from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import Operator, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType
@@ -31,7 +32,9 @@ class Dropout(Operator):
             node.drop("consumed_inputs", "is_test", "ratio")
             node.attributes["mask_is_bool"] = node.version >= 10
 
-    def infer(self, data: Value, ratio: Value | None = None, training: Value | None = None) -> tuple[TensorType, ...]:
+    def infer(
+        self, context: InferenceContext, data: Value, ratio: Value | None = None, training: Value | None = None
+    ) -> tuple[TensorType, ...]:
         return data.type, TensorType(DType.BOOL if self.mask_is_bool else data.dtype, data.shape)
 
     def evaluate(

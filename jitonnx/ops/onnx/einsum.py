@@ -10,8 +10,9 @@ from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.dims import DimLike, product
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
-from jitonnx.ir.types import TensorType, broadcast_shapes
+from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import lower_products, present, widen
 from jitonnx.records import dataclass
 
@@ -57,20 +58,20 @@ class Einsum(Operator):
             raise InferenceError(f"equation {self.equation!r}: term {term!r} does not fit an input of rank {rank}")
         return (*before, *(str(position) for position in range(spare, 0, -1)), *after)
 
-    def _sizes(self, inputs: Sequence[Value], terms: Sequence[Labels]) -> dict[str, DimLike]:
+    def _sizes(self, context: InferenceContext, inputs: Sequence[Value], terms: Sequence[Labels]) -> dict[str, DimLike]:
         sizes: dict[str, DimLike] = {}
         for value, labels in zip(inputs, terms, strict=True):
             for label, dim in zip(labels, value.shape, strict=True):
-                merged = broadcast_shapes((sizes.get(label, 1),), (dim,))
+                merged = context.broadcast_shapes((sizes.get(label, 1),), (dim,))
                 if merged is None:
                     raise InferenceError(f"equation {self.equation!r}: label {label!r} is {sizes[label]} and {dim}")
                 sizes[label] = merged[0]
         return sizes
 
-    def infer(self, *inputs: Value | None) -> TensorType:
+    def infer(self, context: InferenceContext, *inputs: Value | None) -> TensorType:
         given = present(inputs)
         terms, result = self._parse([len(value.shape) for value in given])
-        sizes = self._sizes(given, terms)
+        sizes = self._sizes(context, given, terms)
         if missing := [label for label in result if label not in sizes] or len(set(result)) < len(result):
             raise InferenceError(f"equation {self.equation!r}: labels of the result are repeated or new: {missing}")
         return TensorType(given[0].dtype, tuple(sizes[label] for label in result))
@@ -84,7 +85,7 @@ class Einsum(Operator):
         terms, result = self._parse([len(value.shape) for value in inputs])
         if any(len(set(labels)) < len(labels) for labels in terms):  # a diagonal: no view, and no exporter takes one
             return to.host(self, inputs)[0]
-        sizes = self._sizes(inputs, terms)
+        sizes = self._sizes(to.context, inputs, terms)
         rest = [_squeezed(to, _Labelled(*pair), sizes) for pair in zip(inputs, terms, strict=True)]
         total = rest.pop(0)
         while rest:

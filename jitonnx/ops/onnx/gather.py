@@ -8,20 +8,20 @@ import numpy as np
 
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dims import DimLike, minimum
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import integers, normalize_axis
 
 
-def check_within(indices: Value, data: Value, axis: int) -> None:
+def check_within(context: InferenceContext, indices: Value, data: Value, axis: int) -> None:
     """InferenceError if the indices are larger than the data along another axis than `axis`."""
     for position, (size, limit) in enumerate(zip(indices.shape, data.shape, strict=True)):
         if position == axis:
             continue
-        if not demand_equal(minimum(size, limit), size):
+        if not context.demand_equal(minimum(size, limit), size):
             raise InferenceError(f"axis {position} of indices {indices.type} is larger than that of data {data.type}")
 
 
@@ -32,7 +32,7 @@ class Gather(Operator):
 
     axis: int = 0
 
-    def infer(self, data: Value, indices: Value) -> TensorType:
+    def infer(self, context: InferenceContext, data: Value, indices: Value) -> TensorType:
         axis = self._axis(len(data.shape))
         return TensorType(data.dtype, (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :]))
 
@@ -68,11 +68,11 @@ class GatherElements(Operator):
 
     axis: int = 0
 
-    def infer(self, data: Value, indices: Value) -> TensorType:
+    def infer(self, context: InferenceContext, data: Value, indices: Value) -> TensorType:
         axis = normalize_axis(self.axis, len(data.shape))
         if len(indices.shape) != len(data.shape):
             raise InferenceError(f"data {data.type} and indices {indices.type} have different ranks")
-        check_within(indices, data, axis)
+        check_within(context, indices, data, axis)
         return TensorType(data.dtype, indices.shape)
 
     def evaluate(self, data: np.ndarray, indices: np.ndarray) -> np.ndarray:
@@ -91,13 +91,13 @@ class GatherND(Operator):
 
     batch_dims: int = 0
 
-    def infer(self, data: Value, indices: Value) -> TensorType:
+    def infer(self, context: InferenceContext, data: Value, indices: Value) -> TensorType:
         batch, depth = self.batch_dims, indices.shape[-1] if indices.shape else None
         if not isinstance(depth, int):
             raise DataDependentError(f"the output's rank depends on the last size of {indices.name!r}")
         if not (0 <= batch < len(indices.shape) and batch + depth <= len(data.shape)):
             raise InferenceError(f"indices {indices.type} do not address {data.type} with batch_dims {batch}")
-        if not all(demand_equal(a, b) for a, b in zip(data.shape[:batch], indices.shape[:batch], strict=True)):
+        if not all(context.demand_equal(a, b) for a, b in zip(data.shape[:batch], indices.shape[:batch], strict=True)):
             raise InferenceError(f"data {data.type} and indices {indices.type} differ in their {batch} batch axes")
         return TensorType(data.dtype, (*indices.shape[:-1], *data.shape[batch + depth :]))
 

@@ -9,13 +9,13 @@ import numpy as np
 
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dims import Dim, DimLike, ceil_divide
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, Tensor
 from jitonnx.ir.types import TensorType, contents_array
-from jitonnx.ops.base import constant_of, integers, non_negative, open_rank
+from jitonnx.ops.base import integers, non_negative, open_rank
 
 
 class Range(Operator):
@@ -25,12 +25,12 @@ class Range(Operator):
 
     stash_type: int = 1
 
-    def infer(self, start: Value, limit: Value, delta: Value) -> TensorType:
+    def infer(self, context: InferenceContext, start: Value, limit: Value, delta: Value) -> TensorType:
         for value, name in ((start, "start"), (limit, "limit"), (delta, "delta")):
-            if not all(demand_equal(size, 1) for size in value.shape):
+            if not all(context.demand_equal(size, 1) for size in value.shape):
                 raise InferenceError(f"{name} is {value.type}; one element is needed")
         (first,), (last,), (step,) = (
-            constant_of(value, name) for value, name in ((start, "start"), (limit, "limit"), (delta, "delta"))
+            context.constant_of(value, name) for value, name in ((start, "start"), (limit, "limit"), (delta, "delta"))
         )
         return TensorType(start.dtype, (_range_size(first, last, step),))
 
@@ -86,10 +86,10 @@ class ConstantOfShape(Operator):
 
     value: Tensor = Tensor(np.zeros(1, np.float32))
 
-    def infer(self, shape: Value) -> TensorType:
+    def infer(self, context: InferenceContext, shape: Value) -> TensorType:
         if self.value.array.size != 1:
             raise InferenceError(f"value has {self.value.array.size} elements; one is needed")
-        sizes = constant_of(shape, "input")
+        sizes = context.constant_of(shape, "input")
         if any(isinstance(size, int) and size < 0 for size in sizes):
             raise InferenceError(f"shape {sizes} has a negative size")
         return TensorType(of_numpy(self.value.array.dtype), tuple(sizes))
@@ -113,7 +113,7 @@ class EyeLike(Operator):
     def _dtype(self, given: DType) -> DType:
         return given if self.dtype is None else DType(self.dtype)
 
-    def infer(self, x: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
         if len(x.shape) != 2:
             raise InferenceError(f"{x.type} is no matrix")
         return TensorType(self._dtype(x.dtype), x.shape)

@@ -11,14 +11,14 @@ from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
 from jitonnx.computation.sampling import MODES, OUTSIDES, sample
-from jitonnx.ir.assumptions import demand_equal, demand_some
 from jitonnx.ir.dims import DimLike, known, product
 from jitonnx.ir.dtypes import HALVES, DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType, contents_array
-from jitonnx.ops.base import constant_of, count_of, lower_halves, widen
+from jitonnx.ops.base import count_of, lower_halves, widen
 
 _OLD_MODES = {"bilinear": "linear", "bicubic": "cubic"}
 
@@ -39,7 +39,7 @@ class GridSample(Operator):
         if node.version < 20 and "mode" in node.attributes:
             node.attributes["mode"] = _OLD_MODES.get(node.attributes["mode"], node.attributes["mode"])
 
-    def infer(self, x: Value, grid: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value, grid: Value) -> TensorType:
         for name, value, allowed in (("mode", self.mode, MODES), ("padding_mode", self.padding_mode, OUTSIDES)):
             if value not in allowed:
                 raise InferenceError(f"{name} is {value!r}; one of {', '.join(allowed)} expected")
@@ -48,10 +48,10 @@ class GridSample(Operator):
         axes = len(x.shape) - 2
         if axes < 1 or len(grid.shape) != axes + 2:
             raise InferenceError(f"X {x.type} and grid {grid.type}: [N, C, spatial...] and [N, out..., axes] expected")
-        if not demand_equal(grid.shape[-1], axes) or not demand_equal(grid.shape[0], x.shape[0]):
+        if not context.demand_equal(grid.shape[-1], axes) or not context.demand_equal(grid.shape[0], x.shape[0]):
             wanted = f"should begin with {x.shape[0]} and end with {axes}"
             raise InferenceError(f"grid {grid.type} {wanted}, as X is {x.type}")
-        if self.padding_mode != "zeros" and not all(map(demand_some, x.shape[2:])):
+        if self.padding_mode != "zeros" and not all(map(context.demand_some, x.shape[2:])):
             raise InferenceError(f"X {x.type} has no elements to sample")
         return TensorType(x.dtype, (*x.shape[:2], *grid.shape[1:-1]))
 
@@ -149,9 +149,9 @@ class AffineGrid(Operator):
 
     align_corners: bool = False
 
-    def infer(self, theta: Value, size: Value) -> TensorType:
-        images, _, *shape = self._size(theta, constant_of(size, "size"))
-        if not demand_equal(images, theta.shape[0]):
+    def infer(self, context: InferenceContext, theta: Value, size: Value) -> TensorType:
+        images, _, *shape = self._size(context, theta, context.constant_of(size, "size"))
+        if not context.demand_equal(images, theta.shape[0]):
             raise InferenceError(f"size begins with {images}, but theta {theta.type} has {theta.shape[0]} maps")
         return TensorType(theta.dtype, (images, *shape, len(shape)))
 
@@ -161,11 +161,11 @@ class AffineGrid(Operator):
             axes = count_of(size) - 2
         return TensorType(theta.dtype, (theta.shape[0], *(None,) * axes, axes))  # type: ignore[arg-type]
 
-    def _size(self, theta: Value, size: list) -> list:
+    def _size(self, context: InferenceContext, theta: Value, size: list) -> list:
         axes = len(size) - 2
         if axes not in (2, 3) or len(theta.shape) != 3:
             raise InferenceError(f"theta {theta.type}, size {size}: [N, 2, 3] and 4, or [N, 3, 4] and 5 sizes expected")
-        if not demand_equal(theta.shape[1], axes) or not demand_equal(theta.shape[2], axes + 1):
+        if not context.demand_equal(theta.shape[1], axes) or not context.demand_equal(theta.shape[2], axes + 1):
             raise InferenceError(f"theta {theta.type} does not fit size {size}: [N, {axes}, {axes + 1}] expected")
         return size
 
@@ -182,7 +182,7 @@ class AffineGrid(Operator):
     @lower_halves
     def lower(self, to: Lowering, theta: Value, size: Value) -> Value:
         """Each coordinate of the grid is a plane, which reads its row of theta."""
-        images, _, *shape = self._size(theta, constant_of(size, "size"))
+        images, _, *shape = self._size(to.context, theta, to.context.constant_of(size, "size"))
         axes = len(shape)
         dtype = theta.dtype
         planes = (images, axes, *shape)

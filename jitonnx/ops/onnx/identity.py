@@ -6,6 +6,7 @@ import numpy as np
 
 from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import Operator
 from jitonnx.ir.types import Type
 
@@ -15,7 +16,7 @@ class Identity(Operator):
 
     symbolic = True
 
-    def infer(self, x: Value) -> Type:
+    def infer(self, context: InferenceContext, x: Value) -> Type:
         return x.type
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ import numpy as np
 
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
 
@@ -23,7 +24,7 @@ class ImageDecoder(Operator):
 
     pixel_format: str = "RGB"
 
-    def infer(self, encoded: Value) -> TensorType:
+    def infer(self, context: InferenceContext, encoded: Value) -> TensorType:
         if self.pixel_format not in CHANNELS:
             raise InferenceError(f"pixel_format {self.pixel_format!r}: one of {', '.join(CHANNELS)} expected")
         if len(encoded.shape) != 1:

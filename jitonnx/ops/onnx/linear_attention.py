@@ -9,10 +9,10 @@ import numpy as np
 from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import assume_equal, demand_divisible, demand_equal
 from jitonnx.ir.dims import DimLike, floor_divide
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import EXACT, InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import Shape, TensorType
 from jitonnx.ops.base import lower_halves, widen
@@ -47,45 +47,46 @@ class LinearAttention(Operator):
                 f"q_num_heads {self.q_num_heads}, kv_num_heads {self.kv_num_heads}: a multiple of the latter expected"
             )
 
-    def _split(self, shape: Shape, heads: int, name: str) -> Shape:
+    def _split(self, context: InferenceContext, shape: Shape, heads: int, name: str) -> Shape:
         """[B, T, H * D] as [B, T, H, D]."""
-        if len(shape) != 3 or not demand_divisible(shape[2], heads):
+        if len(shape) != 3 or not context.demand_divisible(shape[2], heads):
             raise InferenceError(f"{name} has the shape {list(map(str, shape))}; [B, T, {heads} * size] expected")
         return (shape[0], shape[1], heads, floor_divide(shape[2], heads))
 
-    def _shapes(self, query: Shape, key: Shape, value: Shape) -> tuple[Shape, Shape, Shape]:
-        q = self._split(query, self.q_num_heads, "query")
-        k = self._split(key, self.kv_num_heads, "key")
-        v = self._split(value, self.kv_num_heads, "value")
+    def _shapes(self, context: InferenceContext, query: Shape, key: Shape, value: Shape) -> tuple[Shape, Shape, Shape]:
+        q = self._split(context, query, self.q_num_heads, "query")
+        k = self._split(context, key, self.kv_num_heads, "key")
+        v = self._split(context, value, self.kv_num_heads, "value")
         pairs = ((q[0], k[0]), (q[0], v[0]), (q[1], k[1]), (q[1], v[1]), (q[3], k[3]))
-        if not all(demand_equal(a, b) for a, b in pairs):
+        if not all(context.demand_equal(a, b) for a, b in pairs):
             raise InferenceError("query, key and value do not fit each other")
         return q, k, v
 
-    def _decay(self, shape: Shape, k: Shape) -> Shape:
+    def _decay(self, context: InferenceContext, shape: Shape, k: Shape) -> Shape:
         """decay as [B, T, Hkv, K], or [B, T, Hkv, 1] where all keys of a head have one."""
         batch, steps, heads, depth = k
-        fits = len(shape) == 3 and demand_equal(shape[0], batch) and demand_equal(shape[1], steps)
-        if fits and assume_equal(shape[2], heads * depth):
+        fits = len(shape) == 3 and context.demand_equal(shape[0], batch) and context.demand_equal(shape[1], steps)
+        if fits and context.assume_equal(shape[2], heads * depth):
             return k
-        if fits and assume_equal(shape[2], heads):
+        if fits and context.assume_equal(shape[2], heads):
             return (batch, steps, heads, 1)
         raise InferenceError(
             f"decay has the shape {list(map(str, shape))}; [B, T, kv_num_heads] or [B, T, kv_num_heads * size] expected"
         )
 
-    def _beta(self, shape: Shape, k: Shape) -> Shape:
+    def _beta(self, context: InferenceContext, shape: Shape, k: Shape) -> Shape:
         """beta as [B, T, Hkv, 1], or [B, T, 1, 1] where all heads have one."""
         batch, steps, heads, _ = k
-        fits = len(shape) == 3 and demand_equal(shape[0], batch) and demand_equal(shape[1], steps)
-        if fits and assume_equal(shape[2], heads):
+        fits = len(shape) == 3 and context.demand_equal(shape[0], batch) and context.demand_equal(shape[1], steps)
+        if fits and context.assume_equal(shape[2], heads):
             return (batch, steps, heads, 1)
-        if fits and assume_equal(shape[2], 1):
+        if fits and context.assume_equal(shape[2], 1):
             return (batch, steps, 1, 1)
         raise InferenceError(f"beta has the shape {list(map(str, shape))}; [B, T, kv_num_heads] or [B, T, 1] expected")
 
     def infer(
         self,
+        context: InferenceContext,
         query: Value,
         key: Value,
         value: Value,
@@ -94,13 +95,13 @@ class LinearAttention(Operator):
         beta: Value | None = None,
     ) -> tuple[TensorType, TensorType]:
         self._check(decay, beta)
-        q, k, v = self._shapes(query.shape, key.shape, value.shape)
+        q, k, v = self._shapes(context, query.shape, key.shape, value.shape)
         if decay is not None:
-            self._decay(decay.shape, k)
+            self._decay(context, decay.shape, k)
         if beta is not None:
-            self._beta(beta.shape, k)
+            self._beta(context, beta.shape, k)
         state = (k[0], k[2], k[3], v[3])
-        if past is not None and (len(past.shape) != 4 or not all(map(demand_equal, past.shape, state))):
+        if past is not None and (len(past.shape) != 4 or not all(map(context.demand_equal, past.shape, state))):
             raise InferenceError(f"past_state has the type {past.type}; {list(map(str, state))} expected")
         y = (q[0], q[1], q[2] * v[3])
         return TensorType(query.dtype, y), TensorType(query.dtype if past is None else past.dtype, state)
@@ -120,10 +121,10 @@ class LinearAttention(Operator):
         decay: np.ndarray | None = None,
         beta: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        shapes = self._shapes(query.shape, key.shape, value.shape)
+        shapes = self._shapes(EXACT, query.shape, key.shape, value.shape)
         q, k, v = (widen(x).reshape(shape) for x, shape in zip((query, key, value), shapes, strict=True))
-        factor = None if decay is None else np.exp(widen(decay).reshape(self._decay(decay.shape, k.shape)))
-        rate = None if beta is None else widen(beta).reshape(self._beta(beta.shape, k.shape))
+        factor = None if decay is None else np.exp(widen(decay).reshape(self._decay(EXACT, decay.shape, k.shape)))
+        rate = None if beta is None else widen(beta).reshape(self._beta(EXACT, beta.shape, k.shape))
         batch, steps, heads, depth = k.shape
         state = np.zeros((batch, heads, depth, v.shape[3]), np.float32) if past is None else widen(past)
         y = np.zeros((*q.shape[:3], v.shape[3]), np.float32)
@@ -151,7 +152,7 @@ class LinearAttention(Operator):
         decay: Value | None = None,
         beta: Value | None = None,
     ) -> tuple[Value, ...]:
-        q, k, v = self._shapes(query.shape, key.shape, value.shape)
+        q, k, v = self._shapes(to.context, query.shape, key.shape, value.shape)
 
         def wide(x: Value, shape: Shape) -> Value:
             return to.reshape(to.cast(x, DType.FLOAT), shape)
@@ -164,9 +165,9 @@ class LinearAttention(Operator):
         state = None if past is None else to.cast(past, DType.FLOAT)
         factor = None
         if decay is not None:
-            spread = self._decay(decay.shape, k)
+            spread = self._decay(to.context, decay.shape, k)
             factor = to.map(e.exp(e.operand(0, DType.FLOAT)), wide(decay, spread))
-        rate = None if beta is None else to.broadcast(wide(beta, self._beta(beta.shape, k)), (*k[:3], 1))
+        rate = None if beta is None else to.broadcast(wide(beta, self._beta(to.context, beta.shape, k)), (*k[:3], 1))
         if factor is not None:
             factor = to.broadcast(factor, k)
         inner = [TensorType(DType.FLOAT, shape) for shape in ((*q[:3], v[3]), (k[0], k[2], k[3], v[3]))]
@@ -186,18 +187,20 @@ class CausalConvWithState(Operator):
     activation: str = "none"
 
     def infer(
-        self, x: Value, weight: Value, bias: Value | None = None, past: Value | None = None
+        self, context: InferenceContext, x: Value, weight: Value, bias: Value | None = None, past: Value | None = None
     ) -> tuple[TensorType, TensorType]:
         if self.activation not in ("none", "silu", "swish"):
             raise InferenceError(f"activation {self.activation!r}: none, silu or swish expected")
         if len(x.shape) != 3 or len(weight.shape) != 3:
             raise InferenceError(f"input {x.type}, weight {weight.type}: three axes each expected")
         batch, channels, _ = x.shape
-        if not (demand_equal(weight.shape[0], channels) and demand_equal(weight.shape[1], 1)):
+        if not (context.demand_equal(weight.shape[0], channels) and context.demand_equal(weight.shape[1], 1)):
             raise InferenceError(f"weight has the type {weight.type}; [{channels}, 1, k] expected")
         state = (batch, channels, weight.shape[2] - 1)
         for name, value, shape in (("bias", bias, (channels,)), ("past_state", past, state)):
-            fits = value is None or (len(value.shape) == len(shape) and all(map(demand_equal, value.shape, shape)))
+            fits = value is None or (
+                len(value.shape) == len(shape) and all(map(context.demand_equal, value.shape, shape))
+            )
             if value is not None and not fits:
                 raise InferenceError(f"{name} has the type {value.type}; {list(map(str, shape))} expected")
         return x.type, TensorType(x.dtype, state)
@@ -212,7 +215,7 @@ class CausalConvWithState(Operator):
         reach = weight.shape[2] - 1
         before = np.zeros((*x.shape[:2], reach), x.dtype) if past is None else past
         joined = np.concatenate([before, x], 2)
-        windows = slide(joined.shape[2:], weight.shape[2:], None, None, None, "NOTSET")
+        windows = slide(EXACT, joined.shape[2:], weight.shape[2:], None, None, None, "NOTSET")
         y = convolve(widen(joined), widen(weight), windows, x.shape[1]) if x.size else np.zeros(x.shape, np.float32)
         if bias is not None:
             y = y + widen(bias)[:, None]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, ClassVar
 
 import numpy as np
 
 from jitonnx.computation import expr as e
 from jitonnx.ir import dims
-from jitonnx.ir.assumptions import decide_order
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import DataDependentError
-from jitonnx.ir.types import decides, is_symbolic
 from jitonnx.ops.base import Elementwise
 from jitonnx.ops.onnx.arithmetic import Binary
 
@@ -74,11 +74,12 @@ class _Comparison(_Pairwise):
     symbolic = True
 
     def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        if a.dtype == object and (is_symbolic(a) or is_symbolic(b)):
-            return np.frompyfunc(self._decide, 2, 1)(a, b)
         return type(self).function(a, b).astype(bool)
 
-    def _decide(self, a: dims.DimLike, b: dims.DimLike) -> bool:
+    def evaluate_sizes(self, context: InferenceContext, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.frompyfunc(functools.partial(self._decide, context), 2, 1)(a, b)
+
+    def _decide(self, context: InferenceContext, a: dims.DimLike, b: dims.DimLike) -> bool:
         """The comparison of two sizes, from the sign of their difference."""
         difference = a - b
         if isinstance(difference, int):
@@ -87,7 +88,7 @@ class _Comparison(_Pairwise):
             return bool(type(self).function(1, 0))
         if dims.not_negative(-1 - difference):
             return bool(type(self).function(-1, 0))
-        if decides() and (order := decide_order(a, b, type(self).function is np.equal)) is not None:
+        if (order := context.decide_order(a, b, type(self).function is np.equal)) is not None:
             return bool(type(self).function(order, 0))
         raise DataDependentError(f"whether {a} or {b} is larger depends on the sizes")
 

@@ -10,8 +10,8 @@ import numpy as np
 from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import lower_halves, widen
@@ -37,15 +37,15 @@ class _ClassLoss(Operator):
     ignore_index: int | None = None
     reduction: str = "mean"
 
-    def _infer_loss(self, x: Value, target: Value, weight: Value | None) -> TensorType:
+    def _infer_loss(self, context: InferenceContext, x: Value, target: Value, weight: Value | None) -> TensorType:
         if self.reduction not in _REDUCTIONS:
             raise InferenceError(f"reduction is {self.reduction!r}; one of {', '.join(_REDUCTIONS)} expected")
         if len(x.shape) < 2:
             raise InferenceError(f"{x.name!r} is {x.type}; it needs a batch axis and one of classes")
         expected = (x.shape[0], *x.shape[2:])
-        if len(target.shape) != len(expected) or not all(map(demand_equal, target.shape, expected)):
+        if len(target.shape) != len(expected) or not all(map(context.demand_equal, target.shape, expected)):
             raise InferenceError(f"target {target.type} should have the shape {list(expected)}")
-        if weight is not None and (len(weight.shape) != 1 or not demand_equal(weight.shape[0], x.shape[1])):
+        if weight is not None and (len(weight.shape) != 1 or not context.demand_equal(weight.shape[0], x.shape[1])):
             raise InferenceError(f"weight {weight.type} should have the shape {[x.shape[1]]}")
         return TensorType(x.dtype, target.shape if self.reduction == "none" else ())
 
@@ -105,8 +105,8 @@ class _ClassLoss(Operator):
 class NegativeLogLikelihoodLoss(_ClassLoss):
     """-input[n, target[n, d...], d...], each times the weight of its class: as they are, summed up or averaged."""
 
-    def infer(self, x: Value, target: Value, weight: Value | None = None) -> TensorType:
-        return self._infer_loss(x, target, weight)
+    def infer(self, context: InferenceContext, x: Value, target: Value, weight: Value | None = None) -> TensorType:
+        return self._infer_loss(context, x, target, weight)
 
     def evaluate(self, x: np.ndarray, target: np.ndarray, weight: np.ndarray | None = None) -> np.ndarray:
         return np.asarray(self._evaluate_loss(widen(x), target, weight)).astype(x.dtype)
@@ -121,8 +121,10 @@ class NegativeLogLikelihoodLoss(_ClassLoss):
 class SoftmaxCrossEntropyLoss(_ClassLoss):
     """NegativeLogLikelihoodLoss of the logarithm of scores' softmax over the classes, which is the second output."""
 
-    def infer(self, x: Value, target: Value, weight: Value | None = None) -> tuple[TensorType, TensorType]:
-        return self._infer_loss(x, target, weight), x.type
+    def infer(
+        self, context: InferenceContext, x: Value, target: Value, weight: Value | None = None
+    ) -> tuple[TensorType, TensorType]:
+        return self._infer_loss(context, x, target, weight), x.type
 
     def evaluate(
         self, x: np.ndarray, target: np.ndarray, weight: np.ndarray | None = None

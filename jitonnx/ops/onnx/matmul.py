@@ -8,12 +8,12 @@ import numpy as np
 
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
-from jitonnx.ir.types import TensorType, broadcast_shapes
+from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import factor, lower_products, widen
 from jitonnx.ops.onnx.cast import convert, truncated
 
@@ -25,13 +25,13 @@ class MatMul(Operator):
     """NumPy's matmul: [..., m, k] times [..., k, n], leading axes broadcast; a vector is a row on the left, a column on
     the right, and its axis is not in the result."""
 
-    def infer(self, a: Value, b: Value) -> TensorType:
+    def infer(self, context: InferenceContext, a: Value, b: Value) -> TensorType:
         if not a.shape or not b.shape:
             raise InferenceError("a scalar has no matrix product: rank 1 at least expected")
         depth = b.shape[-2] if len(b.shape) > 1 else b.shape[0]
-        if not demand_equal(a.shape[-1], depth):
+        if not context.demand_equal(a.shape[-1], depth):
             raise InferenceError(f"the last axis of A ({a.shape[-1]}) and the next to last of B ({depth}) differ")
-        batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        batch = context.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         if batch is None:
             raise InferenceError(f"leading axes do not broadcast: {a.type} and {b.type}")
         return TensorType(a.dtype, (*batch, *a.shape[-2:-1], *(b.shape[-1:] if len(b.shape) > 1 else ())))
@@ -59,14 +59,14 @@ class Gemm(Operator):
     def upgrade(cls, node: RawNode) -> None:
         node.drop("broadcast")  # before 7 it had to be asked for; a C of the full shape is broadcast to itself
 
-    def infer(self, a: Value, b: Value, c: Value | None = None) -> TensorType:
+    def infer(self, context: InferenceContext, a: Value, b: Value, c: Value | None = None) -> TensorType:
         if len(a.shape) != 2 or len(b.shape) != 2:
             raise InferenceError(f"A and B must be matrices: {a.type} and {b.type} given (MatMul takes other ranks)")
         rows, depth = reversed(a.shape) if self.transA else a.shape
         other, columns = reversed(b.shape) if self.transB else b.shape
-        if not demand_equal(depth, other):
+        if not context.demand_equal(depth, other):
             raise InferenceError(f"inner axes of A ({depth}) and B ({other}) differ (transA, transB counted in)")
-        if c is not None and not _fits(broadcast_shapes((rows, columns), c.shape), (rows, columns)):
+        if c is not None and not _fits(context, context.broadcast_shapes((rows, columns), c.shape), (rows, columns)):
             raise InferenceError(f"C ({c.type}) does not broadcast to [{rows},{columns}]")
         return TensorType(a.dtype, (rows, columns))
 
@@ -132,8 +132,8 @@ def _scaled(x: e.Expr, factor: float) -> e.Expr:
     return x if factor == 1 else x * factor
 
 
-def _fits(shape: tuple | None, expected: tuple) -> bool:
-    return shape is not None and len(shape) == 2 and all(map(demand_equal, shape, expected))
+def _fits(context: InferenceContext, shape: tuple | None, expected: tuple) -> bool:
+    return shape is not None and len(shape) == 2 and all(map(context.demand_equal, shape, expected))
 
 
 OPERATORS = (Gemm, MatMul)

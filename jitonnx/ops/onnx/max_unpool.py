@@ -10,12 +10,11 @@ import numpy as np
 from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dims import DimLike, maximum, product
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import Shape, TensorType
-from jitonnx.ops.base import constant_of
 from jitonnx.ops.windows import per_axis, split_pads
 
 
@@ -29,16 +28,16 @@ class MaxUnpool(Operator):
     pads: tuple[int, ...] | None = None
     strides: tuple[int, ...] | None = None
 
-    def infer(self, x: Value, indices: Value, shape: Value | None = None) -> TensorType:
-        if len(indices.shape) != len(x.shape) or not all(map(demand_equal, indices.shape, x.shape)):
+    def infer(self, context: InferenceContext, x: Value, indices: Value, shape: Value | None = None) -> TensorType:
+        if len(indices.shape) != len(x.shape) or not all(map(context.demand_equal, indices.shape, x.shape)):
             raise InferenceError(f"X {x.type} and I {indices.type} have different shapes")
         pooled = self._pooled(x.shape)
         if shape is None:
             return TensorType(x.dtype, pooled)
-        given = tuple(constant_of(shape, "output_shape"))
-        if len(given) != len(pooled) or not all(map(demand_equal, given[:2], pooled[:2])):
+        given = tuple(context.constant_of(shape, "output_shape"))
+        if len(given) != len(pooled) or not all(map(context.demand_equal, given[:2], pooled[:2])):
             raise InferenceError(f"output_shape is {list(given)} for X {x.type}")
-        if not all(demand_equal(maximum(out, size), out) for out, size in zip(given, pooled, strict=True)):
+        if not all(context.demand_equal(maximum(out, size), out) for out, size in zip(given, pooled, strict=True)):
             raise InferenceError(f"output_shape is {list(given)}, but what was pooled had the shape {list(pooled)}")
         return TensorType(x.dtype, given)
 

@@ -7,10 +7,10 @@ import numpy as np
 from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import assume_equal, demand_divisible, demand_equal
 from jitonnx.ir.dims import DimLike, floor_divide
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType
@@ -35,12 +35,12 @@ class BatchNormalization(Operator):
             node.attributes["training_mode"] = int(not test and any(node.outputs[1:]))
             node.drop("consumed_inputs")
 
-    def infer(self, x: Value, *parameters: Value) -> tuple[TensorType, ...]:
+    def infer(self, context: InferenceContext, x: Value, *parameters: Value) -> tuple[TensorType, ...]:
         if not x.shape:
             raise InferenceError("X is a scalar: [N, C, spatial...] expected")
         shape = (x.shape[1] if len(x.shape) > 1 else 1,) if self.spatial else x.shape[1:]
         for name, value in zip(("scale", "B", "input_mean", "input_var"), parameters, strict=True):
-            if len(value.shape) != len(shape) or not all(map(demand_equal, value.shape, shape)):
+            if len(value.shape) != len(shape) or not all(map(context.demand_equal, value.shape, shape)):
                 raise InferenceError(f"{name} has the type {value.type}, expected the shape {list(map(str, shape))}")
         if not self.training_mode:
             return (x.type,)
@@ -92,10 +92,10 @@ class BatchNormalization(Operator):
         return factor_, to.map(a - b * d, bias_, mean_, factor_)
 
 
-def _check_channels(x: Value, parameters: dict[str, Value], size: DimLike) -> None:
+def _check_channels(context: InferenceContext, x: Value, parameters: dict[str, Value], size: DimLike) -> None:
     """InferenceError unless each parameter is a vector with `size` elements."""
     for name, value in parameters.items():
-        if len(value.shape) != 1 or not demand_equal(value.shape[0], size):
+        if len(value.shape) != 1 or not context.demand_equal(value.shape[0], size):
             raise InferenceError(f"{name} has the type {value.type}; X ({x.type}) needs a vector of {size}")
 
 
@@ -115,10 +115,10 @@ class InstanceNormalization(Operator):
     def upgrade(cls, node: RawNode) -> None:
         node.drop("consumed_inputs")
 
-    def infer(self, x: Value, scale: Value, bias: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value, scale: Value, bias: Value) -> TensorType:
         if len(x.shape) < 3:
             raise InferenceError(f"{x} has no spatial axes: [N, C, spatial...] expected")
-        _check_channels(x, {"scale": scale, "B": bias}, x.shape[1])
+        _check_channels(context, x, {"scale": scale, "B": bias}, x.shape[1])
         return x.type
 
     def evaluate(self, x: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> np.ndarray:
@@ -146,13 +146,13 @@ class GroupNormalization(Operator):
     def upgrade(cls, node: RawNode) -> None:
         node.attributes["by_group"] = 1
 
-    def infer(self, x: Value, scale: Value, bias: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value, scale: Value, bias: Value) -> TensorType:
         if len(x.shape) < 2:
             raise InferenceError(f"{x} has no channels: [N, C, spatial...] expected")
         channels = x.shape[1]
-        if self.num_groups < 1 or not demand_divisible(channels, self.num_groups):
+        if self.num_groups < 1 or not context.demand_divisible(channels, self.num_groups):
             raise InferenceError(f"{channels} channels do not divide into {self.num_groups} groups")
-        _check_channels(x, {"scale": scale, "bias": bias}, self.num_groups if self.by_group else channels)
+        _check_channels(context, x, {"scale": scale, "bias": bias}, self.num_groups if self.by_group else channels)
         return x.type
 
     def evaluate(self, x: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> np.ndarray:
@@ -191,11 +191,11 @@ class _OverTrailingAxes(Operator):
             raise InferenceError(f"stash_type {self.stash_type} is no floating-point element type (1: float)")
         return dtype if dtype is DType.DOUBLE and self.stash_type == DType.FLOAT else DType(self.stash_type)
 
-    def _check(self, x: Value, *parameters: Value) -> int:
+    def _check(self, context: InferenceContext, x: Value, *parameters: Value) -> int:
         axis = normalize_axis(self.axis, len(x.shape))
         for value in parameters:
             if len(value.shape) > len(x.shape) or not all(
-                dim == 1 or assume_equal(dim, other) or assume_equal(dim, 1)
+                dim == 1 or context.assume_equal(dim, other) or context.assume_equal(dim, 1)
                 for dim, other in zip(value.shape[::-1], x.shape[::-1], strict=False)
             ):
                 raise InferenceError(f"{value} does not broadcast to X ({x.type})")
@@ -228,8 +228,10 @@ class _OverTrailingAxes(Operator):
 class LayerNormalization(_OverTrailingAxes):
     """(X - mean) / sqrt(variance + epsilon) * Scale + B over the axes from `axis` on; Mean and InvStdDev of them."""
 
-    def infer(self, x: Value, scale: Value, bias: Value | None = None) -> tuple[TensorType, ...]:
-        axis = self._check(x, *(value for value in (scale, bias) if value is not None))
+    def infer(
+        self, context: InferenceContext, x: Value, scale: Value, bias: Value | None = None
+    ) -> tuple[TensorType, ...]:
+        axis = self._check(context, x, *(value for value in (scale, bias) if value is not None))
         shape = (*x.shape[:axis], *(1,) * (len(x.shape) - axis))
         return (x.type, *(TensorType(self._statistics(x.dtype), shape),) * 2)
 
@@ -257,9 +259,9 @@ class LayerNormalization(_OverTrailingAxes):
 class RMSNormalization(_OverTrailingAxes):
     """X / sqrt(mean of X ** 2 + epsilon) * scale over the axes from `axis` on."""
 
-    def infer(self, x: Value, scale: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value, scale: Value) -> TensorType:
         self._statistics(x.dtype)
-        self._check(x, scale)
+        self._check(context, x, scale)
         return TensorType(scale.dtype, x.shape)
 
     def evaluate(self, x: np.ndarray, scale: np.ndarray) -> np.ndarray:
@@ -286,7 +288,7 @@ class MeanVarianceNormalization(Operator):
     def _axes(self, rank: int) -> tuple[int, ...]:
         return tuple(sorted({normalize_axis(axis, rank, "axes") for axis in self.axes}))
 
-    def infer(self, x: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
         self._axes(len(x.shape))
         return x.type
 
@@ -316,7 +318,7 @@ class LpNormalization(Operator):
     axis: int = -1
     p: int = 2
 
-    def infer(self, x: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
         normalize_axis(self.axis, len(x.shape))
         if self.p not in (1, 2):
             raise InferenceError(f"p is {self.p}: only 1 and 2 are allowed")
@@ -345,7 +347,7 @@ class LRN(Operator):
     beta: float = 0.75
     bias: float = 1.0
 
-    def infer(self, x: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
         if len(x.shape) < 2:
             raise InferenceError(f"{x} has no channels: [N, C, spatial...] expected")
         if self.size < 1:

@@ -6,10 +6,10 @@ import numpy as np
 
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dims import minimum
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
 
@@ -27,15 +27,19 @@ class NonMaxSuppression(Operator):
 
     def infer(
         self,
+        context: InferenceContext,
         boxes: Value,
         scores: Value,
         limit: Value | None = None,
         iou_threshold: Value | None = None,
         score_threshold: Value | None = None,
     ) -> TensorType:
-        if len(boxes.shape) != 3 or len(scores.shape) != 3 or not demand_equal(boxes.shape[2], 4):
+        if len(boxes.shape) != 3 or len(scores.shape) != 3 or not context.demand_equal(boxes.shape[2], 4):
             raise InferenceError(f"boxes {boxes.type}, scores {scores.type}: [n,boxes,4] and [n,classes,boxes] needed")
-        if not (demand_equal(boxes.shape[0], scores.shape[0]) and demand_equal(boxes.shape[1], scores.shape[2])):
+        if not (
+            context.demand_equal(boxes.shape[0], scores.shape[0])
+            and context.demand_equal(boxes.shape[1], scores.shape[2])
+        ):
             raise InferenceError(f"boxes {boxes.type} do not go with scores {scores.type}")
         return TensorType(DType.INT64, (None, 3))  # type: ignore[arg-type]
 

@@ -6,14 +6,14 @@ import numpy as np
 
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dims import Dim
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType, contents_array
-from jitonnx.ops.base import constant_of, normalize_axis
+from jitonnx.ops.base import normalize_axis
 
 
 class OneHot(Operator):
@@ -29,9 +29,9 @@ class OneHot(Operator):
     def upgrade(cls, node: RawNode) -> None:
         node.attributes["negative_from_end"] = node.version >= 11
 
-    def infer(self, indices: Value, depth: Value, values: Value) -> TensorType:
-        (size,) = constant_of(depth, "depth")
-        if len(values.shape) != 1 or not demand_equal(values.shape[0], 2):
+    def infer(self, context: InferenceContext, indices: Value, depth: Value, values: Value) -> TensorType:
+        (size,) = context.constant_of(depth, "depth")
+        if len(values.shape) != 1 or not context.demand_equal(values.shape[0], 2):
             raise InferenceError(f"values is {values.type}; a vector of 2 elements is needed")
         axis = normalize_axis(self.axis, len(indices.shape) + 1)
         size = size if isinstance(size, Dim) else int(size)

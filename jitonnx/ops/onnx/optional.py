@@ -10,6 +10,7 @@ from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import UNKNOWN, OptionalType, TensorType, Type
 
@@ -19,7 +20,7 @@ class Optional(Operator):
 
     type: Type | None = None
 
-    def infer(self, value: Value | None = None) -> OptionalType:
+    def infer(self, context: InferenceContext, value: Value | None = None) -> OptionalType:
         if value is None and self.type is None:
             raise InferenceError("either an input or the attribute type is needed")
         return OptionalType(value.type if value is not None else self.type or UNKNOWN)
@@ -31,7 +32,7 @@ class Optional(Operator):
 class OptionalGetElement(Operator):
     """The value of an optional; what is none is its own value."""
 
-    def infer(self, value: Value) -> Type:
+    def infer(self, context: InferenceContext, value: Value) -> Type:
         return value.type.element if isinstance(value.type, OptionalType) else value.type
 
     def evaluate(self, value: Any) -> tuple[Any]:
@@ -46,7 +47,7 @@ class OptionalGetElement(Operator):
 class OptionalHasElement(Operator):
     """Whether an optional has a value."""
 
-    def infer(self, value: Value | None = None) -> TensorType:
+    def infer(self, context: InferenceContext, value: Value | None = None) -> TensorType:
         return TensorType(DType.BOOL, ())
 
     def evaluate(self, value: Any = None) -> np.ndarray:

@@ -8,14 +8,14 @@ import numpy as np
 
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import demand_not_negative, demand_some
 from jitonnx.ir.dims import DimLike, floor_divide, maximum
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Shape as Dims
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import constant_of, integers_of, normalize_axis, open_like
+from jitonnx.ops.base import integers_of, normalize_axis, open_like
 
 
 class CenterCropPad(Operator):
@@ -32,8 +32,8 @@ class CenterCropPad(Operator):
             sizes[normalize_axis(axis, len(given), "axes")] = size
         return sizes
 
-    def infer(self, x: Value, shape: Value) -> TensorType:
-        return TensorType(x.dtype, tuple(self._sizes(x.shape, constant_of(shape, "shape"))))
+    def infer(self, context: InferenceContext, x: Value, shape: Value) -> TensorType:
+        return TensorType(x.dtype, tuple(self._sizes(x.shape, context.constant_of(shape, "shape"))))
 
     def infer_open(self, x: Value, shape: Value) -> TensorType:
         return open_like(x, self.axes)
@@ -90,20 +90,27 @@ class Pad(Operator):
             before[axis], after[axis] = low, high
         return before, after
 
-    def _of(self, data: Value, pads: Value, axes: Value | None) -> tuple[list[DimLike], list[DimLike]]:
+    def _of(
+        self, context: InferenceContext, data: Value, pads: Value, axes: Value | None
+    ) -> tuple[list[DimLike], list[DimLike]]:
         chosen = None if axes is None else integers_of(axes, "axes")
-        return self._pads(len(data.shape), constant_of(pads, "pads", signed=True), chosen)
+        return self._pads(len(data.shape), context.constant_of(pads, "pads", signed=True), chosen)
 
     def infer(
-        self, data: Value, pads: Value, constant_value: Value | None = None, axes: Value | None = None
+        self,
+        context: InferenceContext,
+        data: Value,
+        pads: Value,
+        constant_value: Value | None = None,
+        axes: Value | None = None,
     ) -> TensorType:
-        before, after = self._of(data, pads, axes)
+        before, after = self._of(context, data, pads, axes)
         if self.mode != "constant":
             for low, size, high in zip(before, data.shape, after, strict=True):
-                if (low, high) != (0, 0) and not demand_some(size):
+                if (low, high) != (0, 0) and not context.demand_some(size):
                     raise InferenceError(f"mode {self.mode!r} cannot continue an axis of {data.type} without elements")
         shape = tuple(low + size + high for low, size, high in zip(before, data.shape, after, strict=True))
-        if not all(map(demand_not_negative, shape)):
+        if not all(map(context.demand_not_negative, shape)):
             raise InferenceError(f"pads {before} and {after} cut more of {data.type} than there is")
         return TensorType(data.dtype, shape)
 
@@ -137,7 +144,7 @@ class Pad(Operator):
     def lower(
         self, to: Lowering, data: Value, pads: Value, constant_value: Value | None = None, axes: Value | None = None
     ) -> Value:
-        before, after = self._of(data, pads, axes)
+        before, after = self._of(to.context, data, pads, axes)
         operands = [data]
         if self.mode == "constant" and constant_value is not None:
             operands.append(to.reshape(constant_value, ()))

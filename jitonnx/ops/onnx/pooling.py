@@ -10,9 +10,9 @@ import numpy as np
 from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import demand_some
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import EXACT, InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import Shape, TensorType
 from jitonnx.ops.base import lower_halves, widen
@@ -29,20 +29,26 @@ class _Pool(Operator):
     pads: tuple[int, ...] | None = None
     strides: tuple[int, ...] | None = None
 
-    def _windows(self, x: Shape) -> Windows:
+    def _windows(self, context: InferenceContext, x: Shape) -> Windows:
         kernel = per_axis(self.kernel_shape, len(x) - 2, 1, "kernel_shape")
-        return slide(x[2:], kernel, self.strides, self.dilations, self.pads, self.auto_pad, self.ceil_mode)
+        return slide(context, x[2:], kernel, self.strides, self.dilations, self.pads, self.auto_pad, self.ceil_mode)
 
-    def _type(self, x: Value) -> TensorType:
+    def _type(self, context: InferenceContext, x: Value) -> TensorType:
         spatial_rank(x)
-        if not all(map(demand_some, x.shape[2:])):
+        if not all(map(context.demand_some, x.shape[2:])):
             raise InferenceError(f"{x.type} has no elements to pool")
-        return TensorType(x.dtype, (*x.shape[:2], *self._windows(x.shape).output))
+        return TensorType(x.dtype, (*x.shape[:2], *self._windows(context, x.shape).output))
 
     def _computation(
-        self, kind: str, x: Value, count_include_pad: bool = False, p: int = 2, storage_order: int = 0
+        self,
+        context: InferenceContext,
+        kind: str,
+        x: Value,
+        count_include_pad: bool = False,
+        p: int = 2,
+        storage_order: int = 0,
     ) -> c.Pool:
-        windows = self._windows(x.shape)
+        windows = self._windows(context, x.shape)
         geometry = (windows.kernel, windows.strides, windows.dilations, windows.before, windows.after, windows.output)
         return c.Pool(kind, *geometry, count_include_pad, p, storage_order)
 
@@ -52,16 +58,16 @@ class MaxPool(_Pool):
 
     storage_order: int = 0
 
-    def infer(self, x: Value) -> tuple[TensorType, TensorType]:
-        y = self._type(x)
+    def infer(self, context: InferenceContext, x: Value) -> tuple[TensorType, TensorType]:
+        y = self._type(context, x)
         return y, TensorType(DType.INT64, y.shape)
 
     def evaluate(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return max_pool(x, self._windows(x.shape), self.storage_order)
+        return max_pool(x, self._windows(EXACT, x.shape), self.storage_order)
 
     @lower_halves
     def lower(self, to: Lowering, x: Value) -> tuple[Value, ...]:
-        return to.emit_many(self._computation("max", x, storage_order=self.storage_order), (x,), to.types)
+        return to.emit_many(self._computation(to.context, "max", x, storage_order=self.storage_order), (x,), to.types)
 
 
 def max_pool(x: np.ndarray, windows: Windows, storage_order: int) -> tuple[np.ndarray, np.ndarray]:
@@ -87,11 +93,11 @@ class AveragePool(_Pool):
 
     count_include_pad: bool = False
 
-    def infer(self, x: Value) -> TensorType:
-        return self._type(x)
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
+        return self._type(context, x)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        windows = self._windows(x.shape)
+        windows = self._windows(EXACT, x.shape)
         total = _window_sum(widen(x), windows)
         return (total / self._counts(x.shape[2:], windows).astype(total.dtype)).astype(x.dtype, copy=False)
 
@@ -107,7 +113,7 @@ class AveragePool(_Pool):
 
     @lower_halves
     def lower(self, to: Lowering, x: Value) -> Value:
-        return to.emit(self._computation("average", x, self.count_include_pad), (x,), to.type)
+        return to.emit(self._computation(to.context, "average", x, self.count_include_pad), (x,), to.type)
 
 
 def _window_sum(x: np.ndarray, windows: Windows) -> np.ndarray:
@@ -122,13 +128,13 @@ class LpPool(_Pool):
 
     p: float = 2  # an integer since version 2
 
-    def infer(self, x: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
         _check_exponent(self.p)
-        return self._type(x)
+        return self._type(context, x)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         wide = widen(x)
-        total = _window_sum(np.abs(wide) ** wide.dtype.type(self.p), self._windows(x.shape))
+        total = _window_sum(np.abs(wide) ** wide.dtype.type(self.p), self._windows(EXACT, x.shape))
         return (total ** wide.dtype.type(1 / self.p)).astype(x.dtype, copy=False)
 
     @lower_halves
@@ -136,7 +142,7 @@ class LpPool(_Pool):
         if self.p != int(self.p):  # version 1 alone allows it, and no exporter wrote it
             (y,) = to.host(self, (x,))
             return y
-        return to.emit(self._computation("lp", x, p=int(self.p)), (x,), to.type)
+        return to.emit(self._computation(to.context, "lp", x, p=int(self.p)), (x,), to.type)
 
 
 def _check_exponent(p: float) -> None:
@@ -147,10 +153,10 @@ def _check_exponent(p: float) -> None:
 class _GlobalPool(Operator):
     """One window over all spatial axes, which stay as size 1."""
 
-    def infer(self, x: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
         if len(x.shape) < 2:
             raise InferenceError(f"{x} has no channels: [N, C, spatial...] expected")
-        if not all(map(demand_some, x.shape[2:])):
+        if not all(map(context.demand_some, x.shape[2:])):
             raise InferenceError(f"{x.type} has no elements to pool")
         return TensorType(x.dtype, (*x.shape[:2], *(1,) * (len(x.shape) - 2)))
 
@@ -186,9 +192,9 @@ class GlobalLpPool(_GlobalPool):
 
     p: float = 2  # an integer since version 2
 
-    def infer(self, x: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
         _check_exponent(self.p)
-        return super().infer(x)
+        return super().infer(context, x)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
         wide = widen(x)

@@ -16,12 +16,12 @@ import numpy as np
 from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import demand_divisible, demand_equal, is_one
 from jitonnx.ir.dims import ceil_divide, known
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import EXACT, InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
-from jitonnx.ir.types import Shape, TensorType, broadcast_shapes
+from jitonnx.ir.types import Shape, TensorType
 from jitonnx.ops.base import normalize_axis, widen
 from jitonnx.ops.onnx.convolution import ConvolutionAttributes, convolve
 from jitonnx.ops.unfolding import convolve_unfolded
@@ -48,39 +48,39 @@ class _Linear(Operator):
     block_size: int = 0
     output_dtype: int = 0
 
-    def _check(self, x: Value, scale: Value, zero_point: Value | None) -> None:
+    def _check(self, context: InferenceContext, x: Value, scale: Value, zero_point: Value | None) -> None:
         # One of the two may be a scalar, and the other a vector of one element.
-        if zero_point is not None and not _same_shape(zero_point.shape or (1,), scale.shape or (1,)):
+        if zero_point is not None and not _same_shape(context, zero_point.shape or (1,), scale.shape or (1,)):
             raise InferenceError(f"scale ({scale.type}) and zero point ({zero_point.type}) have different shapes")
         if self.block_size < 0:
             raise InferenceError(f"block_size is {self.block_size}; 0 or more is needed")
         if self.block_size:
             axis = normalize_axis(self.axis, len(x.shape))
             wanted = (*x.shape[:axis], ceil_divide(x.shape[axis], self.block_size), *x.shape[axis + 1 :])
-            if not _same_shape(scale.shape, wanted):
+            if not _same_shape(context, scale.shape, wanted):
                 raise InferenceError(
                     f"scale is {scale.type}: blocks of {self.block_size} along axis {axis} of {x.type} need "
                     f"[{','.join(map(str, wanted))}]"
                 )
         elif len(scale.shape) > 1:
             raise InferenceError(f"scale is {scale.type}; a scalar, or a vector along the axis, is needed")
-        elif self._by_place(scale.shape, len(x.shape)):
+        elif self._by_place(context, scale.shape, len(x.shape)):
             size = x.shape[normalize_axis(self.axis, len(x.shape))]
-            if not demand_equal(scale.shape[0], size):
+            if not context.demand_equal(scale.shape[0], size):
                 raise InferenceError(f"scale is {scale.type}, but axis {self.axis} of {x.type} has {size} places")
-        elif scale.shape and not demand_equal(scale.shape[0], 1):
+        elif scale.shape and not context.demand_equal(scale.shape[0], 1):
             raise InferenceError(f"scale is {scale.type}, but {x.type} has no axis {self.axis}")
 
-    def _by_place(self, scale: Shape, rank: int) -> bool:
+    def _by_place(self, context: InferenceContext, scale: Shape, rank: int) -> bool:
         """Whether there is a scale for each place along the axis of x; one alone is for all."""
-        return len(scale) == 1 and not is_one(scale[0]) and -rank <= self.axis < rank
+        return len(scale) == 1 and not context.is_one(scale[0]) and -rank <= self.axis < rank
 
-    def _spread(self, scale: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    def _spread(self, context: InferenceContext, scale: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         """Scales (or zero points) such that they broadcast to x of `shape`."""
         if self.block_size:
             axis = normalize_axis(self.axis, len(shape))
             return scale.repeat(self.block_size, axis).take(range(shape[axis]), axis)
-        if not self._by_place(scale.shape, len(shape)):
+        if not self._by_place(context, scale.shape, len(shape)):
             return scale.reshape(())
         axis = normalize_axis(self.axis, len(shape))
         return scale.reshape([-1 if a == axis else 1 for a in range(len(shape))])
@@ -94,7 +94,7 @@ class _Linear(Operator):
             repeated = to.broadcast(single, (*lead, blocks, self.block_size, *tail))
             whole = to.reshape(repeated, (*lead, blocks * self.block_size, *tail))
             return to.slice(whole, (0,) * len(shape), (1,) * len(shape), shape)
-        if not self._by_place(scale.shape, len(shape)):
+        if not self._by_place(to.context, scale.shape, len(shape)):
             return to.reshape(scale, ())
         axis = normalize_axis(self.axis, len(shape))
         return to.reshape(scale, tuple(scale.shape[0] if a == axis else 1 for a in range(len(shape))))
@@ -111,8 +111,8 @@ class QuantizeLinear(_Linear):
             return zero_point
         return DType(self.output_dtype) if self.output_dtype else DType.UINT8
 
-    def infer(self, x: Value, scale: Value, zero_point: Value | None = None) -> TensorType:
-        self._check(x, scale, zero_point)
+    def infer(self, context: InferenceContext, x: Value, scale: Value, zero_point: Value | None = None) -> TensorType:
+        self._check(context, x, scale, zero_point)
         dtype = self._result(None if zero_point is None else zero_point.dtype)
         if dtype not in _QUANTISED:
             raise InferenceError(f"the result would be of type {dtype.text}, which numbers are not quantised to")
@@ -123,13 +123,13 @@ class QuantizeLinear(_Linear):
     def evaluate(self, x: np.ndarray, scale: np.ndarray, zero_point: np.ndarray | None = None) -> np.ndarray:
         dtype = self._result(None if zero_point is None else of_numpy(zero_point.dtype))
         computed = DType(self.precision).numpy if self.precision else np.dtype(np.float32)
-        quotient = (x.astype(computed) / self._spread(scale, x.shape).astype(computed)).astype(np.float32)
+        quotient = (x.astype(computed) / self._spread(EXACT, scale, x.shape).astype(computed)).astype(np.float32)
         if dtype in _NARROW_FLOATS:
             return _to_narrow_float(quotient, dtype, bool(self.saturate))
         low, high = _RANGES[dtype]
         shifted = np.rint(quotient)
         if zero_point is not None:
-            shifted = shifted + self._spread(zero_point, x.shape).astype(np.float32)
+            shifted = shifted + self._spread(EXACT, zero_point, x.shape).astype(np.float32)
         return np.clip(np.where(np.isnan(shifted), low, shifted), low, high).astype(dtype.numpy)
 
     def lower(self, to: Lowering, x: Value, scale: Value, zero_point: Value | None = None) -> Any:
@@ -155,19 +155,19 @@ class DequantizeLinear(_Linear):
     def _result(self, scale: DType) -> DType:
         return DType(self.output_dtype) if self.output_dtype else scale
 
-    def infer(self, x: Value, scale: Value, zero_point: Value | None = None) -> TensorType:
-        self._check(x, scale, zero_point)
+    def infer(self, context: InferenceContext, x: Value, scale: Value, zero_point: Value | None = None) -> TensorType:
+        self._check(context, x, scale, zero_point)
         return TensorType(self._result(scale.dtype), x.shape)
 
     def evaluate(self, x: np.ndarray, scale: np.ndarray, zero_point: np.ndarray | None = None) -> np.ndarray:
         result = self._result(of_numpy(scale.dtype)).numpy
         if zero_point is not None and x.dtype.kind in "iu":
-            numbers = (x.astype(np.int64) - self._spread(zero_point, x.shape)).astype(np.float32)
+            numbers = (x.astype(np.int64) - self._spread(EXACT, zero_point, x.shape)).astype(np.float32)
         else:
             numbers = x.astype(np.float32)
             if zero_point is not None:
-                numbers = numbers - self._spread(zero_point, x.shape).astype(np.float32)
-        return (numbers * self._spread(scale, x.shape).astype(np.float32)).astype(result)
+                numbers = numbers - self._spread(EXACT, zero_point, x.shape).astype(np.float32)
+        return (numbers * self._spread(EXACT, scale, x.shape).astype(np.float32)).astype(result)
 
     def lower(self, to: Lowering, x: Value, scale: Value, zero_point: Value | None = None) -> Value:
         operands = [x, self._spread_value(to, scale, x.shape)]
@@ -183,7 +183,7 @@ class DequantizeLinear(_Linear):
 class DynamicQuantizeLinear(Operator):
     """x as uint8, with the scale and zero point that its least and largest element (and 0) ask for."""
 
-    def infer(self, x: Value) -> Sequence[TensorType]:
+    def infer(self, context: InferenceContext, x: Value) -> Sequence[TensorType]:
         return TensorType(DType.UINT8, x.shape), TensorType(DType.FLOAT, ()), TensorType(DType.UINT8, ())
 
     def evaluate(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -206,12 +206,12 @@ class DynamicQuantizeLinear(Operator):
         return to.map(_quantised(quotient, shift, DType.UINT8), x, scale, zero), scale, zero
 
 
-def _check_places(a: Value, b: Value, of_a: Value | None, of_b: Value | None) -> None:
+def _check_places(context: InferenceContext, a: Value, b: Value, of_a: Value | None, of_b: Value | None) -> None:
     """InferenceError unless vectors of scales or zero points have one element, or one for each row or column."""
     for x, given, axis, what in ((a, of_a, -2, "row"), (b, of_b, -1, "column")):
-        if given is None or len(given.shape) != 1 or is_one(given.shape[0]):
+        if given is None or len(given.shape) != 1 or context.is_one(given.shape[0]):
             continue
-        if len(x.shape) < 2 or not demand_equal(given.shape[0], x.shape[axis]):
+        if len(x.shape) < 2 or not context.demand_equal(given.shape[0], x.shape[axis]):
             raise InferenceError(f"{given.name!r} is {given.type}, neither one nor one for each {what} of {x.type}")
 
 
@@ -219,9 +219,11 @@ class MatMulInteger(Operator):
     """(A - a_zero_point) times (B - b_zero_point) in int32, as MatMul. Zero points are scalars, or those of each row of
     A and of each column of B."""
 
-    def infer(self, a: Value, b: Value, a_zero: Value | None = None, b_zero: Value | None = None) -> TensorType:
-        _check_places(a, b, a_zero, b_zero)
-        return TensorType(DType.INT32, _product_shape(a, b))
+    def infer(
+        self, context: InferenceContext, a: Value, b: Value, a_zero: Value | None = None, b_zero: Value | None = None
+    ) -> TensorType:
+        _check_places(context, a, b, a_zero, b_zero)
+        return TensorType(DType.INT32, _product_shape(context, a, b))
 
     def evaluate(
         self, a: np.ndarray, b: np.ndarray, a_zero: np.ndarray | None = None, b_zero: np.ndarray | None = None
@@ -240,11 +242,13 @@ class QLinearMatMul(Operator):
     QuantizeLinear give, with the zero points of all three.
     """
 
-    def infer(self, a: Value, a_scale: Value, a_zero: Value, b: Value, *others: Value) -> TensorType:
+    def infer(
+        self, context: InferenceContext, a: Value, a_scale: Value, a_zero: Value, b: Value, *others: Value
+    ) -> TensorType:
         b_scale, b_zero, _, y_zero = others
-        _check_places(a, b, a_zero, b_zero)
-        _check_places(a, b, a_scale, b_scale)
-        return TensorType(y_zero.dtype, _product_shape(a, b))
+        _check_places(context, a, b, a_zero, b_zero)
+        _check_places(context, a, b, a_scale, b_scale)
+        return TensorType(y_zero.dtype, _product_shape(context, a, b))
 
     def evaluate(self, a: np.ndarray, a_scale: np.ndarray, a_zero: np.ndarray, *others: np.ndarray) -> np.ndarray:
         b, b_scale, b_zero, y_scale, y_zero = others
@@ -273,32 +277,32 @@ class QLinearMatMul(Operator):
 class _QuantisedConvolution(ConvolutionAttributes):
     """Convolutions of integers."""
 
-    def _windows(self, x: Shape, w: Shape) -> Windows:
-        return slide(x[2:], w[2:], self.strides, self.dilations, self.pads, self.auto_pad)
+    def _windows(self, context: InferenceContext, x: Shape, w: Shape) -> Windows:
+        return slide(context, x[2:], w[2:], self.strides, self.dilations, self.pads, self.auto_pad)
 
-    def _shape(self, x: Value, w: Value) -> Shape:
+    def _shape(self, context: InferenceContext, x: Value, w: Value) -> Shape:
         """The result's shape. InferenceError if x and w do not fit."""
         spatial_rank(x)
         if len(w.shape) != len(x.shape):
             raise InferenceError(f"w has rank {len(w.shape)} and x rank {len(x.shape)}: they must be equal")
-        if self.kernel_shape and not all(map(demand_equal, self.kernel_shape, w.shape[2:])):
+        if self.kernel_shape and not all(map(context.demand_equal, self.kernel_shape, w.shape[2:])):
             raise InferenceError(f"kernel_shape {list(self.kernel_shape)} contradicts w ({w.type})")
-        if not demand_equal(x.shape[1], w.shape[1] * self.group):
+        if not context.demand_equal(x.shape[1], w.shape[1] * self.group):
             raise InferenceError(f"x has {x.shape[1]} channels, but w and group {self.group} take {w.shape[1]} each")
-        if not demand_divisible(w.shape[0], self.group):
+        if not context.demand_divisible(w.shape[0], self.group):
             raise InferenceError(f"{w.shape[0]} output channels do not divide into {self.group} groups")
-        return (x.shape[0], w.shape[0], *self._windows(x.shape, w.shape).output)
+        return (x.shape[0], w.shape[0], *self._windows(context, x.shape, w.shape).output)
 
-    def _sums(self, x: np.ndarray, w: np.ndarray, x_zero: Any, w_zero: Any) -> np.ndarray:
+    def _sums(self, context: InferenceContext, x: np.ndarray, w: np.ndarray, x_zero: Any, w_zero: Any) -> np.ndarray:
         """The convolution in int32; padding counts as zeros."""
         shifted = _shifted(w, None if w_zero is None else _of_channels(w_zero, w.ndim))
-        return convolve(_shifted(x, x_zero), shifted, self._windows(x.shape, w.shape), self.group)
+        return convolve(_shifted(x, x_zero), shifted, self._windows(context, x.shape, w.shape), self.group)
 
     def _lower_sums(self, to: Lowering, x: Value, w: Value, x_zero: Value | None, w_zero: Value | None) -> Value:
         """As `_sums`, for a kernel of known size."""
         if w_zero is not None and len(w_zero.shape) == 1 and w_zero.shape[0] != 1:
             w_zero = to.reshape(w_zero, (w_zero.shape[0], *(1,) * (len(w.shape) - 1)))
-        windows = self._windows(x.shape, w.shape)
+        windows = self._windows(to.context, x.shape, w.shape)
         weights = _constant(w, w_zero)
         small = weights is not None and self.group == 1 and len(w.shape) in (3, 4) and _fits_kernel(weights, x_zero)
         if weights is not None and small:
@@ -322,13 +326,15 @@ class ConvInteger(_QuantisedConvolution):
     """The convolution of x - x_zero_point with w - w_zero_point in int32. w_zero_point is a scalar, or one for each
     output channel."""
 
-    def infer(self, x: Value, w: Value, x_zero: Value | None = None, w_zero: Value | None = None) -> TensorType:
-        return TensorType(DType.INT32, self._shape(x, w))
+    def infer(
+        self, context: InferenceContext, x: Value, w: Value, x_zero: Value | None = None, w_zero: Value | None = None
+    ) -> TensorType:
+        return TensorType(DType.INT32, self._shape(context, x, w))
 
     def evaluate(
         self, x: np.ndarray, w: np.ndarray, x_zero: np.ndarray | None = None, w_zero: np.ndarray | None = None
     ) -> np.ndarray:
-        return self._sums(x, w, x_zero, w_zero)
+        return self._sums(EXACT, x, w, x_zero, w_zero)
 
     def lower(self, to: Lowering, x: Value, w: Value, *zeros: Value | None) -> Any:
         if not known(w.shape[2:]):  # only a run tells how many taps there are
@@ -340,16 +346,18 @@ class QLinearConv(_QuantisedConvolution):
     """ConvInteger's sums plus B, times x_scale * w_scale / y_scale, rounded, plus y_zero_point, as y_zero_point's
     type. w_scale and w_zero_point: scalars, or one for each output channel."""
 
-    def infer(self, x: Value, x_scale: Value, x_zero: Value, w: Value, *others: Value | None) -> TensorType:
+    def infer(
+        self, context: InferenceContext, x: Value, x_scale: Value, x_zero: Value, w: Value, *others: Value | None
+    ) -> TensorType:
         y_zero = others[3]
         assert y_zero is not None
-        return TensorType(y_zero.dtype, self._shape(x, w))
+        return TensorType(y_zero.dtype, self._shape(context, x, w))
 
     def evaluate(
         self, x: np.ndarray, x_scale: np.ndarray, x_zero: np.ndarray, w: np.ndarray, *others: Any
     ) -> np.ndarray:
         w_scale, w_zero, y_scale, y_zero, bias = (*others, None)[:5]
-        sums = self._sums(x, w, x_zero, w_zero)
+        sums = self._sums(EXACT, x, w, x_zero, w_zero)
         if bias is not None:
             sums = sums + _of_channels(bias, x.ndim - 1)
         scale = x_scale * _of_channels(w_scale, x.ndim - 1) / y_scale
@@ -372,8 +380,8 @@ class QLinearConv(_QuantisedConvolution):
         return _requantise(to, sums, x_scale, w_scale, y_scale, y_zero)
 
 
-def _same_shape(a: Shape, b: Shape) -> bool:
-    return len(a) == len(b) and all(map(demand_equal, a, b))
+def _same_shape(context: InferenceContext, a: Shape, b: Shape) -> bool:
+    return len(a) == len(b) and all(map(context.demand_equal, a, b))
 
 
 # ---------------------------------------------------------------- parts on NumPy
@@ -430,13 +438,13 @@ def _shift(to: Lowering, x: Value, zero: Value | None, dtype: DType) -> Value:
     return to.map(number - e.cast(e.operand(1, zero.dtype), dtype), x, zero)
 
 
-def _product_shape(a: Value, b: Value) -> Shape:
+def _product_shape(context: InferenceContext, a: Value, b: Value) -> Shape:
     """The shape of MatMul's result. InferenceError if the factors do not fit."""
     if not a.shape or not b.shape:
         raise InferenceError("a scalar has no matrix product: rank 1 at least expected")
     depth = b.shape[-2] if len(b.shape) > 1 else b.shape[0]
-    batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    if batch is None or not demand_equal(a.shape[-1], depth):
+    batch = context.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    if batch is None or not context.demand_equal(a.shape[-1], depth):
         raise InferenceError(f"{a.type} and {b.type} have no matrix product")
     return (*batch, *a.shape[-2:-1], *(b.shape[-1:] if len(b.shape) > 1 else ()))
 
@@ -448,7 +456,7 @@ def _by_row(to: Lowering, values: Value, matrix: Value) -> Value:
 
 def _multiply(to: Lowering, a: Value, a_zero: Value | None, b: Value, b_zero: Value | None) -> Value:
     """(a - a_zero) times (b - b_zero), in int32."""
-    shape = _product_shape(a, b)
+    shape = _product_shape(to.context, a, b)
     weights = _constant(b, b_zero)
     if weights is None or not a.shape:
         left, right = _shift(to, a, a_zero, DType.INT32), _shift(to, b, b_zero, DType.INT32)

@@ -13,6 +13,7 @@ import numpy as np
 
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import BOOLS, FLOATS, NUMBERS, widen
@@ -109,7 +110,7 @@ class _OfShape(_Random):
     dtype: int = int(DType.FLOAT)
     shape: tuple[int, ...]
 
-    def infer(self) -> TensorType:
+    def infer(self, context: InferenceContext) -> TensorType:
         if any(size < 0 for size in self.shape):
             raise InferenceError(f"shape {list(self.shape)} has a negative size")
         return TensorType(_chosen(self.dtype, FLOATS), self.shape)
@@ -123,7 +124,7 @@ class _Like(_Random):
 
     dtype: int | None = None
 
-    def infer(self, like: Value) -> TensorType:
+    def infer(self, context: InferenceContext, like: Value) -> TensorType:
         return TensorType(_chosen(like.dtype if self.dtype is None else self.dtype, FLOATS), like.shape)
 
     def evaluate(self, like: np.ndarray) -> np.ndarray:
@@ -160,7 +161,7 @@ class Bernoulli(_Random):
 
     dtype: int | None = None
 
-    def infer(self, x: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
         return TensorType(_chosen(x.dtype if self.dtype is None else self.dtype, NUMBERS | BOOLS), x.shape)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
@@ -182,7 +183,7 @@ class Multinomial(_Random):
     dtype: int = int(DType.INT32)
     sample_size: int = 1
 
-    def infer(self, x: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
         if len(x.shape) != 2:
             raise InferenceError(f"{x.name!r} is {x.type}; a batch axis and one of classes are needed")
         if self.sample_size < 1:

@@ -17,10 +17,10 @@ import numpy as np
 from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType, contents_array
@@ -136,7 +136,9 @@ class _Recurrent(Operator):
 
     # ------------------------------------------------------------ types
 
-    def infer(self, x: Value, w: Value, r: Value, *others: Value | None) -> tuple[TensorType, ...]:
+    def infer(
+        self, context: InferenceContext, x: Value, w: Value, r: Value, *others: Value | None
+    ) -> tuple[TensorType, ...]:
         if len(x.shape) != 3 or len(w.shape) != 3 or len(r.shape) != 3:
             raise InferenceError(f"X, W and R need three axes each: {x.type}, {w.type}, {r.type} given")
         if self.layout not in (0, 1):
@@ -158,7 +160,7 @@ class _Recurrent(Operator):
             if value is not None:
                 expected[name] = (value, shape)
         for name, (value, shape) in expected.items():
-            if len(value.shape) != len(shape) or not all(map(demand_equal, value.shape, shape)):
+            if len(value.shape) != len(shape) or not all(map(context.demand_equal, value.shape, shape)):
                 raise InferenceError(f"{name} has the type {value.type}, expected the shape {list(map(str, shape))}")
         return self.results(x, hidden)
 

@@ -11,10 +11,10 @@ import numpy as np
 from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import demand_some
 from jitonnx.ir.dims import maximum, product
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType, contents_array
@@ -58,7 +58,7 @@ class _Reduce(Operator):
     def _axes_of(self, data: Value, axes: Value | None) -> tuple[int, ...]:
         return self._axes(len(data.shape), None if axes is None else integers_of(axes, "axes"))
 
-    def infer(self, data: Value, axes: Value | None = None) -> TensorType:
+    def infer(self, context: InferenceContext, data: Value, axes: Value | None = None) -> TensorType:
         gone = self._axes_of(data, axes)
         sizes = (
             (1 if axis in gone else size) for axis, size in enumerate(data.shape) if self.keepdims or axis not in gone
@@ -258,9 +258,9 @@ class _ArgReduce(Operator):
     keepdims: int = 1
     select_last_index: int = 0
 
-    def infer(self, data: Value) -> TensorType:
+    def infer(self, context: InferenceContext, data: Value) -> TensorType:
         axis = normalize_axis(self.axis, len(data.shape))
-        if data.shape and not demand_some(data.shape[axis]):
+        if data.shape and not context.demand_some(data.shape[axis]):
             raise InferenceError(f"axis {axis} of {data.type} has no elements")
         kept = (1,) if self.keepdims else ()
         return TensorType(DType.INT64, (*data.shape[:axis], *kept, *data.shape[axis + 1 :]))

@@ -8,9 +8,9 @@ import numpy as np
 
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType
@@ -49,16 +49,16 @@ class RoiAlign(Operator):
         if node.version < 16:
             node.attributes["coordinate_transformation_mode"] = "output_half_pixel"
 
-    def infer(self, x: Value, rois: Value, batch_indices: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value, rois: Value, batch_indices: Value) -> TensorType:
         for name, value, allowed in (
             ("mode", self.mode, _MODES),
             ("coordinate_transformation_mode", self.coordinate_transformation_mode, _COORDINATES),
         ):
             if value.lower() not in allowed:
                 raise InferenceError(f"{name} is {value!r}; one of {', '.join(allowed)} expected")
-        if len(x.shape) != 4 or len(rois.shape) != 2 or not demand_equal(rois.shape[1], 4):
+        if len(x.shape) != 4 or len(rois.shape) != 2 or not context.demand_equal(rois.shape[1], 4):
             raise InferenceError(f"X {x.type} and rois {rois.type}: [N, C, H, W] and [R, 4] expected")
-        if len(batch_indices.shape) != 1 or not demand_equal(batch_indices.shape[0], rois.shape[0]):
+        if len(batch_indices.shape) != 1 or not context.demand_equal(batch_indices.shape[0], rois.shape[0]):
             raise InferenceError(f"batch_indices {batch_indices.type} should have the shape {[rois.shape[0]]}")
         if self.output_height < 1 or self.output_width < 1 or self.sampling_ratio < 0:
             sizes = f"{self.output_height} x {self.output_width}, sampling_ratio {self.sampling_ratio}"
@@ -136,10 +136,10 @@ class MaxRoiPool(Operator):
     pooled_shape: tuple[int, ...]
     spatial_scale: float = 1.0
 
-    def infer(self, x: Value, rois: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value, rois: Value) -> TensorType:
         if len(self.pooled_shape) != 2 or min(self.pooled_shape) < 1:
             raise InferenceError(f"pooled_shape is {list(self.pooled_shape)}; two sizes above 0 are needed")
-        if len(x.shape) != 4 or len(rois.shape) != 2 or not demand_equal(rois.shape[1], 5):
+        if len(x.shape) != 4 or len(rois.shape) != 2 or not context.demand_equal(rois.shape[1], 5):
             raise InferenceError(f"X {x.type} and rois {rois.type}: [N, C, H, W] and [R, 5] expected")
         return TensorType(x.dtype, (rois.shape[0], x.shape[1], *self.pooled_shape))
 

@@ -12,14 +12,14 @@ from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
 from jitonnx.computation.resampling import COORDINATES, NEAREST, axis_table, resample, scaled
-from jitonnx.ir.assumptions import demand_some
 from jitonnx.ir.dims import DimLike, floor_divide, known, maximum, minimum
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import EXACT, InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator, as_tuple, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Shape, TensorType
-from jitonnx.ops.base import constant_of, lower_floating, normalize_axis, open_like, widen
+from jitonnx.ops.base import lower_floating, normalize_axis, open_like, widen
 
 _SMALL = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16})
 _POLICIES = ("stretch", "not_larger", "not_smaller")
@@ -57,11 +57,16 @@ class Resize(Operator):
             node.attributes.update(coordinate_transformation_mode="asymmetric", nearest_by_scale=1)
 
     def infer(
-        self, x: Value, roi: Value | None = None, scales: Value | None = None, sizes: Value | None = None
+        self,
+        context: InferenceContext,
+        x: Value,
+        roi: Value | None = None,
+        scales: Value | None = None,
+        sizes: Value | None = None,
     ) -> TensorType:
-        resolved = self._resolve_values(x, roi, scales, sizes)
+        resolved = self._resolve_values(context, x, roi, scales, sizes)
         for length, out in zip(x.shape, resolved.output, strict=True):
-            if isinstance(out, int) and out > 0 and not demand_some(length):
+            if isinstance(out, int) and out > 0 and not context.demand_some(length):
                 raise InferenceError(f"an axis of 0 elements cannot be resized to {out}")
         return TensorType(x.dtype, resolved.output)
 
@@ -70,18 +75,20 @@ class Resize(Operator):
     ) -> TensorType:
         return open_like(x, self.axes)
 
-    def _resolve_values(self, x: Value, *values: Value | None) -> _Resolved:
+    def _resolve_values(self, context: InferenceContext, x: Value, *values: Value | None) -> _Resolved:
         names = ("roi", "scales", "sizes")
         needed = (self.coordinate_transformation_mode == "tf_crop_and_resize", True, True)
         # Scales that a run computes in float32 are no expressions over sizes: floor(length * scale) follows from how
         # they are rounded, so such a Resize is evaluated when they are known. Computed `sizes` are integers, and fine.
         lists = [
-            constant_of(value, name) if value is not None and value.shape != (0,) and wanted else None
+            context.constant_of(value, name) if value is not None and value.shape != (0,) and wanted else None
             for value, name, wanted in zip(values, names, needed, strict=True)
         ]
-        return self._resolve(x.shape, *lists)
+        return self._resolve(context, x.shape, *lists)
 
-    def _resolve(self, shape: Shape, roi: list | None, scales: list | None, sizes: list | None) -> _Resolved:
+    def _resolve(
+        self, context: InferenceContext, shape: Shape, roi: list | None, scales: list | None, sizes: list | None
+    ) -> _Resolved:
         """The operator's inputs, checked and spread over all axes."""
         self._check(scales, sizes)
         rank = len(shape)
@@ -102,7 +109,7 @@ class Resize(Operator):
             raise InferenceError(f"sizes has a negative element: {sizes}")
         if self.keep_aspect_ratio_policy == "stretch":
             return _Resolved(_spread(sizes, axes, shape), (None,) * rank, areas)
-        return self._keep_aspect(shape, axes, sizes, areas)
+        return self._keep_aspect(context, shape, axes, sizes, areas)
 
     def _check(self, scales: list | None, sizes: list | None) -> None:
         choices = (
@@ -119,9 +126,11 @@ class Resize(Operator):
         if self.antialias and self.mode == "nearest":
             raise InferenceError("antialias is for the modes linear and cubic")
 
-    def _keep_aspect(self, shape: Shape, axes: Sequence[int], sizes: list, areas: Any) -> _Resolved:
+    def _keep_aspect(
+        self, context: InferenceContext, shape: Shape, axes: Sequence[int], sizes: list, areas: Any
+    ) -> _Resolved:
         """One scale for all axes, the smallest or largest quotient; round_half_up(scale * length) for each size."""
-        if not all(demand_some(shape[axis]) for axis in axes):
+        if not all(context.demand_some(shape[axis]) for axis in axes):
             raise InferenceError(f"an axis of {list(shape)} has no elements, and so no aspect to keep")
         choose = minimum if self.keep_aspect_ratio_policy == "not_larger" else maximum
         output = list(shape)
@@ -150,7 +159,7 @@ class Resize(Operator):
         sizes: np.ndarray | None = None,
     ) -> np.ndarray:
         lists = [array.tolist() if array is not None and array.size else None for array in (roi, scales, sizes)]
-        resolved = self._resolve(x.shape, *lists)
+        resolved = self._resolve(EXACT, x.shape, *lists)
         if 0 in resolved.output:
             return np.empty(resolved.output, x.dtype)
         inexact = self.mode != "nearest"
@@ -225,7 +234,7 @@ class Resize(Operator):
         scales: Value | None = None,
         sizes: Value | None = None,
     ) -> Value | tuple[Value, ...]:
-        resolved = self._resolve_values(x, roi, scales, sizes)
+        resolved = self._resolve_values(to.context, x, roi, scales, sizes)
         if not self.nearest_by_scale:
             return self._emit(to, x, resolved, self.nearest_mode)
         for nearest in ("ceil", "floor"):  # the axes that shrink, then those that grow; versions of old have scales
@@ -279,8 +288,8 @@ class Upsample(Operator):
     def _resize(self) -> Resize:
         return Resize(mode=self.mode, coordinate_transformation_mode="asymmetric", nearest_by_scale=True)
 
-    def infer(self, x: Value, scales: Value) -> TensorType:
-        return self._resize.infer(x, None, scales)
+    def infer(self, context: InferenceContext, x: Value, scales: Value) -> TensorType:
+        return self._resize.infer(context, x, None, scales)
 
     def infer_open(self, x: Value, scales: Value) -> TensorType:
         return open_like(x)

@@ -6,8 +6,8 @@ import numpy as np
 
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
 
@@ -18,10 +18,10 @@ class ReverseSequence(Operator):
     batch_axis: int = 1
     time_axis: int = 0
 
-    def infer(self, x: Value, lengths: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value, lengths: Value) -> TensorType:
         if {self.batch_axis, self.time_axis} != {0, 1} or len(x.shape) < 2:
             raise InferenceError(f"batch_axis {self.batch_axis} and time_axis {self.time_axis} have to be 0 and 1")
-        if not (len(lengths.shape) == 1 and demand_equal(lengths.shape[0], x.shape[self.batch_axis])):
+        if not (len(lengths.shape) == 1 and context.demand_equal(lengths.shape[0], x.shape[self.batch_axis])):
             raise InferenceError(f"sequence_lens {lengths.type} does not give a length for each sequence of {x.type}")
         return x.type
 

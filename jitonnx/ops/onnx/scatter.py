@@ -10,10 +10,10 @@ import numpy as np
 from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dims import DimLike, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
 from jitonnx.ir.types import TensorType, contents_array
 from jitonnx.ops.base import is_narrow, lower_halves, normalize_axis
@@ -67,12 +67,12 @@ class ScatterElements(_Scatter):
 
     axis: int = 0
 
-    def infer(self, data: Value, indices: Value, updates: Value) -> TensorType:
+    def infer(self, context: InferenceContext, data: Value, indices: Value, updates: Value) -> TensorType:
         axis = normalize_axis(self.axis, len(data.shape))
         ranks = {len(value.shape) for value in (data, indices, updates)}
-        if len(ranks) > 1 or not all(map(demand_equal, indices.shape, updates.shape)):
+        if len(ranks) > 1 or not all(map(context.demand_equal, indices.shape, updates.shape)):
             raise InferenceError(f"indices {indices.type} and updates {updates.type} do not fit data {data.type}")
-        check_within(indices, data, axis)
+        check_within(context, indices, data, axis)
         return self._check(data, indices, updates)
 
     def evaluate(self, data: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
@@ -90,8 +90,8 @@ class Scatter(Operator):
 
     axis: int = 0
 
-    def infer(self, data: Value, indices: Value, updates: Value) -> TensorType:
-        return ScatterElements(axis=self.axis).infer(data, indices, updates)
+    def infer(self, context: InferenceContext, data: Value, indices: Value, updates: Value) -> TensorType:
+        return ScatterElements(axis=self.axis).infer(context, data, indices, updates)
 
     def evaluate(self, data: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
         return ScatterElements(axis=self.axis).evaluate(data, indices, updates)
@@ -103,14 +103,14 @@ class Scatter(Operator):
 class ScatterND(_Scatter):
     """output[indices[i, ...]] = updates[i, ...]: the last axis of indices addresses elements or slices of data."""
 
-    def infer(self, data: Value, indices: Value, updates: Value) -> TensorType:
+    def infer(self, context: InferenceContext, data: Value, indices: Value, updates: Value) -> TensorType:
         depth = indices.shape[-1] if indices.shape else 0
         if not isinstance(depth, int):
             raise DataDependentError(f"what is written depends on the last size of {indices.name!r}")
         if not 1 <= depth <= len(data.shape):
             raise InferenceError(f"indices {indices.type} do not address data {data.type}")
         expected: tuple[DimLike, ...] = (*indices.shape[:-1], *data.shape[depth:])
-        if len(expected) != len(updates.shape) or not all(map(demand_equal, expected, updates.shape)):
+        if len(expected) != len(updates.shape) or not all(map(context.demand_equal, expected, updates.shape)):
             raise InferenceError(f"updates {updates.type} should have the shape {list(expected)}")
         return self._check(data, indices, updates)
 
@@ -127,14 +127,14 @@ class TensorScatter(Operator):
     mode: str = "linear"
     axis: int = -2
 
-    def infer(self, cache: Value, update: Value, start: Value | None = None) -> TensorType:
+    def infer(self, context: InferenceContext, cache: Value, update: Value, start: Value | None = None) -> TensorType:
         axis = normalize_axis(self.axis, len(cache.shape))
         if self.mode not in ("linear", "circular"):
             raise InferenceError(f"mode is {self.mode!r}; linear and circular are known")
         if axis == 0:
             raise InferenceError("axis is 0, which is the batch")
         pairs = zip(cache.shape, update.shape, strict=True) if len(cache.shape) == len(update.shape) else [(0, 1)]
-        if not all(demand_equal(a, b) for position, (a, b) in enumerate(pairs) if position != axis):
+        if not all(context.demand_equal(a, b) for position, (a, b) in enumerate(pairs) if position != axis):
             raise InferenceError(f"update {update.type} does not fit cache {cache.type}")
         return cache.type
 

@@ -12,14 +12,14 @@ import numpy as np
 
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.dims import minimum, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import DataDependentError, InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import constant_of, is_narrow, lower_halves, normalize_axis, open_like
+from jitonnx.ops.base import is_narrow, lower_halves, normalize_axis, open_like
 
 
 class TopK(Operator):
@@ -38,11 +38,11 @@ class TopK(Operator):
             node.attributes["k"] = (node.attributes["k"],)
             node.attribute_to_input("k", 1)
 
-    def infer(self, x: Value, k: Value) -> tuple[TensorType, TensorType]:
+    def infer(self, context: InferenceContext, x: Value, k: Value) -> tuple[TensorType, TensorType]:
         axis = normalize_axis(self.axis, len(x.shape))
-        (count,) = constant_of(k, "K")
+        (count,) = context.constant_of(k, "K")
         size = x.shape[axis]
-        if (isinstance(count, int) and count < 0) or not demand_equal(minimum(count, size), count):
+        if (isinstance(count, int) and count < 0) or not context.demand_equal(minimum(count, size), count):
             raise InferenceError(f"K is {count}, but axis {axis} of {x.type} has {size} elements")
         shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
         return TensorType(x.dtype, shape), TensorType(DType.INT64, shape)
@@ -79,7 +79,7 @@ class Unique(Operator):
     axis: int | None = None
     sorted: int = 1
 
-    def infer(self, x: Value) -> tuple[TensorType, ...]:
+    def infer(self, context: InferenceContext, x: Value) -> tuple[TensorType, ...]:
         count = TensorType(DType.INT64, (None,))  # type: ignore[arg-type]
         if self.axis is None:
             return TensorType(x.dtype, (None,)), count, TensorType(DType.INT64, (product(x.shape),)), count  # type: ignore[arg-type]
@@ -113,7 +113,7 @@ class NonZero(Operator):
 
     counted = True
 
-    def infer(self, x: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
         return TensorType(DType.INT64, (len(x.shape), None))  # type: ignore[arg-type]
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
@@ -142,7 +142,7 @@ class Compress(Operator):
 
     axis: int | None = None
 
-    def infer(self, x: Value, condition: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value, condition: Value) -> TensorType:
         if condition.constant is None:
             raise DataDependentError("how many elements are chosen depends on the condition")
         count = int(np.count_nonzero(condition.constant))

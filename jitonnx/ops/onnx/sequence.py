@@ -10,6 +10,7 @@ import numpy as np
 from jitonnx.ir.bodies import Bodies, merged
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import SequenceType, TensorType, Type
 from jitonnx.ops.base import integers_of, normalize_axis
@@ -42,7 +43,7 @@ def _position(position: np.ndarray, length: int, limit: int) -> int:
 class SequenceConstruct(Operator):
     """A sequence of the inputs."""
 
-    def infer(self, *inputs: Value) -> SequenceType:
+    def infer(self, context: InferenceContext, *inputs: Value) -> SequenceType:
         if not inputs:
             raise InferenceError("at least one input is needed")
         element: Type = inputs[0].type
@@ -59,7 +60,7 @@ class SequenceEmpty(Operator):
 
     dtype: int = int(DType.FLOAT)
 
-    def infer(self) -> SequenceType:
+    def infer(self, context: InferenceContext) -> SequenceType:
         return SequenceType(TensorType(DType(self.dtype), None), empty=True)
 
     def evaluate(self) -> tuple[list[Any]]:
@@ -69,7 +70,7 @@ class SequenceEmpty(Operator):
 class SequenceAt(Operator):
     """The element at a position, counted from the end if negative."""
 
-    def infer(self, sequence: Value, position: Value) -> Type:
+    def infer(self, context: InferenceContext, sequence: Value, position: Value) -> Type:
         return _element(sequence)
 
     def evaluate(self, sequence: list[Any], position: np.ndarray) -> tuple[Any]:
@@ -79,7 +80,9 @@ class SequenceAt(Operator):
 class SequenceInsert(Operator):
     """The sequence with one more element, before a position; without one, at the end."""
 
-    def infer(self, sequence: Value, tensor: Value, position: Value | None = None) -> SequenceType:
+    def infer(
+        self, context: InferenceContext, sequence: Value, tensor: Value, position: Value | None = None
+    ) -> SequenceType:
         element = _element(sequence)
         if isinstance(sequence.type, SequenceType) and sequence.type.empty:
             if element.dtype is not tensor.dtype:
@@ -95,7 +98,7 @@ class SequenceInsert(Operator):
 class SequenceErase(Operator):
     """The sequence without the element at a position; without one, without the last."""
 
-    def infer(self, sequence: Value, position: Value | None = None) -> Type:
+    def infer(self, context: InferenceContext, sequence: Value, position: Value | None = None) -> Type:
         _element(sequence)
         return sequence.type
 
@@ -109,7 +112,7 @@ class SequenceErase(Operator):
 class SequenceLength(Operator):
     """How many elements a sequence has."""
 
-    def infer(self, sequence: Value) -> TensorType:
+    def infer(self, context: InferenceContext, sequence: Value) -> TensorType:
         _element(sequence)
         return TensorType(DType.INT64, ())
 
@@ -126,7 +129,7 @@ class SplitToSequence(Operator):
     axis: int = 0
     keepdims: int = 1
 
-    def infer(self, x: Value, split: Value | None = None) -> SequenceType:
+    def infer(self, context: InferenceContext, x: Value, split: Value | None = None) -> SequenceType:
         axis = normalize_axis(self.axis, len(x.shape))
         rest = (*x.shape[:axis],), (*x.shape[axis + 1 :],)
         if split is None:
@@ -162,7 +165,7 @@ class ConcatFromSequence(Operator):
     axis: int
     new_axis: int = 0
 
-    def infer(self, sequence: Value) -> TensorType:
+    def infer(self, context: InferenceContext, sequence: Value) -> TensorType:
         element = _tensor(sequence)
         if element.shape is None:
             return element
@@ -181,11 +184,11 @@ class SequenceMap(Operator):
 
     bodies = ("body",)
 
-    def body_inputs(self, index: int, sequence: Value, *others: Value) -> list[Type]:
+    def body_inputs(self, context: InferenceContext, index: int, sequence: Value, *others: Value) -> list[Type]:
         return [_element(sequence), *(_element(x) if isinstance(x.type, SequenceType) else x.type for x in others)]
 
     def infer_bodies(self, bodies: Bodies, sequence: Value, *others: Value) -> list[Type]:
-        types = bodies.infer(0, bodies.opened(0, self.body_inputs(0, sequence, *others)))
+        types = bodies.infer(0, bodies.opened(0, self.body_inputs(bodies.context, 0, sequence, *others)))
         return [SequenceType(bodies.hidden(type)) for type in types]
 
     def evaluate(self, sequence: list[Any], *others: Any, bodies: Sequence[Body]) -> tuple[list[Any], ...]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import assume_equal, demand_equal, is_one, shown_equal
 from jitonnx.ir.dims import Dim, DimLike, floor_divide, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import EXACT, InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Shape as Dims
-from jitonnx.ir.types import TensorType, broadcast_shapes, contents_array
-from jitonnx.ops.base import constant_of, count_of, integers, integers_of, normalize_axis, open_rank
+from jitonnx.ir.types import TensorType, contents_array
+from jitonnx.ops.base import count_of, integers, integers_of, normalize_axis, open_rank
 
 
 class Shape(Operator):
@@ -25,7 +25,7 @@ class Shape(Operator):
     def _part(self, shape: Dims) -> Dims:
         return tuple(shape)[slice(self.start, self.end)]
 
-    def infer(self, data: Value) -> TensorType:
+    def infer(self, context: InferenceContext, data: Value) -> TensorType:
         return TensorType(DType.INT64, (len(self._part(data.shape)),))
 
     def contents(self, data: Value) -> np.ndarray:
@@ -42,7 +42,7 @@ class Shape(Operator):
 class Size(Operator):
     """How many elements the input has."""
 
-    def infer(self, data: Value) -> TensorType:
+    def infer(self, context: InferenceContext, data: Value) -> TensorType:
         return TensorType(DType.INT64, ())
 
     def contents(self, data: Value) -> np.ndarray:
@@ -68,12 +68,12 @@ class Reshape(Operator):
         if node.version < 5:
             node.attribute_to_input("shape", 1, default=())
 
-    def _shape(self, given: Dims, wanted: list[DimLike]) -> Dims:
+    def _shape(self, context: InferenceContext, given: Dims, wanted: list[DimLike]) -> Dims:
         if wanted.count(-1) > 1:
             raise InferenceError(f"shape {wanted} has more than one -1")
         if any(isinstance(size, int) and size < -1 for size in wanted):
             raise InferenceError(f"shape {wanted} has a size below -1")
-        sizes = [self._copied(given, axis) if self._copies(size) else size for axis, size in enumerate(wanted)]
+        sizes = [self._copied(given, axis) if self._copies(context, size) else size for axis, size in enumerate(wanted)]
         if -1 not in wanted:
             return tuple(sizes)
         rest = product(size for size in sizes if size != -1)
@@ -81,8 +81,8 @@ class Reshape(Operator):
             raise InferenceError(f"shape {wanted} leaves the size -1 undetermined beside a size of 0")
         return tuple(floor_divide(product(given), rest) if size == -1 else size for size in sizes)
 
-    def _copies(self, size: DimLike) -> bool:
-        return not self.allowzero and (size == 0 or (isinstance(size, Dim) and shown_equal(size, 0)))
+    def _copies(self, context: InferenceContext, size: DimLike) -> bool:
+        return not self.allowzero and (size == 0 or (isinstance(size, Dim) and context.shown_equal(size, 0)))
 
     def _copied(self, given: Dims, axis: int) -> DimLike:
         if axis >= len(given):
@@ -91,11 +91,11 @@ class Reshape(Operator):
             )
         return given[axis]
 
-    def infer(self, data: Value, shape: Value) -> TensorType:
-        sizes = constant_of(shape, "shape", signed=True)
-        wanted = self._shape(data.shape, sizes)
+    def infer(self, context: InferenceContext, data: Value, shape: Value) -> TensorType:
+        sizes = context.constant_of(shape, "shape", signed=True)
+        wanted = self._shape(context, data.shape, sizes)
         may_copy = not self.allowzero and any(isinstance(size, Dim) for size in sizes)  # where the size is 0
-        if not (assume_equal if may_copy else demand_equal)(product(data.shape), product(wanted)):
+        if not (context.assume_equal if may_copy else context.demand_equal)(product(data.shape), product(wanted)):
             raise InferenceError(
                 f"{data.type} has {product(data.shape)} elements and cannot take the shape {list(wanted)}"
             )
@@ -105,10 +105,10 @@ class Reshape(Operator):
         return open_rank(data.dtype, shape)
 
     def evaluate(self, data: np.ndarray, shape: np.ndarray) -> np.ndarray:
-        return data.reshape(self._shape(data.shape, integers(shape, "shape").tolist()))  # type: ignore[arg-type]
+        return data.reshape(self._shape(EXACT, data.shape, integers(shape, "shape").tolist()))  # type: ignore[arg-type]
 
     def lower(self, to: Lowering, data: Value, shape: Value) -> Value:
-        return to.reshape(data, self._shape(data.shape, constant_of(shape, "shape")))
+        return to.reshape(data, self._shape(to.context, data.shape, to.context.constant_of(shape, "shape")))
 
 
 class Flatten(Operator):
@@ -123,7 +123,7 @@ class Flatten(Operator):
         axis = self.axis if self.axis >= 0 else self.axis + rank
         return product(shape[:axis]), product(shape[axis:])
 
-    def infer(self, data: Value) -> TensorType:
+    def infer(self, context: InferenceContext, data: Value) -> TensorType:
         return TensorType(data.dtype, self._shape(data.shape))
 
     def evaluate(self, data: np.ndarray) -> np.ndarray:
@@ -143,27 +143,29 @@ class Squeeze(Operator):
         if node.version < 13:
             node.attribute_to_input("axes", 1)
 
-    def _shape(self, shape: Dims, axes: list[int] | None) -> Dims:
+    def _shape(self, context: InferenceContext, shape: Dims, axes: list[int] | None) -> Dims:
         if axes is None:
-            return tuple(size for size in shape if not is_one(size))
+            return tuple(size for size in shape if not context.is_one(size))
         gone = {normalize_axis(axis, len(shape), "axes") for axis in axes}
         for axis in gone:
-            if not demand_equal(shape[axis], 1):
+            if not context.demand_equal(shape[axis], 1):
                 raise InferenceError(f"axis {axis} of shape {list(shape)} has size {shape[axis]}, not 1")
         return tuple(size for axis, size in enumerate(shape) if axis not in gone)
 
-    def infer(self, data: Value, axes: Value | None = None) -> TensorType:
+    def infer(self, context: InferenceContext, data: Value, axes: Value | None = None) -> TensorType:
         chosen = None if axes is None else integers_of(axes, "axes")
-        return TensorType(data.dtype, self._shape(data.shape, chosen))
+        return TensorType(data.dtype, self._shape(context, data.shape, chosen))
 
     def infer_open(self, data: Value, axes: Value | None = None) -> TensorType:
         return TensorType(data.dtype, (None,) * (len(data.shape) - count_of(axes)))  # type: ignore[arg-type]
 
     def evaluate(self, data: np.ndarray, axes: np.ndarray | None = None) -> np.ndarray:
-        return data.reshape(self._shape(data.shape, None if axes is None else axes.ravel().tolist()))  # type: ignore[arg-type]
+        return data.reshape(self._shape(EXACT, data.shape, None if axes is None else axes.ravel().tolist()))  # type: ignore[arg-type]
 
     def lower(self, to: Lowering, data: Value, axes: Value | None = None) -> Value:
-        return to.reshape(data, self._shape(data.shape, None if axes is None else integers_of(axes, "axes")))
+        return to.reshape(
+            data, self._shape(to.context, data.shape, None if axes is None else integers_of(axes, "axes"))
+        )
 
 
 class Unsqueeze(Operator):
@@ -184,7 +186,7 @@ class Unsqueeze(Operator):
         old = iter(shape)
         return tuple(1 if axis in new else next(old) for axis in range(rank))
 
-    def infer(self, data: Value, axes: Value) -> TensorType:
+    def infer(self, context: InferenceContext, data: Value, axes: Value) -> TensorType:
         return TensorType(data.dtype, self._shape(data.shape, integers_of(axes, "axes")))
 
     def infer_open(self, data: Value, axes: Value) -> TensorType:
@@ -212,7 +214,7 @@ class Transpose(Operator):
             raise InferenceError(f"perm {list(self.perm)} is no permutation of the axes of a tensor of rank {rank}")
         return self.perm
 
-    def infer(self, data: Value) -> TensorType:
+    def infer(self, context: InferenceContext, data: Value) -> TensorType:
         return TensorType(data.dtype, tuple(data.shape[axis] for axis in self.permutation(len(data.shape))))
 
     def evaluate(self, data: np.ndarray) -> np.ndarray:
@@ -227,14 +229,14 @@ class Expand(Operator):
 
     symbolic = True
 
-    def _shape(self, shape: Dims, wanted: list[DimLike]) -> Dims:
-        result = broadcast_shapes(shape, wanted)
+    def _shape(self, context: InferenceContext, shape: Dims, wanted: list[DimLike]) -> Dims:
+        result = context.broadcast_shapes(shape, wanted)
         if result is None:
             raise InferenceError(f"shape {list(shape)} does not broadcast with {wanted}")
         return result
 
-    def infer(self, data: Value, shape: Value) -> TensorType:
-        return TensorType(data.dtype, self._shape(data.shape, constant_of(shape, "shape")))
+    def infer(self, context: InferenceContext, data: Value, shape: Value) -> TensorType:
+        return TensorType(data.dtype, self._shape(context, data.shape, context.constant_of(shape, "shape")))
 
     def infer_open(self, data: Value, shape: Value) -> TensorType:
         length = len(open_rank(data.dtype, shape).shape or ())
@@ -244,7 +246,7 @@ class Expand(Operator):
         return np.broadcast_to(data, np.broadcast_shapes(data.shape, tuple(integers(shape, "shape").tolist())))
 
     def lower(self, to: Lowering, data: Value, shape: Value) -> Value:
-        return to.broadcast(data, self._shape(data.shape, constant_of(shape, "shape")))
+        return to.broadcast(data, self._shape(to.context, data.shape, to.context.constant_of(shape, "shape")))
 
 
 OPERATORS = (Expand, Flatten, Reshape, Shape, Size, Squeeze, Transpose, Unsqueeze)

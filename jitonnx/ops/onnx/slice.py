@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import assume_equal
 from jitonnx.ir.dims import DimLike, ceil_divide, maximum, minimum, not_negative
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import EXACT, InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Shape as Dims
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import constant_of, count_of, integers, integers_of, non_negative, normalize_axis, open_like
+from jitonnx.ops.base import count_of, integers, integers_of, non_negative, normalize_axis, open_like
 
 
 class Slice(Operator):
@@ -28,7 +28,9 @@ class Slice(Operator):
             for position, name in enumerate(("starts", "ends", "axes"), 1):
                 node.attribute_to_input(name, position)
 
-    def _extents(self, shape: Dims, *bounds: list[Any] | None) -> tuple[list[DimLike], list[int], list[DimLike]]:
+    def _extents(
+        self, context: InferenceContext, shape: Dims, *bounds: list[Any] | None
+    ) -> tuple[list[DimLike], list[int], list[DimLike]]:
         """First position, step and size of the result on every axis."""
         starts, ends, axes, steps = bounds
         assert starts is not None and ends is not None
@@ -44,13 +46,19 @@ class Slice(Operator):
             if not isinstance(stride, int) or stride == 0:
                 raise InferenceError(f"step {stride} on axis {axis}")
             step[axis] = stride
-            first[axis], sizes[axis] = _extent(start, end, stride, shape[axis])
+            first[axis], sizes[axis] = _extent(context, start, end, stride, shape[axis])
         return first, step, sizes
 
     def infer(
-        self, data: Value, starts: Value, ends: Value, axes: Value | None = None, steps: Value | None = None
+        self,
+        context: InferenceContext,
+        data: Value,
+        starts: Value,
+        ends: Value,
+        axes: Value | None = None,
+        steps: Value | None = None,
     ) -> TensorType:
-        _, _, sizes = self._extents(data.shape, *_bounds(starts, ends, axes, steps))
+        _, _, sizes = self._extents(context, data.shape, *_bounds(context, starts, ends, axes, steps))
         return TensorType(data.dtype, tuple(sizes))
 
     def infer_open(
@@ -69,7 +77,7 @@ class Slice(Operator):
         steps: np.ndarray | None = None,
     ) -> np.ndarray:
         bounds = (None if x is None else integers(x, "bounds").ravel().tolist() for x in (starts, ends, axes, steps))
-        first, step, sizes = self._extents(data.shape, *bounds)
+        first, step, sizes = self._extents(EXACT, data.shape, *bounds)
         parts = []
         for start, stride, size in zip(first, step, sizes, strict=True):
             assert isinstance(start, int) and isinstance(size, int)
@@ -86,54 +94,68 @@ class Slice(Operator):
         axes: Value | None = None,
         steps: Value | None = None,
     ) -> Value:
-        first, step, sizes = self._extents(data.shape, *_bounds(starts, ends, axes, steps))
+        first, step, sizes = self._extents(to.context, data.shape, *_bounds(to.context, starts, ends, axes, steps))
         return to.slice(data, first, step, sizes)
 
 
-def _bounds(starts: Value, ends: Value, axes: Value | None, steps: Value | None) -> list[list[Any] | None]:
+def _bounds(
+    context: InferenceContext, starts: Value, ends: Value, axes: Value | None, steps: Value | None
+) -> list[list[Any] | None]:
     named = (("axes", axes), ("steps", steps))
     return [
-        constant_of(starts, "starts", signed=True),
-        constant_of(ends, "ends", signed=True),
+        context.constant_of(starts, "starts", signed=True),
+        context.constant_of(ends, "ends", signed=True),
         *(None if value is None else integers_of(value, name) for name, value in named),
     ]
 
 
-def _extent(start: DimLike, end: DimLike, step: int, size: DimLike) -> tuple[DimLike, DimLike]:
+def _extent(
+    context: InferenceContext, start: DimLike, end: DimLike, step: int, size: DimLike
+) -> tuple[DimLike, DimLike]:
     """First position, and number of elements, of start:end:step on an axis of `size`.
 
     Where there are no elements the first position may lie outside.
     """
     if step > 0:
-        first, last = _at_least(_from_front(start, size), 0), _at_most(_from_front(end, size), size)
+        first, last = (
+            _at_least(context, _from_front(context, start, size), 0),
+            _at_most(context, _from_front(context, end, size), size),
+        )
         return first, non_negative(ceil_divide(last - first, step))
-    first, last = _at_most(_from_front(start, size), size - 1), _at_least(_from_front(end, size), -1)
+    first, last = (
+        _at_most(context, _from_front(context, start, size), size - 1),
+        _at_least(context, _from_front(context, end, size), -1),
+    )
     return first, non_negative(ceil_divide(first - last, -step))
 
 
-def _from_front(position: DimLike, size: DimLike) -> DimLike:
+def _from_front(context: InferenceContext, position: DimLike, size: DimLike) -> DimLike:
     """A position that may count from the end. One of an uncertain sign, computed from sizes, is assumed not to."""
     if isinstance(position, int):
         return position if position >= 0 else size + position
-    if any(coefficient < 0 for _, coefficient in position.terms) and not assume_equal(maximum(position, 0), position):
-        assume_equal(maximum(position + 1, 0), 0)
+    if any(coefficient < 0 for _, coefficient in position.terms) and not context.assume_equal(
+        maximum(position, 0), position
+    ):
+        context.assume_equal(maximum(position + 1, 0), 0)
         return size + position
     return position
 
 
-def _at_least(position: DimLike, lowest: int) -> DimLike:
+def _at_least(context: InferenceContext, position: DimLike, lowest: int) -> DimLike:
     """max(position, lowest). Exporters' "from the very start" is known to be below; other unknown ones are assumed not
     to be, as max would stay in every shape that follows."""
     if isinstance(position, int):
         return max(position, lowest)
     if any(not monomial and coefficient < -(2**30) for monomial, coefficient in position.terms):
         return lowest
-    if not assume_equal(maximum(position, lowest), position) and assume_equal(maximum(position, lowest), lowest):
+    if not context.assume_equal(maximum(position, lowest), position) and context.assume_equal(
+        maximum(position, lowest), lowest
+    ):
         return lowest
     return position
 
 
-def _at_most(position: DimLike, highest: DimLike) -> DimLike:
+def _at_most(context: InferenceContext, position: DimLike, highest: DimLike) -> DimLike:
     """min(position, highest). A position computed from sizes is assumed not to overshoot; one in the model may."""
     if isinstance(position, int) and isinstance(highest, int):
         return min(position, highest)
@@ -141,7 +163,9 @@ def _at_most(position: DimLike, highest: DimLike) -> DimLike:
         return highest if position >= 2**31 - 1 else position if position <= 0 else minimum(position, highest)
     if not_negative(position - highest):
         return highest
-    if not assume_equal(minimum(position, highest), position) and assume_equal(minimum(position, highest), highest):
+    if not context.assume_equal(minimum(position, highest), position) and context.assume_equal(
+        minimum(position, highest), highest
+    ):
         return highest
     return position
 

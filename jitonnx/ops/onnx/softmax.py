@@ -10,6 +10,7 @@ from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.dims import product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import Operator, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType
@@ -27,7 +28,7 @@ class _Softmax(Operator):
         node.attributes.setdefault("axis", 1)
         node.attributes["flatten"] = True
 
-    def infer(self, x: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
         normalize_axis(self.axis, len(x.shape))
         return x.type
 

@@ -15,15 +15,14 @@ import numpy as np
 from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import demand_equal, is_one
 from jitonnx.ir.dims import Dim, DimLike, floor_divide, maximum
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import EXACT, InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Shape, TensorType, contents_array
 from jitonnx.ops.base import (
-    constant_of,
     integers_of,
     lower_halves,
     non_negative,
@@ -60,10 +59,10 @@ class DFT(Operator):
             raise InferenceError(f"axis {number} is the last one, which holds the parts of complex numbers")
         return found
 
-    def _length(self, size: DimLike, dft_length: Value | None) -> DimLike:
+    def _length(self, context: InferenceContext, size: DimLike, dft_length: Value | None) -> DimLike:
         """The length of the transform of `size` elements."""
         if dft_length is not None:
-            (length,) = constant_of(dft_length, "dft_length")
+            (length,) = context.constant_of(dft_length, "dft_length")
             if isinstance(length, int | np.integer) and length < 1:
                 raise InferenceError(f"dft_length is {length}; 1 is the least")
             return length if isinstance(length, Dim) else int(length)
@@ -73,16 +72,18 @@ class DFT(Operator):
     def _gives_reals(self) -> bool:
         return bool(self.inverse and self.onesided)
 
-    def infer(self, x: Value, dft_length: Value | None = None, axis: Value | None = None) -> TensorType:
+    def infer(
+        self, context: InferenceContext, x: Value, dft_length: Value | None = None, axis: Value | None = None
+    ) -> TensorType:
         if len(x.shape) < 2:
             raise InferenceError(f"{x.type} has no axis beside the last one, which holds the parts of complex numbers")
         parts = x.shape[-1]
         real = bool(self.onesided and not self.inverse)
-        if not _are_parts(parts, real):
+        if not _are_parts(context, parts, real):
             allowed = "1, as a spectrum has two sides unless its signal is real" if real else "1 or 2"
             raise InferenceError(f"the last axis of {x.type} has the size {parts}; allowed is {allowed}")
         at = self._axis(x.shape, axis)
-        length = self._length(x.shape[at], dft_length)
+        length = self._length(context, x.shape[at], dft_length)
         half = floor_divide(length, 2) + 1 if self.onesided and not self.inverse else length
         return TensorType(x.dtype, (*x.shape[:at], half, *x.shape[at + 1 : -1], 1 if self._gives_reals else 2))
 
@@ -94,7 +95,7 @@ class DFT(Operator):
         self, x: np.ndarray, dft_length: np.ndarray | None = None, axis: np.ndarray | None = None
     ) -> np.ndarray:
         at = normalize_axis(-2 if axis is None else int(axis.item()), x.ndim)
-        length = int(self._length(x.shape[at], None) if dft_length is None else dft_length.item())  # type: ignore[arg-type]
+        length = int(self._length(EXACT, x.shape[at], None) if dft_length is None else dft_length.item())  # type: ignore[arg-type]
         signal = _complex(x)
         if self._gives_reals:
             return np.fft.irfft(signal, length, at)[..., None].astype(x.dtype)
@@ -106,7 +107,7 @@ class DFT(Operator):
     @lower_halves
     def lower(self, to: Lowering, x: Value, dft_length: Value | None = None, axis: Value | None = None) -> Any:
         at = self._axis(x.shape, axis)
-        length, parts = self._length(x.shape[at], dft_length), x.shape[-1]
+        length, parts = self._length(to.context, x.shape[at], dft_length), x.shape[-1]
         if not isinstance(length, int) or not isinstance(parts, int) or not _factors(length):
             return to.host(self, (x, dft_length, axis))
         wanted = length // 2 + 1 if self.onesided else length
@@ -127,13 +128,13 @@ class STFT(Operator):
     onesided: int = 1
 
     def _sizes(
-        self, signal: Shape, step: Value, window: Value | None, frame_length: Value | None
+        self, context: InferenceContext, signal: Shape, step: Value, window: Value | None, frame_length: Value | None
     ) -> tuple[DimLike, DimLike, DimLike]:
         """The frames' step, their length, and how many there are."""
-        (hop,) = constant_of(step, "frame_step")
+        (hop,) = context.constant_of(step, "frame_step")
         length: DimLike
         if frame_length is not None:
-            (length,) = constant_of(frame_length, "frame_length")
+            (length,) = context.constant_of(frame_length, "frame_length")
         else:
             length = signal[1] if window is None else window.shape[0]
         hop, length = (size if isinstance(size, Dim) else int(size) for size in (hop, length))
@@ -143,17 +144,22 @@ class STFT(Operator):
         return hop, length, maximum(non_negative(floor_divide(signal[1] - length, hop) + 1), 0)
 
     def infer(
-        self, signal: Value, frame_step: Value, window: Value | None = None, frame_length: Value | None = None
+        self,
+        context: InferenceContext,
+        signal: Value,
+        frame_step: Value,
+        window: Value | None = None,
+        frame_length: Value | None = None,
     ) -> TensorType:
         rank = len(signal.shape)
         if rank == 3 and self.onesided and signal.shape[2] == 2:
             raise InferenceError("onesided is set, but a complex signal has a spectrum of two sides")
-        if rank not in (2, 3) or (rank == 3 and not _are_parts(signal.shape[2], bool(self.onesided))):
+        if rank not in (2, 3) or (rank == 3 and not _are_parts(context, signal.shape[2], bool(self.onesided))):
             raise InferenceError(f"the signal is {signal.type}; [batch, length] or [batch, length, 1 or 2] is needed")
-        _, length, frames = self._sizes(signal.shape, frame_step, window, frame_length)
+        _, length, frames = self._sizes(context, signal.shape, frame_step, window, frame_length)
         if window is not None and len(window.shape) != 1:
             raise InferenceError(f"the window is {window.type}; a vector is needed")
-        if window is not None and not demand_equal(window.shape[0], length):
+        if window is not None and not context.demand_equal(window.shape[0], length):
             raise InferenceError(f"the window has {window.shape[0]} elements, a frame {length}")
         bins = floor_divide(length, 2) + 1 if self.onesided else length
         return TensorType(signal.dtype, (signal.shape[0], frames, bins, 2))
@@ -187,7 +193,7 @@ class STFT(Operator):
         window: Value | None = None,
         frame_length: Value | None = None,
     ) -> Any:
-        hop, length, frames = self._sizes(signal.shape, frame_step, window, frame_length)
+        hop, length, frames = self._sizes(to.context, signal.shape, frame_step, window, frame_length)
         parts = signal.shape[2] if len(signal.shape) == 3 else 1
         known = isinstance(hop, int) and isinstance(length, int) and isinstance(parts, int)
         if not known or not _factors(length):  # type: ignore[arg-type]
@@ -203,9 +209,9 @@ class STFT(Operator):
         return _transform(to, framed, length, bins, 1, None if weights is None else weights.astype(np.float64))
 
 
-def _are_parts(size: DimLike, real: bool) -> bool:
+def _are_parts(context: InferenceContext, size: DimLike, real: bool) -> bool:
     """Whether the parts of numbers have this size: 1 of real ones, and unless they have to be, 2 of complex ones."""
-    return demand_equal(size, 1) if real else is_one(size) or demand_equal(size, 2)
+    return context.demand_equal(size, 1) if real else context.is_one(size) or context.demand_equal(size, 2)
 
 
 def _complex(x: np.ndarray) -> np.ndarray:
@@ -357,8 +363,8 @@ class _Window(Operator):
     cosines: ClassVar[tuple[float, ...]] = ()
     """The factors of cos(2 pi i n / N) for i = 0, 1, …"""
 
-    def infer(self, size: Value) -> TensorType:
-        (count,) = constant_of(size, "size")
+    def infer(self, context: InferenceContext, size: Value) -> TensorType:
+        (count,) = context.constant_of(size, "size")
         if isinstance(count, int | np.integer) and count < 0:
             raise InferenceError(f"size is {count}")
         return TensorType(DType(self.output_datatype), (count if isinstance(count, Dim) else int(count),))
@@ -407,8 +413,10 @@ class MelWeightMatrix(Operator):
 
     output_datatype: int = 1
 
-    def infer(self, bins: Value, length: Value, rate: Value, lower: Value, upper: Value) -> TensorType:
-        (columns,), (points,) = constant_of(bins, "num_mel_bins"), constant_of(length, "dft_length")
+    def infer(
+        self, context: InferenceContext, bins: Value, length: Value, rate: Value, lower: Value, upper: Value
+    ) -> TensorType:
+        (columns,), (points,) = context.constant_of(bins, "num_mel_bins"), context.constant_of(length, "dft_length")
         rows = floor_divide(points if isinstance(points, Dim) else int(points), 2) + 1
         return TensorType(DType(self.output_datatype), (rows, columns if isinstance(columns, Dim) else int(columns)))
 

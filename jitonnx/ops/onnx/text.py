@@ -11,11 +11,11 @@ import numpy as np
 
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.strings import strings_of
 from jitonnx.ir.types import TensorType
 from jitonnx.ops import re2
-from jitonnx.ops.base import broadcast
 
 ODD_CASES = frozenset({"az", "lt", "tr"})
 """Languages whose upper and lower case are not those of Unicode's default."""
@@ -33,7 +33,7 @@ class StringNormalizer(Operator):
     locale: str | None = None
     stopwords: tuple[str, ...] | None = None
 
-    def infer(self, x: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
         if len(x.shape) not in (1, 2) or (len(x.shape) == 2 and isinstance(x.shape[0], int) and x.shape[0] != 1):
             raise InferenceError(f"X has the type {x.type}; [C] or [1, C] expected")
         if self.case_change_action not in ("NONE", "LOWER", "UPPER"):
@@ -69,8 +69,8 @@ class StringNormalizer(Operator):
 class StringConcat(Operator):
     """Strings of two tensors joined element by element, broadcast."""
 
-    def infer(self, x: Value, y: Value) -> TensorType:
-        return TensorType(DType.STRING, broadcast(x, y))
+    def infer(self, context: InferenceContext, x: Value, y: Value) -> TensorType:
+        return TensorType(DType.STRING, context.broadcast(x, y))
 
     def evaluate(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(np.add(x, y), object)
@@ -86,7 +86,7 @@ class StringSplit(Operator):
     delimiter: str | None = None
     maxsplit: int | None = None
 
-    def infer(self, x: Value) -> tuple[TensorType, TensorType]:
+    def infer(self, context: InferenceContext, x: Value) -> tuple[TensorType, TensorType]:
         return TensorType(x.dtype, (*x.shape, None)), TensorType(DType.INT64, x.shape)  # type: ignore[arg-type]
 
     def evaluate(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -103,7 +103,7 @@ class RegexFullMatch(Operator):
 
     pattern: str | None = None
 
-    def infer(self, x: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
         if self.pattern is None:
             raise InferenceError("it lacks the attribute 'pattern'")
         try:
@@ -136,7 +136,7 @@ class TfIdfVectorizer(Operator):
     pool_strings: tuple[str, ...] | None = None
     weights: tuple[float, ...] | None = None
 
-    def infer(self, x: Value) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value) -> TensorType:
         if len(x.shape) > 2:
             raise InferenceError(f"X has the type {x.type}; [C] or [N, C] expected")
         self._check()

@@ -7,11 +7,12 @@ import numpy as np
 from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import EXACT, InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Shape as Dims
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import constant_of, integers, normalize_axis, open_like
+from jitonnx.ops.base import integers, normalize_axis, open_like
 
 
 class Tile(Operator):
@@ -25,7 +26,7 @@ class Tile(Operator):
         if node.version > 1 or node.inputs[0] is None:
             return
         rank = len(node.inputs[0].shape)
-        (tiles,), (axis,) = constant_of(node.inputs[1], "tiles"), constant_of(node.inputs[2], "axis")
+        (tiles,), (axis,) = EXACT.constant_of(node.inputs[1], "tiles"), EXACT.constant_of(node.inputs[2], "axis")
         repeats = [1] * rank
         repeats[normalize_axis(int(axis), rank)] = int(tiles)
         node.inputs[1:] = [node.add_constant(np.array(repeats, np.int64))]
@@ -35,8 +36,8 @@ class Tile(Operator):
             raise InferenceError(f"{len(repeats)} repeats given for {len(shape)} axes")
         return repeats
 
-    def infer(self, x: Value, repeats: Value) -> TensorType:
-        times = self._repeats(x.shape, constant_of(repeats, "repeats"))
+    def infer(self, context: InferenceContext, x: Value, repeats: Value) -> TensorType:
+        times = self._repeats(x.shape, context.constant_of(repeats, "repeats"))
         if any(isinstance(count, int) and count < 0 for count in times):
             raise InferenceError(f"repeats has a negative element: {times}")
         return TensorType(x.dtype, tuple(size * count for size, count in zip(x.shape, times, strict=True)))
@@ -48,7 +49,7 @@ class Tile(Operator):
         return np.tile(x, self._repeats(x.shape, integers(repeats, "repeats").tolist()))  # type: ignore[arg-type]
 
     def lower(self, to: Lowering, x: Value, repeats: Value) -> Value:
-        times = constant_of(repeats, "repeats")
+        times = to.context.constant_of(repeats, "repeats")
         split = [part for size in x.shape for part in (1, size)]
         spread = [part for size, count in zip(x.shape, times, strict=True) for part in (count, size)]
         return to.reshape(to.broadcast(to.reshape(x, split), spread), to.shape)

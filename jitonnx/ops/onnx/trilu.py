@@ -10,6 +10,7 @@ from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
 
@@ -19,7 +20,7 @@ class Trilu(Operator):
 
     upper: int = 1
 
-    def infer(self, x: Value, k: Value | None = None) -> TensorType:
+    def infer(self, context: InferenceContext, x: Value, k: Value | None = None) -> TensorType:
         if len(x.shape) < 2:
             raise InferenceError(f"{x.type} has no last two axes")
         return x.type

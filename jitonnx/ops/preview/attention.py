@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jitonnx.ir.assumptions import demand_divisible, demand_equal
 from jitonnx.ir.bodies import Bodies
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType, Type
 from jitonnx.ops.base import FLOATS, widen
@@ -38,28 +38,30 @@ class FlexAttention(Operator):
             raise InferenceError(f"softmax_precision is {self.softmax_precision}; float16, bfloat16, float or double")
         return DType(self.softmax_precision)
 
-    def scores(self, q: Value, k: Value, v: Value) -> TensorType:
+    def scores(self, context: InferenceContext, q: Value, k: Value, v: Value) -> TensorType:
         """The type of the scores. InferenceError for inputs that do not belong together."""
         if not len(q.shape) == len(k.shape) == len(v.shape) == 4:
             raise InferenceError(f"Q, K and V must have 4 axes: {q.type}, {k.type} and {v.type} given")
         pairs = ((q.shape[0], k.shape[0]), (q.shape[3], k.shape[3]), *zip(k.shape[:3], v.shape[:3], strict=True))
-        if not all(demand_equal(a, b) for a, b in pairs):
+        if not all(context.demand_equal(a, b) for a, b in pairs):
             raise InferenceError(f"Q {q.type}, K {k.type} and V {v.type} do not fit each other")
-        if not demand_divisible(q.shape[1], k.shape[1]):
+        if not context.demand_divisible(q.shape[1], k.shape[1]):
             raise InferenceError(f"{q.shape[1]} heads of Q do not divide among {k.shape[1]} of K and V")
         return TensorType(self.precision(q.dtype), (*q.shape[:3], k.shape[2]))
 
-    def body_inputs(self, index: int, q: Value, k: Value, v: Value) -> list[Type]:
-        return [self.scores(q, k, v)]
+    def body_inputs(self, context: InferenceContext, index: int, q: Value, k: Value, v: Value) -> list[Type]:
+        return [self.scores(context, q, k, v)]
 
     def infer_bodies(self, bodies: Bodies, q: Value, k: Value, v: Value) -> TensorType:
-        scores = self.scores(q, k, v)
+        scores = self.scores(bodies.context, q, k, v)
         for index, name in enumerate(self.bodies):
             results = bodies.infer(index, [scores])
             if len(results) != 1 or results[0].dtype is not scores.dtype:
                 raise InferenceError(f"{name[:-1]} gives {', '.join(map(str, results))}; {scores} expected")
             shape = results[0].shape
-            if shape is not None and not (len(shape) == 4 and all(map(demand_equal, shape, scores.shape or ()))):
+            if shape is not None and not (
+                len(shape) == 4 and all(map(bodies.context.demand_equal, shape, scores.shape or ()))
+            ):
                 raise InferenceError(f"{name[:-1]} gives {results[0]}; {scores} expected")
         return TensorType(q.dtype, (*q.shape[:3], v.shape[3]))
 

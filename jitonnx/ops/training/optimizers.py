@@ -13,8 +13,8 @@ import numpy as np
 
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.assumptions import demand_equal
 from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
 
@@ -37,14 +37,16 @@ class _Optimizer(Operator):
             )
         return [list(given[at : at + count]) for at in range(0, len(given), count)]
 
-    def infer(self, rate: Value, count: Value, *given: Value) -> list[TensorType]:
+    def infer(self, context: InferenceContext, rate: Value, count: Value, *given: Value) -> list[TensorType]:
         for value in (rate, count):
-            if not all(demand_equal(size, 1) for size in value.shape):
+            if not all(context.demand_equal(size, 1) for size in value.shape):
                 raise InferenceError(f"{value.name!r} has the type {value.type}; a scalar is needed")
         tensors, *others = self._groups(given)
         for group in others:
             for tensor, value in zip(tensors, group, strict=True):
-                fits = len(value.shape) == len(tensor.shape) and all(map(demand_equal, value.shape, tensor.shape))
+                fits = len(value.shape) == len(tensor.shape) and all(
+                    map(context.demand_equal, value.shape, tensor.shape)
+                )
                 if value.dtype is not tensor.dtype or not fits:
                     raise InferenceError(f"{value.name!r} has the type {value.type}; {tensor.type} expected")
         states = others[1:]
@@ -142,10 +144,10 @@ class Momentum(_Optimizer):
     mode: str
     norm_coefficient: float
 
-    def infer(self, rate: Value, count: Value, *given: Value) -> list[TensorType]:
+    def infer(self, context: InferenceContext, rate: Value, count: Value, *given: Value) -> list[TensorType]:
         if self.mode not in ("standard", "nesterov"):
             raise InferenceError(f"mode {self.mode!r}: standard or nesterov expected")
-        return super().infer(rate, count, *given)
+        return super().infer(context, rate, count, *given)
 
     def step(self, rate: e.Expr, count: e.Expr, x: e.Expr, gradient: e.Expr, *states: e.Expr) -> tuple[e.Expr, ...]:
         regularized = x * self.norm_coefficient + gradient

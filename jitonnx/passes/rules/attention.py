@@ -11,12 +11,11 @@ from dataclasses import field
 import numpy as np
 
 from jitonnx.ir import dims
-from jitonnx.ir.assumptions import noting
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Node, Value
+from jitonnx.ir.inference import inferring
 from jitonnx.ir.operator import Operator
-from jitonnx.ir.types import broadcast_shapes
 from jitonnx.ops.fused import Attention
 from jitonnx.ops.onnx.arithmetic import Add, IsNaN
 from jitonnx.ops.onnx.logic import And, Equal, Greater, GreaterOrEqual, Less, LessOrEqual, Not, Where
@@ -249,8 +248,8 @@ def _remaining_masks(found: Found, scores: Value, edit: Edit) -> list[Value]:
     """One mask or none, after those are taken out that block nothing or are the causal one."""
     left: list[Value] = []
     for mask in found.masks:
-        with noting(edit.graph.assumptions.apart()):
-            shape = broadcast_shapes((*found.lead, *found.product.output.shape[-2:]), mask.shape)
+        with inferring(edit.graph.assumptions.apart()) as context:
+            shape = context.broadcast_shapes((*found.lead, *found.product.output.shape[-2:]), mask.shape)
         if shape != (*found.lead, *found.product.output.shape[-2:]):
             raise Decline(Reason.SHAPE, f"the mask {mask.type} is larger than the scores {scores.type}")
         while (expanded := producer(mask, Expand)) is not None and expanded.inputs[0] is not None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Node, Value
+from jitonnx.ir.inference import unnoted
 from jitonnx.ops.onnx.arithmetic import Add, Div, Mul, Sub
 from jitonnx.ops.onnx.convolution import Conv
 from jitonnx.ops.windows import Windows, slide
@@ -106,7 +107,7 @@ def _windows(conv: Node) -> Windows:
     x, weight = conv.inputs[:2]
     assert x is not None and weight is not None and isinstance(conv.operator, Conv)
     given = conv.operator
-    return slide(x.shape[2:], weight.shape[2:], given.strides, given.dilations, given.pads, given.auto_pad)
+    return slide(unnoted(), x.shape[2:], weight.shape[2:], given.strides, given.dilations, given.pads, given.auto_pad)
 
 
 def _first_taps(windows: Windows, before: Sequence[int]) -> tuple[int, ...] | None:

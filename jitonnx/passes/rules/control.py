@@ -9,6 +9,7 @@ import numpy as np
 from jitonnx.ir.dims import floor_divide
 from jitonnx.ir.extract import specialise
 from jitonnx.ir.graph import Graph, Node, Value
+from jitonnx.ir.inference import unnoted
 from jitonnx.ops.onnx.arithmetic import Div, Mod, Mul
 from jitonnx.ops.onnx.cast import Cast
 from jitonnx.ops.onnx.control_flow import If
@@ -43,7 +44,7 @@ def flex_attention(node: Node, edit: Edit) -> Result:
     depth = q.shape[3] if ranked(node) else None
     if not isinstance(depth, int) or any(value.type.shape is None for body in node.bodies for value in body.outputs):
         return None
-    scores = operator.scores(q, k, v)
+    scores = operator.scores(unnoted(), q, k, v)
     scale = 1 / math.sqrt(max(depth, 1)) if operator.scale is None else operator.scale
     products = edit.add(MatMul(), *_by_shared_head(edit, q, edit.add(Transpose(perm=(0, 1, 3, 2)), k)))
     raw = edit.reshape(products, scores.shape or ())

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jitonnx.ir.assumptions import assume_equal, noting
 from jitonnx.ir.dims import DimLike, concrete, not_negative, product
 from jitonnx.ir.graph import Node, Value
+from jitonnx.ir.inference import inferring
 from jitonnx.ops.onnx.concat_split import Concat
 from jitonnx.ops.onnx.gather import Gather, GatherElements, GatherND
 from jitonnx.ops.onnx.scatter import ScatterND
@@ -175,8 +175,8 @@ def as_view(data: Value, functions: Sequence[Affine], shape: Sequence[DimLike], 
     )
     value = data if whole else slice_node(data, starts, steps, sizes, edit)
     differ = [(a, b) for a, b in zip(value.shape, sizes, strict=True) if a != b]
-    with noting(edit.graph.assumptions):
-        if not all(assume_equal(a, b) for a, b in differ):
+    with inferring(edit.graph.assumptions) as context:
+        if not all(context.assume_equal(a, b) for a, b in differ):
             raise Decline(Reason.REFUSED, f"indices lie outside of {data.type}")
     order = sorted(range(len(sources)), key=lambda k: -1 if sources[k] is None else sources[k])  # type: ignore[return-value,arg-type]
     if order != list(range(len(order))):

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jitonnx.ir.assumptions import noting
 from jitonnx.ir.dims import DimLike, exact_divide, integers, known, matched_axes, product
 from jitonnx.ir.graph import Node, Value
-from jitonnx.ir.types import broadcast_shapes
+from jitonnx.ir.inference import inferring
 from jitonnx.ops.onnx.concat_split import Concat
 from jitonnx.ops.onnx.matmul import MatMul
 from jitonnx.ops.onnx.reduction import REDUCTIONS
@@ -317,8 +316,8 @@ def expand_below_elementwise(node: Node, edit: Edit) -> Result:
     if not expansions or not all(ranked(one) for one in expansions):
         return None
     inputs = [found.inputs[0] if (found := producer(value, Expand)) is not None else value for value in node.inputs]
-    with noting(edit.graph.assumptions.apart()):
-        shape = broadcast_shapes(*(value.shape for value in inputs if value is not None))
+    with inferring(edit.graph.assumptions.apart()) as context:
+        shape = context.broadcast_shapes(*(value.shape for value in inputs if value is not None))
     edit.shares(expansions)
     result = edit.add(node.operator, *inputs)
     return result if shape == node.output.shape else edit.add(Expand(), result, edit.dims(node.output.shape))
