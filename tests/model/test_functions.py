@@ -41,6 +41,7 @@ def referring(node: onnx.NodeProto, attribute: str, name: str, kind: int) -> onn
 DOUBLE = function("Double", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])])
 
 
+@pytest.mark.conformance("function-calls")
 def test_calls_are_independent() -> None:
     (y,) = run([call("Double", ["x"], ["h"]), call("Double", ["h"], ["y"])], [DOUBLE])
     np.testing.assert_array_equal(y, 4 * X)
@@ -73,6 +74,7 @@ def test_names_in_the_graph_tell_the_call() -> None:
     assert (relu.name, relu.origin, relu.output.name, add.output.name) == ("f1/r", ("f1/r",), "f1/h", "y")
 
 
+@pytest.mark.conformance("function-defaults")
 def test_attributes_and_their_defaults() -> None:
     node = referring(helper.make_node("LeakyRelu", ["a"], ["b"]), "alpha", "slope", onnx.AttributeProto.FLOAT)
     default = helper.make_attribute("slope", 0.5)
@@ -89,6 +91,7 @@ def test_attribute_that_a_call_leaves_out() -> None:
     np.testing.assert_array_equal(y, np.where(X < 0, X * np.float32(0.01), X))
 
 
+@pytest.mark.conformance("function-optional")
 def test_optional_inputs_and_unwanted_outputs() -> None:
     body = [helper.make_node("Clip", ["a", "low", "high"], ["b"]), helper.make_node("Neg", ["b"], ["c"])]
     clip = function("Held", ["a", "low", "high"], ["b", "c"], body)
@@ -116,6 +119,7 @@ def test_body_has_operator_sets_of_its_own() -> None:
     np.testing.assert_array_equal(y, X)
 
 
+@pytest.mark.conformance("function-overloads")
 def test_overloads() -> None:
     one = function("F", ["a"], ["b"], [helper.make_node("Neg", ["a"], ["b"])], overload="one")
     two = function("F", ["a"], ["b"], [helper.make_node("Abs", ["a"], ["b"])], overload="two")

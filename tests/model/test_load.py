@@ -303,6 +303,7 @@ def test_initializers_that_are_inputs(ir_version: int, names: list[str]) -> None
     np.testing.assert_array_equal(evaluate(model.graph, {"x": X})[0], RESULT)
 
 
+@pytest.mark.conformance("ir-before-opsets")
 def test_the_oldest_models_have_no_operator_sets() -> None:
     proto = model_of([helper.make_node("Relu", ["x"], ["y"], consumed_inputs=[0])], ["x"], ["y"], ir_version=1)
     del proto.opset_import[:]

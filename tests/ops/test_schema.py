@@ -26,6 +26,7 @@ def test_the_tables_are_up_to_date() -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
+@pytest.mark.conformance("mapping")
 def test_every_version_of_onnx_is_there() -> None:
     for (domain, name), versions in schemas().items():
         if domain in FOLDERS:

@@ -262,6 +262,7 @@ def test_split_to_sequence(opset: int) -> None:
 
 
 @pytest.mark.parametrize("opset", [15, 18, 28])
+@pytest.mark.conformance("value-types")
 def test_optionals(opset: int) -> None:
     kind = helper.make_optional_type_proto(helper.make_tensor_type_proto(FLOAT, ("N", 3)))
     nodes = [
@@ -399,6 +400,7 @@ def test_non_max_suppression(center: int) -> None:
     check(model, *feeds)
 
 
+@pytest.mark.conformance("value-types")
 def test_sequences_as_inputs_and_outputs() -> None:
     inputs = [helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, None), tensor("x")]
     nodes = [node("SequenceInsert", ["s", "x"], ["t"]), node("SequenceLength", ["t"], ["n"])]

@@ -199,6 +199,7 @@ def test_sessions_without_it_refuse_the_model_and_say_what_there_is() -> None:
         InferenceSession(data, options(Affine))
 
 
+@pytest.mark.conformance("extensions")
 def test_registered_for_all_sessions() -> None:
     @jitonnx.register
     class Thrice(custom.Elementwise):

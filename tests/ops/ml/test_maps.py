@@ -41,6 +41,7 @@ ZIPPED: dict[str, tuple[Any, np.ndarray]] = {
 
 
 @pytest.mark.parametrize("name", ZIPPED)
+@pytest.mark.conformance("value-types")
 def test_zip_map_gives_a_list_of_dicts(name: str) -> None:
     attributes, x = ZIPPED[name]
     key = T.STRING if "classlabels_strings" in attributes else T.INT64
