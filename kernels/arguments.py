@@ -77,6 +77,8 @@ class Arguments(tuple[Any, ...]):
     WIDTH: ClassVar[int] = 0
     """How many values there are, but for `rest`."""
     _open: ClassVar[bool] = False
+    _behind: ClassVar[dict[type[Arguments], tuple[dict[str, _Place], bool]]] = {}
+    """By base class: the names behind its own, and whether each has one place."""
     _places: ClassVar[dict[str, tuple[int, _Place]]] = {}
     """Of each name: where it begins."""
 
@@ -89,12 +91,12 @@ class Arguments(tuple[Any, ...]):
             setattr(cls, name, property(itemgetter(where)))
             cls._places[name], cls._open = (at, kind), kind.count == _ALL
             at += count
-        cls.WIDTH = at
+        cls.WIDTH, cls._behind = at, {}
 
     if not TYPE_CHECKING:
 
         def __new__(cls, **given):
-            return cls.make(cls._flat(cls._places, given))
+            return tuple.__new__(cls, cls._flat(Arguments, given))
 
     @classmethod
     def make(cls: type[_Record], values: Iterable[Any]) -> _Record:
@@ -107,17 +109,24 @@ class Arguments(tuple[Any, ...]):
     @classmethod
     def following(cls: type[_Record], base: Arguments, **added: Any) -> _Record:
         """The record whose first values are those of `base`, of a base class; `added`: those behind them by name."""
-        names = {name: place for name, place in cls._places.items() if name not in base._places}
-        return cls.make((*base, *cls._flat(names, added)))
+        return tuple.__new__(cls, (*base, *cls._flat(type(base), added)))
 
     @classmethod
-    def _flat(cls, names: dict[str, tuple[int, _Place]], given: dict[str, Any]) -> list[Any]:
+    def _flat(cls, base: type[Arguments], given: dict[str, Any]) -> list[Any]:
+        """The values behind those of a base class, in order."""
+        found = cls._behind.get(base)
+        if found is None:
+            names = {name: kind for name, (_, kind) in cls._places.items() if name not in base._places}
+            found = cls._behind[base] = names, all(kind.count is None for kind in names.values())
+        names, single = found
         if names.keys() != given.keys():
             wrong = [f"{name} is missing" for name in names.keys() - given.keys()]
             wrong += [f"there is no {name}" for name in given.keys() - names.keys()]
             raise TypeError(f"Bug: {cls.__name__}: {', '.join(sorted(wrong))}")
+        if single:
+            return [given[name] for name in names]
         flat: list[Any] = []
-        for name, (_, kind) in names.items():
+        for name, kind in names.items():
             if kind.count is None:
                 flat.append(given[name])
                 continue

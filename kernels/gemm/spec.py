@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, by_name, result
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.packing import blocks, copy_columns, for_each, zeros
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
@@ -115,8 +115,8 @@ class GemmSpec(KernelSpec):
         return np.dtype(self.element).itemsize
 
     def complete(self, sizes: GemmGiven) -> GemmSizes:
-        blocks = self.blocks(sizes.m, sizes.n, sizes.k, sizes.outer * sizes.inner)
-        return GemmSizes.following(sizes, **by_name("task_rows task_columns", blocks))
+        rows, columns = self.blocks(sizes.m, sizes.n, sizes.k, sizes.outer * sizes.inner)
+        return GemmSizes.following(sizes, task_rows=rows, task_columns=columns)
 
     def blocks(self, m: int, n: int, k: int, batch: int) -> tuple[int, int]:
         """Rows and columns of a task, in whole tiles.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, by_name, result
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.packing import zeros
 from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
@@ -135,8 +135,9 @@ class IntegerSpec(KernelSpec):
         return size + STEP * below(size % 1024, 1)
 
     def complete(self, sizes: Given) -> IntegerSizes:
-        blocks = by_name("task_rows task_columns", self.blocks(sizes))
-        return IntegerSizes.following(sizes, **blocks, row_bytes=self.row_bytes(_depth(sizes)))
+        rows, columns = self.blocks(sizes)
+        row_bytes = self.row_bytes(_depth(sizes))
+        return IntegerSizes.following(sizes, task_rows=rows, task_columns=columns, row_bytes=row_bytes)
 
     def blocks(self, given: Given) -> tuple[Any, Any]:
         """Rows and columns of a task, in whole tiles: few rows and all columns while the weights stay in the cache,
