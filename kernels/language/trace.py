@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import struct
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -178,7 +179,15 @@ def _fitting(element: ir.Type, number: float) -> float:
 
 
 def numbers(typ: ir.VectorType, values: Sequence[float]) -> ir.Constant:
-    """A constant vector."""
+    """A constant vector of 32-bit numbers. Tables come again with each function that is looked up in them: their text,
+    a third of what it took to write a region of 64 of these, is made once."""
+    return _numbers(typ, struct.pack(f"{len(values)}d", *values))
+
+
+@functools.lru_cache(1024)
+def _numbers(typ: ir.VectorType, packed: bytes) -> ir.Constant:
+    """`packed`: float64, by which -0 is another number than 0."""
+    values = struct.unpack(f"{len(packed) // 8}d", packed)
     return ir.Constant(typ, [_fitting(typ.element, value) for value in values])
 
 
