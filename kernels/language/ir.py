@@ -8,12 +8,11 @@ passes that look for such things (`codegen.emit`).
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar, TypeAlias
-
-import numpy as np
 
 # ---------------------------------------------------------------- types
 
@@ -170,9 +169,16 @@ def _constant_text(typ: Type, number: Any) -> str:
         if typ.width == 1:
             return "true" if number else "false"
         return str(int(number))
-    with np.errstate(over="ignore"):
-        rounded = float(np.float32(number)) if isinstance(typ, FloatType) else float(number)
+    rounded = _float32(number) if isinstance(typ, FloatType) else float(number)
     return "0x" + struct.pack(">d", rounded).hex().upper()
+
+
+def _float32(number: float) -> float:
+    """The nearest float32; infinity for what is beyond."""
+    try:
+        return struct.unpack("f", struct.pack("f", number))[0]  # type: ignore[no-any-return]
+    except OverflowError:
+        return math.copysign(math.inf, number)
 
 
 def _vector_text(typ: VectorType, numbers: Any) -> str:
