@@ -159,7 +159,9 @@ class LoopStep:
         ]
         """What is carried where it is stacked, with the number of the stack."""
         self._row_links = [(place.get(parts.carried[n], idle), self._row_place + number) for n, number in self._stacked]
+        self._carried_count = len(self._pairs) + len(self._row_links)
         self._row_kinds = [value.dtype.numpy for value in parts.rows]
+        self._usual_parts: _Parts | None = None
         self._idle = idle
         self._counter = place.get(parts.counted) if parts.counted is not None else None
         self._truth = place.get(parts.told) if parts.told is not None else None
@@ -237,6 +239,14 @@ class LoopStep:
         if isinstance(operator, Scan) and operator.scan_output_axes:
             rows = [np.moveaxis(row, 0, axis) for row, axis in zip(rows, operator.scan_output_axes, strict=True)]
         return [*state, *rows]
+
+    def parts(self, programs: int, timed: int) -> _Parts:
+        """Where the parts of what native code reads and writes lie; known already for one program that is not timed."""
+        if programs > 1 or timed:
+            return _Parts.of(self, programs, timed)
+        if self._usual_parts is None:
+            self._usual_parts = _Parts.of(self, 1, 0)
+        return self._usual_parts
 
     def iteration(
         self,
@@ -378,99 +388,166 @@ class _Loop:
         """Run as many iterations as there are programs and memory for; all of them on one that is steady."""
         step, steady, number = self._step, programs[0].steady, self._number
         limit = min([self._limit if steady else number + len(programs), self._reach, *map(len, self._rows)])
-        count, pairs, timed = step._idle + 1, len(step._pairs), 0 if self.seconds is None else len(self.seconds)
-        # One piece of memory for all that native code reads and writes of a loop but tensors, as each takes a while.
-        places = itertools.accumulate(
-            (
-                LOOP.itemsize // WORD_BYTES,
-                count,
-                count,
-                (pairs + len(step._row_links)) * CARRIED.itemsize // WORD_BYTES,
-                len(programs),
-                len(step.compiled.flags),
-                1,
-                timed + 1 if timed else 0,
-                timed,
-            )
-        )
-        ends = list(places)
-        words = np.zeros(ends[-1], np.int64)
-        base = words.ctypes.data
-        moving, moved, carrying, table, flagged, goes_on, stamps, sums = [base + WORD_BYTES * end for end in ends[:-1]]
-        bases, strides = [0] * (step._idle + 1), [0] * (step._idle + 1)
+        words = _Words(step, len(programs), 0 if self.seconds is None else len(self.seconds))
+        self._place_given(words)
+        self._place_rows(words)
+        buffers = self._place_carried(words, programs, several=limit - number > 1)
+        addresses = [one.loadable.address for one in programs]
+        words.fill(addresses, steady, number + step.first, limit + step.first)
+        end = LoopEnd.LATE
+        while end is LoopEnd.LATE:  # Python looks at signals between two calls
+            check_end()
+            end = LoopEnd(step._frames.native.loop(words.address))
+        if self.seconds is not None:
+            self.seconds += words.nanoseconds * 1e-9
+        if end is LoopEnd.MEMORY:
+            raise RuntimeException("There is not enough memory for the intermediate results of a loop's body")
+        if end is LoopEnd.FLAGGED:
+            flags = zip(step.compiled.flags, words.flags, strict=True)
+            raise InvalidArgument("; ".join([flag.text for flag, word in flags if word]))
+        self._number, self._goes_on = words.number - step.first, end is not LoopEnd.FALSE
+        done = self._number - number
+        self._take_over(programs[0] if steady else programs[done - 1], [pair[(done - 1) % 2] for pair in buffers])
+
+    def _place_given(self, words: _Words) -> None:
+        """Say where the body's inputs lie: number and condition, what is captured, carried and gone through."""
+        step, number, bases = self._step, self._number, words.bases
         if step._counter is not None:
-            bases[step._counter] = base + WORD_BYTES * _NUMBER
+            bases[step._counter] = words.address + WORD_BYTES * _NUMBER
         if step._truth is not None:
             bases[step._truth] = _TRUE_ADDRESS
-        if step._first:
-            bases[len(step.body.inputs)] = goes_on
         for place, array in self._captured.items():
             bases[place] = array.ctypes.data
         for (_, place, _), array in zip(step.followed, self._followed, strict=True):
-            strides[place] = array.strides[0]
-            bases[place] = array.ctypes.data + (number + step.first) * strides[place]
+            words.follow(place, array, number + step.first)
         for state, array in zip(step._state_places, self._states, strict=True):
             if state is not None:
                 bases[state] = array.ctypes.data
         for scan, array, back in zip(step._scan_places, self._scanned, self._reads_back, strict=True):
             if scan is not None:
-                stride = array.strides[0]
-                position = len(array) - 1 - number if back else number
-                bases[scan], strides[scan] = array.ctypes.data + position * stride, -stride if back else stride
-        for place, (array, back) in enumerate(zip(self._rows, self._writes_back, strict=True), step._row_place):
-            stride = array.strides[0]
-            position = len(array) - 1 - number if back else number
-            bases[place], strides[place] = array.ctypes.data + position * stride, -stride if back else stride
-        buffers: list[tuple[np.ndarray, np.ndarray]] = []
-        carried: list[int] = []
-        for index, (given, made) in enumerate(step._pairs):
+                words.follow(scan, array, number, bool(back))
+        if step._first:
+            bases[len(step.body.inputs)] = words.condition
+
+    def _place_rows(self, words: _Words) -> None:
+        """Say where the rows of stacked results go."""
+        for place, (array, back) in enumerate(zip(self._rows, self._writes_back, strict=True), self._step._row_place):
+            words.follow(place, array, self._number, bool(back))
+
+    def _place_carried(
+        self, words: _Words, programs: Sequence[_Iteration], several: bool
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The buffers that hold what is carried in turn, the second of no bytes unless there are several iterations."""
+        buffers = []
+        for index, (given, made) in enumerate(self._step._pairs):
             size = max([one.bytes[index] for one in programs])
-            pair = np.empty(size, np.uint8), np.empty(size if limit - number > 1 else 0, np.uint8)
+            pair = np.empty(size, np.uint8), np.empty(size if several else 0, np.uint8)
             buffers.append(pair)
-            bases[made] = pair[0].ctypes.data
-            carried += given * WORD_BYTES, made * WORD_BYTES, pair[1].ctypes.data
-        for given, made in step._row_links:
-            carried += given * WORD_BYTES, made * WORD_BYTES, 0
-        record = [
-            step._frames.address,
-            table,
-            0 if steady else WORD_BYTES,
-            moving,
-            moved,
-            step._idle,
-            carrying,
-            pairs + len(step._row_links),
-            goes_on if step._first else 0,
-            number + step.first,
-            limit + step.first,
-            flagged,
-            PATIENCE_NANOSECONDS,
-            stamps if timed else 0,
-            sums if timed else 0,
-        ]
-        words[: ends[4]] = [*record, *bases, *strides, *carried, *[one.loadable.address for one in programs]]
-        end = LoopEnd.LATE
-        while end is LoopEnd.LATE:  # Python looks at signals between two calls
-            check_end()
-            end = LoopEnd(step._frames.native.loop(base))
-        if self.seconds is not None:
-            self.seconds += words[ends[-2] :] * 1e-9
-        if end is LoopEnd.MEMORY:
-            raise RuntimeException("There is not enough memory for the intermediate results of a loop's body")
-        if end is LoopEnd.FLAGGED:
-            flags = zip(step.compiled.flags, words[ends[4] : ends[5]].tolist(), strict=True)
-            met = [flag.text for flag, word in flags if word]
-            raise InvalidArgument("; ".join(met))
-        self._number, self._goes_on = int(words[_NUMBER]) - step.first, end is not LoopEnd.FALSE
-        done = self._number - number
-        last = programs[0] if steady else programs[done - 1]
+            words.bases[made] = pair[0].ctypes.data
+            words.carried += given * WORD_BYTES, made * WORD_BYTES, pair[1].ctypes.data
+        for given, made in self._step._row_links:
+            words.carried += given * WORD_BYTES, made * WORD_BYTES, 0
+        return buffers
+
+    def _take_over(self, last: _Iteration, buffers: Sequence[np.ndarray]) -> None:
+        """Have the states be what the last iteration has given. buffers: those that it has written to."""
+        step = self._step
         for index, place in enumerate(step._carried):
-            memory = buffers[index][(done - 1) % 2][: last.bytes[index]]
+            memory = buffers[index][: last.bytes[index]]
             self._states[place] = memory.view(step._kinds[index]).reshape(last.made[index])
         for place, index in step._stacked:
             rows = self._rows[index]
             at = len(rows) - self._number if self._writes_back[index] else self._number - 1
             self._states[place] = rows[at].copy()  # a view would not outlive a change of the number of rows
+
+
+class _Parts(NamedTuple):
+    """Where the parts of a `_Words` begin, in words; flags, condition and sums as native code leaves them."""
+
+    bases: int
+    strides: int
+    carried: int
+    programs: int
+    flags: int
+    condition: int
+    stamps: int
+    sums: int
+    end: int
+
+    @classmethod
+    def of(cls, step: LoopStep, programs: int, timed: int) -> _Parts:
+        """Those for so many programs, and kernels that are timed."""
+        count, carried = step._idle + 1, step._carried_count * CARRIED.itemsize // WORD_BYTES
+        record, flags = LOOP.itemsize // WORD_BYTES, len(step.compiled.flags)
+        stamps = timed + 1 if timed else 0
+        return cls(*itertools.accumulate((record, count, count, carried, programs, flags, 1, stamps, timed)))
+
+
+class _Words:
+    """One piece of memory for all that native code reads and writes of a loop but tensors, as each takes a while.
+
+    programs: how many there are. timed: how many kernels are timed. bases, strides, carried: what is put in by `fill`.
+    """
+
+    def __init__(self, step: LoopStep, programs: int, timed: int) -> None:
+        self.parts = step.parts(programs, timed)
+        self._timed, self._step = timed, step
+        self._words = np.zeros(self.parts.end, np.int64)
+        self.address: int = self._words.ctypes.data
+        count = step._idle + 1
+        self.bases, self.strides, self.carried = [0] * count, [0] * count, list[int]()
+
+    @property
+    def flags(self) -> list[int]:
+        """What kernels have set."""
+        words: list[int] = self._words[self.parts.flags : self.parts.condition].tolist()
+        return words
+
+    @property
+    def nanoseconds(self) -> np.ndarray:
+        """What each kernel took, where that is timed."""
+        return self._words[self.parts.sums :]
+
+    @property
+    def number(self) -> int:
+        """The number of the next iteration."""
+        return int(self._words[_NUMBER])
+
+    @property
+    def condition(self) -> int:
+        """The address of the word that the condition is written to."""
+        return self.address + WORD_BYTES * self.parts.condition
+
+    def follow(self, place: int, array: np.ndarray, position: int, back: bool = False) -> None:
+        """Have an operand be the row of an array at a position, from its end if `back`, and move on by a row."""
+        stride = array.strides[0]
+        first = len(array) - 1 - position if back else position
+        self.bases[place], self.strides[place] = array.ctypes.data + first * stride, -stride if back else stride
+
+    def fill(self, programs: Sequence[int], steady: bool, number: int, limit: int) -> None:
+        """Put in what native code reads. programs: addresses; number, limit: of the iterations to do."""
+        step, parts = self._step, self.parts
+        bases, strides, carried, table, flags, condition, stamps, sums, _ = [
+            self.address + WORD_BYTES * begin for begin in parts
+        ]
+        record = (
+            step._frames.address,
+            table,
+            0 if steady else WORD_BYTES,
+            bases,
+            strides,
+            step._idle,
+            carried,
+            step._carried_count,
+            condition if step._first else 0,
+            number,
+            limit,
+            flags,
+            PATIENCE_NANOSECONDS,
+            stamps if self._timed else 0,
+            sums if self._timed else 0,
+        )
+        self._words[: parts.flags] = [*record, *self.bases, *self.strides, *self.carried, *programs]
 
 
 def _dense(array: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ def define(module: ir.Module) -> None:
     """Add the function to a module that has those of `frames` and `walk`."""
     _sum(module)
     _advance(module)
+    _take_flags(module)
     _loop(module)
 
 
@@ -57,8 +58,22 @@ def _advance(module: ir.Module) -> None:
     code.give()
 
 
+def _take_flags(module: ir.Module) -> None:
+    """Whether kernels have set flags, which are handed over, and set back in the frame."""
+    code = Code(module, "i64 jitonnx_loop_flags(ptr loop, ptr frame)")
+    frame, met = code["frame"], code.variable(0)
+    flags, words = code.pointer(frame, FRAME, "flags"), code.pointer(code["loop"], LOOP, "flags")
+    with code.loop(0, code.word(frame, FRAME, "flag_count")) as index:
+        offset = code.multiply(index, WORD_BYTES)
+        flag = code.load(code.at(flags, offset))
+        code.store(code.at(words, offset), flag)
+        code.store(code.at(flags, offset), 0)
+        code.store(met, code.build.or_(code.load(met), flag))
+    code.give(code.load(met))
+
+
 def _loop(module: ir.Module) -> None:
-    """Iterations from `number` on; says why it came back.
+    """Iterations from `number` on; says why it came back. One function: a call costs a twentieth of a short iteration.
 
     while (number < limit) {
         program = *programs; programs += program_step
@@ -115,18 +130,11 @@ def _loop(module: ir.Module) -> None:
         code.call("jitonnx_loop_advance", loop)
         after = code.add(code.load(number), 1)
         code.store(number, after)
-        flag_count = code.word(frame, FRAME, "flag_count")
-        with code.when(code.compare(flag_count, ">", 0), likely=False):
-            flags, words = code.pointer(frame, FRAME, "flags"), code.pointer(loop, LOOP, "flags")
-            met = code.variable(0)
-            with code.loop(0, flag_count) as index:
-                offset = code.multiply(index, WORD_BYTES)
-                flag = code.load(code.at(flags, offset))
-                code.store(code.at(words, offset), flag)
-                code.store(code.at(flags, offset), 0)
-                code.store(met, code.build.or_(code.load(met), flag))
-            with code.when(code.compare(code.load(met), "!=", 0), likely=False):
-                end(LoopEnd.FLAGGED)
+        with (
+            code.when(code.compare(code.word(frame, FRAME, "flag_count"), ">", 0), likely=False),
+            code.when(code.compare(code.call("jitonnx_loop_flags", loop, frame), "!=", 0), likely=False),
+        ):
+            end(LoopEnd.FLAGGED)
         with (
             code.when(code.build.not_(code.is_null(condition))),
             code.when(code.equal(code.load_int(condition, 8), 0), likely=False),
