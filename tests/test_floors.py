@@ -63,8 +63,59 @@ ALLOWED = {
         "forks",
         "versions",
     },
+    "saved": {
+        "api",
+        "engine",
+        "errors",
+        "explain",
+        "forks",
+        "ir",
+        "log",
+        "plan",
+        "runtime",
+        "versions",
+    },
+    "explain": {
+        "api",
+        "codegen",
+        "computation",
+        "engine",
+        "errors",
+        "ir",
+        "passes",
+        "plan",
+        "runtime",
+        "session",
+    },
+    "cli": {"alias", "api", "checker", "demo", "errors", "explain", "runtime", "saved", "session"},
+    "capi": {"api", "errors", "log", "metadata", "session"},
+    "backend": {"api", "session"},
+    "alias": {"api"},
+    "demo": set(),
 }
 """By folder, the other parts of jitonnx that its modules import."""
+
+MODULES: dict[str, set[str]] = {
+    "__init__": set(),  # names are imported when they are asked for
+    "__main__": {"cli"},
+    "calibration": {"cores", "runtime"},
+    "compiled": {"computation", "forks", "ir"},
+    "cores": {"calibration", "runtime"},
+    "custom": {"compiled", "computation", "ir", "ops"},
+    "errors": set(),
+    "forks": set(),
+    "interpreter": {"errors", "ir"},
+    "jobs": {"errors", "forks"},
+    "log": set(),
+    "mapped": set(),
+    "metadata": set(),
+    "opening": {"api", "engine", "errors", "forks", "ir", "jobs", "log", "model", "runtime", "saved"},
+    "records": {"forks"},
+    "session": {"api", "capi", "errors", "forks", "ir", "metadata", "opening", "saved"},
+    "target": {"cores", "records", "runtime"},
+    "versions": set(),
+}
+"""The same of the modules beside the folders."""
 
 
 def folder(place: str) -> Path:
@@ -92,6 +143,19 @@ def test_a_floor_imports_what_is_below(place: str) -> None:
     ours = {(module.split(".")[1], name) for module, name in read if module.startswith("jitonnx.")}
     assert {(part, name) for part, name in ours if part not in allowed} == set()
     assert {part for part, _ in ours} >= ALLOWED[place], "something is allowed that nobody needs"
+
+
+def test_every_folder_and_module_is_on_a_floor() -> None:
+    root = Path(importlib.import_module("jitonnx").__path__[0])
+    folders = {path.name for path in root.iterdir() if (path / "__init__.py").exists()}
+    assert folders <= set(ALLOWED)
+    assert {path.stem for path in root.glob("*.py")} == set(MODULES)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_imports_what_is_below(module: str) -> None:
+    path = Path(importlib.import_module("jitonnx").__path__[0]) / f"{module}.py"
+    assert {name.split(".")[1] for name in imported(path) if name.startswith("jitonnx.")} == MODULES[module]
 
 
 def test_planning_needs_no_compiler() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from jitonnx import forks
 from jitonnx.engine.outstanding import Outstanding
 from jitonnx.engine.pipeline import Engine, Settings
+from jitonnx.engine.protocol import ModelEngine
 from jitonnx.engine.ready import Ready, Runner, shape_of
 from jitonnx.ir.extract import specialise
 from jitonnx.ir.graph import Graph
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     import logging
 
 
-class BackgroundEngine:
+class BackgroundEngine(ModelEngine):
     """An engine that is made in the background, behind the methods that a session uses of one.
 
     graph: the model as it was loaded, which runs are evaluated with on NumPy until the engine is there.

@@ -26,6 +26,7 @@ from jitonnx.engine.compiled import Compiled
 from jitonnx.engine.draft import draft
 from jitonnx.engine.kept import Kept, KeptJobs, When
 from jitonnx.engine.outstanding import Outstanding
+from jitonnx.engine.protocol import ModelEngine
 from jitonnx.engine.ready import PROGRAM_BYTES, PROGRAMS_KEPT, Ready, Runner, shape_of, split_memory
 from jitonnx.engine.schedule import Draft, Schedule, make_schedule
 from jitonnx.engine.schedule_message import Told
@@ -88,7 +89,7 @@ class Settings:
     """Whether kernels take denormal numbers for zeros, in what they read and what they give."""
 
 
-class Engine:
+class Engine(ModelEngine):
     """One model, compiled. Runs from several Python threads at once.
 
     graph: what to run; it is optimised in place.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jitonnx import forks
 from jitonnx.engine.kept import Kept
+from jitonnx.engine.protocol import ModelEngine
 from jitonnx.engine.ready import PROGRAM_BYTES, Ready, shape_of, split_memory
 from jitonnx.errors import InvalidArgument
 from jitonnx.ir.declaration import Declaration
@@ -32,7 +33,7 @@ class RunSettings(NamedTuple):
     threads: int
 
 
-class SavedEngine:
+class SavedEngine(ModelEngine):
     """The programs of an artifact; each is made ready when its shapes are first fed.
 
     program_bytes: memory that programs of its parts may hold, of which the least recently used go, and the frames that

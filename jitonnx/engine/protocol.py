@@ -1,0 +1,32 @@
+"""What a session asks of that which runs its model, however it was made. Imports nothing: an artifact opens with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from jitonnx.engine.ready import Ready, Runner
+    from jitonnx.runtime.program import Shapes
+
+
+class ModelEngine(Protocol):
+    """A compiled model (`Engine`), one that is being compiled (`BackgroundEngine`), or an artifact (`SavedEngine`)."""
+
+    def known_program(self, shapes: Shapes) -> Ready | None:
+        """The program for inputs of these shapes if there is one already."""
+
+    def program(self, shapes: Shapes) -> Ready | None:
+        """The program for inputs of these shapes; None where a run is several native calls, or not compiled yet."""
+
+    def runner(self, shapes: Shapes) -> Runner | None:
+        """What does as `run` for inputs of these shapes, where that is more than one native call; else None."""
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """The outputs for these inputs, in whatever way they are to be had."""
+
+    def status(self) -> tuple[str, int, int, int]:
+        """How far its code is: the state, kernels done and to do, and runs that were evaluated on NumPy."""
+
+    def complete(self, timeout: float | None = None) -> bool:
+        """Wait for what is compiled in the background; whether it is done."""
