@@ -20,6 +20,7 @@ from bench.operator_models import (
     cast,
     chain,
     clip,
+    coefficients,
     col2im,
     conv,
     conv_transpose,
@@ -32,6 +33,7 @@ from bench.operator_models import (
     gemm,
     grid_sample,
     layer_norm,
+    learned,
     loss,
     max_roi_pool,
     max_unpool,
@@ -47,6 +49,7 @@ from bench.operator_models import (
     slice_,
     split,
     squeeze_excite,
+    support_vectors,
     tanh_gelu,
     top_k,
     typed,
@@ -380,6 +383,38 @@ CASES: dict[str, dict[str, Build]] = {
             lambda net: net.node(
                 "Multinomial", net.feed_array(np.where(np.arange(50257) == 7, 0, -np.inf).astype(np.float32)[None])
             )
+        ),
+    },
+    "features": {
+        "LinearRegressor 1000x64": learned(
+            "LinearRegressor", 1000, 64, coefficients=coefficients(64), intercepts=[0.5]
+        ),
+        "LinearRegressor 1x64": learned("LinearRegressor", 1, 64, coefficients=coefficients(64), intercepts=[0.5]),
+        **{
+            f"LinearClassifier {rows}x64, 10 classes": learned(
+                *("LinearClassifier", rows, 64, 2),
+                coefficients=coefficients(10, 64),
+                intercepts=coefficients(10),
+                classlabels_ints=list(range(10)),
+                post_transform="SOFTMAX",
+            )
+            for rows in (1, 1000)
+        },
+        "SVMRegressor RBF, 1000x64": learned("SVMRegressor", 1000, 64, **support_vectors(200, 64, "RBF")),
+        "SVMRegressor linear, 1000x64": learned("SVMRegressor", 1000, 64, **support_vectors(200, 64, "LINEAR")),
+        "SVMRegressor RBF, 1x64": learned("SVMRegressor", 1, 64, **support_vectors(200, 64, "RBF")),
+        "SVMClassifier RBF, 1000x64": learned("SVMClassifier", 1000, 64, 2, **support_vectors(200, 64, "RBF", 4)),
+        "SVMClassifier RBF, 1x64": learned("SVMClassifier", 1, 64, 2, **support_vectors(200, 64, "RBF", 4)),
+        "Scaler 1000x64": learned("Scaler", 1000, 64, offset=coefficients(64), scale=coefficients(64)),
+        "Normalizer L2 1000x64": learned("Normalizer", 1000, 64, norm="L2"),
+        "Normalizer L1 1000x64": learned("Normalizer", 1000, 64, norm="L1"),
+        "Imputer 1000x64": learned(
+            "Imputer", 1000, 64, imputed_value_floats=coefficients(64), replaced_value_float=float("nan")
+        ),
+        "Binarizer 1000x64": learned("Binarizer", 1000, 64, threshold=0.5),
+        "OneHotEncoder 1000x8, 9 categories": learned("OneHotEncoder", 1000, 8, low=0, cats_int64s=list(range(9))),
+        "LabelEncoder 1000x8": learned(
+            "LabelEncoder", 1000, 8, low=0, keys_int64s=list(range(9)), values_floats=coefficients(9)
         ),
     },
     "recurrent": {

@@ -13,9 +13,12 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from jitonnx.model import load
+
 OPSET = 23
 """The operator set of cases: the newest that onnxruntime has most kernels for."""
 IR_VERSION = 10
+ML = "ai.onnx.ml"
 
 Build: TypeAlias = "Callable[[Net], str | list[str]]"
 """Adds nodes and returns the outputs' names."""
@@ -80,8 +83,15 @@ class Net:
         results = [onnx.ValueInfoProto(name=name) for name in names]
         graph = helper.make_graph(self.nodes, "case", inputs, results, weights)
         opsets = [helper.make_opsetid("", self.opset)]
+        if any(node.domain for node in self.nodes):
+            opsets.append(helper.make_opsetid(ML, 3))
         model = helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
-        return onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+        typed = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+        if any(node.domain for node in self.nodes):  # of ai.onnx.ml ONNX infers nothing
+            for info, value in zip(typed.graph.output, load(model.SerializeToString()).graph.outputs, strict=True):
+                sizes = [size for size in value.shape if isinstance(size, int)]
+                info.CopyFrom(helper.make_tensor_value_info(info.name, value.dtype, sizes))
+        return typed
 
     def _draw(self, shape: Shape, low: float | None, high: float, dtype: str) -> np.ndarray:
         if low is None:
@@ -550,3 +560,40 @@ def loss(operator: str, *shape: int, weighted: bool = False, **attributes: Any) 
         return net.node(operator, net.feed(shape), target, *others, **ignored, **attributes)
 
     return build
+
+
+def learned(
+    operator: str, rows: int, columns: int, outputs: int = 1, low: float | None = None, **attributes: Any
+) -> Build:
+    """An operator of ai.onnx.ml over rows of features, from the standard normal distribution or whole from [low, 9)."""
+
+    def build(net: Net) -> list[str]:
+        x = net.feed((rows, columns)) if low is None else net.feed((rows, columns), low, 9, "int64")
+        return net.nodes_outputs(operator, outputs, x, domain=ML, **attributes)
+
+    return build
+
+
+def coefficients(*shape: int) -> list[float]:
+    """Learned numbers, small enough for sums over the last axis to stay near 1."""
+    drawn = np.random.default_rng(1).standard_normal(shape) / shape[-1] ** 0.5
+    return [float(number) for number in drawn.ravel()]
+
+
+def support_vectors(count: int, columns: int, kernel: str, classes: int = 0) -> dict[str, Any]:
+    """The attributes of a support vector machine of so many vectors; of a regression without classes."""
+    found: dict[str, Any] = {
+        "kernel_type": kernel,
+        "kernel_params": [1 / columns, 0.5, 3.0],
+        "support_vectors": coefficients(count, columns),
+    }
+    if not classes:
+        return {**found, "coefficients": coefficients(1, count), "rho": [0.3], "n_supports": count}
+    pairs = classes * (classes - 1) // 2
+    return {
+        **found,
+        "classlabels_ints": list(range(classes)),
+        "coefficients": coefficients(classes - 1, count),
+        "rho": coefficients(1, pairs),
+        "vectors_per_class": [count // classes] * classes,
+    }

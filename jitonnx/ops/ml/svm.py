@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -82,16 +83,19 @@ class _Machine(Operator):
         return np.tanh(product) if self.kernel_type == "SIGMOID" else np.power(product, np.float32(degree))
 
     def _lower_kernel(self, to: Lowering, x: Value, vectors: np.ndarray) -> Value:
-        """As `_kernel`. The distances of RBF are sums of differences: those of squares would cancel."""
+        """As `_kernel`. Squared distances of RBF are |x|² + |v|² - 2 x·v, in float64, where what cancels is far
+        below what float32 shows of the differences' squares."""
         gamma, shift, degree = (float(number) for number in self._parameters)
         element = e.operand(0, DType.FLOAT)
         if self.kernel_type == "RBF":
-            rows, features = x.shape
-            difference = element - e.operand(1, DType.FLOAT)
-            squares = to.map(
-                difference * difference, to.reshape(x, (rows, 1, features)), to.constant(vectors[None, :, :])
-            )
-            return to.map(e.exp(element * -gamma), to.reduce("sum", squares, (2,), False))
+            wide, of_vectors = to.cast(x, DType.DOUBLE), vectors.astype(np.float64)
+            number, of_row, of_vector = (e.operand(place, DType.DOUBLE) for place in range(3))
+            product = to.matmul(wide, to.constant(np.ascontiguousarray(of_vectors.T)))
+            squares = to.reduce("sum", to.map(number * number, wide), (1,), True)
+            between = e.maximum(of_row + of_vector - number * 2.0, 0.0)
+            distance = e.cast(e.where(e.equal(of_row, math.inf), math.inf, between), DType.FLOAT)
+            lengths = to.constant(np.square(of_vectors).sum(axis=1)[None])
+            return to.map(e.exp(distance * -gamma), product, squares, lengths)
         product = to.matmul(x, to.constant(np.ascontiguousarray(vectors.T)))
         if self.kernel_type == "LINEAR":
             return product

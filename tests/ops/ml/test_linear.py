@@ -80,6 +80,21 @@ def regressor(kernel: str, **options: Any) -> Case:
     return own("SVMRegressor", X, **given)
 
 
+def near_and_far() -> Case:
+    """Rows at and beside support vectors that lie far from zero, and such as have no distance."""
+    vectors = np.float32(numbers(20)).reshape(5, 4) + np.float32(300)
+    rows = np.concatenate([vectors, vectors + np.float32(0.01), X, np.full((3, 4), [[np.inf], [-np.inf], [np.nan]])])
+    given = {"n_supports": 5, "support_vectors": [float(x) for x in vectors.ravel()], "rho": [0.7]}
+    return own(
+        "SVMRegressor",
+        rows.astype(np.float32),
+        kernel_type="RBF",
+        kernel_params=[2.0, 0.0, 0.0],
+        coefficients=numbers(5),
+        **given,
+    )
+
+
 def classifier(kernel: str, classes: int, probabilities: bool = False, **options: Any) -> Case:
     """Two support vectors for each class, and one more for the first."""
     per_class = [3, *[2] * (classes - 1)]
@@ -104,6 +119,7 @@ SVM = [
     *(regressor(kernel) for kernel in ("LINEAR", "POLY", "RBF", "SIGMOID")),
     regressor("POLY", kernel_params=[0.4, 3.0, 2.0]),
     regressor("RBF", one_class=1),
+    near_and_far(),
     regressor("LINEAR", n_supports=0, coefficients=numbers(4)),
     *(classifier(kernel, classes) for kernel in ("LINEAR", "POLY", "RBF", "SIGMOID") for classes in (2, 3, 4)),
     *(classifier("RBF", classes, True) for classes in (2, 3, 4)),

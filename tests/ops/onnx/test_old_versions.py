@@ -6,12 +6,19 @@ were attributes, or in the meaning itself. Versions that differ in types alone a
 
 from __future__ import annotations
 
+from collections import defaultdict
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.ops.harness import Case, case, check, ints
+from jitonnx.ir.schema import versions_of
+from jitonnx.model import load
+from jitonnx.ops.registry import registry
+from tests.ops.coverage import differences, schemas
+from tests.ops.harness import Case, build, case, check, ints, run_onnxruntime
+from tests.ops.tables import all_cases
 
 RANDOM = np.random.default_rng(0)
 
@@ -249,8 +256,6 @@ def recurrent(operator: str, version: int, **options: Any) -> Case:
 def test_recurrent_layers_of_version_1_are_those_of_version_7(operator: str) -> None:
     """output_sequence said whether Y is wanted; GRU's default direction was misspelled in the schema."""
     from jitonnx.interpreter import evaluate
-    from jitonnx.model import load
-    from tests.ops.harness import build
 
     old = recurrent(operator, 1, output_sequence=1)
     new = recurrent(operator, 7)
@@ -259,3 +264,46 @@ def test_recurrent_layers_of_version_1_are_those_of_version_7(operator: str) -> 
         evaluate(load(build(old)).graph, feeds), evaluate(load(build(new)).graph, feeds), strict=True
     ):
         np.testing.assert_array_equal(result, expected)
+
+
+ELSEWHERE = {
+    **{("", "Constant", version): "test_a_constant_of_a_version_that_knows_tensors_only" for version in (1, 9)},
+    ("", "Scan", 8): "tests/session/test_control_flow.py",
+}
+"""Versions whose cases are not in tables: constants, which the loader makes, and a graph."""
+
+
+@pytest.mark.parametrize("opset", [1, 9])
+def test_a_constant_of_a_version_that_knows_tensors_only(opset: int) -> None:
+    graph = load(build(case("Constant", opset, value=X))).graph
+    np.testing.assert_array_equal(graph.outputs[0].constant, X)
+
+
+def versions_that_differ() -> list[tuple[str, str, int]]:
+    """Domain, name and version of what has other attributes, defaults or inputs than the newest version."""
+    found = []
+    for (domain, name), versions in sorted(schemas().items()):
+        known = sorted(version for version, schema in versions.items() if not schema.deprecated)
+        found += [(domain, name, old) for old in known[:-1] if any(differences(versions[old], versions[known[-1]]))]
+    return found
+
+
+@cache
+def cases_by_version() -> dict[tuple[str, str, int], list[Case]]:
+    found: dict[tuple[str, str, int], list[Case]] = defaultdict(list)
+    for one in all_cases():
+        versions = versions_of(registry.find(one.domain, one.operator))  # type: ignore[arg-type]
+        found[one.domain, one.operator, max(v for v in versions if v <= one.opset)].append(one)
+    return found
+
+
+@pytest.mark.parametrize(("domain", "name", "version"), sorted(set(versions_that_differ()) - ELSEWHERE.keys()))
+def test_each_version_that_differs_is_judged_by_its_own_text(domain: str, name: str, version: int) -> None:
+    """A case of it has the value that ONNX's text of that version gives, or onnxruntime runs that version: onnx's
+    reference alone would not do, as it has the newest meaning of some operators for all versions."""
+
+    def judged(one: Case) -> bool:
+        feeds = {f"x{at}": x for at, x in enumerate(one.inputs) if x is not None and at not in one.constants}
+        return one.expected is not None or (not one.by_reference and run_onnxruntime(build(one), feeds) is not None)
+
+    assert any(map(judged, cases_by_version()[domain, name, version]))
