@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from jitonnx.codegen.expression import ELEMENTS, emit_expr
 from jitonnx.computation import expr as e
+from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code
 from jitonnx.kernels.language.epilogue import Stage as StageFunction
-from jitonnx.kernels.language.trace import Traced
+from jitonnx.kernels.language.trace import Traced, at_least, at_most
 from jitonnx.plan.calls import Stage
 
 
@@ -26,9 +27,15 @@ def stage_function(stage: Stage | None) -> StageFunction | None:
             if number in used:
                 values[number] = _load(code, stage, number, (batch, row, column, live), x.lanes)
         (result,) = emit_expr(code, [stage.expr], x.lanes, lambda leaf: values[leaf.value])
-        return result
+        return _cut_off(code, stage, result) if stage.bounded else result
 
     return apply
+
+
+def _cut_off(code: Code, stage: Stage, x: Traced) -> Traced:
+    bounds = code.buffer(stage.first_buffer + len(stage.dtypes), types.float32)
+    least, largest = (code.fixed(bounds, index).spread(x.lanes) for index in range(2))
+    return at_most(at_least(x, least), largest)
 
 
 def _load(code: Code, stage: Stage, number: int, place: tuple[Traced, Traced, Traced, Traced], lanes: int) -> Traced:

@@ -342,6 +342,10 @@ def _formula(call: KernelCall, names: Sequence[str]) -> tuple[str, ...]:
             further = names[stage.first_buffer : stage.first_buffer + len(stage.dtypes)]
             made = equations(stage.expr, own, dict(enumerate([own, *further])))
             lines += [f"{what}:", *("  " + line for line in made)]
+            if stage.bounded:
+                bounds = call.tensors[stage.first_buffer + len(stage.dtypes)].constant
+                assert bounds is not None, "Bug: the bounds of an epilogue are no constant"
+                lines.append(f"  {own} = min(max({own}, {bounds[0]:g}), {bounds[1]:g})")
     return tuple(lines)
 
 

@@ -21,7 +21,8 @@ class Stage:
     column through strides that are sizes of the call. `columns[i]` says whether it advances with the column (1) or is
     one element a row (0); `rows[i]`, whether it may differ between rows or matrices of the batch (1) or is known not to
     (0), as a bias is: its address then needs no sizes, and kernels load it once for several rows. The tensors' pointers
-    start at `first_buffer`, their two strides each at `first_size`.
+    start at `first_buffer`, their two strides each at `first_size`. With `bounded`, the tensor behind them holds two
+    numbers of float32, at which the result is cut off: kernels that differ in nothing else are one.
     """
 
     expr: Expr
@@ -30,6 +31,7 @@ class Stage:
     dtypes: tuple[DType, ...]
     first_buffer: int
     first_size: int
+    bounded: bool = False
 
 
 @dataclass(eq=False)

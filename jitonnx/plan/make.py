@@ -44,7 +44,7 @@ def _planned(lowered: Lowered, target: Target, choices: Choices) -> Plan:
     planner.begin(None)
     _copy_outputs(planner, lowered)
     plan = planner.plan
-    share_kernels(plan.calls)
+    share_kernels(plan.calls, planner.constant)
     ask_ahead(plan.calls)
     used = {tensor.buffer for call in plan.calls for tensor in call.tensors}
     plan.constants = [buffer for buffer in plan.constants if buffer in used]

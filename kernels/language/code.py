@@ -101,6 +101,10 @@ class Code:
         place.align = 64
         return Pointer(self, element, place)
 
+    def fixed(self, pointer: Pointer, index: int | Traced) -> Traced:
+        """pointer[index], of memory that nobody writes during a call: LLVM may keep it over stores."""
+        return Traced(self.builder, pointer.element, self._invariant(pointer.value, index))
+
     def _invariant(self, pointer: ir.Value, index: int | Traced) -> ir.Value:
         return self.builder.load_invariant(self.builder.gep(pointer, [self.integer(index).value]))
 
