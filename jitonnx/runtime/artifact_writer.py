@@ -27,7 +27,7 @@ from .artifact import (
     ShapeRange,
 )
 from .cpu import CpuNeeded
-from .digest import SHA256_BYTES
+from .digest import SHA256_BYTES, sha256_of_tensor
 from .driver import SYMBOLS, driver_digest
 from .layout import ALIGNMENT, address
 from .linker import UnlinkableError, link
@@ -196,7 +196,7 @@ class _ConstantTable:
         ]
 
     def _add(self, array: Array) -> int:
-        digest = sha256(_octets(array)).digest()
+        digest = sha256_of_tensor(_octets(array))
         if digest not in self._known:
             self._known[digest] = len(self.rows)
             offset = -(-self.size // ALIGNMENT) * ALIGNMENT
