@@ -492,13 +492,12 @@ def infer(
         return types, (None,) * wanted
     except InferenceError as error:
         raise GraphError(f"{describe(node)}: {error}") from error
-    for type in types:
-        if type.shape is not None and any(isinstance(size, int) and size < 0 for size in type.shape):
-            raise GraphError(f"{describe(node)}: it gives {type}, which has a negative size")
     if _open(types):
         types = tuple(_closed(type, functools.partial(fresh, output)) for output, type in enumerate(types))
     try:
         return types, (None,) * len(types) if node.bodies else _settled_contents(node, types, context)
+    except DataDependentError:  # contents follow from the shape of an input, and only a run tells even its rank
+        return types, (None,) * len(types)
     except InferenceError as error:
         raise GraphError(f"{describe(node)}: {error}") from error
 

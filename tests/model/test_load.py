@@ -13,6 +13,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import jitonnx
 from jitonnx import errors
 from jitonnx.interpreter import evaluate
 from jitonnx.ir.dims import Dim, variable
@@ -372,6 +373,19 @@ before = peak()
 model = load(sys.argv[1])
 print(peak() - before)
 """
+
+
+def test_the_size_of_a_tensor_of_unknown_rank() -> None:
+    """Of a reshaped tensor whose rank only a run tells."""
+    shape = tensor_input("s", ("n",), TensorProto.INT64)
+    nodes = [
+        helper.make_node("Reshape", ["x", "s"], ["h"]),
+        helper.make_node("Add", ["h", "h"], ["k"]),
+        helper.make_node("Size", ["k"], ["y"]),
+    ]
+    model = model_of(nodes, ["x", shape], [tensor_input("y", (), TensorProto.INT64)])
+    (y,) = jitonnx.InferenceSession(model.SerializeToString()).run(None, {"x": X, "s": np.array([3, 1, 2])})
+    assert y == 6
 
 
 def test_a_large_file_is_not_copied(tmp_path: Path) -> None:
