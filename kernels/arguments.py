@@ -78,9 +78,9 @@ class Arguments(tuple[Any, ...]):
     """How many values there are, but for `rest`."""
     _open: ClassVar[bool] = False
     _behind: ClassVar[dict[type[Arguments], tuple[dict[str, _Place], bool]]] = {}
-    """By base class: the names behind its own, and whether each has one place."""
+    """The names behind those of each base class that was asked for, and whether each has one place."""
     _places: ClassVar[dict[str, tuple[int, _Place]]] = {}
-    """Of each name: where it begins."""
+    """Each name's first place, and what is declared of it."""
 
     def __init_subclass__(cls) -> None:
         at, cls._places = cls.WIDTH, dict(cls._places)

@@ -127,7 +127,7 @@ class _Widening:
         self._chosen = chosen
         self.statements: list[Statement] = []
         self._wide: dict[Value, Value] = {}
-        """Of a value of half precision, the float32 of equal value."""
+        """Give the float32 of equal value for one of half precision."""
         self._made_half: set[Value] = set()
         """Values that lie as float32 and as 16 bits, too."""
         self._same: dict[Value, Value] = {}

@@ -132,7 +132,7 @@ class Outline:
         self.arena, self.constants, self.assumptions, self.numbers = arena, constants, assumptions, numbers
         self._contents = [(n, constant) for n, constant in enumerate(constants) if isinstance(constant, Contents)]
         self._computed: dict[tuple[Maker, tuple[int, ...]], list[tuple[int, int]]] = {}
-        """By what makes them: which constants are which of the arrays that it makes."""
+        """Which constants are which of the arrays that a maker makes, by maker and sizes."""
         for place, constant in enumerate(constants):
             if isinstance(constant, Computed):
                 self._computed.setdefault((constant.maker, constant.sizes), []).append((place, constant.part))

@@ -118,7 +118,7 @@ def region_call(
 
 
 _STREAMED_BYTES = 1024
-"""Of a row at least: both its ends are stored as usual."""
+"""The least that a row has where it is streamed: both its ends are stored as usual."""
 
 
 def _can_stream(outputs: Sequence[Tensor], inner: _Loop) -> bool:

@@ -115,7 +115,7 @@ def _beginning(maker: ResamplingTable, scale: float, taps: int, outputs: int) ->
 
 Maker: TypeAlias = ResamplingTable
 MAKERS: dict[str, type[Maker]] = {"ResamplingTable": ResamplingTable, "WindowTable": WindowTable}
-"""By name, for artifacts."""
+"""The makers by name, as artifacts hold them."""
 
 
 @functools.lru_cache(_TABLES_KEPT)

@@ -77,7 +77,7 @@ class _Attention:
         self._lay_out_scratch()
 
     def _lay_out_scratch(self) -> None:
-        """In the order of AttentionSpec.scratch_bytes."""
+        """Scratch memory is laid out in the order of AttentionSpec.scratch_bytes."""
         spec, size, height = self.spec, self.size, self.spec.rows[0]
         key_columns, value_columns = self._packed(size.keys), self._packed(size.value_depth)
         self.scores = self.k_panels = self.code.scratch(types.float32)

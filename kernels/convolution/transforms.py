@@ -32,7 +32,7 @@ from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
 POINTS: dict[int, tuple[float, ...]] = {4: (1.0,), 6: (0.75, 1.5), 8: (0.5, 1.0, 2.0)}
-"""By n, the inputs of a tile along an axis."""
+"""The points by n, the number of a tile's inputs along an axis."""
 _PACKED_CHANNELS = 16
 """Channels whose weights are transformed at once: 0.2 MB, and a product too small for a BLAS to start threads for."""
 _PAD = 16  # elements between planes, so that the planes' equal places do not all fall into one set of a cache

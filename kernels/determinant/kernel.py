@@ -32,7 +32,7 @@ class _Elimination:
         self.code, self.element, self.lanes = code, element, lanes
 
     def determinant(self, x: Pointer, size: Traced) -> Traced:
-        """Of the matrix at x."""
+        """Give the determinant of the matrix at x."""
         code, rows = self.code, self.code.scratch(self.element)
 
         def copy(first: Traced, width: int, mask: Mask | None, live: Traced) -> None:

@@ -65,7 +65,7 @@ class FoldSpec(KernelSpec):
             raise ValueError(f"{self.kernel} taps, {self.step} and {self.dilation} apart: each is at least 1")
 
     def taps(self, place: int) -> list[tuple[int, int]]:
-        """Of elements at a place within a step of the last axis: the taps, and how many blocks further than the
+        """Elements at a place within a step of the last axis read these: the taps, and how many blocks further than the
         elements' step the blocks are that they read."""
         away = ((tap, place + self.before - tap * self.dilation) for tap in range(self.kernel))
         return [(tap, distance // self.step) for tap, distance in away if distance % self.step == 0]

@@ -139,7 +139,8 @@ class GatherRowsSpec(KernelSpec):
 
 class GatherElementsGiven(Arguments):
     extents: Sizes = each(MAX_RANK, fill=1)
-    """Of indices and out; their strides in data (0 for the gathered axis), indices and out, in elements."""
+    """The extents are of indices and out; the strides in data (0 for the gathered axis), indices and out follow, in
+    elements."""
     data: Sizes = each(MAX_RANK, fill=0)
     indices: Sizes = each(MAX_RANK, fill=0)
     out: Sizes = each(MAX_RANK, fill=0)

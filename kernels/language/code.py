@@ -33,7 +33,7 @@ from jitonnx.kernels.language.trace import Traced, select
 from jitonnx.target import Target
 
 REGISTER_LANE_BYTES = 16
-"""Of the parts of a vector register within which shuffling is cheapest."""
+"""The size of the parts of a vector register within which shuffling is cheapest."""
 
 _I64 = ir.IntType(64)
 

@@ -13,7 +13,7 @@ from jitonnx.kernels.language.llvm import CONTRACTED, arithmetic, declared, floa
 from jitonnx.kernels.language.trace import Traced, absolute, isnan, select
 
 LINE_BYTES = 64
-"""Of a cache line, on most CPUs."""
+"""The size of a cache line on most CPUs."""
 
 
 def contracted(name: str, a: Traced, b: Traced) -> Traced:

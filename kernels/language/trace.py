@@ -116,7 +116,7 @@ class Traced:
         return self._arithmetic("<<", self, count)
 
     def __rshift__(self, count: Traced | int) -> Traced:
-        """Of a signed integer the sign is kept."""
+        """A signed integer keeps its sign."""
         return self._arithmetic(">>", self, count)
 
     def _compare(self, name: str, other: Traced | float) -> Traced:

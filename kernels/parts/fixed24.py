@@ -26,7 +26,7 @@ _MARGIN = 512
 """Room for rounding to 24 bits."""
 _MOST_OVER_MEAN = 10.0
 _LEAST = 2.0**-94
-"""Of the largest weight of an output: below, its scale would not be a normal float32."""
+"""The least that the largest weight of an output may be: below, its scale would not be a normal float32."""
 _LOWER_HALF = 0 if sys.byteorder == "little" else 1
 
 
@@ -41,7 +41,7 @@ def fit_24_bits(weights: np.ndarray) -> bool:
 
 
 def scales(weights: np.ndarray) -> np.ndarray:
-    """Of weights [..., k] the scale of each row: what its numbers are to be multiplied with."""
+    """Give the scale of each row of weights [..., k]: what its numbers are to be multiplied with."""
     largest = np.abs(weights).max(-1, initial=0)
     return np.where(largest > 0, largest / np.float32(2**31 - _MARGIN), 1).astype(np.float32)
 

@@ -171,7 +171,7 @@ def _shuffled_parts(a: Parts, b: Parts, order: Sequence[int]) -> Parts:
 
 
 def in_all_lanes(x: Traced, lanes: int) -> list[Traced]:
-    """Of each lane of a vector the vector that has it in all `lanes`."""
+    """Give for each lane of a vector the vector that has it in all `lanes`."""
     return [shuffled(x, x, [lane] * lanes) for lane in range(x.value.type.count)]
 
 
@@ -203,5 +203,5 @@ def float_from_bits(size: Traced, element: types.Type) -> Traced:
 
 
 def larger_lanes(a: Traced, b: Traced) -> Traced:
-    """Of each lane the larger one, by one instruction; either of them where one is NaN."""
+    """Give the larger one in each lane, by one instruction; either of them where one is NaN."""
     return select(a > b, a, b)

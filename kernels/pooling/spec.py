@@ -124,7 +124,7 @@ _UNROLLED = 4
 _ROWS_TOGETHER = 3
 """Output rows made together where windows move by one row: loads that straddle cache lines bind, and share rows."""
 _BLOCK_BYTES = 12 << 10
-"""Of rows copied for a task: they stay in the first-level cache beside what is written."""
+"""The most that rows copied for a task take: they stay in the first-level cache beside what is written."""
 _LONGEST_VECTOR = 16
 
 

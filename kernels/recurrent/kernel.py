@@ -35,9 +35,9 @@ class _Row(NamedTuple):
     """One row of the batch at one step."""
 
     number: Traced
-    """In the batch."""
+    """Its number in the batch."""
     local: Traced
-    """In the task's block."""
+    """Its number in the task's block."""
     step: Traced
     time: Traced
     active: Traced | None

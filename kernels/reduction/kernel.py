@@ -20,7 +20,7 @@ from jitonnx.kernels.reduction.spec import COLUMNS, ReductionBuffers, ReductionS
 
 Slice = Callable[[Traced, "Traced | None"], Traced]
 Part = Callable[[Traced], tuple[Traced, Pointer, Pointer, Traced]]
-"""Of a unit's number: its slice's number, where it begins, where its result goes, its length."""
+"""What a unit's number stands for: its slice's number, where it begins, where its result goes, its length."""
 
 
 def build(spec: ReductionSpec, lanes: int, epilogue: Stage | None = None, prologue: Stage | None = None) -> Kernel:
@@ -399,7 +399,7 @@ class _Indices:
         return Traced(self.code.builder, self.integer, ir.Constant(typ, indices))
 
     def _row(self, x: Pointer, row: Traced, length: Traced) -> tuple[Traced, Traced]:
-        """Of each lane the best that it came by and its index."""
+        """Give the best that each lane came by, and its index."""
         vectors, code, lanes = self.vectors, self.code, self.vectors.lanes
         zero = code.integer(0)
 
@@ -424,7 +424,7 @@ class _Indices:
         return functools.reduce(self._better_lanes, lanes_best)
 
     def _better_lanes(self, a: Parts, b: Parts) -> tuple[Traced, Traced]:
-        """Of each lane the better of two bests and its index, of equal ones the first or the last."""
+        """Give the better of two bests in each lane and its index, of equal ones the first or the last."""
         (best, where), (other, elsewhere) = a, b
         equal = other.equals(best)
         if best.is_float:

@@ -15,7 +15,7 @@ MODES = ("avg", "max", "pool")
 LANES = 16
 """Output columns whose sums are made together at most."""
 MAX_SAMPLES = 1 << 20
-"""Of a bin each way, where they follow from its size: a region of infinite size has no more."""
+"""The most samples of a bin each way, where they follow from its size: a region of infinite size has no more."""
 _TASK_ELEMENTS = 1 << 13
 
 

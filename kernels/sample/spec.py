@@ -75,7 +75,7 @@ class _SampleSpec(KernelSpec):
     aligned: bool = False
     """Whether elements are reflected at the centres of the outermost ones, and not at their edges."""
     element: str = "float32"
-    """Of x and y; of coordinates and factors too, but for WORDS: theirs are float32."""
+    """The element type of x and y, and of coordinates and factors, too; where it is one of WORDS, theirs is float32."""
     weighted: bool = False
     """Whether there are factors; else their pointer goes unread."""
 

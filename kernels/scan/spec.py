@@ -52,7 +52,7 @@ class ScanSpec(KernelSpec):
     exclusive: bool = False
     """Without element k itself: y[o, 0, i] is 0, or 1."""
     reverse: bool = False
-    """From the end on."""
+    """Elements are added up from the end on."""
     element: str = "float32"
 
     BUFFERS: ClassVar[type[ScanBuffers]] = ScanBuffers

@@ -65,7 +65,7 @@ class _ScatterSpec(KernelSpec):
 
 class ScatterElementsGiven(Arguments):
     extents: Sizes = each(MAX_RANK, fill=1)
-    """Of indices and updates; their strides in both of these, which have the same, and in out; in elements."""
+    """The extents are of indices and updates; `given` are the strides of both, `out` those in out, in elements."""
     given: Sizes = each(MAX_RANK, fill=0)
     out: Sizes = each(MAX_RANK, fill=0)
     axis: Size

@@ -111,7 +111,7 @@ class _Rows:
         vectors.each(self.length, finish, count)
 
     def _first(self, column: Traced, live: Traced | None) -> list[Traced]:
-        """Of each row a vector that is read for the first time."""
+        """Give a vector of each row, which is read for the first time."""
         vectors, loaded = self.vectors, self._load(self.x, column, live)
         if not vectors.has_prologue:
             return loaded

@@ -26,11 +26,11 @@ _ALIASING_BYTES = 1024
 """Rows of the source whose distance is a multiple of this share few sets of the first-level cache: a line that two
 tiles touch is gone before the second comes. There, tiles begin where cache lines do."""
 _ALIGNED_EXTENT = 128
-"""From this extent on: a tile more along the axis then matters little."""
+"""The extent from which on a tile more along the axis matters little."""
 LARGEST_TILE = 16
 _LINE_BYTES = 64
-"""Of a cache line: in rows of the target whose distance is a multiple of this, tiles begin where lines do, so that each
-is written by one store."""
+"""The bytes of a cache line: in rows of the target whose distance is a multiple of this, tiles begin where lines do, so
+that each is written by one store."""
 
 INTERLEAVED = (2, 3, 4)
 """Numbers of elements side by side that have code of their own."""
