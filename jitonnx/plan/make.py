@@ -8,6 +8,7 @@ from jitonnx.ir.dims import product, taking
 from jitonnx.ir.graph import Value
 from jitonnx.plan.ahead import ask_ahead
 from jitonnx.plan.alike import share_kernels
+from jitonnx.plan.bands import in_bands
 from jitonnx.plan.choices import Choices
 from jitonnx.plan.fusion import Group, fuse
 from jitonnx.plan.halves import place_halves
@@ -44,6 +45,7 @@ def _planned(lowered: Lowered, target: Target, choices: Choices) -> Plan:
     planner.begin(None)
     _copy_outputs(planner, lowered)
     plan = planner.plan
+    plan.calls = in_bands(plan.calls, target)
     share_kernels(plan.calls, planner.constant)
     ask_ahead(plan.calls)
     used = {tensor.buffer for call in plan.calls for tensor in call.tensors}

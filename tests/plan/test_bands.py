@@ -1,0 +1,127 @@
+"""Expansions and depthwise convolutions band by band: right whatever the bands, and only where they are meant to be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jitonnx
+from jitonnx.interpreter import evaluate
+from jitonnx.kernels.convolution.spec import DepthwiseSpec
+from jitonnx.model import load
+from jitonnx.plan import bands, make
+from jitonnx.plan.calls import KernelCall
+from jitonnx.target import Target
+from tests.session.models import model, node, tensor
+from tests.targets import named
+
+RANDOM = np.random.default_rng(0)
+
+
+def expansion(
+    size: tuple[Any, Any],
+    channels: int = 24,
+    kernel: int = 3,
+    residual: bool = False,
+    read_twice: bool = False,
+    **attributes: Any,
+) -> bytes:
+    """A 1x1 convolution of 5 channels to `channels`, ReLU, and a depthwise convolution with ReLU."""
+    weights = {
+        "w": RANDOM.standard_normal((channels, 5, 1, 1)).astype(np.float32),
+        "b": RANDOM.standard_normal(channels).astype(np.float32),
+        "d": RANDOM.standard_normal((channels, 1, kernel, kernel)).astype(np.float32),
+        "e": RANDOM.standard_normal(channels).astype(np.float32),
+        "s": RANDOM.standard_normal((1, channels, *size)).astype(np.float32) if residual else np.zeros(1, np.float32),
+    }
+    nodes = [
+        node("Conv", ["x", "w", "b"], ["wide"]),
+        node("Add", ["wide", "s"], ["shifted"]) if residual else node("Identity", ["wide"], ["shifted"]),
+        node("Relu", ["shifted"], ["r"]),
+        node("Conv", ["r", "d", "e"], ["deep"], group=channels, **attributes),
+        node("Relu", ["deep"], ["y"]),
+    ]
+    outputs = [tensor("y", None)]
+    if read_twice:
+        nodes.append(node("ReduceMean", ["r"], ["mean"]))
+        outputs.append(tensor("mean", None))
+    return model(nodes, [tensor("x", ("N" if size[0] == "H" else 1, 5, *size))], outputs, weights)
+
+
+@pytest.fixture
+def small_caches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Cores that wait for the third-level cache, with 384 KB of the second level; how many bands there are, by plan."""
+    found: list[int] = []
+
+    def in_bands(calls: list[KernelCall], target: Target) -> list[KernelCall]:
+        core = named("sapphirerapids").core
+        result = bands.in_bands(calls, replace(target, core=core, l2_bytes=384 << 10))
+        found.append(sum(isinstance(call.spec, DepthwiseSpec) for call in result))
+        return result
+
+    monkeypatch.setattr(make, "in_bands", in_bands)
+    return found
+
+
+def run(data: bytes, x: np.ndarray, threads: int = 1) -> list[np.ndarray]:
+    options = jitonnx.SessionOptions()
+    options.intra_op_num_threads = threads
+    return jitonnx.InferenceSession(data, options).run(None, {"x": x})
+
+
+@pytest.mark.parametrize(
+    ("size", "channels", "attributes"),
+    [
+        ((80, 56), 24, {"pads": [1, 1, 1, 1]}),
+        ((71, 56), 40, {"pads": [1, 1, 1, 1], "strides": [2, 2]}),
+        ((133, 56), 17, {"pads": [0, 1, 2, 1]}),
+        ((59, 56), 24, {"strides": [3, 1]}),
+        ((72, 53), 24, {"pads": [1, 1, 1, 1]}),
+        ((90, 41), 33, {"pads": [1, 1, 1, 1], "strides": [2, 1]}),
+        ((84, 56), 24, {"kernel": 5, "pads": [2, 2, 2, 2], "strides": [2, 2]}),
+        ((99, 56), 24, {"pads": [2, 2, 2, 2], "dilations": [2, 2], "strides": [2, 1]}),
+        ((75, 56), 24, {"pads": [1, 0, 0, 2], "strides": [1, 2]}),
+    ],
+)
+def test_bands_change_nothing(
+    size: tuple[int, int], channels: int, attributes: dict[str, Any], small_caches: list[int]
+) -> None:
+    """The bits are those of the whole image at once, on any number of threads, and close to NumPy's."""
+    data = expansion(size, channels, **attributes)
+    x = RANDOM.standard_normal((1, 5, *size)).astype(np.float32)
+    results = [run(data, x, threads)[0] for threads in (1, 2, 8)]
+    assert small_caches[-1] > 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(make, "in_bands", lambda calls, target: calls)
+        results.append(run(data, x)[0])
+    for result in results[1:]:
+        np.testing.assert_array_equal(result, results[0])
+    (expected,) = evaluate(load(data).graph, {"x": x})
+    np.testing.assert_allclose(results[0], expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("why", "data"),
+    [
+        ("the image stays in the cache", lambda: expansion((8, 8), pads=[1, 1, 1, 1])),
+        ("only a run tells its size", lambda: expansion(("H", "W"), pads=[1, 1, 1, 1])),
+        ("the product adds other numbers to each pixel", lambda: expansion((72, 56), pads=[1] * 4, residual=True)),
+        ("others read the image", lambda: expansion((72, 56), pads=[1, 1, 1, 1], read_twice=True)),
+        ("too many rows would be made twice", lambda: expansion((72, 56), kernel=7, pads=[3, 3, 3, 3])),
+    ],
+)
+def test_no_bands(why: str, data: Any, small_caches: list[int]) -> None:
+    made = data()
+    height, width = (8, 8) if "stays" in why else (72, 56)
+    x = RANDOM.standard_normal((1, 5, height, width)).astype(np.float32)
+    for result, expected in zip(run(made, x), evaluate(load(made).graph, {"x": x}), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+    assert set(small_caches) == {1}, why
+
+
+def test_bands_are_for_cores_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = [object(), object()]
+    assert bands.in_bands(calls, named("znver4")) is calls
