@@ -99,6 +99,9 @@ if TYPE_CHECKING:
     from jitonnx.session import (
         InferenceSession,
     )
+    from jitonnx.training import (
+        TrainingSession,
+    )
 
     __version__: str
 
@@ -110,6 +113,7 @@ if not os.path.isdir(os.path.join(_FOLDER, "kernels")):
 _PLACES = {
     "register": "custom",
     "InferenceSession": "session",
+    "TrainingSession": "training",
     "Error": "errors",
     "ModelMetadata": "metadata",
     "NodeArg": "metadata",
@@ -209,6 +213,7 @@ __all__ = [
     "SessionIOBinding",
     "SessionOptions",
     "SparseTensor",
+    "TrainingSession",
     "__version__",
     "copy_tensors",
     "create_and_register_allocator",

@@ -17,13 +17,15 @@ def check(walk: Walk, main: Body) -> None:
     from jitonnx.checker.walk import Body
 
     shared = initializer_names(walk.proto.graph)
+    computed = [name for node in walk.proto.graph.node for name in node.output]
+    inference = [*shared, *(value.name for value in walk.proto.graph.input), *computed]
     for number, info in enumerate(walk.proto.training_info):
         state = {*shared, *initializer_names(info.algorithm)}
         for what in ("initialization", "algorithm"):
             graph, where = getattr(info, what), f"training {number} / {what}"
             bindings = info.initialization_binding if what == "initialization" else info.update_binding
             if info.HasField(what):
-                walk.root(graph, Body(where, graph.node, main.opsets), shared if what == "algorithm" else ())
+                walk.root(graph, Body(where, graph.node, main.opsets), inference if what == "algorithm" else ())
             elif bindings:
                 text = f"{what} has bindings, but no graph"
                 walk.add("training.binding", text, Place(where), "the graph may be left out if nothing is bound")

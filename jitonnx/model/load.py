@@ -44,7 +44,7 @@ def load(
     NoSuchFile, InvalidProtobuf, InvalidGraph, InvalidArgument, NotImplemented or Fail (of jitonnx.errors, all of them
     Error) say what is wrong with a model; TypeError: with the source.
     """
-    proto, reader = _parsed(source, external_data_folder)
+    proto, reader = parsed(source, external_data_folder)
     walk = Walk(proto, registry, Report(), reader, thorough=False)
     walk.run()
     walk.report.raise_first()
@@ -82,7 +82,7 @@ def report_of(
     from jitonnx.model.examine import check_built, check_files
 
     known = default_registry if registry is None else registry
-    proto, reader = _parsed(source, external_data_folder)
+    proto, reader = parsed(source, external_data_folder)
     walk = Walk(proto, known, Report(), reader, thorough=True)
     walk.run()
     check_files(walk, reader)
@@ -90,7 +90,8 @@ def report_of(
     return walk.report
 
 
-def _parsed(source: Any, external_data_folder: str | os.PathLike[str] | None) -> tuple[ModelProto, TensorReader]:
+def parsed(source: Any, external_data_folder: str | os.PathLike[str] | None = None) -> tuple[ModelProto, TensorReader]:
+    """A model's message, large weights left where they are, and what reads its tensors. source: as of `load`."""
     data, path = _read(source)
     try:
         proto, tickets = parse(data)
