@@ -16,7 +16,7 @@ from onnx import GraphProto, ModelProto, StringStringEntryProto, TensorProto, he
 
 import jitonnx
 
-BATCH, EPOCHS, RATE = 64, 8, 2e-3
+BATCH, EPOCHS, RATE = 64, 12, 3e-3
 SHAPES = {
     "conv1.weight": (16, 1, 3, 3),
     "conv1.bias": (16,),

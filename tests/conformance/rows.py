@@ -219,7 +219,8 @@ ROWS: dict[str, dict[str, Row]] = {
     },
     "IR: training": {
         "training-keys": Row(
-            "A binding's key is an initializer.", "Otherwise an error of `jitonnx check`; a session does not look."
+            "A binding's key is an initializer.",
+            "Otherwise an error of `jitonnx check`, and no `TrainingSession`; an inference session does not look.",
         ),
         "training-values": Row(
             "A binding's value is an output of its graph.", "Otherwise an error of `jitonnx check`."
@@ -227,6 +228,26 @@ ROWS: dict[str, dict[str, Row]] = {
         "training-unique": Row("Keys of bindings are unique.", "Otherwise an error of `jitonnx check`."),
         "training-omitted": Row(
             "Initialization may be left out if nothing is bound to it.", "An error of `jitonnx check` otherwise."
+        ),
+        "training-initialization": Row(
+            "The outputs of an initialization are assigned to initializers as its bindings say.",
+            "`TrainingSession.initialize` does so for all training infos, in order.",
+        ),
+        "training-step": Row(
+            "A step runs the inference graph with the algorithm's graph behind it, which may read its values.",
+            "`TrainingSession.step` runs the two as one graph, compiled once.",
+        ),
+        "training-updates": Row(
+            "The outputs of a step are assigned to initializers of the model or the algorithm as its bindings say.",
+            "All at once when the step has succeeded; one that fails changes nothing.",
+        ),
+        "training-several": Row(
+            "A model may have several training infos, over the same state.",
+            "`step` takes which; state is shared by name.",
+        ),
+        "training-state": Row(
+            "Initializers that bindings name are the state of the model.",
+            "`TrainingSession.save` writes them where they were, so that training goes on, and inference has them.",
         ),
     },
     "Versioning": {
