@@ -50,6 +50,7 @@ NAMES = [
     "SessionIOBinding",
     "SessionOptions",
     "SparseTensor",
+    "TrainingSession",
     "__version__",
     "copy_tensors",
     "create_and_register_allocator",
