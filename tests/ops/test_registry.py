@@ -96,7 +96,7 @@ def test_declaration_has_all_its_parts(declaration: type[Operator]) -> None:
     assert declaration.__doc__ and not declaration.__doc__.startswith(f"{declaration.name}("), "no docstring"
     if issubclass(declaration, Composite):
         assert declaration.compose is not Composite.compose
-        assert_as_many_parameters_as_inputs(declaration, declaration.compose, 2)
+        assert_as_many_parameters_as_inputs(declaration, declaration.compose)
         return
     infer = "infer_bodies" if declaration.bodies else "infer"
     parts = [
@@ -112,11 +112,12 @@ def test_declaration_has_all_its_parts(declaration: type[Operator]) -> None:
     ]
     for part in parts:
         assert getattr(declaration, part) is not getattr(Operator, part), f"no {part}"
-    assert_as_many_parameters_as_inputs(declaration, getattr(declaration, infer), 2 if declaration.bodies else 1)
+    assert_as_many_parameters_as_inputs(declaration, getattr(declaration, infer))
 
 
-def assert_as_many_parameters_as_inputs(declaration: type[Operator], method: Any, own: int) -> None:
-    parameters = list(inspect.signature(method).parameters.values())[own:]
+def assert_as_many_parameters_as_inputs(declaration: type[Operator], method: Any) -> None:
+    """Behind the operator itself and the context, the bodies, or what gets the nodes."""
+    parameters = list(inspect.signature(method).parameters.values())[2:]
     if not any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         assert len(parameters) == len(newest(declaration).inputs)
 

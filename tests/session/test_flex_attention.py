@@ -97,7 +97,10 @@ def test_against_the_reference(dtype: Any, attributes: dict[str, Any], level: in
     ("data", "text"),
     [
         (model(heads=(3, 2)), "3 heads of Q do not divide among 2"),
-        (model(score_mod=graph([helper.make_node("Cast", ["a"], ["b"], to=11)])), "score_mod gives double"),
+        (
+            model(score_mod=graph([helper.make_node("Cast", ["a"], ["b"], to=11)])),
+            r"Type \(tensor\(double\)\) of output arg \(b\)",
+        ),
         (model(prob_mod=graph([helper.make_node("Transpose", ["a"], ["b"], perm=[2, 1, 0, 3])])), "prob_mod gives"),
         (model(softmax_precision=7), "softmax_precision is 7"),
     ],

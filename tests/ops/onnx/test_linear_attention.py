@@ -97,9 +97,14 @@ def test_linear_attention(case: Case) -> None:
     ("refused", "text"),
     [
         (attention("square"), "update_rule 'square'"),
-        (case("LinearAttention", 27, *GATED.inputs[:3], attributes=GATED.attributes), "needs the input decay"),
         (
-            case("LinearAttention", 27, *GATED.inputs, attributes={**GATED.attributes, "update_rule": "delta"}),
+            case("LinearAttention", 27, *GATED.inputs[:3], attributes=GATED.attributes, outputs=2),
+            "needs the input decay",
+        ),
+        (
+            case(
+                "LinearAttention", 27, *GATED.inputs, attributes={**GATED.attributes, "update_rule": "delta"}, outputs=2
+            ),
             "not take",
         ),
         (attention("linear", heads=(3, 2)), "a multiple"),
@@ -111,6 +116,7 @@ def test_linear_attention(case: Case) -> None:
                 GATED.inputs[3][:1],
                 *GATED.inputs[4:],
                 attributes=GATED.attributes,
+                outputs=2,
             ),
             "past",
         ),
