@@ -199,8 +199,9 @@ def _worker(niceness: int) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
     """A process that runs `work`: pipes to and from it. It is ended with the block. Call it on a thread of its own."""
     import subprocess  # takes 3 ms, which a start that compiles nothing saves
 
-    script = f"import sys; sys.path[:] = {sys.path!r}; from jitonnx.codegen.compiler import work; work({niceness})"
-    command = [sys.executable, "-c", script]
+    # Importing what compiles takes longer than many a kernel, and is of low priority, too.
+    script = f"import os, sys; os.nice({niceness}); sys.path[:] = {sys.path!r}"
+    command = [sys.executable, "-c", f"{script}; from jitonnx.codegen.compiler import work; work()"]
     # A process inherits what signals its creator blocks. (Its own session would end its low priority too, which Linux
     # counts within a session.)
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
@@ -242,12 +243,11 @@ def compile_one(code: Code, symbol: str, target: Target) -> bytes:
         raise CompileError(f"Bug: kernel {code!r} does not compile: {error}") from error
 
 
-def work(niceness: int) -> None:
+def work() -> None:
     """The loop of a worker process: codes in on standard input, object code or the text of an error out.
 
     It says "ready" once what every compile needs is imported.
     """
-    os.nice(niceness)
     from jitonnx.codegen import build  # noqa: F401
 
     gc.disable()  # looking for garbage took a tenth of the time, and there is little: the process ends soon

@@ -177,7 +177,8 @@ def test_a_compile_in_the_background_leaves_the_cores_to_the_runs(
 
     def received(stream: Any) -> Any:
         answer = receive(stream)
-        priorities.extend(os.getpriority(os.PRIO_PROCESS, process.pid) for process in list(compiler._workers))
+        answering = [process for process in list(compiler._workers) if process.stdout is stream]
+        priorities.extend(os.getpriority(os.PRIO_PROCESS, process.pid) for process in answering)
         return answer
 
     monkeypatch.setattr(compiler, "allowed_cpus", lambda: cpus)
