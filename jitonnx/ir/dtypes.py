@@ -51,6 +51,8 @@ class DType(enum.IntEnum):
     @property
     def itemsize(self) -> int:
         """Bytes of one element in memory (unpacked: a 4-bit number takes one)."""
+        if self in _ML_DTYPES:  # known without that package
+            return 2 if self is DType.BFLOAT16 else 1
         return _numpy_dtype(self).itemsize
 
     @property
