@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from jitonnx.checker.nodes import FunctionKey, Opsets, function_key
+from jitonnx.checker.nodes import FunctionKey, Opsets, function_key, repeated
 from jitonnx.checker.operators import not_imported, version_of
 from jitonnx.checker.report import Place, quoted
 from jitonnx.ops.registry import canonical
@@ -56,17 +56,12 @@ def label(key: FunctionKey) -> str:
 def _check_signature(walk: Walk, proto: FunctionProto) -> None:
     attributes = [*proto.attribute, *(each.name for each in proto.attribute_proto)]
     for what, names in (("inputs", proto.input), ("outputs", proto.output), ("attributes", attributes)):
-        for name in _repeated(names):
+        for name in repeated(names):
             text = f"the function {quoted(proto.name)} has two {what} of the name {quoted(name)}"
             walk.add("functions.signature", text, place_of(proto)._replace(value=name), "rename one of them")
         if "" in names:
             text = f"the function {quoted(proto.name)} has {what} without a name"
             walk.add("functions.signature", text, place_of(proto), "name all of them")
-
-
-def _repeated(names: Iterable[str]) -> list[str]:
-    seen: set[str] = set()
-    return [name for name in names if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
 
 
 def _check_versions(walk: Walk, proto: FunctionProto) -> None:

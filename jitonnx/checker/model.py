@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from jitonnx.checker.nodes import Opsets, subgraphs
+from jitonnx.checker.nodes import Opsets, repeated, subgraphs
 from jitonnx.checker.report import Place, quoted
 from jitonnx.ops.registry import canonical
 from jitonnx.proto import IR_VERSION, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
@@ -31,8 +31,8 @@ def check(walk: Walk) -> bool:
         text = f"the model's IR version {what}; it is a number from 1 to {IR_VERSION}"
         walk.add("model.ir-version", text, Place(), "set ir_version to that of the onnx package that made the model")
     _check_opsets(walk)
-    if _repeated(entry.key for entry in proto.metadata_props):
-        keys = ", ".join(map(quoted, _repeated(entry.key for entry in proto.metadata_props)[:5]))
+    if repeated(entry.key for entry in proto.metadata_props):
+        keys = ", ".join(map(quoted, repeated(entry.key for entry in proto.metadata_props)[:5]))
         walk.add("model.metadata", f"several metadata properties have the key {keys}", Place(), "keys are distinct")
     if walk.thorough:
         if not proto.domain:
@@ -64,14 +64,9 @@ def _check_opsets(walk: Walk) -> None:
                 text = f"operator set {version} of domain {name or 'ai.onnx'!r} is unknown: {known}"
                 walk.add("model.opsets", text, place, "export the model for one of these, or upgrade jitonnx")
         if walk.thorough:
-            for name in _repeated(canonical(entry.domain) for entry in owner.opset_import):
+            for name in repeated(canonical(entry.domain) for entry in owner.opset_import):
                 text = f"the operator set of domain {name or 'ai.onnx'!r} is imported several times"
                 walk.add("model.opset-twice", text, place, "the highest version counts")
-
-
-def _repeated(names: Any) -> list[str]:
-    seen: set[str] = set()
-    return [name for name in names if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
 
 
 # ---------------------------------------------------------------------------------------------- fields by IR version

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from jitonnx.ops.registry import canonical
 from jitonnx.proto import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto
@@ -43,6 +43,12 @@ def describe(node: NodeProto) -> str:
     """A node for error messages."""
     name = f" {node.name!r}" if node.name else ""
     return f"{node.op_type} node{name} (outputs: {', '.join(map(repr, node.output))})"
+
+
+def repeated(names: Iterable[str]) -> list[str]:
+    """The names that stand there again, as often as they do."""
+    seen: set[str] = set()
+    return [name for name in names if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
 
 
 def subgraphs(node: NodeProto) -> list[GraphProto]:
