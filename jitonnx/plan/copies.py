@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jitonnx.computation import expr as e
+from jitonnx.ir.dtypes import DType
 from jitonnx.kernels.transpose.spec import (
     INTERLEAVED,
     MAX_RANK,
@@ -25,11 +26,15 @@ def copy_call(source: Tensor, target: Tensor, *, label: str, reason: str, stream
     streams: the target is too large for the caches, and is written past them.
     """
     axes = [axis for axis in range(source.rank) if source.shape[axis] != 1]
-    if len(axes) <= MAX_RANK:
+    extents, sources, targets = (
+        [values[axis] for axis in axes] for values in (source.shape, source.strides, target.strides)
+    )
+    if source.dtype is DType.COMPLEX128:  # two words side by side are copied as an axis of two
+        spec = TransposeSpec(source.dtype.itemsize // 2, streams=streams)
+        extents, sources, targets = [*extents, 2], [*(2 * n for n in sources), 1], [*(2 * n for n in targets), 1]
+    else:
         spec = TransposeSpec(source.dtype.itemsize, _interleaved(source, target), _step(source, target), streams)
-        extents, sources, targets = (
-            [values[axis] for axis in axes] for values in (source.shape, source.strides, target.strides)
-        )
+    if len(extents) <= MAX_RANK:
         sizes = TransposeGiven(extents=extents, sources=sources, targets=targets)
         return KernelCall(spec, TransposeBuffers(source=source, target=target), sizes, label=label, reason=reason)
     expr = e.operand(0, source.dtype)

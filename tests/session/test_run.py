@@ -386,3 +386,15 @@ def test_run_async_with_an_error(session: InferenceSession) -> None:
     assert isinstance(future.exception(10), Error)
     assert called.wait(10)
     assert seen[0] == [] and "Unexpected input data type" in seen[1]
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_a_complex_constant_as_an_output(shape: tuple[int, ...], dtype: type) -> None:
+    """No kernel computes with such numbers; they are copied word by word."""
+    constant = (np.arange(np.prod(shape)).reshape(shape) * (1 - 2j) + 0.5).astype(dtype)
+    kind = models.TensorProto.COMPLEX64 if dtype is np.complex64 else models.TensorProto.COMPLEX128
+    made = model([node("Identity", ["c"], ["y"])], [], [tensor("y", shape, kind)], {"c": constant})
+    (y,) = InferenceSession(made).run(None, {})
+    assert y.dtype == dtype
+    np.testing.assert_array_equal(y, constant)
