@@ -112,7 +112,7 @@ class SeenBeside(NamedTuple):
     """What the process saw that runs a model which has its code, beside a compile for another session; seconds."""
 
     at_once: float
-    """To make the session."""
+    """What making the session takes."""
     steady: list[float]
     """What runs took with nothing beside them."""
     beside: list[float]

@@ -26,7 +26,7 @@ import numpy as np
 from jitonnx.api.options import SessionOptions
 from jitonnx.errors import Fail, InvalidArgument
 from jitonnx.ir.dtypes import of_numpy
-from jitonnx.model.load import parsed
+from jitonnx.model.load import examined, parsed
 from jitonnx.model.tensors import TensorReader
 from jitonnx.proto import GraphProto, ModelProto, StringStringEntryProto, TensorProto
 from jitonnx.session import InferenceSession
@@ -49,15 +49,12 @@ class TrainingSession:
     """
 
     def __init__(self, path_or_bytes: Any, sess_options: SessionOptions | None = None) -> None:
-        from jitonnx.checker import check_model
-
         proto, reader = parsed(path_or_bytes)
         if not proto.training_info:
             raise InvalidArgument("the model has no training info: give a training model, or make an InferenceSession")
-        if isinstance(path_or_bytes, str | os.PathLike | bytes) or hasattr(path_or_bytes, "SerializeToString"):
-            for finding in check_model(path_or_bytes):
-                if finding.refused or finding.rule.startswith("training."):
-                    raise finding.error()
+        for finding in examined(proto, reader):
+            if finding.refused or finding.rule.startswith("training."):
+                raise finding.error()
         self._options, self._lock = sess_options, threading.Lock()
         self._proto, self._sessions = _inlined(proto, reader), dict[str, InferenceSession]()
         names = _bound(proto)

@@ -113,7 +113,7 @@ MODULES: dict[str, set[str]] = {
     "records": {"forks"},
     "session": {"api", "capi", "errors", "forks", "ir", "metadata", "opening", "saved"},
     "target": {"cores", "records", "runtime"},
-    "training": {"api", "checker", "errors", "ir", "model", "proto", "session"},
+    "training": {"api", "errors", "ir", "model", "proto", "session"},
     "versions": set(),
 }
 """The same of the modules beside the folders."""

@@ -35,7 +35,7 @@ _SHOWN = 10
 
 
 def _needs(nodes: Sequence[NodeProto]) -> list[list[int]]:
-    """By node, the places of the nodes whose outputs it reads."""
+    """The places of the nodes whose outputs each node reads."""
     producer: dict[str, int] = {}
     for position, node in enumerate(nodes):
         for name in node.output:

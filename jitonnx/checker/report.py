@@ -19,13 +19,13 @@ _SHOWN = 200
 
 
 class Place(NamedTuple):
-    """Where in a model something is."""
+    """A place in a model."""
 
     graph: str = ""
     """The way to the graph or function: "graph 'g'", "graph 'g' / If node 3 'n' / then_branch", "function my.domain:F";
     "" for the model itself."""
     number: int | None = None
-    """Of the node in its graph."""
+    """The node's position in its graph."""
     node: str = ""
     """The node's name, if it has one."""
     operator: str = ""
@@ -96,7 +96,7 @@ class Report:
     """All that was found in a model."""
 
     findings: list[Finding] = field(default_factory=list)
-    """In the order in which they were found, `KEPT` at most."""
+    """They stand in the order in which they were found, `KEPT` at most."""
     counts: Counter[str] = field(default_factory=Counter)
     """How often each rule was broken, findings that were not kept included."""
 

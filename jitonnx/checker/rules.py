@@ -105,4 +105,4 @@ RULES: dict[str, Rule] = {
     "graphs.outputs": Rule("the model's graph has no outputs", Fail),
     "build": Rule("a node cannot be built", InvalidGraph),
 }
-"""By name: the family, a dot, and what it is of."""
+"""The rules by name: a family, a dot, and what the rule is about."""

@@ -118,7 +118,7 @@ def _faults(tensor: TensorProto, data_of: Callable[[TensorProto], bytes | memory
 
 
 def _count_faults(tensor: TensorProto, dtype: DType, count: int, field: str) -> Iterator[tuple[str, str]]:
-    """Of elements in a typed field."""
+    """What is wrong with elements in a typed field."""
     dims, length = list(tensor.dims), len(getattr(tensor, field))
     if dtype is DType.STRING:
         if length != count:
@@ -147,7 +147,7 @@ def _is_text(data: bytes) -> bool:
 
 
 def _external_faults(tensor: TensorProto) -> Iterator[tuple[str, str]]:
-    """Of the entries that say where external data is."""
+    """What is wrong with the entries that say where external data is."""
     keys = [entry.key for entry in tensor.external_data]
     for key in {key for key in keys if keys.count(key) > 1} if len(keys) < 10 else ():
         yield "external.entries", f"has several entries {quoted(key)} of external data"

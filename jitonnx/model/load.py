@@ -79,10 +79,13 @@ def report_of(
     source: Any, *, external_data_folder: str | os.PathLike[str] | None = None, registry: Registry | None = None
 ) -> Report:
     """What is wrong with a model: see `jitonnx.checker.check_model`."""
+    return examined(*parsed(source, external_data_folder), default_registry if registry is None else registry)
+
+
+def examined(proto: ModelProto, reader: TensorReader, known: Registry = default_registry) -> Report:
+    """What is wrong with a model that is parsed."""
     from jitonnx.model.examine import check_built, check_files
 
-    known = default_registry if registry is None else registry
-    proto, reader = parsed(source, external_data_folder)
     walk = Walk(proto, known, Report(), reader, thorough=True)
     walk.run()
     check_files(walk, reader)

@@ -1,6 +1,7 @@
 """`TrainingSession`: steps against NumPy, state that changes as a whole or not at all, what is saved, the example."""
 
 import importlib.util
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -212,8 +213,10 @@ def test_refused() -> None:
     algorithm, names = update()
     with pytest.raises(errors.Error, match="'v'"):
         TrainingSession(model([(algorithm, {**names, "v": "w.next"})]))
-    with pytest.raises(errors.Error, match="nothing"):
-        TrainingSession(model([(algorithm, {**names, "w": "nothing"})]))
+    unbound = model([(algorithm, {**names, "w": "nothing"})])
+    for source in (unbound, io.BytesIO(unbound.SerializeToString())):
+        with pytest.raises(errors.Error, match="nothing"):
+            TrainingSession(source)
 
 
 # ---------------------------------------------------------------- the example
