@@ -8,28 +8,29 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
 import sys
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from jitonnx import forks
 from jitonnx.api.arguments import thread_count
-from jitonnx.api.description import ModelNode, argument_arg, input_arg, model_nodes, output_arg
+from jitonnx.api.compiled_model import CompiledModel
+from jitonnx.api.description import ModelDescription, model_nodes, output_arg
 from jitonnx.api.entries import DENORMAL_AS_ZERO, EXTERNAL_DATA_FOLDER, MODEL_FORMAT, VERIFY, program_bytes, switch
 from jitonnx.api.options import SessionOptions
 from jitonnx.api.running import Bound, closed, explained, in_background
 from jitonnx.engine.kept import Kept
 from jitonnx.errors import Fail, ModelLoadCanceled
-from jitonnx.ir.declaration import Declaration
-from jitonnx.runtime.artifact import Argument, Artifact, ArtifactError, is_artifact, open_artifact
+from jitonnx.runtime.artifact import Artifact, ArtifactError, is_artifact, open_artifact
 from jitonnx.runtime.cache import KernelCache, default_directory
 from jitonnx.saved import whole
-from jitonnx.saved.engine import SavedEngine, declaration
+from jitonnx.saved.engine import SavedEngine, described
 
 if TYPE_CHECKING:
     import logging
@@ -83,7 +84,9 @@ without_collecting = _WithoutCollecting()
 
 
 class OpenedModel:
-    """A model behind an engine, and what users ask about it.
+    """A model behind an engine, which may be one made in the background, and be exchanged for another one.
+
+    `compiled` gives it to those who do not run it.
 
     source: a path, the file's bytes, or what else `load` takes; of a model or of an artifact.
     options: a copy of the session's own. disabled: names of rewrites that are not made.
@@ -99,6 +102,7 @@ class OpenedModel:
     ) -> None:
         self._source, self._options, self._disabled, self._progress = source, options, disabled, progress
         self.path = source if isinstance(source, str) else None
+        self.description: ModelDescription
         self.workshop: Workshop | None = None
         self.whole: whole.Whole | None = None
         """What the model was opened from, if from the kernel cache, as long as the model itself is not loaded."""
@@ -141,14 +145,20 @@ class OpenedModel:
         engine = self.main.engine
         return engine.found() if in_background(engine) else engine
 
-    def engine(self) -> Engine | SavedEngine:
-        """The engine, waited for."""
+    @property
+    def title(self) -> str:
+        """What to call the model: its file's name, else its graph's."""
+        return os.path.basename(self.path) if self.path else self.description.metadata.graph_name or "model"
+
+    def compiled(self) -> CompiledModel:
+        """The model with all that there is to tell about it, and its engine, waited for."""
+        self.load_whole()
         engine = self.main.engine
-        if not in_background(engine):
-            return engine
-        made = engine.wait()
-        assert made is not None, "Bug: a job ended without a result"
-        return made
+        if in_background(engine):
+            made = engine.wait()
+            assert made is not None, "Bug: a job ended without a result"
+            engine = made
+        return CompiledModel(self.title, self.description, engine)
 
     def warm_up(self) -> Ready | None:
         """The program of a model that runs with one set of shapes only; None for others."""
@@ -160,7 +170,7 @@ class OpenedModel:
 
     def bound(self, fed: Iterable[str]) -> Bound:
         """The engine for the inputs that are fed: initializers that are fed too need one of their own."""
-        overriding = tuple(name for name in self.overridable if name in fed)
+        overriding = tuple(name for name in self.description.overridable if name in fed)
         if not overriding:
             return self.main
         self.load_whole()
@@ -222,7 +232,7 @@ class OpenedModel:
         main, graph = self.main, self._with_defaults
         if graph is None:
             raise closed()
-        declared = [self.overridable[name] for name in overriding]
+        declared = [self.description.overridable[name] for name in overriding]
         with explained():
             return Bound([*main.declared, *declared], self._engine(with_inputs(graph, declared), self.workshop))
 
@@ -262,28 +272,21 @@ class OpenedModel:
             artifact = open_artifact(self._source, switch(options, VERIFY, False))
         except ArtifactError as error:
             raise Fail(str(error)) from error
-        self._take(artifact, thread_count(options.intra_op_num_threads, artifact.threads), [])
+        description = described(artifact.model)._replace(overridable={})  # it is compiled with the defaults
+        self._take(artifact, description, thread_count(options.intra_op_num_threads, artifact.threads))
 
     def _take(
         self,
         artifact: Artifact,
+        description: ModelDescription,
         threads: int,
-        overridable: Sequence[Argument],
         behind: Callable[[], Engine] | None = None,
     ) -> None:
-        """Take everything from an artifact. overridable: what may be fed besides. behind: see `SavedEngine`."""
-        model = artifact.model
-        self.inputs = [argument_arg(argument) for argument in model.inputs]
-        self.overridable_args = [argument_arg(argument) for argument in overridable]
-        self.outputs = [argument_arg(argument) for argument in model.outputs]
-        self.metadata = model.metadata
-        self.nodes: list[ModelNode] = []
-        self.opsets: dict[str, int] = {}
-        self.warnings: Sequence[str] = artifact.model.warnings
-        self.overridable: dict[str, Declaration] = {one.name: declaration(one) for one in overridable}
+        """Take everything from an artifact. behind: see `SavedEngine`."""
+        self.description = description
         zeros = switch(self._options, DENORMAL_AS_ZERO, False)
         engine = SavedEngine(artifact, threads, program_bytes(self._options), zeros, behind)
-        self._install(Bound(engine.declared, engine))
+        self._install(Bound(description.inputs, engine))
 
     def _open_whole(self) -> bool:
         """Take everything from what the kernel cache keeps of the model as a whole; False if it keeps nothing."""
@@ -303,13 +306,12 @@ class OpenedModel:
         def behind() -> Engine:
             model = this()
             assert model is not None, "Bug: a model that is gone is run"
-            model.load_whole()
-            engine = model.engine()
+            engine = model.compiled().engine
             assert not isinstance(engine, SavedEngine), "Bug: a model was loaded without an engine"
             return engine
 
-        self._take(artifact, threads, artifact.model.overridable, behind)
-        for text in self.warnings:
+        self._take(artifact, described(artifact.model), threads, behind)
+        for text in self.description.warnings:
             warnings.warn(text, stacklevel=6)
         return True
 
@@ -322,7 +324,7 @@ class OpenedModel:
         if not in_background(engine) and not isinstance(engine, SavedEngine):
             from jitonnx.saved.saving import model_info
 
-            job = whole.keeping(engine, kept_as, model_info(self), self._options, tuple(self._examples))
+            job = whole.keeping(engine, kept_as, model_info(self.description), self._options, tuple(self._examples))
             workshop.submit(job)
 
     def _keep_variants(self) -> None:
@@ -345,8 +347,7 @@ class OpenedModel:
         from jitonnx.jobs import Workshop
         from jitonnx.model.variants import copied
 
-        self._describe(model)
-        self.overridable = {declared.name: declared for declared in model.overridable}
+        self.description = _described(model)
         with_defaults = copied(model.graph) if model.overridable else None
         self._settings = engine_settings(
             self._options, self._disabled, thread_count(self._options.intra_op_num_threads)
@@ -379,19 +380,6 @@ class OpenedModel:
             model = with_initializers(model, options.replaced_initializers())
             return with_dimensions(model, options.fixed_dimensions())
 
-    def _describe(self, model: Model) -> None:
-        """Keep what users ask about the model."""
-        self.inputs = [input_arg(declared) for declared in model.inputs]
-        self.overridable_args = [input_arg(declared) for declared in model.overridable]
-        self.outputs = [
-            output_arg(declared, value.type, model.dimensions, model.graph.assumptions.certain)
-            for declared, value in zip(model.outputs, model.graph.outputs, strict=True)
-        ]
-        self.metadata = model.metadata
-        self.nodes = model_nodes(model.graph)
-        self.opsets = dict(model.opset_imports)
-        self.warnings = model.warnings
-
     def _engine(self, graph: Graph, workshop: Workshop | None) -> Engine | BackgroundEngine:
         from jitonnx.engine.pipeline import CompileMode, Engine
 
@@ -415,6 +403,22 @@ class OpenedModel:
         import logging
 
         return self.logger.isEnabledFor(logging.WARNING)
+
+
+def _described(model: Model) -> ModelDescription:
+    outputs = [
+        output_arg(declared, value.type, model.dimensions, model.graph.assumptions.certain)
+        for declared, value in zip(model.outputs, model.graph.outputs, strict=True)
+    ]
+    return ModelDescription(
+        model.inputs,
+        {declared.name: declared for declared in model.overridable},
+        outputs,
+        model_nodes(model.graph),
+        model.metadata,
+        dict(model.opset_imports),
+        model.warnings,
+    )
 
 
 @forks.once

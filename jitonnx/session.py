@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jitonnx import forks
 from jitonnx.api.arguments import disabled_rewrites, kept_source, own_options
-from jitonnx.api.description import ModelNode
+from jitonnx.api.description import ModelNode, declared_arg
 from jitonnx.api.entries import STRICT, check_entries
 from jitonnx.api.options import RunOptions, SessionOptions
 from jitonnx.api.providers import check_providers
@@ -30,6 +30,7 @@ from jitonnx.saved.engine import SavedEngine
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from jitonnx.api.compiled_model import CompiledModel
     from jitonnx.api.profiling import Profile
     from jitonnx.capi.inner import InnerSession
     from jitonnx.engine.pipeline import Engine
@@ -93,8 +94,10 @@ class InferenceSession(Session):
         self._disabled = disabled_rewrites(kwargs.get("disabled_optimizers") or (), options)
         profile = _profile(options)
         self._model = OpenedModel(self._source, options, self._disabled, progress)
-        self._model_path = self._model.path
-        self._inputs_meta, self._outputs_meta = self._model.inputs, self._model.outputs
+        self._model_path, described = self._model.path, self._model.description
+        self._inputs_meta = [declared_arg(declared) for declared in described.inputs]
+        self._overridable_meta = [declared_arg(declared) for declared in described.overridable.values()]
+        self._outputs_meta = list(described.outputs)
         self._output_names = [output.name for output in self._outputs_meta]
         self._runs = Runs(self._model, options.entry(STRICT) == "1", profile)
         if profile is not None:
@@ -158,13 +161,14 @@ class InferenceSession(Session):
         with parts that are evaluated on NumPy, or that has to be planned for each shape where a range is wanted. (Not
         in onnxruntime.)
         """
-        if isinstance(self.engine, SavedEngine):  # which has loaded the model where the cache kept it
+        model = self.compiled_model
+        if isinstance(model.engine, SavedEngine):  # which has loaded the model where the cache kept it
             raise Fail("the session was opened from an artifact: copy that file, or open the model to save it anew")
         threads = max(0, self._sess_options.intra_op_num_threads)
         with forks.critical, explained():
-            from jitonnx.saved.saving import model_info, save
+            from jitonnx.saved.saving import save
 
-            return save(self, path, shapes, model_info(self._model), threads)
+            return save(model, path, shapes, threads)
 
     # ------------------------------------------------------------ about the model
 
@@ -178,11 +182,11 @@ class InferenceSession(Session):
 
     def get_overridable_initializers(self) -> list[NodeArg]:
         """Inputs with a default: they may be fed."""
-        return self._model.overridable_args
+        return self._overridable_meta
 
     def get_modelmeta(self) -> ModelMetadata:
         """What the model's file says about the model."""
-        return self._model.metadata
+        return self._model.description.metadata
 
     # ------------------------------------------------------------ about the session
 
@@ -201,10 +205,15 @@ class InferenceSession(Session):
         return profile.start_nanoseconds if profile is not None else 0
 
     @property
-    def engine(self) -> Engine | SavedEngine:
-        """The compiled model, for `jitonnx.explain` and benchmarks; waits for it. (Not in onnxruntime.)"""
+    def compiled_model(self) -> CompiledModel:
+        """The model with its engine, without the session; waits for it to be compiled. (Not in onnxruntime.)"""
         self._load_whole()
-        return self._model.engine()
+        return self._model.compiled()
+
+    @property
+    def engine(self) -> Engine | SavedEngine:
+        """The compiled model's engine; waits for it. (Not in onnxruntime.)"""
+        return self.compiled_model.engine
 
     def wait_until_compiled(self, timeout: float | None = None) -> bool:
         """Wait up to `timeout` seconds (None: as long as it takes) for compiling in the background; whether it is done.
@@ -222,13 +231,13 @@ class InferenceSession(Session):
     @property
     def title(self) -> str:
         """What to call the model: its file's name, else its graph's. (Not in onnxruntime.)"""
-        return os.path.basename(self._model_path) if self._model_path else self._model.metadata.graph_name or "model"
+        return self._model.title
 
     @property
     def model_nodes(self) -> Sequence[ModelNode]:
         """The nodes as the model has them. (Not in onnxruntime.)"""
         self._load_whole()
-        return self._model.nodes
+        return self._model.description.nodes
 
     def _load_whole(self) -> None:
         """Make what a session lacks that was opened from the kernel cache."""
@@ -238,12 +247,12 @@ class InferenceSession(Session):
     @property
     def declared_inputs(self) -> Sequence[Declaration]:
         """The inputs as the file declares them. (Not in onnxruntime.)"""
-        return self._model.main.declared
+        return self._model.description.inputs
 
     @property
     def fed_inputs(self) -> list[Declaration]:
         """The inputs that may be fed, those with a default last. (Not in onnxruntime.)"""
-        return [*self._model.main.declared, *self._model.overridable.values()]
+        return [*self._model.description.inputs, *self._model.description.overridable.values()]
 
     @property
     def _sess(self) -> InnerSession:

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from jitonnx.ir.declaration import Declaration
-from jitonnx.metadata import NodeArg
+from jitonnx.metadata import ModelMetadata, NodeArg
 
 if TYPE_CHECKING:
     from jitonnx.ir.dims import DimLike
     from jitonnx.ir.graph import Graph
     from jitonnx.ir.types import TensorType
-    from jitonnx.runtime.artifact import Argument
 
 
-def argument_arg(argument: Argument) -> NodeArg:
-    """An input or output of a model that an artifact was made of."""
-    return NodeArg(argument.name, argument.type, list(argument.shape or ()))
+class ModelDescription(NamedTuple):
+    """What users may ask about a model."""
+
+    inputs: Sequence[Declaration]
+    """Those that have to be fed, in the order in which the engine takes them."""
+    overridable: Mapping[str, Declaration]
+    """Inputs with a default, by name."""
+    outputs: Sequence[NodeArg]
+    nodes: Sequence[ModelNode]
+    """As the file has them; none where an artifact tells about its model."""
+    metadata: ModelMetadata
+    opsets: Mapping[str, int]
+    """Operator-set version by domain; "" is ai.onnx."""
+    warnings: Sequence[str]
+    """What was warned of when the file was loaded."""
 
 
-def input_arg(declared: Declaration) -> NodeArg:
-    """An input as it is declared."""
+def declared_arg(declared: Declaration) -> NodeArg:
+    """An input or output as it is declared."""
     return NodeArg(declared.name, declared.type, list(declared.shape or ()))
 
 

@@ -73,7 +73,7 @@ class Runs:
         """Held where something is done once."""
         self.profile = profile
         self._disagreed = self._is_closed = False
-        self._names = [output.name for output in model.outputs]
+        self._names = [output.name for output in model.description.outputs]
         self.entry: Callable[[Any], Outputs | None] = _look_closer
         """Gives all outputs for feeds like those of the last run; None if anything about them is unusual."""
         self.warm_up()
@@ -117,7 +117,7 @@ class Runs:
     def submit(self, run: Callable[[], Outputs], feeds: Any, callback: Any, user_data: Any) -> Future[Outputs]:
         """`run` on a thread of its own, and then `callback(outputs, user_data, error)`; names are checked at once."""
         self.check_open()
-        feeding.check_names(feeds, self._model.main.names, self._model.overridable)
+        feeding.check_names(feeds, self._model.main.names, self._model.description.overridable)
         with forks.critical:
             from concurrent.futures import ThreadPoolExecutor
 
@@ -209,7 +209,7 @@ class Runs:
         """The engine for these feeds, the arrays that it takes, and their shapes."""
         bound, arrays = main, main.plain.arrays(feeds)
         if arrays is None:
-            feeding.check_names(feeds, bound.names, self._model.overridable)
+            feeding.check_names(feeds, bound.names, self._model.description.overridable)
             bound = self._model.bound(feeds)
             arrays = [_read(feeds[declared.name], declared) for declared in bound.declared]
         shapes = tuple([getattr(array, "shape", ()) for array in arrays])

@@ -43,10 +43,11 @@ def main(options: argparse.Namespace) -> None:
     started = time.perf_counter()
     session = session_of(options)
     ready = {"jitonnx": time.perf_counter() - started}
-    feeds = feeds_of(session, options)
+    model = session.compiled_model
+    feeds = feeds_of(model, options)
     ours = session.run(None, feeds)
     calls = {"jitonnx": lambda: session.run(None, feeds)}
-    threads = session.engine.settings.threads
+    threads = model.engine.settings.threads
     missing = _missing(options)
     if not missing:
         started = time.perf_counter()
@@ -60,7 +61,7 @@ def main(options: argparse.Namespace) -> None:
             calls["onnxruntime"] = lambda: other.run(None, feeds)
     medians = median_in_turns(calls, options.seconds, rounds=1000)
     rows = [(name, seconds(ready[name]), seconds(median), f"{1 / median:.4g}") for name, median in medians.items()]
-    print(f"{session.title}, {threads} thread{'s' * (threads > 1)}: {_described(feeds)}\n")
+    print(f"{model.title}, {threads} thread{'s' * (threads > 1)}: {_described(feeds)}\n")
     print(table(("", "ready after", "median of a run", "runs a second"), rows, right=(1, 2, 3)))
     if not missing:
         print(f"\nonnxruntime / jitonnx: {medians['onnxruntime'] / medians['jitonnx']:.2f}")

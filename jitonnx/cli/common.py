@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
+    from jitonnx.api.compiled_model import CompiledModel
     from jitonnx.api.inputs import ChosenShapes, Size
     from jitonnx.session import InferenceSession
 
@@ -132,23 +133,24 @@ def session_of(
     return InferenceSession(options.model, session_options)
 
 
-def shapes_of(session: InferenceSession, options: argparse.Namespace) -> ChosenShapes:
-    """Shapes for the session's inputs, from the command line or by default. Says what was assumed."""
+def shapes_of(model: CompiledModel, options: argparse.Namespace) -> ChosenShapes:
+    """Shapes for the model's inputs, from the command line or by default. Says what was assumed."""
     from jitonnx.api.inputs import DEFAULT_SIZE, choose_shapes
 
-    chosen = choose_shapes(session.declared_inputs, dict(options.shape), dict(options.dim), session.engine.usual_sizes)
+    inputs, usual = model.description.inputs, model.engine.usual_sizes
+    chosen = choose_shapes(inputs, dict(options.shape), dict(options.dim), usual)
     if chosen.assumed:
         names = ", ".join(chosen.assumed)
         print(f"note: taken as {DEFAULT_SIZE}: {names}; set with --dim NAME=SIZE or --shape INPUT=...", file=sys.stderr)
     return chosen
 
 
-def feeds_of(session: InferenceSession, options: argparse.Namespace) -> dict[str, np.ndarray]:
+def feeds_of(model: CompiledModel, options: argparse.Namespace) -> dict[str, np.ndarray]:
     """Inputs from the file named on the command line, or random ones."""
     from jitonnx.api.inputs import random_feeds
 
     if options.input is None:
-        return random_feeds(session.declared_inputs, shapes_of(session, options).shapes, options.seed)
+        return random_feeds(model.description.inputs, shapes_of(model, options).shapes, options.seed)
     return _stored_feeds(options.input)
 
 

@@ -40,8 +40,8 @@ def main(options: argparse.Namespace) -> None:
     from jitonnx.saved.engine import range_text
 
     session = session_of(options, {CPU_NAME: options.cpu})
-    declared = session.declared_inputs
-    usual = session.engine.usual_sizes
+    model = session.compiled_model
+    declared, usual = model.description.inputs, model.engine.usual_sizes
     sizes = {name: ends({name: [size]}) for name, size in options.dim}
     dimensions = [{name: both[end][name][0] for name, both in sizes.items()} for end in (0, 1)]
     chosen = [

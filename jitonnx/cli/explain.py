@@ -25,13 +25,14 @@ def main(options: argparse.Namespace) -> None:
     from jitonnx.saved.engine import SavedEngine
 
     session = session_of(options)
-    if isinstance(session.engine, SavedEngine) and not (options.html or options.details):
-        print(session.engine.explanation(), end="")
+    model = session.compiled_model
+    if isinstance(model.engine, SavedEngine) and not (options.html or options.details):
+        print(model.engine.explanation(), end="")
         return
-    shapes = shapes_of(session, options).shapes
-    if has_steps(session, shapes):
-        session.run(None, random_feeds(session.declared_inputs, shapes))  # only a run tells all sizes
-    explanation = explain(session, shapes)
+    shapes = shapes_of(model, options).shapes
+    if has_steps(model, shapes):
+        session.run(None, random_feeds(model.description.inputs, shapes))  # only a run tells all sizes
+    explanation = explain(model, shapes)
     if options.html:
         Path(options.html).write_text(as_html(explanation), "utf-8")
         print(f"{options.html}: {len(explanation.nodes)} nodes, {len(explanation.kernels)} kernel calls")

@@ -27,20 +27,22 @@ def main(options: argparse.Namespace) -> None:
     from jitonnx.explain.units import nbytes, seconds, shortened, table
 
     session = session_of(options)
-    feeds = feeds_of(session, options)
+    model = session.compiled_model
+    inputs, engine = model.description.inputs, model.engine
+    feeds = feeds_of(model, options)
     session.run(None, feeds)
-    arrays = [np.asarray(feeds[entry.name]) for entry in session.declared_inputs]
+    arrays = [np.asarray(feeds[entry.name]) for entry in inputs]
     shapes = tuple(array.shape for array in arrays)
-    ready = session.engine.program(shapes)
+    ready = engine.program(shapes)
     host: list[tuple[str, str, float]] = []
     runs: Iterable[int] = itertools.repeat(1)
     if ready is None:
-        times, runs, host = _of_steps(session.engine, arrays, options.rounds)
+        times, runs, host = _of_steps(engine, arrays, options.rounds)
     else:
         ready.executable.profile(arrays, 3)
         times = np.median(ready.executable.profile(arrays, options.rounds), axis=0)
-    names = [entry.name for entry in session.declared_inputs]
-    explanation = explain(session, dict(zip(names, shapes, strict=True)))
+    names = [entry.name for entry in inputs]
+    explanation = explain(model, dict(zip(names, shapes, strict=True)))
     steps = list(zip(zip(explanation.kernels, runs, strict=False), times.tolist(), strict=True))
     total = float(times.sum()) + sum(taken for *_, taken in host)
     rows = [

@@ -26,7 +26,8 @@ def main(options: argparse.Namespace) -> None:
     started = time.perf_counter()
     session = session_of(options)
     ready = time.perf_counter()
-    feeds = feeds_of(session, options)
+    model = session.compiled_model
+    feeds = feeds_of(model, options)
     first_began = time.perf_counter()
     outputs = session.run(None, feeds)
     first = time.perf_counter() - first_began
@@ -37,7 +38,7 @@ def main(options: argparse.Namespace) -> None:
     steady = median_seconds(lambda: session.run(None, feeds))
     print(
         f"\nready after {seconds(ready - started)}, first run {seconds(first)}, "
-        f"then {seconds(steady)} a run on {session.engine.settings.threads} thread(s)"
+        f"then {seconds(steady)} a run on {model.engine.settings.threads} thread(s)"
     )
     if options.output:
         np.savez(options.output, allow_pickle=False, **{name: _storable(value) for name, value in named.items()})

@@ -1,4 +1,4 @@
-"""An explanation as data: collected from a session's engine for concrete input shapes."""
+"""An explanation as data: collected from a model's engine for concrete input shapes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
+from jitonnx.api.compiled_model import CompiledModel
 from jitonnx.api.description import ModelNode
 from jitonnx.api.running import explained
 from jitonnx.codegen.code import code_of
@@ -23,7 +24,6 @@ from jitonnx.plan.derivation import nanoseconds, threads_for
 from jitonnx.plan.region import RegionSpec
 from jitonnx.plan.tensor import Buffer, Tensor
 from jitonnx.runtime.program import Shapes
-from jitonnx.session import InferenceSession
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,6 @@ class Kernel:
     """One call of a kernel."""
 
     number: int
-    part: int
-    """Which part of a cut graph it belongs to; 0 where there is one part."""
     family: str
     label: str
     origin: tuple[str, ...]
@@ -147,71 +145,68 @@ class Explanation:
         return Counter(entry.rewrite for entry in self.applied)
 
 
-def _compiled_engine(session: InferenceSession) -> Engine:
-    """The engine of a session's model. Fail for a session that was opened from an artifact, which has no plan."""
-    if not isinstance(session.engine, Engine):
-        raise Fail(f"{session.title} is an artifact, which keeps no plan: explain the model that it was made of")
-    return session.engine
+class HasCompiledModel(Protocol):
+    """A session, or whatever else has compiled a model."""
+
+    @property
+    def compiled_model(self) -> CompiledModel: ...
+
+
+def _planned(model: CompiledModel | HasCompiledModel) -> tuple[CompiledModel, Engine]:
+    """A model and its engine, which has a plan. Fail for one that was opened from an artifact, which has none."""
+    compiled = model if isinstance(model, CompiledModel) else model.compiled_model
+    if not isinstance(compiled.engine, Engine):
+        raise Fail(f"{compiled.title} is an artifact, which keeps no plan: explain the model that it was made of")
+    return compiled, compiled.engine
 
 
 @explained()
-def has_steps(session: InferenceSession, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+def has_steps(model: CompiledModel | HasCompiledModel, shapes: Mapping[str, tuple[int, ...]]) -> bool:
     """Whether a run for inputs of these shapes has several steps, of which only a run tells all sizes."""
-    ordered = tuple(tuple(shapes[declared.name]) for declared in session.declared_inputs)
-    return _compiled_engine(session).serving(ordered).schedule is not None
+    compiled, engine = _planned(model)
+    ordered = tuple(tuple(shapes[declared.name]) for declared in compiled.description.inputs)
+    return engine.serving(ordered).schedule is not None
 
 
 @explained()
-def explain(session: InferenceSession, shapes: Mapping[str, tuple[int, ...]]) -> Explanation:
-    """What became of the session's model for inputs of these shapes. Fail for shapes that a node refuses.
+def explain(model: CompiledModel | HasCompiledModel, shapes: Mapping[str, tuple[int, ...]]) -> Explanation:
+    """What became of a model, or of a session's, for inputs of these shapes.
 
-    Where sizes depend on data, those of the last run are taken; what no run has come to is left out.
+    Where sizes depend on data, those of the last run are taken; what no run has come to is left out. Fail for shapes
+    that a node refuses, and for an artifact, which keeps no plan.
     """
-    inputs = session.declared_inputs
-    ordered = tuple(tuple(shapes[declared.name]) for declared in inputs)
-    operators = {node.name: node.operator for node in session.model_nodes}
+    (title, described, _), main = _planned(model)
+    ordered = tuple(tuple(shapes[declared.name]) for declared in described.inputs)
+    operators = {node.name: node.operator for node in described.nodes}
+    engine = main.serving(ordered)
+    host = list(engine.schedule.reasons()) if engine.schedule is not None else []
+    controls = list(engine.schedule.controls()) if engine.schedule is not None else []
+    names = [entry.name for entry in described.outputs] if engine.compiled is not None else []
     kernels: list[Kernel] = []
     memories: list[Memory] = []
     symbols: set[str] = set()
-    reports, graphs = [], []
-    host: list[tuple[Node, str]] = []
-    controls: list[Node] = []
-    main = _compiled_engine(session)
-    for number, (engine, concrete) in enumerate(_parts(main, ordered)):
-        reports.append(engine.report)
-        graphs.append(engine.graph)
-        if engine.schedule is not None:
-            host += engine.schedule.reasons()
-            controls += engine.schedule.controls()
-        names = [entry.name for entry in session.get_outputs()] if engine.compiled is not None else []
-        for compiled, sizes in _programs(engine, concrete):
-            symbols.update(compiled.symbols)
-            kernels += _kernels(engine, compiled, sizes, number, len(kernels), operators, names)
-            memories.append(_memory(engine, compiled, sizes))
-    applied = [entry for report in reports for entry in report.applied]
-    declined = [entry for report in reports for entry in report.declined]
-    remaining = {name for graph in graphs for node in graph for name in _origin(node)}
+    for compiled, sizes in _programs(engine, ordered):
+        symbols.update(compiled.symbols)
+        kernels += _kernels(engine, compiled, sizes, len(kernels), operators, names)
+        memories.append(_memory(engine, compiled, sizes))
+    report = engine.report
+    remaining = {name for node in engine.graph for name in _origin(node)}
     return Explanation(
-        title=session.title,
-        shapes={declared.name: shape for declared, shape in zip(inputs, ordered, strict=True)},
-        outputs=tuple(f"{entry.name} {entry.type} {entry.shape}" for entry in session.get_outputs()),
+        title=title,
+        shapes={declared.name: shape for declared, shape in zip(described.inputs, ordered, strict=True)},
+        outputs=tuple(f"{entry.name} {entry.type} {entry.shape}" for entry in described.outputs),
         threads=main.settings.threads,
         cpu=main.target.cpu,
         core=main.target.described,
-        nodes=tuple(_fates(session.model_nodes, kernels, host, controls, applied, remaining)),
+        nodes=tuple(_fates(described.nodes, kernels, host, controls, report.applied, remaining)),
         kernels=tuple(kernels),
         distinct=len(symbols),
         memory=_sum_of(memories),
-        applied=tuple(applied),
-        declined=tuple(declined),
+        applied=tuple(report.applied),
+        declined=tuple(report.declined),
         on_numpy=tuple((" ".join(_origin(node)), node.operator.name, reason) for node, reason in host),
-        notes=tuple(note for engine, _ in _parts(main, ordered) for note in _notes(engine, ordered)),
+        notes=tuple(_notes(engine, ordered)),
     )
-
-
-def _parts(engine: Engine, shapes: Shapes) -> Iterator[tuple[Engine, Shapes]]:
-    """The engine that serves these shapes."""
-    yield engine.serving(shapes), shapes
 
 
 def _programs(engine: Engine, shapes: Shapes) -> Iterator[tuple[Compiled, Mapping[str, int]]]:
@@ -244,7 +239,6 @@ def _kernels(
     engine: Engine,
     compiled: Compiled,
     sizes: Mapping[str, int],
-    part: int,
     first: int,
     operators: Mapping[str, str],
     outputs: Sequence[str],
@@ -254,7 +248,6 @@ def _kernels(
         estimate = nanoseconds(work)
         yield Kernel(
             number=first + index,
-            part=part,
             family=call.spec.family,
             label=_with_sizes(call.label, sizes),
             origin=call.origin,

@@ -7,13 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jitonnx import forks
+from jitonnx.api.description import ModelDescription, declared_arg
 from jitonnx.engine.kept import Kept
 from jitonnx.engine.protocol import ModelEngine
 from jitonnx.engine.ready import PROGRAM_BYTES, Ready, shape_of, split_memory
 from jitonnx.errors import InvalidArgument
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.dtypes import DType
-from jitonnx.runtime.artifact import Argument, Artifact
+from jitonnx.runtime.artifact import Argument, Artifact, ModelInfo
 from jitonnx.runtime.frames import FramePool
 from jitonnx.runtime.program import Shapes
 from jitonnx.runtime.tables import Common
@@ -186,8 +187,21 @@ def range_text(low: Sequence[int], high: Sequence[int]) -> str:
     return "[" + ", ".join(f"{a}" if a == b else f"{a}:{b}" for a, b in zip(low, high, strict=True)) + "]"
 
 
+def described(info: ModelInfo) -> ModelDescription:
+    """What an artifact tells about its model."""
+    return ModelDescription(
+        [declaration(argument) for argument in info.inputs],
+        {argument.name: declaration(argument) for argument in info.overridable},
+        [declared_arg(declaration(argument)) for argument in info.outputs],
+        [],
+        info.metadata,
+        info.opsets,
+        info.warnings,
+    )
+
+
 def declaration(argument: Argument) -> Declaration:
-    """An input as sessions know it."""
+    """An input or output as sessions know it."""
     element = argument.type.removeprefix("tensor(").removesuffix(")").upper()
     dtype = DType[element] if argument.type.startswith("tensor(") and element in DType.__members__ else None
     return Declaration(argument.name, argument.type, dtype, argument.shape)

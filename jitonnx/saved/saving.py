@@ -30,8 +30,8 @@ from jitonnx.runtime.driver import driver_code
 from jitonnx.runtime.program import Shapes
 
 if TYPE_CHECKING:
-    from jitonnx.opening import OpenedModel
-    from jitonnx.session import InferenceSession
+    from jitonnx.api.compiled_model import CompiledModel
+    from jitonnx.api.description import ModelDescription
 
 NamedShapes = Mapping[str, Sequence[Size]]
 Ends = tuple[Shapes, Shapes]
@@ -39,17 +39,17 @@ Ends = tuple[Shapes, Shapes]
 
 
 def save(
-    session: InferenceSession,
+    model: CompiledModel,
     path: str | os.PathLike[str],
     shapes: NamedShapes | Sequence[NamedShapes] | None,
-    info: ModelInfo,
     threads: int,
 ) -> int:
-    """Write a session's model, about which `info` tells, with programs for `shapes`; returns the file's size in bytes.
+    """Write a model with programs for `shapes`; returns the file's size in bytes.
 
+    threads: of a run, where who opens the file does not say; 0: as many as there are CPUs.
     Raises InvalidArgument for shapes that do not fit or leave something open, Fail for what no file can hold.
     """
-    engine, declared = session.engine, session.declared_inputs
+    engine, declared = model.engine, model.description.inputs
     assert isinstance(engine, Engine), "Bug: an artifact is saved again"
     sets = _all_shapes(declared, engine, shapes)
     parts = _Parts()
@@ -65,7 +65,8 @@ def save(
                 ranges += [ShapeRange(low, high, parts.add(one)) for one in serving]
     except NotStorable as error:
         raise Fail(f"the model cannot be saved as an artifact: {error}") from error
-    contents = parts.contents(engine, info, threads, programs, ranges, explanation=_explanation(session, sets[0][0]))
+    explanation = _explanation(model, sets[0][0])
+    contents = parts.contents(engine, model_info(model.description), threads, programs, ranges, explanation)
     return write(path, contents)
 
 
@@ -164,15 +165,15 @@ class _Parts:
         return len(self._plans) - 1
 
 
-def model_info(model: OpenedModel) -> ModelInfo:
+def model_info(description: ModelDescription) -> ModelInfo:
     """What an artifact says about a model."""
     return ModelInfo(
-        [Argument(entry.name, entry.type, entry.shape) for entry in model.main.declared],
-        [Argument(entry.name, entry.type, entry.shape) for entry in model.overridable.values()],
-        [Argument(entry.name, entry.type, tuple(entry.shape)) for entry in model.outputs],
-        model.metadata,
-        model.opsets,
-        model.warnings,
+        [Argument(entry.name, entry.type, entry.shape) for entry in description.inputs],
+        [Argument(entry.name, entry.type, entry.shape) for entry in description.overridable.values()],
+        [Argument(entry.name, entry.type, tuple(entry.shape)) for entry in description.outputs],
+        description.metadata,
+        description.opsets,
+        description.warnings,
     )
 
 
@@ -228,10 +229,10 @@ def _check_no_blas(engine: Engine) -> None:
         raise Fail("the model cannot be saved as an artifact, as it is compiled to call this process's BLAS")
 
 
-def _explanation(session: InferenceSession, shapes: Shapes) -> str:
+def _explanation(model: CompiledModel, shapes: Shapes) -> str:
     from jitonnx.explain import as_text, explain
 
-    if session.engine.foreign is not None:  # memory is measured on a program made ready, which this machine cannot do
+    if model.engine.foreign is not None:  # memory is measured on a program made ready, which this machine cannot do
         return ""
-    names = [entry.name for entry in session.declared_inputs]
-    return as_text(explain(session, dict(zip(names, shapes, strict=True))))
+    names = [entry.name for entry in model.description.inputs]
+    return as_text(explain(model, dict(zip(names, shapes, strict=True))))

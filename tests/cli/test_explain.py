@@ -55,6 +55,15 @@ def test_every_node_has_a_fate() -> None:
             assert fate.node.name in explanation.kernels[number].origin
 
 
+def test_a_model_is_explained_without_its_session() -> None:
+    session = InferenceSession(branches())
+    compiled = session.compiled_model
+    session.close()
+    explanation = explain(compiled, {"x": (5, 3)})
+    assert explanation.title == compiled.title and len(explanation.nodes) == len(compiled.description.nodes) == 7
+    assert explanation.kernels
+
+
 def test_kernels() -> None:
     explanation = explained(branches(), N=5)
     product = next(kernel for kernel in explanation.kernels if "make_m" in kernel.origin)

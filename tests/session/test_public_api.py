@@ -79,6 +79,7 @@ NAMES = [
 SESSION = [
     "close",
     "compile_status",
+    "compiled_model",
     "create_ortvalue_from_shape_and_type",
     "declared_inputs",
     "disable_fallback",
