@@ -139,6 +139,10 @@ class Arguments(tuple[Any, ...]):
             flat += [*some, *[kind.fill] * (kind.count - len(some))]
         return flat
 
+    def named(self) -> dict[str, Any]:
+        """The values by name, in order: of `each` and `rest`, tuples."""
+        return {name: getattr(self, name) for name in self._places}
+
     @classmethod
     def base(cls) -> type[Arguments]:
         """The record that this one adds places to: what the planner gives, where `complete` makes this of it."""

@@ -30,6 +30,8 @@ from jitonnx.runtime.program import Shapes
 class Operand:
     """A tensor that a kernel reads or writes."""
 
+    argument: str
+    """What the kernel's spec calls it, or which operand of a stage it is; several names where it is several of them."""
     buffer: str
     """Names the piece of memory: equal within one part of a plan for tensors that share it."""
     name: str
@@ -63,6 +65,8 @@ class Kernel:
     """What these nodes are."""
     reads: tuple[Operand, ...]
     writes: tuple[Operand, ...]
+    sizes: tuple[tuple[str, str], ...]
+    """The integers that the kernel is called with, by the names that its spec has for them, without those of stages."""
     tasks: int
     threads: int
     flops: int
@@ -252,8 +256,9 @@ def _kernels(
             label=_with_sizes(call.label, sizes),
             origin=call.origin,
             operators=tuple(operators.get(name, "") for name in call.origin),
-            reads=tuple(_operand(tensor, sizes, outputs) for tensor in _distinct(call.read)),
-            writes=tuple(_operand(tensor, sizes, outputs) for tensor in _distinct(call.written)),
+            reads=_operands(call, False, sizes, outputs),
+            writes=_operands(call, True, sizes, outputs),
+            sizes=tuple((name, _plain(value)) for name, value in complete.named().items()),
             tasks=tasks,
             threads=threads_for(estimate, tasks, engine.settings.threads),
             flops=work.flops,
@@ -268,10 +273,6 @@ def _kernels(
         )
 
 
-def _distinct(tensors: Sequence[Tensor]) -> list[Tensor]:
-    return list(dict.fromkeys(tensors))
-
-
 def _with_sizes(label: str, sizes: Mapping[str, int]) -> str:
     """A label with numbers for its symbolic sizes: "gemm batch*seqx1152x384" -> "gemm 128x1152x384"."""
     return " ".join("x".join(_product(piece, sizes) for piece in word.split("x")) for word in label.split(" "))
@@ -282,8 +283,29 @@ def _product(text: str, sizes: Mapping[str, int]) -> str:
     return text if None in factors else str(prod(factors))  # type: ignore[arg-type]
 
 
-def _operand(tensor: Tensor, sizes: Mapping[str, int], outputs: Sequence[str]) -> Operand:
-    """A tensor for people. `outputs`: the model's names of the outputs, as far as they are those of this part."""
+def _operands(call: KernelCall, written: bool, sizes: Mapping[str, int], outputs: Sequence[str]) -> tuple[Operand, ...]:
+    """The tensors that a call writes or only reads, each once. Arguments as for `_operand`."""
+    arguments: dict[Tensor, list[str]] = {}
+    results = set(call.buffers.results())
+    for place, (name, tensor) in enumerate(zip(_argument_names(call), call.tensors, strict=True)):
+        if (place in results) == written:
+            arguments.setdefault(tensor, []).append(name)
+    return tuple(_operand(tensor, ", ".join(names), sizes, outputs) for tensor, names in arguments.items())
+
+
+def _argument_names(call: KernelCall) -> list[str]:
+    """What each of a call's tensors is to its kernel, in order: the spec's name for it, or an operand of a stage."""
+    names = list(type(call.buffers).names())
+    for stage, what in ((call.prologue, "prologue"), (call.epilogue, "epilogue")):
+        if stage is not None:
+            names += [f"{what}[{number}]" for number in range(len(stage.dtypes))]
+            names += [f"bounds of the {what}"] * stage.bounded
+    return names
+
+
+def _operand(tensor: Tensor, argument: str, sizes: Mapping[str, int], outputs: Sequence[str]) -> Operand:
+    """A tensor for people. argument: what it is to the kernel. outputs: the model's names of the outputs, if the
+    plan's are the model's."""
     shape = tuple(_number(dim, sizes) for dim in tensor.shape)
     strides = [_number(stride, sizes) for stride in tensor.strides]
     buffer = tensor.buffer
@@ -293,6 +315,7 @@ def _operand(tensor: Tensor, sizes: Mapping[str, int], outputs: Sequence[str]) -
     for dim, stride in zip(shape, strides, strict=True):
         elements *= dim if stride else 1
     return Operand(
+        argument=argument,
         buffer=f"{buffer.space}:{buffer.name}:{id(buffer):x}",
         name=_name(buffer, outputs),
         space=buffer.space,

@@ -230,6 +230,7 @@ def _data(explanation: Explanation) -> list[dict[str, Any]]:
                 "scratch": nbytes(kernel.scratch),
                 "estimate": seconds(kernel.microseconds * 1e-6),
             },
+            "sizes": dict(kernel.sizes),
             "parameters": dict(kernel.parameters),
             "formula": list(kernel.formula),
             "notes": list(kernel.notes),
@@ -242,4 +243,4 @@ def _data(explanation: Explanation) -> list[dict[str, Any]]:
 
 def _operand_text(operand: Operand) -> str:
     order = "" if operand.order == tuple(sorted(operand.order)) else f", axes in memory {operand.order}"
-    return f"{operand.space} {operand.name}: {operand.type}{order}, {nbytes(operand.bytes)}"
+    return f"{operand.argument} = {operand.space} {operand.name}: {operand.type}{order}, {nbytes(operand.bytes)}"

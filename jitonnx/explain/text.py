@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
+from collections.abc import Sequence
 
-from jitonnx.explain.data import Explanation, Fate, Kernel
+from jitonnx.explain.data import Explanation, Fate, Kernel, Operand
 from jitonnx.explain.units import count, nbytes, seconds, shortened, table
 
 _ORIGIN_WIDTH = 44
 _REASON_WIDTH = 70
+_DETAILS_WIDTH = 120
 
 
 def as_text(explanation: Explanation, details: bool = False) -> str:
@@ -74,13 +77,29 @@ def kernel_details(kernel: Kernel) -> str:
     lines = [
         f"#{kernel.number} {kernel.label}  [{kernel.symbol}]",
         f"  stands for  {', '.join(kernel.origin) or 'no node'}",
-        *(f"  reads       {tensor.space} {tensor.name} {tensor.type} order {tensor.order}" for tensor in kernel.reads),
-        *(f"  writes      {tensor.space} {tensor.name} {tensor.type} order {tensor.order}" for tensor in kernel.writes),
+        *(f"  reads       {_operand(tensor)}" for tensor in kernel.reads),
+        *(f"  writes      {_operand(tensor)}" for tensor in kernel.writes),
+        *_wrapped("  sizes       ", [f"{name}={_grouped(value)}" for name, value in kernel.sizes]),
         f"  code for    {kernel.family}: {parameters}",
         *(f"  computes    {line}" for line in kernel.formula),
         *(f"  note        {note}" for note in kernel.notes),
     ]
     return "\n".join([*lines, f"  why         {kernel.reason}"] if kernel.reason else lines)
+
+
+def _operand(tensor: Operand) -> str:
+    return f"{tensor.argument} = {tensor.space} {tensor.name} {tensor.type} order {tensor.order}"
+
+
+def _grouped(value: str) -> str:
+    """Several numbers in brackets, so that it can be seen where they end."""
+    return f"({value})" if "," in value else value
+
+
+def _wrapped(head: str, items: Sequence[str]) -> list[str]:
+    """Items, with commas between, on as many lines as they take below each other behind a head."""
+    text = textwrap.fill(", ".join(items), _DETAILS_WIDTH, initial_indent=head, subsequent_indent=" " * len(head))
+    return text.splitlines() if items else []
 
 
 def node_table(explanation: Explanation) -> str:

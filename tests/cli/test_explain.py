@@ -70,6 +70,8 @@ def test_kernels() -> None:
     assert product.family == "gemm" and product.flops == 2 * 5 * 3 * 3
     assert product.label == "gemm 5x3x3"
     assert product.result == "float[5,3]" and product.tasks == 1 and product.threads == 1
+    assert [operand.argument for operand in product.reads + product.writes] == ["a", "b", "c"]
+    assert {("m", "5"), ("n", "3"), ("k", "3")} <= set(product.sizes)
     assert explanation.flops == sum(kernel.flops for kernel in explanation.kernels)
     assert [kernel.number for kernel in explanation.kernels] == list(range(len(explanation.kernels)))
     assert explanation.memory.inputs == explanation.memory.outputs == 60

@@ -35,6 +35,7 @@ def test_values_lie_in_the_order_of_the_declaration() -> None:
     assert Given.WIDTH == 7 and Given.place("strides") == 4
     assert Given.names() == ["rows", "extents[0]", "extents[1]", "extents[2]", "strides[0]", "strides[1]", "last"]
     assert Given.make(range(7)).extents == (1, 2, 3)
+    assert GIVEN.named() == {"rows": 4, "extents": (5, 6, 1), "strides": (7, 8), "last": 9}
 
 
 def test_a_subclass_has_the_places_of_its_base_in_front() -> None:
