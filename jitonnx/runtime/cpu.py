@@ -33,6 +33,7 @@ def _names(text: str) -> list[str]:
 
 _LINUX_NAMES = {
     "64bit": "lm",
+    "amx-bf16": "amx_bf16",
     "amx-int8": "amx_int8",
     "amx-tile": "amx_tile",
     "avx512bf16": "avx512_bf16",

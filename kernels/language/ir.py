@@ -73,6 +73,13 @@ class HalfType(Type):
         return cls._only(text="half")  # type: ignore[no-any-return]
 
 
+class BfloatType(Type):
+    """Floats of 16 bits, the upper half of those of 32."""
+
+    def __new__(cls) -> BfloatType:
+        return cls._only(text="bfloat")  # type: ignore[no-any-return]
+
+
 class FloatType(Type):
     """Floats of 32 bits."""
 

@@ -1,0 +1,1 @@
+"""Products and convolutions whose operands are rounded to bfloat16 and summed in float32, in AMX's tile registers."""

@@ -1,0 +1,136 @@
+"""Copying the rows of a task to scratch memory, as bfloat16: as they are, tap by tap, or with an image's padding."""
+
+from __future__ import annotations
+
+from jitonnx.kernels.bfloat16.spec import STEP, BfloatBuffers, BfloatSizes, BfloatSpec
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Pointer, larger, remainder, smaller
+from jitonnx.kernels.language.half import narrow_for_products
+from jitonnx.kernels.language.trace import Traced, select
+
+_LANES = 16
+"""float32 in a vector; all CPUs with tiles have vectors of 64 bytes."""
+
+
+class Copying:
+    """Emits the copies of one kernel. Scratch memory is addressed by bytes."""
+
+    def __init__(self, code: Code, spec: BfloatSpec, size: BfloatSizes) -> None:
+        self._code, self._size = code, size
+        self._element = types.uint16 if spec.x_type == "bfloat16" else types.float32
+        self._x = code.buffers(BfloatBuffers, self._element).x
+
+    @property
+    def x(self) -> Pointer:
+        return self._x
+
+    def rows(self, scratch: Pointer, first: Traced, count: Traced, depth: Traced) -> None:
+        """`count` rows of `depth` elements from number `first` on."""
+        size = self._size
+        with self._code.loop(count) as r:
+            self._run(scratch.at(r * size.row_bytes), self._x.at((first + r) * size.x_pixel), depth)
+
+    def gathered(self, scratch: Pointer, first: Traced, count: Traced, depth: Traced) -> None:
+        """The taps of `count` output pixels from number `first` on, side by side."""
+        code, size = self._code, self._size
+        pixels = size.out_height * size.out_width
+        place = remainder(first, pixels)
+        image, out_row = code.variable(first / pixels), code.variable(place / size.out_width)
+        out_column = code.variable(remainder(place, size.out_width))
+        end = (depth + (STEP - 1)) / STEP * STEP
+        with code.loop(count) as r:
+            row, column = out_row.get(), out_column.get()
+            target = scratch.at(r * size.row_bytes)
+            self._zeros(target.at((end - STEP) * 2), code.integer(STEP))  # what the runs below leave of the last step
+            top, left = row * size.stride_height - size.pad_top, column * size.stride_width - size.pad_left
+            self._window(target, self._x.at(image.get() * size.x_image), top, left)
+            next_row = (column + 1).equals(size.out_width)
+            next_image = next_row & (row + 1).equals(size.out_height)
+            out_column.set(select(next_row, code.integer(0), column + 1))
+            out_row.set(select(next_image, code.integer(0), select(next_row, row + 1, row)))
+            image.set(select(next_image, image.get() + 1, image.get()))
+
+    def _window(self, target: Pointer, image: Pointer, top: Traced, left: Traced) -> None:
+        """The taps of one output pixel. Those of a row that lie side by side are copied in one run. Runs write more
+        than they have, where what follows is not there yet."""
+        code, size = self._code, self._size
+        channels, taps = size.channels, size.kernel_width
+        together = size.dilation_width.equals(1) & size.x_pixel.equals(channels)
+        with code.loop(size.kernel_height) as tap_row:
+            row = top + tap_row * size.dilation_height
+            into = target.at(tap_row * taps * channels * 2)
+            inside = (row >= 0) & (row < size.height)
+            with code.either(inside & together) as (in_one, apart):
+                with in_one:
+                    begin = smaller(larger(0 - left, 0), taps)
+                    end = larger(smaller(size.width - left, taps), begin)
+                    self._zeros(into, begin * channels)
+                    source = image.at(row * size.x_row + (left + begin) * channels)
+                    self._run(into.at(begin * channels * 2), source, (end - begin) * channels)
+                    self._zeros(into.at(end * channels * 2), (taps - end) * channels)
+                with apart, code.loop(taps) as tap:
+                    column = left + tap * size.dilation_width
+                    there = into.at(tap * channels * 2)
+                    with code.either(inside & (column >= 0) & (column < size.width)) as (read, padded):
+                        with read:
+                            self._run(there, image.at(row * size.x_row + column * size.x_pixel), channels)
+                        with padded:
+                            self._zeros(there, channels)
+
+    def padded(self, scratch: Pointer, image: Traced, first: Traced, count: Traced, across: Traced) -> None:
+        """`count` rows of an image from number `first` on, which may lie outside, each `across` pixels wide with its
+        padding."""
+        code, size = self._code, self._size
+        deep = (size.channels + (STEP - 1)) / STEP * STEP
+        source = self._x.at(image * size.x_image)
+        begin = smaller(size.pad_left, across)
+        inner = larger(smaller(size.width, across - begin), 0)
+        together = size.x_pixel.equals(size.channels) & size.row_bytes.equals(size.channels * 2)
+        pitch = size.row_bytes
+        with code.loop(count) as r:
+            row, into = first + r, scratch.at(r * across * pitch)
+            with code.either((row >= 0) & (row < size.height)) as (inside, outside):
+                with inside:
+                    line = source.at(row * size.x_row)
+                    self._zeros(into, begin * pitch / 2)
+                    with code.either(together) as (in_one, apart):
+                        with in_one:
+                            self._run(into.at(begin * pitch), line, inner * size.channels)
+                        with apart, code.loop(inner) as column:
+                            there = into.at((begin + column) * pitch)
+                            self._zeros(there.at((deep - STEP) * 2), code.integer(STEP))
+                            self._run(there, line.at(column * size.x_pixel), size.channels)
+                    self._zeros(into.at((begin + inner) * pitch), (across - begin - inner) * pitch / 2)
+                with outside:
+                    self._zeros(into, across * pitch / 2)
+
+    def _run(self, target: Pointer, source: Pointer, count: Traced) -> None:
+        """`count` elements side by side, as bfloat16; zeros are written behind them, to whole steps from the first."""
+        self._code.subroutine("copy_run", [target, source, count], self._write_run, inline=False)
+
+    def _write_run(self, code: Code, target: Pointer, source: Pointer, count: Traced) -> None:
+        to = target.to(types.uint16)
+        full = count - remainder(count, code.integer(STEP))
+        four = count - remainder(count, code.integer(4 * STEP))
+        with code.loop(four, 0, 4 * STEP) as at:
+            vectors = [self._step(source, at + part * STEP) for part in range(4)]
+            for part, vector in enumerate(vectors):
+                to.store(at + part * STEP, vector)
+        with code.loop(full, four, STEP) as at:
+            to.store(at, self._step(source, at))
+        with code.when(count > full):
+            to.store(full, self._step(source, full, count - full))
+
+    def _step(self, source: Pointer, at: Traced, live: Traced | None = None) -> Traced:
+        """STEP elements, those from `live` on 0."""
+        if self._element is types.uint16:
+            return source.load(at, STEP, live)
+        first = source.load(at, _LANES, live)
+        second = source.load(at + _LANES, _LANES, None if live is None else live - _LANES)
+        return narrow_for_products(first, second)
+
+    def _zeros(self, target: Pointer, count: Traced) -> None:
+        """`count` zeros; more may be written behind them, to whole steps."""
+        zero, to = self._code.number(types.uint16, 0, STEP), target.to(types.uint16)
+        with self._code.loop(count, step=STEP) as at:
+            to.store(at, zero)

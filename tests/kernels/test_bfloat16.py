@@ -1,0 +1,196 @@
+"""Kernels of products and convolutions in bfloat16: operands rounded, sums in float32."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jitonnx.kernels.bfloat16.kernel import build
+from jitonnx.kernels.bfloat16.spec import BfloatSpec, Given, choose, rounded
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code
+from jitonnx.kernels.language.half import narrow_bfloat16
+from jitonnx.kernels.language.trace import Traced
+from jitonnx.runtime.cpu import available
+from jitonnx.target import host
+from tests.kernels.harness import Compiled
+
+FEATURES = ("amx-bf16", "amx-tile", "avx512bf16")
+needs_tiles = pytest.mark.skipif(available(FEATURES) != set(FEATURES), reason="this CPU has no bfloat16 tiles")
+
+
+def widened(bits: np.ndarray) -> np.ndarray:
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def as_half(code: Code, x: Traced, batch: Traced, row: Traced, column: Traced, live: Traced) -> Traced:
+    return narrow_bfloat16(x * 0.5)
+
+
+@functools.cache
+def compiled(spec: BfloatSpec) -> Compiled:
+    stage = as_half if spec.result == "bfloat16" else None
+    return Compiled(build(spec, 16, stage), host(), settled=spec.settled)
+
+
+def aligned(array: np.ndarray) -> np.ndarray:
+    raw = np.zeros(array.nbytes + 128, np.uint8)
+    start = -raw.ctypes.data % 64
+    view = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    view[...] = array
+    return view
+
+
+def run(spec: BfloatSpec, x: np.ndarray, w: np.ndarray, given: Given, pieces: int = 1) -> np.ndarray:
+    """y [rows, outputs] as float32. x: bits of bfloat16; w [outputs, taps, channels] float32."""
+    rows, outputs = given.images * given.out_height * given.out_width, given.out_channels
+    half = spec.result == "bfloat16"
+    y = np.full((rows, given.y_pixel), 77, np.uint16 if half else np.float32)
+    sizes = spec.complete(given)
+    buffers = [aligned(x if spec.x_type == "bfloat16" else widened(x)), spec.pack(w), y]
+    compiled(spec)(buffers, sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces)
+    assert (y[:, outputs:] == 77).all()
+    return widened(y[:, :outputs]) * 2 if half else y[:, :outputs]
+
+
+def close(y: np.ndarray, exact: np.ndarray, spec: BfloatSpec) -> None:
+    """Sums of exact products: apart by the rounding of sums alone."""
+    scale = np.abs(exact).max(initial=1e-30)
+    error = 2.0**-8 if spec.result == "bfloat16" else 2e-6
+    np.testing.assert_allclose(y, exact, rtol=error, atol=2e-6 * scale)
+
+
+def product(way: str, m: int, n: int, k: int, x_type: str, result: str, gap: int = 0, whole: bool = False) -> None:
+    random = np.random.default_rng(m * 1000 + n * 10 + k)
+    draw = (lambda *s: random.integers(-8, 9, s)) if whole else (lambda *s: random.standard_normal(s))
+    x, w = rounded(draw(m, k + gap).astype(np.float32)), draw(n, 1, k).astype(np.float32)
+    spec = choose(way, n, k, m, x_type, result)
+    given = Given.make([1, m, 1, k, m, 1, n, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, k + gap, n + 3])
+    y = run(spec, x, w, given, pieces=2)
+    exact = widened(x[:, :k]).astype(float) @ widened(rounded(w[:, 0])).astype(float).T
+    if whole:  # sums that float32 holds
+        np.testing.assert_array_equal(y, exact if result == "float32" else widened(rounded(exact / 2)) * 2)
+    else:
+        close(y, exact, spec)
+
+
+SIZES = [
+    (1, 1, 1),
+    (1, 70, 100),
+    (15, 33, 32),
+    (16, 48, 3),
+    (17, 65, 131),
+    (33, 130, 257),
+    (64, 16, 64),
+    (100, 700, 96),
+]
+
+
+@needs_tiles
+@pytest.mark.parametrize("x_type", ["float32", "bfloat16"])
+@pytest.mark.parametrize("result", ["float32", "bfloat16"])
+@pytest.mark.parametrize("whole", [True, False])
+def test_products_of_rows_that_are_copied(x_type: str, result: str, whole: bool) -> None:
+    for m, n, k in SIZES:
+        product("copied", m, n, k, x_type, result, gap=m % 3, whole=whole)
+
+
+@needs_tiles
+@pytest.mark.parametrize("result", ["float32", "bfloat16"])
+def test_products_of_rows_in_place(result: str) -> None:
+    for m, n, k in [(1, 40, 32), (16, 31, 64), (17, 33, 32), (31, 64, 96), (50, 17, 160), (129, 800, 1024)]:
+        product("in place", m, n, k, "bfloat16", result, gap=32 * (m % 2), whole=True)
+        product("in place", m, n, k, "bfloat16", result, gap=7)
+
+
+def test_rounding() -> None:
+    x = np.array([1.0, 1 + 2.0**-8, 1 + 3 * 2.0**-8, -1 - 2.0**-9, np.inf, -np.inf, 3.4e38, np.nan], np.float32)
+    expected = [1.0, 1.0, 1 + 2.0**-6, -1.0, np.inf, -np.inf, np.inf, np.nan]
+    np.testing.assert_array_equal(widened(rounded(x)), np.array(expected, np.float32))
+    strange = np.array([0x7F800001, 0xFFFFFFFF], np.uint32).view(np.float32)
+    assert np.isnan(widened(rounded(strange))).all()
+
+
+@needs_tiles
+def test_activations_are_rounded_to_the_nearest() -> None:
+    random = np.random.default_rng(0)
+    x = random.standard_normal((40, 64)).astype(np.float32)
+    x[0, :4] = 1 + 2.0**-8, 1 + 3 * 2.0**-8, 1e-39, np.inf
+    spec = choose("copied", 64, 64, 40, "float32", "float32")
+    given = Given.make([1, 40, 1, 64, 40, 1, 64, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 64, 64])
+    sizes = spec.complete(given)
+    y = np.zeros((40, 64), np.float32)
+    w = spec.pack(np.eye(64, dtype=np.float32)[:, None])
+    with np.errstate(invalid="ignore"):
+        compiled(spec)([x, w, y], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes))
+    expected = widened(rounded(x))
+    expected[0, 2] = 0
+    assert np.isnan(y[0, 4:]).all() and y[0, 3] == np.inf  # 0 times infinity
+    np.testing.assert_array_equal(y[1:], expected[1:])
+
+
+CONVOLUTIONS = [
+    # images, height, width, channels, outputs, kernel, strides, dilations, pads, out
+    (1, 5, 5, 3, 4, (3, 3), (1, 1), (1, 1), (1, 1), (5, 5)),
+    (2, 9, 7, 16, 33, (3, 2), (2, 1), (1, 1), (1, 0), (5, 6)),
+    (1, 8, 11, 70, 20, (3, 3), (1, 2), (2, 3), (2, 3), (8, 6)),
+    (1, 6, 6, 130, 65, (1, 1), (2, 2), (1, 1), (0, 0), (3, 3)),
+    (3, 12, 13, 32, 5, (5, 5), (1, 1), (1, 1), (2, 2), (12, 13)),
+    (2, 14, 14, 64, 64, (3, 3), (1, 1), (1, 1), (1, 1), (14, 14)),
+    (1, 20, 9, 40, 48, (3, 3), (1, 1), (2, 2), (2, 2), (20, 9)),
+    (2, 7, 7, 512, 40, (3, 3), (1, 1), (1, 1), (1, 1), (7, 7)),
+    (1, 30, 35, 96, 33, (2, 3), (1, 1), (1, 1), (0, 0), (29, 33)),
+    (1, 1, 40, 8, 9, (1, 7), (1, 3), (1, 1), (0, 3), (1, 14)),
+]
+
+
+@needs_tiles
+@pytest.mark.parametrize("x_type", ["float32", "bfloat16"])
+@pytest.mark.parametrize("way", ["gathered", "padded"])
+@pytest.mark.parametrize("gap", [0, 5])
+def test_convolutions(x_type: str, way: str, gap: int) -> None:
+    for images, height, width, channels, outputs, kernel, strides, dilations, pads, out in CONVOLUTIONS:
+        if way == "padded" and strides != (1, 1):
+            continue
+        random = np.random.default_rng(channels)
+        x = rounded(random.integers(-4, 5, (images, height, width, channels + gap)).astype(np.float32))
+        w = random.integers(-4, 5, (outputs, kernel[0] * kernel[1], channels)).astype(np.float32)
+        spec = choose(way, outputs, w[0].size, out[0] * out[1] * images, x_type, "float32")
+        pixel = channels + gap
+        given = Given.make(
+            [
+                *(images, height, width, channels, *out, outputs, *kernel, *strides, *dilations, *pads),
+                *(height * width * pixel, width * pixel, pixel, outputs + 1),
+            ]
+        )
+        y = run(spec, x, w, given, pieces=3)
+        expected = convolved(widened(x[..., :channels]), w, kernel, strides, dilations, pads, out)
+        np.testing.assert_array_equal(y, expected)
+
+
+def convolved(
+    x: np.ndarray, w: np.ndarray, kernel: Any, strides: Any, dilations: Any, pads: Any, out: Any
+) -> np.ndarray:
+    """[out pixels of all images, outputs] of x [images, height, width, channels] and w [outputs, taps, channels]."""
+    (top, left), (height, width) = pads, out
+    big = np.zeros((x.shape[0], 64 + x.shape[1], 64 + x.shape[2], x.shape[3]))
+    big[:, top : top + x.shape[1], left : left + x.shape[2]] = x
+    y = np.zeros((x.shape[0], height, width, w.shape[0]))
+    for i in range(kernel[0]):
+        for j in range(kernel[1]):
+            a = big[:, i * dilations[0] :: strides[0], j * dilations[1] :: strides[1]][:, :height, :width]
+            y += a @ w[:, i * kernel[1] + j].T.astype(float)
+    return y.reshape(-1, w.shape[0])
+
+
+@needs_tiles
+def test_empty() -> None:
+    for m, n, k in [(0, 4, 3), (3, 4, 0)]:
+        for way in ("copied", "in place"):
+            spec = choose(way, n, k, None, "bfloat16", "float32")
+            given = Given.make([1, m, 1, k, m, 1, n, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, k, n])
+            y = run(spec, np.zeros((m, k), np.uint16), np.zeros((n, 1, k), np.float32), given)
+            assert not y.any()
