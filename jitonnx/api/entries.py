@@ -31,10 +31,12 @@ VERIFY = "jitonnx.verify"
 """Configuration entry: "1" compares all of an artifact with its checksums, its constants too."""
 KEEP_MODEL = "jitonnx.keep_model"
 """Configuration entry: "0" neither keeps the compiled model in the kernel cache nor opens one that is kept there."""
-
+PRECISION = "jitonnx.precision"
+"""Configuration entry: "bfloat16" rounds the operands of products and convolutions of float32, where that is faster."""
+PRECISIONS = ("float32", "bfloat16")
 
 _SWITCHES = (WINOGRAD, FIXED24, VERIFY, KEEP_MODEL)
-_OWN = (GEMM, CPU_NAME, COMPILE, PROGRAM_MEGABYTES, *_SWITCHES)
+_OWN = (GEMM, CPU_NAME, COMPILE, PROGRAM_MEGABYTES, PRECISION, *_SWITCHES)
 _CHECKED = (*_SWITCHES, DENORMAL_AS_ZERO)
 
 

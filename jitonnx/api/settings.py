@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from jitonnx.api.entries import COMPILE, CPU_NAME, DENORMAL_AS_ZERO, FIXED24, GEMM, WINOGRAD, program_bytes, switch
+from jitonnx.api.entries import (
+    COMPILE,
+    CPU_NAME,
+    DENORMAL_AS_ZERO,
+    FIXED24,
+    GEMM,
+    PRECISION,
+    PRECISIONS,
+    WINOGRAD,
+    program_bytes,
+    switch,
+)
 from jitonnx.api.options import SessionOptions
 from jitonnx.engine.pipeline import CompileMode, Settings
 from jitonnx.errors import InvalidArgument
@@ -54,6 +65,13 @@ def _choices(options: SessionOptions) -> Choices:
         raise InvalidArgument(f"the session configuration entry {GEMM} is {gemm!r}; give 'own' or 'blas'")
     if gemm == "blas" and not BlasSpec().available:
         raise InvalidArgument(f"the session configuration entry {GEMM} is 'blas', which needs SciPy: pip install scipy")
+    precision = options.entry(PRECISION) or "float32"
+    if precision not in PRECISIONS:
+        known = " or ".join(map(repr, PRECISIONS))
+        raise InvalidArgument(f"the session configuration entry {PRECISION} is {precision!r}; give {known}")
     return Choices(
-        winograd=switch(options, WINOGRAD, True), fixed24=switch(options, FIXED24, True), blas=gemm == "blas"
+        winograd=switch(options, WINOGRAD, True),
+        fixed24=switch(options, FIXED24, True),
+        precision=precision,
+        blas=gemm == "blas",
     )

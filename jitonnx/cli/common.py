@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from jitonnx.api.inputs import ChosenShapes, Size
     from jitonnx.session import InferenceSession
 
+PRECISIONS = ("float32", "bfloat16")
 LEVELS = {"none": 0, "basic": 1, "extended": 2, "all": 99}
 
 
@@ -24,6 +25,12 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=positive, default=0, metavar="N", help="of a run (default: all CPUs)")
     parser.add_argument(
         "--level", choices=LEVELS, default="all", help="which rewrites are made before planning (default: all)"
+    )
+    parser.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        help="what products and convolutions of float32 round their operands to, where that is faster "
+        "(default: float32)",
     )
 
 
@@ -118,7 +125,7 @@ def session_of(
 
     entries: session configuration entries.
     """
-    from jitonnx.api.entries import COMPILE
+    from jitonnx.api.entries import COMPILE, PRECISION
     from jitonnx.api.options import GraphOptimizationLevel, SessionOptions
     from jitonnx.session import InferenceSession
 
@@ -127,6 +134,8 @@ def session_of(
     session_options.graph_optimization_level = GraphOptimizationLevel(LEVELS[options.level])
     for name, value in settings.items():
         setattr(session_options, name, value)
+    if options.precision:
+        session_options.add_session_config_entry(PRECISION, options.precision)
     for key, entry in (entries or {}).items():
         session_options.add_session_config_entry(key, entry)
     session_options.add_session_config_entry(COMPILE, "before")  # people look at the code, and measure it

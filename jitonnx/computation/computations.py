@@ -295,6 +295,26 @@ class Convolution(Computation):
 
 
 @dataclass(frozen=True)
+class BfloatMatMul(Computation):
+    """a [..., m, k] of float32 or bfloat16, b [..., k, n] of float32, a constant, one matrix for all leading axes: the
+    product of both rounded to bfloat16, summed in float32."""
+
+
+@dataclass(frozen=True)
+class BfloatConvolution(Computation):
+    """x [N, C, spatial...] of float32 or bfloat16, w [M, C, kernel...] of float32, a constant, bias [M]? of float32:
+    the convolution of x and w rounded to bfloat16, summed in float32, over one or two spatial axes.
+
+    pads: before and after for each spatial axis, as two tuples.
+    """
+
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads_before: tuple[DimLike, ...]
+    pads_after: tuple[DimLike, ...]
+
+
+@dataclass(frozen=True)
 class IntegerMatMul(Computation):
     """a [..., m, k] of int8 or uint8, b [k, n] of int8, a constant, zero []? of a's type: (a - zero) @ b, in int32."""
 

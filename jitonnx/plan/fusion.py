@@ -151,6 +151,8 @@ class _Fusion:
             return False
         if isinstance(group.anchor.computation, c.IntegerMatMul | c.IntegerConvolution):
             return types <= _WITH_INTEGERS and region.output.dtype in _WITH_INTEGERS
+        if isinstance(group.anchor.computation, c.BfloatMatMul | c.BfloatConvolution):
+            return types <= {DType.FLOAT} and region.output.dtype in (DType.FLOAT, DType.BFLOAT16)
         return types == {DType.FLOAT} == {region.output.dtype}
 
     def _extend(self, group: Group, region: Group) -> None:

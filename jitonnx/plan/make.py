@@ -15,6 +15,7 @@ from jitonnx.plan.halves import place_halves
 from jitonnx.plan.placement import Placement
 from jitonnx.plan.plan import Plan
 from jitonnx.plan.planner import Planner
+from jitonnx.plan.precision import NO_BFLOAT16, in_bfloat16
 from jitonnx.plan.region import region_call
 from jitonnx.plan.selection import selector_of, takes_epilogue, takes_scaling
 from jitonnx.plan.tensor import Buffer, Tensor, apply_view, orders_around, row_major
@@ -31,6 +32,12 @@ def make_plan(lowered: Lowered, target: Target, choices: Choices | None = None) 
 
 
 def _planned(lowered: Lowered, target: Target, choices: Choices) -> Plan:
+    notes = []
+    if choices.precision == "bfloat16":
+        if target.multiplies_bfloat16:
+            lowered = in_bfloat16(lowered)
+        else:
+            notes.append(NO_BFLOAT16)
     lowered = place_halves(lowered, takes_epilogue)
     groups = fuse(lowered, takes_epilogue, takes_scaling)
     planner = Planner(lowered, target, choices, Placement(lowered, groups))
@@ -50,6 +57,7 @@ def _planned(lowered: Lowered, target: Target, choices: Choices) -> Plan:
     ask_ahead(plan.calls)
     used = {tensor.buffer for call in plan.calls for tensor in call.tensors}
     plan.constants = [buffer for buffer in plan.constants if buffer in used]
+    plan.notes += notes
     plan.prepare()
     return plan
 

@@ -29,6 +29,7 @@ from jitonnx.plan.tensor import (
 
 IMAGES = (
     c.Convolution,
+    c.BfloatConvolution,
     c.IntegerConvolution,
     c.TransposedConvolution,
     c.Pool,

@@ -112,6 +112,11 @@ class BfloatSpec(KernelSpec):
         """Whether channels of each tap fill whole steps of their own."""
         return self.way == "padded"
 
+    @property
+    def packing(self) -> tuple[str, bool, int]:
+        """All that the layout of packed weights depends on."""
+        return "bfloat16", self.by_taps, self.width
+
     def depth(self, given: Any) -> Any:
         """Elements of a row in whole steps, over all taps."""
         taps = given.kernel_height * given.kernel_width

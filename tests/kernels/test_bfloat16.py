@@ -10,7 +10,6 @@ import pytest
 
 from jitonnx.kernels.bfloat16.kernel import build
 from jitonnx.kernels.bfloat16.spec import BfloatSpec, Given, choose, rounded
-from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code
 from jitonnx.kernels.language.half import narrow_bfloat16
 from jitonnx.kernels.language.trace import Traced

@@ -57,6 +57,7 @@ def beyond(dim: int | str) -> jitonnx.InferenceSession:
 
 
 REFUSED: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
+    ("precision", lambda: session(options(precision="float16")), errors.InvalidArgument, "precision is 'float16'"),
     ("entry unknown", lambda: session(options(nonsense="1")), errors.InvalidArgument, "no session .* jitonnx.nonsense"),
     ("winograd", lambda: session(options(winograd="x")), errors.InvalidArgument, "winograd is 'x'; give '0' or '1'"),
     ("keep_model", lambda: session(options(keep_model="no")), errors.InvalidArgument, "keep_model is 'no'"),

@@ -47,6 +47,8 @@ SELECTORS: dict[type[c.Computation], str] = {
     c.GroupNormalize: "rows.group_normalize",
     c.Recurrent: "recurrent.recurrent",
     c.Convolution: "convolution.convolution",
+    c.BfloatMatMul: "bfloats.matmul",
+    c.BfloatConvolution: "bfloats.convolution",
     c.IntegerMatMul: "integers.matmul",
     c.IntegerConvolution: "integers.convolution",
     c.TransposedConvolution: "transposed.transposed_convolution",
@@ -55,7 +57,7 @@ SELECTORS: dict[type[c.Computation], str] = {
 
 _EPILOGUE = (
     *(c.MatMul, c.Convolution, c.TransposedConvolution, c.Pool, c.GroupNormalize, c.Normalize),
-    *(c.IntegerMatMul, c.IntegerConvolution),
+    *(c.IntegerMatMul, c.IntegerConvolution, c.BfloatMatMul, c.BfloatConvolution),
 )
 
 

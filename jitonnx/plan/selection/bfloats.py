@@ -1,0 +1,174 @@
+"""Products and convolutions in bfloat16 with constant weights: one kernel, whose rows are pixels or rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jitonnx.computation import computations as c
+from jitonnx.computation.lowering import Statement
+from jitonnx.ir.dims import DimLike, concrete, integers, known, product
+from jitonnx.ir.dtypes import DType
+from jitonnx.kernels.arguments import by_name
+from jitonnx.kernels.bfloat16.spec import STEP, BfloatBuffers, Given, choose, whole
+from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.fusion import Group
+from jitonnx.plan.selection.windows import add_bias
+from jitonnx.plan.tensor import Tensor, channels_last_order, pair, reshape_strides
+
+if TYPE_CHECKING:
+    from jitonnx.plan.planner import Planner
+
+
+def matmul(planner: Planner, group: Group, statement: Statement) -> None:
+    """a @ b: the rows of all leading axes of a are rows of one product."""
+    left, right = statement.inputs
+    assert left is not None and right is not None and group.output is not None
+    order = tuple(range(len(left.shape)))
+    a, rows = planner.unit_inner(left), order[:-1]
+    a_row = _apart(a, rows)
+    if a_row is None:
+        a = planner.copy(a, order, "its rows are not evenly spaced")
+        a_row = _apart(a, rows)
+    out_order = tuple(range(len(group.output.shape)))
+    y = planner.place(group.output, out_order, strict=True)
+    out_rows = out_order[:-1]
+    if _apart(y, out_rows) is None:
+        y = planner.move(group.output, out_order)
+    assert a_row is not None, "Bug: the rows of a copy are not evenly spaced"
+    m, k, n = product(a.shape[:-1]), a.shape[-1], y.shape[-1]
+    one_row = {"images": 1, "height": m, "width": 1, "channels": k, "out_height": m, "out_width": 1, "out_channels": n}
+    weights = planner.tensor(right)
+    columns = replace(weights, shape=(weights.shape[-1], 1, k), strides=(weights.strides[-1], 0, weights.strides[-2]))
+    way = _way_of_rows(a, a_row)
+    _call(planner, group, a, columns, y, out_rows, way, one_row | {"x_pixel": a_row}, f"product {m}x{n}x{k}")
+
+
+def convolution(planner: Planner, group: Group, statement: Statement) -> None:
+    """A convolution of an image of one or two axes: rows are output pixels."""
+    image, kernel, bias = (*statement.inputs, None)[:3]
+    computation = statement.computation
+    assert isinstance(computation, c.BfloatConvolution)
+    assert image is not None and kernel is not None and group.output is not None
+    x, weights = planner.channels_last(image), planner.tensor(kernel)
+    rank = x.rank
+    pixels = (0, *range(2, rank))
+    y = planner.place(group.output, channels_last_order(rank), strict=True)
+    if _apart(y, pixels) is None:
+        y = planner.move(group.output, channels_last_order(rank))
+    if bias is not None:
+        add_bias(planner, group, bias, rank)
+    taps, strides, dilations = (
+        pair(integers(values)) for values in (weights.shape[2:], computation.strides, computation.dilations)
+    )
+    pads = pair(computation.pads_before, 0)
+    size, out = pair(x.shape[2:]), pair(y.shape[2:])
+    given: dict[str, DimLike] = {
+        **by_name("images channels", x.shape[:2]),
+        **by_name("height width", size),
+        **by_name("out_height out_width", out),
+        "out_channels": y.shape[1],
+        **by_name("kernel_height kernel_width", taps),
+        **by_name("stride_height stride_width", strides),
+        **by_name("dilation_height dilation_width", dilations),
+        **by_name("pad_top pad_left", pads),
+        **by_name("x_image x_row x_pixel", (x.strides[0], *pair(x.strides[2:], 0))),
+    }
+    nothing_padded = not any((*computation.pads_before, *computation.pads_after))
+    as_they_lie = taps == (1, 1) and strides == (1, 1) and nothing_padded
+    x_row = _apart(x, pixels) if as_they_lie else None
+    if x_row is not None:
+        given["x_pixel"] = x_row
+        way = _way_of_rows(replace(x, shape=(*x.shape[:1], *x.shape[2:], x.shape[1])), x_row)
+    else:
+        way = _way_of_windows(x.shape[1], out[1], taps, strides, dilations)
+    columns, channels, *_ = weights.shape
+    spatial = tuple(range(2, rank))
+    by_tap = replace(
+        weights,
+        shape=(columns, *(weights.shape[axis] for axis in spatial), channels),
+        strides=(weights.strides[0], *(weights.strides[axis] for axis in spatial), weights.strides[1]),
+    )
+    label = f"convolution {'x'.join(map(str, weights.shape[2:]))} {x.shape[1]}->{y.shape[1]}"
+    _call(planner, group, x, by_tap, y, pixels, way, given, label)
+
+
+def _way_of_rows(x: Tensor, row: DimLike) -> str:
+    """How rows that lie `row` elements apart are read: in place where tiles can, each of whose rows is a cache line."""
+    lines = x.dtype is DType.BFLOAT16 and known((x.shape[-1], row, x.offset))
+    if lines and not any(size % STEP for size in integers((x.shape[-1], row, x.offset))):
+        return "in place"
+    return "copied"
+
+
+def _way_of_windows(
+    channels: DimLike, width: DimLike, taps: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> str:
+    """How windows are read. Rows of the image with their padding, where that does not make many more products: of
+    channels that fill no whole step, and of places between the rows of output pixels."""
+    if not known((channels,)) or tuple(strides) != (1, 1):
+        return "gathered"
+    (own,) = integers((channels,))
+    out_width = concrete(width)
+    between = 0.0 if out_width is None else (taps[1] - 1) * dilations[1] / max(out_width, 1)
+    more = whole(own) / max(own, 1) * (1 + between)
+    return "padded" if more <= _MORE_PRODUCTS else "gathered"
+
+
+_MORE_PRODUCTS = 1.5
+
+
+def _call(
+    planner: Planner,
+    group: Group,
+    x: Tensor,
+    weights: Tensor,
+    y: Tensor,
+    rows: Sequence[int],
+    way: str,
+    given: dict[str, DimLike],
+    label: str,
+) -> None:
+    """The kernel's call. `weights` [outputs, taps..., channels]; `rows`: the axes of y that are rows of the product."""
+    columns, *deep = integers(weights.shape)
+    depth, channels = int(np.prod(deep)), deep[-1]
+    spec = choose(
+        way,
+        columns,
+        depth,
+        concrete(product(y.shape[axis] for axis in rows)),
+        "bfloat16" if x.dtype is DType.BFLOAT16 else "float32",
+        "bfloat16" if y.dtype is DType.BFLOAT16 else "float32",
+    )
+    packed = planner.packed(weights, lambda w: spec.pack(w.reshape(columns, -1, channels)), spec.packing)
+    y_row = _apart(y, rows)
+    assert y_row is not None, "Bug: the rows of a dense result are not evenly spaced"
+    sizes = Given(**(_ONE_TAP | given | {"y_pixel": y_row}))
+    call = KernelCall(spec, BfloatBuffers(x=x, w=packed, y=y), sizes, label=f"bfloat16 {label}")
+    call.reason = "; ".join([f"operands rounded to bfloat16, sums in tile registers, x {way}", *group.reasons])
+
+    def strides(tensor: Tensor) -> tuple[DimLike, DimLike, DimLike] | None:
+        row = _apart(tensor, rows)
+        column = next(axis for axis in range(tensor.rank) if axis not in rows)
+        return None if row is None else (0, row, tensor.strides[column])
+
+    planner.epilogue(group, call, strides)
+    planner.call(call)
+
+
+_ONE_TAP: dict[str, DimLike] = {
+    **dict.fromkeys(("kernel_height", "kernel_width", "stride_height", "stride_width"), 1),
+    **dict.fromkeys(("dilation_height", "dilation_width"), 1),
+    **dict.fromkeys(("pad_top", "pad_left", "x_image", "x_row"), 0),
+}
+"""What a product has of a convolution's sizes."""
+
+
+def _apart(tensor: Tensor, axes: Sequence[int]) -> DimLike | None:
+    """How far apart neighbours along the joined `axes` are; None if that differs."""
+    shape, strides = [tensor.shape[axis] for axis in axes], [tensor.strides[axis] for axis in axes]
+    merged = reshape_strides(shape, strides, (product(shape),))
+    return None if merged is None else merged[0]

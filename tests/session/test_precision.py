@@ -1,0 +1,146 @@
+"""Products and convolutions in bfloat16 on request: `jitonnx.precision`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jitonnx
+from jitonnx.kernels.bfloat16.spec import rounded
+from jitonnx.runtime.cpu import available
+from tests.session.models import model, node, tensor
+
+FEATURES = ("amx-bf16", "amx-tile", "avx512bf16")
+needs_tiles = pytest.mark.skipif(available(FEATURES) != set(FEATURES), reason="this CPU has no bfloat16 tiles")
+
+
+def session(made: Any, precision: str = "bfloat16", **entries: str) -> jitonnx.InferenceSession:
+    options = jitonnx.SessionOptions()
+    for key, value in ({"precision": precision} | entries).items():
+        options.add_session_config_entry(f"jitonnx.{key}", value)
+    return jitonnx.InferenceSession(made, options)
+
+
+def half(x: np.ndarray) -> np.ndarray:
+    """Rounded to bfloat16, in float64."""
+    return (rounded(x.astype(np.float32)).astype(np.uint32) << 16).view(np.float32).astype(float)
+
+
+def labels(made: jitonnx.InferenceSession) -> list[str]:
+    return [call.label for call in made.engine.compiled.plan.calls]
+
+
+def random(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def layers() -> tuple[bytes, dict[str, np.ndarray]]:
+    """z = relu(x @ a + b) @ c + x: of open length; the value between lies in bfloat16, x as float32."""
+    weights = {"a": random(64, 96, seed=1), "b": random(96, seed=2), "c": random(96, 64, seed=3)}
+    nodes = [
+        node("MatMul", ["x", "a"], ["p"]),
+        node("Add", ["p", "b"], ["q"]),
+        node("Relu", ["q"], ["r"]),
+        node("MatMul", ["r", "c"], ["s"]),
+        node("Add", ["s", "x"], ["z"]),
+    ]
+    return model(nodes, [tensor("x", ["n", "m", 64])], [tensor("z", ["n", "m", 64])], weights), weights
+
+
+@needs_tiles
+def test_layers_of_open_length() -> None:
+    made, weights = layers()
+    run = session(made)
+    assert [label.split()[0] for label in labels(run)] == ["bfloat16", "bfloat16"]
+    for shape in [(1, 1), (2, 7), (3, 33), (1, 128)]:
+        x = random(*shape, 64, seed=shape[1])
+        between = np.maximum(half(x) @ half(weights["a"]) + weights["b"], 0)
+        expected = half(between) @ half(weights["c"]) + x
+        (z,) = run.run(None, {"x": x})
+        # What lies between two numbers of bfloat16 may be rounded otherwise than in float64.
+        np.testing.assert_allclose(z, expected, rtol=1e-5, atol=2e-3 * np.abs(expected).max())
+        assert np.abs(z - expected).mean() < 1e-5 * np.abs(expected).max()
+
+
+def convolutions() -> tuple[bytes, dict[str, np.ndarray]]:
+    """A residual block of an image, as ResNets have it."""
+    weights = {"a": random(64, 48, 1, 1, seed=1), "b": random(64, 64, 3, 3, seed=2), "c": random(48, 64, 1, 1, seed=3)}
+    weights |= {"d": random(64, seed=4), "e": random(32, 48, 3, 3, seed=5)}
+    nodes = [
+        node("Conv", ["x", "a", "d"], ["p"]),
+        node("Relu", ["p"], ["q"]),
+        node("Conv", ["q", "b"], ["r"], pads=[1, 1, 1, 1]),
+        node("Relu", ["r"], ["s"]),
+        node("Conv", ["s", "c"], ["t"]),
+        node("Add", ["t", "x"], ["u"]),
+        node("Relu", ["u"], ["v"]),
+        node("Conv", ["v", "e"], ["y"], pads=[1, 1, 1, 1], strides=[2, 2]),
+    ]
+    return model(nodes, [tensor("x", ["n", 48, "h", "w"])], [tensor("y", ["n", 32, None, None])], weights), weights
+
+
+@needs_tiles
+def test_convolutions() -> None:
+    made, _ = convolutions()
+    run, exact = session(made), session(made, "float32")
+    assert sum(label.startswith("bfloat16") for label in labels(run)) == 4
+    for shape in [(1, 48, 14, 14), (2, 48, 9, 21)]:
+        feeds = {"x": random(*shape)}
+        (y,), (expected,) = run.run(None, feeds), exact.run(None, feeds)
+        assert 0 < np.abs(y - expected).max() < 1e-2 * np.abs(expected).max()
+
+
+@needs_tiles
+def test_only_what_gains() -> None:
+    """Weights of the run, of few columns, and groups stay in float32."""
+    weights = {"a": random(64, 3), "d": random(64, 1, 3, 3)}
+    nodes = [
+        node("MatMul", ["x", "y"], ["p"]),
+        node("MatMul", ["p", "a"], ["z"]),
+        node("Conv", ["i", "d"], ["o"], group=64),
+    ]
+    inputs = [tensor("x", [32, 64]), tensor("y", [64, 64]), tensor("i", [1, 64, 8, 8])]
+    made = model(nodes, inputs, [tensor("z", [32, 3]), tensor("o", [1, 64, 6, 6])], weights)
+    run, exact = session(made), session(made, "float32")
+    feeds = {"x": random(32, 64), "y": random(64, 64), "i": random(1, 64, 8, 8)}
+    for ours, theirs in zip(run.run(None, feeds), exact.run(None, feeds), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@needs_tiles
+def test_artifacts_say_what_they_need(tmp_path: Path) -> None:
+    made, _ = layers()
+    run = session(made)
+    run.save(tmp_path / "m.jitonnx", {"x": (2, 7, 64)})
+    opened = jitonnx.InferenceSession(str(tmp_path / "m.jitonnx"))
+    feeds = {"x": random(2, 7, 64)}
+    np.testing.assert_array_equal(opened.run(None, feeds)[0], run.run(None, feeds)[0])
+    assert set(FEATURES) <= run.engine.compiled.plan.features
+
+
+@needs_tiles
+def test_whole_models_are_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JITONNX_CACHE_DIR", str(tmp_path / "cache"))
+    path = tmp_path / "m.onnx"
+    path.write_bytes(layers()[0])
+    feeds = {"x": random(2, 7, 64)}
+    first = [session(str(path), precision).run(None, feeds)[0] for precision in ("float32", "bfloat16")]
+    again = [session(str(path), precision).run(None, feeds)[0] for precision in ("float32", "bfloat16")]
+    assert (first[0] != first[1]).any()
+    for ours, theirs in zip(first, again, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_cpus_without_tiles_compute_in_float32() -> None:
+    made, _ = layers()
+    run = session(made, cpu="haswell")
+    assert not any("bfloat16" in label for label in labels(run))
+    assert any("bfloat16 was asked for" in note for note in run.engine.compiled.plan.notes)
+
+
+def test_a_precision_that_there_is_not() -> None:
+    with pytest.raises(jitonnx.errors.InvalidArgument, match="precision is 'float16'; give 'float32' or 'bfloat16'"):
+        session(layers()[0], "float16")
