@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from jitonnx.api.inputs import ChosenShapes, Size
     from jitonnx.session import InferenceSession
 
-PRECISIONS = ("float32", "bfloat16")
 LEVELS = {"none": 0, "basic": 1, "extended": 2, "all": 99}
 
 
@@ -28,8 +27,8 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--precision",
-        choices=PRECISIONS,
-        help="what products and convolutions of float32 round their operands to, where that is faster "
+        metavar="TYPE",
+        help="float32, or bfloat16 to round the operands of products and convolutions to that where it is faster "
         "(default: float32)",
     )
 
