@@ -27,28 +27,42 @@ def expansion(
     kernel: int = 3,
     residual: bool = False,
     read_twice: bool = False,
+    images: Any = 1,
+    first: int = 1,
+    projection: str = "",
     **attributes: Any,
 ) -> bytes:
-    """A 1x1 convolution of 5 channels to `channels`, ReLU, and a depthwise convolution with ReLU."""
+    """A convolution of `first` taps each way, of 5 channels to `channels`, ReLU, and a depthwise convolution with ReLU.
+
+    projection: "plain" for a 1x1 convolution to 7 channels behind it, "residual" for one to which x is added.
+    """
     weights = {
-        "w": RANDOM.standard_normal((channels, 5, 1, 1)).astype(np.float32),
+        "w": RANDOM.standard_normal((channels, 5, first, first)).astype(np.float32),
         "b": RANDOM.standard_normal(channels).astype(np.float32),
         "d": RANDOM.standard_normal((channels, 1, kernel, kernel)).astype(np.float32),
         "e": RANDOM.standard_normal(channels).astype(np.float32),
         "s": RANDOM.standard_normal((1, channels, *size)).astype(np.float32) if residual else np.zeros(1, np.float32),
     }
     nodes = [
-        node("Conv", ["x", "w", "b"], ["wide"]),
+        node("Conv", ["x", "w", "b"], ["wide"], pads=[first // 2] * 4),
         node("Add", ["wide", "s"], ["shifted"]) if residual else node("Identity", ["wide"], ["shifted"]),
         node("Relu", ["shifted"], ["r"]),
         node("Conv", ["r", "d", "e"], ["deep"], group=channels, **attributes),
         node("Relu", ["deep"], ["y"]),
     ]
     outputs = [tensor("y", None)]
+    if projection:
+        outputs = [tensor("z", None)]
+        width = 5 if projection == "residual" else 7
+        weights["p"] = RANDOM.standard_normal((width, channels, 1, 1)).astype(np.float32)
+        nodes.append(node("Conv", ["y", "p"], ["narrow"]))
+        nodes.append(
+            node("Add", ["narrow", "x"], ["z"]) if projection == "residual" else node("Neg", ["narrow"], ["z"])
+        )
     if read_twice:
         nodes.append(node("ReduceMean", ["r"], ["mean"]))
         outputs.append(tensor("mean", None))
-    return model(nodes, [tensor("x", ("N" if size[0] == "H" else 1, 5, *size))], outputs, weights)
+    return model(nodes, [tensor("x", (images, 5, *size))], outputs, weights)
 
 
 @pytest.fixture
@@ -84,6 +98,12 @@ def run(data: bytes, x: np.ndarray, threads: int = 1) -> list[np.ndarray]:
         ((84, 56), 24, {"kernel": 5, "pads": [2, 2, 2, 2], "strides": [2, 2]}),
         ((99, 56), 24, {"pads": [2, 2, 2, 2], "dilations": [2, 2], "strides": [2, 1]}),
         ((75, 56), 24, {"pads": [1, 0, 0, 2], "strides": [1, 2]}),
+        ((72, 56), 24, {"pads": [1, 1, 1, 1], "residual": True}),
+        ((71, 56), 40, {"pads": [1, 1, 1, 1], "strides": [2, 2], "projection": "plain"}),
+        ((93, 56), 17, {"pads": [1, 1, 1, 1], "projection": "plain"}),
+        ((93, 56), 17, {"pads": [1, 1, 1, 1], "projection": "residual"}),
+        ((80, 53), 24, {"pads": [1, 1, 1, 1], "first": 3}),
+        ((93, 56), 24, {"pads": [0, 1, 2, 1], "first": 5, "projection": "plain"}),
     ],
 )
 def test_bands_change_nothing(
@@ -108,7 +128,7 @@ def test_bands_change_nothing(
     [
         ("the image stays in the cache", lambda: expansion((8, 8), pads=[1, 1, 1, 1])),
         ("only a run tells its size", lambda: expansion(("H", "W"), pads=[1, 1, 1, 1])),
-        ("the product adds other numbers to each pixel", lambda: expansion((72, 56), pads=[1] * 4, residual=True)),
+        ("there are two images", lambda: expansion((72, 56), pads=[1] * 4, images=2)),
         ("others read the image", lambda: expansion((72, 56), pads=[1, 1, 1, 1], read_twice=True)),
         ("too many rows would be made twice", lambda: expansion((72, 56), kernel=7, pads=[3, 3, 3, 3])),
     ],
@@ -116,10 +136,24 @@ def test_bands_change_nothing(
 def test_no_bands(why: str, data: Any, small_caches: list[int]) -> None:
     made = data()
     height, width = (8, 8) if "stays" in why else (72, 56)
-    x = RANDOM.standard_normal((1, 5, height, width)).astype(np.float32)
+    x = RANDOM.standard_normal((2 if "two" in why else 1, 5, height, width)).astype(np.float32)
     for result, expected in zip(run(made, x), evaluate(load(made).graph, {"x": x}), strict=True):
         np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
     assert set(small_caches) == {1}, why
+
+
+@pytest.mark.parametrize("first", [1, 3])
+def test_open_number_of_images(first: int, small_caches: list[int]) -> None:
+    """One image is cut into bands, several, or none, are done at once, by the same plan."""
+    data = expansion((93, 56), pads=[1, 1, 1, 1], images="N", first=first, projection="residual")
+    session = jitonnx.InferenceSession(data)
+    for images in (1, 3, 0, 2, 1, 5):
+        x = RANDOM.standard_normal((images, 5, 93, 56)).astype(np.float32)
+        (result,) = session.run(None, {"x": x})
+        (expected,) = evaluate(load(data).graph, {"x": x})
+        np.testing.assert_allclose(result, expected, rtol=1e-3, atol=1e-3)
+    assert len(small_caches) == 1
+    assert small_caches[0] > 1
 
 
 def test_bands_are_for_cores_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
