@@ -96,6 +96,9 @@ if TYPE_CHECKING:
         ModelMetadata,
         NodeArg,
     )
+    from jitonnx.opsets import (
+        register_opset,
+    )
     from jitonnx.session import (
         InferenceSession,
     )
@@ -112,6 +115,7 @@ if not os.path.isdir(os.path.join(_FOLDER, "kernels")):
 
 _PLACES = {
     "register": "custom",
+    "register_opset": "opsets",
     "InferenceSession": "session",
     "TrainingSession": "training",
     "Error": "errors",
@@ -173,7 +177,7 @@ _PLACES = {
 }
 """The module of each public name."""
 
-_PARTS = ("api", "backend", "capi", "custom", "errors")
+_PARTS = ("api", "backend", "capi", "custom", "errors", "opsets")
 """Modules that code reaches through the package without importing them."""
 
 __all__ = [
@@ -232,6 +236,7 @@ __all__ = [
     "print_debug_info",
     "register",
     "register_execution_provider_library",
+    "register_opset",
     "set_default_logger_severity",
     "set_default_logger_verbosity",
     "set_global_thread_pool_sizes",

@@ -109,6 +109,7 @@ MODULES: dict[str, set[str]] = {
     "mapped": set(),
     "metadata": set(),
     "opening": {"api", "engine", "errors", "forks", "jobs", "log", "model", "runtime", "saved"},
+    "opsets": {"checker", "errors", "ir", "model", "ops", "proto"},
     "records": {"forks"},
     "session": {"api", "capi", "errors", "forks", "ir", "metadata", "opening", "saved"},
     "target": {"cores", "records", "runtime"},

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Hashable, Iterable, Mapping
+from typing import TYPE_CHECKING, TypeVar
 
 from jitonnx.checker.nodes import FunctionKey, Opsets, function_key, repeated
 from jitonnx.checker.operators import not_imported, version_of
@@ -14,6 +14,8 @@ from jitonnx.proto import AttributeProto, FunctionProto
 
 if TYPE_CHECKING:
     from jitonnx.checker.walk import Body, Walk
+
+_K = TypeVar("_K", bound=Hashable)
 
 MOST_NODES = 1 << 20
 """Nodes that a call may stand for: those of 30 functions that call the next one twice would never end."""
@@ -32,14 +34,19 @@ def check(walk: Walk) -> None:
             walk.add("functions.twice", text, place, "rename one of them, or take one away")
             continue
         walk.functions[key] = proto
-    for key, proto in walk.functions.items():
-        _check_signature(walk, proto)
-        if not proto.opset_import:
-            text = f"the function {quoted(proto.name)} imports no operator set"
-            walk.add("functions.opsets", text, place_of(proto), "a function names those of its nodes itself")
-        walk.function(key, proto)
+    for proto in walk.functions.values():
+        check_function(walk, proto)
         if walk.thorough:
             _check_versions(walk, proto)
+
+
+def check_function(walk: Walk, proto: FunctionProto) -> None:
+    """A function in itself."""
+    _check_signature(walk, proto)
+    if not proto.opset_import:
+        text = f"the function {quoted(proto.name)} imports no operator set"
+        walk.add("functions.opsets", text, place_of(proto), "a function names those of its nodes itself")
+    walk.function(function_key(proto), proto)
 
 
 def place_of(proto: FunctionProto) -> Place:
@@ -101,7 +108,7 @@ def check_calls(walk: Walk) -> None:
         outer = body.owner
         if outer is not None:
             callees[outer][key] = None
-    for circle in _circles(callees):
+    for circle in circles(callees):
         chain = " -> ".join(name for _, name, _ in [*circle, circle[0]])
         text = f"This is an invalid model. The function calls itself: {chain}"
         walk.add("functions.recursion", text, place_of(walk.functions[circle[0]]), "ONNX has no recursion; use a Loop")
@@ -145,18 +152,7 @@ def _check_size(walk: Walk) -> None:
     for body, _, key in walk.calls:
         if body.owner is not None:
             called[body.owner][key] += 1
-    sizes: dict[FunctionKey, tuple[int, int]] = {}  # nodes, and calls within one another
-    for start in called:
-        stack = [start]
-        while stack:
-            key = stack[-1]
-            missing = [callee for callee in called[key] if callee not in sizes]
-            if missing:
-                stack += missing
-                continue
-            inner = [(sizes[callee], times) for callee, times in called[key].items()]
-            nodes = len(walk.functions[key].node) + sum(times * size for (size, _), times in inner)
-            sizes[stack.pop()] = min(nodes, MOST_NODES + 1), 1 + max((depth for (_, depth), _ in inner), default=0)
+    sizes = sizes_of(called, {key: _own_size(walk, proto) for key, proto in walk.functions.items()})
     for body, index, key in walk.calls:
         nodes, depth = sizes[key]
         if body.owner is not None:
@@ -168,14 +164,44 @@ def _check_size(walk: Walk) -> None:
             walk.add("functions.size", text, body.place(index))
 
 
-def _circles(callees: Mapping[FunctionKey, Iterable[FunctionKey]]) -> list[list[FunctionKey]]:
+def _own_size(walk: Walk, proto: FunctionProto) -> int:
+    """The nodes of a function, those included that calls of functions from documents stand for."""
+    versions = Opsets.of(proto).versions
+    size = len(proto.node)
+    for node in proto.node:
+        declared = (
+            walk.registry.declared(node.domain, node.op_type, versions.get(node.domain, 1)) if node.domain else None
+        )
+        size += 0 if declared is None else declared.nodes
+    return size
+
+
+def sizes_of(called: Mapping[_K, Mapping[_K, int]], own: Mapping[_K, int]) -> dict[_K, tuple[int, int]]:
+    """How many nodes a call of each function stands for, `MOST_NODES` + 1 at most, and how deep calls stand in one
+    another. called: how often each calls others, never in a circle. own: the nodes of each."""
+    sizes: dict[_K, tuple[int, int]] = {}
+    for start in called:
+        stack = [start]
+        while stack:
+            key = stack[-1]
+            missing = [callee for callee in called[key] if callee not in sizes]
+            if missing:
+                stack += missing
+                continue
+            inner = [(sizes[callee], times) for callee, times in called[key].items()]
+            nodes = own[key] + sum(times * size for (size, _), times in inner)
+            sizes[stack.pop()] = min(nodes, MOST_NODES + 1), 1 + max((depth for (_, depth), _ in inner), default=0)
+    return sizes
+
+
+def circles(callees: Mapping[_K, Iterable[_K]]) -> list[list[_K]]:
     """Functions that call one another in a circle, one circle for each that a search meets."""
-    found: list[list[FunctionKey]] = []
-    done: set[FunctionKey] = set()
+    found: list[list[_K]] = []
+    done: set[_K] = set()
     for start in callees:
-        path: list[FunctionKey] = []
-        on_path: set[FunctionKey] = set()
-        stack: list[tuple[FunctionKey, bool]] = [(start, True)]
+        path: list[_K] = []
+        on_path: set[_K] = set()
+        stack: list[tuple[_K, bool]] = [(start, True)]
         while stack:
             key, enters = stack.pop()
             if not enters:

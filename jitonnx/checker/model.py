@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
-from jitonnx.checker.nodes import Opsets, repeated, subgraphs
+from jitonnx.checker.nodes import Opsets, all_nodes, repeated, subgraphs
+from jitonnx.checker.operators import IMPORTED_ANYWAY
 from jitonnx.checker.report import Place, quoted
 from jitonnx.ops.registry import canonical
 from jitonnx.proto import IR_VERSION, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
@@ -30,7 +31,7 @@ def check(walk: Walk) -> bool:
         what = f"is {version}" if proto.HasField("ir_version") else "is absent"
         text = f"the model's IR version {what}; it is a number from 1 to {IR_VERSION}"
         walk.add("model.ir-version", text, Place(), "set ir_version to that of the onnx package that made the model")
-    _check_opsets(walk)
+    check_opsets(walk, {canonical(each.domain) for each in proto.functions})
     if repeated(entry.key for entry in proto.metadata_props):
         keys = ", ".join(map(quoted, repeated(entry.key for entry in proto.metadata_props)[:5]))
         walk.add("model.metadata", f"several metadata properties have the key {keys}", Place(), "keys are distinct")
@@ -42,7 +43,11 @@ def check(walk: Walk) -> bool:
     return True
 
 
-def _check_opsets(walk: Walk) -> None:
+def check_opsets(walk: Walk, own: Collection[str] = ()) -> None:
+    """The versions of operator sets that the model and its functions import.
+
+    own: domains whose versions are the model's affair, as it has functions of them.
+    """
     proto, registry = walk.proto, walk.registry
     if not proto.opset_import and proto.ir_version >= FIRST_IR_WITH_OPSETS:
         text = (
@@ -58,15 +63,36 @@ def _check_opsets(walk: Walk) -> None:
     for owner, place in owners:
         for name, version in Opsets.of(owner).versions.items():
             domain = registry.domain(name)
-            newest = None if domain is None else domain.newest
+            newest = None if domain is None or (domain.sets and name in own) else domain.newest
             if version < 1 or (newest is not None and version > newest):
                 known = f"jitonnx knows 1 to {newest}" if newest is not None else "versions begin with 1"
+                if domain is not None and domain.sets:
+                    known = f"registered are {', '.join(str(one.version) for one in domain.sets)}"
                 text = f"operator set {version} of domain {name or 'ai.onnx'!r} is unknown: {known}"
                 walk.add("model.opsets", text, place, "export the model for one of these, or upgrade jitonnx")
         if walk.thorough:
             for name in repeated(canonical(entry.domain) for entry in owner.opset_import):
                 text = f"the operator set of domain {name or 'ai.onnx'!r} is imported several times"
                 walk.add("model.opset-twice", text, place, "the highest version counts")
+    if walk.thorough:
+        _check_unknown(walk, own)
+
+
+def _check_unknown(walk: Walk, own: Collection[str]) -> None:
+    """Tell of domains that the model imports, that nobody knows and that no node names."""
+    proto = walk.proto
+    unknown = [name for name in Opsets.of(proto).versions if name not in own and walk.registry.domain(name) is None]
+    unknown = [name for name in unknown if name not in IMPORTED_ANYWAY]
+    if unknown:
+        used = {
+            node.domain for nodes in (proto.graph.node, *(f.node for f in proto.functions)) for node in all_nodes(nodes)
+        }
+        for name in unknown:
+            if name not in used:
+                text = (
+                    f"the operator set of domain {quoted(name)} is imported, which is not registered; no node uses it"
+                )
+                walk.add("model.opset-unknown", text, Place(), walk.registry.describe(name))
 
 
 # ---------------------------------------------------------------------------------------------- fields by IR version

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from jitonnx.checker.names import suggestion
+from jitonnx.checker.nodes import Opsets, all_nodes
 from jitonnx.checker.report import shown
 from jitonnx.ir import schema
 from jitonnx.ops.registry import canonical
@@ -13,6 +14,8 @@ from jitonnx.proto import NodeProto
 
 if TYPE_CHECKING:
     from jitonnx.checker.walk import Body, Walk
+    from jitonnx.ops.operator_sets import Declared
+    from jitonnx.ops.registry import Registry
 
 FIRST_IR_WITH_OPSETS = 3
 IMPORTED_ANYWAY = {"ai.onnx.ml", "ai.onnx.training", "com.microsoft", "com.microsoft.nchwc", "com.ms.internal.nhwc"}
@@ -45,15 +48,17 @@ def faults(walk: Walk, node: NodeProto, kinds: Mapping[str, str], body: Body) ->
     if version is None:
         return [not_imported(domain, operator)]
     signature = walk.registry.signature(domain, operator, version)
-    found: list[Fault] = []
     if signature is None:
         return [_unknown(walk, domain, operator, version)]
+    found = _of_documents(walk, domain, operator, version)
+    if any(rule == "operators.body" for rule, _, _ in found):
+        return found
     if signature.deprecated:
         text = f"Op registered for {operator} is deprecated in domain_version of {version}"
         returned = _returned(walk, domain, operator)
         if not returned:
             return [
-                ("operators.version", text, f"ONNX removed it in version {signature.version}: export the model anew")
+                ("operators.version", text, f"it was removed in version {signature.version}: export the model anew")
             ]
         found.append(("operators.deprecated", text, f"it is there again in version {returned}"))
     if signature.version > version:
@@ -63,6 +68,53 @@ def faults(walk: Walk, node: NodeProto, kinds: Mapping[str, str], body: Body) ->
     wrong = [("signature.attributes", text) for text in schema.attribute_faults(signature, kinds)]
     wrong += [("signature.counts", text) for text in schema.count_faults(signature, inputs, outputs)]
     return found + [(rule, f"This is an invalid model. {text}", "") for rule, text in wrong]
+
+
+def _of_documents(walk: Walk, domain: str, operator: str, version: int) -> list[Fault]:
+    """What is to be told of an operator that a registered document declares, besides its form."""
+    declared = walk.registry.declared(domain, operator, version) if domain else None
+    if declared is None:
+        return []
+    found: list[Fault] = []
+    name = f"{shown(domain)}:{shown(operator)}({declared.schema.version})"
+    if declared.experimental:
+        text = f"{name} is experimental: what it computes may change with the next version of its operator set"
+        found.append(("operators.experimental", text, ""))
+    lacking = _lacking(walk, declared, set())
+    if not walk.registry.is_implemented(declared):
+        text = f"{name} is declared by its operator set without a function, and nobody registered it"
+        found.append(("operators.body", text, "write it in Python, and register that version (jitonnx.register)"))
+    elif lacking:
+        text = f"the function {name} needs {', '.join(lacking)}, declared without a function and registered by nobody"
+        found.append(("operators.body", text, "write it in Python, and register that version (jitonnx.register)"))
+    return found
+
+
+def _lacking(walk: Walk, declared: Declared, seen: set[int]) -> list[str]:
+    """The operators that nobody implements among those that a function needs, in functions that it calls as well."""
+    registry = walk.registry
+    if id(declared) in seen:
+        return []
+    seen.add(id(declared))
+    found: dict[str, None] = {}
+    for called in called_by(registry, declared):
+        if not registry.is_implemented(called):
+            found[f"{called.schema.domain}:{called.schema.name}({called.schema.version})"] = None
+        found |= dict.fromkeys(_lacking(walk, called, seen))
+    return list(found)
+
+
+def called_by(registry: Registry, declared: Declared) -> Iterator[Declared]:
+    """The operators of documents that a function reads, as often as nodes name them; none for what is no function."""
+    schema = declared.schema
+    if registry.function(schema.domain, schema.name, schema.version) is not declared:
+        return
+    versions = Opsets.of(declared.function).versions
+    for node in all_nodes(declared.function.node):
+        domain = canonical(node.domain)
+        called = registry.declared(domain, node.op_type, versions[domain]) if domain in versions else None
+        if called is not None:
+            yield called
 
 
 def _returned(walk: Walk, domain: str, operator: str) -> int | None:

@@ -119,6 +119,14 @@ class Walk:
 
             training.check(self, main)
 
+    def run_functions(self) -> None:
+        """Look at the model's functions alone, each in itself: those of a document that declares operators."""
+        from jitonnx.checker import functions
+
+        model.check_opsets(self)
+        for proto in self.proto.functions:
+            functions.check_function(self, proto)
+
     # ------------------------------------------------------------ graphs and functions
 
     def root(self, proto: GraphProto, body: Body, shared: Iterable[str] = ()) -> None:

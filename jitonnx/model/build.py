@@ -48,7 +48,7 @@ class Builder:
         """model: as the checker found it sound. in_order: whether all its nodes are in topological order."""
         self._reader, self._registry, self._in_order = reader, registry, in_order
         self.custom = False
-        """Whether a user's operator is among the nodes."""
+        """Whether a user's operator is among the nodes, or a function of a document that a user registered."""
         self._functions: dict[FunctionKey, FunctionProto] = {function_key(f): f for f in model.functions}
         self._opsets = Opsets.of(model)
         if model.ir_version < FIRST_IR_WITH_OPSETS and not self._opsets.versions:
@@ -199,12 +199,24 @@ class Builder:
                         call.scope.values[actual] = scope.values[formal]
                 scope, rest = call.scope, call.rest
                 continue
-            function = self._functions.get(function_key(node))
+            function = self._functions.get(function_key(node)) or self._declared(node, scope)
             if function is None:
                 self._one(graph, node, scope)
                 continue
             calls.append(_Call(scope, rest, node, function))
             scope, rest = enter(node, function, scope), self._ordered(function.node)
+
+    def _declared(self, node: NodeProto, scope: Scope) -> FunctionProto | None:
+        """The function of a registered document that a node calls, if it calls one."""
+        if not node.domain:
+            return None
+        version = scope.opsets.versions.get(canonical(node.domain), 1)
+        found = self._registry.function(node.domain, node.op_type, version)
+        if found is None:
+            return None
+        self.custom = True
+        function: FunctionProto = found.function
+        return function
 
     def _ordered(self, nodes: Sequence[NodeProto]) -> Iterator[NodeProto]:
         return iter(nodes if self._in_order else sorted_nodes(nodes))

@@ -51,7 +51,9 @@ def load(
     builder = Builder(proto, reader, registry, walk.sorted)
     graph = builder.main(proto.graph)
     outputs = [declaration(info) for info in proto.graph.output]
-    texts = []
+    texts = [text for text in dict.fromkeys(each.text for each in walk.report if each.rule == "operators.experimental")]
+    for text in texts:
+        warnings.warn(text, stacklevel=2)
     for value, info, declared in zip(graph.outputs, proto.graph.output, outputs, strict=True):
         if text := contradiction(value.type, info):
             raise Fail(text)
@@ -95,7 +97,7 @@ def examined(proto: ModelProto, reader: TensorReader, known: Registry = default_
 
 def parsed(source: Any, external_data_folder: str | os.PathLike[str] | None = None) -> tuple[ModelProto, TensorReader]:
     """A model's message, large weights left where they are, and what reads its tensors. source: as of `load`."""
-    data, path = _read(source)
+    data, path = content_of(source)
     try:
         proto, tickets = parse(data)
     except InvalidProtobuf as error:
@@ -103,7 +105,7 @@ def parsed(source: Any, external_data_folder: str | os.PathLike[str] | None = No
     return proto, TensorReader(tickets, _external(path, external_data_folder))
 
 
-def _read(source: Any) -> tuple[memoryview, Path | None]:
+def content_of(source: Any) -> tuple[memoryview, Path | None]:
     """The bytes of a source, and the path if it is one."""
     if isinstance(source, str | os.PathLike):
         path = Path(os.fsdecode(source))

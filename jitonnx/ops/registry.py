@@ -23,6 +23,7 @@ from jitonnx.ir.raw import RawNode
 from jitonnx.ir.schema import Schema, check_types, count_faults, schemas_in, schemas_of
 from jitonnx.ir.types import Type
 from jitonnx.ops.composite import Composite
+from jitonnx.ops.operator_sets import Declared, OperatorSet, declared_in, other_version
 
 FOLDERS = {
     "": "onnx",
@@ -39,14 +40,23 @@ WITHOUT_DECLARATION = {("", "Constant"), ("ai.onnx.preview.training", "Gradient"
 class Domain:
     """A domain's operators by name.
 
-    newest: its newest operator-set version; None for a domain of users, of which models may import any.
+    newest: its newest operator-set version; None for a domain of users without documents, of which models may import
+    any.
     """
 
     def __init__(self, name: str, newest: int | None, declarations: Iterable[type[Operator]] = ()) -> None:
         self.name, self.newest = name, newest
         self.operators: dict[str, type[Operator]] = {}
+        self.sets: tuple[OperatorSet, ...] = ()
+        """The versions that documents declare, oldest first."""
         for declaration in declarations:
             self.add(declaration)
+
+    def copy(self) -> Domain:
+        """One of its own, to add to."""
+        made = Domain(self.name, self.newest, self.operators.values())
+        made.sets = self.sets
+        return made
 
     def add(self, declaration: type[Operator]) -> None:
         """Take a declaration in. ValueError for one of another domain, or of a name that is taken."""
@@ -71,13 +81,26 @@ class Registry:
     def add(self, declaration: type[Operator]) -> None:
         """Take a user's declaration in. ValueError where its name is taken, TypeError where it lacks a part."""
         complete(declaration)
-        name = canonical(declaration.domain)
-        own = self._domains.get(name)
-        if own is None:
-            known = self.domain(name)
-            own = Domain(name, None) if known is None else Domain(name, known.newest, known.operators.values())
+        own = self._own(canonical(declaration.domain))
         own.add(declaration)
-        self._domains[name] = own
+        self._take(own)
+
+    def add_set(self, one: OperatorSet) -> None:
+        """Take a version of a domain in, which a document declares and which is not there yet."""
+        own = self._own(one.domain)
+        own.sets = tuple(sorted((*own.sets, one), key=lambda each: each.version))
+        own.newest = own.sets[-1].version
+        self._take(own)
+
+    def _own(self, name: str) -> Domain:
+        """A domain of this registry, or a copy of that of its base."""
+        if name in self._domains:
+            return self._domains[name]
+        known = self.domain(name)
+        return Domain(name, None) if known is None else known.copy()
+
+    def _take(self, domain: Domain) -> None:
+        self._domains[domain.name] = domain
         self._signatures.clear()
 
     def domain(self, name: str) -> Domain | None:
@@ -103,7 +126,7 @@ class Registry:
     def names(self, domain: str) -> list[str]:
         """The names of a domain's operators."""
         known = self.domain(domain)
-        return [] if known is None else list(known.operators)
+        return [] if known is None else [*known.operators, *(name for one in known.sets for name in one.operators)]
 
     def __iter__(self) -> Iterator[type[Operator]]:
         """Every declaration."""
@@ -122,7 +145,9 @@ class Registry:
         known = schemas_of(declaration)
         signature = [schema for schema in known if schema.version <= opset][-1]
         node.version = signature.version
-        if None in node.inputs:  # a function's call may have left out what the body's node names
+        # A function's call may have left out what the body's node names, and the function of a document may name what
+        # was written later.
+        if None in node.inputs or is_custom(declaration):
             given = [value is not None for value in node.inputs]
             for text in count_faults(signature, given, list(map(bool, node.outputs))):
                 raise GraphError(f"{where}: {text}")
@@ -143,16 +168,43 @@ class Registry:
             self._signatures[key] = self._signature(*key)
         return self._signatures[key]
 
+    def declared(self, domain: str, name: str, opset: int) -> Declared | None:
+        """What a document declares to be an operator under operator set `opset`; None if none does."""
+        known = self.domain(domain)
+        return declared_in(known.sets, name, opset) if known is not None and known.sets else None
+
+    def function(self, domain: str, name: str, opset: int) -> Declared | None:
+        """The operator if its calls become the nodes of a function that a document has: nobody wrote it otherwise."""
+        declared = self.declared(domain, name, opset)
+        return None if declared is None or declared.function is None or self._is_written(declared) else declared
+
+    def is_implemented(self, declared: Declared) -> bool:
+        """Whether there is a function, or a declaration of that version, for what a document declares."""
+        return declared.function is not None or self._is_written(declared)
+
+    def _is_written(self, declared: Declared) -> bool:
+        written = self.find(declared.schema.domain, declared.schema.name)
+        return written is not None and any(each.version == declared.schema.version for each in schemas_of(written))
+
     def _signature(self, domain: str, name: str, opset: int) -> Schema | None:
         declaration = self.find(domain, name)
+        known = self.domain(domain)
+        if known is not None and known.sets:
+            declared = declared_in(known.sets, name, opset)
+            if declared is None:
+                other = other_version(known.sets, name, opset)
+                if other is not None:
+                    return other
+            elif not self._is_written(declared):
+                return declared.schema
         if declaration is None and (domain, name) not in WITHOUT_DECLARATION:
             return None
         if declaration is not None and (domain not in FOLDERS or is_custom(declaration)):
-            known = schemas_of(declaration)
+            versions = schemas_of(declaration)
         else:
-            known = schemas_in(f"jitonnx.ops.{FOLDERS[domain]}", domain, name)
-        usable = [schema for schema in known if schema.version <= opset]
-        return usable[-1] if usable else known[0]
+            versions = schemas_in(f"jitonnx.ops.{FOLDERS[domain]}", domain, name)
+        usable = [schema for schema in versions if schema.version <= opset]
+        return usable[-1] if usable else versions[0]
 
     def describe(self, domain: str) -> str:
         """What is registered, for an error about a domain."""
@@ -160,7 +212,8 @@ class Registry:
         if known is None:
             names = ", ".join(sorted(one.name or "ai.onnx" for one in self.domains()))
             return f"the domains that are registered are {names}"
-        names = ", ".join(sorted(known.operators)[:_SHOWN]) + (", …" if len(known.operators) > _SHOWN else "")
+        have = sorted({*known.operators, *(name for one in known.sets for name in one.operators)})
+        names = ", ".join(have[:_SHOWN]) + (", …" if len(have) > _SHOWN else "")
         return f"the operators of {domain or 'ai.onnx'} that are registered are {names or 'none'}"
 
 

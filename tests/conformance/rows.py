@@ -63,6 +63,30 @@ ROWS: dict[str, dict[str, Row]] = {
         "extensions": Row(
             "Implementations may add operators by sets of their own.", "`jitonnx.register`, for any domain."
         ),
+        "opset-documents": Row(
+            "An operator set is defined in a document of its own, an OperatorSetProto with a magic, a domain, a "
+            "version and operators.",
+            "`jitonnx.opsets.read` and `write`; `jitonnx.register_opset` makes the domain usable. A document that "
+            "breaks a rule is refused.",
+        ),
+        "opset-resolution": Row(
+            "An operator is of the version of its set in which it was introduced last.",
+            "The newest that is not above the import, also of documents that are registered.",
+        ),
+        "opset-newer": Row(
+            "Who cannot support an imported operator set rejects the model.",
+            "A newer version than those that are registered is refused, and so is each node of a domain that nobody "
+            "registered; both say what is. A domain that no node uses is a warning of `jitonnx check`.",
+        ),
+        "opset-status": Row(
+            "Operators are experimental, or stable and do not change.",
+            "Experimental ones warn. A document in which a stable one is another than in one that is registered is "
+            "refused.",
+        ),
+        "opset-implementations": Row(
+            "A function may be inlined by who has no implementation of its own.",
+            "What is written in Python goes first, else the function; an operator with neither is refused by name.",
+        ),
         "default-domain": Row("The empty domain and ai.onnx are the same.", DONE),
         "same-domain-twice": Row(
             "Of a domain that is imported twice the highest version counts.", "It does; `jitonnx check` warns."

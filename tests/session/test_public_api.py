@@ -69,6 +69,7 @@ NAMES = [
     "print_debug_info",
     "register",
     "register_execution_provider_library",
+    "register_opset",
     "set_default_logger_severity",
     "set_default_logger_verbosity",
     "set_global_thread_pool_sizes",
