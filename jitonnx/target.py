@@ -94,15 +94,21 @@ class Target:
     @property
     def integer_products(self) -> str:
         """How 8-bit integers are best multiplied and summed in 32 bits; see `jitonnx.kernels.integer.spec.GROUPS`."""
-        if self.on_arm:
-            return "signed dot" if self._has("dotprod", self.cpu in _CPUS_WITH_DOT_PRODUCTS) else "words"
         if self.vector_bytes == 64 and self._has("amx-int8", False):
             return "tiles"
+        return self.byte_dots or ("words" if self.on_arm else "pairs")
+
+    @property
+    def byte_dots(self) -> str:
+        """How it sums products of four bytes in 32 bits by one instruction: "dot", of signed and unsigned ones (VNNI);
+        "signed dot" (AArch64); "" if it does not."""
+        if self.on_arm:
+            return "signed dot" if self._has("dotprod", self.cpu in _CPUS_WITH_DOT_PRODUCTS) else ""
         if self.vector_bytes == 64:
             dot = self._has("avx512vnni", self.cpu in _CPUS_WITH_VNNI)
         else:
             dot = self.vector_bytes == 32 and self._has("avxvnni", self.cpu in _CPUS_WITH_AVX_VNNI)
-        return "dot" if dot else "pairs"
+        return "dot" if dot else ""
 
     @property
     def multiplies_bfloat16(self) -> bool:

@@ -334,6 +334,18 @@ class IntegerConvolution(Computation):
 
 
 @dataclass(frozen=True)
+class NBitsMatMul(Computation):
+    """a [..., m, k] of float32, q [n, blocks, block * bits / 8] of uint8, s [n, blocks] of float32, z [n, blocks]? of
+    uint8 or float32, the last three constants: a @ wᵀ with w[n, i] = (q[n, i] - z) s, z and s those of block i / block.
+
+    The numbers q have 2, 4 or 8 bits and lie in bytes, the first in the lowest bits; without z it is 2 ** (bits - 1).
+    """
+
+    bits: int
+    block: int
+
+
+@dataclass(frozen=True)
 class TransposedConvolution(Computation):
     """x [N, C, spatial...], w [C, M / group, kernel...], bias [M]?: ONNX's ConvTranspose, to spatial size `output`."""
 

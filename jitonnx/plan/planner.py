@@ -63,6 +63,7 @@ class Planner:
         self._tensors: dict[Value, Tensor] = {}
         self._constants: dict[tuple[object, ...], Buffer] = {}
         self._packed: dict[tuple[object, ...], Tensor] = {}
+        self._prepared: dict[tuple[object, ...], tuple[Tensor, ...]] = {}
         self._group: Group | None = None
         self._read = {value for statement in lowered.statements for value in statement.inputs} | set(lowered.outputs)
         for number, value in enumerate(lowered.inputs):
@@ -117,6 +118,13 @@ class Planner:
             self._packed[place] = self.constant(pack(array))
             release_pages(array)
         return self._packed[place]
+
+    def prepared(self, tensor: Tensor, prepare: Callable[[], tuple[Tensor, ...]], key: object) -> tuple[Tensor, ...]:
+        """What calls make of a tensor for several kernels that read it; called once for each view and `key`."""
+        place = (tensor.buffer, tensor.offset, tensor.shape, tensor.strides, key)
+        if place not in self._prepared:
+            self._prepared[place] = prepare()
+        return self._prepared[place]
 
     def computed(
         self, maker: Maker, part: int, sizes: tuple[DimLike, ...], shape: Sequence[DimLike], dtype: DType

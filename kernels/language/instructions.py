@@ -131,6 +131,22 @@ def _by_instruction(x: Traced, name: str, typ: ir.VectorType, others: list[ir.Va
     return x.like(_by_registers(x.builder, apply, count, typ.count, x.value))
 
 
+_DOT_PRODUCTS = {16: "llvm.x86.avx512.vpdpbusd.512", 8: "llvm.x86.avx512.vpdpbusd.256"}
+
+
+def add_dot_products(total: Traced, left: Traced, right: Traced, kind: str) -> Traced:
+    """total + Σ left * right of the four bytes in each lane, exactly, in int32: by the instruction that
+    `Target.byte_dots` names. "dot": left is signed and right unsigned; "signed dot": both are signed."""
+    builder, lanes = total.builder, total.lanes
+    typ = ir.VectorType(_I32, lanes)
+    if kind == "dot":
+        return total.like(_named_call(builder, _DOT_PRODUCTS[lanes], typ, [total.value, right.value, left.value]))
+    quads = ir.VectorType(ir.IntType(8), 4 * lanes)
+    name = f"llvm.aarch64.neon.sdot.v{lanes}i32.v{4 * lanes}i8"
+    bytes_of = [builder.bitcast(x.value, quads) for x in (left, right)]
+    return total.like(_named_call(builder, name, typ, [total.value, *bytes_of]))
+
+
 def _named_call(builder: ir.IRBuilder, name: str, result: ir.Type, arguments: Sequence[ir.Value]) -> ir.Value:
     return builder.call(declared(builder, name, result, [argument.type for argument in arguments]), arguments)
 

@@ -10,6 +10,7 @@ from jitonnx.computation import computations as c
 from jitonnx.computation import resampling, sampling
 from jitonnx.ir import dims
 from jitonnx.ops import fused
+from jitonnx.ops.microsoft.nbits import unpacked
 from jitonnx.ops.onnx import (
     convolution,
     linear_attention,
@@ -181,7 +182,16 @@ def _integer_convolution(x: Any, operands: Arrays, shape: tuple[int, ...], sizes
     return layer.evaluate(image, weights, zero)
 
 
+def _n_bits(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> np.ndarray:
+    a, numbers, scales, zeros = (*operands, None)[:4]
+    (n, blocks), k = scales.shape, a.shape[-1]
+    q = unpacked(numbers.reshape(n, -1), x.bits).reshape(n, blocks, x.block).astype(np.float32)
+    w = (q - (2.0 ** (x.bits - 1) if zeros is None else zeros[:, :, None].astype(np.float32))) * scales[:, :, None]
+    return (a.astype(np.float64) @ w.reshape(n, -1)[:, :k].T).astype(np.float32)
+
+
 READERS = {
+    c.NBitsMatMul: _n_bits,
     c.IntegerConvolution: _integer_convolution,
     c.IntegerMatMul: lambda x, operands, shape, sizes: quantization.MatMulInteger().evaluate(*operands),
     c.Attention: _attention,

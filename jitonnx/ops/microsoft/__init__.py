@@ -3,5 +3,5 @@
 NEWEST = 1
 """The newest operator-set version."""
 
-FAMILIES = ("activation", "convolution", "matmul", "normalization", "quantization", "recurrent", "text")
+FAMILIES = ("activation", "convolution", "matmul", "nbits", "normalization", "quantization", "recurrent", "text")
 """The modules of this folder, each of which lists its declarations in OPERATORS."""

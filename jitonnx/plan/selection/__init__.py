@@ -51,13 +51,14 @@ SELECTORS: dict[type[c.Computation], str] = {
     c.BfloatConvolution: "bfloats.convolution",
     c.IntegerMatMul: "integers.matmul",
     c.IntegerConvolution: "integers.convolution",
+    c.NBitsMatMul: "nbits.matmul",
     c.TransposedConvolution: "transposed.transposed_convolution",
 }
 """The module of this folder and the function in it; a start imports those that the model needs."""
 
 _EPILOGUE = (
     *(c.MatMul, c.Convolution, c.TransposedConvolution, c.Pool, c.GroupNormalize, c.Normalize),
-    *(c.IntegerMatMul, c.IntegerConvolution, c.BfloatMatMul, c.BfloatConvolution),
+    *(c.IntegerMatMul, c.IntegerConvolution, c.BfloatMatMul, c.BfloatConvolution, c.NBitsMatMul),
 )
 
 

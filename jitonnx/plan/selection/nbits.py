@@ -1,0 +1,100 @@
+"""Products with constant matrices of 2, 4 or 8 bits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jitonnx.computation import computations as c
+from jitonnx.computation.lowering import Statement
+from jitonnx.ir.dims import DimLike, minimum, product
+from jitonnx.ir.dtypes import DType
+from jitonnx.kernels.nbits.spec import FEW_ROWS, NBitsBuffers, NBitsGiven, RowsBuffers, RowsSizes, RowsSpec, choose
+from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.fusion import Group
+from jitonnx.plan.tensor import Tensor, reshape_strides
+
+if TYPE_CHECKING:
+    from jitonnx.plan.planner import Planner
+
+
+def matmul(planner: Planner, group: Group, statement: Statement) -> None:
+    """All leading axes of a are rows of one product. What its rows become is made once for all products that read
+    them, as those of queries, keys and values do."""
+    computation = statement.computation
+    assert isinstance(computation, c.NBitsMatMul)
+    left, numbers, scales, zeros = (*statement.inputs, None)[:4]
+    assert left is not None and numbers is not None and scales is not None and group.output is not None
+    order = tuple(range(len(left.shape)))
+    a = planner.unit_inner(left)
+    a_row = _row(a)
+    if a_row is None:
+        a = planner.copy(a, order, "its rows are not evenly spaced")
+        a_row = _row(a)
+    y = planner.place(group.output, order, strict=True)
+    y_row = _row(y)
+    if y_row is None:
+        y = planner.move(group.output, order)
+        y_row = _row(y)
+    assert a_row is not None and y_row is not None, "Bug: the rows of a dense tensor are not evenly spaced"
+    m, k, n = product(a.shape[:-1]), a.shape[-1], y.shape[-1]
+    kind = "" if zeros is None else zeros.dtype.numpy.name
+    spec = choose(computation.bits, computation.block, kind, planner.target)
+    rows = spec.rows_spec
+    blocks = scales.shape[1]
+    assert isinstance(blocks, int), "Bug: constant scales have a symbolic size"
+
+    def prepare() -> tuple[Tensor, ...]:
+        return _prepared(planner, rows, a, (m, k, a_row), blocks)
+
+    prepared, factors = planner.prepared(a, prepare, rows)
+    packed_scales = planner.packed(planner.tensor(scales), spec.pack_blocks, ("blocks", spec))
+    buffers = NBitsBuffers(
+        a=a,
+        left=prepared,
+        factors=factors,
+        w=planner.packed(planner.tensor(numbers), spec.pack_numbers, spec),
+        scales=packed_scales,
+        zeros=packed_scales
+        if zeros is None
+        else planner.packed(planner.tensor(zeros), spec.pack_blocks, ("blocks", spec)),
+        y=y,
+    )
+    call = KernelCall(spec, buffers, NBitsGiven(m=m, n=n, k=k, a_row=a_row, y_row=y_row))
+    call.label = f"product of {computation.bits} bits {m}x{n}x{k}"
+    call.reason = "; ".join([_HOW[spec.multiply], *group.reasons])
+    planner.epilogue(group, call, _strides)
+    planner.call(call)
+
+
+_HOW = {
+    "dot": "few rows by dot products of bytes, three for each float",
+    "signed dot": "few rows by dot products of bytes, three for each float",
+    "float": "few rows by float32",
+}
+
+
+def _prepared(
+    planner: Planner, spec: RowsSpec, a: Tensor, sizes: tuple[DimLike, DimLike, DimLike], blocks: int
+) -> tuple[Tensor, ...]:
+    """The rows of `a` as few-row products read them, and their factors."""
+    m, k, a_row = sizes
+    few = minimum(m, FEW_ROWS)
+    left = planner.temporary((few, blocks * spec.block * spec.itemsize), DType.UINT8)
+    factors = planner.temporary((few, blocks, 2), DType.FLOAT)
+    call = KernelCall(spec, RowsBuffers(a=a, left=left, factors=factors), RowsSizes(m=m, k=k, a_row=a_row))
+    call.label = f"rows of {k}, by blocks of {spec.block}"
+    call.reason = "quantised to three bytes an element" if spec.digits else "with the sum of each block"
+    planner.call(call)
+    return left, factors
+
+
+def _row(tensor: Tensor) -> DimLike | None:
+    """How far apart the rows of all leading axes are; None if that differs."""
+    merged = reshape_strides(tensor.shape[:-1], tensor.strides[:-1], (product(tensor.shape[:-1]),))
+    return None if merged is None else merged[0]
+
+
+def _strides(tensor: Tensor) -> tuple[DimLike, DimLike, DimLike] | None:
+    """Those of an operand of the epilogue by batch, row and column."""
+    row = _row(tensor)
+    return None if row is None else (0, row, tensor.strides[-1])

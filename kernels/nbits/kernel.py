@@ -1,0 +1,371 @@
+"""Products with matrices of 2, 4 or 8 bits, and what prepares their rows.
+
+few rows:   for each panel of columns                                read once, from memory
+                for each block                                       Σ q A in registers, per digit of A
+                    y += (Σ q A - z Σ A) * factor * s
+many rows:  for each panel of columns
+                scratch = (q - z) s                                  float32, second-level cache
+                for each tile of rows                                y = a @ scratch
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jitonnx.kernels.language import ir, types
+from jitonnx.kernels.language.code import Code, Kernel, Pointer, Variable, gathered, remainder, smaller
+from jitonnx.kernels.language.epilogue import Epilogue, Stage
+from jitonnx.kernels.language.instructions import add_dot_products
+from jitonnx.kernels.language.simd import convert, maximum, reduce_add, reduce_max
+from jitonnx.kernels.language.trace import Traced, absolute, fma, rint, select
+from jitonnx.kernels.nbits.spec import (
+    CHUNK,
+    DIGITS,
+    FEW_ROWS,
+    GREATEST,
+    LEAST_MAGNITUDE,
+    TILE_VECTORS,
+    VECTORS,
+    NBitsBuffers,
+    NBitsSizes,
+    NBitsSpec,
+    RowsBuffers,
+    RowsSizes,
+    RowsSpec,
+)
+from jitonnx.kernels.parts.tile import emit_accumulate, emit_finish, emit_prefetch, row_offsets
+
+_I64 = ir.IntType(64)
+_UNROLLED = 32
+"""Numbers of a column that are written out; longer blocks are loops over as many."""
+_AHEAD_BYTES = 4096
+"""How far ahead of its use a panel is asked for. The panel behind it lies behind it."""
+
+
+def build(spec: NBitsSpec | RowsSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
+    """The kernel of `spec` for vectors of `lanes` float32."""
+    if isinstance(spec, RowsSpec):
+        if epilogue is not None:
+            raise ValueError(f"{spec} takes no epilogue")
+        return lambda code, begin, end: _Rows(code, spec).emit(begin, end)
+    if spec.width != VECTORS * lanes:
+        raise ValueError(f"Bug: panels {spec.width} wide are not {VECTORS} vectors of {lanes}")
+
+    def body(code: Code, begin: Traced, end: Traced) -> None:
+        _NBits(code, spec, lanes, Epilogue(code, epilogue, types.float32, lanes)).emit(begin, end)
+
+    return body
+
+
+class _Rows:
+    """Emits the kernel that prepares rows."""
+
+    def __init__(self, code: Code, spec: RowsSpec) -> None:
+        self.code, self.spec = code, spec
+        self.size = code.sizes(RowsSizes)
+        left = types.int8 if spec.digits else types.float32
+        self.a, self.left, self.factors = code.buffers(RowsBuffers, types.float32, left=left)
+
+    def emit(self, begin: Traced, end: Traced) -> None:
+        code, size, block = self.code, self.size, self.spec.block
+        blocks = (size.k + (block - 1)) / block
+        with code.loop(end, begin) as row, code.loop(blocks) as number:
+            a = self.a.at(row * size.a_row + number * block)
+            factors = self.factors.at((row * blocks + number) * 2)
+            at = (row * blocks + number) * block
+            live = size.k - number * block
+            if self.spec.digits:
+                self._quantise(a, live, self.left.at(at * DIGITS), factors)
+            else:
+                self._copy(a, live, self.left.at(at), factors)
+
+    def _copy(self, a: Pointer, live: Traced, left: Pointer, factors: Pointer) -> None:
+        code = self.code
+        total = code.variable(code.number(types.float32, 0.0, CHUNK))
+        with code.loop(self.spec.block, step=CHUNK) as at:
+            x = a.load(at, CHUNK, live - at)
+            left.store(at, x)
+            total.set(total.get() + x)
+        factors.store(0, code.number(types.float32, 1.0))
+        factors.store(1, reduce_add(total.get()))
+
+    def _quantise(self, a: Pointer, live: Traced, left: Pointer, factors: Pointer) -> None:
+        code = self.code
+        top = code.variable(code.number(types.float32, 0.0, CHUNK))
+        with code.loop(self.spec.block, step=CHUNK) as at:
+            top.set(maximum(top.get(), absolute(a.load(at, CHUNK, live - at))))
+        magnitude = reduce_max(top.get())
+        tiny = magnitude < LEAST_MAGNITUDE
+        factor = select(tiny, 0.0, magnitude / float(GREATEST))
+        inverse = select(tiny, 0.0, code.number(types.float32, float(GREATEST)) / magnitude).spread(CHUNK)
+        total = code.variable(code.number(types.int32, 0, CHUNK))
+        with code.loop(self.spec.block, step=CHUNK) as at:
+            number = convert(rint(a.load(at, CHUNK, live - at) * inverse), types.int32)
+            total.set(total.get() + number)
+            for number_of_part, part in enumerate(self._digits(number)):
+                left.store(at * DIGITS + number_of_part * CHUNK, part)
+        factors.store(0, factor)
+        factors.store(1, convert(reduce_add(total.get()), types.float32))
+
+    def _digits(self, number: Traced) -> list[Traced]:
+        """The bytes of CHUNK quantised elements, as vectors of CHUNK."""
+        digits: list[Traced] = []
+        for _ in range(DIGITS):  # the lowest first
+            digit = ((number + 128) & 255) - 128
+            digits.insert(0, convert(digit, types.int8))
+            number = (number - digit) >> 8
+        places = 8 // self.spec.bits
+        order = [
+            digit * CHUNK + word * 4 * places + byte * places + place
+            for word in range(CHUNK // (4 * places))
+            for place in range(places)
+            for digit in range(DIGITS)
+            for byte in range(4)
+        ]
+        return [gathered(digits, order[start : start + CHUNK]) for start in range(0, len(order), CHUNK)]
+
+
+class _NBits:
+    """Emits the kernel of products."""
+
+    def __init__(self, code: Code, spec: NBitsSpec, lanes: int, epilogue: Epilogue) -> None:
+        self.code, self.spec, self.lanes, self.epilogue = code, spec, lanes, epilogue
+        self.size = code.sizes(NBitsSizes)
+        kinds = {"w": types.uint32, "zeros": types.uint8 if spec.zeros != "float32" else types.float32}
+        self.digits = spec.multiply != "float"
+        if self.digits:
+            kinds["left"] = types.int32
+        self.a, self.left, self.factors, self.w, self.scales, self.zeros, self.y = code.buffers(
+            NBitsBuffers, types.float32, **kinds
+        )
+        self.blocks = (self.size.k + (spec.block - 1)) / spec.block
+        self.block_words = spec.block // spec.word
+
+    def emit(self, begin: Traced, end: Traced) -> None:
+        code, size, width = self.code, self.size, self.spec.width
+        panels = (size.n + (width - 1)) / width
+        with code.loop(end, begin) as task:
+            panel, first_row = remainder(task, panels), task / panels * size.task_rows
+            with code.either(size.m <= FEW_ROWS) as (few, many):
+                with few:
+                    self._emit_few(panel)
+                with many:
+                    self._emit_many(panel, first_row, smaller(size.task_rows, size.m - first_row))
+
+    def _place(self, panel: Traced) -> tuple[Pointer, Traced]:
+        """Where a panel's numbers are, and the place of its scales and zero points."""
+        words = panel * self.blocks * (self.block_words * self.spec.width)
+        return self.w.at(words), panel * self.blocks * self.spec.width
+
+    def _zero(self, place: Traced) -> Traced | None:
+        """Zero points of the columns from `place` on, as float32; None: 2 ** (bits - 1)."""
+        if not self.spec.zeros:
+            return None
+        zero = self.zeros.load(place, self.lanes)
+        return convert(zero, types.float32) if self.spec.zeros == "uint8" else zero
+
+    @property
+    def _usual_zero(self) -> float:
+        return float(1 << (self.spec.bits - 1))
+
+    # ------------------------------------------------------------ few rows
+
+    def _emit_few(self, panel: Traced) -> None:
+        """Four rows at a time, a vector of columns after the other, then row after row, four vectors at a time."""
+        code, size = self.code, self.size
+        w, place = self._place(panel)
+        first = size.m / VECTORS * VECTORS
+        column = panel * self.spec.width
+        with code.loop(first, step=VECTORS) as row, code.loop(self.spec.width, step=self.lanes) as part:
+            self._few_tile(VECTORS, 1, [w.at(part), place + part, row, column + part])
+        with code.loop(size.m, first) as row:
+            self._few_tile(1, VECTORS, [w, place, row, column])
+
+    def _few_tile(self, height: int, vectors: int, arguments: Sequence[Traced | Pointer]) -> None:
+        def write(code: Code, w: Pointer, place: Traced, row: Traced, column: Traced) -> None:
+            _NBits(code, self.spec, self.lanes, self.epilogue)._write_few(height, vectors, w, place, row, column)
+
+        self.code.subroutine(f"few.{height}", arguments, write, inline=False)
+
+    def _write_few(self, height: int, vectors: int, w: Pointer, place: Traced, row: Traced, column: Traced) -> None:
+        code, spec, lanes, width = self.code, self.spec, self.lanes, self.spec.width
+        places = [(r, v) for r in range(height) for v in range(vectors)]
+        results = [code.variable(code.number(types.float32, 0.0, lanes)) for _ in places]
+        row_words = self.blocks * (spec.block // 4 * DIGITS if self.digits else spec.block)
+        left = [self.left.at((row + r) * row_words) for r in range(height)]
+        factors = [self.factors.at((row + r) * self.blocks * 2) for r in range(height)]
+        with code.loop(self.blocks) as block:
+            words = min(self.block_words, _UNROLLED // spec.word)
+            sums = self._block_sums(height, vectors)
+            with code.loop(self.block_words, step=words) as start:
+                first = block * self.block_words + start
+                for word in range(words):
+                    self._add_word(w, left, first + word, sums, vectors)
+            self._ask(w, block, vectors)
+            at = place + block * width
+            scales = [self.scales.load(at + v * lanes, lanes) for v in range(vectors)]
+            zeros = [self._zero(at + v * lanes) for v in range(vectors)]
+            totals = self._totals(sums)
+            for r in range(height):
+                total, factor = factors[r].load(block * 2 + 1), factors[r].load(block * 2)
+                for v in range(vectors):
+                    number, zero = r * vectors + v, zeros[v]
+                    if zero is None:
+                        of_zeros = (total * (self._usual_zero - spec.flipped)).spread(lanes)
+                        value = totals[number] - of_zeros
+                    else:
+                        if spec.flipped:
+                            zero = zero - float(spec.flipped)
+                        value = fma(-zero, total.spread(lanes), totals[number])
+                    scale = scales[v] * factor.spread(lanes) if self.digits else scales[v]
+                    results[number].set(fma(value, scale, results[number].get()))
+        emit_finish(
+            code,
+            self.epilogue,
+            shape=(height, vectors),
+            sums=[place.get().value for place in results],
+            c=self.y.at(row * self.size.y_row + column).value,
+            ldc=self.size.y_row.value,
+            live=(self.size.n - column).value,
+            place=(code.integer(0), row, column),
+        )
+
+    def _ask(self, w: Pointer, block: Traced, vectors: int) -> None:
+        """Ask for a block of the panel that is far ahead. Columns read one vector at a time are near already."""
+        if vectors < VECTORS:
+            return
+        size = self.block_words * self.spec.width
+        ahead = w.at(block * size + _AHEAD_BYTES // 4)
+        for line in range(0, size, 16):
+            emit_prefetch(self.code.builder, ahead.at(line).value)
+
+    def _block_sums(self, height: int, vectors: int) -> list[list[Variable]]:
+        """Sums of a block by digit, of a row and vector after the other, at first 0."""
+        element, count = (types.int32, DIGITS) if self.digits else (types.float32, 1)
+        zero = self.code.number(element, 0, self.lanes)
+        return [[self.code.variable(zero) for _ in range(height * vectors)] for _ in range(count)]
+
+    def _totals(self, sums: Sequence[Sequence[Variable]]) -> list[Traced]:
+        """Sums of a block as float32."""
+        if not self.digits:
+            return [value.get() for value in sums[0]]
+        totals = []
+        for values in zip(*sums, strict=True):
+            total, *lower = (convert(value.get(), types.float32) for value in values)
+            for power, digit in zip((65536.0, 256.0), (total, lower[0]), strict=True):
+                lower[-1] = fma(digit, digit.constant(power), lower[-1])
+            totals.append(lower[-1])
+        return totals
+
+    def _add_word(
+        self, w: Pointer, left: Sequence[Pointer], word: Traced, sums: list[list[Variable]], vectors: int
+    ) -> None:
+        """A word of each column times the rows' elements."""
+        code, spec, lanes = self.code, self.spec, self.lanes
+        loaded = [w.load(word * spec.width + v * lanes, lanes) for v in range(vectors)]
+        if self.digits:
+            places = 8 // spec.bits
+            mask = {8: 0, 4: 0x0F0F0F0F, 2: 0x03030303}[spec.bits]
+            for place in range(places):
+                columns = [_at_place(x, spec.bits * place, mask, last=place == places - 1) for x in loaded]
+                for r, row in enumerate(left):
+                    for digit, values in enumerate(sums):
+                        four = row.load((word * places + place) * DIGITS + digit).spread(lanes)
+                        for v, column in enumerate(columns):
+                            value = values[r * vectors + v]
+                            value.set(add_dot_products(value.get(), four, column, spec.multiply))
+            return
+        together = vectors if code.target.vector_registers >= 32 else 2
+        for start in range(0, vectors, together):
+            for number in range(spec.word):
+                columns = [self._float(x, number) for x in loaded[start : start + together]]
+                for r, row in enumerate(left):
+                    factor = row.load(word * spec.word + number).spread(lanes)
+                    for v, column in enumerate(columns, start):
+                        value = sums[0][r * vectors + v]
+                        value.set(fma(column, factor, value.get()))
+
+    def _float(self, words: Traced, number: int) -> Traced:
+        """Number `number` of each word, as float32."""
+        spec = self.spec
+        last = number == spec.word - 1
+        shifted = words >> (spec.bits * number) if number else words
+        part = shifted if last else shifted & ((1 << spec.bits) - 1)
+        return convert(Traced(part.builder, types.int32, part.value), types.float32)
+
+    # ------------------------------------------------------------ many rows
+
+    def _emit_many(self, panel: Traced, first_row: Traced, count: Traced) -> None:
+        code, size, lanes = self.code, self.size, self.lanes
+        w, place = self._place(panel)
+        tile = TILE_VECTORS * lanes
+        with code.loop(smaller(size.n - panel * self.spec.width, self.spec.width), step=tile) as part:
+            code.subroutine("widen", [w.at(part), place + part], self._write_widened, inline=False)
+            column, done = panel * self.spec.width + part, code.integer(0)
+            for height in self.spec.rows:
+                end = done + (count - done) / height * height
+                with code.loop(end, done, height) as row:
+                    self._many_tile(height, first_row + row, column)
+                done = end
+
+    def _write_widened(self, code: Code, w: Pointer, place: Traced) -> None:
+        """A tile's columns into scratch memory: [k in whole blocks][column]."""
+        inner = _NBits(code, self.spec, self.lanes, self.epilogue)
+        inner._widen(w, place)
+
+    def _widen(self, w: Pointer, place: Traced) -> None:
+        code, spec, lanes = self.code, self.spec, self.lanes
+        scratch, tile = code.scratch(types.float32), TILE_VECTORS * self.lanes
+        with code.loop(self.blocks) as block:
+            at = place + block * spec.width
+            scales = [self.scales.load(at + v * lanes, lanes) for v in range(TILE_VECTORS)]
+            zeros = [self._zero(at + v * lanes) for v in range(TILE_VECTORS)]
+            with code.loop(self.block_words) as start:
+                word = block * self.block_words + start
+                for v in range(TILE_VECTORS):
+                    words = w.load(word * spec.width + v * lanes, lanes)
+                    if spec.flipped:
+                        words = words ^ 0x80808080
+                    for number in range(spec.word):
+                        zero = zeros[v]
+                        value = self._float(words, number) - (self._usual_zero if zero is None else zero)
+                        scratch.store((word * spec.word + number) * tile + v * lanes, value * scales[v])
+
+    def _many_tile(self, height: int, row: Traced, column: Traced) -> None:
+        def write(code: Code, row: Traced, column: Traced) -> None:
+            _NBits(code, self.spec, self.lanes, self.epilogue)._write_many(height, row, column)
+
+        self.code.subroutine(f"many.{height}", [row, column], write, inline=False)
+
+    def _write_many(self, height: int, row: Traced, column: Traced) -> None:
+        code, size, builder = self.code, self.size, self.code.builder
+        tile = TILE_VECTORS * self.lanes
+        zero = code.number(types.float32, 0.0, self.lanes).value
+        sums = emit_accumulate(
+            builder,
+            types.float32,
+            sums=[zero] * (height * TILE_VECTORS),
+            a=self.a.at(row * size.a_row).value,
+            offsets=row_offsets(size.a_row, height),
+            a_step=_I64(1),
+            b=code.scratch(types.float32).value,
+            b_step=_I64(tile),
+            k=size.k.value,
+        )
+        emit_finish(
+            code,
+            self.epilogue,
+            shape=(height, TILE_VECTORS),
+            sums=sums,
+            c=self.y.at(row * size.y_row + column).value,
+            ldc=size.y_row.value,
+            live=(size.n - column).value,
+            place=(code.integer(0), row, column),
+        )
+
+
+def _at_place(words: Traced, shift: int, mask: int, *, last: bool) -> Traced:
+    """The numbers that lie `shift` bits up in each byte, as bytes."""
+    if not mask:
+        return words
+    return (words >> shift if shift else words) & mask

@@ -1,0 +1,219 @@
+"""What the kernels of products with matrices of 2, 4 or 8 bits are, and how these are packed; without LLVM.
+
+A column of such a matrix has blocks of 16 to 256 numbers q, each with a scale s and a zero point z: its elements are
+(q - z) s. A product of one row is bound by reading them, so they stay packed, and are widened in registers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.kernels.parts.packing import blocks, copy_columns, for_each, zeros
+from jitonnx.kernels.parts.sizes import below, larger, smaller
+from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.records import dataclass
+
+if TYPE_CHECKING:
+    from jitonnx.target import Target
+
+BITS = (2, 4, 8)
+FEW_ROWS = 8
+"""Products of so many rows at most widen the matrix in registers, once for every 4 rows; those of more widen a panel of
+it into scratch memory, as float32, which all their rows are multiplied with."""
+CHUNK = 16
+"""Elements of a row that are quantised at a time: they take whole words, however few bits the matrix has."""
+DIGITS = 3
+"""Bytes of a quantised element of a row."""
+GREATEST = 127 << 16
+"""What the largest magnitude of a quantised block becomes: three signed digits to the base 256 hold all up to it."""
+LEAST_MAGNITUDE = 2.0**-100
+"""Blocks of a row whose elements all are smaller count as zeros."""
+VECTORS = 4
+"""Vectors of a packed panel: so many independent sums hide the latency of adding to one."""
+TILE_VECTORS = 2
+"""Vectors of a tile of many rows: the panel of 8192 rows takes 1 MB of the second-level cache with AVX-512."""
+_TASKS = 16
+_LEAST_ROWS = 48
+"""Rows that make it worth while to widen a panel once more, for another task."""
+
+
+class RowsBuffers(Arguments):
+    a: Buffer
+    left: Buffer = result()
+    factors: Buffer = result()
+
+
+class RowsSizes(Arguments):
+    m: Size
+    k: Size
+    a_row: Size
+
+
+@dataclass(frozen=True)
+class RowsSpec(KernelSpec):
+    """The rows of a few-row product as `NBitsSpec` reads them: block by block, padded with zeros to whole blocks.
+
+    With `digits`, each block is quantised to integers A within ±GREATEST, a = factor * A: as exact as float32 for its
+    largest element. A = d0 * 65536 + d1 * 256 + d2 with digits of int8. left [m][words][digit][4 bytes]: of a word of
+    the matrix, 4 * 8 / bits numbers, those that lie at the same bits of its 4 bytes are 4 bytes of each digit, one
+    place in its bytes after the other. Otherwise left [m][elements] is float32, as they are. factors [m][blocks][2]:
+    factor (1 without digits) and sum of each block. A block with NaN or infinities has the factor NaN or infinity, and
+    digits of 0, so that results are NaN.
+
+    Task: a row. There is none if m > FEW_ROWS.
+    """
+
+    bits: int
+    block: int
+    digits: bool
+
+    BUFFERS: ClassVar[type[RowsBuffers]] = RowsBuffers
+    SIZES: ClassVar[type[RowsSizes]] = RowsSizes
+    SETTLED: ClassVar[bool] = True
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element of `left`."""
+        return DIGITS if self.digits else 4
+
+    def tasks(self, sizes: RowsSizes) -> int:
+        return sizes.m * below(sizes.m, FEW_ROWS + 1)
+
+    def work(self, sizes: RowsSizes) -> Work:
+        elements = sizes.m * sizes.k * below(sizes.m, FEW_ROWS + 1)
+        return Work(10 * elements, (4 + self.itemsize) * elements)
+
+
+class NBitsBuffers(Arguments):
+    a: Buffer
+    left: Buffer
+    factors: Buffer
+    w: Buffer
+    scales: Buffer
+    zeros: Buffer
+    y: Buffer = result()
+
+
+class NBitsGiven(Arguments):
+    """Extents, and strides in elements."""
+
+    m: Size
+    n: Size
+    k: Size
+    a_row: Size
+    y_row: Size
+
+
+class NBitsSizes(NBitsGiven):
+    task_rows: Size
+
+
+@dataclass(frozen=True)
+class NBitsSpec(KernelSpec):
+    """y[m, n] = epilogue(Σ over k of a[m, k] (q[n, k] - z[n, block]) s[n, block]), in float32.
+
+    w, scales and zeros are what the `pack` functions make: panels of `width` columns, each [word][column] of 32 bits,
+    and [block][column]. zero points are bytes or float32, or 2 ** (bits - 1) everywhere (`zeros` is "").
+
+    Few rows: of each block Σ q A is summed, by `multiply`: "dot" and "signed dot" are dot products of bytes, exact
+    integers, one sum for each digit of A; "float" sums float32. Then (Σ q A - z Σ A) * factor * s is added to y. `left`
+    and `factors` are what `RowsSpec` gave. Many rows: TILE_VECTORS vectors of columns are widened into scratch memory,
+    as (q - z) s, and multiplied by tiles of `rows` heights, decreasing, the last 1; `left` goes unread.
+
+    Task: a panel of columns, for all rows if these are few, else for task_rows of them.
+    """
+
+    bits: int
+    block: int
+    multiply: str
+    width: int
+    rows: tuple[int, ...]
+    zeros: str = ""
+    """"", "uint8" or "float32"."""
+
+    BUFFERS: ClassVar[type[NBitsBuffers]] = NBitsBuffers
+    SIZES: ClassVar[type[NBitsSizes]] = NBitsSizes
+    SETTLED: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.bits not in BITS or self.block < 16 or self.block & (self.block - 1):
+            raise ValueError(f"products of {self.bits} bits in blocks of {self.block} have no kernel")
+
+    @property
+    def word(self) -> int:
+        """Numbers of a word of 32 bits."""
+        return 32 // self.bits
+
+    @property
+    def flipped(self) -> int:
+        """What is subtracted from all numbers when they are packed: signed dot products want those of 8 bits signed."""
+        return 128 if self.bits == 8 and self.multiply == "signed dot" else 0
+
+    @property
+    def rows_spec(self) -> RowsSpec:
+        """What prepares few rows."""
+        return RowsSpec(self.bits, self.block, self.multiply != "float")
+
+    def padded(self, k: Any) -> Any:
+        """k in whole blocks."""
+        return -(-k // self.block) * self.block
+
+    def complete(self, sizes: NBitsGiven) -> NBitsSizes:
+        panels = -(-sizes.n // self.width)
+        parts = larger(1, smaller(-(-_TASKS // panels), sizes.m // _LEAST_ROWS))
+        few = below(sizes.m, FEW_ROWS + 1)
+        least = -(-sizes.m // parts)
+        rows = -(-least // self.rows[0]) * self.rows[0]
+        return NBitsSizes.following(sizes, task_rows=larger(1, few * sizes.m + (1 - few) * rows))
+
+    def tasks(self, sizes: NBitsSizes) -> int:
+        return -(-sizes.n // self.width) * -(-sizes.m // sizes.task_rows)
+
+    def scratch_bytes(self, sizes: NBitsSizes) -> int:
+        """A panel as float32, where there are many rows."""
+        return (1 - below(sizes.m, FEW_ROWS + 1)) * self.padded(sizes.k) * self.width // VECTORS * TILE_VECTORS * 4
+
+    def work(self, sizes: NBitsSizes) -> Work:
+        elements = sizes.n * self.padded(sizes.k)
+        each = 4 + {"": 0, "uint8": 1, "float32": 4}[self.zeros]
+        others = 4 * sizes.m * (sizes.n + sizes.k)
+        return Work(2 * sizes.m * sizes.n * sizes.k, elements * self.bits // 8 + elements // self.block * each + others)
+
+    def pack_numbers(self, q: np.ndarray) -> np.ndarray:
+        """q uint8 [n, blocks, block * bits / 8] -> uint32 panels [width columns]: [word][column]; 0 behind n."""
+        n = len(q)
+        words = np.ascontiguousarray(q).reshape(n, -1).view(np.uint32)
+        panels = blocks(n, self.width)
+        packed = zeros(len(panels) * self.width * words.shape[1], np.uint32)
+        target = packed.reshape(len(panels), words.shape[1], self.width)
+
+        def pack(panel: int) -> None:
+            part = words[panels[panel]]
+            copy_columns(part.T, target[panel][:, : len(part)])
+            if self.flipped:
+                target[panel] ^= 0x80808080
+
+        for_each(pack, len(panels), packed.nbytes)
+        return packed
+
+    def pack_blocks(self, values: np.ndarray) -> np.ndarray:
+        """Scales or zero points [n, blocks] -> panels: [block][column], 0 behind n."""
+        n, count = values.shape
+        panels = -(-n // self.width)
+        packed = zeros(panels * self.width * count, values.dtype)
+        padded = np.zeros((panels * self.width, count), values.dtype)
+        padded[:n] = values
+        packed.reshape(panels, count, self.width)[...] = padded.reshape(panels, self.width, count).transpose(0, 2, 1)
+        return packed
+
+
+def choose(bits: int, block: int, zeros: str, target: Target) -> NBitsSpec:
+    """The kernel for a CPU.
+
+    Tiles of many rows are 12 x 2 vectors with 32 registers (24 sums, 2 of the panel, a factor), 6 x 2 with 16.
+    """
+    rows = (12, 4, 1) if target.vector_registers >= 32 else (6, 2, 1)
+    return NBitsSpec(bits, block, target.byte_dots or "float", VECTORS * target.lanes(4), rows, zeros)

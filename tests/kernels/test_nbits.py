@@ -1,0 +1,149 @@
+"""Products with matrices of 2, 4 and 8 bits: every way of a CPU, against float64."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+
+from bench.inner_loops import innermost_loops
+from jitonnx.kernels.language.code import Code
+from jitonnx.kernels.language.trace import Traced
+from jitonnx.kernels.nbits.kernel import build
+from jitonnx.kernels.nbits.spec import FEW_ROWS, NBitsGiven, NBitsSpec, RowsSizes, RowsSpec, choose
+from jitonnx.target import host
+from tests.kernels.harness import Compiled, assembly
+from tests.targets import named
+
+TARGETS = {name: host() if name == "host" else named(name) for name in ("host", "cascadelake", "skylake-avx512")}
+TARGETS |= {name: named(name) for name in ("haswell", "alderlake", "x86-64-v2")}
+
+
+def half(code: Code, x: Traced, batch: Traced, row: Traced, column: Traced, live: Traced) -> Traced:
+    return x * 0.5
+
+
+@functools.cache
+def compiled(spec: NBitsSpec | RowsSpec, target: str) -> Compiled:
+    cpu = TARGETS[target]
+    stage = half if isinstance(spec, NBitsSpec) else None
+    return Compiled(build(spec, cpu.lanes(4), stage), cpu, settled=spec.settled)
+
+
+def numbers(q: np.ndarray, bits: int) -> np.ndarray:
+    """[n, blocks, bytes] -> [n, elements]."""
+    places = [(q >> shift) & ((1 << bits) - 1) for shift in range(0, 8, bits)]
+    return np.stack(places, -1).reshape(len(q), -1)
+
+
+def multiplied(spec: NBitsSpec, target: str, a: np.ndarray, q: np.ndarray, s: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """What the kernels give for a [m, k], half of the product."""
+    (m, k), n, blocks = a.shape, len(q), s.shape[1]
+    apart = np.full((m, k + 3), np.nan, np.float32)
+    apart[:, :k] = a
+    few = min(m, FEW_ROWS)
+    rows = spec.rows_spec
+    left = np.full(few * spec.padded(k) * rows.itemsize + 64, 77, np.uint8)
+    factors = np.full((few, blocks, 2), np.nan, np.float32)
+    given = RowsSizes(m=m, k=k, a_row=k + 3)
+    compiled(rows, target)([apart, left, factors], given, rows.tasks(given))
+    y = np.full((m, n + 5), 9, np.float32)
+    sizes = spec.complete(NBitsGiven(m=m, n=n, k=k, a_row=k + 3, y_row=n + 5))
+    buffers = [apart, left, factors, spec.pack_numbers(q), spec.pack_blocks(s), spec.pack_blocks(z), y]
+    compiled(spec, target)(buffers, sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces=3)
+    assert (y[:, n:] == 9).all()
+    return y[:, :n]
+
+
+def example(bits: int, block: int, m: int, n: int, k: int, seed: int = 0) -> tuple[np.ndarray, ...]:
+    random = np.random.default_rng(seed)
+    blocks = -(-k // block)
+    q = random.integers(0, 256, (n, blocks, block * bits // 8), np.uint8)
+    s = random.normal(size=(n, blocks)).astype(np.float32)
+    return random.normal(size=(m, k)).astype(np.float32), q, s
+
+
+CASES = [
+    *[(bits, 32, zeros) for bits in (2, 4, 8) for zeros in ("", "uint8", "float32")],
+    *[(4, block, "uint8") for block in (16, 64, 128, 256)],
+    *[(8, 16, ""), (8, 256, "uint8"), (2, 16, "uint8"), (2, 128, "")],
+]
+
+
+EVERYWHERE = [(2, 32, "uint8"), (4, 32, ""), (8, 64, "float32")]
+
+
+@pytest.mark.parametrize(
+    ("target", "bits", "block", "zeros"),
+    [(name, *case) for name in TARGETS for case in (CASES if name in ("host", "haswell") else EVERYWHERE)],
+)
+def test_product(target: str, bits: int, block: int, zeros: str) -> None:
+    spec = choose(bits, block, zeros, TARGETS[target])
+    width = spec.width
+    for m, n, k in ((1, width, block), (1, width + 1, 3 * block), (4, 3, 2 * block - 5), (7, 2 * width + 3, 5 * block)):
+        check(spec, target, m, n, k)
+    for m in (9, 12, 13, 31):
+        check(spec, target, m, width * 2 - 7, 2 * block - 3)
+
+
+def check(spec: NBitsSpec, target: str, m: int, n: int, k: int) -> None:
+    a, q, s = example(spec.bits, spec.block, m, n, k, seed=m + n)
+    random = np.random.default_rng(1)
+    whole = numbers(q, spec.bits).astype(np.float64)
+    z = np.full(s.shape, float(1 << (spec.bits - 1)))
+    given = np.zeros(s.shape, np.uint8)
+    if spec.zeros == "uint8":
+        given = random.integers(0, 1 << spec.bits, s.shape).astype(np.uint8)
+        z = given.astype(np.float64)
+    elif spec.zeros == "float32":
+        given = (random.normal(size=s.shape) + z).astype(np.float32)
+        z = given.astype(np.float64)
+    w = (whole - np.repeat(z, spec.block, 1)) * np.repeat(s.astype(np.float64), spec.block, 1)
+    expected = 0.5 * a.astype(np.float64) @ w[:, :k].T
+    bound = 0.5 * np.abs(a).astype(np.float64) @ (whole + np.repeat(z, spec.block, 1))[:, :k].T * np.abs(s).max()
+    y = multiplied(spec, target, a, q, s, given)
+    assert (np.abs(y - expected) <= 4e-7 * bound.max()).all()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_magnitudes(target: str) -> None:
+    """Blocks of very different magnitudes, all zeros, of tiny numbers, NaN and infinities."""
+    spec = choose(4, 32, "", TARGETS[target])
+    a, q, s = example(4, 32, 6, 5, 32 * 6)
+    a[0] *= np.repeat(10.0 ** np.arange(-15, 15, 5), 32).astype(np.float32)
+    a[1] = 0
+    a[2] *= np.float32(1e-36)
+    a[3, 40] = np.nan
+    a[4, 40] = np.inf
+    y = multiplied(spec, target, a, q, s, np.zeros(s.shape, np.uint8))
+    w = (numbers(q, 4).astype(np.float64) - 8) * np.repeat(s.astype(np.float64), 32, 1)
+    expected = 0.5 * a.astype(np.float64) @ w.T
+    assert np.allclose(y[[0, 5]], expected[[0, 5]], rtol=1e-5)
+    assert (y[1] == 0).all()
+    assert (np.abs(y[2] - expected[2]) < 1e-30).all()
+    assert np.isnan(y[3]).all()
+    assert not np.isfinite(y[4]).any()
+
+
+def test_same_bits_on_all_cpus_with_dot_products() -> None:
+    """The sums of a block are exact integers."""
+    a, q, s = example(4, 32, 1, 64, 256)
+    zeros = np.zeros(s.shape, np.uint8)
+    results = []
+    for target in ("host", "cascadelake"):
+        spec = choose(4, 32, "", TARGETS[target])
+        if spec.multiply == "dot":
+            results.append(multiplied(spec, target, a, q, s, zeros))
+    assert all(np.array_equal(results[0], other) for other in results)
+
+
+@pytest.mark.parametrize("target", ["cascadelake", "haswell"])
+def test_inner_loops_keep_to_registers(target: str) -> None:
+    cpu = TARGETS[target]
+    spec = choose(4, 32, "", cpu)
+    text = assembly(build(spec, cpu.lanes(4)), cpu, settled=spec.settled)
+    multiply_add = r"\tvpdpbusd\t" if spec.multiply == "dot" else r"\tvfn?madd\w+ps\t"
+    loops = innermost_loops(text, multiply_add, cpu)
+    assert loops
+    assert not any(loop.spilled_vectors for loop in loops)

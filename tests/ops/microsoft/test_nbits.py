@@ -1,0 +1,89 @@
+"""Matrices of few bits an element, against onnxruntime."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jitonnx.ops.microsoft.nbits import unpacked
+from tests.ops.harness import Case, check, check_refused
+from tests.ops.harness import case as any_case
+
+case = partial(any_case, domain="com.microsoft", rtol=1e-4, atol=1e-4)
+RANDOM = np.random.default_rng(5)
+
+
+def product(
+    shape: tuple[int, ...], n: int, bits: int, block: int, zeros: str = "", bias: bool = False, **options: Any
+) -> Case:
+    """A random product of a matrix [n, shape[-1]]."""
+    k = shape[-1]
+    blocks = -(-k // block)
+    a = RANDOM.normal(size=shape).astype(np.float32)
+    b = RANDOM.integers(0, 256, (n, blocks, block * bits // 8), np.uint8)
+    scales = RANDOM.normal(size=(n, blocks)).astype(np.float32)
+    z = None
+    if zeros == "packed":
+        z = RANDOM.integers(0, 256, (n, -(-blocks * bits // 8)), np.uint8)
+    elif zeros == "float":
+        z = (RANDOM.normal(size=(n, blocks)) + (1 << (bits - 1))).astype(np.float32)
+    groups, dtype = options.pop("groups", None), options.pop("dtype", np.float32)
+    added = RANDOM.normal(size=n).astype(np.float32) if bias else None
+    if groups is not None and zeros == "packed":  # onnxruntime, where g_idx is deprecated, takes other zero points
+        numbers, of = unpacked(b.reshape(n, -1), bits)[:, :k].astype(np.float64), groups.astype(int)
+        w = (numbers - unpacked(z, bits)[:, :blocks].astype(np.float64)[:, of]) * scales.astype(np.float64)[:, of]
+        options["expected"] = (a @ w.T).astype(np.float32)
+    inputs: list[Any] = [a, b, scales, z, groups, added]
+    inputs = [x.astype(dtype) if x is not None and x.dtype == np.float32 else x for x in inputs]
+    while inputs[-1] is None:
+        inputs.pop()
+    return case(
+        "MatMulNBits",
+        1,
+        *inputs,
+        **{"constants": tuple(range(1, len(inputs))), "K": k, "N": n, "bits": bits, "block_size": block, **options},
+    )
+
+
+def shuffled_groups(k: int, block: int) -> np.ndarray:
+    return RANDOM.permutation(np.arange(k) // block).astype(np.int32)
+
+
+CASES: list[Case] = [
+    *(product((1, 96), 70, bits, 32, zeros) for bits in (2, 4, 8) for zeros in ("", "packed")),
+    *(product((2, 3, 100), 33, bits, 32, zeros) for bits in (2, 4, 8) for zeros in ("", "packed")),
+    *(product((4, 64), 20, bits, 16, "float") for bits in (2, 4)),
+    *(product((11, 300), 40, 4, block, "packed", bias=True) for block in (16, 64, 128, 256)),
+    product((37, 40), 130, 4, 32),
+    product((64,), 20, 4, 32),
+    product((2, 0, 64), 20, 4, 32),
+    product((1, 64), 20, 4, 32, accuracy_level=1, bias=True),
+    product((1, 96), 24, 4, 32, "packed", groups=shuffled_groups(96, 32)),
+    product((5, 96), 24, 4, 32, groups=np.sort(RANDOM.integers(0, 3, 96)).astype(np.int32)),
+    product((3, 96), 24, 4, 32, groups=(np.arange(96) // 32).astype(np.int32)),
+    product((3, 96), 24, 4, 32, "packed", constants=()),
+    product((3, 64), 24, 2, 32, "float", constants=()),
+    product((3, 64), 24, 8, 32, constants=(), bias=True),
+    product((1, 96), 70, 4, 32, "packed", bias=True, dtype=np.float16),
+    product((12, 96), 70, 8, 32, dtype=np.float16),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_n_bits(case: Case) -> None:
+    check(case)
+
+
+REFUSED = [
+    (product((1, 72), 20, 4, 24), "block_size is 24"),
+    (product((1, 64), 20, 3, 32), "bits is 3"),
+    (product((1, 64), 20, 4, 32, K=65), "last size is to be K"),
+    (product((1, 64), 20, 4, 32, N=21), "B is uint8"),
+    (product((1, 64), 20, 4, 32, weight_prepacked=1), "laid out for GPUs"),
+]
+
+
+@pytest.mark.parametrize(("case", "text"), REFUSED, ids=str)
+def test_refused(case: Case, text: str) -> None:
+    check_refused(case, text)
