@@ -177,7 +177,7 @@ _PLACES = {
 }
 """The module of each public name."""
 
-_PARTS = ("api", "backend", "capi", "custom", "errors", "opsets")
+_PARTS = ("api", "backend", "capi", "custom", "errors", "opsets", "versioning")
 """Modules that code reaches through the package without importing them."""
 
 __all__ = [

@@ -86,7 +86,19 @@ ALLOWED = {
         "plan",
         "runtime",
     },
-    "cli": {"alias", "api", "checker", "demo", "errors", "explain", "runtime", "saved", "session"},
+    "cli": {
+        "alias",
+        "api",
+        "changes",
+        "checker",
+        "demo",
+        "errors",
+        "explain",
+        "runtime",
+        "saved",
+        "session",
+        "versioning",
+    },
     "capi": {"api", "errors", "log", "metadata", "session"},
     "backend": {"api", "session"},
     "alias": {"api"},
@@ -98,6 +110,7 @@ MODULES: dict[str, set[str]] = {
     "__init__": set(),  # names are imported when they are asked for
     "__main__": {"cli"},
     "calibration": {"cores", "runtime"},
+    "changes": {"checker", "errors", "ir", "model", "proto", "versioning"},
     "compiled": {"computation", "forks", "ir"},
     "cores": {"calibration", "runtime"},
     "custom": {"compiled", "computation", "ir", "ops"},
@@ -114,6 +127,7 @@ MODULES: dict[str, set[str]] = {
     "session": {"api", "capi", "errors", "forks", "ir", "metadata", "opening", "saved"},
     "target": {"cores", "records", "runtime"},
     "training": {"api", "errors", "ir", "model", "proto", "session"},
+    "versioning": {"ir", "ops"},
     "versions": set(),
 }
 """The same of the modules beside the folders."""

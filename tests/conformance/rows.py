@@ -39,7 +39,7 @@ ROWS: dict[str, dict[str, Row]] = {
         ),
         "model-version": Row(
             "The model's own version is a number of 64 bits, which may pack a SemVer.",
-            "`get_modelmeta().version` has it as it is.",
+            "`get_modelmeta().version` has it as it is, `jitonnx.versioning.semver_of` the SemVer.",
         ),
     },
     "IR: models": {
@@ -284,11 +284,23 @@ ROWS: dict[str, dict[str, Row]] = {
         "opset-positive": Row("Versions of operator sets begin with 1.", REFUSED),
         "mapping": Row(
             "For every version it knows, a backend maps names to implementations.",
-            "The database is shipped, and tested against onnx.defs.",
+            "`jitonnx.versioning.operator_versions`: the database is shipped, and tested against onnx.defs.",
         ),
         "meaning-by-version": Row("The recorded version gives an operator its meaning.", DONE),
         "not-yet": Row("An operator is not there before its first version.", REFUSED),
         "dropped": Row("An operator that was dropped is not there any more.", REFUSED),
+        "semver": Row(
+            "A version may pack a SemVer in 64 bits (the IR specification), or in 32 (the versioning rules).",
+            "`jitonnx.versioning.pack_semver` and `unpack_semver`, both layouts.",
+        ),
+        "signature-breaking": Row(
+            "An incompatible type, a new input without default, an output that is gone: a new major version.",
+            "`jitonnx diff OLD NEW` tells so ([versioning.md](versioning.md)).",
+        ),
+        "signature-compatible": Row(
+            "A wider type, a new input with a default: a new minor version.",
+            "`jitonnx diff OLD NEW` tells so.",
+        ),
         "unknown-namespace": Row(
             "A model that uses an unknown namespace is rejected.",
             "A session refuses it; `jitonnx check` warns, as it may be right.",
