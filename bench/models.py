@@ -9,7 +9,8 @@ faster), the largest difference to onnxruntime over its largest value, and the g
 `--memory` adds the peak resident memory of a process that loads the model and runs it once with each runtime. `--cpu
 haswell` adds jitonnx compiled for another CPU that this one can stand for: what AVX2 alone would reach, for example.
 
-`python -m bench.zoo.materialize DIR` writes the 18 benchmark models.
+`python -m bench.zoo.materialize DIR` writes the 18 benchmark models, `python -m bench.zoo.quantize` quantised variants
+of them. A runtime other than jitonnx that refuses a model has a dash in its column.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def open_onnxruntime(path: Path, threads: int, feeds: Feeds) -> Run:
 
 
 def open_openvino(path: Path, threads: int, feeds: Feeds) -> Run:
-    """The same with OpenVINO, in float32 and for one request at a time."""
+    """The same with OpenVINO, for one request at a time; what is not quantised in float32."""
     import openvino
 
     settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
@@ -135,19 +136,33 @@ def _block(run: Run, length: int, clock: Callable[[], float]) -> float:
 
 
 def measure(path: Path, threads: int, chosen: Sequence[Runtime], rounds: int) -> dict[str, Any]:
-    """One row of the table: milliseconds by runtime, and the difference of the first two's outputs."""
+    """One row of the table: milliseconds by runtime, and the difference of the first two's outputs; NaN for what a
+    runtime refused."""
     runs = _open_all(path, threads, chosen)
-    seconds = time_in_turns(runs, rounds)
+    seconds = iter(time_in_turns([run for run in runs if run is not None], rounds))
     row: dict[str, Any] = {"model": path.stem, "threads": threads}
-    row |= {runtime.name: 1e3 * value for runtime, value in zip(chosen, seconds, strict=True)}
-    return row | {"difference": difference(runs[0](), runs[1]())}
+    for runtime, run in zip(chosen, runs, strict=True):
+        row[runtime.name] = math.nan if run is None else 1e3 * next(seconds)
+    ours, theirs = runs[:2]
+    assert ours is not None
+    return row | {"difference": math.nan if theirs is None else difference(ours(), theirs())}
 
 
-def _open_all(path: Path, threads: int, chosen: Sequence[Runtime]) -> list[Run]:
-    """What runs the model with each runtime."""
+def _open_all(path: Path, threads: int, chosen: Sequence[Runtime]) -> list[Run | None]:
+    """What runs the model with each runtime; None for one that refuses it, which the first, jitonnx, may not."""
     with np.load(path.with_suffix(".npz")) as stored:
         feeds = {name: stored[name] for name in stored.files}
-    return [runtime.open(path, threads, feeds) for runtime in chosen]
+    runs: list[Run | None] = [chosen[0].open(path, threads, feeds)]
+    for runtime in chosen[1:]:
+        try:
+            run = runtime.open(path, threads, feeds)
+            run()
+        except Exception as error:  # each runtime has its own
+            print(f"{path.stem}: {runtime.name} refuses it: {str(error).strip().splitlines()[0][:200]}")
+            runs.append(None)
+        else:
+            runs.append(run)
+    return runs
 
 
 def difference(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> float:
@@ -187,12 +202,18 @@ def print_table(rows: Sequence[dict[str, Any]], chosen: Sequence[Runtime]) -> No
     print(head)
     for row in rows:
         line = f"{row['model']:22} {row['threads']:7} {row['jitonnx']:11.4g}"
-        line += "".join(f" {row[name]:15.4g} {row[name] / row['jitonnx']:6.2f}" for name in others)
+        line += "".join(
+            f" {'-':>15} {'-':>6}" if math.isnan(row[name]) else f" {row[name]:15.4g} {row[name] / row['jitonnx']:6.2f}"
+            for name in others
+        )
         print(f"{line} {row['difference']:11.1e}")
     for threads in sorted({row["threads"] for row in rows}):
         equal = [row for row in rows if row["threads"] == threads]
-        means = [statistics.geometric_mean(row[name] / row["jitonnx"] for row in equal) for name in others]
-        texts = [f"{name} / jitonnx {mean:.3f}" for name, mean in zip(others, means, strict=True)]
+        texts = []
+        for name in others:
+            ratios = [row[name] / row["jitonnx"] for row in equal if not math.isnan(row[name])]
+            mean = statistics.geometric_mean(ratios) if ratios else math.nan
+            texts.append(f"{name} / jitonnx {mean:.3f}" + (f" (of {len(ratios)})" if len(ratios) < len(equal) else ""))
         print(f"geometric mean, {threads} thread{'s' if threads > 1 else ''}: {', '.join(texts)}")
 
 
@@ -212,6 +233,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = runtimes(options.openvino, options.cpu)
     if options.peak:
         (run,) = _open_all(options.folder, threads[0], [entry for entry in chosen if entry.name == options.peak])
+        assert run is not None
         run()
         print(_own_peak())
         return

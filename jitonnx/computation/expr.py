@@ -157,14 +157,16 @@ def call(function: LinkedFunction, *arguments: Expr) -> Expr:
     return _make("call", arguments, function.result, function)
 
 
-NEAREST_LIMIT = 2.0**21
-
-
 def nearest(x: Expr) -> Expr:
-    """The integer nearest to a float32, ties to even, as int32; within ±NEAREST_LIMIT, the least for a NaN."""
+    """The integer nearest to a float32 within ±2**21, ties to even, as int32. Of others it is any integer."""
     if x.dtype is not DType.FLOAT:
         raise TypeError(f"nearest of {x.dtype.text}: cast it to float32 first")
     return _make("nearest", (x,), DType.INT32)
+
+
+def within(x: Expr, low: Operand, high: Operand) -> Expr:
+    """x, but `low` where it is less or not a number, and `high` where it is more."""
+    return _make("within", (x, _lift(low, x.dtype), _lift(high, x.dtype)), x.dtype)
 
 
 def where(condition: Expr, a: Operand, b: Operand) -> Expr:
@@ -234,9 +236,7 @@ UNARY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "ceil": np.ceil,
     "trunc": np.trunc,
     "round": np.rint,
-    "nearest": lambda x: np.rint(
-        np.where(np.isnan(x), -NEAREST_LIMIT, np.clip(x, -NEAREST_LIMIT, NEAREST_LIMIT))
-    ).astype(np.int32),
+    "nearest": lambda x: np.rint(x).astype(np.int32),
     "isnan": np.isnan,
     "isinf": np.isinf,
     "logical_not": np.logical_not,
@@ -403,6 +403,8 @@ def evaluate(root: Expr, arrays: Sequence[np.ndarray], shape: Sequence[int] = ()
             values[node] = arguments[0].astype(node.dtype.numpy).astype(_computed(node.dtype), copy=False)
         elif node.op == "where":
             values[node] = np.where(*arguments)
+        elif node.op == "within":
+            values[node] = np.minimum(np.fmax(*arguments[:2]), arguments[2])
         elif node.op == "call":
             raise TypeError(f"{node.value.name} is compiled for kernels alone: NumPy cannot call it")
         else:

@@ -225,10 +225,15 @@ _ROUNDING = 1.5 * 2.0**23
 """A float32 whose last place is 1: a sum with it is rounded to whole numbers."""
 
 
-def nearest_integer(x: Traced, limit: float) -> Traced:
-    """The integers nearest to float32, ties to even, as int32, within ±limit <= 2**22; the least for a NaN."""
-    above = select(x > -limit, x, -limit)
-    return bits(select(above < limit, above, limit) + _ROUNDING) - 0x4B400000
+def nearest_integer(x: Traced) -> Traced:
+    """The integers nearest to float32 within ±2**22, ties to even, as int32."""
+    return bits(x + _ROUNDING) - 0x4B400000
+
+
+def within(x: Traced, low: Traced, high: Traced) -> Traced:
+    """x, but `low` where it is less or not a number, and `high` where it is more."""
+    above = select(x > low, x, low)
+    return select(above < high, above, high)
 
 
 def copysign(magnitude: Traced, sign: Traced) -> Traced:

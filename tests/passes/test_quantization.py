@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from jitonnx.ops.onnx.activation import Relu
-from jitonnx.ops.onnx.arithmetic import Add
+from jitonnx.ops.onnx.arithmetic import Add, Clip
 from jitonnx.ops.onnx.convolution import Conv
 from jitonnx.ops.onnx.matmul import Gemm, MatMul
-from jitonnx.ops.onnx.quantization import DequantizeLinear, QuantizeLinear
+from jitonnx.ops.onnx.quantization import DequantizeLinear, QLinearConv, QLinearMatMul, QuantizeLinear
 from tests.passes.graphs import Build, Value, normal, operators, rewritten
 
 
@@ -79,3 +79,84 @@ def test_requantised_by_a_multiplication() -> None:
     assert report.counts["requantisation"] == 1
     scales = [node.inputs[1].constant for node in graph if isinstance(node.operator, QuantizeLinear)]
     assert sorted(float(scale) for scale in scales) == [np.float32(0.05), 1.0]
+
+
+def requantised(b: Build, x: Value, scale: float = 0.3, zero: int = 7) -> Value:
+    return b.op(QuantizeLinear(), x, np.float32(scale), np.uint8(zero))
+
+
+@pytest.mark.parametrize(
+    ("activation", "zero", "left"),
+    [
+        (lambda b, x: b.op(Relu(), x), 0, 0),
+        (lambda b, x: b.op(Relu(), x), 7, 1),
+        (lambda b, x: b.op(Clip(), x, np.float32(0), np.float32(6)), 0, 1),  # 6 is within 255 * 0.3
+        (lambda b, x: b.op(Clip(), x, np.float32(0), np.float32(80)), 0, 0),
+        (lambda b, x: b.op(Clip(), x, np.float32(-50), None), 100, 0),
+        (lambda b, x: b.op(Clip(), x, np.float32(-20), None), 100, 1),
+    ],
+)
+def test_activation_that_quantising_repeats(activation: object, zero: int, left: int) -> None:
+    def author(b: Build) -> Value:
+        y = b.op(Add(), kinds(b, "matmul"), normal(5))
+        return requantised(b, activation(b, y), zero=zero)  # type: ignore[operator]
+
+    graph, report = rewritten(author, atol=1)
+    assert report.counts["requantisation"] == 1
+    assert operators(graph)["Relu"] + operators(graph)["Clip"] == left
+
+
+def residual(b: Build, beside: Value, reader: type = Add) -> Value:
+    inner = requantised(b, kinds(b, "matmul"))
+    return requantised(b, b.op(reader(), b.op(DequantizeLinear(), inner, np.float32(0.3), np.uint8(7)), beside), 0.5)
+
+
+def test_result_that_a_residual_is_added_to_stays_in_registers() -> None:
+    graph, report = rewritten(lambda b: residual(b, quantised(b, 3, 5)), atol=1)
+    assert report.counts["rounded in place"] == 1
+    assert report.counts["requantisation"] == 2
+    assert operators(graph)["QuantizeLinear"] == 3  # of two inputs and the result
+
+
+@pytest.mark.parametrize(
+    "author",
+    [
+        lambda b: residual(b, normal(3, 5)),
+        lambda b: residual(b, b.input(normal(3, 5))),
+        lambda b: residual(b, weights(b, 5, 4), MatMul),
+    ],
+    ids=["constant beside", "float beside", "for a product"],
+)
+def test_result_that_is_stored(author: object) -> None:
+    _, report = rewritten(author, atol=1)  # type: ignore[arg-type]
+    assert "rounded in place" not in report.counts
+
+
+@pytest.mark.parametrize("kind", ["conv", "by channel", "matmul"])
+def test_operator_on_integers(kind: str) -> None:
+    def author(b: Build) -> Value:
+        x = b.op(QuantizeLinear(), b.input(normal(2, 4, 6, 6)), np.float32(0.05), np.uint8(100))
+        front = [x, np.float32(0.05), np.uint8(100)]
+        behind = (
+            [np.float32(0.7), np.int8(-5)] if kind == "conv" else [np.array([0.7], np.float32), np.array([9], np.uint8)]
+        )
+        if kind == "matmul":
+            return b.op(QLinearMatMul(), *front, whole(6, 5), np.float32(0.01), np.int8(3), *behind)
+        if kind == "conv":
+            return b.op(QLinearConv(), *front, whole(8, 4, 3, 3), np.float32(0.01), np.int8(0), *behind)
+        steps = (np.abs(normal(8)) + 0.1).astype(np.float32) / 50
+        last = [steps, np.zeros(8, np.int8), *behind, whole(8, dtype=np.int32) >> 20]
+        return b.op(QLinearConv(pads=(1, 1, 1, 1)), *front, whole(8, 4, 3, 3), *last)
+
+    graph, report = rewritten(author, atol=1)
+    assert report.counts["quantised operator"] == report.counts["requantisation"] == 1
+    assert operators(graph)["MatMulInteger" if kind == "matmul" else "ConvInteger"] == 1
+
+
+def test_operator_on_integers_of_which_one_is_an_input() -> None:
+    def author(b: Build) -> Value:
+        scale, x = np.float32(0.05), b.input(whole(3, 4, dtype=np.uint8))
+        return b.op(QLinearMatMul(), x, scale, np.uint8(3), b.input(whole(4, 5)), scale, np.int8(0), scale, np.uint8(9))
+
+    _, report = rewritten(author)
+    assert "quantised operator" not in report.counts

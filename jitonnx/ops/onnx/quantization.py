@@ -36,6 +36,10 @@ _RANGES = {
 }
 """The integers of each type that numbers are quantised to."""
 _QUANTISED = frozenset(_RANGES) | _NARROW_FLOATS
+_BOUNDED = (DType.FLOAT, DType.FLOAT, DType.INT32)
+"""The least number, the largest, and the zero point behind them."""
+_MOST = 2.0**21
+"""More than any type's integers and zero points together; up to here float32s are rounded."""
 _EXACT = 1 << 24
 """Up to here float32 has all whole numbers."""
 
@@ -141,10 +145,19 @@ class QuantizeLinear(_Linear):
             if self.precision and DType(self.precision) is not DType.FLOAT:
                 narrow = DType(self.precision)
                 number = e.cast(e.cast(e.cast(number, narrow) / e.cast(step, narrow), narrow), DType.FLOAT)
+            elif scale.constant is not None and _divides_by_factor(scale.constant):
+                operands.append(to.constant(np.asarray(1 / scale.constant.item(), np.float32)))
+                number = _quotient(number, step, e.operand(2, DType.FLOAT))
             else:
                 number = number / step
         if zero_point is None or (zero_point.constant is not None and not zero_point.constant.any()):
             return to.map(_quantised(number, None, dtype), *operands)
+        if zero_point.constant is not None and zero_point.constant.size == 1:
+            # Operands and not part of the code, so that kernels of other zero points are the same.
+            bounds = [to.constant(bound) for bound in bounds_about(zero_point.constant.reshape(()))]
+            shift = to.constant(zero_point.constant.reshape(()).astype(np.int32))
+            low, high, zero = (e.operand(len(operands) + n, kind) for n, kind in enumerate(_BOUNDED))
+            return to.map(e.cast(e.nearest(e.within(number, low, high)) + zero, dtype), *operands, *bounds, shift)
         zero = e.cast(e.operand(len(operands), zero_point.dtype), DType.INT32)
         return to.map(_quantised(number, zero, dtype), *operands, self._spread_value(to, zero_point, x.shape))
 
@@ -421,11 +434,34 @@ def _multiplied(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 # ---------------------------------------------------------------- parts in computations
 
 
+def _divides_by_factor(scale: np.ndarray) -> bool:
+    """Whether a constant is one normal float32 with a normal reciprocal, away from where products underflow."""
+    if scale.size != 1 or scale.dtype != np.float32:
+        return False
+    return bool(1e-30 < abs(scale.item()) < 1e30)
+
+
+def _quotient(number: e.Expr, step: e.Expr, factor: e.Expr) -> e.Expr:
+    """number / step, where factor is 1 / step, a tenth as long as a division takes: the product with it, and what that
+    leaves of the number, divided the same way. With multiply-adds it is the rounded quotient, but for one in millions;
+    beyond ±_MOST and for NaN it is some number beyond, or NaN."""
+    near = e.within(number * factor, -_MOST, _MOST)
+    return near + (number - near * step) * factor
+
+
 def _quantised(number: e.Expr, zero: e.Expr | None, dtype: DType) -> e.Expr:
     """A float32 number rounded, shifted by `zero`, an int32, and saturated; NaN gives the least number."""
     low, high = _RANGES[dtype]
-    shifted = e.nearest(number) if zero is None else e.nearest(number) + zero
+    if zero is None:
+        return e.cast(e.nearest(e.within(number, low, high)), dtype)
+    shifted = e.nearest(e.within(number, -_MOST, _MOST)) + zero
     return e.cast(e.minimum(e.maximum(shifted, low), high), dtype)
+
+
+def bounds_about(zero: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The least and the largest integer of a zero point's type, less the zero point, as float32 scalars."""
+    low, high = _RANGES[of_numpy(zero.dtype)]
+    return np.asarray(low - int(zero), np.float32), np.asarray(high - int(zero), np.float32)
 
 
 def _shift(to: Lowering, x: Value, zero: Value | None, dtype: DType) -> Value:

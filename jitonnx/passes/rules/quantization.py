@@ -4,17 +4,27 @@ from __future__ import annotations
 
 import numpy as np
 
+from jitonnx.computation import expr as e
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.operator import Operator, shared_attributes
+from jitonnx.ops.fused import Pointwise
 from jitonnx.ops.onnx.activation import Relu
 from jitonnx.ops.onnx.arithmetic import Add, Clip, Mul
 from jitonnx.ops.onnx.cast import Cast
 from jitonnx.ops.onnx.convolution import Conv
 from jitonnx.ops.onnx.matmul import Gemm, MatMul
-from jitonnx.ops.onnx.quantization import ConvInteger, DequantizeLinear, MatMulInteger, QuantizeLinear
+from jitonnx.ops.onnx.quantization import (
+    ConvInteger,
+    DequantizeLinear,
+    MatMulInteger,
+    QLinearConv,
+    QLinearMatMul,
+    QuantizeLinear,
+    bounds_about,
+)
 from jitonnx.ops.onnx.shape import Transpose
-from jitonnx.passes.rewriting import Edit, Level, Result, array, producer, ranked, rule
+from jitonnx.passes.rewriting import Edit, Level, Result, array, producer, ranked, rule, scalar
 
 _BYTES = (DType.INT8, DType.UINT8)
 
@@ -75,46 +85,217 @@ def integer_product(node: Node, edit: Edit) -> Result:
 
 
 @rule(
+    "quantised operator",
+    QLinearConv,
+    QLinearMatMul,
+    equation="QLinearConv(x, w) = QuantizeLinear(Conv(DequantizeLinear(x), DequantizeLinear(w))), QLinearMatMul alike",
+    level=Level.EXTENDED,
+)
+def quantised_operator(node: Node, edit: Edit) -> Result:
+    """An operator on integers as models spell it out between QuantizeLinear and DequantizeLinear, for one set of rules.
+
+    before: QLinearConv(x, s, z, w, t, u, r, v, b)
+    after:  QuantizeLinear(Conv(DequantizeLinear(x, s, z), DequantizeLinear(w, t, u), DequantizeLinear(b, s t)), r, v)
+    """
+    x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias = (*node.inputs, None)[:9]
+    assert x is not None and w is not None and x_scale is not None and w_scale is not None and y_scale is not None
+    if not ranked(node) or array(w) is None or x.dtype not in _BYTES or w.dtype not in _BYTES:
+        return None
+    convolution = isinstance(node.operator, QLinearConv)
+    axis = 0 if convolution else len(w.shape) - 1
+    one, steps = array(x_scale), array(w_scale)
+    if one is None or one.size != 1 or steps is None or steps.ndim > 1 or array(y_scale) is None:
+        return None
+    if any(zero is None or not _alike(array(zero)) for zero in (x_zero, w_zero)):
+        return None
+    numbers = edit.add(DequantizeLinear(), x, edit.constant(one.reshape(())), _single(edit, x_zero))
+    steps = steps if steps.size > 1 else steps.reshape(())
+    zeros = np.full(steps.shape, array(w_zero).reshape(-1)[0])  # type: ignore[arg-type, union-attr]
+    weights = edit.add(DequantizeLinear(axis=axis), w, edit.constant(steps), edit.constant(zeros))
+    operands = [numbers, weights]
+    if bias is not None:
+        operands.append(edit.add(DequantizeLinear(axis=0), bias, edit.constant(np.asarray(one.reshape(()) * steps))))
+    operator = Conv(**shared_attributes(node.operator, Conv)) if convolution else MatMul()
+    return edit.add(QuantizeLinear(), edit.add(operator, *operands), _single(edit, y_scale), _single(edit, y_zero))
+
+
+def _alike(values: np.ndarray | None) -> bool:
+    """Whether all elements of a constant are equal, and there are any."""
+    return values is not None and values.size > 0 and not np.any(values != values.reshape(-1)[0])
+
+
+def _single(edit: Edit, value: Value | None) -> Value | None:
+    """A constant of equal elements as a scalar."""
+    constant = None if value is None else array(value)
+    return value if constant is None or not _alike(constant) else edit.constant(constant.reshape(-1)[0].reshape(()))
+
+
+@rule(
     "requantisation",
     QuantizeLinear,
-    equation="QuantizeLinear(x, s, z) = QuantizeLinear(x (1 / s), 1, z), x a product of integers",
+    equation="QuantizeLinear(s x + y, t, z) = QuantizeLinear((s / t) x + y / t, 1, z), x a product of integers",
     level=Level.EXTENDED,
 )
 def requantisation(node: Node, edit: Edit) -> Result:
-    """What comes of a product of integers quantised by a multiplication, as QLinearConv does it, and not by a division,
-    which takes ten times as long. The two differ in the last place of a float32.
+    """What comes of integers quantised by a multiplication, as QLinearConv does it, and not by a division: by the
+    factors, biases and scales that it is made of. An activation that cuts off no more than quantising does vanishes.
+    The two differ in the last place of a float32.
 
-    before: QuantizeLinear(x, s, z)
-    after:  Mul(1 / s) -> QuantizeLinear(1, z)
+    before: QuantizeLinear(Relu(Add(Mul(x, s), b)), t, z)
+    after:  QuantizeLinear(Add(Mul(x, s / t), b / t), 1, z)
     """
     x, scale, zero = (*node.inputs, None)[:3]
     assert x is not None and scale is not None
     scales = array(scale)
     if scales is None or scales.dtype != np.float32 or scales.size != 1 or scales.flat[0] == 1 or not ranked(node):
         return None
-    factor = np.float32(1) / scales
-    if x.dtype is not DType.FLOAT or not np.isfinite(factor).all() or not _of_integer_product(x):
+    factor = np.asarray(np.float32(1) / scales.item(), np.float32)
+    if x.dtype is not DType.FLOAT or not np.isfinite(factor) or factor <= 0 or not _of_integers(x):
         return None
-    product = edit.add(Mul(), x, edit.constant(factor.reshape(())))
+    product = _scaled(edit, _within_range(edit, x, scales.item(), zero, node.output.dtype), factor)
     return edit.add(node.operator, product, edit.constant(np.ones_like(scales)), zero)
 
 
-_STEPS = 12
-"""How far behind a product of integers its result is looked for."""
+@rule(
+    "rounded in place",
+    DequantizeLinear,
+    equation="DequantizeLinear(QuantizeLinear(x, 1, z), s, z) = s clip(round(x), low - z, high - z)",
+    level=Level.EXTENDED,
+)
+def rounded_in_place(node: Node, edit: Edit) -> Result:
+    """What is quantised for an element-wise operator that goes on with it in float32, and for nobody else, stays
+    float32: the result of a convolution that a residual is added to.
+
+    before: DequantizeLinear(QuantizeLinear(x, 1, z), s, z)
+    after:  Pointwise -> Mul(s)
+    """
+    numbers, scale, zero = (*node.inputs, None)[:3]
+    above = producer(numbers, QuantizeLinear)
+    if above is None or numbers is None or scale is None or numbers.dtype not in _BYTES or not ranked(node):
+        return None
+    x, one, other = (*above.inputs, None)[:3]
+    assert x is not None and one is not None
+    same = zero is other or (zero is not None and other is not None and _equal(array(zero), array(other)))
+    if not same or scalar(one) != 1 or _scales(node, None) is None or x.dtype is not DType.FLOAT:
+        return None
+    if node.output.dtype is not DType.FLOAT or not all(map(_finite, _leaves(x))):
+        return None
+    if not all(isinstance(user.operator, Add | Mul) for user in node.output.users):  # others may take the integers
+        return None
+    beside = [given for user in node.output.users for given in user.inputs if given is not node.output]
+    if any(_dequantised(given) is None for given in beside):  # one operand of a sum stays in registers, not several
+        return None
+    edit.consume([above])
+    zeros = np.zeros((), numbers.dtype.numpy) if zero is None else array(zero)
+    assert zeros is not None
+    bounds = (edit.constant(bound) for bound in bounds_about(zeros.reshape(-1)[0]))
+    low, high = e.operand(1, DType.FLOAT), e.operand(2, DType.FLOAT)
+    rounded = Pointwise(expression=e.round_even(e.within(e.operand(0, DType.FLOAT), low, high)))
+    return edit.add(Mul(), edit.add(rounded, x, *bounds), scale)
 
 
-def _of_integer_product(value: Value) -> bool:
-    """Whether a product of integers is among what a number is made of by few steps of arithmetic."""
-    waiting, steps = [value], 0
-    while waiting and steps < _STEPS:
-        node, steps = waiting.pop().producer, steps + 1
-        if node is None:
-            continue
-        if isinstance(node.operator, ConvInteger | MatMulInteger):
-            return True
-        if isinstance(node.operator, Add | Cast | Clip | Mul | Relu):
+def _equal(a: np.ndarray | None, b: np.ndarray | None) -> bool:
+    return a is not None and b is not None and a.size == b.size == 1 and a.reshape(-1)[0] == b.reshape(-1)[0]
+
+
+_ARITHMETIC = (Add, Cast, Clip, Mul, Pointwise, Relu)
+_STEPS = 24
+"""How far behind integers what is made of them is looked for."""
+
+
+def _leaves(value: Value) -> list[Node | Value]:
+    """What a number is made of by some steps of arithmetic: nodes that do something else, and values without a node."""
+    waiting, steps, found = [value], 0, list[Node | Value]()
+    while waiting:
+        one = waiting.pop()
+        node, steps = one.producer, steps + 1
+        if node is not None and steps <= _STEPS and isinstance(node.operator, _ARITHMETIC):
             waiting += [given for given in node.inputs[:2] if given is not None]
-    return False
+        else:
+            found.append(one if node is None else node)
+    return found
+
+
+def _integral(leaf: Node | Value) -> bool:
+    """Whether a leaf is a product of integers, or integers dequantised."""
+    if isinstance(leaf, Value):
+        return False
+    return isinstance(leaf.operator, ConvInteger | MatMulInteger) or _dequantised(leaf.output) is not None
+
+
+def _finite(leaf: Node | Value) -> bool:
+    """Whether a leaf is a finite number, whatever the inputs are."""
+    if isinstance(leaf, Node):
+        return _integral(leaf) or _dequantised_constant(leaf)
+    constant = array(leaf)
+    return constant is not None and bool(np.isfinite(constant).all())
+
+
+def _dequantised_constant(node: Node) -> bool:
+    numbers = node.inputs[0]
+    return isinstance(node.operator, DequantizeLinear) and numbers is not None and numbers.constant is not None
+
+
+def _of_integers(value: Value) -> bool:
+    """Whether integers are among what a number is made of."""
+    return any(map(_integral, _leaves(value)))
+
+
+def _within_range(edit: Edit, x: Value, scale: float, zero: Value | None, dtype: DType | None) -> Value:
+    """x without a last Relu or Clip that leaves all that quantising by `scale` tells apart."""
+    zeros = np.zeros((), np.uint8) if zero is None else array(zero)
+    node = producer(x, Relu, Clip)
+    if node is None or zeros is None or zeros.size != 1 or dtype not in _BYTES or not _alone(edit, x):
+        return x
+    least, most = (bound * np.float32(scale) for bound in bounds_about(zeros.reshape(-1)[0]))
+    inside, low, high = (*node.inputs, None, None)[:3]
+    assert inside is not None
+    if isinstance(node.operator, Relu):
+        return inside if least >= 0 else x
+    below, above = scalar(low), scalar(high)
+    if (low is not None and below is None) or (high is not None and above is None):
+        return x
+    kept = [None if below is None or below <= least else low, None if above is None or above >= most else high]
+    if kept == [low, high]:
+        return x
+    edit.shares([node])
+    return inside if kept == [None, None] else edit.add(Clip(), inside, *kept)
+
+
+def _alone(edit: Edit, x: Value) -> bool:
+    """Whether one node at most reads x, and the caller does not."""
+    return len(x.users) <= 1 and x not in edit.graph.results
+
+
+def _scaled(edit: Edit, x: Value, factor: np.ndarray) -> Value:
+    """x * factor, a positive number, by the constants that x is made of where nobody else reads what is between."""
+    constant, node = array(x), x.producer
+    if constant is not None:
+        return edit.constant(np.asarray(constant * factor, np.float32))
+    if node is not None and isinstance(node.operator, DequantizeLinear) and node.output.dtype is DType.FLOAT:
+        numbers, scale, *zero = node.inputs
+        scales = None if scale is None else array(scale)
+        if scales is not None and scales.dtype == np.float32:
+            edit.shares([node])
+            return edit.add(node.operator, numbers, edit.constant(np.asarray(scales * factor)), *zero)
+    if node is not None and _alone(edit, x) and x.dtype is DType.FLOAT:
+        inputs = [given for given in node.inputs if given is not None]
+        if isinstance(node.operator, Relu):
+            edit.shares([node])
+            return edit.add(Relu(), _scaled(edit, inputs[0], factor))
+        if isinstance(node.operator, Add):
+            edit.shares([node])
+            return edit.add(Add(), *(_scaled(edit, given, factor) for given in inputs))
+        if isinstance(node.operator, Mul) and (held := [given for given in inputs if array(given) is not None]):
+            edit.shares([node])
+            return edit.add(Mul(), *(_scaled(edit, given, factor) if given is held[0] else given for given in inputs))
+        if isinstance(node.operator, Clip) and all(scalar(given) is not None for given in inputs[1:]):
+            edit.shares([node])
+            first, *limits = node.inputs
+            assert first is not None
+            scaled = [None if limit is None else _scaled(edit, limit, factor) for limit in limits]
+            return edit.add(Clip(), _scaled(edit, first, factor), *scaled)
+    return edit.add(Mul(), x, edit.constant(factor))
 
 
 def _dequantised(value: Value | None) -> Node | None:
@@ -172,4 +353,4 @@ def _one_zero(edit: Edit, node: Node) -> Value | None:
     return zero if zeros is None or not zeros.shape else edit.constant(zeros.reshape(-1)[0])
 
 
-RULES = (integer_convolution, integer_product, requantisation)
+RULES = (integer_convolution, integer_product, quantised_operator, requantisation, rounded_in_place)
