@@ -3,8 +3,8 @@
     python -m bench.zoo.quantize ZOO_DIR OUT_DIR [NAME ...] [--forms qdq,qoperator,dynamic]
 
 ZOO_DIR holds what `python -m bench.zoo.materialize` wrote. For each form of a model OUT_DIR gets `NAME.FORM.onnx` and
-the inputs beside it, so that `python -m bench.models OUT_DIR` runs them. Activations are uint8, weights int8 with a scale
-for each channel; the ranges of activations are those of the model's own inputs. Models that are there are kept.
+the inputs beside it, so that `python -m bench.models OUT_DIR` runs them. Activations are uint8, weights int8 with a
+scale for each channel; the ranges of activations are those of the model's own inputs. Models that are there are kept.
 
 qdq        QuantizeLinear and DequantizeLinear around float operators, static
 qoperator  QLinearConv, QLinearMatMul and their like, static
