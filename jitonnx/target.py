@@ -121,6 +121,11 @@ class Target:
         """Whether it shifts pairs of vector elements (funnel shifts) by one instruction: VBMI2 of AVX-512."""
         return self._has("avx512vbmi2", self.cpu in _CPUS_WITH_VBMI2)
 
+    @property
+    def permutes_bytes(self) -> bool:
+        """Whether it puts the bytes of a vector into any order by one instruction: VBMI of AVX-512."""
+        return self.vector_bytes == 64 and self._has("avx512vbmi", self.cpu in _CPUS_WITH_VBMI2)
+
     def _has(self, feature: str, otherwise: bool) -> bool:
         """Whether it has a feature, as its own list says; `otherwise` where that says nothing."""
         listed = self.features.split(",")

@@ -322,7 +322,7 @@ class IntegerMatMul(Computation):
 @dataclass(frozen=True)
 class IntegerConvolution(Computation):
     """x [N, C, H, W] of int8 or uint8, w [M, C, kernel...] of int8, a constant, zero []? of x's type: the convolution
-    of x - zero with w, in int32; padding counts as zero.
+    of x - zero with w, in int32; padding counts as zero. depthwise: w is [C, 1, kernel...], a kernel for each channel.
 
     pads: before and after for each spatial axis, as two tuples.
     """
@@ -331,6 +331,7 @@ class IntegerConvolution(Computation):
     dilations: tuple[int, ...]
     pads_before: tuple[DimLike, ...]
     pads_after: tuple[DimLike, ...]
+    depthwise: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy as np
 from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
@@ -82,6 +83,9 @@ class Pointwise(Operator):
     def lower(self, to: Lowering, *inputs: Value) -> Value:
         return to.map(self.expression, *inputs)
 
+
+ROUNDED = Pointwise(expression=e.round_even(e.within(*(e.operand(position, DType.FLOAT) for position in range(3)))))
+"""A float32 rounded to the nearest whole number, ties to even, between the second operand and the third."""
 
 OPERATORS = (Attention, Pointwise)
 

@@ -41,7 +41,7 @@ def emit_products(
             left = splat(builder, word.value, lanes)
             for vector in range(vectors):
                 place = sums[r * vectors + vector]
-                place.set(_added(code, spec.multiply, place.get(), left, right[vector], lanes))
+                place.set(add_products(code, spec.multiply, place.get(), left, right[vector], lanes))
     return [place.get() for place in sums]
 
 
@@ -51,8 +51,8 @@ def _widened(vector: Traced, element: types.Type) -> ir.Value:
     return vector.builder.sext(vector.value, ir.VectorType(element.llvm, vector.lanes))
 
 
-def _added(code: Code, multiply: str, total: Traced, left: ir.Value, right: ir.Value, lanes: int) -> Traced:
-    """The sums with the products of a group added; `left` are 32 bits in each lane."""
+def add_products(code: Code, multiply: str, total: Traced, left: ir.Value, right: ir.Value, lanes: int) -> Traced:
+    """The sums with the products of a group added; `left` are 32 bits in each lane, `right` as many bits."""
     builder, sums = code.builder, ir.VectorType(_I32, lanes)
     if multiply == "dot":
         function = declared(builder, _DOT[lanes], sums, [sums] * 3)
@@ -64,5 +64,6 @@ def _added(code: Code, multiply: str, total: Traced, left: ir.Value, right: ir.V
     if multiply == "pairs":
         pairs = ir.VectorType(ir.IntType(16), 2 * lanes)
         function = declared(builder, _PAIRS[lanes], sums, [pairs] * 2)
-        return total.like(builder.add(total.value, builder.call(function, [builder.bitcast(left, pairs), right])))
+        operands = [builder.bitcast(operand, pairs) for operand in (left, right)]
+        return total.like(builder.add(total.value, builder.call(function, operands)))
     return total.like(builder.add(total.value, builder.mul(left, right)))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from bench.inner_loops import innermost_loops
+from jitonnx.kernels.integer.depthwise_spec import DepthwiseIntegerSpec, choose_depthwise
 from jitonnx.kernels.integer.kernel import build
 from jitonnx.kernels.integer.spec import Given, IntegerSpec, choose
 from jitonnx.kernels.language import types
@@ -30,7 +31,7 @@ TARGETS = {
 
 
 @functools.cache
-def compiled(spec: IntegerSpec, target: str) -> Compiled:
+def compiled(spec: IntegerSpec | DepthwiseIntegerSpec, target: str) -> Compiled:
     cpu = TARGETS[target]
     stage = None if spec.result == "int32" else STAGES[spec.result]
     return Compiled(build(spec, cpu.lanes(4), stage), cpu, settled=spec.settled)
@@ -61,7 +62,13 @@ def convolved(x: np.ndarray, zero: int, w: np.ndarray, strides: Any, dilations: 
 
 
 def run(
-    spec: IntegerSpec, target: str, x: np.ndarray, zero: int, w: np.ndarray, given: Given, pieces: int = 1
+    spec: IntegerSpec | DepthwiseIntegerSpec,
+    target: str,
+    x: np.ndarray,
+    zero: int,
+    w: np.ndarray,
+    given: Given,
+    pieces: int = 1,
 ) -> np.ndarray:
     rows, outputs = given.images * given.out_height * given.out_width, given.out_channels
     y = np.full((rows, given.y_pixel), 77, spec.result)
@@ -154,6 +161,46 @@ def test_convolutions(target: str, dtype: Any, gap: int) -> None:
         y = run(spec, target, whole, 5, w, given, pieces=3)
         expected = convolved(whole[..., :channels], 5, w, strides, dilations, pads, out)
         np.testing.assert_array_equal(y, expected.reshape(-1, outputs))
+
+
+DEPTHWISE = [
+    # images, height, width, channels, kernel, strides, dilations, pads, out
+    (1, 5, 5, 3, (3, 3), (1, 1), (1, 1), (1, 1), (5, 5)),
+    (2, 9, 21, 16, (3, 3), (2, 2), (1, 1), (1, 0), (5, 10)),
+    (1, 11, 12, 70, (5, 5), (1, 2), (1, 1), (2, 3), (11, 7)),
+    (2, 8, 8, 33, (7, 7), (1, 1), (1, 1), (3, 3), (8, 8)),
+    (1, 14, 17, 130, (3, 3), (1, 1), (2, 4), (2, 4), (14, 17)),
+    (1, 1, 40, 20, (1, 7), (1, 3), (1, 1), (0, 3), (1, 14)),
+    (1, 30, 1, 17, (4, 1), (3, 1), (1, 1), (0, 0), (9, 1)),
+    (1, 4, 4, 5, (2, 3), (1, 1), (1, 1), (9, 9), (20, 20)),
+]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("gap", [0, 5])
+def test_depthwise(target: str, dtype: Any, gap: int) -> None:
+    for images, height, width, channels, kernel, strides, dilations, pads, out in DEPTHWISE:
+        random = np.random.default_rng(channels)
+        low, high = (-128, 128) if dtype is np.int8 else (0, 256)
+        whole = random.integers(low, high, (images, height, width, channels + gap)).astype(dtype)
+        w = random.integers(-128, 128, (channels, *kernel, 1)).astype(np.int8)
+        whole[:, ::2], w[:1] = (low if dtype is np.int8 else 255), -128  # extremes
+        cpu = TARGETS[target]
+        kind = {"signed": dtype is np.int8, "shifted": True, "result": "int32"}
+        spec = choose_depthwise(kernel, strides, dilations, cpu, **kind)
+        pixel = channels + gap
+        given = Given.make(
+            [
+                *(images, height, width, channels, *out, channels, *kernel, *strides, *dilations, *pads),
+                *(height * width * pixel, width * pixel, pixel, channels + 1),
+            ]
+        )
+        y = run(spec, target, whole, 5, w, given, pieces=3)
+        expected = [
+            convolved(whole[..., c : c + 1], 5, w[c : c + 1], strides, dilations, pads, out) for c in range(channels)
+        ]
+        np.testing.assert_array_equal(y, np.concatenate(expected, 2).reshape(-1, channels))
 
 
 def test_empty() -> None:

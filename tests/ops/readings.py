@@ -178,7 +178,8 @@ def _sample(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> np.
 def _integer_convolution(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> np.ndarray:
     pads = tuple(dims.evaluate(pad, sizes) for pad in (*x.pads_before, *x.pads_after))
     image, weights, zero = (*operands, None)[:3]
-    layer = quantization.ConvInteger(strides=x.strides, dilations=x.dilations, pads=pads)
+    group = len(weights) if x.depthwise else 1
+    layer = quantization.ConvInteger(strides=x.strides, dilations=x.dilations, pads=pads, group=group)
     return layer.evaluate(image, weights, zero)
 
 

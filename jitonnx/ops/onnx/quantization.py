@@ -40,6 +40,7 @@ _BOUNDED = (DType.FLOAT, DType.FLOAT, DType.INT32)
 """The least number, the largest, and the zero point behind them."""
 _MOST = 2.0**21
 """More than any type's integers and zero points together; up to here float32s are rounded."""
+_MOST_TAPS = 49
 _EXACT = 1 << 24
 """Up to here float32 has all whole numbers."""
 
@@ -311,12 +312,21 @@ class _QuantisedConvolution(ConvolutionAttributes):
         shifted = _shifted(w, None if w_zero is None else _of_channels(w_zero, w.ndim))
         return convolve(_shifted(x, x_zero), shifted, self._windows(context, x.shape, w.shape), self.group)
 
+    def _depthwise(self, x: Value, weights: np.ndarray) -> bool:
+        """Whether each channel of an image has a kernel of its own, of few taps, which are spelled out."""
+        one_each = weights.shape[:2] == (self.group, 1) and x.shape[1] == self.group > 1
+        return one_each and len(weights.shape) == 4 and 0 < weights[0].size <= _MOST_TAPS
+
     def _lower_sums(self, to: Lowering, x: Value, w: Value, x_zero: Value | None, w_zero: Value | None) -> Value:
         """As `_sums`, for a kernel of known size."""
         if w_zero is not None and len(w_zero.shape) == 1 and w_zero.shape[0] != 1:
             w_zero = to.reshape(w_zero, (w_zero.shape[0], *(1,) * (len(w.shape) - 1)))
         windows = self._windows(to.context, x.shape, w.shape)
         weights = _constant(w, w_zero)
+        if weights is not None and self._depthwise(x, weights) and _fits_kernel(weights, x_zero):
+            narrow, middle = _narrowed(weights)
+            if not middle:
+                return _convolve_bytes(to, x, narrow, x_zero, windows, depthwise=True)
         small = weights is not None and self.group == 1 and len(w.shape) in (3, 4) and _fits_kernel(weights, x_zero)
         if weights is not None and small:
             narrow, middle = _narrowed(weights)
@@ -594,7 +604,9 @@ def _scalar(to: Lowering, zero: Value | None) -> tuple[Value, ...]:
     return () if zero is None else (to.reshape(zero, ()) if zero.shape else zero,)
 
 
-def _convolve_bytes(to: Lowering, x: Value, weights: np.ndarray, zero: Value | None, windows: Windows) -> Value:
+def _convolve_bytes(
+    to: Lowering, x: Value, weights: np.ndarray, zero: Value | None, windows: Windows, depthwise: bool = False
+) -> Value:
     """The convolution with int8 weights of an image or a signal, which is an image of one row."""
     lines = len(x.shape) == 3
     steps = (windows.strides, windows.dilations, windows.before, windows.after)
@@ -604,7 +616,7 @@ def _convolve_bytes(to: Lowering, x: Value, weights: np.ndarray, zero: Value | N
         steps = ((1, *steps[0]), (1, *steps[1]), (0, *steps[2]), (0, *steps[3]))
     shape = (x.shape[0], weights.shape[0], *(1,) * lines, *windows.output)
     operands = (x, to.constant(np.ascontiguousarray(weights)), *_scalar(to, zero))
-    sums = to.emit(c.IntegerConvolution(*steps), operands, TensorType(DType.INT32, shape))
+    sums = to.emit(c.IntegerConvolution(*steps, depthwise), operands, TensorType(DType.INT32, shape))
     return to.reshape(sums, (*shape[:2], shape[3])) if lines else sums
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.computation import expr as e
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.operator import Operator, shared_attributes
-from jitonnx.ops.fused import Pointwise
+from jitonnx.ops.fused import ROUNDED, Pointwise
 from jitonnx.ops.onnx.activation import Relu
 from jitonnx.ops.onnx.arithmetic import Add, Clip, Mul
 from jitonnx.ops.onnx.cast import Cast
@@ -189,9 +188,7 @@ def rounded_in_place(node: Node, edit: Edit) -> Result:
     zeros = np.zeros((), numbers.dtype.numpy) if zero is None else array(zero)
     assert zeros is not None
     bounds = (edit.constant(bound) for bound in bounds_about(zeros.reshape(-1)[0]))
-    low, high = e.operand(1, DType.FLOAT), e.operand(2, DType.FLOAT)
-    rounded = Pointwise(expression=e.round_even(e.within(e.operand(0, DType.FLOAT), low, high)))
-    return edit.add(Mul(), edit.add(rounded, x, *bounds), scale)
+    return edit.add(Mul(), edit.add(ROUNDED, x, *bounds), scale)
 
 
 def _equal(a: np.ndarray | None, b: np.ndarray | None) -> bool:

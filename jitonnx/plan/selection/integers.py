@@ -10,13 +10,14 @@ import numpy as np
 
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Statement
-from jitonnx.ir.dims import DimLike, concrete, product
+from jitonnx.ir.dims import DimLike, concrete, integers, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.kernels.integer.spec import Given, IntegerBuffers, choose
+from jitonnx.kernels.integer.depthwise_spec import DepthwiseIntegerSpec, choose_depthwise
+from jitonnx.kernels.integer.spec import Given, IntegerBuffers, IntegerSpec, choose
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
-from jitonnx.plan.tensor import Tensor, channels_last_order, reshape_strides
+from jitonnx.plan.tensor import Tensor, channels_last_order, pair, reshape_strides
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -40,11 +41,13 @@ def matmul(planner: Planner, group: Group, statement: Statement) -> None:
     one_row = {"images": 1, "height": m, "width": 1, "channels": k, "out_height": m, "out_width": 1, "out_channels": n}
     weights = planner.tensor(right)
     columns = replace(weights, shape=weights.shape[::-1], strides=weights.strides[::-1])
-    _call(planner, group, a, zero, columns, y, rows, False, one_row | {"x_pixel": a_row}, f"{m}x{n}x{k}")
+    spec = _chosen(planner, a, zero, columns, y, rows, windows=False)
+    _call(planner, group, spec, a, zero, columns, y, rows, one_row | {"x_pixel": a_row}, f"product {m}x{n}x{k}")
 
 
 def convolution(planner: Planner, group: Group, statement: Statement) -> None:
-    """A convolution of an image: rows are output pixels, gathered unless they are the input's."""
+    """A convolution of an image: rows are output pixels, gathered unless they are the input's. A depthwise one has a
+    kernel of its own."""
     image, kernel, zero = (*statement.inputs, None)[:3]
     computation = statement.computation
     assert isinstance(computation, c.IntegerConvolution)
@@ -60,6 +63,17 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
         given |= {f"{name}_height": values[0], f"{name}_width": values[1]}
     given |= dict(zip(("pad_top", "pad_left"), computation.pads_before, strict=True))
     given |= dict(zip(("x_image", "x_row", "x_pixel"), (x.strides[axis] for axis in pixels), strict=True))
+    label = f"{'x'.join(map(str, weights.shape[2:]))} {x.shape[1]}->{y.shape[1]}"
+    if computation.depthwise:
+        depthwise = choose_depthwise(
+            *(pair(integers(weights.shape[2:])), pair(computation.strides), pair(computation.dilations)),
+            planner.target,
+            signed=x.dtype is DType.INT8,
+            shifted=_shifted(zero),
+            result=y.dtype.numpy.name,
+        )
+        _call(planner, group, depthwise, x, zero, weights, y, pixels, given, f"depthwise convolution {label}")
+        return
     pads = (*computation.pads_before, *computation.pads_after)
     as_they_lie = weights.shape[2:] == (1, 1) and all(step == 1 for step in computation.strides) and not any(pads)
     x_row = _apart(x, pixels) if as_they_lie else None
@@ -70,43 +84,53 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
         shape=tuple(weights.shape[axis] for axis in (0, 2, 3, 1)),
         strides=tuple(weights.strides[axis] for axis in (0, 2, 3, 1)),
     )
-    label = f"{'x'.join(map(str, weights.shape[2:]))} {x.shape[1]}->{y.shape[1]}"
-    _call(planner, group, x, zero, by_tap, y, pixels, x_row is None, given, label)
+    spec = _chosen(planner, x, zero, by_tap, y, pixels, windows=x_row is None)
+    _call(planner, group, spec, x, zero, by_tap, y, pixels, given, f"convolution {label}")
+
+
+def _shifted(zero: Value | None) -> bool:
+    """Whether numbers have a zero point that may not be 0."""
+    return zero is not None and (zero.constant is None or bool(zero.constant.any()))
+
+
+def _chosen(
+    planner: Planner, x: Tensor, zero: Value | None, weights: Tensor, y: Tensor, rows: Sequence[int], windows: bool
+) -> IntegerSpec:
+    """The kernel for `weights` [outputs, depth...]; `rows`: the axes of y that are rows of the product."""
+    columns = weights.shape[0]
+    assert isinstance(columns, int), "Bug: constant weights have a symbolic size"
+    return choose(
+        columns,
+        concrete(product(y.shape[axis] for axis in rows)),
+        planner.target,
+        signed=x.dtype is DType.INT8,
+        shifted=_shifted(zero),
+        windows=windows,
+        result=y.dtype.numpy.name,
+    )
 
 
 def _call(
     planner: Planner,
     group: Group,
+    spec: IntegerSpec | DepthwiseIntegerSpec,
     x: Tensor,
     zero: Value | None,
     weights: Tensor,
     y: Tensor,
     rows: Sequence[int],
-    windows: bool,
     given: dict[str, DimLike],
     label: str,
 ) -> None:
     """The kernel's call. `weights` [outputs, depth...]; `rows`: the axes of y that are rows of the product."""
-    shifted = zero is not None and (zero.constant is None or bool(zero.constant.any()))
-    columns = weights.shape[0]
-    assert isinstance(columns, int), "Bug: constant weights have a symbolic size"
-    spec = choose(
-        columns,
-        concrete(product(y.shape[axis] for axis in rows)),
-        planner.target,
-        signed=x.dtype is DType.INT8,
-        shifted=shifted,
-        windows=windows,
-        result=y.dtype.numpy.name,
-    )
     packed = planner.packed(weights, lambda w: spec.pack(_matrix(w)), spec)
     sums = planner.packed(weights, lambda w: spec.column_sums(_matrix(w)), ("sums", spec))
     y_row = _apart(y, rows)
     assert y_row is not None, "Bug: the rows of a dense result are not evenly spaced"
     sizes = Given(**(_ONE_TAP | given | {"y_pixel": y_row}))
-    zeros = planner.tensor(zero) if zero is not None and shifted else x
+    zeros = planner.tensor(zero) if zero is not None and spec.shifted else x
     call = KernelCall(spec, IntegerBuffers(x=x, zero=zeros, w=packed, sums=sums, y=y), sizes)
-    call.label = f"integer {'convolution' if y.rank == 4 and rows != (0, 1, 2) else 'product'} {label}"
+    call.label = f"integer {label}"
     call.reason = "; ".join([_HOW[spec.multiply], *group.reasons])
 
     def strides(tensor: Tensor) -> tuple[DimLike, DimLike, DimLike] | None:
@@ -121,6 +145,7 @@ def _call(
 _HOW = {
     "tiles": "sums in tile registers",
     "dot": "by dot products of bytes",
+    "signed dot": "by dot products of bytes",
     "pairs": "by products of pairs of 16 bits",
     "words": "by products of 32 bits",
 }

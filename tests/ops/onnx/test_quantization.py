@@ -167,6 +167,15 @@ CONVOLUTIONS = [
         for weights, zeros in ((scale(0.03), S8(0)), (abs(normal(6)) / 20, np.zeros(6, S8)))
         for bias in ((), (whole(6, dtype=np.int32) >> 16,))
     ),
+    *(
+        case("ConvInteger", 10, x, whole(20, 1, *taps, dtype=S8), *zeros, group=20, **attributes)
+        for x, zeros in ((whole(2, 20, 9, 7), (U8(120),)), (whole(2, 20, 9, 7, dtype=S8), (S8(-3), S8(0))))
+        for taps, attributes in (
+            ((3, 3), {"pads": [1, 1, 1, 1]}),
+            ((5, 5), {"pads": [2, 2, 2, 2], "strides": [2, 2]}),
+            ((3, 2), {"dilations": [2, 3]}),
+        )
+    ),
     case(
         *("QLinearConv", 10, whole(1, 4, 6, 6), scale(0.02), U8(7), whole(4, 1, 3, 3), scale(0.02), U8(130)),
         *(scale(0.05), U8(100)),
