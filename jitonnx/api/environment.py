@@ -6,6 +6,7 @@ import operator
 import platform
 import sys
 
+from jitonnx import draws
 from jitonnx.api.providers import ALL, CPU
 from jitonnx.versions import VERSION
 
@@ -73,8 +74,11 @@ def print_debug_info() -> None:
 
 
 def set_seed(seed: int) -> None:
-    """Accepted, without effect: no operator draws numbers but a Dropout that trains, by its attribute `seed`."""
-    operator.index(seed)
+    """Seed what operators without an attribute `seed` draw in sessions that are made from now on.
+
+    Sessions made in the same order draw the same numbers then, run by run. TypeError for what is no integer.
+    """
+    draws.set_seed(operator.index(seed))
 
 
 def interface_version() -> str:

@@ -8,12 +8,17 @@ docstring.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from jitonnx.computation.expr import Expr
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.forest import Forest
 from jitonnx.ir.operator import Operator
 from jitonnx.records import dataclass
+
+if TYPE_CHECKING:
+    from jitonnx.computation.drawing import Distribution
 
 
 class Computation:
@@ -510,6 +515,24 @@ class Fill(Computation):
 
     expr: Expr
     shape: tuple[DimLike, ...]
+
+
+@dataclass(frozen=True)
+class Draw(Computation):
+    """No operand: a tensor of `shape` of random numbers, in row-major order; see `jitonnx.computation.drawing`.
+
+    seed: None for float32 or float64 that differ from run to run; else the numbers, of any type, are those of the seed.
+    """
+
+    distribution: Distribution
+    seed: int | None
+    dtype: DType
+    shape: tuple[DimLike, ...]
+
+
+@dataclass(frozen=True)
+class Search(Computation):
+    """sums [rows, n], ascending, x [rows, m], float64: how many sums of its row each x is not below."""
 
 
 @dataclass(frozen=True)

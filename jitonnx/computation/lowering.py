@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +22,9 @@ from jitonnx.ir.inference import InferenceContext, inferring, unnoted
 from jitonnx.ir.operator import InferenceError, Operator, as_tuple
 from jitonnx.ir.types import Shape, TensorType, is_symbolic, type_of
 from jitonnx.records import dataclass
+
+if TYPE_CHECKING:
+    from jitonnx.computation.drawing import Distribution
 
 
 @dataclass(eq=False)
@@ -102,6 +106,11 @@ class Lowering:
     def fill(self, expression: e.Expr, shape: Sequence[DimLike]) -> Value:
         """A tensor of `shape`; the expression reads coordinates only."""
         return self.emit(c.Fill(expression, tuple(shape)), (), TensorType(expression.dtype, tuple(shape)))
+
+    def draw(self, distribution: Distribution, seed: int | None, dtype: DType, shape: Sequence[DimLike]) -> Value:
+        """A tensor of random numbers; without a seed of float32 or float64."""
+        computation = c.Draw(distribution, seed, dtype, tuple(shape))
+        return self.emit(computation, (), TensorType(dtype, tuple(shape)))
 
     def constant(self, array: np.ndarray) -> Value:
         """A constant of the code."""

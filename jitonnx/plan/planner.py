@@ -64,6 +64,7 @@ class Planner:
         self._constants: dict[tuple[object, ...], Buffer] = {}
         self._packed: dict[tuple[object, ...], Tensor] = {}
         self._prepared: dict[tuple[object, ...], tuple[Tensor, ...]] = {}
+        self._state: Tensor | None = None
         self._group: Group | None = None
         self._read = {value for statement in lowered.statements for value in statement.inputs} | set(lowered.outputs)
         for number, value in enumerate(lowered.inputs):
@@ -243,6 +244,14 @@ class Planner:
         origin = self.node.origin or (self.node.name,)
         self.plan.flags.append(Flag(flag, f"{self.node.operator.name} node {', '.join(map(repr, origin))}: {text}"))
         return self.constant(flag)
+
+    def state(self) -> Tensor:
+        """Where the plan's draws are counted: see `jitonnx.draws`."""
+        if self._state is None:
+            from jitonnx.draws import new_state  # few models draw
+
+            self._state = self.constant(new_state())
+        return self._state
 
     def assume(self, a: DimLike, b: DimLike) -> bool:
         """Take sizes to be equal: the plan does not hold for others. False: they differ, and another way is taken."""

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from jitonnx.computation.drawing import Distribution, seeded
 from jitonnx.computation.resampling import axis_table
 from jitonnx.errors import InvalidArgument
+from jitonnx.ir.dtypes import DType
 from jitonnx.kernels.parts.packing import aligned
 from jitonnx.kernels.resize.spec import Table, pack_table, pack_windows
 from jitonnx.records import dataclass
@@ -113,12 +115,36 @@ def _beginning(maker: ResamplingTable, scale: float, taps: int, outputs: int) ->
     return maker._made(_ENDLESS, outputs, scale, taps)
 
 
-Maker: TypeAlias = ResamplingTable
-MAKERS: dict[str, type[Maker]] = {"ResamplingTable": ResamplingTable, "WindowTable": WindowTable}
+@dataclass(frozen=True)
+class SeededTable:
+    """The random numbers of a seed, made of how many there are."""
+
+    distribution: Distribution
+    seed: int
+    dtype: DType
+
+    def arrays(self, sizes: Sequence[int]) -> tuple[Array, ...]:
+        """The numbers."""
+        return (seeded(self.distribution, self.seed, sizes[0], self.dtype.numpy),)
+
+
+Maker: TypeAlias = ResamplingTable | SeededTable
+MAKERS: dict[str, type[Maker]] = {
+    "ResamplingTable": ResamplingTable,
+    "WindowTable": WindowTable,
+    "SeededTable": SeededTable,
+}
 """The makers by name, as artifacts hold them."""
 
 
-@functools.lru_cache(_TABLES_KEPT)
 def made(maker: Maker, sizes: tuple[int, ...]) -> tuple[Array, ...]:
-    """The arrays that a maker makes of some sizes, kept: other layers and programs have the same."""
+    """The arrays that a maker makes of some sizes. Those of resampling are kept: other layers and programs have the
+    same."""
+    return _arrays(maker, sizes) if isinstance(maker, SeededTable) else _kept(maker, sizes)
+
+
+def _arrays(maker: Maker, sizes: tuple[int, ...]) -> tuple[Array, ...]:
     return tuple(map(aligned, maker.arrays(sizes)))
+
+
+_kept = functools.lru_cache(_TABLES_KEPT)(_arrays)

@@ -229,9 +229,18 @@ class Artifact:
         return SavedSchedule(saved["schedule"], self._arrays(saved["constants"]), saved["plans"])
 
     def _arrays(self, places: Sequence[int]) -> list[npt.NDArray[Any]]:
-        """Constants by position, as bytes, and flags behind them."""
+        """Constants by position, as bytes, and behind them flags and the state of random numbers."""
         constants: list[npt.NDArray[Any]] = [*self._constants, *(flag.word for flag in self.flags)]
+        if len(constants) in places:
+            constants.append(self._state)
         return [constants[place] for place in places]
+
+    @forks.cached_property
+    def _state(self) -> npt.NDArray[Any]:
+        """What draws of this artifact's programs are counted by."""
+        from jitonnx.draws import new_state  # few models draw
+
+        return new_state()
 
     def _line(self, number: int) -> Any:
         return json.loads(self._lines[number])

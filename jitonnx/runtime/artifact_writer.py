@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from jitonnx.draws import is_state
+
 from .artifact import (
     FORMAT,
     HEADER_OFFSET,
@@ -185,13 +187,16 @@ class _ConstantTable:
 
     def add_all(self, arrays: Sequence[Array]) -> None:
         for array in arrays:
-            if address(array) not in self._flags and id(array) not in self._numbers:
+            own = address(array) in self._flags or is_state(address(array))
+            if not own and id(array) not in self._numbers:
                 self._numbers[id(array)] = self._add(array)
 
     def numbers(self, arrays: Sequence[Array]) -> list[int]:
-        """Positions in the table, and behind it in the flags."""
+        """Positions in the table, and behind it in the flags, and behind these for the state of random numbers."""
         return [
-            self._numbers[id(array)] if id(array) in self._numbers else len(self.rows) + self._flags[address(array)]
+            self._numbers[id(array)]
+            if id(array) in self._numbers
+            else len(self.rows) + self._flags.get(address(array), len(self._flags))
             for array in arrays
         ]
 

@@ -62,7 +62,6 @@ REASONS = """
 | strings, maps, sequences and optionals | they are Python's objects, which native code must not touch |
 | complex numbers, floats of 8 bits and less, integers of 4 bits and less, as elements | what models do with them \
 is to store weights, which are decoded when a model is loaded |
-| random numbers | they are NumPy's, one generator a session, so that a seed gives what it gave before |
 | Unique, ImageDecoder, TfIdfVectorizer | the first sorts all of a tensor for sizes that only data tells, the second \
 is Pillow's, the third looks n-grams up in a table: Python's |
 | results whose rank is open: GatherND with tuples of an open length, reductions over axes that are computed | strides \
@@ -124,7 +123,7 @@ def row(domain: str, name: str, versions: Mapping[int, Any], cases: Sequence[Cas
         for dtype in first_types(versions[known[-1]]):
             found[state(dtype, cases)].append(dtype.text)
     if not any(found.values()):
-        found[state_of_models(declaration)].append("its graphs" if declaration.bodies else "all")
+        found[state_as_a_whole(declaration, cases)].append("its graphs" if declaration.bodies else "all")
     return f"| {name} | {listed(versions, known)} | {' | '.join(', '.join(entry) for entry in found.values())} |"
 
 
@@ -187,11 +186,13 @@ def cases_by_operator() -> dict[tuple[str, str], list[Case]]:
     return found
 
 
-def state_of_models(declaration: type[Operator]) -> str:
-    """What becomes of an operator without a table of cases: of one that runs graphs these are compiled; of others the
-    models say it that ONNX tests them with."""
+def state_as_a_whole(declaration: type[Operator], cases: Sequence[Case]) -> str:
+    """What becomes of an operator without inputs or a table of cases: of one that runs graphs these are compiled; of
+    others the models say it that ONNX tests them with."""
     if declaration.bodies:
         return "compiled"
+    if cases:
+        return state_of(build(cases[0]))
     for test in node_tests().values():
         nodes = test.model.graph.node
         if len(nodes) == 1 and (nodes[0].domain, nodes[0].op_type) == (declaration.domain, declaration.name):

@@ -6,12 +6,14 @@ that stand for one operator, such as Convolution.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from jitonnx.computation import computations as c
+from jitonnx.computation import drawing
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowered
 from jitonnx.ir import dims
@@ -106,6 +108,13 @@ def _cumulate(x: Any, operands: list[np.ndarray], shape: tuple[int, ...], sizes:
     return operator(exclusive=int(x.exclusive), reverse=int(x.reverse)).evaluate(operands[0], np.array(x.axis))
 
 
+def _draw(x: Any, operands: list[np.ndarray], shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
+    count = math.prod(shape)
+    if x.seed is None:
+        return drawing.drawn(x.distribution, count, x.dtype.numpy).reshape(shape)
+    return drawing.seeded(x.distribution, x.seed, count, x.dtype.numpy).reshape(shape)
+
+
 def _check(x: Any, operands: list[np.ndarray], shape: tuple[int, ...], sizes: Mapping[str, int]) -> np.ndarray:
     assert not operands[0].any(), x.text
     return np.zeros(shape, np.bool_)
@@ -116,6 +125,8 @@ _READERS: dict[type[c.Computation], Callable[..., Any]] = {
     **readings.READERS,
     c.Map: _map,
     c.Fill: lambda x, _, shape, sizes: np.broadcast_to(e.evaluate(x.expr, [], shape), shape),
+    c.Draw: _draw,
+    c.Search: lambda x, operands, shape, sizes: (operands[0][:, None] <= operands[1][..., None]).sum(axis=-1),
     c.Transpose: lambda x, operands, shape, sizes: operands[0].transpose(x.permutation),
     c.Reshape: lambda x, operands, shape, sizes: operands[0].reshape(shape),
     c.Broadcast: lambda x, operands, shape, sizes: np.broadcast_to(operands[0], shape),

@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from jitonnx.computation import expr as e
+from jitonnx.computation.drawing import STANDARD, drawn, seeded
 from jitonnx.computation.lowering import Lowering
-from jitonnx.ir.dtypes import DType
+from jitonnx.ir.dtypes import HALVES, DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import Operator, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType
+from jitonnx.ops.base import is_narrow
 
 
 class Dropout(Operator):
@@ -43,18 +45,40 @@ class Dropout(Operator):
         dropped = 0.5 if ratio is None else float(ratio)
         if training is None or not training or dropped == 0:
             return data, np.ones(data.shape, bool if self.mask_is_bool else data.dtype)
-        # The generator of onnx's reference, so that a seed means the same.
-        mask = np.random.RandomState(self.seed).uniform(size=data.shape) >= dropped
-        kept = data.astype(np.float64) * mask / (1 - dropped) if dropped < 1 else np.zeros(data.shape)
-        return kept.astype(data.dtype), mask
+        wide = data.astype(np.float64)
+        numbers = (
+            drawn(STANDARD, data.size, np.float64 if data.dtype == np.float64 else np.float32)
+            if self.seed is None
+            else seeded(STANDARD, self.seed, data.size, np.float64)
+        )
+        mask = numbers.reshape(data.shape) >= dropped
+        kept = wide * mask / (1 - dropped) if dropped < 1 else np.zeros(data.shape)
+        return (kept.astype(np.float32) if is_narrow(data.dtype) else kept).astype(data.dtype), mask
 
     def lower(
         self, to: Lowering, data: Value, ratio: Value | None = None, training: Value | None = None
     ) -> tuple[Value, ...]:
-        if self.in_training(training):
-            return to.host(self, (data, ratio, training))
+        if training is not None and self.in_training(training):
+            return self._dropped(to, data, ratio, training)
         one = e.constant(1, DType.BOOL if self.mask_is_bool else data.dtype)
         return data, to.fill(one, data.shape)
+
+    def _dropped(self, to: Lowering, data: Value, ratio: Value | None, training: Value) -> tuple[Value, Value]:
+        """What is kept, and the mask of it."""
+        wide = DType.DOUBLE if self.seed is not None or data.dtype is DType.DOUBLE else DType.FLOAT
+        numbers = to.draw(STANDARD, self.seed, wide, data.shape)
+        share = to.constant(np.array(0.5)) if ratio is None else to.cast(to.reshape(ratio, ()), DType.DOUBLE)
+        on = to.reshape(training, ())
+        dropped = e.operand(1, DType.DOUBLE)
+        kept = e.cast(e.operand(0, wide), DType.DOUBLE) >= dropped
+        mask = to.map(e.where(e.operand(2, DType.BOOL), kept, e.constant(True, DType.BOOL)), numbers, share, on)
+        x = e.operand(0, data.dtype)
+        scaled = e.cast(x, DType.DOUBLE) * e.cast(e.operand(2, DType.BOOL), DType.DOUBLE) / (1.0 - dropped)
+        result = e.where(dropped < 1.0, scaled, 0.0)
+        if data.dtype in HALVES:
+            result = e.cast(result, DType.FLOAT)
+        result = e.where(e.operand(3, DType.BOOL), e.cast(result, data.dtype), x)
+        return to.map(result, data, share, mask, on), mask
 
     @staticmethod
     def in_training(training: Value | None) -> bool:

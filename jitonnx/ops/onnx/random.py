@@ -1,46 +1,53 @@
-"""Random numbers. They are drawn by NumPy, between native programs.
+"""Random numbers.
 
-With a `seed` they are those of onnx's reference, the same in every run; without one they differ from run to run. No
-pass merges or folds these operators (`deterministic`).
+With a `seed` they are those of onnx's reference, the same in every run; without one they differ from run to run
+(`jitonnx.computation.drawing`). No pass merges or folds these operators (`deterministic`).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from jitonnx.computation import computations as c
+from jitonnx.computation import expr as e
+from jitonnx.computation.drawing import STANDARD, Distribution, drawn, normal, seeded, uniform
+from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
-from jitonnx.ir.types import TensorType
+from jitonnx.ir.types import Shape, TensorType
 from jitonnx.ops.base import BOOLS, FLOATS, NUMBERS, widen
 
 
 class _Random(Operator):
-    """What all share: the generator, and the type of what is drawn."""
+    """What all share: the seed, and numbers of a distribution."""
 
     deterministic = False
 
     seed: float | None = None
 
-    def _draw(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
-        """Numbers of a type, distributed as `_from` says."""
-        if self._seeded:
-            return self._from(np.random.RandomState(int(self.seed)), shape, np.float64).astype(dtype)  # type: ignore[arg-type]
-        # The fastest generator that there is, in single precision unless double is asked for.
-        wide = np.float64 if dtype == np.float64 else np.float32
-        return self._from(np.random.Generator(np.random.SFC64()), shape, wide).astype(dtype, copy=False)
-
     @property
-    def _seeded(self) -> bool:
-        return self.seed is not None and not np.isnan(self.seed)
+    def _seed(self) -> int | None:
+        """The seed, if there is one; NaN is none."""
+        return None if self.seed is None or math.isnan(self.seed) else int(self.seed)
 
-    def _from(self, generator: Any, shape: tuple[int, ...], wide: type) -> np.ndarray:
-        """Numbers from a Generator, in the type `wide`, or from a RandomState, in float64."""
-        raise NotImplementedError
+    def _draw(self, distribution: Distribution, shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
+        """Numbers of a type."""
+        count = math.prod(shape)
+        if self._seed is not None:
+            return seeded(distribution, self._seed, count, dtype).reshape(shape)
+        wide = np.float64 if dtype == np.float64 else np.float32
+        return drawn(distribution, count, wide).astype(dtype, copy=False).reshape(shape)
+
+    def _lower(self, to: Lowering, distribution: Distribution, shape: Shape, dtype: DType) -> Value:
+        """The same as a computation."""
+        wide = dtype if self._seed is not None or dtype is DType.DOUBLE else DType.FLOAT
+        return to.cast(to.draw(distribution, self._seed, wide, shape), dtype)
 
 
 class _Normal(_Random):
@@ -49,43 +56,9 @@ class _Normal(_Random):
     mean: float = 0.0
     scale: float = 1.0
 
-    def _from(self, generator: Any, shape: tuple[int, ...], wide: type) -> np.ndarray:
-        if isinstance(generator, np.random.RandomState):
-            numbers = np.asarray(generator.randn(*shape))
-        elif wide is np.float32:
-            numbers = _normals(generator, math.prod(shape)).reshape(shape)
-        else:
-            numbers = np.asarray(generator.standard_normal(shape))
-        numbers *= wide(self.scale)
-        numbers += wide(self.mean)
-        return numbers
-
-
-_AT_ONCE = 1 << 13
-"""Pairs of normal numbers that are made together: what they take fits the caches."""
-
-
-def _normals(generator: np.random.Generator, count: int) -> np.ndarray:
-    """So many normally distributed numbers of float32, by Box and Muller: in half the time of Generator's.
-
-    Both uniform numbers of a pair have 32 bits, so that the largest normal one is 6.76.
-    """
-    half = -(-count // 2)
-    numbers = np.empty(2 * half, np.float32)
-    for start in range(0, half, _AT_ONCE):
-        pairs = min(_AT_ONCE, half - start)
-        uniform = generator.bit_generator.random_raw(pairs).view(np.uint32).astype(np.float32)
-        uniform += np.float32(0.5)
-        uniform *= np.float32(2.0**-32)
-        radius, angle = np.log(uniform[:pairs]), uniform[pairs:]
-        radius *= np.float32(-2)
-        np.sqrt(radius, out=radius)
-        angle *= np.float32(2 * math.pi)
-        for function, first in ((np.cos, start), (np.sin, half + start)):
-            part = numbers[first : first + pairs]
-            function(angle, out=part)
-            part *= radius
-    return numbers[:count]
+    def distribution(self, dtype: np.dtype[Any]) -> Distribution:
+        """Of numbers of a type."""
+        return normal(self.mean, self.scale)
 
 
 class _Uniform(_Random):
@@ -94,17 +67,28 @@ class _Uniform(_Random):
     high: float = 1.0
     low: float = 0.0
 
-    def _from(self, generator: Any, shape: tuple[int, ...], wide: type) -> np.ndarray:
-        if isinstance(generator, np.random.RandomState):
-            numbers = np.asarray(generator.rand(*shape))
-        else:
-            numbers = np.asarray(generator.random(shape, wide))
-        numbers *= wide(self.high - self.low)
-        numbers += wide(self.low)
-        return numbers
+    def distribution(self, dtype: np.dtype[Any]) -> Distribution:
+        """Of numbers of a type."""
+        return uniform(self.low, self.high, dtype)
 
 
-class _OfShape(_Random):
+class _Distributed(_Random):
+    """A tensor of random numbers and nothing else."""
+
+    def distribution(self, dtype: np.dtype[Any]) -> Distribution:
+        """Of numbers of a type."""
+        raise NotImplementedError
+
+    def _drawn(self, shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
+        return self._draw(self.distribution(dtype), shape, dtype)
+
+    def lower(self, to: Lowering, *inputs: Value | None) -> Value:
+        dtype = to.type.dtype
+        assert dtype is not None
+        return self._lower(to, self.distribution(dtype.numpy), to.shape, dtype)
+
+
+class _OfShape(_Distributed):
     """A tensor of the attribute `shape`."""
 
     dtype: int = int(DType.FLOAT)
@@ -116,10 +100,10 @@ class _OfShape(_Random):
         return TensorType(_chosen(self.dtype, FLOATS), self.shape)
 
     def evaluate(self) -> np.ndarray:
-        return self._draw(self.shape, _chosen(self.dtype, FLOATS).numpy)
+        return self._drawn(self.shape, _chosen(self.dtype, FLOATS).numpy)
 
 
-class _Like(_Random):
+class _Like(_Distributed):
     """A tensor of the input's shape, and of its type unless `dtype` says otherwise."""
 
     dtype: int | None = None
@@ -128,7 +112,7 @@ class _Like(_Random):
         return TensorType(_chosen(like.dtype if self.dtype is None else self.dtype, FLOATS), like.shape)
 
     def evaluate(self, like: np.ndarray) -> np.ndarray:
-        return self._draw(like.shape, like.dtype if self.dtype is None else DType(self.dtype).numpy)
+        return self._drawn(like.shape, like.dtype if self.dtype is None else DType(self.dtype).numpy)
 
 
 def _chosen(dtype: int, allowed: frozenset[DType]) -> DType:
@@ -140,19 +124,19 @@ def _chosen(dtype: int, allowed: frozenset[DType]) -> DType:
     return DType(dtype)
 
 
-class RandomNormal(_OfShape, _Normal):
+class RandomNormal(_Normal, _OfShape):
     """Numbers from the normal distribution of `mean` and standard deviation `scale`."""
 
 
-class RandomUniform(_OfShape, _Uniform):
+class RandomUniform(_Uniform, _OfShape):
     """Numbers from [low, high), all alike."""
 
 
-class RandomNormalLike(_Like, _Normal):
+class RandomNormalLike(_Normal, _Like):
     """Numbers from the normal distribution of `mean` and standard deviation `scale`, as many as the input has."""
 
 
-class RandomUniformLike(_Like, _Uniform):
+class RandomUniformLike(_Uniform, _Like):
     """Numbers from [low, high), all alike, as many as the input has."""
 
 
@@ -168,13 +152,24 @@ class Bernoulli(_Random):
         """Of a seed what RandomState's binomial gives: the least of two outcomes where a uniform number is large."""
         dtype = x.dtype if self.dtype is None else DType(self.dtype).numpy
         wide = widen(x)
-        if not self._seeded:
-            drawn = np.random.Generator(np.random.SFC64()).random(x.shape, wide.dtype)
-            return np.asarray(drawn < wide).astype(dtype)
-        drawn = np.random.RandomState(int(self.seed)).random_sample(x.shape)  # type: ignore[arg-type]
-        likely = wide > 0.5
-        rest = np.where(likely, 1 - (1 - wide.astype(np.float64)), 1 - wide.astype(np.float64))
-        return np.asarray((drawn > rest) ^ likely).astype(dtype)
+        if self._seed is None:
+            return (self._draw(STANDARD, x.shape, wide.dtype) < wide).astype(dtype)
+        numbers, likely, p = self._draw(STANDARD, x.shape, np.dtype(np.float64)), wide > 0.5, wide.astype(np.float64)
+        rest = np.where(likely, 1 - (1 - p), 1 - p)
+        return np.asarray((numbers > rest) ^ likely).astype(dtype)
+
+    def lower(self, to: Lowering, x: Value) -> Value:
+        dtype = to.type.dtype
+        assert dtype is not None
+        if self._seed is None:
+            wide = DType.DOUBLE if x.dtype is DType.DOUBLE else DType.FLOAT
+            numbers = self._lower(to, STANDARD, to.shape, wide)
+            ones = e.operand(1, wide) < e.cast(e.operand(0, x.dtype), wide)
+        else:
+            numbers, p = self._lower(to, STANDARD, to.shape, DType.DOUBLE), e.cast(e.operand(0, x.dtype), DType.DOUBLE)
+            likely, rest = p > 0.5, 1.0 - p
+            ones = e.logical_xor(e.operand(1, DType.DOUBLE) > e.where(likely, 1.0 - rest, rest), likely)
+        return to.map(e.cast(ones, dtype), x, numbers)
 
 
 class Multinomial(_Random):
@@ -194,15 +189,25 @@ class Multinomial(_Random):
         """The place of a uniform number among the sums of all probabilities up to each class."""
         if not x.shape[1] and x.shape[0]:
             raise ValueError("there are no classes to draw from")
-        wide = widen(x)
-        sums = np.exp(wide - wide.max(axis=1, keepdims=True, initial=-np.inf)).cumsum(axis=1, dtype=np.float64)
-        generator: Any = np.random.RandomState(int(self.seed)) if self._seeded else np.random.default_rng()  # type: ignore[arg-type]
+        wide = x.astype(np.float64)
+        sums = np.exp(wide - wide.max(axis=1, keepdims=True, initial=-np.inf)).cumsum(axis=1)
         result = np.empty((x.shape[0], self.sample_size), DType(self.dtype).numpy)
+        numbers = self._draw(STANDARD, result.shape, wide.dtype)
         for row, sum in enumerate(sums):
-            drawn = generator.random(self.sample_size) * sum[-1]
-            order = np.argsort(drawn)  # numbers in order are looked up several times as fast
-            result[row, order] = np.searchsorted(sum, drawn[order], side="right")
+            values = numbers[row] * sum[-1]
+            order = np.argsort(values)  # numbers in order are looked up several times as fast
+            result[row, order] = np.searchsorted(sum, values[order], side="right")
         return result
+
+    def lower(self, to: Lowering, x: Value) -> Value:
+        (rows, classes), (_, samples) = x.shape, to.shape
+        wide = to.cast(x, DType.DOUBLE)
+        a, b = e.operand(0, DType.DOUBLE), e.operand(1, DType.DOUBLE)
+        likely = to.map(e.exp(a - b), wide, to.reduce("max", wide, (1,), keepdims=True))
+        sums = to.emit(c.Cumulate("sum", 1, exclusive=False, reverse=False), (likely,), likely.type)
+        whole = to.slice(sums, (0, classes - 1), (1, 1), (rows, 1))
+        numbers = self._lower(to, STANDARD, (rows, samples), DType.DOUBLE)
+        return to.emit(c.Search(), (sums, to.map(a * b, numbers, whole)), to.type)
 
 
 OPERATORS = (

@@ -28,6 +28,8 @@ SELECTORS: dict[type[c.Computation], str] = {
     c.LinearAttention: "linear_attention.linear_attention",
     c.Pool: "pooling.pool",
     c.LocalResponseNormalize: "lrn.local_response_normalize",
+    c.Draw: "drawing.draw",
+    c.Search: "drawing.search",
     c.Determinant: "determinants.determinant",
     c.Check: "checking.check",
     c.Fold: "folding.fold",

@@ -38,8 +38,8 @@ def reshape(d: Draw) -> Case:
 
 
 def flatten(d: Draw) -> Case:
-    x = _data(d, "Flatten", 1)
-    return node("Flatten", x, axis=d.integer(-x.ndim, x.ndim))
+    x = _data(d, "Flatten", 1)  # onnx's reference cannot divide 0 elements among the other axes
+    return node("Flatten", x, axis=d.integer(-x.ndim, x.ndim), by_reference=bool(x.size))
 
 
 def squeeze(d: Draw) -> Case:

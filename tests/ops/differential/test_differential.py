@@ -34,6 +34,14 @@ STRATEGIES: Mapping[tuple[str, str], Callable[[Draw], Case]] = {
 }
 ELSEWHERE = {
     **{("", name): "tests/session/test_control_flow.py" for name in ("If", "Loop", "Scan", "SequenceMap")},
+    **{
+        ("", name): "tests/ops/onnx/test_random.py"
+        for name in (
+            "Bernoulli",
+            "Multinomial",
+            *(f"Random{x}{y}" for x in ("Normal", "Uniform") for y in ("", "Like")),
+        )
+    },
     ("", "NonMaxSuppression"): "tests/kernels/test_suppression.py",
     ("ai.onnx.preview", "FlexAttention"): "tests/session/test_flex_attention.py",
 }

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import math
+import os
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
-from jitonnx import InferenceSession
+import jitonnx
+from jitonnx import InferenceSession, draws
+from jitonnx.computation import computations as c
+from jitonnx.computation.lowering import lower
+from jitonnx.engine.pipeline import Engine, Settings
+from jitonnx.interpreter import evaluate
 from jitonnx.model import load
 from jitonnx.passes import optimize
-from tests.ops.harness import Case, build, case, check, check_refused, each_version, run_reference
+from tests.ops.harness import Case, _kernel_cache, build, case, check, check_refused, each_version, run_reference
 
 RANDOM = np.random.default_rng(1)
 X = RANDOM.random((300, 200)).astype(np.float32)
@@ -141,3 +149,143 @@ REFUSED = [
 @pytest.mark.parametrize(("case", "text"), REFUSED, ids=str)
 def test_refused(case: Case, text: str) -> None:
     check_refused(case, text)
+
+
+WAYS = [
+    *UNSEEDED,
+    case("RandomNormal", 22, shape=SHAPE, dtype=TensorProto.DOUBLE, mean=1.0, scale=2.0),
+    case("RandomUniform", 22, shape=SHAPE, dtype=TensorProto.FLOAT16, low=-1.0, high=3.0),
+    case("RandomUniformLike", 22, X.astype(np.float64), dtype=TensorProto.BFLOAT16),
+    case("Bernoulli", 22, X.astype(np.float64), dtype=TensorProto.INT8),
+    case("Dropout", 22, X, np.float32(0.3), np.bool_(True)),
+    case("Dropout", 22, X.astype(np.float16), np.float32(0.3), np.bool_(True), outputs=2),
+    case("Dropout", 22, X.astype(np.float64), np.float32(0), np.bool_(True), outputs=2),
+]
+
+
+@pytest.mark.parametrize("template", WAYS, ids=str)
+def test_a_draw_has_the_same_bits_on_numpy_and_in_code_on_any_threads(
+    template: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = load(build(template)).graph
+    feeds = {f"x{i}": x for i, x in enumerate(template.inputs)}
+    results = []
+    for threads in (0, 1, 2):  # 0: on NumPy
+        monkeypatch.setattr(draws, "_source", draws._Source(5))
+        if not threads:
+            results.append([evaluate(graph, feeds) for _ in range(3)])
+            continue
+        engine = Engine(graph, Settings(threads=threads), _kernel_cache())
+        assert engine.compiled is not None
+        assert not any(isinstance(s.computation, c.Host) for s in lower(graph).statements)
+        results.append([engine.run(list(feeds.values())) for _ in range(3)])
+    for runs in results[1:]:
+        for run, expected in zip(runs, results[0], strict=True):
+            for array, wanted in zip(run, expected, strict=True):
+                np.testing.assert_array_equal(array, wanted)
+
+
+@pytest.mark.parametrize("attributes", [{}, {"dtype": TensorProto.DOUBLE}, {"dtype": TensorProto.FLOAT16}], ids=str)
+@pytest.mark.parametrize("operator", ["RandomNormal", "RandomUniform"])
+def test_the_distribution_as_a_whole(
+    operator: str, attributes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kolmogorov and Smirnov's distance: above 1.95 / sqrt(n) one time in a thousand, so of draws that are told."""
+    monkeypatch.setattr(draws, "_source", draws._Source(1))
+    numbers = np.sort(drawn(case(operator, 22, shape=[400, 500], **attributes))[0].astype(np.float64).ravel())
+    count = numbers.size
+    if operator == "RandomNormal":
+        likely = 0.5 * (1 + np.array([math.erf(x) for x in numbers / 2**0.5]))
+        assert abs((numbers**3).mean()) < 5 * (15 / count) ** 0.5
+        assert abs((numbers**4).mean() - 3) < 5 * (96 / count) ** 0.5
+    else:
+        likely = numbers
+        assert numbers[0] >= 0 and numbers[-1] < 1
+    places = np.arange(count + 1) / count
+    rounding = 2.0**-10 if "dtype" in attributes and attributes["dtype"] == TensorProto.FLOAT16 else 0
+    distance = max((places[1:] - likely).max(), (likely - places[:-1]).max())
+    assert distance < 1.95 / count**0.5 + rounding
+
+
+def test_neighbours_have_nothing_to_do_with_each_other() -> None:
+    first, second = (run.ravel() for run in drawn(case("RandomNormal", 22, shape=[100_000])))
+    for distance in (1, 2, 15, 16, 17, 32, 48, 64):
+        assert abs(np.corrcoef(first[distance:], first[:-distance])[0, 1]) < 5 / len(first) ** 0.5
+    assert abs(np.corrcoef(first, second)[0, 1]) < 5 / len(first) ** 0.5
+
+
+def test_a_seed_of_the_process_repeats_sessions() -> None:
+    template = case("RandomNormal", 22, shape=[1000])
+    try:
+        runs = []
+        for seed in (1, 1, 2):
+            jitonnx.set_seed(seed)
+            runs.append([*drawn(template), *drawn(template)])
+    finally:
+        draws._source = draws._Source()
+    for number, of_session in enumerate(runs[0]):
+        assert (of_session == runs[1][number]).all() and (of_session != runs[2][number]).any()
+    assert all((a != b).any() for at, a in enumerate(runs[0]) for b in runs[0][:at])
+
+
+def test_sizes_that_only_a_run_tells_and_several_draws_of_a_run() -> None:
+    graph = helper.make_graph(
+        [
+            helper.make_node("RandomNormalLike", ["x"], ["a"]),
+            helper.make_node("RandomNormalLike", ["x"], ["b"]),
+            helper.make_node("RandomUniformLike", ["x"], ["c"], seed=3.0),
+        ],
+        "several",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3]) for name in "abc"],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
+    session = InferenceSession(model.SerializeToString())
+    for size in (0, 1, 50, 3, 50):
+        a, b, seeded = session.run(None, {"x": np.zeros((size, 3), np.float32)})
+        assert a.shape == (size, 3) and (not size or (a != b).any())
+        np.testing.assert_array_equal(seeded, np.random.RandomState(3).rand(size, 3).astype(np.float32))
+
+
+def test_iterations_of_a_loop_draw_each_for_itself() -> None:
+    body = helper.make_graph(
+        [
+            helper.make_node("RandomNormal", [], ["drawn"], shape=[4]),
+            helper.make_node("Identity", ["going"], ["on"]),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("going", TensorProto.BOOL, []),
+        ],
+        [
+            helper.make_tensor_value_info("on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("drawn", TensorProto.FLOAT, [4]),
+        ],
+    )
+    graph = helper.make_graph(
+        [helper.make_node("Loop", ["count", ""], ["rows"], body=body)],
+        "loop",
+        [helper.make_tensor_value_info("count", TensorProto.INT64, [])],
+        [helper.make_tensor_value_info("rows", TensorProto.FLOAT, ["n", 4])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
+    session = InferenceSession(model.SerializeToString())
+    rows = np.concatenate([session.run(None, {"count": np.int64(6)})[0] for _ in range(2)])
+    assert len(np.unique(rows)) == 48
+
+
+def test_a_child_and_an_artifact_draw_numbers_of_their_own(tmp_path: Path) -> None:
+    path, template = tmp_path / "drawn.jitonnx", case("RandomNormal", 22, shape=[50])
+    session = InferenceSession(build(template))
+    session.save(path)
+    opened = [InferenceSession(str(path)) for _ in range(2)]
+    numbers = [session.run(None, {})[0], *(one.run(None, {})[0] for one in opened for _ in range(2))]
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(writer, session.run(None, {})[0].tobytes())
+        os._exit(0)
+    numbers += [np.frombuffer(os.read(reader, 200), np.float32), *session.run(None, {})]
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(np.unique(np.concatenate(numbers))) == 50 * len(numbers)

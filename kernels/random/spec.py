@@ -1,0 +1,128 @@
+"""What the kernels of random numbers are, without compiling them."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.records import dataclass
+
+ELEMENTS = ("float32", "float64")
+KINDS = ("uniform", "normal")
+TASK_WORDS = 1 << 13
+_FLOPS_A_WORD = 24
+SEARCH_ELEMENTS = 1 << 9
+_FLOPS_A_SEARCH = 200
+
+
+class NextBuffers(Arguments):
+    state: Buffer
+    drawn: Buffer = result()
+
+
+class NextSizes(Arguments):
+    words: Size
+    """2."""
+
+
+@dataclass(frozen=True)
+class NextSpec(KernelSpec):
+    """drawn = [key, number] of the next draw of a state, int64 both: the state's number is counted on at once with that
+    of other threads, whose runs draw from the same state. One task."""
+
+    BUFFERS: ClassVar[type[NextBuffers]] = NextBuffers
+    SIZES: ClassVar[type[NextSizes]] = NextSizes
+
+    def tasks(self, sizes: NextSizes) -> int:
+        return 1
+
+    def work(self, sizes: NextSizes) -> Work:
+        return Work(2, 8 * sizes.words)
+
+
+class RandomBuffers(Arguments):
+    drawn: Buffer
+    limits: Buffer
+    y: Buffer = result()
+
+
+class RandomSizes(Arguments):
+    count: Size
+
+
+@dataclass(frozen=True)
+class RandomSpec(KernelSpec):
+    """y[i] = the i-th number of a draw (`jitonnx.philox`) times limits[0] plus limits[1], at most limits[2].
+
+    drawn: key and number of the draw, int64. limits: three numbers of y's type. Task: `task_elements` numbers:
+    whole blocks of words; their counters follow from their places.
+    """
+
+    kind: str
+    element: str = "float32"
+
+    BUFFERS: ClassVar[type[RandomBuffers]] = RandomBuffers
+    SIZES: ClassVar[type[RandomSizes]] = RandomSizes
+    SETTLED: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS or self.element not in ELEMENTS:
+            raise ValueError(f"no kernel draws {self.kind} numbers of {self.element}")
+
+    @property
+    def task_elements(self) -> int:
+        """Numbers of a task."""
+        return TASK_WORDS * 4 // np.dtype(self.element).itemsize
+
+    def tasks(self, sizes: RandomSizes) -> int:
+        return -(-sizes.count // self.task_elements)
+
+    def work(self, sizes: RandomSizes) -> Work:
+        itemsize = np.dtype(self.element).itemsize
+        return Work(_FLOPS_A_WORD * sizes.count * itemsize // 4, sizes.count * itemsize)
+
+
+class SearchBuffers(Arguments):
+    sums: Buffer
+    x: Buffer
+    y: Buffer = result()
+
+
+class SearchGiven(Arguments):
+    rows: Size
+    sums: Size
+    columns: Size
+
+
+class SearchSizes(SearchGiven):
+    task_elements: Size
+
+
+@dataclass(frozen=True)
+class SearchSpec(KernelSpec):
+    """y[r, c] = how many of the ascending sums[r] are not above x[r, c]; all dense, sums and x of float64.
+
+    Task: task_elements elements of y.
+    """
+
+    index: str = "int32"
+
+    BUFFERS: ClassVar[type[SearchBuffers]] = SearchBuffers
+    SIZES: ClassVar[type[SearchSizes]] = SearchSizes
+
+    def __post_init__(self) -> None:
+        if self.index not in ("int32", "int64"):
+            raise ValueError(f"no kernel gives places of {self.index}")
+
+    def complete(self, sizes: SearchGiven) -> SearchSizes:
+        return SearchSizes.following(sizes, task_elements=SEARCH_ELEMENTS)
+
+    def tasks(self, sizes: SearchSizes) -> int:
+        return -(-sizes.rows * sizes.columns // sizes.task_elements)
+
+    def work(self, sizes: SearchSizes) -> Work:
+        elements = sizes.rows * sizes.columns
+        return Work(_FLOPS_A_SEARCH * elements, 16 * elements + 8 * sizes.rows * sizes.sums)
