@@ -23,7 +23,7 @@ NO_BFLOAT16 = (
     "bfloat16 was asked for; products and convolutions are done in float32, as the CPU has no matrix instructions for "
     "bfloat16 (AMX), or this process may not use them"
 )
-_LEAST_PRODUCTS = 1 << 11
+_LEAST_PRODUCTS = 1 << 10
 """Elements of the weights from which on bfloat16 is faster."""
 _LEAST_COLUMNS, _LEAST_DEPTH = 8, 8
 _SHARED_COLUMNS = 768

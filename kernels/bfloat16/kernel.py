@@ -20,6 +20,8 @@ from jitonnx.kernels.parts.tile import emit_finish, emit_prefetch
 
 _TOGETHER = 4
 """Rows of a block of sums in memory that go through the epilogue at a time."""
+_AHEAD = 24
+"""Steps ahead of their use that weights are asked for which are used once."""
 
 
 def build(spec: BfloatSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
@@ -107,7 +109,8 @@ class _Bfloat:
         columns = spec.width // TILE
         panel_step = spec.width * LINE
         w = self.w.at(column / spec.width * (self.steps * panel_step))
-        following = w.at(self.steps * panel_step + r / (2 * TILE) * (self.steps * (spec.fetched * LINE)))
+        ahead = code.integer(_AHEAD * panel_step) if spec.once else self.steps * panel_step
+        following = w.at(ahead + r / (2 * TILE) * (self.steps * (spec.fetched * LINE)))
         x = [self._tile(pixel, r + i * TILE, count) for i in range(tiles)]
         clear(code, tiles, columns)
         done = code.variable(code.integer(0))
@@ -118,7 +121,7 @@ class _Bfloat:
                 for line in range(spec.fetched):
                     emit_prefetch(code.builder, following.at(at * (spec.fetched * LINE) + line * LINE).value)
                 places = [(place.at(offset + step * LINE), pitch) for place, pitch in x]
-                multiply(code, places, w.at(at * panel_step), columns)
+                multiply(code, places, w.at(at * panel_step), columns, streams_w=spec.near)
                 done.set(at + 1)
 
         if spec.by_taps:

@@ -96,8 +96,13 @@ class BfloatSpec(KernelSpec):
     """float32 or bfloat16 (its bits)."""
     result: str = "float32"
     """float32 or bfloat16, which the epilogue gives then, as its bits."""
+    near: bool = True
+    """The whole of w stays in the second-level cache: blocks of rows go through all panels, and not panels through all
+    rows."""
     fetched: int = 0
-    """Cache lines of the next panel of w that each step asks for."""
+    """Cache lines of the next panel of w that each step asks for, where that does not."""
+    once: bool = False
+    """There is one block of rows: what is asked for is what follows shortly."""
 
     BUFFERS: ClassVar[type[BfloatBuffers]] = BfloatBuffers
     SIZES: ClassVar[type[BfloatSizes]] = BfloatSizes
@@ -148,9 +153,7 @@ class BfloatSpec(KernelSpec):
         column_tasks = larger(smaller(panels, columns_most, -(-wanted // row_tasks)), 1)
         units_each, columns_each = larger(-(-units // row_tasks), 1), larger(-(-panels // column_tasks), 1) * self.width
         task_rows = units_each if self.by_taps else units_each * unit
-        stays = below(depth * columns_each * 2, _NEAR_BYTES)
-        every = units_each * larger(unit, 1)
-        group = stays * (2 * TILE) + (1 - stays) * every
+        group = 2 * TILE if self.near else units_each * larger(unit, 1)
         return BfloatSizes.following(
             sizes, task_rows=task_rows, task_columns=columns_each, group_rows=group, row_bytes=row_bytes
         )
@@ -230,8 +233,9 @@ def _padded_width(given: Any) -> Any:
 
 def choose(way: str, columns: int, depth: int, rows: int | None, x_type: str, result: str) -> BfloatSpec:
     """The kernel for this many columns, products of each sum, and rows (None: known only at run time)."""
-    fetched = 0
-    if depth * columns * 2 >= _NEAR_BYTES:
-        blocks = 4 if rows is None else max(-(-rows // (2 * TILE)), 1)
-        fetched = next(lines for lines in (32, 16, 8, 4, 2, 1) if lines * blocks <= 32 or lines == 1)
-    return BfloatSpec(way, TILE if columns <= TILE else 2 * TILE, x_type, result, fetched)
+    width = TILE if columns <= TILE else 2 * TILE
+    if depth * columns * 2 < _NEAR_BYTES:
+        return BfloatSpec(way, width, x_type, result)
+    blocks = 4 if rows is None else max(-(-rows // (2 * TILE)), 1)
+    fetched = next(lines for lines in (width, 16, 8, 4, 2, 1) if lines * blocks <= width or lines == 1)
+    return BfloatSpec(way, width, x_type, result, near=False, fetched=fetched, once=blocks == 1)

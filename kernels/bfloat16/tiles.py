@@ -42,15 +42,16 @@ def clear(code: Code, rows: int, columns: int) -> None:
         _instruction(code, "tilezero", number)
 
 
-def multiply(code: Code, x: list[tuple[Pointer, Traced]], w: Pointer, columns: int) -> None:
+def multiply(code: Code, x: list[tuple[Pointer, Traced]], w: Pointer, columns: int, streams_w: bool) -> None:
     """A step: to the sums are added tiles of x, each by its place and the bytes between its rows, times those of w,
-    which lie one after the other."""
+    which lie one after the other. What streams, w or x, is kept out of the first-level cache."""
+    load_x, load_w = ("tileloadd64", "tileloaddt164")[:: 1 if streams_w else -1]
     for i, (place, pitch) in enumerate(x):
         for j in range(columns):
             if i == 0:
-                _instruction(code, "tileloadd64", _W + j, w.at(j * TILE * LINE), code.integer(LINE))
+                _instruction(code, load_w, _W + j, w.at(j * TILE * LINE), code.integer(LINE))
             if j == 0:
-                _instruction(code, "tileloadd64", _X + i, place, pitch)
+                _instruction(code, load_x, _X + i, place, pitch)
             _instruction(code, "tdpbf16ps", i * columns + j, _X + i, _W + j)
 
 
