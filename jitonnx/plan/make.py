@@ -32,13 +32,12 @@ def make_plan(lowered: Lowered, target: Target, choices: Choices | None = None) 
 
 
 def _planned(lowered: Lowered, target: Target, choices: Choices) -> Plan:
-    notes = []
+    lowered, notes = place_halves(lowered, takes_epilogue), []
     if choices.precision == "bfloat16":
         if target.multiplies_bfloat16:
-            lowered = in_bfloat16(lowered)
+            lowered = in_bfloat16(lowered, takes_epilogue)
         else:
             notes.append(NO_BFLOAT16)
-    lowered = place_halves(lowered, takes_epilogue)
     groups = fuse(lowered, takes_epilogue, takes_scaling)
     planner = Planner(lowered, target, choices, Placement(lowered, groups))
     for group in groups:

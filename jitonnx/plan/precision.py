@@ -3,18 +3,19 @@
 Their operands are rounded, their sums are float32. Rounding an activation is done by whoever makes it, where nobody but
 such kernels reads it: it then lies as bfloat16, half the memory, and kernels read it in place. What others read, too,
 lies as float32 and is rounded by the kernels as they copy it, or once for all of them where they have many columns.
-The result is the same either way.
+The result is the same either way. Large images are an exception: elementwise computations beside, the sums of residual
+blocks, read them rounded, as what these take is the time to read and write them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowered, Statement
-from jitonnx.ir.dims import integers, known
+from jitonnx.ir.dims import concrete, integers, known, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.types import TensorType
@@ -25,17 +26,19 @@ NO_BFLOAT16 = (
 )
 _LEAST_PRODUCTS = 1 << 10
 """Elements of the weights from which on bfloat16 is faster."""
-_LEAST_COLUMNS, _LEAST_DEPTH = 8, 8
+_LEAST_COLUMNS, _LEAST_DEPTH = 8, 20
+_LARGE_IMAGE = 1 << 16
+"""Elements of an image from which on reading and writing it takes longer than what is computed."""
 _SHARED_COLUMNS = 768
 """Columns of all products of a value from which on it is rounded once, in a pass of its own, if it is nowhere else."""
 
 
-def in_bfloat16(lowered: Lowered) -> Lowered:
+def in_bfloat16(lowered: Lowered, takes_epilogue: Callable[[Statement], bool]) -> Lowered:
     """The same statements with products and convolutions in bfloat16 where that is faster."""
     chosen = {statement: made for statement in lowered.statements if (made := _in_bfloat16(statement)) is not None}
     if not chosen:
         return lowered
-    rounding = _Rounding(chosen, _rounded_values(lowered, chosen))
+    rounding = _Rounding(_Values(lowered, chosen, takes_epilogue))
     for statement in lowered.statements:
         rounding.add(statement)
     return replace(lowered, statements=rounding.statements)
@@ -70,38 +73,82 @@ def _pays(depth: int, columns: int) -> bool:
     return depth >= _LEAST_DEPTH and columns >= _LEAST_COLUMNS and depth * columns >= _LEAST_PRODUCTS
 
 
-def _rounded_values(lowered: Lowered, chosen: dict[Statement, c.Computation]) -> set[Value]:
-    """The values that lie as bfloat16, too, or alone."""
-    readers: dict[Value, list[Statement | None]] = {}
-    for statement in lowered.statements:
-        for value in dict.fromkeys(statement.inputs):
-            if value is not None:
-                readers.setdefault(value, []).append(statement)
-    for value in lowered.outputs:
-        readers.setdefault(value, []).append(None)
-    makers = {value: statement for statement in lowered.statements for value in statement.outputs}
-    rounded: set[Value] = set()
-    for statement in reversed(lowered.statements):
-        for value in statement.outputs:
-            if value.dtype is not DType.FLOAT:
+class _Values:
+    """Which values lie as bfloat16.
+
+    rounded: those that do. images: those of them that are images which others read, too, but only element by element,
+    and are so large that they are read and written in less time: sums of residual blocks.
+    """
+
+    def __init__(
+        self,
+        lowered: Lowered,
+        chosen: dict[Statement, c.Computation],
+        takes_epilogue: Callable[[Statement], bool],
+    ) -> None:
+        self.chosen, self._takes_epilogue = chosen, takes_epilogue
+        self._readers: dict[Value, list[Statement | None]] = {}
+        for statement in lowered.statements:
+            for value in dict.fromkeys(statement.inputs):
+                if value is not None:
+                    self._readers.setdefault(value, []).append(statement)
+        for value in lowered.outputs:
+            self._readers.setdefault(value, []).append(None)
+        self._makers = {value: statement for statement in lowered.statements for value in statement.outputs}
+        self.rounded: set[Value] = set()
+        self.images: set[Value] = set()
+        for statement in reversed(lowered.statements):
+            for value in statement.outputs:
+                if value.dtype is DType.FLOAT:
+                    self._decide(value)
+        # A view is one of what lies in bfloat16, or it is none: its operand is rounded whole, once.
+        for statement in lowered.statements:
+            if isinstance(statement.computation, c.View) and statement.inputs[0] not in self.rounded:
+                self.rounded.discard(statement.outputs[0])
+
+    def _decide(self, value: Value) -> None:
+        found = self._readers.get(value, [])
+        wanting = [reader for reader in found if reader is not None and self._wants(reader, value)]
+        if not wanting:
+            return
+        others = [reader for reader in found if reader not in wanting]
+        columns = sum(_columns(reader) for reader in wanting if isinstance(self.chosen.get(reader), c.BfloatMatMul))
+        is_view = isinstance(self._makers[value].computation, c.View)
+        free = is_view or self._made_free(value)
+        by_element = all(reader is not None and isinstance(reader.computation, c.Map) for reader in others)
+        if free and others and by_element and _is_large_image(value):
+            self.images.add(value)
+            self.rounded.add(value)
+        elif columns >= _SHARED_COLUMNS or (free and not others):
+            self.rounded.add(value)
+
+    def _wants(self, reader: Statement, value: Value) -> bool:
+        """Whether a reader would rather have a value in bfloat16."""
+        if reader in self.chosen:
+            return reader.inputs[0] is value and value not in reader.inputs[1:]
+        return isinstance(reader.computation, c.View) and reader.outputs[0] in self.rounded
+
+    def _made_free(self, value: Value) -> bool:
+        """Whether who makes a value can write it as bfloat16: regions, and epilogues of products in bfloat16."""
+        maker = self._makers.get(value)
+        if maker is None or maker in self.chosen or not isinstance(maker.computation, c.Map):
+            return maker in self.chosen
+        anchors = []
+        for source in maker.inputs:
+            before = None if source is None else self._makers.get(source)
+            if source is None or before is None or self._readers[source] != [maker] or source.shape != value.shape:
                 continue
-            found = readers.get(value, [])
-            wanting = [reader for reader in found if reader is not None and _wants(reader, value, chosen, rounded)]
-            columns = sum(_columns(reader) for reader in wanting if isinstance(chosen.get(reader), c.BfloatMatMul))
-            if wanting and (len(wanting) == len(found) or columns >= _SHARED_COLUMNS):
-                rounded.add(value)
-    # A view is one of what lies in bfloat16, or it is none: its operand is rounded whole, once.
-    for statement in lowered.statements:
-        if isinstance(statement.computation, c.View) and statement.inputs[0] not in rounded:
-            rounded.discard(statement.outputs[0])
-    return {value for value in rounded if value in makers}
+            if isinstance(before.computation, c.Map):
+                if not self._made_free(source):
+                    return False
+            elif before in self.chosen or self._takes_epilogue(before):
+                anchors.append(before)
+        return not anchors or any(anchor in self.chosen for anchor in anchors)
 
 
-def _wants(reader: Statement, value: Value, chosen: dict[Statement, c.Computation], rounded: set[Value]) -> bool:
-    """Whether a reader would rather have a value in bfloat16."""
-    if reader in chosen:
-        return reader.inputs[0] is value and value not in reader.inputs[1:]
-    return isinstance(reader.computation, c.View) and reader.outputs[0] in rounded
+def _is_large_image(value: Value) -> bool:
+    size = concrete(product(value.shape))
+    return len(value.shape) == 4 and (size is None or size >= _LARGE_IMAGE)
 
 
 def _columns(statement: Statement) -> int:
@@ -113,29 +160,46 @@ def _columns(statement: Statement) -> int:
 class _Rounding:
     """Writes the statements anew."""
 
-    def __init__(self, chosen: dict[Statement, c.Computation], rounded: set[Value]) -> None:
-        self._chosen, self._values = chosen, rounded
+    def __init__(self, values: _Values) -> None:
+        self._values = values
         self.statements: list[Statement] = []
         self._half: dict[Value, Value] = {}
         """Give the bfloat16 of values."""
 
     def add(self, statement: Statement) -> None:
         """The statement, and what rounds its results."""
-        computation, node = self._chosen.get(statement, statement.computation), statement.node
+        computation, node = self._values.chosen.get(statement, statement.computation), statement.node
         inputs = list(statement.inputs)
-        if statement in self._chosen and inputs[0] is not None:
+        if statement in self._values.chosen and inputs[0] is not None:
             inputs[0] = self._half.get(inputs[0], inputs[0])
-        source = inputs[0] if inputs else None
-        output = statement.outputs[0]
-        if isinstance(computation, c.View) and output in self._values and source is not None:
-            self._append(computation, [self._half[source]], self._halved(output), node)
+        if isinstance(computation, c.Map):
+            computation, inputs = self._on_images(computation, inputs)
+        if isinstance(computation, c.View):
+            (source,), output = inputs, statement.outputs[0]
+            if output in self._values.rounded and source is not None:
+                self._append(computation, [self._half[source]], self._halved(output), node)
         self.statements.append(Statement(computation, tuple(inputs), statement.outputs, node))
         if isinstance(computation, c.View):
             return
         for value in statement.outputs:
-            if value in self._values:
+            if value in self._values.rounded:
                 expr = e.cast(e.operand(0, DType.FLOAT), DType.BFLOAT16)
                 self._append(c.Map(expr), [value], self._halved(value), node)
+
+    def _on_images(self, computation: c.Map, inputs: list[Value | None]) -> tuple[c.Map, list[Value | None]]:
+        """An elementwise computation that reads images in bfloat16."""
+        given = [value for value in inputs if value is not None]
+        images = {number for number, value in enumerate(given) if value in self._values.images}
+        if not images:
+            return computation, inputs
+
+        def widened(leaf: e.Expr) -> e.Expr | None:
+            if leaf.op != "operand" or leaf.value not in images:
+                return None
+            return e.cast(e.operand(leaf.value, DType.BFLOAT16), DType.FLOAT)
+
+        operands = [self._half[value] if number in images else value for number, value in enumerate(given)]
+        return c.Map(e.substitute(computation.expr, widened)), list(operands)
 
     def _halved(self, value: Value) -> Value:
         half = self._half[value] = Value(f"{value.name} in bfloat16", TensorType(DType.BFLOAT16, value.shape))
