@@ -376,6 +376,12 @@ class Attention(Computation):
 
 
 @dataclass(frozen=True)
+class CacheUpdate(Computation):
+    """past [B, H, C, D]?, new [B, H, S, D], start [B] of int64: past with new in its rows from start[b] on, as
+    [B, H, P, D] with P >= C; rows that neither has are 0. It may be made where the past lies."""
+
+
+@dataclass(frozen=True)
 class LinearAttention(Computation):
     """q [B, T, H, K], k [B, T, Hkv, K], v [B, T, Hkv, V], state [B, Hkv, K, V]?, factor [B, T, Hkv, K or 1]?, beta
     [B, T, Hkv or 1, 1]?: a state for each head of k and v, updated step by step and read by the H / Hkv heads of q.

@@ -191,7 +191,18 @@ def _n_bits(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> np.
     return (a.astype(np.float64) @ w.reshape(n, -1)[:, :k].T).astype(np.float32)
 
 
+def _cache_update(x: Any, operands: Arrays, shape: tuple[int, ...], sizes: Any) -> np.ndarray:
+    past, new, start = operands
+    present = np.zeros(shape, new.dtype)
+    if past is not None:
+        present[:, :, : past.shape[2]] = past
+    for row, first in enumerate(start):
+        present[row, :, first : first + new.shape[2]] = new[row]
+    return present
+
+
 READERS = {
+    c.CacheUpdate: _cache_update,
     c.NBitsMatMul: _n_bits,
     c.IntegerConvolution: _integer_convolution,
     c.IntegerMatMul: lambda x, operands, shape, sizes: quantization.MatMulInteger().evaluate(*operands),

@@ -3,5 +3,15 @@
 NEWEST = 1
 """The newest operator-set version."""
 
-FAMILIES = ("activation", "convolution", "matmul", "nbits", "normalization", "quantization", "recurrent", "text")
+FAMILIES = (
+    "activation",
+    "attention",
+    "convolution",
+    "matmul",
+    "nbits",
+    "normalization",
+    "quantization",
+    "recurrent",
+    "text",
+)
 """The modules of this folder, each of which lists its declarations in OPERATORS."""

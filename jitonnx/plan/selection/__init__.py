@@ -26,6 +26,7 @@ SELECTORS: dict[type[c.Computation], str] = {
     c.MatMul: "products.matmul",
     c.Attention: "products.attention",
     c.LinearAttention: "linear_attention.linear_attention",
+    c.CacheUpdate: "caches.update",
     c.Pool: "pooling.pool",
     c.LocalResponseNormalize: "lrn.local_response_normalize",
     c.Draw: "drawing.draw",

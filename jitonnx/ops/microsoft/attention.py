@@ -1,0 +1,395 @@
+"""Attention with caches of keys and values, as decoders have it, and the rotary embedding that goes with it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jitonnx.computation import computations as c
+from jitonnx.computation import expr as e
+from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.dims import DimLike, floor_divide, maximum
+from jitonnx.ir.dtypes import DType
+from jitonnx.ir.graph import Value
+from jitonnx.ir.inference import InferenceContext, unnoted
+from jitonnx.ir.operator import DataDependentError, InferenceError, Operator, as_tuple
+from jitonnx.ir.types import TensorType, contents_array
+from jitonnx.ops.base import widen
+from jitonnx.ops.composite import Parts
+from jitonnx.ops.microsoft.base import Contributed, of_type
+from jitonnx.ops.onnx.arithmetic import Add, Mul
+from jitonnx.ops.onnx.attention import RotaryEmbedding as _RotaryEmbedding
+from jitonnx.ops.onnx.generators import Range
+from jitonnx.ops.onnx.shape import Shape as ShapeOf
+from jitonnx.ops.onnx.shape import Squeeze, Unsqueeze
+
+
+class RotaryEmbedding(Contributed):
+    """ONNX's RotaryEmbedding, with its inputs in another order, and times `scale`.
+
+    position_ids [1] is the position of the first step of all rows, which the others follow.
+    """
+
+    interleaved: bool = False
+    is_packed_batching: bool = False
+    num_heads: int = 0
+    rotary_embedding_dim: int = 0
+    scale: float = 1.0
+
+    def compose(self, parts: Parts, x: Value, positions: Value, cosines: Value, sines: Value) -> Value:
+        if self.is_packed_batching:
+            raise InferenceError("is_packed_batching is 1: only batches of rows of one length are supported")
+        heads = self.num_heads
+        if len(x.shape) == 3 and not heads:  # a head is turned as a whole
+            size, half = x.shape[2], cosines.shape[-1]
+            if not isinstance(size, int) or not isinstance(half, int):
+                raise DataDependentError(f"how many heads there are depends on {size} and {half}")
+            if not half or size % (2 * half):
+                raise InferenceError(f"num_heads is 0, and {size} elements are no whole number of heads of 2 * {half}")
+            heads = size // (2 * half)
+        if len(positions.shape) == 1:
+            axis = len(x.shape) - 2
+            zero, one = (parts.constant(np.int64(number)) for number in (0, 1))
+            length = parts.add(Squeeze(), parts.add(ShapeOf(start=axis, end=axis + 1), x))
+            following = parts.add(Add(), positions, parts.add(Range(), zero, length, one))
+            positions = parts.add(Unsqueeze(), following, parts.constant(np.array([0], np.int64)))
+        operator = _RotaryEmbedding(
+            interleaved=self.interleaved, num_heads=heads or None, rotary_embedding_dim=self.rotary_embedding_dim
+        )
+        y = parts.add(operator, x, cosines, sines, positions)
+        return y if self.scale == 1 else parts.add(Mul(), y, of_type(parts, self.scale, y))
+
+
+class _Given(NamedTuple):
+    """The inputs of a GroupQueryAttention."""
+
+    query: Any
+    key: Any = None
+    value: Any = None
+    past_key: Any = None
+    past_value: Any = None
+    lengths: Any = None
+    total: Any = None
+    cosines: Any = None
+    sines: Any = None
+    positions: Any = None
+    bias: Any = None
+    sink: Any = None
+    key_scale: Any = None
+    value_scale: Any = None
+    query_norm: Any = None
+    key_norm: Any = None
+
+
+class _Sizes(NamedTuple):
+    """batch, steps of this run, elements of a head, rows of the past and of the present, keys that are attended."""
+
+    batch: Any
+    steps: Any
+    depth: Any
+    past: Any
+    rows: Any
+    total: Any
+
+
+class GroupQueryAttention(Operator):
+    """Causal attention of num_heads heads of queries to kv_num_heads heads of keys and values, added to a cache.
+
+    query [B, S, num_heads * H] with key and value [B, S, kv_num_heads * H], or without these all three side by side.
+    past_key and past_value [B, kv_num_heads, C, H]; the present ones have max(C, total_sequence_length) rows, of which
+    [past, past + S) are new. seqlens_k [B] is each row's number of keys less one; past is that number less S, or 0 for
+    a prompt, whose S is total_sequence_length. With do_rotary, queries and keys are turned by cos_cache and sin_cache
+    [positions, at most H / 2] at position_ids [B, S], or past + i. local_window_size: keys that a query sees, itself
+    included. softcap c: c * tanh(score / c). smooth_softmax and head_sink add exp(0) or exp(sink[head]) to the sum that
+    weights are divided by.
+
+    Rows of the past that are not written stay in the present; onnxruntime has zeros there, unless both are one memory.
+    """
+
+    domain = "com.microsoft"
+
+    kv_num_heads: int
+    num_heads: int
+    causal: bool = True
+    do_rotary: bool = False
+    k_quant_type: str = "NONE"
+    kv_cache_bit_width: int = 0
+    local_window_size: int = -1
+    qk_norm_epsilon: float = 1e-6
+    qk_output: int = 0
+    rotary_interleaved: bool = False
+    scale: float = 0.0
+    sliding_window_cache: int = 0
+    smooth_softmax: int = -1
+    softcap: float = 0.0
+    v_quant_type: str = "NONE"
+
+    # ------------------------------------------------------------ types
+
+    def infer(self, context: InferenceContext, *inputs: Value | None) -> tuple[TensorType, ...]:
+        given = _Given(*inputs)
+        self._check(given)
+        sizes = self._sizes(context, given, context.constant_of(given.total, "total_sequence_length")[0])
+        return self._types(given, sizes)
+
+    def infer_open(self, *inputs: Value | None) -> tuple[TensorType, ...]:
+        given = _Given(*inputs)
+        self._check(given)
+        sizes = self._sizes(unnoted(), given, 0)
+        rows: Any = None
+        return self._types(given, sizes._replace(rows=rows))
+
+    def _types(self, given: _Given, sizes: _Sizes) -> tuple[TensorType, ...]:
+        cache = given.query.dtype if given.past_key is None else given.past_key.dtype
+        present = TensorType(cache, (sizes.batch, self.kv_num_heads, sizes.rows, sizes.depth))
+        y = (sizes.batch, sizes.steps, self.num_heads * sizes.depth)
+        return TensorType(given.query.dtype, y), present, present
+
+    def _check(self, given: _Given) -> None:
+        """InferenceError for what is not supported, or not allowed."""
+        if self.k_quant_type != "NONE" or self.v_quant_type != "NONE" or given.key_scale or given.value_scale:
+            raise InferenceError("caches of integers (k_quant_type, v_quant_type) are not supported: use float caches")
+        if self.sliding_window_cache:
+            raise InferenceError("sliding_window_cache is 1: only caches of all positions are supported")
+        if given.query_norm is not None or given.key_norm is not None:
+            raise InferenceError("q_norm_weight and k_norm_weight are not supported: leave the norms before the node")
+        if self.qk_output:
+            raise InferenceError(f"qk_output is {self.qk_output}: output_qk is not supported")
+        if self.num_heads < 1 or self.kv_num_heads < 1 or self.num_heads % self.kv_num_heads:
+            raise InferenceError(f"{self.num_heads} heads of queries do not divide among {self.kv_num_heads}")
+        if (given.key is None) != (given.value is None):
+            raise InferenceError("key and value are given together, or neither, with all three in query")
+        if (given.past_key is None) != (given.past_value is None):
+            raise InferenceError("past_key and past_value are given together, or neither")
+        if self.do_rotary and (given.cosines is None or given.sines is None):
+            raise InferenceError("do_rotary is 1: cos_cache and sin_cache are needed")
+        if self.local_window_size != -1 and (self.local_window_size < 1 or not self.causal):
+            raise InferenceError(f"local_window_size is {self.local_window_size}: it is -1, or positive if causal is 1")
+
+    def _sizes(self, context: InferenceContext, given: _Given, total: Any) -> _Sizes:
+        query, key, past = given.query, given.key, given.past_key
+        if len(query.shape) != 3:
+            raise InferenceError(f"query is {query.type}; [batch, sequence, heads * size] is needed")
+        batch, steps, width = query.shape
+        heads = self.num_heads if key is not None else self.num_heads + 2 * self.kv_num_heads
+        if not context.demand_divisible(width, heads):
+            raise InferenceError(f"query is {query.type}; its last size is no multiple of {heads} heads")
+        depth = floor_divide(width, heads)
+        wanted: list[tuple[str, Any, tuple[DimLike, ...]]] = []
+        if key is not None:
+            rows = (batch, steps, self.kv_num_heads * depth)
+            wanted += [("key", key, rows), ("value", given.value, rows)]
+        if past is not None:
+            for name, x in (("past_key", past), ("past_value", given.past_value)):
+                if len(x.shape) == 4:
+                    wanted.append((name, x, (batch, self.kv_num_heads, past.shape[2], depth)))
+                else:
+                    raise InferenceError(f"{name} is {x.type}; [batch, heads, rows, size] is needed")
+        if given.positions is not None:
+            wanted.append(("position_ids", given.positions, (batch, steps)))
+        if given.sink is not None:
+            wanted.append(("head_sink", given.sink, (self.num_heads,)))
+        for name, x, shape in wanted:
+            fits = len(x.shape) == len(shape)
+            if not fits or not all(context.demand_equal(a, b) for a, b in zip(x.shape, shape, strict=True)):
+                raise InferenceError(f"{name} is {x.type}; {list(shape)} is needed")
+        before: DimLike = 0 if past is None else past.shape[2]
+        return _Sizes(batch, steps, depth, before, maximum(before, total), total)
+
+    # ------------------------------------------------------------ evaluation
+
+    def evaluate(self, *inputs: np.ndarray | None) -> tuple[np.ndarray, ...]:
+        given = _Given(*inputs)
+        batch, steps, width = given.query.shape
+        total = int(given.total.reshape(-1)[0])
+        if given.key is None:
+            depth = width // (self.num_heads + 2 * self.kv_num_heads)
+            cuts = [self.num_heads * depth, (self.num_heads + self.kv_num_heads) * depth]
+            q, k, v = np.split(given.query, cuts, axis=2)
+        else:
+            q, k, v = given.query, given.key, given.value
+            depth = width // self.num_heads
+        q, k, v = (x.reshape(batch, steps, -1, depth).transpose(0, 2, 1, 3) for x in (q, k, v))
+        lengths = given.lengths.reshape(-1).astype(np.int64)
+        before = np.zeros_like(lengths) if steps == total else lengths + 1 - steps
+        if self.do_rotary:
+            positions = before[:, None] + np.arange(steps) if given.positions is None else given.positions
+            turned = _RotaryEmbedding(
+                interleaved=self.rotary_interleaved, rotary_embedding_dim=2 * given.cosines.shape[1]
+            )
+            q, k = (turned.evaluate(x, given.cosines, given.sines, positions) for x in (q, k))
+        rows = max(total, 0 if given.past_key is None else given.past_key.shape[2])
+        presents = []
+        for past, new in ((given.past_key, k), (given.past_value, v)):
+            present = np.zeros((batch, self.kv_num_heads, rows, depth), new.dtype)
+            if past is not None:
+                present[:, :, : past.shape[2]] = past
+            for row in range(batch):
+                first = int(before[row])
+                if first < 0 or first + steps > rows:
+                    raise ValueError(f"rows {first} to {first + steps - 1} do not fit into a cache of {rows}")
+                present[row, :, first : first + steps] = new[row]
+            presents.append(present)
+        groups = self.num_heads // self.kv_num_heads
+        keys, values = (np.repeat(widen(x[:, :, :total]), groups, 1) for x in presents)
+        scores = widen(q) @ keys.swapaxes(2, 3) * np.float32(self.scale or 1 / math.sqrt(depth))
+        if self.softcap > 0:
+            scores = np.tanh(scores / np.float32(self.softcap)) * np.float32(self.softcap)
+        if given.bias is not None:
+            scores = scores + widen(given.bias)[..., :total]
+        position = before[:, None, None] + np.arange(steps)[:, None]
+        column = np.arange(total)
+        allowed = column <= position if self.causal else column <= lengths[:, None, None]
+        if self.local_window_size > 0:
+            allowed = allowed & (column > position - self.local_window_size)
+        scores = np.where(allowed[:, None], scores, -np.inf)
+        sink = self._sink(given)
+        top = scores.max(-1, keepdims=True, initial=-np.inf)
+        sinks = None if sink is None else widen(np.asarray(sink)).reshape(1, -1, 1, 1)
+        top = top if sinks is None else np.maximum(top, sinks)
+        weights = np.exp(scores - np.where(np.isneginf(top), 0, top))
+        sums = weights.sum(-1, keepdims=True) + (0 if sinks is None else np.exp(sinks - top))
+        y = (weights / np.where(sums == 0, 1, sums)).astype(np.float32) @ values
+        y = y.transpose(0, 2, 1, 3).reshape(batch, steps, -1)
+        return y.astype(given.query.dtype), *presents
+
+    def _sink(self, given: _Given) -> Any:
+        """What each head's sum of weights has besides; None: nothing."""
+        if given.sink is not None:
+            return given.sink
+        return np.zeros(self.num_heads, np.float32) if self.smooth_softmax > 0 else None
+
+    # ------------------------------------------------------------ lowering
+
+    def lower(self, to: Lowering, *inputs: Value | None) -> tuple[Value, ...]:
+        given = _Given(*inputs)
+        total = to.context.constant_of(given.total, "total_sequence_length")[0]
+        sizes = self._sizes(to.context, given, total)
+        batch, steps, depth = sizes.batch, sizes.steps, sizes.depth
+        before = self._lower_before(to, given, sizes)
+        q, k, v = self._lower_heads(to, given, sizes)
+        if self.do_rotary:
+            positions = given.positions
+            if positions is None:
+                following = e.operand(0, DType.INT64) + e.index(1)
+                positions = to.map(following, to.broadcast(to.reshape(before, (batch, 1)), (batch, steps)))
+            turned = _RotaryEmbedding(
+                interleaved=self.rotary_interleaved,
+                rotary_embedding_dim=2 * given.cosines.shape[1] if isinstance(given.cosines.shape[1], int) else 0,
+            )
+            q, k = (as_tuple(turned.lower(to, x, given.cosines, given.sines, positions))[0] for x in (q, k))
+        presents = []
+        for past, new in ((given.past_key, k), (given.past_value, v)):
+            type = TensorType(new.dtype, (batch, self.kv_num_heads, sizes.rows, depth))
+            presents.append(to.emit(c.CacheUpdate(), (past, new, before), type))
+        seen = [
+            to.cast(to.slice(x, (0,) * 4, (1,) * 4, (batch, self.kv_num_heads, total, depth)), DType.FLOAT)
+            for x in presents
+        ]
+        y = self._lower_attention(to, given, sizes, to.cast(q, DType.FLOAT), seen, before)
+        y = to.reshape(to.transpose(y, (0, 2, 1, 3)), (batch, steps, self.num_heads * depth))
+        return to.cast(y, given.query.dtype), *presents
+
+    def _lower_before(self, to: Lowering, given: _Given, sizes: _Sizes) -> Value:
+        """How many rows of the cache each row of the batch has, int64 [batch]."""
+        lengths = to.cast(to.reshape(given.lengths, (sizes.batch,)), DType.INT64)
+        length, steps, total = (e.operand(i, DType.INT64) for i in range(3))
+        before = e.where(e.equal(steps, total), 0, length + 1 - steps)
+        return to.map(before, lengths, _dimension(to, sizes.steps), _dimension(to, sizes.total))
+
+    def _lower_heads(self, to: Lowering, given: _Given, sizes: _Sizes) -> tuple[Value, Value, Value]:
+        """Queries, keys and values as [batch, heads, steps, size]."""
+        batch, steps, depth = sizes.batch, sizes.steps, sizes.depth
+        counts = (self.num_heads, self.kv_num_heads, self.kv_num_heads)
+        if given.key is None:
+            every = to.reshape(given.query, (batch, steps, sum(counts), depth))
+            starts = (0, counts[0], counts[0] + counts[1])
+            parts = [
+                to.slice(every, (0, 0, start, 0), (1,) * 4, (batch, steps, count, depth))
+                for start, count in zip(starts, counts, strict=True)
+            ]
+        else:
+            given_parts = zip((given.query, given.key, given.value), counts, strict=True)
+            parts = [to.reshape(x, (batch, steps, count, depth)) for x, count in given_parts]
+        q, k, v = (to.transpose(x, (0, 2, 1, 3)) for x in parts)
+        return q, k, v
+
+    def _lower_attention(
+        self, to: Lowering, given: _Given, sizes: _Sizes, q: Value, seen: list[Value], before: Value
+    ) -> Value:
+        """[batch, heads, steps, size], in float32."""
+        keys, values = seen
+        shape = (sizes.batch, self.num_heads, sizes.steps, sizes.depth)
+        allowed = self._lower_allowed(to, given, sizes, before)
+        sink = self._sink(given)
+        scale = self.scale
+        if not scale:
+            if isinstance(sizes.depth, int):
+                scale = 1 / math.sqrt(sizes.depth)
+            else:  # only a run tells by how much: the queries are divided instead
+                root = e.unary("sqrt", e.cast(e.operand(1, DType.INT64), DType.FLOAT))
+                q, scale = to.map(e.operand(0, DType.FLOAT) / root, q, _dimension(to, sizes.depth)), 1.0
+        bias = None
+        if given.bias is not None:
+            bias = to.cast(given.bias, DType.FLOAT)
+            if bias.shape[3] != sizes.total:
+                bias = to.slice(bias, (0,) * 4, (1,) * 4, (*bias.shape[:3], sizes.total))
+        if self.softcap <= 0 and sink is None:
+            mask = allowed
+            if bias is not None:
+                chosen = e.where(e.operand(0, DType.BOOL), e.operand(1, DType.FLOAT), -math.inf)
+                mask = to.map(chosen, allowed, bias)
+            computation = c.Attention(scale, causal=False, masked_rows_zero=True)
+            return to.emit(computation, (q, keys, values, mask), TensorType(DType.FLOAT, shape))
+        groups = self.num_heads // self.kv_num_heads
+        grouped = (sizes.batch, self.kv_num_heads, groups)
+        inner = to.reshape(q, (*grouped, sizes.steps, sizes.depth))
+        turned = to.reshape(
+            to.transpose(keys, (0, 1, 3, 2)), (sizes.batch, self.kv_num_heads, 1, sizes.depth, sizes.total)
+        )
+        scores = to.reshape(to.matmul(inner, turned), (*shape[:3], sizes.total))
+        x = e.operand(0, DType.FLOAT) * scale
+        if self.softcap > 0:
+            x = e.tanh(x / self.softcap) * self.softcap
+        operands = [scores, allowed]
+        if bias is not None:
+            x, operands = x + e.operand(2, DType.FLOAT), [*operands, bias]
+        masked = to.map(e.where(e.operand(1, DType.BOOL), x, -math.inf), *operands)
+        weights = self._lower_weights(to, masked, sink)
+        y = to.matmul(
+            to.reshape(weights, (*grouped, sizes.steps, sizes.total)),
+            to.reshape(values, (sizes.batch, self.kv_num_heads, 1, sizes.total, sizes.depth)),
+        )
+        return to.reshape(y, shape)
+
+    def _lower_weights(self, to: Lowering, scores: Value, sink: Any) -> Value:
+        """The softmax; with a sink, that of a column more, which is left out."""
+        if sink is None:  # no row is masked as a whole: each query sees itself
+            return to.emit(c.Softmax(3, log=False), [scores], scores.type)
+        column = to.cast(to.constant(sink), DType.FLOAT) if isinstance(sink, np.ndarray) else to.cast(sink, DType.FLOAT)
+        column = to.broadcast(to.reshape(column, (1, self.num_heads, 1, 1)), (*scores.shape[:3], 1))
+        both = to.concat([scores, column], 3)
+        return to.slice(to.emit(c.Softmax(3, log=False), [both], both.type), (0,) * 4, (1,) * 4, scores.shape)
+
+    def _lower_allowed(self, to: Lowering, given: _Given, sizes: _Sizes, before: Value) -> Value:
+        """Which keys a query sees, a bool [batch, 1, steps, total]."""
+        column, row, first = (e.operand(i, DType.INT64) for i in range(3))
+        position = row + first
+        allowed = column <= position
+        if self.local_window_size > 0:
+            allowed = e.logical_and(allowed, column > position - self.local_window_size)
+        columns = to.fill(e.index(3), (1, 1, 1, sizes.total))
+        rows = to.fill(e.index(2), (1, 1, sizes.steps, 1))
+        if not self.causal:
+            allowed, before = column <= first, to.cast(to.reshape(given.lengths, (sizes.batch,)), DType.INT64)
+        return to.map(allowed, columns, rows, to.reshape(before, (sizes.batch, 1, 1, 1)))
+
+
+def _dimension(to: Lowering, dim: DimLike) -> Value:
+    """A size as an int64 vector of one element."""
+    return to.constant(np.asarray([dim])) if isinstance(dim, int) else to.dimensions(contents_array([dim], (1,)))
+
+
+OPERATORS = (GroupQueryAttention, RotaryEmbedding)

@@ -1,0 +1,1 @@
+"""Caches of keys and values: what a step adds to them."""

@@ -1,0 +1,131 @@
+"""Attention with caches and rotary embeddings of com.microsoft, against onnxruntime."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.ops.harness import Case, check, check_refused
+from tests.ops.harness import case as any_case
+
+case = partial(any_case, domain="com.microsoft", rtol=1e-4, atol=1e-4)
+RANDOM = np.random.default_rng(6)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RANDOM.normal(size=shape).astype(np.float32)
+
+
+def attention(
+    batch: int,
+    steps: int,
+    lengths: list[int],
+    capacity: int | None,
+    *,
+    heads: tuple[int, int] = (4, 2),
+    depth: int = 16,
+    packed: bool = True,
+    rotary: int = 0,
+    positions: bool = False,
+    bias: bool = False,
+    sink: bool = False,
+    constant: bool = True,
+    dtype: Any = np.float32,
+    **attributes: Any,
+) -> Case:
+    """A GroupQueryAttention. lengths: keys of each row of the batch, with those of this run. capacity: rows of the
+    past, None: there is none. rotary: elements of a head that are turned."""
+    total = max(lengths)
+    before = [0 if steps == total else length - steps for length in lengths]
+    count, shared = heads
+    if packed:
+        q, k, v = normal(batch, steps, (count + 2 * shared) * depth), None, None
+    else:
+        q, k, v = (normal(batch, steps, number * depth) for number in (count, shared, shared))
+    past_key = past_value = None
+    if capacity is not None:
+        past_key, past_value = (normal(batch, shared, capacity, depth) for _ in range(2))
+        for row, first in enumerate(before):  # onnxruntime has zeros in the present's other rows
+            past_key[row, :, first:] = past_value[row, :, first:] = 0
+    cosines = sines = places = None
+    if rotary:
+        angles = RANDOM.uniform(0, 6, (total + 8, rotary // 2))
+        cosines, sines = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+        attributes["do_rotary"] = 1
+    if positions:
+        places = RANDOM.integers(0, total + 8, (batch, steps)).astype(np.int64)
+    added = normal(1, count, steps, total) if bias else None
+    sinks = normal(count) if sink else None
+    inputs: list[Any] = [q, k, v, past_key, past_value, np.array(lengths, np.int32) - 1, np.array(total, np.int32)]
+    inputs += [cosines, sines, places, added, sinks]
+    inputs = [x.astype(dtype) if x is not None and x.dtype == np.float32 else x for x in inputs]
+    while inputs[-1] is None:
+        inputs.pop()
+    constants = (6, *((7, 8) if rotary else ())) if constant else ()
+    return case(
+        "GroupQueryAttention",
+        1,
+        *inputs,
+        outputs=3,
+        constants=constants,
+        num_heads=count,
+        kv_num_heads=shared,
+        **attributes,
+    )
+
+
+CASES: list[Case] = [
+    attention(1, 5, [5], None),
+    attention(2, 5, [5, 5], None, packed=False),
+    attention(1, 5, [5], 0),
+    attention(1, 5, [5], 9, rotary=16),
+    attention(2, 1, [7, 4], 7, rotary=16),
+    attention(2, 1, [7, 4], 12, rotary=16, depth=32, packed=False),
+    attention(1, 1, [8], 7),
+    attention(1, 3, [9], 9, rotary=16),
+    attention(1, 3, [9], 16, rotary=16, rotary_interleaved=1, local_window_size=4),
+    attention(2, 1, [9, 9], 16, local_window_size=3, heads=(6, 2)),
+    attention(1, 5, [5], None, softcap=2.0, scale=0.7),
+    attention(2, 1, [7, 7], 8, smooth_softmax=1),
+    attention(2, 1, [7, 7], 8, sink=True, rotary=16, softcap=3.0),
+    attention(1, 6, [6], 8, sink=True, local_window_size=2),
+    attention(1, 4, [4], 8, bias=True),
+    attention(1, 1, [6], 8, bias=True, softcap=5.0),
+    attention(1, 2, [6], 8, rotary=16, positions=True, heads=(2, 2)),
+    attention(1, 1, [6], 8, heads=(8, 1), depth=32),
+    attention(1, 1, [6], 8, rotary=16, constant=False),
+    attention(1, 7, [7], 8, rotary=16, constant=False),
+]
+X3, X4 = normal(2, 5, 4 * 16), normal(2, 4, 5, 16)
+ANGLES = RANDOM.uniform(0, 6, (12, 8))
+COSINES, SINES = np.cos(ANGLES).astype(np.float32), np.sin(ANGLES).astype(np.float32)
+PLACES = RANDOM.integers(0, 12, (2, 5)).astype(np.int64)
+FIRST = np.array([3], np.int64)
+CASES += [
+    case("RotaryEmbedding", 1, X3, PLACES, COSINES, SINES),
+    case("RotaryEmbedding", 1, X3, FIRST, COSINES, SINES, interleaved=1),
+    case("RotaryEmbedding", 1, X4, PLACES, COSINES, SINES),
+    case("RotaryEmbedding", 1, X4, FIRST, COSINES, SINES, interleaved=1),
+    case("RotaryEmbedding", 1, X3, PLACES, COSINES[:, :4], SINES[:, :4], num_heads=4, rotary_embedding_dim=8),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_attention(case: Case) -> None:
+    check(case)
+
+
+REFUSED = [
+    (attention(1, 5, [5], None, heads=(3, 2)), "do not divide among"),
+    (attention(1, 5, [5], None, local_window_size=0), "local_window_size is 0"),
+    (attention(1, 5, [5], 8, sliding_window_cache=1), "sliding_window_cache"),
+    (attention(1, 5, [5], None, k_quant_type="PER_TENSOR"), "caches of integers"),
+    (attention(1, 5, [5], None, do_rotary=1), "cos_cache and sin_cache"),
+    (case("RotaryEmbedding", 1, X3, PLACES, COSINES, SINES, is_packed_batching=1), "is_packed_batching"),
+]
+
+
+@pytest.mark.parametrize(("case", "text"), REFUSED, ids=str)
+def test_refused(case: Case, text: str) -> None:
+    check_refused(case, text)
