@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from jitonnx.kernels.convolution import depthwise, planes, winograd
 from jitonnx.kernels.convolution.copy import emit_copy_rows
-from jitonnx.kernels.convolution.problem import ConvolutionBuffers, Problem
+from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, ConvolutionBuffers, Problem
 from jitonnx.kernels.convolution.sizes import Direct
 from jitonnx.kernels.convolution.spec import DepthwisePlanesSpec, DepthwiseSpec, DirectSpec, GroupedSpec, WinogradSpec
 from jitonnx.kernels.language import ir, types
@@ -66,6 +66,9 @@ class _Direct:
         held, sizes = self.code.variable(self.code.integer(-1)), Direct(self.code, 0)
         if self.spec.layout != "blocked":
             self._list_places(sizes)
+        elif self.spec.lists_blocks:
+            with self.code.loop(self.spec.phases[0] * self.spec.phases[1]) as phase:
+                self._list_places_of_blocks(Direct(self.code, phase))
         with self.code.loop(end, begin) as task:
             strip, place = remainder(task, sizes.chunks), task / sizes.chunks
             start = remainder(place, sizes.row_blocks) * sizes.row_block
@@ -88,6 +91,18 @@ class _Direct:
         with code.loop(sizes.row_taps) as row_tap, code.loop(sizes.channel_blocks) as part, code.loop(depth) as i:
             place = row_tap * sizes.row_dilation * sizes.row_pitch + part * sizes.block_pitch + i * self.spec.tap_step
             places.store(row_tap * sizes.total_depth + part * depth + i, place)
+
+    def _list_places_of_blocks(self, sizes: Direct) -> None:
+        """Where the inputs of a pixel lie, of some whole blocks of channels, from number 0 of strand 0 on the row of
+        its first tap on."""
+        code, places, count = self.code, _places_list(sizes), self.code.variable(self.code.integer(0))
+        with code.loop(sizes.listed) as part, code.loop(sizes.row_taps) as row_tap:
+            row = part * sizes.block_pitch + row_tap * sizes.row_dilation * sizes.row_pitch
+            with _column_taps(sizes) as (_, number, residue):
+                first = row + (residue * sizes.strand_columns + number) * CHANNEL_BLOCK
+                with code.loop(CHANNEL_BLOCK) as i:
+                    places.store(count.get() + i, first + i)
+                count.set(count.get() + CHANNEL_BLOCK)
 
     def _input_rows(self, sizes: Direct, start: Traced, stop: Traced) -> tuple[Traced, Traced]:
         """(first, end) of the input rows that outputs start … stop - 1 read: in the image, unless tiles span rows."""
@@ -270,8 +285,21 @@ class _Direct:
 
 
 def _places_list(sizes: Direct) -> Pointer:
-    """The list of a pixel's inputs."""
-    return sizes.code.scratch(types.float32).at(sizes.places).to(types.int64)
+    """The list of a pixel's inputs, of the phase."""
+    return sizes.code.scratch(types.float32).at(sizes.places).to(types.int64).at(sizes.listed_inputs * sizes.phase)
+
+
+@contextmanager
+def _column_taps(sizes: Direct) -> Iterator[tuple[Traced, Traced, Traced]]:
+    """For each tap of a row its number, and the number and the strand of the element that output column 0 reads."""
+    code = sizes.code
+    number, residue = code.variable(sizes.column_first), code.variable(sizes.column_residue)
+    with code.loop(sizes.column_taps) as tap:
+        yield tap, number.get(), residue.get()
+        following = residue.get() + sizes.column_step_residue
+        carry = following >= sizes.strands
+        number.set(number.get() + sizes.column_step + select(carry, code.integer(1), 0))
+        residue.set(select(carry, following - sizes.strands, following))
 
 
 class _Weights(NamedTuple):
@@ -373,7 +401,8 @@ class _Tile:
             with code.loop(sizes.row_taps) as row_tap:
                 self._tap_after_tap(sums, data, weights, top, left, row_tap)
         else:
-            with code.loop(sizes.channel_blocks) as part, code.loop(sizes.row_taps) as row_tap:
+            begin = self._listed_blocks(sums, data, weights, top, left)
+            with code.loop(sizes.channel_blocks, begin) as part, code.loop(sizes.row_taps) as row_tap:
                 self._taps_of_block(sums, data, weights, top, left, row_tap, part)
         return [variable.get().value for variable in sums]
 
@@ -389,6 +418,29 @@ class _Tile:
         skipped = begin.get() * sizes.total_depth
         places = _places_list(sizes).at(skipped)
         self._add(sums, first, weights.at(skipped), end.get() * sizes.total_depth - skipped, places)
+
+    def _listed_blocks(
+        self, sums: list[Any], data: Pointer, weights: _Weights, top: Traced, left: Traced
+    ) -> Traced | int:
+        """The products of whole blocks of channels by the list of their inputs, where no tap is left out; gives how
+        many blocks that are."""
+        code, sizes, spec = self.code, self.sizes, self.spec
+        if not spec.lists_blocks:
+            return 0
+        done, whole = code.variable(code.integer(0)), sizes.total_depth / code.integer(CHANNEL_BLOCK)
+        inside = sizes.listed > 0
+        if not spec.spans_rows:
+            reach = (sizes.row_taps - 1) * sizes.row_dilation
+            highest = top + larger(reach, 0) + (self.tile_rows - 1) * sizes.row_stride
+            inside = inside & (top + smaller(reach, 0) >= 0) & (highest < sizes.height)
+        with code.when(inside):
+            taps = sizes.row_taps * sizes.column_taps * CHANNEL_BLOCK
+            a = data.at(top * sizes.row_pitch + (left - sizes.strand_first) * spec.step)
+            with code.loop(whole, 0, sizes.listed) as part:
+                deep = smaller(sizes.listed, whole - part) * taps
+                self._add(sums, a.at(part * sizes.block_pitch), weights.at(part * taps), deep, _places_list(sizes))
+            done.set(whole)
+        return done.get()
 
     def _taps_of_block(
         self,
@@ -433,19 +485,14 @@ class _Tile:
     def _column_taps(self, left: Traced) -> Iterator[tuple[Traced, Traced]]:
         """For each tap of a row that reads anything of the image: its number, and the place of the first pixel."""
         code, sizes, spec = self.code, self.sizes, self.spec
-        number, residue = code.variable(sizes.column_first), code.variable(sizes.column_residue)
-        with code.loop(sizes.column_taps) as tap:
-            nearest = number.get() + left
+        with _column_taps(sizes) as (tap, number, residue):
+            nearest = number + left
             # With far taps a tap is read by all live pixels of a tile or by none, so the first one tells.
             inside = (nearest > -spec.pixels) & (nearest < sizes.strand_valid)
             if spec.far_taps:
-                inside = (nearest >= 0) & (nearest * sizes.strands + residue.get() < sizes.width)
+                inside = (nearest >= 0) & (nearest * sizes.strands + residue < sizes.width)
             with code.when(inside):
-                yield tap, residue.get() * sizes.strand_columns + nearest - sizes.strand_first
-            following = residue.get() + sizes.column_step_residue
-            carry = following >= sizes.strands
-            number.set(number.get() + sizes.column_step + select(carry, code.integer(1), 0))
-            residue.set(select(carry, following - sizes.strands, following))
+                yield tap, residue * sizes.strand_columns + nearest - sizes.strand_first
 
     def _add(self, sums: list[Any], a: Pointer, b: _Weights, deep: Traced, places: Pointer | None = None) -> None:
         spec, sizes = self.spec, self.sizes

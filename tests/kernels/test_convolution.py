@@ -576,6 +576,46 @@ def test_tiles_of_several_rows_on_any_problem(case: Case) -> None:
 
 
 @settings(max_examples=60)
+@given(
+    case=problems(), channels=st.sampled_from((16, 40, 100)), tile=st.sampled_from(((1, 6, 2), (1, 4, 3), (3, 3, 1)))
+)
+def test_inputs_of_blocks_are_listed_on_any_problem(case: Case, channels: int, tile: tuple[int, int, int]) -> None:
+    rows, pixels, vectors = tile
+    case = replace(case, channels=channels * case.groups)
+    if rows == 1 or case.out_size[1] == pixels:
+        check(case, DirectSpec(8, pixels, vectors, rows), "haswell")
+
+
+@settings(max_examples=30)
+@given(case=problems(), extra=st.tuples(st.integers(0, 3), st.integers(0, 3)), channels=st.sampled_from((16, 56)))
+def test_inputs_of_transposed_blocks_are_listed_on_any_problem(
+    case: Case, extra: tuple[int, int], channels: int
+) -> None:
+    case = replace(case, transposed=True, strides=(3, 2), out_extra=extra, channels=channels * case.groups)
+    if min(case.out_size) > 0:
+        check(case, TransposedSpec(8, 5, 2, strides=(3, 2)), "haswell")
+
+
+def test_inputs_of_blocks_are_listed_where_all_of_them_are_copied() -> None:
+    """3x3 lists four blocks of 16 channels at a time, and none where dilation reads further than what is copied."""
+
+    def listed(case: Case, spec: DirectSpec) -> int:
+        (height, width), (out_height, out_width) = case.size, case.out_size
+        strides = (height * width * case.channels, width * case.channels, case.channels, 1)
+        y_strides = (out_height * out_width * case.outputs, out_width * case.outputs, case.outputs)
+        sizes = spec.complete(spec.given(_sizes(case, spec, strides, y_strides)))
+        return Blocking.make(sizes.blocking).listed
+
+    narrow, wide = DirectSpec(8, 6, 2), DirectSpec(16, 14, 2)
+    strided = Case((56, 56), 128, 64, strides=(2, 2))
+    assert listed(strided, narrow) == 4
+    assert listed(replace(strided, channels=40), narrow) == 2
+    assert listed(replace(strided, channels=7), narrow) == listed(strided, wide) == 0
+    assert listed(Case((56, 56), 128, 64, dilations=(1, 12), pads=(1, 12, 1, 12)), narrow) == 0
+    assert listed(Case((28, 28), 64, 64, kernel=(7, 7), pads=(3, 3, 3, 3)), narrow) == 1
+
+
+@settings(max_examples=60)
 @given(case=problems(), width=st.sampled_from((2, 4, 8)), groups=st.integers(1, 9), pixels=st.sampled_from((3, 14)))
 def test_narrow_groups_on_any_problem(case: Case, width: int, groups: int, pixels: int) -> None:
     case = replace(case, channels=width * groups, outputs=width * groups, groups=groups)
