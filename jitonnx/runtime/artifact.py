@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"\x89jitonnx\r\n\x1a\n"
 """As PNG's, it shows a file that went through a transfer of text."""
-FORMAT = 4
+FORMAT = 5
 PAGE_BYTES = 4096
 
 PROLOGUE = struct.Struct(f"<{len(MAGIC)}sIQQQ")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.sizes import larger, smaller
@@ -99,9 +99,9 @@ class AttentionSpec(KernelSpec):
     in_place: bool = False
     """k_column and v_column are 1, and k and v are read where they lie by tiles of the last height."""
 
-    BUFFERS: ClassVar[type[AttentionBuffers]] = AttentionBuffers
-    SIZES: ClassVar[type[AttentionSizes]] = AttentionSizes
-    SETTLED: ClassVar[bool] = True
+    BUFFERS = AttentionBuffers
+    SIZES = AttentionSizes
+    SETTLED = True
 
     def __post_init__(self) -> None:
         if self.mask not in MASKS:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
@@ -22,8 +20,8 @@ class CheckSizes(Arguments):
 class CheckSpec(KernelSpec):
     """error (int64) is set to 1 if any of `met`, dense bytes of 0 and 1, is 1. One task."""
 
-    BUFFERS: ClassVar[type[CheckBuffers]] = CheckBuffers
-    SIZES: ClassVar[type[CheckSizes]] = CheckSizes
+    BUFFERS = CheckBuffers
+    SIZES = CheckSizes
 
     def tasks(self, sizes: CheckSizes) -> int:
         return 1

@@ -7,7 +7,6 @@ int64) says how many there are along the axis whose size only the data tells.
 from __future__ import annotations
 
 from math import prod
-from typing import ClassVar
 
 from jitonnx.kernels.arguments import Arguments, Buffer, Size, Sizes, each, result
 from jitonnx.kernels.parts.axes import MAX_RANK
@@ -40,8 +39,8 @@ class NonZeroSpec(KernelSpec):
     floating: bool
     """Whether the highest bit is a sign, which zero may have."""
 
-    BUFFERS: ClassVar[type[NonZeroBuffers]] = NonZeroBuffers
-    SIZES: ClassVar[type[NonZeroSizes]] = NonZeroSizes
+    BUFFERS = NonZeroBuffers
+    SIZES = NonZeroSizes
 
     def __post_init__(self) -> None:
         if not 0 < self.rank <= MAX_RANK or self.itemsize not in (1, 2, 4, 8):
@@ -80,8 +79,8 @@ class CompressSpec(KernelSpec):
     piece: int = 0
     """Bytes of a run if they are 1, 2, 4 or 8; 0: any."""
 
-    BUFFERS: ClassVar[type[CompressBuffers]] = CompressBuffers
-    SIZES: ClassVar[type[CompressSizes]] = CompressSizes
+    BUFFERS = CompressBuffers
+    SIZES = CompressSizes
 
     def __post_init__(self) -> None:
         if self.piece not in (0, 1, 2, 4, 8):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.kernels.parts.layouts import Pixels
 
 CHANNEL_BLOCK = 16
 """Input channels that lie side by side in scratch memory: one cache line."""
@@ -16,13 +17,9 @@ class ConvolutionBuffers(Arguments):
     y: Buffer = result()
 
 
-class Problem(Arguments):
+class Problem(Pixels):
     """The sizes that the planner gives of any convolution but a depthwise one. Channels are those of all groups."""
 
-    images: Size
-    height: Size
-    width: Size
-    channels: Size
     out_height: Size
     out_width: Size
     out_channels: Size
@@ -35,11 +32,5 @@ class Problem(Arguments):
     dilation_width: Size
     pad_top: Size
     pad_left: Size
-    x_image: Size
-    x_row: Size
-    x_pixel: Size
     x_channel: Size
-    y_image: Size
-    y_row: Size
-    y_pixel: Size
     y_channel: Size

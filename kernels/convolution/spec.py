@@ -14,7 +14,6 @@ picks one for a layer.
 from __future__ import annotations
 
 from math import gcd, prod
-from typing import ClassVar
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from jitonnx.kernels.arguments import Arguments, Size, Sizes, by_name, each, res
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, ConvolutionBuffers, Problem
 from jitonnx.kernels.convolution.taps import Taps, joined, phase_taps, readers, transposed_taps
 from jitonnx.kernels.convolution.transforms import WinogradSpec as WinogradSpec  # saved plans look for specs here
+from jitonnx.kernels.parts.layouts import Pixels, PlanesToPlanes
 from jitonnx.kernels.parts.packing import zeros
 from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
@@ -184,9 +184,9 @@ class DirectSpec(KernelSpec):
     near: int = 0
     """How many steps ahead of their use weights are asked for, into the first-level cache; 0: not at all."""
 
-    BUFFERS: ClassVar[type[ConvolutionBuffers]] = ConvolutionBuffers
-    SIZES: ClassVar[type[DirectSizes]] = DirectSizes
-    SETTLED: ClassVar[bool] = True
+    BUFFERS = ConvolutionBuffers
+    SIZES = DirectSizes
+    SETTLED = True
 
     @property
     def block(self) -> int:
@@ -549,21 +549,11 @@ class GroupedSpec(DirectSpec):
         return np.ascontiguousarray(packed).reshape(-1)
 
 
-class DepthwiseGiven(Arguments):
-    images: Size
-    height: Size
-    width: Size
-    channels: Size
+class DepthwiseGiven(Pixels):
     out_height: Size
     out_width: Size
     pad_top: Size
     pad_left: Size
-    x_image: Size
-    x_row: Size
-    x_pixel: Size
-    y_image: Size
-    y_row: Size
-    y_pixel: Size
 
 
 class DepthwiseSizes(DepthwiseGiven):
@@ -594,8 +584,8 @@ class DepthwiseSpec(KernelSpec):
     """Output rows of a tile: several find the rows they share in registers, and have all taps spelled out, where one
     has a loop over the rows of the kernel."""
 
-    BUFFERS: ClassVar[type[ConvolutionBuffers]] = ConvolutionBuffers
-    SIZES: ClassVar[type[DepthwiseSizes]] = DepthwiseSizes
+    BUFFERS = ConvolutionBuffers
+    SIZES = DepthwiseSizes
 
     @property
     def settled(self) -> bool:
@@ -630,21 +620,9 @@ class DepthwiseSpec(KernelSpec):
         return np.ascontiguousarray(np.asarray(weights, np.float32).reshape(len(weights), -1).T)
 
 
-class DepthwisePlanesGiven(Arguments):
-    images: Size
-    height: Size
-    width: Size
-    channels: Size
-    out_height: Size
-    out_width: Size
+class DepthwisePlanesGiven(PlanesToPlanes):
     pad_top: Size
     pad_left: Size
-    x_image: Size
-    x_channel: Size
-    x_row: Size
-    y_image: Size
-    y_channel: Size
-    y_row: Size
 
 
 class DepthwisePlanesSizes(DepthwisePlanesGiven):
@@ -670,9 +648,9 @@ class DepthwisePlanesSpec(KernelSpec):
     dilations: tuple[int, int]
     rows: int
 
-    BUFFERS: ClassVar[type[ConvolutionBuffers]] = ConvolutionBuffers
-    SIZES: ClassVar[type[DepthwisePlanesSizes]] = DepthwisePlanesSizes
-    SETTLED: ClassVar[bool] = True
+    BUFFERS = ConvolutionBuffers
+    SIZES = DepthwisePlanesSizes
+    SETTLED = True
 
     def holds_weights(self, registers: int) -> bool:
         """Whether sums and the weights of all taps fit into so many registers."""

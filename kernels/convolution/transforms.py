@@ -20,8 +20,6 @@ over one axis has the error of n = 6 over two.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from jitonnx.kernels.arguments import Arguments, Size, Sizes, each
@@ -103,9 +101,9 @@ class WinogradSpec(KernelSpec):
     near: int = 0
     """How many steps ahead of their use weights are asked for, into the first-level cache; 0: not at all."""
 
-    BUFFERS: ClassVar[type[ConvolutionBuffers]] = ConvolutionBuffers
-    SIZES: ClassVar[type[WinogradSizes]] = WinogradSizes
-    SETTLED: ClassVar[bool] = True
+    BUFFERS = ConvolutionBuffers
+    SIZES = WinogradSizes
+    SETTLED = True
 
     @property
     def block(self) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from jitonnx.kernels.determinant.spec import DeterminantBuffers, DeterminantSizes, DeterminantSpec
+from jitonnx.kernels.determinant.spec import DeterminantSizes, DeterminantSpec
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer, each_vector, smaller
 from jitonnx.kernels.language.epilogue import Stage
 from jitonnx.kernels.language.trace import Traced, absolute, fma, select
+from jitonnx.kernels.parts.layouts import UnaryBuffers
 
 
 def build(spec: DeterminantSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
@@ -18,7 +19,7 @@ def build(spec: DeterminantSpec, lanes: int, epilogue: Stage | None = None) -> K
     def body(code: Code, begin: Traced, end: Traced) -> None:
         eliminate = _Elimination(code, element, lanes * 4 // (element.bitwidth // 8))
         matrices, size, together = code.sizes(DeterminantSizes)
-        x, y = code.buffers(DeterminantBuffers, element)
+        x, y = code.buffers(UnaryBuffers, element)
         with code.loop(smaller(end * together, matrices), begin * together) as matrix:
             y.store(matrix, eliminate.determinant(x.at(matrix * size * size), size))
 

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.kernels.arguments import Arguments, Size
+from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
 ELEMENTS = ("float32", "float64")
 _TASK_FLOPS = 1 << 14
-
-
-class DeterminantBuffers(Arguments):
-    x: Buffer
-    y: Buffer = result()
 
 
 class DeterminantGiven(Arguments):
@@ -37,8 +31,8 @@ class DeterminantSpec(KernelSpec):
 
     element: str = "float32"
 
-    BUFFERS: ClassVar[type[DeterminantBuffers]] = DeterminantBuffers
-    SIZES: ClassVar[type[DeterminantSizes]] = DeterminantSizes
+    BUFFERS = UnaryBuffers
+    SIZES = DeterminantSizes
 
     def __post_init__(self) -> None:
         if self.element not in ELEMENTS:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from jitonnx.kernels.fold.spec import FoldBuffers, FoldSizes, FoldSpec
+from jitonnx.kernels.fold.spec import FoldSizes, FoldSpec
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer, Variable, gathered, remainder, smaller
 from jitonnx.kernels.language.epilogue import Stage
 from jitonnx.kernels.language.trace import Traced
+from jitonnx.kernels.parts.layouts import UnaryBuffers
 
 _SHUFFLED = 4
 """Vectors that are put in order by shuffles at most; the elements of more are stored one by one."""
@@ -29,7 +30,7 @@ class _Fold:
         self.element = getattr(types, spec.element)
         self.lanes = min(16, lanes * 4 // (self.element.bitwidth // 8))
         self.size = code.sizes(FoldSizes)
-        self.x, self.y = code.buffers(FoldBuffers, self.element)
+        self.x, self.y = code.buffers(UnaryBuffers, self.element)
         self.lines = code.scratch(types.int64)
         self.last = spec.axes - 1
         self.extent, self.blocks = self.size.extents[self.last], self.size.blocks[self.last]

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from math import prod
-from typing import ClassVar
 
 import numpy as np
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, Sizes, each, result
+from jitonnx.kernels.arguments import Arguments, Size, Sizes, each
+from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
 MAX_AXES = 3
 ELEMENTS = ("float32", "float64", "int8", "int16", "int32", "int64")
 _TASK_ELEMENTS = 1 << 13
-
-
-class FoldBuffers(Arguments):
-    x: Buffer
-    y: Buffer = result()
 
 
 class FoldGiven(Arguments):
@@ -55,8 +50,8 @@ class FoldSpec(KernelSpec):
     before: int
     element: str = "float32"
 
-    BUFFERS: ClassVar[type[FoldBuffers]] = FoldBuffers
-    SIZES: ClassVar[type[FoldSizes]] = FoldSizes
+    BUFFERS = UnaryBuffers
+    SIZES = FoldSizes
 
     def __post_init__(self) -> None:
         if not 0 < self.axes <= MAX_AXES or self.element not in ELEMENTS:

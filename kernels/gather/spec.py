@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import ClassVar
 
 import numpy as np
 
@@ -76,9 +75,9 @@ class GatherRowsSpec(KernelSpec):
     piece: int = 0
     """Bytes of a run, if they are one of PIECES: they are moved at once, where finding out how costs more. 0: any."""
 
-    BUFFERS: ClassVar[type[GatherBuffers]] = GatherBuffers
-    SIZES: ClassVar[type[GatherRowsSizes]] = GatherRowsSizes
-    SETTLED: ClassVar[bool] = True
+    BUFFERS = GatherBuffers
+    SIZES = GatherRowsSizes
+    SETTLED = True
 
     def __post_init__(self) -> None:
         _check_index(self.index)
@@ -173,8 +172,8 @@ class GatherElementsSpec(KernelSpec):
     itemsize: int
     """Bytes of an element of data: 1, 2, 4 or 8."""
 
-    BUFFERS: ClassVar[type[GatherBuffers]] = GatherBuffers
-    SIZES: ClassVar[type[GatherElementsSizes]] = GatherElementsSizes
+    BUFFERS = GatherBuffers
+    SIZES = GatherElementsSizes
 
     def __post_init__(self) -> None:
         _check_index(self.index)
@@ -245,8 +244,8 @@ class ReverseSequenceSpec(KernelSpec):
     time_axis: int
     """Which of the leading axes is time, 0 or 1; the other one is the batch."""
 
-    BUFFERS: ClassVar[type[ReverseSequenceBuffers]] = ReverseSequenceBuffers
-    SIZES: ClassVar[type[ReverseSequenceSizes]] = ReverseSequenceSizes
+    BUFFERS = ReverseSequenceBuffers
+    SIZES = ReverseSequenceSizes
 
     def __post_init__(self) -> None:
         if self.time_axis not in (0, 1):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
@@ -71,8 +69,8 @@ class LinearAttentionSpec(KernelSpec):
     delta: bool
     past: bool
 
-    BUFFERS: ClassVar[type[LinearAttentionBuffers]] = LinearAttentionBuffers
-    SIZES: ClassVar[type[LinearAttentionSizes]] = LinearAttentionSizes
+    BUFFERS = LinearAttentionBuffers
+    SIZES = LinearAttentionSizes
 
     def __post_init__(self) -> None:
         if self.group < 1:

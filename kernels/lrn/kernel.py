@@ -8,8 +8,9 @@ from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer, each_vector, remainder
 from jitonnx.kernels.language.epilogue import Epilogue, Stage
 from jitonnx.kernels.language.trace import Traced, fma, sqrt
-from jitonnx.kernels.lrn.spec import LRNBuffers, LRNSizes, LRNSpec
+from jitonnx.kernels.lrn.spec import LRNSpec
 from jitonnx.kernels.mathematics import vecmath
+from jitonnx.kernels.parts.layouts import Pixels, UnaryBuffers
 
 
 def build(spec: LRNSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
@@ -23,8 +24,8 @@ class _Kernel:
     def __init__(self, code: Code, spec: LRNSpec, lanes: int, epilogue: Any) -> None:
         self.code, self.spec, self.lanes = code, spec, lanes
         self.epilogue = Epilogue(code, epilogue, types.float32, lanes)
-        self.size = code.sizes(LRNSizes)
-        self.x, self.y = code.buffers(LRNBuffers, types.float32)
+        self.size = code.sizes(Pixels)
+        self.x, self.y = code.buffers(UnaryBuffers, types.float32)
         self.squares = code.scratch(types.float32)
         self.before = (spec.size - 1) // 2
 

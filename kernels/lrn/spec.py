@@ -2,31 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.kernels.parts.layouts import Pixels, UnaryBuffers
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
-
-
-class LRNBuffers(Arguments):
-    x: Buffer
-    y: Buffer = result()
-
-
-class LRNSizes(Arguments):
-    """Extents, and strides in elements."""
-
-    images: Size
-    height: Size
-    width: Size
-    channels: Size
-    x_image: Size
-    x_row: Size
-    x_pixel: Size
-    y_image: Size
-    y_row: Size
-    y_pixel: Size
 
 
 @dataclass(frozen=True)
@@ -45,21 +23,21 @@ class LRNSpec(KernelSpec):
     beta: float
     bias: float
 
-    BUFFERS: ClassVar[type[LRNBuffers]] = LRNBuffers
-    SIZES: ClassVar[type[LRNSizes]] = LRNSizes
+    BUFFERS = UnaryBuffers
+    SIZES = Pixels
 
     def __post_init__(self) -> None:
         if self.size < 1:
             raise ValueError(f"LRN: size must be at least 1, not {self.size}")
 
-    def tasks(self, sizes: LRNSizes) -> int:
+    def tasks(self, sizes: Pixels) -> int:
         return sizes.images * sizes.height if sizes.width * sizes.channels else 0
 
-    def scratch_bytes(self, sizes: LRNSizes) -> int:
+    def scratch_bytes(self, sizes: Pixels) -> int:
         """The squares of a pixel, between zeros for the neighbours that are not there, in whole vectors."""
         return 4 * (sizes.channels + self.size + 4 * LONGEST_VECTOR)
 
-    def work(self, sizes: LRNSizes) -> Work:
+    def work(self, sizes: Pixels) -> Work:
         elements = sizes.images * sizes.height * sizes.width * sizes.channels
         return Work(elements * (self.size + 8), 8 * elements)
 

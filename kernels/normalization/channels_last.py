@@ -44,12 +44,12 @@ class _Step:
 
     def __init__(self, spec: GroupStatisticsSpec | GroupApplySpec, vectors: Vectors) -> None:
         self.vectors, self.code = vectors, vectors.code
-        size, buffers = self.code.sizes(spec.SIZES), self.code.buffers(spec.BUFFERS, vectors.element)
+        size = self.code.sizes(spec.SIZES)
         self.pixels, self.channels, self.x_image, self.x_pixel = size.pixels, size.channels, size.x_image, size.x_pixel
         wanted = larger(smaller(self.pixels * self.channels / TASK_ELEMENTS, BLOCKS), 1)
         self.block_pixels = (self.pixels + wanted - 1) / larger(wanted, 1)
         self.blocks = (self.pixels + self.block_pixels - 1) / self.block_pixels
-        self.x, self.partial = buffers.x, buffers.partial
+        self.x, self.partial, *_ = self.code.buffers(spec.BUFFERS, vectors.element)
 
     def block(self, task: Traced) -> tuple[Traced, Traced, Traced]:
         """Image, first pixel, and the pixel behind the last of a task."""

@@ -11,13 +11,13 @@ from jitonnx.kernels.language.trace import Traced, fma, sqrt
 from jitonnx.kernels.normalization import channels_last
 from jitonnx.kernels.normalization.spec import (
     GroupApplySpec,
-    GroupNormBuffers,
     GroupNormSizes,
     GroupNormSpec,
     GroupStatisticsSpec,
     LayerNormBuffers,
     LayerNormSizes,
     LayerNormSpec,
+    NormalizationBuffers,
 )
 from jitonnx.kernels.parts.rows import Vectors, as_element, float_from_bits, in_all_lanes, unit_range
 from jitonnx.kernels.spec import KernelSpec
@@ -188,7 +188,7 @@ def _statistics(
 
 def _emit_groups(spec: GroupNormSpec, vectors: Vectors, begin: Traced, end: Traced) -> None:
     code, element, lanes = vectors.code, vectors.element, vectors.lanes
-    x, scale, bias, y = code.buffers(GroupNormBuffers, element)
+    x, scale, bias, y = code.buffers(NormalizationBuffers, element)
     _, channels, positions, groups, x_image, x_channel, y_image, y_channel, bits = code.sizes(GroupNormSizes)
     smallest, each = float_from_bits(bits, element), channels / groups
     count = as_element(each * positions, element)

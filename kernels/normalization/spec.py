@@ -11,7 +11,6 @@ same form, to what is stored.
 from __future__ import annotations
 
 import struct
-from typing import ClassVar
 
 import numpy as np
 
@@ -35,14 +34,18 @@ def _check_element(element: str) -> None:
         raise ValueError(f"no normalization kernel for {element!r}")
 
 
-class LayerNormBuffers(Arguments):
-    """scale, bias and kept are not touched unless the spec says so."""
+class NormalizationBuffers(Arguments, group=True):
+    """scale and bias are not touched unless the spec says so."""
 
     x: Buffer
     scale: Buffer
     bias: Buffer
     y: Buffer = result()
+
+
+class LayerNormBuffers(NormalizationBuffers):
     kept: Buffer = result()
+    """It is not touched unless the spec says so."""
 
 
 class LayerNormSizes(Arguments):
@@ -73,9 +76,9 @@ class LayerNormSpec(KernelSpec):
     """Rows done at a time, a power of two: their chains of dependent operations hide each other's latency, the sums
     across their lanes cost a fraction, and they share the loads of scale and bias."""
 
-    BUFFERS: ClassVar[type[LayerNormBuffers]] = LayerNormBuffers
-    SIZES: ClassVar[type[LayerNormSizes]] = LayerNormSizes
-    SETTLED: ClassVar[bool] = True
+    BUFFERS = LayerNormBuffers
+    SIZES = LayerNormSizes
+    SETTLED = True
 
     def __post_init__(self) -> None:
         if self.kind not in ("layer", "rms"):
@@ -100,15 +103,6 @@ def choose_rows(
     row_bytes = (columns or 0) * np.dtype(element).itemsize
     together = 1 if rows == 1 else 2 if 4 * row_bytes > 1 << 14 else 4
     return LayerNormSpec(kind, scale, bias, element=element, together=together)
-
-
-class GroupNormBuffers(Arguments):
-    """scale and bias are not touched unless the spec says so."""
-
-    x: Buffer
-    scale: Buffer
-    bias: Buffer
-    y: Buffer = result()
 
 
 class GroupNormSizes(Arguments):
@@ -139,8 +133,8 @@ class GroupNormSpec(KernelSpec):
     outside: bool = False
     """Divided by sqrt(variance) + epsilon, not by sqrt(variance + epsilon)."""
 
-    BUFFERS: ClassVar[type[GroupNormBuffers]] = GroupNormBuffers
-    SIZES: ClassVar[type[GroupNormSizes]] = GroupNormSizes
+    BUFFERS = NormalizationBuffers
+    SIZES = GroupNormSizes
 
     def __post_init__(self) -> None:
         _check_element(self.element)
@@ -158,7 +152,7 @@ class GroupStatisticsBuffers(Arguments):
     partial: Buffer = result()
 
 
-class GroupStatisticsSizes(Arguments):
+class GroupStatisticsSizes(Arguments, group=True):
     images: Size
     pixels: Size
     channels: Size
@@ -174,12 +168,7 @@ class GroupApplyBuffers(Arguments):
     y: Buffer = result()
 
 
-class GroupApplySizes(Arguments):
-    images: Size
-    pixels: Size
-    channels: Size
-    x_image: Size
-    x_pixel: Size
+class GroupApplySizes(GroupStatisticsSizes):
     groups: Size
     y_image: Size
     y_pixel: Size
@@ -191,13 +180,13 @@ class _ChannelsLast(KernelSpec):
 
     element: str
 
-    def blocks(self, sizes: GroupStatisticsSizes | GroupApplySizes) -> int:
+    def blocks(self, sizes: GroupStatisticsSizes) -> int:
         """Blocks an image is cut into: as many as make tasks of 2**14 elements, at most 16."""
         pixels = sizes.pixels
         wanted = smaller(BLOCKS, larger(1, pixels * sizes.channels // TASK_ELEMENTS))
         return -(-pixels // -(-pixels // wanted)) if pixels else 0
 
-    def tasks(self, sizes: GroupStatisticsSizes | GroupApplySizes) -> int:
+    def tasks(self, sizes: GroupStatisticsSizes) -> int:
         return sizes.images * self.blocks(sizes) if sizes.channels else 0
 
 
@@ -212,8 +201,8 @@ class GroupStatisticsSpec(_ChannelsLast):
 
     element: str = "float32"
 
-    BUFFERS: ClassVar[type[GroupStatisticsBuffers]] = GroupStatisticsBuffers
-    SIZES: ClassVar[type[GroupStatisticsSizes]] = GroupStatisticsSizes
+    BUFFERS = GroupStatisticsBuffers
+    SIZES = GroupStatisticsSizes
 
     def __post_init__(self) -> None:
         _check_element(self.element)
@@ -238,8 +227,8 @@ class GroupApplySpec(_ChannelsLast):
     outside: bool = False
     """As in `GroupNormSpec`."""
 
-    BUFFERS: ClassVar[type[GroupApplyBuffers]] = GroupApplyBuffers
-    SIZES: ClassVar[type[GroupApplySizes]] = GroupApplySizes
+    BUFFERS = GroupApplyBuffers
+    SIZES = GroupApplySizes
 
     def __post_init__(self) -> None:
         _check_element(self.element)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from jitonnx.kernels.arguments import Arguments, Buffer, Size, Sizes, by_name, each, result
 from jitonnx.kernels.parts.axes import MAX_RANK
@@ -83,8 +83,8 @@ class PadSpec(KernelSpec):
     mode: str
     """One of MODES."""
 
-    BUFFERS: ClassVar[type[PadBuffers]] = PadBuffers
-    SIZES: ClassVar[type[PadSizes]] = PadSizes
+    BUFFERS = PadBuffers
+    SIZES = PadSizes
 
     def __post_init__(self) -> None:
         if self.itemsize not in (1, 2, 4, 8) or self.mode not in MODES:

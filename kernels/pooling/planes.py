@@ -10,9 +10,10 @@ from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.code import Code, Pointer, gathered, larger, remainder, shuffled, smaller
 from jitonnx.kernels.language.epilogue import Epilogue
 from jitonnx.kernels.language.trace import Traced, narrow, select, to_float
+from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.parts.planes import each_block_of_rows
 from jitonnx.kernels.pooling.fold import root, step, term
-from jitonnx.kernels.pooling.spec import PoolPlanesBuffers, PoolPlanesSizes, PoolPlanesSpec
+from jitonnx.kernels.pooling.spec import PoolPlanesSizes, PoolPlanesSpec
 
 
 class Planes:
@@ -22,7 +23,7 @@ class Planes:
         self.code, self.spec, self.lanes = code, spec, lanes
         self.epilogue = Epilogue(code, epilogue, types.float32, lanes)
         self.size = code.sizes(PoolPlanesSizes)
-        self.x, self.y = code.buffers(PoolPlanesBuffers, types.float32)
+        self.x, self.y = code.buffers(UnaryBuffers, types.float32)
 
     def emit(self, begin: Traced, end: Traced) -> None:
         """The tasks."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.kernels.parts.layouts import Pixels, PlanesToPlanes, UnaryBuffers
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
@@ -25,27 +24,17 @@ class PoolBuffers(Arguments):
     indices: Buffer = result()
 
 
-class PoolSizes(Arguments):
+class PoolSizes(Pixels):
     """Extents, strides in elements, the window and the padding before and after. index_*: what a step along an axis of
     x adds to a reported index: for x [N, C, H, W] and storage_order 0 these are C*H*W, H*W, 0, W, 1, and for
     storage_order 1 C*H*W, H*W, 0, 1, H. Only count_include_pad needs the padding after, only with_indices index_*."""
 
-    images: Size
     depth: Size
-    height: Size
-    width: Size
-    channels: Size
     out_depth: Size
     out_height: Size
     out_width: Size
-    x_image: Size
     x_plane: Size
-    x_row: Size
-    x_pixel: Size
-    y_image: Size
     y_plane: Size
-    y_row: Size
-    y_pixel: Size
     kernel_depth: Size
     kernel_height: Size
     kernel_width: Size
@@ -92,8 +81,8 @@ class PoolSpec(KernelSpec):
     power: int = 2
     """Lp only: the exponent p >= 1."""
 
-    BUFFERS: ClassVar[type[PoolBuffers]] = PoolBuffers
-    SIZES: ClassVar[type[PoolSizes]] = PoolSizes
+    BUFFERS = PoolBuffers
+    SIZES = PoolSizes
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS or self.element not in ELEMENTS[self.kind]:
@@ -128,24 +117,7 @@ _BLOCK_BYTES = 12 << 10
 _LONGEST_VECTOR = 16
 
 
-class PoolPlanesBuffers(Arguments):
-    x: Buffer
-    y: Buffer = result()
-
-
-class PoolPlanesGiven(Arguments):
-    images: Size
-    channels: Size
-    height: Size
-    width: Size
-    out_height: Size
-    out_width: Size
-    x_image: Size
-    x_channel: Size
-    x_row: Size
-    y_image: Size
-    y_channel: Size
-    y_row: Size
+class PoolPlanesGiven(PlanesToPlanes):
     kernel_height: Size
     kernel_width: Size
     stride_height: Size
@@ -190,9 +162,9 @@ class PoolPlanesSpec(KernelSpec):
     rows: int = 1
     """So many output rows are made together, which read mostly the same rows: for windows that move by one row."""
 
-    BUFFERS: ClassVar[type[PoolPlanesBuffers]] = PoolPlanesBuffers
-    SIZES: ClassVar[type[PoolPlanesSizes]] = PoolPlanesSizes
-    SETTLED: ClassVar[bool] = True
+    BUFFERS = UnaryBuffers
+    SIZES = PoolPlanesSizes
+    SETTLED = True
 
     def complete(self, sizes: PoolPlanesGiven) -> PoolPlanesSizes:
         vectors = -(-sizes.out_width // _LONGEST_VECTOR)

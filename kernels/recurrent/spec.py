@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -120,8 +120,8 @@ class RecurrentSpec(KernelSpec):
     parts: int = 1
     """Tasks of a direction where the batch is one block."""
 
-    BUFFERS: ClassVar[type[RecurrentBuffers]] = RecurrentBuffers
-    SIZES: ClassVar[type[RecurrentSizes]] = RecurrentSizes
+    BUFFERS = RecurrentBuffers
+    SIZES = RecurrentSizes
 
     def __post_init__(self) -> None:
         if self.kind not in GATES or len(self.activations) != _ACTIVATIONS_OF[self.kind]:

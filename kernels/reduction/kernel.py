@@ -15,8 +15,9 @@ from jitonnx.kernels.language.epilogue import Stage
 from jitonnx.kernels.language.simd import convert
 from jitonnx.kernels.language.trace import Traced, absolute, bits, isnan, select, sqrt, to_float, unordered
 from jitonnx.kernels.mathematics import vecmath
+from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.parts.rows import VECTORS, Parts, Vectors, across_packed, across_rows, unit_range
-from jitonnx.kernels.reduction.spec import COLUMNS, ReductionBuffers, ReductionSizes, ReductionSpec
+from jitonnx.kernels.reduction.spec import COLUMNS, ReductionSizes, ReductionSpec
 
 Slice = Callable[[Traced, "Traced | None"], Traced]
 Part = Callable[[Traced], tuple[Traced, Pointer, Pointer, Traced]]
@@ -32,7 +33,7 @@ def build(spec: ReductionSpec, lanes: int, epilogue: Stage | None = None, prolog
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
         vectors = Vectors(code, element, lanes, prologue, epilogue)
-        x, y = code.buffers(ReductionBuffers, element, y=types.int64 if spec.is_index else element)
+        x, y = code.buffers(UnaryBuffers, element, y=types.int64 if spec.is_index else element)
         emit: _Indices | _Values = (_Indices if spec.is_index else _Values)(spec, vectors)
         outer, length, inner, x_outer, x_step, y_outer, _ = code.sizes(ReductionSizes)
         each = (length + (spec.parts - 1)) / spec.parts
@@ -88,7 +89,7 @@ def _emit_packed(
 ) -> None:
     """Slices [first, stop), as many as a vector has lanes at a time, from as many vectors as a slice has elements."""
     code, lanes, length = vectors.code, vectors.lanes, spec.packed
-    x, zero = code.buffers(ReductionBuffers, vectors.element).x, code.integer(0)
+    x, zero = code.buffers(UnaryBuffers, vectors.element).x, code.integer(0)
 
     def some(start: Traced, live: Traced | None) -> None:
         """Slices start, start + 1, …: as many as there are lanes, or the live ones."""

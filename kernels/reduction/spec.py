@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.kernels.arguments import Size
+from jitonnx.kernels.parts.layouts import ReducedAxis, UnaryBuffers
 from jitonnx.kernels.parts.sharing import units_per_task
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
@@ -26,20 +25,9 @@ _OF_PARTS = {"mean": "sum", "log_sum": "sum"}
 _OF_TOTALS = {"l1": "sum", "sum_square": "sum"}
 
 
-class ReductionBuffers(Arguments):
-    x: Buffer
-    y: Buffer = result()
+class ReductionSizes(ReducedAxis):
+    """count: the elements that a mean divides by."""
 
-
-class ReductionSizes(Arguments):
-    """Extents, and strides in elements."""
-
-    outer: Size
-    length: Size
-    inner: Size
-    x_outer: Size
-    x_step: Size
-    y_outer: Size
     count: Size
 
 
@@ -78,9 +66,9 @@ class ReductionSpec(KernelSpec):
     """With `last`: if not 0, slices have so many elements and lie one right behind the other. Vectors are then read
     whole, whatever slices their elements belong to."""
 
-    BUFFERS: ClassVar[type[ReductionBuffers]] = ReductionBuffers
-    SIZES: ClassVar[type[ReductionSizes]] = ReductionSizes
-    SETTLED: ClassVar[bool] = True
+    BUFFERS = UnaryBuffers
+    SIZES = ReductionSizes
+    SETTLED = True
 
     def __post_init__(self) -> None:
         known = self.kind in KINDS + ARG_KINDS and self.element in ELEMENTS

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from jitonnx.kernels.language.code import Code, Pointer, remainder, shuffled
 from jitonnx.kernels.language.trace import Traced
+from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.parts.memory import WORDS
 from jitonnx.kernels.parts.planes import each_block_of_rows
-from jitonnx.kernels.resize.spec import RepeatPlanesBuffers, RepeatPlanesSizes, RepeatPlanesSpec
+from jitonnx.kernels.resize.spec import RepeatPlanesSizes, RepeatPlanesSpec
 
 _LONGEST_VECTOR = 16
 
@@ -18,7 +19,7 @@ class Repeat:
         self.code, self.across = code, spec.across
         self.lanes = min(_LONGEST_VECTOR, 4 * lanes // spec.itemsize)
         self.size = code.sizes(RepeatPlanesSizes)
-        self.x, self.y = code.buffers(RepeatPlanesBuffers, WORDS[spec.itemsize])
+        self.x, self.y = code.buffers(UnaryBuffers, WORDS[spec.itemsize])
 
     def emit(self, begin: Traced, end: Traced) -> None:
         """The tasks."""

@@ -6,11 +6,12 @@ Whatever ONNX's Resize means by its attributes is in the tables; the kernels onl
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.kernels.parts.layouts import Pixels, Planes, PlanesToPlanes, UnaryBuffers
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
@@ -52,20 +53,11 @@ class ResizeBuffers(Arguments):
     y: Buffer = result()
 
 
-class ResizeSizes(Arguments):
-    images: Size
-    width: Size
-    channels: Size
+class ResizeSizes(Pixels):
     out_height: Size
     out_width: Size
     row_taps: Size
     column_taps: Size
-    x_image: Size
-    x_row: Size
-    x_pixel: Size
-    y_image: Size
-    y_row: Size
-    y_pixel: Size
 
 
 @dataclass(frozen=True)
@@ -86,8 +78,8 @@ class ResizeSpec(KernelSpec):
     extrapolation: float | None = None
     """What outputs outside the input get (float32 elements only); None: the tables have none."""
 
-    BUFFERS: ClassVar[type[ResizeBuffers]] = ResizeBuffers
-    SIZES: ClassVar[type[ResizeSizes]] = ResizeSizes
+    BUFFERS = ResizeBuffers
+    SIZES = ResizeSizes
 
     def __post_init__(self) -> None:
         if self.mode not in MODES or self.itemsize not in (1, 2, 4, 8):
@@ -141,8 +133,8 @@ class ResizeAxisSpec(KernelSpec):
     extrapolation: float | None = None
     """What outputs outside the input get; None: the table has none."""
 
-    BUFFERS: ClassVar[type[ResizeAxisBuffers]] = ResizeAxisBuffers
-    SIZES: ClassVar[type[ResizeAxisSizes]] = ResizeAxisSizes
+    BUFFERS = ResizeAxisBuffers
+    SIZES = ResizeAxisSizes
 
     def tasks(self, sizes: ResizeAxisSizes) -> int:
         return sizes.outer * sizes.outputs if sizes.inner else 0
@@ -190,19 +182,8 @@ class ResizePlanesBuffers(Arguments):
     y: Buffer = result()
 
 
-class ResizePlanesGiven(Arguments):
-    images: Size
-    channels: Size
-    height: Size
-    width: Size
-    out_height: Size
-    out_width: Size
-    x_image: Size
-    x_channel: Size
-    x_row: Size
-    y_image: Size
-    y_channel: Size
-    y_row: Size
+class ResizePlanesGiven(PlanesToPlanes):
+    """The sizes that the planner gives."""
 
 
 class ResizePlanesSizes(ResizePlanesGiven):
@@ -229,8 +210,8 @@ class ResizePlanesSpec(KernelSpec):
     together: int = 1
     """So many input rows are brought to out_width at a time: two that follow each other, unless few rows are read."""
 
-    BUFFERS: ClassVar[type[ResizePlanesBuffers]] = ResizePlanesBuffers
-    SIZES: ClassVar[type[ResizePlanesSizes]] = ResizePlanesSizes
+    BUFFERS = ResizePlanesBuffers
+    SIZES = ResizePlanesSizes
 
     @property
     def places(self) -> int:
@@ -260,20 +241,8 @@ REPEATS = (1, 2, 3, 4)
 _REPEAT_BYTES = 32 << 10
 
 
-class RepeatPlanesBuffers(Arguments):
-    x: Buffer
-    y: Buffer = result()
-
-
-class RepeatPlanesGiven(Arguments):
-    images: Size
-    channels: Size
-    height: Size
-    width: Size
+class RepeatPlanesGiven(Planes):
     down: Size
-    x_image: Size
-    x_channel: Size
-    x_row: Size
 
 
 class RepeatPlanesSizes(RepeatPlanesGiven):
@@ -294,8 +263,8 @@ class RepeatPlanesSpec(KernelSpec):
     across: int
     """One of REPEATS."""
 
-    BUFFERS: ClassVar[type[RepeatPlanesBuffers]] = RepeatPlanesBuffers
-    SIZES: ClassVar[type[RepeatPlanesSizes]] = RepeatPlanesSizes
+    BUFFERS = UnaryBuffers
+    SIZES = RepeatPlanesSizes
 
     def complete(self, sizes: RepeatPlanesGiven) -> RepeatPlanesSizes:
         written = sizes.width * self.across * sizes.down * self.itemsize

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from typing import ClassVar
 
 import numpy as np
 
@@ -87,8 +86,8 @@ class RoiAlignSpec(KernelSpec):
     pixels: bool
     element: str = "float32"
 
-    BUFFERS: ClassVar[type[RoiAlignBuffers]] = RoiAlignBuffers
-    SIZES: ClassVar[type[RoiAlignSizes]] = RoiAlignSizes
+    BUFFERS = RoiAlignBuffers
+    SIZES = RoiAlignSizes
 
     def __post_init__(self) -> None:
         if self.mode not in MODES or self.element not in ("float32", "float64") or self.sampling < 0:

@@ -6,8 +6,6 @@ reads (its taps) and with which weights.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from jitonnx.kernels.arguments import Arguments, Buffer, Size, Sizes, each, result
@@ -79,8 +77,8 @@ class _SampleSpec(KernelSpec):
     weighted: bool = False
     """Whether there are factors; else their pointer goes unread."""
 
-    BUFFERS: ClassVar[type[SampleBuffers]] = SampleBuffers
-    SIZES: ClassVar[type[SampleSizes]] = SampleSizes
+    BUFFERS = SampleBuffers
+    SIZES = SampleSizes
 
     def __post_init__(self) -> None:
         if self.mode not in TAPS or self.outside not in OUTSIDES or not 0 < self.axes <= MAX_AXES:

@@ -16,8 +16,9 @@ from jitonnx.kernels.language.code import (
 )
 from jitonnx.kernels.language.epilogue import Stage
 from jitonnx.kernels.language.trace import Traced
+from jitonnx.kernels.parts.layouts import KeptAxis, UnaryBuffers
 from jitonnx.kernels.parts.rows import unit_range
-from jitonnx.kernels.scan.spec import COLUMNS, ScanBuffers, ScanSizes, ScanSpec
+from jitonnx.kernels.scan.spec import COLUMNS, ScanSpec
 
 _VECTORS = 4
 """Vectors of columns scanned at once: their chains of dependent operations hide each other's latency."""
@@ -31,8 +32,8 @@ def build(spec: ScanSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
         scan = _Scan(spec, code, element, lanes)
-        x, y = code.buffers(ScanBuffers, element)
-        outer, length, inner, x_outer, x_step, y_outer, y_step = code.sizes(ScanSizes)
+        x, y = code.buffers(UnaryBuffers, element)
+        outer, length, inner, x_outer, x_step, y_outer, y_step = code.sizes(KeptAxis)
         if spec.last:
             first, stop = unit_range(code, begin, end, outer, length)
             with code.loop(stop, first) as row:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.kernels.parts.layouts import KeptAxis, UnaryBuffers
 from jitonnx.kernels.parts.sharing import units_per_task
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
@@ -15,23 +13,6 @@ ELEMENTS = ("float32", "float64", "int32", "int64")
 KINDS = ("sum", "prod")
 COLUMNS = 64
 """Columns of a unit of work when the axis is not the last one."""
-
-
-class ScanBuffers(Arguments):
-    x: Buffer
-    y: Buffer = result()
-
-
-class ScanSizes(Arguments):
-    """Extents, and strides in elements."""
-
-    outer: Size
-    length: Size
-    inner: Size
-    x_outer: Size
-    x_step: Size
-    y_outer: Size
-    y_step: Size
 
 
 @dataclass(frozen=True)
@@ -55,14 +36,14 @@ class ScanSpec(KernelSpec):
     """Elements are added up from the end on."""
     element: str = "float32"
 
-    BUFFERS: ClassVar[type[ScanBuffers]] = ScanBuffers
-    SIZES: ClassVar[type[ScanSizes]] = ScanSizes
+    BUFFERS = UnaryBuffers
+    SIZES = KeptAxis
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS or self.element not in ELEMENTS:
             raise ValueError(f"no scanning kernel of kind {self.kind!r} for {self.element!r}")
 
-    def tasks(self, sizes: ScanSizes) -> int:
+    def tasks(self, sizes: KeptAxis) -> int:
         outer, length, inner = sizes.outer, sizes.length, sizes.inner
         if not length:
             return 0
@@ -70,7 +51,7 @@ class ScanSpec(KernelSpec):
             return -(-outer // units_per_task(length))
         return -(-outer * -(-inner // COLUMNS) // units_per_task(length * COLUMNS))
 
-    def work(self, sizes: ScanSizes) -> Work:
+    def work(self, sizes: KeptAxis) -> Work:
         outer, length, inner = sizes.outer, sizes.length, sizes.inner
         elements = outer * length * (1 if self.last else inner)
         return Work(elements, 2 * elements * np.dtype(self.element).itemsize)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import ClassVar
 
 import numpy as np
 
@@ -50,7 +49,7 @@ class _ScatterSpec(KernelSpec):
     reduction: str = "none"
     """What becomes of the old and the new element: none (the new one), add, mul, max or min. NaN wins max and min."""
 
-    BUFFERS: ClassVar[type[ScatterBuffers]] = ScatterBuffers
+    BUFFERS = ScatterBuffers
 
     def __post_init__(self) -> None:
         if self.index not in ("int32", "int64"):
@@ -96,7 +95,7 @@ class ScatterElementsSpec(_ScatterSpec):
     block of what lies inside of it; if nothing does, the inner one runs along the axis. Task: task_units units.
     """
 
-    SIZES: ClassVar[type[ScatterElementsSizes]] = ScatterElementsSizes
+    SIZES = ScatterElementsSizes
 
     def arguments(self, shape: Sequence[int], indices_shape: Sequence[int], axis: int) -> ScatterElementsSizes:
         """The sizes for dense tensors and `axis` >= 0. ValueError for more than 8 axes."""
@@ -156,7 +155,7 @@ class ScatterRowsSpec(_ScatterSpec):
     dense. Task: `block` elements of every run, for only one who does all runs keeps their order.
     """
 
-    SIZES: ClassVar[type[ScatterRowsSizes]] = ScatterRowsSizes
+    SIZES = ScatterRowsSizes
 
     def arguments(self, shape: Sequence[int], indices_shape: Sequence[int]) -> ScatterRowsSizes:
         """The sizes for dense out of `shape` and dense indices. ValueError for more than 8 indices a tuple."""

@@ -9,9 +9,10 @@ from jitonnx.kernels.language.simd import convert
 from jitonnx.kernels.language.trace import Traced, select
 from jitonnx.kernels.mathematics import vecmath
 from jitonnx.kernels.mathematics.exponential import format_of
+from jitonnx.kernels.parts.layouts import KeptAxis, UnaryBuffers
 from jitonnx.kernels.parts.rows import Vectors, in_all_lanes, larger_lanes, unit_range
 from jitonnx.kernels.parts.tile import emit_prefetch
-from jitonnx.kernels.softmax.spec import COLUMNS, SoftmaxBuffers, SoftmaxSizes, SoftmaxSpec
+from jitonnx.kernels.softmax.spec import COLUMNS, SoftmaxSpec
 
 _LOWEST = float("-inf")
 
@@ -22,8 +23,8 @@ def build(spec: SoftmaxSpec, lanes: int, epilogue: Stage | None = None, prologue
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
         vectors = Vectors(code, element, lanes, prologue, epilogue)
-        x, y = code.buffers(SoftmaxBuffers, element)
-        outer, length, inner, x_outer, x_step, y_outer, y_step = code.sizes(SoftmaxSizes)
+        x, y = code.buffers(UnaryBuffers, element)
+        outer, length, inner, x_outer, x_step, y_outer, y_step = code.sizes(KeptAxis)
         least = _least(code.number(element, 0.0, lanes), length)
         if spec.last:
             first, stop = unit_range(code, begin, end, outer, length)

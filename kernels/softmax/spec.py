@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.kernels.parts.layouts import KeptAxis, UnaryBuffers
 from jitonnx.kernels.parts.sharing import units_per_task
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
@@ -16,23 +14,6 @@ COLUMNS = 64
 """Columns of a unit of work when the axis is not the last one."""
 
 _SHORT = 256
-
-
-class SoftmaxBuffers(Arguments):
-    x: Buffer
-    y: Buffer = result()
-
-
-class SoftmaxSizes(Arguments):
-    """Extents, and strides in elements."""
-
-    outer: Size
-    length: Size
-    inner: Size
-    x_outer: Size
-    x_step: Size
-    y_outer: Size
-    y_step: Size
 
 
 @dataclass(frozen=True)
@@ -54,26 +35,26 @@ class SoftmaxSpec(KernelSpec):
     together: int = 1
     """With `last`: slices done at a time, a power of two."""
 
-    BUFFERS: ClassVar[type[SoftmaxBuffers]] = SoftmaxBuffers
-    SIZES: ClassVar[type[SoftmaxSizes]] = SoftmaxSizes
-    SETTLED: ClassVar[bool] = True
+    BUFFERS = UnaryBuffers
+    SIZES = KeptAxis
+    SETTLED = True
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS or self.element not in ("float32", "float64"):
             raise ValueError(f"no softmax kernel of kind {self.kind!r} for {self.element!r}")
 
-    def tasks(self, sizes: SoftmaxSizes) -> int:
+    def tasks(self, sizes: KeptAxis) -> int:
         outer, length, inner = sizes.outer, sizes.length, sizes.inner
         if self.last:
             return -(-outer // units_per_task(length)) if length else 0
         units = outer * -(-inner // COLUMNS)
         return -(-units // units_per_task(length * COLUMNS)) if length else 0
 
-    def scratch_bytes(self, sizes: SoftmaxSizes) -> int:
+    def scratch_bytes(self, sizes: KeptAxis) -> int:
         """Away from the last axis, a vector (of at most 64 bytes) for every element of a slice."""
         return 0 if self.last else 64 * sizes.length
 
-    def work(self, sizes: SoftmaxSizes) -> Work:
+    def work(self, sizes: KeptAxis) -> Work:
         outer, length, inner = sizes.outer, sizes.length, sizes.inner
         elements = outer * length * (1 if self.last else inner)
         return Work(20 * elements, 2 * elements * np.dtype(self.element).itemsize)

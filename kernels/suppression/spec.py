@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.sizes import smaller
 from jitonnx.kernels.spec import KernelSpec, Work
@@ -52,8 +50,8 @@ class SuppressionSpec(KernelSpec):
     centers: bool
     thresholded: bool
 
-    BUFFERS: ClassVar[type[SuppressionBuffers]] = SuppressionBuffers
-    SIZES: ClassVar[type[SuppressionSizes]] = SuppressionSizes
+    BUFFERS = SuppressionBuffers
+    SIZES = SuppressionSizes
 
     def tasks(self, sizes: SuppressionSizes) -> int:
         return sizes.batches * sizes.classes
@@ -88,8 +86,8 @@ class SelectedSpec(KernelSpec):
     One task, also where there are no elements.
     """
 
-    BUFFERS: ClassVar[type[SelectedBuffers]] = SelectedBuffers
-    SIZES: ClassVar[type[SelectedSizes]] = SelectedSizes
+    BUFFERS = SelectedBuffers
+    SIZES = SelectedSizes
 
     def tasks(self, sizes: SelectedSizes) -> int:
         return 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
@@ -60,8 +58,8 @@ class TopKSpec(KernelSpec):
     element: str = "float32"
     largest: bool = True
 
-    BUFFERS: ClassVar[type[TopKBuffers]] = TopKBuffers
-    SIZES: ClassVar[type[TopKSizes]] = TopKSizes
+    BUFFERS = TopKBuffers
+    SIZES = TopKSizes
 
     def __post_init__(self) -> None:
         if self.element not in ELEMENTS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from math import prod
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from jitonnx.kernels.arguments import Arguments, Buffer, Size, Sizes, by_name, each, result
 from jitonnx.kernels.parts.sizes import larger, smaller
@@ -114,8 +114,8 @@ class TransposeSpec(KernelSpec):
     streams: bool = False
     """Runs and tiles of whole cache lines are written past the caches, which the target would not fit."""
 
-    BUFFERS: ClassVar[type[TransposeBuffers]] = TransposeBuffers
-    SIZES: ClassVar[type[TransposeSizes]] = TransposeSizes
+    BUFFERS = TransposeBuffers
+    SIZES = TransposeSizes
 
     def __post_init__(self) -> None:
         if self.itemsize not in (1, 2, 4, 8):

@@ -15,8 +15,6 @@ Task: BLOCK rows, or, where rows go one by one, all of them.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
@@ -68,7 +66,7 @@ class _Spec(KernelSpec):
     aggregate: str = "sum"
     leaves: str = "one"
     element: str = "float32"
-    SIZES: ClassVar[type[TreesSizes]] = TreesSizes
+    SIZES = TreesSizes
 
     def __post_init__(self) -> None:
         _check(self.aggregate, self.leaves)
@@ -134,7 +132,7 @@ class TreesSpec(_Spec):
     top: int = 0
     deep: bool = True
 
-    BUFFERS: ClassVar[type[TreesBuffers]] = TreesBuffers
+    BUFFERS = TreesBuffers
 
     def __post_init__(self) -> None:
         _check(self.aggregate, self.leaves)
@@ -187,4 +185,4 @@ class MixedTreesSpec(_Spec):
     there is room for PADDING more, all -1.
     """
 
-    BUFFERS: ClassVar[type[MixedTreesBuffers]] = MixedTreesBuffers
+    BUFFERS = MixedTreesBuffers

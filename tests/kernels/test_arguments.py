@@ -44,6 +44,20 @@ def test_a_subclass_has_the_places_of_its_base_in_front() -> None:
     assert Completed.base() is Given and Given.base() is Given
 
 
+def test_a_group_has_names_that_records_begin_with() -> None:
+    class Rows(Arguments, group=True):
+        rows: Size
+
+    class OfColumns(Rows):
+        columns: Size
+
+    class OfTasks(OfColumns):
+        tasks: Size
+
+    assert OfTasks.base() is OfColumns and OfColumns.base() is OfColumns and Rows.base() is Rows
+    assert OfTasks.following(OfColumns(rows=1, columns=2), tasks=3) == (1, 2, 3)
+
+
 def test_buffers_that_are_written() -> None:
     assert Buffers.results() == [1, 2]
     assert Buffers(x="a", y="b", count="c").count == "c"

@@ -14,11 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.inner_loops import multiplying_loops
+from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.convolution.choose import choose_convolution, choose_transposed
 from jitonnx.kernels.convolution.kernel import build
-from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK
+from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, Problem
 from jitonnx.kernels.convolution.spec import (
     Blocking,
+    DepthwiseGiven,
     DepthwiseSpec,
     DirectSpec,
     GroupedSpec,
@@ -31,6 +33,7 @@ from jitonnx.kernels.language.trace import at_least
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.target import Target, host
 from tests.kernels.harness import Compiled, assembly
+from tests.kernels.layouts import pixels
 from tests.targets import named
 
 TARGETS = ("host", "haswell")
@@ -154,9 +157,7 @@ def check(
     if epilogue:
         expected = np.maximum(expected + bias + residual.reshape(expected.shape), 0)
     weights = _pack(case, spec, w)
-    sizes = spec.complete(
-        spec.given(_sizes(case, spec, x_strides, y_strides if _writes_planes(spec) else y_strides[:3]))
-    )
+    sizes = spec.complete(_sizes(case, spec, x_strides, y_strides if _writes_planes(spec) else y_strides[:3]))
     assert len(sizes) == spec.size_count
     arguments = [*sizes, prod(residual.shape[1:]), case.outputs]
     results = []
@@ -220,13 +221,27 @@ def _pack(case: Case, spec: KernelSpec, w: np.ndarray) -> np.ndarray:
     return spec.pack_weights(w)
 
 
-def _sizes(case: Case, spec: KernelSpec, x_strides: tuple[int, ...], y_strides: tuple[int, ...]) -> list[int]:
+def _sizes(
+    case: Case, spec: KernelSpec, x_strides: tuple[int, ...], y_strides: tuple[int, ...]
+) -> DepthwiseGiven | Problem:
+    """strides: by image, row, pixel and, but for y, where it is 1 if not given, channel."""
+    shared = {
+        **pixels((case.images, *case.size, case.channels), x_strides[:3], y_strides[:3]),
+        **by_name("out_height out_width", case.out_size),
+        **by_name("pad_top pad_left", case.pads[:2]),
+    }
     if isinstance(spec, DepthwiseSpec):
-        extents = [case.images, *case.size, case.channels, *case.out_size, *case.pads[:2]]
-        return [*extents, *x_strides[:3], *y_strides]
-    extents = [case.images, *case.size, case.channels, *case.out_size, case.outputs, case.groups]
-    y_strides = y_strides if len(y_strides) == 4 else (*y_strides, 1)
-    return [*extents, *case.kernel, *case.strides, *case.dilations, *case.pads[:2], *x_strides, *y_strides]
+        return DepthwiseGiven(**shared)
+    return Problem(
+        **shared,
+        out_channels=case.outputs,
+        groups=case.groups,
+        **by_name("kernel_height kernel_width", case.kernel),
+        **by_name("stride_height stride_width", case.strides),
+        **by_name("dilation_height dilation_width", case.dilations),
+        x_channel=x_strides[3],
+        y_channel=y_strides[3] if len(y_strides) == 4 else 1,
+    )
 
 
 DIRECT = [
@@ -461,7 +476,7 @@ def test_winograd_is_as_exact_as_promised(kernel: tuple[int, int], outputs: tupl
     expected = reference(case, x, w)
     spec = WinogradSpec(host().lanes(4), outputs, kernel, rows=5, vectors=2)
     y = np.zeros(expected.shape, np.float32)
-    sizes = spec.complete(spec.given(_sizes(case, spec, (36864, 3072, 256, 1), (4608, 384, 32))))
+    sizes = spec.complete(_sizes(case, spec, (36864, 3072, 256, 1), (4608, 384, 32)))
     compiled(spec, "host", False)([x, spec.pack_weights(w), y], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes))
     assert np.abs(y - expected).max() <= bound * np.abs(expected).max()
 
@@ -649,9 +664,7 @@ def test_tiles_of_small_images_ask_for_the_next_weights() -> None:
     def ahead(size: int, target: str) -> int:
         case = Case((size, size), 512, 512)
         spec = DirectSpec(named(target).lanes(4), 7, 2, tile_rows=2)
-        sizes = spec.complete(
-            spec.given(_sizes(case, spec, (512 * size**2, 512 * size, 512, 1), (512 * size**2, 512 * size, 512)))
-        )
+        sizes = spec.complete(_sizes(case, spec, (512 * size**2, 512 * size, 512, 1), (512 * size**2, 512 * size, 512)))
         return Blocking.make(sizes.blocking).ahead
 
     assert ahead(7, "x86-64-v4") == 8
@@ -698,7 +711,7 @@ def test_nan_and_infinity_pass_through() -> None:
         x, w = np.ones((1, 6, 9, 16), np.float32), np.ones(case.weights_shape, np.float32)
         x[0, 1, 2, 3], x[0, 4, 7, 5] = np.nan, np.inf
         y = np.zeros((1, 6, 9, outputs), np.float32)
-        sizes = spec.complete(spec.given(_sizes(case, spec, (864, 144, 16, 1), (54 * outputs, 9 * outputs, outputs))))
+        sizes = spec.complete(_sizes(case, spec, (864, 144, 16, 1), (54 * outputs, 9 * outputs, outputs)))
         compiled(spec, "host", False)([x, _pack(case, spec, w), y], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes))
         np.testing.assert_array_equal(y, reference(case, x, w).astype(np.float32))
 

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.convolution.choose import choose_depthwise_planes
 from jitonnx.kernels.convolution.kernel import build
-from jitonnx.kernels.convolution.spec import DepthwisePlanesSpec
+from jitonnx.kernels.convolution.spec import DepthwisePlanesGiven, DepthwisePlanesSpec
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.trace import at_least
 from tests.kernels.harness import Compiled
+from tests.kernels.layouts import planes_to_planes
 from tests.kernels.test_convolution import TARGETS, Case, reference
 from tests.targets import named
 
@@ -95,8 +97,9 @@ def check(case: Case, rows: int, target: str, epilogue: bool = True, special: bo
     spec = DepthwisePlanesSpec(case.kernel, case.strides, case.dilations, rows)
     x_buffer, _, x_strides = in_planes(x, 2, np.nan)
     y_buffer, y, y_strides = in_planes(np.zeros(expected.shape, np.float32), 3, 77)
-    extents = [case.images, *case.size, case.channels, height, width, *case.pads[:2]]
-    sizes = spec.complete(spec.given([*extents, *x_strides, *y_strides]))
+    shape = (case.images, case.channels, *case.size)
+    planes = planes_to_planes(shape, x_strides, (height, width), y_strides)
+    sizes = spec.complete(DepthwisePlanesGiven(**planes, **by_name("pad_top pad_left", case.pads[:2])))
     assert len(sizes) == spec.size_count
     arguments = [*sizes, case.channels * height * width, height * width]
     results = []
@@ -132,7 +135,8 @@ def test_numbers_that_are_not_finite(case: Case) -> None:
 def test_nothing_to_do() -> None:
     spec = DepthwisePlanesSpec((3, 3), (1, 1), (1, 1), 4)
     for images, channels, height, width in [(0, 3, 5, 5), (2, 0, 5, 5), (2, 3, 0, 5), (2, 3, 5, 0)]:
-        sizes = spec.complete(spec.given([images, 5, 5, channels, height, width, 1, 1, 75, 25, 5, 75, 25, 5]))
+        planes = planes_to_planes((images, channels, 5, 5), (75, 25, 5), (height, width), (75, 25, 5))
+        sizes = spec.complete(DepthwisePlanesGiven(**planes, pad_top=1, pad_left=1))
         assert spec.tasks(sizes) == 0
 
 

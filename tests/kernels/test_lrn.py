@@ -12,8 +12,10 @@ from jitonnx.kernels.language import types
 from jitonnx.kernels.language.simd import convert
 from jitonnx.kernels.lrn.kernel import build
 from jitonnx.kernels.lrn.spec import LRNSpec
+from jitonnx.kernels.parts.layouts import Pixels
 from jitonnx.target import host
 from tests.kernels.harness import Compiled
+from tests.kernels.layouts import pixels
 from tests.targets import named
 
 WIDTHS = sorted({8, host().lanes(4)})
@@ -30,7 +32,7 @@ def run(spec: LRNSpec, x: np.ndarray, lanes: int, epilogue: Any = None) -> np.nd
     wide_x, wide_y = (np.full((*x.shape[:3], channels + 3), 99, np.float32) for _ in range(2))
     wide_x[..., :channels] = x
     strides = [step // 4 for step in wide_x.strides[:3]]
-    sizes = spec.given([images, height, width, channels, *strides, *strides])
+    sizes = Pixels(**pixels((images, height, width, channels), strides, strides))
     compiled(spec, lanes, epilogue)([wide_x, wide_y], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces=3)
     assert (wide_y[..., channels:] == 99).all()
     return wide_y[..., :channels]

@@ -12,9 +12,10 @@ from jitonnx.kernels.language import types
 from jitonnx.kernels.language.simd import convert
 from jitonnx.kernels.language.trace import at_least
 from jitonnx.kernels.pooling.kernel import build
-from jitonnx.kernels.pooling.spec import PoolSizes, PoolSpec, choose
+from jitonnx.kernels.pooling.spec import PoolSpec, choose
 from jitonnx.target import host
 from tests.kernels.harness import Compiled
+from tests.kernels.layouts import pool_sizes
 from tests.targets import named
 
 
@@ -65,16 +66,9 @@ class Problem:
         self.wide_indices = np.full(self.wide_y.shape, -7, np.int64)
         spatial = depth * height * width
         index = (spatial, 1, depth, depth * height) if storage_order else (spatial, height * width, width, 1)
-        self.sizes = PoolSizes.make(
-            [
-                *(*case.extents, channels),
-                *case.output,
-                *(self._steps(self.wide_x)),
-                *(self._steps(self.wide_y)),
-                *(*case.kernel, *case.strides, *case.dilations, *case.before, *case.after),
-                *(spatial * channels, *index),
-            ]
-        )
+        window = (case.kernel, case.strides, case.dilations, case.before, case.after)
+        steps = self._steps(self.wide_x), self._steps(self.wide_y)
+        self.sizes = pool_sizes((*case.extents, channels), case.output, *steps, window, (spatial * channels, *index))
         self.index = index
 
     @staticmethod

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
+from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.simd import convert
 from jitonnx.kernels.language.trace import at_least
 from jitonnx.kernels.pooling.kernel import build
-from jitonnx.kernels.pooling.spec import PoolPlanesSpec, PoolSpec, choose, choose_planes
+from jitonnx.kernels.pooling.spec import PoolPlanesGiven, PoolPlanesSpec, PoolSpec, choose, choose_planes
 from jitonnx.target import host
 from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled
+from tests.kernels.layouts import planes_to_planes, pool_sizes
 from tests.targets import named
 
 WIDTHS = sorted({8, host().lanes(4)})
@@ -79,13 +82,23 @@ def example(case: Case, gap: int) -> tuple[np.ndarray, np.ndarray]:
     return x, y
 
 
+def given(case: Case, x_steps: Sequence[int], y_steps: Sequence[int]) -> PoolPlanesGiven:
+    """The sizes of a call. steps: by image, channel and row."""
+    return PoolPlanesGiven(
+        **planes_to_planes(case.shape, x_steps, case.output, y_steps),
+        **by_name("kernel_height kernel_width", case.kernel),
+        stride_height=case.strides[0],
+        **by_name("pad_height pad_width", case.before),
+        **by_name("pad_height_after pad_width_after", case.after),
+    )
+
+
 def run(case: Case, spec: PoolPlanesSpec, x: np.ndarray, y: np.ndarray, lanes: int, epilogue: Any = None) -> np.ndarray:
     """y's elements after the call; no others are touched, and nothing behind the end of x is read."""
     end = sum((extent - 1) * step for extent, step in zip(x.shape, x.strides, strict=True)) // 4 + 1
     exact = guarded(np.lib.stride_tricks.as_strided(x, (end,), (4,)))
-    steps = [step // 4 for array in (x, y) for step in array.strides[:3]]
-    window = [*case.kernel, case.strides[0], *case.before, *case.after]
-    sizes = spec.complete(spec.given([*x.shape, *case.output, *steps, *window]))
+    of_x, of_y = ([step // 4 for step in array.strides[:3]] for array in (x, y))
+    sizes = spec.complete(given(case, of_x, of_y))
     assert len(sizes) == spec.size_count
     call = compiled(spec, lanes, epilogue)
     call([exact, y], sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces=3)
@@ -98,9 +111,9 @@ def channels_last(case: Case, spec: PoolSpec, x: np.ndarray) -> np.ndarray:
     source = np.ascontiguousarray(x.transpose(0, 2, 3, 1))
     images, channels, height, width = case.shape
     target = np.empty((images, *case.output, channels), np.float32)
-    steps = [step // 4 for a in (source, target) for step in (a.strides[0], 0, a.strides[1], a.strides[2])]
-    window = [*(1, *case.kernel), *(1, *case.strides), 1, 1, 1, 0, *case.before, 0, *case.after]
-    sizes = spec.given([images, 1, height, width, channels, 1, *case.output, *steps, *window, 0, 0, 0, 0, 0])
+    of_x, of_y = ([step // 4 for step in (a.strides[0], 0, a.strides[1], a.strides[2])] for a in (source, target))
+    window = ((1, *case.kernel), (1, *case.strides), (1, 1, 1), (0, *case.before), (0, *case.after))
+    sizes = pool_sizes((images, 1, height, width, channels), (1, *case.output), of_x, of_y, window)
     compiled(spec, host().lanes(4))([source, target, target], sizes, spec.tasks(sizes))
     return target.transpose(0, 3, 1, 2)
 
@@ -155,7 +168,7 @@ def test_nothing_to_do() -> None:
     spec = choose_planes("max", (2, 2), (2, 2))
     for shape in ((0, 1, 4, 4), (1, 0, 4, 4)):
         case = Case(shape, (2, 2), (2, 2))  # type: ignore[arg-type]
-        sizes = spec.complete(spec.given([*shape, *case.output, *[0] * 6, 2, 2, 2, 0, 0, 0, 0]))
+        sizes = spec.complete(given(case, (0, 0, 0), (0, 0, 0)))
         assert spec.tasks(sizes) == 0
 
 

@@ -12,13 +12,17 @@ import pytest
 from onnx import TensorProto, helper
 
 from jitonnx.computation.resampling import axis_table
+from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.simd import convert
 from jitonnx.kernels.resize.kernel import build
 from jitonnx.kernels.resize.spec import (
+    RepeatPlanesGiven,
     RepeatPlanesSpec,
     ResizeAxisSpec,
+    ResizePlanesGiven,
     ResizePlanesSpec,
+    ResizeSizes,
     ResizeSpec,
     Table,
     choose,
@@ -28,6 +32,7 @@ from jitonnx.kernels.resize.spec import (
 from jitonnx.target import host
 from tests.kernels.guarded import guarded
 from tests.kernels.harness import Compiled
+from tests.kernels.layouts import pixels, planes, planes_to_planes
 from tests.targets import named
 
 WIDTHS = sorted({8, host().lanes(4)})
@@ -85,8 +90,10 @@ def resize(
     wide_x[..., :channels] = x.transpose(0, 2, 3, 1)
     wide_y = np.full((images, *out, channels + gap), 77, x.dtype)
     strides = [[step // a.itemsize for step in a.strides[:3]] for a in (wide_x, wide_y)]
-    sizes = spec.given(
-        [images, width, channels, *out, *(table.positions.shape[1] for table in axes), *strides[0], *strides[1]]
+    sizes = ResizeSizes(
+        **pixels((images, height, width, channels), *strides),
+        **by_name("out_height out_width", out),
+        **by_name("row_taps column_taps", [table.positions.shape[1] for table in axes]),
     )
     buffers = [wide_x, *axes[0], *axes[1], wide_y]
     compiled(spec, lanes, epilogue)(buffers, sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces=3)
@@ -207,8 +214,8 @@ def resize_planes(
     windows = pack_windows(axes[1], x.shape[3], lanes, window)
     if windows is None:
         return None
-    strides = [step // 4 for array in (x, wide) for step in array.strides[:3]]
-    sizes = spec.complete(spec.given([*x.shape, height, width, *strides]))
+    of_x, of_y = ([step // 4 for step in array.strides[:3]] for array in (x, wide))
+    sizes = spec.complete(ResizePlanesGiven(**planes_to_planes(x.shape, of_x, (height, width), of_y)))
     assert len(sizes) == spec.size_count
     results = []
     for pieces in (1, 3):
@@ -271,8 +278,9 @@ def test_repeated_pixels(down: int, across: int, dtype: type, lanes: int) -> Non
         x = wide[:, :, 1:, 2:]  # up to the end of memory
         y = np.zeros((images, channels, height * down, width * across), dtype)
         strides = [step // x.itemsize for step in wide.strides[:3]]
-        sizes = spec.complete(spec.given([images, channels, height, width, down, *strides]))
+        sizes = spec.complete(RepeatPlanesGiven(**planes((images, channels, height, width), strides), down=down))
         memory = guarded(wide).reshape(-1)[wide.shape[3] + 2 :]
         compiled(spec, lanes)([memory, y], sizes, spec.tasks(sizes), pieces=3)
         np.testing.assert_array_equal(y, x.repeat(down, 2).repeat(across, 3))
-    assert spec.tasks(spec.complete(spec.given([2, 0, 3, 4, down, 0, 0, 0]))) == 0
+    nothing = RepeatPlanesGiven(**planes((2, 0, 3, 4), (0, 0, 0)), down=down)
+    assert spec.tasks(spec.complete(nothing)) == 0

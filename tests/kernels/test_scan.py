@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from jitonnx.kernels.parts.layouts import KeptAxis
 from jitonnx.kernels.scan.kernel import build
-from jitonnx.kernels.scan.spec import ELEMENTS, ScanSizes, ScanSpec
+from jitonnx.kernels.scan.spec import ELEMENTS, ScanSpec
 from jitonnx.target import host
 from tests.kernels.harness import Compiled
 from tests.targets import named
@@ -102,7 +103,7 @@ def test_nothing_to_do() -> None:
         (False, (2, 0, 3)),
         (False, (2, 4, 0)),
     ):
-        assert ScanSpec("sum", last).tasks(ScanSizes.make([*shape, 0, 0, 0, 0])) == 0
+        assert ScanSpec("sum", last).tasks(KeptAxis.make([*shape, 0, 0, 0, 0])) == 0
 
 
 def test_wrong_specs_are_refused() -> None:

@@ -30,6 +30,7 @@ from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.copies import COPY_COST
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.region import region_call
+from jitonnx.plan.selection.planes import planes_to_planes
 from jitonnx.plan.selection.products import gemm
 from jitonnx.plan.selection.volumes import (
     gather_slices,
@@ -202,13 +203,7 @@ def _planar_depthwise(
     y = planner.place(group.output)
     if bias is not None:
         add_bias(planner, group, bias, x.rank)
-    sizes = DepthwisePlanesGiven(
-        **by_name("images channels height width", x.shape),
-        **by_name("out_height out_width", y.shape[2:]),
-        **by_name("pad_top pad_left", computation.pads_before),
-        **by_name("x_image x_channel x_row", x.strides[:3]),
-        **by_name("y_image y_channel y_row", y.strides[:3]),
-    )
+    sizes = DepthwisePlanesGiven(**planes_to_planes(x, y), **by_name("pad_top pad_left", computation.pads_before))
     packed = planner.packed(weights, spec.pack_weights, spec)
     call = KernelCall(spec, ConvolutionBuffers(x=x, w=packed, y=y), sizes)
     call.label = f"depthwise {'x'.join(map(str, spec.kernel))} {x.shape[1]}->{x.shape[1]}"

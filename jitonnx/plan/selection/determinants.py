@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from jitonnx.computation.lowering import Statement
 from jitonnx.ir.dims import product
-from jitonnx.kernels.determinant.spec import DeterminantBuffers, DeterminantGiven, DeterminantSpec
+from jitonnx.kernels.determinant.spec import DeterminantGiven, DeterminantSpec
+from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 
@@ -23,4 +24,4 @@ def determinant(planner: Planner, group: Group, statement: Statement) -> None:
         y = planner.move(statement.outputs[0], tuple(range(y.rank)))
     spec = DeterminantSpec(x.dtype.numpy.name)
     sizes = DeterminantGiven(matrices=product(y.shape), size=x.shape[-1])
-    planner.call(KernelCall(spec, DeterminantBuffers(x=x, y=y), sizes, label="determinant", reason="by elimination"))
+    planner.call(KernelCall(spec, UnaryBuffers(x=x, y=y), sizes, label="determinant", reason="by elimination"))

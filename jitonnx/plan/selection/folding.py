@@ -8,7 +8,8 @@ from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Statement
 from jitonnx.ir.dims import product
 from jitonnx.kernels.arguments import by_name
-from jitonnx.kernels.fold.spec import MAX_AXES, FoldBuffers, FoldGiven, FoldSpec
+from jitonnx.kernels.fold.spec import MAX_AXES, FoldGiven, FoldSpec
+from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 
@@ -37,4 +38,4 @@ def fold(planner: Planner, group: Group, statement: Statement) -> None:
     name = x.dtype.numpy.name.removeprefix("u")  # sums of unsigned integers wrap around alike
     kernel, step, dilation, before = (values[-1] for values in windows)
     spec = FoldSpec(axes, kernel, step, dilation, before, name)
-    planner.call(KernelCall(spec, FoldBuffers(x=x, y=y), sizes, label="add up blocks", reason="a row at a time"))
+    planner.call(KernelCall(spec, UnaryBuffers(x=x, y=y), sizes, label="add up blocks", reason="a row at a time"))

@@ -8,7 +8,8 @@ from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Statement
 from jitonnx.ir.dtypes import DType
 from jitonnx.kernels.arguments import by_name
-from jitonnx.kernels.lrn.spec import LRNBuffers, LRNSizes, LRNSpec
+from jitonnx.kernels.lrn.spec import LRNSpec
+from jitonnx.kernels.parts.layouts import Pixels, UnaryBuffers
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.selection.windows import Geometry
@@ -30,7 +31,7 @@ def local_response_normalize(planner: Planner, group: Group, statement: Statemen
     y = planner.place(group.output, channels_last_order(x.rank), strict=True)
     geometry = Geometry.of(x, y)
     spec = LRNSpec(computation.size, computation.alpha, computation.beta, computation.bias)
-    sizes = LRNSizes(
+    sizes = Pixels(
         images=x.shape[0],
         channels=x.shape[1],
         **by_name("height width", geometry.size),
@@ -38,6 +39,6 @@ def local_response_normalize(planner: Planner, group: Group, statement: Statemen
         **by_name("y_image y_row y_pixel", geometry.y),
     )
     label, reason = f"LRN {computation.size}", "; ".join(group.reasons)
-    call = KernelCall(spec, LRNBuffers(x=x, y=y), sizes, label=label, reason=reason)
+    call = KernelCall(spec, UnaryBuffers(x=x, y=y), sizes, label=label, reason=reason)
     planner.epilogue(group, call, pixel_strides)
     planner.call(call)

@@ -11,11 +11,11 @@ from jitonnx.ir.dims import DimLike, integers, known
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.kernels.arguments import by_name
+from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.pooling.spec import (
     ELEMENTS,
     PLANE_STRIDES,
     PoolBuffers,
-    PoolPlanesBuffers,
     PoolPlanesGiven,
     PoolSizes,
     choose,
@@ -24,6 +24,7 @@ from jitonnx.kernels.pooling.spec import (
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.copies import COPY_COST
 from jitonnx.plan.fusion import Group
+from jitonnx.plan.selection.planes import planes_to_planes
 from jitonnx.plan.tensor import (
     Tensor,
     channels_last_order,
@@ -98,17 +99,13 @@ def _pool_planes(planner: Planner, group: Group, computation: c.Pool, x: Tensor)
     window, strides = pair(computation.kernel, 1), pair(computation.strides, 1)
     spec = choose_planes(computation.kind, window, strides, computation.count_include_pad, computation.p)
     sizes = PoolPlanesGiven(
-        **by_name("images channels", x.shape[:2]),
-        **by_name("height width", pair(x.shape[2:], 1)),
-        **by_name("out_height out_width", pair(y.shape[2:], 1)),
-        **by_name("x_image x_channel x_row", (*x.strides[:2], pair(x.strides[2:], 0)[0])),
-        **by_name("y_image y_channel y_row", (*y.strides[:2], pair(y.strides[2:], 0)[0])),
+        **planes_to_planes(x, y),
         **by_name("kernel_height kernel_width", window),
         stride_height=strides[0],
         **by_name("pad_height pad_width", pair(computation.pads_before, 0)),
         **by_name("pad_height_after pad_width_after", pair(computation.pads_after, 0)),
     )
-    call = KernelCall(spec, PoolPlanesBuffers(x=x, y=y), sizes)
+    call = KernelCall(spec, UnaryBuffers(x=x, y=y), sizes)
     call.label = f"{computation.kind} pool {'x'.join(map(str, computation.kernel))} in planes"
     call.reason = "; ".join(["less work than copies to channels-last", *group.reasons])
     planner.epilogue(group, call, plane_strides, order)

@@ -30,9 +30,9 @@ from jitonnx.ir.dims import (
 )
 from jitonnx.ir.dtypes import DType
 from jitonnx.kernels.arguments import by_name
+from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.resize.spec import (
     REPEATS,
-    RepeatPlanesBuffers,
     RepeatPlanesGiven,
     RepeatPlanesSpec,
     ResizeAxisBuffers,
@@ -48,6 +48,7 @@ from jitonnx.kernels.resize.spec import (
 from jitonnx.kernels.resize.spec import choose as choose_resize
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
+from jitonnx.plan.selection.planes import planes, planes_to_planes
 from jitonnx.plan.tables import ResamplingTable, WindowTable
 from jitonnx.plan.tensor import (
     Tensor,
@@ -155,12 +156,8 @@ def _repeats_elements(maker: ResamplingTable, factor: int) -> bool:
 def _repeat_pixels(planner: Planner, group: Group, x: Tensor, down: int, across: int) -> None:
     assert group.output is not None
     y = planner.place(group.output)
-    sizes = RepeatPlanesGiven(
-        **by_name("images channels height width", x.shape),
-        down=down,
-        **by_name("x_image x_channel x_row", x.strides[:3]),
-    )
-    spec, buffers = RepeatPlanesSpec(x.dtype.itemsize, across), RepeatPlanesBuffers(x=x, y=y)
+    sizes = RepeatPlanesGiven(**planes(x), down=down)
+    spec, buffers = RepeatPlanesSpec(x.dtype.itemsize, across), UnaryBuffers(x=x, y=y)
     call = KernelCall(spec, buffers, sizes, label="resize nearest")
     call.reason = f"each pixel {down} x {across} times"
     planner.call(call)
@@ -212,12 +209,7 @@ def _resize_planes(planner: Planner, group: Group, computation: c.Resize, x: Ten
     rows, columns = (_Table.of(computation, x, axis) for axis in (2, 3))
     windows = columns.windows(planner, vectors)
     spec = ResizePlanesSpec(integers([rows.taps])[0], vectors, 2 if not_negative(2 * y.shape[2] - x.shape[2]) else 1)
-    sizes = ResizePlanesGiven(
-        **by_name("images channels height width", x.shape),
-        **by_name("out_height out_width", y.shape[2:]),
-        **by_name("x_image x_channel x_row", x.strides[:3]),
-        **by_name("y_image y_channel y_row", y.strides[:3]),
-    )
+    sizes = ResizePlanesGiven(**planes_to_planes(x, y))
     buffers = ResizePlanesBuffers(
         x=x,
         **by_name("rows row_weights", rows.constants(planner)),
@@ -323,8 +315,8 @@ def _resize_image(planner: Planner, group: Group, computation: c.Resize, x: Tens
     spec = choose_resize(computation.mode, few, few, x.dtype.itemsize, outside)
     sizes = ResizeSizes(
         images=x.shape[0],
-        width=x.shape[3],
         channels=x.shape[1],
+        **by_name("height width", x.shape[2:]),
         **by_name("out_height out_width", y.shape[2:]),
         row_taps=rows.taps,
         column_taps=columns.taps,

@@ -19,7 +19,6 @@ from jitonnx.kernels.normalization.spec import (
     GroupApplyBuffers,
     GroupApplySizes,
     GroupApplySpec,
-    GroupNormBuffers,
     GroupNormSizes,
     GroupNormSpec,
     GroupStatisticsBuffers,
@@ -27,12 +26,13 @@ from jitonnx.kernels.normalization.spec import (
     GroupStatisticsSpec,
     LayerNormBuffers,
     LayerNormSizes,
+    NormalizationBuffers,
     choose_rows,
     float_bits,
 )
-from jitonnx.kernels.reduction.spec import ELEMENTS, ReductionBuffers, ReductionSizes
+from jitonnx.kernels.parts.layouts import KeptAxis, UnaryBuffers
+from jitonnx.kernels.reduction.spec import ELEMENTS, ReductionSizes
 from jitonnx.kernels.reduction.spec import choose as choose_reduction
-from jitonnx.kernels.softmax.spec import SoftmaxBuffers, SoftmaxSizes
 from jitonnx.kernels.softmax.spec import choose as choose_softmax
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
@@ -66,6 +66,15 @@ class Loops(NamedTuple):
     inner: DimLike
     strides: tuple[tuple[DimLike, DimLike, DimLike], ...]
     """Of each tensor: by outer, along the axes, by inner."""
+
+    def sizes(self) -> KeptAxis:
+        """What kernels are given that make a tensor of another, these two, along the axes."""
+        of_x, of_y = self.strides
+        return KeptAxis(
+            **by_name("outer length inner", self[:3]),
+            **by_name("x_outer x_step", of_x[:2]),
+            **by_name("y_outer y_step", of_y[:2]),
+        )
 
 
 def three_loops(axes: Sequence[int], *tensors: Tensor) -> Loops | None:
@@ -142,14 +151,8 @@ def softmax(planner: Planner, group: Group, statement: Statement) -> None:
     kind = "log_softmax" if computation.log else "softmax"
     extents = concrete(loops.outer), concrete(loops.length), concrete(loops.inner)
     spec = choose_softmax(*extents, kind, x.dtype.numpy.name)
-    of_x, of_y = loops.strides
-    sizes = SoftmaxSizes(
-        **by_name("outer length inner", loops[:3]),
-        **by_name("x_outer x_step", of_x[:2]),
-        **by_name("y_outer y_step", of_y[:2]),
-    )
     reason = "; ".join(group.reasons)
-    planner.call(KernelCall(spec, SoftmaxBuffers(x=x, y=y), sizes, label=spec.kind, reason=reason))
+    planner.call(KernelCall(spec, UnaryBuffers(x=x, y=y), loops.sizes(), label=spec.kind, reason=reason))
 
 
 def normalize(planner: Planner, group: Group, statement: Statement) -> None:
@@ -258,7 +261,7 @@ def _group_normalize_planes(
     )
     scaled, shifted = (s is not None for s in scales)
     spec = GroupNormSpec(scaled, shifted, x.dtype.numpy.name, computation.outside)
-    buffers = GroupNormBuffers(x=x, **by_name("scale bias", [s or y for s in scales]), y=y)
+    buffers = NormalizationBuffers(x=x, **by_name("scale bias", [s or y for s in scales]), y=y)
     call = KernelCall(spec, buffers, sizes, label="group norm", reason="channels first")
     planner.epilogue(group, call, plane_strides, tuple(range(x.rank)))
     planner.call(call)
@@ -358,7 +361,7 @@ def _reduce(
             count=length,
         )
         label, reason = f"reduce {of_parts.kind} of {parts} parts", "few long slices are shared by threads in parts"
-        planner.call(KernelCall(of_parts, ReductionBuffers(x=x, y=partial), sizes, label=label, reason=reason))
+        planner.call(KernelCall(of_parts, UnaryBuffers(x=x, y=partial), sizes, label=label, reason=reason))
         x, strides, rest = partial, (parts * inner, inner), parts
     sizes = ReductionSizes(
         outer=outer,
@@ -369,7 +372,7 @@ def _reduce(
         count=length,
     )
     label, reason = f"reduce {kind}", "; ".join(group.reasons)
-    planner.call(KernelCall(spec, ReductionBuffers(x=x, y=y), sizes, label=label, reason=reason))
+    planner.call(KernelCall(spec, UnaryBuffers(x=x, y=y), sizes, label=label, reason=reason))
 
 
 def _outer_stride(x: Tensor, y: Tensor, axes: Sequence[int], keepdims: bool) -> DimLike | None:

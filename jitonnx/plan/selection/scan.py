@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Statement
 from jitonnx.ir.graph import Value
-from jitonnx.kernels.arguments import by_name
-from jitonnx.kernels.scan.spec import ELEMENTS, ScanBuffers, ScanSizes, ScanSpec
+from jitonnx.kernels.parts.layouts import UnaryBuffers
+from jitonnx.kernels.scan.spec import ELEMENTS, ScanSpec
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.region import memory_order
@@ -33,14 +33,8 @@ def cumulate(planner: Planner, group: Group, statement: Statement) -> None:
         # What ONNX allows is here: other types are widened or wrap around alike.
         planner.unplannable(f"no cumulative {computation.kind} of {x.dtype.text}")
     spec = ScanSpec(computation.kind, loops.inner == 1, computation.exclusive, computation.reverse, element)
-    of_x, of_y = loops.strides
-    sizes = ScanSizes(
-        **by_name("outer length inner", loops[:3]),
-        **by_name("x_outer x_step", of_x[:2]),
-        **by_name("y_outer y_step", of_y[:2]),
-    )
     label, reason = f"cumulative {spec.kind}", "along rows" if spec.last else "across rows"
-    planner.call(KernelCall(spec, ScanBuffers(x=x, y=y), sizes, label=label, reason=reason))
+    planner.call(KernelCall(spec, UnaryBuffers(x=x, y=y), loops.sizes(), label=label, reason=reason))
 
 
 def _three_loops(planner: Planner, source: Value, result: Value, axis: int) -> tuple[Tensor, Tensor, Loops]:

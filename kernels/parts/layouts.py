@@ -1,0 +1,73 @@
+"""Arguments that kernels of several families take: how tensors lie that they read and write. For specs, without LLVM.
+
+Strides are in elements.
+"""
+
+from __future__ import annotations
+
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+
+
+class UnaryBuffers(Arguments):
+    """Those of a kernel that makes one tensor of another."""
+
+    x: Buffer
+    y: Buffer = result()
+
+
+class ReducedAxis(Arguments, group=True):
+    """x is [outer, length, inner], y [outer, inner]: element (o, k, i) of x lies at o * x_outer + k * x_step + i."""
+
+    outer: Size
+    length: Size
+    inner: Size
+    x_outer: Size
+    x_step: Size
+    y_outer: Size
+
+
+class KeptAxis(ReducedAxis, group=True):
+    """x and y are [outer, length, inner]: element (o, k, i) of x lies at o * x_outer + k * x_step + i, y's likewise."""
+
+    y_step: Size
+
+
+class Pixels(Arguments, group=True):
+    """Channels-last images: element (n, h, w, c) of x lies at n * x_image + h * x_row + w * x_pixel + c, y's likewise.
+
+    Extents are those of x.
+    """
+
+    images: Size
+    height: Size
+    width: Size
+    channels: Size
+    x_image: Size
+    x_row: Size
+    x_pixel: Size
+    y_image: Size
+    y_row: Size
+    y_pixel: Size
+
+
+class Planes(Arguments, group=True):
+    """Images whose pixels lie side by side: element (n, c, h, w) of x lies at n * x_image + c * x_channel + h * x_row
+    + w."""
+
+    images: Size
+    channels: Size
+    height: Size
+    width: Size
+    x_image: Size
+    x_channel: Size
+    x_row: Size
+
+
+class PlanesToPlanes(Planes, group=True):
+    """The same of y, whose extents are [images, channels, out_height, out_width]."""
+
+    out_height: Size
+    out_width: Size
+    y_image: Size
+    y_channel: Size
+    y_row: Size

@@ -1,0 +1,63 @@
+"""Sizes by name, as kernels have them in `kernels/parts/layouts.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jitonnx.kernels.arguments import by_name
+from jitonnx.kernels.pooling.spec import PoolSizes
+
+
+def planes(shape: Sequence[int], steps: Sequence[int]) -> dict[str, int]:
+    """Those of `Planes`. shape: [N, C, H, W]; steps: by image, channel and row."""
+    return {**by_name("images channels height width", shape), **by_name("x_image x_channel x_row", steps)}
+
+
+def planes_to_planes(
+    shape: Sequence[int], steps: Sequence[int], out: Sequence[int], out_steps: Sequence[int]
+) -> dict[str, int]:
+    """Those of `PlanesToPlanes`. out: y's height and width; out_steps: as steps, of y."""
+    return {
+        **planes(shape, steps),
+        **by_name("out_height out_width", out),
+        **by_name("y_image y_channel y_row", out_steps),
+    }
+
+
+def pixels(shape: Sequence[int], steps: Sequence[int], out_steps: Sequence[int]) -> dict[str, int]:
+    """Those of `Pixels`. shape: [N, H, W, C]; steps, out_steps: by image, row and pixel, of x and y."""
+    return {
+        **by_name("images height width channels", shape),
+        **by_name("x_image x_row x_pixel", steps),
+        **by_name("y_image y_row y_pixel", out_steps),
+    }
+
+
+def pool_sizes(
+    shape: Sequence[int],
+    out: Sequence[int],
+    x_steps: Sequence[int],
+    y_steps: Sequence[int],
+    window: Sequence[Sequence[int]],
+    index: Sequence[int] = (0, 0, 0, 0, 0),
+) -> PoolSizes:
+    """Those of pooling. shape: [N, D, H, W, C]; out: [D, H, W]; steps: by image, plane, row and pixel.
+
+    window: kernel, strides, dilations, and padding before and after, each by depth, height and width. index: what a
+    step by image, channel, plane, row and pixel adds to an index.
+    """
+    names = ("kernel_{}", "stride_{}", "dilation_{}", "pad_{}", "pad_{}_after")
+    axes = ("depth", "height", "width")
+    by_axis = {
+        name.format(axis): value
+        for name, values in zip(names, window, strict=True)
+        for axis, value in zip(axes, values, strict=True)
+    }
+    return PoolSizes(
+        **by_name("images depth height width channels", shape),
+        **by_name("out_depth out_height out_width", out),
+        **by_name("x_image x_plane x_row x_pixel", x_steps),
+        **by_name("y_image y_plane y_row y_pixel", y_steps),
+        **by_axis,
+        **by_name("index_image index_channel index_plane index_row index_pixel", index),
+    )
