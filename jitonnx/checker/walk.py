@@ -140,6 +140,14 @@ class Walk:
         known = frozenset(proto.attribute) | {attribute.name for attribute in proto.attribute_proto}
         body = Body(f"function {key[0] or 'ai.onnx'}:{key[1]}", proto.node, Opsets.of(proto), known, owner=key)
         self._visible.update(filter(None, proto.input))
+        for attribute in proto.attribute_proto:
+            if attribute.HasField("g"):  # a default, which may read the function's inputs
+                inner = Body(
+                    f"{body.label} / default of {quoted(attribute.name)}", attribute.g.node, body.opsets, known
+                )
+                inputs = set(self._visible)
+                self.graph(attribute.g, inner)
+                self._visible = inputs
         waiting = self._nodes(body, [])
         self._undefined(body, waiting)
         for name in proto.output:

@@ -21,7 +21,7 @@ from jitonnx.ir.raw import RawNode
 from jitonnx.ir.schema import check_inputs
 from jitonnx.ir.strings import string_scalar, strings_of
 from jitonnx.ir.types import Type
-from jitonnx.model.functions import Scope, enter
+from jitonnx.model.functions import Scope, attributes_within, enter
 from jitonnx.model.tensors import TensorReader
 from jitonnx.model.types import Dimensions, contradiction, declaration, tensor_type, value_type
 from jitonnx.ops.composite import Composite, Nodes
@@ -105,12 +105,18 @@ class Builder:
         return tensor_type(declaration(info), self.dimensions)
 
     def _body_of(
-        self, proto: GraphProto, types: Sequence[Type], shared: Sequence[str], outer: Scope, node: NodeProto
+        self,
+        proto: GraphProto,
+        types: Sequence[Type],
+        shared: Sequence[Value],
+        outer: Scope,
+        user: Scope,
+        node: NodeProto,
     ) -> Graph:
         """A graph among a node's attributes, closed.
 
-        types: of its own inputs. shared: names of the graph around it whose values are further inputs; constants that
-        it reads of that graph are constants of its own.
+        types: of its own inputs. shared: values of graphs around it that are further inputs; constants that it reads of
+        these are constants of its own. outer: where it is written. user: where `node` stands, which may refer to it.
         """
         if len(types) != len(proto.input):
             raise InvalidGraph(
@@ -118,24 +124,24 @@ class Builder:
                 f"but is given {len(types)}"
             )
         graph = Graph(proto.name)
-        scope = Scope(outer.opsets, attributes=outer.attributes, prefix=outer.prefix)
+        scope = Scope(outer.opsets, prefix=user.prefix)
         for info, type in zip(proto.input, types, strict=True):
             name = scope.name(info.name)
             scope.values[info.name] = graph.add_input(name, with_sizes(type, name))
-        for name in shared:
-            value = outer.values[name]
-            assert value is not None
-            scope.values[name] = graph.add_input(scope.name(name), value.type)
-            inner = graph.inputs[-1]
-            inner.contents = value.contents
+        inner: dict[Value, Value] = {}
+        for value in shared:
+            inner[value] = graph.add_input(value.name, value.type)
+            inner[value].contents = value.contents
             if value in self._replaceable:
-                self._replaceable.add(inner)
+                self._replaceable.add(inner[value])
+        for value in outer.captured(proto):
+            if value not in inner and value.constant is not None:
+                inner[value] = graph.add_constant(value.constant, value.name)
         for name in captured(proto):
-            value = outer.values.get(name)
-            if name not in scope.values and value is not None and value.constant is not None:
-                scope.values[name] = graph.add_constant(value.constant, scope.name(name))
-            elif name in outer.values:
-                scope.values.setdefault(name, value)
+            if name in outer.values:
+                read = outer.values[name]
+                scope.values[name] = None if read is None else inner[read]
+        scope.attributes = attributes_within(outer.attributes, lambda value: inner.get(value, value))
         self._add_initializers(graph, proto, scope)
         self._finish(graph, proto, scope)
         for value, info in zip(graph.outputs, proto.output, strict=True):
@@ -149,26 +155,23 @@ class Builder:
         self, operator: Operator, inputs: Sequence[Value | None], node: NodeProto, scope: Scope
     ) -> tuple[list[Graph], list[Value]]:
         """The graphs that an operator runs, and what they capture."""
-        protos = {attribute.name: attribute.g for attribute in scope.resolve(node) if attribute.HasField("g")}
-        missing = [name for name in operator.bodies if name not in protos and not name.endswith("?")]
+        graphs = {bound.attribute.name: bound for bound in scope.resolve(node) if bound.attribute.HasField("g")}
+        missing = [name for name in operator.bodies if name not in graphs and not name.endswith("?")]
         if missing:
             raise InvalidGraph(f"This is an invalid model. In {describe(node)}: it lacks the attribute {missing[0]!r}")
-        given = [protos.get(name.removesuffix("?")) for name in operator.bodies]
-        names = dict.fromkeys(name for proto in given if proto is not None for name in captured(proto))
-        read = {name: scope.values.get(name) for name in names}
-        shared = {
-            name: value
-            for name, value in read.items()
-            if value is not None and (value.constant is None or value in self._replaceable)
-        }
+        given = [graphs.get(name.removesuffix("?")) for name in operator.bodies]
+        read = dict.fromkeys(value for bound in given if bound for value in bound.scope.captured(bound.attribute.g))
+        shared = [value for value in read if value.constant is None or value in self._replaceable]
         context = unnoted()  # what is assumed is noted when the node's types are inferred
         bodies = [
             _passing_on(operator.body_inputs(context, index, *inputs), shared)
-            if proto is None
-            else self._body_of(proto, operator.body_inputs(context, index, *inputs), list(shared), scope, node)
-            for index, proto in enumerate(given)
+            if bound is None
+            else self._body_of(
+                bound.attribute.g, operator.body_inputs(context, index, *inputs), shared, bound.scope, scope, node
+            )
+            for index, bound in enumerate(given)
         ]
-        return bodies, list(shared.values())
+        return bodies, shared
 
     def _add_initializers(self, graph: Graph, proto: GraphProto, scope: Scope) -> None:
         for tensor in proto.initializer:
@@ -329,7 +332,7 @@ class Builder:
         """The attributes but for graphs, which become bodies."""
         return {
             attribute.name: self._value(attribute, node)
-            for attribute in scope.resolve(node)
+            for attribute, _ in scope.resolve(node)
             if not attribute.HasField("g")
         }
 
@@ -379,14 +382,14 @@ _CONSTANTS: Mapping[str, Callable[[Any], np.ndarray]] = {
 """The attributes of Constant, and how each becomes an array."""
 
 
-def _passing_on(types: Sequence[Type], shared: Mapping[str, Value]) -> Graph:
+def _passing_on(types: Sequence[Type], shared: Sequence[Value]) -> Graph:
     """The body that gives what it is given, in the place of one that is left out."""
     graph = Graph("absent")
     graph.outputs = [
         graph.add_input(f"given_{place}", with_sizes(type, f"given_{place}")) for place, type in enumerate(types)
     ]
-    for name, value in shared.items():
-        graph.add_input(name, value.type)
+    for value in shared:
+        graph.add_input(value.name, value.type)
     return graph
 
 

@@ -6,13 +6,21 @@ its formal inputs bound to the call's values, its attribute references to the ca
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
+from typing import NamedTuple
 
-from jitonnx.checker.nodes import Opsets
+from jitonnx.checker.nodes import Opsets, all_nodes, captured
 from jitonnx.ir.graph import Value
-from jitonnx.proto import AttributeProto, FunctionProto, NodeProto
+from jitonnx.proto import AttributeProto, FunctionProto, GraphProto, NodeProto
 from jitonnx.records import dataclass
+
+
+class Bound(NamedTuple):
+    """An attribute, and the scope in which it is written: names that a graph captures are those of that scope."""
+
+    attribute: AttributeProto
+    scope: Scope
 
 
 @dataclass
@@ -22,7 +30,7 @@ class Scope:
     opsets: Opsets
     values: dict[str, Value | None] = field(default_factory=dict)
     """What each name stands for; None for an optional input that a call leaves out."""
-    attributes: Mapping[str, AttributeProto] = field(default_factory=dict)
+    attributes: Mapping[str, Bound] = field(default_factory=dict)
     """What `ref_attr_name` refers to."""
     prefix: str = ""
     """Put before the names of values and nodes, so that two calls do not get the same ones."""
@@ -33,18 +41,56 @@ class Scope:
         """The graph-wide name of a value defined in this body."""
         return self.public.get(local) or f"{self.prefix}{local}"
 
-    def resolve(self, node: NodeProto) -> list[AttributeProto]:
+    def resolve(self, node: NodeProto) -> list[Bound]:
         """A node's attributes with references exchanged for what they refer to; an unbound one is left out."""
         resolved = []
         for attribute in node.attribute:
             if not attribute.ref_attr_name:
-                resolved.append(attribute)
+                resolved.append(Bound(attribute, self))
             elif attribute.ref_attr_name in self.attributes:
-                bound = AttributeProto()
-                bound.CopyFrom(self.attributes[attribute.ref_attr_name])
-                bound.name = attribute.name
-                resolved.append(bound)
+                given, scope = self.attributes[attribute.ref_attr_name]
+                renamed = AttributeProto()
+                renamed.CopyFrom(given)
+                renamed.name = attribute.name
+                resolved.append(Bound(renamed, scope))
         return resolved
+
+    def captured(self, graph: GraphProto) -> dict[Value, None]:
+        """The values that a graph reads that is written in this scope, by way of graphs that it refers to as well."""
+        found = {value: None for name in captured(graph) if (value := self.values.get(name)) is not None}
+        for bound in self.referred(graph):
+            found |= bound.scope.captured(bound.attribute.g)
+        return found
+
+    def referred(self, graph: GraphProto) -> list[Bound]:
+        """The graphs that a graph refers to as attributes of the function that it stands in."""
+        if not any(bound.attribute.HasField("g") for bound in self.attributes.values()):
+            return []
+        names = dict.fromkeys(
+            attribute.ref_attr_name
+            for node in all_nodes(graph.node)
+            for attribute in node.attribute
+            if attribute.ref_attr_name
+        )
+        bound = [self.attributes[name] for name in names if name in self.attributes]
+        return [each for each in bound if each.attribute.HasField("g")]
+
+    def within(self, inner: Callable[[Value], Value]) -> Scope:
+        """The same as a graph sees it that is written elsewhere, whose own values stand for those here: see `Bound`."""
+        return Scope(
+            opsets=self.opsets,
+            values={name: None if value is None else inner(value) for name, value in self.values.items()},
+            attributes=attributes_within(self.attributes, inner),
+            prefix=self.prefix,
+        )
+
+
+def attributes_within(attributes: Mapping[str, Bound], inner: Callable[[Value], Value]) -> dict[str, Bound]:
+    """The attributes of a function as a graph in it sees them, whose own values stand for those around it."""
+    return {
+        name: Bound(bound.attribute, bound.scope.within(inner)) if bound.attribute.HasField("g") else bound
+        for name, bound in attributes.items()
+    }
 
 
 def enter(call: NodeProto, function: FunctionProto, caller: Scope) -> Scope:
@@ -56,15 +102,8 @@ def enter(call: NodeProto, function: FunctionProto, caller: Scope) -> Scope:
     public = {
         formal: caller.name(actual) for formal, actual in zip(function.output, call.output, strict=False) if actual
     }
-    return Scope(
-        opsets=Opsets.of(function),
-        values=values,
-        attributes=_bind(call, function, caller),
-        prefix=f"{caller.prefix}{label}/",
-        public=public,
-    )
-
-
-def _bind(call: NodeProto, function: FunctionProto, caller: Scope) -> dict[str, AttributeProto]:
-    defaults = {attribute.name: attribute for attribute in function.attribute_proto}
-    return {**defaults, **{attribute.name: attribute for attribute in caller.resolve(call)}}
+    scope = Scope(Opsets.of(function), values, prefix=f"{caller.prefix}{label}/", public=public)
+    declared = Scope(scope.opsets, values, prefix=scope.prefix)  # defaults refer to no attributes
+    defaults = {attribute.name: Bound(attribute, declared) for attribute in function.attribute_proto}
+    scope.attributes = {**defaults, **{bound.attribute.name: bound for bound in caller.resolve(call)}}
+    return scope

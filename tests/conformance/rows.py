@@ -237,6 +237,10 @@ ROWS: dict[str, dict[str, Row]] = {
         "function-attributes": Row(
             "A call gives attributes that the function declares, of the type that its body asks for.", REFUSED
         ),
+        "graph-references": Row(
+            "Attributes of functions may be graphs, which nodes of the body refer to.",
+            "A graph reads the values of the place where it is written, also by way of further functions and bodies.",
+        ),
         "function-defaults": Row("Attributes may have defaults.", DONE),
         "function-optional": Row("A call may leave out trailing inputs and outputs.", DONE),
         "function-overloads": Row("Functions of one name are told apart by their overload.", DONE),

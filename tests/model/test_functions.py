@@ -163,3 +163,143 @@ def test_types_flow_through_calls() -> None:
     )
     (n,) = load(model).graph.outputs
     assert str(n.contents.item()) == "4*rows"
+
+
+def graph_of(nodes: list[onnx.NodeProto], output: str, inputs: tuple[str, ...] = ()) -> onnx.GraphProto:
+    """A graph for an attribute, which says no types."""
+    return helper.make_graph(
+        nodes, f"of_{output}", [onnx.ValueInfoProto(name=n) for n in inputs], [onnx.ValueInfoProto(name=output)]
+    )
+
+
+def choosing(**graphs: str) -> onnx.NodeProto:
+    """An If whose branches refer to attributes of the function."""
+    node = helper.make_node("If", ["cond"], ["r"])
+    for branch, name in graphs.items():
+        referring(node, branch, name, onnx.AttributeProto.GRAPH)
+    return node
+
+
+FLAG = helper.make_tensor_value_info("flag", TensorProto.BOOL, [])
+
+
+def compared(
+    nodes: list[onnx.NodeProto], functions: list[onnx.FunctionProto], expected: Any, domains: Any = ((DOMAIN, 1),)
+) -> None:
+    """Compiled, and node by node, both with the flag and without."""
+    from jitonnx import InferenceSession
+
+    w = onnx.numpy_helper.from_array(np.float32(10), "w")
+    model = model_of(nodes, ["x", FLAG], [onnx.ValueInfoProto(name="y")], [w], functions=functions, domains=domains)
+    model.graph.output[0].type.tensor_type.elem_type = TensorProto.FLOAT
+    for flag in (True, False):
+        feed = {"x": X, "flag": np.array(flag)}
+        np.testing.assert_allclose(evaluate(load(model).graph, feed)[0], expected(flag), rtol=1e-6)
+        np.testing.assert_allclose(InferenceSession(model.SerializeToString()).run(None, feed)[0], expected(flag), 1e-6)
+
+
+@pytest.mark.conformance("graph-references")
+def test_graphs_by_reference_capture_what_they_see_where_they_are_written() -> None:
+    """Values of the caller, constants, what is computed there; names of the function are others."""
+    body = [helper.make_node("Neg", ["a"], ["h"]), choosing(then_branch="yes", else_branch="no"),
+            helper.make_node("Add", ["r", "h"], ["b"])]  # fmt: skip
+    either = function("Either", ["a", "cond"], ["b"], body, attributes=["yes", "no"])
+    yes = graph_of([helper.make_node("Mul", ["h", "w"], ["t"])], "t")
+    no = graph_of([helper.make_node("Abs", ["x"], ["t"])], "t")
+    nodes = [helper.make_node("Exp", ["x"], ["h"]), call("Either", ["x", "flag"], ["y"], yes=yes, no=no)]
+    compared(nodes, [either], lambda flag: (np.exp(X) * 10 if flag else np.abs(X)) - X)
+
+
+@pytest.mark.conformance("graph-references")
+def test_graphs_are_handed_on_and_have_defaults() -> None:
+    inner = function(
+        "Inner",
+        ["a", "cond"],
+        ["r"],
+        [choosing(then_branch="g", else_branch="other")],
+        attributes=["g"],
+        attribute_protos=[helper.make_attribute("other", graph_of([helper.make_node("Neg", ["a"], ["n"])], "n"))],
+    )
+    forwarding = referring(call("Inner", ["a2", "cond"], ["b"]), "g", "f", onnx.AttributeProto.GRAPH)
+    outer = function(
+        "Outer", ["a", "cond"], ["b"], [helper.make_node("Add", ["a", "a"], ["a2"]), forwarding], attributes=["f"]
+    )
+    graph = graph_of([helper.make_node("Sub", ["x", "w"], ["t"])], "t")
+    compared([call("Outer", ["x", "flag"], ["y"], f=graph)], [inner, outer], lambda flag: X - 10 if flag else -2 * X)
+
+
+@pytest.mark.conformance("graph-references")
+def test_a_graph_by_reference_in_a_body() -> None:
+    """A function whose loop chooses what the caller gave: what that captures goes through the loop's body, too."""
+    inside = [helper.make_node("Identity", ["go"], ["on"]), choosing(then_branch="yes", else_branch="no"),
+              helper.make_node("Add", ["s", "r"], ["s2"])]  # fmt: skip
+    body = helper.make_graph(
+        inside,
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            onnx.ValueInfoProto(name="s"),
+        ],
+        [helper.make_tensor_value_info("on", TensorProto.BOOL, []), onnx.ValueInfoProto(name="s2")],
+    )
+    nodes = [
+        helper.make_node("Constant", [], ["three"], value_int=3),
+        helper.make_node("Loop", ["three", "", "a"], ["b"], body=body),
+    ]
+    summed = function("Summed", ["a", "cond"], ["b"], nodes, attributes=["yes", "no"])
+    yes = graph_of([helper.make_node("Mul", ["h", "w"], ["t"])], "t")
+    no = graph_of([call("Double", ["h"], ["t"])], "t")
+    calls = [helper.make_node("Exp", ["x"], ["h"]), call("Summed", ["x", "flag"], ["y"], yes=yes, no=no)]
+    compared(calls, [summed, DOUBLE], lambda flag: X + 3 * np.exp(X) * (10 if flag else 2))
+
+
+@pytest.mark.conformance("graph-references")
+def test_types_and_sparse_tensors_by_reference() -> None:
+    values = helper.make_tensor("v", TensorProto.FLOAT, [2], [5, 7])
+    sparse = helper.make_sparse_tensor(values, helper.make_tensor("i", TensorProto.INT64, [2], [0, 4]), [6])
+    constant = referring(
+        helper.make_node("Constant", [], ["c"]), "sparse_value", "s", onnx.AttributeProto.SPARSE_TENSOR
+    )
+    shape = helper.make_node("Constant", [], ["shape"], value_ints=[2, 3])
+    nodes = [
+        constant,
+        shape,
+        helper.make_node("Reshape", ["c", "shape"], ["d"]),
+        helper.make_node("Add", ["a", "d"], ["b"]),
+    ]
+    added = function("Added", ["a"], ["b"], nodes, attributes=["s"])
+    (y,) = run([call("Added", ["x"], ["y"], s=sparse)], [added])
+    np.testing.assert_array_equal(y, X + np.array([[5, 0, 0], [0, 7, 0]], np.float32))
+    empty = referring(helper.make_node("Optional", [], ["o"]), "type", "t", onnx.AttributeProto.TYPE_PROTO)
+    has = function(
+        "Absent", ["a"], ["b"], [empty, helper.make_node("OptionalHasElement", ["o"], ["b"])], attributes=["t"]
+    )
+    kind = helper.make_tensor_type_proto(TensorProto.FLOAT, [2])
+    (y,) = run([call("Absent", ["x"], ["y"], t=kind)], [has])
+    assert y.item() is False
+
+
+def test_faults_of_graphs_by_reference() -> None:
+    either = function(
+        "Either", ["a", "cond"], ["r"], [choosing(then_branch="yes", else_branch="yes")], attributes=["yes"]
+    )
+    model = model_of(
+        [call("Either", ["x", "flag"], ["y"])], ["x", FLAG], ["y"], functions=[either], domains=[(DOMAIN, 1)]
+    )
+    with pytest.raises(errors.InvalidGraph, match="it lacks the attribute 'then_branch'"):
+        load(model)
+    unknown = graph_of([helper.make_node("Neg", ["a"], ["t"])], "t")
+    given = call("Either", ["x", "flag"], ["y"], yes=unknown)
+    with pytest.raises(errors.InvalidArgument, match="'a' is not a graph input"):  # of the function, not of the caller
+        load(model_of([given], ["x", FLAG], ["y"], functions=[either], domains=[(DOMAIN, 1)]))
+    default = helper.make_attribute("yes", graph_of([helper.make_node("Neg", ["gone"], ["t"])], "t"))
+    broken = function(
+        "Either", ["a", "cond"], ["r"], [choosing(then_branch="yes", else_branch="yes")], attribute_protos=[default]
+    )
+    with pytest.raises(errors.InvalidArgument, match=r"'gone' is not a graph input.*default of 'yes'"):
+        load(
+            model_of(
+                [call("Either", ["x", "flag"], ["y"])], ["x", FLAG], ["y"], functions=[broken], domains=[(DOMAIN, 1)]
+            )
+        )
