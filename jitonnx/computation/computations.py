@@ -352,6 +352,12 @@ class NBitsMatMul(Computation):
 
 
 @dataclass(frozen=True)
+class Lookup(Computation):
+    """x of int8 or uint8, table [256] of such, a constant: the elements at the places that x's bytes are as unsigned
+    numbers, in x's shape."""
+
+
+@dataclass(frozen=True)
 class TransposedConvolution(Computation):
     """x [N, C, spatial...], w [C, M / group, kernel...], bias [M]?: ONNX's ConvTranspose, to spatial size `output`."""
 

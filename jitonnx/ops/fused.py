@@ -84,10 +84,25 @@ class Pointwise(Operator):
         return to.map(self.expression, *inputs)
 
 
+class Lookup(Operator):
+    """table [256] at the places that the bytes of x, int8 or uint8, are as unsigned numbers."""
+
+    domain = "jitonnx"
+
+    def infer(self, context: InferenceContext, x: Value, table: Value) -> TensorType:
+        return TensorType(table.dtype, x.shape)
+
+    def evaluate(self, x: np.ndarray, table: np.ndarray) -> np.ndarray:
+        return table[x.view(np.uint8)]
+
+    def lower(self, to: Lowering, x: Value, table: Value) -> Value:
+        return to.emit(c.Lookup(), (x, table), TensorType(table.dtype, x.shape))
+
+
 ROUNDED = Pointwise(expression=e.round_even(e.within(*(e.operand(position, DType.FLOAT) for position in range(3)))))
 """A float32 rounded to the nearest whole number, ties to even, between the second operand and the third."""
 
-OPERATORS = (Attention, Pointwise)
+OPERATORS = (Attention, Lookup, Pointwise)
 
 
 class ProjectedLayer(Operator):

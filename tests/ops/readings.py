@@ -205,6 +205,7 @@ READERS = {
     c.CacheUpdate: _cache_update,
     c.NBitsMatMul: _n_bits,
     c.IntegerConvolution: _integer_convolution,
+    c.Lookup: lambda x, operands, shape, sizes: fused.Lookup().evaluate(*operands),
     c.IntegerMatMul: lambda x, operands, shape, sizes: quantization.MatMulInteger().evaluate(*operands),
     c.Attention: _attention,
     c.Convolution: _convolution,

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from jitonnx.ops.onnx.activation import Relu
-from jitonnx.ops.onnx.arithmetic import Add, Clip
+from jitonnx.ops.onnx.activation import Relu, Sigmoid
+from jitonnx.ops.onnx.arithmetic import Add, Clip, Mul
 from jitonnx.ops.onnx.convolution import Conv
 from jitonnx.ops.onnx.matmul import Gemm, MatMul
 from jitonnx.ops.onnx.quantization import DequantizeLinear, QLinearConv, QLinearMatMul, QuantizeLinear
@@ -160,3 +160,33 @@ def test_operator_on_integers_of_which_one_is_an_input() -> None:
 
     _, report = rewritten(author)
     assert "quantised operator" not in report.counts
+
+
+def activated(b: Build, x: Value, zero: int = 7) -> Value:
+    """SiLU between quantised tensors, whose sigmoid is quantised, too."""
+    numbers = b.op(DequantizeLinear(), x, np.float32(0.3), np.uint8(zero))
+    sigmoid = b.op(QuantizeLinear(), b.op(Sigmoid(), numbers), np.float32(1 / 255), np.uint8(0))
+    gate = b.op(DequantizeLinear(), sigmoid, np.float32(1 / 255), np.uint8(0))
+    return requantised(b, b.op(Mul(), numbers, gate), 0.25, 3)
+
+
+def test_activation_is_a_table() -> None:
+    graph, report = rewritten(lambda b: activated(b, requantised(b, kinds(b, "matmul"))), atol=1)
+    assert operators(graph)["Lookup"] == 1
+    assert operators(graph)["QuantizeLinear"] == 2  # of the input, and of the product
+    assert report.counts["table of bytes"] == 2
+
+
+@pytest.mark.parametrize(
+    "author",
+    [
+        lambda b: requantised(b, b.op(Sigmoid(), b.input(normal(3, 5)))),
+        lambda b: requantised(b, b.op(Add(), quantised(b, 3, 5), np.float32(0.5))),
+        lambda b: requantised(b, b.op(Sigmoid(), b.op(Add(), quantised(b, 3, 5), normal(5)))),
+        lambda b: requantised(b, b.op(Sigmoid(), b.op(Add(), quantised(b, 3, 5), quantised(b, 3, 5)))),
+    ],
+    ids=["float", "cheap", "by column", "two tensors"],
+)
+def test_no_table(author: object) -> None:
+    _, report = rewritten(author, atol=1)  # type: ignore[arg-type]
+    assert "table of bytes" not in report.counts

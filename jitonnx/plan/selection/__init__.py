@@ -44,6 +44,7 @@ SELECTORS: dict[type[c.Computation], str] = {
     c.Reduce: "rows.reduce",
     c.ArgReduce: "rows.arg_reduce",
     c.Cumulate: "scan.cumulate",
+    c.Lookup: "lookup.lookup",
     c.TopK: "topk.top_k",
     c.Trees: "trees.trees",
     c.Normalize: "rows.normalize",

@@ -1,0 +1,1 @@
+"""Bytes by a table of 256."""

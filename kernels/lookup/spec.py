@@ -1,0 +1,55 @@
+"""What the kernel is that looks bytes up in a table, without compiling it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.kernels.parts.sizes import larger
+from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.records import dataclass
+
+_TASK_BYTES = 1 << 16
+"""Bytes of a task: some microseconds of work."""
+
+
+class LookupBuffers(Arguments):
+    x: Buffer
+    table: Buffer
+    y: Buffer = result()
+
+
+class LookupGiven(Arguments):
+    """Rows of `length` bytes side by side, and the bytes from one row to the next."""
+
+    rows: Size
+    length: Size
+    x_row: Size
+    y_row: Size
+
+
+class LookupSizes(LookupGiven):
+    task_rows: Size
+    task_length: Size
+
+
+@dataclass(frozen=True)
+class LookupSpec(KernelSpec):
+    """y[row, i] = table[x[row, i]] for bytes, as which int8 counts, too, and a table of 256.
+
+    A task does some rows, or a part of a long one.
+    """
+
+    BUFFERS: ClassVar[type[LookupBuffers]] = LookupBuffers
+    SIZES: ClassVar[type[LookupSizes]] = LookupSizes
+    SETTLED: ClassVar[bool] = True
+
+    def complete(self, sizes: LookupGiven) -> LookupSizes:
+        rows = larger(_TASK_BYTES // larger(sizes.length, 1), 1)
+        return LookupSizes.following(sizes, task_rows=rows, task_length=_TASK_BYTES)
+
+    def tasks(self, sizes: LookupSizes) -> int:
+        return -(-sizes.rows // sizes.task_rows) * -(-sizes.length // sizes.task_length)
+
+    def work(self, sizes: LookupSizes) -> Work:
+        return Work(0, 2 * sizes.rows * sizes.length)
