@@ -7,7 +7,10 @@ from jitonnx.ops.onnx.activation import Relu, Sigmoid
 from jitonnx.ops.onnx.arithmetic import Add, Clip, Mul
 from jitonnx.ops.onnx.convolution import Conv
 from jitonnx.ops.onnx.matmul import Gemm, MatMul
+from jitonnx.ops.onnx.pooling import MaxPool
 from jitonnx.ops.onnx.quantization import DequantizeLinear, QLinearConv, QLinearMatMul, QuantizeLinear
+from jitonnx.ops.onnx.shape import Reshape, Transpose
+from jitonnx.ops.onnx.slice import Slice
 from tests.passes.graphs import Build, Value, normal, operators, rewritten
 
 
@@ -190,3 +193,30 @@ def test_activation_is_a_table() -> None:
 def test_no_table(author: object) -> None:
     _, report = rewritten(author, atol=1)  # type: ignore[arg-type]
     assert "table of bytes" not in report.counts
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        lambda b, x: b.op(Reshape(), x, np.array([2, -1])),
+        lambda b, x: b.op(Transpose(perm=(0, 2, 3, 1)), x),
+        lambda b, x: b.op(MaxPool(kernel_shape=(2, 2)), x),
+        lambda b, x: b.op(Slice(), x, np.array([1]), np.array([3]), np.array([1])),
+    ],
+    ids=["reshape", "transpose", "max pool", "slice"],
+)
+@pytest.mark.parametrize("scale", [0.05, 0.06])
+def test_moved_integers(move: object, scale: float) -> None:
+    graph, report = rewritten(lambda b: requantised(b, move(b, quantised(b, 2, 4, 6, 5)), scale, 100), atol=1)  # type: ignore[operator]
+    assert report.counts["moved integers"] == 1
+    assert operators(graph)["QuantizeLinear"] == (1 if scale == 0.05 else 2)
+    assert report.counts.get("quantised again", 0) == (1 if scale == 0.05 else 0)
+
+
+def test_negative_scale_in_front_of_a_max_pool() -> None:
+    def author(b: Build) -> Value:
+        x = b.op(DequantizeLinear(), b.input(whole(1, 2, 4, 4)), np.float32(-0.1))
+        return b.op(MaxPool(kernel_shape=(2, 2)), x)
+
+    _, report = rewritten(author)
+    assert "moved integers" not in report.counts

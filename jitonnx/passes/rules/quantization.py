@@ -12,7 +12,10 @@ from jitonnx.ops.onnx.activation import Relu
 from jitonnx.ops.onnx.arithmetic import Add, Clip, Mul
 from jitonnx.ops.onnx.cast import Cast
 from jitonnx.ops.onnx.convolution import Conv
+from jitonnx.ops.onnx.depth_to_space import DepthToSpace, SpaceToDepth
+from jitonnx.ops.onnx.gather import Gather
 from jitonnx.ops.onnx.matmul import Gemm, MatMul
+from jitonnx.ops.onnx.pooling import MaxPool
 from jitonnx.ops.onnx.quantization import (
     ConvInteger,
     DequantizeLinear,
@@ -22,7 +25,9 @@ from jitonnx.ops.onnx.quantization import (
     QuantizeLinear,
     bounds_about,
 )
-from jitonnx.ops.onnx.shape import Transpose
+from jitonnx.ops.onnx.shape import Expand, Flatten, Reshape, Squeeze, Transpose, Unsqueeze
+from jitonnx.ops.onnx.slice import Slice
+from jitonnx.ops.onnx.tile import Tile
 from jitonnx.passes.rewriting import Edit, Level, Result, array, producer, ranked, rule, scalar
 
 _BYTES = (DType.INT8, DType.UINT8)
@@ -116,6 +121,60 @@ def quantised_operator(node: Node, edit: Edit) -> Result:
         operands.append(edit.add(DequantizeLinear(axis=0), bias, edit.constant(np.asarray(one.reshape(()) * steps))))
     operator = Conv(**shared_attributes(node.operator, Conv)) if convolution else MatMul()
     return edit.add(QuantizeLinear(), edit.add(operator, *operands), _single(edit, y_scale), _single(edit, y_zero))
+
+
+_MOVES = (DepthToSpace, Expand, Flatten, Gather, Reshape, Slice, SpaceToDepth, Squeeze, Tile, Transpose, Unsqueeze)
+"""Operators that move the elements of their first input."""
+
+
+@rule(
+    "moved integers",
+    *_MOVES,
+    MaxPool,
+    equation="Reshape(DequantizeLinear(x)) = DequantizeLinear(Reshape(x)), and whatever else moves or chooses elements",
+    level=Level.EXTENDED,
+)
+def moved_integers(node: Node, edit: Edit) -> Result:
+    """Bytes are moved, a quarter of what float32 takes, and stay what they are if they are quantised behind.
+
+    before: Reshape(DequantizeLinear(x, s, z))
+    after:  DequantizeLinear(Reshape(x), s, z)
+    """
+    numbers = _dequantised(node.inputs[0])
+    if numbers is None or len(node.outputs) != 1 or not ranked(node):
+        return None
+    x, scale, zero = (*numbers.inputs, None)[:3]
+    assert x is not None and scale is not None
+    steps = _scales(numbers, None)
+    if array(x) is not None or steps is None or (isinstance(node.operator, MaxPool) and steps[0] <= 0):
+        return None
+    edit.shares([numbers])
+    moved = edit.add(node.operator, x, *node.inputs[1:])
+    return edit.add(DequantizeLinear(), moved, edit.constant(np.asarray(steps[0])), _single(edit, zero))
+
+
+@rule(
+    "quantised again",
+    QuantizeLinear,
+    equation="QuantizeLinear(DequantizeLinear(x, s, z), s, z) = x",
+    level=Level.EXTENDED,
+)
+def quantised_again(node: Node, edit: Edit) -> Result:
+    """What was bytes becomes the same bytes."""
+    x, scale, zero = (*node.inputs, None)[:3]
+    numbers = _dequantised(x)
+    if numbers is None or scale is None or not ranked(node):
+        return None
+    source, other, other_zero = (*numbers.inputs, None)[:3]
+    assert source is not None and other is not None
+    if (
+        not _same_zero(zero, other_zero)
+        or not _equal(array(scale), array(other))
+        or source.dtype is not node.output.dtype
+    ):
+        return None
+    edit.shares([numbers])
+    return source
 
 
 @rule(
@@ -271,8 +330,7 @@ def rounded_in_place(node: Node, edit: Edit) -> Result:
         return None
     x, one, other = (*above.inputs, None)[:3]
     assert x is not None and one is not None
-    same = zero is other or (zero is not None and other is not None and _equal(array(zero), array(other)))
-    if not same or scalar(one) != 1 or _scales(node, None) is None or x.dtype is not DType.FLOAT:
+    if not _same_zero(zero, other) or scalar(one) != 1 or _scales(node, None) is None or x.dtype is not DType.FLOAT:
         return None
     if node.output.dtype is not DType.FLOAT or not all(map(_finite, _leaves(x))):
         return None
@@ -286,6 +344,11 @@ def rounded_in_place(node: Node, edit: Edit) -> Result:
     assert zeros is not None
     bounds = (edit.constant(bound) for bound in bounds_about(zeros.reshape(-1)[0]))
     return edit.add(Mul(), edit.add(ROUNDED, x, *bounds), scale)
+
+
+def _same_zero(a: Value | None, b: Value | None) -> bool:
+    """Whether two zero points are one value, or constants of one number."""
+    return a is b or (a is not None and b is not None and _equal(array(a), array(b)))
 
 
 def _equal(a: np.ndarray | None, b: np.ndarray | None) -> bool:
@@ -447,4 +510,13 @@ def _one_zero(edit: Edit, node: Node) -> Value | None:
     return zero if zeros is None or not zeros.shape else edit.constant(np.asarray(zeros.reshape(-1)[0]))
 
 
-RULES = (integer_convolution, integer_product, quantised_operator, table_of_bytes, requantisation, rounded_in_place)
+RULES = (
+    integer_convolution,
+    integer_product,
+    quantised_operator,
+    moved_integers,
+    quantised_again,
+    table_of_bytes,
+    requantisation,
+    rounded_in_place,
+)
