@@ -24,7 +24,7 @@ NO_BFLOAT16 = (
     "bfloat16 was asked for; products and convolutions are done in float32, as the CPU has no matrix instructions for "
     "bfloat16 (AMX), or this process may not use them"
 )
-_LEAST_PRODUCTS = 1 << 10
+_LEAST_PRODUCTS = 1 << 9
 """Elements of the weights from which on bfloat16 is faster."""
 _LEAST_COLUMNS, _LEAST_DEPTH = 8, 20
 _LARGE_IMAGE = 1 << 16

@@ -10,7 +10,18 @@ for each group of rows                                                  a block 
 from __future__ import annotations
 
 from jitonnx.kernels.bfloat16.rows import Copying
-from jitonnx.kernels.bfloat16.spec import LINE, STEP, SUMS_BYTES, TILE, BfloatBuffers, BfloatSizes, BfloatSpec
+from jitonnx.kernels.bfloat16.spec import (
+    LINE,
+    SLACK_ROWS,
+    STEP,
+    SUMS_BYTES,
+    TILE,
+    BfloatBuffers,
+    BfloatSizes,
+    BfloatSpec,
+    band_rows,
+    padded_width,
+)
 from jitonnx.kernels.bfloat16.tiles import clear, configured, multiply, store
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, Pointer, remainder, smaller
@@ -50,7 +61,8 @@ class _Bfloat:
         self.elements = size.channels * (1 if spec.by_taps else taps)
         self.tap_steps = (self.elements + (STEP - 1)) / STEP
         self.steps = self.tap_steps * taps if spec.by_taps else self.tap_steps
-        self.across = size.out_width + (size.kernel_width - 1) * size.dilation_width
+        self.across = padded_width(size) if spec.by_taps else size.out_width
+        """Rows of the product for a row of output pixels."""
         self.sums = code.scratch(types.uint8)
         self.rows = code.scratch(types.uint8).at(SUMS_BYTES)
 
@@ -70,12 +82,18 @@ class _Bfloat:
         """Copies what the task with a number of rows needs; its first output pixel, and how many rows it has."""
         code, size, spec = self.code, self.size, self.spec
         copying = Copying(code, spec, size)
-        if spec.way == "padded":
+        if spec.by_bands:
             bands = (size.out_height + (size.task_rows - 1)) / size.task_rows
             image, first = number / bands, remainder(number, bands) * size.task_rows
             rows = smaller(size.task_rows, size.out_height - first)
-            below = (size.kernel_height - 1) * size.dilation_height
-            copying.padded(self.rows, image, first - size.pad_top, rows + below, self.across)
+            above, needed = first * size.stride_height - size.pad_top, band_rows(size, rows)
+            if spec.by_taps:
+                copying.padded(self.rows, self.across * size.row_bytes, size.row_bytes, image, above, needed)
+            else:
+                lines = self.rows.at((size.task_rows * size.out_width + SLACK_ROWS) * size.row_bytes)
+                line_bytes = (padded_width(size) * size.channels * 2 + (LINE - 1)) / LINE * LINE + LINE
+                copying.padded(lines, line_bytes, size.channels * 2, image, above, needed)
+                copying.unfolded(self.rows, lines, line_bytes, rows, self.elements)
             return (image * size.out_height + first) * size.out_width, (rows - 1) * self.across + size.out_width
         first = number * size.task_rows
         count = smaller(size.task_rows, size.images * size.out_height * size.out_width - first)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jitonnx.kernels.bfloat16.spec import STEP, BfloatBuffers, BfloatSizes, BfloatSpec
+from jitonnx.kernels.bfloat16.spec import STEP, BfloatBuffers, BfloatSizes, BfloatSpec, padded_width
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Pointer, larger, remainder, smaller
 from jitonnx.kernels.language.half import narrow_for_products
@@ -77,18 +77,21 @@ class Copying:
                         with padded:
                             self._zeros(there, channels)
 
-    def padded(self, scratch: Pointer, image: Traced, first: Traced, count: Traced, across: Traced) -> None:
-        """`count` rows of an image from number `first` on, which may lie outside, each `across` pixels wide with its
-        padding."""
+    def padded(
+        self, scratch: Pointer, line_bytes: Traced, pitch: Traced, image: Traced, first: Traced, count: Traced
+    ) -> None:
+        """`count` rows of an image from number `first` on, which may lie outside, with the padding at both ends.
+
+        Rows are line_bytes apart in scratch memory, pixels pitch bytes."""
         code, size = self._code, self._size
+        across = padded_width(size)
         deep = (size.channels + (STEP - 1)) / STEP * STEP
         source = self._x.at(image * size.x_image)
         begin = smaller(size.pad_left, across)
         inner = larger(smaller(size.width, across - begin), 0)
-        together = size.x_pixel.equals(size.channels) & size.row_bytes.equals(size.channels * 2)
-        pitch = size.row_bytes
+        together = size.x_pixel.equals(size.channels) & pitch.equals(size.channels * 2)
         with code.loop(count) as r:
-            row, into = first + r, scratch.at(r * across * pitch)
+            row, into = first + r, scratch.at(r * line_bytes)
             with code.either((row >= 0) & (row < size.height)) as (inside, outside):
                 with inside:
                     line = source.at(row * size.x_row)
@@ -103,6 +106,22 @@ class Copying:
                     self._zeros(into.at((begin + inner) * pitch), (across - begin - inner) * pitch / 2)
                 with outside:
                     self._zeros(into, across * pitch / 2)
+
+    def unfolded(self, scratch: Pointer, lines: Pointer, line_bytes: Traced, count: Traced, depth: Traced) -> None:
+        """The taps of `count` rows of output pixels side by side, out of what `padded` made of rows of the image."""
+        code, size = self._code, self._size
+        pixel = size.channels * 2
+        run = size.kernel_width * size.channels
+        zero = code.number(types.uint16, 0, STEP)
+        with code.loop(count) as i, code.loop(size.out_width) as j:
+            source = lines.at(i * size.stride_height * line_bytes + j * size.stride_width * pixel)
+            target = scratch.at((i * size.out_width + j) * size.row_bytes)
+            with code.loop(size.kernel_height) as tap:
+                line = source.at(tap * size.dilation_height * line_bytes).to(types.uint16)
+                into = target.to(types.uint16).at(tap * run)
+                with code.loop(run, step=STEP) as at:  # and what follows, which the next row of taps or zeros replace
+                    into.store(at, line.load(at, STEP))
+            target.to(types.uint16).store(depth, zero)
 
     def _run(self, target: Pointer, source: Pointer, count: Traced) -> None:
         """`count` elements side by side, as bfloat16; zeros are written behind them, to whole steps from the first."""

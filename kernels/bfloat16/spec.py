@@ -23,7 +23,7 @@ TILE = 16
 LINE = 64
 SUMS_BYTES = 2 * TILE * 2 * TILE * 4
 """Sums of 2 x 2 tiles."""
-WAYS = ("in place", "copied", "gathered", "padded")
+WAYS = ("in place", "copied", "gathered", "unfolded", "padded")
 
 _TASKS = 16
 _TASK_PRODUCTS = 1 << 22
@@ -36,7 +36,7 @@ _NEAR_BYTES = 5 << 18
 _COPIED_COLUMNS = 512
 """Columns that a task has at least, so that copying its rows, for which a task each is too many, takes a sixth of its
 time at most."""
-_SLACK_ROWS = 64
+SLACK_ROWS = 64
 """Rows that tiles may read behind the last one, without an effect."""
 
 
@@ -89,8 +89,9 @@ class BfloatSpec(KernelSpec):
     """How tiles read x, one of WAYS. "in place": rows x_pixel apart, in bfloat16, whole steps of channels. "copied":
     rows x_pixel apart, which a task first copies to scratch memory, converted. "gathered": the taps of each output
     pixel side by side in scratch memory. "padded": the rows of the image that a task needs are copied with their
-    padding, and each tap reads them from another place on; for strides of 1. A task has whole rows of output pixels
-    then, and computes sums of what is between them, too, which nobody writes."""
+    padding, and each tap reads them from another place on; for strides of 1. Sums of what is between the rows of output
+    pixels are computed, too, which nobody writes. "unfolded": such rows are copied, and then the taps of each output
+    pixel side by side, for few channels and without dilation. Tasks of these two have whole rows of output pixels."""
     width: int
     x_type: str = "float32"
     """float32 or bfloat16 (its bits)."""
@@ -118,6 +119,11 @@ class BfloatSpec(KernelSpec):
         return self.way == "padded"
 
     @property
+    def by_bands(self) -> bool:
+        """Whether tasks have whole rows of the pixels of an image."""
+        return self.way in ("padded", "unfolded")
+
+    @property
     def packing(self) -> tuple[str, bool, int]:
         """All that the layout of packed weights depends on."""
         return "bfloat16", self.by_taps, self.width
@@ -135,10 +141,14 @@ class BfloatSpec(KernelSpec):
 
     def complete(self, sizes: Given) -> BfloatSizes:
         depth, row_bytes, n = self.depth(sizes), self.row_bytes(sizes), sizes.out_channels
-        if self.by_taps:
-            unit, units = _padded_width(sizes), sizes.out_height
+        if self.by_bands:
+            unit, units = (padded_width(sizes) if self.by_taps else sizes.out_width), sizes.out_height
             halo = (sizes.kernel_height - 1) * sizes.dilation_height
-            most = larger(_ROWS_BYTES // larger(unit * row_bytes, 1) - halo, 1)
+            if self.by_taps:
+                most = larger(_ROWS_BYTES // larger(unit * row_bytes, 1) - halo, 1)
+            else:
+                each = sizes.out_width * row_bytes + sizes.stride_height * self.line_bytes(sizes)
+                most = larger(_ROWS_BYTES // larger(each, 1), 1)
             outer, least = sizes.images, 2 * halo
         else:
             unit, units, outer = 2 * TILE, -(-rows_of(sizes) // (2 * TILE)), 1
@@ -152,7 +162,7 @@ class BfloatSpec(KernelSpec):
         columns_most = panels if self.way == "in place" else larger(n * taps // _COPIED_COLUMNS, 1)
         column_tasks = larger(smaller(panels, columns_most, -(-wanted // row_tasks)), 1)
         units_each, columns_each = larger(-(-units // row_tasks), 1), larger(-(-panels // column_tasks), 1) * self.width
-        task_rows = units_each if self.by_taps else units_each * unit
+        task_rows = units_each if self.by_bands else units_each * unit
         group = 2 * TILE if self.near else units_each * larger(unit, 1)
         return BfloatSizes.following(
             sizes, task_rows=task_rows, task_columns=columns_each, group_rows=group, row_bytes=row_bytes
@@ -160,18 +170,24 @@ class BfloatSpec(KernelSpec):
 
     def tasks(self, sizes: BfloatSizes) -> int:
         columns = -(-sizes.out_channels // sizes.task_columns)
-        if self.by_taps:
+        if self.by_bands:
             return sizes.images * -(-sizes.out_height // sizes.task_rows) * below(0, sizes.out_width) * columns
         return -(-rows_of(sizes) // sizes.task_rows) * columns
 
     def scratch_bytes(self, sizes: BfloatSizes) -> int:
         """The sums of a block; the task's rows, and behind them what tiles and copies reach."""
-        rows = sizes.task_rows
+        rows, lines = sizes.task_rows, 0
         if self.by_taps:
-            rows = (rows + (sizes.kernel_height - 1) * sizes.dilation_height) * _padded_width(sizes)
-        if self.way == "in place":
+            rows = (rows + (sizes.kernel_height - 1) * sizes.dilation_height) * padded_width(sizes)
+        elif self.by_bands:
+            rows, lines = rows * sizes.out_width, band_rows(sizes, rows) * self.line_bytes(sizes)
+        elif self.way == "in place":
             rows = TILE
-        return SUMS_BYTES + (rows + _SLACK_ROWS) * sizes.row_bytes + 4 * LINE
+        return SUMS_BYTES + lines + (rows + SLACK_ROWS) * sizes.row_bytes + 4 * LINE
+
+    def line_bytes(self, given: Any) -> Any:
+        """Bytes of a row of an image with its padding, of which "unfolded" takes the taps."""
+        return -(-(padded_width(given) * given.channels * 2) // LINE) * LINE + LINE
 
     def work(self, sizes: BfloatSizes) -> Work:
         rows, columns = rows_of(sizes), sizes.out_channels
@@ -227,8 +243,14 @@ def rows_of(given: Any) -> Any:
     return given.images * given.out_height * given.out_width
 
 
-def _padded_width(given: Any) -> Any:
-    return given.out_width + (given.kernel_width - 1) * given.dilation_width
+def padded_width(given: Any) -> Any:
+    """Pixels of a row of an image that output pixels of a row read, padding included."""
+    return (given.out_width - 1) * given.stride_width + (given.kernel_width - 1) * given.dilation_width + 1
+
+
+def band_rows(given: Any, rows: Any) -> Any:
+    """Rows of an image that `rows` of output pixels read, padding included."""
+    return (rows - 1) * given.stride_height + (given.kernel_height - 1) * given.dilation_height + 1
 
 
 def choose(way: str, columns: int, depth: int, rows: int | None, x_type: str, result: str) -> BfloatSpec:

@@ -142,17 +142,18 @@ CONVOLUTIONS = [
     (1, 20, 9, 40, 48, (3, 3), (1, 1), (2, 2), (2, 2), (20, 9)),
     (2, 7, 7, 512, 40, (3, 3), (1, 1), (1, 1), (1, 1), (7, 7)),
     (1, 30, 35, 96, 33, (2, 3), (1, 1), (1, 1), (0, 0), (29, 33)),
+    (2, 23, 21, 3, 40, (7, 7), (2, 2), (1, 1), (3, 3), (12, 11)),
     (1, 1, 40, 8, 9, (1, 7), (1, 3), (1, 1), (0, 3), (1, 14)),
 ]
 
 
 @needs_tiles
 @pytest.mark.parametrize("x_type", ["float32", "bfloat16"])
-@pytest.mark.parametrize("way", ["gathered", "padded"])
+@pytest.mark.parametrize("way", ["gathered", "unfolded", "padded"])
 @pytest.mark.parametrize("gap", [0, 5])
 def test_convolutions(x_type: str, way: str, gap: int) -> None:
     for images, height, width, channels, outputs, kernel, strides, dilations, pads, out in CONVOLUTIONS:
-        if way == "padded" and strides != (1, 1):
+        if (way == "padded" and strides != (1, 1)) or (way == "unfolded" and dilations[1] != 1):
             continue
         random = np.random.default_rng(channels)
         x = rounded(random.integers(-4, 5, (images, height, width, channels + gap)).astype(np.float32))

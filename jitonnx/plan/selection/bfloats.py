@@ -109,9 +109,13 @@ def _way_of_windows(
 ) -> str:
     """How windows are read. Rows of the image with their padding, where that does not make many more products: of
     channels that fill no whole step, and of places between the rows of output pixels."""
-    if not known((channels,)) or tuple(strides) != (1, 1):
+    if not known((channels,)):
         return "gathered"
     (own,) = integers((channels,))
+    if own < STEP and tuple(taps) != (1, 1) and dilations[1] == 1:
+        return "unfolded"
+    if tuple(strides) != (1, 1):
+        return "gathered"
     out_width = concrete(width)
     between = 0.0 if out_width is None else (taps[1] - 1) * dilations[1] / max(out_width, 1)
     more = whole(own) / max(own, 1) * (1 + between)
