@@ -73,6 +73,11 @@ class Planner:
             buffer = Buffer(value.name, "input", product(value.shape), value.dtype, index=number)
             self._tensors[value] = Tensor(buffer, 0, value.shape, row_major(value.shape))
 
+    @property
+    def rounds_products(self) -> bool:
+        """Whether products are to round their operands to bfloat16: that was asked for, and is faster on the CPU."""
+        return self.choices.precision == "bfloat16" and self.target.multiplies_bfloat16
+
     # ------------------------------------------------------------ operands
 
     def tensor(self, value: Value) -> Tensor:

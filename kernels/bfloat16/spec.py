@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.kernels.parts.bfloat16 import rounded
 from jitonnx.kernels.parts.packing import for_each, zeros
 from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
@@ -218,14 +219,6 @@ class BfloatSpec(KernelSpec):
 
         for_each(pack, panels, packed.nbytes)
         return packed
-
-
-def rounded(x: np.ndarray) -> np.ndarray:
-    """The bits of the bfloat16 next to each float32, ties to even."""
-    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
-    result = ((bits + (((bits >> 16) & 1) + np.uint32(0x7FFF))) >> 16).astype(np.uint16)
-    strange = np.isnan(x)
-    return np.where(strange, (bits >> 16 | 0x40).astype(np.uint16), result) if strange.any() else result
 
 
 def itemsize(kind: str) -> int:

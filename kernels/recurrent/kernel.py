@@ -18,7 +18,7 @@ from typing import NamedTuple
 from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer, larger, remainder, smaller
 from jitonnx.kernels.language.epilogue import Stage
-from jitonnx.kernels.language.trace import Traced, bits, fma, funnel_left, select, to_float
+from jitonnx.kernels.language.trace import Traced, bits, fma, from_bits, funnel_left, select, to_float
 from jitonnx.kernels.parts.meeting import Meeting
 from jitonnx.kernels.recurrent.activations import activate
 from jitonnx.kernels.recurrent.spec import RecurrentBuffers, RecurrentSizes, RecurrentSpec
@@ -231,7 +231,8 @@ class _Kernel:
         """target[row][gate] = Σ_k source[row][k] * weights[k][gate], in `phases` sums over every phases-th k."""
         code, units = self.code, self.spec.units
         phases = self.spec.phases if rows == 1 else 1
-        depth = max(phases, 4 // math.gcd(4, gates)) if self.spec.fixed else phases
+        together = 4 if self.spec.fixed else 2 if self.spec.halves else 1  # vectors that lie in fewer
+        depth = max(phases, together // math.gcd(together, gates))
         zero = code.number(self.element, 0, units)
         sums = {
             (row, gate, phase): code.variable(zero)
@@ -257,17 +258,19 @@ class _Kernel:
                 target.store((row * gates + gate) * units, total)
 
     def _weights(self, panel: Pointer, first: Traced, count: int) -> list[Traced]:
-        """`count` vectors of weights from `first` on; in fixed point, both are multiples of four."""
-        units, step = self.spec.units, 3 if self.spec.fixed else 4
+        """`count` vectors of weights from `first` on; both are multiples of four in fixed point, of two in bfloat16."""
+        units, step = self.spec.units, 3 if self.spec.fixed else 2 if self.spec.halves else 4
         start = self._stored(first) * units
         loaded = [panel.load(start + i * units, units) for i in range(count * step // 4)]
+        if self.spec.halves:
+            return [from_bits(part) for pair in map(bits, loaded) for part in (pair << 16, pair & -0x10000)]
         if not self.spec.fixed:
             return loaded
         return [vector for i in range(0, len(loaded), 3) for vector in _widened(*map(bits, loaded[i : i + 3]))]
 
     def _stored(self, vectors: Traced) -> Traced:
         """How many vectors so many vectors of weights take."""
-        return vectors * 3 / 4 if self.spec.fixed else vectors
+        return vectors * 3 / 4 if self.spec.fixed else vectors / 2 if self.spec.halves else vectors
 
     # ------------------------------------------------------------ gates
 

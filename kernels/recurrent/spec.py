@@ -9,6 +9,7 @@ import numpy as np
 
 from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts import fixed24
+from jitonnx.kernels.parts.bfloat16 import rounded
 from jitonnx.kernels.parts.packing import zeros
 from jitonnx.kernels.parts.phases import shared_bytes
 from jitonnx.kernels.spec import KernelSpec, Work
@@ -104,6 +105,8 @@ class RecurrentSpec(KernelSpec):
     """Element type of all tensors but lengths: float32 or float64."""
     fixed: bool = False
     """R, of float32, lies as 24-bit fixed-point numbers (`fixed24`)."""
+    halves: bool = False
+    """R, of float32, lies rounded to bfloat16, two vectors in one: in the lower and upper halves of its words."""
     linear_before_reset: bool = False
     input_forget: bool = False
     peepholes: bool = False
@@ -147,7 +150,7 @@ class RecurrentSpec(KernelSpec):
     def packed_elements(self, hidden: int) -> int:
         """Elements of one direction's packed R."""
         padded = self.padded(hidden)
-        return self.gates * padded * (padded * 3 // 4 + 1 if self.fixed else padded)
+        return self.gates * padded * (padded * 3 // 4 + 1 if self.fixed else padded // 2 if self.halves else padded)
 
     def pack(self, r: np.ndarray) -> np.ndarray:
         """R [directions, gates * hidden, hidden] -> recurrent_weights [directions, packed_elements(hidden)].
@@ -155,7 +158,8 @@ class RecurrentSpec(KernelSpec):
         Panels of `units` hidden units, one behind the other in the order in which a step reads them: for each k,
         the units' weights of each gate, [panel][k][gate][unit]. A GRU that resets before the product has the panels
         of gates z and r first and those of gate h behind them. Units and k are padded with zeros to whole panels.
-        In fixed point, three vectors of units lie for every four, and a panel ends with the scales of each gate.
+        In fixed point, three vectors of units lie for every four, and a panel ends with the scales of each gate. In
+        bfloat16, one lies for every two.
         """
         directions, _, hidden = r.shape
         padded = self.padded(hidden)
@@ -168,6 +172,8 @@ class RecurrentSpec(KernelSpec):
             panels = whole.reshape(directions, gates, -1, self.units, padded).transpose(0, 2, 4, 1, 3)
             if self.fixed:
                 panels = _fixed_panels(panels)
+            elif self.halves:
+                panels = _half_panels(panels)
             end = offset + panels[0].size
             packed[:, offset:end] = panels.reshape(directions, -1)
             first_gate, offset = first_gate + gates, end
@@ -224,6 +230,13 @@ def _fixed_panels(panels: np.ndarray) -> np.ndarray:
     scales = fixed24.scales(np.moveaxis(panels, 2, -1))
     quads = fixed24.numbers(panels, scales[:, :, None]).reshape(*outer, k * gates // 4, 4, units)
     return np.concatenate([fixed24.pack(quads).reshape(*outer, -1, units).view(np.float32), scales], axis=2)
+
+
+def _half_panels(panels: np.ndarray) -> np.ndarray:
+    """Panels [directions, panel, k, gates, units] in bfloat16: [directions, panel, vector, units]."""
+    *outer, k, gates, units = panels.shape
+    pairs = rounded(panels).astype(np.uint32).reshape(*outer, k * gates // 2, 2, units)
+    return (pairs[..., 0, :] | pairs[..., 1, :] << 16).view(np.float32)
 
 
 def choose(

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from jitonnx.kernels.bfloat16.kernel import build
-from jitonnx.kernels.bfloat16.spec import BfloatSpec, Given, choose, rounded
+from jitonnx.kernels.bfloat16.spec import BfloatSpec, Given, choose
 from jitonnx.kernels.language.code import Code
 from jitonnx.kernels.language.half import narrow_bfloat16
 from jitonnx.kernels.language.trace import Traced
+from jitonnx.kernels.parts.bfloat16 import rounded
 from jitonnx.runtime.cpu import available
 from jitonnx.target import host
 from tests.kernels.harness import Compiled

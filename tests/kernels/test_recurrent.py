@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from jitonnx.kernels.parts.bfloat16 import rounded
 from jitonnx.kernels.recurrent.kernel import build
 from jitonnx.kernels.recurrent.spec import GATES, Activation, RecurrentSpec, choose
 from jitonnx.target import host
@@ -215,6 +216,18 @@ def test_weights_in_fixed_point(kind: str, linear: bool, batch: int | None, lane
             layer = Layer(kind, hidden, 6, rows, directions=2, reverse=2)
             _check(layer, spec, lanes)
             _check(layer, replace(spec, parts=2), lanes)
+
+
+@pytest.mark.parametrize("lanes", WIDTHS)
+@pytest.mark.parametrize(("kind", "linear"), KINDS)
+@pytest.mark.parametrize("batch", [1, 2, None])
+def test_weights_in_bfloat16(kind: str, linear: bool, batch: int | None, lanes: int) -> None:
+    spec = _spec(kind, lanes, batch, halves=True, linear_before_reset=linear, initial=True, lengths=True)
+    for hidden in (1, 15, 17, 40):
+        layer = Layer(kind, hidden, 6, batch or 4, directions=2, reverse=2)
+        layer.r = (rounded(layer.r.astype(np.float32)).astype(np.uint32) << 16).view(np.float32).astype(float)
+        _check(layer, spec, lanes)
+        _check(layer, replace(spec, parts=2), lanes)
 
 
 @pytest.mark.parametrize("lanes", WIDTHS)

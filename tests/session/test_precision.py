@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jitonnx
-from jitonnx.kernels.bfloat16.spec import rounded
+from jitonnx.kernels.parts.bfloat16 import rounded
 from jitonnx.runtime.cpu import available
 from tests.session.models import model, node, tensor
 
@@ -108,6 +108,21 @@ def test_only_what_gains() -> None:
     feeds = {"x": random(32, 64), "y": random(64, 64), "i": random(1, 64, 8, 8)}
     for ours, theirs in zip(run.run(None, feeds), exact.run(None, feeds), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+@needs_tiles
+def test_recurrent_layers() -> None:
+    """The products of all steps are ones in bfloat16, and the time loop reads weights in bfloat16."""
+    weights = {"w": random(2, 512, 64, seed=1) / 8, "r": random(2, 512, 128, seed=2) / 12, "b": random(2, 1024, seed=3)}
+    nodes = [node("LSTM", ["x", "w", "r", "b"], ["y"], hidden_size=128, direction="bidirectional")]
+    made = model(nodes, [tensor("x", ["steps", 1, 64])], [tensor("y", ["steps", 2, 1, 128])], weights)
+    run, exact = session(made), session(made, "float32")
+    assert any("reading weights of 16 bits" in call.reason for call in run.engine.compiled.plan.calls)
+    assert labels(run)[0].startswith("bfloat16 product")
+    for steps in (1, 9):
+        feeds = {"x": random(steps, 1, 64)}
+        (y,), (expected,) = run.run(None, feeds), exact.run(None, feeds)
+        assert 0 < np.abs(y - expected).max() < 1e-2
 
 
 @needs_tiles

@@ -10,7 +10,8 @@ import numpy as np
 
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Statement
-from jitonnx.ir.dims import DimLike, concrete, integers, known, product
+from jitonnx.ir.dims import DimLike, concrete, integers, known
+from jitonnx.ir.dims import product as joined
 from jitonnx.ir.dtypes import DType
 from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.bfloat16.spec import STEP, BfloatBuffers, Given, choose, whole
@@ -27,21 +28,23 @@ def matmul(planner: Planner, group: Group, statement: Statement) -> None:
     """a @ b: the rows of all leading axes of a are rows of one product."""
     left, right = statement.inputs
     assert left is not None and right is not None and group.output is not None
-    order = tuple(range(len(left.shape)))
-    a, rows = planner.unit_inner(left), order[:-1]
-    a_row = _apart(a, rows)
+    order = tuple(range(len(group.output.shape)))
+    y = planner.place(group.output, order, strict=True)
+    if _apart(y, order[:-1]) is None:
+        y = planner.move(group.output, order)
+    product(planner, group, planner.unit_inner(left), planner.tensor(right), y)
+
+
+def product(planner: Planner, group: Group, a: Tensor, weights: Tensor, y: Tensor) -> None:
+    """The call y = epilogue(a @ weights), for a whose last axis is innermost, and y whose rows are evenly spaced."""
+    a_row = _apart(a, tuple(range(a.rank - 1)))
     if a_row is None:
-        a = planner.copy(a, order, "its rows are not evenly spaced")
-        a_row = _apart(a, rows)
-    out_order = tuple(range(len(group.output.shape)))
-    y = planner.place(group.output, out_order, strict=True)
-    out_rows = out_order[:-1]
-    if _apart(y, out_rows) is None:
-        y = planner.move(group.output, out_order)
+        a = planner.copy(a, tuple(range(a.rank)), "its rows are not evenly spaced")
+        a_row = _apart(a, tuple(range(a.rank - 1)))
+    out_rows = tuple(range(y.rank - 1))
     assert a_row is not None, "Bug: the rows of a copy are not evenly spaced"
-    m, k, n = product(a.shape[:-1]), a.shape[-1], y.shape[-1]
+    m, k, n = joined(a.shape[:-1]), a.shape[-1], y.shape[-1]
     one_row = {"images": 1, "height": m, "width": 1, "channels": k, "out_height": m, "out_width": 1, "out_channels": n}
-    weights = planner.tensor(right)
     columns = replace(weights, shape=(weights.shape[-1], 1, k), strides=(weights.strides[-1], 0, weights.strides[-2]))
     way = _way_of_rows(a, a_row)
     _call(planner, group, a, columns, y, out_rows, way, one_row | {"x_pixel": a_row}, f"product {m}x{n}x{k}")
@@ -143,7 +146,7 @@ def _call(
         way,
         columns,
         depth,
-        concrete(product(y.shape[axis] for axis in rows)),
+        concrete(joined(y.shape[axis] for axis in rows)),
         "bfloat16" if x.dtype is DType.BFLOAT16 else "float32",
         "bfloat16" if y.dtype is DType.BFLOAT16 else "float32",
     )
@@ -174,5 +177,5 @@ _ONE_TAP: dict[str, DimLike] = {
 def _apart(tensor: Tensor, axes: Sequence[int]) -> DimLike | None:
     """How far apart neighbours along the joined `axes` are; None if that differs."""
     shape, strides = [tensor.shape[axis] for axis in axes], [tensor.strides[axis] for axis in axes]
-    merged = reshape_strides(shape, strides, (product(shape),))
+    merged = reshape_strides(shape, strides, (joined(shape),))
     return None if merged is None else merged[0]

@@ -11,6 +11,7 @@ from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Statement
 from jitonnx.ir.dims import Dim, known
+from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.types import TensorType
 from jitonnx.kernels.arguments import by_name
@@ -20,6 +21,7 @@ from jitonnx.kernels.recurrent.spec import choose as choose_recurrent
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.region import region_call
+from jitonnx.plan.selection import bfloats
 from jitonnx.plan.selection.products import gemm
 from jitonnx.plan.selection.recurrent_weights import biases, input_matrix, packed_recurrence, zeros
 from jitonnx.plan.tensor import Tensor, row_major
@@ -55,6 +57,7 @@ def recurrent(planner: Planner, group: Group, statement: Statement) -> None:
     outputs = [*statement.outputs, *[None] * 3][:3]
     read = [value is not None and planner.is_read(value) for value in outputs]
     batch = x.shape[1]
+    halves = _in_bfloat16(planner, planner.tensor(r).constant, batch)
     spec = choose_recurrent(
         computation.kind,
         computation.activations[:each],
@@ -63,7 +66,8 @@ def recurrent(planner: Planner, group: Group, statement: Statement) -> None:
         batch=batch if isinstance(batch, int) else None,
         hidden=hidden,
         element=x.dtype.numpy.name,
-        fixed=_in_fixed_point(planner, planner.tensor(r).constant, batch),
+        fixed=not halves and _in_fixed_point(planner, planner.tensor(r).constant, batch),
+        halves=halves,
         linear_before_reset=computation.linear_before_reset,
         input_forget=computation.input_forget,
         peepholes=peepholes is not None,
@@ -94,6 +98,17 @@ def _in_fixed_point(planner: Planner, recurrence: np.ndarray | None, batch: Dim 
     )
 
 
+def _in_bfloat16(planner: Planner, recurrence: np.ndarray | None, batch: Dim | int) -> bool:
+    """Whether R is to lie as bfloat16: where that was asked for and steps are bound by reading it."""
+    return (
+        recurrence is not None
+        and planner.rounds_products
+        and recurrence.dtype == np.float32
+        and recurrence[0].nbytes > planner.target.l1_bytes
+        and batch == 1
+    )
+
+
 def _input_products(planner: Planner, group: Group, x: Value, matrix: Tensor, bias: Tensor) -> Tensor:
     """X · Wᵀ + bias for all steps: [steps, batch, directions * gates * hidden]."""
     steps, batch, _ = x.shape
@@ -104,7 +119,10 @@ def _input_products(planner: Planner, group: Group, x: Value, matrix: Tensor, bi
     expr = e.operand(0, x.dtype) + e.operand(1, x.dtype)
     inner = Group(group.position, statement_of(group), expr=expr, operands=[bias_value], output=products)
     gates = planner.temporary(products.shape, x.dtype)
-    gemm(planner, inner, planner.unit_inner(x), matrix, gates)
+    if planner.rounds_products and x.dtype is DType.FLOAT and matrix.constant is not None:
+        bfloats.product(planner, inner, planner.unit_inner(x), matrix, gates)
+    else:
+        gemm(planner, inner, planner.unit_inner(x), matrix, gates)
     return gates
 
 
@@ -186,6 +204,6 @@ def _time_loop(
     )
     call = KernelCall(spec, buffers, sizes)
     call.label, call.reason = f"{computation.kind} {computation.direction} {hidden}", "the whole time loop"
-    if spec.fixed:
-        call.reason += ", reading weights of 24 bits"
+    if spec.fixed or spec.halves:
+        call.reason += f", reading weights of {24 if spec.fixed else 16} bits"
     planner.call(call)
