@@ -45,7 +45,7 @@ ROWS: dict[str, dict[str, Row]] = {
     "IR: models": {
         "metadata": Row(
             "A model says who made it, which version it is, and more, for people and tools.",
-            "`get_modelmeta` has all of it.",
+            "`jitonnx info MODEL` and `jitonnx.info.describe` tell all of it, `get_modelmeta` what onnxruntime tells.",
         ),
         "metadata-keys": Row("Keys of metadata properties are distinct.", FORM),
         "model-domain": Row("A model names its domain.", WARNED),
