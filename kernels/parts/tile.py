@@ -6,7 +6,7 @@ A tile is rows x vectors sums, a list of LLVM values, row after row: zeros at fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from jitonnx.kernels.language import ir, types
@@ -76,29 +76,13 @@ def emit_accumulate(
     for place, _ in asked:
         emit_prefetch(builder, place)
     if near:
-        behind = builder.gep(b_at, [builder.mul(b_step, _I64(near))])
-        for start in range(0, vectors * lanes, _LINE_BYTES // _element_bytes(b)):
-            emit_prefetch(builder, builder.gep(behind, [_I64(start)]), level=1)
-    # AArch64 multiplies by an element of a register. LLVM would rather load it into all elements of one, for which most
-    # of its CPUs use one of the units that multiply.
-    by_element = isinstance(element, types.Float) and builder.module.triple.startswith(("aarch64", "arm64"))
+        _ask_for_panel(builder, builder.gep(b_at, [builder.mul(b_step, _I64(near))]), vectors * lanes)
     a_at: dict[str, ir.Value] = dict(moved)
     if place_at is not None:
         step = builder.load(place_at)
         a_at = {name: builder.gep(start, [step]) for name, start in starts.items()}
-    following = []
-    for r, (first, offset) in enumerate(offsets):
-        factor: ir.Value = builder.load(builder.gep(a_at[first.reference], [offset]))
-        if by_element:
-            factor = _unknown(builder, factor)
-        spread = splat(builder, factor, lanes)
-        if counts[-1] < lanes:
-            # LLVM would fill a shorter register from memory, and the long one from that by a shuffle, instead of using
-            # the low half of the long one: 14 x 24 sums reached 75 GFLOP/s on x86, with this 92.
-            spread = _unknown(builder, spread)
-        for v in range(vectors):
-            a_value = first_lanes(builder, spread, counts[v])
-            following.append(_multiply_add(builder, element, a_value, panel[v], current[r * vectors + v]))
+    factors = (builder.load(builder.gep(a_at[first.reference], [offset])) for first, offset in offsets)
+    following = _rank_one_update(builder, element, current, factors, panel)
     pointers = [(pointer, a_step) for pointer in moved.values()]
     if place_at is not None:
         pointers.append((place_at, _I64(1)))
@@ -116,6 +100,42 @@ def emit_accumulate(
     for end, value in zip(ends, following, strict=True):
         end.add_incoming(value, loop)
     return list(ends)
+
+
+def _ask_for_panel(builder: ir.IRBuilder, place: ir.Value, elements: int) -> None:
+    """Prefetch so many elements into the first-level cache."""
+    for start in range(0, elements, _LINE_BYTES // _element_bytes(place)):
+        emit_prefetch(builder, builder.gep(place, [_I64(start)]), level=1)
+
+
+def _rank_one_update(
+    builder: ir.IRBuilder,
+    element: types.Type,
+    sums: Sequence[ir.Value],
+    factors: Iterable[ir.Value],
+    panel: Sequence[ir.Value],
+) -> list[ir.Value]:
+    """The sums of a tile with one step's products added: of the factor of each row and the panel's vectors.
+
+    factors: each is loaded when its row comes to it, which keeps few registers in use.
+    """
+    lanes, vectors = panel[0].type.count, len(panel)
+    # AArch64 multiplies by an element of a register. LLVM would rather load it into all elements of one, for which most
+    # of its CPUs use one of the units that multiply.
+    by_element = isinstance(element, types.Float) and builder.module.triple.startswith(("aarch64", "arm64"))
+    following = []
+    for r, factor in enumerate(factors):
+        if by_element:
+            factor = _unknown(builder, factor)
+        spread = splat(builder, factor, lanes)
+        if panel[-1].type.count < lanes:
+            # LLVM would fill a shorter register from memory, and the long one from that by a shuffle, instead of using
+            # the low half of the long one: 14 x 24 sums reached 75 GFLOP/s on x86, with this 92.
+            spread = _unknown(builder, spread)
+        for v, vector in enumerate(panel):
+            a_value = first_lanes(builder, spread, vector.type.count)
+            following.append(_multiply_add(builder, element, a_value, vector, sums[r * vectors + v]))
+    return following
 
 
 def row_offsets(row: Traced, count: int) -> list[tuple[ir.Value, ir.Value]]:

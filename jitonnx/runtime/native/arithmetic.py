@@ -13,11 +13,11 @@ from .emit import WORD, Code
 
 def define(module: ir.Module) -> None:
     """Add the function to a module."""
-    _perform(module)
+    _Interpreter(module).emit()
 
 
-def _perform(module: ir.Module) -> None:
-    """Returns how many were missed.
+class _Interpreter:
+    """Emits the function, which returns how many operations were missed.
 
     for (;;) {
         operation, target, a, b = operations[at++];
@@ -25,92 +25,89 @@ def _perform(module: ir.Module) -> None:
         switch (operation) { … }
     }
     """
-    code = Code(module, "i64 jitonnx_perform(ptr operations, ptr registers, ptr results, ptr missed)", exported=True)
-    build = code.build
-    at, handler, count = (code.variable(0) for _ in range(3))
-    head = code.function.append_basic_block("operation")
-    unknown = code.function.append_basic_block("unknown")
-    build.branch(head)
-    build.position_at_end(head)
-    place = code.at(code["operations"], code.multiply(code.load(at), 4 * WORD_BYTES))
-    kind, target, first, second = (code.load(code.at(place, WORD_BYTES * n)) for n in range(4))
-    code.store(at, code.add(code.load(at), 1))
 
-    def register(number: ir.Value) -> ir.Value:
-        return code.at(code["registers"], code.multiply(number, WORD_BYTES))
+    def __init__(self, module: ir.Module) -> None:
+        signature = "i64 jitonnx_perform(ptr operations, ptr registers, ptr results, ptr missed)"
+        self.code = code = Code(module, signature, exported=True)
+        self.build = build = code.build
+        self.at, self.handler, self.count = (code.variable(0) for _ in range(3))
+        self.head = code.function.append_basic_block("operation")
+        self.unknown = code.function.append_basic_block("unknown")
+        build.branch(self.head)
+        build.position_at_end(self.head)
+        place = code.at(code["operations"], code.multiply(code.load(self.at), 4 * WORD_BYTES))
+        kind, self.target, first, second = (code.load(code.at(place, WORD_BYTES * n)) for n in range(4))
+        code.store(self.at, code.add(code.load(self.at), 1))
+        self.a, self.b = code.load(self._word("registers", first)), code.load(self._word("registers", second))
+        self.switch = build.switch(kind, self.unknown)
 
-    a, b = code.load(register(first)), code.load(register(second))
-    switch = build.switch(kind, unknown)
+    def emit(self) -> None:
+        """Emit what each operation does, and the end of the function."""
+        code, build, a, b = self.code, self.build, self.a, self.b
+        cases: dict[Operation, Callable[[], object]] = {
+            Operation.ADD: lambda: self._checked(build.sadd_with_overflow),
+            Operation.SUBTRACT: lambda: self._checked(build.ssub_with_overflow),
+            Operation.MULTIPLY: lambda: self._checked(build.smul_with_overflow),
+            Operation.DIVIDE: lambda: self._put(self._divided()[0]),
+            Operation.MODULO: lambda: self._put(self._divided()[1]),
+            Operation.LARGER: lambda: self._put(code.larger(a, b)),
+            Operation.SMALLER: lambda: self._put(code.smaller(a, b)),
+            Operation.BELOW: lambda: self._put(build.zext(code.compare(a, "<", b), WORD)),
+            Operation.AND: lambda: self._put(build.and_(a, b)),
+            Operation.OR: lambda: self._put(build.or_(a, b)),
+            Operation.NEED_BELOW: lambda: self._need("<"),
+            Operation.NEED_NOT_BELOW: lambda: self._need(">="),
+            Operation.NEED_EQUAL: lambda: self._need("=="),
+            Operation.NEED_DIFFERENT: lambda: self._need("!="),
+            Operation.STORE: lambda: code.store(self._word("results", self.target), a),
+            Operation.JUMP: lambda: code.store(self.at, self.target),
+            Operation.HANDLER: lambda: code.store(self.handler, self.target),
+            Operation.MISS: self._miss,
+            Operation.END: lambda: code.give(code.load(self.count)),
+        }
+        for operation, emit in cases.items():
+            block = code.function.append_basic_block(operation.name.lower())
+            self.switch.add_case(WORD(int(operation)), block)
+            build.position_at_end(block)
+            emit()
+            if not build.block.is_terminated:
+                build.branch(self.head)
+        build.position_at_end(self.unknown)
+        build.unreachable()
 
-    def give_up() -> None:
-        code.store(at, code.load(handler))
-        build.branch(head)
+    def _word(self, array: str, number: ir.Value) -> ir.Value:
+        """The address of a word of an argument."""
+        return self.code.at(self.code[array], self.code.multiply(number, WORD_BYTES))
 
-    def case(operation: Operation, body: Callable[[], None]) -> None:
-        block = code.function.append_basic_block(operation.name.lower())
-        switch.add_case(WORD(int(operation)), block)
-        build.position_at_end(block)
-        body()
-        if not build.block.is_terminated:
-            build.branch(head)
+    def _put(self, value: ir.Value) -> None:
+        self.code.store(self._word("registers", self.target), value)
 
-    def put(value: ir.Value) -> None:
-        code.store(register(target), value)
+    def _give_up_unless(self, holds: ir.Value) -> None:
+        """Go on with the handler if something does not hold."""
+        with self.code.when(self.build.not_(holds), likely=False):
+            self.code.store(self.at, self.code.load(self.handler))
+            self.build.branch(self.head)
 
-    def checked(name: str) -> Callable[[], None]:
-        def body() -> None:
-            pair = getattr(build, f"{name}_with_overflow")(a, b)
-            with code.when(build.extract_value(pair, 1), likely=False):
-                give_up()
-            put(build.extract_value(pair, 0))
+    def _checked(self, operation: Callable[[ir.Value, ir.Value], ir.Value]) -> None:
+        pair = operation(self.a, self.b)
+        self._give_up_unless(self.build.not_(self.build.extract_value(pair, 1)))
+        self._put(self.build.extract_value(pair, 0))
 
-        return body
+    def _divided(self) -> tuple[ir.Value, ir.Value]:
+        """a / b, rounded down, and what is left of a."""
+        code, build, a, b = self.code, self.build, self.a, self.b
+        # The least number over -1 is beyond 64 bits, too.
+        self._give_up_unless(build.and_(code.compare(b, "!=", 0), code.compare(b, "!=", -1)))
+        left = build.srem(a, b)
+        opposite = code.compare(build.xor(left, b), "<", 0)
+        below = build.and_(code.compare(left, "!=", 0), opposite)
+        quotient = code.subtract(build.sdiv(a, b), build.zext(below, WORD))
+        return quotient, build.select(below, code.add(left, b), left)
 
-    def quotient(rest: bool) -> Callable[[], None]:
-        def body() -> None:
-            # The least number over -1 is beyond 64 bits, too.
-            with code.when(build.or_(code.equal(b, 0), code.equal(b, -1)), likely=False):
-                give_up()
-            left = build.srem(a, b)
-            opposite = code.compare(build.xor(left, b), "<", 0)
-            below = build.and_(code.compare(left, "!=", 0), opposite)
-            if rest:
-                put(build.select(below, code.add(left, b), left))
-            else:
-                put(code.subtract(build.sdiv(a, b), build.zext(below, WORD)))
+    def _need(self, relation: str) -> None:
+        self._give_up_unless(self.code.compare(self.a, relation, self.b))
 
-        return body
-
-    def need(relation: str) -> Callable[[], None]:
-        def body() -> None:
-            with code.when(build.not_(code.compare(a, relation, b)), likely=False):
-                give_up()
-
-        return body
-
-    def miss() -> None:
-        number = code.load(count)
-        code.store(code.at(code["missed"], code.multiply(number, WORD_BYTES)), target)
-        code.store(count, code.add(number, 1))
-
-    case(Operation.ADD, checked("sadd"))
-    case(Operation.SUBTRACT, checked("ssub"))
-    case(Operation.MULTIPLY, checked("smul"))
-    case(Operation.DIVIDE, quotient(rest=False))
-    case(Operation.MODULO, quotient(rest=True))
-    case(Operation.LARGER, lambda: put(code.larger(a, b)))
-    case(Operation.SMALLER, lambda: put(code.smaller(a, b)))
-    case(Operation.BELOW, lambda: put(build.zext(code.compare(a, "<", b), WORD)))
-    case(Operation.AND, lambda: put(build.and_(a, b)))
-    case(Operation.OR, lambda: put(build.or_(a, b)))
-    case(Operation.NEED_BELOW, need("<"))
-    case(Operation.NEED_NOT_BELOW, need(">="))
-    case(Operation.NEED_EQUAL, need("=="))
-    case(Operation.NEED_DIFFERENT, need("!="))
-    case(Operation.STORE, lambda: code.store(code.at(code["results"], code.multiply(target, WORD_BYTES)), a))
-    case(Operation.JUMP, lambda: code.store(at, target))
-    case(Operation.HANDLER, lambda: code.store(handler, target))
-    case(Operation.MISS, miss)
-    case(Operation.END, lambda: code.give(code.load(count)))
-    build.position_at_end(unknown)
-    build.unreachable()
+    def _miss(self) -> None:
+        code, number = self.code, self.code.load(self.count)
+        code.store(self._word("missed", number), self.target)
+        code.store(self.count, code.add(number, 1))

@@ -72,33 +72,51 @@ def _arrange(module: ir.Module) -> None:
     code.give(total)
 
 
+class _Block:
+    """The plan and the block of the function that is written: `INSTANTIATION` has numbers, arrays, and places."""
+
+    def __init__(self, code: Code) -> None:
+        self.code, self.plan, self.block = code, code["plan"], code["block"]
+        self._loaded = {name: code.pointer(self.plan, INSTANTIATION, name) for name in ("registers", "results")}
+        """Arrays that loops read most; LLVM would load their addresses again after each store."""
+
+    def number(self, name: str) -> ir.Value:
+        """A number of the plan."""
+        return self.code.word(self.plan, INSTANTIATION, name)
+
+    def fixed(self, name: str) -> ir.Value:
+        """An array of the plan."""
+        return self._loaded.get(name) or self.code.pointer(self.plan, INSTANTIATION, name)
+
+    def element(self, name: str, index: int | ir.Value) -> ir.Value:
+        """An element of an array of the plan."""
+        return self.code.load(_word(self.code, self.fixed(name), index))
+
+    def inside(self, name: str) -> ir.Value:
+        """An array within the block."""
+        return self.code.at(self.block, self.number(name))
+
+    def set(self, name: str, index: int | ir.Value, value: ir.Value) -> None:
+        """Set an element of an array within the block."""
+        self.code.store(_word(self.code, self.inside(name), index), value)
+
+
 def _fill(module: ir.Module) -> None:
     """Fill a block's shapes and limits; returns 0, or 1 for tensors beyond all memory."""
     code = Code(module, "i64 jitonnx_fill(ptr plan, ptr block)")
-    plan, block, build = code["plan"], code["block"], code.build
-    registers = code.pointer(plan, INSTANTIATION, "registers")
-
-    def fixed(name: str) -> ir.Value:
-        return code.pointer(plan, INSTANTIATION, name)
-
-    def inside(name: str) -> ir.Value:
-        return code.at(block, code.word(plan, INSTANTIATION, name))
-
-    pitch = code.word(plan, INSTANTIATION, "pitch")
-    with code.loop(0, code.word(plan, INSTANTIATION, "tensor_count")) as tensor:
-        nbytes = code.variable(code.load(_word(code, fixed("itemsizes"), tensor)))
+    block, build = _Block(code), code.build
+    pitch = block.number("pitch")
+    with code.loop(0, block.number("tensor_count")) as tensor:
+        nbytes = code.variable(block.element("itemsizes", tensor))
         with code.loop(0, pitch) as axis:
             place = code.add(code.multiply(tensor, pitch), axis)
-            size = code.load(_word(code, registers, code.load(_word(code, fixed("shape_rows"), place))))
-            code.store(_word(code, inside("shapes"), place), size)
+            size = block.element("registers", block.element("shape_rows", place))
+            block.set("shapes", place, size)
             pair = build.smul_with_overflow(code.load(nbytes), size)
             with code.when(build.extract_value(pair, 1), likely=False):
                 code.give(1)
             code.store(nbytes, build.extract_value(pair, 0))
-        code.store(
-            _word(code, inside("limits"), code.add(code.word(plan, INSTANTIATION, "first_limit"), tensor)),
-            code.load(nbytes),
-        )
+        block.set("limits", code.add(block.number("first_limit"), tensor), code.load(nbytes))
     code.give(0)
 
 
@@ -108,67 +126,75 @@ def _instantiate(module: ir.Module) -> None:
     Returns 0, or another number where Python has to do it, or to say what is wrong.
     """
     code = Code(module, "i64 jitonnx_instantiate(ptr plan, ptr block, i64 threads)", exported=True)
-    plan, block, build = code["plan"], code["block"], code.build
-
-    def fixed(name: str) -> ir.Value:
-        return code.pointer(plan, INSTANTIATION, name)
-
-    def number(name: str) -> ir.Value:
-        return code.word(plan, INSTANTIATION, name)
-
-    def inside(name: str) -> ir.Value:
-        return code.at(block, number(name))
-
-    registers, results = fixed("registers"), fixed("results")
-    missed = code.call("jitonnx_perform", fixed("operations"), registers, results, fixed("missed"))
+    block = _Block(code)
+    arrays = (block.fixed(name) for name in ("operations", "registers", "results", "missed"))
+    missed = code.call("jitonnx_perform", *arrays)
     with code.when(code.compare(missed, "!=", 0), likely=False):
         code.give(1)
-    arena = code.call("jitonnx_arrange", plan)
+    arena = code.call("jitonnx_arrange", block.plan)
     with code.when(code.compare(arena, "<", 0), likely=False):
         code.give(1)
-    with code.when(code.compare(code.call("jitonnx_fill", plan, block), "!=", 0), likely=False):
+    with code.when(code.compare(code.call("jitonnx_fill", block.plan, block.block), "!=", 0), likely=False):
         code.give(1)
-    code.store(inside("limits"), arena)
-    placed = code.pointer(fixed("placement"), PLACEMENT, "offsets")
-    with code.loop(0, number("operand_count")) as operand:
-        offset = code.variable(
-            code.load(_word(code, registers, code.load(_word(code, fixed("operand_rows"), operand))))
-        )
-        buffer = code.load(_word(code, fixed("operand_buffers"), operand))
+    block.set("limits", 0, arena)
+    _place_operands(block)
+    _copy_columns(block)
+    _copy_elements(block)
+    code.give(_lay_out(block))
+
+
+def _place_operands(block: _Block) -> None:
+    """Add to each operand's offset where its buffer lies in the arena, if it lies there."""
+    code = block.code
+    placed = code.pointer(block.fixed("placement"), PLACEMENT, "offsets")
+    with code.loop(0, block.number("operand_count")) as operand:
+        offset = code.variable(block.element("registers", block.element("operand_rows", operand)))
+        buffer = block.element("operand_buffers", operand)
         with code.when(code.compare(buffer, ">=", 0)):
             code.store(offset, code.add(code.load(offset), code.load(_word(code, placed, buffer))))
-        code.store(_word(code, inside("offsets"), operand), code.load(offset))
-    steps, kinds = number("step_count"), number("kind_count")
+        block.set("offsets", operand, code.load(offset))
+
+
+def _copy_columns(block: _Block) -> None:
+    """Give each step the columns of its kind and all kernels' sizes, and add up the steps' times."""
+    code = block.code
+    steps, kinds = block.number("step_count"), block.number("kind_count")
+
+    def of_kind(column: int | ir.Value, step: ir.Value) -> ir.Value:
+        return block.element("results", code.add(code.multiply(column, kinds), block.element("kind_of", step)))
+
     with code.loop(0, len(STEP_COLUMNS)) as column, code.loop(0, steps) as step:
-        kind = code.load(_word(code, fixed("kind_of"), step))
-        value = code.load(_word(code, results, code.add(code.multiply(column, kinds), kind)))
-        code.store(_word(code, inside("columns"), code.add(code.multiply(column, steps), step)), value)
+        block.set("columns", code.add(code.multiply(column, steps), step), of_kind(column, step))
     time = code.variable(0)
     with code.loop(0, steps) as step:
-        kind = code.load(_word(code, fixed("kind_of"), step))
-        value = code.load(_word(code, results, code.add(code.multiply(len(STEP_COLUMNS), kinds), kind)))
-        code.store(time, code.add(code.load(time), value))
-    code.store(inside("nanoseconds"), code.load(time))
-    words = _word(code, results, code.multiply(len(STEP_COLUMNS) + 1, kinds))
-    with code.loop(0, number("size_count")) as index:
-        code.store(_word(code, inside("sizes"), index), code.load(_word(code, words, index)))
-    with code.loop(0, number("element_count")) as index:
-        row = code.load(_word(code, fixed("element_rows"), index))
-        code.store(_word(code, inside("elements"), index), code.load(_word(code, registers, row)))
-    with code.loop(0, number("own_count")) as index:
-        place = code.load(_word(code, fixed("own_places"), index))
-        begin = code.load(_word(code, fixed("own_begins"), index))
-        address = build.ptrtoint(code.at(inside("elements"), begin), WORD)
-        code.store(_word(code, inside("bases"), place), address)
-    layout = inside("layout")
+        code.store(time, code.add(code.load(time), of_kind(len(STEP_COLUMNS), step)))
+    block.set("nanoseconds", 0, code.load(time))
+    words = _word(code, block.fixed("results"), code.multiply(len(STEP_COLUMNS) + 1, kinds))
+    with code.loop(0, block.number("size_count")) as index:
+        block.set("sizes", index, code.load(_word(code, words, index)))
+
+
+def _copy_elements(block: _Block) -> None:
+    """Write the constants that are made of sizes, and where they lie among the bases."""
+    code = block.code
+    with code.loop(0, block.number("element_count")) as index:
+        block.set("elements", index, block.element("registers", block.element("element_rows", index)))
+    with code.loop(0, block.number("own_count")) as index:
+        address = code.at(block.inside("elements"), block.element("own_begins", index))
+        block.set("bases", block.element("own_places", index), code.build.ptrtoint(address, WORD))
+
+
+def _lay_out(block: _Block) -> ir.Value:
+    """Have the tables made; another number than 0 if Python has to say what is wrong."""
+    code, layout = block.code, block.inside("layout")
     for name in ("common_rows", "limit_places", "outer_places", "common_patches"):
-        code.put(layout, LAYOUT, name, number(name))
+        code.put(layout, LAYOUT, name, block.number(name))
     for name in ("operand_count", "patch_count", "step_count"):
-        code.put(layout, LAYOUT, name, number(name))
+        code.put(layout, LAYOUT, name, block.number(name))
     for name in ("bases", "columns", "sizes", "offsets", "limits", "rows", "pointers", "patches"):
-        code.put(layout, LAYOUT, name, build.ptrtoint(inside(name), WORD))
+        code.put(layout, LAYOUT, name, code.build.ptrtoint(block.inside(name), WORD))
     code.put(layout, LAYOUT, "threads", code["threads"])
     for name, value in {"participants": 1, "shared_end": 0, "scratch": 0, "wrong": 0}.items():
         code.put(layout, LAYOUT, name, value)
     code.call("jitonnx_lay_out", layout)
-    code.give(code.word(layout, LAYOUT, "wrong"))
+    return code.word(layout, LAYOUT, "wrong")
