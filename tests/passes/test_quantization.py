@@ -5,6 +5,7 @@ import pytest
 
 from jitonnx.ops.onnx.activation import Relu, Sigmoid
 from jitonnx.ops.onnx.arithmetic import Add, Clip, Mul
+from jitonnx.ops.onnx.concat_split import Split
 from jitonnx.ops.onnx.convolution import Conv
 from jitonnx.ops.onnx.matmul import Gemm, MatMul
 from jitonnx.ops.onnx.pooling import MaxPool
@@ -220,3 +221,11 @@ def test_negative_scale_in_front_of_a_max_pool() -> None:
 
     _, report = rewritten(author)
     assert "moved integers" not in report.counts
+
+
+def test_part_of_a_split_is_quantised_by_a_division() -> None:
+    def author(b: Build) -> Value:
+        return requantised(b, b.ops(Split(axis=1, num_outputs=2), 2, b.input(normal(3, 6)))[0])
+
+    _, report = rewritten(author)
+    assert "requantisation" not in report.counts

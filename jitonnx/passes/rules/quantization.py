@@ -377,7 +377,7 @@ def _integral(leaf: Node | Value) -> bool:
     """Whether a leaf is a product of integers, or integers dequantised."""
     if isinstance(leaf, Value):
         return False
-    return isinstance(leaf.operator, ConvInteger | MatMulInteger) or _dequantised(leaf.output) is not None
+    return isinstance(leaf.operator, ConvInteger | MatMulInteger) or _dequantised(leaf.outputs[0]) is not None
 
 
 def _finite(leaf: Node | Value) -> bool:
