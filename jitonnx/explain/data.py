@@ -300,7 +300,7 @@ def _argument_names(call: KernelCall) -> list[str]:
         if stage is not None:
             names += [f"{what}[{number}]" for number in range(len(stage.dtypes))]
             names += [f"bounds of the {what}"] * stage.bounded
-    return names
+    return names + ["asked for ahead"] * (len(call.tensors) - len(names))  # `jitonnx.plan.ahead` puts them behind all
 
 
 def _operand(tensor: Tensor, argument: str, sizes: Mapping[str, int], outputs: Sequence[str]) -> Operand:

@@ -8,6 +8,7 @@ from onnx import helper, numpy_helper
 
 import jitonnx
 from jitonnx.computation.lowering import lower
+from jitonnx.explain import explain
 from jitonnx.interpreter import evaluate
 from jitonnx.kernels.gemm.spec import GemmSpec
 from jitonnx.model import load
@@ -96,3 +97,11 @@ def test_results(rows: int, threads: int) -> None:
     (result,) = jitonnx.InferenceSession(data, options).run(None, {"x": x})
     (expected,) = evaluate(load(data).graph, {"x": x})
     np.testing.assert_allclose(result, expected, 1e-4, 1e-4)
+
+
+def test_weights_asked_for_are_explained() -> None:
+    session = jitonnx.InferenceSession(classifier(128))
+    kernels = explain(session, {"x": (128, 96)}).kernels
+    asking = [kernel for kernel in kernels if any("asks for" in note for note in kernel.notes)]
+    assert asking
+    assert all(any("asked for ahead" in read.argument for read in kernel.reads) for kernel in asking)
