@@ -49,6 +49,8 @@ class Tile(Operator):
         return np.tile(x, self._repeats(x.shape, integers(repeats, "repeats").tolist()))  # type: ignore[arg-type]
 
     def lower(self, to: Lowering, x: Value, repeats: Value) -> Value:
+        if not x.shape:  # there is nothing to say about repeats, of whatever length they are declared
+            return x
         times = to.context.constant_of(repeats, "repeats")
         split = [part for size in x.shape for part in (1, size)]
         spread = [part for size, count in zip(x.shape, times, strict=True) for part in (count, size)]

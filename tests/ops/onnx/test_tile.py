@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
+from jitonnx import InferenceSession
 from tests.ops.harness import Case, case, check, each_version, ints
 
 RANDOM = np.random.default_rng(5)
@@ -20,3 +22,18 @@ CASES: list[Case] = [
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_tile(case: Case) -> None:
     check(case)
+
+
+def test_a_scalar_and_repeats_of_an_open_length() -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Tile", ["x", "repeats"], ["y"])],
+        "tile",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, []),
+            helper.make_tensor_value_info("repeats", TensorProto.INT64, ["axes"]),
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=10)
+    (y,) = InferenceSession(model.SerializeToString()).run(None, {"x": np.float32(3), "repeats": ints()})
+    assert y.shape == () and y == 3
