@@ -335,7 +335,14 @@ class Module:
     def __init__(self, triple: str, settled: bool = False) -> None:
         self.triple, self.settled = triple, settled
         self.globals: dict[str, Function] = {}
+        self._tables: dict[str, str] = {}
         self._metadata: list[str] = []
+
+    def table(self, name: str, typ: IntType, numbers: Sequence[int]) -> Value:
+        """The address of a table of integers in the module, which has one of each name."""
+        listed = ", ".join(f"{typ.text} {number}" for number in numbers)
+        self._tables[name] = f"@{name} = internal constant [{len(numbers)} x {typ.text}] [{listed}]"
+        return Value(typ.as_pointer(), f"@{name}")
 
     def metadata(self, text: str) -> str:
         """The node with these operands, as instructions refer to it."""
@@ -350,7 +357,7 @@ class Module:
         return f"!{number}"
 
     def __str__(self) -> str:
-        lines = [f'target triple = "{self.triple}"']
+        lines = [f'target triple = "{self.triple}"', *self._tables.values()]
         for function in self.globals.values():
             lines += function.lines()
         lines += [f"!{number} = {text}" for number, text in enumerate(self._metadata)]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
+from jitonnx.kernels.language import ir, types
+from jitonnx.kernels.language.llvm import alloca
+from jitonnx.kernels.language.simd import convert
 from jitonnx.kernels.language.trace import (
     Traced,
     absolute,
-    at_least,
-    at_most,
     bits,
     copysign,
     fma,
@@ -17,6 +20,7 @@ from jitonnx.kernels.language.trace import (
     select,
     sqrt,
     to_double,
+    to_float,
     to_single,
     vector_function,
 )
@@ -74,8 +78,7 @@ def _quadrant(x: Traced) -> tuple[Traced, Traced | float, Traced]:
     """r, rest, q: x = r + rest + q * pi / 2, |r| <= pi / 4; q counts modulo 4, in its low bits.
 
     float32 takes pi / 2 in three parts, of which the first is subtracted without rounding: r has an error below 1 ulp
-    for |x| <= 2**17. What is larger is reduced in float64, and exactly enough up to 2**40; float64 up to 2**30. Beyond,
-    r is wrong but stays within its bounds.
+    for |x| <= 2**17. What is larger is reduced in float64, where that does up to 2**30, and beyond by integers.
     """
     if x.width == 64:
         return _quadrant_of_double(x)
@@ -100,9 +103,104 @@ def _quadrant_of_double(x: Traced) -> tuple[Traced, Traced, Traced]:
     high, middle, low = _HALF_PI_PARTS[64]
     first = fma(count, -high, x)
     second = fma(count, -middle, first)
-    r = at_most(at_least(fma(count, -low, second), -0.7855), 0.7855)
+    r = fma(count, -low, second)
     rest = fma(count, -low, second - r) + fma(count, -middle, first - second)
-    return r, at_most(at_least(rest, -1e-15), 1e-15), bits(shifted)
+    values = r, rest, bits(shifted)
+    r, rest, quadrant = replaced(absolute(x) > _LARGE, values, lambda: _quadrants_by_integers(x))
+    return r, rest, quadrant
+
+
+_LARGE = 2.0**30
+"""Below, three parts of pi / 2 are enough."""
+_TWO_OVER_PI_WORDS = (
+    *(0xA2F9836E, 0x4E441529, 0xFC2757D1, 0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB, 0xDEBBC561, 0xB7246E3A),
+    *(0x424DD2E0, 0x06492EEA, 0x09D1921C, 0xFE1DEB1C, 0xB129A73E, 0xE88235F5, 0x2EBB4484, 0xE99C7026, 0xB45F7E41),
+    *(0x3991D639, 0x835339F4, 0x9C845F8B, 0xBDF9283B, 0x1FF897FF, 0xDE05980F, 0xEF2F118B, 0x5A0A6D1F, 0x6D367ECF),
+    *(0x27CB09B7, 0x4F463F66, 0x9E5FEA2D, 0x7527BAC7, 0xEBE5F17B, 0x3D0739F7, 0x8A5292EA, 0x6BFB5FB1, 0x1F8D5D08),
+    *(0x56033046, 0xFC7B6BAB),
+)
+"""2 / pi behind the point, 32 bits each."""
+_FRACTION_WORDS = 6
+"""Of 192 bits behind the point the last 53 are wrong, and 62 can be 0 before the first that is not: 76 are left."""
+
+
+def _quadrants_by_integers(x: Traced) -> list[Traced]:
+    """r, rest, q of float64 in the lanes above 2**30, one after the other: of vectors the code would be many times as
+    long, in each kernel, for what next to none meets."""
+    if not x.lanes:
+        return list(_quadrant_by_integers(x))
+    builder, i64 = x.builder, ir.IntType(64)
+    kinds = (types.float64, types.float64, types.int64)
+    given, *places = (alloca(builder, kind.llvm, x.lanes) for kind in (types.float64, *kinds))
+    typ = x.value.type
+    builder.store(x.value, builder.bitcast(given, typ.as_pointer())).align = 8
+    before, body, after = builder.block, builder.append_basic_block("lane"), builder.append_basic_block("lanes")
+    builder.branch(body)
+    builder.position_at_end(body)
+    lane = builder.phi(i64)
+    lane.add_incoming(i64(0), before)
+    one = Traced(builder, types.float64, builder.load(builder.gep(given, [lane])))
+    with builder.if_then((absolute(one) > _LARGE).value):
+        for place, result in zip(places, _quadrant_by_integers(one), strict=True):
+            builder.store(result.value, builder.gep(place, [lane]))
+    following = builder.add(lane, i64(1))
+    lane.add_incoming(following, builder.block)
+    builder.cbranch(builder.icmp_signed("<", following, i64(x.lanes)), body, after)
+    builder.position_at_end(after)
+    results = []
+    for kind, place in zip(kinds, places, strict=True):
+        loaded = builder.load(builder.bitcast(place, ir.VectorType(kind.llvm, x.lanes).as_pointer()))
+        loaded.align = 8
+        results.append(Traced(builder, kind, loaded))
+    return results
+
+
+def _quadrant_by_integers(x: Traced) -> tuple[Traced, Traced, Traced]:
+    """r, rest, q of a float64 above 2**30, however large (M. Payne and R. Hanek, 1983); NaN of infinities.
+
+    |x| = m 2**e with a whole number m. Words of 2 / pi from where a product with 2**e begins to count, modulo 2**32,
+    are multiplied by m; what is behind the point of the product, less 1 if that is nearer, is r in quarter turns.
+    """
+    builder, mask = x.builder, 0xFFFFFFFF
+
+    def unsigned(value: Traced) -> Traced:
+        return Traced(builder, types.uint64, value.value)
+
+    pattern = unsigned(bits(absolute(x)))
+    above = (pattern >> 52) - (1075 - 32)  # e + 32
+    number = (pattern & ((1 << 52) - 1)) | (1 << 52)
+    lower, upper = number & mask, number >> 32
+    table = builder.module.table("two_over_pi", ir.IntType(32), (0, 0, *_TWO_OVER_PI_WORDS))
+    begin, shift = above >> 5, above & 31
+
+    def word(place: Traced) -> Traced:
+        found = builder.load(builder.gep(table, [place.value]))
+        return convert(Traced(builder, types.uint32, found), types.uint64)
+
+    words = [word(begin + at) for at in range(_FRACTION_WORDS + 2)]
+    factors = [((high << 32 | low) >> (32 - shift)) & mask for high, low in itertools.pairwise(words)]
+    behind, carry, digits = number.constant(0), number.constant(0), list[Traced]()
+    for factor in reversed(factors):
+        one, two = lower * factor, upper * behind
+        total = (one & mask) + (two & mask) + carry
+        digits.append(total & mask)
+        carry, behind = (one >> 32) + (two >> 32) + (total >> 32), factor
+    quarters, *fraction = reversed(digits)
+    nearer = fraction[0] >> 31  # 1: the next whole number
+    flipped = [digit ^ ((number.constant(0) - nearer) & mask) for digit in fraction]
+    floats = [to_float(Traced(builder, types.int64, digit.value)) for digit in flipped]
+    parts = [part * 2.0 ** (-32 * at) for at, part in enumerate(floats, 1)]
+    first = parts[0] + parts[1]
+    tail = (parts[1] - (first - parts[0])) + (parts[2] + (parts[3] + (parts[4] + parts[5])))
+    turn = first + tail
+    turn_rest = tail - (turn - first)
+    high, low = _HALF_PI[64]
+    r = turn * high
+    rest = fma(turn, high, -r) + fma(turn, low, turn_rest * high)
+    quadrant = Traced(builder, types.int64, (quarters + nearer).value)
+    negative = x < 0.0
+    minus, none = negative ^ nearer.differs(0), x - x  # NaN of what is not finite
+    return select(minus, -r, r) + none, select(minus, -rest, rest), select(negative, -quadrant, quadrant)
 
 
 def _sine_and_cosine(r: Traced, rest: Traced | float) -> tuple[Traced, Traced]:
@@ -124,7 +222,7 @@ def _flip(x: Traced, quadrant: Traced) -> Traced:
 
 @vector_function
 def sin(x: Traced) -> Traced:
-    """Sine, error below 2 ulp (float64: 1) for |x| <= 2**40 (float64: 2**30), beyond that within [-1, 1] only.
+    """Sine, error below 2 ulp (float64: 1) of all numbers.
 
     Reduced by multiples of pi / 2 (W. J. Cody and W. Waite, 1980), polynomials for sine and cosine on the rest.
     """
@@ -145,7 +243,7 @@ def cos(x: Traced) -> Traced:
 
 @vector_function
 def tan(x: Traced) -> Traced:
-    """Tangent, error below 3 ulp (float64: 2.5) in the range of `sin`: that of what the reduction leaves, or minus its
+    """Tangent, error below 3 ulp (float64: 2.5): that of what the reduction leaves, or minus its
     inverse. float32 has a polynomial for it, float64 takes sine over cosine.
     """
     r, rest, quadrant = _quadrant(absolute(x))

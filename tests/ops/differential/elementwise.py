@@ -28,9 +28,6 @@ UNEDGED = frozenset({"Gelu", "Mish", "Selu", "Shrink", "Sum", "SwiGLU", "Swish"}
 """Operators of several steps, of which the ends of a type make what depends on their order."""
 NO_SCALARS = frozenset({"Softsign"})
 """Operators whose reference fails at rank 0."""
-PERIODIC = frozenset({"Cos", "Sin", "Tan"})
-LARGEST_ANGLE = 1e9
-"""Up to here angles are exact (see jitonnx/kernels/mathematics/trigonometry.py)."""
 
 
 def elementwise(operator: str) -> Callable[[Draw], Case]:
@@ -48,10 +45,6 @@ def elementwise(operator: str) -> Callable[[Draw], Case]:
             dtype = types.setdefault(entry.type_str, d.dtype(operator, at))
             sizes = (1,) if operator in NO_SCALARS and not shape else shape
             arrays.append(d.array(sizes, dtype, edges=operator not in UNEDGED))
-        if operator in PERIODIC:
-            (x,) = arrays
-            large = np.isfinite(x) & (abs(x.astype(np.float64)) > LARGEST_ANGLE)
-            arrays = [np.where(large, x.dtype.type(12), x)]
         attributes = ATTRIBUTES[operator](d) if operator in ATTRIBUTES else {}
         if operator == "Sum" and arrays[0].dtype.itemsize == 2:  # rewritten into sums of two, each of which is rounded
             attributes["atol"] = 0.1
