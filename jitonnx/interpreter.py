@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from jitonnx.ending import check_end
 from jitonnx.errors import RuntimeException
 from jitonnx.ir import dims
 from jitonnx.ir.dims import Dim
@@ -53,6 +54,7 @@ def evaluate_graph(graph: Graph, inputs: Sequence[Any], sizes: Mapping[str, int]
     last_use = _last_uses(graph)
     with _silent():
         for node in graph:
+            check_end()
             inputs = [array_of(value) for value in node.inputs]
             results = evaluate_node(node, inputs, variables)
             arrays.update(zip(node.outputs, results, strict=False))

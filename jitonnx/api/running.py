@@ -19,7 +19,7 @@ from jitonnx.api import feeds as feeding
 from jitonnx.api.entries import STRICT
 from jitonnx.api.options import RunOptions
 from jitonnx.api.targets import Placed, Targets, all_in_place, check_shapes, copied, in_place
-from jitonnx.engine.ending import check_end, ended_by
+from jitonnx.ending import check_end, ended_by
 from jitonnx.errors import Fail, InvalidArgument, RuntimeException
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.errors import GraphError, InferenceError

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from jitonnx.engine.chains import Around, Scope, Unchained, Writer
-from jitonnx.engine.ending import check_end
 from jitonnx.engine.kept import Kept
 from jitonnx.engine.ready import PROGRAMS_KEPT, Code
 from jitonnx.engine.timing import Times
@@ -34,8 +33,6 @@ from jitonnx.runtime.layout import CARRIED, LOOP, WORD_BYTES, LoopEnd, address, 
 if TYPE_CHECKING:
     from jitonnx.plan.plan import Plan
 
-PATIENCE_NANOSECONDS = 40_000_000
-"""How long iterations run natively before Python may look at signals, such as that of Ctrl-C."""
 ROWS_AT_ONCE, ROW_BYTES_AT_ONCE = 64, 1 << 26
 """Memory for stacked results is taken for all iterations that there can be if it is not more than so many bytes; else
 for so many rows, and twice as many whenever these are not enough."""
@@ -394,10 +391,7 @@ class _Loop:
         buffers = self._place_carried(words, programs, several=limit - number > 1)
         addresses = [one.loadable.address for one in programs]
         words.fill(addresses, steady, number + step.first, limit + step.first)
-        end = LoopEnd.LATE
-        while end is LoopEnd.LATE:  # Python looks at signals between two calls
-            check_end()
-            end = LoopEnd(step._frames.native.loop(words.address))
+        end = LoopEnd(step._frames.native.loop(words.address))
         if self.seconds is not None:
             self.seconds += words.nanoseconds * 1e-9
         if end is LoopEnd.MEMORY:
@@ -543,7 +537,6 @@ class _Words:
             number,
             limit,
             flags,
-            PATIENCE_NANOSECONDS,
             stamps if self._timed else 0,
             sums if self._timed else 0,
         )

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from jitonnx.ending import check_end
 from jitonnx.engine.chains import Around, ChainedSteps, Scope, Unchained, Writer, chains_of
-from jitonnx.engine.ending import check_end
 from jitonnx.engine.kept import Kept
 from jitonnx.engine.loops import LoopNode, LoopStep
 from jitonnx.engine.ready import PROGRAMS_KEPT, Code, Ready

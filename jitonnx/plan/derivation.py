@@ -22,6 +22,7 @@ from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.plan.recording import Number, Recording, Registers, Unrecordable
 from jitonnx.runtime.arithmetic import Operation, perform
 from jitonnx.runtime.instantiation import Arithmetic
+from jitonnx.runtime.layout import STEP_COLUMNS
 from jitonnx.runtime.program import Words
 
 GRAIN_NANOSECONDS = 10_000
@@ -41,9 +42,6 @@ _RECORDING_SECONDS = 0.001
 _ROOM = 1024
 """Numbers that are worked out in a section at most."""
 
-_COLUMNS = 7
-"""`STEP_COLUMNS` and the estimated time."""
-
 
 class Kind(NamedTuple):
     """What calls with the same sizes have in common. sizes, stage_sizes: which numbers, as those of `outline.Call`."""
@@ -56,12 +54,11 @@ class Kind(NamedTuple):
 class Derived(NamedTuple):
     """What follows for values of the dimension variables.
 
-    numbers: of the plan. columns: `STEP_COLUMNS` [6, kinds], places being in `sizes`. nanoseconds: rough times [kinds].
+    numbers: of the plan. columns: `STEP_COLUMNS` [7, kinds], places being in `sizes`.
     """
 
     numbers: Words
     columns: Words
-    nanoseconds: Words
     sizes: Words
 
 
@@ -163,10 +160,11 @@ class Derivation:
     def _by_python(self, sizes: Mapping[str, int]) -> Derived:
         numbers = self.evaluate(sizes)
         found = [_derive(kind.spec, *_given(kind, numbers)) for kind in self._kinds]
-        columns = np.array([(0, *columns) for _, columns in found] or np.zeros((0, _COLUMNS)), np.int64).T.copy()
+        rows = np.array([(0, *columns) for _, columns in found], np.int64)
+        columns = rows.reshape(len(found), len(STEP_COLUMNS)).T.copy()
         columns[0] = columns[1].cumsum() - columns[1]
         words = np.array([word for some, _ in found for word in some], np.int64)
-        return Derived(np.array(numbers, np.int64), columns[:-1], columns[-1], words)
+        return Derived(np.array(numbers, np.int64), columns, words)
 
 
 def _words(kind: Kind, numbers: Sequence[int]) -> int:
@@ -213,7 +211,7 @@ class _Native:
         lengths = np.array(list(map(len, words)), np.int64)
         self._lengths = lengths.tolist()
         self._begins = (lengths.cumsum() - lengths).tolist()
-        self._results = np.concatenate([self._begins, first.columns[1:].ravel(), first.nanoseconds, *words])
+        self._results = np.concatenate([self._begins, first.columns[1:].ravel(), *words])
         self._sections = [0] * len(kinds)
         self._missed = np.zeros(len(kinds) + 1, np.int64)
         self._usable = self._record_numbers(sizes)
@@ -231,8 +229,8 @@ class _Native:
         if missed and not self._by_python(missed, numbers):
             return None
         results, kinds = self._results.copy(), len(self._kinds)
-        columns = results[: _COLUMNS * kinds].reshape(_COLUMNS, kinds)
-        return Derived(numbers, columns[:-1], columns[-1], results[_COLUMNS * kinds :])
+        columns, words = np.split(results, [len(STEP_COLUMNS) * kinds])
+        return Derived(numbers, columns.reshape(len(STEP_COLUMNS), kinds), words)
 
     @property
     def recorded(self) -> tuple[Arithmetic, Sequence[str], int] | None:
@@ -260,7 +258,7 @@ class _Native:
                 return False
             for column, value in enumerate(columns, 1):
                 self._results[column * kinds + number] = value
-            begin = _COLUMNS * kinds + self._begins[number]
+            begin = len(STEP_COLUMNS) * kinds + self._begins[number]
             self._results[begin : begin + len(words)] = words
             # One at least: a machine that is busy with something else takes all the time before that.
             in_time = self._length == before or time.perf_counter() < until
@@ -314,7 +312,7 @@ class _Native:
             words, columns = _derive(kind.spec, *parts)
             for column, value in enumerate(columns, 1):
                 recording.store(column * kinds + number, value)
-            begin = _COLUMNS * kinds + self._begins[number]
+            begin = len(STEP_COLUMNS) * kinds + self._begins[number]
             for place, word in enumerate(words):
                 recording.store(begin + place, word)
         except (Unrecordable, TypeError, AttributeError):  # the latter of what recorded integers do not have

@@ -178,7 +178,6 @@ class Outline:
             self._all_constants(numbers),
             Tensors(self.input_kinds, numbers[self._input_rows]),
             Tensors(self.output_kinds, numbers[self._output_rows]),
-            int(derived.nanoseconds[self._kind_of].sum()),
         )
 
     def instantiate_natively(

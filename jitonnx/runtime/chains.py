@@ -119,6 +119,7 @@ class Chain:
                 self.set(number, placed.link.program)
         self._record = np.zeros(1, CHAIN)
         self._record[0] = (
+            pool.address,
             address(self._links),
             len(links),
             steps,

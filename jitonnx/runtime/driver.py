@@ -42,7 +42,7 @@ _driver: Driver | None = None
 
 
 class Driver(NamedTuple):
-    """The native functions. All but those that make programs let go of the GIL while they run."""
+    """The native functions. Those that run something let go of the GIL, and raise what ends it from outside."""
 
     image: Mapping[str, int]
     execute: Callable[[int, int, int, int, int], int]
@@ -87,8 +87,8 @@ def _driver_in(image: Mapping[str, int]) -> Driver:
     word = ctypes.c_void_p
     return Driver(
         image=image,
-        execute=ctypes.CFUNCTYPE(ctypes.c_int64, word, word, word, word, word)(at["execute"]),
-        loop=ctypes.CFUNCTYPE(ctypes.c_int64, word)(at["loop"]),
+        execute=ctypes.PYFUNCTYPE(ctypes.c_int64, word, word, word, word, word)(at["execute"]),
+        loop=ctypes.PYFUNCTYPE(ctypes.c_int64, word)(at["loop"]),
         lay_out=ctypes.PYFUNCTYPE(None, word)(at["lay_out"]),
         place=ctypes.PYFUNCTYPE(ctypes.c_int64, word)(at["place"]),
         perform=ctypes.PYFUNCTYPE(ctypes.c_int64, word, word, word, word)(at["perform"]),
@@ -136,7 +136,9 @@ def driver_digest() -> str:
 
 _PASSES = ("always_inliner", "sroa", "simplify_cfg")
 """What the driver's code is put through, in a fiftieth of the time of -O2."""
-_EACH_STEP = tuple(f"jitonnx_{name}" for name in ("walk", "advance", "hand_out", "do_units", "share", "member"))
+_EACH_STEP = tuple(
+    f"jitonnx_{name}" for name in ("walk", "walk_watched", "advance", "hand_out", "do_units", "share", "member")
+)
 """Its functions that do something for each step of a program: those get -O2's passes, by which a step that threads
 share takes 8 % less time."""
 

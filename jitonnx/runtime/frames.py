@@ -14,11 +14,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from jitonnx import forks
+from jitonnx import ending, forks
 from jitonnx.errors import RuntimeException
 
 from .driver import Driver, driver
-from .layout import FIRST_NATIVE_NUMBER, FRAME, POOL, PROGRAM, Record, address, records
+from .layout import FIRST_NATIVE_NUMBER, FRAME, POOL, PROGRAM, WATCHED_NANOSECONDS, Record, address, records
 from .program import Program, Words
 from .tables import Common, Tables, make_tables
 from .threads import allowed_cpus, team
@@ -60,6 +60,7 @@ class Loadable:
             tables.scratch_stride,
             len(common.flags),
             int(zeros),
+            int(tables.nanoseconds >= WATCHED_NANOSECONDS),
             tables.pointers,
             common.in_arena_place,
             len(common.in_arena),
@@ -91,7 +92,7 @@ class FramePool:
         self.frames = records(FRAME, _frames_kept())
         """A `FRAME` each, to be looked at: native code alone changes them."""
         self._record = records(POOL)
-        self._record[0] = address(self.frames), len(self.frames), FIRST_NATIVE_NUMBER
+        self._record[0] = address(self.frames), len(self.frames), FIRST_NATIVE_NUMBER, id(ending.still_asked)
         self.address = address(self._record)
         # At the end of the process daemon threads may be in the middle of runs: then nothing is freed.
         weakref.finalize(self, _free, self.native, self._record, self.frames).atexit = False

@@ -15,7 +15,7 @@ import numpy as np
 from .driver import driver
 from .layout import INSTANTIATION, LAYOUT, PATCH, PLACED, PLACEMENT, ROW, STEP_COLUMNS, WORD_BYTES, address
 from .program import Program, Steps, TensorKinds, Tensors, Words
-from .tables import Common, Tables, laid_out
+from .tables import Common, Filled, Tables, laid_out
 
 Array: TypeAlias = "np.typing.NDArray[np.generic]"
 _ENDLESS = 1 << 62
@@ -24,7 +24,7 @@ _LAYOUT_WORDS, _ROW_WORDS, _PATCH_WORDS = (kind.itemsize // WORD_BYTES for kind 
 
 
 class Arithmetic(NamedTuple):
-    """What `runtime.arithmetic.perform` is called with. results: columns and times of kinds of calls, then sizes."""
+    """What `runtime.arithmetic.perform` is called with. results: columns of kinds of calls, then sizes."""
 
     operations: Words
     registers: Words
@@ -86,9 +86,9 @@ class PlanRecord:
             own_bytes | {one.number: WORD_BYTES * len(one.rows) for one in rows.contents},
         )
         self._kind_count = int(rows.kind_of.max(initial=-1)) + 1
-        size_count = results - (len(STEP_COLUMNS) + 1) * self._kind_count
+        size_count = results - len(STEP_COLUMNS) * self._kind_count
         self.places = self._placed(len(limits), size_count)
-        self.template = np.zeros(self.places["nanoseconds"].stop, np.int64)
+        self.template = np.zeros(self.places["elements"].stop, np.int64)
         self.template[self.places["bases"]], self.template[self.places["limits"]] = bases, limits
         arrays = self._arrays(kinds)
         self.offsets = np.zeros(len(rows.buffers), np.int64)
@@ -140,7 +140,6 @@ class PlanRecord:
             "sizes": size_count,
             "shapes": sum(self.tensors) * self.pitch,
             "elements": sum(len(one.rows) for one in self._rows.contents),
-            "nanoseconds": 1,
         }
         ends = np.cumsum(list(counts.values())).tolist()
         return {name: slice(end - count, end) for (name, count), end in zip(counts.items(), ends, strict=True)}
@@ -236,7 +235,7 @@ class Instantiation:
             return None
         self._add_contents(plan, block, constants)
         places, arena_bytes = plan.places, plan.arena_bytes
-        *_, participants, shared_end, scratch, _ = block[places["layout"]].tolist()
+        filled = Filled.of(block[places["layout"]].tolist())
         shapes = block[places["shapes"]].reshape(sum(plan.tensors), plan.pitch)
         columns = block[places["columns"]].reshape(len(STEP_COLUMNS), plan.step_count)
         steps = Steps(self.common.wiring, block[places["offsets"]], block[places["sizes"]], columns)
@@ -247,11 +246,9 @@ class Instantiation:
             constants,
             Tensors(inputs, shapes[: plan.tensors[0]]),
             Tensors(outputs, shapes[plan.tensors[0] :]),
-            int(block[places["nanoseconds"].start]),
         )
         begin = address(block)
         rows, pointers, patches = (begin + WORD_BYTES * places[name].start for name in ("rows", "pointers", "patches"))
-        filled = participants, shared_end, scratch
         return program, laid_out(self.common, block, plan.step_count, (rows, pointers, patches), filled, arena_bytes)
 
     def _add_made(self, plan: PlanRecord, arithmetic: Arithmetic, block: Words, constants: list[Any]) -> bool:

@@ -46,27 +46,31 @@ def _words(*names: str, size: int | None = None) -> np.dtype[np.void]:
     return _record(size or WORD_BYTES * len(names), places)
 
 
-ROW = _words("kernel", "pointers", "sizes", "tasks", "threads", "unit", "grain", "quotient", "remainder")
+ROW = _words(
+    "kernel", "pointers", "sizes", "tasks", "threads", "unit", "grain", "quotient", "remainder", "piece", "looks",
+)  # fmt: skip
 """One step. `pointers` is a byte offset into the frame's pointer table, `sizes` an address. A row of two `threads` or
 more is shared: claimed in units of `unit` tasks, at least `grain` of them at a time; `quotient` and `remainder` are
-those of its units / threads."""
+those of its units / threads. A watched run does at most `piece` tasks in one call, and looks at the clock behind it if
+`looks` is 1."""
 
 MOST_PIECES = 8
 """A thread's part of a step is taken in pieces that shrink down to this part of it: smaller ones would not make the
 threads' ends more even by much, and each piece costs some 20 ns and what its kernel does once a call."""
 
-STEP_COLUMNS = ("size_begin", "size_count", "tasks", "threads", "grain", "scratch")
+STEP_COLUMNS = ("size_begin", "size_count", "tasks", "threads", "grain", "scratch", "nanoseconds")
 """The numbers of steps, each a row of words: `program.Steps` says what they are."""
 
 LAYOUT = _words(
     "common_rows", "bases", "limit_places", "outer_places", "common_patches", "operand_count", "patch_count",
     "step_count", "columns", "sizes", "offsets", "limits", "threads",
     "rows", "pointers", "patches",
-    "participants", "shared_end", "scratch", "wrong",
+    "participants", "shared_end", "scratch", "nanoseconds", "unwatched", "wrong",
 )  # fmt: skip
 """A program to lay out: what all of its plan have in common (`tables.Common`); its own columns, and the number of
 threads; the tables to fill; and what comes out. `limits[limit_places[i]]` are the bytes of the memory that operand i
-lies in, `outer_places` the operands in inputs and outputs. `wrong` is 1 if an operand begins outside of its memory."""
+lies in, `outer_places` the operands in inputs and outputs. `nanoseconds` are those of all steps, `unwatched` those
+behind the last row that looks at the clock. `wrong` is 1 if an operand begins outside of its memory."""
 
 PLACEMENT = _words("count", "order", "sizes", "first", "last", "offsets", "placed")
 """Buffers of an arena to place, in an order: their sizes in bytes, the first and the last call that each is alive in;
@@ -82,20 +86,19 @@ INSTANTIATION = _words(
     "element_count", "element_rows", "own_count", "own_places", "own_begins",
     "common_rows", "limit_places", "outer_places", "common_patches", "operand_count", "patch_count", "step_count",
     "rows", "pointers", "patches", "layout", "bases", "limits", "offsets", "columns", "sizes", "shapes", "elements",
-    "nanoseconds",
 )  # fmt: skip
-"""What programs of a plan are made of (`runtime.instantiation`). The last line and the one before it are where things
-lie in a program's block, in bytes. `arena_bytes` is -1 before buffers were placed."""
+"""What programs of a plan are made of (`runtime.instantiation`). The last line is where things lie in a program's
+block, in bytes. `arena_bytes` is -1 before buffers were placed."""
 
 PATCH = _words("pointer", "base", "offset")
 """Before a run: pointer table[pointer] = bases[base] + offset. `pointer` and `base` are byte offsets."""
 
 LOADED = (
     "number", "rows", "row_count", "shared_end", "participants", "team", "patches", "patch_count", "scratch_stride",
-    "flag_count", "flush",
+    "flag_count", "flush", "long",
 )  # fmt: skip
 """What a frame takes over from the program that it is loaded with, in both records first. `flush` is 1 if runs take
-denormal numbers for zeros."""
+denormal numbers for zeros, `long` if they are watched."""
 
 PROGRAM = _words(*LOADED, "pointers", "in_arena", "pointer_count", "base_count", "scratch_begin", "memory_bytes")
 """A program, as frames are loaded with it. No two of a process have the same `number`, which is not 0. `pointers` are
@@ -106,19 +109,34 @@ threads that share the work; no row from `shared_end` on is shared."""
 
 FRAME = _words(
     "owner", *LOADED, "pointers", "bases", "held", "scratch", "flags", "memory", "memory_bytes", "pointer_limit",
-    "base_limit", "extra", size=2 * SEPARATION,
+    "base_limit", "extra", "watch", size=2 * SEPARATION,
 )  # fmt: skip
 """The memory of one run at a time. `owner` is the thread (its pthread_t) that has set it from 0: all other fields are
 that thread's until it sets it back. The rest: loaded with a program; `number` is 0 before the first. `bases` has the
 addresses of the inputs, then of the outputs; `held` the input objects that a native entry keeps alive; `scratch` begins
 the scratch memory of thread 0, `scratch_stride` bytes before that of thread 1. `flags` are words that kernels set where
 they find the data in error. There is room for `pointer_limit` pointers, `base_limit` inputs and outputs, and
-`memory_bytes`: all of it one block, which `memory` begins. One that is `extra` belongs to no pool and is freed after
-its run."""
+`memory_bytes`: all of it one block, which `memory` begins. `watch` is the `WATCH` of the run, or 0. One that is `extra`
+belongs to no pool and is freed after its run."""
 
-POOL = _words("frames", "count", "numbers")
+POOL = _words("frames", "count", "numbers", "asks")
 """The frames of a pool: `count` of them at the address `frames`. Those that nobody needed yet have no memory. `numbers`
-is what the next program is numbered that native code makes."""
+is what the next program is numbered that native code makes. `asks`: Python's `ending.still_asked`.
+"""
+
+WATCH = _words("thread", "asks", "due", "stop")
+"""A native call that may take long, which Python can end. The thread that Python called looks from time to time, from
+`due` nanoseconds of the clock on, whether that is asked for; `thread` is its state, which Python gave when it let go of
+the GIL, or 0 while it has that. When `stop` is 1 an exception is set, and the kernels that are left are passed over."""
+
+WATCHED_NANOSECONDS = 2_000_000
+"""The estimated time from which on runs are watched: estimates may be ten times too low."""
+PIECE_NANOSECONDS = 5_000_000
+"""The estimated time of a call of a kernel in a watched run, at most."""
+LOOK_NANOSECONDS = 20_000
+"""The estimated time between looks at the clock, which take 30 ns, in a watched run."""
+DUE_NANOSECONDS = 40_000_000
+"""The time between two looks whether Python asks for the end. Another thread that has the GIL keeps it for 5 ms."""
 
 FIRST_NATIVE_NUMBER = 1 << 48
 """Programs that Python makes have smaller numbers."""
@@ -218,14 +236,13 @@ ENTRY_OUTPUT = _words("descriptor", "rank")
 
 LOOP = _words(
     "pool", "programs", "program_step", "bases", "strides", "base_count", "carried", "carried_count", "condition",
-    "number", "limit", "flags", "patience", "stamps", "sums",
+    "number", "limit", "flags", "stamps", "sums",
 )  # fmt: skip
 """Iterations of a body from `number` up to `limit`. `programs` points to the address of the first one's program;
 `program_step` bytes behind it is the next one's. `bases` has the addresses of the body's inputs, then of its outputs,
 in the next iteration; `strides` says by how many bytes each moves from one to the next. `condition`: the address of a
-truth value that says whether to go on, or 0. `flags`: where the words are put that kernels have set. After some
-`patience` nanoseconds it comes back, to be called again. `stamps`: 0, or where a timed run notes the clock; `sums`:
-where it adds up the nanoseconds of each row."""
+truth value that says whether to go on, or 0. `flags`: where the words are put that kernels have set. `stamps`: 0, or
+where a timed run notes the clock; `sums`: where it adds up the nanoseconds of each row."""
 
 CARRIED = _words("input", "output", "spare")
 """What an iteration hands on: it is written to bases[output] and read by the next at bases[input] (byte offsets);
@@ -233,7 +250,7 @@ CARRIED = _words("input", "output", "spare")
 
 
 CHAIN = _words(
-    "links", "link_count", "step_count", "variables", "missed", "done", "large", "large_bytes", "none",
+    "pool", "links", "link_count", "step_count", "variables", "missed", "done", "large", "large_bytes", "none",
 )  # fmt: skip
 """Links that are done one after the other. `variables`: the values of the dimension variables, then room for checks of
 them. `done`: how many steps of `step_count` are done. `large`: whether there was an output of `large_bytes` or more."""
@@ -280,7 +297,8 @@ class LoopEnd(enum.IntEnum):
     """The condition does not hold any more."""
     FLAGGED = 3
     """Kernels have set flags."""
-    LATE = 4
+    STOPPED = 4
+    """Python has ended it: an exception is set."""
 
 
 OBJECT_TYPE = 8

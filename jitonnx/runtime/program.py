@@ -50,6 +50,7 @@ class Step(NamedTuple):
     threads: how many threads are worth using; 1: the calling thread alone.
     grain: how many tasks a thread takes at a time at least, but for the last; less is not worth the taking.
     scratch: bytes of scratch memory a thread needs.
+    nanoseconds: about what it takes on one core.
     label: what it is called in explanations and profiles.
     """
 
@@ -61,6 +62,7 @@ class Step(NamedTuple):
     grain: int = 1
     scratch: int = 0
     label: str = ""
+    nanoseconds: int = 0
 
 
 Words: TypeAlias = "npt.NDArray[np.int64]"
@@ -101,7 +103,9 @@ class Steps(Sequence[Step]):
             _words(_CODES[slot.space] for slot in slots),
             _words(slot.index for slot in slots),
         )
-        numbers = [(0, len(step.sizes), step.tasks, step.threads, step.grain, step.scratch) for step in steps]
+        numbers = [
+            (0, len(step.sizes), step.tasks, step.threads, step.grain, step.scratch, step.nanoseconds) for step in steps
+        ]
         columns = np.array(numbers, np.int64).reshape(len(steps), len(STEP_COLUMNS)).T.copy()
         columns[0] = columns[1].cumsum() - columns[1]
         sizes = _words(chain.from_iterable(step.sizes for step in steps))
@@ -114,7 +118,7 @@ class Steps(Sequence[Step]):
         index = range(len(self))[index]
         wiring = self.wiring
         operands = range(wiring.ends[index - 1] if index else 0, wiring.ends[index])
-        begin, count, tasks, threads, grain, scratch = self.columns[:, index].tolist()
+        begin, count, tasks, threads, grain, scratch, nanoseconds = self.columns[:, index].tolist()
         return Step(
             wiring.kernels[index],
             tuple(
@@ -127,6 +131,7 @@ class Steps(Sequence[Step]):
             grain,
             scratch,
             wiring.labels[index],
+            nanoseconds,
         )
 
 
@@ -194,7 +199,6 @@ class Program(NamedTuple):
     """A model made ready for concrete shapes: steps in order, and the memory they work in.
 
     constants: arrays that are used in place and must not change; C-contiguous.
-    nanoseconds: about what all steps take on one core.
     """
 
     steps: Steps
@@ -202,7 +206,11 @@ class Program(NamedTuple):
     constants: Sequence[npt.NDArray[np.generic]]
     inputs: Tensors
     outputs: Tensors
-    nanoseconds: int = 0
+
+    @property
+    def nanoseconds(self) -> int:
+        """About what all steps take on one core."""
+        return int(self.steps.columns[STEP_COLUMNS.index("nanoseconds")].sum())
 
 
 class Flag(NamedTuple):

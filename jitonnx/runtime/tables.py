@@ -125,6 +125,25 @@ def _check_memory(wiring: Wiring, inputs: TensorKinds, outputs: TensorKinds) -> 
         raise ValueError(f"Bug: native code would read or write the strings of {', '.join(map(repr, objects))}")
 
 
+class Filled(NamedTuple):
+    """What comes out of a `LAYOUT`, whose last words these are; as it begins.
+
+    scratch: bytes that a thread needs.
+    """
+
+    participants: int = 1
+    shared_end: int = 0
+    scratch: int = 0
+    nanoseconds: int = 0
+    unwatched: int = 0
+    wrong: int = 0
+
+    @classmethod
+    def of(cls, words: Sequence[int]) -> Filled:
+        """That of a layout's words."""
+        return cls(*words[-len(cls._fields) :])
+
+
 class Tables(NamedTuple):
     """What a program is for frames: one piece of memory, `words`, and the addresses of what lies in it.
 
@@ -133,7 +152,7 @@ class Tables(NamedTuple):
     each run sets.
     participants: how many threads share a run's work; no row from `shared_end` on is shared.
     scratch_stride: bytes of scratch memory a thread, which begins `scratch_begin` bytes into the frame's memory.
-    memory_bytes: how much memory a frame needs.
+    memory_bytes: how much memory a frame needs. nanoseconds: about what all steps take on one core.
     """
 
     words: Words
@@ -146,6 +165,7 @@ class Tables(NamedTuple):
     scratch_stride: int
     scratch_begin: int
     memory_bytes: int
+    nanoseconds: int
 
     @property
     def records(self) -> Record:
@@ -181,13 +201,12 @@ def make_tables(program: Program, common: Common, threads: int) -> Tables:
         rows,
         pointers,
         patches,
-        *(1, 0, 0, 0),
+        *Filled(),
     )
     driver().lay_out(address(layout))
-    *_, participants, shared_end, scratch, wrong = layout[0].item()
-    if wrong:
+    filled = Filled.of(layout[0].item())
+    if filled.wrong:
         _check_offsets(steps, limits[common.limit_places])
-    filled = participants, shared_end, scratch
     return laid_out(common, words, row_count, (rows, pointers, patches), filled, program.arena_bytes)
 
 
@@ -196,18 +215,27 @@ def laid_out(
     words: Words,
     row_count: int,
     places: tuple[int, int, int],
-    filled: tuple[int, int, int],
+    filled: Filled,
     arena_bytes: int,
 ) -> Tables:
-    """The tables that lie in `words`. places: the addresses of rows, pointers and patches. filled: participants, the
-    end of shared rows, and bytes of scratch memory of a thread."""
-    (rows, pointers, patches), (participants, shared_end, scratch) = places, filled
+    """The tables that lie in `words`. places: the addresses of rows, pointers and patches."""
+    rows, pointers, patches = places
     # Threads write to their scratch memory at the same time, so no two share a pair of cache lines.
-    stride = _aligned(scratch, SEPARATION)
+    stride = _aligned(filled.scratch, SEPARATION)
     scratch_begin = _aligned(common.arena_begin + arena_bytes, SEPARATION)
-    memory_bytes = scratch_begin + stride * participants
+    memory_bytes = scratch_begin + stride * filled.participants
     return Tables(
-        words, row_count, rows, pointers, patches, participants, shared_end, stride, scratch_begin, memory_bytes
+        words,
+        row_count,
+        rows,
+        pointers,
+        patches,
+        filled.participants,
+        filled.shared_end,
+        stride,
+        scratch_begin,
+        memory_bytes,
+        filled.nanoseconds,
     )
 
 

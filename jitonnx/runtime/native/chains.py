@@ -19,10 +19,13 @@ from ..layout import (
     POOL,
     PROGRAM,
     SEPARATION,
+    WATCH,
+    WATCHED_NANOSECONDS,
     WORD_BYTES,
     ArrayField,
     LinkKind,
 )
+from . import watch
 from .emit import POINTER, WORD, Code
 
 
@@ -77,7 +80,9 @@ def _renew(module: ir.Module) -> None:
         "memory_bytes": code.add(scratch_begin, code.multiply(stride, participants)),
     }.items():
         code.put(program, PROGRAM, name, value)
-    nanoseconds = code.load(code.at(block, code.word(plan, INSTANTIATION, "nanoseconds")))
+    nanoseconds = code.word(layout, LAYOUT, "nanoseconds")
+    watched = code.compare(nanoseconds, ">=", WATCHED_NANOSECONDS)
+    code.put(program, PROGRAM, "long", code.build.zext(watched, WORD))
     long = code.compare(nanoseconds, ">", code.word(link, LINK, "quick"))
     code.put(entry, ENTRY, "release", code.build.zext(long, WORD))
     limits = code.at(block, code.word(plan, INSTANTIATION, "limits"))
@@ -191,11 +196,12 @@ def _drop(module: ir.Module) -> None:
 
 
 def _segment(module: ir.Module) -> None:
-    """Make a link's program if need be, and run it; 0 if Python has to do it, as nothing was done.
+    """Make a link's program if need be, and run it; 0 if Python has to do it, as nothing was done, or has ended it, and
+    an exception is set.
 
     A frame is given back before objects are let go, which can run Python code, and with it another thread.
     """
-    code = Code(module, "i64 jitonnx_chain_segment(ptr chain, ptr link, ptr slots)")
+    code = Code(module, "i64 jitonnx_chain_segment(ptr chain, ptr link, ptr slots, ptr watch)")
     chain, link, slots = code["chain"], code["link"], code["slots"]
     entry = code.pointer(link, LINK, "entry")
     with code.when(code.equal(code.call("jitonnx_chain_make", chain, link), 0), likely=False):
@@ -213,10 +219,10 @@ def _segment(module: ir.Module) -> None:
         code.call("jitonnx_put_back", frame)
         code.call("PyErr_Clear")  # Python says for which output there is no memory
         code.give(0)
-    code.call("jitonnx_run_released", entry, frame)
+    stopped = code.call("jitonnx_run_released", entry, frame, code["watch"])
     met = code.call("jitonnx_take_flags", frame)
     code.call("jitonnx_put_back", frame)
-    with code.when(code.compare(met, "!=", 0), likely=False):
+    with code.when(code.compare(code.build.or_(met, stopped), "!=", 0), likely=False):
         code.call("Py_DecRef", made)
         code.give(0)
     code.call("jitonnx_chain_outputs", link, slots, made)
@@ -246,8 +252,9 @@ def _move(module: ir.Module) -> None:
 
 
 def _chain(module: ir.Module) -> None:
-    """The builtin (METH_O): runs the links of the chain that `self` is an array of, on a list of arrays; gives None.
-    `done` says how many steps were done; it is less than all where Python has to do the next.
+    """The builtin (METH_O): runs the links of the chain that `self` is an array of, on a list of arrays; gives None;
+    null with an exception set where Python has ended it. `done` says how many steps were done; it is less than all
+    where Python has to do the next.
 
     for (at = 0; at < link_count; ) {
         done = link->step
@@ -259,8 +266,11 @@ def _chain(module: ir.Module) -> None:
     code = Code(module, "ptr jitonnx_chain(ptr self, ptr slots)", exported=True)
     chain, slots, build = code.load(code.at(code["self"], ArrayField.DATA), POINTER), code["slots"], code.build
     links, at = code.pointer(chain, CHAIN, "links"), code.variable(0)
+    own = watch.begin(code, code.pointer(chain, CHAIN, "pool"))
 
     def leave() -> None:
+        with code.when(code.compare(code.word(own, WATCH, "stop"), "!=", 0), likely=False):
+            build.ret(POINTER(None))
         none = code.pointer(chain, CHAIN, "none")
         code.call("Py_IncRef", none)
         build.ret(none)
@@ -283,7 +293,7 @@ def _chain(module: ir.Module) -> None:
         with code.when(code.equal(kind, LinkKind.LEFT), likely=False):
             leave()
         with code.when(code.equal(kind, LinkKind.SEGMENT)):
-            done = code.call("jitonnx_chain_segment", chain, link, slots)
+            done = code.call("jitonnx_chain_segment", chain, link, slots, own)
             with code.when(code.equal(done, 0), likely=False):
                 leave()
         with code.when(code.equal(kind, LinkKind.CHOICE)):

@@ -14,11 +14,14 @@ from ..layout import (
     ENTRY_OUTPUT,
     FRAME,
     OBJECT_TYPE,
+    PROGRAM,
+    WATCH,
     WORD_BYTES,
     ArrayField,
     DescriptorField,
     Flags,
 )
+from . import watch
 from .emit import POINTER, Code
 
 _INT = ir.IntType(32)
@@ -153,8 +156,8 @@ def _take_flags(module: ir.Module) -> None:
 
 
 def _entry(module: ir.Module) -> None:
-    """The builtin (METH_O): a list of outputs, or None where Python has to look closer, also if flags were set. `self`
-    is an array of an `ENTRY`.
+    """The builtin (METH_O): a list of outputs, or None where Python has to look closer, also if flags were set; null
+    with an exception set where Python has ended the run. `self` is an array of an `ENTRY`.
 
     A frame is taken first and given back last: allocating and releasing objects can run Python code, and with it
     another thread.
@@ -191,9 +194,12 @@ def _entry(module: ir.Module) -> None:
         give_back(bound)
         code.call("PyErr_Clear")  # Python says for which output there is no memory
         decline()
-    code.call("jitonnx_run_released", entry, frame)
+    stopped = code.call("jitonnx_run_released", entry, frame, POINTER(None))
     met = code.call("jitonnx_take_flags", frame)
     give_back(bound)
+    with code.when(code.compare(stopped, "!=", 0), likely=False):
+        code.call("Py_DecRef", made)
+        code.build.ret(POINTER(None))
     with code.when(code.compare(met, "!=", 0), likely=False):
         code.call("Py_DecRef", made)
         decline()
@@ -201,15 +207,32 @@ def _entry(module: ir.Module) -> None:
 
 
 def _run_released(module: ir.Module) -> None:
-    """Run without the GIL, or with it where the entry says that the run is too short to let it go."""
-    code = Code(module, "void jitonnx_run_released(ptr entry, ptr frame)")
-    frame, none = code["frame"], POINTER(None)
-    releases = code.compare(code.word(code["entry"], ENTRY, "release"), "!=", 0)
-    with code.build.if_else(releases) as (released, kept):
-        with released:
-            state = code.call("PyEval_SaveThread")
-            code.call("jitonnx_run", frame, none)
-            code.call("PyEval_RestoreThread", state)
-        with kept:
-            code.call("jitonnx_run", frame, none)
-    code.give()
+    """Run without the GIL, or with it where the entry says that the run is too short to let it go; returns 1 with an
+    exception set where Python has ended it, else 0. `watch`: the `WATCH` of the call that the run is a part of, or null
+    where it is all of that.
+
+    if (!release) { run(frame, 0, 0); return 0 }
+    if (watch) { run(frame, 0, program->long ? watch : 0) without the GIL; look(watch); return stop }
+    if (program->long) { run(frame, 0, a new watch) without the GIL; return stop }
+    run(frame, 0, 0) without the GIL; return 0
+    """
+    code = Code(module, "i64 jitonnx_run_released(ptr entry, ptr frame, ptr watch)")
+    entry, frame, none = code["entry"], code["frame"], POINTER(None)
+    with code.when(code.equal(code.word(entry, ENTRY, "release"), 0)):
+        code.call("jitonnx_run", frame, none, none)
+        code.give(0)
+    program = code.pointer(entry, ENTRY, "program")
+    with code.when(code.build.not_(code.is_null(code["watch"])), likely=False):
+        with watch.released(code, code["watch"]):
+            code.call("jitonnx_run", frame, none, watch.watching(code, program, code["watch"]))
+        code.call("jitonnx_look", code["watch"])
+        code.give(code.word(code["watch"], WATCH, "stop"))
+    with code.when(code.compare(code.word(program, PROGRAM, "long"), "!=", 0), likely=False):
+        own = watch.begin(code, code.pointer(entry, ENTRY, "pool"))
+        with watch.released(code, own):
+            code.call("jitonnx_run", frame, none, own)
+        code.give(code.word(own, WATCH, "stop"))
+    state = code.call("PyEval_SaveThread")
+    code.call("jitonnx_run", frame, none, none)
+    code.call("PyEval_RestoreThread", state)
+    code.give(0)

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 import llvmlite.ir as ir
 
 from ..layout import FRAME, LOADED, POOL, PROGRAM, SEPARATION, WORD_BYTES
+from . import watch
 from .emit import POINTER, Code
 
 _HUGE_BYTES = 4 << 20
@@ -210,7 +211,8 @@ def _put_back(module: ir.Module) -> None:
 
 
 def _execute(module: ir.Module) -> None:
-    """A run of a program with these inputs and outputs, as Python starts it; 0 if memory is short, else 1.
+    """A run of a program with these inputs and outputs, as Python starts it, which lets go of the GIL; 0 if memory is
+    short, else 1. An exception is set where Python has ended it.
 
     `bases`: the addresses of inputs, then of outputs. `words`: where the flags are put that kernels have set. `stamps`:
     null, or where a timed run notes the clock before the first and after each row.
@@ -224,7 +226,9 @@ def _execute(module: ir.Module) -> None:
     with code.loop(0, code.word(program, PROGRAM, "base_count")) as index:
         offset = code.multiply(index, WORD_BYTES)
         code.store(code.at(bases, offset), code.load(code.at(code["bases"], offset)))
-    code.call("jitonnx_run", frame, code["stamps"])
+    own = watch.begin(code, code["pool"])
+    with watch.released(code, own):
+        code.call("jitonnx_run", frame, code["stamps"], watch.watching(code, program, own))
     with code.loop(0, code.word(program, PROGRAM, "flag_count")) as index:
         offset = code.multiply(index, WORD_BYTES)
         code.store(code.at(code["words"], offset), code.load(code.at(flags, offset)))

@@ -156,7 +156,7 @@ def _place_operands(block: _Block) -> None:
 
 
 def _copy_columns(block: _Block) -> None:
-    """Give each step the columns of its kind and all kernels' sizes, and add up the steps' times."""
+    """Give each step the columns of its kind and all kernels' sizes."""
     code = block.code
     steps, kinds = block.number("step_count"), block.number("kind_count")
 
@@ -165,11 +165,7 @@ def _copy_columns(block: _Block) -> None:
 
     with code.loop(0, len(STEP_COLUMNS)) as column, code.loop(0, steps) as step:
         block.set("columns", code.add(code.multiply(column, steps), step), of_kind(column, step))
-    time = code.variable(0)
-    with code.loop(0, steps) as step:
-        code.store(time, code.add(code.load(time), of_kind(len(STEP_COLUMNS), step)))
-    block.set("nanoseconds", 0, code.load(time))
-    words = _word(code, block.fixed("results"), code.multiply(len(STEP_COLUMNS) + 1, kinds))
+    words = _word(code, block.fixed("results"), code.multiply(len(STEP_COLUMNS), kinds))
     with code.loop(0, block.number("size_count")) as index:
         block.set("sizes", index, code.load(_word(code, words, index)))
 
@@ -194,7 +190,8 @@ def _lay_out(block: _Block) -> ir.Value:
     for name in ("bases", "columns", "sizes", "offsets", "limits", "rows", "pointers", "patches"):
         code.put(layout, LAYOUT, name, code.build.ptrtoint(block.inside(name), WORD))
     code.put(layout, LAYOUT, "threads", code["threads"])
-    for name, value in {"participants": 1, "shared_end": 0, "scratch": 0, "wrong": 0}.items():
-        code.put(layout, LAYOUT, name, value)
+    code.put(layout, LAYOUT, "participants", 1)
+    for name in ("shared_end", "scratch", "nanoseconds", "unwatched", "wrong"):
+        code.put(layout, LAYOUT, name, 0)
     code.call("jitonnx_lay_out", layout)
     return code.word(layout, LAYOUT, "wrong")

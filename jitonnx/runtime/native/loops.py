@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import llvmlite.ir as ir
 
-from ..layout import CARRIED, FRAME, LOOP, PROGRAM, WORD_BYTES, LoopEnd
+from ..layout import CARRIED, FRAME, LOOP, PROGRAM, WATCH, WORD_BYTES, LoopEnd
+from . import watch
 from .emit import POINTER, Code
 
 _CLOCK_NANOSECONDS = 1_000_000
@@ -16,6 +17,7 @@ def define(module: ir.Module) -> None:
     _sum(module)
     _advance(module)
     _take_flags(module)
+    _iterate(module)
     _loop(module)
 
 
@@ -73,28 +75,37 @@ def _take_flags(module: ir.Module) -> None:
 
 
 def _loop(module: ir.Module) -> None:
+    """Iterations from `number` on, without the GIL; says why it came back. Where it was ended an exception is set."""
+    code = Code(module, "i64 jitonnx_loop(ptr loop)", exported=True)
+    own = watch.begin(code, code.pointer(code["loop"], LOOP, "pool"))
+    with watch.released(code, own):
+        end = code.call("jitonnx_iterate", code["loop"], own)
+    code.give(end)
+
+
+def _iterate(module: ir.Module) -> None:
     """Iterations from `number` on; says why it came back. One function: a call costs a twentieth of a short iteration.
 
     while (number < limit) {
         program = *programs; programs += program_step
         if (frame is not one of this program) frame = take(pool, program)
-        frame->bases = bases; run(frame); advance(loop)
+        frame->bases = bases; run(frame); if (stop) return STOPPED; advance(loop)
         number += 1
         if (flags are set) return FLAGGED
         if (condition && !*condition) return FALSE
-        if (it is time to look at the clock, and that shows deadline) return LATE
+        if (it is time to look at the clock) { look(watch); if (stop) return STOPPED }
     }
     return LIMIT
     """
-    code = Code(module, "i64 jitonnx_loop(ptr loop)", exported=True)
-    loop = code["loop"]
+    code = Code(module, "i64 jitonnx_iterate(ptr loop, ptr watch)")
+    loop, watched = code["loop"], code["watch"]
     bases, count = code.pointer(loop, LOOP, "bases"), code.word(loop, LOOP, "base_count")
     condition = code.pointer(loop, LOOP, "condition")
     number = code.field(loop, LOOP, "number")
     held, loaded = code.variable(0), code.variable(0)
     interval = code.variable(1)
     look, since = code.variable(code.add(code.load(number), 1)), code.variable(code.call("jitonnx_clock"))
-    deadline = code.add(code.load(since), code.word(loop, LOOP, "patience"))
+    stop = code.field(watched, WATCH, "stop")
 
     def end(why: LoopEnd) -> None:
         frame = code.load(held, POINTER)
@@ -124,7 +135,10 @@ def _loop(module: ir.Module) -> None:
             offset = code.multiply(index, WORD_BYTES)
             code.store(code.at(own, offset), code.load(code.at(bases, offset)))
         stamps = code.pointer(loop, LOOP, "stamps")
-        code.call("jitonnx_run", frame, stamps)
+        code.call("jitonnx_run", frame, stamps, watch.watching(code, program, watched))
+        with code.when(code.compare(code.load(stop), "!=", 0), likely=False):
+            code.call("jitonnx_loop_flags", loop, frame)
+            end(LoopEnd.STOPPED)
         with code.when(code.build.not_(code.is_null(stamps)), likely=False):
             code.call("jitonnx_loop_sum", loop, code.word(program, PROGRAM, "row_count"))
         code.call("jitonnx_loop_advance", loop)
@@ -142,8 +156,9 @@ def _loop(module: ir.Module) -> None:
             end(LoopEnd.FALSE)
         with code.when(code.compare(after, ">=", code.load(look)), likely=False):
             now = code.call("jitonnx_clock")
-            with code.when(code.compare(now, ">=", deadline), likely=False):
-                end(LoopEnd.LATE)
+            code.call("jitonnx_look", watched)
+            with code.when(code.compare(code.load(stop), "!=", 0), likely=False):
+                end(LoopEnd.STOPPED)
             quick = code.compare(code.subtract(now, code.load(since)), "<", _CLOCK_NANOSECONDS)
             twice = code.multiply(code.load(interval), 2)
             code.store(interval, code.build.select(quick, twice, code.number(1)))

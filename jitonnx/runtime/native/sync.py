@@ -12,15 +12,26 @@ from __future__ import annotations
 import llvmlite.ir as ir
 
 from ..layout import MEMBER, TEAM
+from . import watch
 from .emit import WORD, Code
 
 LOOKS_PER_CLOCK = 32
 """How often a spinning thread looks between two readings of the clock: about a microsecond's worth of pauses."""
 
 
+WATCHED_NANOSECONDS = 20_000_000
+"""How long a thread sleeps at a time that is to look whether Python asks for the end of its run."""
+
+_REAL_TIME = 0
+"""The clock of times until which threads sleep, CLOCK_REALTIME."""
+_SECOND = 1_000_000_000
+
+
 def define(module: ir.Module, monotonic_clock: int) -> None:
     """Add the functions to a module; `monotonic_clock` is the system's CLOCK_MONOTONIC."""
     _clock(module, monotonic_clock)
+    watch.define(module)
+    _doze(module)
     _sleep(module)
     _wait(module)
     _wake(module)
@@ -49,19 +60,37 @@ def _pause(code: Code) -> None:
         code.call("llvm.aarch64.hint", 1)
 
 
+def _doze(module: ir.Module) -> None:
+    """Sleep on a member's condition for a while, and look whether its run is to end. The caller holds the mutex."""
+    code = Code(module, "void jitonnx_doze(ptr member, ptr watch)")
+    mutex, condition = (code.field(code["member"], MEMBER, name) for name in ("mutex", "condition"))
+    time = code.local(16)
+    code.call("clock_gettime", _REAL_TIME, time)
+    seconds, nanoseconds = time, code.at(time, 8)
+    until = code.add(code.load(nanoseconds), WATCHED_NANOSECONDS)
+    over = code.compare(until, ">=", _SECOND)
+    code.store(nanoseconds, code.build.select(over, code.subtract(until, _SECOND), until))
+    code.store(seconds, code.add(code.load(seconds), code.build.zext(over, WORD)))
+    code.call("pthread_cond_timedwait", condition, mutex, time)
+    code.call("pthread_mutex_unlock", mutex)
+    code.call("jitonnx_look", code["watch"])
+    code.call("pthread_mutex_lock", mutex)
+    code.give()
+
+
 def _sleep(module: ir.Module) -> None:
-    """Sleep until the claim is about another row than `sequence`; returns it.
+    """Sleep until the claim is about another row than `sequence`; returns it. `watch`: as for `wait`.
 
     lock(member->mutex)
     for (;;) {
         member->asleep = 1
         if ((claim = member->claim) >> 32 != sequence) break
-        cond_wait(member->condition, member->mutex)
+        if (watch) doze(member, watch) else cond_wait(member->condition, member->mutex)
     }
     member->asleep = 0
     unlock(member->mutex)
     """
-    code = Code(module, "i64 jitonnx_sleep(ptr member, i64 sequence)")
+    code = Code(module, "i64 jitonnx_sleep(ptr member, i64 sequence, ptr watch)")
     member = code["member"]
     mutex, asleep = code.field(member, MEMBER, "mutex"), code.field(member, MEMBER, "asleep")
     claim = code.variable(0)
@@ -71,24 +100,29 @@ def _sleep(module: ir.Module) -> None:
         code.store(claim, code.watch(code.field(member, MEMBER, "claim")))
         with code.when(code.compare(sequence_of(code, code.load(claim)), "!=", code["sequence"])):
             leave()
-        code.call("pthread_cond_wait", code.field(member, MEMBER, "condition"), mutex)
+        with code.build.if_else(code.is_null(code["watch"])) as (usual, watched):
+            with usual:
+                code.call("pthread_cond_wait", code.field(member, MEMBER, "condition"), mutex)
+            with watched:
+                code.call("jitonnx_doze", member, code["watch"])
     code.publish(asleep, 0)
     code.call("pthread_mutex_unlock", mutex)
     code.give(code.load(claim))
 
 
 def _wait(module: ir.Module) -> None:
-    """Wait until a thread's claim is about another row than `sequence`; returns it.
+    """Wait until a thread's claim is about another row than `sequence`; returns it. `watch`: the `WATCH` of the run if
+    this thread looks whether it is to end, else null.
 
     started = 0
     for (;;) {
         for (look = 0; look < LOOKS_PER_CLOCK; look++) { if (member->claim >> 32 != sequence) return; pause }
         now = clock(); if (!started) started = now
-        if (now - started > team->patience) return sleep(member, sequence)
+        if (now - started > team->patience) return sleep(member, sequence, watch)
         if (now - started > team->spin) sched_yield()
     }
     """
-    code = Code(module, "i64 jitonnx_wait(ptr team, ptr member, i64 sequence)")
+    code = Code(module, "i64 jitonnx_wait(ptr team, ptr member, i64 sequence, ptr watch)")
     team, member, sequence = code["team"], code["member"], code["sequence"]
     started = code.variable(0)
     with code.forever() as leave:
@@ -105,7 +139,7 @@ def _wait(module: ir.Module) -> None:
             leave()
         with code.when(code.compare(waited, ">", code.word(team, TEAM, "spin"))):
             code.call("sched_yield")
-    code.give(code.call("jitonnx_sleep", member, sequence))
+    code.give(code.call("jitonnx_sleep", member, sequence, code["watch"]))
 
 
 def _wake(module: ir.Module) -> None:

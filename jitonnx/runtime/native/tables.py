@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import llvmlite.ir as ir
 
-from ..layout import LAYOUT, MOST_PIECES, MOST_UNITS, PATCH, ROW, STEP_COLUMNS, WORD_BYTES
-from .emit import Code
+from ..layout import (
+    LAYOUT,
+    LOOK_NANOSECONDS,
+    MOST_PIECES,
+    MOST_UNITS,
+    PATCH,
+    PIECE_NANOSECONDS,
+    ROW,
+    STEP_COLUMNS,
+    WORD_BYTES,
+)
+from .emit import WORD, Code
 
 
 def define(module: ir.Module) -> None:
@@ -76,6 +86,13 @@ def _lay_out_row(module: ir.Module) -> None:
     units = ceil_divide(tasks, unit)
     fixed, row = (code.item(code.pointer(layout, LAYOUT, name), ROW, index) for name in ("common_rows", "rows"))
     begin = code.multiply(column("size_begin"), WORD_BYTES)
+    nanoseconds, finest = column("nanoseconds"), ceil_divide(column("grain"), unit)
+    pieces = code.add(code.build.sdiv(nanoseconds, code.number(PIECE_NANOSECONDS)), 1)
+    piece = code.larger(code.larger(code.multiply(finest, unit), ceil_divide(tasks, pieces)), 1)
+    unwatched = code.add(code.word(layout, LAYOUT, "unwatched"), nanoseconds)
+    looks = code.compare(unwatched, ">=", LOOK_NANOSECONDS)
+    code.put(layout, LAYOUT, "unwatched", code.build.select(looks, code.number(0), unwatched))
+    code.put(layout, LAYOUT, "nanoseconds", code.add(code.word(layout, LAYOUT, "nanoseconds"), nanoseconds))
     for name, value in {
         "kernel": code.word(fixed, ROW, "kernel"),
         "pointers": code.word(fixed, ROW, "pointers"),
@@ -83,9 +100,11 @@ def _lay_out_row(module: ir.Module) -> None:
         "tasks": tasks,
         "threads": threads,
         "unit": unit,
-        "grain": code.larger(ceil_divide(column("grain"), unit), ceil_divide(units, code.multiply(split, MOST_PIECES))),
+        "grain": code.larger(finest, ceil_divide(units, code.multiply(split, MOST_PIECES))),
         "quotient": code.build.sdiv(units, split),
         "remainder": code.build.srem(units, split),
+        "piece": piece,
+        "looks": code.build.zext(looks, WORD),
     }.items():
         code.put(row, ROW, name, value)
     last = code.variable(code.word(layout, LAYOUT, "operand_count"))

@@ -19,7 +19,8 @@ from ..layout import FRAME, MEMBER, OVER, ROW, TEAM
 from .emit import POINTER, Code
 from .floats import flushing
 from .sync import sequence_of
-from .walk import call_kernel, stamp
+from .walk import call_kernel, in_pieces, stamp
+from .watch import watch_of
 
 
 def define(module: ir.Module, set_mask: int) -> None:
@@ -100,8 +101,12 @@ def _do_units(module: ir.Module) -> None:
     row = code.item(code.pointer(frame, FRAME, "rows"), ROW, position)
     unit = code.word(row, ROW, "unit")
     last = code.smaller(code.multiply(code["end"], unit), code.word(row, ROW, "tasks"))
-    with flushing(code, frame):
-        call_kernel(code, frame, row, code["index"], code.multiply(code["first"], unit), last)
+    begin, index = code.multiply(code["first"], unit), code["index"]
+    with code.build.if_else(code.is_null(watch_of(code, frame)), likely=True) as (usual, watched):
+        with usual, flushing(code, frame):
+            call_kernel(code, frame, row, index, begin, last)
+        with watched:
+            in_pieces(code, frame, row, index, begin, last)
     code.give()
 
 
@@ -144,9 +149,10 @@ def _share(module: ir.Module) -> None:
 
 def _member(module: ir.Module) -> None:
     """What a member does from the row behind `sequence` on: the caller (index 0) during a run, a worker all its life.
+    `watch`: the `WATCH` of the caller's run if it has one, else null.
 
     for (;;) {
-        claim = wait(team, member, sequence); sequence = claim >> 32
+        claim = wait(team, member, sequence, watch); sequence = claim >> 32
         if (claim is OVER) return
         done = share(team, index, sequence)
         if (done && fetch_add(team->left, -done) == done) {              (the row is over, and this thread goes on)
@@ -156,12 +162,12 @@ def _member(module: ir.Module) -> None:
         }
     }
     """
-    code = Code(module, "void jitonnx_member(ptr team, i64 index, i64 sequence)")
+    code = Code(module, "void jitonnx_member(ptr team, i64 index, i64 sequence, ptr watch)")
     team, index = code["team"], code["index"]
     member = _member_at(code, index)
     sequence = code.variable(code["sequence"])
     with code.forever():
-        claim = code.call("jitonnx_wait", team, member, code.load(sequence))
+        claim = code.call("jitonnx_wait", team, member, code.load(sequence), code["watch"])
         code.store(sequence, sequence_of(code, claim))
         with code.when(code.equal(code.bits(claim, 0, 32), OVER), likely=False):
             code.give()
@@ -186,7 +192,8 @@ def _worker(module: ir.Module, set_mask: int) -> None:
     member = code["member"]
     team = code.pointer(member, MEMBER, "team")
     code.call("pthread_sigmask", set_mask, code.field(team, TEAM, "signals"), POINTER(None))
-    code.call("jitonnx_member", team, code.word(member, MEMBER, "index"), code.word(member, MEMBER, "start"))
+    index, start = (code.word(member, MEMBER, name) for name in ("index", "start"))
+    code.call("jitonnx_member", team, index, start, POINTER(None))
     code.build.ret(POINTER(None))
 
 

@@ -8,6 +8,7 @@ from ..layout import FRAME, MEMBER, PATCH, ROW, TEAM
 from .emit import POINTER, WORD, Code
 from .floats import flushing
 from .sync import sequence_of
+from .watch import is_stopped, watch_of
 
 KERNEL = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, WORD, WORD, POINTER])
 """void kernel(uint8_t **buffers, const int64_t *sizes, int64_t begin, int64_t end, uint8_t *scratch)"""
@@ -15,6 +16,7 @@ KERNEL = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, WORD, WORD, POINTER])
 
 def define_walk(module: ir.Module) -> None:
     """Add the walk to a module that has the functions of `sync`."""
+    _walk_watched(module)
     _walk(module)
 
 
@@ -41,6 +43,37 @@ def stamp(code: Code, stamps: ir.Value, index: int | ir.Value) -> None:
         code.store(code.at(stamps, code.multiply(index, 8)), code.call("jitonnx_clock"))
 
 
+def in_pieces(
+    code: Code, frame: ir.Value, row: ir.Value, index: ir.Value, begin: int | ir.Value, end: ir.Value
+) -> None:
+    """As `call_kernel` in a run that is watched: in pieces, none of which begins when the run is to end."""
+    watch, piece, at = watch_of(code, frame), code.word(row, ROW, "piece"), code.variable(begin)
+    looks = code.build.and_(code.equal(index, 0), code.equal(code.word(row, ROW, "looks"), 1))
+    with code.forever() as leave:
+        first = code.load(at)
+        over = code.build.or_(code.compare(first, ">=", end), is_stopped(code, watch))
+        with code.when(over):
+            leave()
+        last = code.smaller(code.add(first, piece), end)
+        with flushing(code, frame):
+            call_kernel(code, frame, row, index, first, last)
+        code.store(at, last)
+        with code.when(looks):
+            code.call("jitonnx_look", watch)
+
+
+def _walk_watched(module: ir.Module) -> None:
+    """The rows [first, last) as thread `index`, in a run that is watched; as `_walk`."""
+    code = Code(module, "void jitonnx_walk_watched(ptr frame, i64 index, i64 first, i64 last, ptr stamps)")
+    frame = code["frame"]
+    rows = code.pointer(frame, FRAME, "rows")
+    with code.loop(code["first"], code["last"]) as position:
+        row = code.item(rows, ROW, position)
+        in_pieces(code, frame, row, code["index"], 0, code.word(row, ROW, "tasks"))
+        stamp(code, code["stamps"], code.add(position, 1))
+    code.give()
+
+
 def _walk(module: ir.Module) -> None:
     """All tasks of the rows [first, last) as thread `index`. A timed run notes the clock after each: stamps[row + 1].
 
@@ -48,6 +81,9 @@ def _walk(module: ir.Module) -> None:
     """
     code = Code(module, "void jitonnx_walk(ptr frame, i64 index, i64 first, i64 last, ptr stamps)")
     frame = code["frame"]
+    with code.when(code.build.not_(code.is_null(watch_of(code, frame))), likely=False):
+        code.call("jitonnx_walk_watched", frame, code["index"], code["first"], code["last"], code["stamps"])
+        code.give()
     rows = code.pointer(frame, FRAME, "rows")
     with flushing(code, frame), code.loop(code["first"], code["last"]) as position:
         row = code.item(rows, ROW, position)
@@ -74,7 +110,8 @@ def _patch(module: ir.Module) -> None:
 
 def _run(module: ir.Module) -> None:
     """A whole run: with the frame's team if it has one, and that is free and can be started; else on this thread alone.
-    `stamps`: null, or where a timed run notes the clock before the first and after each row.
+    `stamps`: null, or where a timed run notes the clock before the first and after each row. `watch`: the `WATCH` of a
+    long run, or null.
 
     patch(frame)
     if (team && acquire(team)) {
@@ -82,16 +119,17 @@ def _run(module: ir.Module) -> None:
         if (shared) {
             sequence = the caller's own, before it gets its part of the first shared row
             advance(team, 0, 0)
-            member(team, 0, sequence)
+            member(team, 0, sequence, watch)
         }
         team->busy = 0
         if (shared) { walk(frame, 0, shared_end, row_count); return }
     }
     walk(frame, 0, 0, row_count)
     """
-    code = Code(module, "void jitonnx_run(ptr frame, ptr stamps)")
+    code = Code(module, "void jitonnx_run(ptr frame, ptr stamps, ptr watch)")
     frame, stamps = code["frame"], code["stamps"]
     code.call("jitonnx_patch", frame)
+    code.build.store(code["watch"], code.field(frame, FRAME, "watch"))
     stamp(code, stamps, 0)
     team, rows = code.pointer(frame, FRAME, "team"), code.word(frame, FRAME, "row_count")
     with code.when(code.is_null(team)):
@@ -106,7 +144,7 @@ def _run(module: ir.Module) -> None:
             caller = code.pointer(team, TEAM, "members")
             sequence = sequence_of(code, code.word(caller, MEMBER, "claim"))
             code.call("jitonnx_advance", team, 0, 0)
-            code.call("jitonnx_member", team, 0, sequence)
+            code.call("jitonnx_member", team, 0, sequence, code["watch"])
             code.publish(busy, 0)
             code.call("jitonnx_walk", frame, 0, code.word(frame, FRAME, "shared_end"), rows, stamps)
             code.give()

@@ -1,7 +1,10 @@
 """Runs that are ended from outside: who starts one says what asks for its end, and what takes long looks for that.
 
 with ended_by(lambda: options.terminate):
-    engine.run(inputs)                      # Fail where it is asked for, within a tenth of a second of a loop
+    engine.run(inputs)                      # Fail where it is asked for, within a tenth of a second
+
+Code in Python calls `check_end` between its steps. Native code calls `still_asked` while kernels run, and looks whether
+Python has been sent a signal (`runtime/native/watch.py`).
 """
 
 from __future__ import annotations
@@ -31,3 +34,9 @@ def check_end() -> None:
     asked = getattr(_here, "asked", None)
     if asked is not None and asked():
         raise Fail("Exiting due to terminate flag being set to true.")
+
+
+def still_asked() -> bool:
+    """As `check_end`; whether the end of this run may be asked for later: of others nothing does, nor do signals."""
+    check_end()
+    return getattr(_here, "asked", None) is not None or threading.get_ident() == threading.main_thread().ident
