@@ -8,6 +8,8 @@ its median. The table shows the median of the rounds in milliseconds, the ratio 
 faster), the largest difference to onnxruntime over its largest value, and the geometric mean of the ratios at its end.
 `--memory` adds the peak resident memory of a process that loads the model and runs it once with each runtime. `--cpu
 haswell` adds jitonnx compiled for another CPU that this one can stand for: what AVX2 alone would reach, for example.
+`--precision bfloat16` asks jitonnx and OpenVINO for products in bfloat16, and adds jitonnx in float32; the last columns
+are the differences of these to onnxruntime.
 
 `python -m bench.zoo.materialize DIR` writes the 18 benchmark models, `python -m bench.zoo.quantize` quantised variants
 of them. A runtime other than jitonnx that refuses a model has a dash in its column.
@@ -39,13 +41,14 @@ Feeds = dict[str, np.ndarray]
 Run = Callable[[], list[np.ndarray]]
 
 
-def open_jitonnx(path: Path, threads: int, feeds: Feeds, cpu: str = "host") -> Run:
-    """A call that runs the model once with jitonnx, compiled for a CPU by LLVM's name."""
+def open_jitonnx(path: Path, threads: int, feeds: Feeds, cpu: str = "host", precision: str = "float32") -> Run:
+    """A call that runs the model once with jitonnx, compiled for a CPU by LLVM's name, its products in a precision."""
     import jitonnx
 
     options = jitonnx.SessionOptions()
     options.intra_op_num_threads = threads
     options.add_session_config_entry("jitonnx.cpu", cpu)
+    options.add_session_config_entry("jitonnx.precision", precision)
     session = jitonnx.InferenceSession(str(path), options)
     return lambda: session.run(None, feeds)
 
@@ -60,11 +63,13 @@ def open_onnxruntime(path: Path, threads: int, feeds: Feeds) -> Run:
     return lambda: session.run(None, feeds)
 
 
-def open_openvino(path: Path, threads: int, feeds: Feeds) -> Run:
-    """The same with OpenVINO, for one request at a time; what is not quantised in float32."""
+def open_openvino(path: Path, threads: int, feeds: Feeds, precision: str = "float32") -> Run:
+    """The same with OpenVINO, for one request at a time; what is not quantised in a precision, which it takes for all
+    that its plugin has in that."""
     import openvino
 
-    settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+    hint = {"float32": "f32", "bfloat16": "bf16"}[precision]
+    settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": hint}
     model = openvino.Core().read_model(str(path))
     model.reshape({name: list(array.shape) for name, array in feeds.items()})
     request = openvino.Core().compile_model(model, "CPU", settings).create_infer_request()
@@ -78,11 +83,15 @@ class Runtime(NamedTuple):
     open: Callable[[Path, int, Feeds], Run]
 
 
-def runtimes(openvino: bool = False, cpu: str | None = None) -> list[Runtime]:
-    """jitonnx and onnxruntime; OpenVINO, and jitonnx compiled for another CPU, if wanted."""
-    found = [Runtime("jitonnx", open_jitonnx), Runtime("onnxruntime", open_onnxruntime)]
+def runtimes(openvino: bool = False, cpu: str | None = None, precision: str = "float32") -> list[Runtime]:
+    """jitonnx and onnxruntime; OpenVINO, and jitonnx compiled for another CPU, if wanted. With another precision than
+    float32, the first and OpenVINO have that, and jitonnx in float32 is among the others."""
+    ours = functools.partial(open_jitonnx, precision=precision)
+    found = [Runtime("jitonnx", ours), Runtime("onnxruntime", open_onnxruntime)]
     if openvino:
-        found.append(Runtime("openvino", open_openvino))
+        found.append(Runtime("openvino", functools.partial(open_openvino, precision=precision)))
+    if precision != "float32":
+        found.append(Runtime("float32", open_jitonnx))
     if cpu:
         found.append(Runtime(f"for {cpu}", functools.partial(open_jitonnx, cpu=cpu)))
     return found
@@ -136,16 +145,21 @@ def _block(run: Run, length: int, clock: Callable[[], float]) -> float:
 
 
 def measure(path: Path, threads: int, chosen: Sequence[Runtime], rounds: int) -> dict[str, Any]:
-    """One row of the table: milliseconds by runtime, and the difference of the first two's outputs; NaN for what a
-    runtime refused."""
+    """One row of the table: milliseconds by runtime, and how far the outputs of the first are from the second's,
+    onnxruntime's, and those of the others; NaN for what a runtime refused."""
     runs = _open_all(path, threads, chosen)
     seconds = iter(time_in_turns([run for run in runs if run is not None], rounds))
     row: dict[str, Any] = {"model": path.stem, "threads": threads}
     for runtime, run in zip(chosen, runs, strict=True):
         row[runtime.name] = math.nan if run is None else 1e3 * next(seconds)
-    ours, theirs = runs[:2]
+    results = [None if run is None else run() for run in runs]
+    ours, theirs = results[:2]
     assert ours is not None
-    return row | {"difference": math.nan if theirs is None else difference(ours(), theirs())}
+    row["difference"] = math.nan if theirs is None else difference(ours, theirs)
+    for runtime, result in zip(chosen[2:], results[2:], strict=True):
+        apart = math.nan if theirs is None or result is None else difference(result, theirs)
+        row[f"{runtime.name} difference"] = apart
+    return row
 
 
 def _open_all(path: Path, threads: int, chosen: Sequence[Runtime]) -> list[Run | None]:
@@ -194,11 +208,15 @@ def _own_peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def print_table(rows: Sequence[dict[str, Any]], chosen: Sequence[Runtime]) -> None:
-    """The rows, and the geometric mean of each ratio to the first runtime, jitonnx, by number of threads."""
+def print_table(rows: Sequence[dict[str, Any]], chosen: Sequence[Runtime], differences: bool = False) -> None:
+    """The rows, and the geometric mean of each ratio to the first runtime, jitonnx, by number of threads.
+
+    differences: those of the other runtimes to onnxruntime, too."""
+    further = [runtime.name for runtime in chosen[2:]] if differences else []
     others = [runtime.name for runtime in chosen[1:]]
     head = f"{'model':22} {'threads':>7} {'jitonnx ms':>11}"
     head += "".join(f" {name + ' ms':>15} {'ratio':>6}" for name in others) + f" {'difference':>11}"
+    head += "".join(f" {name:>11}" for name in further)
     print(head)
     for row in rows:
         line = f"{row['model']:22} {row['threads']:7} {row['jitonnx']:11.4g}"
@@ -206,7 +224,8 @@ def print_table(rows: Sequence[dict[str, Any]], chosen: Sequence[Runtime]) -> No
             f" {'-':>15} {'-':>6}" if math.isnan(row[name]) else f" {row[name]:15.4g} {row[name] / row['jitonnx']:6.2f}"
             for name in others
         )
-        print(f"{line} {row['difference']:11.1e}")
+        line += "".join(f" {row[key]:11.1e}" for key in ["difference", *(f"{name} difference" for name in further)])
+        print(line)
     for threads in sorted({row["threads"] for row in rows}):
         equal = [row for row in rows if row["threads"] == threads]
         texts = []
@@ -225,12 +244,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=5, help="rounds of turns (default 5)")
     parser.add_argument("--openvino", action="store_true", help="measure OpenVINO too")
     parser.add_argument("--cpu", help="measure jitonnx compiled for this CPU (LLVM's name), too")
+    parser.add_argument("--precision", default="float32", choices=("float32", "bfloat16"), help="of products")
     parser.add_argument("--memory", action="store_true", help="also print peak memory, each runtime in its own process")
     parser.add_argument("--json", type=Path, help="write the rows to this file")
     parser.add_argument("--peak", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     threads = [int(number) for number in options.threads.split(",")]
-    chosen = runtimes(options.openvino, options.cpu)
+    chosen, lowered = runtimes(options.openvino, options.cpu, options.precision), options.precision != "float32"
     if options.peak:
         (run,) = _open_all(options.folder, threads[0], [entry for entry in chosen if entry.name == options.peak])
         assert run is not None
@@ -244,11 +264,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for path in paths:
         for number in threads:
             rows.append(measure(path, number, chosen, options.rounds))
-            print_table(rows[-1:], chosen)
+            print_table(rows[-1:], chosen, lowered)
     print()
-    print_table(rows, chosen)
+    print_table(rows, chosen, lowered)
     if options.memory:
         flags = [*(["--openvino"] if options.openvino else []), *(["--cpu", options.cpu] if options.cpu else [])]
+        flags += ["--precision", options.precision]
         print(f"\n{'peak memory, MB':22}" + "".join(f" {entry.name:>12}" for entry in chosen))
         for path in paths:
             peaks = [peak_memory(path, threads[0], entry, flags) for entry in chosen]
