@@ -33,11 +33,11 @@ def make_plan(lowered: Lowered, target: Target, choices: Choices | None = None) 
 
 def _planned(lowered: Lowered, target: Target, choices: Choices) -> Plan:
     lowered, notes = place_halves(lowered, takes_epilogue), []
-    if choices.precision == "bfloat16":
-        if target.multiplies_bfloat16:
-            lowered = in_bfloat16(lowered, takes_epilogue)
-        else:
-            notes.append(NO_BFLOAT16)
+    asked = choices.precision == "bfloat16"
+    if target.multiplies_bfloat16:
+        lowered = in_bfloat16(lowered, takes_epilogue, exactly=not asked)
+    elif asked:
+        notes.append(NO_BFLOAT16)
     groups = fuse(lowered, takes_epilogue, takes_scaling)
     planner = Planner(lowered, target, choices, Placement(lowered, groups))
     for group in groups:

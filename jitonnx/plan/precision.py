@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowered, Statement
@@ -33,9 +35,15 @@ _SHARED_COLUMNS = 768
 """Columns of all products of a value from which on it is rounded once, in a pass of its own, if it is nowhere else."""
 
 
-def in_bfloat16(lowered: Lowered, takes_epilogue: Callable[[Statement], bool]) -> Lowered:
-    """The same statements with products and convolutions in bfloat16 where that is faster."""
+def in_bfloat16(lowered: Lowered, takes_epilogue: Callable[[Statement], bool], exactly: bool) -> Lowered:
+    """The same statements with products and convolutions in bfloat16 where that is faster.
+
+    exactly: only those whose operands are numbers of bfloat16 anyway, as in models of that type.
+    """
     chosen = {statement: made for statement in lowered.statements if (made := _in_bfloat16(statement)) is not None}
+    if exactly:
+        numbers = _numbers(lowered) if chosen else set()
+        chosen = {s: made for s, made in chosen.items() if s.inputs[0] in numbers and _are_numbers(s.inputs[1])}
     if not chosen:
         return lowered
     rounding = _Rounding(_Values(lowered, chosen, takes_epilogue))
@@ -67,6 +75,36 @@ def _in_bfloat16(statement: Statement) -> c.Computation | None:
     return c.BfloatConvolution(
         computation.strides, computation.dilations, computation.pads_before, computation.pads_after
     )
+
+
+def _numbers(lowered: Lowered) -> set[Value]:
+    """The float32 values whose elements are all numbers of bfloat16."""
+    found: set[Value] = set()
+    for statement in lowered.statements:
+        computation, inputs = statement.computation, [value for value in statement.inputs if value is not None]
+        if isinstance(computation, c.Map):
+            known_ones = {number for number, value in enumerate(inputs) if value in found}
+            is_one = e.is_rounded(computation.expr, DType.BFLOAT16, known_ones)
+        else:
+            keeps = isinstance(computation, c.View | c.Concat) or (
+                isinstance(computation, c.Pool) and computation.kind == "max"
+            )
+            is_one = keeps and all(value in found for value in inputs)
+        if is_one and statement.outputs[0].dtype is DType.FLOAT:
+            found.add(statement.outputs[0])
+    return found
+
+
+def _are_numbers(weights: Value | None) -> bool:
+    array = None if weights is None else weights.constant
+    if array is None:
+        return False
+    flat = array.ravel(order="K")
+    pieces = (flat[start : start + _PIECE] for start in range(0, flat.size, _PIECE))
+    return all(not (piece.view(np.uint32) & 0xFFFF).any() for piece in pieces)
+
+
+_PIECE = 1 << 16
 
 
 def _pays(depth: int, columns: int) -> bool:
@@ -182,7 +220,9 @@ class _Rounding:
         if isinstance(computation, c.View):
             return
         for value in statement.outputs:
-            if value in self._values.rounded:
+            if value in self._values.rounded and (same := _widened(statement)) is not None:
+                self._half[value] = same
+            elif value in self._values.rounded:
                 expr = e.cast(e.operand(0, DType.FLOAT), DType.BFLOAT16)
                 self._append(c.Map(expr), [value], self._halved(value), node)
 
@@ -207,3 +247,15 @@ class _Rounding:
 
     def _append(self, computation: c.Computation, inputs: Sequence[Value | None], output: Value, node: Node) -> None:
         self.statements.append(Statement(computation, tuple(inputs), (output,), node))
+
+
+def _widened(statement: Statement) -> Value | None:
+    """The value in bfloat16 of which a statement's result is the float32 of equal value; None if it is none."""
+    expr = statement.computation.expr if isinstance(statement.computation, c.Map) else None
+    if expr is None or expr.op != "cast" or expr.dtype is not DType.FLOAT:
+        return None
+    (leaf,) = expr.arguments
+    if leaf.op != "operand" or leaf.dtype is not DType.BFLOAT16:
+        return None
+    source = [value for value in statement.inputs if value is not None][leaf.value]
+    return source if source.shape == statement.outputs[0].shape else None

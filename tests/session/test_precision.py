@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
+import onnx
 import pytest
 
 import jitonnx
@@ -123,6 +125,31 @@ def test_recurrent_layers() -> None:
         feeds = {"x": random(steps, 1, 64)}
         (y,), (expected,) = run.run(None, feeds), exact.run(None, feeds)
         assert 0 < np.abs(y - expected).max() < 1e-2
+
+
+@needs_tiles
+def test_models_of_bfloat16() -> None:
+    """Their products take the same kernels unasked, as their operands are numbers of bfloat16 anyway."""
+    weights = {"a": random(64, 96, seed=1) / 8, "b": random(96, seed=2), "c": random(96, 64, seed=3) / 9}
+    nodes = [
+        node("MatMul", ["x", "a"], ["p"]),
+        node("Add", ["p", "b"], ["q"]),
+        node("Relu", ["q"], ["r"]),
+        node("MatMul", ["r", "c"], ["s"]),
+        node("Add", ["s", "x"], ["z"]),
+    ]
+    kind, type = onnx.TensorProto.BFLOAT16, ml_dtypes.bfloat16
+    constants = {name: array.astype(type) for name, array in weights.items()}
+    made = model(nodes, [tensor("x", ["n", 64], kind)], [tensor("z", ["n", 64], kind)], constants)
+    run = session(made, "float32")
+    assert sum(label.startswith("bfloat16 product") for label in labels(run)) == 2
+    for rows in (1, 5, 40):
+        x = random(rows, 64, seed=rows).astype(type)
+        between = half(half(x.astype(np.float32) @ constants["a"].astype(np.float32)) + half(weights["b"]))
+        product = half(half(np.maximum(between, 0)) @ constants["c"].astype(np.float32))
+        expected = half(product + x.astype(np.float32))
+        (z,) = run.run(None, {"x": x})
+        np.testing.assert_allclose(z.astype(float), expected, rtol=2.0**-6, atol=2.0**-6)
 
 
 @needs_tiles
