@@ -1,4 +1,4 @@
-"""What this machine is and what it can do at best: its description, its float32 FMA rate and its copy bandwidth.
+"""What this machine is and what it can do at best: its description, its float32 FMA rate, its read and copy bandwidth.
 
 A kernel's speed means something only against the limit that binds it. Both limits are measured with machine code made
 for this CPU through llvmlite, from LLVM IR that spells out every vector instruction, so that no compiler's choice
@@ -75,6 +75,20 @@ def copy_bandwidth(nbytes: int, threads: int = 1, *, streaming: bool = False, ro
     ]
     seconds = _best_seconds_per_step(calls, rounds)
     return 2 * 4 * share * threads / seconds / 1e9
+
+
+def read_bandwidth(nbytes: int, threads: int = 1, *, rounds: int = 30) -> float:
+    """The best rate of reading one array, in GB/s; `nbytes` over all threads. `ValueError` as by `copy_bandwidth`."""
+    step = vector_lanes() * _COPY_UNROLL
+    steps = nbytes // (4 * step * threads)
+    if steps < 1:
+        raise ValueError(f"nbytes={nbytes}: {threads} thread(s) need at least {4 * step * threads}")
+    source, sums = _aligned(steps * step * threads), _aligned(step * threads)
+    calls = [
+        _bind(_kernels().read, sums[t * step :].ctypes.data, source[t * steps * step :].ctypes.data, steps)
+        for t in range(threads)
+    ]
+    return 4 * steps * step * threads / _best_seconds_per_step(calls, rounds) / 1e9
 
 
 def smallest_copy(threads: int) -> int:
@@ -195,10 +209,11 @@ class _Fma(NamedTuple):
 
 
 class _Kernels(NamedTuple):
-    """The compiled kernels that copy; each takes its number of steps last, and lets go of the GIL."""
+    """The compiled kernels that move memory; each takes its number of steps last, and lets go of the GIL."""
 
     copy: Callable[..., None]
     copy_streaming: Callable[..., None]
+    read: Callable[..., None]
     engine: llvm.ExecutionEngine  # owns the machine code
 
 
@@ -215,12 +230,12 @@ def _fma_kernel(lanes: int, chains: int) -> _Fma:
 
 @cache
 def _kernels() -> _Kernels:
-    engine = _engine(_copy_ir("copy", "") + _copy_ir("copy_streaming", ", !nontemporal !0") + "!0 = !{i32 1}\n")
+    text = _copy_ir("copy", "") + _copy_ir("copy_streaming", ", !nontemporal !0") + _read_ir() + "!0 = !{i32 1}\n"
+    engine = _engine(text)
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
-    copy = ctypes.CFUNCTYPE(None, pointer, pointer, integer, integer)
-    return _Kernels(
-        copy(engine.get_function_address("copy")), copy(engine.get_function_address("copy_streaming")), engine
-    )
+    kind = ctypes.CFUNCTYPE(None, pointer, pointer, integer, integer)
+    copy, streaming, read = (kind(engine.get_function_address(name)) for name in ("copy", "copy_streaming", "read"))
+    return _Kernels(copy, streaming, read, engine)
 
 
 def _engine(text: str) -> llvm.ExecutionEngine:
@@ -276,6 +291,48 @@ done:
 """
 
 
+def _read_ir() -> str:
+    """read(target, source, pieces, passes): `passes` times reads `pieces` pieces of `_COPY_UNROLL` vectors each, and
+    writes to target what comes of them."""
+    vector, suffix = f"<{vector_lanes()} x i32>", f"align {4 * vector_lanes()}"
+    pieces = range(_COPY_UNROLL)
+    sums = "\n".join(f"  %x{u} = phi {vector} [ zeroinitializer, %pass ], [ %y{u}, %loop ]" for u in pieces)
+    loads = "\n".join(
+        f"  %s{u} = getelementptr {vector}, ptr %from, i64 {u}\n  %v{u} = load {vector}, ptr %s{u}, {suffix}\n"
+        f"  %y{u} = xor {vector} %x{u}, %v{u}"
+        for u in pieces
+    )
+    stores = "\n".join(
+        f"  %t{u} = getelementptr {vector}, ptr %target, i64 {u}\n  store {vector} %y{u}, ptr %t{u}, {suffix}"
+        for u in pieces
+    )
+    return f"""
+define void @read(ptr noalias %target, ptr noalias %source, i64 %pieces, i64 %passes) {{
+entry:
+  br label %pass
+pass:
+  %p = phi i64 [ 0, %entry ], [ %next_pass, %end ]
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %pass ], [ %next, %loop ]
+{sums}
+  %offset = mul i64 %i, {_COPY_UNROLL}
+  %from = getelementptr {vector}, ptr %source, i64 %offset
+{loads}
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %pieces
+  br i1 %more, label %loop, label %end
+end:
+{stores}
+  %next_pass = add i64 %p, 1
+  %again = icmp slt i64 %next_pass, %passes
+  br i1 %again, label %pass, label %done
+done:
+  ret void
+}}
+"""
+
+
 def _aligned(count: int) -> np.ndarray:
     """`count` float32 ones, each written once (so that memory stands behind them), on a cache line's boundary."""
     raw = np.ones(count + _ALIGNMENT // 4, np.float32)
@@ -313,6 +370,7 @@ def _limits(threads: int) -> dict[str, float]:
     limits = {"float32 FMA, GFLOP/s": fma_peak(threads)}
     for level, nbytes in working_sets().items():
         limits[f"copy in {level} ({nbytes >> 10} KiB), GB/s"] = copy_bandwidth(nbytes, threads)
+    limits["read from memory, GB/s"] = read_bandwidth(working_sets()["memory"], threads)
     limits["copy in memory, streaming stores, GB/s"] = copy_bandwidth(working_sets()["memory"], threads, streaming=True)
     return limits
 

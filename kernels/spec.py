@@ -34,6 +34,9 @@ class KernelSpec:
     the time of all, and addresses are stepped as the kernel says. So it was measured where it is set: transposing
     copies would take 3 to 8 % longer, small windows of pooling up to 20 %."""
 
+    IN_PLACE: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """Pairs of buffers, one read and one written, that may be the same memory as a whole."""
+
     @property
     def settled(self) -> bool:
         """SETTLED, of this spec."""

@@ -58,19 +58,25 @@ def in_place(executable: Executable, inputs: Sequence[np.ndarray], targets: Targ
     """The targets that kernels can write themselves, None in the place of others.
 
     Those are in another order of memory, not aligned, or share memory with an input or another target, which would be
-    overwritten before it is read.
+    overwritten before it is read. A cache that is the past and the present at once is written in place.
     """
     usable = [
         target if target is not None and executable.takes(index, target) else None
         for index, target in enumerate(targets)
     ]
-    spans = [(*_span(array), -1) for array in inputs if array.nbytes]
+    owners = {_span(target): index for index, target in enumerate(usable) if target is not None}
+    shared = executable.shared
+    spans = [
+        (*_span(array), -1)
+        for number, array in enumerate(inputs)
+        if array.nbytes and not (shared and (number, owners.get(_span(array))) in shared)
+    ]
     spans += [(*_span(target), index) for index, target in enumerate(usable) if target is not None and target.nbytes]
     reach, owner = 0, -1
     for begin, end, index in sorted(spans):
         if begin < reach:
-            for shared in {index, owner} - {-1}:
-                usable[shared] = None
+            for both in {index, owner} - {-1}:
+                usable[both] = None
         if end > reach:
             reach, owner = end, index
     return usable

@@ -23,18 +23,20 @@ from typing import Any
 from jitonnx.ops.registry import FOLDERS
 
 FOLDER = Path(__file__).resolve().parent
+CONTRIBUTED = ("SimplifiedLayerNormalization",)
+"""What onnxruntime has in ONNX's own domain, though ONNX has no such operators, and exporters of decoders write."""
 
 
 def schemas_of(domain: str) -> list[Any]:
     """All schemas of a domain, by name and version."""
+    from onnx import defs
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    of_onnxruntime = state.get_all_operator_schema()
     if domain.startswith("com.microsoft"):
-        from onnxruntime.capi import onnxruntime_pybind11_state as state
-
-        found = state.get_all_operator_schema()
+        found = of_onnxruntime
     else:
-        from onnx import defs
-
-        found = defs.get_all_schemas_with_history()
+        found = [*defs.get_all_schemas_with_history(), *(one for one in of_onnxruntime if one.name in CONTRIBUTED)]
     own = [schema for schema in found if schema.domain == domain]
     return sorted(own, key=lambda schema: (schema.name, schema.since_version))
 

@@ -160,7 +160,20 @@ class Outline:
             np.array([SPACES.index(operand.space) for operand in operands], np.int64),
             # Buffers of the arena are told apart by their offsets.
             np.array([0 if operand.space == "arena" else operand.index for operand in operands], np.int64),
+            self._shared(operands),
         )
+
+    def _shared(self, operands: Sequence[Operand]) -> frozenset[tuple[int, int]]:
+        """Which inputs and outputs may be the same memory: see `Wiring`."""
+        found = []
+        for call in self.calls:
+            for names in call.spec.IN_PLACE:
+                read, written = (call.operands[call.spec.BUFFERS.place(name)] for name in names)
+                whole = all(self.numbers[operand.offset] == 0 for operand in (read, written))
+                if (read.space, written.space) == ("input", "output") and whole:
+                    readers = sum(one.space == "input" and one.index == read.index for one in operands)
+                    found += [(read.index, written.index)] if readers == 1 else []
+        return frozenset(found)
 
     def instantiate(self, sizes: Mapping[str, int], wiring: Wiring) -> Program:
         """The program for values of the dimension variables. Fail for tensors beyond all memory.

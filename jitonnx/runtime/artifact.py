@@ -203,7 +203,10 @@ class Artifact:
         wiring = Wiring(
             [symbols[kernel] for kernel in saved["kernels"]],
             saved["labels"],
-            *(np.array(saved[column], np.int64) for column in ("ends", "spaces", "indices")),
+            np.array(saved["ends"], np.int64),
+            np.array(saved["spaces"], np.int64),
+            np.array(saved["indices"], np.int64),
+            frozenset((number, output) for number, output in saved["shared"]),
         )
         columns = np.array(saved["columns"], np.int64).reshape(len(STEP_COLUMNS), len(wiring.kernels))
         offsets, sizes = np.array(saved["offsets"], np.int64), np.array(saved["sizes"], np.int64)

@@ -244,6 +244,7 @@ def _program(saved: SavedProgram, constants: _ConstantTable, symbols: Mapping[st
         "labels": [*wiring.labels],
         "ends": wiring.ends.tolist(),
         "spaces": wiring.spaces.tolist(),
+        "shared": sorted(wiring.shared),
         "indices": wiring.indices.tolist(),
         "offsets": steps.offsets.tolist(),
         "sizes": steps.sizes.tolist(),

@@ -67,7 +67,7 @@ class Executable:
         """A run on these inputs, which can be repeated; inputs and errors as for `run`.
 
         given: arrays to write outputs to, None for those that are to be new; `takes` says which can be. They share no
-        memory with inputs or with each other.
+        memory with inputs, but for those that `Wiring.shared` names, or with each other.
         """
         return Call(self.loadable, self._pool, self._ready(inputs), self._outputs(given))
 
@@ -106,6 +106,11 @@ class Executable:
     def trim(self) -> None:
         """Free the arenas that no run is using. The next run takes memory again."""
         self._pool.trim()
+
+    @property
+    def shared(self) -> frozenset[tuple[int, int]]:
+        """Pairs of an input and an output that may be the same memory: `Wiring.shared`."""
+        return self.program.steps.wiring.shared
 
     def takes(self, index: int, array: Array) -> bool:
         """Whether kernels can write an output where this array lies."""

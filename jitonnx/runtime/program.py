@@ -72,7 +72,8 @@ class Wiring(NamedTuple):
     """What steps are apart from numbers: the same in all programs made of one plan.
 
     kernels, labels: of each step. ends: which operand follows each step's last one. spaces (positions in `SPACES`),
-    indices: of each operand of each step.
+    indices: of each operand of each step. shared: inputs and outputs that may be the same memory as a whole, in pairs:
+    such an input is read by nobody but the step that writes the output.
     """
 
     kernels: Sequence[str]
@@ -80,6 +81,7 @@ class Wiring(NamedTuple):
     ends: Words
     spaces: Words
     indices: Words
+    shared: frozenset[tuple[int, int]] = frozenset()
 
 
 class Steps(Sequence[Step]):

@@ -48,6 +48,7 @@ class CacheSpec(KernelSpec):
 
     BUFFERS: ClassVar[type[CacheBuffers]] = CacheBuffers
     SIZES: ClassVar[type[CacheSizes]] = CacheSizes
+    IN_PLACE: ClassVar[tuple[tuple[str, str], ...]] = (("past", "present"),)
 
     def __post_init__(self) -> None:
         if self.itemsize not in (1, 2, 4, 8):

@@ -417,6 +417,8 @@ def test_overlaps_are_found() -> None:
     """Random spans of one block of memory against a comparison of all pairs."""
 
     class Takes:
+        shared: frozenset[tuple[int, int]] = frozenset()
+
         def takes(self, index: int, array: np.ndarray) -> bool:
             return True
 
@@ -433,6 +435,12 @@ def test_overlaps_are_found() -> None:
             others = inputs + targets[:index] + targets[index + 1 :]
             assert (usable[index] is None) == any(np.shares_memory(target, other) for other in others), spans
     assert copied([1, 2], [None, None]) == [1, 2]
+    Takes.shared = frozenset({(1, 0)})
+    block = np.zeros(40, np.uint8)
+    cache, part = block[:20], block[:19]
+    assert in_place(Takes(), [block[20:], cache], [cache])[0] is cache  # type: ignore[arg-type]
+    for inputs in ([cache, block[20:]], [block[20:], part], [cache, cache]):
+        assert in_place(Takes(), inputs, [cache]) == [None]  # type: ignore[arg-type]
 
 
 def test_read_only_memory_is_refused_before_it_is_written() -> None:

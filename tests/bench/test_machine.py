@@ -30,6 +30,15 @@ def test_copy_kernel_copies_all_and_no_more(kernel):
     np.testing.assert_array_equal(target[size:], 1)
 
 
+def test_read_kernel_reads_all():
+    size = 3 * machine.vector_lanes() * machine._COPY_UNROLL
+    source, target = machine._aligned(size), machine._aligned(size // 3)
+    source.view(np.uint32)[:] = np.random.default_rng(0).integers(0, 2**32, size, np.uint32)
+    machine._kernels().read(target.ctypes.data, source.ctypes.data, 3, 2)
+    expected = np.bitwise_xor.reduce(source.view(np.uint32).reshape(3, -1), 0)
+    np.testing.assert_array_equal(target.view(np.uint32), expected)
+
+
 def test_kernels_use_the_widest_vectors():
     text = machine.fma_ir("fma", machine.vector_lanes(), 2) + machine._copy_ir("copy", "")
     assert f"<{machine.vector_lanes()} x float>" in text

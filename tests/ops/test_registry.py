@@ -13,6 +13,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as pybind_state
 from jitonnx.ir.operator import Operator
 from jitonnx.ir.schema import versions_of
 from jitonnx.ops.composite import Composite
+from jitonnx.ops.generate import CONTRIBUTED
 from jitonnx.ops.registry import FOLDERS, registry
 from tests.models.test_node_models import node_tests
 from tests.ops.ml.test_maps import MAP_OPERATORS
@@ -39,7 +40,7 @@ def schemas() -> dict[tuple[str, str], dict[int, Any]]:
     for schema in defs.get_all_schemas_with_history():
         found[schema.domain, schema.name][schema.since_version] = schema
     for schema in pybind_state.get_all_operator_schema():  # of the same form, and the same names
-        if schema.domain == "com.microsoft":
+        if schema.domain == "com.microsoft" or schema.name in CONTRIBUTED:
             found[schema.domain, schema.name][schema.since_version] = schema
     return found
 

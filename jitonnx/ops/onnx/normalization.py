@@ -15,6 +15,7 @@ from jitonnx.ir.operator import InferenceError, Operator, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import lower_halves, normalize_axis, widen
+from jitonnx.ops.composite import Composite, Parts
 
 
 class BatchNormalization(Operator):
@@ -276,6 +277,20 @@ class RMSNormalization(_OverTrailingAxes):
         return to.cast(self._lower(to, "rms", x, to.cast(scale, x.dtype), None)[0], scale.dtype)
 
 
+class SimplifiedLayerNormalization(Composite):
+    """RMSNormalization under the name that onnxruntime gave it, in ONNX's own domain, before ONNX had it."""
+
+    axis: int = -1
+    epsilon: float = 1e-5
+    stash_type: int = 1
+
+    def compose(self, parts: Parts, x: Value, scale: Value) -> Value:
+        if parts.wanted(1):
+            raise InferenceError("inv_std_var is an output for training, which is not supported")
+        normalization = RMSNormalization(axis=self.axis, epsilon=self.epsilon, stash_type=self.stash_type)
+        return parts.add(normalization, x, scale)
+
+
 _DEVIATION_EPSILON = 1e-9
 """What MeanVarianceNormalization adds to the standard deviation."""
 
@@ -390,4 +405,5 @@ OPERATORS = (
     LpNormalization,
     MeanVarianceNormalization,
     RMSNormalization,
+    SimplifiedLayerNormalization,
 )

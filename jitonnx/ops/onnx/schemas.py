@@ -967,6 +967,9 @@ SCHEMAS = {
         "9 input:T > output:T | T=1 | ",
         "13 input:T > output:T | T=2 | ",
     ),
+    "SimplifiedLayerNormalization": (
+        "1 X:T scale:V > Y:V inv_std_var?:U | T=3 U=64 V=3 | axis:INT epsilon:FLOAT stash_type:INT",
+    ),
     "Sin": (
         "7 input:T > output:T | T=0 | ",
         "22 input:T > output:T | T=3 | ",

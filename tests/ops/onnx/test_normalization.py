@@ -117,6 +117,7 @@ CASES: list[Case] = [
         for axis in (-1, -2, 0, 1, 2)
     ),
     *retyped(case("RMSNormalization", 23, normal(2, 3, 4), normal(4)), np.float64, *NARROW),
+    *(case("SimplifiedLayerNormalization", 1, normal(2, 3, 4), normal(4), epsilon=epsilon) for epsilon in (1e-5, 0.1)),
     *each_version("MeanVarianceNormalization", X),
     *each_version("MeanVarianceNormalization", X, axes=[1, -1]),
     *each_version("MeanVarianceNormalization", X[:1]),

@@ -1,0 +1,73 @@
+"""A small decoder with packed weights and caches: the tokens that onnxruntime makes, caches in place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import jitonnx
+from bench.decoder import SIZES, Generator, decoder
+from jitonnx.api import targets
+
+PROMPT = np.array([5, 17, 300, 2, 9, 44, 121])
+
+
+def generator(module: Any, model: bytes, capacity: int) -> Generator:
+    options = module.SessionOptions()
+    options.intra_op_num_threads = 2
+    return Generator(module, module.InferenceSession(model, options, providers=["CPUExecutionProvider"]), capacity)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_greedy_tokens_are_those_of_onnxruntime(bits: int) -> None:
+    model = decoder(SIZES["tiny"], bits).SerializeToString()
+    both = [generator(module, model, 256) for module in (jitonnx, onnxruntime)]
+    logits = [one.read(PROMPT) for one in both]
+    np.testing.assert_allclose(*logits, rtol=1e-3, atol=1e-4)
+    first = int(logits[0].argmax())
+    ours, theirs = (one.tokens(first, 200) for one in both)
+    assert ours == theirs
+    assert len(set(ours)) > 10
+
+
+def test_a_chunk_goes_on_where_the_prompt_ended() -> None:
+    model = decoder(SIZES["tiny"], 4).SerializeToString()
+    whole, parts = (generator(jitonnx, model, 64) for _ in range(2))
+    expected = whole.read(PROMPT)
+    parts.read(PROMPT[:3])
+    np.testing.assert_allclose(parts.read(PROMPT[3:]), expected, rtol=1e-3, atol=1e-4)
+    for one, other in zip(whole.caches, parts.caches, strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-3, atol=1e-4)
+
+
+def test_caches_that_are_past_and_present_are_written_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No output but the logits is new, and what others left behind the rows that are written stays."""
+    placed = []
+
+    def noted(*given: Any) -> Any:
+        placed.append(targets.in_place(*given))
+        return placed[-1]
+
+    monkeypatch.setattr("jitonnx.api.running.in_place", noted)
+    one = generator(jitonnx, decoder(SIZES["tiny"], 4).SerializeToString(), 32)
+    for cache in one.caches:
+        cache.numpy()[:, :, 20:] = 7
+    one.read(PROMPT)
+    one.tokens(3, 2)
+    assert [sum(target is not None for target in run) for run in placed] == [len(one.caches)] * 3
+    for cache in one.caches:
+        assert (cache.numpy()[:, :, 20:] == 7).all()
+        assert (cache.numpy()[:, :, : len(PROMPT) + 2] != 0).any(-1).all()
+
+
+def test_a_cache_of_its_own_leaves_the_past_as_it_was() -> None:
+    session = jitonnx.InferenceSession(decoder(SIZES["tiny"], 4).SerializeToString())
+    feeds: dict[str, Any] = {"ids": PROMPT.reshape(1, -1), "attention_mask": np.ones((1, 7), np.int64)}
+    pasts = {one.name: np.zeros((1, one.shape[1], 16, one.shape[3]), np.float32) for one in session.get_inputs()[2:]}
+    names = [one.name for one in session.get_outputs()]
+    given = dict(zip(names, session.run(None, feeds | pasts), strict=True))
+    assert not any(past.any() for past in pasts.values())
+    assert all(given[name.replace("past", "present")][:, :, :7].any(-1).all() for name in pasts)
