@@ -103,7 +103,7 @@ def _work(work: Work | str | None) -> list[tuple[str, str]]:
     if work is None:
         return []
     if isinstance(work, str):
-        return [("work", f"not known: {work}")]
+        return [("work", f"not known: {work}"), ("", "sizes are set with --dim NAME=SIZE or --shape INPUT=...")]
     shapes = ", ".join(f"{name} {list(shape)}" for name, shape in work.shapes.items())
     lines = [("work", f"{count(work.flops, 'FLOP')} for {shapes or 'no inputs'}")]
     if work.assumed:

@@ -5,9 +5,12 @@ As many as `onnx.checker` and onnxruntime refuse, and no sound model beside them
 
 from __future__ import annotations
 
+import contextlib
 import re
+import resource
 import time
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +27,9 @@ from tests.checker import broken
 from tests.checker.broken import SOUND, Broken, cases
 
 SECONDS = 5.0
+MEMORY = 2 << 20
+"""KiB that refusing a model may take."""
+STATUS = Path("/proc/self/status")
 RAW = re.compile(r"\bBug\b|KeyError|IndexError|AttributeError|TypeError|Traceback|object has no attribute")
 """What no error says: it would be Python's and not ours."""
 OURS = {
@@ -53,6 +59,33 @@ def refusal(model: onnx.ModelProto, run: bool) -> str:
     return str(caught.value)
 
 
+def memory_now() -> np.ndarray:
+    """Resident memory, and the address space that the process has had at most, in KiB. Peaks of resident memory are
+    counted from here on, where the system allows that."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    return memory_peaks()
+
+
+def memory_peaks() -> np.ndarray:
+    """The most memory of both kinds since `memory_now`."""
+    if not STATUS.exists():
+        return np.full(2, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    return of_status("VmHWM", "VmPeak")
+
+
+def of_status(*names: str) -> np.ndarray:
+    lines = dict(line.split(":", 1) for line in STATUS.read_text(encoding="ascii", errors="replace").splitlines())
+    return np.array([int(lines[name].split()[0]) for name in names])
+
+
+def test_memory_is_measured() -> None:
+    before = memory_now()
+    taken = np.ones(60 << 20, np.uint8)
+    del taken
+    assert not STATUS.exists() or (memory_peaks() - before)[0] >= 50 << 10
+
+
 def refused_by_others(model: onnx.ModelProto, run: bool) -> bool:
     """Whether onnx's checker or shape inference, or onnxruntime, refuses a model."""
     try:
@@ -74,11 +107,15 @@ def assert_refused(models: Iterable[Broken], run: bool = False) -> int:
     faults: list[str] = []
     for name, model in models:
         count += 1
+        before = memory_now()
         text = refusal(model, run)
         started = time.perf_counter()
         report = check_model(model)
         if time.perf_counter() - started > SECONDS:
             faults.append(f"{name}: checking takes long")
+        grown = memory_peaks() - before
+        if grown.max() > MEMORY:
+            faults.append(f"{name}: resident and reserved memory grow by {grown.tolist()} KiB")
         if not report.refused:
             faults.append(f"{name}: check finds nothing, a session says {text}")
         for each in (text, *(finding.sentence() for finding in report)):
@@ -149,6 +186,14 @@ def all_cases() -> list[Any]:
     cases()  # which warns of nothing
     with np.errstate(all="ignore"):
         return collect_testcases("")
+
+
+def test_no_false_alarm_on_the_files_of_backend_tests() -> None:
+    """Models that were converted from PyTorch, and others, as the onnx package has them."""
+    files = sorted((Path(onnx.__path__[0]) / "backend" / "test" / "data").rglob("*.onnx"))
+    assert len(files) > 100
+    found = {str(path): texts for path in files if (texts := alarms(check_model(path)))}
+    assert found == {}
 
 
 @pytest.mark.parametrize("name", ["gru_ctc", "lstm_tagger", "mlp_tiny", "mobilenet_v2", "squeezenet1_1", "unet_gn"])
