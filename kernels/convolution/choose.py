@@ -27,6 +27,9 @@ _NARROW_GROUPS = (2, 4, 8)
 """Channels of groups that `GroupedSpec` is for, on CPUs that permute a vector of so many lanes by an index. With 16
 channels, a vector of AVX-512, the direct kernel needs no permutations and is as fast."""
 
+_NEAR_WEIGHTS = 16 << 20
+"""Bytes of a layer's transformed weights that are found in the third-level cache, beside those of other layers."""
+
 
 def choose_convolution(
     kernel: tuple[int, int],
@@ -160,7 +163,7 @@ def _winograd_if_faster(
 
     direct      pixels * taps * C * M / lanes, at 0.95 of the peak
     Winograd    tiles * n^2 * C * M / lanes, at 0.88 (sums are short: C products), or, if that takes longer, the
-                transformed weights read from the third-level cache at 6 bytes a cycle
+                transformed weights read from the third-level cache or memory (`_weights_rate`)
                 + tiles * 9 n^2 for the transforms of each vector of input and of output channels (measured: most
                 of it waits for the second-level cache)
 
@@ -187,18 +190,29 @@ def _winograd_if_faster(
         ]
         tile = (outputs, kernel, 8 if wide else 6, vectors)
         spec = WinogradSpec(lanes, *tile, target.l2_bytes, part_block, target.steps_near())
-        costs[spec] = _winograd_cost(spec, tiles[0] * tiles[1], groups, channels, out_channels)
+        costs[spec] = _winograd_cost(spec, tiles[0] * tiles[1], groups, channels, out_channels, target)
     return min(costs, key=lambda spec: costs[spec])
 
 
-def _winograd_cost(spec: WinogradSpec, tiles: int, groups: int, channels: int, out_channels: int) -> float:
-    """The cycles of `_winograd_if_faster` for one image."""
+def _winograd_cost(
+    spec: WinogradSpec, tiles: int, groups: int, channels: int, out_channels: int, target: Target
+) -> float:
+    """The cycles of `_winograd_if_faster` for one image, or the times of an FMA on cores that do two a cycle."""
     output_blocks, own = -(-out_channels // spec.block), channels // groups
     weights = 4 * spec.positions * own * out_channels
     products = max(tiles, spec.product_rows[-1]) * spec.positions * own * output_blocks * spec.vectors / 0.88
     reads = 1 if weights <= spec.l2_bytes * 3 // 4 else spec.tile_blocks(tiles, own, output_blocks)
     transforms = tiles * 9 * spec.positions * (-(-channels // spec.lanes) + output_blocks * spec.vectors)
-    return max(products, reads * weights / 6) + transforms
+    return max(products, reads * weights / _weights_rate(weights, target)) + transforms
+
+
+def _weights_rate(weights: int, target: Target) -> float:
+    """Bytes of so many transformed weights that are read in the time of an FMA. Cores that wait for their third-level
+    cache were measured to read 37 MB, of 512 channels in tiles of 4 x 4, as fast as memory: 2.6 ms with AVX2, 1.9 in
+    tiles of 2 x 2, which take more products and fewer weights."""
+    if not target.core.waits_for_l3:
+        return 6
+    return target.core.l3_bytes if weights <= _NEAR_WEIGHTS else target.core.memory_bytes
 
 
 def choose_transposed(
