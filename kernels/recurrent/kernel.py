@@ -293,7 +293,8 @@ class _Kernel:
         length, active = self.size.steps, None
         if self.spec.lengths:
             loaded = self.buffer.lengths.load(number)
-            length = self.code.integer(loaded.builder.sext(loaded.value, length.value.type))
+            # A length beyond the last step is an error that is told behind the run: nothing may be written there.
+            length = smaller(self.code.integer(loaded.builder.sext(loaded.value, length.value.type)), length)
             active = step < length
         bits = step.like(step.builder.ashr(self.size.reverse.value, self.direction.value))
         return _Row(number, local, step, select(_odd(bits), length - 1 - step, step), active)

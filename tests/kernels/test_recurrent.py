@@ -314,6 +314,19 @@ def test_small_directions_are_not_split() -> None:
         assert spec.tasks(sizes) == 2 * 3
 
 
+@pytest.mark.parametrize(("kind", "linear"), KINDS)
+def test_lengths_beyond_the_last_step_write_nothing_outside(kind: str, linear: bool) -> None:
+    """What checks lengths tells of them behind the run; until then they count as all steps, backwards, too."""
+    lanes = host().lanes(4)
+    spec = _spec(kind, lanes, 3, linear_before_reset=linear, initial=True, lengths=True)
+    layer = Layer(kind, 5, 4, 3, directions=2, reverse=2)
+    layer.lengths[:] = 4, 5, 1 << 30
+    got = layer.run(spec, lanes)
+    layer.lengths[:] = 4
+    for one, other in zip(got, layer.run(spec, lanes), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_nothing_to_do() -> None:
     lanes = host().lanes(4)
     spec = _spec("LSTM", lanes, initial=True)
