@@ -144,6 +144,7 @@ _FUNCTIONS: dict[str, Callable[..., Traced]] = {
     "abs": trace.absolute,
     "round": trace.rint,
     "nearest": trace.nearest_integer,
+    "nearest_low": trace.nearest_low,
     "within": trace.within,
     "sqrt": trace.sqrt,
     "isnan": trace.isnan,

@@ -164,6 +164,13 @@ def nearest(x: Expr) -> Expr:
     return _make("nearest", (x,), DType.INT32)
 
 
+def nearest_low(x: Expr) -> Expr:
+    """As `nearest`, of which the 16 low bits alone are those of that integer: one instruction less."""
+    if x.dtype is not DType.FLOAT:
+        raise TypeError(f"nearest_low of {x.dtype.text}: cast it to float32 first")
+    return _make("nearest_low", (x,), DType.INT32)
+
+
 def within(x: Expr, low: Operand, high: Operand) -> Expr:
     """x, but `low` where it is less or not a number, and `high` where it is more."""
     return _make("within", (x, _lift(low, x.dtype), _lift(high, x.dtype)), x.dtype)
@@ -237,6 +244,7 @@ UNARY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "trunc": np.trunc,
     "round": np.rint,
     "nearest": lambda x: np.rint(x).astype(np.int32),
+    "nearest_low": lambda x: np.rint(x).astype(np.int32),
     "isnan": np.isnan,
     "isinf": np.isinf,
     "logical_not": np.logical_not,

@@ -18,13 +18,13 @@ from jitonnx.kernels.integer.depthwise import build_depthwise
 from jitonnx.kernels.integer.depthwise_spec import DepthwiseIntegerSpec
 from jitonnx.kernels.integer.gather import emit_gather, zero_point
 from jitonnx.kernels.integer.products import emit_products
-from jitonnx.kernels.integer.spec import IntegerBuffers, IntegerSizes, IntegerSpec
+from jitonnx.kernels.integer.spec import STEP, TILE_BYTES, IntegerBuffers, IntegerSizes, IntegerSpec
 from jitonnx.kernels.integer.tiles import configured, emit_tile_products
 from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Kernel, remainder, smaller
+from jitonnx.kernels.language.code import Code, Kernel, Pointer, remainder, smaller
 from jitonnx.kernels.language.epilogue import Epilogue, Stage
 from jitonnx.kernels.language.simd import convert
-from jitonnx.kernels.language.trace import Traced
+from jitonnx.kernels.language.trace import Traced, select
 from jitonnx.kernels.parts.tile import emit_finish
 
 _TOGETHER = 4
@@ -59,24 +59,32 @@ class _Integer:
         )
         size = self.size
         self.depth = size.channels * size.kernel_height * size.kernel_width
+        self.rows = size.images * size.out_height * size.out_width
+        self.direct: Traced | None = None
         self.panel = (self.depth + (spec.step - 1)) / spec.step * (spec.step * spec.width)
 
     def emit(self, begin: Traced, end: Traced) -> None:
         code, size, spec = self.code, self.size, self.spec
-        rows = size.images * size.out_height * size.out_width
+        rows = self.rows
         column_tasks = (size.out_channels + (size.task_columns - 1)) / size.task_columns
+        self.direct = self._reads_in_place(rows)
         with configured(code) if spec.multiply == "tiles" else nullcontext(), code.loop(end, begin) as task:
             first_row = task / column_tasks * size.task_rows
             first_column = remainder(task, column_tasks) * size.task_columns
             count = smaller(size.task_rows, rows - first_row)
-            emit_gather(code, spec, self.size, first_row, count, self.depth)
+            with nullcontext() if self.direct is None else code.when(~self.direct):
+                emit_gather(code, spec, self.size, first_row, count, self.depth)
             end_column = smaller(first_column + size.task_columns, size.out_channels)
             with code.loop(end_column, first_column, spec.width) as column:
                 self._emit_panel(first_row, count, column)
 
     def _emit_panel(self, first_row: Traced, count: Traced, column: Traced) -> None:
         """All rows of the task times one panel: the highest tiles, then the least that does for what remains."""
-        code, done = self.code, self.code.integer(0)
+        code, done, spec = self.code, self.code.integer(0), self.spec
+        if spec.multiply == "tiles" and (spec.shifted or spec.flipped):
+            first = code.scratch(types.uint8).at(self.size.task_rows * self.size.row_bytes + TILE_BYTES).to(types.int32)
+            for at in range(0, spec.width, self.lanes):
+                first.store(at, self._correction(column + at))
         for number, height in enumerate(self.spec.rows):
             last = number == len(self.spec.rows) - 1
             end = count if last else done + (count - done + (height - 1) - self.spec.rows[-1]) / height * height
@@ -84,33 +92,56 @@ class _Integer:
                 self._emit_tile(height, first_row, r, count - r, column)
             done = end
 
+    def _reads_in_place(self, rows: Traced) -> Traced | None:
+        """Whether the rows are multiplied where they lie: where vectors need no other form of them, tiles find them
+        aligned, and there are enough that the last tile can overlap the one before. None: they never are."""
+        spec, size, code = self.spec, self.size, self.code
+        if spec.windows or spec.flipped or spec.row_itemsize > 1:
+            return None
+        whole, step = remainder(self.depth, code.integer(spec.step)).equals(0), STEP if spec.multiply == "tiles" else 1
+        x = code.buffers(IntegerBuffers, types.uint8).x
+        aligned = x.misalignment(step).equals(0) & remainder(size.x_pixel, code.integer(step)).equals(0)
+        return whole & aligned & (rows >= spec.rows[0])
+
     def _emit_tile(self, height: int, first_row: Traced, r: Traced, rows_live: Traced, column: Traced) -> None:
-        arguments = [first_row + r, r, rows_live, column]
+        """`height` rows from `first_row + r` on, of which `rows_live` count, times one panel. Rows that are read in
+        place end with the last of all, and begin before the first that is wanted if need be."""
+        code, size, row = self.code, self.size, first_row + r
+        x, row_bytes = code.scratch(types.uint8).at(r * size.row_bytes), size.row_bytes
+        if self.direct is not None:
+            start = select(self.direct, smaller(row, self.rows - height), row)
+            there = code.buffers(IntegerBuffers, types.uint8).x.at(start * size.x_pixel)
+            x, row_bytes = x.unless(self.direct, there), select(self.direct, size.x_pixel, row_bytes)
+            row, rows_live = start, rows_live + (row - start)
+        arguments: list[Traced | Pointer] = [row, x, row_bytes, rows_live, column]
 
-        def write(code: Code, row: Traced, r: Traced, rows_live: Traced, column: Traced) -> None:
-            _Integer(code, self.spec, self.lanes, self.epilogue)._write_tile(height, row, r, rows_live, column)
+        def write(code: Code, row: Traced, x: Pointer, row_bytes: Traced, rows_live: Traced, column: Traced) -> None:
+            _Integer(code, self.spec, self.lanes, self.epilogue)._write_tile(
+                height, row, x, row_bytes, rows_live, column
+            )
 
-        code = self.code
         code.subroutine(f"tile.{height}", arguments, write, inline=False)
 
-    def _write_tile(self, height: int, row: Traced, r: Traced, rows_live: Traced, column: Traced) -> None:
+    def _write_tile(
+        self, height: int, row: Traced, x: Pointer, row_bytes: Traced, rows_live: Traced, column: Traced
+    ) -> None:
         code, size, spec, vectors = self.code, self.size, self.spec, self.spec.width // self.lanes
-        corrections = [self._correction(column + vector * self.lanes) for vector in range(vectors)]
-        x = code.scratch(types.uint8).at(r * size.row_bytes)
         w = self.w.at(column / spec.width * self.panel)
         if spec.multiply == "tiles":
             steps = (self.depth + (spec.step - 1)) / spec.step
             tile = code.scratch(types.uint8).at(size.task_rows * size.row_bytes).to(types.int32)
-            emit_tile_products(code, spec, height, x, size.row_bytes, w, steps, tile)
+            first = tile.at(TILE_BYTES // 4) if spec.shifted or spec.flipped else None
+            emit_tile_products(code, spec, height, first, x, row_bytes, w, steps, tile)
             with code.loop(smaller(rows_live, height), step=_TOGETHER) as i:
                 places = [
                     tile.at((i + j) * spec.width + v * self.lanes) for j in range(_TOGETHER) for v in range(vectors)
                 ]
-                sums = [place.load(0, self.lanes) + corrections[n % vectors] for n, place in enumerate(places)]
+                sums = [place.load(0, self.lanes) for place in places]
                 self._finish(_TOGETHER, sums, row + i, column, rows_live - i)
             return
         steps = (self.depth + (spec.group - 1)) / spec.group
-        sums = emit_products(code, spec, height, corrections, x, size.row_bytes, w, steps, self.lanes)
+        corrections = [self._correction(column + vector * self.lanes) for vector in range(vectors)]
+        sums = emit_products(code, spec, height, corrections, x, row_bytes, w, steps, self.lanes)
         self._finish(height, sums, row, column, rows_live)
 
     def _finish(self, height: int, sums: Sequence[Traced], row: Traced, column: Traced, rows_live: Traced) -> None:

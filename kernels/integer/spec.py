@@ -156,8 +156,9 @@ class IntegerSpec(KernelSpec):
         return -(-_rows(sizes) // sizes.task_rows) * -(-sizes.out_channels // sizes.task_columns)
 
     def scratch_bytes(self, sizes: IntegerSizes) -> int:
-        """The task's gathered rows, whole tiles of them, and what runs write behind the last; a tile of sums."""
-        return sizes.task_rows * sizes.row_bytes + 4 * STEP + TILE_BYTES
+        """The task's gathered rows, whole tiles of them; a tile of sums, where runs write behind the last row before;
+        a row of sums."""
+        return sizes.task_rows * sizes.row_bytes + TILE_BYTES + 4 * self.width
 
     def work(self, sizes: IntegerSizes) -> Work:
         rows, depth, columns = _rows(sizes), _depth(sizes), sizes.out_channels

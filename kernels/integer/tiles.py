@@ -40,14 +40,26 @@ def configured(code: Code) -> Iterator[None]:
 
 
 def emit_tile_products(
-    code: Code, spec: IntegerSpec, height: int, x: Pointer, row_bytes: Traced, w: Pointer, steps: Traced, sums: Pointer
+    code: Code,
+    spec: IntegerSpec,
+    height: int,
+    first: Pointer | None,
+    x: Pointer,
+    row_bytes: Traced,
+    w: Pointer,
+    steps: Traced,
+    sums: Pointer,
 ) -> None:
-    """sums int32 [height, spec.width] of `height` gathered rows and a panel, over `steps` of 64 products."""
+    """sums int32 [height, spec.width] of `height` gathered rows and a panel, over `steps` of 64 products; each row
+    begins with `first` [spec.width], or with 0."""
     rows, columns = height // ROWS, spec.width // ROWS
     panel_row = spec.width * spec.group
     product = "tdpbssd" if spec.signed else "tdpbusd"
     for number in range(rows * columns):
-        _instruction(code, "tilezero", number)
+        if first is None:
+            _instruction(code, "tilezero", number)
+        else:
+            _instruction(code, "tileloadd64", number, first.at(number % columns * ROWS), code.integer(0))
     with code.loop(steps) as step:
         panel, left = w.at(step * (ROWS * panel_row)), x.at(step * STEP)
         for i in range(rows):

@@ -166,6 +166,12 @@ def masked_store(builder: ir.IRBuilder, value: ir.Value, where: ir.Value, mask: 
     builder.call(declared(builder, name, ir.VoidType(), arguments), [value, where, _I32(alignment), mask])
 
 
+def live_bytes(builder: ir.IRBuilder, live: ir.Value) -> ir.Value:
+    """The mask of `live` < 64 of 64 lanes, as bits of a general register."""
+    one = live.type(1)
+    return builder.bitcast(builder.sub(builder.shl(one, live), one), ir.VectorType(ir.IntType(1), 64))
+
+
 def live_mask(builder: ir.IRBuilder, live: ir.Value, lanes: int) -> ir.Value:
     """Lanes below `live`. Compared in 32 bits: `live` is clamped first, so that a long row still reads as all lanes."""
     clamped = builder.select(builder.icmp_signed("<", live, live.type(lanes)), live, live.type(lanes))

@@ -227,7 +227,12 @@ _ROUNDING = 1.5 * 2.0**23
 
 def nearest_integer(x: Traced) -> Traced:
     """The integers nearest to float32 within ±2**22, ties to even, as int32."""
-    return bits(x + _ROUNDING) - 0x4B400000
+    return nearest_low(x) - 0x4B400000
+
+
+def nearest_low(x: Traced) -> Traced:
+    """As `nearest_integer`, but for what is above the 16 low bits."""
+    return bits(x + _ROUNDING)
 
 
 def within(x: Traced, low: Traced, high: Traced) -> Traced:

@@ -158,7 +158,7 @@ class QuantizeLinear(_Linear):
             bounds = [to.constant(bound) for bound in bounds_about(zero_point.constant.reshape(()))]
             shift = to.constant(zero_point.constant.reshape(()).astype(np.int32))
             low, high, zero = (e.operand(len(operands) + n, kind) for n, kind in enumerate(_BOUNDED))
-            return to.map(e.cast(e.nearest(e.within(number, low, high)) + zero, dtype), *operands, *bounds, shift)
+            return to.map(e.cast(e.nearest_low(e.within(number, low, high)) + zero, dtype), *operands, *bounds, shift)
         zero = e.cast(e.operand(len(operands), zero_point.dtype), DType.INT32)
         return to.map(_quantised(number, zero, dtype), *operands, self._spread_value(to, zero_point, x.shape))
 
@@ -463,7 +463,7 @@ def _quantised(number: e.Expr, zero: e.Expr | None, dtype: DType) -> e.Expr:
     """A float32 number rounded, shifted by `zero`, an int32, and saturated; NaN gives the least number."""
     low, high = _RANGES[dtype]
     if zero is None:
-        return e.cast(e.nearest(e.within(number, low, high)), dtype)
+        return e.cast(e.nearest_low(e.within(number, low, high)), dtype)
     shifted = e.nearest(e.within(number, -_MOST, _MOST)) + zero
     return e.cast(e.minimum(e.maximum(shifted, low), high), dtype)
 
