@@ -27,11 +27,12 @@ from typing import TypeVar
 from jitonnx.compiled import CompiledFunction, compiled
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.bodies import Bodies
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import InferenceContext
-from jitonnx.ir.operator import InferenceError, Operator, internal
-from jitonnx.ir.types import MapType, OptionalType, SequenceType, TensorType, Type
+from jitonnx.ir.operator import InferenceError, Operator, SparseTensor, Tensor, internal
+from jitonnx.ir.types import MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
 from jitonnx.ops.base import BOOLS, FLOATS, INTEGERS, NUMBERS, Elementwise
 from jitonnx.ops.composite import Composite, Parts
 from jitonnx.ops.registry import registry
@@ -41,6 +42,7 @@ __all__ = [
     "FLOATS",
     "INTEGERS",
     "NUMBERS",
+    "Bodies",
     "CompiledFunction",
     "Composite",
     "DType",
@@ -53,6 +55,9 @@ __all__ = [
     "OptionalType",
     "Parts",
     "SequenceType",
+    "SparseTensor",
+    "SparseTensorType",
+    "Tensor",
     "TensorType",
     "Type",
     "Value",

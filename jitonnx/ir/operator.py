@@ -195,7 +195,13 @@ class Tensor:
         return hash(self._key())
 
     def __repr__(self) -> str:
-        return f"Tensor({self.array!r})"
+        return f"{type(self).__name__}({self.array!r})"
+
+
+class SparseTensor(Tensor):
+    """A sparse tensor attribute. `array` has zeros, or strings without characters, where the file has no elements."""
+
+    __slots__ = ()
 
 
 def attributes_of(operator: Operator) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from dataclasses import MISSING, fields
 from typing import TYPE_CHECKING, NamedTuple
 
 from jitonnx import forks
+from jitonnx.ir.attributes import KINDS, kind_of, plain
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.errors import GraphError, InferenceError
 from jitonnx.ir.operator import Operator, is_custom
@@ -155,33 +156,21 @@ def _declared_schema(declaration: type[Operator], version: int) -> Schema:
         inputs = (inputs[0]._replace(kinds=frozenset(given)), *inputs[1:])
     if declaration.elementwise and all(parameter.type == _ANY for parameter in inputs):
         inputs = tuple(parameter._replace(type=_ALL, homogeneous=True) for parameter in inputs)
-    attributes = {name: ("GRAPH", True) for name in declaration.bodies}
+    attributes = {name.removesuffix("?"): ("GRAPH", not name.endswith("?")) for name in declaration.bodies}
     for entry in fields(declaration):  # type: ignore[arg-type]
         if entry.metadata.get("internal"):
             continue
-        kind = _ATTRIBUTES.get(str(entry.type).removesuffix(" | None"))
+        kind = kind_of(entry.type)
         if kind is None:
             raise TypeError(
-                f"attribute {entry.name!r} of {declaration.name} is annotated as {entry.type!r}; one of "
-                f"{', '.join(_ATTRIBUTES)} is needed"
+                f"attribute {entry.name!r} of {declaration.name} is annotated as {plain(entry.type)!r}; one of "
+                f"{', '.join(KINDS)} is needed, and graphs are named in `bodies`"
             )
-        attributes[entry.name] = (kind, entry.default is MISSING)
+        attributes[entry.name] = (kind.name, entry.default is MISSING)
     return Schema(declaration.domain, declaration.name, version, False, _bound(inputs), outputs, attributes)
 
 
 _ANY, _ALL = "", "that of all inputs"
-_ATTRIBUTES = {
-    "int": "INT",
-    "bool": "INT",
-    "float": "FLOAT",
-    "str": "STRING",
-    "tuple[int, ...]": "INTS",
-    "tuple[float, ...]": "FLOATS",
-    "tuple[str, ...]": "STRINGS",
-    "Tensor": "TENSOR",
-    "Type": "TYPE_PROTO",
-}
-"""ONNX's kind of an attribute by the annotation of its field."""
 
 
 def _plain(kind: DType | str) -> DType | str:

@@ -351,7 +351,11 @@ class Builder:
             AttributeProto.INTS: lambda: tuple(attribute.ints),
             AttributeProto.STRINGS: lambda: tuple(map(_text, attribute.strings)),
             AttributeProto.TENSORS: lambda: tuple(self._reader.array(tensor, what) for tensor in attribute.tensors),
+            AttributeProto.SPARSE_TENSORS: lambda: tuple(
+                self._reader.dense(one, what) for one in attribute.sparse_tensors
+            ),
             AttributeProto.TYPE_PROTO: lambda: value_type(attribute.tp, what),
+            AttributeProto.TYPE_PROTOS: lambda: tuple(value_type(one, what) for one in attribute.type_protos),
         }
         if kind not in readers:
             raise errors.NotImplemented(f"{what} is of a kind that jitonnx does not support yet")

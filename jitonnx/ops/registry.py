@@ -14,14 +14,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, fields
 from typing import Any
 
-import numpy as np
-
 from jitonnx import forks
+from jitonnx.ir.attributes import kind_of, plain
 from jitonnx.ir.errors import GraphError
-from jitonnx.ir.operator import Operator, Tensor, is_custom
+from jitonnx.ir.operator import Operator, is_custom
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.schema import Schema, check_types, count_faults, schemas_in, schemas_of
-from jitonnx.ir.types import Type
 from jitonnx.ops.composite import Composite
 from jitonnx.ops.operator_sets import Declared, OperatorSet, declared_in, other_version
 
@@ -232,7 +230,9 @@ def complete(declaration: type[Operator]) -> None:
         )
     if not declaration.outputs:
         raise TypeError(f"{declaration.name} names no outputs")
-    for part in ("compose",) if issubclass(declaration, Composite) else ("infer", "evaluate"):
+    of_bodies = ("body_inputs", "infer_bodies", "evaluate")
+    parts = of_bodies if declaration.bodies else ("infer", "evaluate")
+    for part in ("compose",) if issubclass(declaration, Composite) else parts:
         if getattr(declaration, part) is getattr(Composite if part == "compose" else Operator, part):
             raise TypeError(f"{declaration.name} has no method {part!r}, which every operator needs")
     schemas_of(declaration)
@@ -258,28 +258,17 @@ def _parse_attributes(declaration: type[Operator], node: RawNode, where: str) ->
         if name not in known:
             public = [entry.name for entry in known.values() if not entry.metadata.get("internal")]
             raise GraphError(f"{where} has attribute {name!r}; {node.operator} knows {', '.join(public) or 'none'}")
-        parsed[name] = _convert(value, str(known[name].type), f"{where}, attribute {name!r}")
+        parsed[name] = _convert(value, known[name].type, f"{where}, attribute {name!r}")
     missing = [entry.name for entry in known.values() if entry.default is MISSING and entry.name not in parsed]
     if missing:
         raise GraphError(f"{where} lacks the attribute {missing[0]!r}")
     return parsed
 
 
-def _convert(value: Any, annotation: str, where: str) -> Any:
-    """An attribute's value as its declaration's annotation has it (the annotations that declarations use)."""
-    kind = annotation.removesuffix(" | None")
-    checks: dict[str, tuple[Any, Any]] = {
-        "int": (int, int),
-        "bool": (int, bool),
-        "float": (float | int, float),
-        "str": (str, str),
-        "tuple[int, ...]": (tuple, tuple),
-        "tuple[float, ...]": (tuple, tuple),
-        "tuple[str, ...]": (tuple, tuple),
-        "Tensor": (np.ndarray, Tensor),
-        "Type": (Type, lambda type: type),
-    }
-    expected, convert = checks[kind]
-    if not isinstance(value, expected):
-        raise GraphError(f"{where}: {value!r} given, {kind} expected")
-    return convert(value)
+def _convert(value: Any, annotation: Any, where: str) -> Any:
+    """An attribute's value as its declaration's annotation has it."""
+    kind = kind_of(annotation)
+    assert kind is not None, f"Bug: {where} is declared as {annotation!r}"
+    if not isinstance(value, kind.read):
+        raise GraphError(f"{where}: {value!r} given, {plain(annotation)} expected")
+    return kind.convert(value)

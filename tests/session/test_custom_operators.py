@@ -226,6 +226,121 @@ def test_registered_for_all_sessions() -> None:
         jitonnx.register(Thrice)
 
 
+class Settings(custom.Operator):
+    """x plus all numbers among its attributes, as the type `kind` says; and the sizes of the others."""
+
+    domain = DOMAIN
+    inputs, outputs = ("X",), ("Y", "sizes: tensor(int64)")
+
+    kind: custom.Type
+    table: custom.Tensor
+    tables: tuple[custom.Tensor, ...] = ()
+    sparse: custom.SparseTensor | None = None
+    sparses: tuple[custom.SparseTensor, ...] = ()
+    kinds: tuple[custom.Type, ...] = ()
+    names: tuple[str, ...] = ()
+
+    def infer(self, context: custom.InferenceContext, x: Any) -> Any:
+        assert isinstance(self.kind, custom.TensorType)
+        return custom.TensorType(self.kind.dtype, x.shape), custom.TensorType(custom.DType.INT64, (3,))
+
+    def evaluate(self, x: np.ndarray) -> Any:
+        assert isinstance(self.kind, custom.TensorType) and self.kind.dtype is not None
+        given = [self.table, *self.tables, *filter(None, [self.sparse]), *self.sparses]
+        total = sum(float(one.array.sum()) for one in given)
+        sizes = [len(self.kinds), len(self.names), sum(one.array.size for one in self.sparses)]
+        return (x + total).astype(self.kind.dtype.numpy), np.array(sizes)
+
+
+class Again(custom.Operator):
+    """What `step` gives of x, of that, and so on, `times` times, and then `last`, which may be left out."""
+
+    domain = DOMAIN
+    inputs, outputs = ("X: T",), ("Y: T",)
+    types: ClassVar[Any] = {"T": FLOATS}
+    bodies = ("step", "last?")
+
+    times: int
+
+    def body_inputs(self, context: custom.InferenceContext, index: int, x: Any) -> Any:
+        return [x.type]
+
+    def infer_bodies(self, bodies: custom.Bodies, x: Any) -> Any:
+        for index in range(2):
+            if bodies.infer(index, [x.type]) != [x.type]:
+                raise custom.InferenceError(f"{self.bodies[index]} changes the type of {x.type}")
+        return x.type
+
+    def evaluate(self, x: np.ndarray, bodies: Sequence[Any]) -> np.ndarray:
+        for _ in range(self.times):
+            (x,) = bodies[0](x)
+        return bodies[1](x)[0]
+
+
+def sparse(values: list[float], indices: list[int], dims: list[int]) -> onnx.SparseTensorProto:
+    return helper.make_sparse_tensor(
+        helper.make_tensor("v", TensorProto.FLOAT, [len(values)], values),
+        helper.make_tensor("i", TensorProto.INT64, [len(indices)], indices),
+        dims,
+    )
+
+
+def test_attributes_that_are_tensors_types_and_sparse_tensors() -> None:
+    def table(*values: float) -> onnx.TensorProto:
+        return helper.make_tensor("t", TensorProto.FLOAT, [len(values)], values)
+
+    double = helper.make_tensor_type_proto(TensorProto.DOUBLE, None)
+    some = {"tables": [table(3), table(4, 5)], "sparses": [sparse([1], [2], [9]), sparse([6, 7], [0, 3], [2, 2])]}
+    more = {"sparse": sparse([8], [5], [6]), "kinds": [double, double], "names": ["a"]}
+    for given, expected, sizes in (({}, 3.0, [0, 0, 0]), (some | more, 37.0, [2, 1, 13])):
+        made = helper.make_node(
+            "Settings", ["x"], ["y", "s"], name="make_y", domain=DOMAIN, kind=double, table=table(1, 2), **given
+        )
+        session = InferenceSession(model([made], ("y", "s")), options(Settings))
+        y, found = session.run(None, {"x": X})
+        np.testing.assert_array_equal(y, (X + expected).astype(np.float64))
+        assert y.dtype == np.float64 and found.tolist() == sizes
+    with pytest.raises(errors.Error, match="Expected: 'SPARSE_TENSOR', actual: 'TENSOR'"):
+        bad = helper.make_node("Settings", ["x"], ["y"], domain=DOMAIN, kind=double, table=table(1), sparse=table(1))
+        InferenceSession(model([bad]), options(Settings))
+
+
+def step_graph(operator: str, other: str) -> onnx.GraphProto:
+    """operator(own input, other), a value around it."""
+    value = helper.make_tensor_value_info("own", TensorProto.FLOAT, None)
+    result = helper.make_tensor_value_info("result", TensorProto.FLOAT, None)
+    return helper.make_graph([helper.make_node(operator, ["own", other], ["result"])], operator, [value], [result])
+
+
+def test_attributes_that_are_graphs() -> None:
+    nodes = [helper.make_node("Neg", ["x"], ["n"])]
+    for last in (None, step_graph("Sub", "n")):
+        attributes = {"step": step_graph("Add", "n"), "times": 3} | ({} if last is None else {"last": last})
+        again = helper.make_node("Again", ["x"], ["a"], name="make_a", domain=DOMAIN, **attributes)
+        data = model([*nodes, again, helper.make_node("Relu", ["a"], ["y"])])
+        (y,) = InferenceSession(data, options(Again)).run(None, {"x": X})
+        np.testing.assert_allclose(y, np.maximum((X if last else 0) + X - 3 * X, 0), rtol=1e-6, atol=1e-6)
+    with pytest.raises(errors.Error, match="Required attribute 'step' is missing"):
+        InferenceSession(model([helper.make_node("Again", ["x"], ["y"], domain=DOMAIN, times=1)]), options(Again))
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [float, "float", "float | None", "typing.Optional[float]", float | None],
+    ids=str,
+)
+def test_annotations_however_they_are_written(annotation: Any) -> None:
+    def evaluate(self: Any, x: np.ndarray) -> np.ndarray:
+        return x * np.float32(self.factor)
+
+    parts = {"domain": DOMAIN, "inputs": ("X",), "outputs": ("Y",), "factor": 1.0, "evaluate": evaluate}
+    infer = {"infer": lambda self, context, x: x.type}
+    declaration = type("Times", (custom.Operator,), {**parts, **infer, "__annotations__": {"factor": annotation}})
+    times = helper.make_node("Times", ["x"], ["y"], domain=DOMAIN, factor=2.0)
+    (y,) = InferenceSession(model([times]), options(declaration)).run(None, {"x": X})
+    np.testing.assert_array_equal(y, X * 2)
+
+
 REFUSED = [
     (node("Swoosh", ["x", "x"], ["y"]), "input size 2 not in range"),
     (node("Swoosh", ["x"], ["y"], beta=1.0), "Unrecognized attribute: beta"),
@@ -258,7 +373,15 @@ def test_declarations_that_lack_a_part() -> None:
         def evaluate(self, x: np.ndarray) -> np.ndarray:
             return x
 
+    class Nested(Swoosh):
+        """With attributes of no kind that ONNX has."""
+
+        name = "Nested"
+        rows: list[int]
+
     given = options(Swoosh)
+    with pytest.raises(TypeError, match=r"'rows' of Nested is annotated as 'list\[int\]'; one of int, .*`bodies`"):
+        given.register_custom_ops(Nested)
     for declaration, text in ((Silent, "no method 'infer'"), (Unclear, "do not say what T is"), (int, "no operator")):
         with pytest.raises(TypeError, match=text):
             given.register_custom_ops(declaration)
