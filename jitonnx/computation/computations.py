@@ -77,6 +77,13 @@ class Slice(View):
 
 
 @dataclass(frozen=True)
+class BitCast(Computation):
+    """The operand's bits read as elements of a type of as many."""
+
+    dtype: DType
+
+
+@dataclass(frozen=True)
 class Concat(Computation):
     """Operands one behind the other along `axis`."""
 

@@ -117,7 +117,7 @@ class Planner:
 
     def packed(self, tensor: Tensor, pack: Callable[[np.ndarray], np.ndarray], key: object) -> Tensor:
         """A constant in the layout that a kernel wants; packed once for each view and `key` (the kernel's spec)."""
-        place = (tensor.buffer, tensor.offset, tensor.shape, tensor.strides, key)
+        place = (tensor, key)
         if place not in self._packed:
             array = tensor.constant
             assert array is not None

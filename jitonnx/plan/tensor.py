@@ -71,10 +71,12 @@ class Tensor:
     offset: DimLike
     shape: tuple[DimLike, ...]
     strides: tuple[DimLike, ...]
+    seen: DType | None = None
+    """The type, of as many bytes, that elements are read as; None: as the buffer has them."""
 
     @property
     def dtype(self) -> DType:
-        return self.buffer.dtype
+        return self.buffer.dtype if self.seen is None else self.seen
 
     @property
     def rank(self) -> int:
@@ -95,6 +97,7 @@ class Tensor:
         if self.buffer.array is None:
             return None
         flat = self.buffer.array.reshape(-1)
+        flat = flat if self.seen is None else flat.view(self.seen.numpy)
         itemsize = flat.itemsize
         return np.lib.stride_tricks.as_strided(
             flat[integers([self.offset])[0] :] if flat.size else flat,
@@ -170,12 +173,12 @@ def apply_view(view: c.View, tensor: Tensor) -> Tensor | None:
         for start, stride in zip(view.starts, tensor.strides, strict=True):
             offset = offset + start * stride
         strides = tuple(step * stride for step, stride in zip(view.steps, tensor.strides, strict=True))
-        return Tensor(tensor.buffer, offset, view.shape, strides)
+        return replace(tensor, offset=offset, shape=view.shape, strides=strides)
     assert isinstance(view, c.Reshape)
     merged = reshape_strides(tensor.shape, tensor.strides, view.shape)
     if merged is None and tensor.contiguous:  # symbolic sizes whose products cannot be matched group by group
         merged = row_major(view.shape)
-    return None if merged is None else Tensor(tensor.buffer, tensor.offset, view.shape, merged)
+    return None if merged is None else replace(tensor, shape=view.shape, strides=merged)
 
 
 def orders_around(view: c.View, shape: Sequence[DimLike], order: Sequence[int]) -> tuple[list[int], list[int]] | None:

@@ -127,6 +127,7 @@ _READERS: dict[type[c.Computation], Callable[..., Any]] = {
     c.Fill: lambda x, _, shape, sizes: np.broadcast_to(e.evaluate(x.expr, [], shape), shape),
     c.Draw: _draw,
     c.Search: lambda x, operands, shape, sizes: (operands[0][:, None] <= operands[1][..., None]).sum(axis=-1),
+    c.BitCast: lambda x, operands, shape, sizes: operands[0].view(x.dtype.numpy),
     c.Transpose: lambda x, operands, shape, sizes: operands[0].transpose(x.permutation),
     c.Reshape: lambda x, operands, shape, sizes: operands[0].reshape(shape),
     c.Broadcast: lambda x, operands, shape, sizes: np.broadcast_to(operands[0], shape),

@@ -8,6 +8,7 @@ import re
 import numpy as np
 
 from jitonnx import forks
+from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
 from jitonnx.ir.dtypes import DType, of_numpy
@@ -117,8 +118,8 @@ class BitCast(Operator):
         return x.view(_dtype(self.to).numpy)
 
     def lower(self, to: Lowering, x: Value) -> Value:
-        (result,) = to.host(self, (x,))
-        return result
+        dtype = _dtype(self.to)
+        return x if dtype is x.dtype else to.emit(c.BitCast(dtype), (x,), TensorType(dtype, x.shape))
 
 
 def _dtype(number: int) -> DType:

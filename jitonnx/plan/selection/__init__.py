@@ -15,6 +15,7 @@ from jitonnx.computation.lowering import Statement
 from jitonnx.ir.graph import Value
 
 SELECTORS: dict[type[c.Computation], str] = {
+    c.BitCast: "movement.bit_cast",
     c.Concat: "movement.concat",
     c.Pad: "movement.pad",
     c.Gather: "indexing.gather",

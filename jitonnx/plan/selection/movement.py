@@ -21,6 +21,17 @@ if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
 
 
+def bit_cast(planner: Planner, group: Group, statement: Statement) -> None:
+    """No work: the operand seen with another type, unless the result is to lie somewhere."""
+    computation, (source,), (value,) = statement.computation, statement.inputs, statement.outputs
+    assert isinstance(computation, c.BitCast) and source is not None
+    seen = replace(planner.tensor(source), seen=computation.dtype)
+    if planner.destination(value) is None:
+        planner.bind(value, seen)
+    else:
+        planner.copy_into(seen, planner.place(value, planner.order(value)), "a graph output, or part of another value")
+
+
 def concat(planner: Planner, group: Group, statement: Statement) -> None:
     """Operands whose producers wrote into the result already cost nothing; the others are copied."""
     assert isinstance(statement.computation, c.Concat)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jitonnx.ir.dtypes import of_numpy
+from jitonnx.ir.dtypes import COMPILED, DType, of_numpy
 from tests.ops.differential.drawing import Draw, integers, is_real, node
 from tests.ops.harness import Case
 
@@ -35,6 +35,12 @@ def reshape(d: Draw) -> Case:
     if x.size and sizes and d.flag():
         sizes[d.integer(0, len(sizes) - 1)] = -1
     return node("Reshape", x, integers(*sizes), allowzero=int(0 in sizes), constants=d.known(1))
+
+
+def bit_cast(d: Draw) -> Case:
+    x = _data(d, "BitCast")
+    kind = d.pick(sorted(dtype for dtype in COMPILED - {DType.BOOL} if dtype.itemsize == x.dtype.itemsize))
+    return node("BitCast", x, to=int(kind), expected=x.copy().view(kind.numpy))
 
 
 def flatten(d: Draw) -> Case:
@@ -283,6 +289,7 @@ def tensor_scatter(d: Draw) -> Case:
 
 
 STRATEGIES: dict[tuple[str, str], Callable[[Draw], Case]] = {
+    ("", "BitCast"): bit_cast,
     ("", "CenterCropPad"): center_crop_pad,
     ("", "Compress"): compress,
     ("", "Concat"): concat,

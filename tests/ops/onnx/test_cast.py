@@ -3,8 +3,9 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper
 
+from jitonnx import InferenceSession
 from tests.ops.harness import Case, case, check, each_version
 
 T = TensorProto
@@ -146,3 +147,35 @@ CASES: list[Case] = [
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_cast(case: Case) -> None:
     check(case)
+
+
+@pytest.mark.parametrize("behind", ["nothing", "arithmetic", "views"])
+def test_bits_are_read_where_they_lie(behind: str) -> None:
+    """float32 to int32 and back, the bits of NaN too, from inputs, results and parts of results."""
+    nodes = [
+        helper.make_node("Neg" if behind == "arithmetic" else "Identity", ["x"], ["a"]),
+        helper.make_node("Transpose" if behind == "views" else "Identity", ["a"], ["b"]),
+        helper.make_node("BitCast", ["b"], ["bits"], to=T.INT32),
+        helper.make_node("BitwiseAnd", ["bits", "mask"], ["masked"]),
+        helper.make_node("BitCast", ["masked"], ["y"], to=T.FLOAT),
+        helper.make_node("Concat", ["bits", "masked"], ["both"], axis=0),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "bits",
+        [helper.make_tensor_value_info("x", T.FLOAT, ["n", 5])],
+        [
+            helper.make_tensor_value_info("bits", T.INT32, None),
+            helper.make_tensor_value_info("y", T.FLOAT, None),
+            helper.make_tensor_value_info("both", T.INT32, None),
+        ],
+        [helper.make_tensor("mask", T.INT32, [], [0x7FFFFFFF])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 26)], ir_version=12)
+    x = np.random.default_rng(3).normal(size=(7, 5)).astype(np.float32)
+    x.view(np.int32)[0] = [0x7FC00123, -1, 1, -0x80000000, 0x7F800000]
+    bits, y, both = InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    expected = (-x if behind == "arithmetic" else x.T if behind == "views" else x).copy().view(np.int32)
+    np.testing.assert_array_equal(bits, expected)
+    np.testing.assert_array_equal(y.view(np.int32), expected & 0x7FFFFFFF)
+    np.testing.assert_array_equal(both, np.concatenate([expected, expected & 0x7FFFFFFF]))
