@@ -8,6 +8,9 @@ For `maximum(x0 + x1, 0)` with x0 dense and x1 broadcast along rows (two loops):
             for j in steps of LANES, while they are whole:
                 y[j : j + LANES] = maximum(x0[j : j + LANES] + x1, 0)
             the rest of the row, as a part of a vector
+
+A row that is all there is, of any length, begins with a part of a vector, up to where whole ones lie in lines of the
+cache.
 """
 
 from __future__ import annotations
@@ -19,8 +22,11 @@ from jitonnx.computation import expr as e
 from jitonnx.ir.dtypes import HALVES
 from jitonnx.kernels.language.code import Code, Kernel, Pointer, remainder, smaller
 from jitonnx.kernels.language.simd import LINE_BYTES
-from jitonnx.kernels.language.trace import Traced
+from jitonnx.kernels.language.trace import Traced, select
 from jitonnx.plan.region import BROADCAST, UNIT, RegionSpec
+
+_ALIGNED_VECTORS = 16
+"""Rows of so many vectors are written to aligned places."""
 
 
 def region_kernel(spec: RegionSpec, lanes: int) -> Kernel:
@@ -90,19 +96,32 @@ class _Region:
         spread = {
             number: pointers[number].load(0).spread(lanes) for number, movement in self.read if movement == BROADCAST
         }
-        if spec.streams:  # a part of a vector, up to where whole ones are aligned
-            target = pointers[-1].at(first)
-            size = min(LINE_BYTES, lanes * target.element.bitwidth // 8)
-            away = (code.integer(size) - target.misalignment(size)) & (size - 1)
-            live = smaller(away / (target.element.bitwidth // 8), last - first)
-            with code.when(live > 0):
-                self._vector(pointers, place, spread, first, live)
-            first = first + live
-        whole = last - remainder(last - first, code.integer(lanes))
-        with code.loop(whole, first, lanes, unroll=True) as column:
-            self._vector(pointers, place, spread, column, None)
-        with code.when(whole < last):
-            self._vector(pointers, place, spread, whole, last - whole)
+        if not (spec.streams or (spec.rank == 1 and spec.outputs[-1][1] == UNIT)):
+            whole = last - remainder(last - first, code.integer(lanes))
+            with code.loop(whole, first, lanes, unroll=True) as column:
+                self._vector(pointers, place, spread, column, None)
+            with code.when(whole < last):
+                self._vector(pointers, place, spread, whole, last - whole)
+            return
+        live = self._to_alignment(pointers[-1].at(first), last - first)
+        begin = first + live
+        end = last - remainder(last - begin, code.integer(lanes))
+        with code.loop(2) as part:  # one piece of code for the parts of a vector in front of whole ones and behind them
+            behind = part.equals(1)
+            with code.loop(select(behind, end, begin), begin, lanes, unroll=True) as column:
+                self._vector(pointers, place, spread, column, None)
+            rest = select(behind, last - end, live)
+            with code.when(rest > 0):
+                self._vector(pointers, place, spread, select(behind, end, first), rest)
+
+    def _to_alignment(self, target: Pointer, columns: Traced) -> Traced:
+        """How many of so many columns lie in front of where whole vectors are aligned: stores that straddle cache lines
+        take twice as long, and results that a caller gets lie anywhere. Of short rows none."""
+        code, itemsize = self.code, max(1, target.element.bitwidth // 8)
+        size = min(LINE_BYTES, self.lanes * itemsize)
+        away = (code.integer(size) - target.misalignment(size)) & (size - 1)
+        least = 0 if self.spec.streams else _ALIGNED_VECTORS * self.lanes
+        return smaller(select(columns > least, away / itemsize, 0), columns)
 
     def _vector(
         self,
