@@ -22,7 +22,15 @@ from jitonnx import forks
 from jitonnx.api.arguments import thread_count
 from jitonnx.api.compiled_model import CompiledModel
 from jitonnx.api.description import ModelDescription, model_nodes, output_arg
-from jitonnx.api.entries import DENORMAL_AS_ZERO, EXTERNAL_DATA_FOLDER, MODEL_FORMAT, VERIFY, program_bytes, switch
+from jitonnx.api.entries import (
+    DENORMAL_AS_ZERO,
+    EXTERNAL_DATA_FOLDER,
+    MODEL_FORMAT,
+    STRICT,
+    VERIFY,
+    program_bytes,
+    switch,
+)
 from jitonnx.api.options import SessionOptions
 from jitonnx.api.running import Bound, closed, explained, in_background
 from jitonnx.engine.kept import Kept
@@ -375,6 +383,7 @@ class OpenedModel:
             source,
             external_data_folder=options.entry(EXTERNAL_DATA_FOLDER) or None,
             registry=options.registry(),
+            strict=options.entry(STRICT) == "1",
         )
         with explained():
             model = with_initializers(model, options.replaced_initializers())
@@ -414,6 +423,7 @@ def _described(model: Model) -> ModelDescription:
         model.inputs,
         {declared.name: declared for declared in model.overridable},
         outputs,
+        model.outputs,
         model_nodes(model.graph),
         model.metadata,
         dict(model.opset_imports),

@@ -22,6 +22,9 @@ class ModelDescription(NamedTuple):
     overridable: Mapping[str, Declaration]
     """Inputs with a default, by name."""
     outputs: Sequence[NodeArg]
+    """With what was inferred of them."""
+    declared_outputs: Sequence[Declaration]
+    """As they are declared."""
     nodes: Sequence[ModelNode]
     """As the file has them; none where an artifact tells about its model."""
     metadata: ModelMetadata

@@ -293,3 +293,41 @@ class NamedSizes:
 
     def _where(self, number: int, axis: int) -> str:
         return f"axis {axis} of {self._declared[number].name!r}"
+
+
+class OutputSizes:
+    """What a model declares of its outputs' sizes: numbers, and names that other axes have, too."""
+
+    def __init__(self, inputs: Sequence[Declaration], outputs: Sequence[Declaration]) -> None:
+        self._inputs = [
+            (number, axis, dim)
+            for number, entry in enumerate(inputs)
+            for axis, dim in enumerate(entry.shape or ())
+            if entry.is_tensor and is_named(dim)
+        ]
+        self._names = [entry.name for entry in inputs]
+        shapes = [(number, entry.name, entry.shape) for number, entry in enumerate(outputs) if entry.is_tensor]
+        self._outputs = [(number, name, shape) for number, name, shape in shapes if shape is not None]
+
+    def contradiction(self, inputs: Sequence[Sequence[int]], outputs: Sequence[Sequence[int] | None]) -> str | None:
+        """How outputs differ from what is declared; None if they do not.
+
+        inputs: their shapes, which agree on named dimensions. outputs: their shapes, None for what is no array.
+        """
+        seen = {dim: (inputs[number][axis], axis, self._names[number]) for number, axis, dim in self._inputs}
+        for number, name, declared in self._outputs:
+            shape = outputs[number]
+            if shape is None:
+                continue
+            if len(shape) != len(declared):
+                return f"output {name!r} is declared with {len(declared)} axes, but has the shape {list(shape)}"
+            for axis, (dim, size) in enumerate(zip(declared, shape, strict=True)):
+                if isinstance(dim, int):
+                    if size != dim:
+                        return f"output {name!r} is declared with the size {dim} on axis {axis}, but has {size}"
+                elif is_named(dim):
+                    other, place, owner = seen.setdefault(dim, (size, axis, name))
+                    if other != size:
+                        there = f"axis {place} of {owner!r}"
+                        return f"dimension {dim!r} is {other} on {there}, but {size} on axis {axis} of output {name!r}"
+        return None

@@ -164,7 +164,8 @@ class SessionOptions(_Options):
         """Set a configuration entry. Any key is kept; making a session is refused (InvalidArgument) if one that begins
         with "jitonnx." is unknown, or a value of those makes no sense. These mean something:
 
-        - `session.strict_shape_type_inference` = "1": inputs that disagree on a dimension are an error, not a warning.
+        - `session.strict_shape_type_inference` = "1": inputs that disagree on a dimension, and outputs of other shapes
+          than the model declares, are errors, not warnings.
         - `session.model_external_initializers_file_folder_path`: where a model from bytes has its external data.
         - `session.load_model_format`: only "ONNX".
         - `jitonnx.compile`: when code is compiled; docs/starting.md tells about it. Not given: before the first run,

@@ -72,7 +72,8 @@ class Runs:
         self._lock = forks.lock()
         """Held where something is done once."""
         self.profile = profile
-        self._disagreed = self._is_closed = False
+        self._disagreed = self._contradicted = self._is_closed = False
+        self._output_sizes = feeding.OutputSizes(model.main.declared, model.description.declared_outputs)
         self._names = [output.name for output in model.description.outputs]
         self.entry: Callable[[Any], Outputs | None] = _look_closer
         """Gives all outputs for feeds like those of the last run; None if anything about them is unusual."""
@@ -153,7 +154,7 @@ class Runs:
             return outputs
         main = self._model.main
         program = main.known_program(feeds)
-        if program is not None and program.entry is not None and self.profile is None:
+        if program is not None and program.entry is not None and self.profile is None and not self._refuses():
             outputs = program.entry(feeds)
             if outputs is not None:
                 self.entry = program.entry
@@ -171,7 +172,9 @@ class Runs:
             program = bound.engine.program(shapes)
             if program is None:
                 outputs = bound.engine.run(arrays)
+                self._check_outputs(bound, shapes, outputs)
         if program is not None:
+            self._check_program(bound, shapes, program)
             check_shapes(self._names, [spec.shape for spec in program.executable.program.outputs], targets)
             direct = in_place(program.executable, arrays, targets)
             call = program.executable.call(arrays, direct)
@@ -194,11 +197,13 @@ class Runs:
             program = bound.engine.program(shapes)
             if program is None:
                 outputs = bound.engine.run(arrays)
-                runner = None if profile else bound.engine.runner(shapes)
+                self._check_outputs(bound, shapes, outputs)
+                runner = None if profile or self._strict else bound.engine.runner(shapes)
                 entry = None if runner is None else feeding.plain_entry(bound.declared, shapes, runner)
                 if entry is not None:
                     self._expect(entry)
                 return outputs
+        self._check_program(bound, shapes, program)
         if profile is not None:
             return profile.run(program.executable, arrays)
         if program.entry is not None:
@@ -230,6 +235,38 @@ class Runs:
             warnings.warn(
                 f"inputs disagree: {text}. For such inputs the model is planned once more, without what it says of its "
                 f"dimensions; set the session configuration entry {STRICT} to 1 to get an error instead",
+                stacklevel=7,
+            )
+
+    def _refuses(self) -> bool:
+        """Whether some programs may not be run, since they contradict what is declared."""
+        return self._strict and self._contradicted
+
+    def _check_program(self, bound: Bound, shapes: Shapes, program: Ready) -> None:
+        """As `_check_outputs`, before the run."""
+        if not self._contradicted or self._strict:
+            sizes = [spec.shape for spec in program.executable.program.outputs]
+            self._tell(self._output_sizes.contradiction(shapes, sizes), bound, shapes)
+
+    def _check_outputs(self, bound: Bound, shapes: Shapes, outputs: Outputs) -> None:
+        """Warn once of outputs of other sizes than declared; InvalidArgument in strict mode."""
+        if not self._contradicted or self._strict:
+            sizes = [output.shape if isinstance(output, np.ndarray) else None for output in outputs]
+            self._tell(self._output_sizes.contradiction(shapes, sizes), bound, shapes)
+
+    def _tell(self, text: str | None, bound: Bound, shapes: Shapes) -> None:
+        if text is None or bound.named.disagreement(shapes) is not None:  # of which was told
+            return
+        with self._lock:
+            known, self._contradicted = self._contradicted, True
+        if self._strict:
+            raise InvalidArgument(
+                f"an output is not as it is declared: {text}. (The session configuration entry {STRICT} is 1.)"
+            )
+        if not known:
+            warnings.warn(
+                f"an output is not as it is declared: {text}. The declaration is ignored; set the session "
+                f"configuration entry {STRICT} to 1 to get an error instead",
                 stacklevel=7,
             )
 

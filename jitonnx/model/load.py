@@ -28,7 +28,11 @@ FIRST_IR_WITH_OVERRIDABLE_INITIALIZERS = 4
 
 
 def load(
-    source: Any, *, external_data_folder: str | os.PathLike[str] | None = None, registry: Registry = default_registry
+    source: Any,
+    *,
+    external_data_folder: str | os.PathLike[str] | None = None,
+    registry: Registry = default_registry,
+    strict: bool = False,
 ) -> Model:
     """Read, check and build a model.
 
@@ -36,6 +40,7 @@ def load(
     ModelProto of jitonnx.proto or of the onnx package.
     external_data_folder: where the locations of external data start; by default the folder of the path.
     registry: the operators that the model may use.
+    strict: outputs of other shapes than they are declared with are an error, and not only warned of.
 
     A file is mapped into memory and its weights are views into it, read when first used: it must not be overwritten in
     place while the model is in use (replacing it by another file is safe). `bytes` are kept and viewed in the same way;
@@ -58,6 +63,8 @@ def load(
         if text := contradiction(value.type, info):
             raise Fail(text)
         text = other_shape(value, declared, graph.assumptions.certain)
+        if text and strict:
+            raise Fail(text)
         if text:
             warnings.warn(text, stacklevel=2)
         texts.append(text)

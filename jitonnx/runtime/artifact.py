@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"\x89jitonnx\r\n\x1a\n"
 """As PNG's, it shows a file that went through a transfer of text."""
-FORMAT = 5
+FORMAT = 6
 PAGE_BYTES = 4096
 
 PROLOGUE = struct.Struct(f"<{len(MAGIC)}sIQQQ")
@@ -68,6 +68,9 @@ class ModelInfo(NamedTuple):
     overridable: Sequence[Argument]
     """Inputs with a default."""
     outputs: Sequence[Argument]
+    """With what was inferred of them."""
+    declared_outputs: Sequence[Argument]
+    """As they are declared."""
     metadata: ModelMetadata
     opsets: Mapping[str, int]
     warnings: Sequence[str]
@@ -183,13 +186,12 @@ class Artifact:
     def model(self) -> ModelInfo:
         """What the model says about itself."""
         model = self._front["model"]
-        inputs, overridable, outputs = (
+        inputs, overridable, outputs, declared = (
             [Argument(name, kind, None if shape is None else tuple(shape)) for name, kind, shape in model[which]]
-            for which in ("inputs", "overridable", "outputs")
+            for which in ("inputs", "overridable", "outputs", "declared_outputs")
         )
-        return ModelInfo(
-            inputs, overridable, outputs, ModelMetadata(**model["metadata"]), model["opsets"], model["warnings"]
-        )
+        metadata = ModelMetadata(**model["metadata"])
+        return ModelInfo(inputs, overridable, outputs, declared, metadata, model["opsets"], model["warnings"])
 
     def explanation(self) -> str:
         """What `jitonnx explain` printed when the artifact was made; "" if it was left out."""

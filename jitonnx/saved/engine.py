@@ -193,6 +193,7 @@ def described(info: ModelInfo) -> ModelDescription:
         [declaration(argument) for argument in info.inputs],
         {argument.name: declaration(argument) for argument in info.overridable},
         [declared_arg(declaration(argument)) for argument in info.outputs],
+        [declaration(argument) for argument in info.declared_outputs],
         [],
         info.metadata,
         info.opsets,

@@ -171,6 +171,7 @@ def model_info(description: ModelDescription) -> ModelInfo:
         [Argument(entry.name, entry.type, entry.shape) for entry in description.inputs],
         [Argument(entry.name, entry.type, entry.shape) for entry in description.overridable.values()],
         [Argument(entry.name, entry.type, tuple(entry.shape)) for entry in description.outputs],
+        [Argument(entry.name, entry.type, entry.shape) for entry in description.declared_outputs],
         description.metadata,
         description.opsets,
         description.warnings,

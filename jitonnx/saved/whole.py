@@ -45,7 +45,7 @@ tick of the system's clock, at most 10 ms."""
 VARIANTS = 8
 """How many further plans are kept at most, for sizes that the first is not for."""
 
-_FORMAT = "whole 3"
+_FORMAT = "whole 4"
 
 
 class OpenFile:

@@ -206,7 +206,8 @@ ROWS: dict[str, dict[str, Row]] = {
         "element-types": Row("Sequences, maps and optionals have an element type.", REFUSED),
         "declared-types": Row("A value is of the type that is declared for it.", REFUSED),
         "declared-shapes": Row(
-            "A value has the shape that is declared for it.", f"{WARNED} A session warns of outputs."
+            "A value has the shape that is declared for it.",
+            f"{WARNED} A session warns of outputs, once; strict, it refuses them.",
         ),
         "scalars": Row("[] is the shape of a scalar, and another thing than no shape.", DONE),
         "any-shape": Row("Without a shape a value may have any.", DONE),
@@ -214,7 +215,7 @@ ROWS: dict[str, dict[str, Row]] = {
         "open-sizes": Row("A size with neither is unknown, and unrelated to others.", DONE),
         "variables": Row(
             "A dimension variable has one value across the graph.",
-            "A feed that contradicts it is warned of, and in strict mode refused.",
+            "A feed that contradicts it is warned of, once, as is an output; in strict mode they are refused.",
         ),
         "variable-names": Row("Dimension variables are identifiers as in C90.", f"{WARNED} Any name works."),
         "rank": Row("The number of sizes is the rank.", "A feed of another rank is refused."),
