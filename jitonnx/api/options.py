@@ -179,9 +179,9 @@ class SessionOptions(_Options):
         - `session.set_denormal_as_zero` = "1": kernels take denormal numbers for zeros, in all threads of a run.
         - `jitonnx.winograd` = "0": convolutions of several taps do not use Winograd's algorithm, which rounds a little
           differently.
-        - `jitonnx.precision` = "bfloat16": products and convolutions of float32 with constant weights round their
-          operands to bfloat16 and sum in float32, where the CPU has matrix instructions for that (AMX); "float32": they
-          do not, as without it. docs/performance.md tells how much faster and less exact that is.
+        - `jitonnx.precision` = "bfloat16": products and convolutions of float32 with constant weights, and attention,
+          round their operands to bfloat16 and sum in float32, where the CPU has matrix instructions for that (AMX);
+          "float32": they do not, as without it. docs/performance.md tells how much faster and less exact that is.
         - `jitonnx.fixed24` = "0": the recurrent weights of LSTM, GRU and RNN keep their float32 values. Else, for
           a batch of one and on CPUs with AVX-512 VBMI2, they are rounded to 24-bit fixed-point numbers, an error of at
           most 2**-24 of the largest weight of the same unit and gate, unless that one is far above the others.

@@ -19,12 +19,12 @@ from jitonnx.kernels.attention.in_place import Matrix, emit_results, emit_scores
 from jitonnx.kernels.attention.spec import (
     BLOCK_TILES,
     PADDING,
-    TASK_TILES,
     TASKS,
     AttentionBuffers,
     AttentionSizes,
     AttentionSpec,
 )
+from jitonnx.kernels.bfloat16.tiles import configured
 from jitonnx.kernels.gemm.copy import emit_copy
 from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.code import Code, Kernel, Pointer, larger, remainder, smaller
@@ -45,12 +45,18 @@ def build(spec: AttentionSpec, lanes: int, epilogue: Stage | None = None) -> Ker
         raise ValueError(f"Bug: tiles {spec.widths} wide are not made of vectors of {lanes}")
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
-        _Attention(code, spec, lanes, epilogue).emit(begin, end)
+        if spec.tiled:
+            from jitonnx.kernels.attention.tiled import Tiled
+
+            with configured(code):
+                Tiled(code, spec, lanes, epilogue).emit(begin, end)
+        else:
+            Attention(code, spec, lanes, epilogue).emit(begin, end)
 
     return body
 
 
-class _Head(NamedTuple):
+class Head(NamedTuple):
     """A task's operands, and its query rows [first, stop)."""
 
     number: Traced
@@ -63,7 +69,7 @@ class _Head(NamedTuple):
     stop: Traced
 
 
-class _Attention:
+class Attention:
     """Emits one kernel."""
 
     def __init__(self, code: Code, spec: AttentionSpec, lanes: int, epilogue: Any) -> None:
@@ -97,7 +103,7 @@ class _Attention:
         """
 
         def write(code: Code, *parameters: Any) -> None:
-            method(_Attention(code, self.spec, self.lanes, self._epilogue), *parameters)
+            method(type(self)(code, self.spec, self.lanes, self._epilogue), *parameters)
 
         self.code.subroutine(name, arguments, write, inline=False)
 
@@ -128,7 +134,7 @@ class _Attention:
         pairs = size.batch * size.heads
         tiles = size.queries / spec.rows[0]
         wanted = (pairs + (TASKS - 1)) / larger(pairs, 1)
-        blocks = larger(smaller(wanted, tiles / TASK_TILES), 1)
+        blocks = larger(smaller(wanted, tiles / spec.task_tiles), 1)
         ready = code.variable(code.integer(-1))
         with code.loop(end, begin) as task:
             number, block = task / blocks, remainder(task, blocks)
@@ -142,7 +148,7 @@ class _Attention:
                 if spec.in_place:
                     needed = needed & (size.queries >= spec.rows[0])
                 with code.when(needed):
-                    self._function("make_ready", [k, v], _Attention._make_ready)
+                    self._function("make_ready", [k, v], type(self)._make_ready)
                     ready.set(kv)
             last = (block + 1).equals(blocks)
             first = block * tiles / blocks * spec.rows[0]
@@ -150,7 +156,7 @@ class _Attention:
             q = self.q.at(batch * size.q_batch + head * size.q_head)
             y = self.y.at(batch * size.y_batch + head * size.y_head)
             mask = self.mask.at(batch * size.mask_batch + head * size.mask_head)
-            self._emit_rows(_Head(number, q, k, v, mask, y, first, stop))
+            self._emit_rows(Head(number, q, k, v, mask, y, first, stop))
 
     def _make_ready(self, k: Pointer, v: Pointer) -> None:
         """Copy k, turned, and v to panels: [depth][width] and [keys][width]."""
@@ -169,7 +175,7 @@ class _Attention:
         copy(k, self.k_panels, size.depth, size.keys, (size.k_column, size.k_row))
         copy(v, self.v_panels, size.keys, size.value_depth, (size.v_row, size.v_column))
 
-    def _emit_rows(self, head: _Head) -> None:
+    def _emit_rows(self, head: Head) -> None:
         """All query rows of a task, by the highest tile that fits."""
         *higher, lowest = self.spec.rows
         if not higher:
@@ -183,7 +189,7 @@ class _Attention:
 
     # ------------------------------------------------------------ a block of rows
 
-    def _emit_blocks(self, head: _Head, height: int) -> None:
+    def _emit_blocks(self, head: Head, height: int) -> None:
         code, size = self.code, self.size
         with code.loop(head.stop, head.first, BLOCK_TILES * height) as start:
             tiles = (smaller(head.stop - start, BLOCK_TILES * height) + (height - 1)) / height
@@ -202,7 +208,7 @@ class _Attention:
             self._emit_results(head, height, tiles, row_of, seen)
 
     def _emit_scores(
-        self, head: _Head, height: int, tiles: Traced, row_of: Callable[[Traced], Traced], seen: Traced
+        self, head: Head, height: int, tiles: Traced, row_of: Callable[[Traced], Traced], seen: Traced
     ) -> None:
         size = self.size
         if self._in_place(height):
@@ -222,9 +228,9 @@ class _Attention:
         return self.spec.in_place and height == self.spec.rows[-1]
 
     def _emit_scores_in_place(
-        self, head: _Head, height: int, tiles: Traced, row_of: Callable[[Traced], Traced], seen: Traced
+        self, head: Head, height: int, tiles: Traced, row_of: Callable[[Traced], Traced], seen: Traced
     ) -> None:
-        def write(attention: _Attention, q: Pointer, k: Pointer, scores: Pointer, seen: Traced) -> None:
+        def write(attention: Attention, q: Pointer, k: Pointer, scores: Pointer, seen: Traced) -> None:
             code, size, depth = attention.code, attention.size, attention.size.depth
             rows = Matrix(q, size.q_row, code.integer(height), depth)
             keys = Matrix(k, size.k_row, seen, depth)
@@ -238,7 +244,7 @@ class _Attention:
     def _result_in_place(
         self, height: int, width: int, weights: Pointer, v: Pointer, seen: Traced, columns: Traced
     ) -> None:
-        def write(attention: _Attention, weights: Pointer, v: Pointer, seen: Traced, columns: Traced) -> None:
+        def write(attention: Attention, weights: Pointer, v: Pointer, seen: Traced, columns: Traced) -> None:
             rows = Matrix(v, attention.size.v_row, seen, columns)
             results, row = attention.results, attention.score_row
             emit_results(attention.code, weights, row, height, rows, results, width, attention.lanes)
@@ -246,12 +252,12 @@ class _Attention:
         self._function(f"results_in_place.{height}.{width}", [weights, v, seen, columns], write)
 
     def _emit_results(
-        self, head: _Head, height: int, tiles: Traced, row_of: Callable[[Traced], Traced], seen: Traced
+        self, head: Head, height: int, tiles: Traced, row_of: Callable[[Traced], Traced], seen: Traced
     ) -> None:
         code, size = self.code, self.size
 
         def panel(column: Traced, width: int) -> None:
-            def write(attention: _Attention, *place: Any) -> None:
+            def write(attention: Attention, *place: Any) -> None:
                 attention._write_results(height, width, *place)
 
             with code.loop(tiles) as tile:
@@ -312,11 +318,11 @@ class _Attention:
 
     # ------------------------------------------------------------ softmax
 
-    def _emit_softmax(self, head: _Head, height: int, tile: Traced, row: Traced, seen: Traced) -> None:
+    def _emit_softmax(self, head: Head, height: int, tile: Traced, row: Traced, seen: Traced) -> None:
         """The rows of a tile of scores become weights."""
         mask = head.mask.at(row * self.size.mask_row)
 
-        def write(attention: _Attention, mask: Pointer, local: Traced, row: Traced, seen: Traced) -> None:
+        def write(attention: Attention, mask: Pointer, local: Traced, row: Traced, seen: Traced) -> None:
             rows = attention.code.integer(height)
             # Row after row for each pass: the next row need not wait for what goes across this one's lanes.
             with attention.code.loop(rows) as r:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.sizes import larger, smaller
@@ -18,6 +18,12 @@ BLOCK_TILES = 4
 PADDING = 16
 """Elements that rows of scores are longer than need be: rows a multiple of 4 KB apart would share cache sets. Also the
 rows that copying may write behind the last one."""
+BLOCK_ROWS = 32
+"""Query rows whose scores are held at a time where products are in tile registers."""
+STEP, LINE = 32, 64
+"""Elements of bfloat16 in a row of a tile, and its bytes."""
+TILED_ROWS = 8
+"""Query rows from which on that is faster."""
 TASKS = 16
 """Tasks that rows are cut for."""
 TASK_TILES = 16
@@ -98,6 +104,9 @@ class AttentionSpec(KernelSpec):
     empty_rows_zero: bool = False
     in_place: bool = False
     """k_column and v_column are 1, and k and v are read where they lie by tiles of the last height."""
+    tiled: bool = False
+    """Operands of both products are rounded to bfloat16, sums are float32, in AMX's tile registers. k_column and
+    v_column are 1, rows[0] is the least number of rows that is done so, and fewer are done in place."""
 
     BUFFERS = AttentionBuffers
     SIZES = AttentionSizes
@@ -107,11 +116,20 @@ class AttentionSpec(KernelSpec):
         if self.mask not in MASKS:
             raise ValueError(f"no attention kernel with a mask of kind {self.mask!r}")
 
+    @property
+    def features(self) -> tuple[str, ...]:
+        return ("amx-bf16", "amx-tile", "avx512bf16") if self.tiled else ()
+
     def row_blocks(self, sizes: AttentionSizes) -> int:
         """Blocks that the query rows of a head are cut into, in whole tiles: only if there are few heads, and not so
         small that making k and v ready, which every block does anew, would count."""
         wanted = -(-TASKS // larger(1, sizes.batch * sizes.heads))
-        return larger(1, smaller(wanted, sizes.queries // self.rows[0] // TASK_TILES))
+        return larger(1, smaller(wanted, sizes.queries // self.rows[0] // self.task_tiles))
+
+    @property
+    def task_tiles(self) -> int:
+        """Tiles of query rows that a task has at least when they are cut."""
+        return 2 * TASK_TILES if self.tiled else TASK_TILES
 
     def tasks(self, sizes: AttentionSizes) -> int:
         if 0 in (sizes.batch, sizes.heads, sizes.queries, sizes.value_depth):
@@ -130,9 +148,18 @@ class AttentionSpec(KernelSpec):
     def scratch_bytes(self, sizes: AttentionSizes) -> int:
         """Panels of k and of v, a block's scores, a tile of results, a factor for each row."""
         keys, depth, value_depth = sizes.keys, sizes.depth, sizes.value_depth
+        if self.tiled:
+            k, v, q, scores, weights = self.tiled_bytes(keys, depth, value_depth)
+            return k + v + q + scores + weights + BLOCK_ROWS * BLOCK_ROWS * 4 + BLOCK_ROWS * 4
         block = BLOCK_TILES * self.rows[0]
         panels = 0 if self.never_copies else self._panel_elements(keys, depth, value_depth)
         return 4 * (panels + block * (self.packed_columns(keys) + PADDING) + self.rows[0] * self.widths[0] + block)
+
+    def tiled_bytes(self, keys: Any, depth: Any, value_depth: Any) -> tuple[Any, ...]:
+        """Bytes of k, v, and of a block's rows of q, scores and weights, in scratch memory, where that is tiled."""
+        deep, long, wide = (-(-size // STEP) * STEP for size in (depth, keys, value_depth))
+        q, scores, weights = deep * 2 + LINE, (long + PADDING) * 4, long * 2 + LINE
+        return long * deep * 2, long * wide * 2, q * BLOCK_ROWS, scores * BLOCK_ROWS, weights * BLOCK_ROWS
 
     @property
     def never_copies(self) -> bool:
@@ -161,8 +188,10 @@ def choose(
     causal: bool = False,
     empty_rows_zero: bool = False,
     rows_lie: bool = False,
+    rounded: bool = False,
 ) -> AttentionSpec:
-    """The kernel for these extents; None: known only at run time. `rows_lie`: rows of k and v have unit stride.
+    """The kernel for these extents; None: known only at run time. `rows_lie`: rows of k and v have unit
+    stride. `rounded`: operands may be rounded to bfloat16 where that is faster.
 
     With 32 registers a tile is 6 x 4 vectors (24 sums, 4 of k or v, one spread element of q), with 16 it is 6 x 2.
     Narrower tiles, and a height of 1, are compiled in only if the extents may need them.
@@ -179,5 +208,9 @@ def choose(
     if keys is not None and value_depth is not None and max(keys, value_depth) <= min(used):
         used = [min(used)]
     rows: tuple[int, ...] = (6, 1) if queries is None else (min(6, max(1, queries)),)
+    if rounded and rows_lie and (queries is None or queries >= TILED_ROWS):
+        rows = (TILED_ROWS, 1) if queries is None else (TILED_ROWS,)
+        widths = tuple(sorted(set(used), reverse=True))
+        return AttentionSpec(rows, widths, mask, causal, empty_rows_zero, tiled=True, in_place=queries is None)
     in_place = rows_lie and (queries is None or queries <= FEW_ROWS)
     return AttentionSpec(rows, tuple(sorted(set(used), reverse=True)), mask, causal, empty_rows_zero, in_place)

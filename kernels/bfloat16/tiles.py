@@ -55,12 +55,13 @@ def multiply(code: Code, x: list[tuple[Pointer, Traced]], w: Pointer, columns: i
             _instruction(code, "tdpbf16ps", i * columns + j, _X + i, _W + j)
 
 
-def store(code: Code, rows: int, columns: int, sums: Pointer) -> None:
-    """The sums to float32 [rows * 16, columns * 16] in memory."""
+def store(code: Code, rows: int, columns: int, sums: Pointer, pitch: Traced | None = None) -> None:
+    """The sums to float32 [rows * 16, columns * 16] in memory, rows `pitch` bytes apart, or side by side."""
+    pitch = code.integer(columns * LINE) if pitch is None else pitch
     for i in range(rows):
         for j in range(columns):
-            place = sums.at((i * TILE * columns + j) * LINE)
-            _instruction(code, "tilestored64", i * columns + j, place, code.integer(columns * LINE))
+            place = sums.at(pitch * (i * TILE) + j * LINE)
+            _instruction(code, "tilestored64", i * columns + j, place, pitch)
 
 
 def _instruction(code: Code, name: str, *operands: int | Pointer | Traced) -> None:

@@ -113,6 +113,28 @@ def test_only_what_gains() -> None:
 
 
 @needs_tiles
+@pytest.mark.parametrize("length", ["n", 40])
+def test_attention(length: int | str) -> None:
+    """Attention spelt out, of known and of open length."""
+    shape = [1, 4, length, 32]
+    nodes = [
+        node("Transpose", ["k"], ["t"], perm=[0, 1, 3, 2]),
+        node("MatMul", ["q", "t"], ["s"]),
+        node("Mul", ["s", "scale"], ["scaled"]),
+        node("Softmax", ["scaled"], ["w"], axis=-1),
+        node("MatMul", ["w", "v"], ["y"]),
+    ]
+    inputs = [tensor(name, shape) for name in "qkv"]
+    made = model(nodes, inputs, [tensor("y", shape)], {"scale": np.array(0.2, np.float32)})
+    run, exact = session(made), session(made, "float32")
+    assert any("operands rounded to bfloat16" in call.reason for call in run.engine.compiled.plan.calls)
+    for rows in (40,) if length == 40 else (1, 7, 9, 40):
+        feeds = {name: random(1, 4, rows, 32, seed=ord(name)) for name in "qkv"}
+        (y,), (expected,) = run.run(None, feeds), exact.run(None, feeds)
+        assert np.abs(y - expected).max() < 2e-2
+
+
+@needs_tiles
 def test_recurrent_layers() -> None:
     """The products of all steps are ones in bfloat16, and the time loop reads weights in bfloat16."""
     weights = {"w": random(2, 512, 64, seed=1) / 8, "r": random(2, 512, 128, seed=2) / 12, "b": random(2, 1024, seed=3)}

@@ -194,6 +194,7 @@ def attention(planner: Planner, group: Group, statement: Statement) -> None:
         causal=computation.causal,
         empty_rows_zero=computation.masked_rows_zero,
         rows_lie=k.strides[3] == 1 and v.strides[3] == 1,
+        rounded=planner.rounds_products,
     )
     sizes = AttentionSizes(
         batch=batch,
@@ -214,7 +215,8 @@ def attention(planner: Planner, group: Group, statement: Statement) -> None:
     )
     call = KernelCall(spec, AttentionBuffers(q=q, k=k, v=v, mask=mask, y=y), sizes)
     call.label = f"attention {heads} heads, {queries}x{keys}x{depth}"
-    call.reason = "; ".join(group.reasons) or "scores stay in cache, heads are read and written where they lie"
+    reasons = group.reasons or ["scores stay in cache, heads are read and written where they lie"]
+    call.reason = "; ".join([*reasons, *(["operands rounded to bfloat16"] if spec.tiled else [])])
     planner.call(call)
 
 
