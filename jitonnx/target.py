@@ -31,6 +31,7 @@ _CPUS_WITH_AVX2 = ("x86-64-v3", "haswell", "broadwell", "skylake", "alderlake", 
 _CPUS_WITH_SSE = ("x86-64-v2",)
 _ARM = ("aarch64", "arm64")
 _CPUS_WITH_DOT_PRODUCTS = ("neoverse-n1", "neoverse-v1", "neoverse-n2", "neoverse-v2", "apple-m1")
+_CPUS_WITH_MATRIX_PRODUCTS = ("neoverse-v1", "neoverse-n2", "neoverse-v2")
 _CPUS_OF_ARM = ("cortex-a72", *_CPUS_WITH_DOT_PRODUCTS)
 
 
@@ -96,6 +97,8 @@ class Target:
         """How 8-bit integers are best multiplied and summed in 32 bits; see `jitonnx.kernels.integer.spec.GROUPS`."""
         if self.vector_bytes == 64 and self._has("amx-int8", False):
             return "tiles"
+        if self.on_arm and self._has("i8mm", self.cpu in _CPUS_WITH_MATRIX_PRODUCTS):
+            return "signed matrices"
         return self.byte_dots or ("words" if self.on_arm else "pairs")
 
     @property

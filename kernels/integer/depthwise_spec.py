@@ -114,5 +114,6 @@ def choose_depthwise(
     result: str,
 ) -> DepthwiseIntegerSpec:
     """The kernel for these windows, all of whose taps are spelled out, on a CPU."""
-    multiply = {"tiles": "dot", "signed dot": "words"}.get(target.integer_products, target.integer_products)
+    others = {"tiles": "dot", "signed dot": "words", "signed matrices": "words"}
+    multiply = others.get(target.integer_products, target.integer_products)
     return DepthwiseIntegerSpec(multiply, kernel, strides, dilations, _PIXELS, signed, shifted, result)

@@ -28,6 +28,8 @@ def emit_products(
 ) -> list[Traced]:
     """The sums of `height` rows, int32 vectors row after row, that begin with `first`; x and w as they lie gathered
     and packed. All sums stay in registers."""
+    if spec.multiply == "signed matrices":
+        return _matrix_products(code, spec, height, first, x, row_bytes, w, steps)
     builder, group, vectors = code.builder, spec.group, len(first)
     sums = [code.variable(vector) for _ in range(height) for vector in first]
     element = {4: types.int8, 2: types.int16, 1: types.int32}[group]
@@ -43,6 +45,51 @@ def emit_products(
                 place = sums[r * vectors + vector]
                 place.set(add_products(code, spec.multiply, place.get(), left, right[vector], lanes))
     return [place.get() for place in sums]
+
+
+def _matrix_products(
+    code: Code,
+    spec: IntegerSpec,
+    height: int,
+    first: Sequence[Traced],
+    x: Pointer,
+    row_bytes: Traced,
+    w: Pointer,
+    steps: Traced,
+) -> list[Traced]:
+    """`emit_products` by products of matrices: two rows of x by two columns of w, whose four sums share a register. A
+    last row without another is multiplied twice."""
+    builder, sums = code.builder, ir.VectorType(_I32, 4)
+    bytes_type = ir.VectorType(ir.IntType(8), 16)
+    function = declared(builder, "llvm.aarch64.neon.smmla.v4i32.v16i8", sums, [sums, bytes_type, bytes_type])
+    pairs = [(r, min(r + 1, height - 1)) for r in range(0, height, 2)]
+    halves = [_picked(vector, vector, [2 * half, 2 * half + 1] * 2) for vector in first for half in (0, 1)]
+    blocks = [[code.variable(half) for half in halves] for _ in pairs]
+    rows = x.to(types.int8)
+    with code.loop(steps) as step:
+        panel = w.at(step * (8 * spec.width))
+        places = [row_bytes * r + step * 8 for r in range(height)]
+        left = [_picked(rows.load(places[a], 8), rows.load(places[b], 8), range(16)).value for a, b in pairs]
+        for number in range(len(halves)):
+            right = panel.load(16 * number, 16).value
+            for of_pair, matrix in zip(blocks, left, strict=True):
+                total = of_pair[number].get()
+                of_pair[number].set(total.like(builder.call(function, [total.value, matrix, right])))
+    results = []
+    for r in range(height):
+        done = [block.get() for block in blocks[r // 2]]
+        columns = [2 * (r % 2), 2 * (r % 2) + 1]
+        results += [
+            _picked(a, b, [*columns, *(4 + column for column in columns)])
+            for a, b in zip(done[::2], done[1::2], strict=True)
+        ]
+    return results
+
+
+def _picked(a: Traced, b: Traced, places: Sequence[int]) -> Traced:
+    """Elements of two vectors, one after the other, by their places."""
+    mask = ir.Constant(ir.VectorType(_I32, len(places)), list(places))
+    return a.like(a.builder.shuffle_vector(a.value, b.value, mask))
 
 
 def _widened(vector: Traced, element: types.Type) -> ir.Value:

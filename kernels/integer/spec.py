@@ -18,10 +18,11 @@ from jitonnx.records import dataclass
 if TYPE_CHECKING:
     from jitonnx.target import Target
 
-GROUPS = {"tiles": 4, "dot": 4, "signed dot": 4, "pairs": 2, "words": 1}
+GROUPS = {"tiles": 4, "signed matrices": 8, "dot": 4, "signed dot": 4, "pairs": 2, "words": 1}
 """How products are summed, by the best that a CPU has, and how many products of one row and column an instruction sums
-in 32 bits: matrices in tile registers (AMX), dot products of bytes (VNNI: unsigned by signed; AArch64's sdot: both
-signed), of pairs of 16 bits (all x86), or one product after the other."""
+in 32 bits: matrices in tile registers (AMX), matrices of 2 x 8 and 8 x 2 signed bytes (AArch64's smmla), dot products
+of bytes (VNNI: unsigned by signed; AArch64's sdot: both signed), of pairs of 16 bits (all x86), or one product after
+the other."""
 STEP = 64
 """Elements of a row of x in a cache line and in a row of a tile: scratch rows are multiples of it."""
 TILE_BYTES = 2 * 16 * 2 * 16 * 4
@@ -29,7 +30,10 @@ TILE_BYTES = 2 * 16 * 2 * 16 * 4
 RESULTS = ("int32", "float32", "uint8", "int8")
 
 _TASKS = 16
-_TASK_PRODUCTS = {"tiles": 1 << 21, "dot": 1 << 20, "signed dot": 1 << 19, "pairs": 1 << 18, "words": 1 << 17}
+_TASK_PRODUCTS = {
+    **{"tiles": 1 << 21, "signed matrices": 1 << 20, "dot": 1 << 20},
+    **{"signed dot": 1 << 19, "pairs": 1 << 18, "words": 1 << 17},
+}
 """Products that are some 5 microseconds of work."""
 _ROWS_BYTES = 384 << 10
 """Gathered rows of a task: they are to stay in the second-level cache."""
@@ -108,7 +112,7 @@ class IntegerSpec(KernelSpec):
     def flipped(self) -> bool:
         """Whether x is gathered with its sign bits flipped, as the other kind of bytes: dot products want the left
         unsigned, or signed."""
-        return self.multiply == ("dot" if self.signed else "signed dot")
+        return self.multiply in (("dot",) if self.signed else ("signed dot", "signed matrices"))
 
     @property
     def group(self) -> int:
@@ -126,7 +130,7 @@ class IntegerSpec(KernelSpec):
     @property
     def row_itemsize(self) -> int:
         """Bytes of an element in scratch memory."""
-        return 4 // self.group
+        return max(4 // self.group, 1)
 
     def row_bytes(self, depth: Any) -> Any:
         """Bytes from one gathered row to the next: whole lines, but not a power of two of pages, whose rows would share

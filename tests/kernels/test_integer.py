@@ -27,6 +27,8 @@ TARGETS = {
     "cascadelake": named("cascadelake"),
     "haswell": named("haswell"),
     "x86-64-v2": named("x86-64-v2"),
+    "neoverse-n1": named("neoverse-n1"),
+    "neoverse-v1": named("neoverse-v1"),
 }
 
 
@@ -217,6 +219,7 @@ def test_what_cpus_have() -> None:
         "dot": ("cascadelake", "alderlake"),
         "words": ("cortex-a72",),
         "signed dot": ("neoverse-n1", "apple-m1"),
+        "signed matrices": ("neoverse-v1", "neoverse-v2"),
     }
     for way, names in ways.items():
         assert {named(name).integer_products for name in names} == {way}
@@ -225,6 +228,7 @@ def test_what_cpus_have() -> None:
 @pytest.mark.parametrize(
     ("cpu", "instruction", "register"),
     [
+        ("neoverse-v1", "smmla", ".4s"),
         ("neoverse-n1", "sdot", ".4s"),
         ("cortex-a72", "mla", ".4s"),
         ("cascadelake", "vpdpbusd", "zmm"),

@@ -144,6 +144,7 @@ def _call(
 
 _HOW = {
     "tiles": "sums in tile registers",
+    "signed matrices": "by products of small matrices of bytes",
     "dot": "by dot products of bytes",
     "signed dot": "by dot products of bytes",
     "pairs": "by products of pairs of 16 bits",
