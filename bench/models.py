@@ -7,7 +7,8 @@ For each model and number of threads the runtimes take turns, round after round;
 its median. The table shows the median of the rounds in milliseconds, the ratio other / jitonnx (above 1: jitonnx is
 faster), the largest difference to onnxruntime over its largest value, and the geometric mean of the ratios at its end.
 `--memory` adds the peak resident memory of a process that loads the model and runs it once with each runtime. `--cpu
-haswell` adds jitonnx compiled for another CPU that this one can stand for: what AVX2 alone would reach, for example.
+haswell` adds jitonnx compiled for another CPU that this one can stand for; `bench/avx2.c` holds all runtimes to AVX2.
+`--clock cpu` times what a process has the CPU for, beside other work.
 `--precision bfloat16` asks jitonnx and OpenVINO for products in bfloat16, and adds jitonnx in float32; the last columns
 are the differences of these to onnxruntime.
 
@@ -31,6 +32,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from bench.clocks import CLOCKS, add_clock
 
 BLOCK_SECONDS = 0.25
 """Length of a block of runs: long enough to be warm, short enough that all see the same state of the machine."""
@@ -97,9 +100,14 @@ def runtimes(openvino: bool = False, cpu: str | None = None, precision: str = "f
     return found
 
 
-def time_in_turns(runs: Sequence[Run], rounds: int, block_seconds: float = BLOCK_SECONDS) -> list[float]:
-    """Median seconds of a run of each, by blocks in turns."""
-    return medians_in_turns([block_of(run, block_seconds) for run in runs], rounds)
+def time_in_turns(
+    runs: Sequence[Run],
+    rounds: int,
+    block_seconds: float = BLOCK_SECONDS,
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[float]:
+    """Median seconds of a run of each by a clock, by blocks in turns."""
+    return medians_in_turns([block_of(run, block_seconds, clock) for run in runs], rounds)
 
 
 def medians_in_turns(blocks: Sequence[Callable[[], float]], rounds: int) -> list[float]:
@@ -144,11 +152,13 @@ def _block(run: Run, length: int, clock: Callable[[], float]) -> float:
     return statistics.median(times)
 
 
-def measure(path: Path, threads: int, chosen: Sequence[Runtime], rounds: int) -> dict[str, Any]:
-    """One row of the table: milliseconds by runtime, and how far the outputs of the first are from the second's,
-    onnxruntime's, and those of the others; NaN for what a runtime refused."""
+def measure(
+    path: Path, threads: int, chosen: Sequence[Runtime], rounds: int, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, Any]:
+    """One row of the table: milliseconds by runtime and a clock, and how far the outputs of the first are from the
+    second's, onnxruntime's, and those of the others; NaN for what a runtime refused."""
     runs = _open_all(path, threads, chosen)
-    seconds = iter(time_in_turns([run for run in runs if run is not None], rounds))
+    seconds = iter(time_in_turns([run for run in runs if run is not None], rounds, clock=clock))
     row: dict[str, Any] = {"model": path.stem, "threads": threads}
     for runtime, run in zip(chosen, runs, strict=True):
         row[runtime.name] = math.nan if run is None else 1e3 * next(seconds)
@@ -246,6 +256,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--cpu", help="measure jitonnx compiled for this CPU (LLVM's name), too")
     parser.add_argument("--precision", default="float32", choices=("float32", "bfloat16"), help="of products")
     parser.add_argument("--memory", action="store_true", help="also print peak memory, each runtime in its own process")
+    add_clock(parser)
     parser.add_argument("--json", type=Path, help="write the rows to this file")
     parser.add_argument("--peak", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -263,7 +274,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = []
     for path in paths:
         for number in threads:
-            rows.append(measure(path, number, chosen, options.rounds))
+            rows.append(measure(path, number, chosen, options.rounds, CLOCKS[options.clock]))
             print_table(rows[-1:], chosen, lowered)
     print()
     print_table(rows, chosen, lowered)

@@ -27,9 +27,9 @@ TARGETS = {
     "cascadelake": named("cascadelake"),
     "haswell": named("haswell"),
     "x86-64-v2": named("x86-64-v2"),
-    "neoverse-n1": named("neoverse-n1"),
-    "neoverse-v1": named("neoverse-v1"),
 }
+if "+i8mm" in host().features:  # such an AArch64 CPU stands for one without as well
+    TARGETS["without i8mm"] = dataclasses.replace(host(), features=host().features.replace("+i8mm", "-i8mm"))
 
 
 @functools.cache
