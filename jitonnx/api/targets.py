@@ -64,13 +64,12 @@ def in_place(executable: Executable, inputs: Sequence[np.ndarray], targets: Targ
         target if target is not None and executable.takes(index, target) else None
         for index, target in enumerate(targets)
     ]
-    owners = {_span(target): index for index, target in enumerate(usable) if target is not None}
-    shared = executable.shared
-    spans = [
-        (*_span(array), -1)
-        for number, array in enumerate(inputs)
-        if array.nbytes and not (shared and (number, owners.get(_span(array))) in shared)
-    ]
+    owners = {_span(target): index for index, target in enumerate(usable) if target is not None and target.nbytes}
+    shared, spans = executable.shared, []
+    for number, array in enumerate(inputs):
+        span = _span(array)
+        if array.nbytes and (number, owners.get(span)) not in shared:
+            spans.append((*span, -1))
     spans += [(*_span(target), index) for index, target in enumerate(usable) if target is not None and target.nbytes]
     reach, owner = 0, -1
     for begin, end, index in sorted(spans):

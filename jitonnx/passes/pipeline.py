@@ -22,6 +22,7 @@ from jitonnx.passes.rules import (
     gathers,
     loops,
     moves,
+    nbits,
     norms,
     padding,
     projections,
@@ -43,6 +44,7 @@ RULES: tuple[Rule, ...] = (
     *control.RULES,
     *loops.RULES,
     *quantization.RULES,
+    *nbits.RULES,
     *classes.RULES,
     *fold.RULES,
     *gathers.RULES,
@@ -134,7 +136,7 @@ def _run(edit: Edit, level: int, disabled: frozenset[str], full: bool) -> None:
     edit.graph.remove_dead()
     settle()
     # Before constants: weights are folded to floats there, and their integers are gone.
-    step("integers", *quantization.RULES)
+    step("integers", *quantization.RULES, *nbits.RULES)
     step("classes", *classes.RULES)
     for _ in range(ROUNDS):
         # Constants before everything: what a rule asks (sizes, axes, factors) is known only then. Gathers and cleanup

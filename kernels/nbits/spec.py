@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from jitonnx.target import Target
 
 BITS = (2, 4, 8)
+BLOCKS = (16, 32, 64, 128, 256)
 FEW_ROWS = 8
 """Products of so many rows at most widen the matrix in registers, once for every 4 rows; those of more widen a panel of
 it into scratch memory, as float32, which all their rows are multiplied with."""
@@ -139,7 +140,7 @@ class NBitsSpec(KernelSpec):
     SETTLED: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.bits not in BITS or self.block < 16 or self.block & (self.block - 1):
+        if self.bits not in BITS or self.block not in BLOCKS:
             raise ValueError(f"products of {self.bits} bits in blocks of {self.block} have no kernel")
 
     @property

@@ -16,13 +16,28 @@ from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import lower_halves, widen
 
+LONGEST_BLOCK = 256
+"""Of a computation: sums of its quantised elements fit into 32 bits."""
 
-def unpacked(packed: np.ndarray, bits: int) -> np.ndarray:
+
+def unpacked(whole: np.ndarray, bits: int) -> np.ndarray:
     """Numbers of `bits` bits, the first in the lowest bits of a byte: uint8 [..., bytes] -> [..., numbers]."""
     if bits == 8:
-        return packed
-    places = [(packed >> shift) & ((1 << bits) - 1) for shift in range(0, 8, bits)]
-    return np.stack(places, -1).reshape(*packed.shape[:-1], -1)
+        return whole
+    places = [(whole >> shift) & ((1 << bits) - 1) for shift in range(0, 8, bits)]
+    return np.stack(places, -1).reshape(*whole.shape[:-1], -1)
+
+
+def packed(numbers: np.ndarray, bits: int) -> np.ndarray:
+    """What `unpacked` unpacks: uint8 [..., numbers] -> [..., bytes], the last byte filled up with 0."""
+    places = 8 // bits
+    short = -numbers.shape[-1] % places
+    if short:
+        numbers = np.pad(numbers, [(0, 0)] * (numbers.ndim - 1) + [(0, short)])
+    result = np.zeros((*numbers.shape[:-1], numbers.shape[-1] // places), np.uint8)
+    for place in range(places):
+        result |= numbers[..., place::places] << (bits * place)
+    return result
 
 
 class MatMulNBits(Operator):
@@ -73,8 +88,8 @@ class MatMulNBits(Operator):
         n, blocks = self.N, self.blocks
         wanted = [("B", b, n * blocks * (self.block_size * self.bits // 8)), ("scales", scales, n * blocks)]
         if zeros is not None:
-            packed = zeros.dtype is DType.UINT8
-            wanted.append(("zero_points", zeros, n * (-(-blocks * self.bits // 8) if packed else blocks)))
+            each = -(-blocks * self.bits // 8) if zeros.dtype is DType.UINT8 else blocks
+            wanted.append(("zero_points", zeros, n * each))
         wanted += [(name, x, size) for name, x, size in (("g_idx", groups, self.K), ("bias", bias, n)) if x is not None]
         for name, x, size in wanted:
             elements: Any = 1
@@ -131,11 +146,17 @@ class MatMulNBits(Operator):
                 numbers = self._reordered(numbers, order)
                 places = to.constant(order)
                 a = to.emit(c.Gather(len(a.shape) - 1), (a, places), a.type)
-            operands = [a, to.constant(numbers), to.constant(scales.constant.reshape(self.N, self.blocks))]
+            of_blocks = [scales.constant.reshape(self.N, self.blocks)]
             if zeros is not None:
                 assert zeros.constant is not None
-                operands.append(to.constant(np.ascontiguousarray(self._zeros(zeros.constant))))
-            y = to.emit(c.NBitsMatMul(self.bits, self.block_size), operands, TensorType(DType.FLOAT, to.shape))
+                of_blocks.append(np.ascontiguousarray(self._zeros(zeros.constant)))
+            block = min(self.block_size, LONGEST_BLOCK)
+            if block < self.block_size:  # kernels take it as several
+                times = self.block_size // block
+                numbers = numbers.reshape(self.N, self.blocks * times, -1)
+                of_blocks = [np.repeat(x, times, 1) for x in of_blocks]
+            operands = [a, *map(to.constant, (numbers, *of_blocks))]
+            y = to.emit(c.NBitsMatMul(self.bits, block), operands, TensorType(DType.FLOAT, to.shape))
         if bias is None:
             return y
         return to.map(e.operand(0, DType.FLOAT) + e.operand(1, DType.FLOAT), y, to.reshape(bias, (self.N,)))
@@ -154,11 +175,7 @@ class MatMulNBits(Operator):
         """B with its numbers along K in another order."""
         whole = unpacked(numbers.reshape(self.N, -1), self.bits)
         whole = np.concatenate([whole[:, order], whole[:, self.K :]], 1)
-        places = 8 // self.bits
-        packed = np.zeros((self.N, whole.shape[1] // places), np.uint8)
-        for place in range(places):
-            packed |= whole[:, place::places] << (self.bits * place)
-        return packed.reshape(numbers.shape)
+        return packed(whole, self.bits).reshape(numbers.shape)
 
     def _lower_widened(self, to: Lowering, b: Value, scales: Value, zeros: Value | None, groups: Value | None) -> Value:
         """The matrix [N, K] as float32, where it or the blocks' elements are known only in a run."""
@@ -168,8 +185,7 @@ class MatMulNBits(Operator):
         scale = to.reshape(scales, (n, blocks))
         zero = None
         if zeros is not None and zeros.dtype is DType.UINT8:
-            packed = to.reshape(zeros, (n, -(-blocks * self.bits // 8)))
-            zero = _lower_unpacked(to, packed, self.bits)
+            zero = _lower_unpacked(to, to.reshape(zeros, (n, -(-blocks * self.bits // 8))), self.bits)
             zero = to.slice(zero, (0, 0), (1, 1), (n, blocks))
         elif zeros is not None:
             zero = to.reshape(zeros, (n, blocks))
@@ -186,16 +202,16 @@ class MatMulNBits(Operator):
         return to.map(expression, to.slice(numbers, (0, 0), (1, 1), (n, self.K)), *spread)
 
 
-def _lower_unpacked(to: Lowering, packed: Value, bits: int) -> Value:
+def _lower_unpacked(to: Lowering, whole: Value, bits: int) -> Value:
     """`unpacked` of a matrix, as float32."""
-    rows, count = packed.shape
+    rows, count = whole.shape
     assert isinstance(count, int), "Bug: a constant size is open"
     x, places = e.operand(0, DType.UINT8), 8 // bits
     parts = []
     for place in range(places):
         shifted = e.shift_right(x, e.constant(bits * place, DType.UINT8)) if place else x
         number = e.bitwise_and(shifted, e.constant((1 << bits) - 1, DType.UINT8)) if bits < 8 else x
-        parts.append(to.reshape(to.map(e.cast(number, DType.FLOAT), packed), (rows, count, 1)))
+        parts.append(to.reshape(to.map(e.cast(number, DType.FLOAT), whole), (rows, count, 1)))
     return to.reshape(parts[0] if places == 1 else to.concat(parts, 2), (rows, count * places))
 
 

@@ -30,8 +30,10 @@ def product(
         z = (RANDOM.normal(size=(n, blocks)) + (1 << (bits - 1))).astype(np.float32)
     groups, dtype = options.pop("groups", None), options.pop("dtype", np.float32)
     added = RANDOM.normal(size=n).astype(np.float32) if bias else None
-    if groups is not None and zeros == "packed":  # onnxruntime, where g_idx is deprecated, takes other zero points
-        numbers, of = unpacked(b.reshape(n, -1), bits)[:, :k].astype(np.float64), groups.astype(int)
+    if zeros == "packed" and (groups is not None or block > 256):
+        # onnxruntime, where g_idx is deprecated, takes other zero points, and has no blocks of more than 256.
+        numbers = unpacked(b.reshape(n, -1), bits)[:, :k].astype(np.float64)
+        of = np.arange(k) // block if groups is None else groups.astype(int)
         w = (numbers - unpacked(z, bits)[:, :blocks].astype(np.float64)[:, of]) * scales.astype(np.float64)[:, of]
         options["expected"] = (a @ w.T).astype(np.float32)
     inputs: list[Any] = [a, b, scales, z, groups, added]
@@ -56,6 +58,7 @@ CASES: list[Case] = [
     *(product((4, 64), 20, bits, 16, "float") for bits in (2, 4)),
     *(product((11, 300), 40, 4, block, "packed", bias=True) for block in (16, 64, 128, 256)),
     product((37, 40), 130, 4, 32),
+    product((2, 700), 20, 4, 512, "packed"),
     product((64,), 20, 4, 32),
     product((2, 0, 64), 20, 4, 32),
     product((1, 64), 20, 4, 32, accuracy_level=1, bias=True),
