@@ -33,6 +33,7 @@ from jitonnx.runtime.frames import FramePool
 from jitonnx.runtime.layout import WORD_BYTES
 
 if TYPE_CHECKING:
+    from jitonnx.engine.loops import LoopStep
     from jitonnx.engine.schedule import NativeStep, Schedule, Step
 
 VARIABLES = 512
@@ -75,9 +76,12 @@ class Scope:
 
 
 class Segmented(NamedTuple):
-    """A link of a native segment, whose program is known when it is run. variables: the numbers of those it needs."""
+    """A link of a native segment or loop, whose program is known when it is run.
 
-    step: NativeStep
+    variables: the numbers of those it needs.
+    """
+
+    step: NativeStep | LoopStep
     variables: Sequence[int]
 
 
@@ -99,6 +103,8 @@ class Writer:
         self.registers = Registers(VARIABLES, ROOM)
         self.step = 0
         """The step that links are written for."""
+        self.left: set[int] = set()
+        """Steps that may be left to Python for what they are given: those with loops."""
         self._made: set[int] = set()
         """The places that links fill."""
         self._own: set[Value] = set()
@@ -193,6 +199,53 @@ class Writer:
         self.segments[len(self.links)] = Segmented(step, [scope.number(name) for name in step.names])
         self.add(SegmentLink(None, given, [*outputs, *counts], bound), section, around.last)
 
+    def loop(
+        self,
+        step: LoopStep,
+        inputs: Sequence[Value],
+        names: Sequence[str],
+        trips: DimLike | None,
+        scope: Scope,
+        around: Around,
+    ) -> None:
+        """A loop.
+
+        inputs: what it reads. names: the variables that it depends on. trips: how many iterations there are, if that is
+        worked out of sizes.
+        """
+        section = Section(self.registers)
+        self.equal(section, scope, around.assumed)
+        counted: list[int] = []
+        if trips is not None:
+            counted.append(self.new_variable())
+            section.put(counted[0], *self.numbers(section, scope, [trips]))
+        given = [(self.read(value), False) for value in inputs]
+        outputs = [self._put(value) for value in step.outputs]
+        self.left.add(self.step)
+        self._own.update(step.outputs)
+        bound = [one for value, bindings in around.bound for one in self._bound_by_loop(scope, value, bindings)]
+        # A loop reads arrays as they lie, and not what is at the beginning of memory for the largest one.
+        if not self.counted.intersection(inputs):
+            self.segments[len(self.links)] = Segmented(step, [scope.number(name) for name in names] + counted)
+        self.add(SegmentLink(None, given, outputs, bound), section, around.last)
+
+    def _bound_by_loop(self, scope: Scope, value: Value, bindings: Sequence[tuple[str, Binding]]) -> Iterator[Bound]:
+        """What an output of a loop tells."""
+        for name, binding in bindings:
+            if binding.element:
+                yield self._element(scope, value, name, binding)
+            else:
+                yield Bound(self.slots[value], 0, binding.place, 0, scope.number(name))
+
+    def _element(self, scope: Scope, value: Value, name: str, binding: Binding) -> Bound:
+        """A variable that is an element of a value."""
+        dtype, shape = value.dtype.numpy, value.type.shape
+        if not binding.element or dtype.kind != "i" or dtype.itemsize < 4:
+            raise Unchained(f"{value.name!r} tells sizes otherwise than by integers")
+        if not all(isinstance(size, int) for size in shape):
+            raise Unchained(f"it is not known how many elements {value.name!r} has")
+        return Bound(self.slots[value], dtype.itemsize, binding.place, math.prod(shape), scope.number(name))
+
     def _bound(
         self, step: NativeStep, scope: Scope, value: Value, bindings: Sequence[tuple[str, Binding]], counts: range
     ) -> Iterator[Bound]:
@@ -205,12 +258,7 @@ class Writer:
                     raise Unchained(f"{value.name!r} tells more than one size")
                 yield Bound(place, WORD_BYTES, 0, 1, scope.number(name))
                 continue
-            dtype, shape = value.dtype.numpy, value.type.shape
-            if not binding.element or dtype.kind != "i" or dtype.itemsize < 4:
-                raise Unchained(f"{value.name!r} tells sizes otherwise than by integers")
-            if not all(isinstance(size, int) for size in shape):
-                raise Unchained(f"it is not known how many elements {value.name!r} has")
-            yield Bound(self.slots[value], dtype.itemsize, binding.place, math.prod(shape), scope.number(name))
+            yield self._element(scope, value, name, binding)
 
     def graph(self, schedule: Schedule, scope: Scope) -> None:
         """All steps of a body."""
@@ -334,6 +382,11 @@ class ChainedSteps:
         self._free: list[_Runner] = []
         self._made = 0
 
+    @property
+    def left(self) -> set[int]:
+        """The numbers of steps that may be left to Python for what they are given."""
+        return self._writer.left
+
     def __call__(self, values: dict[Value, Any], sizes: dict[str, int]) -> int:
         """Do as many steps as can be, and say how many these are. Arguments as for steps."""
         try:
@@ -410,14 +463,19 @@ def _beginning(array: np.ndarray, value: Value, sizes: Mapping[str, int]) -> np.
 def chains_of(
     steps: Sequence[tuple[Step, Around]], told: Mapping[str, Value], frames: FramePool, threads: int
 ) -> dict[int, ChainedSteps]:
-    """The chains of a schedule's steps, by the number of the step that each begins with. Arguments as for one."""
+    """The chains of a schedule's steps, by the number of the step that each begins with. Arguments as for one.
+
+    Behind a loop begins one that goes on where Python has done the loop.
+    """
     found: dict[int, ChainedSteps] = {}
     for fits, group in itertools.groupby(range(len(steps)), lambda number: _fits(steps[number], told)):
         numbers = list(group)
         if fits:
             with contextlib.suppress(Unchained):
-                some = steps[numbers[0] : numbers[-1] + 1]
-                found[numbers[0]] = ChainedSteps(some, told, frames, threads)
+                first, end = numbers[0], numbers[-1] + 1
+                whole = found[first] = ChainedSteps(steps[first:end], told, frames, threads)
+                for begin in [first + number + 1 for number in sorted(whole.left) if first + number + 1 < end]:
+                    found[begin] = ChainedSteps(steps[begin:end], told, frames, threads)
     return found
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from jitonnx.engine.chains import Around, Scope, Unchained, Writer
 from jitonnx.engine.kept import Kept
+from jitonnx.engine.loop_links import LoopLinks
 from jitonnx.engine.ready import PROGRAMS_KEPT, Code
 from jitonnx.engine.timing import Times
 from jitonnx.engine.unforeseen import check_equal
@@ -29,6 +30,7 @@ from jitonnx.ir.graph import Graph, Node, Value
 from jitonnx.ops.onnx.control_flow import Loop, Parts, Scan, no_rows, parts_of
 from jitonnx.runtime.frames import FramePool, Loadable
 from jitonnx.runtime.layout import CARRIED, LOOP, WORD_BYTES, LoopEnd, address, offset
+from jitonnx.runtime.looped import Looped
 
 if TYPE_CHECKING:
     from jitonnx.plan.plan import Plan
@@ -84,7 +86,7 @@ def _buffered(parts: Parts) -> list[int]:
     return [place for place, (before, behind) in pairs if behind is not before and behind not in parts.rows]
 
 
-class _Iteration:
+class Iteration:
     """The body's program for certain sizes.
 
     given: the shapes of what the loop carries when it is run; made: what they are behind it. counts: whether sizes
@@ -119,8 +121,8 @@ class LoopStep:
         """The sizes that the last program was made for."""
         self.first = node.operator.first if isinstance(node.operator, Loop) else 0
         """The number of the first iteration."""
-        self._threads, self._frames = threads, frames
-        self._programs: Kept[_Iteration] = Kept(PROGRAMS_KEPT, _Iteration.memory_bytes, table_bytes)
+        self._threads, self.frames = threads, frames
+        self._programs: Kept[Iteration] = Kept(PROGRAMS_KEPT, Iteration.memory_bytes, table_bytes)
         outline = compiled.outline
         self._assumed = outline.assumed()
         place = {value: number for number, value in enumerate(body.inputs)}
@@ -138,44 +140,72 @@ class LoopStep:
             if name in counting:
                 self._sources[place_of_name] = _COUNTED
         self._counts = _COUNTED in self._sources
+        sourced = zip(self._names, self._sources, strict=True)
+        self.outer_names = [name for name, source in sourced if source is None]
+        """The variables of the graph around the loop that its programs depend on."""
         first = int(not parts.always)
         self._first = first
-        self._carried = _buffered(parts)
-        self._row_place = count + first + len(self._carried)
+        self.carried = _buffered(parts)
+        self.row_place = count + first + len(self.carried)
         # The address of what is carried and not read goes to a word behind those that a frame takes.
         idle = count + len(body.outputs)
-        self._pairs = [
-            (place.get(parts.carried[n], idle), count + first + number) for number, n in enumerate(self._carried)
+        self.pairs = [
+            (place.get(parts.carried[n], idle), count + first + number) for number, n in enumerate(self.carried)
         ]
-        self._kinds = [value.dtype.numpy for value in (parts.handed_on[n] for n in self._carried)]
+        self.kinds = [value.dtype.numpy for value in (parts.handed_on[n] for n in self.carried)]
         pairs = enumerate(zip(parts.carried, parts.handed_on, strict=True))
-        self._stacked = [
+        self.stacked = [
             (n, parts.rows.index(behind))
             for n, (before, behind) in pairs
             if before is not behind and behind in parts.rows
         ]
         """What is carried where it is stacked, with the number of the stack."""
-        self._row_links = [(place.get(parts.carried[n], idle), self._row_place + number) for n, number in self._stacked]
-        self._carried_count = len(self._pairs) + len(self._row_links)
-        self._row_kinds = [value.dtype.numpy for value in parts.rows]
+        self.row_links = [(place.get(parts.carried[n], idle), self.row_place + number) for n, number in self.stacked]
+        self._carried_count = len(self.pairs) + len(self.row_links)
+        self.row_kinds = [value.dtype.numpy for value in parts.rows]
         self._usual_parts: _Parts | None = None
         self._idle = idle
         self._counter = place.get(parts.counted) if parts.counted is not None else None
         self._truth = place.get(parts.told) if parts.told is not None else None
-        self._state_places = [place.get(value) for value in parts.carried]
-        self._scan_places = [place.get(value) for value in parts.elements]
-        self._captures = [(outer, place[inner]) for outer, inner in parts.captured if inner in place]
+        self.state_places = [place.get(value) for value in parts.carried]
+        self.scan_places = [place.get(value) for value in parts.elements]
+        self.captures = [(outer, place[inner]) for outer, inner in parts.captured if inner in place]
         outer_of = {inner: outer for outer, inner in parts.captured}
         self.followed = [(outer_of[one.table], place[one.element], one.text) for one in body.followed]
         """Captured tensors, the place of the element that an iteration reads, and what an error says without one."""
+        scan = node.operator if isinstance(node.operator, Scan) else None
+        self.reads_back = (scan and scan.scan_input_directions) or (0,) * len(self.scan_places)
+        self.writes_back = (scan and scan.scan_output_directions) or (0,) * len(self.row_kinds)
+        self.links = LoopLinks(self)
 
     def reasons(self) -> Iterator[tuple[Node, str]]:
         """No node is evaluated on the host."""
         return iter(())
 
     def write(self, writer: Writer, scope: Scope, around: Around) -> None:
-        """A loop is no part of a chain."""
-        raise Unchained("it is a native call of its own")
+        """Write the step's link of a chain. Unchained where it can be no part of one."""
+        if not self.links.is_plain:
+            raise Unchained("it goes through an axis other than the first")
+        self.links.write(writer, scope, around)
+
+    def version(self) -> int:
+        """As of `LoopLinks`."""
+        return self.links.version()
+
+    def chained(self, variables: Sequence[int]) -> Looped:
+        """As of `LoopLinks`."""
+        return self.links.chained(variables)
+
+    def words(self) -> Words:
+        """What native code reads and writes of a run in a chain, but for what each run puts in."""
+        words = Words(self, 1, 0)
+        if self._counter is not None:
+            words.bases[self._counter] = words.address + WORD_BYTES * _NUMBER
+        if self._truth is not None:
+            words.bases[self._truth] = _TRUE_ADDRESS
+        if self._first:
+            words.bases[len(self.body.inputs)] = words.condition
+        return words
 
     def native_steps(self) -> Iterator[LoopStep]:
         """The body's code is native."""
@@ -194,7 +224,7 @@ class LoopStep:
         """Add what the loop gives to `values`, and what its kernels take to `times`."""
         node = self.node
         arguments = [None if value is None else array_of(value, values, sizes) for value in node.arguments]
-        read = [*(outer for outer, _ in self._captures), *(outer for outer, *_ in self.followed)]
+        read = [*(outer for outer, _ in self.captures), *(outer for outer, *_ in self.followed)]
         captured = {outer: array_of(outer, values, sizes) for outer in read}
         values.update(zip(node.outputs, self._run(arguments, captured, sizes, times), strict=False))
 
@@ -226,11 +256,13 @@ class LoopStep:
         if not goes_on or (limit is not None and limit <= 0):
             state, rows = states, [no_rows(value.type) for value in parts.rows]
         else:
-            places = {place: _dense(captured[outer]) for outer, place in self._captures}
+            places = {place: _dense(captured[outer]) for outer, place in self.captures}
             followed = [_dense(captured[outer]) for outer, *_ in self.followed]
             loop = _Loop(self, [_dense(array) for array in states], scanned, places, followed, limit, sizes)
             loop.seconds = None if times is None else np.zeros(len(self.compiled.outline.calls))
             state, rows = loop.result()
+            if loop.steady is not None:
+                self.links.note(arguments, captured, sizes, loop.steady)
             if times is not None and loop.seconds is not None:
                 times.add(self, loop.seconds, loop.count)
         if isinstance(operator, Scan) and operator.scan_output_axes:
@@ -260,23 +292,23 @@ class LoopStep:
                 for name, source in zip(self._names, self._sources, strict=True)
             ]
         )
-        return key, tuple([states[n] for n in self._carried])
+        return key, tuple([states[n] for n in self.carried])
 
-    def known(self, key: Any) -> _Iteration | None:
+    def known(self, key: Any) -> Iteration | None:
         """A program that is there."""
         return self._programs.find(key)
 
-    def made(self, key: Any) -> _Iteration:
+    def made(self, key: Any) -> Iteration:
         """A program, made if need be."""
         return self._programs.get(key, functools.partial(self._make, key))
 
-    def _make(self, key: tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]) -> _Iteration:
+    def _make(self, key: tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]) -> Iteration:
         sizes = dict(zip(self._names, key[0], strict=True))
         for a, b in self._assumed:
             check_equal(a, b, sizes)
         self.latest = sizes
-        loadable = self.compiled.loadable(sizes, self._threads, self._frames)
-        return _Iteration(loadable, key[1], self._first, len(self._carried), self._counts)
+        loadable = self.compiled.loadable(sizes, self._threads, self.frames)
+        return Iteration(loadable, key[1], self._first, len(self.carried), self._counts)
 
 
 class _Loop:
@@ -303,11 +335,8 @@ class _Loop:
         self.seconds: np.ndarray | None = None
         """The seconds that each kernel took, added up over iterations; None if nobody asks."""
         self._number, self._goes_on = 0, True
-        operator = step.node.operator
-        count = len(step._row_kinds)
-        scan = operator if isinstance(operator, Scan) else None
-        self._reads_back = (scan and scan.scan_input_directions) or (0,) * len(scanned)
-        self._writes_back = (scan and scan.scan_output_directions) or (0,) * count
+        self.steady: Iteration | None = None
+        """What all iterations are of, if they are of one program."""
 
     @property
     def count(self) -> int:
@@ -321,6 +350,8 @@ class _Loop:
             if self._number >= self._reach:
                 raise InvalidArgument(self._out_of_range())
             programs = self._programs(ahead)
+            if self._number == 0 and programs[0].steady:
+                self.steady = programs[0]
             ahead *= 2
             self._make_room(programs)
             self._advance(programs)
@@ -334,11 +365,11 @@ class _Loop:
         lengths = [len(array) for array in self._followed]
         return self._step.followed[lengths.index(min(lengths))][2]
 
-    def _programs(self, ahead: int) -> list[_Iteration]:
+    def _programs(self, ahead: int) -> list[Iteration]:
         """Programs of the next iterations; one alone serves all that follow if sizes stay as they are."""
         step = self._step
         shapes, number = [array.shape for array in self._states], self._number + step.first
-        chain: list[_Iteration] = []
+        chain: list[Iteration] = []
         while len(chain) < self._limit - self._number:
             key = step.iteration(number + len(chain), shapes, self._elements, self._sizes)
             found = step.known(key)
@@ -351,14 +382,14 @@ class _Loop:
             chain.append(found)
             if found.steady:
                 break
-            for place, shape in zip(step._carried, found.made, strict=True):
+            for place, shape in zip(step.carried, found.made, strict=True):
                 shapes[place] = shape
         return chain
 
-    def _make_room(self, programs: Sequence[_Iteration]) -> None:
+    def _make_room(self, programs: Sequence[Iteration]) -> None:
         """Have memory for the next rows."""
         shapes = programs[0].rows
-        kinds = self._step._row_kinds
+        kinds = self._step.row_kinds
         if not self._rows:
             self._rows = [
                 np.empty((self._capacity(math.prod(shape) * kind.itemsize), *shape), kind)
@@ -381,17 +412,17 @@ class _Loop:
         """How many rows to take memory for."""
         return self._limit if self._limit * row_bytes <= ROW_BYTES_AT_ONCE else min(self._limit, ROWS_AT_ONCE)
 
-    def _advance(self, programs: Sequence[_Iteration]) -> None:
+    def _advance(self, programs: Sequence[Iteration]) -> None:
         """Run as many iterations as there are programs and memory for; all of them on one that is steady."""
         step, steady, number = self._step, programs[0].steady, self._number
         limit = min([self._limit if steady else number + len(programs), self._reach, *map(len, self._rows)])
-        words = _Words(step, len(programs), 0 if self.seconds is None else len(self.seconds))
+        words = Words(step, len(programs), 0 if self.seconds is None else len(self.seconds))
         self._place_given(words)
         self._place_rows(words)
         buffers = self._place_carried(words, programs, several=limit - number > 1)
         addresses = [one.loadable.address for one in programs]
         words.fill(addresses, steady, number + step.first, limit + step.first)
-        end = LoopEnd(step._frames.native.loop(words.address))
+        end = LoopEnd(step.frames.native.loop(words.address))
         if self.seconds is not None:
             self.seconds += words.nanoseconds * 1e-9
         if end is LoopEnd.MEMORY:
@@ -403,7 +434,7 @@ class _Loop:
         done = self._number - number
         self._take_over(programs[0] if steady else programs[done - 1], [pair[(done - 1) % 2] for pair in buffers])
 
-    def _place_given(self, words: _Words) -> None:
+    def _place_given(self, words: Words) -> None:
         """Say where the body's inputs lie: number and condition, what is captured, carried and gone through."""
         step, number, bases = self._step, self._number, words.bases
         if step._counter is not None:
@@ -414,49 +445,51 @@ class _Loop:
             bases[place] = array.ctypes.data
         for (_, place, _), array in zip(step.followed, self._followed, strict=True):
             words.follow(place, array, number + step.first)
-        for state, array in zip(step._state_places, self._states, strict=True):
+        for state, array in zip(step.state_places, self._states, strict=True):
             if state is not None:
                 bases[state] = array.ctypes.data
-        for scan, array, back in zip(step._scan_places, self._scanned, self._reads_back, strict=True):
+        for scan, array, back in zip(step.scan_places, self._scanned, self._step.reads_back, strict=True):
             if scan is not None:
                 words.follow(scan, array, number, bool(back))
         if step._first:
             bases[len(step.body.inputs)] = words.condition
 
-    def _place_rows(self, words: _Words) -> None:
+    def _place_rows(self, words: Words) -> None:
         """Say where the rows of stacked results go."""
-        for place, (array, back) in enumerate(zip(self._rows, self._writes_back, strict=True), self._step._row_place):
+        for place, (array, back) in enumerate(
+            zip(self._rows, self._step.writes_back, strict=True), self._step.row_place
+        ):
             words.follow(place, array, self._number, bool(back))
 
     def _place_carried(
-        self, words: _Words, programs: Sequence[_Iteration], several: bool
+        self, words: Words, programs: Sequence[Iteration], several: bool
     ) -> list[tuple[np.ndarray, np.ndarray]]:
         """The buffers that hold what is carried in turn, the second of no bytes unless there are several iterations."""
         buffers = []
-        for index, (given, made) in enumerate(self._step._pairs):
+        for index, (given, made) in enumerate(self._step.pairs):
             size = max([one.bytes[index] for one in programs])
             pair = np.empty(size, np.uint8), np.empty(size if several else 0, np.uint8)
             buffers.append(pair)
             words.bases[made] = pair[0].ctypes.data
             words.carried += given * WORD_BYTES, made * WORD_BYTES, pair[1].ctypes.data
-        for given, made in self._step._row_links:
+        for given, made in self._step.row_links:
             words.carried += given * WORD_BYTES, made * WORD_BYTES, 0
         return buffers
 
-    def _take_over(self, last: _Iteration, buffers: Sequence[np.ndarray]) -> None:
+    def _take_over(self, last: Iteration, buffers: Sequence[np.ndarray]) -> None:
         """Have the states be what the last iteration has given. buffers: those that it has written to."""
         step = self._step
-        for index, place in enumerate(step._carried):
+        for index, place in enumerate(step.carried):
             memory = buffers[index][: last.bytes[index]]
-            self._states[place] = memory.view(step._kinds[index]).reshape(last.made[index])
-        for place, index in step._stacked:
+            self._states[place] = memory.view(step.kinds[index]).reshape(last.made[index])
+        for place, index in step.stacked:
             rows = self._rows[index]
-            at = len(rows) - self._number if self._writes_back[index] else self._number - 1
+            at = len(rows) - self._number if self._step.writes_back[index] else self._number - 1
             self._states[place] = rows[at].copy()  # a view would not outlive a change of the number of rows
 
 
 class _Parts(NamedTuple):
-    """Where the parts of a `_Words` begin, in words; flags, condition and sums as native code leaves them."""
+    """Where the parts of a `Words` begin, in words; flags, condition and sums as native code leaves them."""
 
     bases: int
     strides: int
@@ -477,7 +510,7 @@ class _Parts(NamedTuple):
         return cls(*itertools.accumulate((record, count, count, carried, programs, flags, 1, stamps, timed)))
 
 
-class _Words:
+class Words:
     """One piece of memory for all that native code reads and writes of a loop but tensors, as each takes a while.
 
     programs: how many there are. timed: how many kernels are timed. bases, strides, carried: what is put in by `fill`.
@@ -512,6 +545,18 @@ class _Words:
         """The address of the word that the condition is written to."""
         return self.address + WORD_BYTES * self.parts.condition
 
+    def base(self, place: int) -> int:
+        """The address of the word that says where an operand lies."""
+        return self.address + WORD_BYTES * (self.parts.bases + place)
+
+    def spare(self, index: int) -> int:
+        """That of the word that says which buffer is not in use, of what is carried."""
+        return self.address + WORD_BYTES * self.parts.carried + index * CARRIED.itemsize + offset(CARRIED, "spare")
+
+    def begin(self, program: Loadable) -> None:
+        """Put in all but addresses and numbers that each run puts in."""
+        self.fill([program.address], True, 0, 0)
+
     def follow(self, place: int, array: np.ndarray, position: int, back: bool = False) -> None:
         """Have an operand be the row of an array at a position, from its end if `back`, and move on by a row."""
         stride = array.strides[0]
@@ -525,7 +570,7 @@ class _Words:
             self.address + WORD_BYTES * begin for begin in parts
         ]
         record = (
-            step._frames.address,
+            step.frames.address,
             table,
             0 if steady else WORD_BYTES,
             bases,

@@ -312,7 +312,7 @@ class Schedule:
         self.told = {name: binding.value for name, binding in graph.bindings.items()}
         """What tells each variable that only a run can tell."""
         self._threads, self._frames = threads, frames
-        native = any(isinstance(step, NativeStep | ChoiceStep) for step in steps)
+        native = any(isinstance(step, NativeStep | LoopStep | ChoiceStep) for step in steps)
         self._chains: Mapping[int, ChainedSteps] | None = None if native else {}
         self._has_run = False
         bound = bindings_by_value(graph)

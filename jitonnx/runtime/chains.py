@@ -22,6 +22,7 @@ from .entry import EntryKeeper, chain_builtin, entry_record, supported
 from .frames import FramePool
 from .instantiation import Arithmetic, Instantiation
 from .layout import BINDING, CHAIN, CHAINED_INPUT, LINK, PROGRAM, WORD_BYTES, LinkKind, Record, address, offset
+from .looped import Looped
 from .program import Words
 from .tables import Common
 from .threads import team
@@ -45,7 +46,8 @@ class Sized(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """A variable that an array tells: its element `place`, of integers of `itemsize` bytes, 4 or 8.
+    """A variable that an array tells: its element `place`, of integers of `itemsize` bytes, 4 or 8; of `itemsize` 0 the
+    size of its axis `place`.
 
     size: how many elements the array has, which must not be negative.
     """
@@ -57,13 +59,17 @@ class Bound(NamedTuple):
     variable: int
 
 
+Program: TypeAlias = "Executable | Sized | Looped"
+"""A program that serves all sizes, what makes those for each, or a loop and the variables that it depends on."""
+
+
 class SegmentLink(NamedTuple):
-    """A native segment. program: one that serves all sizes, what makes those for each, or None if Python runs it.
+    """A native segment or loop. program: what runs it, None if that is Python.
 
     inputs: the places that it reads, and whether a link has filled them. outputs: those that it fills.
     """
 
-    program: Executable | Sized | None
+    program: Program | None
     inputs: Sequence[tuple[int, bool]]
     outputs: Sequence[int]
     bound: Sequence[Bound] = ()
@@ -145,11 +151,15 @@ class Chain:
             blocks().serve(self)
         return self._done.value
 
-    def set(self, number: int, program: Executable | Sized) -> None:
-        """Have the segment that is link `number` run by a program, or by those that are made from now on."""
-        made = self._sized(program) if isinstance(program, Sized) else self._fixed(program)
-        fields, self._programs[number] = made
-        self._set(number, {**fields, "kind": LinkKind.SEGMENT})
+    def set(self, number: int, program: Program) -> None:
+        """Have the segment that is link `number` run by a program, or by those that are made from now on, or a loop."""
+        if isinstance(program, Looped):
+            fields, kind = self._looped(program), LinkKind.LOOP
+            self._programs[number] = program
+        else:
+            made = self._sized(program) if isinstance(program, Sized) else self._fixed(program)
+            (fields, self._programs[number]), kind = made, LinkKind.SEGMENT
+        self._set(number, {**fields, "kind": kind})
 
     def _set(self, number: int, fields: _Fields) -> None:
         for name, value in fields.items():
@@ -225,6 +235,15 @@ class Chain:
             "fresh": 1,
         }
         return fields, (plan, native, arithmetic, block, program, large, entry, variables, crew)
+
+    def _looped(self, looped: Looped) -> _Fields:
+        """A loop."""
+        return {
+            "looped": looped.address,
+            "entry": looped.entry,
+            "variables": address(looped.variables),
+            "variable_count": len(looped.variables),
+        }
 
     def _inputs(self, inputs: Sequence[tuple[int, bool]]) -> int:
         return self._words(_records(CHAINED_INPUT, inputs))

@@ -259,6 +259,7 @@ LINK = _words(
     "kind", "step", "plan", "block", "program", "entry", "threads", "team", "arena_begin", "quick",
     "variables", "variable_count", "known", "fresh", "checks",
     "inputs", "outputs", "bindings", "binding_count", "drops", "drop_count", "condition", "target", "move_count",
+    "looped",
 )  # fmt: skip
 """A link of a chain. `step`: which step of the schedule it is of. `checks`: operations that miss something where sizes
 are not what they were taken to be, or 0. `drops`: places of the list that nobody reads any more.
@@ -268,6 +269,8 @@ chain's) have other values than in `known`, or it is `fresh`. A run whose estima
 lets go of the GIL. `inputs` are `CHAINED_INPUT`, `outputs` places of the list.
 CHOICE: goes on at `target` unless the truth value in the place `condition` holds.
 MOVE: `move_count` places get what others hold; goes on at `target`.
+LOOP: what `looped` says, a `LOOPED`; `entry` has the types of what it reads and makes, `variables` are those that it
+depends on.
 LEFT: Python has to do the step."""
 
 CHAINED_INPUT = _words("slot", "made")
@@ -275,7 +278,27 @@ CHAINED_INPUT = _words("slot", "made")
 
 BINDING = _words("slot", "itemsize", "place", "count", "variable")
 """Variable number `variable` is the element `place` of the integers in a place of the list, of which the first `count`
-must not be negative."""
+must not be negative; of `itemsize` 0: it is the size of axis `place`."""
+
+LOOPED = _words(
+    "loop", "first", "most", "trips", "trip_variable", "condition", "first_row", "addresses", "known", "operands",
+    "operand_count", "results", "result_count", "lengths", "length_count",
+)  # fmt: skip
+"""A loop of a chain, for inputs of certain types: a `LOOP` that is filled in for each run, the number of the `first`
+iteration and how many there may be at `most`. `trips`, `condition`: which inputs say how many there are and whether to
+begin, or -1; `trip_variable`: which variable says how many. Arrays that it makes are rows from number `first_row` on.
+`addresses`: room for those of inputs and made arrays. `known`: the values of the link's variables that it is for."""
+
+LOOP_OPERAND = _words("target", "tensor", "offset", "back")
+"""The word at the address `target` is the address of a tensor, inputs and then made arrays, plus `offset` bytes; of
+what is gone through from its end that of its last element, `back` bytes each."""
+
+LOOP_RESULT = _words("kind", "tensor", "other", "back", "bytes")
+"""An output of a loop, a `LoopGives`."""
+
+LOOP_LENGTH = _words("input", "scanned")
+"""An input that is gone through: `scanned` ones have as many elements as there are iterations, others at least as
+many."""
 
 
 class LinkKind(enum.IntEnum):
@@ -285,6 +308,21 @@ class LinkKind(enum.IntEnum):
     CHOICE = 1
     MOVE = 2
     LEFT = 3
+    LOOP = 4
+
+
+class LoopGives(enum.IntEnum):
+    """What an output of a loop is."""
+
+    GIVEN = 0
+    """Input number `tensor`."""
+    EITHER = 1
+    """The made array `tensor` after an odd number of iterations, `other` after an even one."""
+    ROWS = 2
+    """The made array `tensor`, as many rows of it as there were iterations."""
+    LAST = 3
+    """The made array `tensor`, which gets the last of the rows `other`, of `bytes` each; it lies first where
+    `back` is 1."""
 
 
 class LoopEnd(enum.IntEnum):

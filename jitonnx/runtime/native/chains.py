@@ -25,7 +25,7 @@ from ..layout import (
     ArrayField,
     LinkKind,
 )
-from . import watch
+from . import loop_links, watch
 from .emit import POINTER, WORD, Code
 
 
@@ -36,6 +36,7 @@ def define(module: ir.Module) -> None:
     _give_inputs(module)
     _keep_outputs(module)
     _bind(module)
+    loop_links.define(module)
     _drop(module)
     _segment(module)
     _choose(module)
@@ -175,11 +176,16 @@ def _bind(module: ir.Module) -> None:
                 with halves:
                     code.store(value, code.load_int(code.at(data, code.multiply(place, WORD_BYTES // 2)), 32))
 
+        is_axis = code.equal(code.word(binding, BINDING, "itemsize"), 0)
+        with code.when(is_axis):
+            shape = code.load(code.at(array, ArrayField.SHAPE), POINTER)
+            code.store(value, code.load(_words(code, shape, code.word(binding, BINDING, "place"))))
         with code.loop(0, code.word(binding, BINDING, "count")) as place:
             element(place)
             with code.when(code.compare(code.load(value), "<", 0), likely=False):
                 code.give(0)
-        element(code.word(binding, BINDING, "place"))
+        with code.when(code.build.not_(is_axis)):
+            element(code.word(binding, BINDING, "place"))
         code.store(_words(code, variables, code.word(binding, BINDING, "variable")), code.load(value))
     code.give(1)
 
@@ -294,6 +300,10 @@ def _chain(module: ir.Module) -> None:
             leave()
         with code.when(code.equal(kind, LinkKind.SEGMENT)):
             done = code.call("jitonnx_chain_segment", chain, link, slots, own)
+            with code.when(code.equal(done, 0), likely=False):
+                leave()
+        with code.when(code.equal(kind, LinkKind.LOOP)):
+            done = code.call("jitonnx_chain_loop", chain, link, slots, own)
             with code.when(code.equal(done, 0), likely=False):
                 leave()
         with code.when(code.equal(kind, LinkKind.CHOICE)):

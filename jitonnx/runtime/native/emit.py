@@ -48,6 +48,7 @@ EXTERNAL = {
         "i32 posix_memalign(ptr, i64, i64)",
         "void free(ptr)",
         "ptr memset(ptr, i32, i64)",
+        "ptr memcpy(ptr, ptr, i64)",
         "i32 madvise(ptr, i64, i32)",
         # CPython
         "i64 PyDict_Size(ptr)",
@@ -61,6 +62,7 @@ EXTERNAL = {
         "ptr PyList_New(i64)",
         "ptr PyList_GetItem(ptr, i64)",
         "i32 PyList_SetItem(ptr, i64, ptr)",
+        "ptr PySequence_GetSlice(ptr, i64, i64)",
         "ptr PyEval_SaveThread()",
         "void PyEval_RestoreThread(ptr)",
         # instructions

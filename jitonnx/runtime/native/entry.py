@@ -32,7 +32,8 @@ _SET_HANDLER = ir.FunctionType(POINTER, [POINTER])
 
 def define(module: ir.Module) -> None:
     """Add the entry to a module that has the functions of `frames`."""
-    _accepts(module)
+    _accepts(module, "jitonnx_accepts")
+    _accepts(module, "jitonnx_accepts_any_length", any_size=-1)
     _bind_inputs(module)
     _make_outputs(module)
     _release_inputs(module)
@@ -41,9 +42,12 @@ def define(module: ir.Module) -> None:
     _entry(module)
 
 
-def _accepts(module: ir.Module) -> None:
-    """1 if the object is an array that kernels can read in place as the given input, else 0."""
-    code = Code(module, "i64 jitonnx_accepts(ptr entry, i64 index, ptr object)")
+def _accepts(module: ir.Module, name: str, any_size: int | None = None) -> None:
+    """1 if the object is an array that kernels can read in place as the given input, else 0.
+
+    any_size: what stands for a size that may be any, if something does.
+    """
+    code = Code(module, f"i64 {name}(ptr entry, i64 index, ptr object)")
     array, index = code["object"], code["index"]
     expected = code.item(code.pointer(code["entry"], ENTRY, "inputs"), ENTRY_INPUT, index)
 
@@ -64,7 +68,11 @@ def _accepts(module: ir.Module) -> None:
     shape, wanted = code.load(code.at(array, ArrayField.SHAPE), POINTER), _shape(code, code["entry"], "input", index)
     with code.loop(0, rank) as axis:
         offset = code.multiply(axis, WORD_BYTES)
-        require(code.equal(code.load(code.at(shape, offset)), code.load(code.at(wanted, offset))))
+        size, expected_size = (code.load(code.at(sizes, offset)) for sizes in (shape, wanted))
+        same = code.equal(size, expected_size)
+        if any_size is not None:
+            same = code.build.or_(same, code.equal(expected_size, any_size))
+        require(same)
     code.give(1)
 
 
