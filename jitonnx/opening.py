@@ -384,6 +384,7 @@ class OpenedModel:
             external_data_folder=options.entry(EXTERNAL_DATA_FOLDER) or None,
             registry=options.registry(),
             strict=options.entry(STRICT) == "1",
+            verify=switch(options, VERIFY, False),
         )
         with explained():
             model = with_initializers(model, options.replaced_initializers())

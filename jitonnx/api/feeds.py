@@ -296,9 +296,12 @@ class NamedSizes:
 
 
 class OutputSizes:
-    """What a model declares of its outputs' sizes: numbers, and names that other axes have, too."""
+    """What a model declares of its outputs' sizes: numbers, and names that other axes have, too.
 
-    def __init__(self, inputs: Sequence[Declaration], outputs: Sequence[Declaration]) -> None:
+    told: what was warned of when the model was loaded; outputs that it names are not told of again.
+    """
+
+    def __init__(self, inputs: Sequence[Declaration], outputs: Sequence[Declaration], told: Sequence[str] = ()) -> None:
         self._inputs = [
             (number, axis, dim)
             for number, entry in enumerate(inputs)
@@ -307,7 +310,11 @@ class OutputSizes:
         ]
         self._names = [entry.name for entry in inputs]
         shapes = [(number, entry.name, entry.shape) for number, entry in enumerate(outputs) if entry.is_tensor]
-        self._outputs = [(number, name, shape) for number, name, shape in shapes if shape is not None]
+        self._outputs = [
+            (number, name, shape)
+            for number, name, shape in shapes
+            if shape is not None and not any(text.startswith(f"output {name!r} is declared") for text in told)
+        ]
 
     def contradiction(self, inputs: Sequence[Sequence[int]], outputs: Sequence[Sequence[int] | None]) -> str | None:
         """How outputs differ from what is declared; None if they do not.

@@ -187,7 +187,8 @@ class SessionOptions(_Options):
           most 2**-24 of the largest weight of the same unit and gate, unless that one is far above the others.
         - `jitonnx.gemm` = "blas": matrix products call SciPy's BLAS; "own": the kernels of jitonnx, as without it.
         - `jitonnx.cpu`: compile for this CPU (LLVM's name, as "x86-64-v3"), to save the model for other machines.
-        - `jitonnx.verify` = "1": opening an artifact compares all of it with its checksums, its weights too.
+        - `jitonnx.verify` = "1": opening an artifact compares all of it with its checksums, its weights too; loading a
+          model compares files with external data with the SHA-1 digests that it has of them.
         - `jitonnx.keep_model` = "0": the compiled model is neither kept in the kernel cache nor taken from there;
           docs/starting.md tells about it.
         - `optimization.disable_specified_optimizers`: names of rewrites that are not to be made, with ";" between them.

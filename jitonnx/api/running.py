@@ -73,7 +73,10 @@ class Runs:
         """Held where something is done once."""
         self.profile = profile
         self._disagreed = self._contradicted = self._is_closed = False
-        self._output_sizes = feeding.OutputSizes(model.main.declared, model.description.declared_outputs)
+        description = model.description
+        self._output_sizes = feeding.OutputSizes(
+            model.main.declared, description.declared_outputs, description.warnings
+        )
         self._names = [output.name for output in model.description.outputs]
         self.entry: Callable[[Any], Outputs | None] = _look_closer
         """Gives all outputs for feeds like those of the last run; None if anything about them is unusual."""

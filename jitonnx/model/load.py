@@ -33,6 +33,7 @@ def load(
     external_data_folder: str | os.PathLike[str] | None = None,
     registry: Registry = default_registry,
     strict: bool = False,
+    verify: bool = False,
 ) -> Model:
     """Read, check and build a model.
 
@@ -41,6 +42,7 @@ def load(
     external_data_folder: where the locations of external data start; by default the folder of the path.
     registry: the operators that the model may use.
     strict: outputs of other shapes than they are declared with are an error, and not only warned of.
+    verify: files with external data are compared with the digests that the model has of them, which reads all of them.
 
     A file is mapped into memory and its weights are views into it, read when first used: it must not be overwritten in
     place while the model is in use (replacing it by another file is safe). `bytes` are kept and viewed in the same way;
@@ -53,6 +55,8 @@ def load(
     walk = Walk(proto, registry, Report(), reader, thorough=False)
     walk.run()
     walk.report.raise_first()
+    if verify:
+        _verify(walk, reader)
     builder = Builder(proto, reader, registry, walk.sorted)
     graph = builder.main(proto.graph)
     outputs = [declaration(info) for info in proto.graph.output]
@@ -82,6 +86,16 @@ def load(
         custom=builder.custom,
         warnings=tuple(filter(None, texts)),
     )
+
+
+def _verify(walk: Walk, reader: TensorReader) -> None:
+    """Fail for external data that is not what the model says."""
+    from jitonnx.model.examine import check_files
+
+    check_files(walk, reader)
+    for finding in walk.report:
+        if finding.rule in ("external.checksum", "external.range"):
+            raise finding.error()
 
 
 def report_of(

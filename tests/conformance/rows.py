@@ -190,7 +190,9 @@ ROWS: dict[str, dict[str, Row]] = {
             "Offset and length are optional numbers of bytes.", "Read so; what lies outside of the file is refused."
         ),
         "external-shared": Row("A file may hold several tensors.", DONE),
-        "external-digest": Row("A SHA-1 digest may be given.", "`jitonnx check` compares it."),
+        "external-digest": Row(
+            "A SHA-1 digest may be given.", '`jitonnx check` compares it, and a session with `jitonnx.verify` = "1".'
+        ),
     },
     "IR: sparse tensors": {
         "sparse-values": Row("Values are a list, of as many elements as there are indices.", REFUSED),

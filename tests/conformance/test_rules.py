@@ -628,6 +628,13 @@ def test_the_digest_of_a_file(tmp_path: Path) -> None:
     assert not check_model(path).errors
     external(tmp_path, checksum="0" * 40)
     assert {each.rule for each in check_model(path) if each.severity == "error"} == {"external.checksum"}
+    jitonnx.InferenceSession(path)  # which does not read all of it
+    options = jitonnx.SessionOptions()
+    options.add_session_config_entry("jitonnx.verify", "1")
+    with pytest.raises(jitonnx.errors.Fail, match=r"has the digest '0+' for .* which is [0-9a-f]{40} \(SHA-1\)"):
+        jitonnx.InferenceSession(path, options)
+    external(tmp_path, checksum=hashlib.sha1(RAW + RAW).hexdigest())
+    jitonnx.InferenceSession(path, options)
 
 
 @pytest.mark.conformance("external-alone")

@@ -106,6 +106,11 @@ def test_strict_sessions_run_what_is_as_declared() -> None:
 
 @pytest.mark.conformance("declared-shapes")
 def test_what_is_known_when_the_model_is_loaded(tmp_path: Path) -> None:
+    ranks = model([node("Unsqueeze", ["x", "axes"], ["a"])], [tensor("x", ("N",))], [tensor("a", (7,))],
+                  {"axes": np.array([0])})  # fmt: skip
+    with pytest.warns(UserWarning, match=r"output 'a' is declared with the shape \[7\]"):
+        session = made(ranks)
+    assert told(session, {"x": np.ones(2, np.float32)}) == [], "it was told of by then"
     data = model(DOUBLED, [tensor("x", (2,))], [tensor("a", (5,))])
     with pytest.warns(UserWarning, match=r"output 'a' is declared with the shape \[5\], but is float\[4\]"):
         session = made(data)
