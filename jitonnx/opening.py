@@ -33,7 +33,7 @@ from jitonnx.api.entries import (
 )
 from jitonnx.api.options import SessionOptions
 from jitonnx.api.running import Bound, closed, explained, in_background
-from jitonnx.engine.kept import Kept
+from jitonnx.engine.lru_cache import LRUCache
 from jitonnx.errors import Fail, ModelLoadCanceled
 from jitonnx.runtime.artifact import Artifact, ArtifactError, is_artifact, open_artifact
 from jitonnx.runtime.cache import KernelCache, default_directory
@@ -120,7 +120,7 @@ class OpenedModel:
         """Shapes that the model's plan is not for, and another one is kept for."""
         self._with_defaults: Graph | None = None
         """The model as it was loaded, if it has inputs with defaults."""
-        self._overriding: Kept[Bound] = Kept(_OVERRIDING_KEPT)
+        self._overriding: LRUCache[Bound] = LRUCache(_OVERRIDING_KEPT)
         """Engines for inputs with defaults that are fed, by their names."""
         self._loading = forks.WorkLock()
         self._lock = forks.lock()
@@ -212,7 +212,7 @@ class OpenedModel:
         with self._lock:
             self._closed = True
             self._main = self._with_defaults = self.whole = None
-            self._overriding = Kept(_OVERRIDING_KEPT)
+            self._overriding = LRUCache(_OVERRIDING_KEPT)
             workshop = self.workshop
         if workshop is not None:
             workshop.close()

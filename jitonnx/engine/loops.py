@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from jitonnx.engine.chains import Around, Scope, Unchained, Writer
-from jitonnx.engine.kept import Kept
 from jitonnx.engine.loop_links import LoopLinks
+from jitonnx.engine.lru_cache import LRUCache
 from jitonnx.engine.ready import PROGRAMS_KEPT, Code
 from jitonnx.engine.timing import Times
 from jitonnx.engine.unforeseen import check_equal
@@ -122,7 +122,7 @@ class LoopStep:
         self.first = node.operator.first if isinstance(node.operator, Loop) else 0
         """The number of the first iteration."""
         self._threads, self.frames = threads, frames
-        self._programs: Kept[Iteration] = Kept(PROGRAMS_KEPT, Iteration.memory_bytes, table_bytes)
+        self._programs: LRUCache[Iteration] = LRUCache(PROGRAMS_KEPT, Iteration.memory_bytes, table_bytes)
         outline = compiled.outline
         self._assumed = outline.assumed()
         place = {value: number for number, value in enumerate(body.inputs)}

@@ -14,7 +14,7 @@ from jitonnx.runtime import blas
 from jitonnx.runtime.threads import allowed_cpus
 
 if TYPE_CHECKING:
-    from jitonnx.engine.kept import KeptJobs
+    from jitonnx.engine.lru_cache import BackgroundLRUCache
 
 
 class Outstanding:
@@ -28,7 +28,7 @@ class Outstanding:
         self._lock = forks.lock()
         self.numpy_runs = 0
         """Runs that were evaluated on NumPy, in whole or in part, because there was no code for them."""
-        self._kept: weakref.WeakSet[KeptJobs[Any]] = weakref.WeakSet()
+        self._caches: weakref.WeakSet[BackgroundLRUCache[Any]] = weakref.WeakSet()
         self._counts: list[list[int]] = []
 
     def on_numpy(self, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
@@ -40,10 +40,10 @@ class Outstanding:
         with blas.limited(max(1, min(self._threads, allowed_cpus() - 1))):
             return on_numpy(graph, inputs)
 
-    def watch(self, kept: KeptJobs[Any]) -> None:
+    def watch(self, cache: BackgroundLRUCache[Any]) -> None:
         """Count what is to be made and kept there."""
         with self._lock:
-            self._kept.add(kept)
+            self._caches.add(cache)
 
     def counter(self) -> Callable[[int, int], None]:
         """What to call as counter(done, all) of the kernels of one compile behind the runs."""
@@ -65,10 +65,10 @@ class Outstanding:
     @property
     def state(self) -> str:
         """compiling; waiting, for shapes that NumPy served to come back; compiled, if nothing is outstanding."""
-        kept = self._watched()
-        if any(one.unfinished() for one in kept):
+        caches = self._watched()
+        if any(cache.unfinished() for cache in caches):
             return "compiling"
-        return "waiting" if any(one.waiting() for one in kept) else "compiled"
+        return "waiting" if any(cache.waiting() for cache in caches) else "compiled"
 
     def wait(self, timeout: float | None = None) -> bool:
         """Have all compiled that is outstanding; whether that was done within `timeout` seconds (None: any time).
@@ -78,9 +78,9 @@ class Outstanding:
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             jobs = []
-            for kept in self._watched():
-                kept.start_waiting()
-                jobs += kept.unfinished()
+            for cache in self._watched():
+                cache.start_waiting()
+                jobs += cache.unfinished()
             if not jobs:
                 return True
             for job in jobs:
@@ -88,6 +88,6 @@ class Outstanding:
                 if job.wait(left) is None:
                     return False
 
-    def _watched(self) -> list[KeptJobs[Any]]:
+    def _watched(self) -> list[BackgroundLRUCache[Any]]:
         with self._lock:
-            return list(self._kept)
+            return list(self._caches)

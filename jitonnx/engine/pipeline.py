@@ -24,7 +24,7 @@ from jitonnx.codegen.code import code_of
 from jitonnx.codegen.objects import Objects
 from jitonnx.engine.compiled import Compiled
 from jitonnx.engine.draft import draft
-from jitonnx.engine.kept import Kept, KeptJobs, When
+from jitonnx.engine.lru_cache import BackgroundLRUCache, LRUCache, When
 from jitonnx.engine.outstanding import Outstanding
 from jitonnx.engine.protocol import ModelEngine
 from jitonnx.engine.ready import PROGRAM_BYTES, PROGRAMS_KEPT, Ready, Runner, shape_of, split_memory
@@ -127,8 +127,8 @@ class Engine(ModelEngine):
         self._source = (
             specialise(graph, self._input_types, graph.assumptions.apart()) if dynamic or told_by_runs else None
         )
-        self._engines: KeptJobs[Engine] = KeptJobs(ENGINES_KEPT, workshop)
-        self._met: KeptJobs[Engine] = KeptJobs(ENGINES_KEPT, workshop)
+        self._engines: BackgroundLRUCache[Engine] = BackgroundLRUCache(ENGINES_KEPT, workshop)
+        self._met: BackgroundLRUCache[Engine] = BackgroundLRUCache(ENGINES_KEPT, workshop)
         """Engines made for runs in which an assumption about sizes did not hold, by that assumption."""
         self._last_met: Engine | None = None
         """The one of them that served the last run, if one did: it is tried first, as runs are often alike."""
@@ -136,7 +136,7 @@ class Engine(ModelEngine):
         """What did not hold in the runs that this engine is made for."""
         for kept in (self._engines, self._met):
             self.outstanding.watch(kept)
-        self._programs: Kept[Ready] = Kept(PROGRAMS_KEPT, Ready.memory_bytes, table_bytes)
+        self._programs: LRUCache[Ready] = LRUCache(PROGRAMS_KEPT, Ready.memory_bytes, table_bytes)
         self.graph = graph
         self.codes: Sequence[Compiled] = ()
         """The code of all native parts: that of the whole graph, or of the schedule's native steps in order."""

@@ -20,8 +20,8 @@ import numpy as np
 
 from jitonnx.ending import check_end
 from jitonnx.engine.chains import Around, ChainedSteps, Scope, Unchained, Writer, chains_of
-from jitonnx.engine.kept import Kept
 from jitonnx.engine.loops import LoopNode, LoopStep
+from jitonnx.engine.lru_cache import LRUCache
 from jitonnx.engine.ready import PROGRAMS_KEPT, Code, Ready
 from jitonnx.engine.timing import Times
 from jitonnx.engine.unforeseen import Unforeseen, check_equal
@@ -115,7 +115,7 @@ class NativeStep:
         """Whether all is recorded that its programs by now are made by."""
         self.latest: Mapping[str, int] | None = None
         """The sizes that the last program was made for."""
-        self.programs: Kept[Ready] = Kept(PROGRAMS_KEPT, Ready.memory_bytes, table_bytes)
+        self.programs: LRUCache[Ready] = LRUCache(PROGRAMS_KEPT, Ready.memory_bytes, table_bytes)
 
     def __call__(self, values: dict[Value, Any], sizes: dict[str, int], times: Times | None = None) -> None:
         """Add what the step gives to `values`, and what its kernels take to `times`."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jitonnx import forks
 from jitonnx.api.description import ModelDescription, declared_arg
-from jitonnx.engine.kept import Kept
+from jitonnx.engine.lru_cache import LRUCache
 from jitonnx.engine.protocol import ModelEngine
 from jitonnx.engine.ready import PROGRAM_BYTES, Ready, shape_of, split_memory
 from jitonnx.errors import InvalidArgument
@@ -54,7 +54,7 @@ class SavedEngine(ModelEngine):
         self.settings = RunSettings(threads)
         self.declared = [declaration(argument) for argument in artifact.model.inputs]
         self._numbers = {shapes: number for number, shapes in enumerate(artifact.shapes)}
-        self._ready: Kept[Ready] = Kept(max(1, len(self._numbers)))
+        self._ready: LRUCache[Ready] = LRUCache(max(1, len(self._numbers)))
         self._table_bytes, frame_bytes = split_memory(program_bytes)
         self._frames = FramePool(frame_bytes, zeros)
         self.foreign: str | None = None

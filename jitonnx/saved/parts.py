@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from jitonnx import forks
-from jitonnx.engine.kept import Kept
+from jitonnx.engine.lru_cache import LRUCache
 from jitonnx.engine.ready import PROGRAMS_KEPT, Code, Ready, Runner
 from jitonnx.errors import Fail, InvalidArgument
 from jitonnx.ir.assumptions import Pair, holds
@@ -42,8 +42,8 @@ class SavedParts:
     ) -> None:
         self._artifact, self._threads, self._table_bytes, self._frames = artifact, threads, table_bytes, frames
         self._behind = behind
-        self._made: Kept[Code | SavedSteps] = Kept(len(artifact.parts))
-        self._programs: Kept[Ready] = Kept(PROGRAMS_KEPT, Ready.memory_bytes, table_bytes)
+        self._made: LRUCache[Code | SavedSteps] = LRUCache(len(artifact.parts))
+        self._programs: LRUCache[Ready] = LRUCache(PROGRAMS_KEPT, Ready.memory_bytes, table_bytes)
 
     def find(self, shapes: Shapes) -> Ready | None:
         """The program for these shapes if it has been made and kept."""

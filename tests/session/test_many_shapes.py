@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import jitonnx
-from jitonnx.engine.kept import Kept, KeptJobs, When
+from jitonnx.engine.lru_cache import BackgroundLRUCache, LRUCache, When
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.extract import specialise
 from jitonnx.ir.types import TensorType
@@ -99,30 +99,30 @@ def test_a_bound_that_is_none(text: str) -> None:
 
 
 def test_kept_lets_go_of_what_was_used_longest_ago() -> None:
-    kept: Kept[bytes] = Kept(3, len, 10)
+    cache: LRUCache[bytes] = LRUCache(3, len, 10)
     for key in "abc":
-        kept.get(key, lambda: b"..")
-    assert kept.find("a") == b".." and kept.keys() == ["b", "c", "a"]
-    kept.get("d", lambda: b"......")
-    assert kept.keys() == ["c", "a", "d"] and kept.bytes == 10
-    kept.get("e", lambda: b"." * 100)
-    assert kept.keys() == ["e"] and list(kept) == [b"." * 100] and len(kept) == 1
+        cache.get(key, lambda: b"..")
+    assert cache.find("a") == b".." and cache.keys() == ["b", "c", "a"]
+    cache.get("d", lambda: b"......")
+    assert cache.keys() == ["c", "a", "d"] and cache.bytes == 10
+    cache.get("e", lambda: b"." * 100)
+    assert cache.keys() == ["e"] and list(cache) == [b"." * 100] and len(cache) == 1
 
 
 def test_kept_sees_what_grows_later() -> None:
-    kept: Kept[list[int]] = Kept(1000, len, 400)
+    cache: LRUCache[list[int]] = LRUCache(1000, len, 400)
     for key in range(100):
-        kept.get(key, lambda: [0])
-    for entry in kept:
+        cache.get(key, lambda: [0])
+    for entry in cache:
         entry.extend(range(9))
     for key in range(100, 113):
-        kept.get(key, lambda: [0])
-    assert kept.bytes <= 400 and kept.keys()[-1] == 112
+        cache.get(key, lambda: [0])
+    assert cache.bytes <= 400 and cache.keys()[-1] == 112
 
 
 def test_what_is_kept_is_found_while_something_is_made() -> None:
-    kept: Kept[str] = Kept(10)
-    kept.get("there", lambda: "found")
+    cache: LRUCache[str] = LRUCache(10)
+    cache.get("there", lambda: "found")
     begun, enough = threading.Event(), threading.Event()
 
     def slow() -> str:
@@ -131,8 +131,8 @@ def test_what_is_kept_is_found_while_something_is_made() -> None:
         return "made once"
 
     with ThreadPoolExecutor(3) as executor:
-        making = [executor.submit(kept.get, "slow", slow) for _ in range(3)]
-        assert begun.wait(60) and kept.find("there") == "found" and kept.find("slow") is None
+        making = [executor.submit(cache.get, "slow", slow) for _ in range(3)]
+        assert begun.wait(60) and cache.find("there") == "found" and cache.find("slow") is None
         enough.set()
         assert {one.result() for one in making} == {"made once"}
 
@@ -151,15 +151,15 @@ def test_a_run_that_ends_behind_close_does_not_open_the_session_again() -> None:
 
 def test_what_is_left_to_the_background() -> None:
     workshop = Workshop()
-    kept: KeptJobs[int] = KeptJobs(2, workshop)
-    assert kept.get("now", lambda stop: 1, When.NOW) == 1
-    assert kept.get("again", lambda stop: 2, When.AGAIN) is None
-    assert kept.find("again") is None and len(kept) == 1, "asked for once only"
-    assert kept.get("behind", lambda stop: 3, When.BEHIND) is None
-    assert kept.get("again", lambda stop: 2, When.AGAIN) is None
+    cache: BackgroundLRUCache[int] = BackgroundLRUCache(2, workshop)
+    assert cache.get("now", lambda stop: 1, When.NOW) == 1
+    assert cache.get("again", lambda stop: 2, When.AGAIN) is None
+    assert cache.find("again") is None and len(cache) == 1, "asked for once only"
+    assert cache.get("behind", lambda stop: 3, When.BEHIND) is None
+    assert cache.get("again", lambda stop: 2, When.AGAIN) is None
     workshop.submit(lambda stop: None).wait()
-    assert kept.get("again", lambda stop: 4, When.AGAIN) == 2 and kept.find("behind") == 3
-    assert list(kept) == [2, 3]
+    assert cache.get("again", lambda stop: 4, When.AGAIN) == 2 and cache.find("behind") == 3
+    assert list(cache) == [2, 3]
     workshop.close()
 
 

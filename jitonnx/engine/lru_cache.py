@@ -1,4 +1,4 @@
-"""What is made for a key (input shapes) and kept: those used last, within limits of number and bytes."""
+"""Caches of what is made for a key (input shapes): the least recently used goes, by limits of number and bytes."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class When(enum.Enum):
     """In the background, when it is asked for a second time."""
 
 
-class Kept(Generic[_T]):
-    """What was made for some key, the most recently used kept; made once even under several threads. What is there is
+class LRUCache(Generic[_T]):
+    """A cache whose least recently used entries go. A thing is made once even under several threads; what is there is
     found without a wait for what is being made.
 
-    number: at most so many are kept. size, limit: the bytes that one holds, and how many all together may hold; the one
-    used last stays in any case.
+    capacity: at most so many are kept. size, limit: the bytes that one holds, and how many all together may hold; the
+    one used last stays in any case.
     """
 
-    def __init__(self, number: int, size: Callable[[_T], int] | None = None, limit: int = 0) -> None:
-        self._number, self._size, self._limit = number, size, limit
+    def __init__(self, capacity: int, size: Callable[[_T], int] | None = None, limit: int = 0) -> None:
+        self._capacity, self._size, self._limit = capacity, size, limit
         self._lock, self._making = forks.lock(), forks.WorkLock()
         self._entries: OrderedDict[Any, _T] = OrderedDict()
         self._known_bytes, self._uncounted = 0, 0
@@ -106,7 +106,7 @@ class Kept(Generic[_T]):
         Sizes change as things are used. Asking all at every new shape would take longer than making it, so all are
         asked when an eighth of them is new.
         """
-        while len(self._entries) > self._number:
+        while len(self._entries) > self._capacity:
             self._let_go(gone)
         if self._size is None:
             return
@@ -123,12 +123,12 @@ class Kept(Generic[_T]):
             self._known_bytes -= self._size(gone[-1])
 
 
-class KeptJobs(Generic[_T]):
-    """As `Kept`, for things that may also be made in the background."""
+class BackgroundLRUCache(Generic[_T]):
+    """An `LRUCache` of things that may also be made in the background."""
 
-    def __init__(self, number: int, workshop: Workshop | None) -> None:
-        self._number, self._workshop = number, workshop
-        self._made: Kept[_T] = Kept(number)
+    def __init__(self, capacity: int, workshop: Workshop | None) -> None:
+        self._capacity, self._workshop = capacity, workshop
+        self._made: LRUCache[_T] = LRUCache(capacity)
         self._lock = forks.lock()
         self._jobs: OrderedDict[Any, Job[_T]] = OrderedDict()
         """Of keys that nothing is kept for yet."""
@@ -164,7 +164,7 @@ class KeptJobs(Generic[_T]):
     def waiting(self) -> list[Any]:
         """Keys that are to be asked for once more, as many of the last as can be kept, and nothing is made for them."""
         with self._lock:
-            last = list(self._seen)[-self._number :]
+            last = list(self._seen)[-self._capacity :]
             return [key for key in last if key not in self._jobs and key not in self._made]
 
     def start_waiting(self) -> None:
@@ -219,5 +219,5 @@ class KeptJobs(Generic[_T]):
     def _start(self, key: Any, make: Callable[[threading.Event | None], _T]) -> None:
         assert self._workshop is not None, "Bug: a thing is left to the background, and there is none"
         self._jobs[key] = self._workshop.submit(make)
-        while len(self._jobs) > self._number:
+        while len(self._jobs) > self._capacity:
             self._jobs.popitem(last=False)[1].cancel()
