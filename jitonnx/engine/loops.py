@@ -20,7 +20,7 @@ import numpy as np
 from jitonnx.engine.chains import Around, Scope, Unchained, Writer
 from jitonnx.engine.loop_links import LoopLinks
 from jitonnx.engine.lru_cache import LRUCache
-from jitonnx.engine.ready import PROGRAMS_KEPT, Code
+from jitonnx.engine.ready import PROGRAMS_KEPT, CompiledOutline
 from jitonnx.engine.timing import Times
 from jitonnx.engine.unforeseen import check_equal
 from jitonnx.errors import InvalidArgument, RuntimeException
@@ -110,7 +110,9 @@ class Iteration:
 class LoopStep:
     """A Loop or Scan that runs natively."""
 
-    def __init__(self, body: LoopNode, compiled: Code, threads: int, frames: FramePool, table_bytes: int) -> None:
+    def __init__(
+        self, body: LoopNode, compiled: CompiledOutline, threads: int, frames: FramePool, table_bytes: int
+    ) -> None:
         node = body.node
         parts = parts_of(node)
         assert parts is not None, "Bug: a loop that only the host runs has a native step"

@@ -22,7 +22,7 @@ from typing import Any
 from jitonnx import forks
 from jitonnx.codegen.code import code_of
 from jitonnx.codegen.objects import Objects
-from jitonnx.engine.compiled import Compiled
+from jitonnx.engine.compiled_plan import CompiledPlan
 from jitonnx.engine.draft import draft
 from jitonnx.engine.lru_cache import BackgroundLRUCache, LRUCache, When
 from jitonnx.engine.outstanding import Outstanding
@@ -138,9 +138,9 @@ class Engine(ModelEngine):
             self.outstanding.watch(kept)
         self._programs: LRUCache[Ready] = LRUCache(PROGRAMS_KEPT, Ready.memory_bytes, table_bytes)
         self.graph = graph
-        self.codes: Sequence[Compiled] = ()
+        self.codes: Sequence[CompiledPlan] = ()
         """The code of all native parts: that of the whole graph, or of the schedule's native steps in order."""
-        self.compiled: Compiled | None = None
+        self.compiled: CompiledPlan | None = None
         """That of the whole graph, if it is one native call."""
         self.schedule: Schedule | None = None
         """What a run follows if it is more than one native call."""
@@ -513,7 +513,7 @@ class Engine(ModelEngine):
             if not stand_ins.keys().isdisjoint(node.inputs):
                 self.graph.set_inputs(node, [stand_ins.get(value, value) for value in node.inputs])
 
-    def _compile(self, plans: Sequence[Plan]) -> list[Compiled]:
+    def _compile(self, plans: Sequence[Plan]) -> list[CompiledPlan]:
         """The code of plans: one block for all."""
         codes = [[code_of(call) for call in plan.calls] for plan in plans]
         symbols = [[code.symbol(self.target) for code in some] for some in codes]
@@ -526,7 +526,7 @@ class Engine(ModelEngine):
         if image is None:
             objects = source(self.progress, self.stop)
             image = load_linked(self.cache, every, lambda: list(objects.values()))
-        return [Compiled(plan, some, image, source) for plan, some in zip(plans, symbols, strict=True)]
+        return [CompiledPlan(plan, some, image, source) for plan, some in zip(plans, symbols, strict=True)]
 
 
 def _fixed(kind: Type, sizes: Sequence[int | None]) -> Type:

@@ -70,7 +70,7 @@ class Ready:
         return self.executable.run(inputs) if outputs is None else outputs
 
 
-class Code:
+class CompiledOutline:
     """The outline of a plan with its machine code, whether it was planned in this process or read from an artifact.
 
     symbols: the kernel of each call. image: addresses of the kernels, which are in memory as long as this is.

@@ -22,7 +22,7 @@ from jitonnx.ending import check_end
 from jitonnx.engine.chains import Around, ChainedSteps, Scope, Unchained, Writer, chains_of
 from jitonnx.engine.loops import LoopNode, LoopStep
 from jitonnx.engine.lru_cache import LRUCache
-from jitonnx.engine.ready import PROGRAMS_KEPT, Code, Ready
+from jitonnx.engine.ready import PROGRAMS_KEPT, CompiledOutline, Ready
 from jitonnx.engine.timing import Times
 from jitonnx.engine.unforeseen import Unforeseen, check_equal
 from jitonnx.interpreter import array_of, bind, bindings_by_value, evaluate_node, failure, owned
@@ -103,7 +103,9 @@ class Draft(NamedTuple):
 class NativeStep:
     """A native segment, compiled, with its programs."""
 
-    def __init__(self, segment: Segment, compiled: Code, threads: int, frames: FramePool, table_bytes: int) -> None:
+    def __init__(
+        self, segment: Segment, compiled: CompiledOutline, threads: int, frames: FramePool, table_bytes: int
+    ) -> None:
         self.compiled = compiled
         self.inputs, self.outputs, self.counted = segment.inputs, segment.outputs, segment.counted
         self._threads, self._frames = threads, frames
@@ -479,7 +481,9 @@ class _Assumed:
         self._passed[key] = None
 
 
-def make_schedule(plan: Draft, compiled: Iterator[Code], threads: int, frames: FramePool, table_bytes: int) -> Schedule:
+def make_schedule(
+    plan: Draft, compiled: Iterator[CompiledOutline], threads: int, frames: FramePool, table_bytes: int
+) -> Schedule:
     """The schedule of a draft. compiled: the code of its segments, in order."""
     steps: list[Step] = []
     for step in plan.steps:

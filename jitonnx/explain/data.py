@@ -12,7 +12,7 @@ from jitonnx.api.compiled_model import CompiledModel
 from jitonnx.api.description import ModelNode
 from jitonnx.api.running import explained
 from jitonnx.codegen.code import code_of
-from jitonnx.engine.compiled import Compiled
+from jitonnx.engine.compiled_plan import CompiledPlan
 from jitonnx.engine.pipeline import Engine
 from jitonnx.errors import Fail
 from jitonnx.explain.equations import equations
@@ -213,7 +213,7 @@ def explain(model: CompiledModel | HasCompiledModel, shapes: Mapping[str, tuple[
     )
 
 
-def _programs(engine: Engine, shapes: Shapes) -> Iterator[tuple[Compiled, Mapping[str, int]]]:
+def _programs(engine: Engine, shapes: Shapes) -> Iterator[tuple[CompiledPlan, Mapping[str, int]]]:
     """The native code of an engine in order, and the sizes it is looked at for."""
     sizes = engine.sizes(shapes)
     assert sizes is not None
@@ -241,7 +241,7 @@ def _notes(engine: Engine, shapes: Shapes) -> list[str]:
 
 def _kernels(
     engine: Engine,
-    compiled: Compiled,
+    compiled: CompiledPlan,
     sizes: Mapping[str, int],
     first: int,
     operators: Mapping[str, str],
@@ -368,7 +368,7 @@ def _formula(call: KernelCall, names: Sequence[str]) -> tuple[str, ...]:
 # ---------------------------------------------------------------------------------------------- memory
 
 
-def _memory(engine: Engine, compiled: Compiled, sizes: Mapping[str, int]) -> Memory:
+def _memory(engine: Engine, compiled: CompiledPlan, sizes: Mapping[str, int]) -> Memory:
     program = compiled.plan.instantiate(sizes, compiled.symbols)
     return Memory(
         arena=program.arena_bytes,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from jitonnx import forks
 from jitonnx.engine.lru_cache import LRUCache
-from jitonnx.engine.ready import PROGRAMS_KEPT, Code, Ready, Runner
+from jitonnx.engine.ready import PROGRAMS_KEPT, CompiledOutline, Ready, Runner
 from jitonnx.errors import Fail, InvalidArgument
 from jitonnx.ir.assumptions import Pair, holds
 from jitonnx.plan.outline import Outline, Sizing
@@ -42,7 +42,7 @@ class SavedParts:
     ) -> None:
         self._artifact, self._threads, self._table_bytes, self._frames = artifact, threads, table_bytes, frames
         self._behind = behind
-        self._made: LRUCache[Code | SavedSteps] = LRUCache(len(artifact.parts))
+        self._made: LRUCache[CompiledOutline | SavedSteps] = LRUCache(len(artifact.parts))
         self._programs: LRUCache[Ready] = LRUCache(PROGRAMS_KEPT, Ready.memory_bytes, table_bytes)
 
     def find(self, shapes: Shapes) -> Ready | None:
@@ -61,7 +61,7 @@ class SavedParts:
         unmet: list[str] = []
         for number in self._candidates(shapes):
             part = self._made.get(number, partial(self._part, self._artifact.parts[number]))
-            if isinstance(part, Code):
+            if isinstance(part, CompiledOutline):
                 sizes = part.outline.sizes(shapes) if _ranks_fit(part.outline, shapes) else None
                 if sizes is not None:
                     return self._programs.get(shapes, partial(part.ready, sizes, self._threads, self._frames))
@@ -89,7 +89,7 @@ class SavedParts:
             return range(len(artifact.parts))
         return [one.part for one in artifact.ranges if one.misfit(shapes) is None]
 
-    def _part(self, part: Part) -> Code | SavedSteps:
+    def _part(self, part: Part) -> CompiledOutline | SavedSteps:
         try:
             return self._code(part.number) if part.kind == "plan" else self._steps(part.number)
         except ValueError as error:  # OutlineError, ScheduleError
@@ -104,11 +104,11 @@ class SavedParts:
         behind, bytes = self._behind, self._table_bytes
         return SavedSteps(self._artifact.name, saved, codes, self._threads, self._frames, bytes, behind)
 
-    def _code(self, number: int) -> Code:
+    def _code(self, number: int) -> CompiledOutline:
         """That of a plan."""
         saved = self._artifact.plan(number)
         outline = from_message(saved.message, saved.constants)
-        return Code(outline, saved.symbols, self._artifact.addresses, self._artifact.flags)
+        return CompiledOutline(outline, saved.symbols, self._artifact.addresses, self._artifact.flags)
 
 
 def _ranks_fit(outline: Outline, shapes: Shapes) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jitonnx.api.environment import get_version_string
 from jitonnx.api.inputs import Size, choose_shapes, ends
-from jitonnx.engine.compiled import Compiled
+from jitonnx.engine.compiled_plan import CompiledPlan
 from jitonnx.engine.pipeline import Engine
 from jitonnx.engine.schedule_message import NotStorable
 from jitonnx.engine.schedule_message import to_message as steps_to_message
@@ -96,7 +96,7 @@ class _Parts:
     def __init__(self, may_compile: bool = True) -> None:
         self._may_compile = may_compile
         self._engines: list[Engine] = []
-        self._codes: list[Compiled] = []
+        self._codes: list[CompiledPlan] = []
         self._plans: list[SavedPlan] = []
         self._schedules: list[SavedSchedule] = []
         self._parts: dict[Engine, Part] = {}
@@ -158,7 +158,7 @@ class _Parts:
         self._schedules.append(SavedSchedule(message, arrays, [self._saved(code) for code in engine.codes]))
         return Part("schedule", len(self._schedules) - 1)
 
-    def _saved(self, compiled: Compiled) -> int:
+    def _saved(self, compiled: CompiledPlan) -> int:
         message, arrays = to_message(compiled.outline)
         self._codes.append(compiled)
         self._plans.append(SavedPlan(message, arrays, compiled.symbols))

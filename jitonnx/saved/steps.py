@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jitonnx.engine.pipeline import Engine
-    from jitonnx.engine.ready import Code
+    from jitonnx.engine.ready import CompiledOutline
     from jitonnx.runtime.artifact import SavedSchedule
     from jitonnx.runtime.frames import FramePool
     from jitonnx.runtime.program import Shapes
@@ -32,7 +32,7 @@ class SavedSteps:
         self,
         name: str,
         saved: SavedSchedule,
-        codes: Iterable[Code],
+        codes: Iterable[CompiledOutline],
         threads: int,
         frames: FramePool,
         table_bytes: int,

@@ -9,7 +9,7 @@ import pytest
 
 from bench import boxes, text_models
 from jitonnx import errors
-from jitonnx.engine.compiled import Compiled
+from jitonnx.engine.compiled_plan import CompiledPlan
 from jitonnx.engine.pipeline import Engine, Settings
 from jitonnx.model import load
 from jitonnx.plan import derivation
@@ -46,7 +46,7 @@ def sound(program: Program) -> None:
                 assert 0 <= slot.offset <= program.arena_bytes
 
 
-def compiled_parts(data: Any) -> list[Compiled]:
+def compiled_parts(data: Any) -> list[CompiledPlan]:
     engine = Engine(load(data).graph, Settings(threads=1), KernelCache())
     return list(engine.codes)  # type: ignore[arg-type]
 

@@ -8,7 +8,7 @@ from onnx import helper, numpy_helper
 
 import jitonnx
 from jitonnx.computation.lowering import lower
-from jitonnx.engine.ready import Code
+from jitonnx.engine.ready import CompiledOutline
 from jitonnx.model import load
 from jitonnx.passes.pipeline import optimize
 from jitonnx.plan.make import make_plan
@@ -85,7 +85,9 @@ def test_calls_of_equal_layers_share_their_sizes() -> None:
     assert len(set(made.steps.columns[0].tolist())) <= len(made.steps) - LAYERS
     assert len(made.steps.sizes) < sum(len(step.sizes) for step in made.steps)
     addresses = {step.kernel: 0 for step in made.steps}
-    tables = make_tables(made, Code(plan.outline, made.steps.wiring.kernels, addresses, plan.flags)._common, 1)
+    tables = make_tables(
+        made, CompiledOutline(plan.outline, made.steps.wiring.kernels, addresses, plan.flags)._common, 1
+    )
     first = tables.records["sizes"].min()
     for step, row in zip(made.steps, tables.records, strict=True):
         begin = int(row["sizes"] - first) // 8

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jitonnx.codegen.objects import Objects
-from jitonnx.engine.ready import Code
+from jitonnx.engine.ready import CompiledOutline
 from jitonnx.plan.plan import Plan
 
 
-class Compiled(Code):
+class CompiledPlan(CompiledOutline):
     """A plan with its machine code.
 
-    symbols, image: as for `Code`. objects: gives the object code by symbol, from the kernel cache or compiled again:
-    only saving needs it.
+    symbols, image: as for `CompiledOutline`. objects: gives the object code by symbol, from the kernel cache or
+    compiled again: only saving needs it.
     """
 
     def __init__(self, plan: Plan, symbols: list[str], image: Mapping[str, int], objects: Objects) -> None:
