@@ -18,6 +18,7 @@ from bench.operator_models import (
     batch_norm,
     before_22,
     cast,
+    causal_conv,
     chain,
     clip,
     coefficients,
@@ -34,9 +35,11 @@ from bench.operator_models import (
     grid_sample,
     layer_norm,
     learned,
+    linear_attention,
     loss,
     max_roi_pool,
     max_unpool,
+    newest,
     op,
     power,
     prelu,
@@ -369,6 +372,21 @@ CASES: dict[str, dict[str, Build]] = {
         "Det 1000 of 3x3": before_22(op("Det", (1000, 3, 3))),
         "Det 16 of 64x64": before_22(op("Det", (16, 64, 64), low=0, high=0.1)),
     },
+    "linear attention": {
+        "LinearAttention linear, 256 steps": linear_attention(256, "linear"),
+        "LinearAttention gated, 256 steps": linear_attention(256, "gated"),
+        "LinearAttention gated delta, 256 steps": linear_attention(256, "gated_delta"),
+        "LinearAttention gated delta, 1 step": linear_attention(1, "gated_delta"),
+        "CausalConvWithState 1024x256": causal_conv(1024, 256),
+        "CausalConvWithState 1024x1": causal_conv(1024, 1),
+        "BitCast, BitwiseAnd": newest(
+            lambda net: net.node(
+                "BitwiseAnd",
+                net.node("BitCast", net.feed((512, 512)), to=onnx.TensorProto.INT32),
+                net.constant(0x7FFFFFFF, "int32"),
+            )
+        ),
+    },
     "random": {  # of no spread, so that answers can be compared: the numbers are drawn as others
         "RandomNormal": before_22(op("RandomNormal", shape=[512, 512], mean=1.0, scale=1e-30)),
         "RandomNormalLike": before_22(op("RandomNormalLike", (512, 512), mean=1.0, scale=1e-30)),
@@ -430,6 +448,10 @@ CASES: dict[str, dict[str, Build]] = {
 }
 
 
+OURS_ALONE = frozenset({"linear attention"})
+"""Families that onnxruntime has nothing of."""
+
+
 @dataclass(frozen=True)
 class Case:
     """One row of the table."""
@@ -437,6 +459,8 @@ class Case:
     family: str
     name: str
     build: Build
+    ours_alone: bool = False
+    """Whether onnxruntime lacks the operator."""
 
     def make(self) -> tuple[onnx.ModelProto, Net]:
         """The model, and the net that holds its feeds and weights."""
@@ -449,4 +473,4 @@ def cases(filters: Sequence[str] = ()) -> Iterator[Case]:
     for family, members in CASES.items():
         for name, build in members.items():
             if not filters or any(part.lower() in f"{family}/{name}".lower() for part in filters):
-                yield Case(family, name, build)
+                yield Case(family, name, build, family in OURS_ALONE)

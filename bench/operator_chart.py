@@ -26,6 +26,7 @@ def draw(rows: Sequence[Row], threads: int, path: Path) -> None:
     """Write the chart of `rows` to `path`, in the format of its suffix."""
     from matplotlib.figure import Figure
 
+    rows = [row for row in rows if row.onnxruntime is not None]
     families = [(name, list(members)) for name, members in itertools.groupby(rows, lambda row: row.family)]
     columns = _columns(families)
     height = max(sum(len(members) + 2 for _, members in column) for column in columns)

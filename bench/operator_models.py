@@ -129,6 +129,16 @@ def before_22(build: Build) -> Build:
     return older
 
 
+def newest(build: Build) -> Build:
+    """The model in ONNX's newest operator set."""
+
+    def newer(net: Net) -> str | list[str]:
+        net.opset = onnx.defs.onnx_opset_version()
+        return build(net)
+
+    return newer
+
+
 def activated(net: Net, y: str, then: str) -> str:
     """`then`: an activation behind a product or convolution, as exporters write it; "" for none."""
     if then == "silu":
@@ -277,6 +287,34 @@ def attention(
 def attention_node(q: Shape, kv: Shape, **attributes: Any) -> Build:
     """ONNX's own Attention on [batch, heads, sequence, size]."""
     return op("Attention", q, kv, kv, **attributes)
+
+
+def linear_attention(steps: int, rule: str, heads: int = 8, size: int = 64) -> Build:
+    """LinearAttention of one sequence, from a state on."""
+
+    def build(net: Net) -> list[str]:
+        rows = (1, steps, heads * size)
+        q, k, v = (net.feed(rows, -0.1, 0.1) for _ in range(3))
+        state = net.feed((1, heads, size, size), -0.1, 0.1)
+        decay = net.feed((1, steps, heads), -1, 0) if "gated" in rule else ""
+        beta = net.feed((1, steps, heads), 0, 1) if "delta" in rule else ""
+        inputs = [q, k, v, state, decay, beta]
+        while not inputs[-1]:
+            inputs.pop()
+        return net.nodes_outputs("LinearAttention", 2, *inputs, q_num_heads=heads, kv_num_heads=heads, update_rule=rule)
+
+    return newest(build)
+
+
+def causal_conv(channels: int, length: int, kernel: int = 4) -> Build:
+    """CausalConvWithState with SiLU, behind a state."""
+
+    def build(net: Net) -> list[str]:
+        x, state = net.feed((1, channels, length)), net.feed((1, channels, kernel - 1))
+        inputs = x, net.weight(channels, 1, kernel), net.weight(channels), state
+        return net.nodes_outputs("CausalConvWithState", 2, *inputs, activation="silu")
+
+    return newest(build)
 
 
 # ---------------------------------------------------------------- normalisation

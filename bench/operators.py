@@ -10,7 +10,8 @@ one process; times are medians of rounds. The ratio is onnxruntime's time over o
 
 `limit` is what binds: the FMA peak, the bandwidth of copying as many bytes where data of this size lie (L1, L2, L3,
 memory), or what a call of a model costs that does nothing; bytes and operations are counted as `bench.operator_work`
-says. `share` is how much of that limit is reached. `difference` is the largest to onnxruntime's output, over its
+says. Cases of operators that onnxruntime lacks are compared with the evaluation on NumPy, and have no ratio.
+`share` is how much of that limit is reached. `difference` is the largest to onnxruntime's output, over its
 largest value. A case whose answer is wrong fails, and so does the command at its end; times are never judged. `*` marks
 cases that are evaluated on NumPy, for want of a kernel.
 """
@@ -20,10 +21,12 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import statistics
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +51,8 @@ class Row:
     case: str
     shapes: str
     ours: float
-    onnxruntime: float
+    onnxruntime: float | None
+    """None: it has not the operator."""
     rate: float
     """GFLOP/s, GB/s or millions of calls a second: `unit` says which."""
     unit: str
@@ -62,8 +66,8 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """onnxruntime's time over ours."""
-        return self.onnxruntime / self.ours
+        """onnxruntime's time over ours; NaN without one."""
+        return math.nan if self.onnxruntime is None else self.onnxruntime / self.ours
 
 
 def measure(case: Case, limits: Limits, rounds: int, block_seconds: float = BLOCK_SECONDS) -> Row:
@@ -72,6 +76,8 @@ def measure(case: Case, limits: Limits, rounds: int, block_seconds: float = BLOC
 
     import jitonnx
     from jitonnx.engine.pipeline import Engine
+    from jitonnx.interpreter import evaluate
+    from jitonnx.model import load
 
     model, net = case.make()
     data, feeds = model.SerializeToString(), net.feeds
@@ -79,15 +85,19 @@ def measure(case: Case, limits: Limits, rounds: int, block_seconds: float = BLOC
     our_options.add_session_config_entry("jitonnx.cpu", limits.cpu)
     our_options.intra_op_num_threads = their_options.intra_op_num_threads = limits.threads
     our_session = jitonnx.InferenceSession(data, our_options)
-    their_session = onnxruntime.InferenceSession(data, their_options, providers=["CPUExecutionProvider"])
-    ours, theirs = our_session.run(None, feeds), their_session.run(None, feeds)
+    their_session = None
+    if not case.ours_alone:
+        their_session = onnxruntime.InferenceSession(data, their_options, providers=["CPUExecutionProvider"])
+    ours = our_session.run(None, feeds)
+    theirs = evaluate(load(data).graph, feeds) if their_session is None else their_session.run(None, feeds)
     needed = work(model, net, theirs)
     bound = limits.binding(needed)
-    runs = [lambda: our_session.run(None, feeds), lambda: their_session.run(None, feeds)]
-    ours_and_theirs = [block_of(run, block_seconds, limits.clock) for run in runs]
     # The limit right behind our turn: cores slow down under wide vectors, and speed up again.
-    blocks = [ours_and_theirs[0], lambda: limits.seconds(bound), ours_and_theirs[1]]
-    our_seconds, least, their_seconds = medians_in_turns(blocks, rounds)
+    our_block = block_of(partial(our_session.run, None, feeds), block_seconds, limits.clock)
+    blocks = [our_block, lambda: limits.seconds(bound)]
+    if their_session is not None:
+        blocks.append(block_of(partial(their_session.run, None, feeds), block_seconds, limits.clock))
+    our_seconds, least, *their_seconds = medians_in_turns(blocks, rounds)
     apart, engine = difference(ours, theirs), our_session.engine
     exact = all(array.dtype.kind != "f" for array in theirs)
     return Row(
@@ -95,7 +105,7 @@ def measure(case: Case, limits: Limits, rounds: int, block_seconds: float = BLOC
         case.name,
         f"{_shapes(feeds.values())} -> {_shapes(theirs)}",
         1e6 * our_seconds,
-        1e6 * their_seconds,
+        1e6 * their_seconds[0] if their_seconds else None,
         bound.rate(our_seconds),
         bound.unit,
         bound.limit,
@@ -129,8 +139,9 @@ _HEAD = (
 def line(row: Row) -> str:
     """A row of the table."""
     shapes = row.shapes if len(row.shapes) <= 44 else row.shapes[:43] + "…"
+    compared = f"{'-':>9} {'-':>6}" if row.onnxruntime is None else f"{row.onnxruntime:9.4g} {row.ratio:6.2f}"
     return (
-        f"{row.case + '*' * row.on_numpy:38} {shapes:44} {row.ours:9.4g} {row.onnxruntime:9.4g} {row.ratio:6.2f} "
+        f"{row.case + '*' * row.on_numpy:38} {shapes:44} {row.ours:9.4g} {compared} "
         f"{row.rate:6.1f} {row.unit:7} {row.limit:6} {row.share:5.2f} {row.difference:7.1e}{' WRONG' * row.wrong}"
     )
 
@@ -148,10 +159,14 @@ def summary(rows: Sequence[Row]) -> str:
     lines = [f"{'family':16} {'rows':>5} {'at least as fast':>17} {'mean ratio':>11} {'worst':>6}  worst case"]
     families = [(name, list(members)) for name, members in itertools.groupby(rows, lambda row: row.family)]
     for name, members in [*families, ("all", list(rows))]:
-        worst = min(members, key=lambda row: row.ratio)
-        faster = sum(row.ratio >= 1 for row in members) / len(members)
-        mean = statistics.geometric_mean(row.ratio for row in members)
-        lines.append(f"{name:16} {len(members):5} {faster:17.0%} {mean:11.2f} {worst.ratio:6.2f}  {worst.case}")
+        ratios = {row.case: row.ratio for row in members if row.onnxruntime is not None}
+        if not ratios:
+            lines.append(f"{name:16} {len(members):5} {'-':>17} {'-':>11} {'-':>6}")
+            continue
+        worst = min(ratios, key=lambda case: ratios[case])
+        faster = sum(ratio >= 1 for ratio in ratios.values()) / len(ratios)
+        mean = statistics.geometric_mean(ratios.values())
+        lines.append(f"{name:16} {len(members):5} {faster:17.0%} {mean:11.2f} {ratios[worst]:6.2f}  {worst}")
     heavy = [row.share >= 0.93 for row in rows if row.limit == "FMA" and row.flops > 10e6]
     light = [row.share >= 0.8 for row in rows if row.unit == "GB/s"]
     calls = sum(row.limit == "call" for row in rows)

@@ -169,6 +169,14 @@ def test_summary_counts_by_family_and_limit():
     assert "bound by the call: 0 rows" in text
 
 
+def test_what_onnxruntime_lacks_has_no_ratio():
+    alone = example("linear attention", "LinearAttention", theirs=None)
+    assert operators.line(alone).split()[4:7] == ["2", "-", "-"]
+    lines = operators.summary([*ROWS, alone]).splitlines()
+    assert lines[3].split() == ["linear", "attention", "1", "-", "-", "-"]
+    assert lines[4].split() == ["all", "4", "67%", "0.72", "0.25", "slow"]
+
+
 def test_shapes_are_short():
     arrays = [np.zeros((2, 3), np.float32)] * 2 + [np.zeros((), np.int64)]
     assert operators._shapes(arrays) == "2*2x3, scalar int64"
