@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,10 +21,14 @@ from jitonnx.ops.base import widen
 from jitonnx.ops.composite import Parts
 from jitonnx.ops.microsoft.base import Contributed, of_type
 from jitonnx.ops.onnx.arithmetic import Add, Mul
+from jitonnx.ops.onnx.attention import Attention
 from jitonnx.ops.onnx.attention import RotaryEmbedding as _RotaryEmbedding
+from jitonnx.ops.onnx.cast import Cast
+from jitonnx.ops.onnx.concat_split import Concat, Split
 from jitonnx.ops.onnx.generators import Range
+from jitonnx.ops.onnx.logic import Where
+from jitonnx.ops.onnx.shape import Reshape, Squeeze, Transpose, Unsqueeze
 from jitonnx.ops.onnx.shape import Shape as ShapeOf
-from jitonnx.ops.onnx.shape import Squeeze, Unsqueeze
 
 
 class RotaryEmbedding(Contributed):
@@ -60,6 +65,77 @@ class RotaryEmbedding(Contributed):
         )
         y = parts.add(operator, x, cosines, sines, positions)
         return y if self.scale == 1 else parts.add(Mul(), y, of_type(parts, self.scale, y))
+
+
+class MultiHeadAttention(Contributed):
+    """ONNX's Attention with a bias of the projections, a mask of keys that are padding, and caches that it appends to.
+
+    query [B, S, heads * H]; key and value [B, T, heads * H], or [B, heads, T, H]. key_padding_mask [B, T] or [B, S, T]:
+    where it is 0, mask_filter_value is added to the scores.
+    """
+
+    num_heads: int
+    mask_filter_value: float = -10000.0
+    scale: float = 0.0
+    unidirectional: bool = False
+
+    def compose(
+        self,
+        parts: Parts,
+        query: Value,
+        key: Value | None = None,
+        value: Value | None = None,
+        bias: Value | None = None,
+        padding: Value | None = None,
+        added: Value | None = None,
+        past_key: Value | None = None,
+        past_value: Value | None = None,
+        *buffers: Value | None,
+    ) -> Sequence[Value]:
+        if any(one is not None for one in buffers):
+            raise InferenceError("past_sequence_length and cache_indirection are not supported")
+        if parts.wanted(3):
+            raise InferenceError("the output qk is not supported")
+        query, keys, values = self._heads(parts, query, key, value, bias)
+        mask = self._mask(parts, padding, added, query)
+        operator = Attention(is_causal=self.unidirectional, scale=self.scale or None)
+        outputs = parts.add_many(operator, (query, keys, values, mask, past_key, past_value), 3)
+        rows = parts.add(Transpose(perm=(0, 2, 1, 3)), outputs[0])
+        return parts.add(Reshape(), rows, parts.constant(np.array([0, 0, -1], np.int64))), *outputs[1:]
+
+    def _heads(
+        self, parts: Parts, query: Value, key: Value | None, value: Value | None, bias: Value | None
+    ) -> tuple[Value, Value, Value]:
+        """Queries, keys and values as [B, heads, steps, H]."""
+        if key is None or value is None or len(query.shape) != 3:
+            raise InferenceError("packed queries, keys and values are not supported: give the three apart")
+        wholes: list[Value] = [query, key, value]
+        if bias is not None:
+            if any(len(whole.shape) != 3 for whole in wholes):
+                raise InferenceError("a bias is for keys and values that have their heads side by side")
+            lengths = parts.add(Concat(axis=0), *(parts.add(ShapeOf(start=2), whole) for whole in wholes))
+            biases = parts.add_many(Split(axis=0), (bias, lengths), 3)
+            wholes = [parts.add(Add(), whole, one) for whole, one in zip(wholes, biases, strict=True)]
+        shape = parts.constant(np.array([0, 0, self.num_heads, -1], np.int64))
+        query, key, value = (
+            whole
+            if len(whole.shape) == 4
+            else parts.add(Transpose(perm=(0, 2, 1, 3)), parts.add(Reshape(), whole, shape))
+            for whole in wholes
+        )
+        return query, key, value
+
+    def _mask(self, parts: Parts, padding: Value | None, added: Value | None, query: Value) -> Value | None:
+        """What is added to the scores [B, heads, S, T]."""
+        if padding is None:
+            return added
+        if len(padding.shape) == 1:
+            raise InferenceError("key_padding_mask [batch] is not supported: give it as [batch, keys]")
+        axes = parts.constant(np.array([1, 2] if len(padding.shape) == 2 else [1], np.int64))
+        kept = parts.add(Unsqueeze(), parts.add(Cast(to=int(DType.BOOL)), padding), axes)
+        zero, low = (of_type(parts, number, query) for number in (0.0, self.mask_filter_value))
+        mask = parts.add(Where(), kept, zero, low)
+        return mask if added is None else parts.add(Add(), added, mask)
 
 
 class _Given(NamedTuple):
@@ -392,4 +468,4 @@ def _dimension(to: Lowering, dim: DimLike) -> Value:
     return to.constant(np.asarray([dim])) if isinstance(dim, int) else to.dimensions(contents_array([dim], (1,)))
 
 
-OPERATORS = (GroupQueryAttention, RotaryEmbedding)
+OPERATORS = (GroupQueryAttention, MultiHeadAttention, RotaryEmbedding)

@@ -14,7 +14,19 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import InferenceContext
 from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.base import lower_halves, widen
+from jitonnx.ops.base import lower_halves, normalize_axis, widen
+from jitonnx.ops.composite import Parts
+from jitonnx.ops.microsoft.base import Contributed
+from jitonnx.ops.onnx.arithmetic import BitShift
+from jitonnx.ops.onnx.cast import Cast
+from jitonnx.ops.onnx.concat_split import Concat
+from jitonnx.ops.onnx.gather import Gather
+from jitonnx.ops.onnx.logic import BitwiseAnd
+from jitonnx.ops.onnx.matmul import MatMul
+from jitonnx.ops.onnx.quantization import DequantizeLinear
+from jitonnx.ops.onnx.shape import Expand, Reshape, Unsqueeze
+from jitonnx.ops.onnx.shape import Shape as ShapeOf
+from jitonnx.ops.onnx.slice import Slice
 
 LONGEST_BLOCK = 256
 """Of a computation: sums of its quantised elements fit into 32 bits."""
@@ -215,4 +227,110 @@ def _lower_unpacked(to: Lowering, whole: Value, bits: int) -> Value:
     return to.reshape(parts[0] if places == 1 else to.concat(parts, 2), (rows, count * places))
 
 
-OPERATORS = (MatMulNBits,)
+class GatherBlockQuantized(Contributed):
+    """Rows of a table of few bits an element, dequantised: ONNX's Gather, then DequantizeLinear by blocks.
+
+    data is of 4-bit integers, with zero points of 0 where none are given, or of uint8 with `bits` bits a number, packed
+    along the last axis, the first in the lowest bits, and zero points of 2 ** (bits - 1). An index out of range is an
+    error, where onnxruntime gives zeros.
+    """
+
+    bits: int = 4
+    block_size: int = 128
+    gather_axis: int = 0
+    quantize_axis: int = 1
+
+    def compose(self, parts: Parts, data: Value, indices: Value, scales: Value, zeros: Value | None = None) -> Value:
+        rank = len(data.shape)
+        gathered, blocked = (normalize_axis(axis, rank) for axis in (self.gather_axis, self.quantize_axis))
+        if self.block_size < 16 or self.block_size & (self.block_size - 1):
+            raise InferenceError(f"block_size is {self.block_size}: a power of two from 16 on expected")
+        if gathered == blocked:
+            raise InferenceError(f"gather_axis and quantize_axis are both {gathered}: they have to differ")
+        if data.dtype is DType.UINT8 and (self.bits not in (2, 4, 8) or gathered != 0):
+            raise InferenceError(
+                f"bits is {self.bits}, gather_axis {gathered}: uint8 holds 2, 4 or 8 bits, gathered by row"
+            )
+        if data.dtype not in (DType.UINT8, DType.UINT4, DType.INT4):
+            raise InferenceError(f"data is {data.type}: integers of 4 bits, or uint8, are supported")
+        bits = self.bits if data.dtype is DType.UINT8 else 8
+        numbers, offsets = (self._rows(parts, x, indices, gathered, bits) for x in (data, zeros))
+        assert numbers is not None
+        scale = parts.add(Gather(axis=gathered), scales, indices)
+        if offsets is not None and bits < 8:  # whole bytes may hold more than there are blocks
+            size = parts.add(ShapeOf(start=-1), scale)
+            first, axes = (parts.constant(np.array([number], np.int64)) for number in (0, -1))
+            offsets = parts.add(Slice(), offsets, first, size, axes)
+        if zeros is None and data.dtype is DType.UINT8:
+            usual = parts.constant(np.uint8(1 << (self.bits - 1)))
+            offsets = parts.add(Expand(), usual, parts.add(ShapeOf(), scale))
+        axis = blocked if blocked < gathered else blocked + len(indices.shape) - 1
+        operator = DequantizeLinear(axis=axis, block_size=self.block_size)
+        return parts.add(operator, numbers, scale, *([] if offsets is None else [offsets]))
+
+    def _rows(self, parts: Parts, x: Value | None, indices: Value, axis: int, bits: int) -> Value | None:
+        """The rows of numbers of 4 bits or in whole bytes, gathered, as bytes."""
+        if x is None:
+            return None
+        if x.dtype in (DType.INT4, DType.UINT4):
+            x = parts.add(Cast(to=int(DType.INT8 if x.dtype is DType.INT4 else DType.UINT8)), x)
+        rows = parts.add(Gather(axis=axis), x, indices)
+        if bits == 8:
+            return rows
+        mask, last = parts.constant(np.uint8((1 << bits) - 1)), parts.constant(np.array([-1], np.int64))
+        places = []
+        for shift in range(0, 8, bits):
+            shifted = parts.add(BitShift(direction="RIGHT"), rows, parts.constant(np.uint8(shift))) if shift else rows
+            places.append(parts.add(Unsqueeze(), parts.add(BitwiseAnd(), shifted, mask), last))
+        whole = parts.add(Concat(axis=-1), *places)
+        rank = len(rows.shape)
+        shape = parts.constant(np.array([*[0] * (rank - 1), -1], np.int64))
+        return parts.add(Reshape(), whole, shape)
+
+
+_FP4 = (0.0, 0.00520833333, 0.66666667, 1.0, 0.33333333, 0.5, 0.16666667, 0.25)
+_TABLES = (
+    np.array([*_FP4, *(-x for x in _FP4)], np.float32),
+    np.array(
+        [
+            *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635),
+            *(-0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725),
+            *(0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941),
+            *(0.7229568362236023, 1.0),
+        ],
+        np.float32,
+    ),
+)
+"""What the 16 numbers of FP4 and of NF4 stand for."""
+
+
+class MatMulBnb4(Contributed):
+    """A times a constant matrix [N, K] of FP4 (quant_type 0) or NF4 (1) numbers, transposed if transB, times a factor
+    of each block of block_size numbers, row after row. It is widened to float32 when the model is loaded.
+
+    B holds two numbers a byte, the first in the upper half.
+    """
+
+    K: int
+    N: int
+    block_size: int
+    quant_type: int
+    training_mode: int = 0
+    transB: int = 1
+
+    def compose(self, parts: Parts, a: Value, b: Value, factors: Value) -> Value:
+        if self.quant_type not in (0, 1):
+            raise InferenceError(f"quant_type is {self.quant_type}: 0 (FP4) and 1 (NF4) are known")
+        if not (isinstance(b.contents, np.ndarray) and isinstance(factors.contents, np.ndarray)):
+            raise InferenceError("B and absmax are to be constants")
+        count = self.N * self.K
+        bytes_of, of_blocks = b.contents.reshape(-1), widen(factors.contents).reshape(-1)
+        if bytes_of.size != -(-count // 2) or of_blocks.size != -(-count // self.block_size):
+            raise InferenceError(f"B is {b.type} and absmax {factors.type}, which do not fit [{self.N}, {self.K}]")
+        numbers = np.stack([bytes_of >> 4, bytes_of & 15], -1).reshape(-1)[:count]
+        w = _TABLES[self.quant_type][numbers] * np.repeat(of_blocks, self.block_size)[:count]
+        matrix = w.reshape(self.N, self.K).astype(a.dtype.numpy)
+        return parts.add(MatMul(), a, parts.constant(matrix.T if self.transB else matrix))
+
+
+OPERATORS = (GatherBlockQuantized, MatMulBnb4, MatMulNBits)

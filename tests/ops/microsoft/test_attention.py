@@ -111,6 +111,22 @@ CASES += [
 ]
 
 
+Q, KEY, VALUE = normal(2, 5, 64), normal(2, 7, 64), normal(2, 7, 32)
+PADDING = np.array([[1, 1, 1, 1, 0, 0, 0], [1, 1, 1, 1, 1, 1, 1]], np.int32)
+heads = partial(case, "MultiHeadAttention", 1, num_heads=4)
+CASES += [
+    heads(Q, KEY, VALUE),
+    heads(Q, KEY, VALUE, normal(64 + 64 + 32), scale=0.3),
+    heads(Q, KEY, VALUE, None, PADDING),
+    heads(Q, KEY, VALUE, None, PADDING, normal(1, 4, 5, 7)),
+    heads(Q, KEY, VALUE, None, None, normal(2, 1, 5, 7)),
+    heads(Q, Q, Q, unidirectional=1),
+    heads(Q, normal(2, 4, 7, 16), normal(2, 4, 7, 16)),
+    heads(Q, Q, Q, None, None, None, normal(2, 4, 3, 16), normal(2, 4, 3, 16), outputs=3),
+    heads(Q[:, :1], Q[:, :1], Q[:, :1], None, None, None, normal(2, 4, 3, 16), normal(2, 4, 3, 16), outputs=3),
+]
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_attention(case: Case) -> None:
     check(case)
@@ -118,6 +134,8 @@ def test_attention(case: Case) -> None:
 
 REFUSED = [
     (attention(1, 5, [5], None, heads=(3, 2)), "do not divide among"),
+    (heads(normal(2, 5, 4, 3, 16)), "give the three apart"),
+    (heads(Q, KEY, VALUE, None, np.array([5, 7], np.int32)), r"key_padding_mask \[batch\]"),
     (attention(1, 5, [5], None, local_window_size=0), "local_window_size is 0"),
     (attention(1, 5, [5], 8, sliding_window_cache=1), "sliding_window_cache"),
     (attention(1, 5, [5], None, k_quant_type="PER_TENSOR"), "caches of integers"),

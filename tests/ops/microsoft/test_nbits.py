@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -90,3 +91,57 @@ REFUSED = [
 @pytest.mark.parametrize(("case", "text"), REFUSED, ids=str)
 def test_refused(case: Case, text: str) -> None:
     check_refused(case, text)
+
+
+def table(bits: int, block: int, zeros: bool, indices: tuple[int, ...], dtype: Any = np.float32) -> Case:
+    """Rows of a table of uint8."""
+    rows, width = 11, 72
+    blocks = -(-width // block)
+    data = RANDOM.integers(0, 256, (rows, width * bits // 8), np.uint8)
+    scales = RANDOM.normal(size=(rows, blocks)).astype(dtype)
+    inputs: list[Any] = [data, RANDOM.integers(0, rows, indices), scales]
+    if zeros:
+        inputs.append(RANDOM.integers(0, 256, (rows, -(-blocks * bits // 8)), np.uint8))
+    constants = (0, 2, 3)[: len(inputs) - 1]
+    return case("GatherBlockQuantized", 1, *inputs, constants=constants, bits=bits, block_size=block)
+
+
+def table_of_4_bits(dtype: Any, axes: tuple[int, int], zeros: bool) -> Case:
+    low, shape, block = (-8 if dtype is ml_dtypes.int4 else 0), (6, 40, 5), 16
+    gathered, blocked = axes
+    of_blocks = [-(-size // block) if axis == blocked else size for axis, size in enumerate(shape)]
+    inputs: list[Any] = [
+        RANDOM.integers(low, low + 16, shape).astype(dtype),
+        RANDOM.integers(0, shape[gathered], (2, 3)).astype(np.int32),
+        RANDOM.normal(size=of_blocks).astype(np.float32),
+    ]
+    if zeros:
+        inputs.append(RANDOM.integers(low, low + 16, of_blocks).astype(dtype))
+    options = {"gather_axis": gathered, "quantize_axis": blocked, "block_size": block}
+    return case("GatherBlockQuantized", 1, *inputs, constants=(0, 2, 3)[: len(inputs) - 1], **options)
+
+
+def bits_and_bytes(shape: tuple[int, ...], n: int, kind: int, block: int = 16) -> Case:
+    count = n * shape[-1]
+    a = RANDOM.normal(size=shape).astype(np.float32)
+    b = RANDOM.integers(0, 256, -(-count // 2), np.uint8)
+    factors = RANDOM.uniform(0.1, 2, -(-count // block)).astype(np.float32)
+    options = {"K": shape[-1], "N": n, "block_size": block, "quant_type": kind}
+    return case("MatMulBnb4", 1, a, b, factors, constants=(1, 2), **options)
+
+
+OTHERS = [
+    *(table(bits, 16, zeros, (2, 3)) for bits in (4, 8) for zeros in (False, True)),
+    table(4, 32, True, (5,)),
+    *(
+        table_of_4_bits(dtype, axes, zeros)
+        for dtype in (ml_dtypes.int4, ml_dtypes.uint4)
+        for axes, zeros in (((0, 1), False), ((0, 1), True), ((2, 1), True))
+    ),
+    *(bits_and_bytes((2, 3, 32), 12, kind) for kind in (0, 1)),
+]
+
+
+@pytest.mark.parametrize("case", OTHERS, ids=str)
+def test_tables(case: Case) -> None:
+    check(case)
