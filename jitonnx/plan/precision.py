@@ -27,7 +27,9 @@ NO_BFLOAT16 = (
     "bfloat16 (AMX), or this process may not use them"
 )
 _LEAST_PRODUCTS = 1 << 9
-"""Elements of the weights from which on bfloat16 is faster."""
+"""Elements of the weights from which on bfloat16 is faster, in a convolution, which has many rows."""
+_LEAST_OF_MATRIX = 1 << 12
+"""The same in a product, which may have one: 0.67 of float32's speed was measured with 512 elements and few rows."""
 _LEAST_COLUMNS, _LEAST_DEPTH = 8, 20
 _LARGE_IMAGE = 1 << 16
 """Elements of an image from which on reading and writing it takes longer than what is computed."""
@@ -63,8 +65,8 @@ def _in_bfloat16(statement: Statement) -> c.Computation | None:
         return None
     if isinstance(computation, c.MatMul):
         *batch, depth, columns = weights.constant.shape
-        plain = all(dim == 1 for dim in batch)
-        return c.BfloatMatMul() if plain and _pays(depth, columns) else None
+        pays = _pays(depth, columns) and depth * columns >= _LEAST_OF_MATRIX
+        return c.BfloatMatMul() if pays and all(dim == 1 for dim in batch) else None
     columns, *rest = weights.constant.shape
     pads = (*computation.pads_before, *computation.pads_after)
     depth = weights.constant.size // max(columns, 1)
