@@ -9,8 +9,10 @@ import numpy as np
 import onnx
 import pytest
 
+import jitonnx
 from bench import zoo
 from bench.zoo import weights
+from bench.zoo.quantize import quantize
 
 SMALL = ["mlp_tiny", "unet_gn"]  # none of its weights left out; ten left out
 CHECKSUMS = {
@@ -124,3 +126,14 @@ def test_command_line(tmp_path):
     refused = subprocess.run([*command, "alexnet"], cwd=root, capture_output=True, text=True, check=False)
     assert refused.returncode == 2
     assert "no model alexnet; there are bert_base" in refused.stderr
+
+
+@pytest.mark.parametrize("form", ["qdq", "qoperator"])
+def test_quantised_model_runs(form, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    (path,) = zoo.materialize(tmp_path, ["mlp_tiny"])
+    feeds, out = zoo.feeds("mlp_tiny"), tmp_path / "quantised.onnx"
+    quantize(path, out, form, feeds)
+    session = onnxruntime.InferenceSession(str(out), providers=["CPUExecutionProvider"])
+    wanted, given = session.run(None, feeds)[0], jitonnx.InferenceSession(str(out)).run(None, feeds)[0]
+    np.testing.assert_allclose(given, wanted, atol=0.02 * np.abs(wanted).max())
