@@ -98,6 +98,7 @@ ALLOWED = {
         "errors",
         "explain",
         "info",
+        "opsets",
         "runtime",
         "saved",
         "session",

@@ -23,6 +23,13 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="jitonnx", description="Run ONNX models on CPUs, compiled to native code.")
     made.add_argument("--version", action="store_true", help="print the version and end")
     made.add_argument("--traceback", action="store_true", help="show where in the code an error was raised")
+    made.add_argument(
+        "--opset",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="an operator-set document whose operators models may use; may be given several times",
+    )
     subparsers = made.add_subparsers(title="commands", metavar="COMMAND")
     for module in COMMANDS:
         module.add(subparsers)
@@ -47,6 +54,7 @@ def _reported(options: argparse.Namespace) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _tell  # type: ignore[assignment]
+            _register(options.opset)
             status = options.command(options)
         sys.stdout.flush()
     except BrokenPipeError:
@@ -61,6 +69,15 @@ def _reported(options: argparse.Namespace) -> int:
         print(f"jitonnx: {_message(error)}", file=sys.stderr)
         return 1
     return status or 0
+
+
+def _register(documents: Sequence[str]) -> None:
+    """Register operator-set documents for the models of the command."""
+    if documents:
+        from jitonnx.opsets import register_opset
+
+        for path in documents:
+            register_opset(path)
 
 
 def _tell(message: Warning | str, *_: object, **__: object) -> None:

@@ -16,6 +16,7 @@ from onnx.onnx_operators_ml_pb2 import OperatorSetProto
 import jitonnx
 from jitonnx import InferenceSession, custom, errors, opsets
 from jitonnx.checker import check_model
+from jitonnx.cli import main
 from jitonnx.ops.registry import Registry, registry
 from tests.model.models import X, model_of
 
@@ -301,6 +302,17 @@ def test_a_document_between_others_makes_no_circle() -> None:
     with pytest.raises(errors.InvalidGraph, match="calls itself: F -> F"):
         jitonnx.register_opset(document(2, [function("F", call, version=2)]))
     np.testing.assert_array_equal(ran(using("F", 2)), -X)
+
+
+def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (path := tmp_path / "set.onnxopset").write_bytes(document(1, [scaled(3)]).SerializeToString())
+    (model := tmp_path / "model.onnx").write_bytes(using("Scaled"))
+    assert main(["check", str(model)]) == 0 and "is not a registered function/op" in capsys.readouterr().out
+    assert main(["run", str(model)]) == 1 and "org.example:Scaled" in capsys.readouterr().err
+    assert main(["--opset", str(path), "run", str(model)]) == 0
+    assert "float32" in capsys.readouterr().out
+    assert main(["--opset", str(path), "info", str(model)]) == 0 and "Scaled" in capsys.readouterr().out
+    assert main(["--opset", str(model), "run", str(model)]) == 1 and "magic" in capsys.readouterr().err
 
 
 def test_a_registry_of_ones_own() -> None:
