@@ -66,7 +66,7 @@ def kernel() -> LongRun:
     """One kernel."""
     size = 9000
     model = bytes_of(
-        [node("MatMul", ["x", "w"], ["y"])], [tensor("x", ("N", "K")), tensor("w", ("K", "K"))], [tensor("y")]
+        [node("MatMul", ["x", "w"], ["y"])], [tensor("x", ("N", "K")), tensor("w", ("K", "K"))], [tensor("y", None)]
     )
     return LongRun(
         model,
