@@ -37,7 +37,7 @@ from jitonnx.engine.lru_cache import LRUCache
 from jitonnx.errors import Fail, ModelLoadCanceled
 from jitonnx.runtime.artifact import Artifact, ArtifactError, is_artifact, open_artifact
 from jitonnx.runtime.cache import KernelCache, default_directory
-from jitonnx.saved import whole
+from jitonnx.saved import model_cache
 from jitonnx.saved.engine import SavedEngine, described
 
 if TYPE_CHECKING:
@@ -112,9 +112,9 @@ class OpenedModel:
         self.path = source if isinstance(source, str) else None
         self.description: ModelDescription
         self.workshop: Workshop | None = None
-        self.whole: whole.Whole | None = None
+        self.opened_as: model_cache.CacheKey | None = None
         """What the model was opened from, if from the kernel cache, as long as the model itself is not loaded."""
-        self.kept_as: whole.Whole | None = None
+        self.cache_key: model_cache.CacheKey | None = None
         """What the kernel cache keeps such a model under; None for one that is always loaded."""
         self._examples: list[Shapes] = []
         """Shapes that the model's plan is not for, and another one is kept for."""
@@ -160,7 +160,7 @@ class OpenedModel:
 
     def compiled(self) -> CompiledModel:
         """The model with all that there is to tell about it, and its engine, waited for."""
-        self.load_whole()
+        self.load_graph()
         engine = self.main.engine
         if in_background(engine):
             made = engine.wait()
@@ -181,37 +181,37 @@ class OpenedModel:
         overriding = tuple(name for name in self.description.overridable if name in fed)
         if not overriding:
             return self.main
-        self.load_whole()
+        self.load_graph()
         return self._overriding.get(overriding, functools.partial(self._with_overriding, overriding))
 
-    def load_whole(self) -> bool:
+    def load_graph(self) -> bool:
         """Make what a model that was opened from the kernel cache lacks: the graph, its nodes, plan and reports.
 
         Tells whether there was something to make. Fail if the model's file is not the one any more that was opened.
         """
         with self._loading:
-            opened = self.whole
+            opened = self.opened_as
             if opened is None:
                 return False
             assert opened.file is not None, "Bug: a model is loaded again"
-            if not whole.is_unchanged(opened):
+            if not model_cache.is_unchanged(opened):
                 raise Fail(
                     f"{self.path} was written to since the session was made, which took the compiled model from the "
-                    f"kernel cache: make a new session (or set the configuration entry {whole.KEEP_MODEL} to 0, and "
-                    "sessions load the whole model)"
+                    "kernel cache: make a new session (or set the configuration entry "
+                    f"{model_cache.KEEP_MODEL} to 0, and sessions load the whole model)"
                 )
             self._compile(self._loaded(opened.file.content()))
-            self.kept_as = opened._replace(file=None)
+            self.cache_key = opened._replace(file=None)
             self.warm_up()
             self._keep_variants()
-            self.whole = None
+            self.opened_as = None
             return True
 
     def close(self) -> None:
         """Let go of the model and its memory; what is being compiled in the background is called off."""
         with self._lock:
             self._closed = True
-            self._main = self._with_defaults = self.whole = None
+            self._main = self._with_defaults = self.opened_as = None
             self._overriding = LRUCache(_OVERRIDING_KEPT)
             workshop = self.workshop
         if workshop is not None:
@@ -250,22 +250,22 @@ class OpenedModel:
         if is_artifact(self._source):
             self._open_artifact()
             self.warm_up()
-        elif self._open_whole():
+        elif self._open_cached():
             self.warm_up()
         else:
             model = self._loaded(self._source)
             loaded = time.perf_counter()
             self._compile(model)
             self.warm_up()
-            if self.kept_as is not None:
-                self.kept_as = self.kept_as._replace(file=None) if whole.can_keep(model) else None
-            self._keep_whole()
+            if self.cache_key is not None:
+                self.cache_key = self.cache_key._replace(file=None) if model_cache.is_cacheable(model) else None
+            self._cache()
             self._keep_variants()
         ended = time.perf_counter()
         if "logging" in sys.modules:  # else nobody has asked for messages
             made = self.made
             report = "runs are evaluated on NumPy until it is compiled" if made is None else made.report
-            if self.whole is not None:
+            if self.opened_as is not None:
                 report = f"taken as a whole from the kernel cache {default_directory()}"
             self.logger.info("%s is ready after %.2f s; %s", self.path or "model", ended - started, report)
         return started, loaded, ended
@@ -296,18 +296,18 @@ class OpenedModel:
         engine = SavedEngine(artifact, threads, program_bytes(self._options), zeros, behind)
         self._install(Bound(description.inputs, engine))
 
-    def _open_whole(self) -> bool:
+    def _open_cached(self) -> bool:
         """Take everything from what the kernel cache keeps of the model as a whole; False if it keeps nothing."""
         options = self._options
         threads = thread_count(options.intra_op_num_threads)
-        self.kept_as = whole.find_whole(self._source, options, self._disabled, threads)
-        if self.kept_as is None:
+        self.cache_key = model_cache.key_of(self._source, options, self._disabled, threads)
+        if self.cache_key is None:
             return False
         cache = _kernel_cache(default_directory())
-        artifact = whole.open_whole(cache, self.kept_as, switch(options, VERIFY, False))
+        artifact = model_cache.open_cached(cache, self.cache_key, switch(options, VERIFY, False))
         if artifact is None:
             return False
-        self.whole = self.kept_as
+        self.opened_as = self.cache_key
         self._examples = artifact.examples
         this = weakref.ref(self)
 
@@ -323,30 +323,30 @@ class OpenedModel:
             warnings.warn(text, stacklevel=6)
         return True
 
-    def _keep_whole(self) -> None:
+    def _cache(self) -> None:
         """Have the compiled model kept in the kernel cache, in the background, if it is one of those that are kept."""
-        main, kept_as, workshop = self._main, self.kept_as, self.workshop
-        if main is None or workshop is None or kept_as is None or not whole.is_settled(kept_as):
+        main, cache_key, workshop = self._main, self.cache_key, self.workshop
+        if main is None or workshop is None or cache_key is None or not model_cache.is_settled(cache_key):
             return
         engine = main.engine
         if not in_background(engine) and not isinstance(engine, SavedEngine):
             from jitonnx.saved.saving import model_info
 
-            job = whole.keeping(engine, kept_as, model_info(self.description), self._options, tuple(self._examples))
-            workshop.submit(job)
+            info, examples = model_info(self.description), tuple(self._examples)
+            workshop.submit(model_cache.caching(engine, cache_key, info, self._options, examples))
 
     def _keep_variants(self) -> None:
         """Have what is kept of the model written anew whenever there is a plan for other sizes."""
         engine = self.main.engine
-        if self.kept_as is None or in_background(engine) or isinstance(engine, SavedEngine):
+        if self.cache_key is None or in_background(engine) or isinstance(engine, SavedEngine):
             return
         this = weakref.ref(self)
 
         def made(shapes: Shapes) -> None:
             model = this()
-            if model is not None and len(model._examples) < whole.VARIANTS:
+            if model is not None and len(model._examples) < model_cache.VARIANTS:
                 model._examples.append(shapes)
-                model._keep_whole()
+                model._cache()
 
         engine.variant_made = made
 

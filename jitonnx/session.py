@@ -207,7 +207,7 @@ class InferenceSession(Session):
     @property
     def compiled_model(self) -> CompiledModel:
         """The model with its engine, without the session; waits for it to be compiled. (Not in onnxruntime.)"""
-        self._load_whole()
+        self._load_graph()
         return self._model.compiled()
 
     @property
@@ -236,12 +236,12 @@ class InferenceSession(Session):
     @property
     def model_nodes(self) -> Sequence[ModelNode]:
         """The nodes as the model has them. (Not in onnxruntime.)"""
-        self._load_whole()
+        self._load_graph()
         return self._model.description.nodes
 
-    def _load_whole(self) -> None:
+    def _load_graph(self) -> None:
         """Make what a session lacks that was opened from the kernel cache."""
-        if self._model.load_whole():
+        if self._model.load_graph():
             self._runs.warm_up()
 
     @property

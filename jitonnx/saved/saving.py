@@ -70,7 +70,7 @@ def save(
     return write(path, contents)
 
 
-def write_whole(engines: Sequence[Engine], examples: Sequence[Shapes], info: ModelInfo, path: Path) -> int:
+def write_cached(engines: Sequence[Engine], examples: Sequence[Shapes], info: ModelInfo, path: Path) -> int:
     """Write what the kernel cache keeps of a model; returns the file's size in bytes.
 
     engines: those that have a plan, the most usual first. examples: shapes that the first is not for, and others are.

@@ -18,14 +18,14 @@ import jitonnx.proto.messages
 from jitonnx.errors import Fail, InvalidArgument
 from jitonnx.explain import as_text, explain
 from jitonnx.runtime.cache import KernelCache
-from jitonnx.saved import whole
+from jitonnx.saved import model_cache
 from jitonnx.session import InferenceSession
 from tests.artifact.models import elementwise, images, pairs, small_cnn
 from tests.session.models import model as model_of
 from tests.session.models import node, tensor
 from tests.targets import on_x86_64
 
-OLD = 2 * whole.SETTLED_SECONDS
+OLD = 2 * model_cache.SETTLED_SECONDS
 
 
 @pytest.fixture
@@ -60,9 +60,9 @@ def wait_for(folder: Path, ready: Callable[[list[Path]], Any] = bool) -> list[Pa
     return kept(folder)
 
 
-def is_whole(session: InferenceSession) -> bool:
+def is_cached(session: InferenceSession) -> bool:
     """Whether the session was opened from the kernel cache and has not loaded the model since."""
-    return session._model.whole is not None
+    return session._model.opened_as is not None
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def opened(model: Path) -> tuple[InferenceSession, InferenceSession]:
     first = InferenceSession(model, options())
     wait_for(model.parent)
     second = InferenceSession(model, options())
-    assert not is_whole(first) and is_whole(second)
+    assert not is_cached(first) and is_cached(second)
     return first, second
 
 
@@ -84,7 +84,7 @@ def test_second_session_is_the_same(opened: tuple[InferenceSession, InferenceSes
     assert first.compile_status == second.compile_status and second.wait_until_compiled()
     for ours, theirs in zip(first.run(None, images()), second.run(None, images()), strict=True):
         assert np.array_equal(ours, theirs)
-    assert is_whole(second)
+    assert is_cached(second)
 
 
 def test_same_errors(opened: tuple[InferenceSession, InferenceSession]) -> None:
@@ -114,9 +114,9 @@ def test_model_is_loaded_where_it_is_needed(
     assert [line for line in ours.splitlines() if " ms" not in line] == [
         line for line in theirs.splitlines() if " ms" not in line
     ]
-    assert not is_whole(second) and second.model_nodes == first.model_nodes
+    assert not is_cached(second) and second.model_nodes == first.model_nodes
     third = InferenceSession(model, options())
-    assert is_whole(third) and third.save(tmp_path / "saved.jitonnx") == first.save(tmp_path / "first.jitonnx")
+    assert is_cached(third) and third.save(tmp_path / "saved.jitonnx") == first.save(tmp_path / "first.jitonnx")
     expected = first.run(None, images())[0]
     for session in (second, third, InferenceSession(tmp_path / "saved.jitonnx")):
         assert np.array_equal(session.run(None, images())[0], expected)
@@ -127,9 +127,9 @@ def test_pickling_before_and_after_the_model_is_loaded(opened: tuple[InferenceSe
     session.note = "mine"  # type: ignore[attr-defined]
     for _ in range(2):
         again = pickle.loads(pickle.dumps(session))
-        assert is_whole(again) and again.note == "mine"
+        assert is_cached(again) and again.note == "mine"
         assert np.array_equal(again.run(None, images())[0], opened[0].run(None, images())[0])
-        assert session.engine is not None and not is_whole(session)
+        assert session.engine is not None and not is_cached(session)
 
 
 def test_changed_model_is_loaded_anew(opened: tuple[InferenceSession, InferenceSession], model: Path) -> None:
@@ -138,9 +138,9 @@ def test_changed_model_is_loaded_anew(opened: tuple[InferenceSession, InferenceS
     (before,) = kept(model.parent)
     time.sleep(OLD)
     third = InferenceSession(model, options())
-    assert not is_whole(third)
+    assert not is_cached(third)
     wait_for(model.parent, lambda paths: paths and before not in paths)
-    assert len(kept(model.parent)) == 1 and is_whole(InferenceSession(model, options()))
+    assert len(kept(model.parent)) == 1 and is_cached(InferenceSession(model, options()))
     with pytest.raises(Fail, match="was written to since the session was made"):
         _ = opened[1].engine
     assert opened[1].run(None, images())
@@ -158,16 +158,16 @@ def test_a_model_that_is_replaced_or_removed(
     else:
         model.unlink()
     first, second = opened
-    assert is_whole(second) and second.model_nodes == first.model_nodes and not is_whole(second)
+    assert is_cached(second) and second.model_nodes == first.model_nodes and not is_cached(second)
     assert np.array_equal(first.run(None, images())[0], second.run(None, images())[0])
 
 
 def test_other_settings_are_kept_apart(opened: tuple[InferenceSession, InferenceSession], model: Path) -> None:
     for other in (options(threads=2), options(winograd="0"), options(compile="before")):
-        assert not is_whole(InferenceSession(model, other))
+        assert not is_cached(InferenceSession(model, other))
     named = options()
     named.logid = "mine"
-    assert is_whole(InferenceSession(model, named))
+    assert is_cached(InferenceSession(model, named))
 
 
 OTHER_CPU = pytest.param({"cpu": "x86-64-v3"}, marks=on_x86_64)
@@ -177,7 +177,7 @@ OTHER_CPU = pytest.param({"cpu": "x86-64-v3"}, marks=on_x86_64)
 def test_what_is_not_kept(model: Path, entries: dict[str, str]) -> None:
     for _ in range(2):
         session = InferenceSession(model, options(**entries))
-        assert not is_whole(session) and session._model.kept_as is None
+        assert not is_cached(session) and session._model.cache_key is None
 
 
 def settled(model: Path, name: str, content: bytes) -> Path:
@@ -193,7 +193,7 @@ def opened_again(path: Path) -> tuple[InferenceSession, InferenceSession]:
     first = InferenceSession(path, options())
     wait_for(path.parent)
     second = InferenceSession(path, options())
-    assert not is_whole(first) and is_whole(second)
+    assert not is_cached(first) and is_cached(second)
     return first, second
 
 
@@ -218,17 +218,17 @@ def test_open_sizes(model: Path) -> None:
                 session.run(None, wrong)
             texts.append(str(caught.value))
         assert texts[0] == texts[1]
-    assert is_whole(second)
+    assert is_cached(second)
     feeds = {"a": np.ones((4, 3), np.float32), "b": np.ones((1, 3), np.float32)}
     before = kept(model.parent)[0].stat().st_ino
     with pytest.warns(UserWarning, match="inputs disagree"):
         assert same((second, second), feeds)
-    assert not is_whole(second) and same(sessions, pairs(7, 2))
+    assert not is_cached(second) and same(sessions, pairs(7, 2))
     wait_for(model.parent, lambda paths: paths[0].stat().st_ino != before)
     third = InferenceSession(model.with_name("elementwise.onnx"), options())
     with pytest.warns(UserWarning, match="inputs disagree"):  # which what was kept has a plan for by now
         assert same((second, third), feeds)
-    assert same((second, third), {"a": np.ones((6, 2), np.float32), "b": np.ones((1, 2), np.float32)}) and is_whole(
+    assert same((second, third), {"a": np.ones((6, 2), np.float32), "b": np.ones((1, 2), np.float32)}) and is_cached(
         third
     )
 
@@ -242,9 +242,9 @@ def test_an_input_of_unknown_rank(model: Path) -> None:
         first.run(None, feed)
         wait_for(path.parent)
         second = InferenceSession(path, options())
-        assert is_whole(second) and same((first, second), feed)
+        assert is_cached(second) and same((first, second), feed)
         if number == 0:
-            assert is_whole(second) and same((first, second), {"x": np.ones((5, 2), np.float32)})
+            assert is_cached(second) and same((first, second), {"x": np.ones((5, 2), np.float32)})
 
 
 def test_inputs_with_a_default(model: Path) -> None:
@@ -255,8 +255,8 @@ def test_inputs_with_a_default(model: Path) -> None:
     second = sessions[1]
     assert repr(sessions[0].get_overridable_initializers()) == repr(second.get_overridable_initializers())
     feeds = {"x": np.arange(6, dtype=np.float32).reshape(2, 3)}
-    assert same(sessions, feeds) and is_whole(second)
-    assert same(sessions, {**feeds, "factor": np.arange(3, dtype=np.float32)}) and not is_whole(second)
+    assert same(sessions, feeds) and is_cached(second)
+    assert same(sessions, {**feeds, "factor": np.arange(3, dtype=np.float32)}) and not is_cached(second)
 
 
 def test_warnings_are_given_again(model: Path) -> None:
@@ -266,7 +266,7 @@ def test_warnings_are_given_again(model: Path) -> None:
         with pytest.warns(UserWarning, match=r"output 'y' is declared with the shape \[7\], but is float\[2,3\]"):
             session = InferenceSession(path, options())
         wait_for(path.parent)
-    assert is_whole(session)
+    assert is_cached(session)
 
 
 def test_models_that_are_not_kept(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +275,7 @@ def test_models_that_are_not_kept(model: Path, monkeypatch: pytest.MonkeyPatch) 
     InferenceSession(model, options())
     time.sleep(OLD)
     with monkeypatch.context() as patched:
-        patched.setattr(whole, "LIMIT", 1)
+        patched.setattr(model_cache, "LIMIT", 1)
         InferenceSession(model, options())
     time.sleep(OLD)
     assert not kept(model.parent)
@@ -296,10 +296,10 @@ def test_damaged_entries_are_written_again(
     damaged = path.stat().st_ino
     assert damaged != before
     session = InferenceSession(model, options())
-    assert not is_whole(session)
+    assert not is_cached(session)
     assert np.array_equal(session.run(None, images())[0], opened[0].run(None, images())[0])
     wait_for(model.parent, lambda paths: paths[0].stat().st_ino != damaged)
-    assert is_whole(InferenceSession(model, options()))
+    assert is_cached(InferenceSession(model, options()))
 
 
 def test_cache_counts_and_removes_models(opened: tuple[InferenceSession, InferenceSession], model: Path) -> None:
@@ -313,7 +313,7 @@ def test_cache_counts_and_removes_models(opened: tuple[InferenceSession, Inferen
 def test_least_recently_used_model_is_removed(opened: tuple[InferenceSession, InferenceSession], model: Path) -> None:
     (path,) = kept(model.parent)
     os.utime(path, (1, 1))
-    assert is_whole(InferenceSession(model, options())) and path.stat().st_mtime > 1
+    assert is_cached(InferenceSession(model, options())) and path.stat().st_mtime > 1
     os.utime(path, (1, 1))
     KernelCache(limit=KernelCache().info().bytes).put("other", bytes(10))
     assert not path.exists()
@@ -321,7 +321,7 @@ def test_least_recently_used_model_is_removed(opened: tuple[InferenceSession, In
 
 def test_every_source_of_ours_is_told_apart() -> None:
     """A model that other sources of jitonnx compiled is not opened: each of its packages counts."""
-    stamped = {path for path, _, _ in whole._stamps()}
+    stamped = {path for path, _, _ in model_cache._stamps()}
     modules = [
         jitonnx.session,
         jitonnx.plan.make,

@@ -1,4 +1,5 @@
-"""Whole compiled models in the kernel cache, so that the next start with the same model file opens what this one made.
+"""The model cache: compiled models in the kernel cache, as a whole, so that the next start with the same model file
+opens what this one made.
 
 What is kept is an artifact (docs/artifacts.md): code, packed weights and steps. It is found by the model file's
 identity and all that its contents depend on, so that whatever changes leads to another key. A session that was opened
@@ -67,22 +68,22 @@ class OpenFile:
             os.close(self._number)
 
 
-class Whole(NamedTuple):
+class CacheKey(NamedTuple):
     """A model file as it is now, and the key under which what is compiled of it is kept.
 
     place: file and settings, whatever states the file and our sources are in: of these only the last one is kept.
-    path: the real one, absolute. identity: what changes whenever the file does.
-    file: to load the model from later; None where it is loaded by now.
+    digest: of all that the compiled model depends on. path: the real one, absolute.
+    identity: what changes whenever the file does. file: to load the model from later; None where it is loaded by now.
     """
 
     place: str
-    key: str
+    digest: str
     path: str
     identity: tuple[int, ...]
     file: OpenFile | None
 
 
-def find_whole(source: object, options: SessionOptions, disabled: Collection[str], threads: int) -> Whole | None:
+def key_of(source: object, options: SessionOptions, disabled: Collection[str], threads: int) -> CacheKey | None:
     """What a session for this model is kept under; None for those that are always compiled from the model.
 
     source: as a session keeps it; only paths count. disabled: the rewrites that are not made. threads: of a run.
@@ -102,7 +103,7 @@ def find_whole(source: object, options: SessionOptions, disabled: Collection[str
         return None
     place = repr((_FORMAT, path, options.settled(), sorted(disabled), threads, cpu, os.path.dirname(jitonnx.__file__)))
     facts = (place, identity, versions(), _stamps())
-    return Whole(place, sha256(repr(facts).encode()).hexdigest(), path, identity, file)
+    return CacheKey(place, sha256(repr(facts).encode()).hexdigest(), path, identity, file)
 
 
 def _is_excluded(options: SessionOptions) -> bool:
@@ -135,26 +136,26 @@ def _identity(found: os.stat_result) -> tuple[int, ...] | None:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def is_unchanged(whole: Whole) -> bool:
+def is_unchanged(key: CacheKey) -> bool:
     """Whether nobody has written to the file that is held open, be it under its name or not any more.
 
     Taking away its name changes the time of its last change, but not that of its content.
     """
-    assert whole.file is not None
-    now, named = whole.file.identity(), identity_of(whole.path)
-    if now is None or named is None or named[:2] != whole.identity[:2]:
-        return now is not None and now[:-1] == whole.identity[:-1]
-    return now == whole.identity
+    assert key.file is not None
+    now, named = key.file.identity(), identity_of(key.path)
+    if now is None or named is None or named[:2] != key.identity[:2]:
+        return now is not None and now[:-1] == key.identity[:-1]
+    return now == key.identity
 
 
-def is_settled(whole: Whole) -> bool:
+def is_settled(key: CacheKey) -> bool:
     """Whether the file just read is the one that was looked at, and whether a later change would show in its times."""
-    return identity_of(whole.path) == whole.identity and time.time() - whole.identity[-1] * 1e-9 > SETTLED_SECONDS
+    return identity_of(key.path) == key.identity and time.time() - key.identity[-1] * 1e-9 > SETTLED_SECONDS
 
 
-def open_whole(cache: KernelCache, whole: Whole, verify: bool) -> Artifact | None:
+def open_cached(cache: KernelCache, key: CacheKey, verify: bool) -> Artifact | None:
     """The compiled model that is kept; None if there is none, or none that can be used."""
-    path = cache.model(whole.place, whole.key)
+    path = cache.model(key.place, key.digest)
     if path is None:
         return None
     try:
@@ -164,7 +165,7 @@ def open_whole(cache: KernelCache, whole: Whole, verify: bool) -> Artifact | Non
     return artifact if artifact.open else None
 
 
-def can_keep(model: Model) -> bool:
+def is_cacheable(model: Model) -> bool:
     """Whether a model is one that is kept: the key says nothing of other files, and of what users' operators do."""
     return not model.external and not model.custom
 
@@ -180,8 +181,8 @@ def _fitting(engines: Iterable[Engine]) -> list[Engine]:
     return fitting
 
 
-def keeping(
-    engine: Engine, whole: Whole, info: ModelInfo, options: SessionOptions, examples: Sequence[Shapes]
+def caching(
+    engine: Engine, key: CacheKey, info: ModelInfo, options: SessionOptions, examples: Sequence[Shapes]
 ) -> Callable[[threading.Event], None]:
     """A job for the background that keeps a compiled model, and does not hold its engine.
 
@@ -199,14 +200,14 @@ def keeping(
         if kept is None:
             return
         from jitonnx.engine.schedule_message import NotStorable
-        from jitonnx.saved.saving import write_whole
+        from jitonnx.saved.saving import write_cached
 
         try:
             engines = _fitting(dict.fromkeys([kept, *map(kept.serving, examples)]))
             if not engines:
                 return
             size = kept.cache.keep_model(
-                whole.place, whole.key, lambda path: write_whole(engines, examples, info, path)
+                key.place, key.digest, lambda path: write_cached(engines, examples, info, path)
             )
         except (OSError, Error, NotStorable) as error:
             text = f"the compiled model is not kept in the kernel cache: {error}"
