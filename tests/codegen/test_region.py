@@ -206,3 +206,19 @@ def test_narrow_elements_fill_vectors(dtype: DType, target: Target) -> None:
     spread = rng.integers(0, high, (5, 1)).astype(dtype.numpy), rng.integers(0, high, (5, 70)).astype(dtype.numpy)
     for expr in exprs:
         check(expr, *spread, target=target)
+
+
+@pytest.mark.parametrize("target", [host(), named("haswell")], ids=["host", "avx2"])
+def test_results_lie_anywhere(target: Target) -> None:
+    """Long rows are written to aligned places, from wherever they begin; what lies beside them stays."""
+    for dtype in (DType.FLOAT, DType.DOUBLE, DType.UINT8, DType.BOOL):
+        expr = e.cast(X, dtype) if dtype is not DType.BOOL else X > 0.0
+        for size in (1, 100, 255, 256, 257, 300, 1100, 4099):
+            x = np.abs(np.random.default_rng(size).normal(size=size)).astype(np.float32) * 9
+            expected = e.evaluate(expr, [x], x.shape)
+            for begin in (0, 1, 3, 7, 8, 15, 63):
+                memory = np.full(size + 130, 7, dtype.numpy)
+                start = -memory.ctypes.data % 64 // memory.itemsize + begin
+                run_region([expr], [x], [memory[start : start + size]], target)
+                np.testing.assert_array_equal(memory[start : start + size], expected)
+                assert (memory[:start] == memory[-1]).all() and (memory[start + size :] == memory[-1]).all()
