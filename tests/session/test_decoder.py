@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from onnx import TensorProto, helper
 
 import jitonnx
 from bench.decoder import SIZES, Generator, decoder
@@ -71,3 +72,25 @@ def test_a_cache_of_its_own_leaves_the_past_as_it_was() -> None:
     given = dict(zip(names, session.run(None, feeds | pasts), strict=True))
     assert not any(past.any() for past in pasts.values())
     assert all(given[name.replace("past", "present")][:, :, :7].any(-1).all() for name in pasts)
+
+
+def test_tensor_scatter_writes_a_cache_in_place() -> None:
+    value, float32, int64 = helper.make_tensor_value_info, TensorProto.FLOAT, TensorProto.INT64
+    inputs = [value("past", float32, [2, 3, 8, 4]), value("new", float32, [2, 3, "steps", 4]), value("at", int64, [2])]
+    node = helper.make_node("TensorScatter", ["past", "new", "at"], ["present"], axis=-2)
+    graph = helper.make_graph([node], "caches", inputs, [value("present", float32, [2, 3, 8, 4])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)], ir_version=10)
+    session = jitonnx.InferenceSession(model.SerializeToString())
+    shapes = [(2, 3, 8, 4), (2, 3, 2, 4), (2,)]
+    program = session.engine.program(tuple(shapes))
+    assert program is not None and program.executable.shared == {(0, 0)}
+    cache = jitonnx.OrtValue.ortvalue_from_numpy(np.zeros(shapes[0], np.float32))
+    binding = session.io_binding()
+    binding.bind_ortvalue_input("past", cache)
+    binding.bind_ortvalue_output("present", cache)
+    binding.bind_cpu_input("new", np.ones(shapes[1], np.float32))
+    binding.bind_cpu_input("at", np.array([1, 6]))
+    session.run_with_iobinding(binding)
+    expected = np.zeros(shapes[0], np.float32)
+    expected[0, :, 1:3] = expected[1, :, 6:8] = 1
+    np.testing.assert_array_equal(cache.numpy(), expected)

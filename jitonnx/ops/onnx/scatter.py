@@ -157,6 +157,11 @@ class TensorScatter(Operator):
         axis = normalize_axis(self.axis, len(cache.shape))
         batch, between, run = cache.shape[0], product(cache.shape[1:axis]), product(cache.shape[axis + 1 :])
         size, length = cache.shape[axis], update.shape[axis]
+        if self.mode == "linear" and cache.dtype.itemsize <= 8:  # which may be done where the cache lies
+            first = to.fill(e.constant(0, DType.INT64), (batch,)) if start is None else to.cast(start, DType.INT64)
+            past, new = (to.reshape(x, (batch, between, rows, run)) for x, rows in ((cache, size), (update, length)))
+            added = to.emit(c.CacheUpdate(), (past, new, first), TensorType(cache.dtype, past.shape))
+            return to.reshape(added, cache.shape)
         shape = (batch, between, length, 3)
         position, operands = e.index(2), [to.broadcast(to.dimensions(contents_array((size,), ())), shape)]
         if start is not None:
