@@ -248,7 +248,8 @@ class Runs:
     def _check_program(self, bound: Bound, shapes: Shapes, program: Ready) -> None:
         """As `_check_outputs`, before the run."""
         if not self._contradicted or self._strict:
-            sizes = [spec.shape for spec in program.executable.program.outputs]
+            outputs = program.executable.program.outputs
+            sizes = [row[:rank] for row, rank in zip(outputs.shapes.tolist(), outputs.kinds.ranks, strict=True)]
             self._tell(self._output_sizes.contradiction(shapes, sizes), bound, shapes)
 
     def _check_outputs(self, bound: Bound, shapes: Shapes, outputs: Outputs) -> None:
