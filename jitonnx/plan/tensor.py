@@ -209,6 +209,13 @@ def broadcast_to(tensor: Tensor, shape: Sequence[DimLike]) -> Tensor:
     return replace(tensor, shape=tuple(shape), strides=tuple(strides))
 
 
+def apart(tensor: Tensor, axes: Sequence[int]) -> DimLike | None:
+    """How far apart neighbours along the joined `axes` are; None if that differs."""
+    shape, strides = [tensor.shape[axis] for axis in axes], [tensor.strides[axis] for axis in axes]
+    merged = reshape_strides(shape, strides, (product(shape),))
+    return None if merged is None else merged[0]
+
+
 def reshape_strides(
     old: Sequence[DimLike], strides: Sequence[DimLike], new: Sequence[DimLike]
 ) -> tuple[DimLike, ...] | None:

@@ -24,13 +24,13 @@ from jitonnx.kernels.attention.spec import (
     AttentionSizes,
     AttentionSpec,
 )
-from jitonnx.kernels.bfloat16.tiles import configured
 from jitonnx.kernels.gemm.copy import emit_copy
 from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.code import Code, Kernel, Pointer, larger, remainder, smaller
 from jitonnx.kernels.language.epilogue import Stage
 from jitonnx.kernels.language.trace import Traced, fma, select
 from jitonnx.kernels.mathematics import vecmath
+from jitonnx.kernels.parts.amx import configured
 from jitonnx.kernels.parts.rows import Vectors, float_from_bits, larger_lanes
 from jitonnx.kernels.parts.tile import emit_accumulate, row_offsets
 

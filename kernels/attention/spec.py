@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.kernels.parts.layouts import LINE
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
@@ -20,8 +21,8 @@ PADDING = 16
 rows that copying may write behind the last one."""
 BLOCK_ROWS = 32
 """Query rows whose scores are held at a time where products are in tile registers."""
-STEP, LINE = 32, 64
-"""Elements of bfloat16 in a row of a tile, and its bytes."""
+STEP = 32
+"""Elements of bfloat16 in a row of a tile."""
 TILED_ROWS = 8
 """Query rows from which on that is faster."""
 TASKS = 16

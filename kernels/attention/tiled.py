@@ -10,13 +10,13 @@ for each block of up to 32 query rows
 from __future__ import annotations
 
 from jitonnx.kernels.attention.kernel import Attention, Head
-from jitonnx.kernels.attention.spec import BLOCK_ROWS, LINE, PADDING, STEP
-from jitonnx.kernels.bfloat16.spec import TILE
+from jitonnx.kernels.attention.spec import BLOCK_ROWS, PADDING, STEP
 from jitonnx.kernels.bfloat16.tiles import clear, multiply, store
 from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.code import Code, Pointer, remainder, shuffled, smaller
 from jitonnx.kernels.language.half import narrow_for_products
 from jitonnx.kernels.language.trace import Traced
+from jitonnx.kernels.parts.layouts import LINE, TILE
 from jitonnx.kernels.transpose.tiles import transposed
 
 _PANEL_STEP = 2 * TILE * LINE

@@ -11,22 +11,22 @@ from __future__ import annotations
 
 from jitonnx.kernels.bfloat16.rows import Copying
 from jitonnx.kernels.bfloat16.spec import (
-    LINE,
     SLACK_ROWS,
     STEP,
     SUMS_BYTES,
-    TILE,
     BfloatBuffers,
     BfloatSizes,
     BfloatSpec,
     band_rows,
     padded_width,
 )
-from jitonnx.kernels.bfloat16.tiles import clear, configured, multiply, store
+from jitonnx.kernels.bfloat16.tiles import clear, multiply, store
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, Pointer, remainder, smaller
 from jitonnx.kernels.language.epilogue import Epilogue, Stage
 from jitonnx.kernels.language.trace import Traced, select
+from jitonnx.kernels.parts.amx import configured
+from jitonnx.kernels.parts.layouts import LINE, TILE
 from jitonnx.kernels.parts.tile import emit_finish, emit_prefetch
 
 _TOGETHER = 4

@@ -12,6 +12,7 @@ import numpy as np
 
 from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.bfloat16 import rounded
+from jitonnx.kernels.parts.layouts import LINE, TILE, WindowProduct
 from jitonnx.kernels.parts.packing import for_each, zeros
 from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
@@ -19,9 +20,6 @@ from jitonnx.records import dataclass
 
 STEP = 32
 """Elements of a row in a cache line and in a row of a tile: what a step multiplies of each row and column."""
-TILE = 16
-"""Rows of a tile, and columns of a tile of sums."""
-LINE = 64
 SUMS_BYTES = 2 * TILE * 2 * TILE * 4
 """Sums of 2 x 2 tiles."""
 WAYS = ("in place", "copied", "gathered", "unfolded", "padded")
@@ -47,31 +45,7 @@ class BfloatBuffers(Arguments):
     y: Buffer = result()
 
 
-class Given(Arguments):
-    """The sizes that the planner gives. Strides are in elements; y's rows are the output pixels of all images."""
-
-    images: Size
-    height: Size
-    width: Size
-    channels: Size
-    out_height: Size
-    out_width: Size
-    out_channels: Size
-    kernel_height: Size
-    kernel_width: Size
-    stride_height: Size
-    stride_width: Size
-    dilation_height: Size
-    dilation_width: Size
-    pad_top: Size
-    pad_left: Size
-    x_image: Size
-    x_row: Size
-    x_pixel: Size
-    y_pixel: Size
-
-
-class BfloatSizes(Given):
+class BfloatSizes(WindowProduct):
     task_rows: Size
     task_columns: Size
     group_rows: Size
@@ -140,7 +114,7 @@ class BfloatSpec(KernelSpec):
         size = whole(given.channels) * 2 if self.by_taps else self.depth(given) * 2
         return size + LINE * below(size % 1024, 1)
 
-    def complete(self, sizes: Given) -> BfloatSizes:
+    def complete(self, sizes: WindowProduct) -> BfloatSizes:
         depth, row_bytes, n = self.depth(sizes), self.row_bytes(sizes), sizes.out_channels
         if self.by_bands:
             unit, units = (padded_width(sizes) if self.by_taps else sizes.out_width), sizes.out_height

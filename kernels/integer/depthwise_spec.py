@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from jitonnx.kernels.arguments import Size
-from jitonnx.kernels.integer.spec import GROUPS, Given, IntegerBuffers
+from jitonnx.kernels.integer.spec import GROUPS, IntegerBuffers
+from jitonnx.kernels.parts.layouts import WindowProduct
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
@@ -23,7 +24,7 @@ _BAND_BYTES = 256 << 10
 _PIXELS = 8
 
 
-class DepthwiseIntegerSizes(Given):
+class DepthwiseIntegerSizes(WindowProduct):
     task_rows: Size
     band_width: Size
     """Pixels of a row of the band, with its padding."""
@@ -70,7 +71,7 @@ class DepthwiseIntegerSpec(KernelSpec):
         """Inputs along an axis from the first to the last that so many outputs read."""
         return (outputs - 1) * self.strides[axis] + (self.kernel[axis] - 1) * self.dilations[axis] + 1
 
-    def complete(self, sizes: Given) -> DepthwiseIntegerSizes:
+    def complete(self, sizes: WindowProduct) -> DepthwiseIntegerSizes:
         row = sizes.out_width * sizes.channels * self.kernel[0] * self.kernel[1]
         tasks = larger(smaller(sizes.out_height * row // _TASK_PRODUCTS, _TASKS), 1)
         width = self.reach(larger(-(-sizes.out_width // self.pixels) * self.pixels, 1), 1)

@@ -19,12 +19,13 @@ from jitonnx.kernels.integer.depthwise_spec import DepthwiseIntegerSpec
 from jitonnx.kernels.integer.gather import emit_gather, zero_point
 from jitonnx.kernels.integer.products import emit_products
 from jitonnx.kernels.integer.spec import STEP, TILE_BYTES, IntegerBuffers, IntegerSizes, IntegerSpec
-from jitonnx.kernels.integer.tiles import configured, emit_tile_products
+from jitonnx.kernels.integer.tiles import emit_tile_products
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, Pointer, remainder, smaller
 from jitonnx.kernels.language.epilogue import Epilogue, Stage
 from jitonnx.kernels.language.simd import convert
 from jitonnx.kernels.language.trace import Traced, select
+from jitonnx.kernels.parts.amx import configured
 from jitonnx.kernels.parts.tile import emit_finish
 
 _TOGETHER = 4

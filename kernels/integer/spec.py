@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.kernels.parts.layouts import WindowProduct
 from jitonnx.kernels.parts.packing import zeros
 from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
@@ -49,31 +50,7 @@ class IntegerBuffers(Arguments):
     y: Buffer = result()
 
 
-class Given(Arguments):
-    """The sizes that the planner gives. Strides are in elements; y's rows are the output pixels of all images."""
-
-    images: Size
-    height: Size
-    width: Size
-    channels: Size
-    out_height: Size
-    out_width: Size
-    out_channels: Size
-    kernel_height: Size
-    kernel_width: Size
-    stride_height: Size
-    stride_width: Size
-    dilation_height: Size
-    dilation_width: Size
-    pad_top: Size
-    pad_left: Size
-    x_image: Size
-    x_row: Size
-    x_pixel: Size
-    y_pixel: Size
-
-
-class IntegerSizes(Given):
+class IntegerSizes(WindowProduct):
     task_rows: Size
     task_columns: Size
     row_bytes: Size
@@ -138,12 +115,12 @@ class IntegerSpec(KernelSpec):
         size = -(-depth // STEP) * STEP * self.row_itemsize
         return size + STEP * below(size % 1024, 1)
 
-    def complete(self, sizes: Given) -> IntegerSizes:
+    def complete(self, sizes: WindowProduct) -> IntegerSizes:
         rows, columns = self.blocks(sizes)
         row_bytes = self.row_bytes(_depth(sizes))
         return IntegerSizes.following(sizes, task_rows=rows, task_columns=columns, row_bytes=row_bytes)
 
-    def blocks(self, given: Given) -> tuple[Any, Any]:
+    def blocks(self, given: WindowProduct) -> tuple[Any, Any]:
         """Rows and columns of a task, in whole tiles: few rows and all columns while the weights stay in the cache,
         else all rows that do, and some columns; up to 16 tasks of 5 microseconds at least."""
         rows, depth = _rows(given), _depth(given)
@@ -196,11 +173,11 @@ class IntegerSpec(KernelSpec):
         return -(-depth // self.step) * self.step * self.width
 
 
-def _rows(given: Given) -> int:
+def _rows(given: WindowProduct) -> int:
     return given.images * given.out_height * given.out_width
 
 
-def _depth(given: Given) -> int:
+def _depth(given: WindowProduct) -> int:
     return given.channels * given.kernel_height * given.kernel_width
 
 

@@ -71,3 +71,34 @@ class PlanesToPlanes(Planes, group=True):
     y_image: Size
     y_channel: Size
     y_row: Size
+
+
+class WindowProduct(Arguments):
+    """A product of windows of channels-last images with weights, or of rows, which are one image of windows of a pixel:
+    y's rows are the output pixels of all images, y_pixel apart."""
+
+    images: Size
+    height: Size
+    width: Size
+    channels: Size
+    out_height: Size
+    out_width: Size
+    out_channels: Size
+    kernel_height: Size
+    kernel_width: Size
+    stride_height: Size
+    stride_width: Size
+    dilation_height: Size
+    dilation_width: Size
+    pad_top: Size
+    pad_left: Size
+    x_image: Size
+    x_row: Size
+    x_pixel: Size
+    y_pixel: Size
+
+
+TILE = 16
+"""Rows of a tile register of AMX, and columns of a tile of 32-bit sums."""
+LINE = 64
+"""Bytes of a row of a tile register, and of a cache line."""

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from jitonnx.kernels.bfloat16.kernel import build
-from jitonnx.kernels.bfloat16.spec import BfloatSpec, Given, choose
+from jitonnx.kernels.bfloat16.spec import BfloatSpec, choose
 from jitonnx.kernels.language.code import Code
 from jitonnx.kernels.language.half import narrow_bfloat16
 from jitonnx.kernels.language.trace import Traced
 from jitonnx.kernels.parts.bfloat16 import rounded
+from jitonnx.kernels.parts.layouts import WindowProduct
 from jitonnx.runtime.cpu import available
 from jitonnx.target import host
 from tests.kernels.harness import Compiled
@@ -44,7 +45,7 @@ def aligned(array: np.ndarray) -> np.ndarray:
     return view
 
 
-def run(spec: BfloatSpec, x: np.ndarray, w: np.ndarray, given: Given, pieces: int = 1) -> np.ndarray:
+def run(spec: BfloatSpec, x: np.ndarray, w: np.ndarray, given: WindowProduct, pieces: int = 1) -> np.ndarray:
     """y [rows, outputs] as float32. x: bits of bfloat16; w [outputs, taps, channels] float32."""
     rows, outputs = given.images * given.out_height * given.out_width, given.out_channels
     half = spec.result == "bfloat16"
@@ -68,7 +69,7 @@ def product(way: str, m: int, n: int, k: int, x_type: str, result: str, gap: int
     draw = (lambda *s: random.integers(-8, 9, s)) if whole else (lambda *s: random.standard_normal(s))
     x, w = rounded(draw(m, k + gap).astype(np.float32)), draw(n, 1, k).astype(np.float32)
     spec = choose(way, n, k, m, x_type, result)
-    given = Given.make([1, m, 1, k, m, 1, n, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, k + gap, n + 3])
+    given = WindowProduct.make([1, m, 1, k, m, 1, n, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, k + gap, n + 3])
     y = run(spec, x, w, given, pieces=2)
     exact = widened(x[:, :k]).astype(float) @ widened(rounded(w[:, 0])).astype(float).T
     if whole:  # sums that float32 holds
@@ -120,7 +121,7 @@ def test_activations_are_rounded_to_the_nearest() -> None:
     x = random.standard_normal((40, 64)).astype(np.float32)
     x[0, :4] = 1 + 2.0**-8, 1 + 3 * 2.0**-8, 1e-39, np.inf
     spec = choose("copied", 64, 64, 40, "float32", "float32")
-    given = Given.make([1, 40, 1, 64, 40, 1, 64, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 64, 64])
+    given = WindowProduct.make([1, 40, 1, 64, 40, 1, 64, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 64, 64])
     sizes = spec.complete(given)
     y = np.zeros((40, 64), np.float32)
     w = spec.pack(np.eye(64, dtype=np.float32)[:, None])
@@ -161,7 +162,7 @@ def test_convolutions(x_type: str, way: str, gap: int) -> None:
         w = random.integers(-4, 5, (outputs, kernel[0] * kernel[1], channels)).astype(np.float32)
         spec = choose(way, outputs, w[0].size, out[0] * out[1] * images, x_type, "float32")
         pixel = channels + gap
-        given = Given.make(
+        given = WindowProduct.make(
             [
                 *(images, height, width, channels, *out, outputs, *kernel, *strides, *dilations, *pads),
                 *(height * width * pixel, width * pixel, pixel, outputs + 1),
@@ -192,6 +193,6 @@ def test_empty() -> None:
     for m, n, k in [(0, 4, 3), (3, 4, 0)]:
         for way in ("copied", "in place"):
             spec = choose(way, n, k, None, "bfloat16", "float32")
-            given = Given.make([1, m, 1, k, m, 1, n, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, k, n])
+            given = WindowProduct.make([1, m, 1, k, m, 1, n, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, k, n])
             y = run(spec, np.zeros((m, k), np.uint16), np.zeros((n, 1, k), np.float32), given)
             assert not y.any()

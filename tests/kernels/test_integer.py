@@ -13,11 +13,12 @@ import pytest
 from bench.inner_loops import innermost_loops
 from jitonnx.kernels.integer.depthwise_spec import DepthwiseIntegerSpec, choose_depthwise
 from jitonnx.kernels.integer.kernel import build
-from jitonnx.kernels.integer.spec import Given, IntegerSpec, choose
+from jitonnx.kernels.integer.spec import IntegerSpec, choose
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code
 from jitonnx.kernels.language.simd import convert
 from jitonnx.kernels.language.trace import Traced
+from jitonnx.kernels.parts.layouts import WindowProduct
 from jitonnx.target import host
 from tests.kernels.harness import Compiled, assembly
 from tests.targets import named
@@ -69,7 +70,7 @@ def run(
     x: np.ndarray,
     zero: int,
     w: np.ndarray,
-    given: Given,
+    given: WindowProduct,
     pieces: int = 1,
 ) -> np.ndarray:
     rows, outputs = given.images * given.out_height * given.out_width, given.out_channels
@@ -93,7 +94,7 @@ def product(
     shifted = dtype is np.uint8 or zero != 0
     spec = choose(n, m, TARGETS[target], signed=dtype is np.int8, shifted=shifted, windows=False, result=result)
     spec = dataclasses.replace(spec, **options)
-    given = Given.make([1, m, 1, k, m, 1, n, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, k, n + 3])
+    given = WindowProduct.make([1, m, 1, k, m, 1, n, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, k, n + 3])
     y = run(spec, target, x, zero, w, given, pieces=2)
     expected = (x.astype(np.int64) - (zero if shifted else 0)) @ w.astype(np.int64).T
     if result == "float32":
@@ -154,7 +155,7 @@ def test_convolutions(target: str, dtype: Any, gap: int) -> None:
             result="int32",
         )
         pixel = channels + gap
-        given = Given.make(
+        given = WindowProduct.make(
             [
                 *(images, height, width, channels, *out, outputs, *kernel, *strides, *dilations, *pads),
                 *(height * width * pixel, width * pixel, pixel, outputs + 1),
@@ -192,7 +193,7 @@ def test_depthwise(target: str, dtype: Any, gap: int) -> None:
         kind = {"signed": dtype is np.int8, "shifted": True, "result": "int32"}
         spec = choose_depthwise(kernel, strides, dilations, cpu, **kind)
         pixel = channels + gap
-        given = Given.make(
+        given = WindowProduct.make(
             [
                 *(images, height, width, channels, *out, channels, *kernel, *strides, *dilations, *pads),
                 *(height * width * pixel, width * pixel, pixel, channels + 1),
@@ -208,7 +209,7 @@ def test_depthwise(target: str, dtype: Any, gap: int) -> None:
 def test_empty() -> None:
     spec = choose(4, None, host(), signed=False, shifted=True, windows=False, result="int32")
     for m, n, k in [(0, 4, 3), (3, 4, 0)]:
-        given = Given.make([1, m, 1, k, m, 1, n, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, k, n])
+        given = WindowProduct.make([1, m, 1, k, m, 1, n, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, k, n])
         y = run(spec, "host", np.zeros((m, k), np.uint8), 3, np.zeros((n, k), np.int8), given)
         assert not y.any()
 

@@ -14,11 +14,11 @@ from jitonnx.ir.dims import DimLike, concrete, integers, known
 from jitonnx.ir.dims import product as joined
 from jitonnx.ir.dtypes import DType
 from jitonnx.kernels.arguments import by_name
-from jitonnx.kernels.bfloat16.spec import STEP, BfloatBuffers, Given, choose, whole
+from jitonnx.kernels.bfloat16.spec import STEP, BfloatBuffers, choose, whole
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
-from jitonnx.plan.selection.windows import add_bias
-from jitonnx.plan.tensor import Tensor, channels_last_order, pair, reshape_strides
+from jitonnx.plan.selection.windows import add_bias, row_strides, window_product
+from jitonnx.plan.tensor import Tensor, apart, channels_last_order, pair
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -30,17 +30,17 @@ def matmul(planner: Planner, group: Group, statement: Statement) -> None:
     assert left is not None and right is not None and group.output is not None
     order = tuple(range(len(group.output.shape)))
     y = planner.place(group.output, order, strict=True)
-    if _apart(y, order[:-1]) is None:
+    if apart(y, order[:-1]) is None:
         y = planner.move(group.output, order)
     product(planner, group, planner.unit_inner(left), planner.tensor(right), y)
 
 
 def product(planner: Planner, group: Group, a: Tensor, weights: Tensor, y: Tensor) -> None:
     """The call y = epilogue(a @ weights), for a whose last axis is innermost, and y whose rows are evenly spaced."""
-    a_row = _apart(a, tuple(range(a.rank - 1)))
+    a_row = apart(a, tuple(range(a.rank - 1)))
     if a_row is None:
         a = planner.copy(a, tuple(range(a.rank)), "its rows are not evenly spaced")
-        a_row = _apart(a, tuple(range(a.rank - 1)))
+        a_row = apart(a, tuple(range(a.rank - 1)))
     out_rows = tuple(range(y.rank - 1))
     assert a_row is not None, "Bug: the rows of a copy are not evenly spaced"
     m, k, n = joined(a.shape[:-1]), a.shape[-1], y.shape[-1]
@@ -60,7 +60,7 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     rank = x.rank
     pixels = (0, *range(2, rank))
     y = planner.place(group.output, channels_last_order(rank), strict=True)
-    if _apart(y, pixels) is None:
+    if apart(y, pixels) is None:
         y = planner.move(group.output, channels_last_order(rank))
     if bias is not None:
         add_bias(planner, group, bias, rank)
@@ -82,7 +82,7 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     }
     nothing_padded = not any((*computation.pads_before, *computation.pads_after))
     as_they_lie = taps == (1, 1) and strides == (1, 1) and nothing_padded
-    x_row = _apart(x, pixels) if as_they_lie else None
+    x_row = apart(x, pixels) if as_they_lie else None
     if x_row is not None:
         given["x_pixel"] = x_row
         way = _way_of_rows(replace(x, shape=(*x.shape[:1], *x.shape[2:], x.shape[1])), x_row)
@@ -151,31 +151,10 @@ def _call(
         "bfloat16" if y.dtype is DType.BFLOAT16 else "float32",
     )
     packed = planner.packed(weights, lambda w: spec.pack(w.reshape(columns, -1, channels)), spec.packing)
-    y_row = _apart(y, rows)
+    y_row = apart(y, rows)
     assert y_row is not None, "Bug: the rows of a dense result are not evenly spaced"
-    sizes = Given(**(_ONE_TAP | given | {"y_pixel": y_row}))
+    sizes = window_product(given | {"y_pixel": y_row})
     call = KernelCall(spec, BfloatBuffers(x=x, w=packed, y=y), sizes, label=f"bfloat16 {label}")
     call.reason = "; ".join([f"operands rounded to bfloat16, sums in tile registers, x {way}", *group.reasons])
-
-    def strides(tensor: Tensor) -> tuple[DimLike, DimLike, DimLike] | None:
-        row = _apart(tensor, rows)
-        column = next(axis for axis in range(tensor.rank) if axis not in rows)
-        return None if row is None else (0, row, tensor.strides[column])
-
-    planner.epilogue(group, call, strides)
+    planner.epilogue(group, call, row_strides(rows))
     planner.call(call)
-
-
-_ONE_TAP: dict[str, DimLike] = {
-    **dict.fromkeys(("kernel_height", "kernel_width", "stride_height", "stride_width"), 1),
-    **dict.fromkeys(("dilation_height", "dilation_width"), 1),
-    **dict.fromkeys(("pad_top", "pad_left", "x_image", "x_row"), 0),
-}
-"""What a product has of a convolution's sizes."""
-
-
-def _apart(tensor: Tensor, axes: Sequence[int]) -> DimLike | None:
-    """How far apart neighbours along the joined `axes` are; None if that differs."""
-    shape, strides = [tensor.shape[axis] for axis in axes], [tensor.strides[axis] for axis in axes]
-    merged = reshape_strides(shape, strides, (joined(shape),))
-    return None if merged is None else merged[0]

@@ -14,10 +14,11 @@ from jitonnx.ir.dims import DimLike, concrete, integers, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.kernels.integer.depthwise_spec import DepthwiseIntegerSpec, choose_depthwise
-from jitonnx.kernels.integer.spec import Given, IntegerBuffers, IntegerSpec, choose
+from jitonnx.kernels.integer.spec import IntegerBuffers, IntegerSpec, choose
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
-from jitonnx.plan.tensor import Tensor, channels_last_order, pair, reshape_strides
+from jitonnx.plan.selection.windows import row_strides, window_product
+from jitonnx.plan.tensor import Tensor, apart, channels_last_order, pair
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -29,12 +30,12 @@ def matmul(planner: Planner, group: Group, statement: Statement) -> None:
     assert left is not None and right is not None and group.output is not None
     order = tuple(range(len(left.shape)))
     a, rows = planner.unit_inner(left), order[:-1]
-    a_row = _apart(a, rows)
+    a_row = apart(a, rows)
     if a_row is None:
         a = planner.copy(a, order, "its rows are not evenly spaced")
-        a_row = _apart(a, rows)
+        a_row = apart(a, rows)
     y = planner.place(group.output, order, strict=True)
-    if _apart(y, rows) is None:
+    if apart(y, rows) is None:
         y = planner.move(group.output, order)
     assert a_row is not None, "Bug: the rows of a copy are not evenly spaced"
     m, k, n = product(a.shape[:-1]), a.shape[-1], y.shape[-1]
@@ -54,7 +55,7 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     assert image is not None and kernel is not None and group.output is not None
     x, weights, pixels = planner.channels_last(image), planner.tensor(kernel), (0, 2, 3)
     y = planner.place(group.output, channels_last_order(4), strict=True)
-    if _apart(y, pixels) is None:
+    if apart(y, pixels) is None:
         y = planner.move(group.output, channels_last_order(4))
     given = dict(zip(("images", "channels", "height", "width"), x.shape, strict=True))
     given |= dict(zip(("out_channels", "out_height", "out_width"), y.shape[1:], strict=True))
@@ -76,7 +77,7 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
         return
     pads = (*computation.pads_before, *computation.pads_after)
     as_they_lie = weights.shape[2:] == (1, 1) and all(step == 1 for step in computation.strides) and not any(pads)
-    x_row = _apart(x, pixels) if as_they_lie else None
+    x_row = apart(x, pixels) if as_they_lie else None
     if x_row is not None:
         given["x_pixel"] = x_row
     by_tap = replace(
@@ -125,20 +126,14 @@ def _call(
     """The kernel's call. `weights` [outputs, depth...]; `rows`: the axes of y that are rows of the product."""
     packed = planner.packed(weights, lambda w: spec.pack(_matrix(w)), spec)
     sums = planner.packed(weights, lambda w: spec.column_sums(_matrix(w)), ("sums", spec))
-    y_row = _apart(y, rows)
+    y_row = apart(y, rows)
     assert y_row is not None, "Bug: the rows of a dense result are not evenly spaced"
-    sizes = Given(**(_ONE_TAP | given | {"y_pixel": y_row}))
+    sizes = window_product(given | {"y_pixel": y_row})
     zeros = planner.tensor(zero) if zero is not None and spec.shifted else x
     call = KernelCall(spec, IntegerBuffers(x=x, zero=zeros, w=packed, sums=sums, y=y), sizes)
     call.label = f"integer {label}"
     call.reason = "; ".join([_HOW[spec.multiply], *group.reasons])
-
-    def strides(tensor: Tensor) -> tuple[DimLike, DimLike, DimLike] | None:
-        row = _apart(tensor, rows)
-        column = next(axis for axis in range(tensor.rank) if axis not in rows)
-        return None if row is None else (0, row, tensor.strides[column])
-
-    planner.epilogue(group, call, strides)
+    planner.epilogue(group, call, row_strides(rows))
     planner.call(call)
 
 
@@ -150,20 +145,7 @@ _HOW = {
     "pairs": "by products of pairs of 16 bits",
     "words": "by products of 32 bits",
 }
-_ONE_TAP: dict[str, DimLike] = {
-    **dict.fromkeys(("kernel_height", "kernel_width", "stride_height", "stride_width"), 1),
-    **dict.fromkeys(("dilation_height", "dilation_width"), 1),
-    **dict.fromkeys(("pad_top", "pad_left", "x_image", "x_row"), 0),
-}
-"""What a product has of a convolution's sizes."""
 
 
 def _matrix(weights: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(weights).reshape(len(weights), -1)
-
-
-def _apart(tensor: Tensor, axes: Sequence[int]) -> DimLike | None:
-    """How far apart neighbours along the joined `axes` are; None if that differs."""
-    shape, strides = [tensor.shape[axis] for axis in axes], [tensor.strides[axis] for axis in axes]
-    merged = reshape_strides(shape, strides, (product(shape),))
-    return None if merged is None else merged[0]

@@ -11,7 +11,7 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.kernels.nbits.spec import FEW_ROWS, NBitsBuffers, NBitsGiven, RowsBuffers, RowsSizes, RowsSpec, choose
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
-from jitonnx.plan.tensor import Tensor, reshape_strides
+from jitonnx.plan.tensor import Tensor, apart
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -90,8 +90,7 @@ def _prepared(
 
 def _row(tensor: Tensor) -> DimLike | None:
     """How far apart the rows of all leading axes are; None if that differs."""
-    merged = reshape_strides(tensor.shape[:-1], tensor.strides[:-1], (product(tensor.shape[:-1]),))
-    return None if merged is None else merged[0]
+    return apart(tensor, range(tensor.rank - 1))
 
 
 def _strides(tensor: Tensor) -> tuple[DimLike, DimLike, DimLike] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,9 +14,10 @@ from jitonnx.ir.graph import Value
 from jitonnx.ir.types import TensorType
 from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.convolution.spec import DirectSpec
+from jitonnx.kernels.parts.layouts import WindowProduct
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.selection.volumes import depth_as_channels
-from jitonnx.plan.tensor import Tensor, channels_last_order, is_channels_last, pair, pixels_as_rows
+from jitonnx.plan.tensor import Tensor, apart, channels_last_order, is_channels_last, pair, pixels_as_rows
 from jitonnx.records import dataclass
 
 if TYPE_CHECKING:
@@ -120,3 +121,27 @@ def add_bias(planner: Planner, group: Group, bias: Value, rank: int) -> None:
             ),
         )
     group.expr, group.operands = biased, [column, *group.operands]
+
+
+def window_product(given: Mapping[str, DimLike]) -> WindowProduct:
+    """The sizes of a product of windows; those of a product of rows are filled up, as windows of one pixel."""
+    return WindowProduct(**{**_ONE_TAP, **given})
+
+
+_ONE_TAP: Mapping[str, DimLike] = {
+    **dict.fromkeys(("kernel_height", "kernel_width", "stride_height", "stride_width"), 1),
+    **dict.fromkeys(("dilation_height", "dilation_width"), 1),
+    **dict.fromkeys(("pad_top", "pad_left", "x_image", "x_row"), 0),
+}
+
+
+def row_strides(rows: Sequence[int]) -> Callable[[Tensor], tuple[DimLike, DimLike, DimLike] | None]:
+    """The strides of an epilogue's operand by batch, row and column, where the axes `rows` are joined to rows and one
+    axis has columns; None for one whose rows are not evenly spaced."""
+
+    def strides(tensor: Tensor) -> tuple[DimLike, DimLike, DimLike] | None:
+        row = apart(tensor, rows)
+        column = next(axis for axis in range(tensor.rank) if axis not in rows)
+        return None if row is None else (0, row, tensor.strides[column])
+
+    return strides
