@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from jitonnx.kernels.integer.depthwise import build_depthwise
-from jitonnx.kernels.integer.depthwise_spec import DepthwiseIntegerSpec
 from jitonnx.kernels.integer.gather import emit_gather, zero_point
 from jitonnx.kernels.integer.products import emit_products
 from jitonnx.kernels.integer.spec import STEP, TILE_BYTES, IntegerBuffers, IntegerSizes, IntegerSpec
@@ -32,10 +30,8 @@ _TOGETHER = 4
 """Rows of a tile of sums in memory that go through the epilogue at a time."""
 
 
-def build(spec: IntegerSpec | DepthwiseIntegerSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
+def build(spec: IntegerSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
     """The kernel of `spec` for vectors of `lanes` int32."""
-    if isinstance(spec, DepthwiseIntegerSpec):
-        return build_depthwise(spec, lanes, epilogue)
     if spec.width % lanes and spec.multiply != "tiles":
         raise ValueError(f"Bug: tiles {spec.width} wide are not made of vectors of {lanes}")
     result = getattr(types, spec.result)

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from bench.inner_loops import innermost_loops
-from jitonnx.kernels.integer.depthwise_spec import DepthwiseIntegerSpec, choose_depthwise
 from jitonnx.kernels.integer.kernel import build
 from jitonnx.kernels.integer.spec import IntegerSpec, choose
+from jitonnx.kernels.integer_depthwise.kernel import build as build_depthwise
+from jitonnx.kernels.integer_depthwise.spec import DepthwiseIntegerSpec, choose_depthwise
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code
 from jitonnx.kernels.language.simd import convert
@@ -37,7 +38,8 @@ if "+i8mm" in host().features:  # such an AArch64 CPU stands for one without as 
 def compiled(spec: IntegerSpec | DepthwiseIntegerSpec, target: str) -> Compiled:
     cpu = TARGETS[target]
     stage = None if spec.result == "int32" else STAGES[spec.result]
-    return Compiled(build(spec, cpu.lanes(4), stage), cpu, settled=spec.settled)
+    made = build_depthwise if isinstance(spec, DepthwiseIntegerSpec) else build
+    return Compiled(made(spec, cpu.lanes(4), stage), cpu, settled=spec.settled)
 
 
 def as_float(code: Code, x: Traced, batch: Traced, row: Traced, column: Traced, live: Traced) -> Traced:

@@ -13,7 +13,7 @@ from onnx import helper
 
 from jitonnx import InferenceSession
 from jitonnx.engine.pipeline import Engine
-from jitonnx.saved.saving import model_info, write_whole
+from jitonnx.saved.saving import model_info, write_cached
 from tests.session.models import node
 
 AGAIN = 3
@@ -53,7 +53,7 @@ def check_kept(session: InferenceSession, feeds: Sequence[dict[str, Any]], resul
     if engine.unplanned or engine.variants or session.compile_status.numpy_runs:
         return  # which needs the model
     with tempfile.TemporaryDirectory() as folder:
-        write_whole([engine], [], model_info(session._model.description), Path(folder) / "kept")
+        write_cached([engine], [], model_info(session._model.description), Path(folder) / "kept")
         kept = InferenceSession(Path(folder) / "kept")
         assert repr(kept.get_inputs()) == repr(session.get_inputs()) and kept.declared_inputs == session.declared_inputs
         for feed, result in zip(feeds, results, strict=True):

@@ -13,8 +13,8 @@ from jitonnx.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, concrete, integers, product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
-from jitonnx.kernels.integer.depthwise_spec import DepthwiseIntegerSpec, choose_depthwise
 from jitonnx.kernels.integer.spec import IntegerBuffers, IntegerSpec, choose
+from jitonnx.kernels.integer_depthwise.spec import DepthwiseIntegerSpec, choose_depthwise
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.selection.windows import row_strides, window_product

@@ -1,4 +1,4 @@
-"""The kernel of depthwise convolutions of 8-bit integers: see `depthwise_spec.DepthwiseIntegerSpec`.
+"""The kernel of depthwise convolutions of 8-bit integers: see `spec.DepthwiseIntegerSpec`.
 
 the task's input rows with padding                        scratch, second-level cache
 for each output row, each vector of channels
@@ -8,9 +8,9 @@ for each output row, each vector of channels
 from __future__ import annotations
 
 from jitonnx.kernels.convolution.taps import readers
-from jitonnx.kernels.integer.depthwise_spec import DepthwiseIntegerSizes, DepthwiseIntegerSpec
 from jitonnx.kernels.integer.products import add_products
 from jitonnx.kernels.integer.spec import IntegerBuffers
+from jitonnx.kernels.integer_depthwise.spec import DepthwiseIntegerSizes, DepthwiseIntegerSpec
 from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.code import Code, Kernel, Pointer, gathered, larger, remainder, smaller
 from jitonnx.kernels.language.epilogue import Epilogue, Stage
@@ -22,7 +22,7 @@ from jitonnx.kernels.parts.tile import emit_finish
 _FLIP = 0x80
 
 
-def build_depthwise(spec: DepthwiseIntegerSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
+def build(spec: DepthwiseIntegerSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
     """The kernel of `spec` for vectors of `lanes` int32."""
     result = getattr(types, spec.result)
     if epilogue is None and result is not types.int32:

@@ -1,0 +1,1 @@
+"""Depthwise convolutions of 8-bit integers."""
