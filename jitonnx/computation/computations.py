@@ -215,6 +215,19 @@ class Compress(Computation):
 
 
 @dataclass(frozen=True)
+class Unique(Computation):
+    """The distinct slices along `axis`, the indices where each comes first, of all slices the number of their distinct
+    one, and how often each comes; see `Lowering.counted_together`.
+
+    ascending: in lexicographic order, else in that of first occurrence. NaN equals NaN in an operand of one axis, and
+    in others none.
+    """
+
+    axis: int
+    ascending: bool
+
+
+@dataclass(frozen=True)
 class NonMaxSuppression(Computation):
     """ONNX's operator of that name, of (boxes, scores, limit, overlap, least score); see `Lowering.counted`.
 

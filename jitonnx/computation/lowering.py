@@ -55,7 +55,7 @@ class Lowering:
         self.unnamed: set[Value] = set()
         """Results that are no node's yet: one that is gets the name of the node's output, by which errors call it."""
         self.counts: dict[Value, Value] = {}
-        """The results of `counted`, each with the number of its elements along the axis whose size only data tells."""
+        """The results that are counted, each with how many elements it has along the axis of a size only data tells."""
 
     @property
     def wanted(self) -> int:
@@ -186,10 +186,22 @@ class Lowering:
         It lies in memory for `capacity` elements, without gaps from the beginning on; a second result, an int64,
         says how many there are along that axis.
         """
-        types = [TensorType(dtype, (capacity,)), TensorType(DType.INT64, (1,))]
-        result, count = self.emit_many(computation, operands, types)
-        self.counts[result] = count
-        return result
+        return self.counted_together(computation, operands, [(TensorType(dtype, (capacity,)), True)])[0]
+
+    def counted_together(
+        self, computation: c.Computation, operands: Sequence[Value | None], types: Sequence[tuple[TensorType, bool]]
+    ) -> tuple[Value, ...]:
+        """Append a computation with several results, of which some have an axis of a size that only data tells.
+
+        Those, marked by True behind their types, lie in memory as `counted` says. Behind all results there is one more
+        for each of them, in order: how many elements it has along that axis.
+        """
+        counts = [TensorType(DType.INT64, (1,)) for _, is_open in types if is_open]
+        made = self.emit_many(computation, operands, [*(type for type, _ in types), *counts])
+        results = made[: len(types)]
+        told = [result for result, (_, is_open) in zip(results, types, strict=True) if is_open]
+        self.counts.update(zip(told, made[len(types) :], strict=True))
+        return results
 
     def check(self, condition: Value, text: str) -> None:
         """A run is an error if the condition, of bools, holds anywhere; `text` says why."""
@@ -226,7 +238,7 @@ class Lowering:
 class Lowered:
     """A graph as statements: the planner's input.
 
-    outputs: those of the graph; then the counts of those that are results of `Lowering.counted`, in order.
+    outputs: those of the graph; then the counts of those that are counted (`Lowering.counted`), in order.
     given_shapes: of the inputs, over the variables that the assumptions are about; see `Graph.given_shapes`.
     """
 
@@ -253,6 +265,7 @@ def lower(graph: Graph) -> Lowered:
 def _lowered(graph: Graph, context: InferenceContext) -> Lowered:
     to = Lowering(context)
     values: dict[Value, Value] = {}
+    measured = {binding.value for binding in graph.bindings.values()}
 
     def resolve(value: Value | None) -> Value | None:
         return None if value is None else values.get(value, value)
@@ -266,8 +279,8 @@ def _lowered(graph: Graph, context: InferenceContext) -> Lowered:
             if not _compiled(node):
                 results = to.host(node.operator, inputs)
             elif all(
-                0 in value.shape for value in node.outputs
-            ):  # no kernel needs to know about tensors without elements
+                0 in value.shape and value not in measured for value in node.outputs
+            ):  # no kernel needs to know about tensors without elements, but where it is to tell a size
                 results = tuple(to.fill(e.constant(0, value.dtype), value.shape) for value in node.outputs)
             else:
                 results = as_tuple(node.operator.lower(to, *inputs))

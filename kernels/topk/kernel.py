@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jitonnx.kernels.language import ir, types
+from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, Pointer, larger, remainder, smaller
 from jitonnx.kernels.language.epilogue import Stage
 from jitonnx.kernels.language.simd import convert
 from jitonnx.kernels.language.trace import Traced, bits, isnan, select
 from jitonnx.kernels.parts.masks import each_bit, mask_of
 from jitonnx.kernels.parts.rows import unit_range
+from jitonnx.kernels.parts.sorting import merge_sort, one_if
 from jitonnx.kernels.topk.spec import BLOCK, TopKBuffers, TopKSizes, TopKSpec
 
 _INT128 = types.Integer(128, signed=True)
@@ -229,40 +230,12 @@ class _TopK:
             record = memory.load(source + i)
             memory.store(more + above.get(), record)
             memory.store(less + below.get(), record)
-            above.set(above.get() + _one_if(record > pivot))
-            below.set(below.get() + _one_if(record < pivot))
+            above.set(above.get() + one_if(record > pivot))
+            below.set(below.get() + one_if(record < pivot))
         return above.get(), below.get()
 
     # ------------------------------------------------------------ sorting
 
     def _sort(self, records: Pointer) -> Pointer:
-        """The k records in descending order: a merge sort from runs of one on, to and fro between two places."""
-        code, k = self.code, self.k
-        source, target = code.variable(code.integer(0)), code.variable(self.stride)
-        width = code.variable(code.integer(1))
-        with code.loop_while(lambda: width.get() < k):
-            with code.loop(k, step=width.get() * 2) as start:
-                middle = smaller(start + width.get(), k)
-                self._merge(
-                    records.at(source.get()), records.at(target.get()), start, middle, smaller(middle + width.get(), k)
-                )
-            old = source.get()
-            source.set(target.get())
-            target.set(old)
-            width.set(width.get() * 2)
-        return records.at(source.get())
-
-    def _merge(self, source: Pointer, target: Pointer, start: Traced, middle: Traced, stop: Traced) -> None:
-        """Two sorted runs as one. Behind the end of a run something else is read, and not used."""
-        code = self.code
-        left, right = code.variable(start), code.variable(middle)
-        with code.loop(stop, start) as i:
-            a, b = source.load(left.get()), source.load(right.get())
-            first = (left.get() < middle) & ((right.get() >= stop) | (a > b))
-            target.store(i, select(first, a, b))
-            left.set(left.get() + _one_if(first))
-            right.set(i + 1 - left.get() + middle)
-
-
-def _one_if(condition: Traced) -> Traced:
-    return Traced(condition.builder, types.int64, condition.builder.zext(condition.value, ir.IntType(64)))
+        """The k records in descending order."""
+        return merge_sort(self.code, records, self.stride, self.k, lambda a, b, both: a > b)

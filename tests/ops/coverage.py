@@ -62,8 +62,7 @@ REASONS = """
 | strings, maps, sequences and optionals | they are Python's objects, which native code must not touch |
 | complex numbers, floats of 8 bits and less, integers of 4 bits and less, as elements | what models do with them \
 is to store weights, which are decoded when a model is loaded |
-| Unique, ImageDecoder, TfIdfVectorizer | the first sorts all of a tensor for sizes that only data tells, the second \
-is Pillow's, the third looks n-grams up in a table: Python's |
+| ImageDecoder, TfIdfVectorizer | the first is Pillow's, the second looks n-grams up in a table: Python's |
 | results whose rank is open: GatherND with tuples of an open length, reductions over axes that are computed | strides \
 and loops are planned, for a rank |
 | Conv, ConvTranspose with an open number of taps; LSTM, GRU, RNN with an open number of units | kernels are written \

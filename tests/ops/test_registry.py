@@ -26,7 +26,7 @@ OPERATORS = sorted(
 IDS = [":".join(filter(None, (declaration.domain, declaration.name))) for declaration in OPERATORS]
 EVALUATED = {
     *("ImageDecoder", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial"),
-    *("Bernoulli", "Unique", "StringNormalizer", "StringConcat", "StringSplit", "RegexFullMatch", "TfIdfVectorizer"),
+    *("Bernoulli", "StringNormalizer", "StringConcat", "StringSplit", "RegexFullMatch", "TfIdfVectorizer"),
     "Tokenizer",
 }
 """What the host evaluates, as there is nothing to compile."""

@@ -102,7 +102,14 @@ def long_iterations() -> LongRun:
 
 def host() -> LongRun:
     """A loop with a node on the host."""
-    nodes = [node("Unique", ["s"], ["u"]), node("ReduceSum", ["u"], ["r"]), node("Add", ["r", "x"], ["t"])]
+    terms = {"mode": "TF", "min_gram_length": 1, "max_gram_length": 1, "max_skip_count": 0}
+    pool = {"ngram_counts": [0], "ngram_indexes": [0], "pool_int64s": [1]}
+    nodes = [
+        node("Cast", ["s"], ["whole"], to=INT64),
+        node("TfIdfVectorizer", ["whole"], ["u"], **terms, **pool),
+        node("ReduceSum", ["u"], ["r"]),
+        node("Add", ["r", "x"], ["t"]),
+    ]
     return _loop(nodes, lambda _: {"x": numbers(2, 3)}, [tensor("x")])
 
 

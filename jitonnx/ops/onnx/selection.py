@@ -1,6 +1,6 @@
 """Choosing elements: the largest, the non-zero, the distinct.
 
-What NonZero and Compress give, whose size depends on data, is counted by their kernels; Unique is evaluated on NumPy.
+What NonZero, Compress and Unique give, whose size depends on data, is counted by their kernels.
 """
 
 from __future__ import annotations
@@ -73,8 +73,11 @@ class TopK(Operator):
 class Unique(Operator):
     """The distinct elements (or slices along `axis`), where each comes first, which one every element is, how often.
 
-    In ascending order, or with sorted = 0 in the order in which they come first.
+    In ascending order, or with sorted = 0 in the order in which they come first. NaN is larger than all numbers. As in
+    NumPy, it equals NaN where elements are compared, and slices of tensors of several axes that hold it are distinct.
     """
+
+    counted = True
 
     axis: int | None = None
     sorted: int = 1
@@ -95,17 +98,26 @@ class Unique(Operator):
         return self._unique(x, axis)
 
     def _unique(self, x: np.ndarray, axis: int | None) -> tuple[np.ndarray, ...]:
-        values, first, inverse, counts = np.unique(
-            x, return_index=True, return_inverse=True, return_counts=True, axis=axis
+        data = x.astype(np.float32) if is_narrow(x.dtype) else x  # NumPy has no order of bfloat16
+        _, first, inverse, counts = np.unique(
+            data, return_index=True, return_inverse=True, return_counts=True, axis=axis
         )
         inverse = inverse.reshape(-1)
         if not self.sorted:
             order = np.argsort(first, kind="stable")
             place = np.empty_like(order)
             place[order] = np.arange(len(order))
-            values = np.take(values, order, 0 if axis is None else axis)
             first, inverse, counts = first[order], place[inverse], counts[order]
+        values = np.take(x, first, axis)
         return values, *(part.astype(np.int64) for part in (first, inverse, counts))
+
+    def lower(self, to: Lowering, x: Value) -> tuple[Value, ...]:
+        if self.axis is None:
+            x = to.reshape(x, (product(x.shape),))
+        axis = normalize_axis(self.axis or 0, len(x.shape))
+        numbers = TensorType(DType.INT64, (x.shape[axis],))
+        types = (TensorType(x.dtype, (product(x.shape),)), True), (numbers, True), (numbers, False), (numbers, True)
+        return to.counted_together(c.Unique(axis, bool(self.sorted)), (x,), types)
 
 
 class NonZero(Operator):

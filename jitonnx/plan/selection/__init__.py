@@ -38,6 +38,7 @@ SELECTORS: dict[type[c.Computation], str] = {
     c.Resize: "resizing.resize",
     c.NonZero: "choosing.non_zero",
     c.Compress: "choosing.compress",
+    c.Unique: "choosing.unique",
     c.NonMaxSuppression: "choosing.non_max_suppression",
     c.RoiAlign: "regions.roi_align",
     c.Sample: "sampling.sample",

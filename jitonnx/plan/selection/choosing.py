@@ -1,4 +1,4 @@
-"""Computations that give as many elements as the data says: NonZero, Compress, NonMaxSuppression."""
+"""Computations that give as many elements as the data says: NonZero, Compress, Unique, NonMaxSuppression."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from jitonnx.kernels.suppression.spec import (
     SuppressionSizes,
     SuppressionSpec,
 )
+from jitonnx.kernels.unique.spec import UniqueBuffers, UniqueSizes, UniqueSpec
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.tensor import Tensor
@@ -66,6 +67,23 @@ def compress(planner: Planner, group: Group, statement: Statement) -> None:
     )
     buffers = CompressBuffers(x=x, condition=chosen, out=out, count=count)
     planner.call(KernelCall(spec, buffers, sizes, label="compress", reason="runs of bytes by a condition"))
+
+
+def unique(planner: Planner, group: Group, statement: Statement) -> None:
+    """Unique: slices sorted, those that are equal numbered."""
+    computation, (source,) = statement.computation, statement.inputs
+    assert isinstance(computation, c.Unique) and source is not None
+    x, axis = planner.dense(source), computation.axis
+    outer, length, inner = product(x.shape[:axis]), x.shape[axis], product(x.shape[axis + 1 :])
+    run = concrete(inner * x.dtype.itemsize)
+    spec = UniqueSpec(x.dtype.text, x.rank > 1, computation.ascending, run if run in (1, 2, 4, 8) else 0)
+    results = by_name(
+        "values indices inverse counts values_count indices_count counts_count", _places(planner, statement)
+    )
+    sizes = UniqueSizes(outer=outer, length=length, inner=inner)
+    what = "slices are compared where they lie" if x.rank > 1 else "records of elements and their places"
+    reason = f"a merge sort, then runs of equal ones; {what}"
+    planner.call(KernelCall(spec, UniqueBuffers(x=x, **results), sizes, label="unique", reason=reason))
 
 
 def non_max_suppression(planner: Planner, group: Group, statement: Statement) -> None:

@@ -1,0 +1,1 @@
+"""The distinct elements or slices of a tensor: ONNX's Unique."""
