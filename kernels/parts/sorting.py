@@ -6,7 +6,10 @@ from collections.abc import Callable
 
 from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.code import Code, Pointer, smaller
+from jitonnx.kernels.language.simd import convert
 from jitonnx.kernels.language.trace import Traced, select
+
+_DIGIT_BITS = 8
 
 Before = Callable[[Traced, Traced, Traced], Traced]
 """before(a, b, both): whether record a, which came first, is to stay in front of b. Where `both` does not hold, one of
@@ -44,6 +47,53 @@ def _merge(code: Code, source: Pointer, target: Pointer, bounds: tuple[Traced, T
         target.store(i, select(first, a, b))
         left.set(left.get() + one_if(first))
         right.set(i + 1 - left.get() + middle)
+
+
+def radix_sort(code: Code, records: Pointer, stride: Traced, count: Traced, first_bit: int, bits: int) -> Pointer:
+    """Sort `count` records by the signed integer of `bits` bits (a multiple of 8) that they hold from `first_bit` on.
+
+    Stable; the result lies from the beginning or from `stride` > count on, of memory for 2 * stride. Digits of 8 bits,
+    the lowest first: records are counted by their digit, then moved to where those of it begin. One that is the same in
+    all records moves none.
+    """
+    digits = 1 << _DIGIT_BITS
+    starts = code.memory(types.int64, digits)
+    source, target = code.variable(code.integer(0)), code.variable(stride)
+    for low in range(first_bit, first_bit + bits, _DIGIT_BITS):
+        flipped = digits // 2 if low + _DIGIT_BITS == first_bit + bits else 0  # the sign bit: the negative come first
+
+        def digit(record: Traced, low: int = low, flipped: int = flipped) -> Traced:
+            return (convert(record >> low, types.int64) & (digits - 1)) ^ flipped
+
+        given = records.at(source.get())
+        with code.loop(digits) as number:
+            starts.store(number, code.integer(0))
+        with code.loop(count) as i:
+            number = digit(given.load(i))
+            starts.store(number, starts.load(number) + 1)
+        with code.when(starts.load(digit(given.load(0))) < count):
+            _move_by_digit(code, given, records.at(target.get()), count, starts, digit)
+            old = source.get()
+            source.set(target.get())
+            target.set(old)
+    return records.at(source.get())
+
+
+def _move_by_digit(
+    code: Code, source: Pointer, target: Pointer, count: Traced, starts: Pointer, digit: Callable[[Traced], Traced]
+) -> None:
+    """Records in the order of a digit. starts: how many records there are of each, and then where they begin."""
+    before = code.variable(code.integer(0))
+    with code.loop(1 << _DIGIT_BITS) as number:
+        many = starts.load(number)
+        starts.store(number, before.get())
+        before.set(before.get() + many)
+    with code.loop(count) as i:
+        record = source.load(i)
+        number = digit(record)
+        place = starts.load(number)
+        target.store(place, record)
+        starts.store(number, place + 1)
 
 
 def one_if(condition: Traced) -> Traced:

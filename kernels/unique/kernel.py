@@ -1,4 +1,4 @@
-"""The kernel of Unique: a merge sort, and a pass over what it gives."""
+"""The kernel of Unique: a radix sort of elements or a merge sort of slices, and a pass over what it gives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jitonnx.kernels.language.epilogue import Stage
 from jitonnx.kernels.language.simd import convert
 from jitonnx.kernels.language.trace import Traced, select
 from jitonnx.kernels.parts.memory import WORDS, copy_bytes
-from jitonnx.kernels.parts.sorting import merge_sort, one_if
+from jitonnx.kernels.parts.sorting import merge_sort, one_if, radix_sort
 from jitonnx.kernels.unique.spec import INFINITIES, ITEM_BYTES, UniqueBuffers, UniqueSizes, UniqueSpec
 
 _INT128 = types.Integer(128, signed=True)
@@ -35,7 +35,7 @@ class _Unique:
         buffers = code.buffers(UniqueBuffers, types.int64, x=word, values=word)
         self.x, self.values, self.indices, self.inverse, self.counts, *self.told = buffers
         self.key_bits = 64 if item_bytes == 8 else 32
-        self.nan_key = (1 << (self.key_bits - 1)) - 1
+        self.nan_key = (1 << (word.bitwidth - 1)) - 1
         self.record = _INT128 if spec.record_bytes == 16 else types.int64
 
     def all(self, vector_bytes: int) -> None:
@@ -44,7 +44,11 @@ class _Unique:
         records = self.code.scratch(self.record)
         with self.code.loop(self.length) as index:
             records.store(index, self._record_of(index))
-        ordered = merge_sort(self.code, records, stride, self.length, self._before)
+        if self.spec.sliced:
+            ordered = merge_sort(self.code, records, stride, self.length, self._before)
+        else:
+            bits = 8 * ITEM_BYTES[self.spec.element]
+            ordered = radix_sort(self.code, records, stride, self.length, self.key_bits, bits)
         if self.spec.ascending:
             count = self._numbered(ordered)
         else:
@@ -58,16 +62,16 @@ class _Unique:
     # ------------------------------------------------------------ order
 
     def _key(self, x: Traced) -> Traced:
-        """An int64 in the order of the elements, of as many bits as keys have; both zeros have one, and so has any
-        NaN."""
-        key = convert(x, types.int64)
+        """An int64 in the order of the elements, which fits into as many bits as they have; both zeros have one, and
+        so has any NaN."""
+        key, bits = convert(x, types.int64), x.element.bitwidth
         if self.spec.element in INFINITIES:
-            magnitude = key & ((1 << (x.element.bitwidth - 1)) - 1)
+            magnitude = key & ((1 << (bits - 1)) - 1)
             ordered = select(key < 0, 0 - magnitude, magnitude)
             return select(magnitude > INFINITIES[self.spec.element], self.nan_key, ordered)
-        if x.element.bitwidth == self.key_bits and not x.element.signed:
-            return key ^ (-1 << 63) if self.key_bits == 64 else key - (1 << 31)
-        return key
+        if x.element.signed:
+            return key
+        return key ^ (-1 << 63) if bits == 64 else key - (1 << (bits - 1))
 
     def _record_of(self, index: Traced) -> Traced:
         """What is sorted in the place of a slice: its key and index, or its index alone."""
@@ -82,8 +86,6 @@ class _Unique:
 
     def _before(self, a: Traced, b: Traced, both: Traced) -> Traced:
         """Whether slice a, which comes first in x, stays in front of b."""
-        if not self.spec.sliced:
-            return a < b
         later = self.code.variable(self.code.integer(0))
         with self.code.when(both):
             later.set(self._walked(a, b, lambda left, right: one_if(left > right) - one_if(left < right)))

@@ -81,8 +81,8 @@ def unique(planner: Planner, group: Group, statement: Statement) -> None:
         "values indices inverse counts values_count indices_count counts_count", _places(planner, statement)
     )
     sizes = UniqueSizes(outer=outer, length=length, inner=inner)
-    what = "slices are compared where they lie" if x.rank > 1 else "records of elements and their places"
-    reason = f"a merge sort, then runs of equal ones; {what}"
+    sort = "a merge sort of slices" if x.rank > 1 else "a radix sort of elements"
+    reason = f"{sort}, then runs of equal ones"
     planner.call(KernelCall(spec, UniqueBuffers(x=x, **results), sizes, label="unique", reason=reason))
 
 
