@@ -144,6 +144,7 @@ RUNS: dict[str, Callable[[], LongRun]] = {
 
 
 def main(name: str, threads: int, end: str) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background begins with the signal ignored
     case, options = RUNS[name](), SessionOptions()
     options.intra_op_num_threads = threads
     session = InferenceSession(case.model, options)
