@@ -56,8 +56,8 @@ def drawn(distribution: Distribution, count: int, dtype: Any) -> np.ndarray:
 
 
 def seeded(distribution: Distribution, seed: int, count: int, dtype: Any) -> np.ndarray:
-    """So many numbers of any type of floats, the same each time."""
-    generator = np.random.RandomState(seed)
+    """So many numbers of any type of floats, the same each time. Of a seed its lowest 32 bits count."""
+    generator = np.random.RandomState(seed % (1 << 32))
     numbers = np.asarray(generator.randn(count) if distribution.kind == "normal" else generator.rand(count))
     numbers *= distribution.factor
     numbers += distribution.term

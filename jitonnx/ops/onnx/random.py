@@ -33,8 +33,8 @@ class _Random(Operator):
 
     @property
     def _seed(self) -> int | None:
-        """The seed, if there is one; NaN is none."""
-        return None if self.seed is None or math.isnan(self.seed) else int(self.seed)
+        """The seed, if there is one; NaN and infinities are none."""
+        return None if self.seed is None or not math.isfinite(self.seed) else int(self.seed)
 
     def _draw(self, distribution: Distribution, shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
         """Numbers of a type."""

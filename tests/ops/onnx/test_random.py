@@ -214,6 +214,38 @@ def test_neighbours_have_nothing_to_do_with_each_other() -> None:
     assert abs(np.corrcoef(first, second)[0, 1]) < 5 / len(first) ** 0.5
 
 
+@pytest.mark.parametrize("seed", [-1, 1 << 40, -(1 << 63)])
+def test_seeds_of_more_than_32_bits(seed: int) -> None:
+    """Their lowest 32 bits count: NumPy's generator takes no more, and onnxruntime neither."""
+    graph = [helper.make_node("Dropout", ["x", "", "training"], ["y"], seed=seed)]
+    x, training = np.ones(100, np.float32), np.array(True)
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [100])]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [100])]
+    initializers = [helper.make_tensor("training", TensorProto.BOOL, [], [bool(training)])]
+    model = helper.make_model(
+        helper.make_graph(graph, "graph", inputs, outputs, initializers),
+        opset_imports=[helper.make_opsetid("", 13)],
+        ir_version=8,
+    )
+    (y,) = InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    kept = np.random.RandomState(seed % (1 << 32)).rand(100) >= 0.5
+    np.testing.assert_array_equal(y, np.where(kept, np.float32(2), np.float32(0)))
+
+
+@pytest.mark.parametrize("seed", [-2.0, 1e30, math.inf, -math.inf, math.nan])
+def test_seeds_that_are_no_whole_numbers_of_32_bits(seed: float) -> None:
+    """Infinities and NaN are none, and of others the lowest 32 bits count."""
+    nodes = [helper.make_node("RandomUniform", [], ["y"], shape=[100], seed=seed)]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [100])]
+    model = helper.make_model(
+        helper.make_graph(nodes, "graph", [], outputs), opset_imports=[helper.make_opsetid("", 22)], ir_version=10
+    )
+    session = InferenceSession(model.SerializeToString())
+    (first,), (second,) = session.run(None, {}), session.run(None, {})
+    assert ((first >= 0) & (first < 1)).all()
+    assert np.array_equal(first, second) == math.isfinite(seed)
+
+
 def test_a_seed_of_the_process_repeats_sessions() -> None:
     template = case("RandomNormal", 22, shape=[1000])
     try:
