@@ -261,7 +261,7 @@ def work_of(
     and InvalidArgument for sizes that do not fit it.
     """
     from jitonnx.api.inputs import choose_shapes
-    from jitonnx.engine.draft import draft
+    from jitonnx.engine.planning import plan_schedule
     from jitonnx.ir.dims import concrete
     from jitonnx.ir.errors import GraphError, InferenceError
     from jitonnx.ir.extract import solved, specialise
@@ -285,7 +285,7 @@ def work_of(
     try:
         graph = specialise(model.graph, types)
         optimize(graph)
-        made = draft(graph, host(), Choices(winograd=False))
+        made = plan_schedule(graph, host(), Choices(winograd=False))
     except (GraphError, InferenceError) as error:
         raise InvalidArgument(f"the model does not take these sizes: {error}") from error
     flops, notes = _summed(made)
@@ -293,7 +293,7 @@ def work_of(
 
 
 def _summed(made: Any) -> tuple[int, list[str]]:
-    """The operations of a draft's kernels, and what is not among them."""
+    """The operations of the kernels of a planned schedule, and what is not among them."""
     from jitonnx.engine.loops import LoopNode
     from jitonnx.engine.schedule import HostNode
 

@@ -36,7 +36,7 @@ class StoppedError(RuntimeError):
 class Job(Generic[_T]):
     """One thing to be made. `make(stop)` is called on the background thread and should look at the event now and then.
 
-    Made by `Workshop.submit`.
+    Made by `BackgroundExecutor.submit`.
     """
 
     def __init__(self, make: Callable[[threading.Event], _T]) -> None:
@@ -109,7 +109,7 @@ class Job(Generic[_T]):
                     self._begin(stopped or self.stop.is_set())
 
 
-class Workshop:
+class BackgroundExecutor:
     """The jobs of one session: `close` calls all of them off."""
 
     def __init__(self) -> None:

@@ -32,7 +32,7 @@ from jitonnx.api.entries import (
     switch,
 )
 from jitonnx.api.options import SessionOptions
-from jitonnx.api.running import Bound, closed, explained, in_background
+from jitonnx.api.running import BoundEngine, closed, explained, in_background
 from jitonnx.engine.lru_cache import LRUCache
 from jitonnx.errors import Fail, ModelLoadCanceled
 from jitonnx.runtime.artifact import Artifact, ArtifactError, is_artifact, open_artifact
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
     from jitonnx.engine.background import BackgroundEngine
     from jitonnx.engine.pipeline import Engine
-    from jitonnx.engine.ready import Ready
+    from jitonnx.engine.programs import RunnableProgram
     from jitonnx.ir.graph import Graph
-    from jitonnx.jobs import Workshop
+    from jitonnx.jobs import BackgroundExecutor
     from jitonnx.model import Model
     from jitonnx.runtime.program import Shapes
 
@@ -111,7 +111,7 @@ class OpenedModel:
         self._source, self._options, self._disabled, self._progress = source, options, disabled, progress
         self.path = source if isinstance(source, str) else None
         self.description: ModelDescription
-        self.workshop: Workshop | None = None
+        self.executor: BackgroundExecutor | None = None
         self.opened_as: model_cache.CacheKey | None = None
         """What the model was opened from, if from the kernel cache, as long as the model itself is not loaded."""
         self.cache_key: model_cache.CacheKey | None = None
@@ -120,12 +120,12 @@ class OpenedModel:
         """Shapes that the model's plan is not for, and another one is kept for."""
         self._with_defaults: Graph | None = None
         """The model as it was loaded, if it has inputs with defaults."""
-        self._overriding: LRUCache[Bound] = LRUCache(_OVERRIDING_KEPT)
+        self._overriding: LRUCache[BoundEngine] = LRUCache(_OVERRIDING_KEPT)
         """Engines for inputs with defaults that are fed, by their names."""
         self._loading = forks.WorkLock()
         self._lock = forks.lock()
         """Held where the model gets another engine, or none any more."""
-        self._main: Bound | None = None
+        self._main: BoundEngine | None = None
         self._closed = False
         if not -1 <= options.log_severity_level <= 4:
             _ = self.logger  # which refuses it
@@ -140,7 +140,7 @@ class OpenedModel:
         return session_logger(self._options.log_severity_level, self._options.logid)
 
     @property
-    def main(self) -> Bound:
+    def main(self) -> BoundEngine:
         """The engine for all inputs without defaults. RuntimeError once the session is closed."""
         main = self._main
         if main is None:
@@ -168,7 +168,7 @@ class OpenedModel:
             engine = made
         return CompiledModel(self.title, self.description, engine)
 
-    def warm_up(self) -> Ready | None:
+    def warm_up(self) -> RunnableProgram | None:
         """The program of a model that runs with one set of shapes only; None for others."""
         engine = self.made
         if engine is None or engine.only_shapes is None or engine.foreign:
@@ -176,7 +176,7 @@ class OpenedModel:
         with explained():
             return engine.program(engine.only_shapes)
 
-    def bound(self, fed: Iterable[str]) -> Bound:
+    def bound(self, fed: Iterable[str]) -> BoundEngine:
         """The engine for the inputs that are fed: initializers that are fed too need one of their own."""
         overriding = tuple(name for name in self.description.overridable if name in fed)
         if not overriding:
@@ -213,9 +213,9 @@ class OpenedModel:
             self._closed = True
             self._main = self._with_defaults = self.opened_as = None
             self._overriding = LRUCache(_OVERRIDING_KEPT)
-            workshop = self.workshop
-        if workshop is not None:
-            workshop.close()
+            executor = self.executor
+        if executor is not None:
+            executor.close()
 
     # ------------------------------------------------------------ making
 
@@ -224,17 +224,19 @@ class OpenedModel:
         with forks.critical, without_collecting:
             return self._open()
 
-    def _install(self, main: Bound, with_defaults: Graph | None = None, workshop: Workshop | None = None) -> None:
+    def _install(
+        self, main: BoundEngine, with_defaults: Graph | None = None, executor: BackgroundExecutor | None = None
+    ) -> None:
         """Let an engine serve the runs. RuntimeError if the session was closed meanwhile."""
         with self._lock:
             if not self._closed:
-                self._main, self._with_defaults, self.workshop = main, with_defaults, workshop
+                self._main, self._with_defaults, self.executor = main, with_defaults, executor
                 return
-        if workshop is not None:
-            workshop.close()
+        if executor is not None:
+            executor.close()
         raise closed()
 
-    def _with_overriding(self, overriding: tuple[str, ...]) -> Bound:
+    def _with_overriding(self, overriding: tuple[str, ...]) -> BoundEngine:
         from jitonnx.model.variants import with_inputs
 
         main, graph = self.main, self._with_defaults
@@ -242,7 +244,7 @@ class OpenedModel:
             raise closed()
         declared = [self.description.overridable[name] for name in overriding]
         with explained():
-            return Bound([*main.declared, *declared], self._engine(with_inputs(graph, declared), self.workshop))
+            return BoundEngine([*main.declared, *declared], self._engine(with_inputs(graph, declared), self.executor))
 
     def _open(self) -> tuple[float, float, float]:
         """Load the model and make its engine."""
@@ -294,7 +296,7 @@ class OpenedModel:
         self.description = description
         zeros = switch(self._options, DENORMAL_AS_ZERO, False)
         engine = SavedEngine(artifact, threads, program_bytes(self._options), zeros, behind)
-        self._install(Bound(description.inputs, engine))
+        self._install(BoundEngine(description.inputs, engine))
 
     def _open_cached(self) -> bool:
         """Take everything from what the kernel cache keeps of the model as a whole; False if it keeps nothing."""
@@ -325,15 +327,15 @@ class OpenedModel:
 
     def _cache(self) -> None:
         """Have the compiled model kept in the kernel cache, in the background, if it is one of those that are kept."""
-        main, cache_key, workshop = self._main, self.cache_key, self.workshop
-        if main is None or workshop is None or cache_key is None or not model_cache.is_settled(cache_key):
+        main, cache_key, executor = self._main, self.cache_key, self.executor
+        if main is None or executor is None or cache_key is None or not model_cache.is_settled(cache_key):
             return
         engine = main.engine
         if not in_background(engine) and not isinstance(engine, SavedEngine):
             from jitonnx.saved.saving import model_info
 
             info, examples = model_info(self.description), tuple(self._examples)
-            workshop.submit(model_cache.caching(engine, cache_key, info, self._options, examples))
+            executor.submit(model_cache.caching(engine, cache_key, info, self._options, examples))
 
     def _keep_variants(self) -> None:
         """Have what is kept of the model written anew whenever there is a plan for other sizes."""
@@ -352,7 +354,7 @@ class OpenedModel:
 
     def _compile(self, model: Model) -> None:
         from jitonnx.api.settings import engine_settings
-        from jitonnx.jobs import Workshop
+        from jitonnx.jobs import BackgroundExecutor
         from jitonnx.model.variants import copied
 
         self.description = _described(model)
@@ -360,10 +362,10 @@ class OpenedModel:
         self._settings = engine_settings(
             self._options, self._disabled, thread_count(self._options.intra_op_num_threads)
         )
-        workshop = Workshop()
-        weakref.finalize(self, workshop.close)
+        executor = BackgroundExecutor()
+        weakref.finalize(self, executor.close)
         with explained():
-            self._install(Bound(model.inputs, self._engine(model.graph, workshop)), with_defaults, workshop)
+            self._install(BoundEngine(model.inputs, self._engine(model.graph, executor)), with_defaults, executor)
 
     def _check_options(self) -> None:
         if self._options.load_cancelled():
@@ -390,21 +392,21 @@ class OpenedModel:
             model = with_initializers(model, options.replaced_initializers())
             return with_dimensions(model, options.fixed_dimensions())
 
-    def _engine(self, graph: Graph, workshop: Workshop | None) -> Engine | BackgroundEngine:
+    def _engine(self, graph: Graph, executor: BackgroundExecutor | None) -> Engine | BackgroundEngine:
         from jitonnx.engine.pipeline import CompileMode, Engine
 
         settings, cache = self._settings, _kernel_cache(default_directory())
-        assert workshop is not None
+        assert executor is not None
         if settings.compile is CompileMode.BACKGROUND and settings.target is None:
             from jitonnx.engine.background import BackgroundEngine
 
-            return BackgroundEngine(graph, settings, cache, workshop, self.logger)
+            return BackgroundEngine(graph, settings, cache, executor, self.logger)
         if self._progress is not None or not self._shows_progress():
-            return Engine(graph, settings, cache, self._progress, workshop)
+            return Engine(graph, settings, cache, self._progress, executor)
         from jitonnx.api.progress import TerminalProgress
 
         with TerminalProgress() as terminal:
-            return Engine(graph, settings, cache, terminal.show, workshop)
+            return Engine(graph, settings, cache, terminal.show, executor)
 
     def _shows_progress(self) -> bool:
         """Whether there is a terminal to show progress on, and this session's log says as much as warnings."""

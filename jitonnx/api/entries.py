@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jitonnx.engine.ready import PROGRAM_BYTES
+from jitonnx.engine.programs import PROGRAM_BYTES
 from jitonnx.errors import InvalidArgument
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from jitonnx.api.profiling import Profile
     from jitonnx.engine.background import BackgroundEngine
     from jitonnx.engine.pipeline import Engine
-    from jitonnx.engine.ready import Ready
+    from jitonnx.engine.programs import RunnableProgram
     from jitonnx.opening import OpenedModel
     from jitonnx.runtime.program import Shapes
     from jitonnx.saved.engine import SavedEngine
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 Outputs: TypeAlias = list[Any]
 
 
-class Bound:
+class BoundEngine:
     """An engine and the inputs it takes, in order."""
 
     def __init__(self, declared: Sequence[Declaration], engine: AnyEngine) -> None:
@@ -50,7 +50,7 @@ class Bound:
         self.names = [entry.name for entry in declared]
         self.plain, self.named = feeding.PlainInputs(declared), feeding.NamedSizes(declared)
 
-    def known_program(self, feeds: Any) -> Ready | None:
+    def known_program(self, feeds: Any) -> RunnableProgram | None:
         """The program for feeds of these shapes if there is one; None also if they are not a mapping of arrays."""
         try:
             shapes = tuple([feeds[name].shape for name in self.names])
@@ -192,7 +192,7 @@ class Runs:
         if self._is_closed:
             raise closed()
 
-    def _carefully(self, main: Bound, feeds: Any) -> Outputs:
+    def _carefully(self, main: BoundEngine, feeds: Any) -> Outputs:
         """All outputs, every feed looked at by itself."""
         bound, arrays, shapes = self._read(main, feeds)
         profile = self.profile
@@ -213,7 +213,7 @@ class Runs:
             self._expect(program.entry)
         return program.run(arrays)
 
-    def _read(self, main: Bound, feeds: Any) -> tuple[Bound, list[np.ndarray], Shapes]:
+    def _read(self, main: BoundEngine, feeds: Any) -> tuple[BoundEngine, list[np.ndarray], Shapes]:
         """The engine for these feeds, the arrays that it takes, and their shapes."""
         bound, arrays = main, main.plain.arrays(feeds)
         if arrays is None:
@@ -225,7 +225,7 @@ class Runs:
             self._check_agreement(bound, shapes)
         return bound, arrays, shapes
 
-    def _check_agreement(self, bound: Bound, shapes: Shapes) -> None:
+    def _check_agreement(self, bound: BoundEngine, shapes: Shapes) -> None:
         """Warn once of inputs that disagree on a dimension; InvalidArgument in strict mode."""
         text = bound.named.disagreement(shapes)
         if text is None:
@@ -245,20 +245,20 @@ class Runs:
         """Whether some programs may not be run, since they contradict what is declared."""
         return self._strict and self._contradicted
 
-    def _check_program(self, bound: Bound, shapes: Shapes, program: Ready) -> None:
+    def _check_program(self, bound: BoundEngine, shapes: Shapes, program: RunnableProgram) -> None:
         """As `_check_outputs`, before the run."""
         if not self._contradicted or self._strict:
             outputs = program.executable.program.outputs
             sizes = [row[:rank] for row, rank in zip(outputs.shapes.tolist(), outputs.kinds.ranks, strict=True)]
             self._tell(self._output_sizes.contradiction(shapes, sizes), bound, shapes)
 
-    def _check_outputs(self, bound: Bound, shapes: Shapes, outputs: Outputs) -> None:
+    def _check_outputs(self, bound: BoundEngine, shapes: Shapes, outputs: Outputs) -> None:
         """Warn once of outputs of other sizes than declared; InvalidArgument in strict mode."""
         if not self._contradicted or self._strict:
             sizes = [output.shape if isinstance(output, np.ndarray) else None for output in outputs]
             self._tell(self._output_sizes.contradiction(shapes, sizes), bound, shapes)
 
-    def _tell(self, text: str | None, bound: Bound, shapes: Shapes) -> None:
+    def _tell(self, text: str | None, bound: BoundEngine, shapes: Shapes) -> None:
         if text is None or bound.named.disagreement(shapes) is not None:  # of which was told
             return
         with self._lock:

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from jitonnx import forks
-from jitonnx.engine.outstanding import Outstanding
+from jitonnx.engine.pending import PendingCode
 from jitonnx.engine.pipeline import Engine, Settings
+from jitonnx.engine.programs import RunnableProgram, Runner, shape_of
 from jitonnx.engine.protocol import ModelEngine
-from jitonnx.engine.ready import Ready, Runner, shape_of
 from jitonnx.ir.extract import specialise
 from jitonnx.ir.graph import Graph
-from jitonnx.jobs import Job, Workshop
+from jitonnx.jobs import BackgroundExecutor, Job
 from jitonnx.runtime.cache import KernelCache
 from jitonnx.runtime.program import Shapes
 
@@ -29,32 +29,32 @@ class BackgroundEngine(ModelEngine):
     """
 
     def __init__(
-        self, graph: Graph, settings: Settings, cache: KernelCache, workshop: Workshop, logger: logging.Logger
+        self, graph: Graph, settings: Settings, cache: KernelCache, executor: BackgroundExecutor, logger: logging.Logger
     ) -> None:
         self._lock = forks.lock()
         """Held where the attributes below change that runs share."""
         self._graph: Graph | None = graph
         self._engine: Engine | None = None
         self._logger = logger
-        self._outstanding = outstanding = Outstanding(settings.threads)
+        self._pending = pending = PendingCode(settings.threads)
         self._shapes: dict[Shapes, None] = {}
         """Of the runs that were evaluated on NumPy."""
 
         def make(stop: threading.Event) -> Engine:
             copy = specialise(graph, [v.type for v in graph.inputs])
-            engine = Engine(copy, settings, cache, outstanding.counter(), workshop, stop, outstanding=outstanding)
+            engine = Engine(copy, settings, cache, pending.counter(), executor, stop, pending=pending)
             if engine.only_shapes is not None:
                 engine.program(engine.only_shapes)
             engine.progress = None
             return engine
 
-        self._job: Job[Engine] = workshop.submit(make)
+        self._job: Job[Engine] = executor.submit(make)
 
     def status(self) -> tuple[str, int, int, int]:
         """As the engine's; also failed, if there is none to come."""
-        outstanding = self._outstanding
-        state = outstanding.state if self._job.state == "compiled" else self._job.state
-        return state, *outstanding.kernels, outstanding.numpy_runs
+        pending = self._pending
+        state = pending.state if self._job.state == "compiled" else self._job.state
+        return state, *pending.kernels, pending.numpy_runs
 
     def found(self) -> Engine | None:
         """The engine once it is made, else None. Fail tells why it could not be made."""
@@ -70,11 +70,11 @@ class BackgroundEngine(ModelEngine):
         made = self.wait(timeout)
         return made is not None and made.complete(None if deadline is None else max(0.0, deadline - time.monotonic()))
 
-    def known_program(self, shapes: Shapes) -> Ready | None:
+    def known_program(self, shapes: Shapes) -> RunnableProgram | None:
         """The program for these shapes if there is one already."""
         return None if self._engine is None else self._engine.known_program(shapes)
 
-    def program(self, shapes: Shapes) -> Ready | None:
+    def program(self, shapes: Shapes) -> RunnableProgram | None:
         """The program for these shapes; None while there is no engine."""
         engine = self.found()
         return None if engine is None else engine.program(shapes)
@@ -92,7 +92,7 @@ class BackgroundEngine(ModelEngine):
         assert graph is not None, "Bug: there is neither an engine nor a graph"
         with self._lock:
             self._shapes[tuple(shape_of(array) for array in inputs)] = None
-        return self._outstanding.on_numpy(graph, inputs)
+        return self._pending.on_numpy(graph, inputs)
 
     def _keep(self, made: Engine | None) -> Engine | None:
         if made is None:
@@ -103,5 +103,5 @@ class BackgroundEngine(ModelEngine):
                 made.note_shapes(self._shapes)
                 self._engine, self._graph = made, None
         if new:
-            self._logger.info("the model is compiled; %d runs were evaluated on NumPy", self._outstanding.numpy_runs)
+            self._logger.info("the model is compiled; %d runs were evaluated on NumPy", self._pending.numpy_runs)
         return made

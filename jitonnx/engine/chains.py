@@ -27,7 +27,7 @@ from jitonnx.ir.graph import Binding, Node, Value
 from jitonnx.ir.types import TensorType
 from jitonnx.plan.derivation import Evaluator
 from jitonnx.plan.recording import EMPTY_SECTION, Registers, Section, Unrecordable, Written
-from jitonnx.runtime.chains import Bound, Chain, ChoiceLink, MoveLink, Placed, SegmentLink
+from jitonnx.runtime.chains import BoundVariable, Chain, ChoiceLink, MoveLink, Placed, SegmentLink
 from jitonnx.runtime.entry import supported
 from jitonnx.runtime.frames import FramePool
 from jitonnx.runtime.layout import WORD_BYTES
@@ -229,26 +229,28 @@ class Writer:
             self.segments[len(self.links)] = Segmented(step, [scope.number(name) for name in names] + counted)
         self.add(SegmentLink(None, given, outputs, bound), section, around.last)
 
-    def _bound_by_loop(self, scope: Scope, value: Value, bindings: Sequence[tuple[str, Binding]]) -> Iterator[Bound]:
+    def _bound_by_loop(
+        self, scope: Scope, value: Value, bindings: Sequence[tuple[str, Binding]]
+    ) -> Iterator[BoundVariable]:
         """What an output of a loop tells."""
         for name, binding in bindings:
             if binding.element:
                 yield self._element(scope, value, name, binding)
             else:
-                yield Bound(self.slots[value], 0, binding.place, 0, scope.number(name))
+                yield BoundVariable(self.slots[value], 0, binding.place, 0, scope.number(name))
 
-    def _element(self, scope: Scope, value: Value, name: str, binding: Binding) -> Bound:
+    def _element(self, scope: Scope, value: Value, name: str, binding: Binding) -> BoundVariable:
         """A variable that is an element of a value."""
         dtype, shape = value.dtype.numpy, value.type.shape
         if not binding.element or dtype.kind != "i" or dtype.itemsize < 4:
             raise Unchained(f"{value.name!r} tells sizes otherwise than by integers")
         if not all(isinstance(size, int) for size in shape):
             raise Unchained(f"it is not known how many elements {value.name!r} has")
-        return Bound(self.slots[value], dtype.itemsize, binding.place, math.prod(shape), scope.number(name))
+        return BoundVariable(self.slots[value], dtype.itemsize, binding.place, math.prod(shape), scope.number(name))
 
     def _bound(
         self, step: NativeStep, scope: Scope, value: Value, bindings: Sequence[tuple[str, Binding]], counts: range
-    ) -> Iterator[Bound]:
+    ) -> Iterator[BoundVariable]:
         """What an output of a segment tells."""
         counted = {step.outputs[one.number]: (place, one) for place, one in zip(counts, step.counted, strict=True)}
         for name, binding in bindings:
@@ -256,7 +258,7 @@ class Writer:
                 place, one = counted[value]
                 if binding.element or one.axes[binding.place] is not None:
                     raise Unchained(f"{value.name!r} tells more than one size")
-                yield Bound(place, WORD_BYTES, 0, 1, scope.number(name))
+                yield BoundVariable(place, WORD_BYTES, 0, 1, scope.number(name))
                 continue
             yield self._element(scope, value, name, binding)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from jitonnx.codegen.objects import Objects
-from jitonnx.engine.ready import CompiledOutline
+from jitonnx.engine.programs import CompiledOutline
 from jitonnx.plan.plan import Plan
 
 

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from jitonnx.engine.assumptions import check_equal
 from jitonnx.engine.chains import Around, Scope, Unchained, Writer
 from jitonnx.engine.loop_links import LoopLinks
 from jitonnx.engine.lru_cache import LRUCache
-from jitonnx.engine.ready import PROGRAMS_KEPT, CompiledOutline
+from jitonnx.engine.programs import PROGRAMS_KEPT, CompiledOutline
 from jitonnx.engine.timing import Times
-from jitonnx.engine.unforeseen import check_equal
 from jitonnx.errors import InvalidArgument, RuntimeException
 from jitonnx.interpreter import array_of, failure
 from jitonnx.ir import dims

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from jitonnx import forks
 
 if TYPE_CHECKING:
-    from jitonnx.jobs import Job, Workshop
+    from jitonnx.jobs import BackgroundExecutor, Job
 
 _T = TypeVar("_T")
 
@@ -126,8 +126,8 @@ class LRUCache(Generic[_T]):
 class BackgroundLRUCache(Generic[_T]):
     """An `LRUCache` of things that may also be made in the background."""
 
-    def __init__(self, capacity: int, workshop: Workshop | None) -> None:
-        self._capacity, self._workshop = capacity, workshop
+    def __init__(self, capacity: int, executor: BackgroundExecutor | None) -> None:
+        self._capacity, self._executor = capacity, executor
         self._made: LRUCache[_T] = LRUCache(capacity)
         self._lock = forks.lock()
         self._jobs: OrderedDict[Any, Job[_T]] = OrderedDict()
@@ -217,7 +217,7 @@ class BackgroundLRUCache(Generic[_T]):
         return made
 
     def _start(self, key: Any, make: Callable[[threading.Event | None], _T]) -> None:
-        assert self._workshop is not None, "Bug: a thing is left to the background, and there is none"
-        self._jobs[key] = self._workshop.submit(make)
+        assert self._executor is not None, "Bug: a thing is left to the background, and there is none"
+        self._jobs[key] = self._executor.submit(make)
         while len(self._jobs) > self._capacity:
             self._jobs.popitem(last=False)[1].cancel()

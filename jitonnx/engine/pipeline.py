@@ -22,16 +22,16 @@ from typing import Any
 from jitonnx import forks
 from jitonnx.codegen.code import code_of
 from jitonnx.codegen.objects import Objects
+from jitonnx.engine.assumptions import AssumptionError
 from jitonnx.engine.compiled_plan import CompiledPlan
-from jitonnx.engine.draft import draft
 from jitonnx.engine.lru_cache import BackgroundLRUCache, LRUCache, When
-from jitonnx.engine.outstanding import Outstanding
+from jitonnx.engine.pending import PendingCode
+from jitonnx.engine.planning import plan_schedule
+from jitonnx.engine.programs import PROGRAM_BYTES, PROGRAMS_KEPT, RunnableProgram, Runner, shape_of, split_memory
 from jitonnx.engine.protocol import ModelEngine
-from jitonnx.engine.ready import PROGRAM_BYTES, PROGRAMS_KEPT, Ready, Runner, shape_of, split_memory
-from jitonnx.engine.schedule import Draft, Schedule, make_schedule
+from jitonnx.engine.schedule import Schedule, SchedulePlan, make_schedule
 from jitonnx.engine.schedule_message import Told
 from jitonnx.engine.timing import Times
-from jitonnx.engine.unforeseen import Unforeseen
 from jitonnx.errors import Fail, InvalidArgument
 from jitonnx.ir.assumptions import Assumptions, Pair, holds
 from jitonnx.ir.bodies import left_to_sizes
@@ -40,7 +40,7 @@ from jitonnx.ir.errors import GraphError
 from jitonnx.ir.extract import solved, specialise
 from jitonnx.ir.graph import Graph, Value
 from jitonnx.ir.types import TensorType, Type
-from jitonnx.jobs import Workshop
+from jitonnx.jobs import BackgroundExecutor
 from jitonnx.passes.pipeline import optimize
 from jitonnx.passes.report import Report
 from jitonnx.plan.choices import Choices
@@ -94,9 +94,9 @@ class Engine(ModelEngine):
 
     graph: what to run; it is optimised in place.
     progress: called as progress(done, all) while the caller waits for kernels.
-    workshop: where to leave work to the background; None: everything is made before the run that needs it.
+    executor: where to leave work to the background; None: everything is made before the run that needs it.
     stop: given where the engine itself is made in the background; set if nobody wants it any more.
-    frames, outstanding: whose memory programs run in, and what tells of code that is not there yet, where the engine is
+    frames, pending: whose memory programs run in, and what tells of code that is not there yet, where the engine is
     a part of another.
 
     Raises ModelRequiresCompilation if kernels are not in the cache and may not be compiled.
@@ -108,15 +108,15 @@ class Engine(ModelEngine):
         settings: Settings,
         cache: KernelCache,
         progress: Callable[[int, int], None] | None = None,
-        workshop: Workshop | None = None,
+        executor: BackgroundExecutor | None = None,
         stop: threading.Event | None = None,
         frames: FramePool | None = None,
-        outstanding: Outstanding | None = None,
+        pending: PendingCode | None = None,
     ) -> None:
         table_bytes, frame_bytes = split_memory(settings.program_bytes)
         self.frames = frames or FramePool(frame_bytes, settings.denormals_as_zero)
-        self.settings, self.cache, self.progress, self.workshop = settings, cache, progress, workshop
-        self.stop, self.outstanding = stop, outstanding or Outstanding(settings.threads)
+        self.settings, self.cache, self.progress, self.executor = settings, cache, progress, executor
+        self.stop, self.pending = stop, pending or PendingCode(settings.threads)
         self.target = settings.target or host()
         self.foreign = self.target.needed.problem() if settings.target else None
         """Why this machine cannot run the code; None if it can. Code for other CPUs is made to be saved."""
@@ -127,16 +127,16 @@ class Engine(ModelEngine):
         self._source = (
             specialise(graph, self._input_types, graph.assumptions.apart()) if dynamic or told_by_runs else None
         )
-        self._engines: BackgroundLRUCache[Engine] = BackgroundLRUCache(ENGINES_KEPT, workshop)
-        self._met: BackgroundLRUCache[Engine] = BackgroundLRUCache(ENGINES_KEPT, workshop)
+        self._engines: BackgroundLRUCache[Engine] = BackgroundLRUCache(ENGINES_KEPT, executor)
+        self._met: BackgroundLRUCache[Engine] = BackgroundLRUCache(ENGINES_KEPT, executor)
         """Engines made for runs in which an assumption about sizes did not hold, by that assumption."""
         self._last_met: Engine | None = None
         """The one of them that served the last run, if one did: it is tried first, as runs are often alike."""
         self._broken: frozenset[str] = frozenset()
         """What did not hold in the runs that this engine is made for."""
         for kept in (self._engines, self._met):
-            self.outstanding.watch(kept)
-        self._programs: LRUCache[Ready] = LRUCache(PROGRAMS_KEPT, Ready.memory_bytes, table_bytes)
+            self.pending.watch(kept)
+        self._programs: LRUCache[RunnableProgram] = LRUCache(PROGRAMS_KEPT, RunnableProgram.memory_bytes, table_bytes)
         self.graph = graph
         self.codes: Sequence[CompiledPlan] = ()
         """The code of all native parts: that of the whole graph, or of the schedule's native steps in order."""
@@ -144,7 +144,7 @@ class Engine(ModelEngine):
         """That of the whole graph, if it is one native call."""
         self.schedule: Schedule | None = None
         """What a run follows if it is more than one native call."""
-        self.draft: Draft | None = None
+        self.schedule_plan: SchedulePlan | None = None
         """What the schedule was made of."""
         self.report = Report(settings.optimization_level)
         self.variant_made: Callable[[Shapes], None] | None = None
@@ -187,7 +187,7 @@ class Engine(ModelEngine):
             return None
         return tuple(tuple(map(int, kind.shape or ())) for kind in self._input_types)  # type: ignore[arg-type]
 
-    def program(self, shapes: Shapes) -> Ready | None:
+    def program(self, shapes: Shapes) -> RunnableProgram | None:
         """The program for concrete input shapes, made at their first use.
 
         None where the graph is cut, or the code for these shapes is left to the background: `run` knows what to do.
@@ -200,16 +200,16 @@ class Engine(ModelEngine):
         sizes = self.sizes(shapes)
         if sizes is None:
             engine = self._other(shapes, ask=False)
-            ready = None if engine is None else engine.program(shapes)
-            return None if ready is None else self._programs.put(shapes, ready)
+            program = None if engine is None else engine.program(shapes)
+            return None if program is None else self._programs.put(shapes, program)
         compiled, threads = self.compiled, self.settings.threads
         return (
             None
             if compiled is None
-            else self._programs.get(shapes, lambda: compiled.ready(sizes, threads, self.frames))
+            else self._programs.get(shapes, lambda: compiled.program(sizes, threads, self.frames))
         )
 
-    def known_program(self, shapes: Shapes) -> Ready | None:
+    def known_program(self, shapes: Shapes) -> RunnableProgram | None:
         """The program for these shapes if there is one already."""
         return self._programs.find(shapes)
 
@@ -228,12 +228,12 @@ class Engine(ModelEngine):
                 self._engines.note(one, functools.partial(self._made_for, one))
 
     def status(self) -> tuple[str, int, int, int]:
-        """compiled, compiling or waiting (see `Outstanding`); kernels compiled behind runs, and all; runs on NumPy."""
-        return self.outstanding.state, *self.outstanding.kernels, self.outstanding.numpy_runs
+        """compiled, compiling or waiting (see `PendingCode`); kernels compiled behind runs, and all; runs on NumPy."""
+        return self.pending.state, *self.pending.kernels, self.pending.numpy_runs
 
     def complete(self, timeout: float | None = None) -> bool:
-        """Have all compiled that is outstanding of what was run; whether that was done within `timeout` seconds."""
-        return self.outstanding.wait(timeout)
+        """Have all compiled that is missing of what was run; whether that was done within `timeout` seconds."""
+        return self.pending.wait(timeout)
 
     @property
     def program_memory(self) -> int:
@@ -278,12 +278,12 @@ class Engine(ModelEngine):
             engine = engine._other(shapes)
         if engine is None:
             assert self._source is not None
-            return self.outstanding.on_numpy(self._source, inputs)
+            return self.pending.on_numpy(self._source, inputs)
         if engine.schedule is not None:
             return engine._follow(engine.sizes(shapes) or {}, inputs)
-        ready = engine.program(shapes)
-        assert ready is not None, "Bug: a graph has neither a schedule nor a plan"
-        return ready.run(inputs)
+        program = engine.program(shapes)
+        assert program is not None, "Bug: a graph has neither a schedule nor a plan"
+        return program.run(inputs)
 
     def runner(self, shapes: Shapes) -> Runner | None:
         """What does as `run` for inputs of these shapes, where that follows a schedule; None where it does not."""
@@ -303,7 +303,7 @@ class Engine(ModelEngine):
         assert engine.schedule is not None, "Bug: a run of one native call has no steps"
         try:
             engine.schedule.run(inputs, engine.sizes(shapes) or {}, times)
-        except Unforeseen as error:
+        except AssumptionError as error:
             raise Fail(f"a run of these inputs is evaluated on NumPy: {error}") from error
         return times
 
@@ -313,31 +313,31 @@ class Engine(ModelEngine):
         if last is not None:
             try:
                 return last._attempt(inputs)
-            except Unforeseen:
+            except AssumptionError:
                 self._last_met = None
         try:
             return self.schedule.run_owned(inputs, sizes)
-        except Unforeseen as error:
+        except AssumptionError as error:
             engine = self._made_after(error)
         if engine is None:
             assert self._source is not None, "Bug: what a run tells was not checked before it"
-            return self.outstanding.on_numpy(self._source, inputs)
+            return self.pending.on_numpy(self._source, inputs)
         self._last_met = engine
         return engine.run(inputs)
 
     def _attempt(self, inputs: Sequence[Any]) -> list[Any]:
-        """As `run`. Unforeseen for what this engine itself has no plan for."""
+        """As `run`. AssumptionError for what this engine itself has no plan for."""
         shapes = tuple([shape_of(array) for array in inputs])
         sizes = self.sizes(shapes)
         if sizes is None:
-            raise Unforeseen("the inputs have other sizes")
+            raise AssumptionError("the inputs have other sizes")
         if self.schedule is not None:
             return self.schedule.run_owned(inputs, sizes)
-        ready = self.program(shapes)
-        assert ready is not None, "Bug: a graph has neither a schedule nor a plan"
-        return ready.run(inputs)
+        program = self.program(shapes)
+        assert program is not None, "Bug: a graph has neither a schedule nor a plan"
+        return program.run(inputs)
 
-    def _made_after(self, met: Unforeseen) -> Engine | None:
+    def _made_after(self, met: AssumptionError) -> Engine | None:
         """An engine for runs like one that met what was not planned for: one for each assumption that does not hold.
 
         None while it is left to the background, and for what no engine can be made for: NumPy says what is wrong.
@@ -386,7 +386,7 @@ class Engine(ModelEngine):
     def when(self, lasting: bool = False) -> When:
         """When an engine for other inputs is made. lasting: it serves many sets of shapes, or there is but one."""
         mode = self.settings.compile
-        if self.workshop is None or mode in (CompileMode.BEFORE, CompileMode.CACHED):
+        if self.executor is None or mode in (CompileMode.BEFORE, CompileMode.CACHED):
             return When.NOW
         if not lasting:
             return When.AGAIN
@@ -486,19 +486,19 @@ class Engine(ModelEngine):
     def part(self, graph: Graph, stop: threading.Event | None = None) -> Engine:
         """An engine for a part of this one's model, or for some of its shapes. Arguments as for the class."""
         behind = stop is not None and stop is not self.stop
-        progress = self.outstanding.counter() if behind else self.progress
-        return Engine(graph, self.settings, self.cache, progress, self.workshop, stop, self.frames, self.outstanding)
+        progress = self.pending.counter() if behind else self.progress
+        return Engine(graph, self.settings, self.cache, progress, self.executor, stop, self.frames, self.pending)
 
     def _prepare(self) -> None:
         """Plan the graph and compile it."""
-        planned = draft(self.graph, self.target, self.settings.choices)
+        planned = plan_schedule(self.graph, self.target, self.settings.choices)
         self.codes = self._compile(list(planned.plans()))
         if planned.whole:
             (self.compiled,) = self.codes
             self._forget_weights()
             return
         table_bytes, _ = split_memory(self.settings.program_bytes)
-        self.draft = planned
+        self.schedule_plan = planned
         self.schedule = make_schedule(planned, iter(self.codes), self.settings.threads, self.frames, table_bytes)
 
     def _forget_weights(self) -> None:

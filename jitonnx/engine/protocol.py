@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from jitonnx.engine.ready import Ready, Runner
+    from jitonnx.engine.programs import RunnableProgram, Runner
     from jitonnx.runtime.program import Shapes
 
 
 class ModelEngine(Protocol):
     """A compiled model (`Engine`), one that is being compiled (`BackgroundEngine`), or an artifact (`SavedEngine`)."""
 
-    def known_program(self, shapes: Shapes) -> Ready | None:
+    def known_program(self, shapes: Shapes) -> RunnableProgram | None:
         """The program for inputs of these shapes if there is one already."""
 
-    def program(self, shapes: Shapes) -> Ready | None:
+    def program(self, shapes: Shapes) -> RunnableProgram | None:
         """The program for inputs of these shapes; None where a run is several native calls, or not compiled yet."""
 
     def runner(self, shapes: Shapes) -> Runner | None:

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from jitonnx.ending import check_end
+from jitonnx.engine.assumptions import AssumptionError, check_equal
 from jitonnx.engine.chains import Around, ChainedSteps, Scope, Unchained, Writer, chains_of
 from jitonnx.engine.loops import LoopNode, LoopStep
 from jitonnx.engine.lru_cache import LRUCache
-from jitonnx.engine.ready import PROGRAMS_KEPT, CompiledOutline, Ready
+from jitonnx.engine.programs import PROGRAMS_KEPT, CompiledOutline, RunnableProgram
 from jitonnx.engine.timing import Times
-from jitonnx.engine.unforeseen import Unforeseen, check_equal
 from jitonnx.interpreter import array_of, bind, bindings_by_value, evaluate_node, failure, owned
 from jitonnx.ir import dims
 from jitonnx.ir.dims import DimLike
@@ -71,14 +71,14 @@ class Segment(NamedTuple):
 
 
 class HostNode(NamedTuple):
-    """A node that is evaluated on the host; its bodies are drafts."""
+    """A node that is evaluated on the host; its bodies are planned, too."""
 
     node: Node
     reason: str
-    bodies: tuple[Draft, ...]
+    bodies: tuple[SchedulePlan, ...]
 
 
-class Draft(NamedTuple):
+class SchedulePlan(NamedTuple):
     """A schedule before its code is compiled, or as it comes out of a file.
 
     Of the graph, inputs, outputs, bindings and assumptions count: what is between them is in the steps.
@@ -117,17 +117,17 @@ class NativeStep:
         """Whether all is recorded that its programs by now are made by."""
         self.latest: Mapping[str, int] | None = None
         """The sizes that the last program was made for."""
-        self.programs: LRUCache[Ready] = LRUCache(PROGRAMS_KEPT, Ready.memory_bytes, table_bytes)
+        self.programs: LRUCache[RunnableProgram] = LRUCache(PROGRAMS_KEPT, RunnableProgram.memory_bytes, table_bytes)
 
     def __call__(self, values: dict[Value, Any], sizes: dict[str, int], times: Times | None = None) -> None:
         """Add what the step gives to `values`, and what its kernels take to `times`."""
         key = tuple([sizes[name] for name in self.names])
-        ready = self.programs.find(key) or self.programs.get(key, functools.partial(self._ready, key))
+        program = self.programs.find(key) or self.programs.get(key, functools.partial(self._made, key))
         given = [values[value] for value in self.inputs]
         if times is None:
-            results = ready.run(given)
+            results = program.run(given)
         else:
-            results, seconds = ready.executable.run_timed(given)
+            results, seconds = program.executable.run_timed(given)
             times.add(self, seconds)
         for place, counted in enumerate(self.counted, len(self.outputs)):
             results[counted.number] = _counted_part(results[counted.number], int(results[place][0]), counted, sizes)
@@ -173,17 +173,17 @@ class NativeStep:
     def chained(self, variables: Sequence[int]) -> Executable | Sized:
         """What runs it in a chain, in which its variables have these numbers."""
         if not self.names:
-            ready = self.programs.find(())
-            assert ready is not None, "Bug: a program that serves all sizes is gone"
-            return ready.executable
+            program = self.programs.find(())
+            assert program is not None, "Bug: a program that serves all sizes is gone"
+            return program.executable
         return self.compiled.sized(dict(zip(self.names, variables, strict=True)))
 
-    def _ready(self, key: tuple[int, ...]) -> Ready:
+    def _made(self, key: tuple[int, ...]) -> RunnableProgram:
         sizes = dict(zip(self.names, key, strict=True))
         for a, b in self.assumed:
             check_equal(a, b, sizes)
         self.latest = sizes
-        return self.compiled.ready(sizes, self._threads, self._frames)
+        return self.compiled.program(sizes, self._threads, self._frames)
 
 
 def _counted_part(array: Any, count: int, counted: Counted, sizes: Mapping[str, int]) -> Any:
@@ -285,17 +285,17 @@ class _Given:
             return
         shape = array.shape
         if len(shape) != self._rank:
-            raise Unforeseen(f"{self.value!r} has the rank {len(shape)}")
+            raise AssumptionError(f"{self.value!r} has the rank {len(shape)}")
         bind(sizes, self.bindings, array)
         if self._elements and (array < 0).any():
-            raise Unforeseen(f"{self.value.name!r} was taken to hold sizes, and has negative elements")
+            raise AssumptionError(f"{self.value.name!r} was taken to hold sizes, and has negative elements")
         same = (
             all([shape[axis] == size for axis, size in self._fixed])
             and all([shape[axis] == sizes[name] for axis, name in self._named])
             and all([shape[axis] == dims.evaluate(dim, sizes) for axis, dim in self._computed])
         )
         if not same:
-            raise Unforeseen(f"{self.value!r} has the shape {shape}")
+            raise AssumptionError(f"{self.value!r} has the shape {shape}")
 
 
 Step: TypeAlias = "NativeStep | LoopStep | ChoiceStep | HostStep"
@@ -368,7 +368,7 @@ class Schedule:
             yield from step.native_steps()
 
     def run(self, inputs: Sequence[Any], sizes: Mapping[str, int], times: Times | None = None) -> list[Any]:
-        """The outputs for inputs whose types have been checked. Unforeseen if the run meets what was not planned.
+        """The outputs for inputs whose types have been checked. AssumptionError if the run meets what was not planned.
 
         times: where what steps take is noted, if it is.
         """
@@ -388,7 +388,7 @@ class Schedule:
             for given in self._given:
                 given(values[given.value], bound)
             self._do(values, bound, times)
-        except Unforeseen as error:
+        except AssumptionError as error:
             error.sizes = {**bound, **error.sizes}
             raise
         return values, bound
@@ -482,9 +482,9 @@ class _Assumed:
 
 
 def make_schedule(
-    plan: Draft, compiled: Iterator[CompiledOutline], threads: int, frames: FramePool, table_bytes: int
+    plan: SchedulePlan, compiled: Iterator[CompiledOutline], threads: int, frames: FramePool, table_bytes: int
 ) -> Schedule:
-    """The schedule of a draft. compiled: the code of its segments, in order."""
+    """The schedule of a plan. compiled: the code of its segments, in order."""
     steps: list[Step] = []
     for step in plan.steps:
         if isinstance(step, Segment):

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from jitonnx.engine.loops import Followed, LoopNode
-from jitonnx.engine.schedule import Counted, Draft, HostNode, Segment
+from jitonnx.engine.schedule import Counted, HostNode, SchedulePlan, Segment
 from jitonnx.ir.assumptions import Pair
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
@@ -68,10 +68,10 @@ class Told(NamedTuple):
     pairs: Sequence[Pair]
 
 
-def to_message(draft: Draft, told: Told) -> tuple[Message, list[Array]]:
+def to_message(plan: SchedulePlan, told: Told) -> tuple[Message, list[Array]]:
     """The message, and the arrays that it names by position. NotStorable says what no file can hold."""
     writer = _Writer()
-    graph = writer.graph(draft.graph, draft.steps)
+    graph = writer.graph(plan.graph, plan.steps)
     message = {
         "given": [None if sizes is None else writer.sizes(sizes) for sizes in told.given],
         "told": writer.pairs(told.pairs),
@@ -82,8 +82,8 @@ def to_message(draft: Draft, told: Told) -> tuple[Message, list[Array]]:
     return message, writer.arrays
 
 
-def from_message(message: Message, arrays: Sequence[Array]) -> tuple[Draft, Told]:
-    """The draft, whose segments have no plans: those lie beside it. `arrays`: those that it names, as bytes.
+def from_message(message: Message, arrays: Sequence[Array]) -> tuple[SchedulePlan, Told]:
+    """The plan, whose segments have no plans: those lie beside it. `arrays`: those that it names, as bytes.
 
     ScheduleError for a message that `to_message` never made.
     """
@@ -91,7 +91,7 @@ def from_message(message: Message, arrays: Sequence[Array]) -> tuple[Draft, Told
         reader = _Reader(message, arrays)
         given = [None if sizes is None else reader.sizes(sizes) for sizes in message["given"]]
         graph, steps = reader.graph(message["graph"])
-        return Draft(graph, steps), Told(given, reader.pairs(message["told"]))
+        return SchedulePlan(graph, steps), Told(given, reader.pairs(message["told"]))
     except (IndexError, KeyError, ValueError, TypeError, ArithmeticError, AttributeError, ImportError) as error:
         raise ScheduleError(f"it holds steps that cannot be read ({type(error).__name__}: {error})") from error
 
@@ -216,8 +216,8 @@ class _Reader:
         if kind != "host":
             raise ValueError(f"there are no steps of the kind {kind!r}")
         node, reason, bodies = parts
-        drafts = [Draft(*self.graph(body)) for body in bodies]
-        return HostNode(self._node([body.graph for body in drafts], *node), reason, tuple(drafts))
+        plans = [SchedulePlan(*self.graph(body)) for body in bodies]
+        return HostNode(self._node([body.graph for body in plans], *node), reason, tuple(plans))
 
     def _node(
         self, bodies: Sequence[Graph], name: str, operator: Any, inputs: Any, outputs: Any, captures: int

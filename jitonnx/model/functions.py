@@ -16,7 +16,7 @@ from jitonnx.proto import AttributeProto, FunctionProto, GraphProto, NodeProto
 from jitonnx.records import dataclass
 
 
-class Bound(NamedTuple):
+class ScopedAttribute(NamedTuple):
     """An attribute, and the scope in which it is written: names that a graph captures are those of that scope."""
 
     attribute: AttributeProto
@@ -30,7 +30,7 @@ class Scope:
     opsets: Opsets
     values: dict[str, Value | None] = field(default_factory=dict)
     """What each name stands for; None for an optional input that a call leaves out."""
-    attributes: Mapping[str, Bound] = field(default_factory=dict)
+    attributes: Mapping[str, ScopedAttribute] = field(default_factory=dict)
     """What `ref_attr_name` refers to."""
     prefix: str = ""
     """Put before the names of values and nodes, so that two calls do not get the same ones."""
@@ -41,18 +41,18 @@ class Scope:
         """The graph-wide name of a value defined in this body."""
         return self.public.get(local) or f"{self.prefix}{local}"
 
-    def resolve(self, node: NodeProto) -> list[Bound]:
+    def resolve(self, node: NodeProto) -> list[ScopedAttribute]:
         """A node's attributes with references exchanged for what they refer to; an unbound one is left out."""
         resolved = []
         for attribute in node.attribute:
             if not attribute.ref_attr_name:
-                resolved.append(Bound(attribute, self))
+                resolved.append(ScopedAttribute(attribute, self))
             elif attribute.ref_attr_name in self.attributes:
                 given, scope = self.attributes[attribute.ref_attr_name]
                 renamed = AttributeProto()
                 renamed.CopyFrom(given)
                 renamed.name = attribute.name
-                resolved.append(Bound(renamed, scope))
+                resolved.append(ScopedAttribute(renamed, scope))
         return resolved
 
     def captured(self, graph: GraphProto) -> dict[Value, None]:
@@ -62,7 +62,7 @@ class Scope:
             found |= bound.scope.captured(bound.attribute.g)
         return found
 
-    def referred(self, graph: GraphProto) -> list[Bound]:
+    def referred(self, graph: GraphProto) -> list[ScopedAttribute]:
         """The graphs that a graph refers to as attributes of the function that it stands in."""
         if not any(bound.attribute.HasField("g") for bound in self.attributes.values()):
             return []
@@ -76,7 +76,10 @@ class Scope:
         return [each for each in bound if each.attribute.HasField("g")]
 
     def within(self, inner: Callable[[Value], Value]) -> Scope:
-        """The same as a graph sees it that is written elsewhere, whose own values stand for those here: see `Bound`."""
+        """The same as a graph sees it that is written elsewhere, whose own values stand for those here.
+
+        See `ScopedAttribute`.
+        """
         return Scope(
             opsets=self.opsets,
             values={name: None if value is None else inner(value) for name, value in self.values.items()},
@@ -85,10 +88,12 @@ class Scope:
         )
 
 
-def attributes_within(attributes: Mapping[str, Bound], inner: Callable[[Value], Value]) -> dict[str, Bound]:
+def attributes_within(
+    attributes: Mapping[str, ScopedAttribute], inner: Callable[[Value], Value]
+) -> dict[str, ScopedAttribute]:
     """The attributes of a function as a graph in it sees them, whose own values stand for those around it."""
     return {
-        name: Bound(bound.attribute, bound.scope.within(inner)) if bound.attribute.HasField("g") else bound
+        name: ScopedAttribute(bound.attribute, bound.scope.within(inner)) if bound.attribute.HasField("g") else bound
         for name, bound in attributes.items()
     }
 
@@ -104,6 +109,6 @@ def enter(call: NodeProto, function: FunctionProto, caller: Scope) -> Scope:
     }
     scope = Scope(Opsets.of(function), values, prefix=f"{caller.prefix}{label}/", public=public)
     declared = Scope(scope.opsets, values, prefix=scope.prefix)  # defaults refer to no attributes
-    defaults = {attribute.name: Bound(attribute, declared) for attribute in function.attribute_proto}
+    defaults = {attribute.name: ScopedAttribute(attribute, declared) for attribute in function.attribute_proto}
     scope.attributes = {**defaults, **{bound.attribute.name: bound for bound in caller.resolve(call)}}
     return scope

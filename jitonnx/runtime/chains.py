@@ -45,7 +45,7 @@ class Sized(NamedTuple):
     quick: int
 
 
-class Bound(NamedTuple):
+class BoundVariable(NamedTuple):
     """A variable that an array tells: its element `place`, of integers of `itemsize` bytes, 4 or 8; of `itemsize` 0 the
     size of its axis `place`.
 
@@ -72,7 +72,7 @@ class SegmentLink(NamedTuple):
     program: Program | None
     inputs: Sequence[tuple[int, bool]]
     outputs: Sequence[int]
-    bound: Sequence[Bound] = ()
+    bound: Sequence[BoundVariable] = ()
 
 
 class ChoiceLink(NamedTuple):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jitonnx import forks
 from jitonnx.api.description import ModelDescription, declared_arg
 from jitonnx.engine.lru_cache import LRUCache
+from jitonnx.engine.programs import PROGRAM_BYTES, RunnableProgram, shape_of, split_memory
 from jitonnx.engine.protocol import ModelEngine
-from jitonnx.engine.ready import PROGRAM_BYTES, Ready, shape_of, split_memory
 from jitonnx.errors import InvalidArgument
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.dtypes import DType
@@ -21,7 +21,7 @@ from jitonnx.runtime.tables import Common
 
 if TYPE_CHECKING:
     from jitonnx.engine.pipeline import Engine
-    from jitonnx.engine.ready import Runner
+    from jitonnx.engine.programs import Runner
     from jitonnx.saved.parts import SavedParts
 
 _LISTED = 8
@@ -54,7 +54,7 @@ class SavedEngine(ModelEngine):
         self.settings = RunSettings(threads)
         self.declared = [declaration(argument) for argument in artifact.model.inputs]
         self._numbers = {shapes: number for number, shapes in enumerate(artifact.shapes)}
-        self._ready: LRUCache[Ready] = LRUCache(max(1, len(self._numbers)))
+        self._programs: LRUCache[RunnableProgram] = LRUCache(max(1, len(self._numbers)))
         self._table_bytes, frame_bytes = split_memory(program_bytes)
         self._frames = FramePool(frame_bytes, zeros)
         self.foreign: str | None = None
@@ -87,16 +87,16 @@ class SavedEngine(ModelEngine):
     def runner(self, shapes: Shapes) -> Runner | None:
         """What does as `run` for inputs of these shapes, where that is more than one native call; else None."""
         serving = self._serving(shapes)
-        if isinstance(serving, Ready):
+        if isinstance(serving, RunnableProgram):
             return None
         return self._behind().runner(shapes) if serving is None and self._behind is not None else serving
 
-    def known_program(self, shapes: Shapes) -> Ready | None:
+    def known_program(self, shapes: Shapes) -> RunnableProgram | None:
         """The program for these shapes if it has been used before."""
-        found = self._ready.find(shapes)
+        found = self._programs.find(shapes)
         return self._parts.find(shapes) if found is None and self.artifact.parts else found
 
-    def program(self, shapes: Shapes) -> Ready | None:
+    def program(self, shapes: Shapes) -> RunnableProgram | None:
         """The program for these shapes, None where a run is more than one native call: `run` knows what to do.
 
         InvalidArgument, with the shapes that there are, if the artifact is not for these.
@@ -104,7 +104,7 @@ class SavedEngine(ModelEngine):
         serving = self._serving(shapes)
         if serving is None and self._behind is not None:
             return self._behind().program(shapes)
-        return serving if isinstance(serving, Ready) else None
+        return serving if isinstance(serving, RunnableProgram) else None
 
     def status(self) -> tuple[str, int, int, int]:
         """As an engine's: all code is there."""
@@ -117,18 +117,18 @@ class SavedEngine(ModelEngine):
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The outputs for inputs whose types have been checked."""
         serving = self._serving(tuple(map(shape_of, inputs)))
-        if isinstance(serving, Ready):
+        if isinstance(serving, RunnableProgram):
             return serving.run(inputs)
         if serving is None:
             assert self._behind is not None, "Bug: nothing serves a run, and nobody was told"
             return self._behind().run(inputs)
         return serving(inputs)
 
-    def _serving(self, shapes: Shapes) -> Ready | Runner | None:
+    def _serving(self, shapes: Shapes) -> RunnableProgram | Runner | None:
         """What runs inputs of these shapes; None if that is left to the engine behind the artifact."""
         number = self._numbers.get(shapes)
         if number is not None:
-            return self._ready.get(shapes, partial(self._made, number))
+            return self._programs.get(shapes, partial(self._made, number))
         serving = self._parts.serving(shapes) if self.artifact.parts else None
         if serving is None and self._behind is None:
             raise InvalidArgument(self._missing(shapes))
@@ -141,7 +141,7 @@ class SavedEngine(ModelEngine):
 
         return SavedParts(self.artifact, self.settings.threads, self._table_bytes, self._frames, self._behind)
 
-    def _made(self, number: int) -> Ready:
+    def _made(self, number: int) -> RunnableProgram:
         saved = self.artifact.program(number)
         program = saved.program
         common = Common(
@@ -152,7 +152,7 @@ class SavedEngine(ModelEngine):
             self.artifact.addresses,
             self.artifact.flags,
         )
-        return Ready(program, common, self.settings.threads, saved.keeps_gil, self._frames)
+        return RunnableProgram(program, common, self.settings.threads, saved.keeps_gil, self._frames)
 
     def _missing(self, shapes: Shapes) -> str:
         known = self._served()

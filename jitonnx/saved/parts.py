@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from jitonnx import forks
 from jitonnx.engine.lru_cache import LRUCache
-from jitonnx.engine.ready import PROGRAMS_KEPT, CompiledOutline, Ready, Runner
+from jitonnx.engine.programs import PROGRAMS_KEPT, CompiledOutline, RunnableProgram, Runner
 from jitonnx.errors import Fail, InvalidArgument
 from jitonnx.ir.assumptions import Pair, holds
 from jitonnx.plan.outline import Outline, Sizing
@@ -43,13 +43,13 @@ class SavedParts:
         self._artifact, self._threads, self._table_bytes, self._frames = artifact, threads, table_bytes, frames
         self._behind = behind
         self._made: LRUCache[CompiledOutline | SavedSteps] = LRUCache(len(artifact.parts))
-        self._programs: LRUCache[Ready] = LRUCache(PROGRAMS_KEPT, Ready.memory_bytes, table_bytes)
+        self._programs: LRUCache[RunnableProgram] = LRUCache(PROGRAMS_KEPT, RunnableProgram.memory_bytes, table_bytes)
 
-    def find(self, shapes: Shapes) -> Ready | None:
+    def find(self, shapes: Shapes) -> RunnableProgram | None:
         """The program for these shapes if it has been made and kept."""
         return self._programs.find(shapes)
 
-    def serving(self, shapes: Shapes) -> Ready | Runner | None:
+    def serving(self, shapes: Shapes) -> RunnableProgram | Runner | None:
         """The program for these shapes, or what follows the steps; None if they are in no range, or no part of an open
         artifact holds for them.
 
@@ -64,7 +64,7 @@ class SavedParts:
             if isinstance(part, CompiledOutline):
                 sizes = part.outline.sizes(shapes) if _ranks_fit(part.outline, shapes) else None
                 if sizes is not None:
-                    return self._programs.get(shapes, partial(part.ready, sizes, self._threads, self._frames))
+                    return self._programs.get(shapes, partial(part.program, sizes, self._threads, self._frames))
                 unmet_here = partial(_unmet, part.outline.assumed(), part.outline.sizes)
             else:
                 sizes = part.sizes(shapes)

@@ -153,8 +153,8 @@ class _Parts:
         return Part("plan", self._saved(engine.compiled))
 
     def _schedule(self, engine: Engine) -> Part:
-        assert engine.draft is not None, f"Bug: an engine without a plan is saved: {engine.unplanned}"
-        message, arrays = steps_to_message(engine.draft, engine.told)
+        assert engine.schedule_plan is not None, f"Bug: an engine without a plan is saved: {engine.unplanned}"
+        message, arrays = steps_to_message(engine.schedule_plan, engine.told)
         self._schedules.append(SavedSchedule(message, arrays, [self._saved(code) for code in engine.codes]))
         return Part("schedule", len(self._schedules) - 1)
 

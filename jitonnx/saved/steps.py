@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from jitonnx.engine.assumptions import AssumptionError
 from jitonnx.engine.schedule import make_schedule
 from jitonnx.engine.schedule_message import from_message
-from jitonnx.engine.unforeseen import Unforeseen
 from jitonnx.errors import Fail
 from jitonnx.plan.outline import Sizing
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from jitonnx.engine.pipeline import Engine
-    from jitonnx.engine.ready import CompiledOutline
+    from jitonnx.engine.programs import CompiledOutline
     from jitonnx.runtime.artifact import SavedSchedule
     from jitonnx.runtime.frames import FramePool
     from jitonnx.runtime.program import Shapes
@@ -39,8 +39,8 @@ class SavedSteps:
         behind: Callable[[], Engine] | None,
     ) -> None:
         self._name, self._behind = name, behind
-        draft, told = from_message(saved.message, saved.constants)
-        self._schedule = make_schedule(draft, iter(codes), threads, frames, table_bytes)
+        plan, told = from_message(saved.message, saved.constants)
+        self._schedule = make_schedule(plan, iter(codes), threads, frames, table_bytes)
         self._ranks = [None if given is None else len(given) for given in told.given]
         self.pairs = told.pairs
         """Sizes that have to be equal."""
@@ -55,7 +55,7 @@ class SavedSteps:
         """The outputs of a run. Fail if it meets sizes that it was not planned for, and there is no model."""
         try:
             return self._schedule.run_owned(inputs, sizes)
-        except Unforeseen as error:
+        except AssumptionError as error:
             if self._behind is not None:
                 return self._behind().run(inputs)
             raise Fail(

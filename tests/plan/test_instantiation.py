@@ -103,8 +103,8 @@ def test_tensors_beyond_all_memory() -> None:
     (part,) = compiled_parts(model(nodes, [tensor("x", ("A", 1)), tensor("y", (1, "B"))], [tensor("z", ("A", "B"))]))
     frames = FramePool()
     for size in range(3, 9):
-        part.ready({"A": size, "B": 2 * size}, 1, frames)
+        part.program({"A": size, "B": 2 * size}, 1, frames)
     for huge in (1 << 31, 1 << 40):
         with pytest.raises(errors.Fail, match="beyond all memory"):
-            part.ready({"A": huge, "B": huge}, 1, frames)
-    part.ready({"A": 5, "B": 7}, 1, frames)
+            part.program({"A": huge, "B": huge}, 1, frames)
+    part.program({"A": 5, "B": 7}, 1, frames)

@@ -8,7 +8,7 @@ from onnx import helper, numpy_helper
 
 import jitonnx
 from jitonnx.computation.lowering import lower
-from jitonnx.engine.ready import CompiledOutline
+from jitonnx.engine.programs import CompiledOutline
 from jitonnx.model import load
 from jitonnx.passes.pipeline import optimize
 from jitonnx.plan.make import make_plan

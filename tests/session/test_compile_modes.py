@@ -20,10 +20,10 @@ import pytest
 import jitonnx
 from jitonnx import jobs
 from jitonnx.codegen import compiler
-from jitonnx.engine import outstanding
+from jitonnx.engine import pending
 from jitonnx.engine.pipeline import Engine
 from jitonnx.errors import Fail, InvalidArgument, ModelRequiresCompilation
-from jitonnx.jobs import Job, StoppedError, Workshop
+from jitonnx.jobs import BackgroundExecutor, Job, StoppedError
 from jitonnx.kernels.parts import packing
 from tests.session import models
 from tests.session.models import model, node, tensor
@@ -108,12 +108,12 @@ def test_outputs_of_runs_on_numpy_belong_to_the_caller(empty_cache: Path) -> Non
 def test_an_error_in_the_background_is_raised_by_the_next_run(
     empty_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import jitonnx.engine.draft
+    import jitonnx.engine.planning
 
     def broken(*_: object) -> None:
         raise MemoryError("no memory for the plan")
 
-    monkeypatch.setattr(jitonnx.engine.draft, "make_plan", broken)
+    monkeypatch.setattr(jitonnx.engine.planning, "make_plan", broken)
     session = jitonnx.InferenceSession(layers(), options("background"))
     with pytest.raises(Fail, match="could not be compiled in the background: no memory for the plan"):
         session.wait_until_compiled()
@@ -205,8 +205,8 @@ def test_runs_on_numpy_leave_a_core_to_the_compile(
         limits.append(number)
         yield
 
-    monkeypatch.setattr(outstanding, "allowed_cpus", lambda: cpus)
-    monkeypatch.setattr(outstanding.blas, "limited", limited)
+    monkeypatch.setattr(pending, "allowed_cpus", lambda: cpus)
+    monkeypatch.setattr(pending.blas, "limited", limited)
     made = options("background")
     made.intra_op_num_threads = threads
     session = jitonnx.InferenceSession(layers(), made)
@@ -383,7 +383,7 @@ def test_a_job_leaves_the_cores_and_pythons_lock_to_the_runs(monkeypatch: pytest
         return jobs.behind_runs(), packers(), sys.getswitchinterval()
 
     before = sys.getswitchinterval()
-    assert Workshop().submit(work).wait() == (True, 1, pytest.approx(jobs.TURN_SECONDS))
+    assert BackgroundExecutor().submit(work).wait() == (True, 1, pytest.approx(jobs.TURN_SECONDS))
     assert not jobs.behind_runs()
     while jobs._thread._thread is not None:
         time.sleep(0.001)
@@ -391,7 +391,7 @@ def test_a_job_leaves_the_cores_and_pythons_lock_to_the_runs(monkeypatch: pytest
 
 
 def test_jobs_are_done_in_turn_and_stop_with_their_workshop() -> None:
-    workshop, order, first = Workshop(), [], threading.Event()
+    executor, order, first = BackgroundExecutor(), [], threading.Event()
 
     def one(stop: threading.Event) -> int:
         first.set()
@@ -403,12 +403,12 @@ def test_jobs_are_done_in_turn_and_stop_with_their_workshop() -> None:
         order.append(2)
         return 2
 
-    started: Job[int] = workshop.submit(one)
-    waiting: Job[int] = workshop.submit(two)
-    other: Job[int] = Workshop().submit(two)
+    started: Job[int] = executor.submit(one)
+    waiting: Job[int] = executor.submit(two)
+    other: Job[int] = BackgroundExecutor().submit(two)
     assert first.wait(60) and started.found() is None and started.state == "compiling"
-    workshop.close()
+    executor.close()
     assert other.wait() == 2 and order == [1, 2]
-    for job in (started, waiting, workshop.submit(two)):
+    for job in (started, waiting, executor.submit(two)):
         with pytest.raises(Fail, match="called off"):
             job.wait()

@@ -19,7 +19,7 @@ from jitonnx.engine.lru_cache import BackgroundLRUCache, LRUCache, When
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.extract import specialise
 from jitonnx.ir.types import TensorType
-from jitonnx.jobs import Workshop
+from jitonnx.jobs import BackgroundExecutor
 from jitonnx.ops.onnx.arithmetic import Mul
 from tests.passes.graphs import Build, normal
 from tests.session.models import model, node, tensor
@@ -150,17 +150,17 @@ def test_a_run_that_ends_behind_close_does_not_open_the_session_again() -> None:
 
 
 def test_what_is_left_to_the_background() -> None:
-    workshop = Workshop()
-    cache: BackgroundLRUCache[int] = BackgroundLRUCache(2, workshop)
+    executor = BackgroundExecutor()
+    cache: BackgroundLRUCache[int] = BackgroundLRUCache(2, executor)
     assert cache.get("now", lambda stop: 1, When.NOW) == 1
     assert cache.get("again", lambda stop: 2, When.AGAIN) is None
     assert cache.find("again") is None and len(cache) == 1, "asked for once only"
     assert cache.get("behind", lambda stop: 3, When.BEHIND) is None
     assert cache.get("again", lambda stop: 2, When.AGAIN) is None
-    workshop.submit(lambda stop: None).wait()
+    executor.submit(lambda stop: None).wait()
     assert cache.get("again", lambda stop: 4, When.AGAIN) == 2 and cache.find("behind") == 3
     assert list(cache) == [2, 3]
-    workshop.close()
+    executor.close()
 
 
 def test_a_copied_graph_dies_with_its_last_reader() -> None:

@@ -8,8 +8,8 @@ from jitonnx.ir.assumptions import Pair, holds
 from jitonnx.ir.dims import DimLike
 
 
-class Unforeseen(Exception):
-    """A run met sizes that the schedule was not planned for.
+class AssumptionError(Exception):
+    """A run met sizes that the schedule was planned without: an assumption about them does not hold.
 
     pair: the two sizes that were taken to be equal, if that is what does not hold. sizes: values of the dimension
     variables, as far as the run has bound them.
@@ -22,6 +22,6 @@ class Unforeseen(Exception):
 
 
 def check_equal(a: DimLike, b: DimLike, sizes: Mapping[str, int]) -> None:
-    """Unforeseen if two sizes that were taken to be equal are not, for values of the dimension variables."""
+    """AssumptionError if two sizes that were taken to be equal are not, for values of the dimension variables."""
     if not holds((a, b), sizes):
-        raise Unforeseen(f"{a} was taken to be equal to {b}", (a, b))
+        raise AssumptionError(f"{a} was taken to be equal to {b}", (a, b))

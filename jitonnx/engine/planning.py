@@ -1,4 +1,4 @@
-"""Drafts of schedules: which nodes of a graph are native code, planned, and which are left to the host."""
+"""Planning of schedules: which nodes of a graph are native code, planned, and which are left to the host."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jitonnx.engine.partition import (
     returns_strings,
     without_kernel,
 )
-from jitonnx.engine.schedule import UNBOUNDED, Counted, Draft, HostNode, Segment
+from jitonnx.engine.schedule import UNBOUNDED, Counted, HostNode, SchedulePlan, Segment
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.extract import extract, substituted, told_numbers, with_sizes
@@ -29,7 +29,7 @@ from jitonnx.plan.planner import UnplannableError
 from jitonnx.target import Target
 
 
-def draft(graph: Graph, target: Target, choices: Choices) -> Draft:
+def plan_schedule(graph: Graph, target: Target, choices: Choices) -> SchedulePlan:
     """The steps of an optimised graph, its native segments planned."""
     on_host = host_nodes(graph)
     ranked = all(value.type.shape is not None for value in (*graph.inputs, *graph.outputs))
@@ -37,7 +37,7 @@ def draft(graph: Graph, target: Target, choices: Choices) -> Draft:
         on_host = without_kernel(graph)
         made = None if on_host else _planned(graph, target, choices)
         if isinstance(made, Plan):
-            return Draft(graph, (Segment(tuple(graph.inputs), tuple(graph.outputs), made),), True)
+            return SchedulePlan(graph, (Segment(tuple(graph.inputs), tuple(graph.outputs), made),), True)
         on_host |= made or {}
     planned: dict[tuple[Node, ...], Segment] = {}
     while True:
@@ -60,7 +60,7 @@ def draft(graph: Graph, target: Target, choices: Choices) -> Draft:
         if not found:
             break
         on_host |= found
-    return Draft(graph, tuple(_steps(parts, segments, on_host, target, choices)))
+    return SchedulePlan(graph, tuple(_steps(parts, segments, on_host, target, choices)))
 
 
 def _steps(
@@ -80,11 +80,11 @@ def _steps(
         )
 
 
-def _body(graph: Graph, target: Target, choices: Choices) -> Draft:
+def _body(graph: Graph, target: Target, choices: Choices) -> SchedulePlan:
     """The steps of a body: none where all that it gives is known, or what it is given."""
     if all(is_settled(node) for node in live_nodes(graph)):
-        return Draft(graph, ())
-    return draft(graph, target, choices)
+        return SchedulePlan(graph, ())
+    return plan_schedule(graph, target, choices)
 
 
 def _native_loop(node: Node, target: Target, choices: Choices) -> LoopNode | None:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from jitonnx.engine.lru_cache import BackgroundLRUCache
 
 
-class Outstanding:
-    """What is outstanding of an engine and of all engines that are made of it, and the runs that do without.
+class PendingCode:
+    """The code that is missing of an engine and of all engines that are made of it, and the runs that do without.
 
     threads: that runs may take.
     """
@@ -64,14 +64,14 @@ class Outstanding:
 
     @property
     def state(self) -> str:
-        """compiling; waiting, for shapes that NumPy served to come back; compiled, if nothing is outstanding."""
+        """compiling; waiting, for shapes that NumPy served to come back; compiled, if no code is missing."""
         caches = self._watched()
         if any(cache.unfinished() for cache in caches):
             return "compiling"
         return "waiting" if any(cache.waiting() for cache in caches) else "compiled"
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Have all compiled that is outstanding; whether that was done within `timeout` seconds (None: any time).
+        """Have all compiled that is missing; whether that was done within `timeout` seconds (None: any time).
 
         Fail tells why it could not be done.
         """

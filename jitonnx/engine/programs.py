@@ -1,4 +1,4 @@
-"""A program that is ready to run, whether it was planned in this process or read from an artifact."""
+"""Programs that can be run, whether they were planned in this process or read from an artifact."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def shape_of(value: Any) -> tuple[int, ...]:
 
 
 def split_memory(program_bytes: int) -> tuple[int, int]:
-    """Of the memory that programs may hold, what is for their tables, and what for the frames that they run in."""
+    """Share out the memory that programs may hold: what is for their tables, and what for the frames they run in."""
     return program_bytes // 2, program_bytes // 2
 
 
-class Ready:
+class RunnableProgram:
     """A program that can run, and its native entry where this Python allows one.
 
     keep_gil: the program is so short that letting go of the GIL would cost more than it brings.
@@ -82,10 +82,10 @@ class CompiledOutline:
     ) -> None:
         self.outline, self.symbols, self.image, self.flags = outline, symbols, image, flags
 
-    def ready(self, sizes: Mapping[str, int], threads: int, frames: FramePool) -> Ready:
+    def program(self, sizes: Mapping[str, int], threads: int, frames: FramePool) -> RunnableProgram:
         """The program for values of the dimension variables."""
         program, tables = self._made(sizes, threads)
-        return Ready(program, self._common, threads, self.outline.is_short(program), frames, tables)
+        return RunnableProgram(program, self._common, threads, self.outline.is_short(program), frames, tables)
 
     def loadable(self, sizes: Mapping[str, int], threads: int, frames: FramePool) -> Loadable:
         """The same as native loops run it."""
