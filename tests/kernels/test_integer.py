@@ -228,6 +228,15 @@ def test_what_cpus_have() -> None:
         assert {named(name).integer_products for name in names} == {way}
 
 
+def test_one_or_two_rows_do_not_wait_for_tile_registers() -> None:
+    target = dataclasses.replace(named("cascadelake"), features="+amx-int8,+amx-tile")
+    ways = {
+        rows: choose(64, rows, target, signed=False, shifted=True, windows=False, result="int32").multiply
+        for rows in (1, 2, 3, None)
+    }
+    assert ways == {1: "dot", 2: "dot", 3: "tiles", None: "tiles"}
+
+
 @pytest.mark.parametrize(
     ("cpu", "instruction", "register"),
     [

@@ -214,6 +214,50 @@ def test_moved_integers(move: object, scale: float) -> None:
     assert report.counts.get("quantised again", 0) == (1 if scale == 0.05 else 0)
 
 
+@pytest.mark.parametrize(
+    "move",
+    [
+        lambda b, x: b.op(Reshape(), x, np.array([5, -1])),
+        lambda b, x: b.op(Transpose(perm=(1, 0)), x),
+    ],
+    ids=["reshape", "transpose"],
+)
+def test_activation_that_is_moved_is_a_table(move: object) -> None:
+    """Exporters put a Reshape between an activation and the product behind it."""
+
+    def author(b: Build) -> Value:
+        activation = b.op(Sigmoid(), quantised(b, 3, 5))
+        return requantised(b, move(b, activation), 0.01)  # type: ignore[operator]
+
+    graph, report = rewritten(author, atol=1)
+    assert report.counts["quantised before it is moved"] == 1
+    assert report.counts["table of bytes"] == 1
+    assert operators(graph)["Lookup"] == 1
+
+
+@pytest.mark.parametrize(
+    "author",
+    [
+        lambda b: _read_twice(b, b.op(Reshape(), b.op(Sigmoid(), b.input(normal(3, 5))), np.array([5, 3]))),
+        lambda b: requantised(b, b.op(Slice(), b.input(normal(4, 5)), np.array([1]), np.array([3]), np.array([0]))),
+        lambda b: b.op(
+            QuantizeLinear(axis=0),
+            b.op(Reshape(), b.input(normal(3, 5)), np.array([5, 3])),
+            np.full(5, 0.1, np.float32),
+            np.zeros(5, np.uint8),
+        ),
+    ],
+    ids=["read twice", "a part", "scales by place"],
+)
+def test_quantised_where_it_is_moved(author: object) -> None:
+    _, report = rewritten(author, atol=1)  # type: ignore[arg-type]
+    assert "quantised before it is moved" not in report.counts
+
+
+def _read_twice(b: Build, x: Value) -> tuple[Value, Value]:
+    return requantised(b, x), b.op(Relu(), x)
+
+
 def test_negative_scale_in_front_of_a_max_pool() -> None:
     def author(b: Build) -> Value:
         x = b.op(DequantizeLinear(), b.input(whole(1, 2, 4, 4)), np.float32(-0.1))

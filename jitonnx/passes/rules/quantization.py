@@ -153,6 +153,37 @@ def moved_integers(node: Node, edit: Edit) -> Result:
     return edit.add(DequantizeLinear(), moved, edit.constant(np.asarray(steps[0])), _single(edit, zero))
 
 
+_REORDERS = (DepthToSpace, Expand, Flatten, Reshape, SpaceToDepth, Squeeze, Tile, Transpose, Unsqueeze)
+"""Operators whose result has all elements of their first input: quantising that is no more work."""
+
+
+@rule(
+    "quantised before it is moved",
+    QuantizeLinear,
+    equation="QuantizeLinear(Reshape(x), s, z) = Reshape(QuantizeLinear(x, s, z)), and whatever else leaves out no element",
+    level=Level.EXTENDED,
+)
+def quantised_before_moved(node: Node, edit: Edit) -> Result:
+    """What makes a tensor quantises it, too, and bytes are moved: so activations behind which exporters put a Reshape
+    are tables, and products write bytes.
+
+    before: QuantizeLinear(Reshape(x), s, z)
+    after:  Reshape(QuantizeLinear(x, s, z))
+    """
+    moved, scale, zero = (*node.inputs, None)[:3]
+    above = producer(moved, *_REORDERS)
+    if above is None or moved is None or scale is None or node.output.dtype not in _BYTES or not ranked(node):
+        return None
+    scales, zeros, x = array(scale), None if zero is None else array(zero), above.inputs[0]
+    if scales is None or scales.size != 1 or (zero is not None and zeros is None) or not _alone(edit, moved):
+        return None
+    if x is None or array(x) is not None or not ranked(above) or x.dtype is not DType.FLOAT:
+        return None
+    edit.consume([above])
+    numbers = edit.add(node.operator, x, edit.constant(scales.reshape(())), _single(edit, zero))
+    return edit.add(above.operator, numbers, *above.inputs[1:])
+
+
 @rule(
     "quantised again",
     QuantizeLinear,
@@ -515,6 +546,7 @@ RULES = (
     integer_product,
     quantised_operator,
     moved_integers,
+    quantised_before_moved,
     quantised_again,
     table_of_bytes,
     requantisation,
