@@ -160,7 +160,7 @@ _REORDERS = (DepthToSpace, Expand, Flatten, Reshape, SpaceToDepth, Squeeze, Tile
 @rule(
     "quantised before it is moved",
     QuantizeLinear,
-    equation="QuantizeLinear(Reshape(x), s, z) = Reshape(QuantizeLinear(x, s, z)), and whatever else leaves out no element",
+    equation="QuantizeLinear(Reshape(x), s, z) = Reshape(QuantizeLinear(x, s, z)), and what else keeps all elements",
     level=Level.EXTENDED,
 )
 def quantised_before_moved(node: Node, edit: Edit) -> Result:
