@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from jitonnx.kernels.arguments import Arguments
-from jitonnx.kernels.convolution.problem import Problem
-from jitonnx.kernels.convolution.spec import Blocking, DirectSizes, Phase
-from jitonnx.kernels.convolution.transforms import WinogradBlocking, WinogradSizes
+from jitonnx.kernels.convolution.spec import DirectSizes, Phase
+from jitonnx.kernels.convolution.transforms import WinogradSizes
 from jitonnx.kernels.language.code import Code
 from jitonnx.kernels.language.trace import Traced
 
@@ -24,16 +23,15 @@ class Loaded:
 
 
 class Direct(Loaded):
-    """Those of a direct convolution: what `Problem` and `Blocking` name, and of one phase what `Phase` names."""
+    """Those of a direct convolution: what `DirectSizes` names, and of one phase what `Phase` names."""
 
     def __init__(self, code: Code, phase: Traced | int) -> None:
-        blocking, first = (DirectSizes.place(name) for name in ("blocking", "phases"))
-        super().__init__(code, (Problem, 0), (Blocking, blocking), (Phase, phase * Phase.WIDTH + first))
+        super().__init__(code, (DirectSizes, 0), (Phase, phase * Phase.WIDTH + DirectSizes.place("phases")))
         self.phase = phase
 
 
 class Winograd(Loaded):
-    """Those of a Winograd convolution: what `Problem` and `WinogradBlocking` name."""
+    """Those of a Winograd convolution: what `WinogradSizes` names."""
 
     def __init__(self, code: Code) -> None:
-        super().__init__(code, (Problem, 0), (WinogradBlocking, WinogradSizes.place("blocking")))
+        super().__init__(code, (WinogradSizes, 0))

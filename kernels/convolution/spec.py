@@ -17,7 +17,7 @@ from math import gcd, prod
 
 import numpy as np
 
-from jitonnx.kernels.arguments import Arguments, Size, Sizes, by_name, each, rest
+from jitonnx.kernels.arguments import Arguments, Size, Sizes, by_name, rest
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, ConvolutionBuffers, Problem
 from jitonnx.kernels.convolution.taps import Taps, joined, phase_taps, readers, transposed_taps
 from jitonnx.kernels.convolution.transforms import WinogradSpec as WinogradSpec  # saved plans look for specs here
@@ -38,8 +38,38 @@ _SHARING_TILES = 8
 """Tiles for which an output block's weights are read once: of more, the first can wait for them."""
 
 
-class Blocking(Arguments):
-    """How a direct convolution is cut up, whatever the phase."""
+class Phase(Arguments):
+    """An ordinary convolution on part of y: all of it for Conv, every stride-th row and column for ConvTranspose.
+
+    Output row t of the phase is row `out_row_first + t * out_row_step` of y; its tap k reads input row `row_first +
+    t * row_stride + k * row_dilation`. Columns alike, but in strands: tap k of output column t reads number
+    floor((first + k * dilation) / stride) + t of the strand of that residue modulo the stride. The kernel goes from
+    tap to tap by adding: column_first and column_residue are tap 0's, column_step and column_step_residue what is
+    added.
+    """
+
+    weights: Size
+    """Where its packed weights start."""
+    out_rows: Size
+    out_columns: Size
+    out_row_first: Size
+    out_row_step: Size
+    out_column_first: Size
+    out_column_step: Size
+    row_taps: Size
+    row_first: Size
+    row_stride: Size
+    row_dilation: Size
+    column_taps: Size
+    column_first: Size
+    column_residue: Size
+    column_step: Size
+    column_step_residue: Size
+
+
+class DirectSizes(Problem):
+    """What `DirectSpec` is called with: how a convolution is cut up, whatever the phase, and then a `Phase` for each
+    phase, row by row."""
 
     group_count: Size
     """Groups after merging."""
@@ -93,41 +123,6 @@ class Blocking(Arguments):
     """Elements of the next output block's weights that a tile asks for with each product of its own; 0: none."""
     tasks: Size
     scratch_bytes: Size
-
-
-class Phase(Arguments):
-    """An ordinary convolution on part of y: all of it for Conv, every stride-th row and column for ConvTranspose.
-
-    Output row t of the phase is row `out_row_first + t * out_row_step` of y; its tap k reads input row `row_first +
-    t * row_stride + k * row_dilation`. Columns alike, but in strands: tap k of output column t reads number
-    floor((first + k * dilation) / stride) + t of the strand of that residue modulo the stride. The kernel goes from
-    tap to tap by adding: column_first and column_residue are tap 0's, column_step and column_step_residue what is
-    added.
-    """
-
-    weights: Size
-    """Where its packed weights start."""
-    out_rows: Size
-    out_columns: Size
-    out_row_first: Size
-    out_row_step: Size
-    out_column_first: Size
-    out_column_step: Size
-    row_taps: Size
-    row_first: Size
-    row_stride: Size
-    row_dilation: Size
-    column_taps: Size
-    column_first: Size
-    column_residue: Size
-    column_step: Size
-    column_step_residue: Size
-
-
-class DirectSizes(Problem):
-    """What `DirectSpec` is called with: a `Problem`, `Blocking`, and a `Phase` for each phase, row by row."""
-
-    blocking: Sizes = each(Blocking.WIDTH)
     phases: Sizes = rest()
 
 
@@ -224,14 +219,26 @@ class DirectSpec(KernelSpec):
     def complete(self, sizes: Problem) -> DirectSizes:
         row_taps, column_taps = self._axes(sizes)
         taps = max(rows.taps for rows in row_taps) * max(columns.taps for columns in column_taps)
-        blocking = self._blocking(sizes, joined(row_taps), joined(column_taps), taps)
+        groups = -(-sizes.groups // self.merged_groups)
+        channels, outputs = (
+            count // sizes.groups * self.merged_groups for count in (sizes.channels, sizes.out_channels)
+        )
+        output_blocks = -(-outputs // self.block)
         phases: list[int] = []
-        weights, packed = 0, blocking.group_count * blocking.output_blocks * self.block * blocking.channels_in_group
+        weights, packed = 0, groups * output_blocks * self.block * channels
         for rows in row_taps:
             for columns in column_taps:
                 phases += self._phase(rows, columns, weights)
                 weights += packed * rows.taps * columns.taps
-        return DirectSizes.following(sizes, blocking=blocking, phases=phases)
+        return DirectSizes.following(
+            sizes,
+            group_count=groups,
+            channels_in_group=channels,
+            outputs_in_group=outputs,
+            output_blocks=output_blocks,
+            phases=phases,
+            **self._blocking(sizes, joined(row_taps), joined(column_taps), taps, groups, channels, output_blocks),
+        )
 
     def _axes(self, problem: Problem) -> tuple[list[Taps], list[Taps]]:
         """The phases along rows and along columns."""
@@ -240,13 +247,14 @@ class DirectSpec(KernelSpec):
         columns = Taps(p.kernel_width, -p.pad_left, p.stride_width, p.dilation_width, p.out_width)
         return [rows], [columns]
 
-    def _blocking(self, problem: Problem, rows: Taps, columns: Taps, taps: int) -> Blocking:
-        """`rows` and `columns`: what all phases read; taps: of a phase, at most."""
-        groups = -(-problem.groups // self.merged_groups)
-        channels, outputs = (
-            count // problem.groups * self.merged_groups for count in (problem.channels, problem.out_channels)
-        )
-        output_blocks = -(-outputs // self.block)
+    def _blocking(
+        self, problem: Problem, rows: Taps, columns: Taps, taps: int, groups: int, channels: int, output_blocks: int
+    ) -> dict[str, int]:
+        """How the convolution is cut up, by the names of `DirectSizes`.
+
+        `rows` and `columns`: what all phases read; taps: of a phase, at most. groups, channels, output_blocks: groups
+        after merging, the channels of one, and the blocks of its outputs.
+        """
         blocks, depth, total = self._depths(problem, channels)
         strands = self._strands(problem, columns)
         block_pitch = (
@@ -263,39 +271,35 @@ class DirectSpec(KernelSpec):
         listed = self._listed(columns, channels, taps, strands)
         listed_inputs = listed * taps * CHANNEL_BLOCK
         inputs = prod(self.phases) * listed_inputs if self.layout == "blocked" else problem.kernel_height * total
-        return Blocking(
-            group_count=groups,
-            channels_in_group=channels,
-            outputs_in_group=outputs,
-            channel_blocks=blocks,
-            depth=depth,
-            total_depth=total,
-            output_blocks=output_blocks,
-            parts=parts,
-            strands=strands[0],
-            strand_first=strands[1],
-            strand_columns=strands[2],
-            strand_valid=strands[3],
-            block_pitch=block_pitch,
-            row_pitch=row_pitch,
-            rows_first=rows.lowest,
-            rows_step=rows.stride,
-            rows_reach=rows.reach,
-            rows=rows.outputs,
-            row_block=row_block,
-            row_blocks=row_blocks,
-            chunk=chunk,
-            chunks=chunks,
-            staged_rows=staged[0],
-            staged_columns=staged[1],
-            stage=stage,
-            places=places,
-            listed=listed,
-            listed_inputs=listed_inputs,
-            ahead=self._ahead(rows.outputs, columns.outputs) if row_blocks == 1 else 0,
-            tasks=problem.images * groups * row_blocks * chunks,
-            scratch_bytes=4 * places + 8 * inputs,
-        )
+        return {
+            "channel_blocks": blocks,
+            "depth": depth,
+            "total_depth": total,
+            "parts": parts,
+            "strands": strands[0],
+            "strand_first": strands[1],
+            "strand_columns": strands[2],
+            "strand_valid": strands[3],
+            "block_pitch": block_pitch,
+            "row_pitch": row_pitch,
+            "rows_first": rows.lowest,
+            "rows_step": rows.stride,
+            "rows_reach": rows.reach,
+            "rows": rows.outputs,
+            "row_block": row_block,
+            "row_blocks": row_blocks,
+            "chunk": chunk,
+            "chunks": chunks,
+            "staged_rows": staged[0],
+            "staged_columns": staged[1],
+            "stage": stage,
+            "places": places,
+            "listed": listed,
+            "listed_inputs": listed_inputs,
+            "ahead": self._ahead(rows.outputs, columns.outputs) if row_blocks == 1 else 0,
+            "tasks": problem.images * groups * row_blocks * chunks,
+            "scratch_bytes": 4 * places + 8 * inputs,
+        }
 
     def _depths(self, problem: Problem, channels: int) -> tuple[int, int, int]:
         """(channel_blocks, depth, total_depth) for a group of `channels`, merged ones counted together."""
@@ -306,7 +310,7 @@ class DirectSpec(KernelSpec):
         }[self.layout]
 
     def _listed(self, columns: Taps, channels: int, taps: int, strands: tuple[int, int, int, int]) -> int:
-        """`Blocking.listed`."""
+        """`DirectSizes.listed`."""
         if not self.lists_blocks:
             return 0
         highest = self._highest(columns)
@@ -318,7 +322,7 @@ class DirectSpec(KernelSpec):
         return (columns.lowest + columns.reach - 1) // columns.stride + columns.outputs + self.pixels - 2
 
     def _ahead(self, rows: int, columns: int) -> int:
-        """`Blocking.ahead`: the few tiles of a small image share out the next weights among them. A model's weights
+        """`DirectSizes.ahead`: the few tiles of a small image share out the next weights among them. A model's weights
         seldom stay in a near cache from run to run, and a CPU foresees what is read within a page of 4 KiB only."""
         tiles = -(-rows // self.tile_rows) * -(-columns // self.pixels)
         return self.block // tiles if self.asks_ahead and tiles <= _SHARING_TILES else 0
@@ -402,10 +406,10 @@ class DirectSpec(KernelSpec):
         return DirectSizes.WIDTH + prod(self.phases) * Phase.WIDTH
 
     def tasks(self, sizes: DirectSizes) -> int:
-        return Blocking.make(sizes.blocking).tasks
+        return sizes.tasks
 
     def scratch_bytes(self, sizes: DirectSizes) -> int:
-        return Blocking.make(sizes.blocking).scratch_bytes
+        return sizes.scratch_bytes
 
     def work(self, sizes: DirectSizes) -> Work:
         return _work(sizes, transposed=False)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jitonnx.kernels.arguments import Arguments, Size, Sizes, each
+from jitonnx.kernels.arguments import Size
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, ConvolutionBuffers, Problem
 from jitonnx.kernels.parts.packing import blocks, for_each, zeros
 from jitonnx.kernels.parts.sizes import larger, smaller
@@ -36,8 +36,8 @@ _PACKED_CHANNELS = 16
 _PAD = 16  # elements between planes, so that the planes' equal places do not all fall into one set of a cache
 
 
-class WinogradBlocking(Arguments):
-    """What `WinogradSpec.complete` appends to `Problem`."""
+class WinogradSizes(Problem):
+    """What `WinogradSpec` is called with: how the tiles of a `Problem` are cut up."""
 
     tile_rows: Size
     """Rows of tiles of an image; if dilated, of each phase."""
@@ -65,12 +65,6 @@ class WinogradBlocking(Arguments):
     """Elements of each row of the next weights that a product asks for; 0: none."""
     tasks: Size
     scratch_bytes: Size
-
-
-class WinogradSizes(Problem):
-    """What `WinogradSpec` is called with: a `Problem` and `WinogradBlocking`."""
-
-    blocking: Sizes = each(WinogradBlocking.WIDTH)
 
 
 @dataclass(frozen=True)
@@ -147,7 +141,8 @@ class WinogradSpec(KernelSpec):
         input_plane = held * task_tiles + _PAD
         scratch = 4 * (padded + self.positions * (input_plane + chunk * product_plane))
         ahead = self._ahead(group_channels, p.out_channels, -(-task_tiles // self.rows))
-        blocking = WinogradBlocking(
+        return WinogradSizes.following(
+            sizes,
             tile_rows=rows,
             tile_columns=columns,
             tiles=tiles,
@@ -165,7 +160,6 @@ class WinogradSpec(KernelSpec):
             tasks=tile_blocks * chunks if tiles else 0,
             scratch_bytes=scratch,
         )
-        return WinogradSizes.following(sizes, blocking=blocking)
 
     def _whole_groups(self, chunk: int, channels: int, blocks: int, tiles: int) -> int:
         """About `chunk` output blocks that are whole groups of `channels` and `blocks` each: so many that the
@@ -174,7 +168,7 @@ class WinogradSpec(KernelSpec):
         return larger(1, smaller(chunk // blocks, fitting)) * blocks
 
     def _ahead(self, channels: int, out_channels: int, products: int) -> int:
-        """`WinogradBlocking.ahead`, where `products` of up to `rows` tiles use a block's weights.
+        """`WinogradSizes.ahead`, where `products` of up to `rows` tiles use a block's weights.
 
         Weights that L2 does not hold come from the third-level cache or from memory, and a CPU foresees them within a
         page of 4 KiB only: so the products share out asking for the next.
@@ -202,23 +196,22 @@ class WinogradSpec(KernelSpec):
         return -(-parts // even) * even
 
     def tasks(self, sizes: WinogradSizes) -> int:
-        return WinogradBlocking.make(sizes.blocking).tasks
+        return sizes.tasks
 
     def grain(self, sizes: WinogradSizes) -> int:
         """The tasks that share a transformed input: a thread that takes fewer transforms it again for the next."""
-        blocking = WinogradBlocking.make(sizes.blocking)
-        return blocking.chunks if blocking.group_blocks == blocking.output_blocks else 1
+        return sizes.chunks if sizes.group_blocks == sizes.output_blocks else 1
 
     def scratch_bytes(self, sizes: WinogradSizes) -> int:
-        return WinogradBlocking.make(sizes.blocking).scratch_bytes
+        return sizes.scratch_bytes
 
     def work(self, sizes: WinogradSizes) -> Work:
         """Operations of the products alone."""
-        p, blocking = sizes, WinogradBlocking.make(sizes.blocking)
+        p = sizes
         x = p.images * p.height * p.width * p.channels
         y = p.images * p.out_height * p.out_width * p.out_channels
-        weights = self.positions * blocking.group_channels * p.out_channels
-        return Work(2 * blocking.tiles * weights, 4 * (x + y + weights))
+        weights = self.positions * p.group_channels * p.out_channels
+        return Work(2 * p.tiles * weights, 4 * (x + y + weights))
 
     def pack_weights(self, weights: np.ndarray) -> np.ndarray:
         """Weights [M, C / groups, kH, kW] transformed (in float64, rounded once): [block of M][position][channel of the

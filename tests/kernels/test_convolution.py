@@ -19,7 +19,6 @@ from jitonnx.kernels.convolution.choose import choose_convolution, choose_transp
 from jitonnx.kernels.convolution.kernel import build
 from jitonnx.kernels.convolution.problem import CHANNEL_BLOCK, Problem
 from jitonnx.kernels.convolution.spec import (
-    Blocking,
     DepthwiseGiven,
     DepthwiseSpec,
     DirectSpec,
@@ -623,7 +622,7 @@ def test_inputs_of_blocks_are_listed_where_all_of_them_are_copied() -> None:
         strides = (height * width * case.channels, width * case.channels, case.channels, 1)
         y_strides = (out_height * out_width * case.outputs, out_width * case.outputs, case.outputs)
         sizes = spec.complete(spec.given(_sizes(case, spec, strides, y_strides)))
-        return Blocking.make(sizes.blocking).listed
+        return sizes.listed
 
     narrow, wide = DirectSpec(8, 6, 2), DirectSpec(16, 14, 2)
     strided = Case((56, 56), 128, 64, strides=(2, 2))
@@ -669,7 +668,7 @@ def test_tiles_of_small_images_ask_for_the_next_weights() -> None:
         case = Case((size, size), 512, 512)
         spec = DirectSpec(named(target).lanes(4), 7, 2, tile_rows=2)
         sizes = spec.complete(_sizes(case, spec, (512 * size**2, 512 * size, 512, 1), (512 * size**2, 512 * size, 512)))
-        return Blocking.make(sizes.blocking).ahead
+        return sizes.ahead
 
     assert ahead(7, "x86-64-v4") == 8
     assert ahead(28, "x86-64-v4") == ahead(7, "haswell") == 0
