@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from jitonnx.runtime.cpu import this_machine
+from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES
+from jitonnx.runtime.cpu import available, this_machine
 from jitonnx.target import Target, host, of_any_architecture
 
 ON_X86_64 = this_machine()[0] == "x86_64"
 on_x86_64 = pytest.mark.skipif(not ON_X86_64, reason="is about CPUs of x86-64")
+
+
+needs_bfloat16_tiles = pytest.mark.skipif(
+    available(TILE_FEATURES) != set(TILE_FEATURES), reason="this CPU has no bfloat16 tiles"
+)
 
 
 def named(cpu: str) -> Target:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES
 from jitonnx.kernels.parts.layouts import LINE
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
@@ -119,7 +120,7 @@ class AttentionSpec(KernelSpec):
 
     @property
     def features(self) -> tuple[str, ...]:
-        return ("amx-bf16", "amx-tile", "avx512bf16") if self.tiled else ()
+        return TILE_FEATURES if self.tiled else ()
 
     def row_blocks(self, sizes: AttentionSizes) -> int:
         """Blocks that the query rows of a head are cut into, in whole tiles: only if there are few heads, and not so

@@ -91,9 +91,8 @@ class _Bfloat:
                 copying.padded(self.rows, self.across * size.row_bytes, size.row_bytes, image, above, needed)
             else:
                 lines = self.rows.at((size.task_rows * size.out_width + SLACK_ROWS) * size.row_bytes)
-                line_bytes = (padded_width(size) * size.channels * 2 + (LINE - 1)) / LINE * LINE + LINE
-                copying.padded(lines, line_bytes, size.channels * 2, image, above, needed)
-                copying.unfolded(self.rows, lines, line_bytes, rows, self.elements)
+                copying.padded(lines, size.line_bytes, size.channels * 2, image, above, needed)
+                copying.unfolded(self.rows, lines, rows, self.elements)
             return (image * size.out_height + first) * size.out_width, (rows - 1) * self.across + size.out_width
         first = number * size.task_rows
         count = smaller(size.task_rows, size.images * size.out_height * size.out_width - first)

@@ -6,7 +6,8 @@ from jitonnx.kernels.bfloat16.spec import STEP, BfloatBuffers, BfloatSizes, Bflo
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Pointer, larger, remainder, smaller
 from jitonnx.kernels.language.half import narrow_for_products
-from jitonnx.kernels.language.trace import Traced, select
+from jitonnx.kernels.language.trace import Traced
+from jitonnx.kernels.parts.windows import copy_taps, each_window
 
 _LANES = 16
 """float32 in a vector; all CPUs with tiles have vectors of 64 bytes."""
@@ -20,10 +21,6 @@ class Copying:
         self._element = types.uint16 if spec.x_type == "bfloat16" else types.float32
         self._x = code.buffers(BfloatBuffers, self._element).x
 
-    @property
-    def x(self) -> Pointer:
-        return self._x
-
     def rows(self, scratch: Pointer, first: Traced, count: Traced, depth: Traced) -> None:
         """`count` rows of `depth` elements from number `first` on."""
         size = self._size
@@ -33,49 +30,11 @@ class Copying:
     def gathered(self, scratch: Pointer, first: Traced, count: Traced, depth: Traced) -> None:
         """The taps of `count` output pixels from number `first` on, side by side."""
         code, size = self._code, self._size
-        pixels = size.out_height * size.out_width
-        place = remainder(first, pixels)
-        image, out_row = code.variable(first / pixels), code.variable(place / size.out_width)
-        out_column = code.variable(remainder(place, size.out_width))
         end = (depth + (STEP - 1)) / STEP * STEP
-        with code.loop(count) as r:
-            row, column = out_row.get(), out_column.get()
-            target = scratch.at(r * size.row_bytes)
+        with each_window(code, size, first, count) as window:
+            target = scratch.at(window.number * size.row_bytes)
             self._zeros(target.at((end - STEP) * 2), code.integer(STEP))  # what the runs below leave of the last step
-            top, left = row * size.stride_height - size.pad_top, column * size.stride_width - size.pad_left
-            self._window(target, self._x.at(image.get() * size.x_image), top, left)
-            next_row = (column + 1).equals(size.out_width)
-            next_image = next_row & (row + 1).equals(size.out_height)
-            out_column.set(select(next_row, code.integer(0), column + 1))
-            out_row.set(select(next_image, code.integer(0), select(next_row, row + 1, row)))
-            image.set(select(next_image, image.get() + 1, image.get()))
-
-    def _window(self, target: Pointer, image: Pointer, top: Traced, left: Traced) -> None:
-        """The taps of one output pixel. Those of a row that lie side by side are copied in one run. Runs write more
-        than they have, where what follows is not there yet."""
-        code, size = self._code, self._size
-        channels, taps = size.channels, size.kernel_width
-        together = size.dilation_width.equals(1) & size.x_pixel.equals(channels)
-        with code.loop(size.kernel_height) as tap_row:
-            row = top + tap_row * size.dilation_height
-            into = target.at(tap_row * taps * channels * 2)
-            inside = (row >= 0) & (row < size.height)
-            with code.either(inside & together) as (in_one, apart):
-                with in_one:
-                    begin = smaller(larger(0 - left, 0), taps)
-                    end = larger(smaller(size.width - left, taps), begin)
-                    self._zeros(into, begin * channels)
-                    source = image.at(row * size.x_row + (left + begin) * channels)
-                    self._run(into.at(begin * channels * 2), source, (end - begin) * channels)
-                    self._zeros(into.at(end * channels * 2), (taps - end) * channels)
-                with apart, code.loop(taps) as tap:
-                    column = left + tap * size.dilation_width
-                    there = into.at(tap * channels * 2)
-                    with code.either(inside & (column >= 0) & (column < size.width)) as (read, padded):
-                        with read:
-                            self._run(there, image.at(row * size.x_row + column * size.x_pixel), channels)
-                        with padded:
-                            self._zeros(there, channels)
+            copy_taps(code, size, target, self._x.at(window.image * size.x_image), window, 2, self._run, self._zeros)
 
     def padded(
         self, scratch: Pointer, line_bytes: Traced, pitch: Traced, image: Traced, first: Traced, count: Traced
@@ -107,17 +66,17 @@ class Copying:
                 with outside:
                     self._zeros(into, across * pitch / 2)
 
-    def unfolded(self, scratch: Pointer, lines: Pointer, line_bytes: Traced, count: Traced, depth: Traced) -> None:
+    def unfolded(self, scratch: Pointer, lines: Pointer, count: Traced, depth: Traced) -> None:
         """The taps of `count` rows of output pixels side by side, out of what `padded` made of rows of the image."""
         code, size = self._code, self._size
         pixel = size.channels * 2
         run = size.kernel_width * size.channels
         zero = code.number(types.uint16, 0, STEP)
         with code.loop(count) as i, code.loop(size.out_width) as j:
-            source = lines.at(i * size.stride_height * line_bytes + j * size.stride_width * pixel)
+            source = lines.at(i * size.stride_height * size.line_bytes + j * size.stride_width * pixel)
             target = scratch.at((i * size.out_width + j) * size.row_bytes)
             with code.loop(size.kernel_height) as tap:
-                line = source.at(tap * size.dilation_height * line_bytes).to(types.uint16)
+                line = source.at(tap * size.dilation_height * size.line_bytes).to(types.uint16)
                 into = target.to(types.uint16).at(tap * run)
                 with code.loop(run, step=STEP) as at:  # and what follows, which the next row of taps or zeros replace
                     into.store(at, line.load(at, STEP))

@@ -6,12 +6,12 @@ Denormal numbers count as zero on the way.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
-from jitonnx.kernels.parts.bfloat16 import rounded
+from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES, rounded
 from jitonnx.kernels.parts.layouts import LINE, TILE, WindowProduct
 from jitonnx.kernels.parts.packing import for_each, zeros
 from jitonnx.kernels.parts.sizes import below, larger, smaller
@@ -50,6 +50,8 @@ class BfloatSizes(WindowProduct):
     task_columns: Size
     group_rows: Size
     row_bytes: Size
+    line_bytes: Size
+    """Bytes of a row of an image with its padding, of which "unfolded" takes the taps."""
 
 
 @dataclass(frozen=True)
@@ -80,13 +82,13 @@ class BfloatSpec(KernelSpec):
     once: bool = False
     """There is one block of rows: what is asked for is what follows shortly."""
 
-    BUFFERS: ClassVar[type[BfloatBuffers]] = BfloatBuffers
-    SIZES: ClassVar[type[BfloatSizes]] = BfloatSizes
-    SETTLED: ClassVar[bool] = True
+    BUFFERS = BfloatBuffers
+    SIZES = BfloatSizes
+    SETTLED = True
 
     @property
     def features(self) -> tuple[str, ...]:
-        return ("amx-bf16", "amx-tile", "avx512bf16")
+        return TILE_FEATURES
 
     @property
     def by_taps(self) -> bool:
@@ -116,13 +118,14 @@ class BfloatSpec(KernelSpec):
 
     def complete(self, sizes: WindowProduct) -> BfloatSizes:
         depth, row_bytes, n = self.depth(sizes), self.row_bytes(sizes), sizes.out_channels
+        line_bytes = -(-(padded_width(sizes) * sizes.channels * 2) // LINE) * LINE + LINE
         if self.by_bands:
             unit, units = (padded_width(sizes) if self.by_taps else sizes.out_width), sizes.out_height
             halo = (sizes.kernel_height - 1) * sizes.dilation_height
             if self.by_taps:
                 most = larger(_ROWS_BYTES // larger(unit * row_bytes, 1) - halo, 1)
             else:
-                each = sizes.out_width * row_bytes + sizes.stride_height * self.line_bytes(sizes)
+                each = sizes.out_width * row_bytes + sizes.stride_height * line_bytes
                 most = larger(_ROWS_BYTES // larger(each, 1), 1)
             outer, least = sizes.images, 2 * halo
         else:
@@ -140,7 +143,12 @@ class BfloatSpec(KernelSpec):
         task_rows = units_each if self.by_bands else units_each * unit
         group = 2 * TILE if self.near else units_each * larger(unit, 1)
         return BfloatSizes.following(
-            sizes, task_rows=task_rows, task_columns=columns_each, group_rows=group, row_bytes=row_bytes
+            sizes,
+            task_rows=task_rows,
+            task_columns=columns_each,
+            group_rows=group,
+            row_bytes=row_bytes,
+            line_bytes=line_bytes,
         )
 
     def tasks(self, sizes: BfloatSizes) -> int:
@@ -155,14 +163,10 @@ class BfloatSpec(KernelSpec):
         if self.by_taps:
             rows = (rows + (sizes.kernel_height - 1) * sizes.dilation_height) * padded_width(sizes)
         elif self.by_bands:
-            rows, lines = rows * sizes.out_width, band_rows(sizes, rows) * self.line_bytes(sizes)
+            rows, lines = rows * sizes.out_width, band_rows(sizes, rows) * sizes.line_bytes
         elif self.way == "in place":
             rows = TILE
         return SUMS_BYTES + lines + (rows + SLACK_ROWS) * sizes.row_bytes + 4 * LINE
-
-    def line_bytes(self, given: Any) -> Any:
-        """Bytes of a row of an image with its padding, of which "unfolded" takes the taps."""
-        return -(-(padded_width(given) * given.channels * 2) // LINE) * LINE + LINE
 
     def work(self, sizes: BfloatSizes) -> Work:
         rows, columns = rows_of(sizes), sizes.out_channels

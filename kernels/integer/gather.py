@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 from jitonnx.kernels.integer.spec import IntegerBuffers, IntegerSizes, IntegerSpec
 from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Mask, Pointer, larger, remainder, smaller
+from jitonnx.kernels.language.code import Code, Mask, Pointer, remainder
 from jitonnx.kernels.language.llvm import live_bytes
 from jitonnx.kernels.language.simd import convert
-from jitonnx.kernels.language.trace import Traced, select
+from jitonnx.kernels.language.trace import Traced
 from jitonnx.kernels.parts.memory import copy_bytes
+from jitonnx.kernels.parts.windows import copy_taps, each_window
 
 _FLIP = 0x80
 _MASKED_BYTES = 64
@@ -46,16 +47,11 @@ def emit_gather(
         with code.loop(count) as r:
             whole_row.copy(scratch.at(r * row_bytes), x.at((first_row + r) * size.x_pixel))
         return
-    pixels = size.out_height * size.out_width
-    place = remainder(first_row, pixels)
-    image, out_row = code.variable(first_row / pixels), code.variable(place / size.out_width)
-    out_column = code.variable(remainder(place, size.out_width))
     run = elements.run(size.kernel_width * size.channels)
     together = size.dilation_width.equals(1) & size.x_pixel.equals(size.channels)
-    with code.loop(count) as r:
-        row, column = out_row.get(), out_column.get()
-        top, left = row * size.stride_height - size.pad_top, column * size.stride_width - size.pad_left
-        source, target = x.at(image.get() * size.x_image), scratch.at(r * row_bytes)
+    with each_window(code, size, first_row, count) as window:
+        number, image, top, left = window
+        source, target = x.at(image * size.x_image), scratch.at(number * row_bytes)
         bottom, right = top + (size.kernel_height - 1) * size.dilation_height, left + size.kernel_width
         inside = (top >= 0) & (bottom < size.height) & (left >= 0) & (right <= size.width)
         with code.either(inside & together) as (whole, part):
@@ -63,48 +59,7 @@ def emit_gather(
                 from_row = source.at((top + tap_row * size.dilation_height) * size.x_row + left * size.channels)
                 run.copy(target.at(tap_row * run.count * elements.itemsize), from_row)
             with part:
-                _gather_window(code, elements, size, source, target, top, left)
-        next_row = (column + 1).equals(size.out_width)
-        next_image = next_row & (row + 1).equals(size.out_height)
-        out_column.set(select(next_row, code.integer(0), column + 1))
-        out_row.set(select(next_image, code.integer(0), select(next_row, row + 1, row)))
-        image.set(select(next_image, image.get() + 1, image.get()))
-
-
-def _gather_window(
-    code: Code,
-    elements: _Elements,
-    size: IntegerSizes,
-    image: Pointer,
-    target: Pointer,
-    top: Traced,
-    left: Traced,
-) -> None:
-    """The taps of one output pixel. Those of a row that lie side by side are copied in one run."""
-    channels, taps = size.channels, size.kernel_width
-    run = taps * channels
-    together = size.dilation_width.equals(1) & size.x_pixel.equals(channels)
-    itemsize = elements.itemsize
-    with code.loop(size.kernel_height) as tap_row:
-        row = top + tap_row * size.dilation_height
-        into = target.at(tap_row * run * itemsize)
-        inside = (row >= 0) & (row < size.height)
-        with code.either(inside & together) as (in_one, apart):
-            with in_one:
-                begin = smaller(larger(0 - left, 0), taps)
-                end = larger(smaller(size.width - left, taps), begin)
-                elements.fill(into, begin * channels)
-                source = image.at(row * size.x_row + (left + begin) * channels)
-                elements.copy(into.at(begin * channels * itemsize), source, (end - begin) * channels)
-                elements.fill(into.at(end * channels * itemsize), (taps - end) * channels)
-            with apart, code.loop(taps) as tap:
-                column = left + tap * size.dilation_width
-                there = into.at(tap * channels * itemsize)
-                with code.either(inside & (column >= 0) & (column < size.width)) as (read, padded):
-                    with read:
-                        elements.copy(there, image.at(row * size.x_row + column * size.x_pixel), channels)
-                    with padded:
-                        elements.fill(there, channels)
+                copy_taps(code, size, target, source, window, elements.itemsize, elements.copy, elements.fill)
 
 
 class _Run:

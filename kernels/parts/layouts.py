@@ -32,11 +32,8 @@ class KeptAxis(ReducedAxis, group=True):
     y_step: Size
 
 
-class Pixels(Arguments, group=True):
-    """Channels-last images: element (n, h, w, c) of x lies at n * x_image + h * x_row + w * x_pixel + c, y's likewise.
-
-    Extents are those of x.
-    """
+class ReadPixels(Arguments, group=True):
+    """Channels-last images: element (n, h, w, c) of x lies at n * x_image + h * x_row + w * x_pixel + c."""
 
     images: Size
     height: Size
@@ -45,6 +42,11 @@ class Pixels(Arguments, group=True):
     x_image: Size
     x_row: Size
     x_pixel: Size
+
+
+class Pixels(ReadPixels, group=True):
+    """The same of y, which may have other extents."""
+
     y_image: Size
     y_row: Size
     y_pixel: Size
@@ -73,14 +75,9 @@ class PlanesToPlanes(Planes, group=True):
     y_row: Size
 
 
-class WindowProduct(Arguments):
-    """A product of windows of channels-last images with weights, or of rows, which are one image of windows of a pixel:
-    y's rows are the output pixels of all images, y_pixel apart."""
+class Windows(ReadPixels, group=True):
+    """Windows over the pixels of x, one for each pixel of y, which is [images, out_height, out_width, out_channels]."""
 
-    images: Size
-    height: Size
-    width: Size
-    channels: Size
     out_height: Size
     out_width: Size
     out_channels: Size
@@ -92,9 +89,12 @@ class WindowProduct(Arguments):
     dilation_width: Size
     pad_top: Size
     pad_left: Size
-    x_image: Size
-    x_row: Size
-    x_pixel: Size
+
+
+class WindowProduct(Windows):
+    """A product of windows with weights, or of rows, which are one image of windows of a pixel: y's rows are the output
+    pixels of all images, y_pixel apart."""
+
     y_pixel: Size
 
 

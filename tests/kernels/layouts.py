@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jitonnx.kernels.arguments import by_name
+from jitonnx.kernels.parts.layouts import WindowProduct
 from jitonnx.kernels.pooling.spec import PoolSizes
 
 
@@ -31,6 +32,33 @@ def pixels(shape: Sequence[int], steps: Sequence[int], out_steps: Sequence[int])
         **by_name("x_image x_row x_pixel", steps),
         **by_name("y_image y_row y_pixel", out_steps),
     }
+
+
+def row_product(m: int, n: int, k: int, x_row: int, y_row: int) -> WindowProduct:
+    """The product of m rows of k elements with n columns, as windows of one pixel."""
+    return window_product((1, m, 1, k), (m, 1, n), [(1, 1), (1, 1), (1, 1), (0, 0)], (0, 0, x_row), y_row)
+
+
+def window_product(
+    shape: Sequence[int],
+    out: Sequence[int],
+    window: Sequence[Sequence[int]],
+    steps: Sequence[int],
+    y_pixel: int,
+) -> WindowProduct:
+    """Those of products of windows. shape: [N, H, W, C]; out: y's height, width and channels.
+
+    window: kernel, strides, dilations and padding before, each by height and width. steps: of x, as of `pixels`.
+    """
+    names = ("kernel_height kernel_width", "stride_height stride_width", "dilation_height dilation_width")
+    by_axis = [by_name(some, values) for some, values in zip((*names, "pad_top pad_left"), window, strict=True)]
+    return WindowProduct(
+        **by_name("images height width channels", shape),
+        **by_name("out_height out_width out_channels", out),
+        **{name: value for some in by_axis for name, value in some.items()},
+        **by_name("x_image x_row x_pixel", steps),
+        y_pixel=y_pixel,
+    )
 
 
 def pool_sizes(

@@ -14,10 +14,9 @@ from jitonnx.kernels.attention.spec import AttentionSizes, AttentionSpec, choose
 from jitonnx.kernels.language import types
 from jitonnx.kernels.normalization.spec import float_bits
 from jitonnx.kernels.parts.bfloat16 import rounded
-from jitonnx.runtime.cpu import available
 from jitonnx.target import Target, host
 from tests.kernels.harness import Compiled
-from tests.targets import named
+from tests.targets import named, needs_bfloat16_tiles
 
 TARGETS = (host(), named("haswell"))
 IDS = ("host", "avx2")
@@ -285,10 +284,6 @@ def test_epilogue() -> None:
     np.testing.assert_allclose(y, expected, rtol=1e-5, atol=3e-6)
 
 
-TILES = ("amx-bf16", "amx-tile", "avx512bf16")
-needs_tiles = pytest.mark.skipif(available(TILES) != set(TILES), reason="this CPU has no bfloat16 tiles")
-
-
 def check_rounded(p: Problem, queries: int | None, **options: Any) -> None:
     """Operands that are numbers of bfloat16; weights are rounded on the way, to 2**-9 of each."""
     for x in (p.q, p.k, p.v):
@@ -298,20 +293,20 @@ def check_rounded(p: Problem, queries: int | None, **options: Any) -> None:
     np.testing.assert_allclose(run(p, spec, host()), reference(p, spec), rtol=1e-2, atol=1.5e-2)
 
 
-@needs_tiles
+@needs_bfloat16_tiles
 @pytest.mark.parametrize("queries", [8, 9, 16, 17, 33, 70])
 @pytest.mark.parametrize(("keys", "depth", "value_depth"), [(1, 1, 1), (16, 32, 32), (33, 20, 50), (100, 64, 64)])
 def test_rounded_sizes(queries: int, keys: int, depth: int, value_depth: int) -> None:
     check_rounded(make(2, 3, queries, keys, depth, value_depth), queries)
 
 
-@needs_tiles
+@needs_bfloat16_tiles
 def test_rounded_rows_unknown() -> None:
     for queries in (1, 5, 7, 8, 40):
         check_rounded(make(1, 4, queries, 70, 64, kv_heads=2), None)
 
 
-@needs_tiles
+@needs_bfloat16_tiles
 def test_rounded_masks() -> None:
     for queries, keys in ((12, 40), (45, 77)):
         p = make(2, 2, queries, keys, 32)
@@ -323,11 +318,11 @@ def test_rounded_masks() -> None:
             check_rounded(p._replace(causal_offset=offset), queries, causal=True, empty_rows_zero=True)
 
 
-@needs_tiles
+@needs_bfloat16_tiles
 def test_rounded_long_rows_are_cut_among_tasks() -> None:
     check_rounded(make(1, 1, 700, 50, 40), 700)
 
 
-@needs_tiles
+@needs_bfloat16_tiles
 def test_rounded_without_keys() -> None:
     check_rounded(make(1, 2, 9, 0, 16), 9, empty_rows_zero=True)

@@ -15,12 +15,10 @@ from jitonnx.kernels.language.half import narrow_bfloat16
 from jitonnx.kernels.language.trace import Traced
 from jitonnx.kernels.parts.bfloat16 import rounded
 from jitonnx.kernels.parts.layouts import WindowProduct
-from jitonnx.runtime.cpu import available
 from jitonnx.target import host
 from tests.kernels.harness import Compiled
-
-FEATURES = ("amx-bf16", "amx-tile", "avx512bf16")
-needs_tiles = pytest.mark.skipif(available(FEATURES) != set(FEATURES), reason="this CPU has no bfloat16 tiles")
+from tests.kernels.layouts import row_product, window_product
+from tests.targets import needs_bfloat16_tiles
 
 
 def widened(bits: np.ndarray) -> np.ndarray:
@@ -69,7 +67,7 @@ def product(way: str, m: int, n: int, k: int, x_type: str, result: str, gap: int
     draw = (lambda *s: random.integers(-8, 9, s)) if whole else (lambda *s: random.standard_normal(s))
     x, w = rounded(draw(m, k + gap).astype(np.float32)), draw(n, 1, k).astype(np.float32)
     spec = choose(way, n, k, m, x_type, result)
-    given = WindowProduct.make([1, m, 1, k, m, 1, n, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, k + gap, n + 3])
+    given = row_product(m, n, k, k + gap, n + 3)
     y = run(spec, x, w, given, pieces=2)
     exact = widened(x[:, :k]).astype(float) @ widened(rounded(w[:, 0])).astype(float).T
     if whole:  # sums that float32 holds
@@ -90,7 +88,7 @@ SIZES = [
 ]
 
 
-@needs_tiles
+@needs_bfloat16_tiles
 @pytest.mark.parametrize("x_type", ["float32", "bfloat16"])
 @pytest.mark.parametrize("result", ["float32", "bfloat16"])
 @pytest.mark.parametrize("whole", [True, False])
@@ -99,7 +97,7 @@ def test_products_of_rows_that_are_copied(x_type: str, result: str, whole: bool)
         product("copied", m, n, k, x_type, result, gap=m % 3, whole=whole)
 
 
-@needs_tiles
+@needs_bfloat16_tiles
 @pytest.mark.parametrize("result", ["float32", "bfloat16"])
 def test_products_of_rows_in_place(result: str) -> None:
     for m, n, k in [(1, 40, 32), (16, 31, 64), (17, 33, 32), (31, 64, 96), (50, 17, 160), (129, 800, 1024)]:
@@ -115,13 +113,13 @@ def test_rounding() -> None:
     assert np.isnan(widened(rounded(strange))).all()
 
 
-@needs_tiles
+@needs_bfloat16_tiles
 def test_activations_are_rounded_to_the_nearest() -> None:
     random = np.random.default_rng(0)
     x = random.standard_normal((40, 64)).astype(np.float32)
     x[0, :4] = 1 + 2.0**-8, 1 + 3 * 2.0**-8, 1e-39, np.inf
     spec = choose("copied", 64, 64, 40, "float32", "float32")
-    given = WindowProduct.make([1, 40, 1, 64, 40, 1, 64, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 64, 64])
+    given = row_product(40, 64, 64, 64, 64)
     sizes = spec.complete(given)
     y = np.zeros((40, 64), np.float32)
     w = spec.pack(np.eye(64, dtype=np.float32)[:, None])
@@ -149,7 +147,7 @@ CONVOLUTIONS = [
 ]
 
 
-@needs_tiles
+@needs_bfloat16_tiles
 @pytest.mark.parametrize("x_type", ["float32", "bfloat16"])
 @pytest.mark.parametrize("way", ["gathered", "unfolded", "padded"])
 @pytest.mark.parametrize("gap", [0, 5])
@@ -162,11 +160,12 @@ def test_convolutions(x_type: str, way: str, gap: int) -> None:
         w = random.integers(-4, 5, (outputs, kernel[0] * kernel[1], channels)).astype(np.float32)
         spec = choose(way, outputs, w[0].size, out[0] * out[1] * images, x_type, "float32")
         pixel = channels + gap
-        given = WindowProduct.make(
-            [
-                *(images, height, width, channels, *out, outputs, *kernel, *strides, *dilations, *pads),
-                *(height * width * pixel, width * pixel, pixel, outputs + 1),
-            ]
+        given = window_product(
+            (images, height, width, channels),
+            (*out, outputs),
+            (kernel, strides, dilations, pads),
+            (height * width * pixel, width * pixel, pixel),
+            outputs + 1,
         )
         y = run(spec, x, w, given, pieces=3)
         expected = convolved(widened(x[..., :channels]), w, kernel, strides, dilations, pads, out)
@@ -188,11 +187,11 @@ def convolved(
     return y.reshape(-1, w.shape[0])
 
 
-@needs_tiles
+@needs_bfloat16_tiles
 def test_empty() -> None:
     for m, n, k in [(0, 4, 3), (3, 4, 0)]:
         for way in ("copied", "in place"):
             spec = choose(way, n, k, None, "bfloat16", "float32")
-            given = WindowProduct.make([1, m, 1, k, m, 1, n, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, k, n])
+            given = row_product(m, n, k, k, n)
             y = run(spec, np.zeros((m, k), np.uint16), np.zeros((n, 1, k), np.float32), given)
             assert not y.any()

@@ -22,6 +22,7 @@ from jitonnx.kernels.language.trace import Traced
 from jitonnx.kernels.parts.layouts import WindowProduct
 from jitonnx.target import host
 from tests.kernels.harness import Compiled, assembly
+from tests.kernels.layouts import row_product, window_product
 from tests.targets import named
 
 TARGETS = {
@@ -96,7 +97,7 @@ def product(
     shifted = dtype is np.uint8 or zero != 0
     spec = choose(n, m, TARGETS[target], signed=dtype is np.int8, shifted=shifted, windows=False, result=result)
     spec = dataclasses.replace(spec, **options)
-    given = WindowProduct.make([1, m, 1, k, m, 1, n, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, k, n + 3])
+    given = row_product(m, n, k, k, n + 3)
     y = run(spec, target, x, zero, w, given, pieces=2)
     expected = (x.astype(np.int64) - (zero if shifted else 0)) @ w.astype(np.int64).T
     if result == "float32":
@@ -157,11 +158,12 @@ def test_convolutions(target: str, dtype: Any, gap: int) -> None:
             result="int32",
         )
         pixel = channels + gap
-        given = WindowProduct.make(
-            [
-                *(images, height, width, channels, *out, outputs, *kernel, *strides, *dilations, *pads),
-                *(height * width * pixel, width * pixel, pixel, outputs + 1),
-            ]
+        given = window_product(
+            (images, height, width, channels),
+            (*out, outputs),
+            (kernel, strides, dilations, pads),
+            (height * width * pixel, width * pixel, pixel),
+            outputs + 1,
         )
         y = run(spec, target, whole, 5, w, given, pieces=3)
         expected = convolved(whole[..., :channels], 5, w, strides, dilations, pads, out)
@@ -195,11 +197,12 @@ def test_depthwise(target: str, dtype: Any, gap: int) -> None:
         kind = {"signed": dtype is np.int8, "shifted": True, "result": "int32"}
         spec = choose_depthwise(kernel, strides, dilations, cpu, **kind)
         pixel = channels + gap
-        given = WindowProduct.make(
-            [
-                *(images, height, width, channels, *out, channels, *kernel, *strides, *dilations, *pads),
-                *(height * width * pixel, width * pixel, pixel, channels + 1),
-            ]
+        given = window_product(
+            (images, height, width, channels),
+            (*out, channels),
+            (kernel, strides, dilations, pads),
+            (height * width * pixel, width * pixel, pixel),
+            channels + 1,
         )
         y = run(spec, target, whole, 5, w, given, pieces=3)
         expected = [
@@ -211,7 +214,7 @@ def test_depthwise(target: str, dtype: Any, gap: int) -> None:
 def test_empty() -> None:
     spec = choose(4, None, host(), signed=False, shifted=True, windows=False, result="int32")
     for m, n, k in [(0, 4, 3), (3, 4, 0)]:
-        given = WindowProduct.make([1, m, 1, k, m, 1, n, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, k, n])
+        given = row_product(m, n, k, k, n)
         y = run(spec, "host", np.zeros((m, k), np.uint8), 3, np.zeros((n, k), np.int8), given)
         assert not y.any()
 

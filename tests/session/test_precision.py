@@ -11,12 +11,9 @@ import onnx
 import pytest
 
 import jitonnx
-from jitonnx.kernels.parts.bfloat16 import rounded
-from jitonnx.runtime.cpu import available
+from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES, rounded
 from tests.session.models import model, node, tensor
-
-FEATURES = ("amx-bf16", "amx-tile", "avx512bf16")
-needs_tiles = pytest.mark.skipif(available(FEATURES) != set(FEATURES), reason="this CPU has no bfloat16 tiles")
+from tests.targets import needs_bfloat16_tiles
 
 
 def session(made: Any, precision: str = "bfloat16", **entries: str) -> jitonnx.InferenceSession:
@@ -52,7 +49,7 @@ def layers() -> tuple[bytes, dict[str, np.ndarray]]:
     return model(nodes, [tensor("x", ["n", "m", 64])], [tensor("z", ["n", "m", 64])], weights), weights
 
 
-@needs_tiles
+@needs_bfloat16_tiles
 def test_layers_of_open_length() -> None:
     made, weights = layers()
     run = session(made)
@@ -84,7 +81,7 @@ def convolutions() -> tuple[bytes, dict[str, np.ndarray]]:
     return model(nodes, [tensor("x", ["n", 48, "h", "w"])], [tensor("y", ["n", 32, None, None])], weights), weights
 
 
-@needs_tiles
+@needs_bfloat16_tiles
 def test_convolutions() -> None:
     made, _ = convolutions()
     run, exact = session(made), session(made, "float32")
@@ -95,7 +92,7 @@ def test_convolutions() -> None:
         assert 0 < np.abs(y - expected).max() < 1e-2 * np.abs(expected).max()
 
 
-@needs_tiles
+@needs_bfloat16_tiles
 def test_only_what_gains() -> None:
     """Weights of the run, of few columns, and groups stay in float32."""
     weights = {"a": random(64, 3), "d": random(64, 1, 3, 3)}
@@ -112,7 +109,7 @@ def test_only_what_gains() -> None:
         np.testing.assert_array_equal(ours, theirs)
 
 
-@needs_tiles
+@needs_bfloat16_tiles
 @pytest.mark.parametrize("length", ["n", 40])
 def test_attention(length: int | str) -> None:
     """Attention spelt out, of known and of open length."""
@@ -134,7 +131,7 @@ def test_attention(length: int | str) -> None:
         assert np.abs(y - expected).max() < 2e-2
 
 
-@needs_tiles
+@needs_bfloat16_tiles
 def test_recurrent_layers() -> None:
     """The products of all steps are ones in bfloat16, and the time loop reads weights in bfloat16."""
     weights = {"w": random(2, 512, 64, seed=1) / 8, "r": random(2, 512, 128, seed=2) / 12, "b": random(2, 1024, seed=3)}
@@ -149,7 +146,7 @@ def test_recurrent_layers() -> None:
         assert 0 < np.abs(y - expected).max() < 1e-2
 
 
-@needs_tiles
+@needs_bfloat16_tiles
 def test_models_of_bfloat16() -> None:
     """Their products take the same kernels unasked, as their operands are numbers of bfloat16 anyway."""
     weights = {"a": random(64, 96, seed=1) / 8, "b": random(96, seed=2), "c": random(96, 64, seed=3) / 9}
@@ -174,7 +171,7 @@ def test_models_of_bfloat16() -> None:
         np.testing.assert_allclose(z.astype(float), expected, rtol=2.0**-6, atol=2.0**-6)
 
 
-@needs_tiles
+@needs_bfloat16_tiles
 def test_artifacts_say_what_they_need(tmp_path: Path) -> None:
     made, _ = layers()
     run = session(made)
@@ -182,10 +179,10 @@ def test_artifacts_say_what_they_need(tmp_path: Path) -> None:
     opened = jitonnx.InferenceSession(str(tmp_path / "m.jitonnx"))
     feeds = {"x": random(2, 7, 64)}
     np.testing.assert_array_equal(opened.run(None, feeds)[0], run.run(None, feeds)[0])
-    assert set(FEATURES) <= run.engine.compiled.plan.features
+    assert set(TILE_FEATURES) <= run.engine.compiled.plan.features
 
 
-@needs_tiles
+@needs_bfloat16_tiles
 def test_whole_models_are_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JITONNX_CACHE_DIR", str(tmp_path / "cache"))
     path = tmp_path / "m.onnx"

@@ -1,0 +1,78 @@
+"""The taps of output pixels of channels-last images, side by side in memory, for kernels that multiply rows of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from jitonnx.kernels.language.code import Code, Pointer, larger, remainder, smaller
+from jitonnx.kernels.language.trace import Traced, select
+from jitonnx.kernels.parts.layouts import WindowProduct
+
+
+class Window(NamedTuple):
+    """What an output pixel reads: which of the pixels that are gone through it is, and of which image; the row and the
+    column of its first tap, which may lie outside."""
+
+    number: Traced
+    image: Traced
+    top: Traced
+    left: Traced
+
+
+@contextmanager
+def each_window(code: Code, size: WindowProduct, first: Traced, count: Traced) -> Iterator[Window]:
+    """The block for each of `count` output pixels from number `first` of all images on."""
+    pixels = size.out_height * size.out_width
+    place = remainder(first, pixels)
+    image, out_row = code.variable(first / pixels), code.variable(place / size.out_width)
+    out_column = code.variable(remainder(place, size.out_width))
+    with code.loop(count) as number:
+        row, column = out_row.get(), out_column.get()
+        top, left = row * size.stride_height - size.pad_top, column * size.stride_width - size.pad_left
+        yield Window(number, image.get(), top, left)
+        next_row = (column + 1).equals(size.out_width)
+        next_image = next_row & (row + 1).equals(size.out_height)
+        out_column.set(select(next_row, code.integer(0), column + 1))
+        out_row.set(select(next_image, code.integer(0), select(next_row, row + 1, row)))
+        image.set(select(next_image, image.get() + 1, image.get()))
+
+
+def copy_taps(
+    code: Code,
+    size: WindowProduct,
+    target: Pointer,
+    image: Pointer,
+    window: Window,
+    itemsize: int,
+    copy: Callable[[Pointer, Pointer, Traced], None],
+    fill: Callable[[Pointer, Traced], None],
+) -> None:
+    """The taps of one output pixel, to bytes from `target` on. Those of a row that lie side by side are one run.
+
+    itemsize: bytes of an element there. copy(target, source, count): a run of elements. fill(target, count): as many
+    elements of padding. Both may write more than they are to, where what follows is not there yet.
+    """
+    channels, taps = size.channels, size.kernel_width
+    together = size.dilation_width.equals(1) & size.x_pixel.equals(channels)
+    with code.loop(size.kernel_height) as tap_row:
+        row = window.top + tap_row * size.dilation_height
+        into = target.at(tap_row * taps * channels * itemsize)
+        inside = (row >= 0) & (row < size.height)
+        with code.either(inside & together) as (in_one, apart):
+            with in_one:
+                begin = smaller(larger(0 - window.left, 0), taps)
+                end = larger(smaller(size.width - window.left, taps), begin)
+                fill(into, begin * channels)
+                source = image.at(row * size.x_row + (window.left + begin) * channels)
+                copy(into.at(begin * channels * itemsize), source, (end - begin) * channels)
+                fill(into.at(end * channels * itemsize), (taps - end) * channels)
+            with apart, code.loop(taps) as tap:
+                column = window.left + tap * size.dilation_width
+                there = into.at(tap * channels * itemsize)
+                with code.either(inside & (column >= 0) & (column < size.width)) as (read, padded):
+                    with read:
+                        copy(there, image.at(row * size.x_row + column * size.x_pixel), channels)
+                    with padded:
+                        fill(there, channels)
