@@ -15,7 +15,7 @@ from jitonnx.kernels.bfloat16.tiles import clear, multiply, store
 from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.code import Code, Pointer, remainder, shuffled, smaller
 from jitonnx.kernels.language.half import narrow_for_products
-from jitonnx.kernels.language.trace import Traced
+from jitonnx.kernels.language.trace import Traced, one_if
 from jitonnx.kernels.parts.layouts import LINE, TILE
 from jitonnx.kernels.transpose.tiles import transposed
 
@@ -62,7 +62,7 @@ class Tiled(Attention):
             for pair in range(TILE):
                 rows = []
                 for key in (step * STEP + 2 * pair, step * STEP + 2 * pair + 1):
-                    live = (size.value_depth - column) * _one_if(code, key < size.keys)
+                    live = (size.value_depth - column) * one_if(key < size.keys)
                     place = v.at(smaller(key, size.keys - 1) * size.v_row + column)
                     rows.append(place.load(0, TILE, live))
                 both = narrow_for_products(*rows)
@@ -154,8 +154,3 @@ def _words(halves: Traced) -> Traced:
     """Pairs of 16 bits as words."""
     value = halves.builder.bitcast(halves.value, ir.VectorType(ir.IntType(32), TILE))
     return Traced(halves.builder, types.int32, value)
-
-
-def _one_if(code: Code, condition: Traced) -> Traced:
-    """1 where a condition holds, else 0."""
-    return Traced(code.builder, types.int64, code.builder.zext(condition.value, ir.IntType(64)))

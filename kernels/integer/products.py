@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from jitonnx.kernels.integer.spec import IntegerSpec
 from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.code import Code, Pointer
+from jitonnx.kernels.language.instructions import add_dot_products
 from jitonnx.kernels.language.llvm import declared, splat
 from jitonnx.kernels.language.trace import Traced
 
 _I32 = ir.IntType(32)
-_DOT = {16: "llvm.x86.avx512.vpdpbusd.512", 8: "llvm.x86.avx512.vpdpbusd.256"}
 _PAIRS = {16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd"}
 
 
@@ -101,13 +101,8 @@ def _widened(vector: Traced, element: types.Type) -> ir.Value:
 def add_products(code: Code, multiply: str, total: Traced, left: ir.Value, right: ir.Value, lanes: int) -> Traced:
     """The sums with the products of a group added; `left` are 32 bits in each lane, `right` as many bits."""
     builder, sums = code.builder, ir.VectorType(_I32, lanes)
-    if multiply == "dot":
-        function = declared(builder, _DOT[lanes], sums, [sums] * 3)
-        return total.like(builder.call(function, [total.value, left, builder.bitcast(right, sums)]))
-    if multiply == "signed dot":
-        quads = ir.VectorType(ir.IntType(8), 4 * lanes)
-        function = declared(builder, f"llvm.aarch64.neon.sdot.v{lanes}i32.v{4 * lanes}i8", sums, [sums, quads, quads])
-        return total.like(builder.call(function, [total.value, builder.bitcast(left, quads), right]))
+    if multiply in ("dot", "signed dot"):
+        return add_dot_products(total, total.like(builder.bitcast(right, sums)), total.like(left), multiply)
     if multiply == "pairs":
         pairs = ir.VectorType(ir.IntType(16), 2 * lanes)
         function = declared(builder, _PAIRS[lanes], sums, [pairs] * 2)

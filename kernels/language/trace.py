@@ -291,6 +291,11 @@ def unordered(comparison: str, a: Traced, b: Traced) -> Traced:
     return Traced(a.builder, types.boolean, a.builder.fcmp_unordered(comparison, a.value, b.value))
 
 
+def one_if(condition: Traced) -> Traced:
+    """1 if a condition (a scalar) holds, else 0."""
+    return Traced(condition.builder, types.int64, condition.builder.zext(condition.value, ir.IntType(64)))
+
+
 def bits(x: Traced) -> Traced:
     """The bit pattern of floats, as signed integers of the same width."""
     integer = _INTEGERS[x.width]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jitonnx.kernels.language import ir, types
+from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Pointer, smaller
 from jitonnx.kernels.language.simd import convert
-from jitonnx.kernels.language.trace import Traced, select
+from jitonnx.kernels.language.trace import Traced, one_if, select
 
 _DIGIT_BITS = 8
 
@@ -94,8 +94,3 @@ def _move_by_digit(
         place = starts.load(number)
         target.store(place, record)
         starts.store(number, place + 1)
-
-
-def one_if(condition: Traced) -> Traced:
-    """1 if a condition (a scalar) holds, else 0."""
-    return Traced(condition.builder, types.int64, condition.builder.zext(condition.value, ir.IntType(64)))

@@ -9,10 +9,10 @@ from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, Pointer, larger, remainder, smaller
 from jitonnx.kernels.language.epilogue import Stage
 from jitonnx.kernels.language.simd import convert
-from jitonnx.kernels.language.trace import Traced, bits, isnan, select
+from jitonnx.kernels.language.trace import Traced, bits, isnan, one_if, select
 from jitonnx.kernels.parts.masks import each_bit, mask_of
 from jitonnx.kernels.parts.rows import unit_range
-from jitonnx.kernels.parts.sorting import merge_sort, one_if
+from jitonnx.kernels.parts.sorting import merge_sort
 from jitonnx.kernels.topk.spec import BLOCK, TopKBuffers, TopKSizes, TopKSpec
 
 _INT128 = types.Integer(128, signed=True)

@@ -8,9 +8,9 @@ from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, Pointer
 from jitonnx.kernels.language.epilogue import Stage
 from jitonnx.kernels.language.simd import convert
-from jitonnx.kernels.language.trace import Traced, select
+from jitonnx.kernels.language.trace import Traced, one_if, select
 from jitonnx.kernels.parts.memory import WORDS, copy_bytes
-from jitonnx.kernels.parts.sorting import merge_sort, one_if, radix_sort
+from jitonnx.kernels.parts.sorting import merge_sort, radix_sort
 from jitonnx.kernels.unique.spec import INFINITIES, ITEM_BYTES, UniqueBuffers, UniqueSizes, UniqueSpec
 
 _INT128 = types.Integer(128, signed=True)
