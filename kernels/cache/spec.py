@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
@@ -46,9 +44,9 @@ class CacheSpec(KernelSpec):
     past: bool
     """Whether there is a past; otherwise its pointer goes unread."""
 
-    BUFFERS: ClassVar[type[CacheBuffers]] = CacheBuffers
-    SIZES: ClassVar[type[CacheSizes]] = CacheSizes
-    IN_PLACE: ClassVar[tuple[tuple[str, str], ...]] = (("past", "present"),)
+    BUFFERS = CacheBuffers
+    SIZES = CacheSizes
+    IN_PLACE = (("past", "present"),)
 
     def __post_init__(self) -> None:
         if self.itemsize not in (1, 2, 4, 8):

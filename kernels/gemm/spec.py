@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -105,9 +105,9 @@ class GemmSpec(KernelSpec):
     end, where those for the next one begin; the size behind it, how many elements of it each of them asks for. For
     packed b and a single matrix."""
 
-    BUFFERS: ClassVar[type[GemmBuffers]] = GemmBuffers
-    SIZES: ClassVar[type[GemmSizes]] = GemmSizes
-    SETTLED: ClassVar[bool] = True
+    BUFFERS = GemmBuffers
+    SIZES = GemmSizes
+    SETTLED = True
 
     @property
     def itemsize(self) -> int:
@@ -255,8 +255,8 @@ class ScaleSpec(KernelSpec):
 
     element: str = "float32"
 
-    BUFFERS: ClassVar[type[ScaleBuffers]] = ScaleBuffers
-    SIZES: ClassVar[type[ScaleSizes]] = ScaleSizes
+    BUFFERS = ScaleBuffers
+    SIZES = ScaleSizes
 
     def tasks(self, sizes: ScaleSizes) -> int:
         return sizes.images * (sizes.full + 1)

@@ -5,7 +5,7 @@ Integers are multiplied and summed exactly, in int32, whatever the CPU has for i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -84,9 +84,9 @@ class IntegerSpec(KernelSpec):
     result: str = "int32"
     """Element type of y."""
 
-    BUFFERS: ClassVar[type[IntegerBuffers]] = IntegerBuffers
-    SIZES: ClassVar[type[IntegerSizes]] = IntegerSizes
-    SETTLED: ClassVar[bool] = True
+    BUFFERS = IntegerBuffers
+    SIZES = IntegerSizes
+    SETTLED = True
 
     @property
     def flipped(self) -> bool:

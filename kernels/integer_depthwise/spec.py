@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -54,9 +54,9 @@ class DepthwiseIntegerSpec(KernelSpec):
     """x has a zero point; otherwise it is 0, and `zero` goes unread."""
     result: str = "int32"
 
-    BUFFERS: ClassVar[type[IntegerBuffers]] = IntegerBuffers
-    SIZES: ClassVar[type[DepthwiseIntegerSizes]] = DepthwiseIntegerSizes
-    SETTLED: ClassVar[bool] = True
+    BUFFERS = IntegerBuffers
+    SIZES = DepthwiseIntegerSizes
+    SETTLED = True
 
     @property
     def group(self) -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.sizes import larger
 from jitonnx.kernels.spec import KernelSpec, Work
@@ -40,9 +38,9 @@ class LookupSpec(KernelSpec):
     A task does some rows, or a part of a long one.
     """
 
-    BUFFERS: ClassVar[type[LookupBuffers]] = LookupBuffers
-    SIZES: ClassVar[type[LookupSizes]] = LookupSizes
-    SETTLED: ClassVar[bool] = True
+    BUFFERS = LookupBuffers
+    SIZES = LookupSizes
+    SETTLED = True
 
     def complete(self, sizes: LookupGiven) -> LookupSizes:
         rows = larger(_TASK_BYTES // larger(sizes.length, 1), 1)

@@ -6,7 +6,7 @@ A column of such a matrix has blocks of 16 to 256 numbers q, each with a scale s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -71,9 +71,9 @@ class RowsSpec(KernelSpec):
     block: int
     digits: bool
 
-    BUFFERS: ClassVar[type[RowsBuffers]] = RowsBuffers
-    SIZES: ClassVar[type[RowsSizes]] = RowsSizes
-    SETTLED: ClassVar[bool] = True
+    BUFFERS = RowsBuffers
+    SIZES = RowsSizes
+    SETTLED = True
 
     @property
     def itemsize(self) -> int:
@@ -135,9 +135,9 @@ class NBitsSpec(KernelSpec):
     zeros: str = ""
     """"", "uint8" or "float32"."""
 
-    BUFFERS: ClassVar[type[NBitsBuffers]] = NBitsBuffers
-    SIZES: ClassVar[type[NBitsSizes]] = NBitsSizes
-    SETTLED: ClassVar[bool] = True
+    BUFFERS = NBitsBuffers
+    SIZES = NBitsSizes
+    SETTLED = True
 
     def __post_init__(self) -> None:
         if self.bits not in BITS or self.block not in BLOCKS:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
@@ -33,8 +31,8 @@ class NextSpec(KernelSpec):
     """drawn = [key, number] of the next draw of a state, int64 both: the state's number is counted on at once with that
     of other threads, whose runs draw from the same state. One task."""
 
-    BUFFERS: ClassVar[type[NextBuffers]] = NextBuffers
-    SIZES: ClassVar[type[NextSizes]] = NextSizes
+    BUFFERS = NextBuffers
+    SIZES = NextSizes
 
     def tasks(self, sizes: NextSizes) -> int:
         return 1
@@ -64,9 +62,9 @@ class RandomSpec(KernelSpec):
     kind: str
     element: str = "float32"
 
-    BUFFERS: ClassVar[type[RandomBuffers]] = RandomBuffers
-    SIZES: ClassVar[type[RandomSizes]] = RandomSizes
-    SETTLED: ClassVar[bool] = True
+    BUFFERS = RandomBuffers
+    SIZES = RandomSizes
+    SETTLED = True
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS or self.element not in ELEMENTS:
@@ -110,8 +108,8 @@ class SearchSpec(KernelSpec):
 
     index: str = "int32"
 
-    BUFFERS: ClassVar[type[SearchBuffers]] = SearchBuffers
-    SIZES: ClassVar[type[SearchSizes]] = SearchSizes
+    BUFFERS = SearchBuffers
+    SIZES = SearchSizes
 
     def __post_init__(self) -> None:
         if self.index not in ("int32", "int64"):
