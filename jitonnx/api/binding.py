@@ -39,6 +39,8 @@ class IOBinding:
         """What is bound of the outputs, once a run has asked."""
         self._again: Callable[[], Any] | None = None
         """The last run once more, if nothing else has been bound since then and no output has to be new."""
+        self._is_repeated = False
+        """Whether nothing has been bound since the last run."""
         self._results: list[Any] | None = None
         """What the last run gave for the outputs bound, in their order; None: there was no run."""
 
@@ -53,7 +55,7 @@ class IOBinding:
             is_kept = isinstance(arr_on_cpu, np.ndarray) and arr_on_cpu.flags.c_contiguous and arr_on_cpu.dtype.isnative
             arr_on_cpu = arr_on_cpu if is_kept else array
         self._inputs[name] = arr_on_cpu
-        self._again = None
+        self._again, self._is_repeated = None, False
 
     def bind_input(
         self, name: str, device_type: str, device_id: int, element_type: Any, shape: Sequence[int], buffer_ptr: int
@@ -76,7 +78,7 @@ class IOBinding:
 
     def clear_binding_inputs(self) -> None:
         """Forget the inputs."""
-        self._inputs, self._again = {}, None
+        self._inputs, self._again, self._is_repeated = {}, None, False
 
     def synchronize_inputs(self) -> None:
         """Accepted, without effect: nothing is copied to a device."""
@@ -163,6 +165,7 @@ class IOBinding:
 
     def _forget(self) -> None:
         self._results = self._wanted = self._again = None
+        self._is_repeated = False
 
     def _output(self, name: str, bound: OrtValue | None, result: Any) -> OrtValue:
         if bound is not None:
@@ -190,9 +193,10 @@ class IOBinding:
         if wanted.targets is None:
             outputs = runs.all_outputs(self._inputs)
         else:
-            placed = runs.run_into(self._inputs, wanted.targets)
+            placed = runs.run_into(self._inputs, wanted.targets, self._is_repeated)
             outputs, self._again = placed.outputs, placed.again if wanted.is_all_given else None
         self._results = [outputs[index] for index in wanted.order]
+        self._is_repeated = True
 
     def _settled(self) -> _Wanted:
         """What is bound, for runs. InvalidArgument if no output is."""

@@ -15,6 +15,7 @@ import numpy as np
 from jitonnx import forks
 from jitonnx.errors import InvalidArgument, RuntimeException
 from jitonnx.ir.declaration import Declaration, is_named
+from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType, of_numpy
 from jitonnx.ir.strings import TEXT_KINDS, string_array
 
@@ -316,10 +317,13 @@ class OutputSizes:
             if shape is not None and not any(text.startswith(f"output {name!r} is declared") for text in told)
         ]
 
-    def contradiction(self, inputs: Sequence[Sequence[int]], outputs: Sequence[Sequence[int] | None]) -> str | None:
+    def contradiction(
+        self, inputs: Sequence[Sequence[DimLike]], outputs: Sequence[Sequence[DimLike] | None]
+    ) -> str | None:
         """How outputs differ from what is declared; None if they do not.
 
-        inputs: their shapes, which agree on named dimensions. outputs: their shapes, None for what is no array.
+        inputs: their shapes, which agree on named dimensions. outputs: their shapes, None for what is no array. Over
+        dimension variables, None says that they never differ.
         """
         seen = {dim: (inputs[number][axis], axis, self._names[number]) for number, axis, dim in self._inputs}
         for number, name, declared in self._outputs:

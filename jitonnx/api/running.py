@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from jitonnx.engine.background import BackgroundEngine
     from jitonnx.engine.pipeline import Engine
     from jitonnx.engine.programs import RunnableProgram
+    from jitonnx.engine.resized import Resized
     from jitonnx.opening import OpenedModel
     from jitonnx.runtime.program import Shapes
     from jitonnx.saved.engine import SavedEngine
@@ -50,18 +51,24 @@ class BoundEngine:
         self.names = [entry.name for entry in declared]
         self.plain, self.named = feeding.PlainInputs(declared), feeding.NamedSizes(declared)
 
-    def known_program(self, feeds: Any) -> RunnableProgram | None:
-        """The program for feeds of these shapes if there is one; None also if they are not a mapping of arrays."""
+    def shapes(self, feeds: Any) -> Shapes | None:
+        """The shapes of feeds; None if they are not a mapping of arrays."""
         try:
-            shapes = tuple([feeds[name].shape for name in self.names])
+            return tuple([feeds[name].shape for name in self.names])
         except (KeyError, AttributeError, TypeError, IndexError):
             return None
-        return self.engine.known_program(shapes)
 
 
 def in_background(engine: AnyEngine) -> TypeIs[BackgroundEngine]:
     """Whether an engine was left to the background, made by now or not."""
     return hasattr(engine, "wait")  # no isinstance: an artifact opens without the module of the class
+
+
+class _Resized(NamedTuple):
+    """What runs inputs of new sizes. as_declared: outputs are as the model declares them, whatever the sizes."""
+
+    runs: Resized
+    as_declared: bool
 
 
 class Runs:
@@ -80,6 +87,8 @@ class Runs:
         self._names = [output.name for output in model.description.outputs]
         self.entry: Callable[[Any], Outputs | None] = _look_closer
         """Gives all outputs for feeds like those of the last run; None if anything about them is unusual."""
+        self._resized: _Resized | None = None
+        """What runs inputs of new sizes that are like the last ones."""
         self.warm_up()
 
     def warm_up(self) -> None:
@@ -156,7 +165,8 @@ class Runs:
         if outputs is not None:
             return outputs
         main = self._model.main
-        program = main.known_program(feeds)
+        shapes = main.shapes(feeds)
+        program = None if shapes is None else main.engine.known_program(shapes)
         if program is not None and program.entry is not None and self.profile is None and not self._refuses():
             outputs = program.entry(feeds)
             if outputs is not None:
@@ -164,12 +174,26 @@ class Runs:
                 if self._is_closed:  # as in `_expect`, which costs a call
                     self.entry = _closed
                 return outputs
+        resized = self._resized
+        # Sizes that come back get a program of their own, which runs at once from then on.
+        if resized is not None and program is None and shapes is not None and not resized.runs.met(shapes):
+            outputs = self._run_resized(resized, main, feeds, [None] * len(self._names))
+            if outputs is not None:
+                return outputs
         return self._carefully(main, feeds)
 
-    def run_into(self, feeds: Any, targets: Targets) -> Placed:
-        """All outputs; those with a target are in its memory. InvalidArgument for one that does not fit."""
+    def run_into(self, feeds: Any, targets: Targets, repeated: bool) -> Placed:
+        """All outputs; those with a target are in its memory. InvalidArgument for one that does not fit.
+
+        repeated: the run before was on the same memory.
+        """
         self.check_open()
-        bound, arrays, shapes = self._read(self._model.main, feeds)
+        main, resized = self._model.main, self._resized
+        if resized is not None and not repeated:
+            made = self._run_resized(resized, main, feeds, targets)
+            if made is not None:
+                return Placed(made, None)
+        bound, arrays, shapes = self._read(main, feeds)
         profile = self.profile
         with explained():
             program = bound.engine.program(shapes)
@@ -178,6 +202,7 @@ class Runs:
                 self._check_outputs(bound, shapes, outputs)
         if program is not None:
             self._check_program(bound, shapes, program)
+            self._expect_like(bound, shapes)
             check_shapes(self._names, [spec.shape for spec in program.executable.program.outputs], targets)
             direct = in_place(program.executable, arrays, targets)
             call = program.executable.call(arrays, direct)
@@ -207,11 +232,37 @@ class Runs:
                     self._expect(entry)
                 return outputs
         self._check_program(bound, shapes, program)
+        self._expect_like(bound, shapes)
         if profile is not None:
             return profile.run(program.executable, arrays)
         if program.entry is not None:
             self._expect(program.entry)
         return program.run(arrays)
+
+    def _run_resized(self, resized: _Resized, main: BoundEngine, feeds: Any, targets: Targets) -> Outputs | None:
+        """All outputs for inputs of new sizes, by native code alone; None where anything is unusual."""
+        if type(feeds) is not dict or len(feeds) != len(main.names) or self.profile is not None or self._is_closed:
+            return None
+        try:
+            arrays = [feeds[name] for name in main.names]
+        except KeyError:
+            return None
+        arrays += targets
+        if not resized.runs.run(arrays):
+            return None
+        outputs = arrays[len(main.names) :]
+        if not (resized.as_declared or self._contradicted):
+            self._check_outputs(main, tuple([array.shape for array in arrays[: len(main.names)]]), outputs)
+        return outputs
+
+    def _expect_like(self, bound: BoundEngine, shapes: Shapes) -> None:
+        """Let runs of new sizes that are like these be native."""
+        if self._strict or self.profile is not None or bound is not self._model.main:
+            return
+        runs = bound.engine.resized(shapes)
+        if runs is None or (self._resized is not None and self._resized.runs is runs):
+            return
+        self._resized = _Resized(runs, self._output_sizes.contradiction(runs.inputs, runs.outputs) is None)
 
     def _read(self, main: BoundEngine, feeds: Any) -> tuple[BoundEngine, list[np.ndarray], Shapes]:
         """The engine for these feeds, the arrays that it takes, and their shapes."""

@@ -12,6 +12,7 @@ from jitonnx.engine.pending import PendingCode
 from jitonnx.engine.pipeline import Engine, Settings
 from jitonnx.engine.programs import RunnableProgram, Runner, shape_of
 from jitonnx.engine.protocol import ModelEngine
+from jitonnx.engine.resized import Resized
 from jitonnx.ir.extract import specialise
 from jitonnx.ir.graph import Graph
 from jitonnx.jobs import BackgroundExecutor, Job
@@ -83,6 +84,10 @@ class BackgroundEngine(ModelEngine):
         """As the engine's; None also while there is none."""
         engine = self.found()
         return None if engine is None else engine.runner(shapes)
+
+    def resized(self, shapes: Shapes) -> Resized | None:
+        """As the engine's; None also while there is none."""
+        return None if self._engine is None else self._engine.resized(shapes)
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The outputs for inputs whose types have been checked."""

@@ -29,6 +29,7 @@ from jitonnx.engine.pending import PendingCode
 from jitonnx.engine.planning import plan_schedule
 from jitonnx.engine.programs import PROGRAM_BYTES, PROGRAMS_KEPT, RunnableProgram, Runner, shape_of, split_memory
 from jitonnx.engine.protocol import ModelEngine
+from jitonnx.engine.resized import Resized
 from jitonnx.engine.schedule import Schedule, SchedulePlan, make_schedule
 from jitonnx.engine.schedule_message import Told
 from jitonnx.engine.timing import Times
@@ -216,10 +217,31 @@ class Engine(ModelEngine):
     def known_shapes(self) -> list[Shapes]:
         """The shapes that were run and may be run again at once, those used longest ago first.
 
-        Those that NumPy served come first: they have no program yet.
+        Those that NumPy served, or native code that made their programs anew, come first: they have no program yet.
         """
         programs = self._programs.keys()
-        return [*(shapes for shapes in self._engines.seen() if shapes not in programs), *programs]
+        met = [shapes for engine in (self, *self.variants) for shapes in engine._resized_shapes()]
+        others = dict.fromkeys([*self._engines.seen(), *met])
+        return [*(shapes for shapes in others if shapes not in programs), *programs]
+
+    def resized(self, shapes: Shapes) -> Resized | None:
+        """What runs inputs of new sizes, like these; None where a run is more than one native call."""
+        if self.sizes(shapes) is None:
+            other = self._engines.first(lambda engine: engine._accepts(shapes))
+            return None if other is None else other.resized(shapes)
+        return self._resized
+
+    @forks.cached_property
+    def _resized(self) -> Resized | None:
+        if self.compiled is None or self.foreign:
+            return None
+        resized = Resized(self.compiled, self.settings.threads, self.frames)
+        return resized if resized.possible else None
+
+    def _resized_shapes(self) -> list[Shapes]:
+        """The shapes of such runs."""
+        resized = self.__dict__.get("_resized")
+        return [] if resized is None else resized.known_shapes()
 
     def note_shapes(self, shapes: Iterable[Shapes]) -> None:
         """Count shapes as run, although nothing has been made for them."""

@@ -106,6 +106,11 @@ class CompiledOutline:
         arithmetic, names, first = copied
         return Sized(self._native, arithmetic, first, [variables[name] for name in names], self.outline.quick)
 
+    @property
+    def shared(self) -> frozenset[tuple[int, int]]:
+        """Pairs of an input and an output that may be the same memory: `Wiring.shared`."""
+        return self._common.wiring.shared
+
     def _made(self, sizes: Mapping[str, int], threads: int) -> tuple[Program, Tables | None]:
         """The program for values of the dimension variables, and its tables if native code has made it."""
         made = self.outline.instantiate_natively(sizes, self._native, threads)

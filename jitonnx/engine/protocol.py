@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from jitonnx.engine.programs import RunnableProgram, Runner
+    from jitonnx.engine.resized import Resized
     from jitonnx.runtime.program import Shapes
 
 
@@ -21,6 +22,9 @@ class ModelEngine(Protocol):
 
     def runner(self, shapes: Shapes) -> Runner | None:
         """What does as `run` for inputs of these shapes, where that is more than one native call; else None."""
+
+    def resized(self, shapes: Shapes) -> Resized | None:
+        """What runs inputs of ever new sizes, among them such as these, by native code alone; None if nothing does."""
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:
         """The outputs for these inputs, in whatever way they are to be had."""

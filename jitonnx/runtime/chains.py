@@ -23,7 +23,8 @@ from .frames import FramePool
 from .instantiation import Arithmetic, Instantiation
 from .layout import BINDING, CHAIN, CHAINED_INPUT, LINK, PROGRAM, WORD_BYTES, LinkKind, Record, address, offset
 from .looped import Looped
-from .program import Words
+from .program import TensorKinds, Words
+from .signature import Signature
 from .tables import Common
 from .threads import team
 
@@ -67,12 +68,26 @@ class SegmentLink(NamedTuple):
     """A native segment or loop. program: what runs it, None if that is Python.
 
     inputs: the places that it reads, and whether a link has filled them. outputs: those that it fills.
+    shared: given where callers may put arrays in the places of outputs, which are written to then: the input that may
+    be the same memory as an output, by output. Such a segment tells no sizes.
     """
 
     program: Program | None
     inputs: Sequence[tuple[int, bool]]
     outputs: Sequence[int]
     bound: Sequence[BoundVariable] = ()
+    shared: Mapping[int, int] | None = None
+
+
+class SizesLink(NamedTuple):
+    """Reads variables off the inputs, which lie in the first places of the list. kinds: of these.
+
+    shapes: what is known of their sizes, -1 for what may be any.
+    """
+
+    kinds: TensorKinds
+    shapes: Sequence[Sequence[int]]
+    bound: Sequence[BoundVariable]
 
 
 class ChoiceLink(NamedTuple):
@@ -96,7 +111,7 @@ class Placed(NamedTuple):
     where one misses something the link is left to Python. drops: places whose arrays nobody reads any more.
     """
 
-    link: SegmentLink | ChoiceLink | MoveLink
+    link: SegmentLink | ChoiceLink | MoveLink | SizesLink
     step: int
     checks: Words | None
     drops: Sequence[int]
@@ -186,6 +201,15 @@ class Chain:
                 "move_count": len(inputs),
                 "target": link.target,
             }
+        if isinstance(link, SizesLink):
+            return {
+                **fields,
+                "kind": LinkKind.SIZES,
+                "entry": self._described(link),
+                "inputs": self._inputs([(place, False) for place in range(len(link.shapes))]),
+                "bindings": self._words(_records(BINDING, link.bound)),
+                "binding_count": len(link.bound),
+            }
         return {
             **fields,
             "kind": LinkKind.LEFT,
@@ -193,7 +217,30 @@ class Chain:
             "outputs": self._words(np.array(link.outputs, np.int64)),
             "bindings": self._words(_records(BINDING, link.bound)),
             "binding_count": len(link.bound),
+            "shared": 0 if link.shared is None else self._shared(link.shared, len(link.outputs)),
         }
+
+    def _shared(self, shared: Mapping[int, int], outputs: int) -> int:
+        return self._words(np.array([shared.get(output, -1) for output in range(outputs)], np.int64))
+
+    def _described(self, link: SizesLink) -> int:
+        """The address of an entry that says what the inputs are."""
+        signature = Signature(link.kinds, TensorKinds.of([], [], []))
+        pitch = max(map(len, link.shapes), default=0)
+        shapes = np.full((len(link.shapes), max(pitch, 1)), -1, np.int64)
+        for row, sizes in zip(shapes, link.shapes, strict=True):
+            row[: len(sizes)] = sizes
+        nothing = np.zeros(1, np.int64)
+        entry = entry_record(
+            self._pool,
+            0,
+            (*signature.inputs_place, address(shapes), shapes.shape[1] * WORD_BYTES),
+            (*signature.outputs_place, address(nothing), 0),
+            nothing,
+            release_gil=False,
+        )
+        self._kept += [signature, shapes, nothing, entry]
+        return address(entry)
 
     def _fixed(self, executable: Executable) -> tuple[_Fields, Any]:
         """A program that serves all sizes, and what is kept for it."""

@@ -259,19 +259,22 @@ LINK = _words(
     "kind", "step", "plan", "block", "program", "entry", "threads", "team", "arena_begin", "quick",
     "variables", "variable_count", "known", "fresh", "checks",
     "inputs", "outputs", "bindings", "binding_count", "drops", "drop_count", "condition", "target", "move_count",
-    "looped",
+    "looped", "shared",
 )  # fmt: skip
 """A link of a chain. `step`: which step of the schedule it is of. `checks`: operations that miss something where sizes
 are not what they were taken to be, or 0. `drops`: places of the list that nobody reads any more.
 
 SEGMENT: a program, which is made of `plan` in `block`, and its record `program`, when `variables` (which of the
 chain's) have other values than in `known`, or it is `fresh`. A run whose estimated nanoseconds are more than `quick`
-lets go of the GIL. `inputs` are `CHAINED_INPUT`, `outputs` places of the list.
+lets go of the GIL. `inputs` are `CHAINED_INPUT`, `outputs` places of the list. `shared`: 0 where all outputs are new;
+else arrays may lie in their places, which are written to; it points to a word for each output, the input that may be
+the same memory, or -1.
 CHOICE: goes on at `target` unless the truth value in the place `condition` holds.
 MOVE: `move_count` places get what others hold; goes on at `target`.
 LOOP: what `looped` says, a `LOOPED`; `entry` has the types of what it reads and makes, `variables` are those that it
 depends on.
-LEFT: Python has to do the step."""
+LEFT: Python has to do the step.
+SIZES: the variables become sizes of the inputs, arrays that `entry` describes, of any sizes where it has -1."""
 
 CHAINED_INPUT = _words("slot", "made")
 """An input: which place of the list, and whether a link has put there what lies in it."""
@@ -309,6 +312,7 @@ class LinkKind(enum.IntEnum):
     MOVE = 2
     LEFT = 3
     LOOP = 4
+    SIZES = 5
 
 
 class LoopGives(enum.IntEnum):
@@ -361,10 +365,11 @@ class DescriptorField(enum.IntEnum):
 
 
 class Flags(enum.IntFlag):
-    """NumPy's NPY_ARRAY_C_CONTIGUOUS and NPY_ARRAY_ALIGNED."""
+    """NumPy's NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_ALIGNED and NPY_ARRAY_WRITEABLE."""
 
     C_CONTIGUOUS = 0x1
     ALIGNED = 0x100
+    WRITEABLE = 0x400
 
 
 def offset(record: np.dtype[np.void], field: str) -> int:

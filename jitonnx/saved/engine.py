@@ -22,6 +22,7 @@ from jitonnx.runtime.tables import Common
 if TYPE_CHECKING:
     from jitonnx.engine.pipeline import Engine
     from jitonnx.engine.programs import Runner
+    from jitonnx.engine.resized import Resized
     from jitonnx.saved.parts import SavedParts
 
 _LISTED = 8
@@ -105,6 +106,10 @@ class SavedEngine(ModelEngine):
         if serving is None and self._behind is not None:
             return self._behind().program(shapes)
         return serving if isinstance(serving, RunnableProgram) else None
+
+    def resized(self, shapes: Shapes) -> Resized | None:
+        """What runs inputs of new sizes, like these; None if nothing here does."""
+        return self._parts.resized(shapes) if self.artifact.parts else None
 
     def status(self) -> tuple[str, int, int, int]:
         """As an engine's: all code is there."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from jitonnx import forks
 from jitonnx.engine.lru_cache import LRUCache
 from jitonnx.engine.programs import PROGRAMS_KEPT, CompiledOutline, RunnableProgram, Runner
+from jitonnx.engine.resized import Resized
 from jitonnx.errors import Fail, InvalidArgument
 from jitonnx.ir.assumptions import Pair, holds
 from jitonnx.plan.outline import Outline, Sizing
@@ -43,6 +44,7 @@ class SavedParts:
         self._artifact, self._threads, self._table_bytes, self._frames = artifact, threads, table_bytes, frames
         self._behind = behind
         self._made: LRUCache[CompiledOutline | SavedSteps] = LRUCache(len(artifact.parts))
+        self._resized: LRUCache[Resized] = LRUCache(len(artifact.parts))
         self._programs: LRUCache[RunnableProgram] = LRUCache(PROGRAMS_KEPT, RunnableProgram.memory_bytes, table_bytes)
 
     def find(self, shapes: Shapes) -> RunnableProgram | None:
@@ -80,6 +82,17 @@ class SavedParts:
                 f"ranges: {'; '.join(dict.fromkeys(unmet))}. Compile the model for these shapes too (jitonnx compile "
                 "--shape NAME=1,2,3), or load it instead of the artifact"
             )
+        return None
+
+    def resized(self, shapes: Shapes) -> Resized | None:
+        """What runs inputs of new sizes, like these; None for ranges, outside of which there is no code."""
+        if not self._artifact.open:
+            return None
+        for number in self._candidates(shapes):
+            part = self._made.find(number)
+            if isinstance(part, CompiledOutline) and _ranks_fit(part.outline, shapes) and part.outline.sizes(shapes):
+                resized = self._resized.get(number, partial(Resized, part, self._threads, self._frames))
+                return resized if resized.possible else None
         return None
 
     def _candidates(self, shapes: Shapes) -> Iterable[int]:

@@ -25,7 +25,7 @@ from ..layout import (
     ArrayField,
     LinkKind,
 )
-from . import loop_links, watch
+from . import given_arrays, loop_links, watch
 from .emit import POINTER, WORD, Code
 
 
@@ -37,6 +37,7 @@ def define(module: ir.Module) -> None:
     _keep_outputs(module)
     _bind(module)
     loop_links.define(module)
+    given_arrays.define(module)
     _drop(module)
     _segment(module)
     _choose(module)
@@ -220,6 +221,15 @@ def _segment(module: ir.Module) -> None:
         code.call("jitonnx_put_back", frame)
         code.give(0)
     outputs = _words(code, bases, code.word(entry, ENTRY, "input_count"))
+    with code.when(code.compare(code.word(link, LINK, "shared"), "!=", 0)):
+        written = code.call("jitonnx_chain_given", link, slots, bases)
+        with code.when(code.equal(written, 0), likely=False):
+            code.call("jitonnx_put_back", frame)
+            code.give(0)
+        stopped = code.call("jitonnx_run_released", entry, frame, code["watch"])
+        met = code.call("jitonnx_take_flags", frame)
+        code.call("jitonnx_put_back", frame)
+        code.give(code.build.zext(code.equal(code.build.or_(met, stopped), 0), WORD))
     made = code.call("jitonnx_make_outputs", entry, outputs)
     with code.when(code.is_null(made), likely=False):
         code.call("jitonnx_put_back", frame)
@@ -301,6 +311,10 @@ def _chain(module: ir.Module) -> None:
         with code.when(code.equal(kind, LinkKind.SEGMENT)):
             done = code.call("jitonnx_chain_segment", chain, link, slots, own)
             with code.when(code.equal(done, 0), likely=False):
+                leave()
+        with code.when(code.equal(kind, LinkKind.SIZES)):
+            known = code.call("jitonnx_chain_sizes", chain, link, slots)
+            with code.when(code.equal(known, 0), likely=False):
                 leave()
         with code.when(code.equal(kind, LinkKind.LOOP)):
             done = code.call("jitonnx_chain_loop", chain, link, slots, own)

@@ -34,7 +34,9 @@ def define(module: ir.Module) -> None:
     """Add the entry to a module that has the functions of `frames`."""
     _accepts(module, "jitonnx_accepts")
     _accepts(module, "jitonnx_accepts_any_length", any_size=-1)
+    _accepts(module, "jitonnx_accepts_output", "output")
     _bind_inputs(module)
+    _make_output(module)
     _make_outputs(module)
     _release_inputs(module)
     _take_flags(module)
@@ -42,30 +44,39 @@ def define(module: ir.Module) -> None:
     _entry(module)
 
 
-def _accepts(module: ir.Module, name: str, any_size: int | None = None) -> None:
-    """1 if the object is an array that kernels can read in place as the given input, else 0.
+def _accepts(module: ir.Module, name: str, tensor: str = "input", any_size: int | None = None) -> None:
+    """1 if the object is an array that kernels can read in place as the given input, or write as the given output,
+    else 0.
 
     any_size: what stands for a size that may be any, if something does.
     """
     code = Code(module, f"i64 {name}(ptr entry, i64 index, ptr object)")
-    array, index = code["object"], code["index"]
-    expected = code.item(code.pointer(code["entry"], ENTRY, "inputs"), ENTRY_INPUT, index)
+    array, index, entry = code["object"], code["index"], code["entry"]
+    record, usable = ENTRY_INPUT, Flags.C_CONTIGUOUS | Flags.ALIGNED
+    if tensor == "output":
+        record, usable = ENTRY_OUTPUT, usable | Flags.WRITEABLE
+    expected = code.item(code.pointer(entry, ENTRY, f"{tensor}s"), record, index)
 
     def require(condition: ir.Value) -> None:
         with code.when(code.build.not_(condition), likely=False):
             code.give(0)
 
-    require(code.equal(code.load(code.at(array, OBJECT_TYPE)), code.word(code["entry"], ENTRY, "array_type")))
+    def type_number(descriptor: ir.Value) -> ir.Value:
+        return code.load_int(code.at(descriptor, DescriptorField.TYPE_NUMBER), 32)
+
+    require(code.equal(code.load(code.at(array, OBJECT_TYPE)), code.word(entry, ENTRY, "array_type")))
     descriptor = code.load(code.at(array, ArrayField.DESCRIPTOR), POINTER)
-    number = code.load_int(code.at(descriptor, DescriptorField.TYPE_NUMBER), 32)
-    require(code.equal(number, code.word(expected, ENTRY_INPUT, "type_number")))
+    if tensor == "output":
+        wanted_type = type_number(code.pointer(expected, ENTRY_OUTPUT, "descriptor"))
+    else:
+        wanted_type = code.word(expected, ENTRY_INPUT, "type_number")
+    require(code.equal(type_number(descriptor), wanted_type))
     require(code.compare(code.load_int(code.at(descriptor, DescriptorField.BYTE_ORDER), 8), "!=", ord(">")))
     flags = code.load_int(code.at(array, ArrayField.FLAGS), 32)
-    usable = Flags.C_CONTIGUOUS | Flags.ALIGNED
     require(code.equal(code.build.and_(flags, code.number(usable)), usable))
-    rank = code.word(expected, ENTRY_INPUT, "rank")
+    rank = code.word(expected, record, "rank")
     require(code.equal(code.load_int(code.at(array, ArrayField.RANK), 32), rank))
-    shape, wanted = code.load(code.at(array, ArrayField.SHAPE), POINTER), _shape(code, code["entry"], "input", index)
+    shape, wanted = code.load(code.at(array, ArrayField.SHAPE), POINTER), _shape(code, entry, tensor, index)
     with code.loop(0, rank) as axis:
         offset = code.multiply(axis, WORD_BYTES)
         size, expected_size = (code.load(code.at(sizes, offset)) for sizes in (shape, wanted))
@@ -104,36 +115,42 @@ def _bind_inputs(module: ir.Module) -> None:
     code.give(count)
 
 
+def _make_output(module: ir.Module) -> None:
+    """A new array for an output; null with an exception set if memory is short."""
+    code = Code(module, "ptr jitonnx_make_output(ptr entry, i64 index)")
+    entry, index, none = code["entry"], code["index"], POINTER(None)
+    output = code.item(code.pointer(entry, ENTRY, "outputs"), ENTRY_OUTPUT, index)
+    new_array, array_type = code.field(entry, ENTRY, "new_array"), code.pointer(entry, ENTRY, "array_type")
+    descriptor = code.pointer(output, ENTRY_OUTPUT, "descriptor")
+    rank = code.build.trunc(code.word(output, ENTRY_OUTPUT, "rank"), _INT)
+    shape = _shape(code, entry, "output", index)
+    code.call("Py_IncRef", descriptor)  # the new array takes this reference
+    place = code.at(code.pointer(entry, ENTRY, "large"), code.multiply(index, WORD_BYTES))
+    large = code.compare(code.load(place), "!=", 0)
+    handler = code.variable(0)
+    with code.when(large, likely=False):
+        code.build.store(_set_handler(code, code.pointer(entry, ENTRY, "large_handler")), handler)
+    array = code.call_stored(new_array, _NEW_FROM_DESCRIPTOR, array_type, descriptor, rank, shape, none, none, 0, none)
+    with code.when(large, likely=False):
+        before = code.load(handler, POINTER)
+        code.call("Py_DecRef", _set_handler(code, before))
+        code.call("Py_DecRef", before)
+    code.build.ret(array)
+
+
 def _make_outputs(module: ir.Module) -> None:
     """A list of new arrays, whose addresses it notes; null with an exception set if memory is short."""
     code = Code(module, "ptr jitonnx_make_outputs(ptr entry, ptr bases)")
     entry = code["entry"]
-    count, outputs = code.word(entry, ENTRY, "output_count"), code.pointer(entry, ENTRY, "outputs")
-    new_array, array_type = code.field(entry, ENTRY, "new_array"), code.pointer(entry, ENTRY, "array_type")
+    count = code.word(entry, ENTRY, "output_count")
     made = code.call("PyList_New", count)
     with code.when(code.is_null(made), likely=False):
         code.build.ret(made)
     with code.loop(0, count) as index:
-        output = code.item(outputs, ENTRY_OUTPUT, index)
-        descriptor = code.pointer(output, ENTRY_OUTPUT, "descriptor")
-        rank = code.build.trunc(code.word(output, ENTRY_OUTPUT, "rank"), _INT)
-        shape, none = _shape(code, entry, "output", index), POINTER(None)
-        code.call("Py_IncRef", descriptor)  # the new array takes this reference
-        place = code.at(code.pointer(entry, ENTRY, "large"), code.multiply(index, WORD_BYTES))
-        large = code.compare(code.load(place), "!=", 0)
-        handler = code.variable(0)
-        with code.when(large, likely=False):
-            code.build.store(_set_handler(code, code.pointer(entry, ENTRY, "large_handler")), handler)
-        array = code.call_stored(
-            new_array, _NEW_FROM_DESCRIPTOR, array_type, descriptor, rank, shape, none, none, 0, none
-        )
-        with code.when(large, likely=False):
-            before = code.load(handler, POINTER)
-            code.call("Py_DecRef", _set_handler(code, before))
-            code.call("Py_DecRef", before)
+        array = code.call("jitonnx_make_output", entry, index)
         with code.when(code.is_null(array), likely=False):
             code.call("Py_DecRef", made)
-            code.build.ret(none)
+            code.build.ret(POINTER(None))
         code.call("PyList_SetItem", made, index, array)
         code.store(code.at(code["bases"], code.multiply(index, WORD_BYTES)), code.load(code.at(array, ArrayField.DATA)))
     code.build.ret(made)
