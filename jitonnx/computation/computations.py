@@ -345,6 +345,12 @@ class IntegerMatMul(Computation):
 
 
 @dataclass(frozen=True)
+class IntegerProduct(Computation):
+    """a [..., m, k] and b [..., k, n] of int8 or uint8, both computed, a_zero []? of a's type, b_zero []? of b's:
+    (a - a_zero) @ (b - b_zero), in int32, of matrices that broadcast."""
+
+
+@dataclass(frozen=True)
 class IntegerConvolution(Computation):
     """x [N, C, H, W] of int8 or uint8, w [M, C, kernel...] of int8, a constant, zero []? of x's type: the convolution
     of x - zero with w, in int32; padding counts as zero. depthwise: w is [C, 1, kernel...], a kernel for each channel.

@@ -149,7 +149,7 @@ class _Fusion:
         operands = {*group.operands, *region.operands}
         if coordinates or len(operands) - 1 > MAX_OPERANDS:
             return False
-        if isinstance(group.anchor.computation, c.IntegerMatMul | c.IntegerConvolution):
+        if isinstance(group.anchor.computation, c.IntegerMatMul | c.IntegerConvolution | c.IntegerProduct):
             return types <= _WITH_INTEGERS and region.output.dtype in _WITH_INTEGERS
         if isinstance(group.anchor.computation, c.BfloatMatMul | c.BfloatConvolution):
             return types <= {DType.FLOAT} and region.output.dtype in (DType.FLOAT, DType.BFLOAT16)

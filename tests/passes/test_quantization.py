@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from jitonnx.ops.onnx.activation import Relu, Sigmoid
-from jitonnx.ops.onnx.arithmetic import Add, Clip, Mul
+from jitonnx.ops.onnx.arithmetic import Add, Clip, IsNaN, Mul
 from jitonnx.ops.onnx.concat_split import Split
 from jitonnx.ops.onnx.convolution import Conv
+from jitonnx.ops.onnx.logic import Where
 from jitonnx.ops.onnx.matmul import Gemm, MatMul
 from jitonnx.ops.onnx.pooling import MaxPool
 from jitonnx.ops.onnx.quantization import DequantizeLinear, QLinearConv, QLinearMatMul, QuantizeLinear
@@ -210,8 +211,60 @@ def test_no_table(author: object) -> None:
 def test_moved_integers(move: object, scale: float) -> None:
     graph, report = rewritten(lambda b: requantised(b, move(b, quantised(b, 2, 4, 6, 5)), scale, 100), atol=1)  # type: ignore[operator]
     assert report.counts["moved integers"] == 1
-    assert operators(graph)["QuantizeLinear"] == (1 if scale == 0.05 else 2)
     assert report.counts.get("quantised again", 0) == (1 if scale == 0.05 else 0)
+    left = operators(graph)["QuantizeLinear"] + operators(graph)["Lookup"]
+    assert left == (1 if scale == 0.05 else 2)  # the input, and bytes that have another scale
+
+
+def test_moved_bytes_of_another_scale_are_looked_up() -> None:
+    """Nothing computes them, in whose epilogue they could be multiplied."""
+    graph, _ = rewritten(lambda b: requantised(b, b.op(Transpose(perm=(1, 0)), quantised(b, 3, 5)), 0.06), atol=1)
+    assert operators(graph)["Lookup"] == 1
+    graph, _ = rewritten(lambda b: requantised(b, quantised(b, 3, 5), 0.06), atol=1)
+    assert operators(graph)["Lookup"] == 0
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("zero", [0, 100])
+def test_product_of_two_computed_tensors(turned: bool, zero: int) -> None:
+    """Attention's scores, and what they weigh."""
+
+    def author(b: Build) -> Value:
+        left = quantised(b, 2, 3, 7, 5, zero=zero)
+        right = quantised(b, *((2, 3, 9, 5) if turned else (2, 3, 5, 9)))
+        return b.op(MatMul(), left, b.op(Transpose(perm=(0, 1, 3, 2)), right) if turned else right)
+
+    graph, report = rewritten(author, atol=1e-4)
+    assert operators(graph)["MatMulInteger"] == 1
+    assert report.counts["integer product"] == 1
+
+
+def masked(b: Build, asked: Value, y: Value) -> Value:
+    return b.op(Where(), b.op(IsNaN(), asked), np.float32(0), y)
+
+
+def test_integers_are_no_nan() -> None:
+    def author(b: Build) -> Value:
+        x = quantised(b, 3, 5)
+        return masked(b, x, x)
+
+    graph, report = rewritten(author)
+    assert report.counts["no NaN among integers"] == 1
+    assert not operators(graph)["Where"]
+
+
+@pytest.mark.parametrize(
+    "author",
+    [
+        lambda b: masked(b, *[b.input(normal(3, 5))] * 2),
+        lambda b: masked(b, b.op(DequantizeLinear(), b.input(whole(3, 5)), np.float32(np.inf)), b.input(normal(3, 5))),
+        lambda b: masked(b, quantised(b, 3, 5), b.input(normal(5))),
+    ],
+    ids=["float", "infinite scale", "broadcast"],
+)
+def test_what_may_be_nan(author: object) -> None:
+    _, report = rewritten(author)  # type: ignore[arg-type]
+    assert "no NaN among integers" not in report.counts
 
 
 @pytest.mark.parametrize(

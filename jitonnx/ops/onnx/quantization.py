@@ -504,6 +504,9 @@ def _multiply(to: Lowering, a: Value, a_zero: Value | None, b: Value, b_zero: Va
     """(a - a_zero) times (b - b_zero), in int32."""
     shape = _product_shape(to.context, a, b)
     weights = _constant(b, b_zero)
+    if weights is None and min(len(a.shape), len(b.shape)) >= 2 and _one_zero(a_zero) and _one_zero(b_zero):
+        zeros = [None if zero is None else _scalar(to, zero)[0] for zero in (a_zero, b_zero)]
+        return to.emit(c.IntegerProduct(), (a, b, *zeros), TensorType(DType.INT32, shape))
     if weights is None or not a.shape:
         left, right = _shift(to, a, a_zero, DType.INT32), _shift(to, b, b_zero, DType.INT32)
         return to.reshape(_rows_by_columns(to, left, right), shape)
@@ -575,7 +578,12 @@ def _fits_kernel(weights: np.ndarray, zero: Value | None) -> bool:
     """Whether weights less their zero points are int8 plus a number, and the others have one zero point."""
     low, high = _RANGES[DType.INT8]
     fits = not weights.size or int(weights.max()) - int(weights.min()) <= high - low
-    return fits and (zero is None or not zero.shape or zero.shape == (1,))
+    return fits and _one_zero(zero)
+
+
+def _one_zero(zero: Value | None) -> bool:
+    """Whether all numbers have one zero point, or none."""
+    return zero is None or zero.shape in ((), (1,))
 
 
 def _narrowed(weights: np.ndarray) -> tuple[np.ndarray, int]:

@@ -9,11 +9,12 @@ from jitonnx.ir.graph import Node, Value
 from jitonnx.ir.operator import Operator, shared_attributes
 from jitonnx.ops.fused import ROUNDED, Lookup, Pointwise
 from jitonnx.ops.onnx.activation import Relu
-from jitonnx.ops.onnx.arithmetic import Add, Clip, Mul
+from jitonnx.ops.onnx.arithmetic import Add, Clip, IsNaN, Mul
 from jitonnx.ops.onnx.cast import Cast
 from jitonnx.ops.onnx.convolution import Conv
 from jitonnx.ops.onnx.depth_to_space import DepthToSpace, SpaceToDepth
 from jitonnx.ops.onnx.gather import Gather
+from jitonnx.ops.onnx.logic import Where
 from jitonnx.ops.onnx.matmul import Gemm, MatMul
 from jitonnx.ops.onnx.pooling import MaxPool
 from jitonnx.ops.onnx.quantization import (
@@ -66,7 +67,8 @@ def integer_convolution(node: Node, edit: Edit) -> Result:
     level=Level.EXTENDED,
 )
 def integer_product(node: Node, edit: Edit) -> Result:
-    """A matrix product of what DequantizeLinear gives with constants, as `integer convolution`.
+    """A matrix product of what DequantizeLinear gives, as `integer convolution`: with constants, which may have a scale
+    for each column, or of two computed tensors, attention's for instance.
 
     before: MatMul or Gemm(DequantizeLinear(a, s, z), DequantizeLinear(b, t, u), c)
     after:  MatMulInteger(a, b, z, u) -> Cast -> Mul(s t) -> Add(c)
@@ -82,8 +84,11 @@ def integer_product(node: Node, edit: Edit) -> Result:
         turned = bool(operator.transB)
     matrix = weights.inputs[0]
     assert matrix is not None
-    scale, by_column = _scales(numbers, None), _scales(weights, len(matrix.shape) - (2 if turned else 1))
-    if scale is None or by_column is None or array(matrix) is None or (turned and len(matrix.shape) != 2):
+    columns = None if array(matrix) is None else len(matrix.shape) - (2 if turned else 1)
+    scale, by_column = _scales(numbers, None), _scales(weights, columns)
+    if scale is None or by_column is None or (turned and len(matrix.shape) != 2):
+        return None
+    if columns is None and min(len(matrix.shape), len(numbers.output.shape)) < 2:
         return None
     return _scaled_sums(edit, MatMulInteger(), numbers, weights, scale * by_column, bias, None, turned)
 
@@ -209,6 +214,30 @@ def quantised_again(node: Node, edit: Edit) -> Result:
 
 
 @rule(
+    "no NaN among integers",
+    Where,
+    equation="Where(IsNaN(DequantizeLinear(x)), a, y) = y",
+    level=Level.EXTENDED,
+)
+def no_nan_among_integers(node: Node, edit: Edit) -> Result:
+    """What exporters put behind a softmax for rows that are masked as a whole: integers are no NaN.
+
+    before: Where(IsNaN(DequantizeLinear(x, s, z)), a, y)
+    after:  y
+    """
+    condition, _, y = node.inputs
+    asked = producer(condition, IsNaN)
+    numbers = None if asked is None else _dequantised(asked.inputs[0])
+    if asked is None or numbers is None or y is None or y.shape != node.output.shape:
+        return None
+    scales = array(numbers.inputs[1])  # type: ignore[arg-type]
+    if scales is None or not np.isfinite(scales).all():
+        return None
+    edit.shares([asked])
+    return y
+
+
+@rule(
     "table of bytes",
     QuantizeLinear,
     equation="QuantizeLinear(f(DequantizeLinear(x))) = table[x], the 256 values of it",
@@ -224,7 +253,7 @@ def table_of_bytes(node: Node, edit: Edit) -> Result:
         return None
     walk = _Bytes()
     source = walk.source(node.output)
-    if source is None or source is node.output or not walk.pays or source.shape != node.output.shape:
+    if source is None or source is node.output or not walk.pays(source) or source.shape != node.output.shape:
         return None
     if array(source) is not None:
         return None
@@ -246,10 +275,11 @@ class _Bytes:
         self.nodes: dict[Node, None] = {}
         self._depth = 0
 
-    @property
-    def pays(self) -> bool:
-        """Whether what was walked through is more than a few instructions."""
+    def pays(self, source: Value) -> bool:
+        """Whether what was walked through from `source` on is more than a few instructions, or has nobody to do it."""
         kinds = [node.operator for node in self.nodes]
+        if isinstance(source.producer.operator if source.producer else None, _MOVES):
+            return True  # the bytes are there: nothing computes them, in whose epilogue this could be
         rounded = sum(isinstance(kind, QuantizeLinear) for kind in kinds)
         return rounded > 2 or not all(isinstance(kind, (*_CHEAP, DequantizeLinear, QuantizeLinear)) for kind in kinds)
 
@@ -548,6 +578,7 @@ RULES = (
     moved_integers,
     quantised_before_moved,
     quantised_again,
+    no_nan_among_integers,
     table_of_bytes,
     requantisation,
     rounded_in_place,

@@ -57,6 +57,7 @@ SELECTORS: dict[type[c.Computation], str] = {
     c.BfloatConvolution: "bfloats.convolution",
     c.IntegerMatMul: "integers.matmul",
     c.IntegerConvolution: "integers.convolution",
+    c.IntegerProduct: "integer_products.product_of_matrices",
     c.NBitsMatMul: "nbits.matmul",
     c.TransposedConvolution: "transposed.transposed_convolution",
 }
@@ -64,7 +65,8 @@ SELECTORS: dict[type[c.Computation], str] = {
 
 _EPILOGUE = (
     *(c.MatMul, c.Convolution, c.TransposedConvolution, c.Pool, c.GroupNormalize, c.Normalize),
-    *(c.IntegerMatMul, c.IntegerConvolution, c.BfloatMatMul, c.BfloatConvolution, c.NBitsMatMul),
+    *(c.IntegerMatMul, c.IntegerConvolution, c.IntegerProduct),
+    *(c.BfloatMatMul, c.BfloatConvolution, c.NBitsMatMul),
 )
 
 

@@ -70,7 +70,7 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
             *(pair(integers(weights.shape[2:])), pair(computation.strides), pair(computation.dilations)),
             planner.target,
             signed=x.dtype is DType.INT8,
-            shifted=_shifted(zero),
+            shifted=is_shifted(zero),
             result=y.dtype.numpy.name,
         )
         _call(planner, group, depthwise, x, zero, weights, y, pixels, given, f"depthwise convolution {label}")
@@ -89,7 +89,7 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     _call(planner, group, spec, x, zero, by_tap, y, pixels, given, f"convolution {label}")
 
 
-def _shifted(zero: Value | None) -> bool:
+def is_shifted(zero: Value | None) -> bool:
     """Whether numbers have a zero point that may not be 0."""
     return zero is not None and (zero.constant is None or bool(zero.constant.any()))
 
@@ -105,7 +105,7 @@ def _chosen(
         concrete(product(y.shape[axis] for axis in rows)),
         planner.target,
         signed=x.dtype is DType.INT8,
-        shifted=_shifted(zero),
+        shifted=is_shifted(zero),
         windows=windows,
         result=y.dtype.numpy.name,
     )
@@ -132,12 +132,12 @@ def _call(
     zeros = planner.tensor(zero) if zero is not None and spec.shifted else x
     call = KernelCall(spec, IntegerBuffers(x=x, zero=zeros, w=packed, sums=sums, y=y), sizes)
     call.label = f"integer {label}"
-    call.reason = "; ".join([_HOW[spec.multiply], *group.reasons])
+    call.reason = "; ".join([HOW[spec.multiply], *group.reasons])
     planner.epilogue(group, call, row_strides(rows))
     planner.call(call)
 
 
-_HOW = {
+HOW = {
     "tiles": "sums in tile registers",
     "signed matrices": "by products of small matrices of bytes",
     "dot": "by dot products of bytes",

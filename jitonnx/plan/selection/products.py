@@ -61,7 +61,7 @@ def gemm(
     m, n, k = out.shape[-2], out.shape[-1], a.shape[-1]
     if factors is not None and factors.shape[0] != 1:  # each image has a b of its own
         b = replace(b, shape=(factors.shape[0], k, n), strides=(k * n, *b.strides))
-    a, b, shape = _two_loops(planner, broadcast_to(a, (*batch, m, k)), broadcast_to(b, (*batch, k, n)), out)
+    a, b, shape = two_loops(planner, broadcast_to(a, (*batch, m, k)), broadcast_to(b, (*batch, k, n)), out)
     if planner.choices.blas and factors is None and _blas(planner, group, shape, a, b, out):
         return
     plain = replace(b, shape=b.shape[-2:], strides=b.strides[-2:])
@@ -98,15 +98,15 @@ def gemm(
         **by_name("b_outer b_inner", b_batch),
         **by_name("c_outer c_inner", shape.c_batch),
     )
-    label = f"gemm {_size_text(shape.batch, shape.m, n, k)}"
+    label = f"gemm {size_text(shape.batch, shape.m, n, k)}"
     call = KernelCall(spec, GemmBuffers(a=a, b=matrix, c=out), sizes, label=label)
     call.reason = "; ".join(group.reasons)
     call.notes.append("b packed when the program is built" if constant else "b packed as it is used")
-    planner.epilogue(group, call, lambda tensor: _rows(as_matrix(tensor), shape), order)
+    planner.epilogue(group, call, lambda tensor: matrix_rows(as_matrix(tensor), shape), order)
     planner.call(call)
 
 
-def _two_loops(planner: Planner, a: Tensor, b: Tensor, out: Tensor) -> tuple[Tensor, Tensor, _Gemm]:
+def two_loops(planner: Planner, a: Tensor, b: Tensor, out: Tensor) -> tuple[Tensor, Tensor, Matrices]:
     """Operands whose leading axes at most two loops go along, copied where they have to be; and the product then."""
     batch, m = out.shape[:-2], out.shape[-2]
     shape = _merged(batch, m, a, b, out)
@@ -141,7 +141,7 @@ def _scaled(planner: Planner, spec: GemmSpec, packed: Tensor, factors: Tensor, n
     return scaled
 
 
-def _blas(planner: Planner, group: Group, shape: _Gemm, a: Tensor, b: Tensor, out: Tensor) -> bool:
+def _blas(planner: Planner, group: Group, shape: Matrices, a: Tensor, b: Tensor, out: Tensor) -> bool:
     """Call a BLAS for a single product of matrices that it can read, and do the epilogue in place; whether it could."""
     turned = [tensor.strides[-1] != 1 for tensor in (a, b)]
     rows = [shape.a_row, b.strides[-2]]
@@ -221,7 +221,7 @@ def attention(planner: Planner, group: Group, statement: Statement) -> None:
 
 
 @dataclass(frozen=True)
-class _Gemm:
+class Matrices:
     """A batched product as the kernel counts it: outer x inner matrices of m rows."""
 
     m: DimLike
@@ -238,7 +238,7 @@ class _Gemm:
         return self.outer * self.inner if known((self.outer, self.inner)) else None  # type: ignore[return-value]
 
 
-def _merged(batch: Sequence[DimLike], m: DimLike, a: Tensor, b: Tensor, out: Tensor) -> _Gemm | None:
+def _merged(batch: Sequence[DimLike], m: DimLike, a: Tensor, b: Tensor, out: Tensor) -> Matrices | None:
     """The product with all leading axes among a's rows if b has none, else as at most two loops over matrices."""
     lead_a, lead_b, lead_c = a.strides[:-2], b.strides[:-2], out.strides[:-2]
     if all(stride == 0 or dim == 1 for stride, dim in zip(lead_b, batch, strict=True)):
@@ -248,7 +248,7 @@ def _merged(batch: Sequence[DimLike], m: DimLike, a: Tensor, b: Tensor, out: Ten
         a_row = reshape_strides((*batch, m), (*lead_a, a.strides[-2]), (rows,))
         c_row = reshape_strides((*batch, m), (*lead_c, out.strides[-2]), (rows,))
         if a_row is not None and c_row is not None:
-            return _Gemm(rows, 1, 1, a_row[0], c_row[0], (0, 0), (0, 0), (0, 0))
+            return Matrices(rows, 1, 1, a_row[0], c_row[0], (0, 0), (0, 0), (0, 0))
     loops: list[tuple[DimLike, tuple[DimLike, ...]]] = []
     for dim, *strides in zip(batch, lead_a, lead_b, lead_c, strict=True):
         if dim == 1:
@@ -262,10 +262,10 @@ def _merged(batch: Sequence[DimLike], m: DimLike, a: Tensor, b: Tensor, out: Ten
     while len(loops) < 2:
         loops.insert(0, (1, (0, 0, 0)))
     (outer, first), (inner, second) = loops
-    return _Gemm(m, outer, inner, a.strides[-2], out.strides[-2], *zip(first, second, strict=True))  # type: ignore[arg-type]
+    return Matrices(m, outer, inner, a.strides[-2], out.strides[-2], *zip(first, second, strict=True))  # type: ignore[arg-type]
 
 
-def _rows(tensor: Tensor | None, shape: _Gemm) -> tuple[DimLike, DimLike, DimLike] | None:
+def matrix_rows(tensor: Tensor | None, shape: Matrices) -> tuple[DimLike, DimLike, DimLike] | None:
     """Strides of an epilogue operand of shape [..., m, n]."""
     if tensor is None:
         return None
@@ -283,6 +283,6 @@ def _fewest(rows: DimLike) -> int:
     return evaluate(rows, dict.fromkeys(variables(rows), 1))
 
 
-def _size_text(batch: int | None, m: DimLike, n: DimLike, k: DimLike) -> str:
+def size_text(batch: int | None, m: DimLike, n: DimLike, k: DimLike) -> str:
     matrices = "" if batch == 1 else f"{batch or 'n'} x "
     return f"{matrices}{m}x{n}x{k}"
