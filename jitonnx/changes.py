@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from jitonnx.checker.nodes import Opsets, all_nodes, initializer_names
 from jitonnx.checker.tensors import byte_size
@@ -22,6 +22,7 @@ from jitonnx.model.load import FIRST_IR_WITH_OVERRIDABLE_INITIALIZERS, parsed
 from jitonnx.model.tensors import TensorReader
 from jitonnx.model.types import type_text
 from jitonnx.proto import ModelProto, TensorProto, TypeProto, ValueInfoProto
+from jitonnx.records import NamedTuple
 from jitonnx.versioning import operator_version, semver_of
 
 BREAKING, COMPATIBLE, CONTENT = "breaking", "compatible", "content"

@@ -7,8 +7,7 @@ full vector, since that is what tiles are made of.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from jitonnx.records import NamedTuple
 from jitonnx.runtime.cpu import cpu_info, this_machine
 
 

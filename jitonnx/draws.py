@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from jitonnx import forks
+from jitonnx.records import NamedTuple
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -15,7 +15,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from jitonnx.checker.nodes import Opsets, all_nodes, function_key, initializer_names, subgraphs
 from jitonnx.checker.tensors import byte_size
@@ -26,6 +26,7 @@ from jitonnx.model.types import declaration
 from jitonnx.ops.registry import Registry, canonical
 from jitonnx.ops.registry import registry as default_registry
 from jitonnx.proto import FunctionProto, GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto
+from jitonnx.records import NamedTuple
 from jitonnx.versioning import operator_version, semver_of
 
 _Tensor = TensorProto | SparseTensorProto

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from jitonnx.records import NamedTuple
 
 UNSET_VERSION = 2**63 - 1
 """What onnxruntime gives as the version of a model that has none."""

@@ -15,7 +15,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from jitonnx.checker import functions
 from jitonnx.checker.nodes import all_nodes, repeated
@@ -43,6 +43,7 @@ from jitonnx.proto import (
     OperatorSetProto,
     TensorProto,
 )
+from jitonnx.records import NamedTuple
 
 __all__ = ["MAGIC", "RegisteredSet", "read", "register_opset", "write"]
 

@@ -1,9 +1,12 @@
-"""Data classes whose methods are made when a class is first used. Imports `forks` alone of ours.
+"""Data classes and named tuples whose methods are made when a class is first used. Imports `forks` alone of ours.
 
 `dataclasses.dataclass` writes the source of each method and compiles it, 0.3 to 0.5 ms a class, and a start defines a
 hundred classes of which a model needs thirty. `dataclass` here does the same, put off: the first instance of a class
 (or the first look at its fields) makes the methods, all in one go, and from then on it is an ordinary data class.
 One thing differs: a frozen class does not say so to `dataclasses`, so its subclasses have to be made here too.
+
+`NamedTuple` is that of `typing`, of which a start defines a hundred, too, at 0.1 ms each: there a class is made twice,
+its annotations are looked at, and its constructor is compiled. Here the constructor waits for the first instance.
 """
 
 from __future__ import annotations
@@ -15,13 +18,76 @@ from jitonnx import forks
 
 if TYPE_CHECKING:
     from dataclasses import dataclass
+    from typing import NamedTuple
 else:
+    from collections import _tuplegetter as _field_getter
 
     def dataclass(cls=None, /, **options):
         """As `dataclasses.dataclass`, with its options init, repr, eq, frozen and kw_only."""
         if cls is None:
             return lambda cls: _put_off(cls, options)
         return _put_off(cls, options)
+
+    class _NamedTuple(tuple):
+        """What all named tuples share. `_fields` has the names, `_field_defaults` the defaults of the last of them."""
+
+        __slots__ = ()
+
+        def __new__(cls, /, *arguments, **named):
+            """The first instance: gives the class its constructor."""
+            made = next(each for each in cls.__mro__ if "_fields" in each.__dict__)
+            made.__new__ = staticmethod(_constructor(made))
+            return made.__new__(cls, *arguments, **named)
+
+        @classmethod
+        def _make(cls, values):
+            made = tuple.__new__(cls, values)
+            if len(made) != len(cls._fields):
+                raise TypeError(f"Expected {len(cls._fields)} arguments, got {len(made)}")
+            return made
+
+        def _replace(self, /, **named):
+            made = self._make(map(named.pop, self._fields, self))
+            if named:
+                raise ValueError(f"Got unexpected field names: {list(named)!r}")
+            return made
+
+        __replace__ = _replace
+
+        def _asdict(self):
+            return dict(zip(self._fields, self, strict=True))
+
+        def __repr__(self):
+            shown = (f"{name}={value!r}" for name, value in zip(self._fields, self, strict=True))
+            return f"{type(self).__name__}({', '.join(shown)})"
+
+        def __getnewargs__(self):
+            return tuple(self)
+
+    def _constructor(cls):
+        names = ", ".join(cls._fields)
+        scope = {"_new": tuple.__new__, "__name__": cls.__module__}
+        made = eval(f"lambda _cls, {names}: _new(_cls, ({names},))", scope)
+        made.__name__, made.__qualname__ = "__new__", f"{cls.__qualname__}.__new__"
+        made.__defaults__ = tuple(cls._field_defaults.values())
+        return made
+
+    class _MakesNamedTuples(type):
+        """Makes a class whose only base is `NamedTuple` one of named tuples; the class is an ordinary one then."""
+
+        def __new__(mcs, name, bases, namespace):
+            if bases == (tuple,):
+                return super().__new__(mcs, name, bases, namespace)
+            names = tuple(namespace.get("__annotations__", ()))
+            defaults = {field: namespace[field] for field in names if field in namespace}
+            if bases != (NamedTuple,) or not names or names[len(names) - len(defaults) :] != tuple(defaults):
+                raise TypeError(f"{name} needs fields, those with defaults last, and NamedTuple as its only base")
+            getters = {field: _field_getter(place, None) for place, field in enumerate(names)}
+            own = {"__slots__": (), "_fields": names, "_field_defaults": defaults, "__match_args__": names}
+            return type(name, (_NamedTuple,), {**namespace, **getters, **own})
+
+    class NamedTuple(tuple, metaclass=_MakesNamedTuples):
+        """As `typing.NamedTuple`, for classes of modules that do not evaluate annotations."""
 
 
 _FIELDS = "__dataclass_fields__"

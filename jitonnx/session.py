@@ -11,7 +11,7 @@ import functools
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from jitonnx import forks
 from jitonnx.api.arguments import disabled_rewrites, kept_source, own_options
@@ -25,6 +25,7 @@ from jitonnx.errors import Fail
 from jitonnx.ir.declaration import Declaration
 from jitonnx.metadata import ModelMetadata, NodeArg
 from jitonnx.opening import OpenedModel
+from jitonnx.records import NamedTuple
 from jitonnx.saved.engine import SavedEngine
 
 if TYPE_CHECKING:

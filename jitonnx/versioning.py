@@ -11,11 +11,11 @@ The database is that of `jitonnx/ops/*/schemas.py`, which `python -m jitonnx.ops
 from __future__ import annotations
 
 import importlib
-from typing import NamedTuple
 
 from jitonnx.ir.schema import schemas_in
 from jitonnx.ops.registry import FOLDERS, Registry, canonical
 from jitonnx.ops.registry import registry as default_registry
+from jitonnx.records import NamedTuple
 
 LAYOUTS = {64: (16, 16, 32), 32: (8, 8, 16)}
 """By the bits of a packed SemVer: those of its parts. The IR specification has 64, the versioning rules have 32."""

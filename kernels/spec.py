@@ -6,9 +6,9 @@ Never imports LLVM: the planner and a warm start use it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-from jitonnx.records import dataclass
+from jitonnx.records import NamedTuple, dataclass
 
 
 class Work(NamedTuple):

@@ -11,10 +11,11 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from jitonnx import forks
 from jitonnx.proto import schemas
+from jitonnx.records import NamedTuple
 
 _SCHEMAS = {"onnx": schemas.ONNX}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from jitonnx.api.devices import OrtDevice, cpu_alone
 from jitonnx.api.targets import Targets, check_type
 from jitonnx.api.values import OrtValue, OrtValueVector, elements_at
 from jitonnx.errors import InvalidArgument
+from jitonnx.records import NamedTuple
 
 if TYPE_CHECKING:
     from jitonnx.api.running import Runs

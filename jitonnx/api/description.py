@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from jitonnx.ir.declaration import Declaration
 from jitonnx.metadata import ModelMetadata, NodeArg
+from jitonnx.records import NamedTuple
 
 if TYPE_CHECKING:
     from jitonnx.ir.dims import DimLike

@@ -7,11 +7,12 @@ elements travel as 16-bit integers whose description in the capsule is another o
 from __future__ import annotations
 
 import ctypes
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from jitonnx.ir.dtypes import DType, of_numpy
+from jitonnx.records import NamedTuple
 
 _NAME = b"dltensor"
 _CPU = 1

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from jitonnx import errors
 from jitonnx.api.enumerations import Enumeration
+from jitonnx.records import NamedTuple
 
 
 class _Refused:

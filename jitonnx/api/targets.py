@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jitonnx.errors import InvalidArgument
+from jitonnx.records import NamedTuple
 
 if TYPE_CHECKING:
     from jitonnx.runtime.executable import Executable

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import field
-from typing import Any, NamedTuple
+from typing import Any
 
 from jitonnx import errors
 from jitonnx.checker.rules import RULES
 from jitonnx.errors import Error
-from jitonnx.records import dataclass
+from jitonnx.records import NamedTuple, dataclass
 
 KEPT = 1000
 """Findings that a report holds at most; further ones are counted."""

@@ -7,10 +7,9 @@ down, a name of the graph) is an error of `jitonnx check`, while a session runs 
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from jitonnx import errors
 from jitonnx.errors import Error, Fail, InvalidArgument, InvalidGraph
+from jitonnx.records import NamedTuple
 
 
 class Rule(NamedTuple):

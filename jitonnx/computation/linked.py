@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-from typing import NamedTuple
-
 from jitonnx.ir.dtypes import DType
+from jitonnx.records import NamedTuple
 
 
 class LinkedFunction(NamedTuple):
@@ -23,6 +21,8 @@ class LinkedFunction(NamedTuple):
     @property
     def symbol(self) -> str:
         """What the IR calls it: `SYMBOL` in its text stands for this."""
+        import hashlib  # of few starts: it loads OpenSSL
+
         return f"{PREFIX}{hashlib.sha256(self.ir.encode()).hexdigest()[:24]}"
 
     @property

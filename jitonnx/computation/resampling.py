@@ -7,12 +7,12 @@ of; the coordinates are computed in float32, as onnxruntime does, since a roundi
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
 from jitonnx import forks
 from jitonnx.ir.dims import DimLike, ceil_divide, floor_divide, maximum
+from jitonnx.records import NamedTuple
 
 COORDINATES = (
     "half_pixel",

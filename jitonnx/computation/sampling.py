@@ -7,9 +7,11 @@ weights, that of a position outside the image being left to `outside`. Axes are 
 from __future__ import annotations
 
 import itertools
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+
+from jitonnx.records import NamedTuple
 
 MODES = {"nearest": 1, "linear": 2, "cubic": 4}
 """How an element between others is made, with the taps along each axis."""

@@ -14,7 +14,7 @@ import contextlib
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from jitonnx.ir.graph import Binding, Node, Value
 from jitonnx.ir.types import TensorType
 from jitonnx.plan.derivation import Evaluator
 from jitonnx.plan.recording import EMPTY_SECTION, Registers, Section, Unrecordable, Written
+from jitonnx.records import NamedTuple
 from jitonnx.runtime.chains import BoundVariable, Chain, ChoiceLink, MoveLink, Placed, SegmentLink
 from jitonnx.runtime.entry import supported
 from jitonnx.runtime.frames import FramePool

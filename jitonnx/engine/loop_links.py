@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from jitonnx.ir import dims
 from jitonnx.ir.graph import Value
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.onnx.control_flow import Scan
+from jitonnx.records import NamedTuple
 from jitonnx.runtime.layout import WORD_BYTES, LoopGives
 from jitonnx.runtime.looped import ANY, Looped, Operand, Result, Tensor
 

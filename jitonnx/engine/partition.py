@@ -8,7 +8,6 @@ to be there. So K nodes of the host make at most K + 1 native parts, and what do
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from jitonnx.computation.computations import Host
 from jitonnx.computation.lowering import lower
@@ -17,6 +16,7 @@ from jitonnx.ir.dims import variables
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Graph, GraphError, Node, Value, describe
 from jitonnx.ir.types import is_symbolic
+from jitonnx.records import NamedTuple
 
 
 class Part(NamedTuple):

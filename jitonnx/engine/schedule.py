@@ -14,7 +14,7 @@ import functools
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Binding, Graph, Node, Value
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.onnx.control_flow import If
+from jitonnx.records import NamedTuple
 from jitonnx.runtime.chains import Sized
 from jitonnx.runtime.executable import Executable
 from jitonnx.runtime.frames import FramePool

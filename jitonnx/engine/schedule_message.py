@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from jitonnx.ir.operator import Operator, Tensor, attributes_of
 from jitonnx.ir.types import MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type, contents_array
 from jitonnx.ops.onnx.control_flow import plain
 from jitonnx.plan.outline_message import Expressions, expressions
+from jitonnx.records import NamedTuple
 from jitonnx.runtime.artifact import dtype_named
 
 if TYPE_CHECKING:

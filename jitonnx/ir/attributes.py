@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from jitonnx.ir.operator import SparseTensor, Tensor
 from jitonnx.ir.types import Type
+from jitonnx.records import NamedTuple
 
 
 class Kind(NamedTuple):

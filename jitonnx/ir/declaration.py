@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from jitonnx.ir.dtypes import DType
+from jitonnx.records import NamedTuple
 
 if TYPE_CHECKING:
     from typing import TypeGuard

@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from jitonnx import forks
 from jitonnx.ir.attributes import KINDS, kind_of, plain
@@ -20,6 +20,7 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.errors import GraphError, InferenceError
 from jitonnx.ir.operator import Operator, is_custom
 from jitonnx.ir.types import UNKNOWN, MapType, OptionalType, SequenceType, SparseTensorType, TensorType, Type
+from jitonnx.records import NamedTuple
 
 if TYPE_CHECKING:
     from jitonnx.ir.graph import Value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from jitonnx.ops.composite import Composite, Nodes
 from jitonnx.ops.onnx.identity import Identity
 from jitonnx.ops.registry import Registry, canonical
 from jitonnx.proto import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
+from jitonnx.records import NamedTuple
 
 _T = TypeVar("_T")
 

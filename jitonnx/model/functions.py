@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from typing import NamedTuple
 
 from jitonnx.checker.nodes import Opsets, all_nodes, captured
 from jitonnx.ir.graph import Value
 from jitonnx.proto import AttributeProto, FunctionProto, GraphProto, NodeProto
-from jitonnx.records import dataclass
+from jitonnx.records import NamedTuple, dataclass
 
 
 class ScopedAttribute(NamedTuple):

@@ -7,10 +7,10 @@ version of a domain has, each with the version since which it is as it is.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from jitonnx.ir.schema import Schema
-from jitonnx.records import dataclass
+from jitonnx.records import NamedTuple, dataclass
 
 
 @dataclass(eq=False)

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from jitonnx.kernels.gemm.spec import GemmSpec
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.plan.calls import KernelCall, Stage
 from jitonnx.plan.tensor import Tensor
+from jitonnx.records import NamedTuple
 
 _MULTIPLYING = ("gemm", "convolution")
 """The families of kernels whose epilogue takes little of their time."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from jitonnx.ir.dims import DimLike, known, maximum
 from jitonnx.kernels.arguments import Arguments
@@ -29,7 +29,7 @@ from jitonnx.kernels.convolution.spec import DepthwiseGiven, DepthwiseSpec, Dire
 from jitonnx.kernels.gemm.spec import GemmBuffers, GemmGiven, GemmSpec
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.tensor import Buffer, Tensor, channels_last_order, dense_tensor
-from jitonnx.records import dataclass
+from jitonnx.records import NamedTuple, dataclass
 from jitonnx.target import Target
 
 _SHARE = 2

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from jitonnx.ir.dims import DimLike
 from jitonnx.kernels.parts.sizes import below, larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.plan.recording import Number, Recording, Registers, Unrecordable
+from jitonnx.records import NamedTuple
 from jitonnx.runtime.arithmetic import Operation, perform
 from jitonnx.runtime.instantiation import Arithmetic
 from jitonnx.runtime.layout import STEP_COLUMNS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from jitonnx.kernels.trees.spec import (
     table_elements,
     top_levels,
 )
+from jitonnx.records import NamedTuple
 
 _NOTHING = np.iinfo(np.int64).min
 """In the place of a node or leaf: a place of a full level that no row reaches."""

@@ -8,11 +8,12 @@ method of Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net In
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from jitonnx import forks
+from jitonnx.records import NamedTuple
 from jitonnx.runtime.driver import driver
 from jitonnx.runtime.layout import PLACED, PLACEMENT, address
 from jitonnx.runtime.program import Words, arena_beyond_memory

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from jitonnx.ir.dims import Dim, DimLike
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.plan.derivation import Derivation, Derived, Evaluator, Kind, completed
 from jitonnx.plan.memory import Lifetime, Placement
+from jitonnx.records import NamedTuple
 from jitonnx.runtime.instantiation import Contents as OwnContents
 from jitonnx.runtime.instantiation import Instantiation, Rows
 from jitonnx.runtime.layout import ALIGNMENT

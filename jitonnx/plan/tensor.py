@@ -11,14 +11,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from jitonnx.computation import computations as c
 from jitonnx.ir.dims import DimLike, integers, matched_axes, product
 from jitonnx.ir.dtypes import DType
-from jitonnx.records import dataclass
+from jitonnx.records import NamedTuple, dataclass
 
 if TYPE_CHECKING:
     from jitonnx.plan.tables import Maker

@@ -12,17 +12,17 @@ may be gigabytes, are only checked when the caller asks for it. docs/artifacts.m
 
 from __future__ import annotations
 
-import json
 import mmap
 import os
 import struct
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from jitonnx import forks
 from jitonnx.metadata import ModelMetadata
+from jitonnx.records import NamedTuple
 
 from .cpu import CpuNeeded
 from .digest import SHA256_BYTES, sha256, sha256_of_tensor
@@ -248,6 +248,8 @@ class Artifact:
         return new_state()
 
     def _line(self, number: int) -> Any:
+        import json  # 1 ms of a start, which one that opens no artifact does without
+
         return json.loads(self._lines[number])
 
     def _located(self) -> list[Bytes]:
@@ -305,6 +307,8 @@ def _parts(name: str, memory: Bytes) -> tuple[list[bytes], Any, Bytes, Bytes]:
     header, code = memory[HEADER_OFFSET:code_offset].tobytes(), memory[code_offset : code_offset + code_bytes]
     if sha256(prologue + header).digest() != memory[PROLOGUE.size : HEADER_OFFSET].tobytes():
         raise _damaged(name, "the header")
+    import json
+
     lines = header.split(b"\n")
     front = json.loads(lines[0])
     if sha256(code.data).hexdigest() != front["code"]["sha256"]:

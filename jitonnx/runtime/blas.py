@@ -10,11 +10,12 @@ import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import get_ident
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from jitonnx import forks
+from jitonnx.records import NamedTuple
 
 _NAMES = (
     "scipy_openblas_{}_num_threads64_",

@@ -15,9 +15,9 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from jitonnx import forks
+from jitonnx.records import NamedTuple
 
 from .digest import SHA256_BYTES, sha256
 

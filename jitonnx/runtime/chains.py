@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+
+from jitonnx.records import NamedTuple
 
 from .blocks import LARGE_BYTES, blocks
 from .entry import EntryKeeper, chain_builtin, entry_record, supported

@@ -13,7 +13,8 @@ import struct
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+
+from jitonnx.records import NamedTuple
 
 from .cache import KernelCache
 

@@ -21,9 +21,9 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from jitonnx import forks
+from jitonnx.records import NamedTuple
 
 from .cache import KernelCache
 from .digest import sha256

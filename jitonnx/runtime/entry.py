@@ -11,11 +11,12 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from jitonnx import forks
+from jitonnx.records import NamedTuple
 
 from .blocks import LARGE_BYTES, blocks
 from .driver import driver

@@ -8,9 +8,11 @@ recorded for, and for what is wrong (`plan/derivation.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+
+from jitonnx.records import NamedTuple
 
 from .driver import driver
 from .layout import INSTANTIATION, LAYOUT, PATCH, PLACED, PLACEMENT, ROW, STEP_COLUMNS, WORD_BYTES, address

@@ -8,9 +8,11 @@ Lengths of what is gone through element by element may be any: they say how many
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+
+from jitonnx.records import NamedTuple
 
 from .entry import entry_record
 from .frames import FramePool

@@ -9,11 +9,11 @@ import contextlib
 import ctypes
 import mmap
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from jitonnx import forks
+from jitonnx.records import NamedTuple
 
 from .layout import WORD_BYTES, address
 from .loader import LoadError

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
 from jitonnx import forks
 from jitonnx.errors import Fail
+from jitonnx.records import NamedTuple
 
 from .layout import STEP_COLUMNS
 

@@ -7,9 +7,11 @@ shape costs a few calls of NumPy and a native one, however many steps there are.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from jitonnx.records import NamedTuple
 
 from .driver import driver
 from .layout import ALIGNMENT, LAYOUT, PATCH, ROW, SEPARATION, WORD_BYTES, Record, address

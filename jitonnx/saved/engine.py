@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from jitonnx import forks
 from jitonnx.api.description import ModelDescription, declared_arg
@@ -14,6 +14,7 @@ from jitonnx.engine.protocol import ModelEngine
 from jitonnx.errors import InvalidArgument
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.dtypes import DType
+from jitonnx.records import NamedTuple
 from jitonnx.runtime.artifact import Argument, Artifact, ModelInfo
 from jitonnx.runtime.frames import FramePool
 from jitonnx.runtime.program import Shapes

@@ -16,11 +16,12 @@ import sys
 import time
 import weakref
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import jitonnx
 from jitonnx.api.entries import COMPILE, CPU_NAME, EXTERNAL_DATA_FOLDER, GEMM, KEEP_MODEL, switch
 from jitonnx.errors import Error
+from jitonnx.records import NamedTuple
 from jitonnx.runtime.artifact import Artifact, ArtifactError, ModelInfo, open_artifact
 from jitonnx.runtime.cache import DEFAULT_LIMIT
 from jitonnx.runtime.cpu import cpu_identity

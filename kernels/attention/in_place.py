@@ -8,11 +8,11 @@ from the third-level cache on a Zen 4 core, and not more with prefetches among t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Pointer, Variable, larger, remainder, shuffled, smaller
 from jitonnx.kernels.language.trace import Traced, fma
+from jitonnx.records import NamedTuple
 
 _KEYS = 4
 """Keys whose scores are made at a time: their sums are added across lanes together."""

@@ -13,7 +13,7 @@ All scores of a row are held at once, so the softmax is the exact one, in two pa
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from jitonnx.kernels.attention.in_place import Matrix, emit_results, emit_scores
 from jitonnx.kernels.attention.spec import (
@@ -33,6 +33,7 @@ from jitonnx.kernels.mathematics import vecmath
 from jitonnx.kernels.parts.amx import configured
 from jitonnx.kernels.parts.rows import Vectors, float_from_bits, larger_lanes
 from jitonnx.kernels.parts.tile import emit_accumulate, row_offsets
+from jitonnx.records import NamedTuple
 
 _I64 = ir.IntType(64)
 _LOG2_E = 1.4426950408889634

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from jitonnx.kernels.convolution import depthwise, planes, winograd
 from jitonnx.kernels.convolution.copy import emit_copy_rows
@@ -29,6 +29,7 @@ from jitonnx.kernels.language.trace import Traced, fma, select
 from jitonnx.kernels.parts.tile import emit_accumulate, emit_finish, emit_prefetch, emit_prefetch_result
 from jitonnx.kernels.spec import KernelSpec
 from jitonnx.kernels.transpose.tiles import copy_transposed, evenly
+from jitonnx.records import NamedTuple
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 _LINE = 16

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from jitonnx.kernels.gemm.spec import GemmSpec
+from jitonnx.records import NamedTuple
 
 if TYPE_CHECKING:
     from jitonnx.target import Target

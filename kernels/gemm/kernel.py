@@ -9,7 +9,7 @@ The loops of a task, outermost first:
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from jitonnx.kernels.gemm.blas import BlasSpec, build_blas
 from jitonnx.kernels.gemm.copy import emit_copy
@@ -29,6 +29,7 @@ from jitonnx.kernels.language.code import Code, Kernel, Pointer, larger, remaind
 from jitonnx.kernels.language.epilogue import Epilogue, Stage
 from jitonnx.kernels.language.trace import Traced, select
 from jitonnx.kernels.parts.tile import emit_accumulate, emit_finish, emit_prefetch_result, first_lanes, row_offsets
+from jitonnx.records import NamedTuple
 
 _I64 = ir.IntType(64)
 _LINE_BYTES = 64  # of the cache

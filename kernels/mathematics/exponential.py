@@ -15,12 +15,11 @@ divides by it. Where 1 must be taken off again (`expm1_scaled`), they are exact,
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from jitonnx.kernels.language.instructions import lookup, scale_by_power, scales_by_power, table_entries
 from jitonnx.kernels.language.trace import Traced, absolute, at_least, at_most, bits, fma, from_bits, polynomial, select
+from jitonnx.records import NamedTuple
 
 LOG2_E = 1.4426950408889634
 _LN2 = 0.6931471805599453

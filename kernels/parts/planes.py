@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from jitonnx.kernels.language.code import Code, remainder, smaller
 from jitonnx.kernels.language.trace import Traced
+from jitonnx.records import NamedTuple
 
 
 class BlockOfRows(NamedTuple):

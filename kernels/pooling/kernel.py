@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from jitonnx.kernels.language.trace import Traced, select
 from jitonnx.kernels.pooling.fold import root, step
 from jitonnx.kernels.pooling.planes import Planes
 from jitonnx.kernels.pooling.spec import PoolBuffers, PoolPlanesSpec, PoolSizes, PoolSpec
+from jitonnx.records import NamedTuple
 
 _AXES = ("depth", "height", "width")
 _STEPS = ("plane", "row", "pixel")

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer, larger, remainder, smaller
@@ -22,6 +21,7 @@ from jitonnx.kernels.language.trace import Traced, bits, fma, from_bits, funnel_
 from jitonnx.kernels.parts.meeting import Meeting
 from jitonnx.kernels.recurrent.activations import activate
 from jitonnx.kernels.recurrent.spec import RecurrentBuffers, RecurrentSizes, RecurrentSpec
+from jitonnx.records import NamedTuple
 
 
 def build(spec: RecurrentSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from jitonnx.kernels.mathematics import vecmath
 from jitonnx.kernels.parts.layouts import UnaryBuffers
 from jitonnx.kernels.parts.rows import VECTORS, Parts, Vectors, across_packed, across_rows, unit_range
 from jitonnx.kernels.reduction.spec import COLUMNS, ReductionSizes, ReductionSpec
+from jitonnx.records import NamedTuple
 
 Slice = Callable[[Traced, "Traced | None"], Traced]
 Part = Callable[[Traced], tuple[Traced, Pointer, Pointer, Traced]]

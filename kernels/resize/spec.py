@@ -6,15 +6,13 @@ Whatever ONNX's Resize means by its attributes is in the tables; the kernels onl
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
 from jitonnx.kernels.parts.layouts import Pixels, Planes, PlanesToPlanes, UnaryBuffers
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import dataclass
+from jitonnx.records import NamedTuple, dataclass
 
 MODES = ("nearest", "linear", "separable")
 OUTSIDE = -1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
 
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer, Variable, each_vector, larger, remainder, smaller
@@ -11,6 +10,7 @@ from jitonnx.kernels.language.epilogue import Stage
 from jitonnx.kernels.language.simd import ceil, convert, floor, maximum, trunc
 from jitonnx.kernels.language.trace import Traced, at_least, at_most, copysign, fma, from_bits, narrow, select
 from jitonnx.kernels.roi_align.spec import LANES, MAX_SAMPLES, RoiAlignBuffers, RoiAlignSizes, RoiAlignSpec
+from jitonnx.records import NamedTuple
 
 
 def build(spec: RoiAlignSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer, each_vector, remainder, smaller
@@ -13,6 +12,7 @@ from jitonnx.kernels.language.epilogue import Stage
 from jitonnx.kernels.language.simd import convert, floor
 from jitonnx.kernels.language.trace import Traced, at_least, at_most, fma, select
 from jitonnx.kernels.sample.spec import TAPS, VECTOR, SampleBuffers, SamplePixelsSpec, SamplePlanesSpec, SampleSizes
+from jitonnx.records import NamedTuple
 
 _CUBIC = -0.75
 """The coefficient of Keys' cubic convolution."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from math import prod
-from typing import NamedTuple
 
 from jitonnx.kernels.arguments import Arguments, Buffer, Size, Sizes, by_name, each, result
 from jitonnx.kernels.parts.sizes import larger, smaller
 from jitonnx.kernels.spec import KernelSpec, Work
-from jitonnx.records import dataclass
+from jitonnx.records import NamedTuple, dataclass
 
 MAX_RANK = 8
 _BLOCK_BYTES = 32 << 10

@@ -2,8 +2,10 @@
 
 import copy
 import dataclasses
+import inspect
 import pickle
 import threading
+import typing
 from dataclasses import FrozenInstanceError, field
 from typing import Any, ClassVar
 
@@ -133,3 +135,75 @@ def test_first_used_by_many_threads() -> None:
         for thread in threads:
             thread.join()
         assert len(made) == 8 and len(set(made)) == 1
+
+
+class _Tree(records.NamedTuple):
+    """A node."""
+
+    name: str
+    left: "_Tree | None" = None
+    sizes: tuple[int, ...] = (1, 2)
+
+    @property
+    def depth(self) -> int:
+        return 1 + (self.left.depth if self.left is not None else 0)
+
+
+class _Plain(typing.NamedTuple):
+    """A node."""
+
+    name: str
+    left: "_Plain | None" = None
+    sizes: tuple[int, ...] = (1, 2)
+
+
+@pytest.mark.parametrize("kind", [_Tree, _Plain])
+def test_named_tuples_are_those_of_typing(kind: Any) -> None:
+    leaf = kind("leaf")
+    tree = kind("top", left=leaf, sizes=())
+    assert tree == ("top", ("leaf", None, (1, 2)), ()) and hash(tree) == hash(tuple(tree))
+    assert (tree.name, tree.left, tree.sizes) == tuple(tree) and tree._asdict()["left"] is leaf
+    assert kind._make(["a", None, ()]) == tree._replace(name="a", left=None)
+    assert repr(leaf) == f"{kind.__name__}(name='leaf', left=None, sizes=(1, 2))"
+    assert pickle.loads(pickle.dumps(tree)) == copy.deepcopy(tree) == tree
+    assert type(pickle.loads(pickle.dumps(tree))) is type(copy.copy(tree)) is type(tree) is kind
+    assert kind.__match_args__ == kind._fields == ("name", "left", "sizes")
+    assert kind._field_defaults == {"left": None, "sizes": (1, 2)} and kind.__doc__ == "A node."
+    assert list(inspect.signature(kind).parameters) == list(kind._fields)
+    assert isinstance(tree, tuple) and not hasattr(tree, "__dict__")
+    match tree:
+        case kind(name, kind() as inner):
+            assert (name, inner) == ("top", leaf)
+    for given in ((), ("a", None, (), 1)):
+        with pytest.raises(TypeError):
+            kind(*given)
+    with pytest.raises(TypeError):
+        kind("a", right=1)
+    with pytest.raises(TypeError, match="Expected 3"):
+        kind._make("ab")
+    with pytest.raises(ValueError, match="right"):
+        tree._replace(right=1)
+    with pytest.raises(AttributeError):
+        tree.name = "b"
+
+
+def test_named_tuples_have_fields_with_defaults_last() -> None:
+    with pytest.raises(TypeError, match="fields"):
+
+        class _Empty(records.NamedTuple):
+            pass
+
+    with pytest.raises(TypeError, match="defaults last"):
+
+        class _Late(records.NamedTuple):
+            name: str = ""
+            size: int
+
+    class _Derived(_Tree):
+        """It has the fields of its base."""
+
+        def __new__(cls, name: str) -> "_Derived":
+            return super().__new__(cls, name, None, (3,))
+
+    assert _Derived("a") == ("a", None, (3,)) and type(_Derived("a")) is _Derived
+    assert _Tree("top", _Tree("leaf")).depth == 2

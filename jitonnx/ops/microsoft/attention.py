@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from jitonnx.ops.onnx.generators import Range
 from jitonnx.ops.onnx.logic import Where
 from jitonnx.ops.onnx.shape import Reshape, Squeeze, Transpose, Unsqueeze
 from jitonnx.ops.onnx.shape import Shape as ShapeOf
+from jitonnx.records import NamedTuple
 
 
 class RotaryEmbedding(Contributed):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import count_of, integers_of, lower_halves, widen
 from jitonnx.ops.windows import extent, per_axis, split_pads
+from jitonnx.records import NamedTuple
 
 
 class _Blocks(NamedTuple):

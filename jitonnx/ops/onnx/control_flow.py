@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType, Type
 from jitonnx.ops.base import normalize_axis
 from jitonnx.ops.onnx.identity import Identity
+from jitonnx.records import NamedTuple
 
 
 class Body(Protocol):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType, contents_array
 from jitonnx.ops.base import lower_halves, widen
+from jitonnx.records import NamedTuple
 
 
 class _Activation(NamedTuple):

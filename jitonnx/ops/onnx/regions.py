@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from jitonnx.computation import computations as c
@@ -15,6 +13,7 @@ from jitonnx.ir.operator import InferenceError, Operator
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import TensorType
 from jitonnx.ops.base import lower_halves, widen
+from jitonnx.records import NamedTuple
 
 _MODES = ("avg", "max")
 _COORDINATES = ("half_pixel", "output_half_pixel")

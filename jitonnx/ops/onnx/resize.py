@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from jitonnx.ir.operator import InferenceError, Operator, as_tuple, internal
 from jitonnx.ir.raw import RawNode
 from jitonnx.ir.types import Shape, TensorType
 from jitonnx.ops.base import lower_floating, normalize_axis, open_like, widen
+from jitonnx.records import NamedTuple
 
 _SMALL = frozenset({DType.INT8, DType.UINT8, DType.INT16, DType.UINT16})
 _POLICIES = ("stretch", "not_larger", "not_smaller")

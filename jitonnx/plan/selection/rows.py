@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -49,6 +49,7 @@ from jitonnx.plan.tensor import (
     reshape_strides,
     same_strides,
 )
+from jitonnx.records import NamedTuple
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
