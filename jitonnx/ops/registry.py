@@ -4,13 +4,14 @@
     operator = registry.build(node, opset)
 
 A domain that comes with jitonnx is a folder beside this module, whose `__init__` names the domain's newest version and
-its families, each a module that lists its declarations in OPERATORS. It is read when it is first asked for.
+its families, each a module that lists its declarations in OPERATORS. A family is read when one of its operators is
+first asked for: all of them together would take a sixth of the time in which a small model is loaded.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -39,30 +40,48 @@ class Domain:
     """A domain's operators by name.
 
     newest: its newest operator-set version; None for a domain of users without documents, of which models may import
-    any.
+    any. families: of an operator that is read when it is asked for, the module that declares it.
     """
 
-    def __init__(self, name: str, newest: int | None, declarations: Iterable[type[Operator]] = ()) -> None:
+    def __init__(self, name: str, newest: int | None, families: Mapping[str, str]) -> None:
         self.name, self.newest = name, newest
-        self.operators: dict[str, type[Operator]] = {}
+        self._operators: dict[str, str | type[Operator]] = {**families}
+        """Declarations by name, or the modules that they are to be read from."""
         self.sets: tuple[OperatorSet, ...] = ()
         """The versions that documents declare, oldest first."""
-        for declaration in declarations:
-            self.add(declaration)
 
     def copy(self) -> Domain:
         """One of its own, to add to."""
-        made = Domain(self.name, self.newest, self.operators.values())
-        made.sets = self.sets
+        made = Domain(self.name, self.newest, {})
+        made._operators, made.sets = {**self._operators}, self.sets
         return made
+
+    @property
+    def operators(self) -> Collection[str]:
+        """The names of the operators."""
+        return self._operators.keys()
+
+    def find(self, name: str) -> type[Operator] | None:
+        """The declaration of an operator, or None if there is none."""
+        found = self._operators.get(name)
+        if isinstance(found, str):
+            found = self._operators[name] = _read(found)[name]
+        return found
+
+    def __iter__(self) -> Iterator[type[Operator]]:
+        """Every declaration."""
+        for name in [*self._operators]:
+            found = self.find(name)
+            assert found is not None, f"Bug: {name} is not declared"
+            yield found
 
     def add(self, declaration: type[Operator]) -> None:
         """Take a declaration in. ValueError for one of another domain, or of a name that is taken."""
         if canonical(declaration.domain) != self.name:
             raise ValueError(f"{declaration.name} is of domain {declaration.domain!r}, not of {self.name!r}")
-        if declaration.name in self.operators:
+        if declaration.name in self._operators:
             raise ValueError(f"domain {self.name or 'ai.onnx'!r} has an operator {declaration.name} already")
-        self.operators[declaration.name] = declaration
+        self._operators[declaration.name] = declaration
 
 
 class Registry:
@@ -95,7 +114,7 @@ class Registry:
         if name in self._domains:
             return self._domains[name]
         known = self.domain(name)
-        return Domain(name, None) if known is None else known.copy()
+        return Domain(name, None, {}) if known is None else known.copy()
 
     def _take(self, domain: Domain) -> None:
         self._domains[domain.name] = domain
@@ -119,7 +138,7 @@ class Registry:
     def find(self, domain: str, name: str) -> type[Operator] | None:
         """The declaration of an operator, or None if there is none."""
         known = self.domain(domain)
-        return None if known is None else known.operators.get(name)
+        return None if known is None else known.find(name)
 
     def names(self, domain: str) -> list[str]:
         """The names of a domain's operators."""
@@ -129,7 +148,7 @@ class Registry:
     def __iter__(self) -> Iterator[type[Operator]]:
         """Every declaration."""
         for domain in self.domains():
-            yield from domain.operators.values()
+            yield from domain
 
     def build(self, node: RawNode, opset: int) -> Operator:
         """The operator of a model's node under operator set `opset`; `node` is brought to the newest version in place.
@@ -247,8 +266,14 @@ def canonical(domain: str) -> str:
 def _built_in(name: str) -> Domain:
     place = f"jitonnx.ops.{FOLDERS[name]}"
     folder = importlib.import_module(place)
-    families = [importlib.import_module(f"{place}.{family}") for family in folder.FAMILIES]
-    return Domain(name, folder.NEWEST, tuple(declared for family in families for declared in family.OPERATORS))
+    families = {each: f"{place}.{family}" for family, names in folder.FAMILIES.items() for each in names.split()}
+    return Domain(name, folder.NEWEST, families)
+
+
+@forks.once
+def _read(family: str) -> dict[str, type[Operator]]:
+    """The declarations of a module by name."""
+    return {declaration.name: declaration for declaration in importlib.import_module(family).OPERATORS}
 
 
 def _parse_attributes(declaration: type[Operator], node: RawNode, where: str) -> dict[str, Any]:

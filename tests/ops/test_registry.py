@@ -1,9 +1,11 @@
 """Every declaration against ONNX's schemas, and against the tables of cases: nothing declared is left untested."""
 
+import importlib
 import inspect
 from collections import defaultdict
 from dataclasses import MISSING, fields
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,6 +61,17 @@ def test_domains_reach_the_newest_operator_sets_of_onnx() -> None:
     released = {domain: newest for domain, (_, newest) in defs.C.schema_version_map().items()}
     ours = {domain.name: domain.newest for domain in registry.domains() if domain.name in FOLDERS}
     assert {domain: released.get(domain, 1) for domain in ours} == ours  # com.microsoft has no releases: version 1
+
+
+@pytest.mark.parametrize("place", FOLDERS.values())
+def test_families_declare_what_their_folder_says(place: str) -> None:
+    folder = importlib.import_module(f"jitonnx.ops.{place}")
+    assert folder.__file__ is not None
+    for family, names in folder.FAMILIES.items():
+        module = importlib.import_module(f"{folder.__name__}.{family}")
+        assert [declaration.name for declaration in module.OPERATORS] == names.split(), family
+    files = {path.stem for path in Path(folder.__file__).parent.glob("*.py") if "OPERATORS" in path.read_text("utf-8")}
+    assert files - {"__init__"} == set(folder.FAMILIES)
 
 
 @every_operator

@@ -3,15 +3,19 @@
 NEWEST = 1
 """The newest operator-set version."""
 
-FAMILIES = (
-    "activation",
-    "attention",
-    "convolution",
-    "matmul",
-    "nbits",
-    "normalization",
-    "quantization",
-    "recurrent",
-    "text",
-)
-"""The modules of this folder, each of which lists its declarations in OPERATORS."""
+FAMILIES = {
+    "activation": "BiasGelu FastGelu Gelu QuickGelu",
+    "attention": "GroupQueryAttention MultiHeadAttention RotaryEmbedding",
+    "convolution": "FusedConv",
+    "matmul": "FusedGemm FusedMatMul TransposeMatMul",
+    "nbits": "GatherBlockQuantized MatMulBnb4 MatMulNBits",
+    "normalization": "EmbedLayerNormalization SkipLayerNormalization SkipSimplifiedLayerNormalization",
+    "quantization": (
+        "DequantizeLinear DynamicQuantizeMatMul MatMulIntegerToFloat QGemm QLinearAdd QLinearAveragePool "
+        "QLinearConcat QLinearConv QLinearGlobalAveragePool QLinearLeakyRelu QLinearMul QLinearSigmoid "
+        "QLinearSoftmax QLinearWhere QuantizeLinear"
+    ),
+    "recurrent": "DynamicQuantizeLSTM",
+    "text": "Tokenizer",
+}
+"""The modules of this folder, and the names of the operators that each lists in OPERATORS."""

@@ -3,5 +3,12 @@
 NEWEST = 5
 """The newest operator-set version."""
 
-FAMILIES = ("features", "labels", "linear", "maps", "svm", "trees")
-"""The modules of this folder, each of which lists its declarations in OPERATORS."""
+FAMILIES = {
+    "features": "Binarizer Imputer Scaler Normalizer ArrayFeatureExtractor FeatureVectorizer",
+    "labels": "LabelEncoder CategoryMapper OneHotEncoder",
+    "linear": "LinearRegressor LinearClassifier",
+    "maps": "ZipMap CastMap DictVectorizer",
+    "svm": "SVMRegressor SVMClassifier",
+    "trees": "TreeEnsembleRegressor TreeEnsembleClassifier TreeEnsemble",
+}
+"""The modules of this folder, and the names of the operators that each lists in OPERATORS."""

@@ -3,5 +3,7 @@
 NEWEST = 1
 """The newest operator-set version."""
 
-FAMILIES = ("attention",)
-"""The modules of this folder, each of which lists its declarations in OPERATORS."""
+FAMILIES = {
+    "attention": "FlexAttention",
+}
+"""The modules of this folder, and the names of the operators that each lists in OPERATORS."""

@@ -3,5 +3,7 @@
 NEWEST = 1
 """The newest operator-set version."""
 
-FAMILIES = ("optimizers",)
-"""The modules of this folder, each of which lists its declarations in OPERATORS."""
+FAMILIES = {
+    "optimizers": "Adagrad Adam Momentum",
+}
+"""The modules of this folder, and the names of the operators that each lists in OPERATORS."""
