@@ -28,7 +28,8 @@ _ROOM = 256
 """Numbers that are worked out to see whether the plan holds for sizes, at most."""
 _CALLS_KEPT = 4
 """For runs that overlap; more at once go the usual way."""
-_SIZES_REMEMBERED = 1024
+_SIZES_REMEMBERED = 256
+"""Sizes that come back after so many others count as new."""
 
 
 class _Way(NamedTuple):
@@ -81,6 +82,7 @@ class Resized:
             done = call(arrays)
             if done:
                 self._note(call.sizes())
+                self._frames.shrink(call.memory_bytes)
             return done
         finally:
             self._free.append(call)
@@ -167,6 +169,11 @@ class _Call:
             self._chain.set(1, self._compiled.sized(self._variables))
             self._version = version
         return version > 0 and self._chain.run(arrays) == 1
+
+    @property
+    def memory_bytes(self) -> int:
+        """The memory that the last run needed of a frame."""
+        return self._chain.memory_bytes(1)
 
     def sizes(self) -> tuple[int, ...]:
         """The values of the variables in the last run."""

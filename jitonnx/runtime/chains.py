@@ -122,6 +122,13 @@ class Placed(NamedTuple):
 _Fields: TypeAlias = "dict[str, int]"
 
 
+class _Kept(NamedTuple):
+    """What a link of programs made for sizes points to: the record of its program, and other things."""
+
+    program: Record
+    others: tuple[Any, ...]
+
+
 class Chain:
     """Links that run one after the other.
 
@@ -177,6 +184,11 @@ class Chain:
             made = self._sized(program) if isinstance(program, Sized) else self._fixed(program)
             (fields, self._programs[number]), kind = made, LinkKind.SEGMENT
         self._set(number, {**fields, "kind": kind})
+
+    def memory_bytes(self, number: int) -> int:
+        """The memory of a frame that the last program of link `number` needs, whose programs are made for sizes."""
+        record: Record = self._programs[number].program
+        return int(record["memory_bytes"][0])
 
     def _set(self, number: int, fields: _Fields) -> None:
         for name, value in fields.items():
@@ -283,7 +295,7 @@ class Chain:
             "known": address(arithmetic.registers) + WORD_BYTES * sized.first,
             "fresh": 1,
         }
-        return fields, (plan, native, arithmetic, block, program, large, entry, variables, crew)
+        return fields, _Kept(program, (plan, native, arithmetic, block, large, entry, variables, crew))
 
     def _looped(self, looped: Looped) -> _Fields:
         """A loop."""

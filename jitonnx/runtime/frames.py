@@ -124,8 +124,12 @@ class FramePool:
 
     def expect(self, program: Loadable) -> None:
         """Keep to the limit, now that this program is going to be used."""
+        self.shrink(program.tables.memory_bytes)
+
+    def shrink(self, memory_bytes: int) -> None:
+        """Keep to the limit, now that a program is used which needs so much memory."""
         if self._limit is not None and self.bytes > self._limit:
-            self.native.trim(self.address, 2 * program.tables.memory_bytes)
+            self.native.trim(self.address, 2 * memory_bytes)
 
     def reclaim(self) -> None:
         """Take over frames from threads of the parent, in a child process: it does not have them."""
