@@ -127,7 +127,7 @@ class Planner:
 
     def prepared(self, tensor: Tensor, prepare: Callable[[], tuple[Tensor, ...]], key: object) -> tuple[Tensor, ...]:
         """What calls make of a tensor for several kernels that read it; called once for each view and `key`."""
-        place = (tensor.buffer, tensor.offset, tensor.shape, tensor.strides, key)
+        place = (tensor, key)
         if place not in self._prepared:
             self._prepared[place] = prepare()
         return self._prepared[place]

@@ -13,11 +13,18 @@ from jitonnx.computation.lowering import Statement
 from jitonnx.ir.dims import DimLike, concrete, integers, known
 from jitonnx.ir.dims import product as joined
 from jitonnx.ir.dtypes import DType
-from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.bfloat16.spec import STEP, BfloatBuffers, choose, whole
+from jitonnx.kernels.parts.layouts import WindowProduct
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
-from jitonnx.plan.selection.windows import add_bias, row_strides, window_product
+from jitonnx.plan.selection.windows import (
+    add_bias,
+    evenly_spaced,
+    place_rows,
+    row_strides,
+    rows_as_windows,
+    window_sizes,
+)
 from jitonnx.plan.tensor import Tensor, apart, channels_last_order, pair
 
 if TYPE_CHECKING:
@@ -29,25 +36,18 @@ def matmul(planner: Planner, group: Group, statement: Statement) -> None:
     left, right = statement.inputs
     assert left is not None and right is not None and group.output is not None
     order = tuple(range(len(group.output.shape)))
-    y = planner.place(group.output, order, strict=True)
-    if apart(y, order[:-1]) is None:
-        y = planner.move(group.output, order)
+    y, _ = place_rows(planner, group.output, order, order[:-1])
     product(planner, group, planner.unit_inner(left), planner.tensor(right), y)
 
 
 def product(planner: Planner, group: Group, a: Tensor, weights: Tensor, y: Tensor) -> None:
     """The call y = epilogue(a @ weights), for a whose last axis is innermost, and y whose rows are evenly spaced."""
-    a_row = apart(a, tuple(range(a.rank - 1)))
-    if a_row is None:
-        a = planner.copy(a, tuple(range(a.rank)), "its rows are not evenly spaced")
-        a_row = apart(a, tuple(range(a.rank - 1)))
+    a, a_row = evenly_spaced(planner, a)
     out_rows = tuple(range(y.rank - 1))
-    assert a_row is not None, "Bug: the rows of a copy are not evenly spaced"
     m, k, n = joined(a.shape[:-1]), a.shape[-1], y.shape[-1]
-    one_row = {"images": 1, "height": m, "width": 1, "channels": k, "out_height": m, "out_width": 1, "out_channels": n}
     columns = replace(weights, shape=(weights.shape[-1], 1, k), strides=(weights.strides[-1], 0, weights.strides[-2]))
-    way = _way_of_rows(a, a_row)
-    _call(planner, group, a, columns, y, out_rows, way, one_row | {"x_pixel": a_row}, f"product {m}x{n}x{k}")
+    way, given = _way_of_rows(a, a_row), rows_as_windows(m, n, k, a_row)
+    _call(planner, group, a, columns, y, out_rows, way, given, f"product {m}x{n}x{k}")
 
 
 def convolution(planner: Planner, group: Group, statement: Statement) -> None:
@@ -59,27 +59,13 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     x, weights = planner.channels_last(image), planner.tensor(kernel)
     rank = x.rank
     pixels = (0, *range(2, rank))
-    y = planner.place(group.output, channels_last_order(rank), strict=True)
-    if apart(y, pixels) is None:
-        y = planner.move(group.output, channels_last_order(rank))
+    y, _ = place_rows(planner, group.output, channels_last_order(rank), pixels)
     if bias is not None:
         add_bias(planner, group, bias, rank)
     taps, strides, dilations = (
         pair(integers(values)) for values in (weights.shape[2:], computation.strides, computation.dilations)
     )
-    pads = pair(computation.pads_before, 0)
-    size, out = pair(x.shape[2:]), pair(y.shape[2:])
-    given: dict[str, DimLike] = {
-        **by_name("images channels", x.shape[:2]),
-        **by_name("height width", size),
-        **by_name("out_height out_width", out),
-        "out_channels": y.shape[1],
-        **by_name("kernel_height kernel_width", taps),
-        **by_name("stride_height stride_width", strides),
-        **by_name("dilation_height dilation_width", dilations),
-        **by_name("pad_top pad_left", pads),
-        **by_name("x_image x_row x_pixel", (x.strides[0], *pair(x.strides[2:], 0))),
-    }
+    given = window_sizes(x, y, taps, computation)
     nothing_padded = not any((*computation.pads_before, *computation.pads_after))
     as_they_lie = taps == (1, 1) and strides == (1, 1) and nothing_padded
     x_row = apart(x, pixels) if as_they_lie else None
@@ -87,7 +73,7 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
         given["x_pixel"] = x_row
         way = _way_of_rows(replace(x, shape=(*x.shape[:1], *x.shape[2:], x.shape[1])), x_row)
     else:
-        way = _way_of_windows(x.shape[1], out[1], taps, strides, dilations)
+        way = _way_of_windows(x.shape[1], given["out_width"], taps, strides, dilations)
     columns, channels, *_ = weights.shape
     spatial = tuple(range(2, rank))
     by_tap = replace(
@@ -153,7 +139,7 @@ def _call(
     packed = planner.packed(weights, lambda w: spec.pack(w.reshape(columns, -1, channels)), spec.packing)
     y_row = apart(y, rows)
     assert y_row is not None, "Bug: the rows of a dense result are not evenly spaced"
-    sizes = window_product(given | {"y_pixel": y_row})
+    sizes = WindowProduct(**given, y_pixel=y_row)
     call = KernelCall(spec, BfloatBuffers(x=x, w=packed, y=y), sizes, label=f"bfloat16 {label}")
     call.reason = "; ".join([f"operands rounded to bfloat16, sums in tile registers, x {way}", *group.reasons])
     planner.epilogue(group, call, row_strides(rows))

@@ -50,6 +50,7 @@ from jitonnx.plan.selection.windows import (
     is_by_channel,
     reading,
     square,
+    window_steps,
     writing,
 )
 from jitonnx.plan.tensor import (
@@ -405,10 +406,7 @@ def _direct(
             out_channels=out_channels,
             groups=computation.group,
             **geometry.named(),
-            **by_name("kernel_height kernel_width", kernel),
-            **by_name("stride_height stride_width", strides),
-            **by_name("dilation_height dilation_width", dilations),
-            **by_name("pad_top pad_left", pads),
+            **window_steps(kernel, strides, dilations, pads),
             x_channel=x.strides[1],
             y_channel=y.strides[1] if isinstance(spec, DirectSpec) else 1,
         )

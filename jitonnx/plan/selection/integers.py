@@ -15,9 +15,10 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.kernels.integer.spec import IntegerBuffers, IntegerSpec, choose
 from jitonnx.kernels.integer_depthwise.spec import DepthwiseIntegerSpec, choose_depthwise
+from jitonnx.kernels.parts.layouts import WindowProduct
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
-from jitonnx.plan.selection.windows import row_strides, window_product
+from jitonnx.plan.selection.windows import evenly_spaced, place_rows, row_strides, rows_as_windows, window_sizes
 from jitonnx.plan.tensor import Tensor, apart, channels_last_order, pair
 
 if TYPE_CHECKING:
@@ -29,21 +30,14 @@ def matmul(planner: Planner, group: Group, statement: Statement) -> None:
     left, right, zero = (*statement.inputs, None)[:3]
     assert left is not None and right is not None and group.output is not None
     order = tuple(range(len(left.shape)))
-    a, rows = planner.unit_inner(left), order[:-1]
-    a_row = apart(a, rows)
-    if a_row is None:
-        a = planner.copy(a, order, "its rows are not evenly spaced")
-        a_row = apart(a, rows)
-    y = planner.place(group.output, order, strict=True)
-    if apart(y, rows) is None:
-        y = planner.move(group.output, order)
-    assert a_row is not None, "Bug: the rows of a copy are not evenly spaced"
+    a, a_row = evenly_spaced(planner, planner.unit_inner(left))
+    y, y_row = place_rows(planner, group.output, order, order[:-1])
     m, k, n = product(a.shape[:-1]), a.shape[-1], y.shape[-1]
-    one_row = {"images": 1, "height": m, "width": 1, "channels": k, "out_height": m, "out_width": 1, "out_channels": n}
+    given = rows_as_windows(m, n, k, a_row) | {"y_pixel": y_row}
     weights = planner.tensor(right)
     columns = replace(weights, shape=weights.shape[::-1], strides=weights.strides[::-1])
-    spec = _chosen(planner, a, zero, columns, y, rows, windows=False)
-    _call(planner, group, spec, a, zero, columns, y, rows, one_row | {"x_pixel": a_row}, f"product {m}x{n}x{k}")
+    spec = _chosen(planner, a, zero, columns, y, order[:-1], windows=False)
+    _call(planner, group, spec, a, zero, columns, y, order[:-1], given, f"product {m}x{n}x{k}")
 
 
 def convolution(planner: Planner, group: Group, statement: Statement) -> None:
@@ -54,16 +48,8 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     assert isinstance(computation, c.IntegerConvolution)
     assert image is not None and kernel is not None and group.output is not None
     x, weights, pixels = planner.channels_last(image), planner.tensor(kernel), (0, 2, 3)
-    y = planner.place(group.output, channels_last_order(4), strict=True)
-    if apart(y, pixels) is None:
-        y = planner.move(group.output, channels_last_order(4))
-    given = dict(zip(("images", "channels", "height", "width"), x.shape, strict=True))
-    given |= dict(zip(("out_channels", "out_height", "out_width"), y.shape[1:], strict=True))
-    given |= dict(zip(("kernel_height", "kernel_width"), weights.shape[2:], strict=True))
-    for name, values in (("stride", computation.strides), ("dilation", computation.dilations)):
-        given |= {f"{name}_height": values[0], f"{name}_width": values[1]}
-    given |= dict(zip(("pad_top", "pad_left"), computation.pads_before, strict=True))
-    given |= dict(zip(("x_image", "x_row", "x_pixel"), (x.strides[axis] for axis in pixels), strict=True))
+    y, y_row = place_rows(planner, group.output, channels_last_order(4), pixels)
+    given = window_sizes(x, y, weights.shape[2:], computation) | {"y_pixel": y_row}
     label = f"{'x'.join(map(str, weights.shape[2:]))} {x.shape[1]}->{y.shape[1]}"
     if computation.depthwise:
         depthwise = choose_depthwise(
@@ -126,11 +112,8 @@ def _call(
     """The kernel's call. `weights` [outputs, depth...]; `rows`: the axes of y that are rows of the product."""
     packed = planner.packed(weights, lambda w: spec.pack(_matrix(w)), spec)
     sums = planner.packed(weights, lambda w: spec.column_sums(_matrix(w)), ("sums", spec))
-    y_row = apart(y, rows)
-    assert y_row is not None, "Bug: the rows of a dense result are not evenly spaced"
-    sizes = window_product(given | {"y_pixel": y_row})
     zeros = planner.tensor(zero) if zero is not None and spec.shifted else x
-    call = KernelCall(spec, IntegerBuffers(x=x, zero=zeros, w=packed, sums=sums, y=y), sizes)
+    call = KernelCall(spec, IntegerBuffers(x=x, zero=zeros, w=packed, sums=sums, y=y), WindowProduct(**given))
     call.label = f"integer {label}"
     call.reason = "; ".join([HOW[spec.multiply], *group.reasons])
     planner.epilogue(group, call, row_strides(rows))

@@ -11,7 +11,8 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.kernels.nbits.spec import FEW_ROWS, NBitsBuffers, NBitsGiven, RowsBuffers, RowsSizes, RowsSpec, choose
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
-from jitonnx.plan.tensor import Tensor, apart
+from jitonnx.plan.selection.windows import evenly_spaced, place_rows, row_strides
+from jitonnx.plan.tensor import Tensor
 
 if TYPE_CHECKING:
     from jitonnx.plan.planner import Planner
@@ -25,17 +26,8 @@ def matmul(planner: Planner, group: Group, statement: Statement) -> None:
     left, numbers, scales, zeros = (*statement.inputs, None)[:4]
     assert left is not None and numbers is not None and scales is not None and group.output is not None
     order = tuple(range(len(left.shape)))
-    a = planner.unit_inner(left)
-    a_row = _row(a)
-    if a_row is None:
-        a = planner.copy(a, order, "its rows are not evenly spaced")
-        a_row = _row(a)
-    y = planner.place(group.output, order, strict=True)
-    y_row = _row(y)
-    if y_row is None:
-        y = planner.move(group.output, order)
-        y_row = _row(y)
-    assert a_row is not None and y_row is not None, "Bug: the rows of a dense tensor are not evenly spaced"
+    a, a_row = evenly_spaced(planner, planner.unit_inner(left))
+    y, y_row = place_rows(planner, group.output, order, order[:-1])
     m, k, n = product(a.shape[:-1]), a.shape[-1], y.shape[-1]
     kind = "" if zeros is None else zeros.dtype.numpy.name
     spec = choose(computation.bits, computation.block, kind, planner.target)
@@ -47,22 +39,23 @@ def matmul(planner: Planner, group: Group, statement: Statement) -> None:
         return _prepared(planner, rows, a, (m, k, a_row), blocks)
 
     prepared, factors = planner.prepared(a, prepare, rows)
-    packed_scales = planner.packed(planner.tensor(scales), spec.pack_blocks, ("blocks", spec))
+    packed_scales, packed_zeros = (
+        None if value is None else planner.packed(planner.tensor(value), spec.pack_blocks, ("blocks", spec))
+        for value in (scales, zeros)
+    )
     buffers = NBitsBuffers(
         a=a,
         left=prepared,
         factors=factors,
         w=planner.packed(planner.tensor(numbers), spec.pack_numbers, spec),
         scales=packed_scales,
-        zeros=packed_scales
-        if zeros is None
-        else planner.packed(planner.tensor(zeros), spec.pack_blocks, ("blocks", spec)),
+        zeros=packed_zeros or packed_scales,
         y=y,
     )
     call = KernelCall(spec, buffers, NBitsGiven(m=m, n=n, k=k, a_row=a_row, y_row=y_row))
     call.label = f"product of {computation.bits} bits {m}x{n}x{k}"
     call.reason = "; ".join([_HOW[spec.multiply], *group.reasons])
-    planner.epilogue(group, call, _strides)
+    planner.epilogue(group, call, row_strides(order[:-1]))
     planner.call(call)
 
 
@@ -86,14 +79,3 @@ def _prepared(
     call.reason = "quantised to three bytes an element" if spec.digits else "with the sum of each block"
     planner.call(call)
     return left, factors
-
-
-def _row(tensor: Tensor) -> DimLike | None:
-    """How far apart the rows of all leading axes are; None if that differs."""
-    return apart(tensor, range(tensor.rank - 1))
-
-
-def _strides(tensor: Tensor) -> tuple[DimLike, DimLike, DimLike] | None:
-    """Those of an operand of the epilogue by batch, row and column."""
-    row = _row(tensor)
-    return None if row is None else (0, row, tensor.strides[-1])

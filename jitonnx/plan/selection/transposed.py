@@ -11,13 +11,21 @@ import numpy as np
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Statement
 from jitonnx.ir.dtypes import DType
-from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.convolution.choose import choose_transposed
 from jitonnx.kernels.convolution.problem import ConvolutionBuffers, Problem
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.selection.products import gemm
-from jitonnx.plan.selection.windows import Geometry, add_bias, every_step, is_by_channel, reading, square, writing
+from jitonnx.plan.selection.windows import (
+    Geometry,
+    add_bias,
+    every_step,
+    is_by_channel,
+    reading,
+    square,
+    window_steps,
+    writing,
+)
 from jitonnx.plan.tensor import Tensor, broadcast_to, channels_last_order, is_channels_last, pair, pixel_strides
 
 if TYPE_CHECKING:
@@ -60,10 +68,7 @@ def transposed_convolution(planner: Planner, group: Group, statement: Statement)
         out_channels=out_channels,
         groups=computation.group,
         **Geometry.of(x, y).named(),
-        **by_name("kernel_height kernel_width", kernel_size),
-        **by_name("stride_height stride_width", strides),
-        **by_name("dilation_height dilation_width", dilations),
-        **by_name("pad_top pad_left", pair(computation.pads_before, 0)),
+        **window_steps(kernel_size, strides, dilations, computation.pads_before),
         x_channel=x.strides[1],
         y_channel=y.strides[1],
     )

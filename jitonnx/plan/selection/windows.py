@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.ir.dims import DimLike, concrete
 from jitonnx.ir.graph import Value
 from jitonnx.ir.types import TensorType
 from jitonnx.kernels.arguments import by_name
 from jitonnx.kernels.convolution.spec import DirectSpec
-from jitonnx.kernels.parts.layouts import WindowProduct
 from jitonnx.plan.fusion import Group
 from jitonnx.plan.selection.volumes import depth_as_channels
 from jitonnx.plan.tensor import Tensor, apart, channels_last_order, is_channels_last, pair, pixels_as_rows
@@ -123,16 +123,61 @@ def add_bias(planner: Planner, group: Group, bias: Value, rank: int) -> None:
     group.expr, group.operands = biased, [column, *group.operands]
 
 
-def window_product(given: Mapping[str, DimLike]) -> WindowProduct:
-    """The sizes of a product of windows; those of a product of rows are filled up, as windows of one pixel."""
-    return WindowProduct(**{**_ONE_TAP, **given})
+def window_steps(
+    kernel: Sequence[DimLike], strides: Sequence[DimLike], dilations: Sequence[DimLike], pads_before: Sequence[DimLike]
+) -> dict[str, DimLike]:
+    """How windows lie over one or two axes, by the names that kernels have for it."""
+    return {
+        **by_name("kernel_height kernel_width", pair(kernel)),
+        **by_name("stride_height stride_width", pair(strides)),
+        **by_name("dilation_height dilation_width", pair(dilations)),
+        **by_name("pad_top pad_left", pair(pads_before, 0)),
+    }
 
 
-_ONE_TAP: Mapping[str, DimLike] = {
-    **dict.fromkeys(("kernel_height", "kernel_width", "stride_height", "stride_width"), 1),
-    **dict.fromkeys(("dilation_height", "dilation_width"), 1),
-    **dict.fromkeys(("pad_top", "pad_left", "x_image", "x_row"), 0),
-}
+def window_sizes(
+    x: Tensor, y: Tensor, kernel: Sequence[DimLike], computation: c.BfloatConvolution | c.IntegerConvolution
+) -> dict[str, DimLike]:
+    """The sizes of a product of windows, but y_pixel, by the names of `WindowProduct`. kernel: of one or two axes."""
+    return {
+        **by_name("images channels", x.shape[:2]),
+        **by_name("height width", pair(x.shape[2:])),
+        **by_name("out_height out_width", pair(y.shape[2:])),
+        "out_channels": y.shape[1],
+        **window_steps(kernel, computation.strides, computation.dilations, computation.pads_before),
+        **by_name("x_image x_row x_pixel", (x.strides[0], *pair(x.strides[2:], 0))),
+    }
+
+
+def rows_as_windows(m: DimLike, n: DimLike, k: DimLike, a_row: DimLike) -> dict[str, DimLike]:
+    """The same of a product of m rows, a_row apart, of k elements with n columns: as windows of one pixel."""
+    return {
+        **{"images": 1, "height": m, "width": 1, "channels": k, "out_height": m, "out_width": 1, "out_channels": n},
+        **window_steps((1, 1), (1, 1), (1, 1), (0, 0)),
+        **{"x_image": 0, "x_row": 0, "x_pixel": a_row},
+    }
+
+
+def evenly_spaced(planner: Planner, a: Tensor) -> tuple[Tensor, DimLike]:
+    """A tensor whose leading axes, joined, are rows evenly spaced, copied if they are not; how far apart these are."""
+    axes = tuple(range(a.rank))
+    row = apart(a, axes[:-1])
+    if row is None:
+        a = planner.copy(a, axes, "its rows are not evenly spaced")
+        row = apart(a, axes[:-1])
+    assert row is not None, "Bug: the rows of a copy are not evenly spaced"
+    return a, row
+
+
+def place_rows(planner: Planner, value: Value, order: Sequence[int], rows: Sequence[int]) -> tuple[Tensor, DimLike]:
+    """Where a result is written whose axes `rows`, joined, are to be rows evenly spaced; how far apart these are."""
+    y = planner.place(value, order, strict=True)
+    row = apart(y, rows)
+    if row is None:
+        y = planner.move(value, order)
+        row = apart(y, rows)
+    assert row is not None, "Bug: the rows of a dense result are not evenly spaced"
+    return y, row
 
 
 def row_strides(rows: Sequence[int]) -> Callable[[Tensor], tuple[DimLike, DimLike, DimLike] | None]:
