@@ -12,10 +12,9 @@ from jitonnx.ops.onnx.matmul import Gemm, MatMul
 from jitonnx.ops.onnx.quantization import DequantizeLinear
 from jitonnx.ops.onnx.shape import Transpose
 from jitonnx.passes.rewriting import Edit, Level, Result, array, producer, ranked, rule
+from jitonnx.passes.rules.weights import plain_product
 
-_BITS = {
-    **{DType.UINT2: 2, DType.INT2: 2, DType.UINT4: 4, DType.INT4: 4, DType.UINT8: 8, DType.INT8: 8},
-}
+_BITS = {DType.UINT2: 2, DType.INT2: 2, DType.UINT4: 4, DType.INT4: 4, DType.UINT8: 8, DType.INT8: 8}
 
 
 @rule(
@@ -32,26 +31,26 @@ def blocked_weights(node: Node, edit: Edit) -> Result:
     before: MatMul or Gemm(a, DequantizeLinear(w, s, z, block_size), c), w transposed or not
     after:  MatMulNBits(a, w, s, z) -> Add(c)
     """
-    a, b, bias = (*node.inputs, None)[:3]
-    if a is None or b is None or not ranked(node) or not a.shape:
+    found = plain_product(node)
+    if found is None or not ranked(node):
         return None
-    turned, operator = False, node.operator
-    if isinstance(operator, Gemm):
-        if operator.alpha != 1 or operator.transA or (bias is not None and operator.beta != 1):
-            return None
-        turned = bool(operator.transB)
+    a, b, bias, turned = found
+    if not a.shape:
+        return None
     turn = producer(b, Transpose)
-    if turn is not None and len(b.shape) == 2:
-        (perm,) = (turn.operator.perm,)  # type: ignore[attr-defined]
-        if perm is None or tuple(perm) == (1, 0):
-            turned, b = not turned, turn.inputs[0]
-    weights = producer(b, DequantizeLinear)
+    if turn is None:
+        weights = producer(b, DequantizeLinear)
+    else:  # a matrix's axes change places, or the rank is another one
+        assert isinstance(turn.operator, Transpose)
+        if tuple(turn.operator.perm or (1, 0)) != (1, 0):
+            return None
+        turned, weights = not turned, producer(turn.inputs[0], DequantizeLinear)
     if weights is None or not ranked(weights) or weights.output.dtype is not a.dtype:
         return None
-    found = _weights(weights, turned, a.dtype)
-    if found is None:
+    made = _weights(weights, turned, a.dtype)
+    if made is None:
         return None
-    product, operands = found
+    product, operands = made
     y = edit.add(product, a, *map(edit.constant, operands))
     return y if bias is None else edit.add(Add(), y, bias)
 
@@ -59,7 +58,8 @@ def blocked_weights(node: Node, edit: Edit) -> Result:
 def _weights(node: Node, turned: bool, dtype: DType) -> tuple[MatMulNBits, list[np.ndarray]] | None:
     """The operator and its constants for weights [k, n], or [n, k] if `turned`; None where it cannot say them."""
     numbers, scales, zeros = (*node.inputs, None)[:3]
-    operator: DequantizeLinear = node.operator  # type: ignore[assignment]
+    operator = node.operator
+    assert isinstance(operator, DequantizeLinear)
     block = operator.block_size
     if numbers is None or scales is None or numbers.dtype not in _BITS or len(numbers.shape) != 2:
         return None

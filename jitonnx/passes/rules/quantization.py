@@ -30,6 +30,7 @@ from jitonnx.ops.onnx.shape import Expand, Flatten, Reshape, Squeeze, Transpose,
 from jitonnx.ops.onnx.slice import Slice
 from jitonnx.ops.onnx.tile import Tile
 from jitonnx.passes.rewriting import Edit, Level, Result, array, producer, ranked, rule, scalar
+from jitonnx.passes.rules.weights import plain_product
 
 _BYTES = (DType.INT8, DType.UINT8)
 
@@ -73,15 +74,13 @@ def integer_product(node: Node, edit: Edit) -> Result:
     before: MatMul or Gemm(DequantizeLinear(a, s, z), DequantizeLinear(b, t, u), c)
     after:  MatMulInteger(a, b, z, u) -> Cast -> Mul(s t) -> Add(c)
     """
-    a, b, bias = (*node.inputs, None)[:3]
+    found = plain_product(node)
+    if found is None:
+        return None
+    a, b, bias, turned = found
     numbers, weights = _dequantised(a), _dequantised(b)
     if numbers is None or weights is None or not ranked(node):
         return None
-    operator, turned = node.operator, False
-    if isinstance(operator, Gemm):
-        if operator.alpha != 1 or operator.transA or (bias is not None and operator.beta != 1):
-            return None
-        turned = bool(operator.transB)
     matrix = weights.inputs[0]
     assert matrix is not None
     columns = None if array(matrix) is None else len(matrix.shape) - (2 if turned else 1)
@@ -115,11 +114,12 @@ def quantised_operator(node: Node, edit: Edit) -> Result:
     one, steps = array(x_scale), array(w_scale)
     if one is None or one.size != 1 or steps is None or steps.ndim > 1 or array(y_scale) is None:
         return None
-    if any(zero is None or not _alike(array(zero)) for zero in (x_zero, w_zero)):
+    of_weights = None if w_zero is None else array(w_zero)
+    if x_zero is None or not _alike(array(x_zero)) or of_weights is None or not _alike(of_weights):
         return None
     numbers = edit.add(DequantizeLinear(), x, edit.constant(one.reshape(())), _single(edit, x_zero))
     steps = steps if steps.size > 1 else steps.reshape(())
-    zeros = np.full(steps.shape, array(w_zero).reshape(-1)[0])  # type: ignore[arg-type, union-attr]
+    zeros = np.full(steps.shape, of_weights.reshape(-1)[0])
     weights = edit.add(DequantizeLinear(axis=axis), w, edit.constant(steps), edit.constant(zeros))
     operands = [numbers, weights]
     if bias is not None:

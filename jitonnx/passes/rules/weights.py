@@ -72,6 +72,19 @@ def gemm(node: Node, edit: Edit) -> Result:
     return y if c is None or operator.beta == 0 else edit.add(Add(), y, _times(c, operator.beta, edit))
 
 
+def plain_product(node: Node) -> tuple[Value, Value, Value | None, bool] | None:
+    """a, b and bias of a MatMul, or of a Gemm without factors and with a as it is, and whether b is transposed."""
+    a, b, bias = (*node.inputs, None)[:3]
+    if a is None or b is None:
+        return None
+    operator = node.operator
+    if not isinstance(operator, Gemm):
+        return a, b, bias, False
+    if operator.alpha != 1 or operator.transA or (bias is not None and operator.beta != 1):
+        return None
+    return a, b, bias, bool(operator.transB)
+
+
 def _transposed(value: Value, edit: Edit) -> Value:
     elements = array(value)
     return edit.add(Transpose(perm=(1, 0)), value) if elements is None else edit.constant(elements.T)
