@@ -48,7 +48,12 @@ def describe(node: NodeProto) -> str:
 def repeated(names: Iterable[str]) -> list[str]:
     """The names that stand there again, as often as they do."""
     seen: set[str] = set()
-    return [name for name in names if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
+    again = []
+    for name in names:
+        if name in seen:
+            again.append(name)
+        seen.add(name)
+    return again
 
 
 def subgraphs(node: NodeProto) -> list[GraphProto]:

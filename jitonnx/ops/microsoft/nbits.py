@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from jitonnx.computation import computations as c
 from jitonnx.computation import expr as e
 from jitonnx.computation.lowering import Lowering
+from jitonnx.ir.dims import product
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.ir.inference import InferenceContext
@@ -52,6 +51,11 @@ def packed(numbers: np.ndarray, bits: int) -> np.ndarray:
     return result
 
 
+def _check_block(size: int) -> None:
+    if size < 16 or size & (size - 1):
+        raise InferenceError(f"block_size is {size}: a power of two from 16 on expected")
+
+
 class MatMulNBits(Operator):
     """A [..., K] times the transpose of a constant matrix [N, K] of `bits` bits an element, plus a bias [N].
 
@@ -87,8 +91,7 @@ class MatMulNBits(Operator):
     ) -> TensorType:
         if self.bits not in (2, 4, 8):
             raise InferenceError(f"bits is {self.bits}: only 2, 4 and 8 are supported")
-        if self.block_size < 16 or self.block_size & (self.block_size - 1):
-            raise InferenceError(f"block_size is {self.block_size}: a power of two from 16 on expected")
+        _check_block(self.block_size)
         if self.weight_prepacked:
             raise InferenceError(
                 f"weight_prepacked is {self.weight_prepacked}: such weights are laid out for GPUs; "
@@ -104,10 +107,7 @@ class MatMulNBits(Operator):
             wanted.append(("zero_points", zeros, n * each))
         wanted += [(name, x, size) for name, x, size in (("g_idx", groups, self.K), ("bias", bias, n)) if x is not None]
         for name, x, size in wanted:
-            elements: Any = 1
-            for dim in x.shape:
-                elements = elements * dim
-            if not context.demand_equal(elements, size):
+            if not context.demand_equal(product(x.shape), size):
                 raise InferenceError(
                     f"{name} is {x.type}; with K {self.K}, N {n}, block_size {self.block_size} and {self.bits} bits it "
                     f"has {size} elements"
@@ -243,8 +243,7 @@ class GatherBlockQuantized(Contributed):
     def compose(self, parts: Parts, data: Value, indices: Value, scales: Value, zeros: Value | None = None) -> Value:
         rank = len(data.shape)
         gathered, blocked = (normalize_axis(axis, rank) for axis in (self.gather_axis, self.quantize_axis))
-        if self.block_size < 16 or self.block_size & (self.block_size - 1):
-            raise InferenceError(f"block_size is {self.block_size}: a power of two from 16 on expected")
+        _check_block(self.block_size)
         if gathered == blocked:
             raise InferenceError(f"gather_axis and quantize_axis are both {gathered}: they have to differ")
         if data.dtype is DType.UINT8 and (self.bits not in (2, 4, 8) or gathered != 0):
