@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from jitonnx.kernels.attention.kernel import Attention, Head
 from jitonnx.kernels.attention.spec import BLOCK_ROWS, PADDING, STEP
-from jitonnx.kernels.bfloat16.tiles import clear, multiply, store
 from jitonnx.kernels.language import ir, types
 from jitonnx.kernels.language.code import Code, Pointer, remainder, shuffled, smaller
 from jitonnx.kernels.language.half import narrow_for_products
 from jitonnx.kernels.language.trace import Traced, one_if
+from jitonnx.kernels.parts.amx import clear, multiply, store
 from jitonnx.kernels.parts.layouts import LINE, TILE
 from jitonnx.kernels.transpose.tiles import transposed
 
@@ -135,7 +135,7 @@ class Tiled(Attention):
             clear(code, rows, 2)
             with code.loop(steps) as step:
                 tiles = [(x.at(pitch * (i * TILE) + step * LINE), pitch) for i in range(rows)]
-                multiply(code, tiles, panel.at(step * _PANEL_STEP), 2, streams_w=False)
+                multiply(code, "tdpbf16ps", tiles, panel.at(step * _PANEL_STEP), 2, streams_w=False)
             store(code, rows, 2, sums, sums_pitch)
 
         arguments: list[Traced | Pointer] = [x, pitch, panel, steps, sums, sums_pitch]

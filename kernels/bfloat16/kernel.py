@@ -1,38 +1,19 @@
-"""The kernel of products and convolutions in bfloat16. A task:
-
-its rows copied to scratch memory, unless they are read in place        second-level cache
-for each group of rows                                                  a block while the task's panels stay near
-    for each panel of w
-        for each block of 2 x 2 tiles of the group                      sums in tile registers
-            epilogue, y
-"""
+"""The kernel of products and convolutions in bfloat16: rows and weights in 16 bits, sums in float32."""
 
 from __future__ import annotations
 
-from jitonnx.kernels.bfloat16.rows import Copying
-from jitonnx.kernels.bfloat16.spec import (
-    SLACK_ROWS,
-    STEP,
-    SUMS_BYTES,
-    BfloatBuffers,
-    BfloatSizes,
-    BfloatSpec,
-    band_rows,
-    padded_width,
-)
-from jitonnx.kernels.bfloat16.tiles import clear, multiply, store
+from jitonnx.kernels.bfloat16.spec import BfloatBuffers, BfloatSpec
 from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Kernel, Pointer, remainder, smaller
+from jitonnx.kernels.language.code import Code, Kernel, Pointer
 from jitonnx.kernels.language.epilogue import Epilogue, Stage
-from jitonnx.kernels.language.trace import Traced, select
-from jitonnx.kernels.parts.amx import configured
-from jitonnx.kernels.parts.layouts import LINE, TILE
-from jitonnx.kernels.parts.tile import emit_finish, emit_prefetch
+from jitonnx.kernels.language.half import narrow_for_products
+from jitonnx.kernels.language.trace import Traced
+from jitonnx.kernels.parts.layouts import LINE
+from jitonnx.kernels.parts.tiled_kernel import TiledKernel
+from jitonnx.kernels.parts.tiled_rows import Copying
 
-_TOGETHER = 4
-"""Rows of a block of sums in memory that go through the epilogue at a time."""
-_AHEAD = 24
-"""Steps ahead of their use that weights are asked for which are used once."""
+_LANES = 16
+"""float32 in a vector; all CPUs with tiles have vectors of 64 bytes."""
 
 
 def build(spec: BfloatSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
@@ -41,162 +22,36 @@ def build(spec: BfloatSpec, lanes: int, epilogue: Stage | None = None) -> Kernel
         raise ValueError(f"Bug: CPUs with tiles have vectors of {LINE} bytes, not of {lanes} float32")
     if epilogue is None and spec.result != "float32":
         raise ValueError(f"Bug: sums are float32, not {spec.result}, without an epilogue")
-    result = types.uint16 if spec.result == "bfloat16" else types.float32
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
-        _Bfloat(code, spec, lanes, Epilogue(code, epilogue, types.float32, lanes, result), result).emit(begin, end)
+        applied = Epilogue(code, epilogue, types.float32, lanes, _TYPES[spec.result])
+        _Bfloat(code, spec, applied).emit(begin, end)
 
     return body
 
 
-class _Bfloat:
-    """Emits one kernel."""
+_TYPES = {"bfloat16": types.uint16, "float32": types.float32}
 
-    def __init__(self, code: Code, spec: BfloatSpec, lanes: int, epilogue: Epilogue, result: types.Type) -> None:
-        self.code, self.spec, self.lanes, self.epilogue, self.result = code, spec, lanes, epilogue, result
-        self.size = code.sizes(BfloatSizes)
-        _, self.w, self.y = code.buffers(BfloatBuffers, types.uint8, y=result)
-        size = self.size
-        taps = size.kernel_height * size.kernel_width
-        self.elements = size.channels * (1 if spec.by_taps else taps)
-        self.tap_steps = (self.elements + (STEP - 1)) / STEP
-        self.steps = self.tap_steps * taps if spec.by_taps else self.tap_steps
-        self.across = padded_width(size) if spec.by_taps else size.out_width
-        """Rows of the product for a row of output pixels."""
-        self.sums = code.scratch(types.uint8)
-        self.rows = code.scratch(types.uint8).at(SUMS_BYTES)
 
-    def emit(self, begin: Traced, end: Traced) -> None:
-        code, size = self.code, self.size
-        column_tasks = (size.out_channels + (size.task_columns - 1)) / size.task_columns
-        with configured(code), code.loop(end, begin) as task:
-            first_column = remainder(task, column_tasks) * size.task_columns
-            end_column = smaller(first_column + size.task_columns, size.out_channels)
-            pixel, count = self._prepare(task / column_tasks)
-            with code.loop(count, 0, size.group_rows) as first:
-                last = smaller(first + size.group_rows, count)
-                with code.loop(end_column, first_column, self.spec.width) as column:
-                    self._emit_panel(pixel, first, last, count, column)
+class _Bfloat(TiledKernel):
+    PRODUCT = "tdpbf16ps"
 
-    def _prepare(self, number: Traced) -> tuple[Traced, Traced]:
-        """Copies what the task with a number of rows needs; its first output pixel, and how many rows it has."""
-        code, size, spec = self.code, self.size, self.spec
-        copying = Copying(code, spec, size)
-        if spec.by_bands:
-            bands = (size.out_height + (size.task_rows - 1)) / size.task_rows
-            image, first = number / bands, remainder(number, bands) * size.task_rows
-            rows = smaller(size.task_rows, size.out_height - first)
-            above, needed = first * size.stride_height - size.pad_top, band_rows(size, rows)
-            if spec.by_taps:
-                copying.padded(self.rows, self.across * size.row_bytes, size.row_bytes, image, above, needed)
-            else:
-                lines = self.rows.at((size.task_rows * size.out_width + SLACK_ROWS) * size.row_bytes)
-                copying.padded(lines, size.line_bytes, size.channels * 2, image, above, needed)
-                copying.unfolded(self.rows, lines, rows, self.elements)
-            return (image * size.out_height + first) * size.out_width, (rows - 1) * self.across + size.out_width
-        first = number * size.task_rows
-        count = smaller(size.task_rows, size.images * size.out_height * size.out_width - first)
-        if spec.way == "copied":
-            copying.rows(self.rows, first, count, self.elements)
-        elif spec.way == "gathered":
-            copying.gathered(self.rows, first, count, self.elements)
-        else:  # those that do not fill a tile
-            rest = remainder(count, code.integer(TILE))
-            copying.rows(self.rows, first + (count - rest), rest, self.elements)
-        return first, count
+    def __init__(self, code: Code, spec: BfloatSpec, epilogue: Epilogue) -> None:
+        x, w, y = code.buffers(BfloatBuffers, _TYPES[spec.x_type], w=types.uint8, y=_TYPES[spec.result])
+        super().__init__(code, spec, x, w, y, epilogue)
+        self._bfloat = spec
 
-    def _emit_panel(self, pixel: Traced, first: Traced, last: Traced, count: Traced, column: Traced) -> None:
-        """Rows first, …, last - 1 of the task times one panel: blocks of two tiles, then of one where that does."""
-        code, whole = self.code, last - TILE
-        with code.loop(whole, first, 2 * TILE) as r:
-            self._emit_block(2, pixel, r, count, column)
-        rest = remainder(last - first, code.integer(2 * TILE))
-        with code.when((rest > 0) & (rest <= TILE)):
-            self._emit_block(1, pixel, last - rest, count, column)
+    def inner(self, code: Code) -> _Bfloat:
+        return _Bfloat(code, self._bfloat, self.epilogue)
 
-    def _emit_block(self, tiles: int, pixel: Traced, r: Traced, count: Traced, column: Traced) -> None:
-        def write(code: Code, pixel: Traced, r: Traced, count: Traced, column: Traced) -> None:
-            inner = _Bfloat(code, self.spec, self.lanes, self.epilogue, self.result)
-            inner._write_block(tiles, pixel, r, count, column)
+    def copying(self) -> Copying:
+        return Copying(self.code, self.size, self.x, self.code.number(types.uint16, 0, self.spec.step), _rounded)
 
-        self.code.subroutine(f"block.{tiles}", [pixel, r, count, column], write, inline=False)
 
-    def _write_block(self, tiles: int, pixel: Traced, r: Traced, count: Traced, column: Traced) -> None:
-        code, size, spec = self.code, self.size, self.spec
-        columns = spec.width // TILE
-        panel_step = spec.width * LINE
-        w = self.w.at(column / spec.width * (self.steps * panel_step))
-        ahead = code.integer(_AHEAD * panel_step) if spec.once else self.steps * panel_step
-        following = w.at(ahead + r / (2 * TILE) * (self.steps * (spec.fetched * LINE)))
-        x = [self._tile(pixel, r + i * TILE, count) for i in range(tiles)]
-        clear(code, tiles, columns)
-        done = code.variable(code.integer(0))
-
-        def steps(offset: Traced) -> None:
-            with code.loop(self.tap_steps) as step:
-                at = done.get()
-                for line in range(spec.fetched):
-                    emit_prefetch(code.builder, following.at(at * (spec.fetched * LINE) + line * LINE).value)
-                places = [(place.at(offset + step * LINE), pitch) for place, pitch in x]
-                multiply(code, places, w.at(at * panel_step), columns, streams_w=spec.near)
-                done.set(at + 1)
-
-        if spec.by_taps:
-            with code.loop(size.kernel_height) as i, code.loop(size.kernel_width) as j:
-                pixels = i * size.dilation_height * self.across + j * size.dilation_width
-                steps(pixels * size.row_bytes)
-        else:
-            steps(code.integer(0))
-        store(code, tiles, columns, self.sums)
-        self._finish_block(tiles, pixel, r, smaller(count - r, tiles * TILE), column)
-
-    def _tile(self, pixel: Traced, r: Traced, count: Traced) -> tuple[Pointer, Traced]:
-        """Where the tile of x from the task's row r on lies, and how many bytes its rows are apart."""
-        code, size = self.code, self.size
-        if self.spec.way != "in place":
-            return self.rows.at(r * size.row_bytes), size.row_bytes
-        x = code.buffers(BfloatBuffers, types.uint16).x.at((pixel + r) * size.x_pixel).as_bytes()
-        part = r + TILE > count
-        return x.unless(part, self.rows), select(part, size.row_bytes, size.x_pixel * 2)
-
-    def _finish_block(self, tiles: int, pixel: Traced, r: Traced, live: Traced, column: Traced) -> None:
-        """The epilogue on the sums of a block, and into y."""
-        code, size = self.code, self.size
-        if self.spec.way != "padded":
-            self._finish(code.integer(0), live, pixel + r, column)
-            return
-        done = code.variable(code.integer(0))
-        with code.loop_while(lambda: done.get() < live):
-            at = done.get()
-            row = (r + at) / self.across
-            place = (r + at) - row * self.across
-            run = smaller(size.out_width - place, live - at)
-            with code.when(run > 0):
-                self._finish(at, run, pixel + row * size.out_width + place, column)
-            done.set(select(run > 0, at + run, at + (self.across - place)))
-
-    def _finish(self, first: Traced, count: Traced, row: Traced, column: Traced) -> None:
-        """`count` rows of sums from number `first` on become rows of y from `row` on."""
-
-        def write(code: Code, first: Traced, count: Traced, row: Traced, column: Traced) -> None:
-            inner = _Bfloat(code, self.spec, self.lanes, self.epilogue, self.result)
-            inner._write_finish(first, count, row, column)
-
-        self.code.subroutine("finish", [first, count, row, column], write, inline=False)
-
-    def _write_finish(self, first: Traced, count: Traced, row: Traced, column: Traced) -> None:
-        code, size, width = self.code, self.size, self.spec.width
-        vectors, sums = width // self.lanes, self.sums.to(types.float32)
-        with code.loop(count, 0, _TOGETHER) as i:
-            places = [(first + i + j) * width + v * self.lanes for j in range(_TOGETHER) for v in range(vectors)]
-            emit_finish(
-                code,
-                self.epilogue,
-                shape=(_TOGETHER, vectors),
-                sums=[sums.load(place, self.lanes).value for place in places],
-                c=self.y.at((row + i) * size.y_pixel + column).value,
-                ldc=size.y_pixel.value,
-                live=(size.out_channels - column).value,
-                place=(code.integer(0), row + i, column),
-                rows_live=(count - i).value,
-            )
+def _rounded(source: Pointer, at: Traced, live: Traced | None = None) -> Traced:
+    """A step of elements as bfloat16, those from `live` on 0."""
+    if source.element is types.uint16:
+        return source.load(at, 2 * _LANES, live)
+    first = source.load(at, _LANES, live)
+    second = source.load(at + _LANES, _LANES, None if live is None else live - _LANES)
+    return narrow_for_products(first, second)

@@ -6,37 +6,15 @@ Denormal numbers count as zero on the way.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.kernels.arguments import Arguments, Buffer, result
 from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES, rounded
-from jitonnx.kernels.parts.layouts import LINE, TILE, WindowProduct
-from jitonnx.kernels.parts.packing import for_each, zeros
-from jitonnx.kernels.parts.sizes import below, larger, smaller
-from jitonnx.kernels.spec import KernelSpec, Work
+from jitonnx.kernels.parts.tiled_products import TiledSizes, TiledSpec, chosen
 from jitonnx.records import dataclass
 
 STEP = 32
-"""Elements of a row in a cache line and in a row of a tile: what a step multiplies of each row and column."""
-SUMS_BYTES = 2 * TILE * 2 * TILE * 4
-"""Sums of 2 x 2 tiles."""
-WAYS = ("in place", "copied", "gathered", "unfolded", "padded")
-
-_TASKS = 16
-_TASK_PRODUCTS = 1 << 22
-"""Products that are some 5 microseconds of work."""
-_ROWS_BYTES = 512 << 10
-"""Rows of a task in scratch memory: they are to stay in the second-level cache."""
-_ROWS_IN_PLACE_BYTES = 1 << 20
-_NEAR_BYTES = 5 << 18
-"""Weights of a task up to this size stay in the second-level cache from block to block of rows."""
-_COPIED_COLUMNS = 512
-"""Columns that a task has at least, so that copying its rows, for which a task each is too many, takes a sixth of its
-time at most."""
-SLACK_ROWS = 64
-"""Rows that tiles may read behind the last one, without an effect."""
+"""Elements of a row in a cache line."""
 
 
 class BfloatBuffers(Arguments):
@@ -45,190 +23,40 @@ class BfloatBuffers(Arguments):
     y: Buffer = result()
 
 
-class BfloatSizes(WindowProduct):
-    task_rows: Size
-    task_columns: Size
-    group_rows: Size
-    row_bytes: Size
-    line_bytes: Size
-    """Bytes of a row of an image with its padding, of which "unfolded" takes the taps."""
-
-
 @dataclass(frozen=True)
-class BfloatSpec(KernelSpec):
-    """y[pixel, n] = epilogue(Σ over taps and channels of x * w[n, channel, tap]), channels-last, summed in float32.
+class BfloatSpec(TiledSpec):
+    """Operands rounded to bfloat16, sums in float32. Pixels outside of the image count as 0."""
 
-    w is what `pack` made. Pixels outside of the image count as 0. The epilogue's row is the output pixel of all images,
-    its batch 0. A task multiplies some rows with some panels of `width` columns, in blocks of 2 x 2 tiles.
-    """
-
-    way: str
-    """How tiles read x, one of WAYS. "in place": rows x_pixel apart, in bfloat16, whole steps of channels. "copied":
-    rows x_pixel apart, which a task first copies to scratch memory, converted. "gathered": the taps of each output
-    pixel side by side in scratch memory. "padded": the rows of the image that a task needs are copied with their
-    padding, and each tap reads them from another place on; for strides of 1. Sums of what is between the rows of output
-    pixels are computed, too, which nobody writes. "unfolded": such rows are copied, and then the taps of each output
-    pixel side by side, for few channels and without dilation. Tasks of these two have whole rows of output pixels."""
-    width: int
     x_type: str = "float32"
     """float32 or bfloat16 (its bits)."""
     result: str = "float32"
     """float32 or bfloat16, which the epilogue gives then, as its bits."""
-    near: bool = True
-    """The whole of w stays in the second-level cache: blocks of rows go through all panels, and not panels through all
-    rows."""
-    fetched: int = 0
-    """Cache lines of the next panel of w that each step asks for, where that does not."""
-    once: bool = False
-    """There is one block of rows: what is asked for is what follows shortly."""
 
     BUFFERS = BfloatBuffers
-    SIZES = BfloatSizes
-    SETTLED = True
+    SIZES = TiledSizes
+    ITEM_BYTES = 2
+    TASK_PRODUCTS = 1 << 22
 
     @property
     def features(self) -> tuple[str, ...]:
         return TILE_FEATURES
 
     @property
-    def by_taps(self) -> bool:
-        """Whether channels of each tap fill whole steps of their own."""
-        return self.way == "padded"
+    def x_bytes(self) -> int:
+        return _BYTES[self.x_type]
 
     @property
-    def by_bands(self) -> bool:
-        """Whether tasks have whole rows of the pixels of an image."""
-        return self.way in ("padded", "unfolded")
-
-    @property
-    def packing(self) -> tuple[str, bool, int]:
-        """All that the layout of packed weights depends on."""
-        return "bfloat16", self.by_taps, self.width
-
-    def depth(self, given: Any) -> Any:
-        """Elements of a row in whole steps, over all taps."""
-        taps = given.kernel_height * given.kernel_width
-        return whole(given.channels) * taps if self.by_taps else whole(given.channels * taps)
-
-    def row_bytes(self, given: Any) -> Any:
-        """Bytes from one row in scratch memory to the next: whole lines, but not a power of two of pages, whose rows
-        would share places in the cache."""
-        size = whole(given.channels) * 2 if self.by_taps else self.depth(given) * 2
-        return size + LINE * below(size % 1024, 1)
-
-    def complete(self, sizes: WindowProduct) -> BfloatSizes:
-        depth, row_bytes, n = self.depth(sizes), self.row_bytes(sizes), sizes.out_channels
-        line_bytes = -(-(padded_width(sizes) * sizes.channels * 2) // LINE) * LINE + LINE
-        if self.by_bands:
-            unit, units = (padded_width(sizes) if self.by_taps else sizes.out_width), sizes.out_height
-            halo = (sizes.kernel_height - 1) * sizes.dilation_height
-            if self.by_taps:
-                most = larger(_ROWS_BYTES // larger(unit * row_bytes, 1) - halo, 1)
-            else:
-                each = sizes.out_width * row_bytes + sizes.stride_height * line_bytes
-                most = larger(_ROWS_BYTES // larger(each, 1), 1)
-            outer, least = sizes.images, 2 * halo
-        else:
-            unit, units, outer = 2 * TILE, -(-rows_of(sizes) // (2 * TILE)), 1
-            each = _ROWS_IN_PLACE_BYTES if self.way == "in place" else _ROWS_BYTES
-            most, least = larger(each // larger(unit * row_bytes, 1), 1), 1
-        panels = -(-n // self.width)
-        near = below(depth * n * 2, _NEAR_BYTES)
-        wanted = larger(smaller(units * unit * outer * depth * n // _TASK_PRODUCTS, _TASKS) // larger(outer, 1), 1)
-        row_tasks = larger(smaller(units // larger(least, 1), 1 + near * (wanted - 1)), -(-units // most), 1)
-        taps = sizes.kernel_height * sizes.kernel_width if self.by_taps else 1
-        columns_most = panels if self.way == "in place" else larger(n * taps // _COPIED_COLUMNS, 1)
-        column_tasks = larger(smaller(panels, columns_most, -(-wanted // row_tasks)), 1)
-        units_each, columns_each = larger(-(-units // row_tasks), 1), larger(-(-panels // column_tasks), 1) * self.width
-        task_rows = units_each if self.by_bands else units_each * unit
-        group = 2 * TILE if self.near else units_each * larger(unit, 1)
-        return BfloatSizes.following(
-            sizes,
-            task_rows=task_rows,
-            task_columns=columns_each,
-            group_rows=group,
-            row_bytes=row_bytes,
-            line_bytes=line_bytes,
-        )
-
-    def tasks(self, sizes: BfloatSizes) -> int:
-        columns = -(-sizes.out_channels // sizes.task_columns)
-        if self.by_bands:
-            return sizes.images * -(-sizes.out_height // sizes.task_rows) * below(0, sizes.out_width) * columns
-        return -(-rows_of(sizes) // sizes.task_rows) * columns
-
-    def scratch_bytes(self, sizes: BfloatSizes) -> int:
-        """The sums of a block; the task's rows, and behind them what tiles and copies reach."""
-        rows, lines = sizes.task_rows, 0
-        if self.by_taps:
-            rows = (rows + (sizes.kernel_height - 1) * sizes.dilation_height) * padded_width(sizes)
-        elif self.by_bands:
-            rows, lines = rows * sizes.out_width, band_rows(sizes, rows) * sizes.line_bytes
-        elif self.way == "in place":
-            rows = TILE
-        return SUMS_BYTES + lines + (rows + SLACK_ROWS) * sizes.row_bytes + 4 * LINE
-
-    def work(self, sizes: BfloatSizes) -> Work:
-        rows, columns = rows_of(sizes), sizes.out_channels
-        depth = sizes.channels * sizes.kernel_height * sizes.kernel_width
-        taken = self.way in ("in place", "copied")
-        read = rows * sizes.channels if taken else sizes.images * sizes.height * sizes.width * sizes.channels
-        bytes_moved = read * itemsize(self.x_type) + 2 * depth * columns + rows * columns * itemsize(self.result)
-        return Work(2 * rows * depth * columns, bytes_moved)
+    def y_bytes(self) -> int:
+        return _BYTES[self.result]
 
     def pack(self, w: np.ndarray) -> np.ndarray:
-        """w float32 [out_channels, taps, channels] -> the bits of bfloat16, [panel][step][tile][row][column][2]: what a
-        step of a panel multiplies, its tiles of 16 columns one after the other, each with 16 rows of pairs. Padded with
-        zeros to whole panels and steps."""
-        columns, taps, channels = w.shape
-        if not self.by_taps:
-            w, taps, channels = w.reshape(columns, 1, taps * channels), 1, taps * channels
-        deep, tiles = whole(channels), self.width // TILE
-        steps, panels = taps * deep // STEP, -(-columns // self.width)
-        packed = zeros(panels * steps * STEP * self.width, np.uint16)
-        target = packed.reshape(panels, steps, tiles, TILE, TILE, 2)
-
-        def pack(panel: int) -> None:
-            part = rounded(w[panel * self.width : (panel + 1) * self.width])
-            padded = np.zeros((self.width, taps, deep), np.uint16)
-            padded[: len(part), :, :channels] = part
-            split = padded.reshape(tiles, TILE, steps, TILE, 2)
-            target[panel] = split.transpose(2, 0, 3, 1, 4)
-
-        for_each(pack, panels, packed.nbytes)
-        return packed
+        """w float32 [out_channels, taps, channels] -> the bits of bfloat16, as `packed` has them."""
+        return self.packed(w, np.uint16, rounded)
 
 
-def itemsize(kind: str) -> int:
-    """Bytes of an element."""
-    return 2 if kind == "bfloat16" else 4
-
-
-def whole(elements: Any) -> Any:
-    """So many elements in whole steps."""
-    return -(-elements // STEP) * STEP
-
-
-def rows_of(given: Any) -> Any:
-    """Output pixels of all images."""
-    return given.images * given.out_height * given.out_width
-
-
-def padded_width(given: Any) -> Any:
-    """Pixels of a row of an image that output pixels of a row read, padding included."""
-    return (given.out_width - 1) * given.stride_width + (given.kernel_width - 1) * given.dilation_width + 1
-
-
-def band_rows(given: Any, rows: Any) -> Any:
-    """Rows of an image that `rows` of output pixels read, padding included."""
-    return (rows - 1) * given.stride_height + (given.kernel_height - 1) * given.dilation_height + 1
+_BYTES = {"bfloat16": 2, "float32": 4}
 
 
 def choose(way: str, columns: int, depth: int, rows: int | None, x_type: str, result: str) -> BfloatSpec:
     """The kernel for this many columns, products of each sum, and rows (None: known only at run time)."""
-    width = TILE if columns <= TILE else 2 * TILE
-    if depth * columns * 2 < _NEAR_BYTES:
-        return BfloatSpec(way, width, x_type, result)
-    blocks = 4 if rows is None else max(-(-rows // (2 * TILE)), 1)
-    fetched = next(lines for lines in (width, 16, 8, 4, 2, 1) if lines * blocks <= width or lines == 1)
-    return BfloatSpec(way, width, x_type, result, near=False, fetched=fetched, once=blocks == 1)
+    return BfloatSpec(way, x_type=x_type, result=result, **chosen(columns, depth * columns * 2, rows))

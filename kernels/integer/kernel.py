@@ -2,7 +2,7 @@
 
     its rows' taps gathered side by side                      scratch, second-level cache
     for each panel of w
-        for each tile of rows                                 Σ x w in registers, or in tile registers
+        for each tile of rows                                 Σ x w in registers
             - zero * column sums, epilogue, y
 
 Gathering costs a byte read and written for each left operand, which serves a whole row of products: it buys rows that
@@ -16,23 +16,20 @@ from contextlib import nullcontext
 
 from jitonnx.kernels.integer.gather import emit_gather, zero_point
 from jitonnx.kernels.integer.products import emit_products
-from jitonnx.kernels.integer.spec import STEP, TILE_BYTES, IntegerBuffers, IntegerSizes, IntegerSpec
-from jitonnx.kernels.integer.tiles import emit_tile_products
+from jitonnx.kernels.integer.spec import IntegerBuffers, IntegerSizes, IntegerSpec
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Kernel, Pointer, remainder, smaller
 from jitonnx.kernels.language.epilogue import Epilogue, Stage
 from jitonnx.kernels.language.simd import convert
 from jitonnx.kernels.language.trace import Traced, select
-from jitonnx.kernels.parts.amx import configured
 from jitonnx.kernels.parts.tile import emit_finish
-
-_TOGETHER = 4
-"""Rows of a tile of sums in memory that go through the epilogue at a time."""
 
 
 def build(spec: IntegerSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
     """The kernel of `spec` for vectors of `lanes` int32."""
-    if spec.width % lanes and spec.multiply != "tiles":
+    if spec.multiply == "tiles":
+        raise ValueError("Bug: products in tile registers have a kernel of their own")
+    if spec.width % lanes:
         raise ValueError(f"Bug: tiles {spec.width} wide are not made of vectors of {lanes}")
     result = getattr(types, spec.result)
     if epilogue is None and result is not types.int32:
@@ -65,7 +62,7 @@ class _Integer:
         rows = self.rows
         column_tasks = (size.out_channels + (size.task_columns - 1)) / size.task_columns
         self.direct = self._reads_in_place(rows)
-        with configured(code) if spec.multiply == "tiles" else nullcontext(), code.loop(end, begin) as task:
+        with code.loop(end, begin) as task:
             first_row = task / column_tasks * size.task_rows
             first_column = remainder(task, column_tasks) * size.task_columns
             count = smaller(size.task_rows, rows - first_row)
@@ -77,11 +74,7 @@ class _Integer:
 
     def _emit_panel(self, first_row: Traced, count: Traced, column: Traced) -> None:
         """All rows of the task times one panel: the highest tiles, then the least that does for what remains."""
-        code, done, spec = self.code, self.code.integer(0), self.spec
-        if spec.multiply == "tiles" and (spec.shifted or spec.flipped):
-            first = code.scratch(types.uint8).at(self.size.task_rows * self.size.row_bytes + TILE_BYTES).to(types.int32)
-            for at in range(0, spec.width, self.lanes):
-                first.store(at, self._correction(column + at))
+        code, done = self.code, self.code.integer(0)
         for number, height in enumerate(self.spec.rows):
             last = number == len(self.spec.rows) - 1
             end = count if last else done + (count - done + (height - 1) - self.spec.rows[-1]) / height * height
@@ -90,15 +83,12 @@ class _Integer:
             done = end
 
     def _reads_in_place(self, rows: Traced) -> Traced | None:
-        """Whether the rows are multiplied where they lie: where vectors need no other form of them, tiles find them
-        aligned, and there are enough that the last tile can overlap the one before. None: they never are."""
-        spec, size, code = self.spec, self.size, self.code
+        """Whether the rows are multiplied where they lie: where vectors need no other form of them, and there are
+        enough that the last tile can overlap the one before. None: they never are."""
+        spec, code = self.spec, self.code
         if spec.windows or spec.flipped or spec.row_itemsize > 1:
             return None
-        whole, step = remainder(self.depth, code.integer(spec.step)).equals(0), STEP if spec.multiply == "tiles" else 1
-        x = code.buffers(IntegerBuffers, types.uint8).x
-        aligned = x.misalignment(step).equals(0) & remainder(size.x_pixel, code.integer(step)).equals(0)
-        return whole & aligned & (rows >= spec.rows[0])
+        return remainder(self.depth, code.integer(spec.step)).equals(0) & (rows >= spec.rows[0])
 
     def _emit_tile(self, height: int, first_row: Traced, r: Traced, rows_live: Traced, column: Traced) -> None:
         """`height` rows from `first_row + r` on, of which `rows_live` count, times one panel. Rows that are read in
@@ -122,20 +112,8 @@ class _Integer:
     def _write_tile(
         self, height: int, row: Traced, x: Pointer, row_bytes: Traced, rows_live: Traced, column: Traced
     ) -> None:
-        code, size, spec, vectors = self.code, self.size, self.spec, self.spec.width // self.lanes
+        code, spec, vectors = self.code, self.spec, self.spec.width // self.lanes
         w = self.w.at(column / spec.width * self.panel)
-        if spec.multiply == "tiles":
-            steps = (self.depth + (spec.step - 1)) / spec.step
-            tile = code.scratch(types.uint8).at(size.task_rows * size.row_bytes).to(types.int32)
-            first = tile.at(TILE_BYTES // 4) if spec.shifted or spec.flipped else None
-            emit_tile_products(code, spec, height, first, x, row_bytes, w, steps, tile)
-            with code.loop(smaller(rows_live, height), step=_TOGETHER) as i:
-                places = [
-                    tile.at((i + j) * spec.width + v * self.lanes) for j in range(_TOGETHER) for v in range(vectors)
-                ]
-                sums = [place.load(0, self.lanes) for place in places]
-                self._finish(_TOGETHER, sums, row + i, column, rows_live - i)
-            return
         steps = (self.depth + (spec.group - 1)) / spec.group
         corrections = [self._correction(column + vector * self.lanes) for vector in range(vectors)]
         sums = emit_products(code, spec, height, corrections, x, row_bytes, w, steps, self.lanes)

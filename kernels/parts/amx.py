@@ -42,3 +42,39 @@ def instruction(code: Code, name: str, *operands: int | Pointer | Traced) -> Non
     values = [ir.IntType(8)(operand) if isinstance(operand, int) else operand.value for operand in operands]
     function = declared(code.builder, f"llvm.x86.{name}", ir.VoidType(), [value.type for value in values])
     code.builder.call(function, values)
+
+
+def clear(code: Code, rows: int, columns: int) -> None:
+    """Sums of rows x columns tiles are 0."""
+    for number in range(rows * columns):
+        instruction(code, "tilezero", number)
+
+
+def begin_with(code: Code, rows: int, columns: int, first: Pointer) -> None:
+    """Each row of sums of rows x columns tiles begins as `first` [columns * 16]."""
+    for number in range(rows * columns):
+        instruction(code, "tileloadd64", number, first.at(number % columns * TILE), code.integer(0))
+
+
+def multiply(
+    code: Code, product: str, x: list[tuple[Pointer, Traced]], w: Pointer, columns: int, streams_w: bool
+) -> None:
+    """A step: to the sums are added tiles of x, each by its place and the bytes between its rows, times those of w,
+    which lie one after the other. What streams, w or x, is kept out of the first-level cache."""
+    load_x, load_w = ("tileloadd64", "tileloaddt164")[:: 1 if streams_w else -1]
+    for i, (place, pitch) in enumerate(x):
+        for j in range(columns):
+            if i == 0:
+                instruction(code, load_w, FIRST_W + j, w.at(j * TILE * LINE), code.integer(LINE))
+            if j == 0:
+                instruction(code, load_x, FIRST_X + i, place, pitch)
+            instruction(code, product, i * columns + j, FIRST_X + i, FIRST_W + j)
+
+
+def store(code: Code, rows: int, columns: int, sums: Pointer, pitch: Traced | None = None) -> None:
+    """The sums to memory, 32 bits [rows * 16, columns * 16], rows `pitch` bytes apart, or side by side."""
+    pitch = code.integer(columns * LINE) if pitch is None else pitch
+    for i in range(rows):
+        for j in range(columns):
+            place = sums.at(pitch * (i * TILE) + j * LINE)
+            instruction(code, "tilestored64", i * columns + j, place, pitch)

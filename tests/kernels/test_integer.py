@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import re
 from typing import Any
 
@@ -15,31 +16,41 @@ from jitonnx.kernels.integer.kernel import build
 from jitonnx.kernels.integer.spec import IntegerSpec, choose
 from jitonnx.kernels.integer_depthwise.kernel import build as build_depthwise
 from jitonnx.kernels.integer_depthwise.spec import DepthwiseIntegerSpec, choose_depthwise
+from jitonnx.kernels.integer_tiles.kernel import build as build_tiles
+from jitonnx.kernels.integer_tiles.spec import IntegerTileSpec, choose_tiles
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code
 from jitonnx.kernels.language.simd import convert
 from jitonnx.kernels.language.trace import Traced
 from jitonnx.kernels.parts.layouts import WindowProduct
+from jitonnx.runtime.cpu import available
 from jitonnx.target import host
 from tests.kernels.harness import Compiled, assembly
 from tests.kernels.layouts import row_product, window_product
 from tests.targets import named
 
+FEATURES = ("amx-int8", "amx-tile")
+needs_tiles = pytest.mark.skipif(available(FEATURES) != set(FEATURES), reason="this CPU has no tiles of integers")
+AnySpec = IntegerSpec | IntegerTileSpec | DepthwiseIntegerSpec
+
 TARGETS = {
-    "host": host(),
+    "host": dataclasses.replace(host(), features=host().features.replace("+amx-int8", "-amx-int8")),
     "cascadelake": named("cascadelake"),
     "haswell": named("haswell"),
     "x86-64-v2": named("x86-64-v2"),
 }
+CPUS = TARGETS | {"tiles": host()}
 if "+i8mm" in host().features:  # such an AArch64 CPU stands for one without as well
-    TARGETS["without i8mm"] = dataclasses.replace(host(), features=host().features.replace("+i8mm", "-i8mm"))
+    TARGETS["without i8mm"] = CPUS["without i8mm"] = dataclasses.replace(
+        host(), features=host().features.replace("+i8mm", "-i8mm")
+    )
 
 
 @functools.cache
-def compiled(spec: IntegerSpec | DepthwiseIntegerSpec, target: str) -> Compiled:
-    cpu = TARGETS[target]
+def compiled(spec: AnySpec, target: str) -> Compiled:
+    cpu = CPUS[target]
     stage = None if spec.result == "int32" else STAGES[spec.result]
-    made = build_depthwise if isinstance(spec, DepthwiseIntegerSpec) else build
+    made = {IntegerSpec: build, IntegerTileSpec: build_tiles, DepthwiseIntegerSpec: build_depthwise}[type(spec)]
     return Compiled(made(spec, cpu.lanes(4), stage), cpu, settled=spec.settled)
 
 
@@ -68,7 +79,7 @@ def convolved(x: np.ndarray, zero: int, w: np.ndarray, strides: Any, dilations: 
 
 
 def run(
-    spec: IntegerSpec | DepthwiseIntegerSpec,
+    spec: AnySpec,
     target: str,
     x: np.ndarray,
     zero: int,
@@ -79,6 +90,8 @@ def run(
     rows, outputs = given.images * given.out_height * given.out_width, given.out_channels
     y = np.full((rows, given.y_pixel), 77, spec.result)
     matrix = np.ascontiguousarray(w.reshape(outputs, -1))
+    if isinstance(spec, IntegerTileSpec):
+        matrix = matrix.reshape(outputs, math.prod(w.shape[1:-1]), w.shape[-1])
     buffers = [x, np.array([zero], x.dtype), spec.pack(matrix), spec.column_sums(matrix), y]
     sizes = spec.complete(given)
     compiled(spec, target)(buffers, sizes, spec.tasks(sizes), spec.scratch_bytes(sizes), pieces)
@@ -87,15 +100,25 @@ def run(
 
 
 def product(
-    target: str, m: int, n: int, k: int, dtype: Any, result: str = "int32", zero: int = 3, **options: Any
+    target: str,
+    m: int,
+    n: int,
+    k: int,
+    dtype: Any,
+    result: str = "int32",
+    zero: int = 3,
+    way: str = "",
+    **options: Any,
 ) -> None:
+    """One product compared with NumPy's; `way`: of tiles, or "" for vectors."""
     random = np.random.default_rng(m * 1000 + n * 10 + k)
     low, high = (-128, 128) if dtype is np.int8 else (0, 256)
     x = random.integers(low, high, (m, k)).astype(dtype)
     w = random.integers(-128, 128, (n, k)).astype(np.int8)
     x[:1], w[:1] = low if dtype is np.int8 else 255, -128  # extremes
     shifted = dtype is np.uint8 or zero != 0
-    spec = choose(n, m, TARGETS[target], signed=dtype is np.int8, shifted=shifted, windows=False, result=result)
+    kind = {"signed": dtype is np.int8, "shifted": shifted, "result": result}
+    spec: AnySpec = choose_tiles(way, n, k, m, **kind) if way else choose(n, m, TARGETS[target], windows=False, **kind)
     spec = dataclasses.replace(spec, **options)
     given = row_product(m, n, k, k, n + 3)
     y = run(spec, target, x, zero, w, given, pieces=2)
@@ -114,12 +137,31 @@ def test_products(target: str, dtype: Any) -> None:
         product(target, m, n, k, dtype)
 
 
+@needs_tiles
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_products_in_tiles(dtype: Any) -> None:
+    for m, n, k in [(1, 1, 1), (1, 70, 100), (7, 33, 64), (6, 48, 3), (16, 65, 131), (40, 17, 64), (33, 130, 257)]:
+        product("tiles", m, n, k, dtype, way="copied")
+    for m, n, k in [(1, 70, 128), (15, 33, 64), (17, 16, 192), (32, 32, 64), (49, 40, 64), (100, 65, 128)]:
+        product("tiles", m, n, k, dtype, way="in place")
+        product("tiles", m, n, k, dtype, way="in place", near=False, fetched=2)
+        product("tiles", m, n, k, dtype, zero=0, way="in place", result="uint8", near=False, fetched=1, once=True)
+
+
 @pytest.mark.parametrize("target", ["host", "haswell"])
 @pytest.mark.parametrize("result", ["float32", "uint8"])
 def test_epilogues_give_other_types(target: str, result: str) -> None:
     for m, n, k in [(5, 21, 40), (19, 64, 64)]:
         product(target, m, n, k, np.uint8, result)
         product(target, m, n, k, np.int8, result, zero=0)
+
+
+@needs_tiles
+@pytest.mark.parametrize("result", ["float32", "uint8"])
+def test_epilogues_of_tiles_give_other_types(result: str) -> None:
+    for m, n, k in [(5, 21, 40), (19, 64, 64), (70, 33, 130)]:
+        product("tiles", m, n, k, np.uint8, result, way="copied")
+        product("tiles", m, n, k, np.int8, result, zero=0, way="copied")
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -139,24 +181,20 @@ CONVOLUTIONS = [
 ]
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
-@pytest.mark.parametrize("gap", [0, 5])
-def test_convolutions(target: str, dtype: Any, gap: int) -> None:
-    for images, height, width, channels, outputs, kernel, strides, dilations, pads, out in CONVOLUTIONS:
+def convolutions(
+    cases: list[tuple[Any, ...]], target: str, dtype: Any, gap: int, result: str = "int32", way: str = ""
+) -> None:
+    """Convolutions compared with NumPy's; `way`: of tiles, or "" for vectors."""
+    for images, height, width, channels, outputs, kernel, strides, dilations, pads, out in cases:
         random = np.random.default_rng(channels)
         low, high = (-128, 128) if dtype is np.int8 else (0, 256)
         whole = random.integers(low, high, (images, height, width, channels + gap)).astype(dtype)
         w = random.integers(-128, 128, (outputs, *kernel, channels)).astype(np.int8)
-        spec = choose(
-            outputs,
-            out[0] * out[1] * images,
-            TARGETS[target],
-            signed=dtype is np.int8,
-            shifted=True,
-            windows=True,
-            result="int32",
-        )
+        rows, kind = out[0] * out[1] * images, {"signed": dtype is np.int8, "shifted": True, "result": result}
+        if way:
+            spec: AnySpec = choose_tiles(way, outputs, w[0].size, rows, **kind)
+        else:
+            spec = choose(outputs, rows, TARGETS[target], windows=True, **kind)
         pixel = channels + gap
         given = window_product(
             (images, height, width, channels),
@@ -166,8 +204,42 @@ def test_convolutions(target: str, dtype: Any, gap: int) -> None:
             outputs + 1,
         )
         y = run(spec, target, whole, 5, w, given, pieces=3)
-        expected = convolved(whole[..., :channels], 5, w, strides, dilations, pads, out)
-        np.testing.assert_array_equal(y, expected.reshape(-1, outputs))
+        expected = convolved(whole[..., :channels], 5, w, strides, dilations, pads, out).reshape(-1, outputs)
+        np.testing.assert_array_equal(y, expected & 255 if result == "uint8" else expected)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("gap", [0, 5])
+def test_convolutions(target: str, dtype: Any, gap: int) -> None:
+    convolutions(CONVOLUTIONS, target, dtype, gap)
+
+
+UNSTRIDED = [
+    (2, 5, 9, 64, 33, (3, 3), (1, 1), (1, 1), (1, 1), (5, 9)),
+    (1, 8, 11, 70, 65, (3, 3), (1, 1), (2, 3), (2, 3), (8, 11)),
+    (1, 14, 14, 128, 32, (3, 3), (1, 1), (1, 1), (1, 1), (14, 14)),
+    (1, 3, 40, 20, 9, (2, 7), (1, 1), (1, 1), (0, 3), (2, 40)),
+    (1, 4, 3, 66, 16, (1, 1), (1, 1), (1, 1), (2, 2), (8, 7)),
+]
+UNDILATED = [
+    (1, 5, 5, 3, 4, (3, 3), (1, 1), (1, 1), (1, 1), (5, 5)),
+    (2, 20, 23, 3, 64, (7, 7), (2, 2), (1, 1), (3, 3), (10, 12)),
+    (1, 12, 13, 1, 5, (5, 5), (1, 1), (1, 1), (2, 2), (12, 13)),
+    (1, 9, 9, 33, 40, (3, 3), (2, 1), (1, 1), (1, 1), (5, 9)),
+    (1, 1, 40, 8, 9, (1, 7), (1, 3), (1, 1), (0, 3), (1, 14)),
+    (1, 9, 40, 3, 16, (9, 1), (4, 4), (1, 1), (4, 0), (3, 10)),
+]
+
+
+@needs_tiles
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+@pytest.mark.parametrize("gap", [0, 5])
+def test_convolutions_in_tiles(dtype: Any, gap: int) -> None:
+    convolutions([*CONVOLUTIONS, *UNSTRIDED], "tiles", dtype, gap, way="gathered")
+    convolutions(UNSTRIDED, "tiles", dtype, gap, way="padded")
+    convolutions(UNSTRIDED, "tiles", dtype, gap, "uint8", way="padded")
+    convolutions(UNDILATED, "tiles", dtype, gap, way="unfolded")
 
 
 DEPTHWISE = [
@@ -211,11 +283,15 @@ def test_depthwise(target: str, dtype: Any, gap: int) -> None:
         np.testing.assert_array_equal(y, np.concatenate(expected, 2).reshape(-1, channels))
 
 
-def test_empty() -> None:
-    spec = choose(4, None, host(), signed=False, shifted=True, windows=False, result="int32")
+@pytest.mark.parametrize("way", ["", pytest.param("copied", marks=needs_tiles)])
+def test_empty(way: str) -> None:
+    kind = {"signed": False, "shifted": True, "result": "int32"}
     for m, n, k in [(0, 4, 3), (3, 4, 0)]:
+        spec: AnySpec = (
+            choose_tiles(way, n, k, None, **kind) if way else choose(n, None, TARGETS["host"], windows=False, **kind)
+        )
         given = row_product(m, n, k, k, n)
-        y = run(spec, "host", np.zeros((m, k), np.uint8), 3, np.zeros((n, k), np.int8), given)
+        y = run(spec, "tiles" if way else "host", np.zeros((m, k), np.uint8), 3, np.zeros((n, k), np.int8), given)
         assert not y.any()
 
 

@@ -10,13 +10,14 @@ import numpy as np
 
 from jitonnx.computation import computations as c
 from jitonnx.computation.lowering import Statement
-from jitonnx.ir.dims import DimLike, concrete, integers, known
+from jitonnx.ir.dims import DimLike, concrete, integers
 from jitonnx.ir.dims import product as joined
 from jitonnx.ir.dtypes import DType
-from jitonnx.kernels.bfloat16.spec import STEP, BfloatBuffers, choose, whole
+from jitonnx.kernels.bfloat16.spec import STEP, BfloatBuffers, choose
 from jitonnx.kernels.parts.layouts import WindowProduct
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
+from jitonnx.plan.selection.tiles import way_of_rows, way_of_windows
 from jitonnx.plan.selection.windows import (
     add_bias,
     evenly_spaced,
@@ -46,7 +47,7 @@ def product(planner: Planner, group: Group, a: Tensor, weights: Tensor, y: Tenso
     out_rows = tuple(range(y.rank - 1))
     m, k, n = joined(a.shape[:-1]), a.shape[-1], y.shape[-1]
     columns = replace(weights, shape=(weights.shape[-1], 1, k), strides=(weights.strides[-1], 0, weights.strides[-2]))
-    way, given = _way_of_rows(a, a_row), rows_as_windows(m, n, k, a_row)
+    way, given = way_of_rows(a, a_row, STEP, a.dtype is DType.BFLOAT16), rows_as_windows(m, n, k, a_row)
     _call(planner, group, a, columns, y, out_rows, way, given, f"product {m}x{n}x{k}")
 
 
@@ -71,9 +72,10 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     x_row = apart(x, pixels) if as_they_lie else None
     if x_row is not None:
         given["x_pixel"] = x_row
-        way = _way_of_rows(replace(x, shape=(*x.shape[:1], *x.shape[2:], x.shape[1])), x_row)
+        rows = replace(x, shape=(*x.shape[:1], *x.shape[2:], x.shape[1]))
+        way = way_of_rows(rows, x_row, STEP, x.dtype is DType.BFLOAT16)
     else:
-        way = _way_of_windows(x.shape[1], given["out_width"], taps, strides, dilations)
+        way = way_of_windows(x.shape[1], given["out_width"], taps, strides, dilations, STEP)
     columns, channels, *_ = weights.shape
     spatial = tuple(range(2, rank))
     by_tap = replace(
@@ -83,35 +85,6 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     )
     label = f"convolution {'x'.join(map(str, weights.shape[2:]))} {x.shape[1]}->{y.shape[1]}"
     _call(planner, group, x, by_tap, y, pixels, way, given, label)
-
-
-def _way_of_rows(x: Tensor, row: DimLike) -> str:
-    """How rows that lie `row` elements apart are read: in place where tiles can, each of whose rows is a cache line."""
-    lines = x.dtype is DType.BFLOAT16 and known((x.shape[-1], row, x.offset))
-    if lines and not any(size % STEP for size in integers((x.shape[-1], row, x.offset))):
-        return "in place"
-    return "copied"
-
-
-def _way_of_windows(
-    channels: DimLike, width: DimLike, taps: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-) -> str:
-    """How windows are read. Rows of the image with their padding, where that does not make many more products: of
-    channels that fill no whole step, and of places between the rows of output pixels."""
-    if not known((channels,)):
-        return "gathered"
-    (own,) = integers((channels,))
-    if own < STEP and tuple(taps) != (1, 1) and dilations[1] == 1:
-        return "unfolded"
-    if tuple(strides) != (1, 1):
-        return "gathered"
-    out_width = concrete(width)
-    between = 0.0 if out_width is None else (taps[1] - 1) * dilations[1] / max(out_width, 1)
-    more = whole(own) / max(own, 1) * (1 + between)
-    return "padded" if more <= _MORE_PRODUCTS else "gathered"
-
-
-_MORE_PRODUCTS = 1.5
 
 
 def _call(

@@ -1,8 +1,9 @@
-"""Convolutions and products of 8-bit integers with constant weights: one kernel, whose rows are pixels or rows."""
+"""Convolutions and products of 8-bit integers with constant weights: kernels whose rows are pixels or rows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,11 @@ from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Value
 from jitonnx.kernels.integer.spec import IntegerBuffers, IntegerSpec, choose
 from jitonnx.kernels.integer_depthwise.spec import DepthwiseIntegerSpec, choose_depthwise
-from jitonnx.kernels.parts.layouts import WindowProduct
+from jitonnx.kernels.integer_tiles.spec import IntegerTileSpec, choose_tiles
+from jitonnx.kernels.parts.layouts import LINE, WindowProduct
 from jitonnx.plan.calls import KernelCall
 from jitonnx.plan.fusion import Group
+from jitonnx.plan.selection.tiles import way_of_rows, way_of_windows
 from jitonnx.plan.selection.windows import evenly_spaced, place_rows, row_strides, rows_as_windows, window_sizes
 from jitonnx.plan.tensor import Tensor, apart, channels_last_order, pair
 
@@ -36,7 +39,7 @@ def matmul(planner: Planner, group: Group, statement: Statement) -> None:
     given = rows_as_windows(m, n, k, a_row) | {"y_pixel": y_row}
     weights = planner.tensor(right)
     columns = replace(weights, shape=weights.shape[::-1], strides=weights.strides[::-1])
-    spec = _chosen(planner, a, zero, columns, y, order[:-1], windows=False)
+    spec = _chosen(planner, a, zero, columns, y, order[:-1], way_of_rows(a, a_row, LINE, True))
     _call(planner, group, spec, a, zero, columns, y, order[:-1], given, f"product {m}x{n}x{k}")
 
 
@@ -66,12 +69,16 @@ def convolution(planner: Planner, group: Group, statement: Statement) -> None:
     x_row = apart(x, pixels) if as_they_lie else None
     if x_row is not None:
         given["x_pixel"] = x_row
+        way = way_of_rows(replace(x, shape=(x.shape[0], *x.shape[2:], x.shape[1])), x_row, LINE, True)
+    else:
+        steps = computation.strides, computation.dilations
+        way = way_of_windows(x.shape[1], y.shape[3], integers(weights.shape[2:]), *steps, LINE)
     by_tap = replace(
         weights,
         shape=tuple(weights.shape[axis] for axis in (0, 2, 3, 1)),
         strides=tuple(weights.strides[axis] for axis in (0, 2, 3, 1)),
     )
-    spec = _chosen(planner, x, zero, by_tap, y, pixels, windows=x_row is None)
+    spec = _chosen(planner, x, zero, by_tap, y, pixels, way)
     _call(planner, group, spec, x, zero, by_tap, y, pixels, given, f"convolution {label}")
 
 
@@ -81,26 +88,23 @@ def is_shifted(zero: Value | None) -> bool:
 
 
 def _chosen(
-    planner: Planner, x: Tensor, zero: Value | None, weights: Tensor, y: Tensor, rows: Sequence[int], windows: bool
-) -> IntegerSpec:
-    """The kernel for `weights` [outputs, depth...]; `rows`: the axes of y that are rows of the product."""
-    columns = weights.shape[0]
-    assert isinstance(columns, int), "Bug: constant weights have a symbolic size"
-    return choose(
-        columns,
-        concrete(product(y.shape[axis] for axis in rows)),
-        planner.target,
-        signed=x.dtype is DType.INT8,
-        shifted=is_shifted(zero),
-        windows=windows,
-        result=y.dtype.numpy.name,
-    )
+    planner: Planner, x: Tensor, zero: Value | None, weights: Tensor, y: Tensor, rows: Sequence[int], way: str
+) -> IntegerSpec | IntegerTileSpec:
+    """The kernel for `weights` [outputs, depth...]; `rows`: the axes of y that are rows of the product; `way`: how
+    tiles would read them."""
+    columns, *deep = integers(weights.shape)
+    of_y, windows = concrete(product(y.shape[axis] for axis in rows)), way not in ("in place", "copied")
+    signed, shifted, result = x.dtype is DType.INT8, is_shifted(zero), y.dtype.numpy.name
+    spec = choose(columns, of_y, planner.target, signed=signed, shifted=shifted, windows=windows, result=result)
+    if spec.multiply == "tiles":
+        return choose_tiles(way, columns, math.prod(deep), of_y, signed=signed, shifted=shifted, result=result)
+    return spec
 
 
 def _call(
     planner: Planner,
     group: Group,
-    spec: IntegerSpec | DepthwiseIntegerSpec,
+    spec: IntegerSpec | IntegerTileSpec | DepthwiseIntegerSpec,
     x: Tensor,
     zero: Value | None,
     weights: Tensor,
@@ -110,12 +114,18 @@ def _call(
     label: str,
 ) -> None:
     """The kernel's call. `weights` [outputs, depth...]; `rows`: the axes of y that are rows of the product."""
-    packed = planner.packed(weights, lambda w: spec.pack(_matrix(w)), spec)
-    sums = planner.packed(weights, lambda w: spec.column_sums(_matrix(w)), ("sums", spec))
+    packing: Hashable = spec
+    arranged = _matrix
+    if isinstance(spec, IntegerTileSpec):
+        packing, arranged, how = spec.packing, _by_taps, f"{HOW['tiles']}, x {spec.way}"
+    else:
+        how = HOW[spec.multiply]
+    packed = planner.packed(weights, lambda w: spec.pack(arranged(w)), packing)
+    sums = planner.packed(weights, lambda w: spec.column_sums(arranged(w)), ("sums", packing))
     zeros = planner.tensor(zero) if zero is not None and spec.shifted else x
     call = KernelCall(spec, IntegerBuffers(x=x, zero=zeros, w=packed, sums=sums, y=y), WindowProduct(**given))
     call.label = f"integer {label}"
-    call.reason = "; ".join([HOW[spec.multiply], *group.reasons])
+    call.reason = "; ".join([how, *group.reasons])
     planner.epilogue(group, call, row_strides(rows))
     planner.call(call)
 
@@ -132,3 +142,8 @@ HOW = {
 
 def _matrix(weights: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(weights).reshape(len(weights), -1)
+
+
+def _by_taps(weights: np.ndarray) -> np.ndarray:
+    """[outputs, taps, channels]"""
+    return np.ascontiguousarray(weights).reshape(len(weights), math.prod(weights.shape[1:-1]), weights.shape[-1])

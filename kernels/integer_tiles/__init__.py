@@ -1,0 +1,1 @@
+"""Products and convolutions of 8-bit integers in AMX's tile registers."""

@@ -1,0 +1,66 @@
+"""The kernel of convolutions and products of 8-bit integers in tile registers."""
+
+from __future__ import annotations
+
+from jitonnx.kernels.integer.spec import IntegerBuffers
+from jitonnx.kernels.integer_tiles.spec import IntegerTileSpec
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Kernel, Mask, Pointer
+from jitonnx.kernels.language.epilogue import Epilogue, Stage
+from jitonnx.kernels.language.llvm import live_bytes
+from jitonnx.kernels.language.simd import convert
+from jitonnx.kernels.language.trace import Traced
+from jitonnx.kernels.parts.layouts import LINE
+from jitonnx.kernels.parts.tiled_kernel import TiledKernel
+from jitonnx.kernels.parts.tiled_rows import Copying
+
+
+def build(spec: IntegerTileSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:
+    """The kernel of `spec` for vectors of `lanes` int32."""
+    if lanes * 4 != LINE:
+        raise ValueError(f"Bug: CPUs with tiles have vectors of {LINE} bytes, not of {lanes} int32")
+    result = getattr(types, spec.result)
+    if epilogue is None and result is not types.int32:
+        raise ValueError(f"Bug: sums are int32, not {result}, without an epilogue")
+
+    def body(code: Code, begin: Traced, end: Traced) -> None:
+        _IntegerTiles(code, spec, Epilogue(code, epilogue, types.int32, lanes, result)).emit(begin, end)
+
+    return body
+
+
+class _IntegerTiles(TiledKernel):
+    def __init__(self, code: Code, spec: IntegerTileSpec, epilogue: Epilogue) -> None:
+        self._integers = spec
+        self._element = types.int8 if spec.signed else types.uint8
+        x, self._zeros, w, self._columns, y = code.buffers(
+            IntegerBuffers, self._element, w=types.uint8, sums=types.int32, y=getattr(types, spec.result)
+        )
+        super().__init__(code, spec, x, w, y, epilogue)
+        self.PRODUCT = "tdpbssd" if spec.signed else "tdpbusd"
+        self.begins = spec.shifted
+
+    def inner(self, code: Code) -> _IntegerTiles:
+        return _IntegerTiles(code, self._integers, self.epilogue)
+
+    def copying(self) -> Copying:
+        return Copying(self.code, self.size, self.x, self._zero().spread(LINE), _taken)
+
+    def begin_panel(self, column: Traced) -> None:
+        """- zero * column sums."""
+        if not self.begins:
+            return
+        minus, lanes = -convert(self._zero(), types.int32), LINE // 4
+        first = self.first.to(types.int32)
+        for at in range(0, self.spec.width, lanes):
+            first.store(at, self._columns.load(column + at, lanes) * minus.spread(lanes))
+
+    def _zero(self) -> Traced:
+        return self._zeros.load(0) if self._integers.shifted else self.code.number(self._element, 0)
+
+
+def _taken(source: Pointer, at: Traced, live: Traced | None = None) -> Traced:
+    """A step of elements, of which `live` are read."""
+    if live is None:
+        return source.load(at, LINE)
+    return source.load(at, LINE, Mask(live_bytes(live.builder, live.value)))

@@ -1,0 +1,206 @@
+"""The kernel of products and convolutions in AMX's tile registers, whatever their operands are. A task:
+
+its rows copied to scratch memory, unless they are read in place        second-level cache
+for each group of rows                                                  a block while the task's panels stay near
+    for each panel of w
+        for each block of 2 x 2 tiles of the group                      sums in tile registers
+            epilogue, y
+"""
+
+from __future__ import annotations
+
+from jitonnx.kernels.language import types
+from jitonnx.kernels.language.code import Code, Pointer, remainder, smaller
+from jitonnx.kernels.language.epilogue import Epilogue
+from jitonnx.kernels.language.trace import Traced, select
+from jitonnx.kernels.parts.amx import begin_with, clear, configured, multiply, store
+from jitonnx.kernels.parts.layouts import LINE, TILE
+from jitonnx.kernels.parts.tile import emit_finish, emit_prefetch
+from jitonnx.kernels.parts.tiled_products import (
+    HEAD_BYTES,
+    SLACK_ROWS,
+    SUMS_BYTES,
+    TiledSizes,
+    TiledSpec,
+    band_rows,
+    padded_width,
+)
+from jitonnx.kernels.parts.tiled_rows import Copying
+
+_TOGETHER = 4
+"""Rows of a block of sums in memory that go through the epilogue at a time."""
+_AHEAD = 24
+"""Steps ahead of their use that weights are asked for which are used once."""
+
+
+class TiledKernel:
+    """Emits one kernel; subclasses say what the operands are."""
+
+    PRODUCT: str
+    """The instruction."""
+    begins = False
+    """Whether sums begin with what `begin_panel` gives, and not with 0."""
+
+    def __init__(self, code: Code, spec: TiledSpec, x: Pointer, w: Pointer, y: Pointer, epilogue: Epilogue) -> None:
+        """The epilogue's lanes divide the width of a panel; it takes sums as they are."""
+        self.code, self.spec, self.x, self.w, self.y, self.epilogue = code, spec, x, w.as_bytes(), y, epilogue
+        self.size = size = code.sizes(TiledSizes)
+        taps = size.kernel_height * size.kernel_width
+        self.elements = size.channels * (1 if spec.by_taps else taps)
+        self.tap_steps = (self.elements + (spec.step - 1)) / spec.step
+        self.steps = self.tap_steps * taps if spec.by_taps else self.tap_steps
+        self.across = padded_width(size) if spec.by_taps else size.out_width
+        """Rows of the product for a row of output pixels."""
+        self.sums = code.scratch(types.uint8)
+        self.first = code.scratch(types.uint8).at(SUMS_BYTES)
+        """A row that sums may begin with."""
+        self.rows = code.scratch(types.uint8).at(HEAD_BYTES)
+
+    def inner(self, code: Code) -> TiledKernel:
+        """The same in another function of the module."""
+        raise NotImplementedError
+
+    def copying(self) -> Copying:
+        """What copies rows to scratch memory."""
+        raise NotImplementedError
+
+    def begin_panel(self, column: Traced) -> None:
+        """Puts what sums of a panel begin with where `first` points."""
+
+    def emit(self, begin: Traced, end: Traced) -> None:
+        code, size = self.code, self.size
+        column_tasks = (size.out_channels + (size.task_columns - 1)) / size.task_columns
+        with configured(code), code.loop(end, begin) as task:
+            first_column = remainder(task, column_tasks) * size.task_columns
+            end_column = smaller(first_column + size.task_columns, size.out_channels)
+            pixel, count = self._prepare(task / column_tasks)
+            with code.loop(count, 0, size.group_rows) as first:
+                last = smaller(first + size.group_rows, count)
+                with code.loop(end_column, first_column, self.spec.width) as column:
+                    self._emit_panel(pixel, first, last, count, column)
+
+    def _prepare(self, number: Traced) -> tuple[Traced, Traced]:
+        """Copies what the task with a number of rows needs; its first output pixel, and how many rows it has."""
+        code, size, spec = self.code, self.size, self.spec
+        copying = self.copying()
+        if spec.by_bands:
+            bands = (size.out_height + (size.task_rows - 1)) / size.task_rows
+            image, first = number / bands, remainder(number, bands) * size.task_rows
+            rows = smaller(size.task_rows, size.out_height - first)
+            above, needed = first * size.stride_height - size.pad_top, band_rows(size, rows)
+            if spec.by_taps:
+                copying.padded(self.rows, self.across * size.row_bytes, size.row_bytes, image, above, needed)
+            else:
+                lines = self.rows.at((size.task_rows * size.out_width + SLACK_ROWS) * size.row_bytes)
+                copying.padded(lines, size.line_bytes, size.channels * spec.ITEM_BYTES, image, above, needed)
+                copying.unfolded(self.rows, lines, rows, self.elements)
+            return (image * size.out_height + first) * size.out_width, (rows - 1) * self.across + size.out_width
+        first = number * size.task_rows
+        count = smaller(size.task_rows, size.images * size.out_height * size.out_width - first)
+        if spec.way == "copied":
+            copying.rows(self.rows, first, count, self.elements)
+        elif spec.way == "gathered":
+            copying.gathered(self.rows, first, count, self.elements)
+        else:  # those that do not fill a tile
+            rest = remainder(count, code.integer(TILE))
+            copying.rows(self.rows, first + (count - rest), rest, self.elements)
+        return first, count
+
+    def _emit_panel(self, pixel: Traced, first: Traced, last: Traced, count: Traced, column: Traced) -> None:
+        """Rows first, …, last - 1 of the task times one panel: blocks of two tiles, then of one where that does."""
+        code, whole = self.code, last - TILE
+        self.begin_panel(column)
+        with code.loop(whole, first, 2 * TILE) as r:
+            self._emit_block(2, pixel, r, count, column)
+        rest = remainder(last - first, code.integer(2 * TILE))
+        with code.when((rest > 0) & (rest <= TILE)):
+            self._emit_block(1, pixel, last - rest, count, column)
+
+    def _emit_block(self, tiles: int, pixel: Traced, r: Traced, count: Traced, column: Traced) -> None:
+        def write(code: Code, pixel: Traced, r: Traced, count: Traced, column: Traced) -> None:
+            self.inner(code)._write_block(tiles, pixel, r, count, column)
+
+        self.code.subroutine(f"block.{tiles}", [pixel, r, count, column], write, inline=False)
+
+    def _write_block(self, tiles: int, pixel: Traced, r: Traced, count: Traced, column: Traced) -> None:
+        code, size, spec = self.code, self.size, self.spec
+        columns = spec.width // TILE
+        panel_step = spec.width * LINE
+        w = self.w.at(column / spec.width * (self.steps * panel_step))
+        ahead = code.integer(_AHEAD * panel_step) if spec.once else self.steps * panel_step
+        following = w.at(ahead + r / (2 * TILE) * (self.steps * (spec.fetched * LINE)))
+        x = [self._tile(pixel, r + i * TILE, count) for i in range(tiles)]
+        if self.begins:
+            begin_with(code, tiles, columns, self.first.to(types.int32))
+        else:
+            clear(code, tiles, columns)
+        done = code.variable(code.integer(0))
+
+        def steps(offset: Traced) -> None:
+            with code.loop(self.tap_steps) as step:
+                at = done.get()
+                for line in range(spec.fetched):
+                    emit_prefetch(code.builder, following.at(at * (spec.fetched * LINE) + line * LINE).value)
+                places = [(place.at(offset + step * LINE), pitch) for place, pitch in x]
+                multiply(code, self.PRODUCT, places, w.at(at * panel_step), columns, streams_w=spec.near)
+                done.set(at + 1)
+
+        if spec.by_taps:
+            with code.loop(size.kernel_height) as i, code.loop(size.kernel_width) as j:
+                pixels = i * size.dilation_height * self.across + j * size.dilation_width
+                steps(pixels * size.row_bytes)
+        else:
+            steps(code.integer(0))
+        store(code, tiles, columns, self.sums)
+        self._finish_block(tiles, pixel, r, smaller(count - r, tiles * TILE), column)
+
+    def _tile(self, pixel: Traced, r: Traced, count: Traced) -> tuple[Pointer, Traced]:
+        """Where the tile of x from the task's row r on lies, and how many bytes its rows are apart."""
+        size = self.size
+        if self.spec.way != "in place":
+            return self.rows.at(r * size.row_bytes), size.row_bytes
+        x = self.x.at((pixel + r) * size.x_pixel).as_bytes()
+        part = r + TILE > count
+        return x.unless(part, self.rows), select(part, size.row_bytes, size.x_pixel * self.spec.ITEM_BYTES)
+
+    def _finish_block(self, tiles: int, pixel: Traced, r: Traced, live: Traced, column: Traced) -> None:
+        """The epilogue on the sums of a block, and into y."""
+        code, size = self.code, self.size
+        if self.spec.way != "padded":
+            self._finish(code.integer(0), live, pixel + r, column)
+            return
+        done = code.variable(code.integer(0))
+        with code.loop_while(lambda: done.get() < live):
+            at = done.get()
+            row = (r + at) / self.across
+            place = (r + at) - row * self.across
+            run = smaller(size.out_width - place, live - at)
+            with code.when(run > 0):
+                self._finish(at, run, pixel + row * size.out_width + place, column)
+            done.set(select(run > 0, at + run, at + (self.across - place)))
+
+    def _finish(self, first: Traced, count: Traced, row: Traced, column: Traced) -> None:
+        """`count` rows of sums from number `first` on become rows of y from `row` on."""
+
+        def write(code: Code, first: Traced, count: Traced, row: Traced, column: Traced) -> None:
+            self.inner(code)._write_finish(first, count, row, column)
+
+        self.code.subroutine("finish", [first, count, row, column], write, inline=False)
+
+    def _write_finish(self, first: Traced, count: Traced, row: Traced, column: Traced) -> None:
+        code, size, width = self.code, self.size, self.spec.width
+        lanes, sums = self.epilogue.lanes, self.sums.to(self.epilogue.element)
+        vectors = width // lanes
+        with code.loop(count, 0, _TOGETHER) as i:
+            places = [(first + i + j) * width + v * lanes for j in range(_TOGETHER) for v in range(vectors)]
+            emit_finish(
+                code,
+                self.epilogue,
+                shape=(_TOGETHER, vectors),
+                sums=[sums.load(place, lanes).value for place in places],
+                c=self.y.at((row + i) * size.y_pixel + column).value,
+                ldc=size.y_pixel.value,
+                live=(size.out_channels - column).value,
+                place=(code.integer(0), row + i, column),
+                rows_live=(count - i).value,
+            )
