@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from jitonnx.ending import check_end, ended_by
 from jitonnx.errors import Fail, InvalidArgument, RuntimeException
 from jitonnx.ir.declaration import Declaration
 from jitonnx.ir.errors import GraphError, InferenceError
+from jitonnx.records import NamedTuple
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

@@ -29,6 +29,7 @@ from jitonnx.ir import dims
 from jitonnx.ir.graph import Graph, Node, Value
 from jitonnx.ops.onnx.control_flow import Loop, Parts, Scan, no_rows, parts_of
 from jitonnx.records import NamedTuple
+from jitonnx.runtime.driver import chains_driver
 from jitonnx.runtime.frames import FramePool, Loadable
 from jitonnx.runtime.layout import CARRIED, LOOP, WORD_BYTES, LoopEnd, address, offset
 from jitonnx.runtime.looped import Looped
@@ -425,7 +426,7 @@ class _Loop:
         buffers = self._place_carried(words, programs, several=limit - number > 1)
         addresses = [one.loadable.address for one in programs]
         words.fill(addresses, steady, number + step.first, limit + step.first)
-        end = LoopEnd(step.frames.native.loop(words.address))
+        end = LoopEnd(chains_driver().loop(words.address))
         if self.seconds is not None:
             self.seconds += words.nanoseconds * 1e-9
         if end is LoopEnd.MEMORY:

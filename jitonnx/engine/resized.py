@@ -8,7 +8,7 @@ given memory for them (`runtime/chains.py`). Whatever is unusual is left to the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from jitonnx.ir import dims
 from jitonnx.ir.dims import Dim, DimLike
 from jitonnx.plan.derivation import Evaluator
 from jitonnx.plan.recording import EMPTY_SECTION, Registers, Section, Unrecordable, Written
+from jitonnx.records import NamedTuple
 from jitonnx.runtime.chains import BoundVariable, Chain, Placed, SegmentLink, SizesLink
 from jitonnx.runtime.entry import supported
 from jitonnx.runtime.frames import FramePool

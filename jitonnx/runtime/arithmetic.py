@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from .driver import driver
+from .driver import sizes_driver
 from .layout import address
 
 if TYPE_CHECKING:
@@ -60,5 +60,5 @@ def perform(operations: Words, registers: Words, results: Words, missed: Words) 
 
     missed: room for as many as there can be.
     """
-    count = driver().perform(address(operations), address(registers), address(results), address(missed))
+    count = sizes_driver().perform(address(operations), address(registers), address(results), address(missed))
     return missed[:count].tolist() if count else ()

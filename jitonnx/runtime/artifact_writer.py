@@ -30,7 +30,7 @@ from .artifact import (
 )
 from .cpu import CpuNeeded
 from .digest import SHA256_BYTES, sha256_of_tensor
-from .driver import SYMBOLS, driver_digest
+from .driver import DriverCode, driver_digest
 from .layout import ALIGNMENT, address
 from .linker import UnlinkableError, link
 from .program import Flag, Shapes, Steps, TensorSpec
@@ -48,7 +48,7 @@ class Contents:
     writer: our version. cpu: what the code needs. threads: of a run if nobody says otherwise; 0: all CPUs.
     programs: one a set of input shapes; how many threads their steps take only says whether they are shared.
     flags: the words among their constants that kernels write to.
-    objects: the object code of each kernel by its symbol. driver: that of the driver, for the same machine.
+    objects: the object code of each kernel by its symbol. driver: that of parts of the driver, for the same machine.
     explanation: what `jitonnx explain` prints.
     plans, schedules: those of the parts. parts: what serves the ranges of shapes.
     examples: given where parts serve all shapes that they hold for: some that the first one is not for.
@@ -61,7 +61,7 @@ class Contents:
     programs: Sequence[SavedProgram]
     flags: Sequence[Flag]
     objects: Mapping[str, bytes]
-    driver: bytes
+    driver: DriverCode
     explanation: str = ""
     plans: Sequence[SavedPlan] = ()
     schedules: Sequence[SavedSchedule] = ()
@@ -217,14 +217,14 @@ def _octets(array: Array) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
 
-def _code(objects: Sequence[bytes], kernels: Sequence[str], driver: bytes) -> tuple[bytes, dict[str, Any]]:
+def _code(objects: Sequence[bytes], kernels: Sequence[str], driver: DriverCode) -> tuple[bytes, dict[str, Any]]:
     """Linked code with its header; where it cannot be linked here, the objects themselves."""
-    symbols = [*kernels, *SYMBOLS]
+    symbols = [*kernels, *driver.symbols]
     header: dict[str, Any] = {"symbols": symbols, "driver": driver_digest(), "image": None, "sha256": ""}
+    every = [*objects, *driver.objects]
     try:
-        linked = link([*objects, driver], symbols)
+        linked = link(every, symbols)
     except UnlinkableError:
-        every = [*objects, driver]
         return b"".join(every), {**header, "objects": [*map(len, every)]}
     offsets = [linked.offsets[symbol] for symbol in symbols]
     return linked.code, {**header, "image": (linked.imports, linked.imports_offset), "offsets": offsets}

@@ -12,7 +12,7 @@ import weakref
 
 from jitonnx import forks
 
-from .driver import driver
+from .driver import image
 from .layout import BLOCKS, address, records
 
 LARGE_BYTES = 16 << 20
@@ -43,18 +43,18 @@ class Blocks:
     """The kept blocks and the handler, as a capsule. There is one, `blocks()`, that is never freed."""
 
     def __init__(self) -> None:
-        native = driver()
+        native = image("blocks")
         self._record = records(BLOCKS)
         self._record["limit"] = KEPT_BYTES
-        functions = (native.image[f"jitonnx_block_{name}"] for name in ("malloc", "calloc", "realloc", "free"))
+        functions = (native[f"jitonnx_block_{name}"] for name in ("malloc", "calloc", "realloc", "free"))
         self._handler = _Handler(_NAME, _VERSION, address(self._record), *functions)
         self._capsule_name = ctypes.create_string_buffer(b"mem_handler")
         pointer = ctypes.c_void_p
         new = ctypes.PYFUNCTYPE(ctypes.py_object, pointer, pointer, pointer)(("PyCapsule_New", ctypes.pythonapi))
         self.capsule = new(ctypes.addressof(self._handler), ctypes.addressof(self._capsule_name), None)
-        self._trim = ctypes.PYFUNCTYPE(None, pointer)(native.image["jitonnx_block_trim"])
-        self._count = ctypes.PYFUNCTYPE(None, pointer, ctypes.c_int64)(native.image["jitonnx_block_count"])
-        for kept in (self, native.image):  # arrays may die after this module, at the end of the process
+        self._trim = ctypes.PYFUNCTYPE(None, pointer)(native["jitonnx_block_trim"])
+        self._count = ctypes.PYFUNCTYPE(None, pointer, ctypes.c_int64)(native["jitonnx_block_count"])
+        for kept in (self, native):  # arrays may die after this module, at the end of the process
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
 
     @property

@@ -1,5 +1,5 @@
 """The native functions that carry out runs, one set a process: made from `native/`, or taken from the kernel cache or
-from an artifact.
+from an artifact. They come in parts, of which a process has those that it needs.
 
 jitonnx_execute(pool, program, bases, words, stamps)    a run in a frame of the pool
 jitonnx_loop(loop)                                      iterations of a program
@@ -19,8 +19,9 @@ import ctypes
 import functools
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from jitonnx import forks
 from jitonnx.records import NamedTuple
@@ -29,85 +30,145 @@ from .cache import KernelCache
 from .digest import sha256
 from .images import load_linked
 
-_MAKING = ("lay_out", "place", "perform", "instantiate")
-_EXPORTED = ("execute", "loop", *_MAKING, "trim", "reclaim", "acquire", "stop", "entry", "chain")
-_BLOCKS = ("malloc", "calloc", "realloc", "free", "trim", "count")
-SYMBOLS = tuple(f"jitonnx_{name}" for name in (*_EXPORTED, *(f"block_{name}" for name in _BLOCKS)))
+_BLOCKS = tuple(f"block_{name}" for name in ("malloc", "calloc", "realloc", "free", "trim", "count"))
+
+
+class _Part(NamedTuple):
+    """A part of the driver, which is compiled by itself when it is first called for.
+
+    functions: those that others than the driver call. needs: the parts whose functions (`native.emit.SHARED`) its own
+    call; they are linked with it.
+    """
+
+    functions: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        return tuple(f"jitonnx_{name}" for name in self.functions)
+
+
+PARTS = {
+    "runs": _Part(("execute", "lay_out", "place", "trim", "reclaim", "acquire", "stop", "entry")),
+    "sizes": _Part(("perform", "instantiate"), ("runs",)),
+    "chains": _Part(("loop", "chain"), ("runs", "sizes")),
+    "blocks": _Part(_BLOCKS, ("runs",)),
+}
+"""What every run needs; what makes programs for new sizes; loops and chains of programs; and memory of large outputs.
+Most models need the first alone, which is half of it all."""
 _DARWIN = sys.platform == "darwin"
 _MONOTONIC_CLOCK = 6 if _DARWIN else 1
 _SET_MASK = 3 if _DARWIN else 2
 
 _making = forks.WorkLock()
-_driver: Driver | None = None
+_images: dict[str, Mapping[str, int]] = {}
+"""Where the functions of each part lie."""
 
 
 class Driver(NamedTuple):
-    """The native functions. Those that run something let go of the GIL, and raise what ends it from outside."""
+    """The native functions that every run needs. What runs something lets go of the GIL, and raises what ends it from
+    outside."""
 
-    image: Mapping[str, int]
     execute: Callable[[int, int, int, int, int], int]
-    loop: Callable[[int], int]
     lay_out: Callable[[int], None]
     place: Callable[[int], int]
-    perform: Callable[[int, int, int, int], int]
-    instantiate: Callable[[int, int, int], int]
     trim: Callable[[int, int], None]
     reclaim: Callable[[int], None]
     acquire: Callable[[int], int]
     stop: Callable[[int], None]
     entry: int
     """The address of the native entry's code."""
+
+
+class SizesDriver(NamedTuple):
+    """The native functions that make programs for new sizes."""
+
+    perform: Callable[[int, int, int, int], int]
+    instantiate: Callable[[int, int, int], int]
+
+
+class ChainsDriver(NamedTuple):
+    """The native functions of loops and chains, which run programs as those of `Driver` do."""
+
+    loop: Callable[[int], int]
     chain: int
-    """That of the chains' code."""
+    """The address of the chains' code."""
 
 
+class DriverCode(NamedTuple):
+    """Object code of parts of the driver, and the functions that it has for others."""
+
+    symbols: tuple[str, ...]
+    objects: Sequence[bytes]
+
+
+@forks.once
 def driver() -> Driver:
-    """This process's driver, made at the first call."""
-    global _driver
-    if _driver is None:
-        with _making:
-            _driver = _driver or _load_driver(KernelCache())
-    return _driver
-
-
-def adopt(image: Mapping[str, int], digest: str) -> None:
-    """Take this process's driver from linked code, if it has none yet and the code is of the same `driver_digest`."""
-    global _driver
-    if _driver is None and digest == driver_digest():
-        with _making:
-            _driver = _driver or _driver_in(image)
-
-
-def _load_driver(cache: KernelCache) -> Driver:
-    return _driver_in(load_linked(cache, SYMBOLS, lambda: [driver_code(cache)], _driver_key()))
-
-
-def _driver_in(image: Mapping[str, int]) -> Driver:
-    at = {symbol.removeprefix("jitonnx_"): image[symbol] for symbol in SYMBOLS}
-    word = ctypes.c_void_p
+    """This process's driver, made at the first call; so are the other parts."""
+    at, word = image("runs"), ctypes.c_void_p
     return Driver(
-        image=image,
-        execute=ctypes.PYFUNCTYPE(ctypes.c_int64, word, word, word, word, word)(at["execute"]),
-        loop=ctypes.PYFUNCTYPE(ctypes.c_int64, word)(at["loop"]),
-        lay_out=ctypes.PYFUNCTYPE(None, word)(at["lay_out"]),
-        place=ctypes.PYFUNCTYPE(ctypes.c_int64, word)(at["place"]),
-        perform=ctypes.PYFUNCTYPE(ctypes.c_int64, word, word, word, word)(at["perform"]),
-        instantiate=ctypes.PYFUNCTYPE(ctypes.c_int64, word, word, ctypes.c_int64)(at["instantiate"]),
-        trim=ctypes.CFUNCTYPE(None, word, ctypes.c_int64)(at["trim"]),
-        reclaim=ctypes.CFUNCTYPE(None, word)(at["reclaim"]),
-        acquire=ctypes.CFUNCTYPE(ctypes.c_int64, word)(at["acquire"]),
-        stop=ctypes.CFUNCTYPE(None, word)(at["stop"]),
-        entry=at["entry"],
-        chain=at["chain"],
+        execute=ctypes.PYFUNCTYPE(ctypes.c_int64, word, word, word, word, word)(at["jitonnx_execute"]),
+        lay_out=ctypes.PYFUNCTYPE(None, word)(at["jitonnx_lay_out"]),
+        place=ctypes.PYFUNCTYPE(ctypes.c_int64, word)(at["jitonnx_place"]),
+        trim=ctypes.CFUNCTYPE(None, word, ctypes.c_int64)(at["jitonnx_trim"]),
+        reclaim=ctypes.CFUNCTYPE(None, word)(at["jitonnx_reclaim"]),
+        acquire=ctypes.CFUNCTYPE(ctypes.c_int64, word)(at["jitonnx_acquire"]),
+        stop=ctypes.CFUNCTYPE(None, word)(at["jitonnx_stop"]),
+        entry=at["jitonnx_entry"],
     )
 
 
-def driver_code(cache: KernelCache) -> bytes:
-    """The driver's object code, from the cache if it is there."""
-    key = _driver_key()
+@forks.once
+def sizes_driver() -> SizesDriver:
+    at, word = image("sizes"), ctypes.c_void_p
+    return SizesDriver(
+        perform=ctypes.PYFUNCTYPE(ctypes.c_int64, word, word, word, word)(at["jitonnx_perform"]),
+        instantiate=ctypes.PYFUNCTYPE(ctypes.c_int64, word, word, ctypes.c_int64)(at["jitonnx_instantiate"]),
+    )
+
+
+@forks.once
+def chains_driver() -> ChainsDriver:
+    at = image("chains")
+    return ChainsDriver(
+        loop=ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(at["jitonnx_loop"]), chain=at["jitonnx_chain"]
+    )
+
+
+def image(part: str) -> Mapping[str, int]:
+    """The addresses of a part's functions, from the kernel cache or compiled; they lie there until the process ends."""
+    if part not in _images:
+        with _making:
+            if part not in _images:
+                cache = KernelCache()
+                version = f"{part} of {_driver_key()}"
+                _images[part] = load_linked(
+                    cache, PARTS[part].symbols, lambda: driver_code(cache, [part]).objects, version
+                )
+    return _images[part]
+
+
+def adopt(found: Mapping[str, int], digest: str) -> None:
+    """Take the parts that linked code has and this process has not, if they are of the same `driver_digest`."""
+    if digest == driver_digest():
+        with _making:
+            for name, part in PARTS.items():
+                if name not in _images and all(symbol in found for symbol in part.symbols):
+                    _images[name] = found
+
+
+def driver_code(cache: KernelCache, parts: Iterable[str]) -> DriverCode:
+    """The object code of these parts of the driver and of those that they need, from the cache if it is there."""
+    wanted = dict.fromkeys(each for part in parts for each in (*PARTS[part].needs, part))
+    symbols = tuple(symbol for part in wanted for symbol in PARTS[part].symbols)
+    return DriverCode(symbols, [_object(cache, part) for part in wanted])
+
+
+def _object(cache: KernelCache, part: str) -> bytes:
+    key = f"{part} of {_driver_key()}"
     code = cache.get(key)
     if code is None:
-        code = compile_driver()
+        code = _compile(part)
         cache.put(key, code)
     return code
 
@@ -143,47 +204,16 @@ _EACH_STEP = tuple(
 share takes 8 % less time."""
 
 
-def compile_driver() -> bytes:
-    """The driver as object code for any CPU of this architecture."""
+def _compile(part: str) -> bytes:
+    """A part of the driver as object code for any CPU of this architecture."""
     import llvmlite.binding as llvm
     import llvmlite.ir as ir
 
-    from .native import (
-        arithmetic,
-        blocks,
-        chains,
-        entry,
-        floats,
-        frames,
-        instantiation,
-        loops,
-        memory,
-        placement,
-        sync,
-        tables,
-        team,
-        walk,
-    )
-
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    module = ir.Module("jitonnx_driver")
+    module = ir.Module(f"jitonnx_driver_{part}")
     module.triple = llvm.get_process_triple()
-    sync.define(module, _MONOTONIC_CLOCK)
-    floats.define(module)
-    walk.define_walk(module)
-    team.define(module, _SET_MASK)
-    walk.define_runs(module)
-    memory.define(module, sys.platform == "linux")
-    frames.define(module)
-    loops.define(module)
-    tables.define(module)
-    arithmetic.define(module)
-    placement.define(module)
-    instantiation.define(module)
-    entry.define(module)
-    chains.define(module)
-    blocks.define(module)
+    _define(part, module)
     parsed = llvm.parse_assembly(str(module))
     parsed.verify()
     machine = llvm.Target.from_triple(module.triple).create_target_machine(opt=2, reloc="pic", codemodel="small")
@@ -192,6 +222,37 @@ def compile_driver() -> bytes:
     for name in _PASSES:
         getattr(passes, f"add_{name}_pass")()
     passes.run(parsed, builder)
-    for name in _EACH_STEP:
+    for name in _EACH_STEP if part == "runs" else ():
         builder.getFunctionPassManager().run(parsed.get_function(name), builder)
     return machine.emit_object(parsed)
+
+
+def _define(part: str, module: Any) -> None:
+    """Write the functions of a part into a module."""
+    if part == "runs":
+        from .native import entry, floats, frames, memory, placement, sync, tables, team, walk
+
+        sync.define(module, _MONOTONIC_CLOCK)
+        floats.define(module)
+        walk.define_walk(module)
+        team.define(module, _SET_MASK)
+        walk.define_runs(module)
+        memory.define(module, sys.platform == "linux")
+        frames.define(module)
+        tables.define(module)
+        placement.define(module)
+        entry.define(module)
+    elif part == "sizes":
+        from .native import arithmetic, instantiation
+
+        arithmetic.define(module)
+        instantiation.define(module)
+    elif part == "chains":
+        from .native import chains, loops
+
+        loops.define(module)
+        chains.define(module)
+    else:
+        from .native import blocks
+
+        blocks.define(module)

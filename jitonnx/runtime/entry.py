@@ -19,7 +19,7 @@ from jitonnx import forks
 from jitonnx.records import NamedTuple
 
 from .blocks import LARGE_BYTES, blocks
-from .driver import driver
+from .driver import chains_driver, driver
 from .frames import FramePool, Loadable
 from .layout import (
     ENTRY,
@@ -71,7 +71,13 @@ def make_entry(loadable: Loadable, pool: FramePool, release_gil: bool) -> Entry 
 
 def chain_builtin(record: Record, keeper: object) -> Callable[[list[Any]], None]:
     """A chain (`chains.py`) as a builtin function. keeper: holds all that its record points to."""
-    return _builtin(_python().chain, record, keeper)
+    return _builtin(_chain_definition(), record, keeper)
+
+
+@forks.once
+def _chain_definition() -> _MethodDefinition:
+    text = b"chain(arrays): fill what is None, as far as it gets"
+    return _MethodDefinition(b"chain", chains_driver().chain, _METH_O, text)
 
 
 def _builtin(definition: _MethodDefinition, record: Record, keeper: object) -> Callable[[Any], Any]:
@@ -137,7 +143,6 @@ class _Python(NamedTuple):
     new_array: int
     set_handler: int
     entry: _MethodDefinition
-    chain: _MethodDefinition
 
 
 @forks.once
@@ -153,7 +158,6 @@ def _python() -> _Python:
         _MethodDefinition(
             b"run", driver().entry, _METH_O, b"run(feeds) -> list of arrays, or None where run() has to look closer"
         ),
-        _MethodDefinition(b"chain", driver().chain, _METH_O, b"chain(arrays): fill what is None, as far as it gets"),
     )
 
 

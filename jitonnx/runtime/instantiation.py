@@ -14,7 +14,7 @@ import numpy as np
 
 from jitonnx.records import NamedTuple
 
-from .driver import driver
+from .driver import sizes_driver
 from .layout import INSTANTIATION, LAYOUT, PATCH, PLACED, PLACEMENT, ROW, STEP_COLUMNS, WORD_BYTES, address
 from .program import Program, Steps, TensorKinds, Tensors, Words
 from .tables import Common, Filled, Tables, laid_out
@@ -222,7 +222,7 @@ class Instantiation:
         arithmetic.registers[first : first + len(values)] = values
         self._plan.use(arithmetic)
         block = self._plan.template.copy()
-        if driver().instantiate(self._plan.address, address(block), threads) != 0:
+        if sizes_driver().instantiate(self._plan.address, address(block), threads) != 0:
             return None
         return self._program(self._plan, arithmetic, block)
 

@@ -26,7 +26,7 @@ from jitonnx.runtime.artifact import (
     ShapeRange,
 )
 from jitonnx.runtime.artifact_writer import Contents, write
-from jitonnx.runtime.driver import driver_code
+from jitonnx.runtime.driver import PARTS, driver_code
 from jitonnx.runtime.program import Shapes
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class _Parts:
             programs,
             list(flags.values()),
             objects,
-            driver_code(engine.cache),
+            driver_code(engine.cache, self._driver_parts()),
             explanation,
             self._plans,
             self._schedules,
@@ -147,6 +147,12 @@ class _Parts:
             ranges,
             examples,
         )
+
+    def _driver_parts(self) -> Sequence[str]:
+        """Those that the file holds: all of them, or, where the kernel cache has the others, those that it needs."""
+        if self._may_compile:
+            return tuple(PARTS)
+        return "runs", *(["sizes"] if self._plans else []), *(["chains"] if self._schedules else [])
 
     def _plan(self, engine: Engine) -> Part:
         assert engine.compiled is not None

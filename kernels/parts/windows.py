@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
 
 from jitonnx.kernels.language.code import Code, Pointer, larger, remainder, smaller
 from jitonnx.kernels.language.trace import Traced, select
 from jitonnx.kernels.parts.layouts import WindowProduct
+from jitonnx.records import NamedTuple
 
 
 class Window(NamedTuple):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jitonnx.runtime.cache import KernelCache
-from jitonnx.runtime.driver import SYMBOLS, driver_code
+from jitonnx.runtime.driver import PARTS, driver_code
 from jitonnx.runtime.executable import Executable
 from jitonnx.runtime.linker import UnlinkableError, link
 from jitonnx.runtime.loader import LoadError
@@ -31,10 +31,13 @@ def test_kernels() -> None:
     assert np.array_equal(Executable(program, common(program, code), 2).run([x])[0], 3 * x)
 
 
-def test_driver_imports_functions() -> None:
-    linked = link([driver_code(KernelCache())], SYMBOLS)
+@pytest.mark.parametrize("parts", [*([part] for part in PARTS), list(PARTS)])
+def test_driver_imports_functions(parts: list[str]) -> None:
+    code = driver_code(KernelCache(), parts)
+    linked = link(code.objects, code.symbols)
     assert {"pthread_create", "PyList_New"} <= set(linked.imports)
-    assert set(MappedCode(linked)) == set(SYMBOLS)
+    assert not [name for name in linked.imports if name.startswith("jitonnx_")]
+    assert set(MappedCode(linked)) == set(code.symbols) >= {symbol for part in parts for symbol in PARTS[part].symbols}
     assert len(linked.code) == linked.imports_offset + 8 * len(linked.imports)
 
 

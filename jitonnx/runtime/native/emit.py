@@ -76,6 +76,30 @@ EXTERNAL = {
 }
 """What the native functions call that they do not define, by name."""
 
+SHARED = {
+    signature.split()[1].split("(")[0]: signature
+    for signature in (
+        "i64 jitonnx_clock()",
+        "void jitonnx_look(ptr watch)",
+        "void jitonnx_run(ptr frame, ptr stamps, ptr watch)",
+        "ptr jitonnx_take(ptr pool, ptr program)",
+        "void jitonnx_put_back(ptr frame)",
+        "void jitonnx_lay_out(ptr layout)",
+        "i64 jitonnx_place(ptr placement)",
+        "i64 jitonnx_perform(ptr operations, ptr registers, ptr results, ptr missed)",
+        "i64 jitonnx_instantiate(ptr plan, ptr block, i64 threads)",
+        "i64 jitonnx_accepts(ptr entry, i64 index, ptr object)",
+        "i64 jitonnx_accepts_any_length(ptr entry, i64 index, ptr object)",
+        "i64 jitonnx_accepts_output(ptr entry, i64 index, ptr object)",
+        "ptr jitonnx_make_output(ptr entry, i64 index)",
+        "ptr jitonnx_make_outputs(ptr entry, ptr bases)",
+        "i64 jitonnx_take_flags(ptr frame)",
+        "i64 jitonnx_run_released(ptr entry, ptr frame, ptr watch)",
+        "void jitonnx_ask_for_huge_pages(ptr block, i64 size)",
+    )
+}
+"""Native functions that those of other parts of the driver call (`driver.PARTS`), by name."""
+
 
 def _parse(signature: str) -> tuple[str, ir.FunctionType, list[str]]:
     """The name, type and argument names of a signature such as "i64 count(ptr frame)"."""
@@ -93,9 +117,10 @@ class Code:
 
     def __init__(self, module: ir.Module, signature: str, exported: bool = False) -> None:
         name, kind, names = _parse(signature)
+        assert SHARED.get(name, signature) == signature, f"Bug: other parts call {name} as {SHARED[name]}"
         self.module = module
         self.function = ir.Function(module, kind, name)
-        if not exported:
+        if not exported and name not in SHARED:
             self.function.linkage = "internal"
         self.build = ir.IRBuilder(self.function.append_basic_block("entry"))
         self._arguments = dict(zip(names, self.function.args, strict=True))
@@ -264,10 +289,10 @@ class Code:
             self.build.ret(self.number(value))
 
     def call(self, name: str, *arguments: int | ir.Value) -> ir.Value:
-        """Call a function of this module or of `EXTERNAL`; constants take the type of their parameter."""
+        """Call a function of this module, of `SHARED` or of `EXTERNAL`; constants take the type of their parameter."""
         function = self.module.globals.get(name)
         if function is None:
-            _, kind, _ = _parse(EXTERNAL[name])
+            _, kind, _ = _parse(SHARED.get(name) or EXTERNAL[name])
             function = ir.Function(self.module, kind, name)
         return self._call(function, *arguments)
 
