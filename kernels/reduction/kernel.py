@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from jitonnx.kernels.language import ir, simd, types
-from jitonnx.kernels.language.code import Code, Kernel, Pointer, remainder, smaller
+from jitonnx.kernels.language.code import Code, Kernel, Pointer, Variable, remainder, smaller
 from jitonnx.kernels.language.epilogue import Stage
 from jitonnx.kernels.language.simd import convert
 from jitonnx.kernels.language.trace import Traced, absolute, bits, isnan, select, sqrt, to_float, unordered
@@ -54,20 +54,50 @@ def build(spec: ReductionSpec, lanes: int, epilogue: Stage | None = None, prolog
             return
         blocks = (inner + (COLUMNS - 1)) / COLUMNS
         first, stop = unit_range(code, begin, end, outer * spec.parts * blocks, each * COLUMNS)
-        with code.loop(stop, first) as unit:
+        done = code.variable(first)
+        with code.loop_while(lambda: done.get() < stop):
+            unit = done.get()
             batch, source, target, here = part(unit / blocks)
-            start = remainder(unit, blocks) * COLUMNS
-            done, end_column = start, smaller(start + COLUMNS, inner)
-            for several in emit.blocks:
-                block = several * lanes
-                whole = end_column - remainder(end_column - done, code.integer(block))
-                with code.loop(whole, done, block) as column:
-                    emit.columns(source, target, batch, (column, None), several, x_step, here)
-                done = whole
-            with code.loop(end_column, done, lanes) as column:
-                emit.columns(source, target, batch, (column, end_column - column), 1, x_step, here)
+            block = remainder(unit, blocks)
+            start, together = block * COLUMNS, code.integer(1)
+            if emit.most_together > 1:
+                neighbours = smaller(smaller(stop - unit, blocks - block), emit.most_together)
+                together = select(here >= _LONG_COLUMNS, neighbours, 1)
+            stop_column = smaller((block + together) * COLUMNS, inner)
+            if emit.most_together > 1:
+                with code.either(together > 1) as (many, one):
+                    with many:
+                        emit.many_columns(source, target, batch, start, stop_column, x_step, here)
+                    with one:
+                        _emit_columns(emit, source, target, batch, start, stop_column, x_step, here)
+            else:
+                _emit_columns(emit, source, target, batch, start, stop_column, x_step, here)
+            done.set(unit + together)
 
     return body
+
+
+def _emit_columns(
+    emit: _Values | _Indices,
+    source: Pointer,
+    target: Pointer,
+    batch: Traced,
+    start: Traced,
+    stop: Traced,
+    x_step: Traced,
+    length: Traced,
+) -> None:
+    """Columns [start, stop) of a slice, with totals in registers."""
+    code, lanes = emit.code, emit.vectors.lanes
+    done = start
+    for several in emit.blocks:
+        block = several * lanes
+        whole = stop - remainder(stop - done, code.integer(block))
+        with code.loop(whole, done, block) as column:
+            emit.columns(source, target, batch, (column, None), several, x_step, length)
+        done = whole
+    with code.loop(stop, done, lanes) as column:
+        emit.columns(source, target, batch, (column, stop - column), 1, x_step, length)
 
 
 def _store_rows(code: Code, part: Part, start: Traced, here: Traced, result: Traced, spec: ReductionSpec) -> None:
@@ -113,6 +143,10 @@ def _emit_packed(
 # ---------------------------------------------------------------- what the kinds do
 
 
+_MANY_COLUMNS = 1024
+"""At most so many columns have their totals in memory, in the first-level cache, together."""
+_LONG_COLUMNS = 32
+"""Columns of fewer elements are not worth totals in memory."""
 _SHORT = 16
 """Rows of up to so many vectors are reduced together."""
 
@@ -160,14 +194,31 @@ def _kind(kind: str, element: str) -> _Kind:
     return _Kind(change, operator.add, 0, operator.add)
 
 
-class _Total:
-    """A vector that values are combined into."""
+class _InMemory(NamedTuple):
+    """As a variable, a vector that lies in memory."""
 
-    def __init__(self, code: Code, kind: _Kind, element: types.Type, lanes: int) -> None:
-        self._kind = kind
-        initial = code.number(element, kind.initial, lanes)
-        self._total = code.variable(initial)
-        self._nan = code.variable(bits(initial) ^ bits(initial)) if kind.notes_nan else None
+    pointer: Pointer
+    index: Traced
+    lanes: int
+
+    def get(self) -> Traced:
+        return self.pointer.load(self.index, self.lanes)
+
+    def set(self, value: Traced) -> None:
+        self.pointer.store(self.index, value)
+
+
+class _Total:
+    """A vector that values are combined into, in registers or in memory."""
+
+    def __init__(self, kind: _Kind, total: Variable | _InMemory, nan: Variable | _InMemory | None) -> None:
+        self._kind, self._total, self._nan = kind, total, nan
+
+    @staticmethod
+    def of(code: Code, kind: _Kind, element: types.Type, lanes: int) -> _Total:
+        """A total of nothing, in registers."""
+        initial, nan = _nothing(code, kind, element, lanes)
+        return _Total(kind, code.variable(initial), code.variable(nan) if kind.notes_nan else None)
 
     def add(self, *values: Traced) -> None:
         """As many values as a power of two: those of pairs with each other, and so on, and what is left with the total.
@@ -188,6 +239,12 @@ class _Total:
         return total if self._nan is None else select(self._nan.get().equals(0), total, np.nan)
 
 
+def _nothing(code: Code, kind: _Kind, element: types.Type, lanes: int) -> tuple[Traced, Traced]:
+    """What a total begins with, and the lanes in which a NaN was met: none."""
+    initial = code.number(element, kind.initial, lanes)
+    return initial, bits(initial) ^ bits(initial)
+
+
 class _Values:
     """Emits reductions to values."""
 
@@ -200,6 +257,8 @@ class _Values:
         """How many vectors of columns are reduced at once, and what remains of them."""
         self.together = 8 if self.short else 1
         """How many rows of columns. As many whatever the number of vectors: equal columns have equal results."""
+        self.most_together = _MANY_COLUMNS // COLUMNS if self.short else 1
+        """How many neighbouring units are done row by row, with totals in memory."""
 
     def rows(self, part: Part, first: Traced, stop: Traced) -> None:
         """Units [first, stop): each folded into one vector, then as many as it has lanes at once across the lanes."""
@@ -255,7 +314,7 @@ class _Values:
             for i in range(1, lanes // 2):
                 places.append(places[-1] + select(here - first > i, step, 0))
             rows = [source.at(place).settled() for place in places]
-            totals = [_Total(code, kind, self.vectors.element, lanes) for _ in rows]
+            totals = [_Total.of(code, kind, self.vectors.element, lanes) for _ in rows]
             with code.loop(length, step=lanes) as column:
                 live = length - column
                 mask = code.live(live, lanes)
@@ -276,7 +335,7 @@ class _Values:
     ) -> Traced:
         """change(x) combined over a row, as a vector."""
         vectors, code, lanes = self.vectors, self.code, self.vectors.lanes
-        totals = [_Total(code, kind, vectors.element, lanes) for _ in range(vectors.slots())]
+        totals = [_Total.of(code, kind, vectors.element, lanes) for _ in range(vectors.slots())]
 
         def body(slot: int, column: Traced, live: Traced | None) -> None:
             loaded = vectors.prologue(x.load(column, lanes, live), code.integer(0), row, column, live)
@@ -301,7 +360,7 @@ class _Values:
         columns = [first + v * lanes for v in range(several)]
 
         def total(kind: _Kind, change: Callable[[Traced, int], Traced]) -> list[Traced]:
-            totals = [_Total(code, kind, vectors.element, lanes) for _ in columns]
+            totals = [_Total.of(code, kind, vectors.element, lanes) for _ in columns]
 
             def add(k: Traced, rows: int) -> None:
                 for v, column in enumerate(columns):
@@ -327,6 +386,51 @@ class _Values:
         for column, result, shift in zip(columns, results, shifts, strict=True):
             finished = self._finish(result, shift)
             y.store(column, vectors.epilogue(finished, batch, code.integer(0), column, live), mask)
+
+    def many_columns(
+        self,
+        x: Pointer,
+        y: Pointer,
+        batch: Traced,
+        start: Traced,
+        stop: Traced,
+        x_step: Traced,
+        length: Traced,
+    ) -> None:
+        """Columns [start, stop), at most _MANY_COLUMNS, combined in the order in which `columns` does.
+
+        Each row is read from the first of these columns to the last: what lies one behind the other in memory, where
+        a block of columns on its own jumps from page to page.
+        """
+        code, lanes, element, kind = self.code, self.vectors.lanes, self.vectors.element, self.kind
+        totals = code.memory(element, _MANY_COLUMNS)
+        initial, none = _nothing(code, kind, element, lanes)
+        nans = code.memory(none.element, _MANY_COLUMNS) if kind.notes_nan else None
+
+        def total(column: Traced) -> _Total:
+            at = column - start
+            return _Total(kind, _InMemory(totals, at, lanes), nans and _InMemory(nans, at, lanes))
+
+        with code.loop(stop, start, lanes) as column:
+            totals.store(column - start, initial)
+            if nans is not None:
+                nans.store(column - start, none)
+        whole = length - remainder(length, code.integer(self.together))
+        whole_columns = stop - remainder(stop - start, code.integer(lanes))
+        with code.loop(whole, step=self.together) as k:
+            rows = [x.at((k + row) * x_step).settled() for row in range(self.together)]
+            with code.loop(whole_columns, start, lanes) as column:
+                total(column).add(*(kind.change(row.load(column, lanes)) for row in rows))
+            with code.when(whole_columns < stop):
+                mask = code.live(stop - whole_columns, lanes)
+                total(whole_columns).add(*(kind.change(row.load(whole_columns, lanes, mask)) for row in rows))
+        with code.loop(stop, start, lanes) as column:
+            live = stop - column
+            mask = code.live(live, lanes)
+            with code.loop(length, whole) as k:
+                total(column).add(kind.change(x.load(k * x_step + column, lanes, mask)))
+            finished = self._finish(total(column).get(), None)
+            y.store(column, self.vectors.epilogue(finished, batch, code.integer(0), column, live), mask)
 
     def _finish(self, total: Traced, shift: Traced | None) -> Traced:
         """A vector of results from combined values."""
@@ -362,6 +466,7 @@ class _Indices:
         self.largest = spec.kind == "arg_max"
         many_registers = vectors.lanes * vectors.element.bitwidth >= 512
         self.blocks = (8, 2) if many_registers and not vectors.has_prologue else (vectors.vectors,)
+        self.most_together = 1
 
     def _better(self, x: Traced, best: Traced) -> Traced:
         """Whether x takes the place of an earlier best; a NaN beats all numbers."""

@@ -128,6 +128,23 @@ def test_equal_columns_have_equal_results(kind: str) -> None:
         assert len({float(value) for y in results for value in y.ravel()}) == 1
 
 
+@pytest.mark.parametrize("target", TARGETS, ids=["host", "avx2"])
+@pytest.mark.parametrize("kind", ["sum", "mean", "max", "min", "l2"])
+def test_many_columns(kind: str, target: Target) -> None:
+    """Those whose totals lie in memory have the bits of those in registers, NaN and where columns are cut included."""
+    for element in ("float32", "float64", *(["int64"] if kind != "l2" else [])):
+        spec = ReductionSpec(kind, False, element)
+        for length, inner in itertools.product((32, 45), (129, 300, 1024, 2300)):
+            x = sample((2, length, inner), spec)
+            if element != "int64":
+                x[0, length // 2, 1::7] = np.nan
+                x[1, -1, -1] = np.nan
+            alone = np.concatenate([run(spec, x[:, :, c : c + 100].copy(), target) for c in range(0, inner, 100)], 1)
+            compare(alone, x, spec)
+            for pieces in (1, 5):
+                np.testing.assert_array_equal(run(spec, x, target, pieces), alone)
+
+
 @pytest.mark.parametrize("spec", [s for s in SPECS if not s.is_index and s.element in ("float32", "int64")], ids=str)
 def test_empty_slices(spec: ReductionSpec) -> None:
     x = np.zeros((2, 0) if spec.last else (2, 0, 5), spec.element)
