@@ -13,8 +13,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -349,12 +349,12 @@ class Writer:
 class _Behind(NamedTuple):
     """What is known behind so many steps of a chain.
 
-    told: variables, by number. values: those that are read later, with their places. gone: what was given and is not
-    read any more.
+    told: variables, by number. values: those that are read later, with their places, and what cuts those off whose
+    size was counted. gone: what was given and is not read any more.
     """
 
     told: Sequence[tuple[str, int]]
-    values: Sequence[tuple[Value, int, bool]]
+    values: Sequence[tuple[Value, int, _Beginning | None]]
     gone: Sequence[Value]
 
 
@@ -410,15 +410,16 @@ class ChainedSteps:
         arrays = self._template.copy()
         for value, place in self._writer.inputs.items():
             arrays[place] = array_of(value, values, sizes)
+        numbers = runner.numbers
         for name, number in self._writer.names.items():
-            runner.registers[number] = sizes[name]
+            numbers[number] = sizes[name]
         done = runner.chain.run(arrays)
         behind = self._behind[done]
         for name, number in behind.told:
-            sizes[name] = int(runner.registers[number])
-        for value, place, counted in behind.values:
+            sizes[name] = numbers[number]
+        for value, place, beginning in behind.values:
             array = arrays[place]
-            values[value] = _beginning(array, value, sizes) if counted else array
+            values[value] = array if beginning is None else beginning(array, sizes)
         for value in behind.gone:
             values.pop(value, None)
         return done
@@ -430,7 +431,7 @@ class ChainedSteps:
         alive = [value for value in made if value not in gone]
         return _Behind(
             [(name, scope.own[name]) for name, value in told.items() if value in made],
-            [(value, writer.slots[value], value in writer.counted) for value in alive],
+            [(value, writer.slots[value], _beginning(value) if value in writer.counted else None) for value in alive],
             gone,
         )
 
@@ -440,27 +441,42 @@ class _Runner:
 
     def __init__(self, writer: Writer, steps: int, frames: FramePool, threads: int) -> None:
         constants = writer.registers.constants
-        self.registers = np.zeros(VARIABLES + ROOM + len(constants), np.int64)
+        registers = np.zeros(VARIABLES + ROOM + len(constants), np.int64)
         for value, register in constants.items():
-            self.registers[register] = value
-        self.chain = Chain(writer.links, steps, frames, threads, self.registers)
-        self._segments = [(number, *segment) for number, segment in writer.segments.items()]
-        self._versions = [0] * len(self._segments)
+            registers[register] = value
+        self.numbers = memoryview(registers)
+        """The variables; a view gives them as Python's numbers, in a third of the time that the array takes."""
+        self.chain = Chain(writer.links, steps, frames, threads, registers)
+        self._open = [(number, *segment) for number, segment in writer.segments.items()]
+        """The segments whose programs are not settled."""
+        self._versions = dict[int, int]()
 
     def take_up(self) -> bool:
         """Take up what was recorded since the last run; whether there is anything to run the first segment by."""
-        for place, (number, step, variables) in enumerate(self._segments):
+        for number, step, variables in self._open:
             version = step.version()
-            if version != self._versions[place]:
+            if version != self._versions.get(number, 0):
                 self.chain.set(number, step.chained(variables))
-                self._versions[place] = version
-        return any(self._versions)
+                self._versions[number] = version
+                self._open = [one for one in self._open if one[0] != number or not step.settled]
+        return bool(self._versions)
 
 
-def _beginning(array: np.ndarray, value: Value, sizes: Mapping[str, int]) -> np.ndarray:
-    """The value that lies at the beginning of memory for the largest one."""
-    shape = [dim if isinstance(dim, int) else dims.evaluate(dim, sizes) for dim in value.type.shape or ()]
-    return array.reshape(-1)[: math.prod(shape)].reshape(shape)
+_Beginning: TypeAlias = Callable[[np.ndarray, Mapping[str, int]], np.ndarray]
+
+
+def _beginning(value: Value) -> _Beginning:
+    """What gives the value that lies at the beginning of memory for the largest one."""
+    shape = value.type.shape or ()
+    if len(shape) == 1 and isinstance(shape[0], dims.Dim) and str(shape[0]) in dims.variables(shape[0]):
+        name = str(shape[0])
+        return lambda array, sizes: array.reshape(-1)[: sizes[name]]
+
+    def beginning(array: np.ndarray, sizes: Mapping[str, int]) -> np.ndarray:
+        known = [dim if isinstance(dim, int) else dims.evaluate(dim, sizes) for dim in shape]
+        return array.reshape(-1)[: math.prod(known)].reshape(known)
+
+    return beginning
 
 
 def chains_of(

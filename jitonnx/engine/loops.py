@@ -192,6 +192,9 @@ class LoopStep:
             raise Unchained("it goes through an axis other than the first")
         self.links.write(writer, scope, around)
 
+    settled = False
+    """Inputs of other types have the loop run by other programs."""
+
     def version(self) -> int:
         """As of `LoopLinks`."""
         return self.links.version()

@@ -171,6 +171,11 @@ class NativeStep:
             self._prepared = derivation.version == before
         return derivation.version
 
+    @property
+    def settled(self) -> bool:
+        """Whether one program serves all runs."""
+        return not self.names
+
     def chained(self, variables: Sequence[int]) -> Executable | Sized:
         """What runs it in a chain, in which its variables have these numbers."""
         if not self.names:

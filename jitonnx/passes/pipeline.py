@@ -27,6 +27,7 @@ from jitonnx.passes.rules import (
     padding,
     projections,
     quantization,
+    ranges,
     spread,
     tables,
     weights,
@@ -61,6 +62,7 @@ RULES: tuple[Rule, ...] = (
     *projections.RULES,
     *spread.RULES,
     *tables.RULES,
+    *ranges.RULES,
 )
 """Every rewrite, by the name under which it can be switched off."""
 
@@ -161,3 +163,5 @@ def _run(edit: Edit, level: int, disabled: frozenset[str], full: bool) -> None:
     # Behind the projections: one table for all.
     if step("tables", *tables.RULES):
         step("views", views, *cleanup.RULES)
+    # At last: until then all that is known of a Range is told by its inputs.
+    step("ranges", *ranges.RULES)

@@ -53,7 +53,7 @@ SIZES = [
     ("ConstantOfShape", {"s": words(-3)}, r"\[-3\] has a negative size"),
     ("Tile", {"x": X, "r": words(HUGE, HUGE)}, "'y' would have the shape"),
     ("Tile", {"x": X, "r": words(-1, 1)}, "negative"),
-    ("Range", {"s": words(-HUGE)[0], "l": words(HUGE)[0], "d": words(1)[0]}, "Range node. Name:'it'.* bytes"),
+    ("Range", {"s": words(-HUGE)[0], "l": words(HUGE)[0], "d": words(1)[0]}, "RangeSize node 'it': .* bytes"),
     ("Range", {"s": words(0)[0], "l": words(5)[0], "d": words(0)[0]}, "delta is 0"),
     ("Reshape", {"x": X, "s": words(3, 5)}, "cannot take the shape"),
     ("Reshape", {"x": X, "s": words(3, -1)}, "cannot take the shape"),
