@@ -444,7 +444,7 @@ class _Runner:
         registers = np.zeros(VARIABLES + ROOM + len(constants), np.int64)
         for value, register in constants.items():
             registers[register] = value
-        self.numbers = memoryview(registers)
+        self.numbers = registers.data
         """The variables; a view gives them as Python's numbers, in a third of the time that the array takes."""
         self.chain = Chain(writer.links, steps, frames, threads, registers)
         self._open = [(number, *segment) for number, segment in writer.segments.items()]
@@ -467,9 +467,9 @@ _Beginning: TypeAlias = Callable[[np.ndarray, Mapping[str, int]], np.ndarray]
 
 def _beginning(value: Value) -> _Beginning:
     """What gives the value that lies at the beginning of memory for the largest one."""
-    shape = value.type.shape or ()
-    if len(shape) == 1 and isinstance(shape[0], dims.Dim) and str(shape[0]) in dims.variables(shape[0]):
-        name = str(shape[0])
+    shape: Sequence[DimLike] = value.type.shape or ()
+    name = str(shape[0]) if len(shape) == 1 else ""
+    if name in dims.variables(shape[0] if shape else 1):
         return lambda array, sizes: array.reshape(-1)[: sizes[name]]
 
     def beginning(array: np.ndarray, sizes: Mapping[str, int]) -> np.ndarray:

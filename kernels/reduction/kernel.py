@@ -59,20 +59,20 @@ def build(spec: ReductionSpec, lanes: int, epilogue: Stage | None = None, prolog
             unit = done.get()
             batch, source, target, here = part(unit / blocks)
             block = remainder(unit, blocks)
-            start, together = block * COLUMNS, code.integer(1)
-            if emit.most_together > 1:
+            start = block * COLUMNS
+            if isinstance(emit, _Values) and emit.most_together > 1:
                 neighbours = smaller(smaller(stop - unit, blocks - block), emit.most_together)
                 together = select(here >= _LONG_COLUMNS, neighbours, 1)
-            stop_column = smaller((block + together) * COLUMNS, inner)
-            if emit.most_together > 1:
+                stop_column = smaller((block + together) * COLUMNS, inner)
                 with code.either(together > 1) as (many, one):
                     with many:
                         emit.many_columns(source, target, batch, start, stop_column, x_step, here)
                     with one:
                         _emit_columns(emit, source, target, batch, start, stop_column, x_step, here)
+                done.set(unit + together)
             else:
-                _emit_columns(emit, source, target, batch, start, stop_column, x_step, here)
-            done.set(unit + together)
+                _emit_columns(emit, source, target, batch, start, smaller(start + COLUMNS, inner), x_step, here)
+                done.set(unit + 1)
 
     return body
 
@@ -198,14 +198,14 @@ class _InMemory(NamedTuple):
     """As a variable, a vector that lies in memory."""
 
     pointer: Pointer
-    index: Traced
+    place: Traced
     lanes: int
 
     def get(self) -> Traced:
-        return self.pointer.load(self.index, self.lanes)
+        return self.pointer.load(self.place, self.lanes)
 
     def set(self, value: Traced) -> None:
-        self.pointer.store(self.index, value)
+        self.pointer.store(self.place, value)
 
 
 class _Total:
@@ -409,7 +409,7 @@ class _Values:
 
         def total(column: Traced) -> _Total:
             at = column - start
-            return _Total(kind, _InMemory(totals, at, lanes), nans and _InMemory(nans, at, lanes))
+            return _Total(kind, _InMemory(totals, at, lanes), None if nans is None else _InMemory(nans, at, lanes))
 
         with code.loop(stop, start, lanes) as column:
             totals.store(column - start, initial)
@@ -466,7 +466,6 @@ class _Indices:
         self.largest = spec.kind == "arg_max"
         many_registers = vectors.lanes * vectors.element.bitwidth >= 512
         self.blocks = (8, 2) if many_registers and not vectors.has_prologue else (vectors.vectors,)
-        self.most_together = 1
 
     def _better(self, x: Traced, best: Traced) -> Traced:
         """Whether x takes the place of an earlier best; a NaN beats all numbers."""

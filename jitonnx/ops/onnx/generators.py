@@ -98,7 +98,7 @@ class RangeSize(Operator):
         return TensorType(DType.INT64, ())
 
     def evaluate(self, start: np.ndarray, limit: np.ndarray, delta: np.ndarray) -> np.ndarray:
-        return np.int64(_range_size(start.item(), limit.item(), delta.item()))  # type: ignore[return-value]
+        return np.array(_range_size(start.item(), limit.item(), delta.item()), np.int64)
 
     def lower(self, to: Lowering, start: Value, limit: Value, delta: Value) -> Value:
         scalars = [to.reshape(value, ()) for value in (start, limit, delta)]
