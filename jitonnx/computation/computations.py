@@ -379,6 +379,12 @@ class NBitsMatMul(Computation):
 
 
 @dataclass(frozen=True)
+class DynamicQuantize(Computation):
+    """x of float32 as uint8, with the scale, float32 [], and the zero point, uint8 [], that its least and its largest
+    element, and 0, ask for."""
+
+
+@dataclass(frozen=True)
 class Lookup(Computation):
     """x of int8 or uint8, table [256] of such, a constant: the elements at the places that x's bytes are as unsigned
     numbers, in x's shape."""

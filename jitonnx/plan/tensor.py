@@ -216,6 +216,20 @@ def apart(tensor: Tensor, axes: Sequence[int]) -> DimLike | None:
     return None if merged is None else merged[0]
 
 
+def as_rows(order: Sequence[int], *tensors: Tensor) -> tuple[DimLike, DimLike, tuple[DimLike, ...]] | None:
+    """Tensors of one shape, in one memory order of the axes, as rows of elements side by side: how many rows, their
+    length, and how far apart they are in each tensor. A single row if they allow it, else rows of the innermost axis;
+    None if the elements of these are apart."""
+    shape = [tensors[0].shape[axis] for axis in order]
+    if not shape:
+        return 1, 1, (0,) * len(tensors)
+    for rows, length in ((1, product(shape)), (product(shape[:-1]), shape[-1])):
+        merged = [reshape_strides(shape, [x.strides[axis] for axis in order], (rows, length)) for x in tensors]
+        if all(strides is not None and (length == 1 or strides[1] == 1) for strides in merged):
+            return rows, length, tuple(strides[0] for strides in merged if strides is not None)
+    return None
+
+
 def reshape_strides(
     old: Sequence[DimLike], strides: Sequence[DimLike], new: Sequence[DimLike]
 ) -> tuple[DimLike, ...] | None:

@@ -207,6 +207,8 @@ READERS = {
     c.IntegerConvolution: _integer_convolution,
     c.Lookup: lambda x, operands, shape, sizes: fused.Lookup().evaluate(*operands),
     c.IntegerMatMul: lambda x, operands, shape, sizes: quantization.MatMulInteger().evaluate(*operands),
+    c.IntegerProduct: lambda x, operands, shape, sizes: quantization.MatMulInteger().evaluate(*operands),
+    c.DynamicQuantize: lambda x, operands, shape, sizes: quantization.DynamicQuantizeLinear().evaluate(*operands),
     c.Attention: _attention,
     c.Convolution: _convolution,
     c.Determinant: lambda x, operands, shape, sizes: np.asarray(np.linalg.det(operands[0])),

@@ -209,15 +209,8 @@ class DynamicQuantizeLinear(Operator):
         return y.astype(np.uint8), np.asarray(scale, np.float32), np.asarray(zero, np.uint8)
 
     def lower(self, to: Lowering, x: Value) -> Sequence[Value]:
-        axes, number = tuple(range(len(x.shape))), e.operand(0, DType.FLOAT)
-        low, high = (to.reduce(kind, x, axes, False) for kind in ("min", "max"))
-        least, most = e.minimum(e.operand(0, DType.FLOAT), 0.0), e.maximum(e.operand(1, DType.FLOAT), 0.0)
-        size = (most - least) / 255.0
-        scale = to.map(e.where(e.equal(most, least), e.constant(1.0, DType.FLOAT), size), low, high)
-        offset = e.minimum(e.maximum(0.0 - least, 0.0) / e.operand(1, DType.FLOAT), 255.0)
-        zero = to.map(e.cast(e.round_even(offset), DType.UINT8), low, scale)
-        quotient, shift = number / e.operand(1, DType.FLOAT), e.cast(e.operand(2, DType.UINT8), DType.INT32)
-        return to.map(_quantised(quotient, shift, DType.UINT8), x, scale, zero), scale, zero
+        types = (TensorType(DType.UINT8, x.shape), TensorType(DType.FLOAT, ()), TensorType(DType.UINT8, ()))
+        return to.emit_many(c.DynamicQuantize(), [x], types)
 
 
 def _check_places(context: InferenceContext, a: Value, b: Value, of_a: Value | None, of_b: Value | None) -> None:

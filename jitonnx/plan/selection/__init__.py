@@ -46,6 +46,7 @@ SELECTORS: dict[type[c.Computation], str] = {
     c.Reduce: "rows.reduce",
     c.ArgReduce: "rows.arg_reduce",
     c.Cumulate: "scan.cumulate",
+    c.DynamicQuantize: "dynamic_quantization.dynamic_quantize",
     c.Lookup: "lookup.lookup",
     c.TopK: "topk.top_k",
     c.Trees: "trees.trees",

@@ -1,0 +1,63 @@
+"""Quantising by the least and the largest element: one kernel for few elements, else two, the first by parts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jitonnx.computation.lowering import Statement
+from jitonnx.ir.dims import DimLike, concrete, product
+from jitonnx.ir.dtypes import DType
+from jitonnx.kernels.dynamic_quantization.spec import (
+    PART_ELEMENTS,
+    PARTS_MOST,
+    ExtremesBuffers,
+    ExtremesSpec,
+    QuantiseBuffers,
+    QuantiseSpec,
+    RowsGiven,
+)
+from jitonnx.plan.calls import KernelCall
+from jitonnx.plan.fusion import Group
+from jitonnx.plan.region import memory_order
+from jitonnx.plan.tensor import as_rows
+
+if TYPE_CHECKING:
+    from jitonnx.plan.planner import Planner
+
+
+def dynamic_quantize(planner: Planner, group: Group, statement: Statement) -> None:
+    """x as uint8, its scale and its zero point."""
+    (source,) = statement.inputs
+    assert source is not None
+    quantised, scale, zero = statement.outputs
+    x = planner.tensor(source)
+    order = memory_order(x)
+    if as_rows(order, x) is None:
+        x = planner.copy(x, order, "needed without gaps")
+        order = memory_order(x)
+    y = planner.place(quantised, order)
+    sizes = as_rows(order, x, y)
+    if sizes is None:
+        y = planner.move(quantised, order)
+        sizes = as_rows(order, x, y)
+    assert sizes is not None, "Bug: a dense tensor is not rows"
+    rows, length, (x_row, y_row) = sizes
+    given = RowsGiven(rows=rows, length=length, x_row=x_row, y_row=y_row)
+    results = {"y": y, "scale": planner.place(scale, ()), "zero": planner.place(zero, ())}
+    alone = _few(product(x.shape))
+    extremes = x
+    if not alone:
+        extremes = planner.temporary((2, PARTS_MOST), DType.FLOAT)
+        call = KernelCall(ExtremesSpec(), ExtremesBuffers(x=x, extremes=extremes), given, label="extremes")
+        call.reason = "least and largest element in one pass, by parts that threads share"
+        planner.call(call)
+    buffers = QuantiseBuffers(x=x, extremes=extremes, **results)
+    call = KernelCall(QuantiseSpec(alone=alone), buffers, given, label="dynamic quantisation")
+    call.reason = "; ".join([*(["few elements: one task finds the extremes, too"] if alone else []), *group.reasons])
+    planner.call(call)
+
+
+def _few(elements: DimLike) -> bool:
+    """Whether one task does for so many."""
+    number = concrete(elements)
+    return number is not None and number < 2 * PART_ELEMENTS
