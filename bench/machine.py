@@ -24,12 +24,11 @@ from typing import Any, NamedTuple
 import llvmlite.binding as llvm
 import numpy as np
 
-from jitonnx.calibration import fma_ir
+from jitonnx.calibration import UNROLL, fma_ir, read_ir
 from jitonnx.target import host, named
 
 Clock = Callable[[], float]
 _PACKAGES = ["jitonnx", "numpy", "llvmlite", "protobuf", "onnx", "onnxruntime", "openvino"]
-_COPY_UNROLL = 8  # vectors a step: enough loads in flight, few enough for 16 registers
 _ALIGNMENT = 64  # bytes of a cache line, and the widest vector
 _ROUND_SECONDS = 0.01  # long against waking a thread, short enough to fall between other processes' turns
 
@@ -61,7 +60,7 @@ def copy_bandwidth(nbytes: int, threads: int = 1, *, streaming: bool = False, ro
     Raises `ValueError` when `nbytes` is too small for one step of every thread.
     """
     kernels, lanes = _kernels(), vector_lanes()
-    step = lanes * _COPY_UNROLL
+    step = lanes * UNROLL
     steps = nbytes // smallest_copy(threads)
     if steps < 1:
         raise ValueError(f"nbytes={nbytes}: {threads} thread(s) need at least {smallest_copy(threads)}")
@@ -79,7 +78,7 @@ def copy_bandwidth(nbytes: int, threads: int = 1, *, streaming: bool = False, ro
 
 def read_bandwidth(nbytes: int, threads: int = 1, *, rounds: int = 30) -> float:
     """The best rate of reading one array, in GB/s; `nbytes` over all threads. `ValueError` as by `copy_bandwidth`."""
-    step = vector_lanes() * _COPY_UNROLL
+    step = vector_lanes() * UNROLL
     steps = nbytes // (4 * step * threads)
     if steps < 1:
         raise ValueError(f"nbytes={nbytes}: {threads} thread(s) need at least {4 * step * threads}")
@@ -93,7 +92,7 @@ def read_bandwidth(nbytes: int, threads: int = 1, *, rounds: int = 30) -> float:
 
 def smallest_copy(threads: int) -> int:
     """The smallest working set in bytes that `copy_bandwidth` can measure: one step of every thread."""
-    return 2 * 4 * vector_lanes() * _COPY_UNROLL * threads
+    return 2 * 4 * vector_lanes() * UNROLL * threads
 
 
 def describe() -> dict[str, Any]:
@@ -230,7 +229,12 @@ def _fma_kernel(lanes: int, chains: int) -> _Fma:
 
 @cache
 def _kernels() -> _Kernels:
-    text = _copy_ir("copy", "") + _copy_ir("copy_streaming", ", !nontemporal !0") + _read_ir() + "!0 = !{i32 1}\n"
+    text = (
+        _copy_ir("copy", "")
+        + _copy_ir("copy_streaming", ", !nontemporal !0")
+        + read_ir("read", vector_lanes())
+        + "!0 = !{i32 1}\n"
+    )
     engine = _engine(text)
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
     kind = ctypes.CFUNCTYPE(None, pointer, pointer, integer, integer)
@@ -252,10 +256,10 @@ def _engine(text: str) -> llvm.ExecutionEngine:
 
 
 def _copy_ir(name: str, metadata: str) -> str:
-    """name(target, source, pieces, passes): `passes` times copies `pieces` pieces of `_COPY_UNROLL` vectors each."""
+    """name(target, source, pieces, passes): `passes` times copies `pieces` pieces of `UNROLL` vectors each."""
     vector = f"<{vector_lanes()} x float>"
     suffix = f"align {4 * vector_lanes()}"
-    pieces = range(_COPY_UNROLL)
+    pieces = range(UNROLL)
     loads = "\n".join(
         f"  %s{u} = getelementptr {vector}, ptr %from, i64 {u}\n  %v{u} = load {vector}, ptr %s{u}, {suffix}"
         for u in pieces
@@ -273,7 +277,7 @@ pass:
   br label %loop
 loop:
   %i = phi i64 [ 0, %pass ], [ %next, %loop ]
-  %offset = mul i64 %i, {_COPY_UNROLL}
+  %offset = mul i64 %i, {UNROLL}
   %from = getelementptr {vector}, ptr %source, i64 %offset
   %to = getelementptr {vector}, ptr %target, i64 %offset
 {loads}
@@ -282,48 +286,6 @@ loop:
   %more = icmp slt i64 %next, %pieces
   br i1 %more, label %loop, label %end
 end:
-  %next_pass = add i64 %p, 1
-  %again = icmp slt i64 %next_pass, %passes
-  br i1 %again, label %pass, label %done
-done:
-  ret void
-}}
-"""
-
-
-def _read_ir() -> str:
-    """read(target, source, pieces, passes): `passes` times reads `pieces` pieces of `_COPY_UNROLL` vectors each, and
-    writes to target what comes of them."""
-    vector, suffix = f"<{vector_lanes()} x i32>", f"align {4 * vector_lanes()}"
-    pieces = range(_COPY_UNROLL)
-    sums = "\n".join(f"  %x{u} = phi {vector} [ zeroinitializer, %pass ], [ %y{u}, %loop ]" for u in pieces)
-    loads = "\n".join(
-        f"  %s{u} = getelementptr {vector}, ptr %from, i64 {u}\n  %v{u} = load {vector}, ptr %s{u}, {suffix}\n"
-        f"  %y{u} = xor {vector} %x{u}, %v{u}"
-        for u in pieces
-    )
-    stores = "\n".join(
-        f"  %t{u} = getelementptr {vector}, ptr %target, i64 {u}\n  store {vector} %y{u}, ptr %t{u}, {suffix}"
-        for u in pieces
-    )
-    return f"""
-define void @read(ptr noalias %target, ptr noalias %source, i64 %pieces, i64 %passes) {{
-entry:
-  br label %pass
-pass:
-  %p = phi i64 [ 0, %entry ], [ %next_pass, %end ]
-  br label %loop
-loop:
-  %i = phi i64 [ 0, %pass ], [ %next, %loop ]
-{sums}
-  %offset = mul i64 %i, {_COPY_UNROLL}
-  %from = getelementptr {vector}, ptr %source, i64 %offset
-{loads}
-  %next = add i64 %i, 1
-  %more = icmp slt i64 %next, %pieces
-  br i1 %more, label %loop, label %end
-end:
-{stores}
   %next_pass = add i64 %p, 1
   %again = icmp slt i64 %next_pass, %passes
   br i1 %again, label %pass, label %done

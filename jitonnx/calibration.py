@@ -22,7 +22,7 @@ from jitonnx.runtime.cpu import cpu_identity, described
 SWITCH = "JITONNX_CALIBRATE"
 _LINE = 64  # bytes of a cache line, and of the widest vector
 _LATENCY = 4  # cycles of an FMA, or 5
-_UNROLL = 8  # vectors a step of reading: enough loads in flight, few enough for 16 registers
+UNROLL = 8  # vectors a step of reading: enough loads in flight, few enough for 16 registers
 _PAGE = 4096
 _SECONDS = 0.004  # of each of five measurements, and no more than one call longer
 _ROUND_SECONDS = 0.0005  # short against the turns of other processes; the best round counts
@@ -68,12 +68,12 @@ def _measured(vector_bytes: int, vector_registers: int) -> Core:
     fmas = max(1, int(at_once / in_turn / _LATENCY + 0.25))
     vectors = {}
     for place, size in _SIZES.items():
-        data, pieces = _aligned(size), size // (_UNROLL * vector_bytes)
+        data, pieces = _aligned(size), size // (UNROLL * vector_bytes)
 
         def passes(count: int, data: np.ndarray = data, pieces: int = pieces) -> None:
             read(state.ctypes.data, data.ctypes.data, pieces, count)
 
-        vectors[place] = pieces * _UNROLL * _per_second(passes)
+        vectors[place] = pieces * UNROLL * _per_second(passes)
     loads = max(fmas, round(vectors["l1"] / at_once * fmas))  # no core has fewer
     l3_bytes, memory_bytes = (round(vectors[place] * vector_bytes / at_once, 2) for place in ("l3", "memory"))
     return Core(fmas, loads, l3_bytes, memory_bytes)
@@ -138,15 +138,19 @@ done:
 
 
 def read_ir(name: str, lanes: int) -> str:
-    """name(state, source, pieces, passes): `passes` times reads `pieces` pieces of `_UNROLL` vectors each."""
-    vector, numbers = f"<{lanes} x i32>", range(_UNROLL)
+    """name(state, source, pieces, passes): `passes` times reads `pieces` pieces of `UNROLL` vectors each, and stores a
+    piece of what comes of them."""
+    vector, numbers = f"<{lanes} x i32>", range(UNROLL)
     phis = "\n".join(f"  %x{u} = phi {vector} [ zeroinitializer, %pass ], [ %y{u}, %loop ]" for u in numbers)
     loads = "\n".join(
         f"  %s{u} = getelementptr {vector}, ptr %from, i64 {u}\n  %v{u} = load {vector}, ptr %s{u}, align 4\n"
         f"  %y{u} = xor {vector} %x{u}, %v{u}"
         for u in numbers
     )
-    stores = "\n".join(f"  store {vector} %y{u}, ptr %state, align 4" for u in numbers)
+    stores = "\n".join(
+        f"  %t{u} = getelementptr {vector}, ptr %state, i64 {u}\n  store {vector} %y{u}, ptr %t{u}, align 4"
+        for u in numbers
+    )
     return f"""
 define void @{name}(ptr %state, ptr %source, i64 %pieces, i64 %passes) {{
 entry:
@@ -157,7 +161,7 @@ pass:
 loop:
   %i = phi i64 [ 0, %pass ], [ %next, %loop ]
 {phis}
-  %offset = mul i64 %i, {_UNROLL}
+  %offset = mul i64 %i, {UNROLL}
   %from = getelementptr {vector}, ptr %source, i64 %offset
 {loads}
   %next = add i64 %i, 1

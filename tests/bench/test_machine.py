@@ -22,7 +22,7 @@ def test_fma_kernel_steps_every_chain(lanes):
 
 @pytest.mark.parametrize("kernel", ["copy", "copy_streaming"])
 def test_copy_kernel_copies_all_and_no_more(kernel):
-    size = 3 * machine.vector_lanes() * machine._COPY_UNROLL
+    size = 3 * machine.vector_lanes() * machine.UNROLL
     source, target = machine._aligned(size), machine._aligned(size + machine.vector_lanes())
     source[:] = np.arange(size)
     getattr(machine._kernels(), kernel)(target.ctypes.data, source.ctypes.data, 3, 2)
@@ -31,7 +31,7 @@ def test_copy_kernel_copies_all_and_no_more(kernel):
 
 
 def test_read_kernel_reads_all():
-    size = 3 * machine.vector_lanes() * machine._COPY_UNROLL
+    size = 3 * machine.vector_lanes() * machine.UNROLL
     source, target = machine._aligned(size), machine._aligned(size // 3)
     source.view(np.uint32)[:] = np.random.default_rng(0).integers(0, 2**32, size, np.uint32)
     machine._kernels().read(target.ctypes.data, source.ctypes.data, 3, 2)
