@@ -30,7 +30,7 @@ from bench.clocks import CLOCKS, add_clock
 CHANNELS, CLASSES, PLACES = 32, 8, 9
 MOST_BOXES = 300
 PAUSE_SECONDS = 0.0005
-"""Between turns: the other's threads stop spinning."""
+"""The other's threads stop spinning in a pause between turns."""
 
 
 Image = np.ndarray

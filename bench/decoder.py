@@ -217,7 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def measured(path: Path, threads: int, prompt: int, turns: int) -> dict[str, tuple[float, list[float]]]:
-    """By engine: seconds of the prompt, and of a token in each turn."""
+    """Measure each engine: the seconds of the prompt, and those of a token in each turn."""
     import onnxruntime
 
     import jitonnx

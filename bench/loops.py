@@ -21,7 +21,7 @@ from bench.clocks import CLOCKS, add_clock
 from bench.loop_models import CASES, LoopCase
 
 PAUSE_SECONDS = 0.002
-"""Between turns: the other's threads stop spinning."""
+"""The other's threads stop spinning in a pause between turns."""
 HEAD = f"{'model':44}{'ms':>9}{'us a step':>11}{'onnxruntime':>13}{'ratio':>8}{'differ':>9}"
 
 

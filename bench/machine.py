@@ -184,7 +184,7 @@ def _best_seconds_per_step(
 
 
 def _own_cpus(threads: int) -> list[set[int]]:
-    """For each thread the CPUs it may run on: one of its own when there are several threads.
+    """Choose for each thread the CPUs it may run on: one of its own when there are several threads.
 
     Threads that wake each other are at times left on one CPU for longer than a round takes.
     """

@@ -38,7 +38,7 @@ from bench.clocks import CLOCKS, add_clock
 BLOCK_SECONDS = 0.25
 """Length of a block of runs: long enough to be warm, short enough that all see the same state of the machine."""
 PAUSE_SECONDS = 0.02
-"""Between blocks: the others' threads stop spinning."""
+"""The others' threads stop spinning in a pause between blocks."""
 
 Feeds = dict[str, np.ndarray]
 Run = Callable[[], list[np.ndarray]]

@@ -23,7 +23,7 @@ from bench.operator_models import Net
 _TRANSCENDENTAL = 24
 """Operations an element of exp, log, erf, sin ...: reduction of the range and a polynomial, about 12 instructions."""
 _DIVISION = 8
-"""Of a division or root: a vector unit does one in the time of about four multiplications."""
+"""A vector unit does a division or root in the time of about four multiplications."""
 
 _PER_ELEMENT = {
     **dict.fromkeys(("Exp", "Log", "Erf", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan"), _TRANSCENDENTAL),
@@ -95,7 +95,7 @@ class Bound(NamedTuple):
         return {"FMA": "GFLOP/s", "call": "Mcall/s"}.get(self.limit, "GB/s")
 
     def rate(self, seconds: float) -> float:
-        """In `unit`, when the work is done in so many seconds."""
+        """Give the rate in `unit`, when the work is done in so many seconds."""
         return self.amount / seconds / (1e6 if self.limit == "call" else 1e9)
 
 

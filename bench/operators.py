@@ -155,7 +155,8 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """By family and for all: geometric mean and worst of the ratios, share of rows at least as fast as onnxruntime."""
+    """Sum up each family and all: geometric mean and worst of the ratios, share of rows at least as fast as
+    onnxruntime."""
     lines = [f"{'family':16} {'rows':>5} {'at least as fast':>17} {'mean ratio':>11} {'worst':>6}  worst case"]
     families = [(name, list(members)) for name, members in itertools.groupby(rows, lambda row: row.family)]
     for name, members in [*families, ("all", list(rows))]:

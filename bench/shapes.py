@@ -27,7 +27,7 @@ REPEATS = 2
 BLOCK = 20
 """Shapes that a runtime runs until it is the other's turn."""
 PAUSE_SECONDS = 0.05
-"""Between turns: the other's threads stop spinning."""
+"""The other's threads stop spinning in a pause between turns."""
 
 Feeds = dict[str, np.ndarray]
 

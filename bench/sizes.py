@@ -42,7 +42,7 @@ import numpy as np
 from bench.clocks import CLOCKS, add_clock
 
 PAUSE_SECONDS = 0.002
-"""Between turns: the other's threads stop spinning."""
+"""The other's threads stop spinning in a pause between turns."""
 SETTLED = 3
 """So many runs of a stream do not count for single runs."""
 OWN: dict[str, dict[str, list[Any]]] = {

@@ -30,7 +30,7 @@ from bench.clocks import CLOCKS, add_clock
 
 FEATURES = 30
 PAUSE_SECONDS = 0.001
-"""Between turns: the other's threads stop spinning."""
+"""The other's threads stop spinning in a pause between turns."""
 
 
 def data(classes: int, rows: int = 4000, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

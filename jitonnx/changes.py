@@ -86,7 +86,7 @@ class Comparison(NamedTuple):
         return second >= first if not length else second[:length] > first[:length]
 
     def as_json(self) -> dict[str, Any]:
-        """For machines: see docs/versioning.md."""
+        """Give it as machines read it: see docs/versioning.md."""
         return {
             "signature": self.signature,
             "bump": self.bump,
@@ -217,7 +217,7 @@ def _is_wider(old: int, new: int) -> bool:
 
 
 def _shapes(old: Any, new: Any, is_output: bool) -> Iterator[tuple[bool, str]]:
-    """Of tensors. An input may come to take more shapes, an output to have fewer."""
+    """Compare the shapes of tensors. An input may come to take more shapes, an output to have fewer."""
     if not (old.HasField("shape") and new.HasField("shape")):
         if old.HasField("shape") != new.HasField("shape"):
             opened = old.HasField("shape")

@@ -33,7 +33,7 @@ class Core(NamedTuple):
 ZEN_4 = Core(fmas=1, loads=1, l3_bytes=20.0, memory_bytes=8.5)
 """512-bit operations in two halves; measured: 3.7 GHz, 75 GB/s and 32 GB/s."""
 ZEN_5 = Core(fmas=2, loads=2, l3_bytes=10.0, memory_bytes=4.3)
-"""As Zen 4, with units of full width; not measured."""
+"""It is taken to be as Zen 4, with units of full width; it was not measured."""
 INTEL_SERVER = Core(fmas=2, loads=2, l3_bytes=4.4, memory_bytes=2.3)
 """Intel's servers from Skylake-SP on; measured on a Granite Rapids: 3.4 GHz, 30 GB/s and 15 GB/s. Vectors of 32 bytes
 meet the same caches at as many FMAs a cycle: measured there by code for Haswell, not on older CPUs."""

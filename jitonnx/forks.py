@@ -198,8 +198,8 @@ def once(make: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 class cached_property(Generic[_T]):
-    """As `functools.cached_property`, but that all threads get the same value; and without the lock that one has up to
-    Python 3.11, which a fork could leave held.
+    """Do what `functools.cached_property` does, but that all threads get the same value; and without the lock that one
+    has up to Python 3.11, which a fork could leave held.
     """
 
     def __init__(self, make: Callable[[Any], _T]) -> None:
@@ -222,7 +222,8 @@ _MISSING: Any = object()
 critical, safepoint = _Critical(), _Safepoint()
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 _begun: dict[int, tuple[Any, bool]] = {}
-"""For each thread that is about to fork, llvmlite's lock if there is one, and whether the thread could take it."""
+"""It holds, for each thread that is about to fork, llvmlite's lock if there is one, and whether the thread could take
+it."""
 
 
 def _before() -> None:

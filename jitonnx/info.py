@@ -37,7 +37,7 @@ class Argument(NamedTuple):
 
     name: str
     type: str
-    """In ONNX's words: tensor(float), seq(tensor(int64)), ..."""
+    """It is named in ONNX's words: tensor(float), seq(tensor(int64)), ..."""
     shape: tuple[int | str | None, ...] | None
     """Sizes, names of dimensions, and None for a size that nothing is known of; None where no shape is declared."""
     has_default: bool
@@ -101,7 +101,7 @@ class Info(NamedTuple):
     """None for a model that is no file."""
 
     def as_json(self) -> dict[str, Any]:
-        """For machines: the fields above."""
+        """Give the fields above as machines read them."""
         content = self._asdict()
         for name in ("inputs", "outputs", "operators"):
             content[name] = [each._asdict() for each in content[name]]
@@ -114,7 +114,7 @@ class Work(NamedTuple):
     """What the kernels of one run do."""
 
     shapes: Mapping[str, tuple[int, ...]]
-    """Of the inputs."""
+    """They are those of the inputs."""
     assumed: tuple[str, ...]
     """Dimensions that nobody gave a size, and which were taken as 1."""
     flops: int
@@ -124,7 +124,7 @@ class Work(NamedTuple):
     """What `flops` leaves out."""
 
     def as_json(self) -> dict[str, Any]:
-        """For machines: the fields above."""
+        """Give the fields above as machines read them."""
         return {**self._asdict(), "shapes": {name: list(shape) for name, shape in self.shapes.items()}}
 
 
@@ -322,7 +322,7 @@ def _summed(made: Any) -> tuple[int, list[str]]:
 
 
 def known_work(source: Any, shapes: Mapping[str, tuple[int, ...]], dimensions: Mapping[str, int]) -> Work | str:
-    """As `work_of`; why nothing is known of it, for a model that cannot be run.
+    """Do what `work_of` does; tell why nothing is known of a model that cannot be run.
 
     InvalidArgument for sizes that do not fit, if any were given.
     """

@@ -27,7 +27,7 @@ class NodeArg:
 
     @property
     def type(self) -> str:
-        """In onnxruntime's words: `tensor(float)`, `tensor(int64)`, …"""
+        """Name the type in onnxruntime's words: `tensor(float)`, `tensor(int64)`, …"""
         return self._type
 
     @property

@@ -1,5 +1,5 @@
-"""From what a session is given to a model behind an engine: loaded and compiled, or opened from an artifact or as a
-whole from the kernel cache.
+"""This makes a model behind an engine of what a session is given: loaded and compiled, or opened from an artifact or as
+a whole from the kernel cache.
 
 What compiles a model is imported by the methods that need it: opening an artifact needs none of it.
 """

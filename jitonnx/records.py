@@ -23,7 +23,7 @@ else:
     from collections import _tuplegetter as _field_getter
 
     def dataclass(cls=None, /, **options):
-        """As `dataclasses.dataclass`, with its options init, repr, eq, frozen and kw_only."""
+        """Do what `dataclasses.dataclass` does, with its options init, repr, eq, frozen and kw_only."""
         if cls is None:
             return lambda cls: _put_off(cls, options)
         return _put_off(cls, options)
@@ -87,7 +87,7 @@ else:
             return type(name, (_NamedTuple,), {**namespace, **getters, **own})
 
     class NamedTuple(tuple, metaclass=_MakesNamedTuples):
-        """As `typing.NamedTuple`, for classes of modules that do not evaluate annotations."""
+        """Do what `typing.NamedTuple` does, for classes of modules that do not evaluate annotations."""
 
 
 _FIELDS = "__dataclass_fields__"
@@ -207,7 +207,7 @@ def _init(self: Any, *arguments: Any, **named: Any) -> None:
 
 
 def _repr(self: Any) -> str:
-    """As `dataclasses` writes it."""
+    """Write it as `dataclasses` does."""
     from dataclasses import fields
 
     shown = (entry.name for entry in fields(self) if entry.repr)

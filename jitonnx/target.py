@@ -50,7 +50,7 @@ class Target:
     core: Core
     """What its execution units and caches do in a cycle."""
     architecture: str = this_machine()[0]
-    """As `os.uname().machine` has it."""
+    """It is named as `os.uname().machine` has it."""
 
     def lanes(self, itemsize: int) -> int:
         """Elements of `itemsize` bytes in one vector register."""

@@ -18,7 +18,8 @@ from jitonnx.ops.registry import registry as default_registry
 from jitonnx.records import NamedTuple
 
 LAYOUTS = {64: (16, 16, 32), 32: (8, 8, 16)}
-"""By the bits of a packed SemVer: those of its parts. The IR specification has 64, the versioning rules have 32."""
+"""The keys are the bits of a packed SemVer, the values those of its parts. The IR specification has 64, the versioning
+rules have 32."""
 
 
 class SemVer(NamedTuple):

@@ -46,7 +46,7 @@ Buffer: TypeAlias = Any
 Size: TypeAlias = Any
 """An expression over the dimension variables in a plan; an integer of a program; a value in code."""
 Sizes: TypeAlias = Any
-"""As many as `each` says, a tuple of `Size`."""
+"""It is a tuple of `Size`, as many as `each` says."""
 
 
 class _Place:
@@ -161,7 +161,7 @@ class Arguments(tuple[Any, ...]):
 
     @classmethod
     def place(cls, name: str) -> int:
-        """Where in the tuple a name begins."""
+        """Tell where in the tuple a name begins."""
         return cls._places[name][0]
 
     @classmethod

@@ -221,7 +221,7 @@ class _Wanted(NamedTuple):
     order: list[int]
     """Their positions among the model's outputs."""
     targets: Targets | None
-    """Where all of the model's outputs go; None: nowhere in particular."""
+    """The places where all of the model's outputs go; None: nowhere in particular."""
     is_all_given: bool
     """Whether all that are bound have memory."""
 

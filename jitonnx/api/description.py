@@ -23,11 +23,11 @@ class ModelDescription(NamedTuple):
     overridable: Mapping[str, Declaration]
     """Inputs with a default, by name."""
     outputs: Sequence[NodeArg]
-    """With what was inferred of them."""
+    """What was inferred of them is put in."""
     declared_outputs: Sequence[Declaration]
-    """As they are declared."""
+    """They stand as they are declared."""
     nodes: Sequence[ModelNode]
-    """As the file has them; none where an artifact tells about its model."""
+    """They stand as the file has them; there are none where an artifact tells about its model."""
     metadata: ModelMetadata
     opsets: Mapping[str, int]
     """Operator-set version by domain; "" is ai.onnx."""

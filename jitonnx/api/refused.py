@@ -68,7 +68,7 @@ class OrtEpContextDataBuffer(OrtEpContextData):
 
 
 class OrtExternalInitializerInfo(NamedTuple):
-    """Where the data of an initializer lies."""
+    """It says where the data of an initializer lies."""
 
     filepath: str
     file_offset: int

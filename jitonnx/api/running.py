@@ -298,7 +298,7 @@ class Runs:
         return self._strict and self._contradicted
 
     def _check_program(self, bound: BoundEngine, shapes: Shapes, program: RunnableProgram) -> None:
-        """As `_check_outputs`, before the run."""
+        """Do what `_check_outputs` does, before the run."""
         if not self._contradicted or self._strict:
             outputs = program.executable.program.outputs
             sizes = [row[:rank] for row, rank in zip(outputs.shapes.tolist(), outputs.kinds.ranks, strict=True)]

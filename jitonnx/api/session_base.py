@@ -107,19 +107,19 @@ class Session:
         """Accepted, without effect: there is no provider to fall back from."""
 
     def get_input_memory_infos(self) -> list[OrtMemoryInfo]:
-        """For each input the CPU's memory."""
+        """Give the CPU's memory for each input."""
         from jitonnx.api.devices import cpu_memory
 
         return [cpu_memory() for _ in self._inputs_meta]
 
     def get_output_memory_infos(self) -> list[OrtMemoryInfo]:
-        """For each output the CPU's memory."""
+        """Give the CPU's memory for each output."""
         from jitonnx.api.devices import cpu_memory
 
         return [cpu_memory() for _ in self._outputs_meta]
 
     def get_input_epdevices(self) -> list[OrtEpDevice]:
-        """For each input the CPU."""
+        """Give the CPU for each input."""
         from jitonnx.api.devices import get_ep_devices
 
         return get_ep_devices() * len(self._inputs_meta)

@@ -1,4 +1,4 @@
-"""From a session's options to the settings of its engine."""
+"""This makes the settings of an engine of a session's options."""
 
 from __future__ import annotations
 

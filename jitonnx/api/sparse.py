@@ -45,7 +45,8 @@ class SparseTensor:
     def sparse_coo_from_numpy(
         cls, dense_shape: Sequence[int], values: np.ndarray, coo_indices: np.ndarray, ort_device: OrtDevice
     ) -> SparseTensor:
-        """From coordinates: as many linear indices (int64) as there are values, or a row of coordinates for each."""
+        """Make one of coordinates: as many linear indices (int64) as there are values, or a row of coordinates for
+        each."""
         indices = _indices(coo_indices, np.int64)
         count = np.size(values)
         if indices.size not in (count, 2 * count):
@@ -65,7 +66,8 @@ class SparseTensor:
         outer_indices: np.ndarray,
         ort_device: OrtDevice,
     ) -> SparseTensor:
-        """From rows: the column of each value, and where each of the rows begins, with the end behind the last."""
+        """Make one of rows: the column of each value, and where each of the rows begins, with the end behind the
+        last."""
         inner, outer = _indices(inner_indices, np.int64), _indices(outer_indices, np.int64)
         if len(dense_shape) != 2 or inner.size != np.size(values) or outer.size not in (0, int(dense_shape[0]) + 1):
             raise InvalidArgument(
@@ -78,7 +80,7 @@ class SparseTensor:
     def blocksparse_from_numpy(
         cls, dense_shape: Sequence[int], values: np.ndarray, indices: np.ndarray, ort_device: OrtDevice
     ) -> SparseTensor:
-        """From blocks, with their coordinates (int32)."""
+        """Make one of blocks, with their coordinates (int32)."""
         places = _indices(indices, np.int32)
         return cls._made(OrtSparseFormat.ORT_SPARSE_BLOCK_SPARSE, dense_shape, values, (places,), ort_device)
 
@@ -149,7 +151,7 @@ class SparseTensor:
         return of_numpy(self._values.dtype)
 
     def data_type(self) -> str:
-        """In onnxruntime's words: "sparse_tensor(float)"."""
+        """Name the type in onnxruntime's words: "sparse_tensor(float)"."""
         return f"sparse_tensor({self.dtype.text})"
 
     def device_name(self) -> str:
@@ -186,7 +188,7 @@ class SparseCsrView:
         return self._indices[0]
 
     def outer(self) -> np.ndarray:
-        """Where rows begin in the values, and where the last one ends."""
+        """Tell where rows begin in the values, and where the last one ends."""
         return self._indices[1]
 
 

@@ -178,7 +178,7 @@ class OrtValue:
         return list(self._content.shape) if isinstance(self._content, np.ndarray) else self._sparse().dense_shape()
 
     def data_type(self) -> str:
-        """In onnxruntime's words: "tensor(float)"."""
+        """Name the type in onnxruntime's words: "tensor(float)"."""
         return f"tensor({self._dtype.text})" if not self.is_sparse_tensor() else self._sparse().data_type()
 
     def element_type(self) -> int:
@@ -196,7 +196,8 @@ class OrtValue:
         return (elements.size * bits + 7) // 8
 
     def data_ptr(self) -> int:
-        """Where the first element lies in memory. RuntimeError for strings, NotImplemented for types of a few bits."""
+        """Tell where the first element lies in memory. RuntimeError for strings, NotImplemented for types of a few
+        bits."""
         elements = self._elements()
         if self._dtype is DType.STRING:
             raise RuntimeError("strings are Python's objects: there is no memory that holds them all")

@@ -1,4 +1,4 @@
-"""As which package code that asks here knows us."""
+"""This tells code that asks here which package we are known as."""
 
 from jitonnx.api.environment import INTERFACE_VERSION
 

@@ -75,7 +75,7 @@ class Finding:
         return f"{self.text}. In {self.place}{hint}"
 
     def as_json(self) -> dict[str, Any]:
-        """For machines: see docs/checker.md."""
+        """Give it as machines read it: see docs/checker.md."""
         place = self.place
         return {
             "severity": self.severity,
@@ -145,7 +145,7 @@ class Report:
         raise first.error()
 
     def _raise_operators(self) -> None:
-        """Of all operators that cannot be run, not only the first."""
+        """Name all operators that cannot be run, not only the first."""
         found = [finding for finding in self.findings if finding.rule.startswith("operators.") and finding.refused]
         counts: Counter[str] = Counter()
         first: dict[str, Place] = {}

@@ -48,7 +48,7 @@ class Body:
         self.attributes = attributes
         """The attributes of the function in which it stands; None outside of functions."""
         self.around = around
-        """Of a graph among a node's attributes: the body in which the node stands, its place, and the node."""
+        """A graph among a node's attributes has here the body in which the node stands, its place, and the node."""
         self.owner = owner
         """The function in which it stands, if any."""
         self.forms: dict[tuple[Any, ...], Sequence[operators.Fault]] = {} if around is None else around[0].forms
@@ -320,7 +320,8 @@ class Walk:
             self.referred.setdefault(body.owner, {}).setdefault(name, kind)
 
     def _undefined(self, body: Body, waiting: list[tuple[str, Body, int]]) -> None:
-        """Of a body with nothing around it: names that nobody defines, and those that are defined too late."""
+        """Report of a body with nothing around it the names that nobody defines, and those that are defined too
+        late."""
         late = [entry for entry in waiting if entry[0] in self._visible]
         if late:
             self._disordered(body, late)

@@ -1,1 +1,1 @@
-"""From a plan's kernels to object code: code, optimisation, the kernel cache."""
+"""This makes object code of a plan's kernels: code, optimisation, the kernel cache."""

@@ -1,4 +1,4 @@
-"""From a kernel's spec and stages to the function that emits its code, and on to object code. Imports LLVM."""
+"""This makes the function that emits a kernel's code of its spec and stages, and object code of that. Imports LLVM."""
 
 from __future__ import annotations
 

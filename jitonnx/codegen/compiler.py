@@ -37,7 +37,7 @@ KERNELS_PER_WORKER = 8
 KERNELS_MEANWHILE = 4
 """Kernels that this process compiles until a further one is ready."""
 BACKGROUND_NICENESS = 5
-"""By how much processes that compile behind the runs lower their priority: to about a third of a run's share."""
+"""Processes that compile behind the runs lower their priority by so much: to about a third of a run's share."""
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called as progress(done, all) when there is something to compile, and as kernels come in."""

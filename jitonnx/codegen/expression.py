@@ -59,7 +59,7 @@ class _Parts:
     def __init__(self, code: Code, lanes: int, leaf: Leaf) -> None:
         self._code, self._lanes, self._leaf = code, lanes, leaf
         self._values: dict[e.Expr, Traced] = {}
-        """As they are computed with."""
+        """They are what is computed with."""
         self._bits: dict[e.Expr, Traced] = {}
         """Those of half precision as they are stored."""
 

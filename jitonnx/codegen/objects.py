@@ -1,4 +1,4 @@
-"""Where the object code of a plan's kernels comes from: the kernel cache, or the compiler."""
+"""The object code of a plan's kernels comes from the kernel cache, or from the compiler."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jitonnx.target import Target
 
 @dataclass(frozen=True)
 class Objects:
-    """Where the object code of a plan comes from: the kernel cache, or the compiler. Holds no engine."""
+    """It gives the object code of a plan, from the kernel cache or the compiler. Holds no engine."""
 
     codes: Sequence[Code]
     target: Target

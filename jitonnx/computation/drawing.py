@@ -29,7 +29,7 @@ class Distribution:
 
 
 def uniform(low: float, high: float, dtype: np.dtype[Any]) -> Distribution:
-    """Of [low, high): also where a number of `dtype` would be rounded up to the end."""
+    """Give the distribution of numbers in [low, high), also where one of `dtype` would be rounded up to the end."""
     most = float(np.nextafter(dtype.type(high), dtype.type(low)))
     return Distribution("uniform", high - low, low, max(low, most))
 
@@ -40,7 +40,7 @@ def normal(mean: float, deviation: float) -> Distribution:
 
 
 STANDARD = Distribution("uniform")
-"""Of [0, 1)."""
+"""Numbers of it lie in [0, 1)."""
 
 
 def drawn(distribution: Distribution, count: int, dtype: Any) -> np.ndarray:

@@ -27,7 +27,8 @@ NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
 class AxisTable(NamedTuple):
-    """For each output position of one axis: input positions, their weights, and whether it lies outside the input."""
+    """It has for each output position of one axis the input positions, their weights, and whether it lies outside the
+    input."""
 
     indices: np.ndarray
     """int64 [output, taps], within the input."""

@@ -24,7 +24,7 @@ class Taps(NamedTuple):
     """What one coordinate reads along an axis, in the shape of the coordinates."""
 
     position: np.ndarray
-    """Within the axis."""
+    """The position lies within the axis."""
     inside: np.ndarray
     """Whether it is read at all."""
     weight: np.ndarray

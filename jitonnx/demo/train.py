@@ -128,12 +128,12 @@ class Training(Operations[Tensor]):
         self.tape: list[Callable[[], None]] = []
 
     def backward(self) -> None:
-        """From the gradient of the result, set by the caller, to `gradients` of all weights."""
+        """Make `gradients` of all weights, given the gradient of the result, which the caller has set."""
         for step in reversed(self.tape):
             step()
 
     def convolution(self, name: str, x: Tensor) -> Tensor:
-        """As one matrix product: each pixel's 3x3 neighbourhood as a row, the kernel as a matrix."""
+        """Convolve by one matrix product: each pixel's 3x3 neighbourhood is a row, the kernel a matrix."""
         weight = self.weights.trained[f"{name}.weight"]
         outputs, inputs = weight.shape[:2]
         height, width = x.value.shape[1:3]

@@ -39,7 +39,7 @@ class BackgroundEngine(ModelEngine):
         self._logger = logger
         self._pending = pending = PendingCode(settings.threads)
         self._shapes: dict[Shapes, None] = {}
-        """Of the runs that were evaluated on NumPy."""
+        """The keys are the shapes of runs that were evaluated on NumPy."""
 
         def make(stop: threading.Event) -> Engine:
             copy = specialise(graph, [v.type for v in graph.inputs])
@@ -52,7 +52,7 @@ class BackgroundEngine(ModelEngine):
         self._job: Job[Engine] = executor.submit(make)
 
     def status(self) -> tuple[str, int, int, int]:
-        """As the engine's; also failed, if there is none to come."""
+        """Give what the engine's tells; also failed, if there is none to come."""
         pending = self._pending
         state = pending.state if self._job.state == "compiled" else self._job.state
         return state, *pending.kernels, pending.numpy_runs
@@ -62,11 +62,11 @@ class BackgroundEngine(ModelEngine):
         return self._engine or self._keep(self._job.found())
 
     def wait(self, timeout: float | None = None) -> Engine | None:
-        """As `found`, after a wait of up to `timeout` seconds (None: as long as it takes)."""
+        """Do what `found` does, after a wait of up to `timeout` seconds (None: as long as it takes)."""
         return self._engine or self._keep(self._job.wait(timeout))
 
     def complete(self, timeout: float | None = None) -> bool:
-        """As the engine's, which is waited for, too."""
+        """Do what the engine's does, after a wait for the engine."""
         deadline = None if timeout is None else time.monotonic() + timeout
         made = self.wait(timeout)
         return made is not None and made.complete(None if deadline is None else max(0.0, deadline - time.monotonic()))
@@ -81,12 +81,12 @@ class BackgroundEngine(ModelEngine):
         return None if engine is None else engine.program(shapes)
 
     def runner(self, shapes: Shapes) -> Runner | None:
-        """As the engine's; None also while there is none."""
+        """Give what the engine's gives; None also while there is none."""
         engine = self.found()
         return None if engine is None else engine.runner(shapes)
 
     def resized(self, shapes: Shapes) -> Resized | None:
-        """As the engine's; None also while there is none."""
+        """Give what the engine's gives; None also while there is none."""
         return None if self._engine is None else self._engine.resized(shapes)
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:

@@ -98,7 +98,7 @@ class Writer:
         """The variables that are known before the chain."""
         self.links: list[Placed] = []
         self.segments: dict[int, Segmented] = {}
-        """By link."""
+        """The keys are the numbers of links."""
         self.counted: set[Value] = set()
         """Values whose arrays begin with them: they are memory for the largest there could be."""
         self.registers = Registers(VARIABLES, ROOM)

@@ -196,11 +196,11 @@ class LoopStep:
     """Inputs of other types have the loop run by other programs."""
 
     def version(self) -> int:
-        """As of `LoopLinks`."""
+        """Give what `LoopLinks` gives."""
         return self.links.version()
 
     def chained(self, variables: Sequence[int]) -> Looped:
-        """As of `LoopLinks`."""
+        """Give what `LoopLinks` gives."""
         return self.links.chained(variables)
 
     def words(self) -> Words:
@@ -277,7 +277,8 @@ class LoopStep:
         return [*state, *rows]
 
     def parts(self, programs: int, timed: int) -> _Parts:
-        """Where the parts of what native code reads and writes lie; known already for one program that is not timed."""
+        """Tell where the parts of what native code reads and writes lie; known already for one program that is not
+        timed."""
         if programs > 1 or timed:
             return _Parts.of(self, programs, timed)
         if self._usual_parts is None:
@@ -334,7 +335,7 @@ class _Loop:
         self._step, self._states, self._scanned, self._captured = step, states, scanned, captured
         self._followed = followed
         self._reach = min([len(array) for array in followed], default=1 << 62) - step.first
-        """After how many iterations there are no further elements of what is followed."""
+        """There are no further elements of what is followed after so many iterations."""
         self._limit = (1 << 62) if limit is None else limit
         self._sizes = sizes
         self._elements = [array.shape[1:] for array in scanned]
@@ -496,7 +497,8 @@ class _Loop:
 
 
 class _Parts(NamedTuple):
-    """Where the parts of a `Words` begin, in words; flags, condition and sums as native code leaves them."""
+    """It says where the parts of a `Words` begin, in words; flags, condition and sums are as native code leaves
+    them."""
 
     bases: int
     strides: int

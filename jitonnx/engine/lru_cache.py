@@ -23,11 +23,11 @@ class When(enum.Enum):
     """When a thing is made that is asked for and not there."""
 
     NOW = enum.auto()
-    """By whoever asks for it, who waits."""
+    """Whoever asks for it makes it, and waits."""
     BEHIND = enum.auto()
-    """In the background, at once."""
+    """It is made in the background, at once."""
     AGAIN = enum.auto()
-    """In the background, when it is asked for a second time."""
+    """It is made in the background, when it is asked for a second time."""
 
 
 class LRUCache(Generic[_T]):
@@ -71,7 +71,7 @@ class LRUCache(Generic[_T]):
             return found
 
     def first(self, fits: Callable[[_T], bool]) -> _T | None:
-        """Of the things kept for which `fits` says so the one used last, if there is any."""
+        """Find the one used last of the things kept for which `fits` says so, if there is any."""
         with self._lock:
             for key, entry in reversed(self._entries.items()):
                 if fits(entry):
@@ -131,7 +131,7 @@ class BackgroundLRUCache(Generic[_T]):
         self._made: LRUCache[_T] = LRUCache(capacity)
         self._lock = forks.lock()
         self._jobs: OrderedDict[Any, Job[_T]] = OrderedDict()
-        """Of keys that nothing is kept for yet."""
+        """The keys are those that nothing is kept for yet."""
         self._seen: OrderedDict[Any, Callable[[threading.Event | None], _T]] = OrderedDict()
 
     def get(self, key: Any, make: Callable[[threading.Event | None], _T], when: When) -> _T | None:
@@ -194,7 +194,7 @@ class BackgroundLRUCache(Generic[_T]):
         return None if made is None else self._keep(key, made)
 
     def first(self, fits: Callable[[_T], bool]) -> _T | None:
-        """Of the things made for which `fits` says so the one used last, if there is any."""
+        """Find the one used last of the things made for which `fits` says so, if there is any."""
         with self._lock:
             done = [key for key, job in self._jobs.items() if job.state == "compiled"]
         for key in done:

@@ -64,11 +64,12 @@ class CompileMode(enum.Enum):
     """When code is compiled."""
 
     AUTO = ""
-    """Before the first run; but what serves one set of shapes alone is left to NumPy until the shapes come back."""
+    """It is compiled before the first run; but what serves one set of shapes alone is left to NumPy until the shapes
+    come back."""
     BEFORE = "before"
-    """Before the run that needs it."""
+    """It is compiled before the run that needs it."""
     BACKGROUND = "background"
-    """Behind the runs, which NumPy does until the code is there."""
+    """It is compiled behind the runs, which NumPy does until the code is there."""
     CACHED = "cached"
     """Never: what is not in the kernel cache is an error."""
 
@@ -348,7 +349,7 @@ class Engine(ModelEngine):
         return engine.run(inputs)
 
     def _attempt(self, inputs: Sequence[Any]) -> list[Any]:
-        """As `run`. AssumptionError for what this engine itself has no plan for."""
+        """Do what `run` does. AssumptionError for what this engine itself has no plan for."""
         shapes = tuple([shape_of(array) for array in inputs])
         sizes = self.sizes(shapes)
         if sizes is None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _ROOM = 256
 """Numbers that are worked out to see whether the plan holds for sizes, at most."""
 _CALLS_KEPT = 4
-"""For runs that overlap; more at once go the usual way."""
+"""So many serve runs that overlap; more at once go the usual way."""
 _SIZES_REMEMBERED = 256
 """Sizes that come back after so many others count as new."""
 

@@ -382,7 +382,7 @@ class Schedule:
         return [array_of(value, values, bound) for value in self.outputs]
 
     def run_owned(self, inputs: Sequence[Any], sizes: Mapping[str, int]) -> list[Any]:
-        """As `run`; each output is memory of its own."""
+        """Do what `run` does; each output is memory of its own."""
         return owned(self.run(inputs, sizes), inputs)
 
     def _results(
@@ -440,7 +440,7 @@ class Schedule:
             yield step, Around(assumed.pairs if assumed else (), bound, last)
 
     def _last_uses(self, graph: Graph) -> list[list[Value]]:
-        """After which step each array is let go."""
+        """Tell after which step each array is let go."""
         keep, last = set(graph.outputs), dict[Value, int]()
         for number, step in enumerate(self.steps):
             last.update((value, number) for value in (*step.inputs, *step.outputs) if value not in keep)

@@ -110,7 +110,7 @@ class Memory:
     inputs: int
     outputs: int
     scratch: int
-    """For all threads together."""
+    """It counts that of all threads together."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ class Box:
     kind: str
     """kernel, input, output or bend."""
     number: int = -1
-    """Of the kernel."""
+    """It is the number of the kernel."""
     text: str = ""
     row: int = 0
     x: float = 0.0

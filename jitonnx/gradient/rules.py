@@ -360,4 +360,4 @@ RULES: dict[type[Operator], Rule] = {
     Trilu: _trilu,
     Unsqueeze: _reshaped,
 }
-"""By operator; those without a rule are elementwise, or spelled out in others, or have no derivative."""
+"""The rules by operator; operators without a rule are elementwise, or spelled out in others, or have no derivative."""

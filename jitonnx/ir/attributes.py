@@ -22,7 +22,7 @@ class Kind(NamedTuple):
     read: Any
     """The type, or a union of types, that an attribute of the kind is read as."""
     convert: Callable[[Any], Any]
-    """From what is read to what the operator has."""
+    """It makes what the operator has of what is read."""
 
 
 def kind_of(annotation: Any) -> Kind | None:
@@ -71,4 +71,4 @@ KINDS = {
     "tuple[SparseTensor, ...]": Kind("SPARSE_TENSORS", tuple, _sparse_tensors),
     "tuple[Type, ...]": Kind("TYPE_PROTOS", tuple, tuple),
 }
-"""By annotation. Graphs are no fields: `Operator.bodies` names them."""
+"""The kinds by annotation. Graphs are no fields: `Operator.bodies` names them."""

@@ -25,7 +25,7 @@ class Declaration(NamedTuple):
 
     name: str
     type: str
-    """In onnxruntime's words: `tensor(float)`, `seq(tensor(int64))`, `map(string,tensor(float))`, …"""
+    """It is named in onnxruntime's words: `tensor(float)`, `seq(tensor(int64))`, `map(string,tensor(float))`, …"""
     dtype: DType | None
     """Element type of a tensor; None for other kinds, and where the file says nothing."""
     shape: tuple[int | str | None, ...] | None

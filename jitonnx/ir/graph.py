@@ -49,8 +49,8 @@ class Value:
         self.measured = False
         """Whether `contents` are variables that stand for what a run computes: `Graph.bindings` has them."""
         self.stands_for: Value | None = None
-        """Of a constant in a body: which input of the body it is read in the place of, as the elements of what the node
-        captures are known. For other types of the graph around it they may be others, or not known."""
+        """A constant in a body names here which input of the body it is read in the place of, as the elements of what
+        the node captures are known. For other types of the graph around it they may be others, or not known."""
         self._users: dict[Node, int] = {}
 
     @property

@@ -90,7 +90,8 @@ class Operator:
     domain: ClassVar[str] = ""
     """ONNX's domain, "" for ai.onnx."""
     versions: ClassVar[tuple[int, ...]] = ()
-    """Of a user's operator, as are the next three: the versions in which it changed, oldest first; (1,) by default."""
+    """A user's operator says here, and in the next three, in which versions it changed, oldest first; (1,) by
+    default."""
     inputs: ClassVar[tuple[str, ...]] = ()
     """The names of the inputs; a trailing "?" marks an optional one, a trailing "*" a repeated last one. Types stand
     behind a colon, as in "bias?: T" or "shape: tensor(int64)"; without one any tensor will do."""
@@ -140,7 +141,8 @@ class Operator:
         raise NotImplementedError
 
     def infer_bodies(self, bodies: Bodies, *inputs: Any, **unused: Any) -> Type | Sequence[Type]:
-        """As `infer`, for an operator that runs graphs, of which `bodies` tells the types; it has the context, too."""
+        """Do what `infer` does, for an operator that runs graphs, of which `bodies` tells the types; it has the
+        context, too."""
         raise NotImplementedError
 
     def taken_apart(self, parts: Any, inputs: Sequence[Value | None], outputs: int) -> Sequence[Value] | None:
@@ -162,7 +164,7 @@ class Operator:
         raise NotImplementedError
 
     def evaluate_sizes(self, context: InferenceContext, /, *inputs: Any) -> Any:
-        """As `evaluate`, for object arrays of dimension expressions; called if the operator is `symbolic`.
+        """Do what `evaluate` does, for object arrays of dimension expressions; called if the operator is `symbolic`.
 
         DataDependentError where expressions stay undecided, as in a comparison.
         """

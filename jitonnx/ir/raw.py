@@ -22,7 +22,8 @@ class RawNode:
     """The version of the operator that the model's operator set selects: one of the declaration's `versions`."""
     name: str
     attributes: dict[str, Any]
-    """By name: int, float, str, tuples of them, NumPy arrays (tensors), types; graphs are not among them."""
+    """The values by name are int, float, str, tuples of them, NumPy arrays (tensors), types; graphs are not among
+    them."""
     inputs: list[Value | None]
     outputs: list[str]
     add_constant: Callable[[np.ndarray], Value]

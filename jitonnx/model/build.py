@@ -1,4 +1,4 @@
-"""From a checked model to a `Graph`: names become values, nodes become operators with inferred types."""
+"""This makes a `Graph` of a checked model: names become values, nodes become operators with inferred types."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class OperatorSet(NamedTuple):
     domain: str
     version: int
     operators: Mapping[str, Sequence[Declared]]
-    """By name: the versions of an operator that the document has, oldest first."""
+    """The keys are names; each has the versions of an operator that the document has, oldest first."""
     content: bytes
     """The document."""
 
@@ -57,8 +57,8 @@ def declared_in(sets: Sequence[OperatorSet], name: str, version: int) -> Declare
 
 
 def other_version(sets: Sequence[OperatorSet], name: str, version: int) -> Schema | None:
-    """Of an operator that `version` of a domain does not have: its first signature, if it came later; if it was there
-    before, its last one, marked as dropped in the version that dropped it. None for one that no version has."""
+    """Give of an operator that `version` of a domain does not have its first signature, if it came later; if it was
+    there before, its last one, marked as dropped in the version that dropped it. None for one that no version has."""
     having = [one for one in sets if name in one.operators]
     if not having:
         return None

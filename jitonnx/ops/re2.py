@@ -77,7 +77,7 @@ class _Translation:
         self.middle: list[str] = []
         """The flags set in the middle of the innermost group, which hold to its end: openings of groups of `re`."""
         self.groups: list[tuple[bool, list[str]]] = []
-        """Of the open groups: `multiline` and `middle` as they were outside."""
+        """The open groups have here what `multiline` and `middle` were outside."""
         self.repeated = False
         """Whether a repetition has just been read, which may not be repeated at once."""
 

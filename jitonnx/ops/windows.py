@@ -60,7 +60,7 @@ def split_pads(pads: Sequence[int] | None, rank: int) -> tuple[tuple[int, ...], 
 
 
 def extent(kernel: Sequence[Any], dilations: Sequence[int]) -> tuple[Any, ...]:
-    """From a window's first element to behind its last, along each axis."""
+    """Count from a window's first element to behind its last, along each axis."""
     return tuple((size - 1) * dilation + 1 for size, dilation in zip(kernel, dilations, strict=True))
 
 
@@ -172,7 +172,7 @@ def padded(x: np.ndarray, windows: Windows, value: Any) -> np.ndarray:
 
 
 def tap_slices(windows: Windows, tap: Sequence[int]) -> tuple[slice, ...]:
-    """Where position `tap` of every window lies in the padded input: index its spatial axes with this."""
+    """Tell where position `tap` of every window lies in the padded input: index its spatial axes with this."""
     return tuple(
         slice(position * dilation, position * dilation + (out - 1) * stride + 1 if out else 0, stride)
         for position, dilation, out, stride in zip(tap, windows.dilations, windows.output, windows.strides, strict=True)

@@ -266,7 +266,7 @@ def slice_node(
 
 
 def _end(start: DimLike, step: int, size: DimLike, whole: DimLike) -> DimLike:
-    """Where a slice of an axis of `whole` elements ends, as Slice reads it: negative numbers count from behind.
+    """Tell where a slice of an axis of `whole` elements ends, as Slice reads it: negative numbers count from behind.
 
     Decline for an expression that may be the place before the first element, -1, which is none.
     """
@@ -325,7 +325,7 @@ def _slice_step(node: Node, x: Value, value: Value) -> Step | None:
 
 
 def _begin(start: DimLike, step: int, size: DimLike) -> DimLike | None:
-    """Where a slice begins, counted from the front; None where only the run tells.
+    """Tell where a slice begins, counted from the front; None where only the run tells.
 
     A start behind the end makes an empty tensor, of which no element is read: there it does not matter.
     """

@@ -1,1 +1,1 @@
-"""From statements to a plan: what is fused, which kernels run, where values lie, how work is split."""
+"""This makes a plan of statements: what is fused, which kernels run, where values lie, how work is split."""

@@ -94,7 +94,7 @@ def _weights(call: KernelCall) -> Tensor:
 
 
 def _bytes_read_once(call: KernelCall) -> int:
-    """Of packed constant weights that a product of few rows reads; 0 for any other call."""
+    """Count those of packed constant weights that a product of few rows reads; 0 for any other call."""
     if not isinstance(call.spec, GemmSpec) or not call.spec.b_packed:
         return 0
     assert isinstance(call.sizes, GemmGiven)

@@ -35,7 +35,7 @@ from jitonnx.target import Target
 _SHARE = 2
 """What lies between takes the second-level cache's size over this; 1 gained less, 4 as much."""
 _ONCE = 6
-"""For one row that is made twice so many are made once, at least."""
+"""So many rows are made once, at least, for one that is made twice."""
 _LONGEST = 3
 """Kernels that go in turns, at most."""
 
@@ -84,7 +84,7 @@ class _Link:
     out_height: int
     out_width: int
     channels: int
-    """Of the result."""
+    """They are those of the result."""
     inputs: int
     """Channels of what it reads."""
     stride: int = 1
@@ -209,8 +209,8 @@ def _bands(chain: Sequence[_Link], target: Target) -> list[_Span]:
 
 
 def _between(chain: Sequence[_Link], rows: int) -> tuple[int, int, int]:
-    """Of a band of so many rows: the bytes of what lies between, and how many rows of the first result are made once
-    and twice."""
+    """Tell of a band of so many rows the bytes of what lies between, and how many rows of the first result are made
+    once and twice."""
     taken, once, made = 0, rows, rows
     for before, link in zip(chain[-2::-1], chain[:0:-1], strict=True):
         once, made = once * link.stride, (made - 1) * link.stride + link.reach

@@ -35,7 +35,7 @@ v2, MobileNet v3 small, two threads): 2000 to 8000 differ by less than 1 %, 1200
 """
 
 SECTIONS = 6
-"""Of a kind at most: one whose sections seldom fit is left to Python."""
+"""A kind has so many at most: one whose sections seldom fit is left to Python."""
 
 _RECORDING_SECONDS = 0.001
 """What recording may take of the time of one set of sizes; what is left is recorded with later ones."""
@@ -150,7 +150,7 @@ class Derivation:
         self(sizes)
 
     def copied(self) -> tuple[Arithmetic, Sequence[str], int] | None:
-        """As `recorded`, of arrays of the caller's own."""
+        """Give `recorded`, in arrays of the caller's own."""
         with self.lock:
             recorded = self.recorded
             if recorded is None:
@@ -285,7 +285,7 @@ class _Native:
         return True
 
     def _begin_kinds(self) -> None:
-        """For each kind that varies a jump to the section to try first; at the end what is missed, by kind."""
+        """Write for each kind that varies a jump to the section to try first; at the end what is missed, by kind."""
         varying = [number for number, varies in enumerate(self._varies) if varies]
         self._jumps = {number: self._length + place for place, number in enumerate(varying)}
         end = self._length + len(varying)

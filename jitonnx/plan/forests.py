@@ -19,7 +19,7 @@ from jitonnx.kernels.trees.spec import (
 from jitonnx.records import NamedTuple
 
 _NOTHING = np.iinfo(np.int64).min
-"""In the place of a node or leaf: a place of a full level that no row reaches."""
+"""It stands in the place of a node or leaf: a place of a full level that no row reaches."""
 
 
 class Packed(NamedTuple):
@@ -127,7 +127,7 @@ class _Records:
         self._forest, self._nodes, self._top, self._weights = forest, nodes, top, weights
         trees = len(forest.roots)
         self._levels: list[np.ndarray] = []
-        """For each of the first levels, what is at its places [trees, places]: a node, ~leaf or nothing."""
+        """It says for each of the first levels what is at its places [trees, places]: a node, ~leaf or nothing."""
         places = forest.roots.astype(np.int64)[:, None]
         for _ in range(top):
             self._levels.append(places)

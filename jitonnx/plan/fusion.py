@@ -88,7 +88,7 @@ class _Fusion:
     ) -> None:
         self.takes_epilogue, self.takes_scaling = takes_epilogue, takes_scaling
         self.groups: dict[Group, None] = {}
-        """In order; a dictionary, of which a group is taken out without a search."""
+        """They stand in order; a dictionary, of which a group is taken out without a search."""
         self.made_by: dict[Value, Group] = {}
         self.readers: dict[Value, set[Statement | None]] = {}
         for statement in lowered.statements:

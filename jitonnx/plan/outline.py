@@ -53,7 +53,7 @@ _NO_WORDS = np.zeros(0, np.int64)
 
 
 class Operand(NamedTuple):
-    """Where an operand lies: in constant, input or output number `index`, or in buffer `index` of the arena.
+    """It says where an operand lies: in constant, input or output number `index`, or in buffer `index` of the arena.
 
     offset: which number says how many bytes from the beginning.
     """
@@ -197,7 +197,8 @@ class Outline:
     def instantiate_natively(
         self, sizes: Mapping[str, int], native: Instantiation, threads: int
     ) -> tuple[Program, Tables] | None:
-        """As `instantiate`, by native code, with the program's tables; None where that has to be done by Python."""
+        """Do what `instantiate` does, by native code, with the program's tables; None where that has to be done by
+        Python."""
         with self._derivation.lock:
             recorded = self._derivation.recorded
             if recorded is None:
@@ -316,7 +317,7 @@ class Sizing:
         return sizes if assumed[::2] == assumed[1::2] else None
 
     def bound(self, shapes: Shapes) -> dict[str, int] | None:
-        """As a call, but for the assumptions."""
+        """Bind them as a call does, but for the assumptions."""
         sizes: dict[str, int] = {}
         for number, axis, name in self._variables:
             size = shapes[number][axis]
@@ -326,7 +327,8 @@ class Sizing:
 
 
 class _Placed(NamedTuple):
-    """Where the buffers of an arena lie if they have at most `room` bytes each; at least `least` get the same room."""
+    """It says where the buffers of an arena lie if they have at most `room` bytes each; at least `least` get the same
+    room."""
 
     room: Words
     least: Words

@@ -64,7 +64,8 @@ class Placement:
         return self._orders.get(value) or tuple(range(len(value.shape)))
 
     def destination(self, value: Value) -> Tensor | None:
-        """Where a result is bound to lie: in a graph output, in what a later step joins or writes; None: anywhere."""
+        """Tell where a result is bound to lie: in a graph output, in what a later step joins or writes; None:
+        anywhere."""
         make = self._destinations.get(value)
         return None if make is None else make()
 

@@ -29,7 +29,7 @@ class Plan:
     inputs: list[Value]
     outputs: list[Value]
     given_shapes: list[Shape]
-    """Of the inputs, over all variables that the assumptions are about; see `Graph.given_shapes`."""
+    """They are those of the inputs, over all variables that the assumptions are about; see `Graph.given_shapes`."""
     assumptions: Assumptions
     calls: list[KernelCall] = field(default_factory=list)
     constants: list[Buffer] = field(default_factory=list)

@@ -81,7 +81,7 @@ class Planner:
     # ------------------------------------------------------------ operands
 
     def tensor(self, value: Value) -> Tensor:
-        """Where a value lies."""
+        """Tell where a value lies."""
         found = self._tensors.get(value)
         if found is None:
             constant = value.constant
@@ -189,7 +189,7 @@ class Planner:
         return dense_tensor(f"t{len(self.plan.calls)}", shape, dtype, order or tuple(range(len(shape))))
 
     def place(self, value: Value, order: Sequence[int] | None = None, *, strict: bool = False) -> Tensor:
-        """Where to write a result: in an output or in a concatenation if it is bound for one, else in new memory.
+        """Tell where to write a result: in an output or in a concatenation if it is bound for one, else in new memory.
 
         `order`: the memory order of axes the kernel prefers. `strict`: it can write no other; a graph output or
         destination that lies otherwise is then filled by a copy.
@@ -251,7 +251,7 @@ class Planner:
         return self.constant(flag)
 
     def state(self) -> Tensor:
-        """Where the plan's draws are counted: see `jitonnx.draws`."""
+        """Tell where the plan's draws are counted: see `jitonnx.draws`."""
         if self._state is None:
             from jitonnx.draws import new_state  # few models draw
 

@@ -41,11 +41,11 @@ class Unrecordable(Exception):
 
 
 class Registers:
-    """Where numbers lie: those given, room for what is worked out in a section, and constants."""
+    """It says where numbers lie: those given, room for what is worked out in a section, and constants."""
 
     def __init__(self, given: int, room: int) -> None:
         self.first, self.room = given, room
-        """Where the room for a section begins, and how many numbers it takes."""
+        """The room for a section begins there, and takes so many numbers."""
         self.constants: dict[int, int] = {}
 
     def constant(self, value: int) -> int:
@@ -67,7 +67,7 @@ class Recording:
         return Recorded(self, register, value)
 
     def register(self, number: Number) -> int:
-        """Where a number lies."""
+        """Tell where a number lies."""
         if number.__class__ is Recorded:
             return number.register  # type: ignore[union-attr]
         place = self._registers.constants.get(number)  # type: ignore[arg-type]

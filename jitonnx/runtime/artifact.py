@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 MAGIC = b"\x89jitonnx\r\n\x1a\n"
-"""As PNG's, it shows a file that went through a transfer of text."""
+"""It shows a file that went through a transfer of text, as PNG's does."""
 FORMAT = 6
 PAGE_BYTES = 4096
 
@@ -68,9 +68,9 @@ class ModelInfo(NamedTuple):
     overridable: Sequence[Argument]
     """Inputs with a default."""
     outputs: Sequence[Argument]
-    """With what was inferred of them."""
+    """What was inferred of them is put in."""
     declared_outputs: Sequence[Argument]
-    """As they are declared."""
+    """They stand as they are declared."""
     metadata: ModelMetadata
     opsets: Mapping[str, int]
     warnings: Sequence[str]

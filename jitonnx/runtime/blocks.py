@@ -72,7 +72,8 @@ class Blocks:
         weakref.finalize(user, self._count, address(self._record), -1).atexit = False
 
     def reset(self) -> None:
-        """In a child process: no thread is at the blocks. One that was leaves them in no order to go on with."""
+        """Begin anew in a child process: no thread is at the blocks. One that was leaves them in no order to go on
+        with."""
         if self._record["busy"][0]:
             self._record["count"] = self._record["kept"] = self._record["busy"] = 0
 

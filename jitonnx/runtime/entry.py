@@ -40,10 +40,10 @@ Entry: TypeAlias = "Callable[[Mapping[str, npt.NDArray[np.generic]]], list[npt.N
 
 _METH_O = 0x8
 _NEW_FROM_DESCRIPTOR = 94
-"""Where NumPy's C interface has PyArray_NewFromDescr."""
+"""NumPy's C interface has PyArray_NewFromDescr there."""
 
 _SET_HANDLER = 304
-"""Where it has PyDataMem_SetHandler."""
+"""It has PyDataMem_SetHandler there."""
 
 
 class _MethodDefinition(ctypes.Structure):
@@ -132,7 +132,7 @@ def entry_record(
 
 
 def _shapes(tensors: Tensors) -> tuple[int, int]:
-    """Where the shapes are, and how many bytes apart."""
+    """Tell where the shapes are, and how many bytes apart."""
     return address(tensors.shapes), tensors.shapes.shape[1] * WORD_BYTES
 
 

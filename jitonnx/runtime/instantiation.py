@@ -82,7 +82,7 @@ class PlanRecord:
         """How many sizes there are of each tensor."""
         begins = np.cumsum([0, *(WORD_BYTES * len(one.rows) for one in rows.contents)]).tolist()
         self._begins = dict(zip([one.number for one in rows.contents], begins, strict=False))
-        """Of constants: where their elements lie, in bytes."""
+        """The constants' elements begin there, in bytes."""
         own_bytes = {number: _ENDLESS for _, number in common.own_operands}
         bases, limits = common.template(
             own_bytes | {one.number: WORD_BYTES * len(one.rows) for one in rows.contents},
@@ -94,7 +94,7 @@ class PlanRecord:
         self.template[self.places["bases"]], self.template[self.places["limits"]] = bases, limits
         arrays = self._arrays(kinds)
         self.offsets = np.zeros(len(rows.buffers), np.int64)
-        """Where the buffers of the last program's arena lie, in bytes."""
+        """The buffers of the last program's arena lie there, in bytes."""
         placement = self._placement()
         self._record = np.zeros(1, INSTANTIATION)
         self._set(

@@ -91,7 +91,7 @@ INSTANTIATION = _words(
 block, in bytes. `arena_bytes` is -1 before buffers were placed."""
 
 PATCH = _words("pointer", "base", "offset")
-"""Before a run: pointer table[pointer] = bases[base] + offset. `pointer` and `base` are byte offsets."""
+"""It is done before a run: pointer table[pointer] = bases[base] + offset. `pointer` and `base` are byte offsets."""
 
 LOADED = (
     "number", "rows", "row_count", "shared_end", "participants", "team", "patches", "patch_count", "scratch_stride",
@@ -344,11 +344,11 @@ class LoopEnd(enum.IntEnum):
 
 
 OBJECT_TYPE = 8
-"""Where a Python object has its type (after the reference count)."""
+"""A Python object has its type there (after the reference count)."""
 
 
 class ArrayField(enum.IntEnum):
-    """Where an array object has its fields: PyArrayObject_fields of numpy/ndarraytypes.h."""
+    """It says where an array object has its fields: PyArrayObject_fields of numpy/ndarraytypes.h."""
 
     DATA = 16
     RANK = 24
@@ -358,7 +358,7 @@ class ArrayField(enum.IntEnum):
 
 
 class DescriptorField(enum.IntEnum):
-    """Where a dtype object has its fields: PyArray_Descr of numpy/ndarraytypes.h, the same in NumPy 1 and 2."""
+    """It says where a dtype object has its fields: PyArray_Descr of numpy/ndarraytypes.h, the same in NumPy 1 and 2."""
 
     BYTE_ORDER = 26
     TYPE_NUMBER = 28
@@ -381,7 +381,7 @@ def offset(record: np.dtype[np.void], field: str) -> int:
 
 
 def address(array: npt.NDArray[np.generic]) -> int:
-    """Where an array's first element lies in memory, for native code to read or write."""
+    """Tell where an array's first element lies in memory, for native code to read or write."""
     if array.dtype.hasobject:
         raise TypeError("Bug: native code would read or write references to Python's objects, which it cannot count")
     return int(array.ctypes.data)

@@ -35,7 +35,8 @@ Shapes: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 class Slot(NamedTuple):
-    """Where an operand lies: `offset` bytes into the arena, or into constant, input or output number `index`."""
+    """It says where an operand lies: `offset` bytes into the arena, or into constant, input or output number
+    `index`."""
 
     space: Space
     index: int  # type: ignore[assignment]  # hides tuple.index, which nobody misses

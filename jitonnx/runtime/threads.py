@@ -125,7 +125,7 @@ def _end(native: Driver, record: Record, members: Record) -> None:
 
 
 def _after_fork() -> None:
-    """In a child process: every team begins anew, with no worker."""
+    """Begin every team anew in a child process, with no worker."""
     for found in list(_teams.values()):
         found.reset()
 

@@ -113,11 +113,11 @@ class SavedEngine(ModelEngine):
         return self._parts.resized(shapes) if self.artifact.parts else None
 
     def status(self) -> tuple[str, int, int, int]:
-        """As an engine's: all code is there."""
+        """Give what an engine's tells when all code is there."""
         return "compiled", 0, 0, 0
 
     def complete(self, timeout: float | None = None) -> bool:
-        """As an engine's."""
+        """Do what an engine's does."""
         return True
 
     def run(self, inputs: Sequence[Any]) -> list[Any]:

@@ -57,7 +57,7 @@ class OpenFile:
         self._number = os.open(path, os.O_RDONLY)
 
     def identity(self) -> tuple[int, ...] | None:
-        """As `identity_of` tells it, now."""
+        """Give what `identity_of` tells, now."""
         return _identity(os.fstat(self._number))
 
     def content(self) -> memoryview:
@@ -223,7 +223,7 @@ def caching(
 
 
 def _stamps() -> list[tuple[str, int, int]]:
-    """Of all of jitonnx's own sources."""
+    """Give the stamps of all of jitonnx's own sources."""
     package = os.path.dirname(jitonnx.__file__)
     found = source_stamps(package)
     for name in ("jitonnx.kernels", "jitonnx.proto"):  # a clone and an editable install have them elsewhere

@@ -1,4 +1,4 @@
-"""From a compiled model to an artifact: programs for given shapes, and all that they need."""
+"""This makes an artifact of a compiled model: programs for given shapes, and all that they need."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def _sums_of_lanes(code: Code, vectors: Sequence[Traced]) -> Traced:
 
 
 def _folded(x: Traced, y: Traced, order: Sequence[tuple[int, int]]) -> Traced:
-    """Of each four lanes of x, and of y, the first two plus the last two, in this order of (x or y, lane)."""
+    """Add, of each four lanes of x, and of y, the first two and the last two, in this order of (x or y, lane)."""
     lanes = x.value.type.count
     first = [four + side * lanes + lane for four in range(0, lanes, 4) for side, lane in order]
     low, high = (shuffled(x, y, [lane + half for lane in first]) for half in (0, 2))

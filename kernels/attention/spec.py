@@ -36,7 +36,7 @@ FEW_ROWS = 6
 
 
 class AttentionBuffers(Arguments):
-    """Without a mask, its pointer goes unread."""
+    """A mask's pointer goes unread where there is none."""
 
     q: Buffer
     k: Buffer

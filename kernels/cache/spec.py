@@ -56,5 +56,5 @@ class CacheSpec(KernelSpec):
         return sizes.batch * sizes.heads
 
     def work(self, sizes: CacheSizes) -> Work:
-        """Of caches that are updated in place."""
+        """Count what caches take that are updated in place."""
         return Work(0, 2 * sizes.batch * sizes.heads * sizes.steps * sizes.depth * self.itemsize)

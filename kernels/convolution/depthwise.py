@@ -21,7 +21,7 @@ foresees, and the block's weights stay in the first-level cache."""
 _NEAR_ELEMENTS = 1 << 18
 """An image of so many elements stays in the second-level cache."""
 _OTHER_REGISTERS = 4
-"""Besides sums and weights: inputs in flight."""
+"""So many hold inputs in flight, besides sums and weights."""
 
 
 def build(spec: DepthwiseSpec, lanes: int, epilogue: Stage | None = None) -> Kernel:

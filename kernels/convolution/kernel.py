@@ -86,7 +86,7 @@ class _Direct:
             self._task(sizes, strip, image, group, (first, start, stop))
 
     def _list_places(self, sizes: Direct) -> None:
-        """Where the inputs of a pixel lie, in the order of the weights, from its first one on."""
+        """List where the inputs of a pixel lie, in the order of the weights, from its first one on."""
         code, depth = self.code, sizes.depth
         places = _places_list(sizes)
         with code.loop(sizes.row_taps) as row_tap, code.loop(sizes.channel_blocks) as part, code.loop(depth) as i:
@@ -94,8 +94,8 @@ class _Direct:
             places.store(row_tap * sizes.total_depth + part * depth + i, place)
 
     def _list_places_of_blocks(self, sizes: Direct) -> None:
-        """Where the inputs of a pixel lie, of some whole blocks of channels, from number 0 of strand 0 on the row of
-        its first tap on."""
+        """List where the inputs of a pixel lie, of some whole blocks of channels, from number 0 of strand 0 on the row
+        of its first tap on."""
         code, places, count = self.code, _places_list(sizes), self.code.variable(self.code.integer(0))
         with code.loop(sizes.listed) as part, code.loop(sizes.row_taps) as row_tap:
             row = part * sizes.block_pitch + row_tap * sizes.row_dilation * sizes.row_pitch
@@ -292,7 +292,8 @@ def _places_list(sizes: Direct) -> Pointer:
 
 @contextmanager
 def _column_taps(sizes: Direct) -> Iterator[tuple[Traced, Traced, Traced]]:
-    """For each tap of a row its number, and the number and the strand of the element that output column 0 reads."""
+    """Go through the taps of a row: each has its number, and the number and the strand of the element that output
+    column 0 reads."""
     code = sizes.code
     number, residue = code.variable(sizes.column_first), code.variable(sizes.column_residue)
     with code.loop(sizes.column_taps) as tap:
@@ -304,7 +305,7 @@ def _column_taps(sizes: Direct) -> Iterator[tuple[Traced, Traced, Traced]]:
 
 
 class _Weights(NamedTuple):
-    """Where a tile finds its weights, and what it asks for of those that follow in memory."""
+    """It says where a tile finds its weights, and what it asks for of those that follow in memory."""
 
     panel: Pointer
     following: Pointer
@@ -312,7 +313,7 @@ class _Weights(NamedTuple):
     ahead: Traced
 
     def at(self, products: Traced) -> _Weights:
-        """Behind so many products."""
+        """Give those behind so many products."""
         panel, following = self.panel.at(products * self.block), self.following.at(products * self.ahead)
         return self._replace(panel=panel, following=following)
 
@@ -484,7 +485,8 @@ class _Tile:
 
     @contextmanager
     def _column_taps(self, left: Traced) -> Iterator[tuple[Traced, Traced]]:
-        """For each tap of a row that reads anything of the image: its number, and the place of the first pixel."""
+        """Go through the taps of a row that read anything of the image: each has its number, and the place of the first
+        pixel."""
         code, sizes, spec = self.code, self.sizes, self.spec
         with _column_taps(sizes) as (tap, number, residue):
             nearest = number + left
@@ -556,8 +558,8 @@ class _GroupedTile(_Tile):
                             total.set(fma(spread, factors[tap], total.get()))
 
     def _places(self, left: Traced) -> list[Traced]:
-        """For each input column 0 … stride - 1 behind the first one of output pixel `left`: its place in a copied
-        row."""
+        """Give the place in a copied row of each input column 0 … stride - 1 behind the first one of output pixel
+        `left`."""
         sizes, stride = self.sizes, self.spec.columns[1]
         places = []
         for behind in range(stride):

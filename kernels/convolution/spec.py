@@ -49,7 +49,7 @@ class Phase(Arguments):
     """
 
     weights: Size
-    """Where its packed weights start."""
+    """Its packed weights start there."""
     out_rows: Size
     out_columns: Size
     out_row_first: Size
@@ -111,9 +111,9 @@ class DirectSizes(Problem):
     """Output rows and columns of each phase that go by way of scratch memory together, to be written as planes."""
     staged_columns: Size
     stage: Size
-    """Where in scratch memory they lie."""
+    """They lie there in scratch memory."""
     places: Size
-    """Where in scratch memory lie the places of a pixel's inputs, int64, from its first on: of all, or if "blocked" of
+    """The places of a pixel's inputs lie there in scratch memory, int64, from its first on: of all, or if "blocked" of
     so many blocks of channels as `listed` says, phase by phase."""
     listed: Size
     """0 if a tap may read places that scratch memory does not have, or the spec does not list blocks."""
@@ -521,7 +521,7 @@ class GroupedSpec(DirectSpec):
     group_width: int = 2
     """Input, and output, channels of a group."""
     columns: tuple[int, int, int] = (1, 1, 1)
-    """Along the rows: kernel size, stride and dilation."""
+    """They are the kernel size, stride and dilation along the rows."""
 
     @property
     def lists_blocks(self) -> bool:
@@ -564,7 +564,7 @@ class DepthwiseSizes(DepthwiseGiven):
     row_block: Size
     """Output rows of a task, whole tiles, for 0.25 MFLOP (3 to 5 µs) or more, and at most 64 tasks."""
     parts: Size
-    """Into so many parts tasks cut the channels where the second-level cache does not hold the input rows of an output
+    """Tasks cut the channels into so many parts where the second-level cache does not hold the input rows of an output
     row: a thread does the rows of a part one after the other."""
 
 

@@ -146,7 +146,8 @@ class _Gemm:
                     self._emit_strip(width, _Product(a, a_row, panel, b_row, size.k, *here, *asked), rows)
 
     def _width_cases(self, live: Traced) -> list[tuple[Traced, int]]:
-        """For each tile width, whether it is the narrowest that suffices for `live` columns (or the widest at all)."""
+        """Tell for each tile width whether it is the narrowest that suffices for `live` columns (or the widest at
+        all)."""
         widths = self.spec.widths
         cases = [(live > below, width) for width, below in zip(widths, (*widths[1:], 0), strict=True)]
         return [cases[0], *((condition & (live <= width), width) for condition, width in cases[1:])]

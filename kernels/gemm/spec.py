@@ -100,7 +100,7 @@ class GemmSpec(KernelSpec):
     """All tiles of a strip ask for the next panel of b, at an even pace, and those of a task's first panel alone for
     their rows of a. Otherwise the first tiles ask for the panel, a cache line in each step of k, and all for rows."""
     later: tuple[int, ...] = ()
-    """Where the kernel finds what it asks for on behalf of later kernels: pairs of a buffer's number and of a size's.
+    """The kernel finds there what it asks for on behalf of later kernels: pairs of a buffer's number and of a size's.
     The size is the number of the strip of tiles (one panel of b in one task) at which those that ask for the buffer
     end, where those for the next one begin; the size behind it, how many elements of it each of them asks for. For
     packed b and a single matrix."""

@@ -69,7 +69,7 @@ class _Run:
         self._elements, self.count = elements, count
         code = elements.code
         self._lanes = elements.lanes if code.target.vector_bytes == _MASKED_BYTES and elements.itemsize == 1 else 0
-        """Of vectors, of which masks take parts; 0 where they do not."""
+        """Masks take parts of vectors of so many; 0 where they do not."""
         if self._lanes:
             self._rest = remainder(count, code.integer(self._lanes))
             self._mask = Mask(live_bytes(code.builder, self._rest.value))

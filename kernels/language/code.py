@@ -314,8 +314,8 @@ class Pointer:
                 builder.store(builder.extract_element(stored, ir.IntType(32)(lane)), self._address(index + step * lane))
 
     def stream(self, index: Traced | int, value: Traced) -> None:
-        """As `store` of a vector to a place aligned to its size or to LINE_BYTES, past the caches: a line that is
-        written as a whole is not read before. See `drain`."""
+        """Do what `store` does with a vector to a place aligned to its size or to LINE_BYTES, past the caches: a line
+        that is written as a whole is not read before. See `drain`."""
         builder, vector = self._code.builder, self._to_memory(value.value)
         stored = builder.store(vector, builder.bitcast(self._address(index), vector.type.as_pointer()))
         stored.align = min(LINE_BYTES, value.lanes * self._alignment)

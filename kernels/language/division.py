@@ -83,7 +83,7 @@ def _rest_of(builder: ir.IRBuilder, rounding: str) -> _OfFloats:
 
 
 def _within_double(builder: ir.IRBuilder, element: types.Type, a: ir.Value, b: ir.Value) -> ir.Value:
-    """In which lanes two 64-bit integers are below 2^53, and at least -2^53."""
+    """Tell in which lanes two 64-bit integers are below 2^53, and at least -2^53."""
     limit = 1 << 53
     if element.signed:
         a, b = (builder.add(x, ir.Constant(x.type, all_lanes(x.type, limit))) for x in (a, b))

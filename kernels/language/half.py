@@ -109,7 +109,7 @@ def _widen_by_instruction(builder: ir.IRBuilder, bits: ir.Value) -> ir.Value:
 
 
 def _narrow_by_instruction(builder: ir.IRBuilder, x: ir.Value) -> ir.Value:
-    """Behind a fence: LLVM would otherwise compute in float16 what is narrowed, and might then contract it."""
+    """Narrow behind a fence: LLVM would otherwise compute in float16 what is narrowed, and might then contract it."""
     lanes = x.type.count
     fenced = llvm_intrinsic(builder, "arithmetic.fence", x.type, [x], x.type)
     return builder.bitcast(builder.fptrunc(fenced, ir.VectorType(ir.HalfType(), lanes)), ir.VectorType(_I16, lanes))

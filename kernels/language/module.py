@@ -1,4 +1,4 @@
-"""From a kernel, a Python function that emits its code, to one unoptimised LLVM module with a C function.
+"""This makes one unoptimised LLVM module with a C function of a kernel, a Python function that emits its code.
 
 Optimising and emitting object code is codegen's part, once a kernel, for whatever CPU it chooses.
 """

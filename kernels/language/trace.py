@@ -231,7 +231,7 @@ def nearest_integer(x: Traced) -> Traced:
 
 
 def nearest_low(x: Traced) -> Traced:
-    """As `nearest_integer`, but for what is above the 16 low bits."""
+    """Do what `nearest_integer` does, but for what is above the 16 low bits."""
     return bits(x + _ROUNDING)
 
 

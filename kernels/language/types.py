@@ -11,7 +11,7 @@ class Type:
     def __init__(self, name: str, bitwidth: int, llvm: ir.Type, signed: bool = True) -> None:
         self.name, self.bitwidth, self.signed = name, bitwidth, signed
         self.llvm = self.memory = llvm
-        """As a value, and as it lies in memory."""
+        """It is the type as a value, and as it lies in memory."""
 
     def __repr__(self) -> str:
         return self.name

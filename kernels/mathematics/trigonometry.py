@@ -111,7 +111,7 @@ def _quadrant_of_double(x: Traced) -> tuple[Traced, Traced, Traced]:
 
 
 _LARGE = 2.0**30
-"""Below, three parts of pi / 2 are enough."""
+"""Three parts of pi / 2 are enough below."""
 _TWO_OVER_PI_WORDS = (
     *(0xA2F9836E, 0x4E441529, 0xFC2757D1, 0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB, 0xDEBBC561, 0xB7246E3A),
     *(0x424DD2E0, 0x06492EEA, 0x09D1921C, 0xFE1DEB1C, 0xB129A73E, 0xE88235F5, 0x2EBB4484, 0xE99C7026, 0xB45F7E41),
@@ -121,7 +121,7 @@ _TWO_OVER_PI_WORDS = (
 )
 """2 / pi behind the point, 32 bits each."""
 _FRACTION_WORDS = 6
-"""Of 192 bits behind the point the last 53 are wrong, and 62 can be 0 before the first that is not: 76 are left."""
+"""The last 53 of 192 bits behind the point are wrong, and 62 can be 0 before the first that is not: 76 are left."""
 
 
 def _quadrants_by_integers(x: Traced) -> list[Traced]:

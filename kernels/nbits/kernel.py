@@ -153,7 +153,7 @@ class _NBits:
                     self._emit_many(panel, first_row, smaller(size.task_rows, size.m - first_row))
 
     def _place(self, panel: Traced) -> tuple[Pointer, Traced]:
-        """Where a panel's numbers are, and the place of its scales and zero points."""
+        """Tell where a panel's numbers are, and the place of its scales and zero points."""
         words = panel * self.blocks * (self.block_words * self.spec.width)
         return self.w.at(words), panel * self.blocks * self.spec.width
 

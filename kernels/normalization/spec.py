@@ -225,7 +225,7 @@ class GroupApplySpec(_ChannelsLast):
     bias: bool = True
     element: str = "float32"
     outside: bool = False
-    """As in `GroupNormSpec`."""
+    """It says what it says in `GroupNormSpec`."""
 
     BUFFERS = GroupApplyBuffers
     SIZES = GroupApplySizes

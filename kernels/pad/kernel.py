@@ -45,7 +45,8 @@ class _Kernel:
                         self._fill(to, size.left + size.middle + size.right)
 
     def _outer_place(self, number: Traced) -> tuple[Pointer, Pointer, Traced]:
-        """Where source and target start at place `number` of the outer axes, and whether (1) the source is there."""
+        """Tell where source and target start at place `number` of the outer axes, and whether (1) the source is
+        there."""
         code, one = self.code, self.code.integer(1)
         rest, source, target, inside = (code.variable(x) for x in (number, one - 1, one - 1, one))
         with code.loop(self.size.outer_rank) as done:
@@ -82,7 +83,8 @@ class _Kernel:
         return found.get(), code.integer(1)
 
     def _find_places(self) -> None:
-        """Where in a row of the source the elements come from that a row of the target adds on its left and right."""
+        """Find where in a row of the source the elements come from that a row of the target adds on its left and
+        right."""
         code, size = self.code, self.size
         with code.loop(size.left + size.right) as number:
             at = select(number < size.left, number, number + size.middle)

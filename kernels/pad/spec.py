@@ -15,7 +15,7 @@ MODES = ("constant", "reflect", "edge", "wrap")
 _TASK_BYTES = 32 << 10
 """About what a task writes."""
 _LONG_RUN = 32
-"""From so many elements on, runs that continue from elsewhere are rows of their own, which are copied by vectors."""
+"""Runs of so many elements or more that continue from elsewhere are rows of their own, which are copied by vectors."""
 
 
 class Axis(NamedTuple):
@@ -144,7 +144,7 @@ class PadSpec(KernelSpec):
         return sizes.outer_places * -(-sizes.b_extent // sizes.task_rows)
 
     def scratch_bytes(self, sizes: PadSizes) -> int:
-        """Where the elements that a row adds come from."""
+        """It holds where the elements that a row adds come from."""
         return 0 if self.mode == "constant" else 8 * (sizes.left + sizes.right)
 
     def work(self, sizes: PadSizes) -> Work:

@@ -19,7 +19,7 @@ FIRST_X, FIRST_W = 4, 6
 """The first tiles of the operands of a product; those before hold sums of 2 x 2 tiles: two rows of x, two columns of
 w."""
 _PALETTE, _FIRST_WIDTH, _FIRST_HEIGHT = 0, 16, 48
-"""Where the configuration's bytes are: the palette, the tiles' bytes a row (two each), their rows."""
+"""The configuration has there the palette, the tiles' bytes a row (two each), and their rows."""
 
 
 @contextmanager

@@ -31,7 +31,7 @@ def only_valid(code: Code, valid: Traced, error: Pointer, move: Callable[[], Non
 
 
 def row_start(code: Code, first: int, rank: Traced, count: int, row: Traced) -> list[Traced]:
-    """Where row number `row` starts in each of `count` tensors.
+    """Tell where row number `row` starts in each of `count` tensors.
 
     sizes[first …] holds for each of `rank` axes, the outermost first, its extent and its stride in each tensor.
     """

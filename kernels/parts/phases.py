@@ -1,4 +1,4 @@
-"""Where the words lie that threads share in a kernel of several phases (`meeting`); without LLVM."""
+"""This says where the words lie that threads share in a kernel of several phases (`meeting`); without LLVM."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Vectors:
         combine: Callable[[Traced, Traced], Traced],
         values: Callable[[Traced, Traced | None], list[Traced]],
     ) -> list[Traced]:
-        """As `fold`, for several rows at a time: values(column, live) has one of each."""
+        """Do what `fold` does, for several rows at a time: values(column, live) has one of each."""
         start = self.code.number(self.element, initial, self.lanes)
         totals = [[self.code.variable(start) for _ in range(rows)] for _ in range(self.slots(rows))]
 

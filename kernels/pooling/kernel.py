@@ -22,7 +22,8 @@ _STEPS = ("plane", "row", "pixel")
 
 
 class Window(NamedTuple):
-    """Where a window lies on one axis: the first tap that falls on x, how many do, how many fall on the padded x."""
+    """It says where a window lies on one axis: the first tap that falls on x, how many do, how many fall on the padded
+    x."""
 
     start: Traced
     taps: Traced
@@ -80,7 +81,7 @@ def _size(code: Code, name: str) -> Traced:
 
 
 def _offset(code: Code, tensor: str, image: Traced, *coordinates: Traced) -> Traced:
-    """Where a pixel, given by its coordinates in the order of the axes, lies in x or y."""
+    """Tell where a pixel, given by its coordinates in the order of the axes, lies in x or y."""
     offset = image * _size(code, f"{tensor}_image")
     for coordinate, name in zip(coordinates, _STEPS, strict=False):
         offset = offset + coordinate * _size(code, f"{tensor}_{name}")

@@ -45,7 +45,8 @@ class Planes:
     # ------------------------------------------------------------ what a task reads
 
     def _source(self, image: Traced, channel: Traced, start: Traced, stop: Traced) -> tuple[Pointer, Traced]:
-        """Where the window of output (0, 0) starts, and the step to the next row, for output rows start … stop - 1."""
+        """Tell where the window of output (0, 0) starts, and the step to the next row, for output rows start … stop -
+        1."""
         code, size = self.code, self.size
         plane = image * size.x_image + channel * size.x_channel
         top = start * size.stride_height - size.pad_height

@@ -131,7 +131,7 @@ class PoolPlanesSizes(PoolPlanesGiven):
     rows_each: Size
     """Output rows of a task."""
     margin: Size
-    """Where x begins in a copied row."""
+    """x begins there in a copied row."""
     reach: Size
     """Elements of a row from its padding on that whole vectors read."""
     pitch: Size
@@ -142,8 +142,8 @@ class PoolPlanesSizes(PoolPlanesGiven):
 
 @dataclass(frozen=True)
 class PoolPlanesSpec(KernelSpec):
-    """As `PoolSpec` of float32 over one or two axes, without dilation, but pixels of a row lie side by side: vectors
-    are of output pixels. Every window has a tap within x.
+    """It does what `PoolSpec` of float32 does over one or two axes, without dilation, but pixels of a row lie side by
+    side: vectors are of output pixels. Every window has a tap within x.
 
     Element (n, c, h, w) of x lies at n * x_image + c * x_channel + h * x_row + w, of y likewise; steps of x are not
     negative. Task: a block of output rows of a plane. Where windows reach beyond x, or vectors beyond its end, the
@@ -156,7 +156,7 @@ class PoolPlanesSpec(KernelSpec):
     count_include_pad: bool
     power: int
     stride: int
-    """Along the width, one of PLANE_STRIDES."""
+    """It is the stride along the width, one of PLANE_STRIDES."""
     window: tuple[int, int] = (0, 0)
     """Its height and width; (0, 0): any."""
     rows: int = 1

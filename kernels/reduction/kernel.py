@@ -221,8 +221,8 @@ class _Total:
         return _Total(kind, code.variable(initial), code.variable(nan) if kind.notes_nan else None)
 
     def add(self, *values: Traced) -> None:
-        """As many values as a power of two: those of pairs with each other, and so on, and what is left with the total.
-        So operations wait for each other less, and rounding errors are smaller."""
+        """Add as many values as a power of two: those of pairs with each other, and so on, and what is left with the
+        total. So operations wait for each other less, and rounding errors are smaller."""
         combined = values
         while len(combined) > 1:
             combined = tuple(map(self._kind.add, combined[::2], combined[1::2]))
@@ -477,7 +477,8 @@ class _Indices:
         return x > best if self.largest else x < best
 
     def rows(self, part: Part, first: Traced, stop: Traced) -> None:
-        """As `_Values.rows`: a row's lanes have bests of their own until as many rows as there are lanes are done."""
+        """Do what `_Values.rows` does: a row's lanes have bests of their own until as many rows as there are lanes are
+        done."""
         code, lanes = self.code, self.vectors.lanes
         bests, places = code.memory(self.vectors.element, lanes * lanes), code.memory(self.integer, lanes * lanes)
         with code.loop(stop, first, lanes) as start:
@@ -492,7 +493,7 @@ class _Indices:
             _store_rows(code, part, start, here, convert(where, types.int64), self.spec)
 
     def packed(self, vectors: list[Traced], length: int) -> Traced:
-        """As `_Values.packed`, of indices."""
+        """Do what `_Values.packed` does, of indices."""
         lanes = self.vectors.lanes
         columns = [[(v * lanes + lane) % length for lane in range(lanes)] for v in range(length)]
         pairs = [(x, self._constant(column)) for x, column in zip(vectors, columns, strict=True)]

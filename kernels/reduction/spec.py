@@ -63,8 +63,8 @@ class ReductionSpec(KernelSpec):
     """arg_max and arg_min: of equal extremes take the last one, not the first."""
     parts: int = 1
     packed: int = 0
-    """With `last`: if not 0, slices have so many elements and lie one right behind the other. Vectors are then read
-    whole, whatever slices their elements belong to."""
+    """Slices have so many elements, if it is not 0, and lie one right behind the other, with `last`. Vectors are then
+    read whole, whatever slices their elements belong to."""
 
     BUFFERS = UnaryBuffers
     SIZES = ReductionSizes

@@ -193,7 +193,8 @@ class ResizePlanesSizes(ResizePlanesGiven):
 
 @dataclass(frozen=True)
 class ResizePlanesSpec(KernelSpec):
-    """As `ResizeSpec`, but pixels of x and y lie side by side, and the taps of an output are neighbours, each way.
+    """It does what `ResizeSpec` does, but pixels of x and y lie side by side, and the taps of an output are neighbours,
+    each way.
 
     Element (n, c, h, w) of x lies at n * x_image + c * x_channel + h * x_row + w, and y's likewise. An input row is
     brought to out_width once and kept for the output rows that need it; its vectors are put together from `Windows` by

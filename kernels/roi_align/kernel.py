@@ -22,20 +22,20 @@ def build(spec: RoiAlignSpec, lanes: int, epilogue: Stage | None = None) -> Kern
 
 
 class _Samples(NamedTuple):
-    """Where the samples of a region's bins lie along an axis."""
+    """It says where the samples of a region's bins lie along an axis."""
 
     start: Traced
-    """Of the region, in elements."""
+    """It is that of the region, in elements."""
     bin: Traced
     """The size of a bin."""
     each: Traced
     """How many a bin has."""
     length: Traced
-    """Of the axis."""
+    """It is that of the axis."""
 
 
 class _Sample(NamedTuple):
-    """Along an axis, one sample or a vector of them."""
+    """It is one sample along an axis, or a vector of them."""
 
     low: Traced
     high: Traced
@@ -46,7 +46,7 @@ class _Sample(NamedTuple):
 
 
 class _Windows(NamedTuple):
-    """For each bin along an axis the elements that it is made of, and their weights."""
+    """It has for each bin along an axis the elements that it is made of, and their weights."""
 
     first: Pointer
     """int64: the first of them."""
@@ -97,13 +97,13 @@ class _RoiAlign:
     def _largest_bins(
         self, x: Pointer, y: Pointer, axes: tuple[_Samples, _Samples], first: Traced, stop: Traced
     ) -> None:
-        """As `region`, each bin the largest of its samples."""
+        """Do what `region` does, each bin the largest of its samples."""
         raise NotImplementedError
 
     def _average_bins(
         self, x: Pointer, y: Pointer, axes: tuple[_Samples, _Samples], first: Traced, stop: Traced
     ) -> None:
-        """As `region`, each bin the weighted sum of its window."""
+        """Do what `region` does, each bin the weighted sum of its window."""
         raise NotImplementedError
 
     def _axes(self, roi: Traced) -> tuple[_Samples, _Samples]:
@@ -129,7 +129,7 @@ class _RoiAlign:
         return _Samples(start, bin, count, getattr(self.size, axis))
 
     def _coordinate(self, samples: _Samples, bin: Traced, number: Traced) -> Traced:
-        """Of sample `number` of a bin, or of a vector of bins."""
+        """Give the coordinate of sample `number` of a bin, or of a vector of bins."""
         lanes = bin.lanes
         start, size, count = samples.start, samples.bin, convert(samples.each, self.element)
         within = (convert(number, self.element) + 0.5) * size / count
@@ -247,7 +247,7 @@ class _RoiAlign:
         return select(some, nothing.constant(float("-inf")), nothing)
 
     def _keep_largest(self, y: Pointer, values: list[Traced], counts: Traced, mask: Mask | None) -> None:
-        """Of what is at y and the products of a sample, which are 0 where it does not count."""
+        """Keep the larger of what is at y and the products of a sample, which are 0 where it does not count."""
         largest = functools.reduce(maximum, values)
         largest = select(counts, largest, largest.constant(0.0))
         y.store(0, maximum(y.load(0, largest.lanes, mask), largest), mask)
@@ -378,7 +378,7 @@ class _Planes(_RoiAlign):
     def _largest_bins(
         self, x: Pointer, y: Pointer, axes: tuple[_Samples, _Samples], first: Traced, stop: Traced
     ) -> None:
-        """As for pixels, for vectors of bins."""
+        """Do it as for pixels, for vectors of bins."""
         code, size, lanes = self.code, self.size, self.lanes
         with code.loop(size.out_height) as row, code.loop(size.out_width, step=lanes) as column:
             live = code.live(size.out_width - column, lanes)

@@ -32,7 +32,7 @@ class _Tap(NamedTuple):
     offset: Traced
     """int32: where it lies."""
     inside: Traced | None
-    """Where it is one of the axis; None: everywhere."""
+    """It says where it is one of the axis; None: everywhere."""
     weight: Traced | None
     """None: 1."""
 

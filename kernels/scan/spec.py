@@ -31,7 +31,7 @@ class ScanSpec(KernelSpec):
     kind: str
     last: bool = True
     exclusive: bool = False
-    """Without element k itself: y[o, 0, i] is 0, or 1."""
+    """Element k itself is left out: y[o, 0, i] is 0, or 1."""
     reverse: bool = False
     """Elements are added up from the end on."""
     element: str = "float32"

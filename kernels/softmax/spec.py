@@ -33,7 +33,7 @@ class SoftmaxSpec(KernelSpec):
     element: str = "float32"
     """"float32" or "float64"."""
     together: int = 1
-    """With `last`: slices done at a time, a power of two."""
+    """So many slices, a power of two, are done at a time with `last`."""
 
     BUFFERS = UnaryBuffers
     SIZES = KeptAxis

@@ -54,7 +54,7 @@ class _Suppression:
         self.spec, self.code, self.lanes = spec, code, lanes
         _, self.classes, self.count, self.most = code.sizes(SuppressionSizes)
         self.heap = code.scratch(types.int64)
-        """Behind its last record stands a least one: so each record has two children, or none."""
+        """A least one stands behind its last record: so each record has two children, or none."""
         kept = self.heap.at(self.count + PADDING).to(types.float32)
         self.kept = [kept.at((self.most + PADDING) * number) for number in range(CORNERS)]
 

@@ -61,7 +61,7 @@ class SuppressionSpec(KernelSpec):
         return 8 * (sizes.boxes + PADDING) + 4 * CORNERS * (sizes.most + PADDING)
 
     def work(self, sizes: SuppressionSizes) -> Work:
-        """As if an eighth of the boxes, but for 100 of them, were compared with 20 each: the data tells."""
+        """Count as if an eighth of the boxes, but for 100 of them, were compared with 20 each: the data tells."""
         rows, boxes = sizes.batches * sizes.classes, sizes.boxes
         return Work(rows * (4 * boxes + 400 * smaller(boxes, 100 + boxes // 8)), rows * 20 * boxes)
 

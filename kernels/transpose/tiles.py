@@ -130,7 +130,7 @@ def _transposed_in_lanes(vectors: list[Traced]) -> list[Traced]:
 
 
 def _transposed_lanes(vectors: list[Traced], group: int) -> list[Traced]:
-    """As many vectors as they have lanes: lane i of result j is lane j of vector i.
+    """Turn as many vectors as they have lanes: lane i of result j is lane j of vector i.
 
     Even lanes of neighbours make the even results, odd ones the odd results: the same problem at half the size.
     """

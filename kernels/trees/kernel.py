@@ -173,7 +173,7 @@ class _Kernel:
     # ------------------------------------------------------------ a row alone
 
     def _row(self, row: Traced) -> None:
-        """Down all trees, a vector of them at a time; then the leaves' weights are added up in the trees' order."""
+        """Go down all trees, a vector of them at a time; then the leaves' weights are added up in the trees' order."""
         code, size, lanes = self.code, self.size, self.lanes
         x, trees = self.x.at(row * size.x_row), size.trees
         leaves = Pointer(code, types.int32, self.scratch.to(types.int32).value)
@@ -289,7 +289,7 @@ class _Records(_Kernel):
         return select(place < 2 * self.lanes, low, high)
 
     def _top(self, shared: Any, x: Pointer, rows: Sequence[Traced]) -> list[Traced]:
-        """Where vectors of rows are in the level below the tables."""
+        """Tell where vectors of rows are in the level below the tables."""
         _, thresholds, words, _, _ = shared
         places = [self.int32(0) for _ in rows]
         for level in range(self.spec.top):
@@ -330,7 +330,8 @@ class _Records(_Kernel):
         value: Callable[[Traced, int], Traced],
         moved: Sequence[Traced] | None = None,
     ) -> list[Traced]:
-        """From records to leaves, in `rounds` steps, or fewer where none leads on. moved: what is added to children."""
+        """Go from records to leaves, in `rounds` steps, or fewer where none leads on. moved: what is added to
+        children."""
         code = self.code
         variables = [code.variable(place) for place in places]
         left = code.variable(rounds)
@@ -382,7 +383,7 @@ class _Mixed(_Kernel):
         return self._down(roots, lambda feature, live, number: x.gather(feature, live))
 
     def _down(self, roots: Sequence[Traced], value: Callable[[Traced, Traced, int], Traced]) -> list[Traced]:
-        """From nodes to leaves: until all places are ~leaf."""
+        """Go from nodes to leaves: until all places are ~leaf."""
         code, builder = self.code, self.code.builder
         variables: list[Variable] = [code.variable(root) for root in roots]
 

@@ -147,7 +147,7 @@ class _Unique:
         return self._each_run(ordered, begin)
 
     def _runs(self, ordered: Pointer, places: Pointer) -> None:
-        """In `inverse` numbers in ascending order; for each of them -1 in `places`."""
+        """Write numbers in ascending order to `inverse`; for each of them -1 to `places`."""
         self._each_run(ordered, lambda number, index: places.store(number, self.code.integer(-1)))
 
     def _renumbered(self, places: Pointer) -> Traced:

@@ -77,7 +77,7 @@ class UniqueSpec(KernelSpec):
         return 2 * (sizes.length + 1) * self.record_bytes + (0 if self.ascending else 8 * sizes.length)
 
     def work(self, sizes: UniqueSizes) -> Work:
-        """As if slices, some thousands of them, differed in their first elements: the data tells."""
+        """Count as if slices, some thousands of them, differed in their first elements: the data tells."""
         rounds = 12 if self.sliced else 2 * ITEM_BYTES[self.element]
         elements = sizes.outer * sizes.length * sizes.inner
         moved = sizes.length * (24 + 2 * rounds * self.record_bytes)

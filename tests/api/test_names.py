@@ -77,7 +77,7 @@ def test_modules_that_packages_import_from(place: str) -> None:
 
 
 def test_members() -> None:
-    """Of sessions, options, values and bindings: methods, and attributes of objects."""
+    """Sessions, options, values and bindings have all methods, and attributes of objects."""
     theirs, ours = session(onnxruntime), session(jitonnx)
     for them, us in (
         (theirs, ours),

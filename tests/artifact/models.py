@@ -58,7 +58,7 @@ def pairs(rows: int, columns: int) -> dict[str, np.ndarray]:
 
 
 class Parts(NamedTuple):
-    """Where the parts of an artifact begin, and where it ends."""
+    """It says where the parts of an artifact begin, and where it ends."""
 
     header: int
     code: int
@@ -67,7 +67,7 @@ class Parts(NamedTuple):
 
 
 def parts(path: Path) -> Parts:
-    """Where the parts of the file lie, by its prologue."""
+    """Tell where the parts of the file lie, by its prologue."""
     _, _, header, code, constants = PROLOGUE.unpack(path.read_bytes()[: PROLOGUE.size])
     return Parts(*accumulate((header, code, constants), initial=HEADER_OFFSET))
 

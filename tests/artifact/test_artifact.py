@@ -197,7 +197,7 @@ def test_constants_are_mapped_and_aligned(cnn: Path) -> None:
 
 
 def test_equal_weights_are_stored_once(tmp_path: Path) -> None:
-    """Within a program, and between the programs for several shapes."""
+    """They are shared within a program, and between the programs for several shapes."""
     weights = np.random.default_rng(0).standard_normal((256, 256)).astype(np.float32)
     nodes = [node("MatMul", ["x", "w"], ["h"]), node("Relu", ["h"], ["r"]), node("MatMul", ["r", "v"], ["y"])]
     shape = ("N", 256)

@@ -196,7 +196,7 @@ def test_the_ends_of_a_range_may_break_what_a_plan_assumes(tmp_path: Path) -> No
 
 
 def test_models_that_are_run_in_steps(tmp_path: Path) -> None:
-    """For single shapes, and for ranges of them."""
+    """They are saved for single shapes, and for ranges of them."""
     find = model([node("NonZero", ["x"], ["y"], "find")], [tensor("x", ("N",))], [tensor("y", (1, None), INT64)])
     for source, served, inside, outside in (
         (find, (4,), [(4,)], (5,)),
@@ -387,7 +387,7 @@ print(*sys.modules)
 
 
 def test_imports_nothing_that_compiles(tmp_path: Path) -> None:
-    """Without the model and a kernel cache; neither LLVM nor what plans and lowers is imported."""
+    """It runs without the model and a kernel cache; neither LLVM nor what plans and lowers is imported."""
     session, _ = saved(attention(), tmp_path / "a.jitonnx", {"x": (1, (1, 64), 16)})
     feeds = {f"x{length}": sequences(1, length)["x"] for length in (1, 20, 64)}
     np.savez(tmp_path / "feeds.npz", **feeds)

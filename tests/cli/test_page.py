@@ -66,7 +66,7 @@ MODELS = {"one": chain(1), "long": chain(30), "wide": wide()}
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_the_top_is_in_the_middle_at_once(kind: str) -> None:
-    """Before any script runs."""
+    """It is there before any script runs."""
     explanation = explained(MODELS[kind])
     drawing, page = draw(explanation), as_html(explanation)
     first = next(box for box in drawing.boxes if box.number == 0)
@@ -80,7 +80,7 @@ def test_the_top_is_in_the_middle_at_once(kind: str) -> None:
 
 
 def measured(explanation: Any, folder: Path, window: tuple[int, int]) -> Any:
-    """Where the frame, the boxes and their texts are seen: when the page opens, and after three buttons."""
+    """Tell where the frame, the boxes and their texts are seen: when the page opens, and after three buttons."""
     page = folder / "page.html"
     page.write_text(as_html(explanation).replace("</body>", f"{_MEASURING}</body>"), "utf-8")
     assert BROWSER is not None

@@ -162,7 +162,7 @@ def test_instructions() -> None:
 
 
 def test_nothing_is_rounded_twice() -> None:
-    """Behind a rounding, choices between numbers and changes of sign need none."""
+    """Choices between numbers and changes of sign need no rounding behind one."""
     x = np.zeros(64, np.float16)
     product = e.cast(e.cast(e.operand(0, DType.FLOAT16), DType.FLOAT) * 0.3, DType.FLOAT16)
     relu = e.cast(e.maximum(e.cast(product, DType.FLOAT), 0), DType.FLOAT16)

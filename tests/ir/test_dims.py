@@ -24,7 +24,7 @@ OPERATIONS = {
 
 
 def evaluated(dim: DimLike, sizes: dict[str, int]) -> int:
-    """By the Python source of the expression, one line an atom."""
+    """Evaluate it by the Python source of the expression, one line an atom."""
     found = dims.atoms([dim])
     names = {atom: f"a{number}" for number, atom in enumerate(found)}
     values: dict[str, object] = {"max": max}

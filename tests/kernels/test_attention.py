@@ -151,7 +151,7 @@ def test_few_rows_in_place(queries: int, depth: int, target: Target) -> None:
 
 @pytest.mark.parametrize("target", TARGETS, ids=IDS)
 def test_rows_unknown_in_place(target: Target) -> None:
-    """From one tile's rows on k and v are copied, below they are read in place, by the same kernel."""
+    """k and v are copied from one tile's rows on, below they are read in place, by the same kernel."""
     for options in ({}, {"causal": True}):
         spec = general(target, rows_lie=True, **options)
         assert spec.in_place and not spec.never_copies

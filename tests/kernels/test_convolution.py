@@ -90,7 +90,7 @@ def reference(case: Case, x: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 
 def _taken(case: Case, axis: int, tap: int) -> tuple[np.ndarray, np.ndarray]:
-    """Along an axis, which outputs read an input at `tap`, and which inputs these are."""
+    """Tell along an axis which outputs read an input at `tap`, and which inputs these are."""
     out, stride = np.arange(case.out_size[axis]), case.strides[axis]
     if case.transposed:
         index, rest = np.divmod(out + case.pads[axis] - tap * case.dilations[axis], stride)
@@ -383,7 +383,7 @@ def test_direct(case: Case, target: str) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("case", GROUPED, ids=str)
 def test_narrow_groups(case: Case, target: str) -> None:
-    """By permutations where the CPU has such of a whole vector, else by merged groups."""
+    """They go by permutations where the CPU has such of a whole vector, else by merged groups."""
     spec = choose(case, named(target))
     assert type(spec) is (GroupedSpec if named(target).lanes(4) >= 8 else DirectSpec)
     check(case, spec, target)
@@ -707,7 +707,7 @@ def test_taps_that_read_only_padding_can_be_cut_off() -> None:
 
 
 def test_nan_and_infinity_pass_through() -> None:
-    """Where a window holds them, and nowhere else: padding and neighbours do not spread them."""
+    """They come out where a window holds them, and nowhere else: padding and neighbours do not spread them."""
     for groups, outputs in ((1, 32), (4, 16), (16, 16)):
         case = Case((6, 9), 16, outputs, groups=groups)
         spec = choose(case, host())

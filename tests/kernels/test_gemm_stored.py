@@ -32,7 +32,7 @@ def weights(kind: str, *shape: int) -> np.ndarray:
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 def test_same_bits(target: Target, kind: str) -> None:
-    """At the edges of tiles and panels, in a batch, with weights that lie transposed."""
+    """They are the same at the edges of tiles and panels, in a batch, with weights that lie transposed."""
     lanes = target.lanes(4)
     plain = GemmSpec((4, 2, 1), (3 * lanes, lanes))
     stored = replace(plain, b_stored=kind)

@@ -22,7 +22,7 @@ ANSWERS = [
         (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
     ),
 ]
-"""Of the authors' Random123."""
+"""They are those of the authors' Random123."""
 
 
 def test_known_answers() -> None:

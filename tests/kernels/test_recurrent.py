@@ -180,7 +180,7 @@ def test_hidden_sizes_and_batches(kind: str, linear: bool, batch: int, lanes: in
 @pytest.mark.parametrize(("kind", "linear"), KINDS)
 @pytest.mark.parametrize("batch", [1, 7, 16, 33])
 def test_blocks_of_several_tiles(kind: str, linear: bool, batch: int, lanes: int) -> None:
-    """As for large weights, at a size that a test can afford."""
+    """It is done as for large weights, at a size that a test can afford."""
     spec = _spec(kind, lanes, batch, hidden=1024, linear_before_reset=linear, initial=True, lengths=True)
     assert spec.rows >= min(batch, 16) and spec.rows % spec.tiles[0] == 0
     for parts in (1, 2):

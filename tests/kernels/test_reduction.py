@@ -27,7 +27,7 @@ def compiled(spec: ReductionSpec, target: Target, epilogue: Any = None, prologue
 
 
 def reference(x: np.ndarray, spec: ReductionSpec) -> np.ndarray:
-    """Over axis 1 of x."""
+    """Reduce over axis 1 of x."""
     if spec.is_index:
         flip = spec.select_last_index
         index = (np.argmax if spec.kind == "arg_max" else np.argmin)(x[:, ::-1] if flip else x, 1)

@@ -184,7 +184,7 @@ def test_aligned_tiles(itemsize: int, lanes: int) -> None:
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("itemsize", [1, 2, 4, 8])
 def test_elements_some_way_apart(itemsize: int, step: int, lanes: int) -> None:
-    """Up to the last element of memory, and down to the first."""
+    """They lie up to the last element of memory, and down to the first."""
     for rows, columns in ((3, 16), (2, 17), (3, 33), (2, 64), (1, 70), (2, 20000), (4, 5)):
         width = (columns - 1) * abs(step) + 1
         x = guarded(numbers((rows, width), itemsize))

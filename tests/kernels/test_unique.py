@@ -87,7 +87,7 @@ def test_floats(dtype: str, target: str) -> None:
 
 
 def test_bfloat16() -> None:
-    """As the upper halves of the float32 that they are."""
+    """Elements are the upper halves of the float32 that they are."""
     random = np.random.default_rng(3)
     for length in LENGTHS:
         wide = (random.choice(np.array(FLOATS, np.float32), length).view(np.uint32) & 0xFFFF0000).view(np.float32)

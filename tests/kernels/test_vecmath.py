@@ -250,7 +250,7 @@ def test_error_bound(name: str, dtype: type) -> None:
     ],
 )
 def test_error_bound_on_other_cpus(name: str, cpu: str) -> None:
-    """With tables of eight numbers, and without any."""
+    """It holds with tables of eight numbers, and without any."""
     error, at = largest_error(name, sample(np.float32)[::4], named(cpu))
     assert error <= CASES[name].single, f"{name}({at!r}) is {error:.3f} ulp off"
 
@@ -394,7 +394,8 @@ def _reduced(x: float, half_pi: int) -> tuple[int, float]:
 @pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_angles_of_any_size_are_right(dtype: type, cpu: str) -> None:
-    """Against sines of what whole numbers leave of an angle, with those angles that come nearest to quarter turns."""
+    """They are compared with sines of what whole numbers leave of an angle, with those angles that come nearest to
+    quarter turns."""
     half_pi = _pi() >> 1
     info, rng = np.finfo(dtype), np.random.default_rng(5)
     x = np.exp2(rng.uniform(17, info.maxexp, 2048)).astype(dtype) * rng.choice([-1, 1], 2048).astype(dtype)
@@ -443,7 +444,7 @@ def test_far_out_gaussian_functions_are_their_limits(name: str, bound: float, cp
 @pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize("name", ["erf", "gelu", "tanh"])
 def test_segments_meet_without_a_step(name: str, cpu: str) -> None:
-    """Around each end of a segment, where neighbours take other coefficients; without tables the same bounds hold."""
+    """Neighbours around each end of a segment take other coefficients; without tables the same bounds hold."""
     function = compiled(name, np.float32, (), named(cpu))
     half = 1167 / 8192 if name == "tanh" else 1 / 8
     ends = (np.arange(1, 64) * half).astype(np.float32)

@@ -376,7 +376,7 @@ print(peak() - before)
 
 
 def test_the_size_of_a_tensor_of_unknown_rank() -> None:
-    """Of a reshaped tensor whose rank only a run tells."""
+    """It is asked of a reshaped tensor whose rank only a run tells."""
     shape = tensor_input("s", ("n",), TensorProto.INT64)
     nodes = [
         helper.make_node("Reshape", ["x", "s"], ["h"]),

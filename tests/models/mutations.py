@@ -30,7 +30,7 @@ import jitonnx
 from jitonnx import errors
 
 SECONDS = 20
-"""Of a CPU; code of a model is compiled within."""
+"""A CPU may take so many; code of a model is compiled within."""
 MEMORY = 4 << 30
 """Bytes of address space beyond what the process has when it begins."""
 

@@ -81,7 +81,7 @@ def test_new_shapes_of_a_dynamic_model_cost_an_instantiation(folder: Path) -> No
 
 
 def test_shape_arithmetic_leaves_no_kernels() -> None:
-    """Of minilm_l6, with symbolic batch and sequence, only what depends on the inputs' values is computed."""
+    """Only what depends on the inputs' values is computed of minilm_l6, with symbolic batch and sequence."""
     graph = load(zoo.model("minilm_l6")).graph
     optimize(graph)
     kinds = {call.label.split()[0] for call in make_plan(lower(graph), host()).calls}

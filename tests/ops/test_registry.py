@@ -130,7 +130,7 @@ def test_declaration_has_all_its_parts(declaration: type[Operator]) -> None:
 
 
 def assert_as_many_parameters_as_inputs(declaration: type[Operator], method: Any) -> None:
-    """Behind the operator itself and the context, the bodies, or what gets the nodes."""
+    """Compare the parameters behind the operator itself and the context, the bodies, or what gets the nodes."""
     parameters = list(inspect.signature(method).parameters.values())[2:]
     if not any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         assert len(parameters) == len(newest(declaration).inputs)

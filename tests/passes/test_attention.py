@@ -202,7 +202,7 @@ def test_causal_and_padding_together() -> None:
 @pytest.mark.parametrize("swap", [False, True])
 @pytest.mark.parametrize("of_mask", [False, True])
 def test_blocked_rows_found_by_their_maximum(swap, of_mask) -> None:
-    """As ONNX's function of Attention spells it."""
+    """ONNX's function of Attention spells it so."""
     mask = np.zeros((2, 1, 5, 5), f)
     mask[0, 0, 2] = -np.inf
 
@@ -280,7 +280,7 @@ def test_more_leading_axes_than_two(shape) -> None:
 @pytest.mark.parametrize("together", ["before the softmax", "behind the softmax"])
 @pytest.mark.parametrize("bias", [None, (6, 1, 7), (1, 5, 7), (5, 7)])
 def test_heads_in_the_batch_but_for_the_mask(bias, together, zeroed) -> None:
-    """As with torch.bmm: [B H, S, T] becomes [B, H, S, T] to be masked, and is put together again."""
+    """Models with torch.bmm have it: [B H, S, T] becomes [B, H, S, T] to be masked, and is put together again."""
 
     def author(b: Build) -> Value:
         q, k, v = qkv(b, 6, columns=7)
@@ -353,7 +353,7 @@ def test_declined(author, reason) -> None:
 
 
 def test_attention_within_windows() -> None:
-    """As Swin has it: a bias for each head, a mask for each window behind a reshape that tells images apart."""
+    """Swin has it so: a bias for each head, a mask for each window behind a reshape that tells images apart."""
 
     def author(b: Build) -> Value:
         x = b.op(Reshape(), b.op(MatMul(), b.input(normal(6, 9, 8)), normal(8, 24, seed=1)), [6, 9, 3, 2, 4])

@@ -46,7 +46,7 @@ def test_two_windows(group, stride, order, operator) -> None:
 @pytest.mark.parametrize("operator", [Add(), Sub()])
 @pytest.mark.parametrize("image_first", [True, False])
 def test_the_image_itself(group, operator, image_first) -> None:
-    """As RepVGG has it: an image, one normalised, and convolutions over windows of 1 and 3."""
+    """RepVGG has it so: an image, one normalised, and convolutions over windows of 1 and 3."""
 
     def author(b: Build) -> Value:
         x = b.op(Relu(), b.input(normal(2, 6, 5, 7)))

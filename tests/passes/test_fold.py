@@ -111,7 +111,7 @@ def sizes(b: Build, x: Value) -> tuple[Value, Value]:
 
 
 def test_the_mask_of_a_sentence_encoder() -> None:
-    """As torch.onnx writes it: GatherND(mask != 0, grid of batch and column) and column >= 0."""
+    """torch.onnx writes it so: GatherND(mask != 0, grid of batch and column) and column >= 0."""
 
     def author(b: Build) -> Value:
         mask = b.input(np.array([[1, 1, 0], [1, 0, 0]]), ("batch", "seq"))

@@ -82,7 +82,7 @@ def swapped(b: Build, x: Value) -> Value:
 @pytest.mark.parametrize("lead", [(), (1,), (2,), (2, 3)])
 @pytest.mark.parametrize("constant", [(6,), (5, 1), (5, 6), (1, 5, 6), (1, 1), ()])
 def test_products_between_transposes(lead, constant) -> None:
-    """As MLP-Mixer has it: [tokens, channels] are mixed along the tokens."""
+    """MLP-Mixer has it so: [tokens, channels] are mixed along the tokens."""
 
     def author(b: Build) -> Value:
         x = b.op(Softmax(), b.input(normal(*lead, 4, 5)))

@@ -74,7 +74,7 @@ def test_left_alone(author: object) -> None:
 
 
 def test_requantised_by_a_multiplication() -> None:
-    """Behind a layer of integers; the quantisation of an input stays a division."""
+    """It is done behind a layer of integers; the quantisation of an input stays a division."""
 
     def author(b: Build) -> Value:
         y = b.op(Relu(), b.op(Add(), kinds(b, "matmul"), b.input(normal(3, 5))))

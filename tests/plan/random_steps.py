@@ -487,7 +487,7 @@ def logic(a: Author) -> None:
 
 
 def choose(a: Author) -> None:
-    """Where with a computed condition."""
+    """Add a Where with a computed condition."""
     x = a.value(lambda value: True, DType.BOOL)
     if x is None:
         return

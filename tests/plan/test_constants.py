@@ -1,4 +1,4 @@
-"""Where a program's constants lie."""
+"""This tests where a program's constants lie."""
 
 from __future__ import annotations
 

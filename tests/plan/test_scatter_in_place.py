@@ -1,4 +1,4 @@
-"""Where the data of a scatter lies: made in place if nobody else reads it, copied otherwise."""
+"""This tests where the data of a scatter lies: made in place if nobody else reads it, copied otherwise."""
 
 from __future__ import annotations
 

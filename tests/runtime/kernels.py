@@ -55,7 +55,7 @@ def _burn(module: ir.Module) -> None:
 
 
 def _record(module: ir.Module) -> None:
-    """For each task note what its thread was given: target[task] = (begin, end, scratch), int64."""
+    """Note for each task what its thread was given: target[task] = (begin, end, scratch), int64."""
     code = Code(module, f"void record({ARGUMENTS})", exported=True)
     target = _buffer(code, 0)
     with code.loop(code["begin"], code["end"]) as task:
@@ -67,7 +67,7 @@ def _record(module: ir.Module) -> None:
 
 
 def _own_scratch(module: ir.Module) -> None:
-    """For each task fill sizes[0] words of scratch memory with the task, then add them up: target[task] = sum."""
+    """Fill for each task sizes[0] words of scratch memory with the task, then add them up: target[task] = sum."""
     code = Code(module, f"void own_scratch({ARGUMENTS})", exported=True)
     words, target = _size(code, 0), _buffer(code, 0)
     with code.loop(code["begin"], code["end"]) as task:

@@ -229,7 +229,7 @@ def test_frames_are_reused_bounded_and_freed() -> None:
 
 
 def pointers(program: Executable) -> list[int]:
-    """Where operands lie, after a run."""
+    """Tell where operands lie, after a run."""
     program.run([])
     frame = program._pool.frames[0]
     count = len(program.loadable.common.in_arena)

@@ -24,9 +24,9 @@ from tests.session.bodies import bytes_of, constant, graph, numbers
 from tests.session.models import BOOL, FLOAT, INT64, node, tensor
 
 WIDTH, ROWS = 1024, 4096
-"""Of products that take a tenth of a second."""
+"""They are those of products that take a tenth of a second."""
 BEGINS_SECONDS = 0.3
-"""From the begin of a run to what ends it."""
+"""It is the time from the begin of a run to what ends it."""
 
 
 class LongRun(NamedTuple):
@@ -46,7 +46,7 @@ def _products(count: int) -> list[Any]:
 
 
 def _weights(size: int) -> np.ndarray:
-    """By which values stay of a usual size."""
+    """Values stay of a usual size by them."""
     return np.eye(size, dtype=np.float32) * 2
 
 

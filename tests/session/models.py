@@ -39,7 +39,7 @@ def proto(
     constants: dict[str, Any] | None = None,
     **fields: Any,
 ) -> ModelProto:
-    """As `model`, as a message of the onnx package."""
+    """Do what `model` does, as a message of the onnx package."""
     initializers = [numpy_helper.from_array(np.asarray(array), name) for name, array in (constants or {}).items()]
     graph = helper.make_graph(list(nodes), "graph", list(inputs), list(outputs), initializers)
     fields = {"ir_version": 10, "opset_imports": [helper.make_opsetid("", 20)], **fields}

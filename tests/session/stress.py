@@ -169,7 +169,7 @@ def _rows() -> Case:
 
 
 def _scaled() -> Case:
-    """With an input that has a default, which is fed or not."""
+    """Make one with an input that has a default, which is fed or not."""
     made = model(
         [node("Mul", ["x", "scale"], ["m"]), node("ReduceSum", ["m"], ["sum"], keepdims=0)],
         [tensor("x", ("n",)), tensor("scale", (1,))],
@@ -189,7 +189,7 @@ def _scaled() -> Case:
 
 
 def _fixed() -> Case:
-    """Of fixed shapes: kept as a whole in the kernel cache where it comes from a file."""
+    """Make one of fixed shapes: kept as a whole in the kernel cache where it comes from a file."""
     nodes = [node("MatMul", ["x", "first"], ["m"]), node("Relu", ["m"], ["y"])]
     made = model(nodes, [tensor("x", (7, 8))], [tensor("y", (7, 24))], {"first": _FIRST})
     return Case(
@@ -248,7 +248,7 @@ class Shared:
         self.slots: list[jitonnx.InferenceSession] = [make() for _, make in self._makers]
 
     def _saved(self, case: Case) -> Callable[[], jitonnx.InferenceSession]:
-        """From an artifact that serves ranges of shapes."""
+        """Make one from an artifact that serves ranges of shapes."""
         path = self._folder / f"{case.name}.jitonnx"
         ranges = {"layers": {"x": ((1, 4096), (1, 4), 8)}, "lookup": {"i": ((1, 4096),)}}
         with session(case) as made:

@@ -31,7 +31,7 @@ def escape(x: Any) -> Any:
 
 @custom.compiled
 def blend(x: Any, y: Any) -> Any:
-    """Of any types."""
+    """It takes any types."""
     return x if x > y else y - x
 
 

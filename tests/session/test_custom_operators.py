@@ -361,12 +361,12 @@ def test_nodes_that_break_the_declared_signature(bad: Any, text: str) -> None:
 
 def test_declarations_that_lack_a_part() -> None:
     class Silent(custom.Operator):
-        """Without inference."""
+        """It has no inference."""
 
         domain, inputs, outputs = DOMAIN, ("X",), ("Y",)
 
     class Unclear(custom.Elementwise):
-        """Of a type that is not declared."""
+        """It is of a type that is not declared."""
 
         domain, inputs, outputs = DOMAIN, ("X: T",), ("Y",)
 
@@ -374,7 +374,7 @@ def test_declarations_that_lack_a_part() -> None:
             return x
 
     class Nested(Swoosh):
-        """With attributes of no kind that ONNX has."""
+        """It has attributes of no kind that ONNX has."""
 
         name = "Nested"
         rows: list[int]

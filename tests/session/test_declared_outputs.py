@@ -90,7 +90,7 @@ def test_other_sizes_than_declared(name: str) -> None:
 
 @pytest.mark.conformance("declared-shapes")
 def test_strict_sessions_run_what_is_as_declared() -> None:
-    """Of sizes that agree, in front of others that do not and behind them."""
+    """Sizes that agree are run, in front of others that do not and behind them."""
     data = model([node("Reshape", ["x", "s"], ["a"])], [tensor("x", ("N",)), tensor("s", ("R",), INT64)],
                  [tensor("a", (2, "M"))])  # fmt: skip
     session, x = made(data, strict=True), np.arange(4, dtype=np.float32)

@@ -67,8 +67,8 @@ def test_denormals_as_zero_in_artifacts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("shape", "axis"), [((64, 200), -1), ((7, 33), -1), ((3, 5000), -1), ((2, 21, 40), 1)])
 def test_softmax_gives_no_denormals(shape: tuple[int, ...], axis: int, dtype: Any, cpu: str) -> None:
-    """Of exponentials that differ by more than there are normal numbers; what is above these as often as there are
-    elements is exact."""
+    """Exponentials differ by more than there are normal numbers; what is above these as often as there are elements is
+    exact."""
     skip_unless_run_here(named(cpu))
     info = np.finfo(dtype)
     x = np.random.default_rng(1).uniform(1.2 * np.log(info.tiny), 0, shape).astype(dtype)

@@ -185,7 +185,7 @@ def test_convolution_of_planes(size: Sequence[int | str]) -> None:
 )
 @pytest.mark.parametrize("last", [False, True])
 def test_strided_convolution_of_one_tap(last: bool, size: Sequence[int | str], kernel: Sequence[int]) -> None:
-    """Along axes of one tap only every second pixel is read, of channels-last images and of planes."""
+    """Only every second pixel is read along axes of one tap, of channels-last images and of planes."""
     axes = len(size)
     weights = data(1, OUTPUTS, CHANNELS, *kernel)
     pads = tuple(extent // 2 for extent in kernel) * 2
@@ -209,7 +209,8 @@ def test_strided_convolution_of_one_tap(last: bool, size: Sequence[int | str], k
 def test_pointwise_convolution_of_planes(
     shape: Sequence[int | str], planar: bool, step: int, images: int | str
 ) -> None:
-    """Between a graph's input and output no copies to channels-last and back, unless vectors of pixels fill badly."""
+    """There are no copies to channels-last and back between a graph's input and output, unless vectors of pixels fill
+    badly."""
     weights, bias = data(1, OUTPUTS, CHANNELS, *(1 for _ in shape)), data(2, OUTPUTS)
     nodes = [
         node("Conv", ["x", "weights", "bias"], ["c"], strides=[step] * len(shape)),
@@ -242,7 +243,7 @@ def test_pointwise_convolution_of_planes(
 def test_depthwise_convolution_of_planes(
     shape: Sequence[int | str], planar: bool, step: int, images: int | str
 ) -> None:
-    """Between a graph's input and output no copies to channels-last and back, where rows are vectors long."""
+    """There are no copies to channels-last and back between a graph's input and output, where rows are vectors long."""
     weights, bias = data(1, CHANNELS, 1, 3, 3), data(2, CHANNELS)
     attributes: dict[str, Any] = {"strides": [step] * 2, "pads": [1, 1, 1, 1], "group": CHANNELS}
     nodes = [
@@ -298,7 +299,8 @@ def test_pointwise_convolution_of_planes_with_a_residual_that_lies_otherwise() -
 def test_pooling_of_planes(
     operator: str, shape: tuple[int, ...], attributes: dict[str, Any], planar: bool, images: int | str
 ) -> None:
-    """Between a graph's input and output no copies to channels-last and back, with what follows in the kernel."""
+    """There are no copies to channels-last and back between a graph's input and output, with what follows in the
+    kernel."""
     plain = model(
         [node(operator, ["x"], ["y"], **attributes)], [tensor("x", [images, CHANNELS, *shape])], [tensor("y", None)]
     )

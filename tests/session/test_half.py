@@ -32,7 +32,7 @@ each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def _assert_near(result: np.ndarray, expected: np.ndarray, kind: str) -> None:
-    """Within a few roundings of the largest number: sums are added up in another order and then rounded."""
+    """They are within a few roundings of the largest number: sums are added up in another order and then rounded."""
     assert result.dtype == expected.dtype and result.shape == expected.shape
     wide, reference = result.astype(np.float64), expected.astype(np.float64)
     np.testing.assert_allclose(wide, reference, rtol=0, atol=3 * STEP[kind] * np.abs(reference).max())

@@ -218,7 +218,7 @@ def test_caches_that_grow() -> None:
 
 
 def test_sizes_that_the_number_tells() -> None:
-    """As in a decoder that looks at all positions up to its own."""
+    """A decoder does so that looks at all positions up to its own."""
     nodes = [
         constant("one", 1, INT64),
         constant("zero", [0], INT64),
@@ -345,7 +345,7 @@ def test_products_of_what_is_scanned() -> None:
 
 
 def test_small_choices_are_selected() -> None:
-    """As some exporters write it: a scalar in one branch, a vector of one element in the other."""
+    """Some exporters write it so: a scalar in one branch, a vector of one element in the other."""
     then = graph([constant("done", True, BOOL)], [], [tensor("done", [], BOOL)], "then")
     other_nodes = [
         constant("none", [0], INT64),
@@ -474,7 +474,7 @@ def test_threads(threads: int) -> None:
 
 
 def test_ctrl_c_ends_a_loop() -> None:
-    """Within a tenth of a second, on a loop of minutes; the next run is right."""
+    """It ends within a tenth of a second, on a loop of minutes; the next run is right."""
     nodes = [node("Add", ["s", "x"], ["t"])]
     body = loop_body(nodes, [tensor("s", None)], [tensor("t", None)])
     model = bytes_of(
@@ -499,7 +499,7 @@ def test_ctrl_c_ends_a_loop() -> None:
 
 @pytest.mark.parametrize("operator", ["Add", "Unique"])
 def test_terminate_ends_a_loop(operator: str) -> None:
-    """Within a tenth of a second, whether native code or Python goes from iteration to iteration."""
+    """It ends within a tenth of a second, whether native code or Python goes from iteration to iteration."""
     nodes = [node("Add", ["s", "x"], ["t"])]
     if operator == "Unique":
         nodes = [node("Unique", ["s"], ["u"]), node("ReduceSum", ["u"], ["r"]), node("Add", ["r", "x"], ["t"])]

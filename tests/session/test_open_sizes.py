@@ -66,7 +66,7 @@ def test_size_left_by_a_reshape_behind_a_slice(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_size_left_beside_products_of_sums(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As recognisers of text do: [N, C, 2, W] halved three times, to steps of all rows and channels."""
+    """Recognisers of text have it so: [N, C, 2, W] halved three times, to steps of all rows and channels."""
     shape = [
         node("Shape", ["p"], ["whole"]),
         node("Gather", ["whole", "zero"], ["n"]),
@@ -319,7 +319,7 @@ def test_convolution_with_weights_that_are_fed(
 
 
 def test_transposed_convolution_over_three_axes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With constant weights, as networks on volumes have it."""
+    """Networks on volumes have it, with constant weights."""
     nodes = [node("ConvTranspose", ["x", "w"], ["u"], strides=[2, 2, 2]), node("Relu", ["u"], ["y"])]
     source = model(nodes, [tensor("x", ("n", 4, "d", "h", "w"))], [tensor("y", None)], {"w": data(4, 3, 2, 2, 2)})
     check(source, [{"x": data(n, 4, *size)} for n, *size in VOLUMES], monkeypatch, 1e-4)
@@ -339,7 +339,7 @@ REDUCED = (
 
 @pytest.mark.parametrize(("operator", "kind"), REDUCED)
 def test_reductions_of_every_type(operator: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over numbers up to the ends of the type, beside each other."""
+    """They go over numbers up to the ends of the type, beside each other."""
     element = np.dtype(kind)
     code = onnx.helper.np_dtype_to_tensor_dtype(element)
     arg = operator.startswith("Arg")
@@ -376,7 +376,7 @@ RECURRENT = [
 def test_recurrent_layers_with_weights_that_are_fed(
     kind: str, direction: str, hidden: int, attributes: dict[str, Any], biased: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of units that fill panels and that do not, over open numbers of steps and rows."""
+    """Units fill panels, or do not, over open numbers of steps and rows."""
     gates, directions = {"LSTM": 4, "GRU": 3, "RNN": 1}[kind], 1 + (direction == "bidirectional")
     shapes = {"w": (directions, gates * hidden, 5), "r": (directions, gates * hidden, hidden)}
     if biased:

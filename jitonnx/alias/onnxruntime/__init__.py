@@ -1,4 +1,5 @@
-"""In the place of onnxruntime where the folder around this one comes first in Python's path; see `jitonnx.alias`."""
+"""This package stands in the place of onnxruntime where the folder around it comes first in Python's path; see
+`jitonnx.alias`."""
 
 import importlib.util
 import os

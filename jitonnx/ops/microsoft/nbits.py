@@ -28,7 +28,7 @@ from jitonnx.ops.onnx.shape import Shape as ShapeOf
 from jitonnx.ops.onnx.slice import Slice
 
 LONGEST_BLOCK = 256
-"""Of a computation: sums of its quantised elements fit into 32 bits."""
+"""A computation's blocks are not longer: sums of its quantised elements fit into 32 bits."""
 
 
 def unpacked(whole: np.ndarray, bits: int) -> np.ndarray:

@@ -51,8 +51,8 @@ class DequantizeLinear(Contributed):
 
 
 class _Pair(Contributed):
-    """Of two tensors, broadcast. A zero point that is absent is 0. As in onnxruntime the zero point is added before the
-    result is rounded, which tells where it lies half way between two integers."""
+    """It takes two tensors, broadcast. A zero point that is absent is 0. As in onnxruntime the zero point is added
+    before the result is rounded, which tells where it lies half way between two integers."""
 
     operator: ClassVar[type[Binary]]
 

@@ -20,7 +20,7 @@ from jitonnx.ir.strings import strings_of
 from jitonnx.ir.types import TensorType
 
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
-"""By their numbers in TreeEnsemble."""
+"""The keys are their numbers in TreeEnsemble."""
 
 _ALMOST_ZERO = 1e-7
 """Scores of at most this size are left out of SOFTMAX_ZERO."""
@@ -108,7 +108,7 @@ def labelled(indices: np.ndarray, integers: Sequence[int], strings: Sequence[str
 
 
 def lower_transformed(to: Lowering, scores: Value, name: str) -> Value:
-    """As `transformed`, of rows of scores [rows, classes] of float32 or float64."""
+    """Do what `transformed` does, for rows of scores [rows, classes] of float32 or float64."""
     x = e.operand(0, scores.dtype)
     if name == "LOGISTIC":
         return to.map(e.sigmoid(x), scores)
@@ -127,7 +127,7 @@ def lower_transformed(to: Lowering, scores: Value, name: str) -> Value:
 
 
 def probit_expression(x: e.Expr) -> e.Expr:
-    """As `probit`."""
+    """Give `probit` as an expression."""
     y = 2.0 * x - 1.0
     log = e.log((1.0 - y) * (1.0 + y))
     v = 2 / (3.14159 * _WINITZKI) + 0.5 * log
@@ -152,7 +152,7 @@ def lower_highest(to: Lowering, scores: Value) -> Value:
 
 
 def lower_of_two(to: Lowering, score: Value, transform: str) -> Value:
-    """As `of_two`, of [rows, 1]."""
+    """Do what `of_two` does, for [rows, 1]."""
     x = e.operand(0, score.dtype)
     first, second = {
         "PROBIT": (probit_expression(x), probit_expression(x)),

@@ -40,7 +40,7 @@ from jitonnx.ops.ml.scores import (
 )
 
 AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
-"""By their numbers in TreeEnsemble."""
+"""The keys are their numbers in TreeEnsemble."""
 
 
 def _compared(dtype: DType) -> DType:
@@ -399,7 +399,7 @@ class TreeEnsembleClassifier(_Nodes):
         return to.reshape(label, (rows,)), to.cast(result, DType.FLOAT)
 
     def _single_expressions(self, score: e.Expr) -> tuple[e.Expr, e.Expr]:
-        """As `_single`."""
+        """Do what `_single` does."""
         if self.post_transform == "PROBIT":
             return probit_expression(score), probit_expression(score)
         if self.post_transform == "LOGISTIC":

@@ -24,7 +24,7 @@ from jitonnx.records import NamedTuple
 
 
 class _Blocks(NamedTuple):
-    """By axis of the image, the last three as attributes say."""
+    """The values stand by axis of the image, the last three as attributes say."""
 
     image: tuple[Any, ...]
     kernel: tuple[int, ...]

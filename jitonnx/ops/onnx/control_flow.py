@@ -24,7 +24,7 @@ class Body(Protocol):
     """One of a node's graphs, ready to run."""
 
     types: Sequence[Type]
-    """Of its outputs, as far as they are known."""
+    """They are those of its outputs, as far as they are known."""
 
     def __call__(self, *inputs: Any) -> list[Any]:
         """The outputs for the body's own inputs."""

@@ -68,7 +68,7 @@ class Not(Elementwise):
 
 
 class _Comparison(_Pairwise):
-    """Of shapes, too, where it can be decided for all sizes."""
+    """It compares shapes, too, where it can be decided for all sizes."""
 
     result = DType.BOOL
     symbolic = True

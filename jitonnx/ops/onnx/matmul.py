@@ -18,7 +18,7 @@ from jitonnx.ops.base import factor, lower_products, widen
 from jitonnx.ops.onnx.cast import convert, truncated
 
 PIECE_BYTES = 1 << 20
-"""Of a matrix that is copied to be multiplied: a part of the second-level cache."""
+"""A piece of a matrix that is copied to be multiplied has so many: a part of the second-level cache."""
 
 
 class MatMul(Operator):

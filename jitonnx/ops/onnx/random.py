@@ -51,24 +51,24 @@ class _Random(Operator):
 
 
 class _Normal(_Random):
-    """From a normal distribution."""
+    """Numbers are drawn from a normal distribution."""
 
     mean: float = 0.0
     scale: float = 1.0
 
     def distribution(self, dtype: np.dtype[Any]) -> Distribution:
-        """Of numbers of a type."""
+        """Give the distribution of numbers of a type."""
         return normal(self.mean, self.scale)
 
 
 class _Uniform(_Random):
-    """From [low, high), all numbers alike."""
+    """Numbers are drawn from [low, high), all alike."""
 
     high: float = 1.0
     low: float = 0.0
 
     def distribution(self, dtype: np.dtype[Any]) -> Distribution:
-        """Of numbers of a type."""
+        """Give the distribution of numbers of a type."""
         return uniform(self.low, self.high, dtype)
 
 
@@ -76,7 +76,7 @@ class _Distributed(_Random):
     """A tensor of random numbers and nothing else."""
 
     def distribution(self, dtype: np.dtype[Any]) -> Distribution:
-        """Of numbers of a type."""
+        """Give the distribution of numbers of a type."""
         raise NotImplementedError
 
     def _drawn(self, shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
@@ -149,7 +149,8 @@ class Bernoulli(_Random):
         return TensorType(_chosen(x.dtype if self.dtype is None else self.dtype, NUMBERS | BOOLS), x.shape)
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        """Of a seed what RandomState's binomial gives: the least of two outcomes where a uniform number is large."""
+        """Give, for a seed, what RandomState's binomial gives: the least of two outcomes where a uniform number is
+        large."""
         dtype = x.dtype if self.dtype is None else DType(self.dtype).numpy
         wide = widen(x)
         if self._seed is None:

@@ -35,12 +35,12 @@ _LEAST = -(2**63)
 
 
 class _Reduce(Operator):
-    """Over `axes`; over all of them if there are none given (over none with noop_with_empty_axes)."""
+    """It goes over `axes`; over all of them if there are none given (over none with noop_with_empty_axes)."""
 
     kind: ClassVar[str]
     """The computation's kind (see `jitonnx.computation.computations.Reduce`)."""
     axes_since: ClassVar[int] = 18
-    """Since when the axes are an input."""
+    """The axes are an input since this version."""
 
     keepdims: int = 1
     noop_with_empty_axes: int = 0
@@ -94,7 +94,7 @@ class _Reduce(Operator):
         return _narrowed(to, to.reduce(kind, wide, over, bool(self.keepdims)), data.dtype, kind)
 
     def _lower_integers(self, to: Lowering, data: Value, axes: tuple[int, ...]) -> Value:
-        """Of integers what kernels for them do not give: norms, logarithms, means of what no signed type holds."""
+        """Reduce integers as kernels for them do not: norms, logarithms, means of what no signed type holds."""
         raise NotImplementedError
 
     def _of_total(

@@ -134,7 +134,7 @@ class Flatten(Operator):
 
 
 class Squeeze(Operator):
-    """Without the axes `axes`, which have size 1; without `axes`, without all axes of size 1."""
+    """It leaves out the axes `axes`, which have size 1; without `axes`, all axes of size 1."""
 
     symbolic = True
 

@@ -18,7 +18,7 @@ from jitonnx.ops.base import lower_halves, normalize_axis, widen
 
 
 class _Softmax(Operator):
-    """Over one axis; before version 13 over all axes from `axis` on, flattened."""
+    """It goes over one axis; before version 13 over all axes from `axis` on, flattened."""
 
     axis: int = -1
     flatten: bool = internal(default=False)

@@ -72,7 +72,7 @@ def swish(match: Match, edit: Edit) -> Result:
     "hard sigmoid", relu6(x + 3) / 6, anchors=(Mul, Div), equation="clip(x + 3, 0, 6) / 6 = HardSigmoid(x, 1/6, 1/2)"
 )
 def hard_sigmoid(match: Match, edit: Edit) -> Result:
-    """As exporters of MobileNetV3 write it."""
+    """Recognise it as exporters of MobileNetV3 write it."""
     return edit.add(HardSigmoid(alpha=1 / 6, beta=0.5), match["x"])
 
 
@@ -84,13 +84,13 @@ def hard_sigmoid(match: Match, edit: Edit) -> Result:
     equation="x * HardSigmoid(x, 1/6, 1/2) = HardSwish(x)",
 )
 def hard_swish(match: Match, edit: Edit) -> Result:
-    """From its parts, or from a clipped sum."""
+    """Recognise it by its parts, or by a clipped sum."""
     return edit.add(HardSwish(), match["x"])
 
 
 @pattern_rule("mish", x * tanh(softplus(x)), anchors=(Mul,), equation="x * tanh(softplus(x)) = Mish(x)")
 def mish(match: Match, edit: Edit) -> Result:
-    """From its parts."""
+    """Recognise it by its parts."""
     return edit.add(Mish(), match["x"])
 
 

@@ -110,7 +110,8 @@ def softmax(match: Match, edit: Edit) -> Result:
     level=Level.EXTENDED,
 )
 def group_normalization(node: Node, edit: Edit) -> Result:
-    """As it is exported where the operator set lacks it; a scale and a bias behind are taken up by `absorb`.
+    """Recognise it as it is exported where the operator set lacks it; a scale and a bias behind are taken up by
+    `absorb`.
 
     before: Reshape [1,32,128,128] -> [1,8,262144], InstanceNormalization, Reshape -> [1,32,128,128]
     after:  GroupNormalization(num_groups=8)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def draw(planner: Planner, group: Group, statement: Statement) -> None:
-    """Of a seed a constant. Else the next number of the plan's state, and what a kernel makes of it."""
+    """Make a constant of what a seed draws; else count the plan's state on, and call the kernel that draws by it."""
     computation, (value,) = statement.computation, statement.outputs
     assert isinstance(computation, c.Draw)
     order = tuple(range(len(value.shape)))

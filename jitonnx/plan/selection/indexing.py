@@ -182,7 +182,7 @@ def _gather_operands(planner: Planner, statement: Statement) -> tuple[Tensor, Te
 
 
 def _dense_place(planner: Planner, value: Value) -> Tensor:
-    """Where a result is written row-major, without gaps."""
+    """Tell where a result is written row-major, without gaps."""
     if value.dtype is DType.STRING:
         # Strings are Python's objects, which native code must not touch.
         planner.unplannable("strings are moved by NumPy")

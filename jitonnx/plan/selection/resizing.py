@@ -164,7 +164,7 @@ def _repeat_pixels(planner: Planner, group: Group, x: Tensor, down: int, across:
 
 
 _TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
-"""Of each mode, without antialias."""
+"""The keys are the modes, without antialias."""
 _GROWTH_FOR_PLANES = 4
 """An image that grows so much is better copied to planes first than copied when it is large."""
 

@@ -66,7 +66,7 @@ class Loops(NamedTuple):
     length: DimLike
     inner: DimLike
     strides: tuple[tuple[DimLike, DimLike, DimLike], ...]
-    """Of each tensor: by outer, along the axes, by inner."""
+    """Each tensor has them by outer, along the axes, by inner."""
 
     def sizes(self) -> KeptAxis:
         """What kernels are given that make a tensor of another, these two, along the axes."""

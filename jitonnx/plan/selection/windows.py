@@ -77,7 +77,7 @@ class Geometry:
         return cls(pair(x.shape[2:]), pair(y.shape[2:]), strides[0], (y.strides[0], *_row_strides(y)))
 
     def named(self) -> dict[str, DimLike]:
-        """As kernels name them."""
+        """Give them by the names that kernels have."""
         return {
             **by_name("height width", self.size),
             **by_name("out_height out_width", self.out_size),
@@ -94,7 +94,7 @@ def _row_strides(tensor: Tensor) -> tuple[DimLike, DimLike]:
 
 
 def concrete_pair(values: Sequence[DimLike], fill: int = 1) -> tuple[int | None, int | None]:
-    """As `pair`, None for what only a run tells."""
+    """Do what `pair` does, with None for what only a run tells."""
     height, width = pair(values, fill)
     return concrete(height), concrete(width)
 
@@ -170,7 +170,7 @@ def evenly_spaced(planner: Planner, a: Tensor) -> tuple[Tensor, DimLike]:
 
 
 def place_rows(planner: Planner, value: Value, order: Sequence[int], rows: Sequence[int]) -> tuple[Tensor, DimLike]:
-    """Where a result is written whose axes `rows`, joined, are to be rows evenly spaced; how far apart these are."""
+    """Place a result whose axes `rows`, joined, are to be rows evenly spaced; tell how far apart these are, too."""
     y = planner.place(value, order, strict=True)
     row = apart(y, rows)
     if row is None:

@@ -88,7 +88,7 @@ def _accepts(module: ir.Module, name: str, tensor: str = "input", any_size: int 
 
 
 def _shape(code: Code, entry: ir.Value, what: str, index: ir.Value) -> ir.Value:
-    """Where the shape of an input or output is."""
+    """Tell where the shape of an input or output is."""
     return code.at(
         code.pointer(entry, ENTRY, f"{what}_shapes"), code.multiply(index, code.word(entry, ENTRY, f"{what}_pitch"))
     )

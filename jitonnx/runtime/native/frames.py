@@ -248,7 +248,7 @@ def _trim(module: ir.Module) -> None:
 
 
 def _reclaim(module: ir.Module) -> None:
-    """In a child process, where this thread is the only one: take over the frames of the parent's others.
+    """Take over the frames of the parent's other threads, in a child process, where this thread is the only one.
 
     What they were loaded with, and what kernels had set, goes; the next run loads them anew.
     """

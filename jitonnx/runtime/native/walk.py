@@ -38,7 +38,7 @@ def call_kernel(
 
 
 def stamp(code: Code, stamps: ir.Value, index: int | ir.Value) -> None:
-    """In a timed run, note the clock: stamps[index]."""
+    """Note the clock in a timed run: stamps[index]."""
     with code.when(code.build.not_(code.is_null(stamps)), likely=False):
         code.store(code.at(stamps, code.multiply(index, 8)), code.call("jitonnx_clock"))
 
@@ -46,7 +46,7 @@ def stamp(code: Code, stamps: ir.Value, index: int | ir.Value) -> None:
 def in_pieces(
     code: Code, frame: ir.Value, row: ir.Value, index: ir.Value, begin: int | ir.Value, end: ir.Value
 ) -> None:
-    """As `call_kernel` in a run that is watched: in pieces, none of which begins when the run is to end."""
+    """Do what `call_kernel` does in a run that is watched: in pieces, none of which begins when the run is to end."""
     watch, piece, at = watch_of(code, frame), code.word(row, ROW, "piece"), code.variable(begin)
     looks = code.build.and_(code.equal(index, 0), code.equal(code.word(row, ROW, "looks"), 1))
     with code.forever() as leave:

@@ -110,7 +110,7 @@ def cast_like(d: Draw) -> Case:
 
 
 def _cast(d: Draw, operator: str) -> Case:
-    """Of numbers that the other type has: beyond its range ONNX leaves open what comes out."""
+    """Draw numbers that the other type has: beyond its range ONNX leaves open what comes out."""
     given, wanted = d.dtype(operator), of_numpy(d.pick(tuple(dtype.numpy for dtype in sorted(COMPILED))))
     whole = wanted.is_integer
     x = d.array(d.shape(), given, edges=not whole, low=0, high=100)

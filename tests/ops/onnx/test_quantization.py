@@ -120,7 +120,7 @@ Q = (A, scale(0.1), U8(7), B, scale(0.2), S8(-3), scale(9.0), U8(30))
 
 
 def quantised_product(of_a: Any, of_b: Any, of_y: Any) -> Case:
-    """Of 8-bit floats, and of these with integers: the products are whole numbers, what is too large saturates."""
+    """Multiply 8-bit floats, and these with integers: the products are whole numbers, what is too large saturates."""
     a, b = np.array([[2, 1], [0, 6], [-7, 28]]).astype(of_a), np.array([[3, 1], [-4, 5]]).astype(of_b)
     y = (a.astype(np.float32) - 1) @ (b.astype(np.float32) - 2) * 8
     if np.dtype(of_y).kind in "iu":

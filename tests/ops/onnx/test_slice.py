@@ -91,7 +91,7 @@ def test_slice_of_a_symbolic_axis(start: int, end: int, size: dims.DimLike) -> N
 
 
 def test_slice_up_to_a_size_is_assumed_to_fit() -> None:
-    """As position embeddings do: the first n of a fixed number of rows."""
+    """Position embeddings do so: the first n of a fixed number of rows."""
     graph = Graph()
     x = input_of(graph, 2, N)
     (shape,) = graph.add(Shape(start=1), [x])

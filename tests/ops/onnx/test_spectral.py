@@ -38,7 +38,7 @@ def dft(x: np.ndarray, axis: int = 1, length: int | None = None, *, inverse: boo
 
 
 def stft(signal: np.ndarray, step: int, window: np.ndarray) -> Case:
-    """Against NumPy in float64: onnxruntime's sums of many elements are off by 1e-3."""
+    """Compare with NumPy in float64: onnxruntime's sums of many elements are off by 1e-3."""
     frames = np.lib.stride_tricks.sliding_window_view(signal.astype(np.float64), window.size, 1)[:, ::step] * window
     found = np.fft.rfft(frames)
     expected = np.stack([found.real, found.imag], -1).astype(signal.dtype)
