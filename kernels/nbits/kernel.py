@@ -4,17 +4,20 @@ few rows:   for each panel of columns                                read once, 
                 for each block                                       Σ q A in registers, per digit of A
                     y += (Σ q A - z Σ A) * factor * s
 many rows:  for each panel of columns
-                scratch = (q - z) s                                  float32, second-level cache
+                scratch = (q - z) s                                  float32 or bfloat16, second-level cache
                 for each tile of rows                                y = a @ scratch
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 
+from jitonnx.kernels.bfloat16.spec import STEP
 from jitonnx.kernels.language import ir, types
-from jitonnx.kernels.language.code import Code, Kernel, Pointer, Variable, gathered, remainder, smaller
+from jitonnx.kernels.language.code import Code, Kernel, Pointer, Variable, gathered, remainder, shuffled, smaller
 from jitonnx.kernels.language.epilogue import Epilogue, Stage
+from jitonnx.kernels.language.half import narrow_for_products
 from jitonnx.kernels.language.instructions import add_dot_products
 from jitonnx.kernels.language.simd import convert, maximum, reduce_add, reduce_max
 from jitonnx.kernels.language.trace import Traced, absolute, fma, rint, select
@@ -33,11 +36,16 @@ from jitonnx.kernels.nbits.spec import (
     RowsSizes,
     RowsSpec,
 )
+from jitonnx.kernels.parts.amx import clear, configured, multiply, store
+from jitonnx.kernels.parts.layouts import LINE, TILE
 from jitonnx.kernels.parts.tile import emit_accumulate, emit_finish, emit_prefetch, row_offsets
+from jitonnx.kernels.parts.tiled_products import SUMS_BYTES
 
 _I64 = ir.IntType(64)
 _UNROLLED = 32
 """Numbers of a column that are written out; longer blocks are loops over as many."""
+_TOGETHER = 4
+"""Rows of a block of sums in memory that go through the epilogue at a time."""
 _AHEAD_BYTES = 4096
 """How far ahead of its use a panel is asked for. The panel behind it lies behind it."""
 
@@ -74,10 +82,26 @@ class _Rows:
             factors = self.factors.at((row * blocks + number) * 2)
             at = (row * blocks + number) * block
             live = size.k - number * block
-            if self.spec.digits:
-                self._quantise(a, live, self.left.at(at * DIGITS), factors)
+            if self.spec.rounded:
+                with code.either(size.m <= FEW_ROWS) as (few, many):
+                    with few:
+                        self._prepare(a, live, at, factors)
+                    with many:
+                        self._round(a, live, self.left.to(types.uint16).at(at))
             else:
-                self._copy(a, live, self.left.at(at), factors)
+                self._prepare(a, live, at, factors)
+
+    def _prepare(self, a: Pointer, live: Traced, at: Traced, factors: Pointer) -> None:
+        """A block of a row that is one of few."""
+        if self.spec.digits:
+            self._quantise(a, live, self.left.at(at * DIGITS), factors)
+        else:
+            self._copy(a, live, self.left.at(at), factors)
+
+    def _round(self, a: Pointer, live: Traced, left: Pointer) -> None:
+        with self.code.loop(self.spec.block, step=2 * CHUNK) as at:
+            pair = (a.load(at + start, CHUNK, live - (at + start)) for start in (0, CHUNK))
+            left.store(at, narrow_for_products(*pair))
 
     def _copy(self, a: Pointer, live: Traced, left: Pointer, factors: Pointer) -> None:
         code = self.code
@@ -144,7 +168,7 @@ class _NBits:
     def emit(self, begin: Traced, end: Traced) -> None:
         code, size, width = self.code, self.size, self.spec.width
         panels = (size.n + (width - 1)) / width
-        with code.loop(end, begin) as task:
+        with configured(code) if self.spec.rounded else nullcontext(), code.loop(end, begin) as task:
             panel, first_row = remainder(task, panels), task / panels * size.task_rows
             with code.either(size.m <= FEW_ROWS) as (few, many):
                 with few:
@@ -302,16 +326,94 @@ class _NBits:
         with code.loop(smaller(size.n - panel * self.spec.width, self.spec.width), step=tile) as part:
             code.subroutine("widen", [w.at(part), place + part], self._write_widened, inline=False)
             column, done = panel * self.spec.width + part, code.integer(0)
-            for height in self.spec.rows:
-                end = done + (count - done) / height * height
-                with code.loop(end, done, height) as row:
-                    self._many_tile(height, first_row + row, column)
-                done = end
+            if self.spec.rounded:
+                self._emit_blocks(first_row, count, column)
+            else:
+                for height in self.spec.rows:
+                    end = done + (count - done) / height * height
+                    with code.loop(end, done, height) as row:
+                        self._many_tile(height, first_row + row, column)
+                    done = end
+
+    def _emit_blocks(self, first_row: Traced, count: Traced, column: Traced) -> None:
+        """Rows times a panel in scratch memory: blocks of two tiles, then of one where that does."""
+        code = self.code
+        with code.loop(count - TILE, 0, 2 * TILE) as row:
+            self._block(2, first_row + row, count - row, column)
+        rest = remainder(count, code.integer(2 * TILE))
+        with code.when((rest > 0) & (rest <= TILE)):
+            self._block(1, first_row + (count - rest), rest, column)
 
     def _write_widened(self, code: Code, w: Pointer, place: Traced) -> None:
         """A tile's columns into scratch memory: [k in whole blocks][column]."""
         inner = _NBits(code, self.spec, self.lanes, self.epilogue)
-        inner._widen(w, place)
+        if self.spec.rounded:
+            inner._round(w, place)
+        else:
+            inner._widen(w, place)
+
+    def _round(self, w: Pointer, place: Traced) -> None:
+        """The same as tiles read it: [step][tile of columns][pair of k][column][2], of bfloat16."""
+        code, spec, lanes = self.code, self.spec, self.lanes
+        scratch = self._panel().to(types.uint16)
+        words, pairs = STEP // spec.word, spec.word // 2
+        interleaved = [half * lanes + lane for lane in range(lanes) for half in range(2)]
+        with code.loop(self.blocks) as block:
+            at = place + block * spec.width
+            scales = [self.scales.load(at + v * lanes, lanes) for v in range(TILE_VECTORS)]
+            zeros = [self._zero(at + v * lanes) for v in range(TILE_VECTORS)]
+            offsets = [
+                -(scale * (self._usual_zero if zero is None else zero))
+                for scale, zero in zip(scales, zeros, strict=True)
+            ]
+            with code.loop(spec.block // STEP) as part:
+                step = block * (spec.block // STEP) + part
+                for word in range(words):
+                    for v in range(TILE_VECTORS):
+                        loaded = w.load((step * words + word) * spec.width + v * lanes, lanes)
+                        values = [
+                            fma(self._float(loaded, number), scales[v], offsets[v]) for number in range(spec.word)
+                        ]
+                        target = scratch.at((step * TILE_VECTORS + v) * (TILE * STEP) + word * pairs * STEP)
+                        for pair in range(pairs):
+                            bits = narrow_for_products(values[2 * pair], values[2 * pair + 1])
+                            target.store(pair * STEP, shuffled(bits, bits, interleaved))
+
+    def _panel(self) -> Pointer:
+        """The panel in scratch memory that tiles are multiplied with; the sums of a block are in front of it."""
+        return self.code.scratch(types.uint8).at(SUMS_BYTES)
+
+    def _block(self, tiles: int, row: Traced, live: Traced, column: Traced) -> None:
+        def write(code: Code, row: Traced, live: Traced, column: Traced) -> None:
+            _NBits(code, self.spec, self.lanes, self.epilogue)._write_block(tiles, row, live, column)
+
+        self.code.subroutine(f"block.{tiles}", [row, live, column], write, inline=False)
+
+    def _write_block(self, tiles: int, row: Traced, live: Traced, column: Traced) -> None:
+        """`tiles` tiles of rows, of which `live` are there, times the panel, and through the epilogue."""
+        code, lanes = self.code, self.lanes
+        row_bytes = self.blocks * (2 * self.spec.block)
+        x = [self.left.as_bytes().at((row + i * TILE) * row_bytes) for i in range(tiles)]
+        w, sums = self._panel(), code.scratch(types.uint8)
+        clear(code, tiles, TILE_VECTORS)
+        with code.loop(self.blocks * (self.spec.block // STEP)) as step:
+            places = [(place.at(step * LINE), row_bytes) for place in x]
+            multiply(code, "tdpbf16ps", places, w.at(step * (TILE_VECTORS * TILE * LINE)), TILE_VECTORS, streams_w=True)
+        store(code, tiles, TILE_VECTORS, sums)
+        found = sums.to(types.float32)
+        with code.loop(smaller(live, tiles * TILE), 0, _TOGETHER) as i:
+            places_of = [((i + j) * TILE_VECTORS + v) * lanes for j in range(_TOGETHER) for v in range(TILE_VECTORS)]
+            emit_finish(
+                code,
+                self.epilogue,
+                shape=(_TOGETHER, TILE_VECTORS),
+                sums=[found.load(place, lanes).value for place in places_of],
+                c=self.y.at((row + i) * self.size.y_row + column).value,
+                ldc=self.size.y_row.value,
+                live=(self.size.n - column).value,
+                place=(code.integer(0), row + i, column),
+                rows_live=(live - i).value,
+            )
 
     def _widen(self, w: Pointer, place: Traced) -> None:
         code, spec, lanes = self.code, self.spec, self.lanes

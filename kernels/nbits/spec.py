@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jitonnx.kernels.arguments import Arguments, Buffer, Size, result
+from jitonnx.kernels.bfloat16.spec import STEP
+from jitonnx.kernels.parts.bfloat16 import TILE_FEATURES
+from jitonnx.kernels.parts.layouts import TILE
 from jitonnx.kernels.parts.packing import blocks, copy_columns, for_each, zeros
 from jitonnx.kernels.parts.sizes import below, larger, smaller
+from jitonnx.kernels.parts.tiled_products import SUMS_BYTES
 from jitonnx.kernels.spec import KernelSpec, Work
 from jitonnx.records import dataclass
 
@@ -38,6 +42,7 @@ TILE_VECTORS = 2
 """Vectors of a tile of many rows: the panel of 8192 rows takes 1 MB of the second-level cache with AVX-512."""
 _TASKS = 16
 _LEAST_ROWS = 48
+_LEAST_ROUNDED_ROWS = 256
 """Rows that make it worth while to widen a panel once more, for another task."""
 
 
@@ -64,12 +69,15 @@ class RowsSpec(KernelSpec):
     factor (1 without digits) and sum of each block. A block with NaN or infinities has the factor NaN or infinity, and
     digits of 0, so that results are NaN.
 
-    Task: a row. There is none if m > FEW_ROWS.
+    More rows than FEW_ROWS are there only if `rounded`: left [m][elements] is bfloat16 then, and factors go unwritten.
+
+    Task: a row.
     """
 
     bits: int
     block: int
     digits: bool
+    rounded: bool = False
 
     BUFFERS = RowsBuffers
     SIZES = RowsSizes
@@ -80,11 +88,22 @@ class RowsSpec(KernelSpec):
         """Bytes of an element of `left`."""
         return DIGITS if self.digits else 4
 
+    @property
+    def features(self) -> tuple[str, ...]:
+        return TILE_FEATURES if self.rounded else ()
+
+    def left_bytes(self, m: Any, few: Any, elements: Any) -> Any:
+        """Room for `left`, of m rows of so many elements in whole blocks. few: the smaller of m and FEW_ROWS.
+
+        Tiles reach beyond the last row, by more than few rows take.
+        """
+        return elements * ((m + 2 * TILE) * 2 if self.rounded else few * self.itemsize)
+
     def tasks(self, sizes: RowsSizes) -> int:
-        return sizes.m * below(sizes.m, FEW_ROWS + 1)
+        return sizes.m if self.rounded else sizes.m * below(sizes.m, FEW_ROWS + 1)
 
     def work(self, sizes: RowsSizes) -> Work:
-        elements = sizes.m * sizes.k * below(sizes.m, FEW_ROWS + 1)
+        elements = self.tasks(sizes) * sizes.k
         return Work(10 * elements, (4 + self.itemsize) * elements)
 
 
@@ -122,7 +141,8 @@ class NBitsSpec(KernelSpec):
     Few rows: of each block Σ q A is summed, by `multiply`: "dot" and "signed dot" are dot products of bytes, exact
     integers, one sum for each digit of A; "float" sums float32. Then (Σ q A - z Σ A) * factor * s is added to y. `left`
     and `factors` are what `RowsSpec` gave. Many rows: TILE_VECTORS vectors of columns are widened into scratch memory,
-    as (q - z) s, and multiplied by tiles of `rows` heights, decreasing, the last 1; `left` goes unread.
+    as (q - z) s, and multiplied by tiles of `rows` heights, decreasing, the last 1; `left` goes unread. With `rounded`
+    they are bfloat16 there, and multiplied with `left` in AMX's tile registers, whose blocks have `rows` heights.
 
     Task: a panel of columns, for all rows if these are few, else for task_rows of them.
     """
@@ -134,6 +154,8 @@ class NBitsSpec(KernelSpec):
     rows: tuple[int, ...]
     zeros: str = ""
     """"", "uint8" or "float32"."""
+    rounded: bool = False
+    """Whether many rows are multiplied in bfloat16."""
 
     BUFFERS = NBitsBuffers
     SIZES = NBitsSizes
@@ -142,6 +164,12 @@ class NBitsSpec(KernelSpec):
     def __post_init__(self) -> None:
         if self.bits not in BITS or self.block not in BLOCKS:
             raise ValueError(f"products of {self.bits} bits in blocks of {self.block} have no kernel")
+        if self.rounded and self.block < STEP:
+            raise ValueError(f"Bug: blocks of {self.block} do not fill a tile")
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        return TILE_FEATURES if self.rounded else ()
 
     @property
     def word(self) -> int:
@@ -156,7 +184,7 @@ class NBitsSpec(KernelSpec):
     @property
     def rows_spec(self) -> RowsSpec:
         """What prepares few rows."""
-        return RowsSpec(self.bits, self.block, self.multiply != "float")
+        return RowsSpec(self.bits, self.block, self.multiply != "float", self.rounded)
 
     def padded(self, k: Any) -> Any:
         """k in whole blocks."""
@@ -164,7 +192,8 @@ class NBitsSpec(KernelSpec):
 
     def complete(self, sizes: NBitsGiven) -> NBitsSizes:
         panels = -(-sizes.n // self.width)
-        parts = larger(1, smaller(-(-_TASKS // panels), sizes.m // _LEAST_ROWS))
+        least_rows = _LEAST_ROUNDED_ROWS if self.rounded else _LEAST_ROWS
+        parts = larger(1, smaller(-(-_TASKS // panels), sizes.m // least_rows))
         few = below(sizes.m, FEW_ROWS + 1)
         least = -(-sizes.m // parts)
         rows = -(-least // self.rows[0]) * self.rows[0]
@@ -174,8 +203,9 @@ class NBitsSpec(KernelSpec):
         return -(-sizes.n // self.width) * -(-sizes.m // sizes.task_rows)
 
     def scratch_bytes(self, sizes: NBitsSizes) -> int:
-        """A panel as float32, where there are many rows."""
-        return (1 - below(sizes.m, FEW_ROWS + 1)) * self.padded(sizes.k) * self.width // VECTORS * TILE_VECTORS * 4
+        """A panel as float32 or bfloat16, where there are many rows, and the sums of a block in front of it."""
+        panel = self.padded(sizes.k) * self.width // VECTORS * TILE_VECTORS
+        return (1 - below(sizes.m, FEW_ROWS + 1)) * (SUMS_BYTES + 2 * panel if self.rounded else 4 * panel)
 
     def work(self, sizes: NBitsSizes) -> Work:
         elements = sizes.n * self.padded(sizes.k)
@@ -211,10 +241,11 @@ class NBitsSpec(KernelSpec):
         return packed
 
 
-def choose(bits: int, block: int, zeros: str, target: Target) -> NBitsSpec:
-    """The kernel for a CPU.
+def choose(bits: int, block: int, zeros: str, target: Target, rounded: bool = False) -> NBitsSpec:
+    """The kernel for a CPU. rounded: operands of many rows may be rounded to bfloat16.
 
     Tiles of many rows are 12 x 2 vectors with 32 registers (24 sums, 2 of the panel, a factor), 6 x 2 with 16.
     """
-    rows = (12, 4, 1) if target.vector_registers >= 32 else (6, 2, 1)
-    return NBitsSpec(bits, block, target.byte_dots or "float", VECTORS * target.lanes(4), rows, zeros)
+    rounded = rounded and target.multiplies_bfloat16 and block >= STEP
+    rows = (2 * TILE, TILE) if rounded else (12, 4, 1) if target.vector_registers >= 32 else (6, 2, 1)
+    return NBitsSpec(bits, block, target.byte_dots or "float", VECTORS * target.lanes(4), rows, zeros, rounded)

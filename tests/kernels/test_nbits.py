@@ -44,7 +44,7 @@ def multiplied(spec: NBitsSpec, target: str, a: np.ndarray, q: np.ndarray, s: np
     apart[:, :k] = a
     few = min(m, FEW_ROWS)
     rows = spec.rows_spec
-    left = np.full(few * spec.padded(k) * rows.itemsize + 64, 77, np.uint8)
+    left = np.full(rows.left_bytes(m, few, spec.padded(k)) + 64, 77, np.uint8)
     factors = np.full((few, blocks, 2), np.nan, np.float32)
     given = RowsSizes(m=m, k=k, a_row=k + 3)
     compiled(rows, target)([apart, left, factors], given, rows.tasks(given))
@@ -87,7 +87,24 @@ def test_product(target: str, bits: int, block: int, zeros: str) -> None:
         check(spec, target, m, width * 2 - 7, 2 * block - 3)
 
 
-def check(spec: NBitsSpec, target: str, m: int, n: int, k: int) -> None:
+@pytest.mark.skipif(not host().multiplies_bfloat16, reason="the CPU has no tile registers for bfloat16")
+@pytest.mark.parametrize(("bits", "block", "zeros"), [case for case in CASES if case[1] >= 32])
+def test_product_of_many_rows_in_tiles(bits: int, block: int, zeros: str) -> None:
+    spec = choose(bits, block, zeros, TARGETS["host"], rounded=True)
+    assert spec.rounded
+    width = spec.width
+    for m, n, k in ((1, width, block), (8, 3, 2 * block - 5), (9, 1, 7), (16, 17, 3 * block), (17, width + 1, block)):
+        check(spec, "host", m, n, k, 2**-7)
+    for m in (31, 32, 33, 50, 700):
+        check(spec, "host", m, width * 2 - 7, 2 * block - 3, 2**-7)
+
+
+def test_blocks_that_fill_no_tile_are_summed_in_float32() -> None:
+    assert not choose(4, 16, "", TARGETS["host"], rounded=True).rounded
+    assert not choose(4, 32, "", TARGETS["cascadelake"], rounded=True).rounded
+
+
+def check(spec: NBitsSpec, target: str, m: int, n: int, k: int, error: float = 4e-7) -> None:
     a, q, s = example(spec.bits, spec.block, m, n, k, seed=m + n)
     random = np.random.default_rng(1)
     whole = numbers(q, spec.bits).astype(np.float64)
@@ -103,7 +120,7 @@ def check(spec: NBitsSpec, target: str, m: int, n: int, k: int) -> None:
     expected = 0.5 * a.astype(np.float64) @ w[:, :k].T
     bound = 0.5 * np.abs(a).astype(np.float64) @ (whole + np.repeat(z, spec.block, 1))[:, :k].T * np.abs(s).max()
     y = multiplied(spec, target, a, q, s, given)
-    assert (np.abs(y - expected) <= 4e-7 * bound.max()).all()
+    assert (np.abs(y - expected) <= error * bound.max()).all()
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -172,6 +172,27 @@ def test_models_of_bfloat16() -> None:
 
 
 @needs_bfloat16_tiles
+@pytest.mark.parametrize(("precision", "level"), [("float32", 0), ("bfloat16", 0), ("float32", 4)])
+def test_weights_of_few_bits(precision: str, level: int) -> None:
+    """Many rows are rounded where that is asked for, by the session or by the model; few are not."""
+    n, k, block = 70, 160, 32
+    q = np.random.default_rng(0).integers(0, 256, (n, k // block, block // 2), np.uint8)
+    scales = random(n, k // block, seed=1)
+    options = {"K": k, "N": n, "bits": 4, "block_size": block, "accuracy_level": level}
+    nodes = [node("MatMulNBits", ["x", "q", "s"], ["y"], domain="com.microsoft", **options)]
+    made = model(nodes, [tensor("x", ["m", k])], [tensor("y", ["m", n])], {"q": q, "s": scales})
+    run = session(made, precision)
+    numbers = np.stack([q & 15, q >> 4], -1).reshape(n, k).astype(float) - 8
+    weights = (numbers * np.repeat(scales, block, 1)).T
+    for rows in (1, 8, 9, 33):
+        x = random(rows, k, seed=rows)
+        (y,) = run.run(None, {"x": x})
+        is_rounded = rows > 8 and (precision == "bfloat16" or level == 4)
+        expected = half(x) @ half(weights) if is_rounded else x @ weights
+        np.testing.assert_allclose(y, expected, rtol=1e-5, atol=2e-3 if is_rounded else 1e-4)
+
+
+@needs_bfloat16_tiles
 def test_artifacts_say_what_they_need(tmp_path: Path) -> None:
     made, _ = layers()
     run = session(made)

@@ -27,6 +27,8 @@ from jitonnx.ops.onnx.shape import Expand, Reshape, Unsqueeze
 from jitonnx.ops.onnx.shape import Shape as ShapeOf
 from jitonnx.ops.onnx.slice import Slice
 
+_BFLOAT16_LEVEL = 3
+"""accuracy_level from which on operands may be rounded to bfloat16."""
 LONGEST_BLOCK = 256
 """A computation's blocks are not longer: sums of its quantised elements fit into 32 bits."""
 
@@ -63,7 +65,9 @@ class MatMulNBits(Operator):
     `block_size` along K, or, with g_idx [K], by g_idx[k]. zero_points are of A's type [N, blocks], or packed as B is:
     uint8 [N, ceil(blocks * bits / 8)]; without, they are 2 ** (bits - 1).
 
-    A is never quantised to less than float32 holds, whatever accuracy_level allows.
+    accuracy_level is the least that the computation has to hold of an element: 0 and 1 float32, 2 float16, 3 bfloat16,
+    4 int8, by blocks. With 3 and 4, products of many rows are those of bfloat16 where the CPU has tile registers for
+    these, which hold more of most elements than int8. Else A is float32.
     """
 
     domain = "com.microsoft"
@@ -168,7 +172,8 @@ class MatMulNBits(Operator):
                 numbers = numbers.reshape(self.N, self.blocks * times, -1)
                 of_blocks = [np.repeat(x, times, 1) for x in of_blocks]
             operands = [a, *map(to.constant, (numbers, *of_blocks))]
-            y = to.emit(c.NBitsMatMul(self.bits, block), operands, TensorType(DType.FLOAT, to.shape))
+            rounds = self.accuracy_level >= _BFLOAT16_LEVEL
+            y = to.emit(c.NBitsMatMul(self.bits, block, rounds), operands, TensorType(DType.FLOAT, to.shape))
         if bias is None:
             return y
         return to.map(e.operand(0, DType.FLOAT) + e.operand(1, DType.FLOAT), y, to.reshape(bias, (self.N,)))

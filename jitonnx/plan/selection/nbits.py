@@ -30,7 +30,8 @@ def matmul(planner: Planner, group: Group, statement: Statement) -> None:
     y, y_row = place_rows(planner, group.output, order, order[:-1])
     m, k, n = product(a.shape[:-1]), a.shape[-1], y.shape[-1]
     kind = "" if zeros is None else zeros.dtype.numpy.name
-    spec = choose(computation.bits, computation.block, kind, planner.target)
+    rounded = computation.rounds or planner.choices.precision == "bfloat16"
+    spec = choose(computation.bits, computation.block, kind, planner.target, rounded)
     rows = spec.rows_spec
     blocks = scales.shape[1]
     assert isinstance(blocks, int), "Bug: constant scales have a symbolic size"
@@ -54,7 +55,8 @@ def matmul(planner: Planner, group: Group, statement: Statement) -> None:
     )
     call = KernelCall(spec, buffers, NBitsGiven(m=m, n=n, k=k, a_row=a_row, y_row=y_row))
     call.label = f"product of {computation.bits} bits {m}x{n}x{k}"
-    call.reason = "; ".join([_HOW[spec.multiply], *group.reasons])
+    many = ["many rows in bfloat16, by tile registers"] if spec.rounded else []
+    call.reason = "; ".join([_HOW[spec.multiply], *many, *group.reasons])
     planner.epilogue(group, call, row_strides(order[:-1]))
     planner.call(call)
 
@@ -69,10 +71,10 @@ _HOW = {
 def _prepared(
     planner: Planner, spec: RowsSpec, a: Tensor, sizes: tuple[DimLike, DimLike, DimLike], blocks: int
 ) -> tuple[Tensor, ...]:
-    """The rows of `a` as few-row products read them, and their factors."""
+    """The rows of `a` as products read them, and their factors."""
     m, k, a_row = sizes
     few = minimum(m, FEW_ROWS)
-    left = planner.temporary((few, blocks * spec.block * spec.itemsize), DType.UINT8)
+    left = planner.temporary((spec.left_bytes(m, few, blocks * spec.block),), DType.UINT8)
     factors = planner.temporary((few, blocks, 2), DType.FLOAT)
     call = KernelCall(spec, RowsBuffers(a=a, left=left, factors=factors), RowsSizes(m=m, k=k, a_row=a_row))
     call.label = f"rows of {k}, by blocks of {spec.block}"
