@@ -252,6 +252,115 @@ def transformer_decoder(length: int = 64, prompt: int = 16, width: int = WIDTH) 
     return _decoder(body, states, logits, f"transformer decoder of {width}", length)
 
 
+def _flags(prefix: str) -> tuple[list[Any], Any]:
+    """The number and the condition that the body of a Loop is given, and the condition that it gives."""
+    given = [
+        _tensor(f"{prefix}number", [], TensorProto.INT64),
+        _tensor(f"{prefix}going", [], TensorProto.BOOL),
+    ]
+    return given, _tensor(f"{prefix}goes_on", [], TensorProto.BOOL)
+
+
+def nested(outer: int = 50, inner: int = 20, width: int = 64) -> LoopCase:
+    """Loop in a Loop: u = tanh(u w + s) again and again, from what that gave before on; trip counts are inputs."""
+    body, within = _Writer(prefix="body_"), _Writer(prefix="inner_")
+    within.rename(within.add("Tanh", within.add("Add", within.add("Mul", "u", "w"), "s")), "u_next")
+    within.rename("inner_going", "inner_goes_on")
+    row = [width]
+    given, goes_on = _flags("inner_")
+    graph = _body(within, [*given, _tensor("u", row)], [goes_on, _tensor("u_next", row)])
+    body.nodes.append(helper.make_node("Loop", ["m", "", "s"], ["t"], body=graph))
+    body.rename(body.add("Sub", "t", "s"), "s_next")
+    body.rename("t", "row")
+    body.rename("body_going", "body_goes_on")
+    given, goes_on = _flags("body_")
+    graph = _body(body, [*given, _tensor("s", row)], [goes_on, _tensor("s_next", row), _tensor("row", row)])
+    writer = _Writer()
+    writer.nodes.append(helper.make_node("Loop", ["n", "", "start"], ["end", "rows"], body=graph))
+    counts = [_tensor(name, [], TensorProto.INT64) for name in ("n", "m")]
+    inputs = [*counts, _tensor("start", row), _tensor("w", row)]
+    model = _model(writer, inputs, [_tensor("end", row), _tensor("rows", [None, width])])
+    rng = np.random.default_rng(7)
+    feeds = {name: rng.standard_normal(row).astype(np.float32) for name in ("start", "w")}
+    feeds |= {"n": np.array(outer), "m": np.array(inner)}
+    return LoopCase(f"nested (Loop of {outer} Loops of {inner} x {width})", model, feeds, outer * inner)
+
+
+def grid(rows: int = 32, columns: int = 32, width: int = 64) -> LoopCase:
+    """Scan in a Scan: h[i, j] = tanh(x[i, j] + a h[i, j-1] + b h[i-1, j]), as in recurrent layers over images."""
+    body, within = _Writer(prefix="body_"), _Writer(prefix="inner_")
+    left = within.add("Mul", "left", within.weights(width, scale=0.5))
+    above = within.add("Mul", "above", within.weights(width, scale=0.5))
+    within.rename(within.add("Tanh", within.add("Sum", "x", left, above)), "h")
+    within.rename("h", "h_row")
+    one, line = [width], ["columns", width]
+    graph = _body(
+        within,
+        [_tensor("left", one), _tensor("x", one), _tensor("above", one)],
+        [_tensor("h", one), _tensor("h_row", one)],
+    )
+    zeros = body.constant(np.zeros(width), np.float32)
+    body.nodes.append(
+        helper.make_node("Scan", [zeros, "x_line", "line"], ["last", "line_next"], body=graph, num_scan_inputs=2)
+    )
+    body.rename("line_next", "line_row")
+    graph = _body(
+        body,
+        [_tensor("line", line), _tensor("x_line", line)],
+        [_tensor("line_next", line), _tensor("line_row", line)],
+    )
+    writer = _Writer()
+    writer.nodes.append(helper.make_node("Scan", ["start", "image"], ["end", "h_all"], body=graph, num_scan_inputs=1))
+    whole = ["rows", "columns", width]
+    inputs = [_tensor("start", line), _tensor("image", whole)]
+    model = _model(writer, inputs, [_tensor("end", line), _tensor("h_all", whole)])
+    feeds = {"image": np.random.default_rng(8).standard_normal((rows, columns, width)).astype(np.float32)}
+    feeds["start"] = np.zeros((columns, width), np.float32)
+    return LoopCase(f"grid (Scan of {rows} Scans of {columns} x {width})", model, feeds, rows * columns)
+
+
+def cached_readers(batch: int = 8, length: int = 24, width: int = 64) -> LoopCase:
+    """Loop in a Loop: for each sample a cache grows by what attention over it gives; a choice in between."""
+    body, within = _Writer(9, "body_"), _Writer(10, "inner_")
+    scores = within.add("MatMul", "q", within.add("Transpose", "cache", perm=[1, 0]))
+    read = within.add("MatMul", within.add("Softmax", scores, axis=-1), "cache")
+    within.rename(within.add("Tanh", within.add("MatMul", read, within.weights(width, width))), "q_next")
+    within.rename(within.add("Concat", "cache", "q_next", axis=0), "cache_next")
+    within.rename("inner_going", "inner_goes_on")
+    given, goes_on = _flags("inner_")
+    states = [_tensor("cache", ["past", width]), _tensor("q", [1, width])]
+    behind = [_tensor("cache_next", [None, width]), _tensor("q_next", [1, width])]
+    graph = _body(within, [*given, *states], [goes_on, *behind])
+    sample = body.add("Gather", "prompts", "body_number")
+    first = body.add("Gather", sample, body.constant([0]))
+    body.nodes.append(helper.make_node("Loop", ["most", "", sample, first], ["kept", "last"], body=graph))
+    total = body.add("ReduceSum", "last", keepdims=0)
+    branches = []
+    for operator in ("Neg", "Abs"):
+        branch = _Writer(prefix=f"{operator}_")
+        branch.rename(branch.add(operator, "last"), f"{operator}_last")
+        branches.append(_body(branch, [], [_tensor(f"{operator}_last", [1, width])]))
+    positive = body.add("Greater", total, body.constant(0, np.float32))
+    body.nodes.append(helper.make_node("If", [positive], ["chosen"], then_branch=branches[0], else_branch=branches[1]))
+    body.rename("body_going", "body_goes_on")
+    body.rename("chosen", "row")
+    body.rename(body.add("Add", "sum", "chosen"), "sum_next")
+    given, goes_on = _flags("body_")
+    graph = _body(
+        body, [*given, _tensor("sum", [1, width])], [goes_on, _tensor("sum_next", [1, width]), _tensor("row", None)]
+    )
+    writer = _Writer()
+    writer.nodes.append(helper.make_node("Loop", ["batch", "", "start"], ["end", "rows"], body=graph))
+    counts = [_tensor(name, [], TensorProto.INT64) for name in ("batch", "most")]
+    inputs = [*counts, _tensor("start", [1, width]), _tensor("prompts", ["samples", "prompt", width])]
+    model = _model(writer, inputs, [_tensor("end", [1, width]), _tensor("rows", [None, 1, width])])
+    rng = np.random.default_rng(11)
+    feeds = {"batch": np.array(batch), "most": np.array(length), "start": np.zeros((1, width), np.float32)}
+    feeds["prompts"] = rng.standard_normal((batch, 4, width)).astype(np.float32)
+    name = f"cached readers (Loop of {batch} Loops of {length} x {width})"
+    return LoopCase(name, model, feeds, batch * length)
+
+
 CASES: tuple[Callable[[], LoopCase], ...] = (
     smoothing,
     lambda: gated(width=64),
@@ -262,4 +371,8 @@ CASES: tuple[Callable[[], LoopCase], ...] = (
     lstm_decoder,
     lambda: transformer_decoder(width=128),
     transformer_decoder,
+    lambda: transformer_decoder(512),
+    nested,
+    grid,
+    cached_readers,
 )

@@ -12,9 +12,10 @@ from jitonnx.ending import check_end
 from jitonnx.errors import RuntimeException
 from jitonnx.ir import dims
 from jitonnx.ir.dims import Dim
+from jitonnx.ir.extract import substituted
 from jitonnx.ir.graph import Binding, Graph, GraphError, Node, Value
 from jitonnx.ir.operator import is_custom, results_of
-from jitonnx.ir.types import UNKNOWN, TensorType
+from jitonnx.ir.types import UNKNOWN, TensorType, Type
 
 LARGE = 1 << 30
 """Bytes of results from which on a failure is one of memory, most likely."""
@@ -219,8 +220,12 @@ class _Closed:
     """A body with what it captures."""
 
     def __init__(self, run: Body, graph: Graph, captured: Sequence[Any], sizes: Mapping[str, int]) -> None:
-        self._run, self._captured, self._sizes = run, captured, sizes
-        self.types = [value.type for value in graph.outputs]
+        self._run, self._graph, self._captured, self._sizes = run, graph, captured, sizes
+
+    @property
+    def types(self) -> list[Type]:
+        """Those of the outputs, with the sizes that are known."""
+        return [substituted(value.type, self._sizes) for value in self._graph.outputs]
 
     def __call__(self, *inputs: Any) -> list[Any]:
         return self._run([*inputs, *self._captured], self._sizes)

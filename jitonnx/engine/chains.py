@@ -11,6 +11,7 @@ does then is recorded.
 from __future__ import annotations
 
 import contextlib
+import copy
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from jitonnx.engine.chained_loops import Body, LoopWriter
 from jitonnx.interpreter import array_of, known
 from jitonnx.ir import dims
 from jitonnx.ir.assumptions import Pair
@@ -25,16 +27,17 @@ from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Binding, Node, Value
 from jitonnx.ir.types import TensorType
+from jitonnx.ops.onnx.control_flow import parts_of
 from jitonnx.plan.derivation import Evaluator
 from jitonnx.plan.recording import EMPTY_SECTION, Registers, Section, Unrecordable, Written
 from jitonnx.records import NamedTuple
-from jitonnx.runtime.chains import BoundVariable, Chain, ChoiceLink, MoveLink, Placed, SegmentLink
+from jitonnx.runtime.chains import BoundVariable, Chain, ChoiceLink, Link, MoveLink, Placed, SegmentLink
 from jitonnx.runtime.entry import supported
 from jitonnx.runtime.frames import FramePool
 from jitonnx.runtime.layout import WORD_BYTES
 
 if TYPE_CHECKING:
-    from jitonnx.engine.loops import LoopStep
+    from jitonnx.engine.loops import BodySegment, LoopStep
     from jitonnx.engine.schedule import NativeStep, Schedule, Step
 
 VARIABLES = 512
@@ -64,8 +67,10 @@ class Around(NamedTuple):
 class Scope:
     """The dimension variables of a graph, by name, with those of the graphs around it."""
 
-    def __init__(self, writer: Writer, own: Iterable[str], outer: Scope | None = None) -> None:
+    def __init__(self, writer: Writer, own: Iterable[str], outer: Scope | None = None, repeated: bool = False) -> None:
         self._writer, self._outer = writer, outer
+        self.repeated: bool = repeated or (outer is not None and outer.repeated)
+        """Whether it is in the body of a loop."""
         self.own = {name: writer.new_variable() for name in own}
         """Those that are told within the chain."""
 
@@ -82,7 +87,7 @@ class Segmented(NamedTuple):
     variables: the numbers of those it needs.
     """
 
-    step: NativeStep | LoopStep
+    step: NativeStep | BodySegment | LoopStep
     variables: Sequence[int]
 
 
@@ -162,32 +167,70 @@ class Writer:
         self._own.add(value)
         return place
 
-    def _put(self, value: Value) -> int:
-        self.slots[value] = self._places
+    def read_whole(self, value: Value) -> int:
+        """The place of a value that is read as it lies. Unchained if its array only begins with it."""
+        if value in self.counted:
+            raise Unchained(f"{value.name!r} lies at the beginning of memory for the largest one")
+        return self.read(value)
+
+    def share(self, inner: Value, outer: Value) -> None:
+        """Have a value of a body be one of the graph around it."""
+        self.slots[inner] = self.read(outer)
+        if outer in self.counted:
+            self.counted.add(inner)
+
+    def place(self, value: Value, given: bool = False) -> int:
+        """A place for a value that is moved there, or put there by a link. given: it may be an array as a caller gives
+        them, which is looked at again when it is read."""
+        place = self._put(value)
+        if not given:
+            self._made.add(place)
+        return place
+
+    def fresh(self) -> int:
+        """A place of no value."""
         self._places += 1
         return self._places - 1
 
+    def own(self, values: Iterable[Value]) -> None:
+        """Note values that links give."""
+        self._own.update(values)
+
+    def _put(self, value: Value) -> int:
+        self.slots[value] = self.fresh()
+        return self.slots[value]
+
     # ------------------------------------------------------------ links
 
-    def add(
-        self,
-        link: SegmentLink | ChoiceLink | MoveLink,
-        section: Section | None = None,
-        last: Sequence[Value] = (),
-    ) -> None:
-        """Append a link. section: what is done with sizes before it. last: values that nobody reads behind it."""
+    def add(self, link: Link, section: Section | None = None, last: Sequence[Value] = ()) -> int:
+        """Append a link; gives its number. section: what is done with sizes before it. last: values that nobody reads
+        behind it."""
         operations = section.operations() if section else []
         checks = np.array(operations, np.int64) if len(operations) > EMPTY_SECTION else None
         self.links.append(Placed(link, self.step, checks, self._dropped(last)))
+        return len(self.links) - 1
+
+    @property
+    def following(self) -> int:
+        """The number of the link behind the one that is added next."""
+        return len(self.links) + 1
+
+    def aim(self, number: int, link: Link) -> None:
+        """Put a link in the place of one that is there."""
+        self.links[number] = self.links[number]._replace(link=link)
+
+    def section(self) -> Section:
+        """What is done with sizes before a link, nothing yet."""
+        return Section(self.registers)
 
     def equal(self, section: Section, scope: Scope, pairs: Sequence[Pair]) -> None:
         """Note pairs of sizes that have to be equal."""
         for a, b in pairs:
             section.need_equal(*self.numbers(section, scope, (a, b)))
 
-    def segment(self, step: NativeStep, scope: Scope, around: Around) -> None:
+    def segment(self, step: NativeStep | BodySegment, scope: Scope, around: Around) -> None:
         """A native segment."""
-        section = Section(self.registers)
+        section = self.section()
         self.equal(section, scope, [*around.assumed, *step.assumed])
         inputs = [self.read(value) for value in step.inputs]
         given = [(place, place in self._made) for place in inputs]
@@ -214,7 +257,7 @@ class Writer:
         inputs: what it reads. names: the variables that it depends on. trips: how many iterations there are, if that is
         worked out of sizes.
         """
-        section = Section(self.registers)
+        section = self.section()
         self.equal(section, scope, around.assumed)
         counted: list[int] = []
         if trips is not None:
@@ -223,17 +266,31 @@ class Writer:
         given = [(self.read(value), False) for value in inputs]
         outputs = [self._put(value) for value in step.outputs]
         self.left.add(self.step)
-        self._own.update(step.outputs)
-        bound = [one for value, bindings in around.bound for one in self._bound_by_loop(scope, value, bindings)]
+        self.own(step.outputs)
+        bound = [one for value, bindings in around.bound for one in self.bound_by_array(scope, value, bindings)]
         # A loop reads arrays as they lie, and not what is at the beginning of memory for the largest one.
         if not self.counted.intersection(inputs):
             self.segments[len(self.links)] = Segmented(step, [scope.number(name) for name in names] + counted)
-        self.add(SegmentLink(None, given, outputs, bound), section, around.last)
+        link = SegmentLink(None, given, outputs, bound)
+        number = self.add(link, section)
+        if scope.repeated and self._attempted(lambda: step.write_body(self, scope, around._replace(last=()))):
+            self.aim(number, link._replace(target=len(self.links)))
+        self.add(MoveLink((), self.following), last=around.last)
 
-    def _bound_by_loop(
+    def _attempted(self, write: Callable[[], None]) -> bool:
+        """Whether further links could be written; nothing is changed where they could not."""
+        before = {name: copy.copy(value) for name, value in vars(self).items() if name != "registers"}
+        try:
+            write()
+        except Unchained:
+            vars(self).update(before)
+            return False
+        return True
+
+    def bound_by_array(
         self, scope: Scope, value: Value, bindings: Sequence[tuple[str, Binding]]
     ) -> Iterator[BoundVariable]:
-        """What an output of a loop tells."""
+        """What an array tells: its sizes and elements."""
         for name, binding in bindings:
             if binding.element:
                 yield self._element(scope, value, name, binding)
@@ -250,7 +307,12 @@ class Writer:
         return BoundVariable(self.slots[value], dtype.itemsize, binding.place, math.prod(shape), scope.number(name))
 
     def _bound(
-        self, step: NativeStep, scope: Scope, value: Value, bindings: Sequence[tuple[str, Binding]], counts: range
+        self,
+        step: NativeStep | BodySegment,
+        scope: Scope,
+        value: Value,
+        bindings: Sequence[tuple[str, Binding]],
+        counts: range,
     ) -> Iterator[BoundVariable]:
         """What an output of a segment tells."""
         counted = {step.outputs[one.number]: (place, one) for place, one in zip(counts, step.counted, strict=True)}
@@ -263,10 +325,32 @@ class Writer:
                 continue
             yield self._element(scope, value, name, binding)
 
+    def iterated(self, node: Node, body: Schedule, scope: Scope, around: Around) -> None:
+        """A Loop or Scan whose body is links of the same chain."""
+        parts = parts_of(node)
+        if parts is None:
+            raise Unchained("it scans batches of samples")
+        head = int(parts.goes_on is not None)
+        outputs, states = body.outputs, head + len(parts.carried)
+        goes_on = outputs[0] if head else None
+
+        def write(inside: Scope) -> None:
+            self.graph(body, inside)
+
+        what = Body(body.told, body.bound_inputs, goes_on, outputs[head:states], outputs[states:], write)
+        LoopWriter(self, node, parts, what, scope).write(around)
+        self.left.add(self.step)
+
+    def inside(self, own: Iterable[str], outer: Scope) -> Scope:
+        """The variables of a loop's body."""
+        return Scope(self, own, outer, repeated=True)
+
+    def refused(self, why: str) -> Unchained:
+        """What is raised where a chain can't be written."""
+        return Unchained(why)
+
     def graph(self, schedule: Schedule, scope: Scope) -> None:
         """All steps of a body."""
-        if schedule.binds_inputs:
-            raise Unchained("a body tells the sizes of what it is given")
         for step, around in schedule.placed():
             step.write(self, scope, around)
 
@@ -275,7 +359,7 @@ class Writer:
         condition, *captured = [value for value in node.inputs if value is not None]
         if condition.dtype is not DType.BOOL or condition.type.shape not in ((), (1,)):
             raise Unchained("it is not known whether the condition is one truth value")
-        section = Section(self.registers)
+        section = self.section()
         self.equal(section, scope, around.assumed)
         begin = len(self.links)
         self.add(ChoiceLink(self.read(condition), 0), section)
@@ -285,17 +369,14 @@ class Writer:
             self._branch(node, body, scope, captured, places, around)
             ends.append(len(self.links))
         self.add(MoveLink((), ends[1] + 1), last=around.last)
-        self._aim(begin, ChoiceLink(self.slots[condition], ends[0]))
+        self.aim(begin, ChoiceLink(self.slots[condition], ends[0]))
         last = self.links[ends[0] - 1]
         assert isinstance(last.link, MoveLink)
-        self._aim(ends[0] - 1, last.link._replace(target=ends[1]))
+        self.aim(ends[0] - 1, last.link._replace(target=ends[1]))
 
     def _dropped(self, last: Sequence[Value]) -> list[int]:
         """The places of values that nobody reads any more. What was there before is the caller's to let go."""
         return [self.slots[value] for value in last if value in self._own]
-
-    def _aim(self, number: int, link: ChoiceLink | MoveLink) -> None:
-        self.links[number] = self.links[number]._replace(link=link)
 
     def _branch(
         self,
@@ -307,12 +388,14 @@ class Writer:
         around: Around,
     ) -> None:
         """The links of a branch, and one that hands on what it gives."""
+        if body.bound_inputs:
+            raise Unchained("a body tells the sizes of what it is given")
         for inner, outer in zip(body.inputs, captured, strict=True):
             if outer.contents is None or outer.measured:
-                self.slots[inner] = self.read(outer)
+                self.share(inner, outer)
         inside = Scope(self, body.told, scope)
         self.graph(body, inside)
-        section = Section(self.registers)
+        section = self.section()
         bound = dict(around.bound)
         moves = []
         for given, value in zip(body.outputs, node.outputs, strict=True):
@@ -413,7 +496,7 @@ class ChainedSteps:
         numbers = runner.numbers
         for name, number in self._writer.names.items():
             numbers[number] = sizes[name]
-        done = runner.chain.run(arrays)
+        done = runner.run(arrays)
         behind = self._behind[done]
         for name, number in behind.told:
             sizes[name] = numbers[number]
@@ -450,9 +533,25 @@ class _Runner:
         self._open = [(number, *segment) for number, segment in writer.segments.items()]
         """The segments whose programs are not settled."""
         self._versions = dict[int, int]()
+        self._unlike = 0
+        """How many runs have met loops within loops that were run with inputs of other types before."""
+        self._is_shown = False
+        """Whether Python does the next run, by which it is known how these loops are done in one go."""
+
+    def run(self, arrays: list[Any]) -> int:
+        """How many steps are done. arrays: a place for each value; those that are given are filled."""
+        done = self.chain.run(arrays)
+        if self.chain.take_unlike():
+            self._unlike += 1
+            # Ever more rarely: types may be others each time.
+            self._is_shown = not self._unlike & (self._unlike - 1)
+        return done
 
     def take_up(self) -> bool:
         """Take up what was recorded since the last run; whether there is anything to run the first segment by."""
+        if self._is_shown:
+            self._is_shown = False
+            return False
         for number, step, variables in self._open:
             version = step.version()
             if version != self._versions.get(number, 0):

@@ -97,7 +97,8 @@ class LoopLinks:
         return not any(operator.scan_input_axes or ()) and not any(operator.scan_output_axes or ())
 
     def version(self) -> int:
-        """How often a link was made for other inputs; 0: it is not known how to do any."""
+        """How often a link was made for other inputs; 0: it is not known how to do any. Of a loop whose iterations are
+        of different programs 1."""
         return self._version
 
     def note(
@@ -123,10 +124,18 @@ class LoopLinks:
             self._seen = self._last
             self._version += 1
 
-    def chained(self, variables: Sequence[int]) -> Looped:
-        """What native code runs. variables: the numbers of those that are compared, and of the number of iterations if
-        that is one."""
-        assert self._seen is not None, "Bug: it is not known how to do a loop"
+    def note_growth(self) -> None:
+        """Note that iterations of a run were of different programs."""
+        if self._seen is None:
+            self._version = 1
+
+    def chained(self, variables: Sequence[int]) -> Looped | None:
+        """What native code runs, None if no run is known whose iterations were of one program.
+
+        variables: the numbers of those that are compared, and of the number of iterations if that is one.
+        """
+        if self._seen is None:
+            return None
         known = dict(zip(self._names, self._seen.sizes, strict=True))
         values = {number: known[name] or 0 for name, number in zip(self._compared, variables, strict=False)}
         return self._looped(self._seen, values, -1 if self._trip_count is None else variables[-1])

@@ -18,18 +18,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jitonnx.engine.assumptions import check_equal
+from jitonnx.engine.chained_loops import Body, LoopWriter
 from jitonnx.engine.chains import Around, Scope, Unchained, Writer
 from jitonnx.engine.loop_links import LoopLinks
 from jitonnx.engine.lru_cache import LRUCache
 from jitonnx.engine.programs import PROGRAMS_KEPT, CompiledOutline
 from jitonnx.engine.timing import Times
 from jitonnx.errors import InvalidArgument, RuntimeException
-from jitonnx.interpreter import array_of, failure
+from jitonnx.interpreter import array_of, bindings_by_value, failure
 from jitonnx.ir import dims
+from jitonnx.ir.extract import substituted
 from jitonnx.ir.graph import Graph, Node, Value
 from jitonnx.ops.onnx.control_flow import Loop, Parts, Scan, no_rows, parts_of
 from jitonnx.records import NamedTuple
+from jitonnx.runtime.chains import Sized
 from jitonnx.runtime.driver import chains_driver
+from jitonnx.runtime.executable import Executable
 from jitonnx.runtime.frames import FramePool, Loadable
 from jitonnx.runtime.layout import CARRIED, LOOP, WORD_BYTES, LoopEnd, address, offset
 from jitonnx.runtime.looped import Looped
@@ -109,6 +113,29 @@ class Iteration:
         return self.loadable.bytes
 
 
+class BodySegment:
+    """The body of a loop as a segment of a chain, of the values that it gives."""
+
+    counted = ()
+
+    def __init__(self, step: LoopStep) -> None:
+        self._step = step
+        self.inputs, self.outputs = step.body.inputs, wanted(step.parts)
+        self.names, self.assumed = step.names, step.assumed
+        self.settled = not step.names
+
+    def version(self) -> int:
+        """How much is recorded of what its programs are; 0: not enough to make one natively."""
+        return self._step.compiled.recorded(self._step.latest) if self.names else 1
+
+    def chained(self, variables: Sequence[int]) -> Executable | Sized:
+        """What runs it in a chain, in which its variables have these numbers."""
+        step = self._step
+        if not self.names:
+            return step.compiled.program({}, step.threads, step.frames).executable
+        return step.compiled.sized(dict(zip(self.names, variables, strict=True)))
+
+
 class LoopStep:
     """A Loop or Scan that runs natively."""
 
@@ -118,33 +145,33 @@ class LoopStep:
         node = body.node
         parts = parts_of(node)
         assert parts is not None, "Bug: a loop that only the host runs has a native step"
-        self.node, self.body, self.compiled, self._parts = node, body, compiled, parts
+        self.node, self.body, self.compiled, self.parts = node, body, compiled, parts
         self.inputs = tuple(value for value in node.inputs if value is not None)
         self.outputs = node.outputs
         self.latest: Mapping[str, int] | None = None
         """The sizes that the last program was made for."""
         self.first = node.operator.first if isinstance(node.operator, Loop) else 0
         """The number of the first iteration."""
-        self._threads, self.frames = threads, frames
+        self.threads, self.frames = threads, frames
         self._programs: LRUCache[Iteration] = LRUCache(PROGRAMS_KEPT, Iteration.memory_bytes, table_bytes)
         outline = compiled.outline
-        self._assumed = outline.assumed()
+        self.assumed = outline.assumed()
         place = {value: number for number, value in enumerate(body.inputs)}
         count = len(body.inputs)
         own = [*parts.carried, *parts.elements]
         bindings = body.graph.bindings.items()
         bound = {name: binding for name, binding in bindings if binding.value in own}
         counting = {name for name, binding in bindings if binding.element}
-        self._names = sorted(set().union(*map(dims.variables, outline.numbers)))
+        self.names = sorted(set().union(*map(dims.variables, outline.numbers)))
         self._sources: list[tuple[int, int] | None] = [
-            (own.index(bound[name].value), bound[name].place) if name in bound else None for name in self._names
+            (own.index(bound[name].value), bound[name].place) if name in bound else None for name in self.names
         ]
         """What tells the size of each name in an iteration: tensor and axis, or `_COUNTED`; None if it stays."""
-        for place_of_name, name in enumerate(self._names):
+        for place_of_name, name in enumerate(self.names):
             if name in counting:
                 self._sources[place_of_name] = _COUNTED
         self._counts = _COUNTED in self._sources
-        sourced = zip(self._names, self._sources, strict=True)
+        sourced = zip(self.names, self._sources, strict=True)
         self.outer_names = [name for name, source in sourced if source is None]
         """The variables of the graph around the loop that its programs depend on."""
         first = int(not parts.always)
@@ -177,6 +204,7 @@ class LoopStep:
         outer_of = {inner: outer for outer, inner in parts.captured}
         self.followed = [(outer_of[one.table], place[one.element], one.text) for one in body.followed]
         """Captured tensors, the place of the element that an iteration reads, and what an error says without one."""
+        self.followed_values = [(outer_of[one.table], one.element) for one in body.followed]
         scan = node.operator if isinstance(node.operator, Scan) else None
         self.reads_back = (scan and scan.scan_input_directions) or (0,) * len(self.scan_places)
         self.writes_back = (scan and scan.scan_output_directions) or (0,) * len(self.row_kinds)
@@ -195,11 +223,29 @@ class LoopStep:
     settled = False
     """Inputs of other types have the loop run by other programs."""
 
+    def write_body(self, writer: Writer, scope: Scope, around: Around) -> None:
+        """Write links of a chain for all that an iteration does, and around them; these do any iterations: of sizes
+        that change, too, and none. Unchained where they can't be."""
+        if not self.compiled.chainable(bool(self.names)):
+            raise Unchained("Python has a part in making its programs")
+        parts, graph = self.parts, self.body.graph
+        bound = bindings_by_value(graph)
+        given = {value: bound[value] for value in graph.inputs if value in bound}
+        goes_on = parts.told if parts.always else parts.goes_on
+        segment = BodySegment(self)
+
+        def write(inside: Scope) -> None:
+            writer.segment(segment, inside, Around((), (), ()))
+
+        told = [name for name, binding in graph.bindings.items() if binding.value in given]
+        body = Body(told, given, goes_on, parts.handed_on, parts.rows, write, self.followed_values)
+        LoopWriter(writer, self.node, parts, body, scope).write(around)
+
     def version(self) -> int:
         """Give what `LoopLinks` gives."""
         return self.links.version()
 
-    def chained(self, variables: Sequence[int]) -> Looped:
+    def chained(self, variables: Sequence[int]) -> Looped | None:
         """Give what `LoopLinks` gives."""
         return self.links.chained(variables)
 
@@ -225,7 +271,7 @@ class LoopStep:
 
     def explained_sizes(self, sizes: Mapping[str, int]) -> Mapping[str, int] | None:
         """Sizes to look at the body for: those given if they are all it needs, else the last; None before any run."""
-        return sizes if set(self._names) <= set(sizes) else self.latest
+        return sizes if set(self.names) <= set(sizes) else self.latest
 
     def __call__(self, values: dict[Value, Any], sizes: dict[str, int], times: Times | None = None) -> None:
         """Add what the loop gives to `values`, and what its kernels take to `times`."""
@@ -244,7 +290,7 @@ class LoopStep:
     ) -> list[Any]:
         """The outputs. arguments: the node's own inputs, None for absent ones. captured: the others that the body
         reads. RuntimeException names the node where what it is given does not fit."""
-        operator, parts = self.node.operator, self._parts
+        operator, parts = self.node.operator, self.parts
         if isinstance(operator, Scan):
             count = len(parts.carried)
             scanned = [
@@ -261,7 +307,7 @@ class LoopStep:
             limit = None if most is None else int(most.reshape(-1)[0]) - self.first
             goes_on, scanned = condition is None or bool(condition.reshape(-1)[0]), []
         if not goes_on or (limit is not None and limit <= 0):
-            state, rows = states, [no_rows(value.type) for value in parts.rows]
+            state, rows = states, [no_rows(substituted(value.type, sizes)) for value in parts.rows]
         else:
             places = {place: _dense(captured[outer]) for outer, place in self.captures}
             followed = [_dense(captured[outer]) for outer, *_ in self.followed]
@@ -270,13 +316,15 @@ class LoopStep:
             state, rows = loop.result()
             if loop.steady is not None:
                 self.links.note(arguments, captured, sizes, loop.steady)
+            else:
+                self.links.note_growth()
             if times is not None and loop.seconds is not None:
                 times.add(self, loop.seconds, loop.count)
         if isinstance(operator, Scan) and operator.scan_output_axes:
             rows = [np.moveaxis(row, 0, axis) for row, axis in zip(rows, operator.scan_output_axes, strict=True)]
         return [*state, *rows]
 
-    def parts(self, programs: int, timed: int) -> _Parts:
+    def parts_of_words(self, programs: int, timed: int) -> _Parts:
         """Tell where the parts of what native code reads and writes lie; known already for one program that is not
         timed."""
         if programs > 1 or timed:
@@ -297,7 +345,7 @@ class LoopStep:
         key = tuple(
             [
                 sizes[name] if source is None else own[source[0]][source[1]]
-                for name, source in zip(self._names, self._sources, strict=True)
+                for name, source in zip(self.names, self._sources, strict=True)
             ]
         )
         return key, tuple([states[n] for n in self.carried])
@@ -311,11 +359,11 @@ class LoopStep:
         return self._programs.get(key, functools.partial(self._make, key))
 
     def _make(self, key: tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]) -> Iteration:
-        sizes = dict(zip(self._names, key[0], strict=True))
-        for a, b in self._assumed:
+        sizes = dict(zip(self.names, key[0], strict=True))
+        for a, b in self.assumed:
             check_equal(a, b, sizes)
         self.latest = sizes
-        loadable = self.compiled.loadable(sizes, self._threads, self.frames)
+        loadable = self.compiled.loadable(sizes, self.threads, self.frames)
         return Iteration(loadable, key[1], self._first, len(self.carried), self._counts)
 
 
@@ -526,7 +574,7 @@ class Words:
     """
 
     def __init__(self, step: LoopStep, programs: int, timed: int) -> None:
-        self.parts = step.parts(programs, timed)
+        self.parts = step.parts_of_words(programs, timed)
         self._timed, self._step = timed, step
         self._words = np.zeros(self.parts.end, np.int64)
         self.address: int = self._words.ctypes.data

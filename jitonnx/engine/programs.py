@@ -81,6 +81,8 @@ class CompiledOutline:
         self, outline: Outline, symbols: Sequence[str], image: Mapping[str, int], flags: Sequence[Flag]
     ) -> None:
         self.outline, self.symbols, self.image, self.flags = outline, symbols, image, flags
+        self._prepared = False
+        """Whether all is recorded that programs by now are made by."""
 
     def program(self, sizes: Mapping[str, int], threads: int, frames: FramePool) -> RunnableProgram:
         """The program for values of the dimension variables."""
@@ -98,6 +100,16 @@ class CompiledOutline:
             return False
         made_natively = self._native.rows.made is None and self.outline.derivation.varies
         return self._common.signature.is_plain and (made_natively or not sized)
+
+    def recorded(self, latest: Mapping[str, int] | None) -> int:
+        """How much is recorded of what programs are; 0: not enough to make one natively. latest: the sizes that the
+        last one was made for."""
+        derivation = self.outline.derivation
+        if not self._prepared and latest is not None:
+            before = derivation.version
+            derivation.prepare(latest)  # as runs of the same sizes record nothing
+            self._prepared = derivation.version == before
+        return derivation.version
 
     def sized(self, variables: Mapping[str, int]) -> Sized:
         """What makes programs in a chain. variables: the numbers of the dimension variables there, by name."""

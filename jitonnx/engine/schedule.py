@@ -30,8 +30,9 @@ from jitonnx.ir import dims
 from jitonnx.ir.dims import DimLike
 from jitonnx.ir.dtypes import DType
 from jitonnx.ir.graph import Binding, Graph, Node, Value
+from jitonnx.ir.operator import Operator
 from jitonnx.ir.types import TensorType
-from jitonnx.ops.onnx.control_flow import If
+from jitonnx.ops.onnx.control_flow import If, Loop, Scan
 from jitonnx.records import NamedTuple
 from jitonnx.runtime.chains import Sized
 from jitonnx.runtime.executable import Executable
@@ -114,8 +115,6 @@ class NativeStep:
         self.names = sorted(set().union(*map(dims.variables, outline.numbers)))
         """The variables that it needs."""
         self.assumed = outline.assumed()
-        self._prepared = False
-        """Whether all is recorded that its programs by now are made by."""
         self.latest: Mapping[str, int] | None = None
         """The sizes that the last program was made for."""
         self.programs: LRUCache[RunnableProgram] = LRUCache(PROGRAMS_KEPT, RunnableProgram.memory_bytes, table_bytes)
@@ -164,12 +163,7 @@ class NativeStep:
         """How much is recorded of what its programs are; 0: not enough to make one natively."""
         if not self.names:
             return int(self.programs.find(()) is not None)
-        derivation = self.compiled.outline.derivation
-        if not self._prepared and self.latest is not None:
-            before = derivation.version
-            derivation.prepare(self.latest)  # as runs of the same sizes record nothing
-            self._prepared = derivation.version == before
-        return derivation.version
+        return self.compiled.recorded(self.latest)
 
     @property
     def settled(self) -> bool:
@@ -233,6 +227,14 @@ class HostStep:
         """The native steps of bodies."""
         for body in self.bodies:
             yield from body.native_steps()
+
+
+class IteratedStep(HostStep):
+    """A Loop or Scan whose body is a schedule of steps: links of a chain if all of them can be."""
+
+    def write(self, writer: Writer, scope: Scope, around: Around) -> None:
+        """Write the links of all iterations. Unchained where they can't be."""
+        writer.iterated(self._node, self.bodies[0], scope, around)
 
 
 class ChoiceStep:
@@ -320,7 +322,7 @@ class Schedule:
         self.told = {name: binding.value for name, binding in graph.bindings.items()}
         """What tells each variable that only a run can tell."""
         self._threads, self._frames = threads, frames
-        native = any(isinstance(step, NativeStep | LoopStep | ChoiceStep) for step in steps)
+        native = any(isinstance(step, NativeStep | LoopStep | ChoiceStep | IteratedStep) for step in steps)
         self._chains: Mapping[int, ChainedSteps] | None = None if native else {}
         self._has_run = False
         bound = bindings_by_value(graph)
@@ -429,9 +431,9 @@ class Schedule:
         return self._chains
 
     @property
-    def binds_inputs(self) -> bool:
-        """Whether what is given tells variables of the graph's own."""
-        return bool(self._given)
+    def bound_inputs(self) -> Mapping[Value, Sequence[tuple[str, Binding]]]:
+        """What is given that tells variables of the graph's own, with these."""
+        return {given.value: given.bindings for given in self._given}
 
     def placed(self) -> Iterator[tuple[Step, Around]]:
         """The steps, each with what is done before and behind it."""
@@ -487,6 +489,9 @@ class _Assumed:
         self._passed[key] = None
 
 
+_STEPS: Mapping[type[Operator], type[HostStep | ChoiceStep]] = {If: ChoiceStep, Loop: IteratedStep, Scan: IteratedStep}
+
+
 def make_schedule(
     plan: SchedulePlan, compiled: Iterator[CompiledOutline], threads: int, frames: FramePool, table_bytes: int
 ) -> Schedule:
@@ -499,5 +504,5 @@ def make_schedule(
             steps.append(LoopStep(step, next(compiled), threads, frames, table_bytes))
         else:
             bodies = [make_schedule(body, compiled, threads, frames, table_bytes) for body in step.bodies]
-            steps.append((ChoiceStep if isinstance(step.node.operator, If) else HostStep)(step, bodies))
+            steps.append(_STEPS.get(type(step.node.operator), HostStep)(step, bodies))
     return Schedule(plan.graph, steps, threads, frames)

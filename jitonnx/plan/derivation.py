@@ -103,6 +103,8 @@ class Derivation:
         self.evaluate = Evaluator(numbers)
         """The values of all numbers for those of the dimension variables."""
         varies = [not isinstance(dim, int) for dim in numbers]
+        self.varies = any(varies)
+        """Whether anything follows from sizes."""
         self._varies = [any(varies[row] for row in (*kind.sizes, *kind.stage_sizes)) for kind in kinds]
         self._native: _Native | None = None
         self._calls = 0
@@ -119,7 +121,7 @@ class Derivation:
                 return derived
         derived = self._by_python(sizes)
         self._calls += 1
-        if native is None and self._calls > 1 and any(self._varies):
+        if native is None and self._calls > 1 and self.varies:
             with self.lock:
                 self._native = self._native or _Native(self.evaluate, self._kinds, self._varies, sizes, derived)
         return derived
@@ -132,11 +134,6 @@ class Derivation:
         """
         native = self._native
         return None if native is None else native.recorded
-
-    @property
-    def varies(self) -> bool:
-        """Whether anything that follows from sizes is worth recording."""
-        return any(self._varies)
 
     @property
     def version(self) -> int:

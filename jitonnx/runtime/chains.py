@@ -23,6 +23,7 @@ from .blocks import LARGE_BYTES, blocks
 from .entry import EntryKeeper, chain_builtin, entry_record, supported
 from .frames import FramePool
 from .instantiation import Arithmetic, Instantiation
+from .iterated import Iterated, IteratedLoop
 from .layout import BINDING, CHAIN, CHAINED_INPUT, LINK, PROGRAM, WORD_BYTES, LinkKind, Record, address, offset
 from .looped import Looped
 from .program import TensorKinds, Words
@@ -71,7 +72,8 @@ class SegmentLink(NamedTuple):
 
     inputs: the places that it reads, and whether a link has filled them. outputs: those that it fills.
     shared: given where callers may put arrays in the places of outputs, which are written to then: the input that may
-    be the same memory as an output, by output. Such a segment tells no sizes.
+    be the same memory as an output, by output. Such a segment tells no sizes. target: of a loop that further links can
+    do, too, the number of the link behind these, else -1.
     """
 
     program: Program | None
@@ -79,6 +81,7 @@ class SegmentLink(NamedTuple):
     outputs: Sequence[int]
     bound: Sequence[BoundVariable] = ()
     shared: Mapping[int, int] | None = None
+    target: int = -1
 
 
 class SizesLink(NamedTuple):
@@ -106,6 +109,18 @@ class MoveLink(NamedTuple):
     target: int
 
 
+class LoopLink(NamedTuple):
+    """A part of a loop whose body is links of the chain: `kind` says which. target: as `layout.LINK` says."""
+
+    kind: LinkKind
+    loop: IteratedLoop
+    target: int = -1
+    bound: Sequence[BoundVariable] = ()
+
+
+Link: TypeAlias = "SegmentLink | ChoiceLink | MoveLink | LoopLink | SizesLink"
+
+
 class Placed(NamedTuple):
     """A link in its chain.
 
@@ -113,7 +128,7 @@ class Placed(NamedTuple):
     where one misses something the link is left to Python. drops: places whose arrays nobody reads any more.
     """
 
-    link: SegmentLink | ChoiceLink | MoveLink | SizesLink
+    link: Link
     step: int
     checks: Words | None
     drops: Sequence[int]
@@ -142,6 +157,8 @@ class Chain:
         self._pool, self._threads, self._kept = pool, threads, list[Any]()
         self._programs: dict[int, Any] = {}
         """What the links of segments point to."""
+        self._iterated: dict[int, Iterated] = {}
+        """Loops whose bodies are links, by the place of their number."""
         self._links = np.zeros(len(links), LINK)
         for number, placed in enumerate(links):
             self._set(number, self._link(placed))
@@ -159,9 +176,11 @@ class Chain:
             0,
             LARGE_BYTES,
             id(None),
+            0,
         )
-        self._done, self._large = (
-            ctypes.c_int64.from_address(address(self._record) + offset(CHAIN, name)) for name in ("done", "large")
+        self._done, self._large, self._unlike = (
+            ctypes.c_int64.from_address(address(self._record) + offset(CHAIN, name))
+            for name in ("done", "large", "unlike")
         )
         self._serves = False
         # Its keeper is not the chain itself, which would hold itself alive.
@@ -175,8 +194,18 @@ class Chain:
             blocks().serve(self)
         return self._done.value
 
-    def set(self, number: int, program: Program) -> None:
-        """Have the segment that is link `number` run by a program, or by those that are made from now on, or a loop."""
+    def take_unlike(self) -> bool:
+        """Whether runs since the last call have met loops of inputs that their links are not for."""
+        met, self._unlike.value = self._unlike.value > 0, 0
+        return met
+
+    def set(self, number: int, program: Program | None) -> None:
+        """Have the segment that is link `number` run by a program, or by those that are made from now on, or a loop.
+        None: a loop that further links do, if there are any."""
+        if program is None:
+            if self._links[number]["target"] >= 0:
+                self._set(number, {"kind": LinkKind.SKIP})
+            return
         if isinstance(program, Looped):
             fields, kind = self._looped(program), LinkKind.LOOP
             self._programs[number] = program
@@ -215,24 +244,30 @@ class Chain:
                 "move_count": len(inputs),
                 "target": link.target,
             }
-        if isinstance(link, SizesLink):
-            return {
-                **fields,
-                "kind": LinkKind.SIZES,
-                "entry": self._described(link),
-                "inputs": self._inputs([(place, False) for place in range(len(link.shapes))]),
-                "bindings": self._words(_records(BINDING, link.bound)),
-                "binding_count": len(link.bound),
-            }
-        return {
-            **fields,
-            "kind": LinkKind.LEFT,
-            "inputs": self._inputs(link.inputs),
-            "outputs": self._words(np.array(link.outputs, np.int64)),
+        fields |= {
             "bindings": self._words(_records(BINDING, link.bound)),
             "binding_count": len(link.bound),
+        }
+        if isinstance(link, SizesLink):
+            given = self._inputs([(place, False) for place in range(len(link.shapes))])
+            return {**fields, "kind": LinkKind.SIZES, "entry": self._described(link), "inputs": given}
+        fields["target"] = link.target
+        if isinstance(link, LoopLink):
+            return {**fields, "kind": link.kind, "iterated": self._iterated_loop(link.loop)}
+        return {
+            **fields,
+            "kind": LinkKind.LEFT if link.target < 0 else LinkKind.PASS,
+            "inputs": self._inputs(link.inputs),
+            "outputs": self._words(np.array(link.outputs, np.int64)),
             "shared": 0 if link.shared is None else self._shared(link.shared, len(link.outputs)),
         }
+
+    def _iterated_loop(self, loop: IteratedLoop) -> int:
+        """The address of the record of a loop, which its links share."""
+        if loop.number not in self._iterated:
+            made = self._iterated[loop.number] = Iterated(self._pool, loop)
+            self._kept.append(made)
+        return self._iterated[loop.number].address
 
     def _shared(self, shared: Mapping[int, int], outputs: int) -> int:
         return self._words(np.array([shared.get(output, -1) for output in range(outputs)], np.int64))

@@ -251,15 +251,17 @@ CARRIED = _words("input", "output", "spare")
 
 CHAIN = _words(
     "pool", "links", "link_count", "step_count", "variables", "missed", "done", "large", "large_bytes", "none",
+    "unlike",
 )  # fmt: skip
 """Links that are done one after the other. `variables`: the values of the dimension variables, then room for checks of
-them. `done`: how many steps of `step_count` are done. `large`: whether there was an output of `large_bytes` or more."""
+them. `done`: how many steps of `step_count` are done. `large`: whether there was an output of `large_bytes` or more.
+`unlike`: how often further links have done a loop since its own was for inputs of other types, or none yet."""
 
 LINK = _words(
     "kind", "step", "plan", "block", "program", "entry", "threads", "team", "arena_begin", "quick",
     "variables", "variable_count", "known", "fresh", "checks",
     "inputs", "outputs", "bindings", "binding_count", "drops", "drop_count", "condition", "target", "move_count",
-    "looped", "shared",
+    "looped", "shared", "iterated",
 )  # fmt: skip
 """A link of a chain. `step`: which step of the schedule it is of. `checks`: operations that miss something where sizes
 are not what they were taken to be, or 0. `drops`: places of the list that nobody reads any more.
@@ -272,7 +274,9 @@ the same memory, or -1.
 CHOICE: goes on at `target` unless the truth value in the place `condition` holds.
 MOVE: `move_count` places get what others hold; goes on at `target`.
 LOOP: what `looped` says, a `LOOPED`; `entry` has the types of what it reads and makes, `variables` are those that it
-depends on.
+depends on; where they are not those that it is for, and `target` is not negative, it goes on there.
+ENTER, ELEMENTS, STACK, REPEAT, FINISH: around the links of a loop's body, as `iterated` says, an `ITERATED`. ENTER goes
+on at `target` where there is no iteration, REPEAT where there is a further one.
 LEFT: Python has to do the step.
 SIZES: the variables become sizes of the inputs, arrays that `entry` describes, of any sizes where it has -1."""
 
@@ -304,6 +308,29 @@ LOOP_LENGTH = _words("input", "scanned")
 many."""
 
 
+ITERATED = _words(
+    "first", "number", "limit", "capacity", "trips", "trip_variable", "condition", "again",
+    "entry", "inputs", "rows", "row_count", "addresses", "empty", "shape_words",
+    "step", "slots", "elements", "element_count",
+)  # fmt: skip
+"""A loop of a chain whose body is links of the chain. Iterations have numbers from `first` on, and less than `limit`;
+`number` is the next one's. `trips`, `condition`: the places of what says how many there are and whether to begin, or
+-1; `trip_variable`: the variable that says how many, or -1; `again`: the place of what says whether to go on, or -1.
+
+`entry` has the types of rows, then of what is gone through, with sizes that may be any, and those of the stacked rows,
+which have memory for `capacity` rows; where there are none their shapes, of `shape_words` words, are in `empty`, with
+the complement of a variable's number for its value. `inputs`: the places of what `entry` reads. `step` has the types of
+what each iteration gets: its number, and an element of each tensor that is gone through; `slots`: their places.
+`addresses`: room for those of made arrays."""
+
+ITERATED_ROW = _words("stack", "output", "itemsize", "back")
+"""A row that is stacked: the place of the stack, that of the loop's output, and whether the first row lies last."""
+
+ITERATED_ELEMENT = _words("itemsize", "back", "scanned")
+"""A tensor that is gone through, from its end if `back`. `scanned`: it has as many elements as there are iterations;
+else an iteration reads the one of its number."""
+
+
 class LinkKind(enum.IntEnum):
     """What a link of a chain does."""
 
@@ -313,6 +340,20 @@ class LinkKind(enum.IntEnum):
     LEFT = 3
     LOOP = 4
     SIZES = 5
+    PASS = 6
+    """A loop of which it is not known yet how it is done in one go: further links do it."""
+    SKIP = 7
+    """A loop that can't be done in one go: further links do it."""
+    ENTER = 8
+    """A loop begins: how many iterations there are is read."""
+    ELEMENTS = 9
+    """An iteration begins: its number and elements are made."""
+    STACK = 10
+    """Its rows are stacked."""
+    REPEAT = 11
+    """It has ended."""
+    FINISH = 12
+    """The loop has ended: stacks are handed on."""
 
 
 class LoopGives(enum.IntEnum):

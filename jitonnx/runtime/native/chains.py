@@ -23,9 +23,10 @@ from ..layout import (
     WATCHED_NANOSECONDS,
     WORD_BYTES,
     ArrayField,
+    Flags,
     LinkKind,
 )
-from . import given_arrays, loop_links, watch
+from . import given_arrays, iterated, loop_links, watch
 from .emit import POINTER, WORD, Code
 
 
@@ -38,6 +39,7 @@ def define(module: ir.Module) -> None:
     _bind(module)
     loop_links.define(module)
     given_arrays.define(module)
+    iterated.define(module)
     _drop(module)
     _segment(module)
     _choose(module)
@@ -159,7 +161,8 @@ def _keep_outputs(module: ir.Module) -> None:
 
 
 def _bind(module: ir.Module) -> None:
-    """Give the variables that a link's outputs tell their values; 0 if one of their elements is negative."""
+    """Give the variables that a link's outputs tell their values; 0 if one of their elements is negative, or these
+    do not lie side by side."""
     code = Code(module, "i64 jitonnx_chain_bind(ptr chain, ptr link, ptr slots)")
     bindings = code.pointer(code["link"], LINK, "bindings")
     variables = code.pointer(code["chain"], CHAIN, "variables")
@@ -178,6 +181,10 @@ def _bind(module: ir.Module) -> None:
                     code.store(value, code.load_int(code.at(data, code.multiply(place, WORD_BYTES // 2)), 32))
 
         is_axis = code.equal(code.word(binding, BINDING, "itemsize"), 0)
+        flags = code.load_int(code.at(array, ArrayField.FLAGS), 32)
+        apart = code.equal(code.build.and_(flags, code.number(Flags.C_CONTIGUOUS)), 0)
+        with code.when(code.build.and_(apart, code.build.not_(is_axis)), likely=False):
+            code.give(0)
         with code.when(is_axis):
             shape = code.load(code.at(array, ArrayField.SHAPE), POINTER)
             code.store(value, code.load(_words(code, shape, code.word(binding, BINDING, "place"))))
@@ -316,10 +323,17 @@ def _chain(module: ir.Module) -> None:
             known = code.call("jitonnx_chain_sizes", chain, link, slots)
             with code.when(code.equal(known, 0), likely=False):
                 leave()
-        with code.when(code.equal(kind, LinkKind.LOOP)):
-            done = code.call("jitonnx_chain_loop", chain, link, slots, own)
-            with code.when(code.equal(done, 0), likely=False):
+        is_loop = build.or_(code.equal(kind, LinkKind.LOOP), code.equal(kind, LinkKind.PASS))
+        with code.when(is_loop):
+            followed = code.call("jitonnx_chain_loop", chain, link, slots, own, following)
+            with code.when(code.compare(followed, "<", 0), likely=False):
                 leave()
+            code.store(at, followed)
+        with code.when(code.compare(kind, ">=", LinkKind.ENTER)):
+            followed = code.call("jitonnx_chain_iterated", chain, link, slots, own, following)
+            with code.when(code.compare(followed, "<", 0), likely=False):
+                leave()
+            code.store(at, followed)
         with code.when(code.equal(kind, LinkKind.CHOICE)):
             code.store(at, code.call("jitonnx_chain_choose", link, slots, following))
         with code.when(code.equal(kind, LinkKind.MOVE)):

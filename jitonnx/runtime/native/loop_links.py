@@ -17,6 +17,7 @@ from ..layout import (
     WATCH,
     WORD_BYTES,
     ArrayField,
+    LinkKind,
     LoopEnd,
     LoopGives,
 )
@@ -33,6 +34,7 @@ def define(module: ir.Module) -> None:
     _limit(module)
     _fill(module)
     _hand_on(module)
+    _do(module)
     _loop_link(module)
 
 
@@ -178,12 +180,10 @@ def _hand_on(module: ir.Module) -> None:
     code.give(1)
 
 
-def _loop_link(module: ir.Module) -> None:
-    """Do a link that is a loop; 0 if Python has to do it, as nothing was done, or an exception is set."""
-    code = Code(module, "i64 jitonnx_chain_loop(ptr chain, ptr link, ptr slots, ptr watch)")
+def _do(module: ir.Module) -> None:
+    """Do a loop whose inputs are noted; 0 if nothing was done, or Python has ended it, and an exception is set."""
+    code = Code(module, "i64 jitonnx_loop_do(ptr chain, ptr link, ptr slots, ptr watch)")
     chain, link, slots, looped = code["chain"], code["link"], code["slots"], _looped(code)
-    with code.when(code.equal(code.call("jitonnx_loop_read", chain, link, slots), 0), likely=False):
-        code.give(0)
     limit = code.call("jitonnx_loop_limit", chain, link, slots)
     with code.when(code.equal(limit, 0), likely=False):
         code.give(0)
@@ -212,3 +212,32 @@ def _loop_link(module: ir.Module) -> None:
     with code.when(code.equal(code.load(done), 0), likely=False):
         code.give(0)
     code.give(code.call("jitonnx_chain_bind", chain, link, slots))
+
+
+def _loop_link(module: ir.Module) -> None:
+    """Do a link that is a loop; gives the number of the one that follows. Where nothing was done that is the next, if
+    that does the same in another way, or -1 if Python has to do it, or has ended it, and an exception is set.
+
+    target: the one behind all that do the same, or -1 where there are no others.
+    """
+    code = Code(module, "i64 jitonnx_chain_loop(ptr chain, ptr link, ptr slots, ptr watch, i64 next)")
+    chain, link, slots, watched = code["chain"], code["link"], code["slots"], code["watch"]
+    others = code.compare(code.word(link, LINK, "target"), ">=", 0)
+
+    def pass_on() -> None:
+        """Leave it to the next link, if that does the same."""
+        with code.when(others):
+            code.put(chain, CHAIN, "unlike", code.add(code.word(chain, CHAIN, "unlike"), 1))
+            code.give(code["next"])
+        code.give(-1)
+
+    with code.when(code.equal(code.word(link, LINK, "kind"), LinkKind.PASS)):
+        pass_on()
+    with code.when(code.equal(code.call("jitonnx_loop_read", chain, link, slots), 0), likely=False):
+        pass_on()
+    done = code.call("jitonnx_loop_do", chain, link, slots, watched)
+    stopped = code.compare(code.word(watched, WATCH, "stop"), "!=", 0)
+    with code.when(code.compare(done, "!=", 0), likely=True):
+        code.give(code.build.select(others, code.word(link, LINK, "target"), code["next"]))
+    goes_on = code.build.and_(others, code.build.not_(stopped))
+    code.give(code.build.select(goes_on, code["next"], code.number(-1)))
