@@ -206,6 +206,20 @@ def minimum(a: DimLike, b: DimLike) -> DimLike:
     return min(a, b) if isinstance(a, int) and isinstance(b, int) else a - _not_below_zero(a - b)
 
 
+@lru_cache(_REMEMBERED)
+def within(dim: DimLike, largest: DimLike) -> DimLike:
+    """A dimension, but no more than the largest, and no less than 0.
+
+    Of expressions it is one term, and not asked is whether it is within anyway: that is for sizes of which there are
+    many and that nobody compares, as finding a sign may take milliseconds.
+    """
+    if isinstance(dim, int) and isinstance(largest, int):
+        return max(0, min(dim, largest))
+    above = dim - largest
+    smaller = dim - (_of_atom(Atom("max", (above, 0))) if isinstance(above, Dim) else max(above, 0))
+    return _of_atom(Atom("max", (smaller, 0))) if isinstance(smaller, Dim) else max(smaller, 0)
+
+
 def floor_divide(a: DimLike, b: DimLike) -> DimLike:
     """a / b rounded down. ZeroDivisionError for a constant 0.
 

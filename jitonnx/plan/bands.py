@@ -12,7 +12,8 @@ Measured step by step on a Granite Rapids that others used, one thread: expansio
 to the third-level cache of a Zen 4 as fast as they multiply: nothing is cut for such cores.
 
 Several images are not cut. Where only a run tells how many there are, the first band is all of them then, and the
-others are empty. Where only a run tells an image's height or width, nothing is cut.
+others are empty. Where only a run tells an image's height or width, there are as many bands as large images need, of
+as many rows as the run's sizes ask for; those behind the last row are empty.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from jitonnx.ir.dims import DimLike, known, maximum
+from jitonnx.ir.dims import DimLike, ceil_divide, floor_divide, integers, known, maximum, usual, within
 from jitonnx.kernels.arguments import Arguments
 from jitonnx.kernels.convolution.problem import ConvolutionBuffers, Problem
 from jitonnx.kernels.convolution.spec import DepthwiseGiven, DepthwiseSpec, DirectSpec
@@ -38,6 +39,10 @@ _ONCE = 6
 """So many rows are made once, at least, for one that is made twice."""
 _LONGEST = 3
 """Kernels that go in turns, at most."""
+_MOST = 16
+"""Bands of an image whose height or width only a run tells, at most."""
+_LARGER = 4
+"""There are enough of them for images of so many times the usual number of pixels."""
 
 
 def in_bands(calls: list[KernelCall], target: Target) -> list[KernelCall]:
@@ -63,26 +68,22 @@ def in_bands(calls: list[KernelCall], target: Target) -> list[KernelCall]:
 
 
 class _Span(NamedTuple):
-    """Rows of an image, from `first` up to `end`."""
+    """Rows of an image: the first, and how many."""
 
-    first: int
-    end: int
-
-    @property
-    def rows(self) -> int:
-        return self.end - self.first
+    first: DimLike
+    rows: DimLike
 
 
 @dataclass(eq=False)
 class _Link:
-    """A kernel that makes rows of one image of rows of another, with their sizes, which are known but for `images`."""
+    """A kernel that makes rows of one image of rows of another, with their sizes."""
 
     call: KernelCall
     images: DimLike
-    height: int
-    width: int
-    out_height: int
-    out_width: int
+    height: DimLike
+    width: DimLike
+    out_height: DimLike
+    out_width: DimLike
     channels: int
     """They are those of the result."""
     inputs: int
@@ -105,26 +106,35 @@ class _Link:
         return result
 
     @property
-    def row_bytes(self) -> int:
+    def row_bytes(self) -> DimLike:
         """Bytes of a row of its result."""
         return self.out_width * self.channels * self.result.dtype.itemsize
 
-    def reads(self, made: _Span) -> _Span:
-        """The input rows that rows of the result are made of."""
-        above, below = made.first * self.stride - self.pad, (made.end - 1) * self.stride - self.pad + self.reach
-        return _Span(min(max(above, 0), self.height), max(0, min(below, self.height)))
+    @property
+    def is_known(self) -> bool:
+        """Whether the sizes of its images are known, but for their number."""
+        return known((self.height, self.width, self.out_height, self.out_width))
 
-    def band(self, read: _Span, made: _Span, x: Tensor | None, y: Tensor | None) -> KernelCall:
-        """The call for rows `made` of the result, which begin with y, and rows `read` of its input, with x.
+    def reads(self, made: _Span) -> _Span:
+        """The input rows that rows of the result are made of: those of the first band, or of one whose padding above
+        is not needed (`_least`). No result may be made of some, at the end of the image."""
+        if (self.stride, self.reach, self.pad) == (1, 1, 0):
+            return made
+        skipped = self.pad if made.first == 0 else 0
+        first = made.first * self.stride - self.pad + skipped
+        return _Span(first, within(made.rows * self.stride + self.reach - self.stride - skipped, self.height - first))
+
+    def band(self, number: int, read: _Span, made: _Span, x: Tensor | None, y: Tensor | None) -> KernelCall:
+        """The call of a band, by its number: for rows `made` of the result, which begin with y, and rows `read` of its
+        input, with x.
 
         x, y: None for the memory of the whole images.
         """
         raise NotImplementedError
 
-    def _with(self, made: _Span, buffers: Arguments, sizes: Arguments) -> KernelCall:
-        note = (
-            f"rows {made.first} to {made.end} of {self.out_height}; what lies between stays in the second-level cache"
-        )
+    def _with(self, number: int, made: _Span, buffers: Arguments, sizes: Arguments) -> KernelCall:
+        rows = f"rows {made.first} to {made.first + made.rows} of {self.out_height}"
+        note = f"{rows if self.is_known else f'band {number}'}; what lies between stays in the second-level cache"
         tensors, epilogue = [*self.call.stage_tensors], self.call.epilogue
         if epilogue is not None:
             skipped = len(self.call.buffers)
@@ -143,22 +153,22 @@ class _Link:
             notes=[*self.call.notes, note],
         )
 
-    def _of(self, part: DimLike, whole: DimLike, made: _Span) -> DimLike:
-        """A size: `part` of one image; of several, `whole` in the first band, and 0 in the others."""
-        rest = 0 if made.first else whole
+    def _of(self, number: int, part: DimLike, whole: DimLike) -> DimLike:
+        """A size in a band: `part` of one image; of several, `whole` in the first band, and 0 in the others."""
+        rest = 0 if number else whole
         return rest + _is_one(self.images) * (part - rest)
 
 
 class _Pixels(_Link):
     """A 1x1 convolution: a product whose rows are pixels."""
 
-    def band(self, read: _Span, made: _Span, x: Tensor | None, y: Tensor | None) -> KernelCall:
+    def band(self, number: int, read: _Span, made: _Span, x: Tensor | None, y: Tensor | None) -> KernelCall:
         given, buffers = self.call.sizes, self.call.buffers
         assert isinstance(given, GemmGiven) and isinstance(buffers, GemmBuffers)
         a = x or replace(buffers.a, offset=buffers.a.offset + read.first * self.width * given.a_row)
         c = y or replace(buffers.c, offset=buffers.c.offset + made.first * self.width * given.c_row)
-        m = self._of(made.rows * self.width, given.m, made)
-        return self._with(made, _changed(buffers, a=a, c=c), _changed(given, m=m))
+        m = self._of(number, made.rows * self.width, given.m)
+        return self._with(number, made, _changed(buffers, a=a, c=c), _changed(given, m=m))
 
     def in_tiles(self, spans: Iterable[_Span]) -> None:
         """Choose the heights of tiles that make up the rows of all spans: one that makes up each row of pixels,
@@ -166,56 +176,81 @@ class _Pixels(_Link):
         """
         spec = self.call.spec
         assert isinstance(spec, GemmSpec)
-        if self.images != 1:
+        if self.images != 1 or not self.is_known:
             return
-        usual = spec.rows[0]
-        whole = [size for size in range(usual, 3 * usual // 4, -1) if self.width % size == 0]
-        left = {span.rows * self.width % usual for span in spans}
-        heights = (whole[0],) if whole else (usual, *sorted(left - {0}, reverse=True))
+        highest = spec.rows[0]
+        whole = [size for size in range(highest, 3 * highest // 4, -1) if self.width % size == 0]
+        left = {integers((span.rows * self.width % highest,))[0] for span in spans}
+        heights = (whole[0],) if whole else (highest, *sorted(left - {0}, reverse=True))
         self.call = replace(self.call, spec=replace(spec, rows=heights))
 
 
 class _Windows(_Link):
     """A convolution of several taps."""
 
-    def band(self, read: _Span, made: _Span, x: Tensor | None, y: Tensor | None) -> KernelCall:
+    def band(self, number: int, read: _Span, made: _Span, x: Tensor | None, y: Tensor | None) -> KernelCall:
         given, buffers = self.call.sizes, self.call.buffers
         assert isinstance(given, DepthwiseGiven | Problem) and isinstance(buffers, ConvolutionBuffers)
         sizes = _changed(
             given,
-            height=self._of(read.rows, self.height, made),
-            out_height=self._of(made.rows, self.out_height, made),
-            pad_top=self._of(read.first - (made.first * self.stride - self.pad), self.pad, made),
+            height=self._of(number, read.rows, self.height),
+            out_height=self._of(number, made.rows, self.out_height),
+            pad_top=self._of(number, read.first - (made.first * self.stride - self.pad), self.pad),
         )
         x = x or replace(buffers.x, offset=buffers.x.offset + read.first * given.x_row)
         y = y or replace(buffers.y, offset=buffers.y.offset + made.first * given.y_row)
-        return self._with(made, _changed(buffers, x=x, y=y), sizes)
+        return self._with(number, made, _changed(buffers, x=x, y=y), sizes)
 
 
 def _bands(chain: Sequence[_Link], target: Target) -> list[_Span]:
     """The rows of the last result that each band makes; one band or none where cutting brings nothing."""
-    memory = target.l2_bytes // _SHARE
-    if len(chain) < 2 or sum(link.out_height * link.row_bytes for link in chain[:-1]) <= memory:
+    memory, all_known = target.l2_bytes // _SHARE, all(link.is_known for link in chain)
+    total = sum(usual(link.out_height * link.row_bytes) for link in chain[:-1])
+    if len(chain) < 2 or total <= (memory if all_known else target.l2_bytes):
         return []
-    height, rows = chain[-1].out_height, 1
-    while rows < height and _between(chain, rows + 1)[0] <= memory:
-        rows += 1
-    taken, once, twice = _between(chain, rows)
-    if taken > memory or once < _ONCE * twice:
-        return []
-    number = -(-height // rows)
-    rows = -(-height // number)
-    return [_Span(first, min(first + rows, height)) for first in range(0, height, rows)]
+    height, (each, besides), least = chain[-1].out_height, _between(chain), _least(chain)
+    fitting = floor_divide(memory - besides, maximum(1, each))
+    if all_known:
+        fit, end = integers((fitting, height))
+        if fit < least:
+            return []
+        even = -(-end // -(-end // fit))
+        return [_Span(first, min(even, end - first)) for first in range(0, end, even)]
+    number = min(_MOST, -(-_LARGER * total // memory))
+    wanted = least + within(fitting - least, height)
+    wanted += within(ceil_divide(height, number) - wanted, height)
+    stays = within(target.l2_bytes + 1 - wanted * each - besides, 1)
+    all_rows = height + least
+    rows = within(all_rows + stays * (wanted - all_rows), all_rows + wanted)
+    return [_Span(place * rows, within(height - place * rows, rows)) for place in range(number)]
 
 
-def _between(chain: Sequence[_Link], rows: int) -> tuple[int, int, int]:
-    """Tell of a band of so many rows the bytes of what lies between, and how many rows of the first result are made
-    once and twice."""
-    taken, once, made = 0, rows, rows
-    for before, link in zip(chain[-2::-1], chain[:0:-1], strict=True):
-        once, made = once * link.stride, (made - 1) * link.stride + link.reach
-        taken += min(made, before.out_height) * before.row_bytes
-    return taken, once, made - once
+def _least(chain: Sequence[_Link]) -> int:
+    """Rows of a band at least, so that few are made twice, and all but the first read no padding above the image."""
+    once, twice = _made(chain)
+    first = 1
+    for link in chain:
+        first = -(-(first + link.pad) // link.stride)
+    return max(-(-_ONCE * twice // once), first)
+
+
+def _between(chain: Sequence[_Link]) -> tuple[DimLike, DimLike]:
+    """Bytes of what lies between in a band: so many a row of the last result, and those besides."""
+    each: DimLike = 0
+    besides: DimLike = 0
+    for number, link in enumerate(chain[:-1]):
+        rows, more = _made(chain[number:])
+        each, besides = each + rows * link.row_bytes, besides + more * link.row_bytes
+    return each, besides
+
+
+def _made(chain: Sequence[_Link]) -> tuple[int, int]:
+    """How many rows of the first result a row of the last is made of, and how many more a band is, which are made
+    twice."""
+    rows, more = 1, 0
+    for link in chain[:0:-1]:
+        rows, more = rows * link.stride, more * link.stride + link.reach - link.stride
+    return rows, more
 
 
 def _cut(chain: Sequence[_Link], bands: Sequence[_Span]) -> list[KernelCall]:
@@ -226,17 +261,18 @@ def _cut(chain: Sequence[_Link], bands: Sequence[_Span]) -> list[KernelCall]:
             link.in_tiles(spans[number] for spans in made)
     memory: list[Tensor | None] = []
     for number, link in enumerate(chain[:-1]):
-        rows = max(spans[number].rows for spans in made)
+        each, besides = _made(chain[number:])
+        rows = within(bands[0].rows * each + besides, link.out_height)
         one = _is_one(link.images)
         shape = link.images, link.channels, link.out_height + one * (rows - link.out_height), link.out_width
         old = link.result
         memory.append(dense_tensor(old.buffer.name, shape, old.dtype, channels_last_order(4)))
     memory.append(None)
     calls = []
-    for spans in made:
+    for number, spans in enumerate(made):
         before = None
         for link, span, y in zip(chain, spans, memory, strict=True):
-            calls.append(link.band(link.reads(span), span, before, y))
+            calls.append(link.band(number, link.reads(span), span, before, y))
             before = y
     return calls
 
@@ -320,12 +356,16 @@ def _windows(call: KernelCall) -> _Link | None:
     else:
         return None
     extents = sizes.height, sizes.width, sizes.out_height, sizes.out_width, outputs, sizes.channels
-    if not known((*extents, *window, sizes.pad_top)) or (isinstance(sizes.images, int) and sizes.images != 1):
+    if not known((outputs, sizes.channels, *window, sizes.pad_top)) or _are_several(sizes.images):
         return None
     return _Windows(call, sizes.images, *extents, *window, sizes.pad_top)
 
 
-def _pixels(call: KernelCall, images: DimLike, height: int, width: int) -> _Link | None:
+def _are_several(images: DimLike) -> bool:
+    return isinstance(images, int) and images != 1
+
+
+def _pixels(call: KernelCall, images: DimLike, height: DimLike, width: DimLike) -> _Link | None:
     """A call as a link, if it is a product of a row for each pixel of such images."""
     sizes = call.sizes
     if not isinstance(call.spec, GemmSpec) or not isinstance(sizes, GemmGiven) or call.prologue is not None:

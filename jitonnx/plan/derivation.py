@@ -41,7 +41,7 @@ _RECORDING_SECONDS = 0.001
 """What recording may take of the time of one set of sizes; what is left is recorded with later ones."""
 
 _ROOM = 1024
-"""Numbers that are worked out in a section at most."""
+"""Numbers that a section has room for, where there are few expressions."""
 
 
 class Kind(NamedTuple):
@@ -194,7 +194,7 @@ class _Native:
         self._count, self._first_variable = len(first.numbers), len(first.numbers)
         names = evaluate.variables
         given = self._first_variable + len(names)
-        self._registers = Registers(given, max(_ROOM, 2 * self._count))
+        self._registers = Registers(given, max(_ROOM, 8 * self._count))
         self._values = np.zeros(given + self._registers.room + 256, np.int64)
         self._values[: self._count] = first.numbers
         self._constants = 0

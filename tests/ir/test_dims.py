@@ -59,6 +59,20 @@ def test_value_is_that_of_the_integers(expression: tuple[DimLike, str], batch: i
     assert evaluated(dim, sizes) == expected
 
 
+@given(expressions(depth=2), expressions(depth=2), st.integers(0, 50), st.integers(0, 50))
+def test_within_is_one_term_of_the_same_value(
+    one: tuple[DimLike, str], other: tuple[DimLike, str], batch: int, seq: int
+) -> None:
+    sizes, dim = {"batch": batch, "seq": seq}, dims.within(one[0], other[0])
+    assert isinstance(dim, int) or len(dim.terms) == 1
+    try:
+        expected = max(0, min(evaluate(one[0], sizes), evaluate(other[0], sizes)))
+    except ZeroDivisionError:
+        return
+    assert evaluate(dim, sizes) == expected == evaluated(dim, sizes)
+    assert dims.substitute(dim, sizes) == expected
+
+
 @given(expressions(), st.integers(1, 40))
 def test_a_product_divided_by_a_factor_is_the_other(expression: tuple[DimLike, str], n: int) -> None:
     x, _ = expression

@@ -10,6 +10,7 @@ import pytest
 
 import jitonnx
 from jitonnx.interpreter import evaluate
+from jitonnx.ir.dims import evaluate as evaluated
 from jitonnx.kernels.convolution.spec import DepthwiseSpec
 from jitonnx.model import load
 from jitonnx.plan import bands, make
@@ -80,10 +81,15 @@ def small_caches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def run(data: bytes, x: np.ndarray, threads: int = 1) -> list[np.ndarray]:
+def threads(count: int) -> jitonnx.SessionOptions:
     options = jitonnx.SessionOptions()
-    options.intra_op_num_threads = threads
-    return jitonnx.InferenceSession(data, options).run(None, {"x": x})
+    options.intra_op_num_threads = count
+    return options
+
+
+def run(data: bytes, x: np.ndarray, count: int = 1) -> list[np.ndarray]:
+    """The outputs on so many threads."""
+    return jitonnx.InferenceSession(data, threads(count)).run(None, {"x": x})
 
 
 @pytest.mark.parametrize(
@@ -112,7 +118,7 @@ def test_bands_change_nothing(
     """The bits are those of the whole image at once, on any number of threads, and close to NumPy's."""
     data = expansion(size, channels, **attributes)
     x = RANDOM.standard_normal((1, 5, *size)).astype(np.float32)
-    results = [run(data, x, threads)[0] for threads in (1, 2, 8)]
+    results = [run(data, x, count)[0] for count in (1, 2, 8)]
     assert small_caches[-1] > 1
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(make, "in_bands", lambda calls, target: calls)
@@ -127,7 +133,6 @@ def test_bands_change_nothing(
     ("why", "data"),
     [
         ("the image stays in the cache", lambda: expansion((8, 8), pads=[1, 1, 1, 1])),
-        ("only a run tells its size", lambda: expansion(("H", "W"), pads=[1, 1, 1, 1])),
         ("there are two images", lambda: expansion((72, 56), pads=[1] * 4, images=2)),
         ("others read the image", lambda: expansion((72, 56), pads=[1, 1, 1, 1], read_twice=True)),
         ("too many rows would be made twice", lambda: expansion((72, 56), kernel=7, pads=[3, 3, 3, 3])),
@@ -154,6 +159,58 @@ def test_open_number_of_images(first: int, small_caches: list[int]) -> None:
         np.testing.assert_allclose(result, expected, rtol=1e-3, atol=1e-3)
     assert len(small_caches) == 1
     assert small_caches[0] > 1
+
+
+@pytest.mark.parametrize(
+    ("names", "attributes"),
+    [
+        (("H", "W"), {"pads": [1, 1, 1, 1]}),
+        (("H", "W"), {"pads": [1, 1, 1, 1], "strides": [2, 2], "projection": "plain"}),
+        (("H", "W"), {"pads": [1, 1, 1, 1], "first": 3, "projection": "residual"}),
+        (("H", "W"), {"kernel": 5, "pads": [2, 2, 2, 2], "strides": [2, 1], "first": 3, "images": "N"}),
+        (("H", 56), {"pads": [0, 1, 2, 1], "dilations": [2, 2], "projection": "plain"}),
+        ((120, "W"), {"strides": [3, 2], "pads": [1, 0, 0, 2]}),
+    ],
+)
+def test_open_heights_and_widths(names: tuple[Any, Any], attributes: dict[str, Any], small_caches: list[int]) -> None:
+    """One plan for images of any size: what is small, too wide or empty is done at once, the rest by as many bands as
+    that takes; the bits are those of whole images."""
+    data = expansion(names, **attributes)
+    cut = [jitonnx.InferenceSession(data, threads(count)) for count in (1, 3)]
+    assert small_caches[-1] == 16
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(make, "in_bands", lambda calls, target: calls)
+        whole = jitonnx.InferenceSession(data)
+    for size in [(9, 9), (93, 56), (300, 41), (64, 64), (17, 3000), (1000, 12), (40, 640), (5, 7), (131, 200)]:
+        height, width = (name if isinstance(name, int) else own for name, own in zip(names, size, strict=True))
+        for images in (1, 2, 0) if "images" in attributes else (1,):
+            x = RANDOM.standard_normal((images, 5, height, width)).astype(np.float32)
+            (expected,) = whole.run(None, {"x": x})
+            for session in cut:
+                (result,) = session.run(None, {"x": x})
+                np.testing.assert_array_equal(result, expected)
+    (expected,) = evaluate(load(data).graph, {"x": x})
+    np.testing.assert_allclose(cut[0].run(None, {"x": x})[0], expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("size", [(0, 9), (9, 0), (0, 0)])
+def test_open_sizes_of_nothing(size: tuple[int, int], small_caches: list[int]) -> None:
+    data = expansion(("H", "W"), pads=[1, 1, 1, 1], projection="plain")
+    (result,) = run(data, np.zeros((1, 5, *size), np.float32))
+    assert small_caches[-1] == 16
+    assert result.shape == (1, 7, *size)
+
+
+def test_rows_of_bands_of_open_sizes(small_caches: list[int]) -> None:
+    """As many as the cache holds of both images between, but all where the image is small, or a few rows are large."""
+    data = expansion(("H", "W"), pads=[1, 1, 1, 1], first=3, projection="plain")
+    plan = jitonnx.InferenceSession(data).engine.compiled.plan
+    depthwise = [call.sizes.out_height for call in plan.calls if isinstance(call.spec, DepthwiseSpec)]
+    assert len(depthwise) == small_caches[-1]
+    wanted = {(20, 20): [20], (96, 56): [17] * 5 + [11], (160, 40): [24] * 6 + [16], (40, 640): [40]}
+    for (height, width), expected in wanted.items():
+        rows = [evaluated(count, {"H": height, "W": width}) for count in depthwise]
+        assert [count for count in rows if count] == expected
 
 
 def test_bands_are_for_cores_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
