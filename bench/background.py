@@ -167,13 +167,14 @@ def line(name: str, seen: Seen, other: SeenBeside) -> str:
     steady = statistics.median(other.steady)
     ratios = [seen.alone, statistics.median(seen.on_numpy), max(seen.on_numpy), max(seen.compiled_runs)]
     ratios_beside = [statistics.median(other.beside), max(other.beside)]
-    return (
-        f"{name:30.30}{1e3 * steady:9.3f}"
-        + "".join(f"{found / steady:9.1f}" for found in ratios)
-        + f"{seen.compiled:9.2f}{other.at_once:9.2f}{100 * seen.helpers / seen.compiled:9.0f}"
-        + "".join(f"{found / steady:9.2f}" for found in ratios_beside)
-        + f"{other.compiled:9.2f}"
-    )
+    columns = [
+        f"{1e3 * steady:.3f}",
+        *(f"{found / steady:.1f}" for found in ratios),
+        *(f"{seen.compiled:.2f}", f"{other.at_once:.2f}", f"{100 * seen.helpers / seen.compiled:.0f}"),
+        *(f"{found / steady:.2f}" for found in ratios_beside),
+        f"{other.compiled:.2f}",
+    ]
+    return " ".join([f"{name:30.30}", *(f"{column:>8}" for column in columns)])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -183,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="default: all CPUs")
     options = parser.parse_args(arguments)
     paths = [options.folder / f"{name}.onnx" for name in options.models] or sorted(options.folder.glob("*.onnx"))
-    print(f"{'model':30}" + "".join(f"{name:>9}" for name in COLUMNS))
+    print(" ".join([f"{'model':30}", *(f"{name:>8}" for name in COLUMNS)]))
     for path in paths:
         seen = Seen(*in_process("run_meanwhile", path, options.threads))
         other = SeenBeside(*in_process("run_beside", path, options.threads))

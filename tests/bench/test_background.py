@@ -23,3 +23,9 @@ def test_runs_beside_a_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     other = background.run_beside(str(path), 1)
     assert other.steady and other.beside and other.compiled > 0
     assert len(background.line(path.stem, seen, other).split()) == 1 + len(background.COLUMNS)
+
+
+def test_columns_stand_apart_however_wide_they_are() -> None:
+    seen = background.Seen(3.5, 23.1, 2e-5, [7e-4], [6e-6])
+    other = background.SeenBeside(0.1, [3e-7], [3e-7, 0.3], 6.0)
+    assert len(background.line("relu_add", seen, other).split()) == 1 + len(background.COLUMNS)
