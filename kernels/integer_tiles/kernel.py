@@ -24,7 +24,10 @@ def build(spec: IntegerTileSpec, lanes: int, epilogue: Stage | None = None) -> K
         raise ValueError(f"Bug: sums are int32, not {result}, without an epilogue")
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
-        _IntegerTiles(code, spec, Epilogue(code, epilogue, types.int32, lanes, result)).emit(begin, end)
+        applied = Epilogue(code, epilogue, types.int32, spec.width, result)
+        if not applied.unrolls:
+            applied = Epilogue(code, epilogue, types.int32, lanes, result)
+        _IntegerTiles(code, spec, applied).emit(begin, end)
 
     return body
 

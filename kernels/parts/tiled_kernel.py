@@ -9,10 +9,12 @@ for each group of rows                                                  a block 
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from jitonnx.kernels.language import types
 from jitonnx.kernels.language.code import Code, Pointer, remainder, smaller
 from jitonnx.kernels.language.epilogue import Epilogue
-from jitonnx.kernels.language.trace import Traced, select
+from jitonnx.kernels.language.trace import Traced, one_if, select
 from jitonnx.kernels.parts.amx import begin_with, clear, configured, multiply, store
 from jitonnx.kernels.parts.layouts import LINE, TILE
 from jitonnx.kernels.parts.tile import emit_finish, emit_prefetch
@@ -29,6 +31,8 @@ from jitonnx.kernels.parts.tiled_rows import Copying
 
 _TOGETHER = 4
 """Rows of a block of sums in memory that go through the epilogue at a time."""
+_FETCHED_BYTES = 64 << 10
+"""What is asked for of the first panel before rows are copied."""
 _AHEAD = 24
 """Steps ahead of their use that weights are asked for which are used once."""
 
@@ -71,13 +75,24 @@ class TiledKernel:
         code, size = self.code, self.size
         column_tasks = (size.out_channels + (size.task_columns - 1)) / size.task_columns
         with configured(code), code.loop(end, begin) as task:
+            first_call = task.equals(begin)
             first_column = remainder(task, column_tasks) * size.task_columns
             end_column = smaller(first_column + size.task_columns, size.out_channels)
+            with code.when(first_call):
+                self._fetch(first_column)
             pixel, count = self._prepare(task / column_tasks)
             with code.loop(count, 0, size.group_rows) as first:
                 last = smaller(first + size.group_rows, count)
+                fetches = one_if(first_call & first.equals(0))
                 with code.loop(end_column, first_column, self.spec.width) as column:
-                    self._emit_panel(pixel, first, last, count, column)
+                    self._emit_panel(pixel, first, last, count, column, fetches)
+
+    def _fetch(self, column: Traced) -> None:
+        """Asks for the beginning of a panel, while rows are copied."""
+        panel = self.steps * (self.spec.width * LINE)
+        first = self.w.at(column / self.spec.width * panel)
+        with self.code.loop(smaller(panel, _FETCHED_BYTES), step=LINE) as at:
+            emit_prefetch(self.code.builder, first.at(at).value)
 
     def _prepare(self, number: Traced) -> tuple[Traced, Traced]:
         """Copies what the task with a number of rows needs; its first output pixel, and how many rows it has."""
@@ -106,23 +121,28 @@ class TiledKernel:
             copying.rows(self.rows, first + (count - rest), rest, self.elements)
         return first, count
 
-    def _emit_panel(self, pixel: Traced, first: Traced, last: Traced, count: Traced, column: Traced) -> None:
-        """Rows first, …, last - 1 of the task times one panel: blocks of two tiles, then of one where that does."""
+    def _emit_panel(
+        self, pixel: Traced, first: Traced, last: Traced, count: Traced, column: Traced, fetches: Traced
+    ) -> None:
+        """Rows first, …, last - 1 of the task times one panel: blocks of two tiles, then of one where that does. The
+        next panel is asked for if `fetches` is not 0, or w does not stay in the cache."""
         code, whole = self.code, last - TILE
         self.begin_panel(column)
         with code.loop(whole, first, 2 * TILE) as r:
-            self._emit_block(2, pixel, r, count, column)
+            self._emit_block(2, pixel, r, count, column, fetches)
         rest = remainder(last - first, code.integer(2 * TILE))
         with code.when((rest > 0) & (rest <= TILE)):
-            self._emit_block(1, pixel, last - rest, count, column)
+            self._emit_block(1, pixel, last - rest, count, column, fetches)
 
-    def _emit_block(self, tiles: int, pixel: Traced, r: Traced, count: Traced, column: Traced) -> None:
-        def write(code: Code, pixel: Traced, r: Traced, count: Traced, column: Traced) -> None:
-            self.inner(code)._write_block(tiles, pixel, r, count, column)
+    def _emit_block(self, tiles: int, pixel: Traced, r: Traced, count: Traced, column: Traced, fetches: Traced) -> None:
+        def write(code: Code, pixel: Traced, r: Traced, count: Traced, column: Traced, fetches: Traced) -> None:
+            self.inner(code)._write_block(tiles, pixel, r, count, column, fetches)
 
-        self.code.subroutine(f"block.{tiles}", [pixel, r, count, column], write, inline=False)
+        self.code.subroutine(f"block.{tiles}", [pixel, r, count, column, fetches], write, inline=False)
 
-    def _write_block(self, tiles: int, pixel: Traced, r: Traced, count: Traced, column: Traced) -> None:
+    def _write_block(
+        self, tiles: int, pixel: Traced, r: Traced, count: Traced, column: Traced, fetches: Traced
+    ) -> None:
         code, size, spec = self.code, self.size, self.spec
         columns = spec.width // TILE
         panel_step = spec.width * LINE
@@ -139,8 +159,9 @@ class TiledKernel:
         def steps(offset: Traced) -> None:
             with code.loop(self.tap_steps) as step:
                 at = done.get()
-                for line in range(spec.fetched):
-                    emit_prefetch(code.builder, following.at(at * (spec.fetched * LINE) + line * LINE).value)
+                with code.when(fetches > 0) if spec.near else nullcontext():
+                    for line in range(spec.fetched):
+                        emit_prefetch(code.builder, following.at(at * (spec.fetched * LINE) + line * LINE).value)
                 places = [(place.at(offset + step * LINE), pitch) for place, pitch in x]
                 multiply(code, self.PRODUCT, places, w.at(at * panel_step), columns, streams_w=spec.near)
                 done.set(at + 1)

@@ -65,7 +65,8 @@ class TiledSpec(KernelSpec):
     """The whole of w stays in the second-level cache: blocks of rows go through all panels, and not panels through all
     rows."""
     fetched: int = 0
-    """Cache lines of the next panel of w that each step asks for, where that does not."""
+    """Cache lines of the next panel of w that each step asks for; where w stays in the cache, for the first block of a
+    call alone."""
     once: bool = False
     """There is one block of rows: what is asked for is what follows shortly."""
 
@@ -234,7 +235,7 @@ def chosen(columns: int, weight_bytes: int, rows: int | None) -> dict[str, Any]:
     """width, near, fetched and once for so many columns, bytes of weights, and rows (None: known only at run time)."""
     width = TILE if columns <= TILE else 2 * TILE
     if weight_bytes < NEAR_BYTES:
-        return {"width": width}
+        return {"width": width, "fetched": width}
     blocks = 4 if rows is None else max(-(-rows // (2 * TILE)), 1)
     fetched = next(lines for lines in (width, 16, 8, 4, 2, 1) if lines * blocks <= width or lines == 1)
     return {"width": width, "near": False, "fetched": fetched, "once": blocks == 1}
