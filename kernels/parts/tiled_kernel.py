@@ -52,6 +52,8 @@ class TiledKernel:
         taps = size.kernel_height * size.kernel_width
         self.elements = size.channels * (1 if spec.by_taps else taps)
         self.tap_steps = (self.elements + (spec.step - 1)) / spec.step
+        if spec.run:
+            self.tap_steps = (size.kernel_height + (spec.runs - 1)) / spec.runs
         self.steps = self.tap_steps * taps if spec.by_taps else self.tap_steps
         self.across = padded_width(size) if spec.by_taps else size.out_width
         """Rows of the product for a row of output pixels."""
@@ -108,7 +110,10 @@ class TiledKernel:
             else:
                 lines = self.rows.at((size.task_rows * size.out_width + SLACK_ROWS) * size.row_bytes)
                 copying.padded(lines, size.line_bytes, size.channels * spec.ITEM_BYTES, image, above, needed)
-                copying.unfolded(self.rows, lines, rows, self.elements)
+                if spec.run:
+                    copying.joined(self.rows, lines, rows, self.tap_steps, spec.runs)
+                else:
+                    copying.unfolded(self.rows, lines, rows, self.elements)
             return (image * size.out_height + first) * size.out_width, (rows - 1) * self.across + size.out_width
         first = number * size.task_rows
         count = smaller(size.task_rows, size.images * size.out_height * size.out_width - first)

@@ -69,6 +69,9 @@ class TiledSpec(KernelSpec):
     call alone."""
     once: bool = False
     """There is one block of rows: what is asked for is what follows shortly."""
+    run: int = 0
+    """"unfolded": elements of a row of taps where as many of such rows as fit share a step, none of which reaches into
+    two; 0: taps of a pixel lie side by side without gaps."""
 
     ITEM_BYTES: ClassVar[int]
     """Of an element as products take it."""
@@ -102,16 +105,23 @@ class TiledSpec(KernelSpec):
         return self.way in ("padded", "unfolded")
 
     @property
-    def packing(self) -> tuple[str, bool, int]:
+    def packing(self) -> tuple[str, bool, int, int]:
         """All that the layout of packed weights depends on."""
-        return self.family, self.by_taps, self.width
+        return self.family, self.by_taps, self.width, self.run
 
     def whole(self, elements: Any) -> Any:
         """So many elements in whole steps."""
         return whole(elements, self.step)
 
+    @property
+    def runs(self) -> int:
+        """Rows of taps that share a step, if `run`."""
+        return (self.step - 1) // self.run
+
     def depth(self, given: Any) -> Any:
         """Elements of a row in whole steps, over all taps."""
+        if self.run:
+            return -(-given.kernel_height // self.runs) * self.step
         taps = given.kernel_height * given.kernel_width
         return self.whole(given.channels) * taps if self.by_taps else self.whole(given.channels * taps)
 
@@ -169,7 +179,8 @@ class TiledSpec(KernelSpec):
         if self.by_taps:
             rows = (rows + (sizes.kernel_height - 1) * sizes.dilation_height) * padded_width(sizes)
         elif self.by_bands:
-            rows, lines = rows * sizes.out_width, band_rows(sizes, rows) * sizes.line_bytes
+            behind = self.runs * sizes.dilation_height if self.run else 0
+            rows, lines = rows * sizes.out_width, (band_rows(sizes, rows) + behind) * sizes.line_bytes
         elif self.way == "in place":
             rows = TILE
         return HEAD_BYTES + lines + (rows + SLACK_ROWS) * sizes.row_bytes + 4 * LINE
@@ -189,7 +200,13 @@ class TiledSpec(KernelSpec):
         what a step of a panel multiplies, its tiles of 16 columns one after the other, each with 16 rows of 32 bits a
         column. Padded with zeros to whole panels and steps."""
         columns, taps, channels = w.shape
-        if not self.by_taps:
+        if self.run:
+            rows = -(-(taps * channels) // (self.run * self.runs)) * self.runs
+            apart = np.zeros((columns, rows, self.run), w.dtype)
+            apart[:, : taps * channels // self.run] = w.reshape(columns, -1, self.run)
+            w, taps, channels = apart, rows // self.runs, self.runs * self.run
+            w = w.reshape(columns, taps, channels)
+        elif not self.by_taps:
             w, taps, channels = w.reshape(columns, 1, taps * channels), 1, taps * channels
         deep, tiles, group = self.whole(channels), self.width // TILE, 4 // self.ITEM_BYTES
         steps, panels = taps * deep // self.step, -(-columns // self.width)

@@ -3,9 +3,13 @@ image's padding."""
 
 from __future__ import annotations
 
+import functools
+import itertools
+import operator
 from collections.abc import Callable
 
-from jitonnx.kernels.language.code import Code, Pointer, larger, remainder, smaller
+from jitonnx.kernels.language.code import Code, Mask, Pointer, larger, remainder, smaller
+from jitonnx.kernels.language.llvm import live_bytes
 from jitonnx.kernels.language.trace import Traced
 from jitonnx.kernels.parts.layouts import LINE
 from jitonnx.kernels.parts.tiled_products import TiledSizes, padded_width
@@ -93,6 +97,25 @@ class Copying:
                 with code.loop(run, step=self._step) as at:
                     into.store(at, line.load(at, self._step))
             target.to(self._element).store(depth, self._outside)
+
+    def joined(self, scratch: Pointer, lines: Pointer, count: Traced, steps: Traced, runs: int) -> None:
+        """As `unfolded`, but of rows of bytes of taps `runs` share each of the `steps`: vectors of them are shifted to
+        their places as they are read. Of rows behind the last, for which weights are 0, anything is taken."""
+        code, size = self._code, self._size
+        run = size.kernel_width * size.channels
+        ends = [live_bytes(code.builder, (run * number).value) for number in range(runs + 1)]
+        masks = [Mask(code.builder.xor(low, high)) for low, high in itertools.pairwise(ends)]
+        line = size.dilation_height * size.line_bytes
+        with code.loop(count) as i:
+            source = lines.at(i * size.stride_height * size.line_bytes)
+            target = scratch.at(i * size.out_width * size.row_bytes)
+            with code.loop(size.out_width) as j:
+                window = source.at(j * size.stride_width * size.channels).to(self._element)
+                into = target.at(j * size.row_bytes).to(self._element)
+                with code.loop(steps) as step:
+                    place = window.at(step * runs * line)
+                    parts = [place.at(line * n - run * n).load(0, self._step, mask) for n, mask in enumerate(masks)]
+                    into.store(step * self._step, functools.reduce(operator.or_, parts))
 
     def _run(self, target: Pointer, source: Pointer, count: Traced) -> None:
         """`count` elements side by side, as products take them, and others behind them, to whole steps."""

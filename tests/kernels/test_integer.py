@@ -118,7 +118,9 @@ def product(
     x[:1], w[:1] = low if dtype is np.int8 else 255, -128  # extremes
     shifted = dtype is np.uint8 or zero != 0
     kind = {"signed": dtype is np.int8, "shifted": shifted, "result": result}
-    spec: AnySpec = choose_tiles(way, n, k, m, **kind) if way else choose(n, m, TARGETS[target], windows=False, **kind)
+    spec: AnySpec = (
+        choose_tiles(way, n, (k,), m, **kind) if way else choose(n, m, TARGETS[target], windows=False, **kind)
+    )
     spec = dataclasses.replace(spec, **options)
     given = row_product(m, n, k, k, n + 3)
     y = run(spec, target, x, zero, w, given, pieces=2)
@@ -192,7 +194,7 @@ def convolutions(
         w = random.integers(-128, 128, (outputs, *kernel, channels)).astype(np.int8)
         rows, kind = out[0] * out[1] * images, {"signed": dtype is np.int8, "shifted": True, "result": result}
         if way:
-            spec: AnySpec = choose_tiles(way, outputs, w[0].size, rows, **kind)
+            spec: AnySpec = choose_tiles(way, outputs, w.shape[1:], rows, **kind)
         else:
             spec = choose(outputs, rows, TARGETS[target], windows=True, **kind)
         pixel = channels + gap
@@ -242,6 +244,13 @@ def test_convolutions_in_tiles(dtype: Any, gap: int) -> None:
     convolutions(UNDILATED, "tiles", dtype, gap, way="unfolded")
 
 
+@needs_tiles
+def test_rows_of_few_taps_share_steps() -> None:
+    kind = {"signed": False, "shifted": True, "result": "uint8"}
+    runs = {taps: choose_tiles("unfolded", 64, taps, None, **kind).run for taps in [(7, 7, 3), (3, 3, 16), (3, 3, 24)]}
+    assert runs == {(7, 7, 3): 21, (3, 3, 16): 48, (3, 3, 24): 0}
+
+
 DEPTHWISE = [
     # images, height, width, channels, kernel, strides, dilations, pads, out
     (1, 5, 5, 3, (3, 3), (1, 1), (1, 1), (1, 1), (5, 5)),
@@ -288,7 +297,7 @@ def test_empty(way: str) -> None:
     kind = {"signed": False, "shifted": True, "result": "int32"}
     for m, n, k in [(0, 4, 3), (3, 4, 0)]:
         spec: AnySpec = (
-            choose_tiles(way, n, k, None, **kind) if way else choose(n, None, TARGETS["host"], windows=False, **kind)
+            choose_tiles(way, n, (k,), None, **kind) if way else choose(n, None, TARGETS["host"], windows=False, **kind)
         )
         given = row_product(m, n, k, k, n)
         y = run(spec, "tiles" if way else "host", np.zeros((m, k), np.uint8), 3, np.zeros((n, k), np.int8), given)

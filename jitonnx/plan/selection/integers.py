@@ -97,7 +97,7 @@ def _chosen(
     signed, shifted, result = x.dtype is DType.INT8, is_shifted(zero), y.dtype.numpy.name
     spec = choose(columns, of_y, planner.target, signed=signed, shifted=shifted, windows=windows, result=result)
     if spec.multiply == "tiles":
-        return choose_tiles(way, columns, math.prod(deep), of_y, signed=signed, shifted=shifted, result=result)
+        return choose_tiles(way, columns, deep, of_y, signed=signed, shifted=shifted, result=result)
     return spec
 
 
