@@ -4,15 +4,19 @@ its rows copied to scratch memory, unless they are read in place        second-l
 for each group of rows                                                  a block while the task's panels stay near
     for each panel of w
         for each block of 2 x 2 tiles of the group                      sums in tile registers
-            epilogue, y
+            and meanwhile, of the block before: epilogue, y             vectors have nothing else to do
+
+Tiles are multiplied by a unit of its own, which instructions reach in their order: a piece of the epilogue stands
+behind each step of the next block.
 """
 
 from __future__ import annotations
 
 from contextlib import nullcontext
+from typing import Generic, NamedTuple, TypeVar
 
 from jitonnx.kernels.language import types
-from jitonnx.kernels.language.code import Code, Pointer, remainder, smaller
+from jitonnx.kernels.language.code import Code, Pointer, Variable, larger, remainder, smaller
 from jitonnx.kernels.language.epilogue import Epilogue
 from jitonnx.kernels.language.trace import Traced, one_if, select
 from jitonnx.kernels.parts.amx import begin_with, clear, configured, multiply, store
@@ -31,10 +35,29 @@ from jitonnx.kernels.parts.tiled_rows import Copying
 
 _TOGETHER = 4
 """Rows of a block of sums in memory that go through the epilogue at a time."""
+_PIECE = 8
+"""What pieces of the epilogue are multiples of, in rows."""
 _FETCHED_BYTES = 64 << 10
 """What is asked for of the first panel before rows are copied."""
 _AHEAD = 24
 """Steps ahead of their use that weights are asked for which are used once."""
+
+
+_Value = TypeVar("_Value")
+
+
+class _Block(NamedTuple, Generic[_Value]):
+    """Sums in memory: of which output pixels and columns they are."""
+
+    pixel: _Value
+    """The task's first."""
+    row: _Value
+    """Number of the first row of the task."""
+    live: _Value
+    """Rows that count."""
+    column: _Value
+    sums: _Value
+    """Where they lie, in bytes from the beginning of scratch memory on."""
 
 
 class TiledKernel:
@@ -58,9 +81,12 @@ class TiledKernel:
         self.across = padded_width(size) if spec.by_taps else size.out_width
         """Rows of the product for a row of output pixels."""
         self.sums = code.scratch(types.uint8)
-        self.first = code.scratch(types.uint8).at(SUMS_BYTES)
+        self.first = code.scratch(types.uint8).at(2 * SUMS_BYTES)
         """A row that sums may begin with."""
         self.rows = code.scratch(types.uint8).at(HEAD_BYTES)
+        piece = (self.steps + (2 * TILE - 1)) / larger(self.steps, 1)
+        self.piece = (piece + (_PIECE - 1)) / _PIECE * _PIECE
+        """Rows of the block before that go through the epilogue behind a step."""
 
     def inner(self, code: Code) -> TiledKernel:
         """The same in another function of the module."""
@@ -76,18 +102,21 @@ class TiledKernel:
     def emit(self, begin: Traced, end: Traced) -> None:
         code, size = self.code, self.size
         column_tasks = (size.out_channels + (size.task_columns - 1)) / size.task_columns
-        with configured(code), code.loop(end, begin) as task:
-            first_call = task.equals(begin)
-            first_column = remainder(task, column_tasks) * size.task_columns
-            end_column = smaller(first_column + size.task_columns, size.out_channels)
-            with code.when(first_call):
-                self._fetch(first_column)
-            pixel, count = self._prepare(task / column_tasks)
-            with code.loop(count, 0, size.group_rows) as first:
-                last = smaller(first + size.group_rows, count)
-                fetches = one_if(first_call & first.equals(0))
-                with code.loop(end_column, first_column, self.spec.width) as column:
-                    self._emit_panel(pixel, first, last, count, column, fetches)
+        before = _Block(*(code.variable(code.integer(0)) for _ in _Block._fields))
+        with configured(code):
+            with code.loop(end, begin) as task:
+                first_call = task.equals(begin)
+                first_column = remainder(task, column_tasks) * size.task_columns
+                end_column = smaller(first_column + size.task_columns, size.out_channels)
+                with code.when(first_call):
+                    self._fetch(first_column)
+                pixel, count = self._prepare(task / column_tasks)
+                with code.loop(count, 0, size.group_rows) as first:
+                    last = smaller(first + size.group_rows, count)
+                    fetches = one_if(first_call & first.equals(0))
+                    with code.loop(end_column, first_column, self.spec.width) as column:
+                        self._emit_panel(before, pixel, first, last, count, column, fetches)
+            self._finish_rest(_Block(*(variable.get() for variable in before)), code.variable(code.integer(0)))
 
     def _fetch(self, column: Traced) -> None:
         """Asks for the beginning of a panel, while rows are copied."""
@@ -127,34 +156,59 @@ class TiledKernel:
         return first, count
 
     def _emit_panel(
-        self, pixel: Traced, first: Traced, last: Traced, count: Traced, column: Traced, fetches: Traced
+        self,
+        before: _Block[Variable],
+        pixel: Traced,
+        first: Traced,
+        last: Traced,
+        count: Traced,
+        column: Traced,
+        fetches: Traced,
     ) -> None:
         """Rows first, …, last - 1 of the task times one panel: blocks of two tiles, then of one where that does. The
         next panel is asked for if `fetches` is not 0, or w does not stay in the cache."""
         code, whole = self.code, last - TILE
         self.begin_panel(column)
         with code.loop(whole, first, 2 * TILE) as r:
-            self._emit_block(2, pixel, r, count, column, fetches)
+            self._emit_block(2, before, pixel, r, count, column, fetches)
         rest = remainder(last - first, code.integer(2 * TILE))
         with code.when((rest > 0) & (rest <= TILE)):
-            self._emit_block(1, pixel, last - rest, count, column, fetches)
+            self._emit_block(1, before, pixel, last - rest, count, column, fetches)
 
-    def _emit_block(self, tiles: int, pixel: Traced, r: Traced, count: Traced, column: Traced, fetches: Traced) -> None:
-        def write(code: Code, pixel: Traced, r: Traced, count: Traced, column: Traced, fetches: Traced) -> None:
-            self.inner(code)._write_block(tiles, pixel, r, count, column, fetches)
+    def _emit_block(
+        self,
+        tiles: int,
+        before: _Block[Variable],
+        pixel: Traced,
+        r: Traced,
+        count: Traced,
+        column: Traced,
+        fetches: Traced,
+    ) -> None:
+        """Sums of a block, which comes in the place of the one before; that one is finished."""
+        old, piece = _Block(*(variable.get() for variable in before)), self.piece
+        new = _Block(pixel, r, smaller(count - r, tiles * TILE), column, SUMS_BYTES - old.sums)
 
-        self.code.subroutine(f"block.{tiles}", [pixel, r, count, column, fetches], write, inline=False)
+        def write(code: Code, *arguments: Traced) -> None:
+            split = len(_Block._fields)
+            old, new = _Block(*arguments[:split]), _Block(*arguments[split : 2 * split])
+            self.inner(code)._write_block(tiles, old, new, *arguments[2 * split :])
+
+        self.code.subroutine(f"block.{tiles}", [*old, *new, count, fetches, piece], write, inline=False)
+        for variable, value in zip(before, new, strict=True):
+            variable.set(value)
 
     def _write_block(
-        self, tiles: int, pixel: Traced, r: Traced, count: Traced, column: Traced, fetches: Traced
+        self, tiles: int, old: _Block[Traced], new: _Block[Traced], count: Traced, fetches: Traced, piece: Traced
     ) -> None:
         code, size, spec = self.code, self.size, self.spec
-        columns = spec.width // TILE
+        columns, r, column = spec.width // TILE, new.row, new.column
         panel_step = spec.width * LINE
         w = self.w.at(column / spec.width * (self.steps * panel_step))
         ahead = code.integer(_AHEAD * panel_step) if spec.once else self.steps * panel_step
         following = w.at(ahead + r / (2 * TILE) * (self.steps * (spec.fetched * LINE)))
-        x = [self._tile(pixel, r + i * TILE, count) for i in range(tiles)]
+        x = [self._tile(new.pixel, r + i * TILE, count) for i in range(tiles)]
+        finished = code.variable(code.integer(0))
         if self.begins:
             begin_with(code, tiles, columns, self.first.to(types.int32))
         else:
@@ -170,6 +224,8 @@ class TiledKernel:
                 places = [(place.at(offset + step * LINE), pitch) for place, pitch in x]
                 multiply(code, self.PRODUCT, places, w.at(at * panel_step), columns, streams_w=spec.near)
                 done.set(at + 1)
+                with code.when(finished.get() < old.live):
+                    self._finish_piece(old, finished, piece)
 
         if spec.by_taps:
             with code.loop(size.kernel_height) as i, code.loop(size.kernel_width) as j:
@@ -177,8 +233,8 @@ class TiledKernel:
                 steps(pixels * size.row_bytes)
         else:
             steps(code.integer(0))
-        store(code, tiles, columns, self.sums)
-        self._finish_block(tiles, pixel, r, smaller(count - r, tiles * TILE), column)
+        store(code, tiles, columns, self.sums.at(new.sums))
+        self._finish_rest(old, finished)
 
     def _tile(self, pixel: Traced, r: Traced, count: Traced) -> tuple[Pointer, Traced]:
         """Where the tile of x from the task's row r on lies, and how many bytes its rows are apart."""
@@ -189,24 +245,33 @@ class TiledKernel:
         part = r + TILE > count
         return x.unless(part, self.rows), select(part, size.row_bytes, size.x_pixel * self.spec.ITEM_BYTES)
 
-    def _finish_block(self, tiles: int, pixel: Traced, r: Traced, live: Traced, column: Traced) -> None:
-        """The epilogue on the sums of a block, and into y."""
-        code, size = self.code, self.size
-        if self.spec.way != "padded":
-            self._finish(code.integer(0), live, pixel + r, column)
-            return
-        done = code.variable(code.integer(0))
-        with code.loop_while(lambda: done.get() < live):
-            at = done.get()
-            row = (r + at) / self.across
-            place = (r + at) - row * self.across
-            run = smaller(size.out_width - place, live - at)
-            with code.when(run > 0):
-                self._finish(at, run, pixel + row * size.out_width + place, column)
-            done.set(select(run > 0, at + run, at + (self.across - place)))
+    def _finish_rest(self, block: _Block[Traced], finished: Variable) -> None:
+        """The epilogue on the rows of a block from number `finished` on."""
+        with self.code.loop_while(lambda: finished.get() < block.live):
+            self._finish_piece(block, finished, self.code.integer(2 * TILE))
+
+    def _finish_piece(self, block: _Block[Traced], finished: Variable, most: Traced) -> None:
+        """The epilogue on some rows of a block from number `finished` on, and into y. Fewer than are done together are
+        done once more with those before them where these belong to the same row of pixels."""
+        code, size, at = self.code, self.size, finished.get()
+        row, place, left = code.integer(0), block.row + at, block.live - at
+        if self.spec.by_taps:
+            row = place / self.across
+            place = place - row * self.across
+            left = smaller(size.out_width - place, left)
+        run = smaller(left, most)
+        missing = larger(_TOGETHER - run, 0)
+        again = select((place >= missing) & (at >= missing), missing, 0)
+        with code.when(run > 0):
+            pixel = block.pixel + row * size.out_width + place - again
+            self._finish(block.sums + (at - again) * (4 * self.spec.width), run + again, pixel, block.column)
+        if self.spec.by_taps:
+            finished.set(select(run > 0, at + run, at + (self.across - place)))
+        else:
+            finished.set(at + run)
 
     def _finish(self, first: Traced, count: Traced, row: Traced, column: Traced) -> None:
-        """`count` rows of sums from number `first` on become rows of y from `row` on."""
+        """`count` rows of sums from byte `first` on become rows of y from `row` on."""
 
         def write(code: Code, first: Traced, count: Traced, row: Traced, column: Traced) -> None:
             self.inner(code)._write_finish(first, count, row, column)
@@ -215,10 +280,11 @@ class TiledKernel:
 
     def _write_finish(self, first: Traced, count: Traced, row: Traced, column: Traced) -> None:
         code, size, width = self.code, self.size, self.spec.width
-        lanes, sums = self.epilogue.lanes, self.sums.to(self.epilogue.element)
-        vectors = width // lanes
-        with code.loop(count, 0, _TOGETHER) as i:
-            places = [(first + i + j) * width + v * lanes for j in range(_TOGETHER) for v in range(vectors)]
+        lanes, sums = self.epilogue.lanes, self.sums.at(first).to(self.epilogue.element)
+        vectors, last = width // lanes, larger(count - _TOGETHER, 0)
+        with code.loop(count, 0, _TOGETHER) as start:
+            i = smaller(start, last)  # the last ones are done twice rather than apart
+            places = [(i + j) * width + v * lanes for j in range(_TOGETHER) for v in range(vectors)]
             emit_finish(
                 code,
                 self.epilogue,

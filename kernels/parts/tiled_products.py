@@ -224,8 +224,8 @@ class TiledSpec(KernelSpec):
         return result
 
 
-HEAD_BYTES = SUMS_BYTES + 2 * LINE
-"""What precedes the rows in scratch memory: sums of a block, and a row that they begin with."""
+HEAD_BYTES = 2 * SUMS_BYTES + 2 * LINE
+"""What precedes the rows in scratch memory: sums of two blocks, and a row that they begin with."""
 
 
 def whole(elements: Any, step: int) -> Any:
