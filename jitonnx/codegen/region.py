@@ -148,7 +148,7 @@ class _Region:
                 return column.spread(lanes) + code.iota(lanes)
             return place[node.value].spread(lanes)
 
-        results = emit_expr(code, spec.exprs, lanes, leaf)
+        results = emit_expr(code, spec.exprs, lanes, leaf, calls=True)
         for number, ((_, movement), value) in enumerate(zip(spec.outputs, results, strict=True), len(spec.inputs)):
             target = pointers[number]
             if movement != UNIT:

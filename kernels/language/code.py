@@ -186,6 +186,21 @@ class Code:
             code.builder.ret_void()
         self.builder.call(function, values)
 
+    def function(self, function: Callable[..., Traced], arguments: Sequence[Traced]) -> Traced:
+        """function(*arguments), of the same elements, which depends on its arguments alone, by a call: the code of the
+        function is in the module once, for arguments of these types."""
+        module, kinds = self.builder.module, [argument.value.type for argument in arguments]
+        name = ".".join((function.__name__, *(kind.text for kind in kinds)))
+        callee = module.globals.get(name)
+        if callee is None:
+            callee = ir.Function(module, ir.FunctionType(kinds[0], kinds), name)
+            callee.linkage = "internal"
+            callee.attributes.add("noinline")
+            builder = ir.IRBuilder(callee.append_basic_block())
+            given = zip(arguments, callee.args, strict=True)
+            builder.ret(function(*(Traced(builder, argument.element, value) for argument, value in given)).value)
+        return arguments[0].like(self.builder.call_pure(callee, [argument.value for argument in arguments]))
+
     def live(self, live: Traced, lanes: int) -> Mask:
         """The mask of the first `live` of `lanes` lanes, to be used several times."""
         return Mask(live_mask(self.builder, live.value, lanes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -55,6 +56,26 @@ def check(expr: e.Expr, *inputs: np.ndarray, target: Target | None = None, toler
     run_region([expr], inputs, [output], target or host())
     with np.errstate(all="ignore"):
         np.testing.assert_allclose(output, e.evaluate(expr, inputs, shape), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("target", [host(), named("haswell")], ids=["host", "avx2"])
+@pytest.mark.parametrize("dtype", [DType.FLOAT, DType.DOUBLE], ids=str)
+def test_functions_that_are_used_often_are_called(dtype: DType, target: Target) -> None:
+    """The bits are those of functions that are written out; regions that use few have no calls."""
+    x = (np.random.default_rng(0).standard_normal((3, 37)) * 3).astype(dtype.numpy)
+    x[0, : len(EDGES)] = EDGES
+    for uses, functions in ((3, 0), (12, 2)):
+        whole, value = e.operand(0, dtype), x
+        for number in range(uses):
+            operation = (e.tanh, e.exp)[number % 2]
+            whole, before = operation(whole * 0.5), value
+            value = np.zeros_like(x)
+            run_region([operation(e.operand(0, dtype) * 0.5)], [before], [value], target)
+        output = np.zeros_like(x)
+        spec = run_region([whole], [x], [output], target)
+        np.testing.assert_array_equal(output, value)
+        text = assembly(region_kernel(spec, target.lanes(4)), target, spec.settled)
+        assert len(set(re.findall(r"call\S*\s+.*(tanh|exp)\.", text))) == functions
 
 
 @pytest.mark.parametrize("target", [host(), named("haswell")], ids=["host", "avx2"])
