@@ -1,8 +1,13 @@
-"""Memory for large outputs, kept when an output dies for the next one of its size.
+"""Memory for outputs: it begins at a cache line, and that of large ones is kept when they die for others of their size.
 
-A new array of 64 MB costs more than most kernels that fill it: the system clears its pages one by one. NumPy lets an
-array's memory come from a handler (NEP 49), which it also gives it back to. Ours keeps up to KEPT_BYTES of freed blocks
-for all sessions of the process. The arrays own their memory as all others do.
+NumPy lets an array's memory come from a handler (NEP 49), which it also gives it back to. The arrays own their memory
+as all others do. Two things are better than where NumPy's own comes from the C library, 16 bytes behind the beginning
+of a line as often as not:
+
+- A vector that is stored across two lines costs twice: taking apart an image of 224x224x3 in the second-level cache
+  took 34 µs, and takes 14.
+- A new array of 64 MB costs more than most kernels that fill it: the system clears its pages one by one. Up to
+  KEPT_BYTES of freed large blocks are kept for all sessions of the process.
 """
 
 from __future__ import annotations
@@ -15,14 +20,17 @@ from jitonnx import forks
 from .driver import image
 from .layout import BLOCKS, address, records
 
+ALIGNED_BYTES = 256 << 10
+"""Outputs from this size on come from here. To set the handler takes 0.25 µs, 4 % of what Relu takes for these."""
+
 LARGE_BYTES = 16 << 20
-"""Outputs from this size on come from here. The C library keeps freed memory below twice this size itself."""
+"""Blocks from this size on are kept. The C library keeps freed memory below twice this size itself."""
 
 KEPT_BYTES = 256 << 20
 """How much freed memory is kept at most."""
 
 _VERSION = 1
-_NAME = b"jitonnx large outputs"
+_NAME = b"jitonnx outputs"
 
 
 class _Handler(ctypes.Structure):
@@ -45,7 +53,7 @@ class Blocks:
     def __init__(self) -> None:
         native = image("blocks")
         self._record = records(BLOCKS)
-        self._record["limit"] = KEPT_BYTES
+        self._record["limit"], self._record["least"] = KEPT_BYTES, LARGE_BYTES
         functions = (native[f"jitonnx_block_{name}"] for name in ("malloc", "calloc", "realloc", "free"))
         self._handler = _Handler(_NAME, _VERSION, address(self._record), *functions)
         self._capsule_name = ctypes.create_string_buffer(b"mem_handler")

@@ -19,7 +19,7 @@ import numpy as np
 
 from jitonnx.records import NamedTuple
 
-from .blocks import LARGE_BYTES, blocks
+from .blocks import ALIGNED_BYTES, LARGE_BYTES, blocks
 from .entry import EntryKeeper, chain_builtin, entry_record, supported
 from .frames import FramePool
 from .instantiation import Arithmetic, Instantiation
@@ -175,6 +175,7 @@ class Chain:
             0,
             0,
             LARGE_BYTES,
+            ALIGNED_BYTES,
             id(None),
             0,
         )

@@ -18,7 +18,7 @@ import numpy as np
 from jitonnx import forks
 from jitonnx.records import NamedTuple
 
-from .blocks import LARGE_BYTES, blocks
+from .blocks import ALIGNED_BYTES, LARGE_BYTES, blocks
 from .driver import chains_driver, driver
 from .frames import FramePool, Loadable
 from .layout import (
@@ -90,15 +90,15 @@ class EntryKeeper:
     def __init__(self, loadable: Loadable, pool: FramePool, release_gil: bool) -> None:
         program, signature = loadable.program, loadable.common.signature
         self._loadable, self._pool = loadable, pool
-        self._large = (program.outputs.nbytes >= LARGE_BYTES).astype(np.int64)
-        if self._large.any():
+        self._aligned = (program.outputs.nbytes >= ALIGNED_BYTES).astype(np.int64)
+        if (program.outputs.nbytes >= LARGE_BYTES).any():
             blocks().serve(self)
         self.record = entry_record(
             pool,
             loadable.address,
             (*signature.inputs_place, *_shapes(program.inputs)),
             (*signature.outputs_place, *_shapes(program.outputs)),
-            self._large,
+            self._aligned,
             release_gil,
         )
         """An `ENTRY`."""
@@ -109,7 +109,7 @@ def entry_record(
     program: int,
     inputs: tuple[int, int, int, int],
     outputs: tuple[int, int, int, int],
-    large: Words,
+    aligned: Words,
     release_gil: bool,
 ) -> Record:
     """An `ENTRY`. inputs, outputs: how many there are, where, where their shapes are, and how many bytes apart."""
@@ -119,7 +119,7 @@ def entry_record(
         program,
         *inputs,
         *outputs,
-        address(large),
+        address(aligned),
         int(release_gil),
         id(None),
         id(dict),

@@ -192,19 +192,20 @@ sleeps."""
 KEPT_BLOCKS = 16
 
 BLOCKS = _record(
-    40 + 8 * KEPT_BLOCKS,
+    48 + 8 * KEPT_BLOCKS,
     {
         "busy": (0, _WORD),
         "count": (8, _WORD),
         "kept": (16, _WORD),
         "limit": (24, _WORD),
         "users": (32, _WORD),
-        "entries": (40, f"V{8 * KEPT_BLOCKS}"),
+        "least": (40, _WORD),
+        "entries": (48, f"V{8 * KEPT_BLOCKS}"),
     },
 )
-"""Memory kept for large outputs: the addresses of `count` blocks, `kept` bytes of at most `limit`, those freed first in
-front. Who has set `busy` to 1 may change these. Nothing is kept where there are no `users`, which are counted up and
-down."""
+"""Memory kept for outputs of `least` bytes or more: the addresses of `count` blocks, `kept` bytes of at most `limit`,
+those freed first in front. Who has set `busy` to 1 may change these. Nothing is kept where there are no `users`, which
+are counted up and down."""
 
 ENTRY = _words(
     "pool",
@@ -217,17 +218,17 @@ ENTRY = _words(
     "outputs",
     "output_shapes",
     "output_pitch",
-    "large",
+    "aligned",
     "release",
     "none",
     "dict_type",
     "array_type",
     "new_array",
     "set_handler",
-    "large_handler",
+    "handler",
 )
 """What a native entry knows of its program. The shape of input i is at `input_shapes` + i * `input_pitch`, and so for
-outputs; `large` has a word for each output, 1 where its memory comes from `large_handler`. `release`: let go of the GIL
+outputs; `aligned` has a word for each output, 1 where its memory comes from `handler`. `release`: let go of the GIL
 during the run. `new_array`: PyArray_NewFromDescr. `set_handler`: PyDataMem_SetHandler."""
 
 ENTRY_INPUT = _words("name", "type_number", "rank")
@@ -250,12 +251,13 @@ CARRIED = _words("input", "output", "spare")
 
 
 CHAIN = _words(
-    "pool", "links", "link_count", "step_count", "variables", "missed", "done", "large", "large_bytes", "none",
-    "unlike",
+    "pool", "links", "link_count", "step_count", "variables", "missed", "done", "large", "large_bytes",
+    "aligned_bytes", "none", "unlike",
 )  # fmt: skip
 """Links that are done one after the other. `variables`: the values of the dimension variables, then room for checks of
 them. `done`: how many steps of `step_count` are done. `large`: whether there was an output of `large_bytes` or more.
-`unlike`: how often further links have done a loop since its own was for inputs of other types, or none yet."""
+The memory of those of `aligned_bytes` or more begins at a cache line. `unlike`: how often further links have done a
+loop since its own was for inputs of other types, or none yet."""
 
 LINK = _words(
     "kind", "step", "plan", "block", "program", "entry", "threads", "team", "arena_begin", "quick",

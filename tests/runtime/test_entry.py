@@ -17,7 +17,7 @@ import pytest
 
 from jitonnx.errors import RuntimeException
 from jitonnx.runtime import entry as entry_module
-from jitonnx.runtime.blocks import KEPT_BYTES, LARGE_BYTES, blocks
+from jitonnx.runtime.blocks import ALIGNED_BYTES, KEPT_BYTES, LARGE_BYTES, blocks
 from jitonnx.runtime.entry import Entry
 from jitonnx.runtime.executable import Executable
 from jitonnx.runtime.layout import address
@@ -281,6 +281,27 @@ def test_memory_of_large_outputs_is_used_again() -> None:
     del entry, program, view, resized
     gc.collect()
     assert blocks().kept_bytes == 0, "with the last program nothing is kept"
+
+
+def test_outputs_of_some_size_begin_at_cache_lines() -> None:
+    """Also when they are resized; those are neither kept nor lost."""
+    gc.collect()
+    before, held = blocks().kept_bytes, []
+    for elements in (ALIGNED_BYTES // 4, ALIGNED_BYTES // 4 + 64, ALIGNED_BYTES):
+        program, x = _large(elements), np.arange(elements, dtype=np.float32)
+        program.run([x])
+        entry = _entry(program)
+        for _ in range(20):
+            outputs = entry({"x": x})
+            assert outputs is not None and address(outputs[0]) % 64 == 0 and outputs[0].flags.owndata
+            held = [*held, outputs[0]][-7:]
+        y = outputs[0].copy()
+        for size in (elements // 2, 3 * elements, 5):
+            held[-1].resize(size, refcheck=False)
+            y.resize(size, refcheck=False)
+            np.testing.assert_array_equal(held[-1], y)
+            assert address(held[-1]) % 64 == 0
+    assert blocks().kept_bytes == before
 
 
 def test_memory_kept_of_large_outputs_is_bounded() -> None:

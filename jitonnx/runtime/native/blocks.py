@@ -1,8 +1,9 @@
-"""How NumPy gets and frees the memory of large outputs: freed blocks are kept for the next output of the same size.
+"""How NumPy gets and frees the memory of outputs: it begins at a cache line, and large blocks are kept when they are
+freed, for the next output of the same size.
 
 These are the functions of a PyDataMem_Handler (NumPy's ndarraytypes.h); NumPy calls those of the handler that an array
-was made with, whenever and on whichever thread the array dies. A block has its size in front, ALIGNMENT bytes before
-what NumPy sees, as arrays may change their own.
+was made with, whenever and on whichever thread the array dies. In front of what NumPy sees lie two words: what the C
+library gave, and the block's size, as arrays may change their own.
 """
 
 from __future__ import annotations
@@ -18,10 +19,27 @@ def define(module: ir.Module) -> None:
     _drop(module)
     _allocate(module)
     _clear(module)
-    _resize(module)
     _free(module)
+    _resize(module)
     _trim(module)
     _count(module)
+
+
+_ORIGIN, _SIZE = -2 * WORD_BYTES, -WORD_BYTES
+"""Where a block's words are."""
+
+
+def _size(code: Code, block: ir.Value) -> ir.Value:
+    return code.load(code.at(block, _SIZE))
+
+
+def _give_back(code: Code, block: ir.Value) -> None:
+    code.call("free", code.load(code.at(block, _ORIGIN), POINTER))
+
+
+def _is_large(code: Code, size: ir.Value) -> ir.Value:
+    """Whether a block of this size is one to keep."""
+    return code.compare(size, ">=", code.word(code["blocks"], BLOCKS, "least"))
 
 
 def _entry_at(code: Code, index: ir.Value) -> ir.Value:
@@ -37,7 +55,7 @@ def _drop(module: ir.Module) -> ir.Value:
     with code.loop(code["index"], last) as index:
         code.store(_entry_at(code, index), code.load(_entry_at(code, code.add(index, 1))))
     code.put(blocks, BLOCKS, "count", last)
-    code.put(blocks, BLOCKS, "kept", code.subtract(code.word(blocks, BLOCKS, "kept"), code.load(block)))
+    code.put(blocks, BLOCKS, "kept", code.subtract(code.word(blocks, BLOCKS, "kept"), _size(code, block)))
     code.build.ret(block)
 
 
@@ -45,21 +63,25 @@ def _allocate(module: ir.Module) -> None:
     """A kept block of this size, or a new one; null if memory is short."""
     code = Code(module, "ptr jitonnx_block_malloc(ptr blocks, i64 size)", exported=True)
     blocks, size = code["blocks"], code["size"]
-    busy = code.field(blocks, BLOCKS, "busy")
-    with code.when(code.exchange_if(busy, 0, 1), likely=True):
+    large, busy = _is_large(code, size), code.field(blocks, BLOCKS, "busy")
+    with code.when(large, likely=False), code.when(code.exchange_if(busy, 0, 1), likely=True):
         with code.loop(0, code.word(blocks, BLOCKS, "count")) as index:
-            fits = code.equal(code.load(code.load(_entry_at(code, index), POINTER)), size)
+            fits = code.equal(_size(code, code.load(_entry_at(code, index), POINTER)), size)
             with code.when(fits):
                 found = code.call("jitonnx_block_drop", blocks, index)
                 code.publish(busy, 0)
-                code.build.ret(code.at(found, ALIGNMENT))
+                code.build.ret(found)
         code.publish(busy, 0)
-    block = code.call("malloc", code.add(size, ALIGNMENT))
-    with code.when(code.is_null(block), likely=False):
-        code.build.ret(block)
-    code.store(block, size)
-    code.call("jitonnx_ask_for_huge_pages", block, size)
-    code.build.ret(code.at(block, ALIGNMENT))
+    origin = code.call("malloc", code.add(size, 2 * ALIGNMENT))
+    with code.when(code.is_null(origin), likely=False):
+        code.build.ret(origin)
+    number = code.build.ptrtoint(origin, size.type)
+    block = code.at(origin, code.subtract(2 * ALIGNMENT, code.build.and_(number, code.number(ALIGNMENT - 1))))
+    code.build.store(origin, code.at(block, _ORIGIN))
+    code.store(code.at(block, _SIZE), size)
+    with code.when(large, likely=False):
+        code.call("jitonnx_ask_for_huge_pages", block, size)
+    code.build.ret(block)
 
 
 def _clear(module: ir.Module) -> None:
@@ -75,15 +97,17 @@ def _resize(module: ir.Module) -> None:
     code = Code(module, "ptr jitonnx_block_realloc(ptr blocks, ptr memory, i64 size)", exported=True)
     with code.when(code.is_null(code["memory"])):
         code.build.ret(code.call("jitonnx_block_malloc", code["blocks"], code["size"]))
-    block = code.call("realloc", code.at(code["memory"], -ALIGNMENT), code.add(code["size"], ALIGNMENT))
+    block = code.call("jitonnx_block_malloc", code["blocks"], code["size"])
     with code.when(code.is_null(block), likely=False):
         code.build.ret(block)
-    code.store(block, code["size"])
-    code.build.ret(code.at(block, ALIGNMENT))
+    code.call("memcpy", block, code["memory"], code.smaller(code["size"], _size(code, code["memory"])))
+    code.call("jitonnx_block_free", code["blocks"], code["memory"], 0)
+    code.build.ret(block)
 
 
 def _free(module: ir.Module) -> None:
-    """Keep a block, in place of those freed longest ago where there are too many; free it if it is too large for that.
+    """Keep a large block, in place of those freed longest ago where there are too many; free it if it is too large for
+    that, or small.
 
     If another thread is at it the block is simply freed.
     """
@@ -91,24 +115,28 @@ def _free(module: ir.Module) -> None:
     blocks = code["blocks"]
     with code.when(code.is_null(code["memory"])):
         code.give()
-    block = code.at(code["memory"], -ALIGNMENT)
-    size, limit = code.load(block), code.word(blocks, BLOCKS, "limit")
+    block = code["memory"]
+    size, limit = _size(code, block), code.word(blocks, BLOCKS, "limit")
     busy, users = code.field(blocks, BLOCKS, "busy"), code.watch(code.field(blocks, BLOCKS, "users"))
     wanted = code.build.and_(code.compare(size, "<=", limit), code.compare(users, ">", 0))
-    with code.when(wanted), code.when(code.exchange_if(busy, 0, 1), likely=True):
+    with (
+        code.when(_is_large(code, size), likely=False),
+        code.when(wanted),
+        code.when(code.exchange_if(busy, 0, 1), likely=True),
+    ):
         with code.forever() as leave:
             count, kept = code.word(blocks, BLOCKS, "count"), code.add(code.word(blocks, BLOCKS, "kept"), size)
             room = code.build.and_(code.compare(count, "<", KEPT_BLOCKS), code.compare(kept, "<=", limit))
             with code.when(room):
                 leave()
-            code.call("free", code.call("jitonnx_block_drop", blocks, 0))
+            _give_back(code, code.call("jitonnx_block_drop", blocks, 0))
         count = code.word(blocks, BLOCKS, "count")
         code.build.store(block, _entry_at(code, count))
         code.put(blocks, BLOCKS, "count", code.add(count, 1))
         code.put(blocks, BLOCKS, "kept", code.add(code.word(blocks, BLOCKS, "kept"), size))
         code.publish(busy, 0)
         code.give()
-    code.call("free", block)
+    _give_back(code, block)
     code.give()
 
 
@@ -121,7 +149,7 @@ def _trim(module: ir.Module) -> None:
         with code.forever() as leave:
             with code.when(code.equal(code.word(blocks, BLOCKS, "count"), 0)):
                 leave()
-            code.call("free", code.call("jitonnx_block_drop", blocks, 0))
+            _give_back(code, code.call("jitonnx_block_drop", blocks, 0))
         code.publish(busy, 0)
     code.give()
 

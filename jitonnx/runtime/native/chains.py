@@ -93,8 +93,11 @@ def _renew(module: ir.Module) -> None:
     first = code.add(code.word(plan, INSTANTIATION, "first_limit"), code.word(entry, ENTRY, "input_count"))
     with code.loop(0, code.word(entry, ENTRY, "output_count")) as index:
         nbytes = code.load(_words(code, limits, code.add(first, index)))
-        large = code.build.zext(code.compare(nbytes, ">=", code.word(chain, CHAIN, "large_bytes")), WORD)
-        code.store(_words(code, code.pointer(entry, ENTRY, "large"), index), large)
+        large, begun = (
+            code.build.zext(code.compare(nbytes, ">=", code.word(chain, CHAIN, f"{name}_bytes")), WORD)
+            for name in ("large", "aligned")
+        )
+        code.store(_words(code, code.pointer(entry, ENTRY, "aligned"), index), begun)
         code.put(chain, CHAIN, "large", code.build.or_(code.word(chain, CHAIN, "large"), large))
     code.give()
 

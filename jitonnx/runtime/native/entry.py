@@ -125,13 +125,13 @@ def _make_output(module: ir.Module) -> None:
     rank = code.build.trunc(code.word(output, ENTRY_OUTPUT, "rank"), _INT)
     shape = _shape(code, entry, "output", index)
     code.call("Py_IncRef", descriptor)  # the new array takes this reference
-    place = code.at(code.pointer(entry, ENTRY, "large"), code.multiply(index, WORD_BYTES))
-    large = code.compare(code.load(place), "!=", 0)
+    place = code.at(code.pointer(entry, ENTRY, "aligned"), code.multiply(index, WORD_BYTES))
+    aligned = code.compare(code.load(place), "!=", 0)
     handler = code.variable(0)
-    with code.when(large, likely=False):
-        code.build.store(_set_handler(code, code.pointer(entry, ENTRY, "large_handler")), handler)
+    with code.when(aligned):
+        code.build.store(_set_handler(code, code.pointer(entry, ENTRY, "handler")), handler)
     array = code.call_stored(new_array, _NEW_FROM_DESCRIPTOR, array_type, descriptor, rank, shape, none, none, 0, none)
-    with code.when(large, likely=False):
+    with code.when(aligned):
         before = code.load(handler, POINTER)
         code.call("Py_DecRef", _set_handler(code, before))
         code.call("Py_DecRef", before)
