@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from jitonnx import forks
 from jitonnx.api.arguments import disabled_rewrites, kept_source, own_options
 from jitonnx.api.description import ModelNode, declared_arg
-from jitonnx.api.entries import STRICT, check_entries
+from jitonnx.api.entries import CALIBRATION, PRECISION, PRECISION_BOUND, STRICT, check_entries
 from jitonnx.api.options import RunOptions, SessionOptions
 from jitonnx.api.providers import check_providers
 from jitonnx.api.running import Outputs, Runs, explained
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from jitonnx.api.compiled_model import CompiledModel
     from jitonnx.api.profiling import Profile
+    from jitonnx.auto_precision import PrecisionChoice
     from jitonnx.capi.inner import InnerSession
     from jitonnx.engine.pipeline import Engine
     from jitonnx.saved.saving import NamedShapes
@@ -94,6 +95,11 @@ class InferenceSession(Session):
         self._providers_asked = (providers, provider_options)
         self._disabled = disabled_rewrites(kwargs.get("disabled_optimizers") or (), options)
         profile = _profile(options)
+        self._precision = self._chosen_precision()
+        if self._precision is not None:
+            from jitonnx.auto_precision import applied
+
+            options = applied(options, self._precision)
         self._model = OpenedModel(self._source, options, self._disabled, progress)
         self._model_path, described = self._model.path, self._model.description
         self._inputs_meta = [declared_arg(declared) for declared in described.inputs]
@@ -106,6 +112,22 @@ class InferenceSession(Session):
             profile.add("model_loading", started, loaded)
             profile.add("session_initialization", loaded, ended)
         self._own_attributes = frozenset(self.__dict__)
+
+    def _chosen_precision(self) -> PrecisionChoice | None:
+        """What measuring says of the precision; None where that is not asked for."""
+        options = self._sess_options
+        if not any(options.entry(key) for key in (PRECISION, CALIBRATION, PRECISION_BOUND)):
+            return None
+        with forks.critical:
+            from jitonnx.auto_precision import choose, is_asked
+        if not is_asked(options):
+            return None
+
+        def outputs_of(options: SessionOptions, feeds: Sequence[Mapping[str, Any]]) -> list[Outputs]:
+            with InferenceSession(self._source, options, disabled_optimizers=sorted(self._disabled)) as session:
+                return [session.run(None, feed) for feed in feeds]
+
+        return choose(self._source, options, self._disabled, outputs_of)
 
     # ------------------------------------------------------------ running
 
@@ -264,6 +286,15 @@ class InferenceSession(Session):
     @property
     def _model_bytes(self) -> bytes | None:
         return None if isinstance(self._source, str) else self._source
+
+    @property
+    def precision(self) -> tuple[str, str]:
+        """What products and convolutions round their operands to, "float32" or "bfloat16", and why; "" where the
+        precision was to be chosen of an artifact, which has its own. (Not in onnxruntime.)
+        """
+        if self._precision is not None:
+            return self._precision.precision, self._precision.reason
+        return self._sess_options.entry(PRECISION) or "float32", "as the session's options say"
 
     def close(self) -> None:
         """Let go of the model and its memory. Runs that have begun end well; later ones raise RuntimeError.

@@ -122,6 +122,7 @@ MODULES: dict[str, set[str]] = {
     "custom": {"compiled", "computation", "ir", "ops"},
     "draws": {"forks", "records"},
     "ending": {"errors"},
+    "auto_precision": {"api", "errors", "records", "runtime", "saved", "target"},
     "errors": set(),
     "forks": set(),
     "info": {
@@ -148,7 +149,7 @@ MODULES: dict[str, set[str]] = {
     "opsets": {"checker", "errors", "ir", "model", "ops", "proto", "records"},
     "philox": set(),
     "records": {"forks"},
-    "session": {"api", "capi", "errors", "forks", "ir", "metadata", "opening", "records", "saved"},
+    "session": {"api", "auto_precision", "capi", "errors", "forks", "ir", "metadata", "opening", "records", "saved"},
     "target": {"cores", "records", "runtime"},
     "training": {"api", "errors", "ir", "model", "proto", "session"},
     "versioning": {"ir", "ops", "records"},

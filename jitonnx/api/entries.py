@@ -34,9 +34,13 @@ KEEP_MODEL = "jitonnx.keep_model"
 PRECISION = "jitonnx.precision"
 """Configuration entry: "bfloat16" rounds the operands of products and convolutions of float32, where that is faster."""
 PRECISIONS = ("float32", "bfloat16")
+CALIBRATION = "jitonnx.calibration"
+"""Configuration entry: .npz files of inputs on which `jitonnx.precision` = "auto" measures, with ";" between them."""
+PRECISION_BOUND = "jitonnx.precision_bound"
+"""Configuration entry: the error over the largest element of an output up to which "auto" chooses bfloat16."""
 
 _SWITCHES = (WINOGRAD, FIXED24, VERIFY, KEEP_MODEL)
-_OWN = (GEMM, CPU_NAME, COMPILE, PROGRAM_MEGABYTES, PRECISION, *_SWITCHES)
+_OWN = (GEMM, CPU_NAME, COMPILE, PROGRAM_MEGABYTES, PRECISION, CALIBRATION, PRECISION_BOUND, *_SWITCHES)
 _CHECKED = (*_SWITCHES, DENORMAL_AS_ZERO)
 
 

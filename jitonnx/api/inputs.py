@@ -161,3 +161,19 @@ def _random(rng: np.random.Generator, declared: Declaration, shape: Shape) -> np
     if declared.dtype.is_float or declared.dtype in (DType.COMPLEX64, DType.COMPLEX128):
         return rng.standard_normal(shape).astype(declared.dtype.numpy)
     return rng.integers(0, 2, shape).astype(declared.dtype.numpy)
+
+
+def stored_feeds(path: str) -> dict[str, np.ndarray]:
+    """The arrays of an .npz file by name. InvalidArgument for a file that is none."""
+    import zipfile
+
+    try:
+        stored = np.load(path, allow_pickle=False)
+        if isinstance(stored, np.ndarray):
+            raise InvalidArgument(f"{path} holds one array without a name: give an .npz file (numpy.savez writes them)")
+        with stored:
+            return dict(stored)
+    except (EOFError, ValueError, zipfile.BadZipFile) as error:
+        if isinstance(error, InvalidArgument):
+            raise
+        raise InvalidArgument(f"{path} is no .npz file of inputs, as numpy.savez writes them: {error}") from error

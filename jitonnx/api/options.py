@@ -182,6 +182,8 @@ class SessionOptions(_Options):
         - `jitonnx.precision` = "bfloat16": products and convolutions of float32 with constant weights, and attention,
           round their operands to bfloat16 and sum in float32, where the CPU has matrix instructions for that (AMX);
           "float32": they do not, as without it. docs/performance.md tells how much faster and less exact that is.
+          "auto": bfloat16 if on the inputs of `jitonnx.calibration` (.npz files, with ";" between them) no output is
+          off by more than `jitonnx.precision_bound` times its largest element, else float32; `session.precision` tells.
         - `jitonnx.fixed24` = "0": the recurrent weights of LSTM, GRU and RNN keep their float32 values. Else, for
           a batch of one and on CPUs with AVX-512 VBMI2, they are rounded to 24-bit fixed-point numbers, an error of at
           most 2**-24 of the largest weight of the same unit and gate, unless that one is far above the others.

@@ -67,8 +67,8 @@ def _choices(options: SessionOptions) -> Choices:
         raise InvalidArgument(f"the session configuration entry {GEMM} is 'blas', which needs SciPy: pip install scipy")
     precision = options.entry(PRECISION) or "float32"
     if precision not in PRECISIONS:
-        known = " or ".join(map(repr, PRECISIONS))
-        raise InvalidArgument(f"the session configuration entry {PRECISION} is {precision!r}; give {known}")
+        known = ", ".join(map(repr, PRECISIONS))
+        raise InvalidArgument(f"the session configuration entry {PRECISION} is {precision!r}; give {known} or 'auto'")
     return Choices(
         winograd=switch(options, WINOGRAD, True),
         fixed24=switch(options, FIXED24, True),

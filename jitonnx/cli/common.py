@@ -28,8 +28,14 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--precision",
         metavar="TYPE",
-        help="float32, or bfloat16 to round the operands of products and convolutions to that where it is faster "
-        "(default: float32)",
+        help="float32; bfloat16 to round the operands of products and convolutions to that where it is faster; or auto "
+        "for bfloat16 where --calibration shows no greater error than --precision-bound (default: float32)",
+    )
+    parser.add_argument(
+        "--calibration", metavar="FEEDS.npz", action="append", help="inputs that --precision auto measures errors on"
+    )
+    parser.add_argument(
+        "--precision-bound", metavar="ERROR", help="the greatest error of an output over its largest element"
     )
 
 
@@ -124,7 +130,7 @@ def session_of(
 
     entries: session configuration entries.
     """
-    from jitonnx.api.entries import COMPILE, PRECISION
+    from jitonnx.api.entries import CALIBRATION, COMPILE, PRECISION, PRECISION_BOUND
     from jitonnx.api.options import GraphOptimizationLevel, SessionOptions
     from jitonnx.session import InferenceSession
 
@@ -135,10 +141,17 @@ def session_of(
         setattr(session_options, name, value)
     if options.precision:
         session_options.add_session_config_entry(PRECISION, options.precision)
+    if options.calibration:
+        session_options.add_session_config_entry(CALIBRATION, ";".join(options.calibration))
+    if options.precision_bound:
+        session_options.add_session_config_entry(PRECISION_BOUND, options.precision_bound)
     for key, entry in (entries or {}).items():
         session_options.add_session_config_entry(key, entry)
     session_options.add_session_config_entry(COMPILE, "before")  # people look at the code, and measure it
-    return InferenceSession(options.model, session_options)
+    session = InferenceSession(options.model, session_options)
+    if options.precision == "auto":
+        print("precision: {}, as {}".format(*session.precision), file=sys.stderr)
+    return session
 
 
 def shapes_of(model: CompiledModel, options: argparse.Namespace) -> ChosenShapes:
@@ -155,31 +168,11 @@ def shapes_of(model: CompiledModel, options: argparse.Namespace) -> ChosenShapes
 
 def feeds_of(model: CompiledModel, options: argparse.Namespace) -> dict[str, np.ndarray]:
     """Inputs from the file named on the command line, or random ones."""
-    from jitonnx.api.inputs import random_feeds
+    from jitonnx.api.inputs import random_feeds, stored_feeds
 
     if options.input is None:
         return random_feeds(model.description.inputs, shapes_of(model, options).shapes, options.seed)
-    return _stored_feeds(options.input)
-
-
-def _stored_feeds(path: str) -> dict[str, np.ndarray]:
-    """The arrays of an .npz file by name. InvalidArgument for a file that is none."""
-    import zipfile
-
-    import numpy as np
-
-    from jitonnx.errors import InvalidArgument
-
-    try:
-        stored = np.load(path, allow_pickle=False)
-        if isinstance(stored, np.ndarray):
-            raise InvalidArgument(f"{path} holds one array without a name: give an .npz file (numpy.savez writes them)")
-        with stored:
-            return dict(stored)
-    except (EOFError, ValueError, zipfile.BadZipFile) as error:
-        if isinstance(error, InvalidArgument):
-            raise
-        raise InvalidArgument(f"{path} is no .npz file of inputs, as numpy.savez writes them: {error}") from error
+    return stored_feeds(options.input)
 
 
 def median_seconds(call: Callable[[], object], seconds: float = 1.0, rounds: int = 20) -> float:

@@ -224,5 +224,5 @@ def test_cpus_without_tiles_compute_in_float32() -> None:
 
 
 def test_a_precision_that_there_is_not() -> None:
-    with pytest.raises(jitonnx.errors.InvalidArgument, match="precision is 'float16'; give 'float32' or 'bfloat16'"):
+    with pytest.raises(jitonnx.errors.InvalidArgument, match="is 'float16'; give 'float32', 'bfloat16' or 'auto'"):
         session(layers()[0], "float16")

@@ -103,6 +103,7 @@ SESSION = [
     "get_tuning_results",
     "io_binding",
     "model_nodes",
+    "precision",
     "release_captured_graph",
     "run",
     "run_async",
