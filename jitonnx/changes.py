@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from jitonnx.checker.nodes import Opsets, all_nodes, initializer_names
+from jitonnx.checker.nodes import Opsets, all_nodes, all_tensors, initializer_names
 from jitonnx.checker.tensors import byte_size
 from jitonnx.errors import Error, InvalidArgument
 from jitonnx.ir.dtypes import DType
@@ -315,7 +315,7 @@ def _notes(old: ModelProto, new: ModelProto) -> Iterable[str]:
 
 def _fingerprint(proto: ModelProto, reader: TensorReader) -> bytes:
     """What a model computes, in bytes that differ where it does. The message is spent."""
-    for tensor in _tensors(proto):
+    for tensor in all_tensors(proto):
         if tensor.data_location == TensorProto.EXTERNAL:
             try:
                 size = byte_size(DType(tensor.data_type), math.prod(tensor.dims))
@@ -336,16 +336,3 @@ def _fingerprint(proto: ModelProto, reader: TensorReader) -> bytes:
     kept.graph.initializer.extend(sorted(proto.graph.initializer, key=lambda tensor: tensor.name))
     kept.graph.sparse_initializer.extend(proto.graph.sparse_initializer)
     return bytes(kept.SerializeToString(deterministic=True))
-
-
-def _tensors(proto: ModelProto) -> Iterator[TensorProto]:
-    """All tensors of a model, wherever they are."""
-    waiting: list[Any] = [proto]
-    while waiting:
-        message = waiting.pop()
-        if isinstance(message, TensorProto):
-            yield message
-            continue
-        for field, value in message.ListFields():
-            if field.message_type is not None:
-                waiting += [value] if hasattr(value, "ListFields") else value

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from jitonnx.checker import functions
-from jitonnx.checker.nodes import all_nodes, repeated
+from jitonnx.checker.nodes import all_nodes, all_tensors, repeated
 from jitonnx.checker.operators import called_by
 from jitonnx.checker.report import Report, quoted
 from jitonnx.checker.rules import RULES
@@ -159,16 +159,8 @@ def _faults(proto: OperatorSetProto) -> Iterator[str]:
             yield f"the function {quoted(function.name)} is of domain {quoted(function.domain)}, not of the document's"
         elif function.overload:
             yield f"the function {quoted(function.name)} has an overload, which operators of a set do not have"
-        elif any(tensor.data_location == TensorProto.EXTERNAL for tensor in _tensors(function)):
+        elif any(tensor.data_location == TensorProto.EXTERNAL for tensor in all_tensors(function)):
             yield f"the function {quoted(function.name)} has a tensor in another file: a document has all of it"
-
-
-def _tensors(function: FunctionProto) -> Iterator[TensorProto]:
-    for node in all_nodes(function.node):
-        for attribute in node.attribute:
-            yield from (attribute.t, *attribute.tensors, *attribute.g.initializer)
-            for graph in attribute.graphs:
-                yield from graph.initializer
 
 
 def _operator_set(proto: OperatorSetProto) -> OperatorSet:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from jitonnx.ops.registry import canonical
-from jitonnx.proto import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto
+from jitonnx.proto import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
 from jitonnx.records import dataclass
 
 GRADIENT = ("ai.onnx.preview.training", "Gradient")
@@ -72,6 +73,19 @@ def all_nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
         yield node
         for graph in subgraphs(node):
             yield from all_nodes(graph.node)
+
+
+def all_tensors(message: Any) -> Iterator[TensorProto]:
+    """All tensors of a message, wherever they are: those of attributes, of nested graphs, parts of sparse ones."""
+    waiting: list[Any] = [message]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, TensorProto):
+            yield one
+            continue
+        for field, value in one.ListFields():
+            if field.message_type is not None:
+                waiting += [value] if hasattr(value, "ListFields") else value
 
 
 def initializer_names(graph: GraphProto) -> list[str]:

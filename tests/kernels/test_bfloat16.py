@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ from jitonnx.kernels.parts.layouts import WindowProduct
 from jitonnx.target import host
 from tests.kernels.harness import Compiled
 from tests.kernels.layouts import row_product, window_product
+from tests.kernels.windows import convolved
 from tests.targets import needs_bfloat16_tiles
 
 
@@ -168,23 +168,10 @@ def test_convolutions(x_type: str, way: str, gap: int) -> None:
             outputs + 1,
         )
         y = run(spec, x, w, given, pieces=3)
-        expected = convolved(widened(x[..., :channels]), w, kernel, strides, dilations, pads, out)
-        np.testing.assert_array_equal(y, expected)
-
-
-def convolved(
-    x: np.ndarray, w: np.ndarray, kernel: Any, strides: Any, dilations: Any, pads: Any, out: Any
-) -> np.ndarray:
-    """[out pixels of all images, outputs] of x [images, height, width, channels] and w [outputs, taps, channels]."""
-    (top, left), (height, width) = pads, out
-    big = np.zeros((x.shape[0], 64 + x.shape[1], 64 + x.shape[2], x.shape[3]))
-    big[:, top : top + x.shape[1], left : left + x.shape[2]] = x
-    y = np.zeros((x.shape[0], height, width, w.shape[0]))
-    for i in range(kernel[0]):
-        for j in range(kernel[1]):
-            a = big[:, i * dilations[0] :: strides[0], j * dilations[1] :: strides[1]][:, :height, :width]
-            y += a @ w[:, i * kernel[1] + j].T.astype(float)
-    return y.reshape(-1, w.shape[0])
+        expected = convolved(
+            widened(x[..., :channels]), w.reshape(outputs, *kernel, channels), strides, dilations, pads, out
+        )
+        np.testing.assert_array_equal(y, expected.reshape(-1, outputs))
 
 
 @needs_bfloat16_tiles

@@ -27,6 +27,7 @@ from jitonnx.runtime.cpu import available
 from jitonnx.target import host
 from tests.kernels.harness import Compiled, assembly
 from tests.kernels.layouts import row_product, window_product
+from tests.kernels.windows import convolved
 from tests.targets import named
 
 FEATURES = ("amx-int8", "amx-tile")
@@ -63,19 +64,6 @@ def as_byte(code: Code, x: Traced, batch: Traced, row: Traced, column: Traced, l
 
 
 STAGES = {"float32": as_float, "uint8": as_byte}
-
-
-def convolved(x: np.ndarray, zero: int, w: np.ndarray, strides: Any, dilations: Any, pads: Any, out: Any) -> np.ndarray:
-    """[images, out pixels, outputs] of x [images, height, width, channels] and w [outputs, height, width, channels]."""
-    (top, left), (height, width) = pads, out
-    big = np.full((x.shape[0], 64 + x.shape[1], 64 + x.shape[2], x.shape[3]), 0, np.int64)
-    big[:, top : top + x.shape[1], left : left + x.shape[2]] = x.astype(np.int64) - zero
-    y = np.zeros((x.shape[0], height, width, w.shape[0]), np.int64)
-    for i in range(w.shape[1]):
-        for j in range(w.shape[2]):
-            a = big[:, i * dilations[0] :: strides[0], j * dilations[1] :: strides[1]][:, :height, :width]
-            y += np.einsum("nhwc,mc->nhwm", a, w[:, i, j].astype(np.int64))
-    return y.reshape(x.shape[0], -1, w.shape[0]).astype(np.int32)
 
 
 def run(
@@ -206,7 +194,9 @@ def convolutions(
             outputs + 1,
         )
         y = run(spec, target, whole, 5, w, given, pieces=3)
-        expected = convolved(whole[..., :channels], 5, w, strides, dilations, pads, out).reshape(-1, outputs)
+        expected = convolved(
+            whole[..., :channels].astype(np.int64) - 5, w.astype(np.int64), strides, dilations, pads, out
+        ).reshape(-1, outputs)
         np.testing.assert_array_equal(y, expected & 255 if result == "uint8" else expected)
 
 
@@ -287,7 +277,10 @@ def test_depthwise(target: str, dtype: Any, gap: int) -> None:
         )
         y = run(spec, target, whole, 5, w, given, pieces=3)
         expected = [
-            convolved(whole[..., c : c + 1], 5, w[c : c + 1], strides, dilations, pads, out) for c in range(channels)
+            convolved(
+                whole[..., c : c + 1].astype(np.int64) - 5, w[c : c + 1].astype(np.int64), strides, dilations, pads, out
+            )
+            for c in range(channels)
         ]
         np.testing.assert_array_equal(y, np.concatenate(expected, 2).reshape(-1, channels))
 
