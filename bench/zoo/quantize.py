@@ -27,7 +27,7 @@ FORMS = ("qdq", "qoperator", "dynamic")
 DYNAMIC = ("bert_base", "gpt2_small", "gru_ctc", "lstm_tagger", "minilm_l6", "vit_b_16")
 """Models that are quantised with ranges found at run time, too."""
 
-REFUSED = {"unet_gn": ("qdq",)}
+REFUSED = {"bert_base": ("qoperator",), "unet_gn": ("qdq",)}
 """Forms that are left out: onnxruntime refuses to load what its quantizer makes of the model."""
 
 

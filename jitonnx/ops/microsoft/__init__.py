@@ -15,6 +15,7 @@ FAMILIES = {
         "QLinearConcat QLinearConv QLinearGlobalAveragePool QLinearLeakyRelu QLinearMul QLinearSigmoid "
         "QLinearSoftmax QLinearWhere QuantizeLinear"
     ),
+    "quantized_attention": "QAttention",
     "recurrent": "DynamicQuantizeLSTM",
     "text": "Tokenizer",
 }

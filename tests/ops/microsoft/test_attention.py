@@ -127,6 +127,40 @@ CASES += [
 ]
 
 
+def quantised(
+    mask: np.ndarray | None = None,
+    past: int | None = None,
+    *,
+    weights: Any = np.int8,
+    by_column: bool = False,
+    **attributes: Any,
+) -> Case:
+    """A QAttention of two sequences of 5 with 4 heads of 16. past: how many keys there are before."""
+    x, w = (
+        RANDOM.integers(np.iinfo(t).min, np.iinfo(t).max + 1, shape).astype(t)
+        for t, shape in ((np.uint8, (2, 5, 24)), (weights, (24, 3 * 64)))
+    )
+    scales = RANDOM.uniform(1e-3, 2e-3, 3 * 64 if by_column else ()).astype(np.float32)
+    zeros = np.full(scales.shape, 3, weights)
+    given = [x, w, normal(3 * 64), np.float32(0.02), scales, mask, np.uint8(100), zeros]
+    given += [] if past is None else [normal(2, 2, 4, past, 16)]
+    outputs = 1 if past is None else 2
+    return case("QAttention", 1, *given, num_heads=4, constants=(1, 2, 3, 4, 6, 7), outputs=outputs, **attributes)
+
+
+CASES += [
+    quantised(),
+    quantised(by_column=True),
+    quantised(weights=np.uint8, scale=0.3),
+    quantised(np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], np.int32)),
+    quantised(np.array([3, 5], np.int32)),
+    quantised(np.array([4, 5, 1, 0], np.int32)),
+    quantised(unidirectional=1),
+    quantised(past=3),
+    quantised(np.array([6, 8], np.int32), past=3),
+]
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_attention(case: Case) -> None:
     check(case)
@@ -140,6 +174,7 @@ REFUSED = [
     (attention(1, 5, [5], 8, sliding_window_cache=1), "sliding_window_cache"),
     (attention(1, 5, [5], None, k_quant_type="PER_TENSOR"), "caches of integers"),
     (attention(1, 5, [5], None, do_rotary=1), "cos_cache and sin_cache"),
+    (quantised(do_rotary=1), "do_rotary"),
     (case("RotaryEmbedding", 1, X3, PLACES, COSINES, SINES, is_packed_batching=1), "is_packed_batching"),
 ]
 
