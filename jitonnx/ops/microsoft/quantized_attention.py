@@ -45,7 +45,7 @@ class QAttention(Contributed):
             raise InferenceError("do_rotary and past_present_share_buffer are not supported")
         projected = MatMulIntegerToFloat().compose(parts, x, weight, x_scale, w_scale, x_zero, w_zero, bias)
         queries, keys, values = parts.add_many(Split(axis=2, num_outputs=3), (projected,), 3)
-        before = (None, None)
+        before: tuple[Value | None, ...] = (None, None)
         if past is not None:
             before = tuple(parts.add(Gather(axis=0), past, parts.constant(np.int64(n))) for n in (0, 1))
         attention = MultiHeadAttention(
