@@ -28,6 +28,9 @@ MAX_OPERANDS = 12
 _WITH_INTEGERS = frozenset({DType.INT32, DType.FLOAT, DType.UINT8, DType.INT8})
 """What epilogues of integer products read and give."""
 
+_BYTES = frozenset({DType.UINT8, DType.INT8})
+"""What epilogues of normalisations and softmax of rows may quantise to."""
+
 
 MAX_STATEMENTS = 64
 """Elementwise statements of one region or epilogue. Each is written out for several vectors, and compiling takes longer
@@ -140,7 +143,8 @@ class _Fusion:
 
     def _fits_epilogue(self, group: Group, region: Group) -> bool:
         assert region.expr is not None and region.output is not None
-        if group.anchor is None or not self.takes_epilogue(group.anchor):
+        softmax = group.anchor is not None and isinstance(group.anchor.computation, c.Softmax)
+        if group.anchor is None or not (softmax or self.takes_epilogue(group.anchor)):
             return False
         if len(group.maps) + len(region.maps) > MAX_STATEMENTS:
             return False
@@ -153,6 +157,11 @@ class _Fusion:
             return types <= _WITH_INTEGERS and region.output.dtype in _WITH_INTEGERS
         if isinstance(group.anchor.computation, c.BfloatMatMul | c.BfloatConvolution):
             return types <= {DType.FLOAT} and region.output.dtype in (DType.FLOAT, DType.BFLOAT16)
+        normalised = softmax or isinstance(group.anchor.computation, c.Normalize)
+        if normalised and region.output.dtype in _BYTES:
+            return types <= _WITH_INTEGERS and group.anchor.outputs[0].dtype is DType.FLOAT
+        if softmax:  # of which what follows in float32 is a pass of its own
+            return False
         return types == {DType.FLOAT} == {region.output.dtype}
 
     def _extend(self, group: Group, region: Group) -> None:

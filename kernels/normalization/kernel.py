@@ -29,9 +29,12 @@ def build(spec: KernelSpec, lanes: int, epilogue: Stage | None = None, prologue:
         return channels_last.build(spec, lanes, epilogue, prologue)
     if not isinstance(spec, LayerNormSpec | GroupNormSpec):
         raise TypeError(f"Bug: {spec} is no normalization")
+    if isinstance(spec, LayerNormSpec) and spec.result and (epilogue is None or (prologue and not spec.keep)):
+        raise ValueError(f"Bug: y is {spec.result}, and not what the prologue or the normalization gives")
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
-        vectors = Vectors(code, getattr(types, spec.element), lanes, prologue, epilogue)
+        result = getattr(types, spec.result) if isinstance(spec, LayerNormSpec) and spec.result else None
+        vectors = Vectors(code, getattr(types, spec.element), lanes, prologue, epilogue, result)
         if isinstance(spec, LayerNormSpec):
             _emit_rows(spec, vectors, begin, end)
         else:
@@ -68,7 +71,8 @@ def _emit_some_rows(spec: LayerNormSpec, vectors: Vectors, rows: list[Traced], e
     Of each vector all rows are read before any is written: a row may be there twice.
     """
     code, lanes = vectors.code, vectors.lanes
-    _, scale, bias, y, _ = code.buffers(LayerNormBuffers, vectors.element)
+    stored = getattr(types, spec.result or spec.element)
+    _, scale, bias, y, _ = code.buffers(LayerNormBuffers, vectors.element, y=stored)
     size = code.sizes(LayerNormSizes)
     columns, y_row = size.columns, size.y_row
     values = _Values(spec, vectors, rows)

@@ -75,6 +75,8 @@ class LayerNormSpec(KernelSpec):
     together: int = 4
     """Rows done at a time, a power of two: their chains of dependent operations hide each other's latency, the sums
     across their lanes cost a fraction, and they share the loads of scale and bias."""
+    result: str = ""
+    """Element type of y where it is not `element`: of bytes that the epilogue quantises to."""
 
     BUFFERS = LayerNormBuffers
     SIZES = LayerNormSizes
@@ -89,12 +91,13 @@ class LayerNormSpec(KernelSpec):
         return -(-sizes.rows // units_per_task(sizes.columns)) if sizes.columns else 0
 
     def work(self, sizes: LayerNormSizes) -> Work:
-        elements = sizes.rows * sizes.columns
-        return Work(8 * elements, (3 if self.keep else 2) * elements * np.dtype(self.element).itemsize)
+        elements, itemsize = sizes.rows * sizes.columns, np.dtype(self.element).itemsize
+        written = np.dtype(self.result or self.element).itemsize
+        return Work(8 * elements, elements * ((2 if self.keep else 1) * itemsize + written))
 
 
 def choose_rows(
-    kind: str, scale: bool, bias: bool, element: str, rows: int | None, columns: int | None
+    kind: str, scale: bool, bias: bool, element: str, rows: int | None, columns: int | None, result: str = ""
 ) -> LayerNormSpec:
     """The kernel for so many rows of so many columns; None: known only at run time.
 
@@ -102,7 +105,7 @@ def choose_rows(
     """
     row_bytes = (columns or 0) * np.dtype(element).itemsize
     together = 1 if rows == 1 else 2 if 4 * row_bytes > 1 << 14 else 4
-    return LayerNormSpec(kind, scale, bias, element=element, together=together)
+    return LayerNormSpec(kind, scale, bias, element=element, together=together, result=result)
 
 
 class GroupNormSizes(Arguments):

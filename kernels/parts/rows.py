@@ -23,14 +23,23 @@ def unit_range(code: Code, begin: Traced, end: Traced, units: Traced, unit_eleme
 
 
 class Vectors:
-    """Rows of `element`s gone through by vectors of `lanes`, with a prologue and an epilogue, each maybe None."""
+    """Rows of `element`s gone through by vectors of `lanes`, with a prologue and an epilogue, each maybe None.
+
+    result: the elements that the epilogue gives, where they are not `element`s."""
 
     def __init__(
-        self, code: Code, element: types.Type, lanes: int, prologue: Stage | None = None, epilogue: Stage | None = None
+        self,
+        code: Code,
+        element: types.Type,
+        lanes: int,
+        prologue: Stage | None = None,
+        epilogue: Stage | None = None,
+        result: types.Type | None = None,
     ) -> None:
         self.code, self.element, self.lanes = code, element, lanes
         self.has_prologue = prologue is not None
-        self._prologue, self._epilogue = (Epilogue(code, stage, element, lanes) for stage in (prologue, epilogue))
+        self._prologue = Epilogue(code, prologue, element, lanes)
+        self._epilogue = Epilogue(code, epilogue, element, lanes, result)
         # A long prologue or epilogue is not repeated more than need be.
         self.vectors = VECTORS if prologue is None and epilogue is None else 2
 

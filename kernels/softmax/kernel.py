@@ -19,11 +19,13 @@ _LOWEST = float("-inf")
 
 def build(spec: SoftmaxSpec, lanes: int, epilogue: Stage | None = None, prologue: Stage | None = None) -> Kernel:
     """The kernel of `spec` for vectors of `lanes` elements (of spec.element)."""
-    element = getattr(types, spec.element)
+    element, stored = getattr(types, spec.element), getattr(types, spec.result or spec.element)
+    if spec.result and (epilogue is None or prologue is not None):
+        raise ValueError(f"Bug: y is {spec.result}, and not what the prologue or the softmax gives")
 
     def body(code: Code, begin: Traced, end: Traced) -> None:
-        vectors = Vectors(code, element, lanes, prologue, epilogue)
-        x, y = code.buffers(UnaryBuffers, element)
+        vectors = Vectors(code, element, lanes, prologue, epilogue, stored)
+        x, y = code.buffers(UnaryBuffers, element, y=stored)
         outer, length, inner, x_outer, x_step, y_outer, y_step = code.sizes(KeptAxis)
         least = _least(code.number(element, 0.0, lanes), length)
         if spec.last:
@@ -33,7 +35,10 @@ def build(spec: SoftmaxSpec, lanes: int, epilogue: Stage | None = None, prologue
                 # Rows that are not there are done as the last one is, at the same time.
                 rows = [row, *(smaller(row + place, stop - 1) for place in range(1, together))]
                 places = [(x.at(r * x_outer).settled(), y.at(r * y_outer).settled()) for r in rows]
-                _Rows(vectors, spec.kind, length, least, rows, places).emit()
+                kept = (
+                    [code.scratch(element).at(length * number) for number in range(together)] if spec.result else None
+                )
+                _Rows(vectors, spec.kind, length, least, rows, places, kept).emit()
             return
         blocks = (inner + (COLUMNS - 1)) / COLUMNS
         first, stop = unit_range(code, begin, end, outer * blocks, length * COLUMNS)
@@ -72,9 +77,12 @@ class _Rows:
         least: Traced,
         rows: list[Traced],
         places: list[tuple[Pointer, Pointer]],
+        kept: list[Pointer] | None,
     ) -> None:
+        """kept: where exponentials are stored meanwhile; None: in y."""
         self.vectors, self.kind, self.length, self.least, self.rows = vectors, kind, length, least, rows
         self.x, self.y = ([place[i] for place in places] for i in range(2))
+        self.kept = kept or self.y
         # Once the prologue has been applied, y holds what is to be read.
         self.source = self.y if vectors.has_prologue else self.x
 
@@ -93,7 +101,7 @@ class _Rows:
             differences = zip(self._load(self.source, column, live), largest, strict=True)
             powers = [vecmath.exp_flush(x - best) for x, best in differences]
             if self.kind == "softmax":
-                self._store(column, powers, live)
+                self._store(self.kept, column, powers, live)
             return powers
 
         totals = vectors.sums(vectors.folds(count, self.length, 0.0, lambda a, b: a + b, exponentials))
@@ -101,13 +109,14 @@ class _Rows:
 
         def finish(slot: int, column: Traced, live: Traced | None) -> None:
             if self.kind == "softmax":
-                powers = zip(self._load(self.y, column, live), factors, strict=True)
+                powers = zip(self._load(self.kept, column, live), factors, strict=True)
                 results = [_scaled(x, factor, self.least) for x, factor in powers]
             else:
                 values = zip(self._load(self.source, column, live), largest, factors, strict=True)
                 results = [x - best - factor for x, best, factor in values]
             stage = zip(results, self.rows, strict=True)
-            self._store(column, [vectors.epilogue(x, code.integer(0), row, column, live) for x, row in stage], live)
+            results = [vectors.epilogue(x, code.integer(0), row, column, live) for x, row in stage]
+            self._store(self.y, column, results, live)
 
         vectors.each(self.length, finish, count)
 
@@ -118,14 +127,14 @@ class _Rows:
             return loaded
         zero = vectors.code.integer(0)
         values = [vectors.prologue(x, zero, row, column, live) for x, row in zip(loaded, self.rows, strict=True)]
-        self._store(column, values, live)
+        self._store(self.y, column, values, live)
         return values
 
     def _load(self, places: list[Pointer], column: Traced, live: Traced | None) -> list[Traced]:
         return [place.load(column, self.vectors.lanes, live) for place in places]
 
-    def _store(self, column: Traced, values: list[Traced], live: Traced | None) -> None:
-        for place, value in zip(self.y, values, strict=True):
+    def _store(self, places: list[Pointer], column: Traced, values: list[Traced], live: Traced | None) -> None:
+        for place, value in zip(places, values, strict=True):
             place.store(column, value, live)
 
 

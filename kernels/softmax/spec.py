@@ -34,6 +34,8 @@ class SoftmaxSpec(KernelSpec):
     """"float32" or "float64"."""
     together: int = 1
     """So many slices, a power of two, are done at a time with `last`."""
+    result: str = ""
+    """Element type of y where it is not `element`: of bytes that the epilogue quantises to."""
 
     BUFFERS = UnaryBuffers
     SIZES = KeptAxis
@@ -51,21 +53,25 @@ class SoftmaxSpec(KernelSpec):
         return -(-units // units_per_task(length * COLUMNS)) if length else 0
 
     def scratch_bytes(self, sizes: KeptAxis) -> int:
-        """Away from the last axis, a vector (of at most 64 bytes) for every element of a slice."""
-        return 0 if self.last else 64 * sizes.length
+        """Away from the last axis, a vector (of at most 64 bytes) for every element of a slice. Exponentials that y has
+        no room for."""
+        if not self.last:
+            return 64 * sizes.length
+        return self.together * sizes.length * np.dtype(self.element).itemsize if self.result else 0
 
     def work(self, sizes: KeptAxis) -> Work:
         outer, length, inner = sizes.outer, sizes.length, sizes.inner
         elements = outer * length * (1 if self.last else inner)
-        return Work(20 * elements, 2 * elements * np.dtype(self.element).itemsize)
+        read, written = (np.dtype(kind).itemsize for kind in (self.element, self.result or self.element))
+        return Work(20 * elements, elements * (read + written))
 
 
 def choose(
-    outer: int | None, length: int | None, inner: int | None, kind: str, element: str = "float32"
+    outer: int | None, length: int | None, inner: int | None, kind: str, element: str = "float32", result: str = ""
 ) -> SoftmaxSpec:
     """The kernel for a softmax over the middle one of [outer, length, inner]; None: known only at run time.
 
     Several slices at a time hide each other's latency; a long one has enough to do of its own.
     """
     several = inner == 1 and outer != 1 and length is not None and length <= _SHORT
-    return SoftmaxSpec(kind, inner == 1, element, 4 if several else 1)
+    return SoftmaxSpec(kind, inner == 1, element, 4 if several else 1, result)

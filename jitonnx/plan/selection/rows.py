@@ -139,7 +139,8 @@ def softmax(planner: Planner, group: Group, statement: Statement) -> None:
     assert isinstance(computation, c.Softmax) and statement.inputs[0] is not None
     _check_float(planner, statement.inputs[0])
     x = planner.tensor(statement.inputs[0])
-    value = statement.outputs[0]
+    assert group.output is not None
+    value = group.output
     loops = three_loops([computation.axis], x)
     if loops is None:
         x = planner.copy(x, tuple(range(x.rank)), "needed as rows")
@@ -151,9 +152,15 @@ def softmax(planner: Planner, group: Group, statement: Statement) -> None:
         assert loops is not None, "Bug: a dense tensor is not three loops"
     kind = "log_softmax" if computation.log else "softmax"
     extents = concrete(loops.outer), concrete(loops.length), concrete(loops.inner)
-    spec = choose_softmax(*extents, kind, x.dtype.numpy.name)
+    spec = choose_softmax(*extents, kind, x.dtype.numpy.name, _result(x, y))
     reason = "; ".join(group.reasons)
-    planner.call(KernelCall(spec, UnaryBuffers(x=x, y=y), loops.sizes(), label=spec.kind, reason=reason))
+    call = KernelCall(spec, UnaryBuffers(x=x, y=y), loops.sizes(), label=spec.kind, reason=reason)
+    nest = _nest([computation.axis], x)
+    assert nest is not None
+    planner.epilogue(
+        group, call, functools.partial(_row_strides if spec.last else _nest_strides, nest), memory_order(x)
+    )
+    planner.call(call)
 
 
 def normalize(planner: Planner, group: Group, statement: Statement) -> None:
@@ -174,7 +181,7 @@ def normalize(planner: Planner, group: Group, statement: Statement) -> None:
     ]
     scaled, shifted = (vector is not None for vector in vectors)
     rows, columns = concrete(loops.outer), concrete(loops.length)
-    spec = choose_rows(computation.kind, scaled, shifted, x.dtype.numpy.name, rows, columns)
+    spec = choose_rows(computation.kind, scaled, shifted, x.dtype.numpy.name, rows, columns, _result(x, y))
     (x_row, _, _), (y_row, _, _) = loops.strides
     sizes = LayerNormSizes(
         rows=loops.outer,
@@ -196,6 +203,17 @@ def _row_strides(nest: _Nest, tensor: Tensor) -> tuple[DimLike, DimLike, DimLike
     """A tensor's strides by (0, row, column) of a kernel over rows; None if rows or columns are not evenly spaced."""
     row, column = _merge(tensor, nest[0]), _merge(tensor, nest[1])
     return None if row is None or column is None else (0, row, column)
+
+
+def _nest_strides(nest: _Nest, tensor: Tensor) -> tuple[DimLike, DimLike, DimLike] | None:
+    """A tensor's strides by the three loops of a kernel; None if one of them is not evenly spaced."""
+    outer, along, inside = (_merge(tensor, axes) for axes in nest)
+    return None if outer is None or along is None or inside is None else (outer, along, inside)
+
+
+def _result(x: Tensor, y: Tensor) -> str:
+    """The element type of a result where it is another than the operand's."""
+    return "" if x.dtype is y.dtype else y.dtype.numpy.name
 
 
 def _as_rows(planner: Planner, x: Tensor, value: Value, axes: Sequence[int]) -> tuple[Tensor, Tensor, Loops]:

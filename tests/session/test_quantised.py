@@ -1,0 +1,116 @@
+"""What models of the QDQ form compute in bytes, beside onnxruntime without its optimiser: at most a unit apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import jitonnx
+from tests.session.models import model, node, tensor
+
+RANDOM = np.random.default_rng(4)
+Shape = Sequence[int | str]
+
+
+class Author:
+    """Writes nodes whose results are quantised."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.constants: dict[str, Any] = {}
+
+    def constant(self, array: Any) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants[name] = np.asarray(array)
+        return name
+
+    def op(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        name = f"t{len(self.nodes)}"
+        self.nodes.append(node(operator, inputs, [name], **attributes))
+        return name
+
+    def quantised(self, x: str, scale: float = 0.05, zero: int = 100, kind: Any = np.uint8) -> str:
+        """x quantised and back."""
+        steps = self.constant(np.float32(scale)), self.constant(kind(zero))
+        return self.op("DequantizeLinear", self.op("QuantizeLinear", x, *steps), *steps)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RANDOM.normal(size=shape).astype(np.float32)
+
+
+def check(author: Author, shapes: dict[str, Shape], arrays: Sequence[dict[str, Any]], y: str, unit: float) -> list[str]:
+    """The labels of the kernels; results differ by no more than a unit of their scale, and hardly ever by that."""
+    inputs = [tensor(name, shape) for name, shape in shapes.items()]
+    contents = model(author.nodes, inputs, [tensor(y, None)], author.constants)
+    plain = onnxruntime.SessionOptions()
+    plain.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    theirs, ours = onnxruntime.InferenceSession(contents, plain), jitonnx.InferenceSession(contents)
+    for feeds in arrays:
+        (expected,), (found,) = theirs.run(None, feeds), ours.run(None, feeds)
+        assert found.shape == expected.shape
+        units = np.abs(found - expected) / unit
+        assert units.size == 0 or units.max() < 1.01
+        assert np.count_nonzero(units > 0.5) <= max(1, units.size // 1000)
+    return [call.label for call in ours.engine.compiled.plan.calls]
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int8])
+def test_normalisation_gives_bytes(kind: Any) -> None:
+    author, zero = Author(), 0 if kind is np.int8 else 120
+    scale, bias = author.constant(normal(70)), author.constant(normal(70))
+    y = author.quantised(author.op("LayerNormalization", "x", scale, bias), 0.03, zero, kind)
+    labels = check(author, {"x": ("n", 70)}, [{"x": normal(n, 70)} for n in (1, 5, 0, 33)], y, 0.03)
+    assert labels[0] == "layer norm"
+    assert len(labels) == 2  # and what is dequantised
+
+
+@pytest.mark.parametrize(("axis", "shape"), [(-1, (3, 5, 71)), (1, (2, 70, 40)), (-1, (1, 300)), (0, (6, 17))])
+def test_softmax_gives_bytes(axis: int, shape: tuple[int, ...]) -> None:
+    author = Author()
+    y = author.quantised(author.op("Softmax", "x", axis=axis), 1 / 255, 0)
+    labels = check(author, {"x": shape}, [{"x": normal(*shape) * 3}], y, 1 / 255)
+    assert labels[0] == "softmax"
+    assert len(labels) == 2
+
+
+def test_softmax_that_others_read_stays_float() -> None:
+    author = Author()
+    weights = author.op("Softmax", "x", axis=-1)
+    y = author.op("Add", author.quantised(weights, 1 / 255, 0), weights)
+    labels = check(author, {"x": (3, 71)}, [{"x": normal(3, 71)}], y, 1 / 255)
+    assert labels[0] == "softmax"
+    assert "region" in labels[1]
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("sizes", [("batch", "steps"), (2, 13)])
+def test_attention(masked: bool, sizes: tuple[int | str, ...]) -> None:
+    """Scores, what is added to them, and what they weigh: products of bytes, with all that follows in their epilogue.
+    Scales are such that no score lies half way between two integers, where float32's sums would tell."""
+    author = Author()
+    heads = author.constant(np.array([0, 0, 4, 16]))
+    query, key, value = (
+        author.op("Transpose", author.op("Reshape", author.quantised(name), heads), perm=perm)
+        for name, perm in (("q", (0, 2, 1, 3)), ("k", (0, 2, 3, 1)), ("v", (0, 2, 1, 3)))
+    )
+    scores = author.quantised(author.op("MatMul", query, key), 0.1507, 128)
+    if masked:
+        scores = author.quantised(author.op("Add", scores, author.quantised("mask", 0.1, 255)), 0.2043, 200)
+    weights = author.quantised(author.op("Softmax", scores, axis=-1), 1 / 255, 0)
+    y = author.quantised(author.op("MatMul", weights, value), 0.0213, 120)
+    shapes: dict[str, Shape] = {name: (*sizes, 64) for name in "qkv"}
+    arrays = []
+    for batch, steps in ((2, 13), (1, 40), (3, 1)) if isinstance(sizes[0], str) else ((2, 13),):
+        arrays.append({name: normal(batch, steps, 64) for name in "qkv"})
+        if masked:
+            arrays[-1]["mask"] = np.where(normal(batch, 1, 1, steps) > 1, -25, 0).astype(np.float32)
+    if masked:
+        shapes["mask"] = (sizes[0], 1, 1, sizes[1])
+    labels = check(author, shapes, arrays, y, 0.0213)
+    assert sum("integer product" in label for label in labels) == 2
+    assert not any("gemm" in label for label in labels)
