@@ -298,11 +298,13 @@ class Runs:
         return self._strict and self._contradicted
 
     def _check_program(self, bound: BoundEngine, shapes: Shapes, program: RunnableProgram) -> None:
-        """Do what `_check_outputs` does, before the run."""
-        if not self._contradicted or self._strict:
-            outputs = program.executable.program.outputs
-            sizes = [row[:rank] for row, rank in zip(outputs.shapes.tolist(), outputs.kinds.ranks, strict=True)]
-            self._tell(self._output_sizes.contradiction(shapes, sizes), bound, shapes)
+        """Do what `_check_outputs` does, before the first run of a program."""
+        if program.is_compared or (self._contradicted and not self._strict):
+            return
+        outputs = program.executable.program.outputs
+        sizes = [row[:rank] for row, rank in zip(outputs.shapes.tolist(), outputs.kinds.ranks, strict=True)]
+        self._tell(self._output_sizes.contradiction(shapes, sizes), bound, shapes)
+        program.is_compared = True
 
     def _check_outputs(self, bound: BoundEngine, shapes: Shapes, outputs: Outputs) -> None:
         """Warn once of outputs of other sizes than declared; InvalidArgument in strict mode."""

@@ -56,6 +56,8 @@ class RunnableProgram:
         self.executable = Executable(program, common, threads, frames, tables)
         self.entry: Entry | None = self.executable.entry(release_gil=not keep_gil)
         self._names = program.inputs.kinds.names
+        self.is_compared = False
+        """Whether the outputs' sizes were compared with what the model declares; who runs it notes that."""
 
     def memory_bytes(self) -> int:
         """What it holds besides weights and the frames that it runs in."""
